@@ -3,6 +3,7 @@
 #include "kernels/explain.h"
 #include "model/compute.h"
 #include "model/machine.h"
+#include "costs.h"
 #include "revisions.h"
 #include "stage/stage_main.h"
 #include "training/resume.h"
@@ -20,7 +21,7 @@ int main(int argc, char** argv) {
        .resumes = true,
        .takes_ranks = true,
        .branch = pe::stage::Branch{.horizon = "decay.horizon_tokens", .end = "decay.end", .share = "decay.share"},
-       .costs = {{"tokens", "decay.horizon_tokens * decay.end * decay.share"}},
+       .costs = pe::stages::costs_of_continued_model("decay.horizon_tokens * decay.end * decay.share"),
        .epilogue = "Model, optimizer, batch and data position come from the snapshot, which must lie at\n"
                    "end * (1 - share) of the horizon.\n",
        .prefetch = pe::training::prefetch_checkpoint,

@@ -3,10 +3,22 @@
 #include "kernels/explain.h"
 #include "model/compute.h"
 #include "model/machine.h"
+#include "costs.h"
 #include "revisions.h"
 #include "stage/stage_main.h"
 #include "training/resume.h"
 using pe::artifact::Kind;
+
+namespace {
+
+pe::Json costs() {
+  pe::Json costs = pe::stages::costs_of_continued_model("drop.horizon_tokens - inputs.init.tokens");
+  const pe::Json control = {{"when", {{"drop.arm", "nodrop"}}}, {"value", "inputs.init.encoding"}};
+  costs["encoding"] = pe::Json::array({control, {{"value", "drop.encoding"}}});
+  return costs;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   return pe::stage::run<pe::training::DropPeConfig>(
@@ -19,7 +31,7 @@ int main(int argc, char** argv) {
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
        .resumes = true,
        .takes_ranks = true,
-       .costs = {{"tokens", "drop.horizon_tokens - inputs.init.tokens"}},
+       .costs = costs(),
        .epilogue =
            "Model, optimizer settings, batch and data position come from the snapshot; drop.arm: nodrop is the\n"
            "control with the same schedule.\n",

@@ -6,6 +6,7 @@
 #include "evaluation/evaluate.h"
 #include "kernels/explain.h"
 #include "model/machine.h"
+#include "costs.h"
 #include "revisions.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
@@ -33,6 +34,7 @@ int main(int argc, char** argv) {
                   {.name = "reference", .kind = Kind::kCheckpoint, .optional = true}},
        .outputs = {{"scores", Kind::kEvalTable}},
        .resumes = true,
+       .costs = pe::stages::costs_of_model("model"),
        .epilogue = epilogue,
        .prepare = pe::model::prepare,
        .machine = pe::model::machine,

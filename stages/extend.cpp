@@ -1,6 +1,7 @@
 // pe-extend: trains a checkpoint on at a longer context, with its encoding extended or another one.
 #include "training/extend.h"
 #include "kernels/explain.h"
+#include "costs.h"
 #include "revisions.h"
 
 #include "model/compute.h"
@@ -20,7 +21,7 @@ int main(int argc, char** argv) {
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
        .resumes = true,
        .takes_ranks = true,
-       .costs = {{"tokens", "extend.tokens"}},
+       .costs = pe::stages::costs_of_continued_model("extend.tokens"),
        .epilogue =
            "Model, optimizer settings and seed come from the checkpoint: a snapshot, the end of a training, or what\n"
            "pe-search-factors wrote (extend.encoding_of: checkpoint).\n",

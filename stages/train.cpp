@@ -3,6 +3,7 @@
 #include "kernels/explain.h"
 #include "model/compute.h"
 #include "model/machine.h"
+#include "costs.h"
 #include "revisions.h"
 #include "stage/stage_main.h"
 #include "training/resume.h"
@@ -25,7 +26,7 @@ int main(int argc, char** argv) {
                .tokens_per_step = {"train.batch", "train.length"},
                // With a decay of its own, or a warm-up that is a share, the horizon shapes what comes before it.
                .free_when = {{"train.schedule", "wsd"}, {"train.decay_share", 0}, {"train.warmup_share", 0}}},
-       .costs = {{"tokens", "train.tokens"}},
+       .costs = pe::stages::costs_of_new_model("train.tokens"),
        .epilogue =
            "Snapshots are points of the trajectory that are artifacts of their own; pe-pipeline asks for them.\n",
        .prefetch = pe::training::prefetch_checkpoint,

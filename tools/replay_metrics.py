@@ -5,11 +5,13 @@
     replay_metrics.py store/work/3fa9c2d1e0b4 --to wandb --project encodings --follow
 
 Trainings write `metrics.jsonl` into their work folders (doc/training.md). This script finds every such file below the
-paths given, joins the attempts of a run, and logs each run once, over tokens. With --follow it keeps reading until the
-trainings end. It needs the package that it sends to, and no other.
+paths given, joins the attempts of a run, and logs each run once, over tokens, under the names that `watch.tensorboard`
+uses. A run is called as its task, with the whole config, the axes' labels and the pipeline. With --follow it keeps
+reading until the trainings end. It needs the package that it sends to, and no other.
 """
 import argparse
 import csv
+import fnmatch
 import json
 import math
 import os
@@ -21,7 +23,15 @@ CHARTED = {
     "validation": ["loss", "bpb"],
     "attention": ["largest_logit"],
 }
+NAMES = {"bpb": "bits_per_byte", "lr": "learning_rate", "grad_norm": "gradient_norm"}
+PLACES = {"train/tokens_per_second": "speed/tokens_per_second", "train/mfu": "speed/mfu"}
 ENDED = {"done", "stopped", "diverged"}
+
+
+def metric(phase, name):
+    """The name of a curve, as the trainings' own event files have it."""
+    tag = f"{phase}/{NAMES.get(name, name)}"
+    return PLACES.get(tag, tag)
 
 
 def number(value):
@@ -49,6 +59,48 @@ def records_of(path):
             yield record
 
 
+def encoding_name(encoding):
+    """"rope", or "rope+ssmax" of a stack."""
+    if isinstance(encoding, dict) and isinstance(encoding.get("stack"), list):
+        return "+".join(encoding_name(part) for part in encoding["stack"])
+    return str(encoding.get("kind", "")) if isinstance(encoding, dict) else str(encoding)
+
+
+def labels_of(task):
+    """{"encoding": "rope", "seed": "1"} of "trunk[encoding=rope,seed=1]"."""
+    inside = task[task.find("[") + 1:-1] if task.endswith("]") and "[" in task else ""
+    return dict(part.split("=", 1) for part in inside.split(",") if "=" in part)
+
+
+class Plans:
+    """What the runs of a store say of its work folders: folder of a task -> {pipeline: id of the task}, the newest last."""
+
+    def __init__(self):
+        self.stores = {}
+
+    def of(self, path):
+        task_folder = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+        store = os.path.dirname(os.path.dirname(task_folder))
+        if store not in self.stores:
+            self.stores[store] = self.read(os.path.join(store, "runs"))
+        return self.stores[store].get(os.path.basename(task_folder), {})
+
+    @staticmethod
+    def read(runs):
+        known = {}
+        for run in sorted(os.listdir(runs)) if os.path.isdir(runs) else []:
+            try:
+                with open(os.path.join(runs, run, "plan.json"), encoding="utf-8") as file:
+                    plan = json.load(file)
+                for task in plan["tasks"]:
+                    named = known.setdefault(task["plan_key"], {})
+                    named.pop(plan["pipeline"], None)
+                    named[plan["pipeline"]] = task["id"]
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+        return known
+
+
 class Run:
     """One training: its attempts' logs, joined."""
 
@@ -56,21 +108,29 @@ class Run:
         self.id = run_id
         self.paths = []
         self.name = run_id[:12]
+        self.config = {"run_id": run_id}
+        self.tasks = {}   # pipeline -> id there
 
-    def add(self, path):
+    def add(self, path, plans):
         self.paths.append(path)
         # An attempt's task.json says what was trained; it is not there for trainings that were started by hand.
         try:
             with open(os.path.join(os.path.dirname(path), "task.json"), encoding="utf-8") as file:
                 task = json.load(file)
             config = task.get("config", {})
-            encoding = config.get("model", {}).get("encoding", "")
-            encoding = encoding.get("kind", "") if isinstance(encoding, dict) else encoding
+            self.config.update(config)
+            self.config["stage"] = task.get("stage", "")
+            encoding = encoding_name(config.get("model", {}).get("encoding", ""))
             seed = config.get("train", {}).get("seed", "")
             parts = [task.get("stage", ""), encoding, f"seed{seed}" if seed != "" else "", self.id[:8]]
             self.name = "-".join(part for part in parts if part)
         except (OSError, ValueError, AttributeError):
             pass
+        self.tasks.update(plans.of(path))
+        if self.tasks:
+            pipeline, task = list(self.tasks.items())[-1]
+            self.name = f"{pipeline}.{task}-{self.id[:8]}"
+            self.config.update({"pipeline": pipeline, "task": task, "labels": labels_of(task)})
 
     def rows(self):
         """(tokens, step, {name: value}) by step. Where attempts overlap the later one counts: it is what went on."""
@@ -91,7 +151,7 @@ class Run:
             for name in CHARTED[phase]:
                 value = number(record.get(name))
                 if value is not None:
-                    row[1][f"{phase}/{name}"] = value
+                    row[1][metric(phase, name)] = value
         for step in sorted(joined):
             tokens, values = joined[step]
             yield tokens, step, values
@@ -109,7 +169,7 @@ class Run:
 
 
 def find_runs(paths):
-    runs = {}
+    runs, plans = {}, Plans()
     for top in paths:
         if not os.path.exists(top):
             sys.exit(f"replay_metrics.py: there is no {top}")
@@ -118,7 +178,7 @@ def find_runs(paths):
         for path in sorted(found):
             run_id = next((r["run_id"] for r in records_of(path) if r.get("run_id")), None)
             if run_id:
-                runs.setdefault(run_id, Run(run_id)).add(path)
+                runs.setdefault(run_id, Run(run_id)).add(path, plans)
     return runs
 
 
@@ -127,7 +187,7 @@ class WandbSink:
         import wandb
 
         self.run = wandb.init(project=options.project, id=run.id[:32], name=run.name, resume="allow", dir=options.out,
-                              config={"run_id": run.id}, reinit="create_new")
+                              config=run.config, reinit="create_new")
         self.run.define_metric("tokens")
         self.run.define_metric("*", step_metric="tokens")
 
@@ -142,7 +202,7 @@ class TrackioSink:
     def __init__(self, options, run):
         import trackio
 
-        self.run = trackio.init(project=options.project, name=run.name, config={"run_id": run.id}, embed=False)
+        self.run = trackio.init(project=options.project, name=run.name, config=run.config, embed=False)
 
     def log(self, tokens, step, values):
         finite = {name: value for name, value in values.items() if math.isfinite(value)}
@@ -153,14 +213,17 @@ class TrackioSink:
 
 
 class TensorboardSink:
-    """Event files whose step is the number of tokens."""
+    """Event files whose step is the number of tokens, and beside them the run's config."""
 
     def __init__(self, options, run):
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         self.event, self.summary = event_pb2.Event, summary_pb2.Summary
-        self.writer = EventFileWriter(os.path.join(options.out, run.name.replace("/", "_")))
+        folder = os.path.join(options.out, run.name.replace("/", "_"))
+        self.writer = EventFileWriter(folder)
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(run.config, file, indent=1)
 
     def log(self, tokens, step, values):
         summary = self.summary(value=[self.summary.Value(tag=name, simple_value=value) for name, value in values.items()])
@@ -171,16 +234,16 @@ class TensorboardSink:
 
 
 class CsvSink:
-    NAMES = [f"{phase}/{name}" for phase, names in CHARTED.items() for name in names]
+    COLUMNS = [metric(phase, name) for phase, names in CHARTED.items() for name in names]
 
     def __init__(self, options, run):
         os.makedirs(options.out, exist_ok=True)
         self.file = open(os.path.join(options.out, run.name.replace("/", "_") + ".csv"), "w", newline="", encoding="utf-8")
         self.writer = csv.writer(self.file)
-        self.writer.writerow(["tokens", "step", *self.NAMES])
+        self.writer.writerow(["tokens", "step", *self.COLUMNS])
 
     def log(self, tokens, step, values):
-        self.writer.writerow([tokens, step, *[values.get(name, "") for name in self.NAMES]])
+        self.writer.writerow([tokens, step, *[values.get(name, "") for name in self.COLUMNS]])
 
     def close(self):
         self.file.close()
@@ -217,12 +280,22 @@ def main():
     parser.add_argument("--to", choices=sorted(SINKS), required=True, help="where to send the metrics")
     parser.add_argument("--project", default="pe-pipeline", help="project of W&B and Trackio (default: pe-pipeline)")
     parser.add_argument("--out", default=".", help="folder for files (default: the current one)")
+    parser.add_argument("--pipeline", help="only trainings of this pipeline, by its name")
+    parser.add_argument("--task", metavar="PATTERN", help="only tasks of this name; * stands for any characters")
     parser.add_argument("--follow", action="store_true", help="go on until the trainings end")
     parser.add_argument("--every", type=float, default=5, help="seconds between two looks with --follow (default: 5)")
     options = parser.parse_args()
     runs = find_runs(options.paths)
     if not runs:
         sys.exit("replay_metrics.py: found no metrics.jsonl with records below " + ", ".join(options.paths))
+    if options.pipeline or options.task:
+        known = sorted({pipeline for run in runs.values() for pipeline in run.tasks})
+        pattern = (options.task or "*").replace("[", "[[]")   # a bracket is one
+        runs = {key: run for key, run in runs.items()
+                if any(fnmatch.fnmatchcase(task, pattern) for pipeline, task in run.tasks.items()
+                       if options.pipeline in (None, pipeline))}
+        if not runs:
+            sys.exit("replay_metrics.py: no training is of that pipeline and task; there are pipelines " + ", ".join(known))
     try:
         senders = []
         for run in sorted(runs.values(), key=lambda run: (run.name, run.id)):

@@ -48,6 +48,7 @@ struct RunFlags {
 };
 
 struct PlanFlags {
+  std::string device;
   bool exit_code = false;
   bool why = false;
 };
@@ -111,6 +112,7 @@ struct DoctorFlags {
 struct ConfigFlags {
   bool resolved = false;
   bool origin = false;
+  bool changed = false;
 };
 
 /// A verb, its words, and the flags of every verb: those that a verb does not take keep their defaults.

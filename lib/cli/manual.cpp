@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
+#include <utility>
 
 #include "cli/command_table.h"
 #include "cli/stage_flags.h"
@@ -180,6 +182,49 @@ std::string stage_manual(const StagePage& page, const std::string& date) {
   if (!page.fields.empty()) out += section("\"CONFIG FIELDS\"") + verbatim(page.fields);
   out += section("EXIT STATUS") + exit_list(kStageExitCodes);
   return out + see_also({"pe-pipeline", "pe-pipeline-run"});
+}
+
+namespace {
+
+/// What troff shows of a text that `escaped` wrote.
+std::string unescaped(std::string text) {
+  for (const auto& [sequence, shown] : {std::pair{"\\fB", ""}, {"\\fI", ""}, {"\\fR", ""}, {"\\&", ""}, {"\\-", "-"}, {"\\(aq", "'"},
+                                        {"\\(ha", "^"}, {"\\(ti", "~"}, {"\\(ga", "`"}, {"\\(dq", "\""}, {"\\e", "\\"}}) {
+    const std::string what = sequence;
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + std::strlen(shown)))
+      text.replace(at, what.size(), shown);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string plain_manual(const std::string& page) {
+  std::string out;
+  bool tagged = false;  // the next line is the term of a list
+  std::string indent = "    ";
+  for (const std::string& line : support::split(page, '\n')) {
+    if (line.starts_with(".TH ") || line == ".nf" || line == ".fi" || line.empty()) continue;
+    if (line.starts_with(".SH ")) {
+      std::string title = line.substr(4);
+      title.erase(std::remove(title.begin(), title.end(), '"'), title.end());
+      out += cat(out.empty() ? "" : "\n", title, "\n");
+      indent = "    ";
+    } else if (line == ".PP") {
+      out += "\n";
+    } else if (line == ".TP") {
+      tagged = true;
+    } else {
+      std::string text = line;
+      for (const char* macro : {".BR ", ".B ", ".I "}) {
+        if (text.starts_with(macro)) text.erase(0, std::strlen(macro));
+      }
+      out += cat(tagged ? "    " : indent, unescaped(text), "\n");
+      if (tagged) indent = "        ";
+      tagged = false;
+    }
+  }
+  return out;
 }
 
 std::string tool_manual(const ToolText& tool, const std::string& date) {

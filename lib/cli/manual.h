@@ -33,4 +33,7 @@ std::string stage_manual(const StagePage& page, const std::string& date);
 /// The page of a program that is neither a stage nor pe-pipeline.
 std::string tool_manual(const ToolText& tool, const std::string& date);
 
+/// A page of those above as plain text, for pipes and where there is no man(1).
+std::string plain_manual(const std::string& page);
+
 }  // namespace pe::cli

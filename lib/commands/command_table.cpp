@@ -39,7 +39,8 @@ std::vector<Flag> operator+(std::vector<Flag> a, const std::vector<Flag>& b) {
 
 std::vector<Flag> reading_flags() {
   return {list("--set", "STAGE.KEY=VALUE",
-               "Override a value of a stage's config, or vars.NAME, axes.NAME, resources.NAME.KEY, slurm.KEY", &CommandLine::set),
+               "Override a value of a stage's config, or vars.NAME, axes.NAME, resources.NAME.KEY, slurm.KEY; "
+               "axes.NAME.LABEL=VALUE adds a label", &CommandLine::set),
           list("--axis", "AXIS=LABEL,…", "Keep only these labels of an axis", &CommandLine::axis),
           text("--scale", "SCALE", "Use this scale of the pipeline file", &CommandLine::scale), store_flag(),
           color_flag()};
@@ -55,7 +56,8 @@ std::vector<Flag> capacity_flags() {
 }
 
 constexpr const char* kSelection =
-    "SELECT names tasks: a stage's label, label[axis=value,axis=value], * or [axis=*]; +SELECT adds the tasks it "
+    "SELECT names tasks: a stage's label, label[axis=value,axis=value], label[*] or [axis=value]; a * in a label or value "
+    "stands for any characters; +SELECT adds the tasks it "
     "depends "
     "on, SELECT+ those that depend on it. Several SELECTs are a union; none means every task. Quote them, since shells "
     "read brackets as patterns.";
@@ -147,6 +149,17 @@ const cli::CommandTable& command_table() {
          "their "
          "jobs end when they see it; 4 the store cannot be written.",
          cancel_command});
+    out.push_back({"init",
+                   "DIR",
+                   "Begin a project in a folder of its own",
+                   "Writes DIR/configs with the configs that come with pe-pipeline, DIR/pipelines/quickstart.yml and a "
+                   ".gitignore, and nothing where one of them is there already. A pipeline file in any other folder finds those "
+                   "configs, too: paths such as configs/model/tiny.yml begin at the nearest folder above the file that holds "
+                   "configs/, and what is not there is taken from the installation.",
+                   {color_flag()},
+                   {{"pe-pipeline init study", ""}},
+                   "0 done; 2 usage, or something is there already; 4 the folder cannot be written.",
+                   init_command});
     out.push_back({"plan",
                    "FILE [SELECT...] [flags]",
                    "Show what would run, and why",
@@ -155,8 +168,11 @@ const cli::CommandTable& command_table() {
                        std::vector<Flag>{
                            json_flag(), toggle("--why", "One line per task instead of one per cause", &CommandLine::why),
                            toggle("--force", "Plan as if --force were given to run", &CommandLine::force),
+                           text("--device", "NAME", "Cost on GPUs that were measured: h100, or a FILE.yml of such figures",
+                                &CommandLine::device),
                            toggle("--exit-code", "Exit with 10 when there is something to run", &CommandLine::exit_code)},
                    {{"pe-pipeline plan pipelines/fineweb_grid.yml", "the whole grid"},
+                    {"pe-pipeline plan pipelines/fineweb_grid.yml --device h100 --gpus 0,1,2,3", "its cost on four H100"},
                     {"pe-pipeline plan grid.yml --exit-code >/dev/null || echo 'there is work'", "in a script"}},
                    "0 done; 2 usage or pipeline file; 4 the store cannot be read; 10 there is work (with --exit-code).",
                    plan_command});
@@ -268,6 +284,7 @@ const cli::CommandTable& command_table() {
              std::vector<Flag>{toggle("--resolved", "Print the complete configs (the default)",
                                       &CommandLine::resolved),
                                toggle("--origin", "Show where each value came from", &CommandLine::origin),
+                               toggle("--changed", "Leave out values that are defaults", &CommandLine::changed),
                                json_flag()},
          {{"pe-pipeline config grid.yml 'trunk[encoding=rope,seed=42]' --resolved --origin", ""}},
          reads,
@@ -334,6 +351,7 @@ const cli::CommandTable& command_table() {
                  support::Suffixes::kNone, 0),
           list("--only", "PATH", "Only this dataset, group or member, such as /model/embedding or report.md",
                &CommandLine::only),
+          text("--run", "RUN", "Of several results of an id, those that this run made; default: the newest", &CommandLine::run),
           json_flag(), color_flag()},
          {{"pe-pipeline diff 'trunk[seed=1]' 'trunk[seed=2]'", ""},
           {"pe-pipeline diff a.h5 b.h5 --ulp 4 --only /model", ""},
@@ -409,7 +427,8 @@ const cli::CommandTable& command_table() {
                        "what they were "
                        "made from as well.\n\n",
                        results),
-                   reading_flags() + std::vector<Flag>{json_flag()},
+                   reading_flags() +
+                       std::vector<Flag>{text("--run", "RUN", "Only results that this run made", &CommandLine::run), json_flag()},
                    {{"pe-pipeline pin paper 'evaluate[size=tiny]' report", ""}, {"pe-pipeline pin", "the pins"}},
                    "0 done; 2 usage, or no such result; 4 the store cannot be written.",
                    pin_command});

@@ -32,6 +32,7 @@ int push_command(const cli::CommandLine& line);
 int pull_command(const cli::CommandLine& line);
 int doctor_command(const cli::CommandLine& line);
 int timeline_command(const cli::CommandLine& line);
+int init_command(const cli::CommandLine& line);
 int man_command(const cli::CommandLine& line);
 int completion_command(const cli::CommandLine& line);
 

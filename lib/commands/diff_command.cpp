@@ -405,6 +405,11 @@ int diff_command(const cli::CommandLine& line) {
     const Store& opened = open_store();
     if (!inventory) inventory = pipeline::read_inventory(opened);
     std::vector<std::size_t> found = pipeline::select_results(*inventory, {word});
+    if (!line.run.empty()) {
+      const std::string run = pick_run(opened, line.run);
+      std::erase_if(found, [&](std::size_t i) { return inventory->results[i].run != run; });
+      if (found.empty()) throw ConfigError(cat("run ", run, " made no result of ", quote(word)), {"--run", 0, 0, "", 1});
+    }
     // An id may have had several results: the newest. Of snapshots the last.
     const auto newest = std::max_element(found.begin(), found.end(), [&](std::size_t a, std::size_t b) {
       const auto &x = inventory->results[a], &y = inventory->results[b];
@@ -416,6 +421,15 @@ int diff_command(const cli::CommandLine& line) {
       throw ConfigError(
           cat(quote(word), " is ambiguous: ", found.size(), " results"), {},
           cat("as ", *tasks.begin(), " and ", *std::next(tasks.begin()), "; give the whole id or more digits"));
+    }
+    std::map<std::string, std::string> others;  // key → run
+    for (const std::size_t i : found) others[inventory->results[i].key.key] = inventory->results[i].run;
+    others.erase(inventory->results[*newest].key.key);
+    if (!others.empty()) {
+      std::vector<std::string> named;
+      for (const auto& [key, run] : others) named.push_back(cat(key.substr(0, 12), " (run ", run, ")"));
+      say(cat("pe-pipeline: ", word, " is the newest of ", others.size() + 1, " results, of run ",
+              inventory->results[*newest].run, "; others: ", support::join(named, ", "), "\n"));
     }
     const auto record = opened.read(inventory->results[*newest].key);
     if (!record) throw support::ArtifactError(cat("the record of ", word, " went away"));

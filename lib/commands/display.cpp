@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <ctime>
+#include <set>
 
 #include "cli/terminal.h"
 #include "commands/display_panel.h"
@@ -37,9 +38,16 @@ class Plain : public Display {
       say(render_failure(*state.graph, event, style_.color()));
       return;
     }
+    if (event.name == "block" && !blocked_.insert(event.detail.dump()).second) {
+      ++more_blocked_;  // one failure may block hundreds, for one and the same reason
+      return;
+    }
     const std::string line = event_line(event, state, style_);
     if (!line.empty()) say(cat(time_text(), " ", line, "\n"));
     last_s_ = state.now_s;
+  }
+  void finish() override {
+    if (more_blocked_) say(cat(time_text(), " ", style_.warn("blocked "), " ", counted(more_blocked_, "more task"), "\n"));
   }
   void on_tick(const RunState& state) override {
     clock_.look(state);
@@ -69,6 +77,8 @@ class Plain : public Display {
   }
   cli::Style style_;
   TaskClock clock_;
+  std::set<std::string> blocked_;  // reasons
+  std::size_t more_blocked_ = 0;
   double last_s_ = -1;
   double last_summary_s_ = 0;
 };

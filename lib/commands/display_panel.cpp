@@ -165,7 +165,8 @@ std::vector<std::string> panel_lines(const RunState& state, const TaskClock& clo
       // What is left matters most where there is room for little.
       const ProgressText parts = progress_text(running[i].progress);
       text = left >= 0 ? cat(support::short_duration(left), " left  ") : "";
-      text += cat(cli::harmless(parts.work), "  ", cli::harmless(parts.speed));
+      text += cat(cli::harmless(parts.work), "  ", cli::harmless(parts.figures.substr(0, parts.figures.find("  "))), "  ",
+                  cli::harmless(parts.speed));
     } else {
       text = running_text(state, running[i], left);
     }

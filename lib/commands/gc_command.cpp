@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <map>
 
 #include "cli/terminal.h"
 #include "commands/chosen.h"
 #include "commands/commands.h"
+#include "commands/run_choice.h"
 #include "commands/session.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/upkeep/garbage.h"
@@ -105,6 +107,32 @@ int gc_command(const cli::CommandLine& line) {
   return code;
 }
 
+namespace {
+
+/// Says of an id that stands for results with several keys which they are, a line an id.
+std::string several_of_one_id(const pipeline::Inventory& inventory, const std::vector<std::size_t>& chosen) {
+  std::map<std::string, std::map<std::string, const pipeline::StoredResult*>> keys;  // id → key → its newest result
+  for (const std::size_t i : chosen) {
+    const pipeline::StoredResult& result = inventory.results[i];
+    const pipeline::StoredResult*& newest = keys[result.task][result.key.key];
+    if (!newest || result.ended > newest->ended) newest = &result;
+  }
+  std::string lines;
+  for (const auto& [id, of_id] : keys) {
+    if (of_id.size() < 2) continue;
+    std::vector<const pipeline::StoredResult*> results;
+    for (const auto& [key, result] : of_id) results.push_back(result);
+    std::sort(results.begin(), results.end(), [](const auto* a, const auto* b) { return a->ended > b->ended; });
+    std::vector<std::string> runs;
+    for (const auto* result : results) runs.push_back(cat(result->key.key.substr(0, 12), " (run ", result->run, ")"));
+    lines += cat("  ", id, " has ", results.size(), " results, and all are pinned: ", support::join(runs, ", "),
+                 "; --run RUN takes those of one run\n");
+  }
+  return lines;
+}
+
+}  // namespace
+
 int pin_command(const cli::CommandLine& line) {
   Scope scope = scope_of(line);
   if (scope.words.empty()) {
@@ -144,8 +172,13 @@ int pin_command(const cli::CommandLine& line) {
                       cat("as in: pe-pipeline pin ", pin.name, " 'evaluate[size=tiny]'"));
   const pipeline::Store store = open_for_writing(line, scope.store);
   const pipeline::Inventory inventory = pipeline::read_inventory(store);
-  const auto chosen = chosen_results(line, scope, store, inventory);
+  auto chosen = chosen_results(line, scope, store, inventory);
+  if (!line.run.empty()) {
+    const std::string run = pick_run(store, line.run);
+    std::erase_if(chosen, [&](std::size_t i) { return inventory.results[i].run != run; });
+  }
   if (chosen.empty()) throw ConfigError("the store has no result of what is named", {}, "'pe-pipeline run' makes it");
+  const std::string several = line.json || !scope.file.empty() ? "" : several_of_one_id(inventory, chosen);
   for (const std::size_t i : chosen) {
     pin.keys.push_back(inventory.results[i].key);
     pin.tasks.push_back(inventory.results[i].name());
@@ -161,7 +194,7 @@ int pin_command(const cli::CommandLine& line) {
                                        {"gone", 0},
                                        {"tasks", pin.tasks}}})}});
   else
-    print(cat("pinned ", counted(pin.keys.size(), "result"), " as ", pin.name, "\n"));
+    print(cat("pinned ", counted(pin.keys.size(), "result"), " as ", pin.name, "\n", several));
   return pipeline::kRunDone;
 }
 

@@ -5,6 +5,7 @@
 #include "commands/encodings_command.h"
 #include "commands/run_choice.h"
 #include "commands/session.h"
+#include "pipeline/file/config_value.h"
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/file/selection.h"
 #include "pipeline/run/exit_code.h"
@@ -231,6 +232,29 @@ int list_command(const cli::CommandLine& given) {
   return pipeline::kRunDone;
 }
 
+namespace {
+
+/// Where a value came from: "configs/train.yml:14", "--set model.train.seed", "auto: this machine", "default".
+std::string origin_text(const pipeline::Task& task, const std::string& path, const Json& value,
+                        const support::Origins& origins) {
+  // A value may stand under a longer or shorter name than the leaf: the nearest that is known counts.
+  std::string name = path;
+  auto found = origins.find(name);
+  while (found == origins.end() && name.rfind('.') != std::string::npos) {
+    name.erase(name.rfind('.'));
+    found = origins.find(name);
+  }
+  if (found != origins.end()) {
+    const support::Place& place = found->second;
+    return place.line > 0 && place.file.rfind("--", 0) != 0 ? cat(place.file, ":", place.line) : place.file;
+  }
+  const support::Field* field = support::find_field(task.stage->fields, path);
+  if (!field || field->default_value == value) return "default";
+  return path.starts_with("compute.") ? "auto: this machine, or the stage's resources" : "the pipeline file";
+}
+
+}  // namespace
+
 int config_command(const cli::CommandLine& line) {
   const std::string file = pipeline_file_of(line);
   const Loaded loaded = load(line, file, store_path(line, pipeline::find_root(file)));
@@ -242,7 +266,8 @@ int config_command(const cli::CommandLine& line) {
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     if (!selected[i]) continue;
     const pipeline::Task& task = graph.tasks[i];
-    const support::Origins origins = line.origin ? graph.origins_of(task) : support::Origins();
+    const bool asks = line.origin || line.changed;
+    const support::Origins origins = asks ? graph.origins_of(task) : support::Origins();
     if (line.json) {
       Json item{{"id", task.id}, {"config", *task.config}};
       if (line.origin) {
@@ -254,32 +279,14 @@ int config_command(const cli::CommandLine& line) {
       continue;
     }
     std::string out = cat(style.bold(task.id), ":\n");
-    std::vector<std::vector<std::string>> rows;
     for (const std::string& path : support::field_paths(task.stage->fields)) {
-      const Json* value = &*task.config;
-      for (const std::string& part : support::split(path, '.')) {
-        value = value->is_object() && value->contains(part) ? &(*value)[part] : nullptr;
-        if (!value) break;
-      }
+      const Json* value = pipeline::find_value(*task.config, path);
       if (!value) continue;
-      std::vector<std::string> row = {cat("  ", path, ": ", support::display(*value))};
-      if (line.origin) {
-        // A value may stand under a longer or shorter name than the leaf: the nearest that is known counts.
-        std::string name = path;
-        auto found = origins.find(name);
-        while (found == origins.end() && name.rfind('.') != std::string::npos) {
-          name.erase(name.rfind('.'));
-          found = origins.find(name);
-        }
-        row.push_back(found == origins.end() ? "# default"
-                                             : cat("# ", found->second.file,
-                                                   found->second.line > 0 && found->second.file.rfind("--", 0) != 0
-                                                       ? cat(":", found->second.line)
-                                                       : ""));
-      }
-      rows.push_back(std::move(row));
+      const std::string from = asks ? origin_text(task, path, *value, origins) : "";
+      if (line.changed && from == "default") continue;
+      out += cat("  ", path, ": ", support::display(*value), line.origin ? cat("  # ", from) : "", "\n");
     }
-    print(out + table(rows));
+    print(out);
   }
   if (line.json) print_json(json);
   return pipeline::kRunDone;

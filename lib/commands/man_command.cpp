@@ -72,7 +72,7 @@ void show(const std::string& text) {
     fs::remove(file, error);
     if (status.code == 0) return;
   }
-  print(text);
+  print(cli::plain_manual(text));
 }
 
 }  // namespace

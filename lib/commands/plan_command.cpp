@@ -1,10 +1,14 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "cli/terminal.h"
 #include "commands/commands.h"
+#include "commands/plan_costs.h"
 #include "commands/planned.h"
 #include "commands/session.h"
 #include "pipeline/file/pipeline_file.h"
@@ -13,6 +17,7 @@
 #include "pipeline/plan/estimate.h"
 #include "pipeline/plan/explain.h"
 #include "pipeline/run/exit_code.h"
+#include "pipeline/run/start_checks.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -50,45 +55,12 @@ Tokens tokens_of(const Graph& graph, const Plan& plan) {
 
 std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
 
-/// "trunk > decay > evaluate".
-std::string chain_text(const Graph& graph, const pipeline::Estimate& cost) {
-  std::vector<std::string> labels;
-  for (const std::size_t i : cost.chain) {
-    if (labels.empty() || labels.back() != graph.tasks[i].label) labels.push_back(graph.tasks[i].label);
-  }
-  return support::join(labels, " > ");
-}
-
 /// "1.7 budgets a trunk, 3.8 without sharing": empty where nothing is shared.
 std::string sharing_text(const pipeline::Sharing& sharing) {
   if (sharing.budget_tokens <= 0 || sharing.alone_tokens <= sharing.shared_tokens) return "";
   return fmt::format("{:.1f} budgets, {:.1f} without sharing ({} of the tokens saved, on {})",
                      sharing.shared_tokens / sharing.budget_tokens, sharing.alone_tokens / sharing.budget_tokens,
                      percent(1 - sharing.shared_tokens / sharing.alone_tokens), counted(sharing.trunks, "trajectory"));
-}
-
-std::string cost_text(const Graph& graph, const Plan& plan, const pipeline::Estimate& cost,
-                      const pipeline::Capacity& capacity) {
-  std::vector<std::string> parts;
-  const std::string error = cost.compared ? cat(" (+-", percent(cost.error), ")") : "";
-  if (cost.known == 0) {
-    parts.push_back("unknown: no such task ran here");
-  } else {
-    const std::string slots = cost.gpu_s > 0 ? counted(capacity.gpus.size(), "GPU") : counted(static_cast<std::size_t>(capacity.cpus), "CPU");
-    if (cost.gpu_s > 0) parts.push_back(fmt::format("GPU hours {:.3g}{}", cost.gpu_s / 3600, error));
-    else parts.push_back(cat("task time ", support::short_duration(cost.task_s), error));
-    parts.push_back(cat("wall ", support::short_duration(cost.wall_s), " on ", slots));
-    if (cost.bytes >= 1) parts.push_back(cat("disk +", support::short_bytes(cost.bytes)));
-    if (cost.chain.size() > 1) {
-      parts.push_back(cat("longest chain ", chain_text(graph, cost), " ", support::short_duration(cost.chain_s)));
-    }
-  }
-  std::string text = support::join(parts, "   ");
-  if (cost.known && cost.unknown) text += cat("; excludes ", counted(cost.unknown, "task"), " without history");
-  if (const std::size_t likely = plan.count(TaskState::kLikelyReuse)) {
-    text += cat("; plus ", counted(likely, "task"), " if their inputs change");
-  }
-  return text;
 }
 
 /// What asks for more than there is: told while planning, an error when running.
@@ -100,7 +72,9 @@ std::vector<std::pair<std::string, std::size_t>> impossible_demands(const Graph&
     const std::string why = pipeline::impossible(graph.tasks[i].resources, capacity);
     if (!why.empty()) ++seen[cat(graph.tasks[i].label, ": ", why)];
   }
-  return {seen.begin(), seen.end()};
+  std::vector<std::pair<std::string, std::size_t>> demands(seen.begin(), seen.end());
+  std::stable_sort(demands.begin(), demands.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  return demands;
 }
 
 }  // namespace
@@ -148,127 +122,229 @@ Json task_json(const Graph& graph, const Plan& plan, std::size_t i) {
   return json;
 }
 
-int plan_command(const cli::CommandLine& line) {
-  const Planned planned = make_planned(line, selectors_of(line));
-  const Graph& graph = planned.loaded.graph;
-  const Plan& plan = planned.plan;
-  const pipeline::StoreReader reader(planned.store);
-  std::size_t needed = 0;
-  for (const PlannedTask& task : plan.tasks) needed += task.state != TaskState::kNotNeeded;
-  const bool work = !plan.nothing_to_do();
-  const int code = line.exit_code && work ? pipeline::kRunHasWork : pipeline::kRunDone;
-  const pipeline::Capacity capacity = capacity_of(line);
-  check_pools(line, graph);
-  const auto demands = impossible_demands(graph, plan, capacity);
-  const auto groups =
-      line.why && !line.json ? std::vector<pipeline::CauseGroup>() : pipeline::group_causes(graph, plan, reader);
-  const Tokens tokens = tokens_of(graph, plan);
-  const pipeline::Estimate cost = work ? pipeline::estimate(graph, plan, reader, capacity) : pipeline::Estimate();
-  const pipeline::Sharing sharing = pipeline::sharing(graph, plan);
+namespace {
 
-  if (line.json) {
-    Json tasks = Json::array(), causes = Json::array(), counts = Json::object(), too_much = Json::array();
-    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-      ++counts.emplace(std::string(state_name(plan.tasks[i].state)), 0).first->get_ref<std::int64_t&>();
-      if (plan.tasks[i].state != TaskState::kNotNeeded) tasks.push_back(task_json(graph, plan, i));
-    }
-    for (const auto& group : groups) {
-      Json ids = Json::array();
-      for (const std::size_t i : group.tasks) ids.push_back(graph.tasks[i].id);
-      causes.push_back({{"stage", group.stage},
-                        {"cause", group.text},
-                        {"place", place_text(group.place)},
-                        {"tasks", std::move(ids)}});
-    }
-    for (const auto& [why, count] : demands) too_much.push_back({{"why", why}, {"tasks", count}});
-    Json json{{"schema", "pe-plan/1"},
-              {"schema_version", 1},
-              {"pipeline", graph.name},
-              {"counts", std::move(counts)},
-              {"known_only", plan.count_known()},
-              {"dropped", graph.dropped},
-              {"causes", std::move(causes)},
-              {"tasks", std::move(tasks)},
-              {"too_large_for_this_machine", std::move(too_much)},
-              {"capacity", pipeline::describe(capacity)}};
-    std::vector<std::string> chain;
-    for (const std::size_t i : cost.chain) chain.push_back(graph.tasks[i].id);
-    json["cost"] = {{"seconds", cost.task_s},
-                    {"gpu_seconds", cost.gpu_s},
-                    {"wall_seconds", cost.wall_s},
-                    {"bytes", cost.bytes},
-                    {"longest_chain_seconds", cost.chain_s},
-                    {"longest_chain", chain},
-                    {"past_error", cost.compared ? Json(cost.error) : Json()},
-                    {"past_tasks_compared", cost.compared},
-                    {"tasks_with_history", cost.known},
-                    {"tasks_without_history", cost.unknown},
-                    {"training_tokens", tokens.count},
-                    {"trainings", tokens.trainings}};
-    json["sharing"] = {{"trajectories", sharing.trunks},
-                       {"budget_tokens", sharing.budget_tokens},
-                       {"shared_tokens", sharing.shared_tokens},
-                       {"alone_tokens", sharing.alone_tokens}};
-    print_json(json);
-    return code;
+using Demands = std::vector<std::pair<std::string, std::size_t>>;
+
+/// All that is said of a plan.
+struct Told {
+  const Planned& planned;
+  pipeline::StoreReader reader;
+  pipeline::Capacity capacity;
+  std::optional<pipeline::DeviceTable> table;
+  Demands demands;
+  std::vector<pipeline::CauseGroup> groups;
+  Tokens tokens;
+  pipeline::Estimate cost;
+  pipeline::Sharing sharing;
+  bool work = false;
+
+  const Graph& graph() const { return planned.loaded.graph; }
+  const Plan& plan() const { return planned.plan; }
+  const pipeline::DeviceTable* device() const { return table ? &*table : nullptr; }
+};
+
+Json cost_json(const Told& told) {
+  const pipeline::Estimate& cost = told.cost;
+  std::vector<std::string> chain;
+  for (const std::size_t i : cost.chain) chain.push_back(told.graph().tasks[i].id);
+  Json epochs = Json::array();
+  for (const Epochs& one : epochs_of(told.graph(), told.plan(), told.planned.store)) {
+    epochs.push_back({{"stage", one.label}, {"tokens", one.tokens}, {"data_tokens", one.data ? Json(*one.data) : Json()}});
   }
+  Json json{{"seconds", cost.task_s},
+            {"gpu_seconds", cost.gpu_s},
+            {"wall_seconds", cost.wall_s},
+            {"bytes", cost.bytes},
+            {"checkpoint_bytes", cost.checkpoint_bytes},
+            {"tasks_of_unknown_bytes", cost.bytes_unknown},
+            {"longest_chain_seconds", cost.chain_s},
+            {"longest_chain", chain},
+            {"past_error", cost.compared ? Json(cost.error) : Json()},
+            {"past_tasks_compared", cost.compared},
+            {"tasks_with_history", cost.known},
+            {"tasks_without_history", cost.unknown},
+            {"sources", cost.sources},
+            {"unknown", cost.unknown_why},
+            {"epochs", std::move(epochs)},
+            {"training_tokens", told.tokens.count},
+            {"trainings", told.tokens.trainings}};
+  if (told.table) {
+    json["device"] = told.table->device;
+    json["memory"] = Json::array();
+    for (const MemoryNeed& need : memory_of(told.graph(), told.plan(), *told.table)) {
+      json["memory"].push_back({{"parameters", need.parameters},
+                                {"tasks", need.tasks},
+                                {"gib", need.measured ? Json(need.measured->memory_gib) : Json()}});
+    }
+  }
+  return json;
+}
 
-  const cli::Style style = out_style(line);
+void print_plan_json(const Told& told) {
+  const Graph& graph = told.graph();
+  const Plan& plan = told.plan();
+  Json tasks = Json::array(), causes = Json::array(), counts = Json::object(), too_much = Json::array();
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    ++counts.emplace(std::string(state_name(plan.tasks[i].state)), 0).first->get_ref<std::int64_t&>();
+    if (plan.tasks[i].state != TaskState::kNotNeeded) tasks.push_back(task_json(graph, plan, i));
+  }
+  for (const auto& group : told.groups) {
+    Json ids = Json::array();
+    for (const std::size_t i : group.tasks) ids.push_back(graph.tasks[i].id);
+    causes.push_back({{"stage", group.stage},
+                      {"cause", support::join(group.texts, "; ")},
+                      {"place", place_text(group.place)},
+                      {"tasks", std::move(ids)}});
+  }
+  for (const auto& [why, count] : told.demands) too_much.push_back({{"why", why}, {"tasks", count}});
+  Json json{{"schema", "pe-plan/1"},
+            {"schema_version", 1},
+            {"pipeline", graph.name},
+            {"counts", std::move(counts)},
+            {"known_only", plan.count_known()},
+            {"dropped", graph.dropped},
+            {"excluded", graph.excluded},
+            {"causes", std::move(causes)},
+            {"tasks", std::move(tasks)},
+            {"too_large_for_this_machine", std::move(too_much)},
+            {"capacity", pipeline::describe(told.capacity)}};
+  json["cost"] = cost_json(told);
+  json["sharing"] = {{"trajectories", told.sharing.trunks},
+                     {"budget_tokens", told.sharing.budget_tokens},
+                     {"shared_tokens", told.sharing.shared_tokens},
+                     {"alone_tokens", told.sharing.alone_tokens}};
+  print_json(json);
+}
+
+void print_head(const Told& told, const cli::Style& style) {
+  const Graph& graph = told.graph();
+  std::size_t needed = 0;
+  for (const PlannedTask& task : told.plan().tasks) needed += task.state != TaskState::kNotNeeded;
   std::string head = cat(style.bold(graph.name), "  ", counted(needed, "task"));
   const auto add = [&](TaskState state, const std::string& text) {
-    if (const std::size_t count = plan.count(state))
+    if (const std::size_t count = told.plan().count(state))
       head += cat("  ", support::with_commas(static_cast<std::int64_t>(count)), " ", text);
   };
-  const std::size_t known = plan.count_known();
+  const std::size_t known = told.plan().count_known();
   add(TaskState::kReuse, cat(style.good("reuse"), known > 0 ? cat(" (", known, " known, not here)") : ""));
   add(TaskState::kRun, "run");
   add(TaskState::kLikelyReuse, "likely-reuse (inputs must reproduce)");
   add(TaskState::kInputMissing, style.bad("input missing"));
   add(TaskState::kBlocked, style.warn("blocked"));
-  if (graph.dropped) head += cat("  (", counted(graph.dropped, "cell"), " dropped with their parent)");
+  std::vector<std::string> out;
+  if (graph.excluded) out.push_back(cat(counted(graph.excluded, "cell"), " excluded"));
+  if (graph.dropped) out.push_back(cat(counted(graph.dropped, "cell"), " dropped with their parent"));
+  if (!out.empty()) head += cat("  (", support::join(out, ", "), ")");
   print(head + "\n");
+}
 
-  if (line.why) {
-    std::vector<std::size_t> running;
-    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-      if (plan.tasks[i].state == TaskState::kRun) running.push_back(i);
+/// Rows whose first columns line up; the last is one of several texts, each on a line of its own. On a terminal a line
+/// stays a line.
+void print_reasons(const std::vector<std::vector<std::string>>& rows,
+                   const std::vector<std::vector<std::string>>& reasons) {
+  const int columns = ::isatty(STDOUT_FILENO) == 1 ? cli::terminal_size(STDOUT_FILENO).columns : 0;
+  const std::vector<std::string> begins = support::split(table(rows), '\n');
+  std::size_t width = 0;
+  for (const std::string& begin : begins) width = std::max(width, support::display_width(begin));
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    std::string begin = begins[i];
+    for (const std::string& reason : reasons[i]) {
+      const std::string line =
+          cat(begin, std::string(width + 2 - support::display_width(begin), ' '), cli::harmless(reason));
+      print((columns > 0 ? cli::fit(line, columns) : line) + "\n");
+      begin.clear();
     }
-    const auto explanations = pipeline::explain_all(graph, plan, reader, running);
-    std::size_t next = 0;
-    std::vector<std::vector<std::string>> rows;
-    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-      const PlannedTask& task = plan.tasks[i];
-      if (task.state == TaskState::kNotNeeded) continue;
-      std::string reason = task.reason;
-      if (task.state == TaskState::kRun) {
-        std::vector<std::string> causes;
-        for (const auto& cause : explanations[next++].causes) causes.push_back(cause.str());
-        if (!causes.empty()) reason = support::join(causes, "; ");
-      }
-      rows.push_back({cat("  ", state_name(task.state)), graph.tasks[i].id, cli::harmless(reason)});
-    }
-    print(table(rows));
-  } else {
-    std::vector<std::vector<std::string>> rows;
-    for (std::size_t g = 0; g < groups.size() && g < kMostGroups; ++g) {
-      const auto& group = groups[g];
-      const std::string state(state_name(plan.tasks[group.tasks.front()].state));
-      const std::string name = group.tasks.size() == 1 ? graph.tasks[group.tasks.front()].id : cat(group.stage, "[*]");
-      rows.push_back({cat("  ", state), std::to_string(group.tasks.size()), name, cli::harmless(group.text), cli::harmless(place_text(group.place))});
-    }
-    print(table(rows));
-    if (groups.size() > kMostGroups)
-      print(cat("  and ", counted(groups.size() - kMostGroups, "more cause"), "; --why lists every task\n"));
   }
-  if (tokens.trainings > 0) {
-    print(cat("tokens   ", support::short_count(tokens.count), " to train on, in ", counted(tokens.trainings, "training"),
-              "\n"));
+}
+
+/// --why: every task with its reasons.
+void print_tasks(const Told& told) {
+  const Graph& graph = told.graph();
+  const Plan& plan = told.plan();
+  std::vector<std::size_t> running;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    if (plan.tasks[i].state == TaskState::kRun) running.push_back(i);
   }
-  if (const std::string text = sharing_text(sharing); !text.empty()) print(cat("sharing  ", text, "\n"));
-  if (work) print(cat("cost     ", cost_text(graph, plan, cost, capacity), "\n"));
-  else print("nothing to do\n");
-  for (const auto& [why, count] : demands)
-    print(cat(style.warn("too large here"), "  ", counted(count, "task"), " of ", why, "\n"));
+  const auto explanations = pipeline::explain_all(graph, plan, told.reader, running);
+  std::size_t next = 0;
+  std::vector<std::vector<std::string>> rows, reasons;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const PlannedTask& task = plan.tasks[i];
+    if (task.state == TaskState::kNotNeeded) continue;
+    std::vector<std::string> causes;
+    if (task.state == TaskState::kRun) {
+      for (const auto& cause : explanations[next++].causes) causes.push_back(cause.str());
+    }
+    if (causes.empty()) causes.push_back(task.reason);
+    rows.push_back({cat("  ", state_name(task.state)), graph.tasks[i].id});
+    reasons.push_back(std::move(causes));
+  }
+  print_reasons(rows, reasons);
+}
+
+void print_groups(const Told& told) {
+  std::vector<std::vector<std::string>> rows, reasons;
+  for (std::size_t g = 0; g < told.groups.size() && g < kMostGroups; ++g) {
+    const auto& group = told.groups[g];
+    const std::string state(state_name(told.plan().tasks[group.tasks.front()].state));
+    const std::string name = group.tasks.size() == 1 ? told.graph().tasks[group.tasks.front()].id : cat(group.stage, "[*]");
+    rows.push_back({cat("  ", state), std::to_string(group.tasks.size()), name});
+    std::vector<std::string> texts = group.texts;
+    if (const std::string place = place_text(group.place); !place.empty()) texts.front() += "  " + place;
+    reasons.push_back(std::move(texts));
+  }
+  print_reasons(rows, reasons);
+  if (told.groups.size() > kMostGroups)
+    print(cat("  and ", counted(told.groups.size() - kMostGroups, "more cause"), "; --why lists every task\n"));
+}
+
+/// One line, whatever the kinds of demands: --json has them all.
+void print_too_large(const Demands& demands, const cli::Style& style) {
+  if (demands.empty()) return;
+  std::size_t tasks = 0;
+  for (const auto& [why, count] : demands) tasks += count;
+  print(cat(style.warn("too large here"), "  ", counted(tasks, "task"), "; ", demands.front().first,
+            demands.size() > 1 ? cat("; --json has ", counted(demands.size() - 1, "more such demand")) : "", "\n"));
+}
+
+}  // namespace
+
+int plan_command(const cli::CommandLine& line) {
+  const Planned planned = make_planned(line, selectors_of(line));
+  Told told{planned, pipeline::StoreReader(planned.store), capacity_of(line), {}, {}, {}, {}, {}, {}, false};
+  const Graph& graph = told.graph();
+  const Plan& plan = told.plan();
+  told.work = !plan.nothing_to_do();
+  if (!line.device.empty()) {
+    told.table = pipeline::read_device_table(line.device);
+    told.capacity = capacity_on_device(std::move(told.capacity), line.gpus.has_value(), graph);
+  }
+  const int code = line.exit_code && told.work ? pipeline::kRunHasWork : pipeline::kRunDone;
+  check_pools(line, graph);
+  told.demands = impossible_demands(graph, plan, told.capacity);
+  if (!line.why || line.json) told.groups = pipeline::group_causes(graph, plan, told.reader);
+  told.tokens = tokens_of(graph, plan);
+  if (told.work) pipeline::check_some_configs(graph, plan, planned.store.root());
+  if (told.work) told.cost = pipeline::estimate(graph, plan, told.reader, told.capacity, told.device());
+  told.sharing = pipeline::sharing(graph, plan);
+  if (line.json) {
+    print_plan_json(told);
+    return code;
+  }
+  const cli::Style style = out_style(line);
+  print_head(told, style);
+  if (line.why)
+    print_tasks(told);
+  else
+    print_groups(told);
+  if (told.tokens.trainings > 0) {
+    print(cat("tokens   ", support::short_count(told.tokens.count), " to train on, in ",
+              counted(told.tokens.trainings, "training"), "\n"));
+  }
+  if (const std::string text = sharing_text(told.sharing); !text.empty()) print(cat("sharing  ", text, "\n"));
+  print(told.work ? cost_lines(graph, plan, planned.store, told.cost, told.capacity, told.device()) : "nothing to do\n");
+  print_too_large(told.demands, style);
   return code;
 }
 

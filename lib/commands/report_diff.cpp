@@ -1,5 +1,7 @@
 #include "commands/report_diff.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -21,6 +23,18 @@ const std::set<std::string> kNaming = {"encoding", "variant", "seed", "protocol"
                                        "measure",  "unit",    "task", "expected", "claim_id", "what",   "length", "axis"};
 /// Names of contents, which differ whenever anything does.
 const std::set<std::string> kNames = {"run_id", "hash", "config_hash", "data"};
+
+/// Columns of p values and counts: they move with any number, and have no noise that an interval could tell.
+const std::set<std::string> kCounts = {"p", "p_value", "p_adjusted", "seeds", "n", "items", "documents", "runs", "keys", "count"};
+
+/// Two numbers with as many digits as tell them apart, six at least.
+std::pair<std::string, std::string> told_apart(double first, double second) {
+  for (int digits = 6; digits < 17; ++digits) {
+    std::string a = fmt::format("{:.{}g}", first, digits), b = fmt::format("{:.{}g}", second, digits);
+    if (a != b) return {a, b};
+  }
+  return {support::shortest(first), support::shortest(second)};
+}
 
 struct NamedRow {
   std::string name;
@@ -188,15 +202,21 @@ std::string report_differences_text(const Json& differences, const cli::Style& s
   const auto place = [](const Json& each) {
     return cat(each["table"].get<std::string>(), "  ", each["row"].get<std::string>(), "  ", each["column"].get<std::string>());
   };
-  std::map<std::string, Json> kinds{{"beyond", Json::array()}, {"within", Json::array()}, {"unknown", Json::array()}};
+  std::map<std::string, Json> kinds{{"beyond", Json::array()}, {"within", Json::array()}, {"unknown", Json::array()}, {"counts", Json::array()}};
   for (const Json& change : differences["numbers"]) {
+    if (!change.contains("noises") && kCounts.count(change["column"].get<std::string>())) {
+      kinds["counts"].push_back(change);
+      continue;
+    }
     kinds[!change.contains("noises") ? "unknown" : change["noises"].get<double>() > 1 ? "beyond" : "within"].push_back(change);
   }
   const std::size_t beyond = kinds["beyond"].size();
   out += cat("numbers   ", differences["compared"].get<std::int64_t>(), " compared: ", beyond > 0 ? style.bad(cat(beyond, " changed beyond noise")) : style.good("none changed beyond noise"),
-             ", ", kinds["within"].size(), " within, ", kinds["unknown"].size(), " without a known noise\n");
+             ", ", kinds["within"].size(), " within, ", kinds["unknown"].size(), " without a known noise",
+             kinds["counts"].empty() ? "" : cat(", ", kinds["counts"].size(), " p values and counts"), "\n");
   const auto number = [&](const Json& each) {
-    std::string line = cat(place(each), ": ", support::shortest(each["first"].get<double>()), " -> ", support::shortest(each["second"].get<double>()));
+    const auto [before, after] = told_apart(each["first"].get<double>(), each["second"].get<double>());
+    std::string line = cat(place(each), ": ", before, " -> ", after);
     if (each.contains("noises")) line += cat("  (", support::shortest(std::round(100 * each["noises"].get<double>()) / 100), " times the 95 % noise of both)");
     return line;
   };

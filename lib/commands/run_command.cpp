@@ -51,8 +51,9 @@ void print_reports(const std::vector<std::string>& reports) {
   }
 }
 
+/// `relinked`: the names in out/ and reports/ that showed another plan until now.
 void print_nothing_to_do(const cli::CommandLine& line, const std::string& name, std::size_t tasks,
-                         const std::vector<std::string>& reports, double seconds) {
+                         const std::vector<std::string>& reports, const std::string& relinked, double seconds) {
   if (line.progress == "json") {
     print(Json{{"event", "end"},
                {"schema_version", 1},
@@ -61,13 +62,15 @@ void print_nothing_to_do(const cli::CommandLine& line, const std::string& name, 
                {"exit_code", 0},
                {"executed", 0},
                {"reused", tasks},
-               {"reports", reports}}
+               {"reports", reports},
+               {"relinked", relinked}}
               .dump() +
           "\n");
     return;
   }
   print(cat(name, ": nothing to do, ", tasks == 1 ? "its 1 task is" : cat("all ", counted(tasks, "task"), " are"),
             " in the store (", fmt::format("{:.2f}", seconds), " s)\n"));
+  if (!relinked.empty()) print(cat("relinked for this plan: ", relinked, "\n"));
   print_reports(reports);
 }
 
@@ -87,6 +90,7 @@ void print_summary(const cli::CommandLine& line, const pipeline::Graph& graph, c
   print(cat(graph.name, ": ", support::join(parts, ", "), " in ", support::short_duration(summary.wall_s), "  (run ",
             summary.run_id, ")\n"));
   if (!summary.store_error.empty()) print(cat("store: ", summary.store_error, "\n"));
+  if (!summary.relinked.empty()) print(cat("relinked: ", summary.relinked, "\n"));
   if (unfinished && summary.exit_code != pipeline::kRunStore) print("the same command continues from here\n");
   print_reports(summary.reports);
 }
@@ -178,10 +182,10 @@ int run_command(const cli::CommandLine& line) {
         memo->renew();
         return true;
       };
-      if (pipeline::view_stands(root / "out", std::string(memo->pipeline_name()), &reports) && present()) {
-        const std::string name(memo->pipeline_name());
+      const std::string name(memo->pipeline_name());
+      if (pipeline::view_stands(root, name, std::string(memo->view()), &reports) && present()) {
         pipeline::renew_use(store_folder, name, root, pipeline::variant_of(options));
-        print_nothing_to_do(line, name, memo->task_count(), reports, since(started));
+        print_nothing_to_do(line, name, memo->task_count(), reports, "", since(started));
         return pipeline::kRunDone;
       }
     }
@@ -200,7 +204,9 @@ int run_command(const cli::CommandLine& line) {
   Store store(store_folder, store_options);
   StoreReader reader(store);
   const auto remember = [&](const pipeline::Plan& plan) {
-    if (selectors.empty()) pipeline::NoopMemo::remember(store_folder, file, options, graph, plan, *loaded.catalog);
+    if (!selectors.empty()) return;
+    pipeline::NoopMemo::remember(store_folder, file, options, graph, plan, *loaded.catalog,
+                                 pipeline::view_id(graph, plan, store));
   };
   pipeline::Plan plan = pipeline::make_plan(graph, reader, plan_options);
   print_warnings(store);
@@ -212,7 +218,7 @@ int run_command(const cli::CommandLine& line) {
     remember(plan);
     note_use(store, graph, plan, selectors);
     const std::size_t needed = plan.tasks.size() - plan.count(pipeline::TaskState::kNotNeeded);
-    print_nothing_to_do(line, graph.name, needed, shown.reports, since(started));
+    print_nothing_to_do(line, graph.name, needed, shown.reports, shown.relinked, since(started));
     return pipeline::kRunDone;
   }
 

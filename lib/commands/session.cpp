@@ -92,7 +92,8 @@ fs::path store_path_for(cli::CommandLine& line) {
   fs::path root = pipeline::find_root_of_store(fs::current_path());
   if (!line.words.empty() && names_pipeline_file(line.words.front())) {
     if (!fs::exists(line.words.front()))
-      throw ConfigError("there is no such pipeline file", {line.words.front(), 0, 0, "", 1});
+      throw ConfigError("there is no such pipeline file", {line.words.front(), 0, 0, "", 1},
+                        support::file_suggestion(line.words.front(), {".yml", ".yaml"}));
     root = pipeline::find_root(line.words.front());
     line.words.erase(line.words.begin());
   }

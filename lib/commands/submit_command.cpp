@@ -8,6 +8,7 @@
 
 #include "commands/commands.h"
 #include "commands/display.h"
+#include "commands/plan_costs.h"
 #include "commands/run_choice.h"
 #include "commands/session.h"
 #include "commands/stop_signals.h"
@@ -24,6 +25,7 @@
 #include "pipeline/file/selection.h"
 #include "pipeline/file/slurm_policy.h"
 #include "pipeline/plan/capacity.h"
+#include "pipeline/plan/estimate.h"
 #include "pipeline/plan/frozen_graph.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/local_runner.h"
@@ -360,6 +362,42 @@ int send_arrays(Store& store, const Graph& graph, const Plan& plan, const std::v
   return told(report, order.run);
 }
 
+/// Jobs without a time limit have the partition's, which may end them in the middle; and data that is read again and again.
+void warn_of_time(const Graph& graph, const Plan& plan, const Store& store, const pipeline::SlurmPolicies& policies) {
+  struct Unlimited {
+    std::size_t tasks = 0;
+    double longest_s = 0;
+  };
+  std::map<std::string, Unlimited> unlimited;
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const pipeline::Task& task = graph.tasks[i];
+    if (!runs(plan, i) || task.resources.time_s > 0) continue;
+    const pipeline::SlurmPolicy& policy = policies.at(task.label);
+    if (policy.here || policy.time_s > 0) continue;
+    if (seconds.empty()) {
+      pipeline::Capacity all = capacity_on_device({}, false, graph);
+      all.gpus.assign(64, "");
+      seconds = pipeline::estimate(graph, plan, StoreReader(store), all).seconds;
+    }
+    Unlimited& one = unlimited[task.label];
+    ++one.tasks;
+    one.longest_s = std::max(one.longest_s, seconds[i]);
+  }
+  for (const auto& [label, one] : unlimited) {
+    say(cat("pe-pipeline: warning: ", counted(one.tasks, "task"), " of ", label,
+            one.tasks == 1 ? " has" : " have", " no time limit, so the partition's default holds; ",
+            one.longest_s > 0 ? cat("the longest is expected to take ", support::short_duration(one.longest_s))
+                              : "how long they take is not known here",
+            "; `time` in their resources sets one\n"));
+  }
+  for (const Epochs& epochs : epochs_of(graph, plan, store)) {
+    if (!epochs.data || epochs.tokens <= *epochs.data) continue;
+    say(fmt::format("pe-pipeline: warning: {} reads its data {:.2g} times ({} of {} tokens)\n", epochs.label,
+                    epochs.tokens / *epochs.data, support::short_count(epochs.tokens), support::short_count(*epochs.data)));
+  }
+}
+
 /// From the plan to the last sbatch.
 int submit_plan(const cli::CommandLine& line, Store& store, Graph& graph, const Plan& plan, pipeline::Grouping grouping,
                 bool whole) {
@@ -370,7 +408,9 @@ int submit_plan(const cli::CommandLine& line, Store& store, Graph& graph, const 
   order.store = store.root();
   order.program = support::own_executable().string();
   order.command = run_words(line);
+  warn_of_time(graph, plan, store, grouping.policies);
   if (line.dry_run) {
+    pipeline::check_configs(graph, plan);
     order.run = "RUN";
     print_scripts(pipeline::make_submission(graph, pipeline::group(graph, to_run, grouping), order).submission);
     return pipeline::kRunDone;

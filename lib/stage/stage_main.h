@@ -61,7 +61,9 @@ struct StageInfo {
   bool takes_ranks = false;  ///< several processes can share its work (config key compute.ranks)
   std::optional<Trajectory> trajectory;
   std::optional<Branch> branch;
-  Json costs = Json::object();   ///< arithmetic expressions over config keys: {"tokens": "train.tokens", "flops": …}
+  /// Arithmetic over config keys (pipeline/plan/cost.h): {"tokens": "train.tokens"}; of models "parameters", "flops" of a
+  /// token forward and backward, and the key of their "encoding"; of token shards their "vocabulary".
+  Json costs = Json::object();
   /// Shown by --help after the fields.
   std::string epilogue;
   /// Called on rank 0 as soon as the order is known: asks the system to read files that the body needs, and does not wait. Called

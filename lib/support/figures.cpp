@@ -41,7 +41,9 @@ std::string figure_text(std::string_view name, const Json& value) {
 std::vector<std::pair<std::string, Json>> figures_in_order(const Json& detail) {
   std::vector<std::pair<std::string, Json>> result;
   if (!detail.is_object()) return result;
-  for (const auto& [name, value] : detail.items()) result.emplace_back(name, value);
+  for (const auto& [name, value] : detail.items()) {
+    if (value != "n/a") result.emplace_back(name, value);  // the journal says so; it tells people nothing
+  }
   std::stable_sort(result.begin(), result.end(), [](const auto& a, const auto& b) { return rank(a.first) < rank(b.first); });
   return result;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace pe::support {
@@ -203,6 +205,7 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
     if (candidate.size() > kLongest) continue;
     const std::size_t allowed = std::max<std::size_t>(1, std::max(word.size(), candidate.size()) / 3);
     const std::size_t distance = edit_distance(word, candidate);
+    if (distance >= std::max(word.size(), candidate.size())) continue;  // nothing of it is left: '3' is no slip for '1'
     if (distance <= allowed && (!best || distance < best_distance)) {
       best = candidate;
       best_distance = distance;
@@ -214,6 +217,38 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
     }
   }
   return best;
+}
+
+std::string file_suggestion(const std::filesystem::path& wanted, const std::vector<std::string>& endings) {
+  namespace fs = std::filesystem;
+  const fs::path folder = wanted.parent_path();
+  std::vector<std::string> paths;
+  for (const fs::path& place : {folder, folder / "pipelines"}) {
+    std::error_code error;
+    const fs::path listed = place.empty() ? fs::path(".") : place;
+    std::vector<std::string> here;
+    for (fs::directory_iterator it(listed, error), end; !error && it != end; it.increment(error)) {
+      const std::string ending = it->path().extension().string();
+      if (!endings.empty() && std::find(endings.begin(), endings.end(), ending) == endings.end()) continue;
+      here.push_back((place / it->path().filename()).string());
+    }
+    std::sort(here.begin(), here.end());
+    paths.insert(paths.end(), here.begin(), here.end());
+  }
+  const std::string stem = wanted.stem().string();
+  const std::string* best = nullptr;
+  std::size_t least = 0;
+  for (const std::string& path : paths) {
+    const std::string other = fs::path(path).stem().string();
+    if (other.size() > kLongest || stem.size() > kLongest) continue;
+    const std::size_t distance = edit_distance(stem, other);
+    const std::size_t allowed = std::max(stem.size(), other.size()) / 3;
+    if (distance <= allowed && (!best || distance < least)) {
+      best = &path;
+      least = distance;
+    }
+  }
+  return best ? "did you mean '" + *best + "'?" : "";
 }
 
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {

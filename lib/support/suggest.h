@@ -2,6 +2,7 @@
 /// The nearest valid word, for messages that say which one was meant.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,5 +16,9 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
 
 /// "did you mean 'x'?", or "expected one of a, b, c" when nothing is near and the list is short, or "".
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
+
+/// The same for the path of a file that is not there: among the files with one of these endings (".yml"; none: any) in its
+/// folder and in that folder's `pipelines/`, by their names without folder and ending. The answer has the whole path.
+std::string file_suggestion(const std::filesystem::path& wanted, const std::vector<std::string>& endings);
 
 }  // namespace pe::support

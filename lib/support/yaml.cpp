@@ -279,15 +279,7 @@ Node read_yaml(const std::filesystem::path& path) {
   try {
     text = read_file(path, kMaxBytes);
   } catch (const IoError& error) {
-    std::vector<std::string> siblings;
-    std::error_code ignored;
-    const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-    for (std::filesystem::directory_iterator it(folder, ignored), end; !ignored && it != end; it.increment(ignored)) {
-      const auto extension = it->path().extension();
-      if (extension == ".yml" || extension == ".yaml") siblings.push_back((path.parent_path() / it->path().filename()).string());
-    }
-    std::sort(siblings.begin(), siblings.end());
-    throw ConfigError(error.diagnostics().front().message, {}, suggestion(path.string(), siblings));
+    throw ConfigError(error.diagnostics().front().message, {}, file_suggestion(path, {".yml", ".yaml"}));
   }
   return parse_yaml(text, path.string());
 }

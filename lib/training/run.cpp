@@ -185,7 +185,7 @@ class Loop {
     const std::optional<double> peak = run_.watch_files.peak_tflops > 0
                                            ? std::optional(run_.watch_files.peak_tflops * 1e12)
                                            : model::peak_flops(run_.model.device(), device);
-    progress_.note(mfu_formula(flops(), peak, device));
+    if (peak) progress_.note(mfu_formula(flops(), peak, device));
     if (ranks_.count() > 1) {
       progress_.note(cat(ranks_.count(), " ranks, each with ", run_.batch / ranks_.count(), " of a step's ", run_.batch,
                          " sequences"));

@@ -58,6 +58,19 @@ BOOST_AUTO_TEST_CASE(equal_reports_have_no_differences) {
   BOOST_TEST(report_differences_text(none, {}).find("4 compared: none changed beyond noise, 0 within, 0 without") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(numbers_have_the_digits_that_matter_and_counts_are_no_findings) {
+  Json before = report(20.123456789012345, 30, 0.001, "", 1, false), after = report(21.98765432109876, 30, 0.001, "", 1, false);
+  after["sections"][0]["tables"][0]["rows"][0][1] = number(4);
+  const std::string text = report_differences_text(report_differences(before, after), {});
+  BOOST_TEST(text.find("ppl_512: 20.1235 -> 21.9877") != std::string::npos, text);
+  BOOST_TEST(text.find("0 without a known noise, 1 p values and counts\n") != std::string::npos, text);
+  BOOST_TEST(text.find("seeds: 3 -> 4") == std::string::npos, text);
+  // As many digits as tell them apart.
+  after = report(20.123456789012400, 30, 0, "", 1, false);
+  before = report(20.123456789012345, 30, 0, "", 1, false);
+  BOOST_TEST(report_differences_text(report_differences(before, after), {}).find("20.12345678901234 -> 20.1234567890124") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(changes_are_told_in_units_of_the_noise_of_both) {
   Json before = report(20, 30, 0.3, "reproduced", 1, false), after = report(21, 30.5, 0.4, "not reproduced", 2, true);
   const Json changes = report_differences(before, after);

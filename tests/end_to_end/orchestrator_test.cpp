@@ -21,6 +21,7 @@
 #include "support/process.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
+#include "support/text.h"
 #include "support/version.h"
 
 using namespace pe;        // NOLINT
@@ -53,6 +54,186 @@ BOOST_AUTO_TEST_CASE(the_first_run_builds_and_the_second_says_at_once_that_there
   CHECK_HAS(project.call("run").out, "toy: nothing to do");
   BOOST_TEST(fs::exists(project.root() / "out/toy/decay"));
   BOOST_TEST(fs::exists(project.root() / "out/toy/trunk/seed=1@s10.h5"));
+}
+
+BOOST_AUTO_TEST_CASE(nothing_to_do_shows_the_plan_at_hand_and_no_other_configuration) {
+  const Project project;
+  const auto report_of = [](const Answer& answer) {
+    const std::size_t at = answer.out.find("report: ");
+    BOOST_REQUIRE_MESSAGE(at != std::string::npos, answer.out << answer.err);
+    return answer.out.substr(at, answer.out.find('\n', at) - at);
+  };
+  const std::string whole = report_of(project.call("run"));
+  const std::string slice = report_of(project.call("run", {"--axis", "seed=1"}));
+  BOOST_TEST(whole != slice);
+  const fs::path latest = project.root() / "reports/toy/latest";
+  Answer answer = project.call("run");
+  CHECK_HAS(answer.out, "nothing to do");
+  CHECK_HAS(answer.out, "relinked for this plan: reports/toy/latest turned");
+  BOOST_TEST(report_of(answer) == whole);
+  CHECK_HAS(whole, fs::read_symlink(latest).string());
+  answer = project.call("run");  // now from memory
+  BOOST_TEST(report_of(answer) == whole);
+  BOOST_TEST(!has(answer.out, "relinked"), answer.out);
+  answer = project.call("run", {"--axis", "seed=1"});
+  BOOST_TEST(report_of(answer) == slice);
+  CHECK_HAS(slice, fs::read_symlink(latest).string());
+  // Other values of a slice: no model of the earlier values keeps its name beside them, and back again.
+  answer = project.call("run", {"--axis", "seed=1", "--set", "trunk.value=9"});
+  CHECK_HAS(answer.out, "to results of other settings removed from out/toy");
+  BOOST_TEST(!fs::exists(project.root() / "out/toy/trunk/seed=2@s10.h5"));
+  answer = project.call("run");
+  CHECK_HAS(answer.out, "links in out/toy replaced");
+  BOOST_TEST(report_of(answer) == whole);
+  BOOST_TEST(fs::exists(project.root() / "out/toy/trunk/seed=2@s10.h5"));
+}
+
+BOOST_AUTO_TEST_CASE(a_plan_checks_values_once_and_names_the_line_that_set_them) {
+  const Project project("schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: stages/strict\n    config:\n      set:\n"
+                        "        eval.copy: 3\n        eval.tasks: perplexty\n        eval.seed: 2\n");
+  const fs::path script = project.root() / "stages/strict";
+  fs::create_directories(script.parent_path());
+  support::write_file_atomically(script, R"sh(#!/bin/sh
+case "$1" in
+--describe) cat <<'END'
+{"schema": "pe-stage/1", "name": "strict", "version": 1, "inputs": [], "outputs": [{"name": "out", "kind": "metrics"}],
+ "fields": [{"name": "eval", "type": "group", "help": "x", "fields": [
+   {"name": "copy", "type": "integer", "default": 1, "help": "x"}, {"name": "heads", "type": "integer", "default": 1, "help": "x"},
+   {"name": "seed", "type": "integer", "default": 1, "help": "x"}, {"name": "tasks", "type": "text", "default": "", "help": "x"}]}]}
+END
+  ;;
+--check) echo asked >> "$(dirname "$0")/asked"
+  while read -r config; do
+    case "$config" in
+    *perplexty*) echo '{"ok": false, "errors": ["config: in '"'eval'"': unknown task '"'perplexty'"'; did you mean '"'perplexity'"'?"]}' ;;
+    *'"heads":5'*) echo '{"ok": false, "errors": ["config: in '"'eval'"': heads must divide width"]}' ;;
+    *) echo '{"ok": true}' ;;
+    esac
+  done ;;
+esac
+)sh", false);
+  fs::permissions(script, fs::perms::owner_all);
+  for (const char* verb : {"plan", "submit"}) {
+    const Answer answer = project.call(verb, std::string(verb) == "submit" ? std::vector<std::string>{"--print"} : std::vector<std::string>{});
+    BOOST_TEST(answer.code == 2, answer.out << answer.err);
+    CHECK_HAS(answer.err, "toy.yml:9: t: config: in 'eval': unknown task 'perplexty'; did you mean 'perplexity'?");
+  }
+  Answer answer = project.call("plan", {"--set", "t.eval.tasks=perplexity", "--set", "t.eval.heads=5"});
+  BOOST_TEST(answer.code == 2, answer.out << answer.err);
+  CHECK_HAS(answer.err, "--set t.eval.heads: t: config: in 'eval': heads must divide width");
+  // What was accepted is not asked for again, once there is a store.
+  fs::create_directories(project.root() / "store");
+  const auto asked = [&] { return support::split(support::read_file(script.parent_path() / "asked"), '\n').size(); };
+  BOOST_TEST(project.call("plan", {"--set", "t.eval.tasks=perplexity"}).code == 0);
+  const std::size_t before = asked();
+  BOOST_TEST(project.call("plan", {"--set", "t.eval.tasks=perplexity"}).code == 0);
+  BOOST_TEST(asked() == before);
+  BOOST_TEST(project.call("plan", {"--set", "t.eval.tasks=perplexity", "--set", "t.eval.seed=3"}).code == 0);
+  BOOST_TEST(asked() == before + 1);
+}
+
+BOOST_AUTO_TEST_CASE(plans_say_what_is_left_out_and_give_each_reason_a_line) {
+  std::string text = kToyPipeline;
+  const std::size_t at = text.find("    needs: {init: 'trunk@$(branch)'}");
+  text.insert(at, "    exclude: [{seed: 1, branch: s10}]\n");
+  const Project project(text);
+  Answer answer = project.call("plan");
+  CHECK_HAS(answer.out, "toy  7 tasks  7 run  (1 cell excluded)\n");
+  BOOST_TEST(project.call("run").code == 0);
+  answer = project.call("plan", {"--set", "decay.tokens=7", "--set", "decay.step_s=0.004"});
+  CHECK_HAS(answer.out, "decay[*]  tokens 6 -> 7  --set decay.tokens\n");
+  // A slice of the report's inputs is said in two words, not in all of their labels.
+  answer = project.call("plan", {"--axis", "seed=2"});
+  CHECK_HAS(answer.out, "other inputs\n");
+  BOOST_TEST(!has(answer.out, "labels ["), answer.out);
+  for (const std::string& line : support::split(answer.out, '\n')) BOOST_TEST(support::display_width(line) <= 100u, line);
+  // The words of `plan` select.
+  CHECK_HAS(project.call("plan", {"decay[*]", "--force"}).out, "3 run");
+  CHECK_HAS(project.call("logs", {"de*", "--tail", "1"}).out, "decay[seed=2,branch=s20]");
+  // What this machine cannot hold is one line.
+  answer = project.call("plan", {"--force", "-j", "1", "--mem", "1M"});
+  BOOST_TEST(answer.out.find("too large here  7 tasks; ") != std::string::npos, answer.out);
+  BOOST_TEST(answer.out.find("too large here") == answer.out.rfind("too large here"));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_is_not_there_is_looked_for_by_its_name) {
+  const Project project;
+  fs::create_directories(project.root() / "pipelines");
+  for (const char* name : {"toy.yml", "retrieval.yml"}) fs::copy_file(project.file(), project.root() / "pipelines" / name);
+  const auto says = [&](const std::string& path) { return project.call_words({Project::program(), "plan", path}).err; };
+  CHECK_HAS(says("pipelines/retrieva.yml"), "did you mean 'pipelines/retrieval.yml'?");
+  CHECK_HAS(says("retrieval.yml"), "did you mean 'pipelines/retrieval.yml'?");
+  CHECK_HAS(project.call_words({Project::program(), "status", "tooy.yml"}).err, "did you mean 'toy.yml'?");
+}
+
+BOOST_AUTO_TEST_CASE(a_project_begins_with_init_and_finds_the_configs_that_come_along) {
+  const Project project;
+  const auto call = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), Project::program());
+    return project.call_words(words);
+  };
+  Answer answer = call({"init", "study"});
+  BOOST_REQUIRE_MESSAGE(answer.code == 0, answer.err);
+  CHECK_HAS(answer.out, "pe-pipeline plan study/pipelines/quickstart.yml");
+  BOOST_TEST(fs::exists(project.root() / "study/configs/model/tiny.yml"));
+  CHECK_HAS(support::read_file(project.root() / "study/.gitignore"), "/store/\n");
+  answer = call({"init", "study"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "'study/configs' is there already; nothing was written");
+  BOOST_TEST(call({"init"}).code == 2);
+  // A pipeline in any other folder: its own configs/ first, then those that come along.
+  fs::create_directories(project.root() / "configs");
+  support::write_file_atomically(project.root() / "configs/own.yml", "value: 7\n", false);
+  project.write("schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: pe-toy\n    config: [configs/own.yml, configs/eval/quck.yml]\n");
+  answer = project.call("plan");
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "no config file 'configs/eval/quck.yml'");
+  CHECK_HAS(answer.err, "did you mean 'configs/eval/quick.yml'? (looked in '" + project.root().string() + "' and '");
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_that_cannot_describe_itself_is_quoted) {
+  const Project project("schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: stages/broken\n");
+  const fs::path script = project.root() / "stages/broken";
+  fs::create_directories(script.parent_path());
+  support::write_file_atomically(script, "#!/bin/sh\necho 'line 3' >&2\necho 'SyntaxError: invalid syntax' >&2\nexit 1\n", false);
+  fs::permissions(script, fs::perms::owner_all);
+  const Answer answer = project.call("plan");
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "ended with 1; it said:\n  line 3\n  SyntaxError: invalid syntax");
+}
+
+BOOST_AUTO_TEST_CASE(an_id_with_several_results_is_told_and_a_run_chooses) {
+  const Project project;
+  project.call("run");
+  project.call("run", {"--set", "decay.tokens=7"});
+  const auto call = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), Project::program());
+    return project.call_words(words);
+  };
+  const auto runs = project.store().runs();
+  BOOST_REQUIRE(runs.size() == 2u);
+  const std::string id = "decay[seed=1,branch=s10]";
+  Answer answer = call({"pin", "best", id});
+  CHECK_HAS(answer.out, "pinned 2 results as best\n  decay[seed=1,branch=s10] has 2 results, and all are pinned: ");
+  CHECK_HAS(answer.out, "(run " + runs[1] + "), ");
+  answer = call({"pin", "best", id, "--run", runs[0]});
+  BOOST_TEST(answer.out == "pinned 1 result as best\n");
+  answer = call({"diff", id, "decay[seed=2,branch=s10]"});
+  CHECK_HAS(answer.err, id + " is the newest of 2 results, of run " + runs[1] + "; others: ");
+  CHECK_HAS(answer.err, "(run " + runs[0] + ")");
+  answer = call({"diff", id, "decay[seed=2,branch=s10]", "--run", runs[0]});
+  BOOST_TEST(answer.err == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_config_shows_what_is_no_default_in_short_lines) {
+  const Project project;
+  Answer answer = project.call("config", {"trunk[seed=1]", "--origin"});
+  CHECK_HAS(answer.out, "  value: 1  # toy.yml:14\n");
+  CHECK_HAS(answer.out, "  # default\n");
+  answer = project.call("config", {"trunk[seed=1]", "--changed", "--set", "trunk.tokens=80"});
+  CHECK_HAS(answer.out, "  tokens: 80\n");
+  BOOST_TEST(!has(answer.out, "default"), answer.out);
+  BOOST_TEST(support::split(answer.out, '\n').size() < 9u, answer.out);
 }
 
 BOOST_AUTO_TEST_CASE(the_version_names_the_build) {

@@ -240,6 +240,8 @@ BOOST_AUTO_TEST_CASE(what_is_printed_is_not_sent) {
   CHECK_HAS(answer.out, "'--partition=a $(b)'");
   CHECK_HAS(answer.out, "exec ");
   CHECK_HAS(answer.out, "--dependency=aftercorr:<trunk.");
+  CHECK_HAS(answer.err, "warning: 2 tasks of trunk have no time limit, so the partition's default holds; how long they take is not known here");
+  BOOST_TEST(!has(project.call("submit", {"--print", "--set", "slurm.time=1h"}).err, "time limit"));
   BOOST_TEST(project.store().runs().empty());
 }
 

@@ -1,6 +1,8 @@
 // tools/replay_metrics.py: attempts of a training joined, over tokens, in every tracker that the Python at hand has, offline.
 #include <boost/test/unit_test.hpp>
 
+#include <set>
+
 #include "support/files.h"
 #include "support/installed.h"
 #include "support/json.h"
@@ -32,6 +34,29 @@ void write_attempts(const std::filesystem::path& work) {
   support::write_file_atomically(work / "key/a02/metrics.jsonl", second, false);
   support::write_file_atomically(work / "key/a02/task.json", Json{{"stage", "train"}, {"config", {{"model", {{"encoding", "rope"}}}, {"train", {{"seed", 7}}}}}}.dump(), false);
   support::write_file_atomically(work / "key/a02/progress.json", R"({"state": "done"})", false);
+}
+
+/// A store with two runs: one task is in both pipelines, under two names; and another training.
+void write_store(const std::filesystem::path& store) {
+  write_attempts(store / "work");
+  for (const char* key : {"key", "other"}) {
+    const std::string id(64, key[0]);
+    const Json encoding = *key == 'k' ? Json{{"stack", {"rope", {{"kind", "ssmax"}}}}} : Json("alibi");
+    std::filesystem::create_directories(store / "work" / key / "a03");
+    support::write_file_atomically(store / "work" / key / "a03/metrics.jsonl",
+                                   Json{{"run_id", id}, {"attempt", 3}, {"phase", "train"}, {"step", 1}, {"tokens", 10}, {"loss", 2}, {"lr", 0.5}}.dump() + "\n", false);
+    support::write_file_atomically(store / "work" / key / "a03/task.json",
+                                   Json{{"stage", "train"}, {"config", {{"model", {{"encoding", encoding}}}, {"train", {{"seed", 7}, {"peak_lr", 0.5}}}}}}.dump(), false);
+  }
+  std::filesystem::remove_all(store / "work/key/a01");
+  std::filesystem::remove_all(store / "work/key/a02");
+  const auto plan = [&](const std::string& run, const std::string& pipeline, const Json& tasks) {
+    std::filesystem::create_directories(store / "runs" / run);
+    support::write_file_atomically(store / "runs" / run / "plan.json", Json{{"pipeline", pipeline}, {"tasks", tasks}}.dump(), false);
+  };
+  const auto task = [](const char* id, const char* key) { return Json{{"id", id}, {"plan_key", key}}; };
+  plan("1", "grid", Json::array({task("trunk[encoding=rope_ssmax,seed=7]", "key")}));
+  plan("2", "sweep", Json::array({task("model[rate=5]", "key"), task("model[rate=6]", "other")}));
 }
 
 std::string script() { return (test::source_root() / "tools/replay_metrics.py").string(); }
@@ -81,6 +106,45 @@ BOOST_AUTO_TEST_CASE(csv) { is_replayed_to("csv"); }
 BOOST_AUTO_TEST_CASE(tensorboard, *with("tensorboard.backend.event_processing.event_accumulator")) { is_replayed_to("tensorboard"); }
 BOOST_AUTO_TEST_CASE(wandb, *with("wandb")) { is_replayed_to("wandb"); }
 BOOST_AUTO_TEST_CASE(trackio, *with("trackio")) { is_replayed_to("trackio"); }
+
+BOOST_AUTO_TEST_CASE(runs_are_called_as_their_tasks_and_chosen_by_pipeline) {
+  const test::TempFolder folder;
+  write_store(folder / "store");
+  const auto names = [&](std::vector<std::string> more) {
+    std::filesystem::remove_all(folder / "out");
+    std::vector<std::string> words = {test::chosen_python(), script(), (folder / "store/work").string(), "--to", "csv", "--out", (folder / "out").string()};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto sent = support::capture(words);
+    BOOST_REQUIRE_MESSAGE(sent.status.code == 0, sent.out << sent.err);
+    std::set<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder / "out")) found.insert(entry.path().filename().string());
+    return support::join({found.begin(), found.end()}, " ");
+  };
+  BOOST_TEST(names({}) == "sweep.model[rate=5]-kkkkkkkk.csv sweep.model[rate=6]-oooooooo.csv");
+  BOOST_TEST(names({"--pipeline", "grid"}) == "sweep.model[rate=5]-kkkkkkkk.csv");
+  BOOST_TEST(names({"--task", "model[rate=6*"}) == "sweep.model[rate=6]-oooooooo.csv");
+  // The names of curves are those of the trainings' own event files.
+  const std::string head = support::read_file(folder / "out/sweep.model[rate=6]-oooooooo.csv");
+  BOOST_TEST(head.starts_with("tokens,step,train/loss,train/bits_per_byte,train/learning_rate,train/gradient_norm,speed/tokens_per_second"), head);
+  const auto none = support::capture({test::chosen_python(), script(), (folder / "store/work").string(), "--to", "csv", "--pipeline", "grd"});
+  BOOST_TEST(none.status.code == 1);
+  BOOST_TEST(none.err.find("there are pipelines grid, sweep") != std::string::npos, none.err);
+  // A store without runs: the stage, the stack and the seed.
+  std::filesystem::remove_all(folder / "store/runs");
+  BOOST_TEST(names({}) == "train-alibi-seed7-oooooooo.csv train-rope+ssmax-seed7-kkkkkkkk.csv");
+}
+
+BOOST_AUTO_TEST_CASE(event_files_have_the_config_beside_them, *with("tensorboard.backend.event_processing.event_accumulator")) {
+  const test::TempFolder folder;
+  write_store(folder / "store");
+  const auto sent = support::capture({test::chosen_python(), script(), (folder / "store/work").string(), "--to", "tensorboard",
+                                      "--out", (folder / "out").string(), "--pipeline", "sweep"});
+  BOOST_REQUIRE_MESSAGE(sent.status.code == 0, sent.out << sent.err);
+  const Json config = Json::parse(support::read_file(folder / "out/sweep.model[rate=5]-kkkkkkkk/config.json"));
+  BOOST_TEST(config.at("train").at("peak_lr") == 0.5);
+  BOOST_TEST(config.at("labels") == Json({{"rate", "5"}}));
+  BOOST_TEST(config.at("pipeline") == "sweep");
+}
 
 BOOST_AUTO_TEST_CASE(what_is_not_there_is_named) {
   const test::TempFolder folder;

@@ -1,6 +1,10 @@
 #include "support/suggest.h"
 
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
+
+#include "support/files.h"
+#include "support/temp_folder.h"
 
 using namespace pe::support;
 
@@ -65,6 +69,27 @@ BOOST_AUTO_TEST_CASE(the_group_that_was_typed_goes_first) {
   const std::vector<std::string> keys{"data.length", "train.length"};
   BOOST_TEST(offered("train.seq_len", keys) == "train.length");
   BOOST_TEST(offered("seq_len", keys) == "data.length");
+}
+
+BOOST_AUTO_TEST_CASE(a_word_of_which_nothing_is_left_is_no_slip) {
+  BOOST_TEST(suggestion("3", {"1", "2"}) == "expected one of 1, 2");
+  BOOST_TEST(offered("12", {"1", "22"}) == "1");
+}
+
+BOOST_AUTO_TEST_CASE(files_are_compared_by_their_own_names) {
+  const pe::test::TempFolder folder;
+  for (const char* name : {"pipelines/quickstart.yml", "pipelines/retrieval.yml", "pipelines/fineweb_smoke.yml", "pipelines/quickstart.lock", "ask.yml"}) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    write_file_atomically(folder / name, "", false);
+  }
+  const auto meant = [&](const std::string& path) { return file_suggestion(folder / path, {".yml"}); };
+  const auto answer = [&](const std::string& path) { return "did you mean '" + (folder / path).string() + "'?"; };
+  BOOST_TEST(meant("pipelines/quikstart.yml") == answer("pipelines/quickstart.yml"));
+  BOOST_TEST(meant("pipelines/fineweb_smok.yml") == answer("pipelines/fineweb_smoke.yml"));
+  BOOST_TEST(meant("quickstart.yml") == answer("pipelines/quickstart.yml"));   // it is a folder further down
+  BOOST_TEST(meant("pipelines/quickstart.yaml") == answer("pipelines/quickstart.yml"));
+  BOOST_TEST(meant("pipelines/something.yml") == "");
+  BOOST_TEST(meant("nowhere/quickstart.yml") == "");
 }
 
 BOOST_AUTO_TEST_CASE(without_a_near_word_a_short_list_is_shown) {

@@ -9,6 +9,7 @@
 #include "pipeline/expand/compute_auto.h"
 #include "pipeline/file/config_value.h"
 #include "pipeline/file/path_fields.h"
+#include "pipeline/file/shipped.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -33,16 +34,25 @@ constexpr std::uint64_t kMostBytes = 16u << 20;   // of a config file
 const Node* ConfigFiles::read(const std::string& path, const Mark& mark, Mistakes& mistakes) {
   const auto [it, fresh] = files_.try_emplace(path);
   if (fresh) {
-    const fs::path full = fs::path(path).is_absolute() ? fs::path(path) : source_.file.root / path;
+    fs::path full = fs::path(path).is_absolute() ? fs::path(path) : source_.file.root / path;
     std::error_code error;
+    const fs::path shipped = shipped_folder();
+    if (!fs::is_regular_file(full, error) && !shipped.empty() && fs::is_regular_file(shipped / path, error))
+      full = shipped / path;  // those that come with the program serve any folder
     if (!fs::is_regular_file(full, error)) {
-      std::vector<std::string> near;
-      const fs::path folder = full.parent_path();
-      for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-        near.push_back((fs::path(path).parent_path() / entry->path().filename()).string());
+      // The name that is near, as a pipeline file would have it, and where it was looked for.
+      std::string hint;
+      std::vector<std::string> looked;
+      for (const fs::path& place : {source_.file.root, shipped}) {
+        if (place.empty() || fs::path(path).is_absolute()) continue;
+        if (hint.empty()) hint = support::file_suggestion(place / path, {".yml", ".yaml"});
+        if (const auto at = hint.find(place.string() + "/"); at != std::string::npos)
+          hint.erase(at, place.string().size() + 1);
+        if (looked.empty() || looked.back() != quote(place.string())) looked.push_back(quote(place.string()));
       }
-      std::sort(near.begin(), near.end());
-      mistakes.report(cat("no config file ", quote(path)), mark.place(), support::suggestion(path, near));
+      if (looked.empty()) hint = support::file_suggestion(full, {".yml", ".yaml"});
+      if (!looked.empty()) hint += cat(hint.empty() ? "" : " ", "(looked in ", support::join(looked, " and "), ")");
+      mistakes.report(cat("no config file ", quote(path)), mark.place(), hint);
     } else {
       try {
         support::FileRead read;

@@ -82,6 +82,7 @@ Graph Expansion::go() {
   if (of_slurm.empty()) check_leads(policies, of_slurm);
   mistakes_.report(of_slurm);
   mistakes_.throw_if_any();
+  graph_.excluded = enumerator_.excluded();
   graph_.name = file.name;
   graph_.title = file.title;
   graph_.file = file.path.string();
@@ -239,6 +240,9 @@ Graph expand(const PipelineFile& file, StageCatalog& catalog, const ExpandOption
   auto expansion = std::make_shared<Expansion>(file, catalog, options);
   Graph graph = expansion->go();
   graph.variant = variant_of(options);
+  ExpandOptions whole = options;
+  whole.axis.clear();
+  graph.settings = variant_of(whole);
   graph.source = std::move(expansion);
   return graph;
 }

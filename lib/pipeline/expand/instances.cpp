@@ -225,7 +225,9 @@ std::vector<Instance> Enumerator::instances_of(Stage& stage) {
       instance.bindings.reserve(seed.bindings.size() + over.size());
       instance.bindings = seed.bindings;
       for (std::size_t i = 0; i < over.size(); ++i) instance.bindings.push_back({over[i]->name, &over[i]->values[at[i]]});
-      if (!filter.excludes(instance.bindings)) {
+      if (filter.excludes(instance.bindings)) {
+        ++excluded_;
+      } else {
         instance.each = seed.each;
         instance.group = group;
         instances.push_back(std::move(instance));

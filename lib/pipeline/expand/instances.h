@@ -35,6 +35,8 @@ class Enumerator {
 
   /// Adds the stage's groups. The stage is broken afterwards when a mistake was told.
   std::vector<Instance> instances_of(Stage& stage);
+  /// Cells of all stages so far that `exclude` and `only` left out.
+  std::size_t excluded() const { return excluded_; }
 
  private:
   /// Where an instance begins: nothing, or one artifact of a producer.
@@ -56,6 +58,7 @@ class Enumerator {
   const std::vector<std::vector<Binding>>& bindings_;
   Mistakes& mistakes_;
   std::map<std::string, std::set<std::string>> known_labels_;   ///< with those of the axes `from` and `snapshot`
+  std::size_t excluded_ = 0;
   std::deque<AxisValue> extra_values_;                          ///< of these two; bindings point into it
 };
 

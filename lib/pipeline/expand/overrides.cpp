@@ -184,29 +184,39 @@ void Overriding::set_var(const Flag& flag, Node value) {
   if (at) *at = std::move(value);
 }
 
+/// axes.NAME gives all labels; axes.NAME.LABEL adds one, or gives it another value (none: the label itself).
 void Overriding::set_axis(const Flag& flag, const Node& value) {
+  const std::size_t dot = flag.key.find('.');
+  const std::string name = flag.key.substr(0, dot);
+  const bool one_label = dot != std::string::npos;
   Diagnostics local;
   Mark mark = value.mark;
-  auto axis = parse_axis(flag.key, mark, value, local);
+  const bool empty = value.is_scalar() && support::trim(value.text).empty();
+  auto axis = parse_axis(name, mark, one_label ? single(flag.key.substr(dot + 1), empty ? Node{} : value) : value, local);
   mistakes_.report(local);
   if (!axis) return;
   for (const AxisValue& one : axis->values) out_.known_labels[axis->name].insert(one.label);
   bool found = false;
-  for (Axis& known : out_.axes) {
-    if (known.name == axis->name) {
+  const auto take = [&](Axis& known) {
+    if (known.name != axis->name) return;
+    found = true;
+    if (!one_label) {
       known.values = axis->values;
-      found = true;
+      return;
     }
-  }
+    const AxisValue& added = axis->values.front();
+    const auto there = std::find_if(known.values.begin(), known.values.end(),
+                                    [&](const AxisValue& each) { return each.label == added.label; });
+    if (there == known.values.end())
+      known.values.push_back(added);
+    else
+      *there = added;
+  };
+  for (Axis& known : out_.axes) take(known);
   for (StageNode& stage : out_.file.stages) {
-    for (Axis& known : stage.axes) {
-      if (known.name == axis->name) {
-        known.values = axis->values;
-        found = true;
-      }
-    }
+    for (Axis& known : stage.axes) take(known);
   }
-  if (!found) mistakes_.report(cat("no axis ", quote(flag.key)), Place{flag.name}, suggest_or_list(flag.key, out_.axis_names));
+  if (!found) mistakes_.report(cat("no axis ", quote(name)), Place{flag.name}, suggest_or_list(name, out_.axis_names));
 }
 
 void Overriding::narrow_axes() {
@@ -226,7 +236,9 @@ void Overriding::narrow_axes() {
       bool good = true;
       for (const std::string& label : labels) {
         if (axis.find(label)) continue;
-        mistakes_.report(cat("axis ", quote(name), " has no label ", quote(label)), place, suggest_or_list(label, axis.labels()));
+        mistakes_.report(cat("axis ", quote(name), " has no label ", quote(label)), place,
+                         cat(suggest_or_list(label, axis.labels()), "; --axis keeps labels that are there, --set axes.", name,
+                             ".", label, "=VALUE adds one"));
         good = false;
       }
       if (!good) return;   // an axis without labels would only bring more messages

@@ -23,6 +23,20 @@ inline const Json* find_value(const Json& config, std::string_view dotted) {
     dotted.remove_prefix(dot + 1);
   }
 }
+/// Whether a config has all these values, or one of each list.
+inline bool holds(const Json& when, const Json& config) {
+  for (const auto& [key, wanted] : when.items()) {
+    const Json* value = find_value(config, key);
+    if (!value) return false;
+    bool equal = wanted == *value;  // 0 and 0.0 are equal here, whichever way the description wrote it
+    if (wanted.is_array() && !value->is_array()) {
+      for (const Json& one : wanted) equal = equal || one == *value;
+    }
+    if (!equal) return false;
+  }
+  return true;
+}
+
 inline Json* find_value(Json& config, std::string_view dotted) {
   return const_cast<Json*>(find_value(std::as_const(config), dotted));
 }

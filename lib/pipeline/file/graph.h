@@ -108,7 +108,9 @@ struct Graph {
   std::string file;                              ///< path of the pipeline file as the user gave it
   std::string root;                              ///< absolute: the folder that relative paths of the file begin at
   std::string variant;                           ///< scale, axes and values that the command line laid over the file
+  std::string settings;                          ///< `variant` without the axes that were narrowed
   std::vector<Task> tasks;
+  std::size_t excluded = 0;                      ///< cells that `exclude` and `only` leave out
   std::size_t dropped = 0;                       ///< cells that went with an excluded parent
   std::vector<std::string> stage_labels;         ///< in file order
   Json axes = Json::object();                    ///< axis → list of labels, in order

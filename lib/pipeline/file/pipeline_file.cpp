@@ -598,13 +598,8 @@ fs::path find_root_of_store(const fs::path& folder) {
 PipelineFile read_pipeline_file(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) {
-    std::vector<std::string> near;
-    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-      if (it->path().extension() == ".yml") near.push_back(it->path().filename().string());
-    }
     throw ConfigError(cat("no pipeline file ", quote(path.string())), {},
-                      suggestion(path.filename().string(), near));
+                      support::file_suggestion(path, {".yml", ".yaml"}));
   }
   support::FileRead read;
   const std::string text = support::read_file(path, 16u << 20, read);

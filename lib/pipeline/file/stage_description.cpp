@@ -312,8 +312,12 @@ Json ask_to_describe(const fs::path& executable, double patience_s, const suppor
   Json answer = ended_well ? support::parse_json(captured.out, support::kForeignJson) : Json(Json::value_t::discarded);
   if (answer.is_discarded()) {
     const std::string problem = support::json_problem(captured.out, support::kForeignJson);
+    std::vector<std::string> said = support::split(support::trim(captured.err), '\n');
+    constexpr std::size_t kMostLines = 5;  // the last ones: a traceback ends with what is wrong
+    if (said.size() > kMostLines) said.erase(said.begin(), said.end() - kMostLines);
     throw ConfigError(cat(support::quote(executable.string()), " does not describe itself: `--describe` ended with ",
-                          captured.status.code, ended_well ? cat(", and its answer ", problem) : ""),
+                          captured.status.code, ended_well ? cat(", and its answer ", problem) : "",
+                          support::trim(captured.err).empty() ? "" : cat("; it said:\n  ", support::join(said, "\n  "))),
                       place, kHint);
   }
   return answer;

@@ -45,13 +45,25 @@ std::optional<TaskName> parse_task_id(std::string_view text, std::string* why) {
   return name;
 }
 
+/// Whether a pattern names a text; each '*' stands for any characters, none included.
+bool fits_text(std::string_view pattern, std::string_view text) {
+  const std::size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == text;
+  if (!text.starts_with(pattern.substr(0, star))) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (std::size_t at = star; at <= text.size(); ++at) {
+    if (fits_text(rest, text.substr(at))) return true;
+  }
+  return false;
+}
+
 bool fits(const TaskName& pattern, std::string_view label, const AxisLabels& axes) {
-  if (!pattern.label.empty() && pattern.label != "*" && pattern.label != label) return false;
+  if (!pattern.label.empty() && !fits_text(pattern.label, label)) return false;
   return std::all_of(pattern.axes.begin(), pattern.axes.end(), [&](const auto& wanted) {
     const auto own = std::find_if(axes.begin(), axes.end(), [&](const auto& each) { return each.first == wanted.first; });
     if (own == axes.end()) return false;
     return std::any_of(pattern.axes.begin(), pattern.axes.end(), [&](const auto& each) {
-      return each.first == wanted.first && (each.second == "*" || each.second == own->second);
+      return each.first == wanted.first && fits_text(each.second, own->second);
     });
   });
 }

@@ -24,8 +24,8 @@ struct TaskName {
 /// "label". Empty for a text that is neither, and `why` says what is wrong with it.
 std::optional<TaskName> parse_task_id(std::string_view text, std::string* why = nullptr);
 
-/// Whether a pattern names a task: labels are equal or the pattern's is "*" or empty, and each of its axes has one of the
-/// labels that the pattern gives for it ("*": any). An axis named twice means either label.
+/// Whether a pattern names a task: labels are equal or the pattern's is empty, and each of its axes has one of the labels
+/// that the pattern gives for it. A '*' stands for any characters ("train*"). An axis named twice means either label.
 bool fits(const TaskName& pattern, std::string_view label, const AxisLabels& axes);
 
 }  // namespace pe::pipeline

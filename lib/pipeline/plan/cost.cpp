@@ -10,15 +10,17 @@ namespace pe::pipeline {
 
 namespace {
 
-/// Recursive descent over sums, products and atoms. Once something is wrong, `good_` stays false.
+/// Recursive descent over choices, sums, products and atoms. Once the text is wrong, `good_` stays false; `known_` says
+/// whether every value that counts is there.
 class Evaluator {
  public:
-  Evaluator(std::string_view text, const Json& config) : text_(text), config_(config) {}
+  Evaluator(std::string_view text, const Json& config, const InputCost& inputs)
+      : text_(text), config_(config), inputs_(inputs) {}
 
   std::optional<double> run() {
-    const double value = sum();
+    const double value = choice();
     skip();
-    return good_ && at_ == text_.size() ? std::optional(value) : std::nullopt;
+    return good_ && known_ && at_ == text_.size() ? std::optional(value) : std::nullopt;
   }
 
  private:
@@ -32,6 +34,18 @@ class Evaluator {
     if (at_ >= text_.size() || text_[at_] != wanted) return false;
     ++at_;
     return true;
+  }
+  double choice() {
+    double value = sum();
+    while (good_ && take('|')) {
+      const bool decided = known_ && value != 0;
+      const double other = sum();
+      if (decided)
+        known_ = true;
+      else
+        value = other;
+    }
+    return value;
   }
   double sum() {
     double value = product();
@@ -61,7 +75,7 @@ class Evaluator {
     skip();
     if (take('(')) {
       if (++depth_ > kDeepest) good_ = false;
-      const double value = good_ ? sum() : 0;
+      const double value = good_ ? choice() : 0;
       --depth_;
       if (!take(')')) good_ = false;
       return value;
@@ -77,26 +91,114 @@ class Evaluator {
     while (end < text_.size() &&
            (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_' || text_[end] == '.'))
       ++end;
-    const Json* value = end > at_ ? find_value(config_, text_.substr(at_, end - at_)) : nullptr;
-    at_ = end;
-    if (!value || !value->is_number()) {
+    if (end == at_) {
       good_ = false;
       return 0;
     }
-    return value->get<double>();
+    const std::string_view name = text_.substr(at_, end - at_);
+    at_ = end;
+    return named(name);
+  }
+  double named(std::string_view name) {
+    constexpr std::string_view kInputs = "inputs.";
+    const Json* value = find_value(config_, name);
+    if (value && value->is_boolean()) return value->get<bool>() ? 1 : 0;
+    if (value && value->is_number()) return value->get<double>();
+    if (inputs_ && name.starts_with(kInputs)) {
+      const auto dot = name.rfind('.');
+      const std::string role(name.substr(kInputs.size(), std::max(dot, kInputs.size()) - kInputs.size()));
+      if (const auto found = inputs_(role, std::string(name.substr(dot + 1)))) return *found;
+    }
+    known_ = false;
+    return 0;
   }
 
   std::string_view text_;
   const Json& config_;
+  const InputCost& inputs_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  bool good_ = true;
+  bool good_ = true, known_ = true;
 };
+
+/// What a stage says under `name` to a config like this one; null when it says nothing.
+const std::string* expression_of(const StageDescription& stage, const std::string& name, const Json& config) {
+  const auto cost = stage.costs.find(name);
+  if (cost == stage.costs.end()) return nullptr;
+  if (cost->is_string()) return &cost->get_ref<const std::string&>();
+  if (!cost->is_array()) return nullptr;
+  for (const Json& one : *cost) {
+    if (!one.is_object() || !one.contains("value") || !one["value"].is_string()) continue;
+    if (one.contains("when") && !holds(one["when"], config)) continue;
+    return &one["value"].get_ref<const std::string&>();
+  }
+  return nullptr;
+}
+
+const Task* producer_of(const Graph& graph, const Task& task, const std::string& role) {
+  for (const Edge& edge : task.inputs) {
+    if (edge.role == role) return &graph.tasks[edge.producer];
+  }
+  return nullptr;
+}
+
+/// "rope", "rope+ssmax": an encoding as people call it; its options are not part of that.
+std::string encoding_name(const Json& encoding) {
+  if (encoding.is_string()) return encoding.get<std::string>();
+  if (!encoding.is_object()) return "";
+  if (encoding.contains("kind")) return encoding_name(encoding["kind"]);
+  std::string name;
+  if (encoding.contains("stack")) {
+    for (const Json& part : encoding["stack"]) name += (name.empty() ? "" : "+") + encoding_name(part);
+  }
+  return name;
+}
 
 }  // namespace
 
-std::optional<double> evaluate_expression(const std::string& expression, const Json& config) {
-  return Evaluator(expression, config).run();
+std::optional<double> evaluate_expression(const std::string& expression, const Json& config, const InputCost& inputs) {
+  return Evaluator(expression, config, inputs).run();
+}
+
+std::optional<double> cost_of(const Graph& graph, const Task& task, const std::string& name) {
+  const std::string* expression = expression_of(*task.stage, name, *task.config);
+  if (!expression) return std::nullopt;
+  return evaluate_expression(*expression, *task.config,
+                             [&](const std::string& role, const std::string& wanted) -> std::optional<double> {
+    if (wanted != "tokens") {
+      const Task* producer = producer_of(graph, task, role);
+      return producer ? cost_of(graph, *producer, wanted) : std::nullopt;
+    }
+    for (const Edge& edge : task.inputs) {  // the tokens that lead to the snapshot that is read
+      const Task& producer = graph.tasks[edge.producer];
+      if (edge.role != role || edge.snapshot.empty() || !producer.stage->trajectory) continue;
+      for (const SnapshotPoint& point : producer.snapshots) {
+        if (point.label == edge.snapshot) return trajectory_tokens(producer, point.step);
+      }
+    }
+    return std::nullopt;
+  });
+}
+
+std::string encoding_of(const Graph& graph, const Task& task) {
+  constexpr std::string_view kInputs = "inputs.";
+  const std::string* where = expression_of(*task.stage, "encoding", *task.config);
+  if (!where) return "";
+  if (where->starts_with(kInputs)) {
+    const std::string role = where->substr(kInputs.size(), where->rfind('.') - kInputs.size());
+    const Task* producer = producer_of(graph, task, role);
+    return producer ? encoding_of(graph, *producer) : "";
+  }
+  const Json* encoding = find_value(*task.config, *where);
+  return encoding ? encoding_name(*encoding) : "";
+}
+
+ModelCosts model_costs(const Graph& graph, const Task& task) {
+  ModelCosts costs{cost_of(graph, task, "parameters"), cost_of(graph, task, "flops"), encoding_of(graph, task)};
+  for (auto* value : {&costs.parameters, &costs.flops}) {
+    if (*value && !(**value > 0)) value->reset();
+  }
+  return costs;
 }
 
 std::optional<double> tokens_per_step(const StageDescription& stage, const Json& config) {
@@ -115,20 +217,7 @@ double trajectory_tokens(const Task& task, std::int64_t step) {
 }
 
 std::optional<double> own_tokens(const Graph& graph, const Task& task) {
-  const auto cost = task.stage->costs.find("tokens");
-  if (cost == task.stage->costs.end() || !cost->is_string()) return std::nullopt;
-  const auto& expression = cost->get_ref<const std::string&>();
-  support::Shared<Json> values = task.config;
-  if (expression.find("inputs.") != std::string::npos) {
-    for (const Edge& edge : task.inputs) {
-      const Task& producer = graph.tasks[edge.producer];
-      if (edge.snapshot.empty() || !producer.stage->trajectory) continue;
-      for (const SnapshotPoint& point : producer.snapshots) {
-        if (point.label == edge.snapshot) values.edit()["inputs"][edge.role]["tokens"] = trajectory_tokens(producer, point.step);
-      }
-    }
-  }
-  const auto tokens = evaluate_expression(expression, *values);
+  const auto tokens = cost_of(graph, task, "tokens");
   return tokens && *tokens > 0 ? tokens : std::nullopt;
 }
 

@@ -3,19 +3,26 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <optional>
 #include <queue>
 #include <set>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "artifact/kind.h"
 #include "pipeline/plan/cost.h"
+#include "pipeline/plan/key.h"
+#include "pipeline/plan/rates.h"
 #include "pipeline/plan/ready_queue.h"
 #include "pipeline/plan/slots.h"
+#include "pipeline/store/host.h"
+#include "support/text.h"
 
 namespace pe::pipeline {
+
+using support::cat;
 
 namespace {
 
@@ -23,20 +30,6 @@ double median(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
-}
-
-/// Tokens that an earlier task trained on, or, of a trajectory, those of a step: from what its key holds of its config;
-/// nothing where that is not enough.
-std::optional<double> past_tokens(const StageDescription& stage, const PastTask& task) {
-  if (task.config.empty()) return std::nullopt;
-  const Json config = Json::from_cbor(task.config.begin(), task.config.end(), true, false);
-  std::optional<double> tokens;
-  if (task.key.is_snapshot()) {
-    tokens = tokens_per_step(stage, config);
-  } else if (const auto cost = stage.costs.find("tokens"); cost != stage.costs.end() && cost->is_string()) {
-    tokens = evaluate_expression(cost->get<std::string>(), config);
-  }
-  return tokens && *tokens > 0 ? tokens : std::nullopt;
 }
 
 /// The step from which a trajectory goes on, and the one it goes to.
@@ -48,78 +41,6 @@ std::pair<std::int64_t, std::int64_t> steps_to_run(const PlannedTask& planned) {
   }
   return {first, last};
 }
-
-/// What one kind of stage took before.
-class Rates {
- public:
-  Rates(const StageDescription& stage, const std::vector<PastTask>& past) {
-    // Earlier tasks share their configs; a trajectory may have that of a task.
-    std::map<std::pair<const char*, bool>, std::optional<double>> tokens_of;
-    for (const PastTask& task : past) {
-      if (task.expected_s > 0 && task.wall_s > 0 && !task.key.is_snapshot()) {
-        errors.push_back(std::abs(std::log(task.wall_s / task.expected_s)));
-      }
-      if (task.wall_s <= 0) continue;
-      Sample sample;
-      sample.seconds = task.wall_s;
-      sample.bytes = static_cast<double>(task.bytes);
-      if (task.key.is_snapshot() && task.key.step == 0) continue;
-      const auto [it, fresh] = tokens_of.try_emplace({task.config.data(), task.key.is_snapshot()});
-      if (fresh) it->second = past_tokens(stage, task);
-      sample.tokens = it->second;
-      if (sample.tokens && task.key.is_snapshot()) *sample.tokens *= static_cast<double>(task.key.step);
-      by_name_[std::string(task.id)].push_back(sample);
-      const std::string_view label = task.id.substr(0, task.id.find('['));
-      if (label != task.id) by_name_[std::string(label) + "["].push_back(sample);
-      by_name_[""].push_back(sample);
-    }
-  }
-
-  struct Cost {
-    double seconds = 0, bytes = 0;
-  };
-  /// @param tokens  that it trains on, where that is known
-  std::optional<Cost> find(const Task& task, std::optional<double> tokens, std::size_t artifacts) {
-    for (const std::string& name : {task.id, task.label + "[", std::string()}) {
-      const auto found = by_name_.find(name);
-      if (found == by_name_.end()) continue;
-      auto& cached = medians_[name];
-      if (!cached) cached = summarise(found->second);
-      Cost cost;
-      cost.seconds = tokens && cached->per_token ? *cached->per_token * *tokens : cached->seconds;
-      cost.bytes = cached->bytes * static_cast<double>(artifacts);
-      return cost;
-    }
-    return std::nullopt;
-  }
-
-  std::vector<double> errors;   ///< of past estimates, as logarithms
-
- private:
-  struct Sample {
-    double seconds = 0, bytes = 0;
-    std::optional<double> tokens;
-  };
-  struct Summary {
-    double seconds = 0, bytes = 0;
-    std::optional<double> per_token;
-  };
-
-  static Summary summarise(const std::vector<Sample>& samples) {
-    std::vector<double> seconds, bytes, rates;
-    for (const Sample& sample : samples) {
-      seconds.push_back(sample.seconds);
-      bytes.push_back(sample.bytes);
-      if (sample.tokens) rates.push_back(sample.seconds / *sample.tokens);
-    }
-    Summary summary{median(seconds), median(bytes), std::nullopt};
-    if (!rates.empty()) summary.per_token = median(rates);
-    return summary;
-  }
-
-  std::map<std::string, std::vector<Sample>> by_name_;   ///< by id, by label and '[', and all under ""
-  std::map<std::string, std::optional<Summary>> medians_;
-};
 
 /// Runs the clock over the tasks that run, as the scheduler would start them.
 double simulate(const Graph& graph, const std::vector<bool>& runs, const std::vector<double>& seconds,
@@ -186,52 +107,134 @@ double simulate(const Graph& graph, const std::vector<bool>& runs, const std::ve
   }
 }
 
+constexpr double kSnapshotBytes = 12, kEndBytes = 4;  // a parameter: weights and two moments, or weights (fp32)
+
+/// Estimates single tasks; what they share is looked up once.
+class Costing {
+ public:
+  Costing(const Graph& graph, const Plan& plan, const StoreView& store, const DeviceTable* table)
+      : graph_(graph), plan_(plan), store_(store), table_(table), keys_(keys_of(graph)) {}
+
+  /// Adds one task that runs to `result`.
+  void add(std::size_t i, Estimate& result) {
+    const Task& task = graph_.tasks[i];
+    const Work work = work_of(i);
+    std::optional<Rates::Known> known = rates_of(task).find(task.id, task.label, work);
+    add_bytes(i, work, known, result);
+    std::string why = cat("no near run of ", task.stage->program);
+    if (known) {
+      ++result.sources[known->source];
+    } else if (table_ && work.gpus > 0) {
+      DeviceTable::Found found = table_->find(task, work);
+      if (found.source.empty()) {
+        why = std::move(found.why_not);
+      } else {
+        ++result.sources[found.source];
+        known = Rates::Known{found.seconds, 0, {}};
+      }
+    }
+    if (!known) {
+      ++result.unknown;
+      ++result.unknown_why[cat(task.label, ": ", why)];
+      return;
+    }
+    ++result.known;
+    result.seconds[i] = known->seconds;
+    result.task_s += known->seconds;
+    result.gpu_s += known->seconds * static_cast<double>(task.resources.gpus);
+  }
+
+  /// How far past estimates were off, as logarithms.
+  std::vector<double> errors() const {
+    std::vector<double> all;
+    for (const auto& [name, known] : rates_) all.insert(all.end(), known.errors.begin(), known.errors.end());
+    return all;
+  }
+
+ private:
+  Rates& rates_of(const Task& task) {
+    auto known = rates_.find(task.stage->name);
+    if (known == rates_.end())
+      known = rates_.try_emplace(task.stage->name, *task.stage, store_.past_tasks(task.stage->name)).first;
+    return known->second;
+  }
+
+  Work work_of(std::size_t i) const {
+    const Task& task = graph_.tasks[i];
+    Work work;
+    ModelCosts costs = model_costs(graph_, task);
+    work.parameters = costs.parameters;
+    work.flops = costs.flops;
+    work.encoding = std::move(costs.encoding);
+    work.config = keys_->config(task);
+    work.gpus = static_cast<std::int64_t>(std::ceil(task.resources.gpus));
+    work.device = work.gpus == 0 ? cpu_name() : table_ ? table_->device : gpu_name();
+    if (task.is_trajectory()) {
+      const auto [first, last] = steps_to_run(plan_.tasks[i]);
+      if (const double left = trajectory_tokens(task, last - first); left > 0) work.tokens = left;
+    } else {
+      work.tokens = own_tokens(graph_, task);
+    }
+    return work;
+  }
+
+  /// A checkpoint's bytes follow from its parameters, those of other artifacts from earlier ones.
+  void add_bytes(std::size_t i, const Work& work, const std::optional<Rates::Known>& known, Estimate& result) const {
+    const Task& task = graph_.tasks[i];
+    std::size_t artifacts = 1;
+    if (task.is_trajectory()) {
+      const auto& snapshots = plan_.tasks[i].snapshots;
+      artifacts = static_cast<std::size_t>(std::count_if(snapshots.begin(), snapshots.end(), [](const auto& snapshot) {
+        return snapshot.needed && !snapshot.present;
+      }));
+    }
+    const auto count = static_cast<double>(artifacts);
+    const auto& outputs = task.stage->outputs;
+    const bool model = std::any_of(outputs.begin(), outputs.end(), [](const OutputDescription& output) {
+      return output.kind == artifact::Kind::kCheckpoint;
+    });
+    if (model && work.parameters) {
+      const double bytes = count * *work.parameters * (task.is_trajectory() ? kSnapshotBytes : kEndBytes);
+      (task.is_trajectory() ? result.snapshots : result.ends) += artifacts;
+      result.checkpoint_bytes += bytes;
+      result.bytes += bytes;
+    } else if (known) {
+      result.bytes += known->bytes * count;
+    } else {
+      ++result.bytes_unknown;
+    }
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  const StoreView& store_;
+  const DeviceTable* table_;
+  std::shared_ptr<KeyMaker> keys_;
+  std::map<std::string, Rates> rates_;
+};
+
 }  // namespace
 
-Estimate estimate(const Graph& graph, const Plan& plan, const StoreView& store, const Capacity& capacity) {
+Estimate estimate(const Graph& graph, const Plan& plan, const StoreView& store, const Capacity& capacity,
+                  const DeviceTable* table) {
   const std::size_t count = graph.tasks.size();
   Estimate result;
   result.seconds.assign(count, 0);
   std::vector<bool> runs(count);
-  std::map<std::string, Rates> rates;
+  Costing costing(graph, plan, store, table);
   for (std::size_t i = 0; i < count; ++i) {
-    const Task& task = graph.tasks[i];
     const PlannedTask& planned = plan.tasks[i];
     if (planned.state != TaskState::kRun) continue;
     // One run serves two tasks that are the same.
     if (planned.same_as && plan.tasks[*planned.same_as].state == TaskState::kRun) continue;
-    if (!impossible(task.resources, capacity).empty()) {
+    if (!impossible(graph.tasks[i].resources, capacity).empty()) {
       ++result.too_large;
       continue;
     }
     runs[i] = true;
-    auto known = rates.find(task.stage->name);
-    if (known == rates.end()) {
-      known = rates.try_emplace(task.stage->name, *task.stage, store.past_tasks(task.stage->name)).first;
-    }
-    std::optional<double> tokens;
-    std::size_t artifacts = 1;
-    if (task.is_trajectory()) {
-      const auto [first, last] = steps_to_run(planned);
-      if (const double left = trajectory_tokens(task, last - first); left > 0) tokens = left;
-      artifacts = 0;
-      for (const PlannedSnapshot& snapshot : planned.snapshots) artifacts += snapshot.needed && !snapshot.present;
-    } else {
-      tokens = own_tokens(graph, task);
-    }
-    const auto cost = known->second.find(task, tokens, artifacts);
-    if (!cost) {
-      ++result.unknown;
-      continue;
-    }
-    ++result.known;
-    result.seconds[i] = cost->seconds;
-    result.task_s += cost->seconds;
-    result.gpu_s += cost->seconds * static_cast<double>(task.resources.gpus);
-    result.bytes += cost->bytes;
+    costing.add(i, result);
   }
-  std::vector<double> errors;
-  for (const auto& [name, known] : rates) errors.insert(errors.end(), known.errors.begin(), known.errors.end());
+  std::vector<double> errors = costing.errors();
   result.compared = errors.size();
   if (!errors.empty()) result.error = std::exp(median(errors)) - 1;
 

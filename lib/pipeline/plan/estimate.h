@@ -4,32 +4,43 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "pipeline/file/graph.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/plan/capacity.h"
+#include "pipeline/plan/device_table.h"
 
 namespace pe::pipeline {
 
 struct Estimate {
   std::vector<double> seconds;       ///< by task: what it is expected to take; 0 where it does not run or nothing is known
   std::size_t known = 0;             ///< tasks that would run and of which something is known
-  std::size_t unknown = 0;           ///< of stages without a past run here
+  std::size_t unknown = 0;           ///< of which nothing near was measured
+  std::map<std::string, std::size_t> sources;      ///< measurement → tasks that it stands for
+  std::map<std::string, std::size_t> unknown_why;  ///< "trunk: encoding fox was not measured on …" → tasks
   std::size_t too_large = 0;         ///< that the slots can never hold; in no sum
   double task_s = 0;                 ///< sum over tasks
   double gpu_s = 0;                  ///< sum over tasks of seconds x GPUs
   double wall_s = 0;                 ///< on the slots, longest remaining path first, as `run` starts them
   double bytes = 0;                  ///< of the outputs
+  double checkpoint_bytes = 0;       ///< of these: from numbers of parameters
+  std::size_t snapshots = 0, ends = 0;   ///< checkpoints in that: with AdamW's moments, and without
+  std::size_t bytes_unknown = 0;     ///< tasks whose outputs' bytes are not known; in no sum
   double chain_s = 0;                ///< the longest chain: no number of slots is faster
   std::vector<std::size_t> chain;    ///< its tasks, first to last
   std::size_t compared = 0;          ///< finished tasks that had been estimated
   double error = 0;                  ///< of those: half were off by no more than this factor minus one (0.12: 12 %)
 };
 
-/// Times scale with training tokens where the stage's description gives them, along a trajectory too; they come from the
-/// same instance where it ran before, else from its stage label, else from its kind of stage.
-Estimate estimate(const Graph& graph, const Plan& plan, const StoreView& store, const Capacity& capacity);
+/// Times scale with training tokens and FLOPs where the stage's description gives them, along a trajectory too; they come
+/// from the same instance where it ran before, else from its stage label, else from its kind of stage, on the same device
+/// and with a model or config that is near (rates.h). Tasks with a GPU of which no such run is known follow `table`, where
+/// one is given; then `capacity` is that of a machine with such GPUs. What is not near anything is unknown.
+Estimate estimate(const Graph& graph, const Plan& plan, const StoreView& store, const Capacity& capacity,
+                  const DeviceTable* table = nullptr);
 
 /// What sharing a trajectory saves: a trunk is trained once, and models that continue from its snapshots only go on.
 struct Sharing {

@@ -21,6 +21,8 @@ std::string shown(const Json& value) {
   return text;
 }
 
+bool is_label(const support::Difference& difference) { return difference.path.starts_with("labels"); }
+
 std::string short_digest(const std::string& digest) { return digest.substr(0, 12); }
 
 /// Where a dotted path, or what holds it, was written.
@@ -353,7 +355,12 @@ class Explainer {
     if (before.config == now) return none;
     const auto [it, fresh] = compared_.try_emplace({before.config.data(), now.data()});
     if (!fresh) return it->second;
-    for (const auto& difference : support::differences(decoded(before.config), decoded(now))) {
+    const auto all = support::differences(decoded(before.config), decoded(now));
+    // A report's labels are long, and are those of its inputs; what a slice leaves out moves with them.
+    const bool labels = task.stage->takes_labels && std::any_of(all.begin(), all.end(), is_label);
+    if (labels) it->second.push_back({ReasonKind::kInput, "other inputs", {}, {}, {}});
+    for (const auto& difference : all) {
+      if (labels && (is_label(difference) || difference.path.starts_with("left_out"))) continue;
       Cause cause{ReasonKind::kConfig, difference.path, shown(difference.before), shown(difference.after), {}};
       cause.place = place(task, cause);
       it->second.push_back(std::move(cause));
@@ -413,9 +420,9 @@ std::vector<CauseGroup> group_causes(const Graph& graph, const Plan& plan, const
       texts.push_back(cause.str());
       if (place.file.empty()) place = cause.place;
     }
-    const std::string text = support::join(texts, "; ");
-    const auto [it, fresh] = by_text.try_emplace(cat(graph.tasks[i].label, '\n', text), groups.size());
-    if (fresh) groups.push_back({graph.tasks[i].label, text, place, {}});
+    const auto [it, fresh] =
+        by_text.try_emplace(cat(graph.tasks[i].label, '\n', support::join(texts, "\n")), groups.size());
+    if (fresh) groups.push_back({graph.tasks[i].label, std::move(texts), place, {}});
     groups[it->second].tasks.push_back(i);
   }
   std::stable_sort(groups.begin(), groups.end(),

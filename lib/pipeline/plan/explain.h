@@ -46,7 +46,7 @@ std::vector<Explanation> explain_all(const Graph& graph, const Plan& plan, const
 /// Tasks that run for the same reasons, most first: "168 tasks, 3 causes".
 struct CauseGroup {
   std::string stage;                  ///< stage label
-  std::string text;                   ///< the causes in one line
+  std::vector<std::string> texts;     ///< the causes
   support::Place place;
   std::vector<std::size_t> tasks;
 };

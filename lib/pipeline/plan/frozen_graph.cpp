@@ -149,6 +149,7 @@ Graph thaw_checked(const Json& document) {
   for (const auto& [name, resources] : document.at("resources").items())
     graph.resources[name] = resources_from(resources);
   if (document.contains("environment")) graph.environment = document["environment"].get<std::vector<std::string>>();
+  if (document.contains("settings")) graph.settings = document["settings"];
   graph.files = reads_from(document.at("files"));
   std::vector<std::shared_ptr<const StageDescription>> stages;
   for (const Json& stage : document.at("stages")) stages.push_back(stage_from(stage));
@@ -244,6 +245,7 @@ Json freeze(const Graph& graph) {
           {"externals", std::move(contents.list)},
           {"tasks", std::move(tasks)}};
   if (!graph.environment.empty()) document["environment"] = graph.environment;
+  if (!graph.settings.empty()) document["settings"] = graph.settings;
   return document;
 }
 

@@ -13,7 +13,7 @@ namespace pe::pipeline {
 
 namespace {
 
-constexpr std::string_view kHistoryMagic = "pe-history/2\n";
+constexpr std::string_view kHistoryMagic = "pe-history/3\n";
 
 struct Texts {
   std::string stage, id, ended, run, build, config, externals, inputs;
@@ -101,13 +101,19 @@ History::History(const Store& store) : path_(store.root() / "memo" / "history") 
     for (const OutputRecord& output : record->outputs) past.bytes += output.bytes;
     // Texts of their own, which the others' owner does not hold.
     struct Named {
-      std::string run, pipeline;
+      std::string run, pipeline, device, encoding;
       std::shared_ptr<const void> rest;
     };
-    auto named = std::make_shared<Named>(
-        Named{text_in(record->occasion, "run"), text_in(record->occasion, "pipeline"), past.owner});
+    const Json model = record->occasion.is_object() ? record->occasion.value("model", Json()) : Json();
+    auto named = std::make_shared<Named>(Named{text_in(record->occasion, "run"), text_in(record->occasion, "pipeline"),
+                                               text_in(record->occasion, "device"), text_in(model, "encoding"),
+                                               past.owner});
     past.run = named->run;
     past.pipeline = named->pipeline;
+    past.device = named->device;
+    past.encoding = named->encoding;
+    past.parameters = number_in(model, "parameters");
+    past.flops = number_in(model, "flops");
     past.owner = std::move(named);
     by_stage_[record->stage].push_back(std::move(past));
   }
@@ -159,6 +165,10 @@ bool History::load(std::string* mark) {
       task.wall_s = real(unpacker.number());
       task.expected_s = real(unpacker.number());
       task.gpus = static_cast<std::int64_t>(unpacker.number());
+      task.device = part();
+      task.encoding = part();
+      task.parameters = real(unpacker.number());
+      task.flops = real(unpacker.number());
       task.bytes = unpacker.number();
     }
   }
@@ -178,7 +188,7 @@ void History::save(const std::string& mark) const {
   for (const auto& [stage, tasks] : by_stage_) {
     for (const PastTask& task : tasks) {
       for (const std::string_view part :
-           {task.run, task.pipeline, task.build, task.config, task.externals, task.inputs})
+           {task.run, task.pipeline, task.build, task.config, task.externals, task.inputs, task.device, task.encoding})
         take(part);
     }
   }
@@ -202,6 +212,10 @@ void History::save(const std::string& mark) const {
       packer.number(bits(task.wall_s));
       packer.number(bits(task.expected_s));
       packer.number(static_cast<std::uint64_t>(task.gpus));
+      packer.number(number_of.at(task.device));
+      packer.number(number_of.at(task.encoding));
+      packer.number(bits(task.parameters));
+      packer.number(bits(task.flops));
       packer.number(task.bytes);
     }
   }

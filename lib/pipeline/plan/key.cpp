@@ -36,20 +36,6 @@ void erase_path(Json& document, const std::string& dotted) {
   if (it->empty()) document.erase(it);
 }
 
-/// Whether a config has all these values, or one of each list.
-bool holds(const Json& when, const Json& config) {
-  for (const auto& [key, wanted] : when.items()) {
-    const Json* value = find_value(config, key);
-    if (!value) return false;
-    bool equal = wanted == *value;  // 0 and 0.0 are equal here, whichever way the description wrote it
-    if (wanted.is_array() && !value->is_array()) {
-      for (const Json& one : wanted) equal = equal || one == *value;
-    }
-    if (!equal) return false;
-  }
-  return true;
-}
-
 /// Puts a value where a dotted path says.
 void put_path(Json& document, const std::string& dotted, Json value) {
   const std::size_t dot = dotted.find('.');

@@ -26,7 +26,7 @@ using support::cat;
 
 namespace {
 
-constexpr std::string_view kMagic = "pe-noop-memo/3\n";
+constexpr std::string_view kMagic = "pe-noop-memo/4\n";
 constexpr std::uint64_t kSmallFile = 4u << 20;
 constexpr const char* kOwnProgram = "/proc/self/exe";   ///< a stat follows it to the very file, deleted or not
 
@@ -132,6 +132,7 @@ std::optional<NoopMemo> NoopMemo::find(const fs::path& store, const fs::path& pi
       if (!unpacker.good() || stamps_now(paths) != digest) return std::nullopt;
     }
     memo.name_ = unpacker.text();
+    memo.view_ = unpacker.text();
     memo.task_count_ = unpacker.number();
     memo.objects_ = unpacker.text();
     memo.results_ = unpacker.text();
@@ -191,7 +192,7 @@ void NoopMemo::renew() const {
 }
 
 void NoopMemo::remember(const fs::path& store, const fs::path& pipeline_file, const ExpandOptions& options,
-                        const Graph& graph, const Plan& plan, const StageCatalog& catalog) {
+                        const Graph& graph, const Plan& plan, const StageCatalog& catalog, const std::string& view) {
   for (const PlannedTask& task : plan.tasks) {
     if (task.state != TaskState::kReuse || !task.selected) return;
   }
@@ -229,6 +230,7 @@ void NoopMemo::remember(const fs::path& store, const fs::path& pipeline_file, co
       packer.text(stamps);
     }
     packer.text(graph.name);
+    packer.text(view);
     packer.number(graph.tasks.size());
     std::string results;
     std::set<std::string> objects;   // sorted: neighbours share a folder

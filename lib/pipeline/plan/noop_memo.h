@@ -32,6 +32,7 @@ class NoopMemo {
                                       const ExpandOptions& options);
 
   std::string_view pipeline_name() const { return name_; }
+  std::string_view view() const { return view_; }         ///< as it was given to `remember`
   std::size_t task_count() const { return task_count_; }   ///< tasks of the graph; results count snapshots singly
   /// Keys of the results of all tasks.
   std::vector<ResultKey> results() const;
@@ -47,9 +48,10 @@ class NoopMemo {
 
   /// Remembers a plan of the whole pipeline in which everything is there; any other is not remembered. It is tied to
   /// the files as they were when `graph` and `catalog` read them: one that was edited while a run worked ends the memo.
-  /// Failing to write is no error: it only costs time.
+  /// `view` names what out/ and reports/ show of this plan. Failing to write is no error: it only costs time.
   static void remember(const std::filesystem::path& store, const std::filesystem::path& pipeline_file,
-                       const ExpandOptions& options, const Graph& graph, const Plan& plan, const StageCatalog& catalog);
+                       const ExpandOptions& options, const Graph& graph, const Plan& plan, const StageCatalog& catalog,
+                       const std::string& view = {});
 
  private:
   support::MappedFile file_;   ///< what the views below look into
@@ -58,7 +60,7 @@ class NoopMemo {
   std::string_view objects_;   ///< 40 bytes each: digest, then size or all ones
   std::string_view results_;   ///< 40 bytes each: key, then step
   std::size_t task_count_ = 0;
-  std::string_view name_;
+  std::string_view name_, view_;
 };
 
 }  // namespace pe::pipeline

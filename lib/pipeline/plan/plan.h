@@ -30,6 +30,9 @@ struct PastTask {
   double wall_s = 0;
   double expected_s = 0;              ///< what was estimated before it ran; 0: nothing
   std::int64_t gpus = 0;
+  std::string_view device;            ///< what it ran on, where its stage says; empty: not known
+  std::string_view encoding;          ///< of its model (cost.h)
+  double parameters = 0, flops = 0;   ///< likewise; 0: not known
   std::uint64_t bytes = 0;            ///< of its outputs
   std::shared_ptr<const void> owner;  ///< of the texts
 };

@@ -8,6 +8,7 @@
 
 #include "artifact/kind.h"
 #include "pipeline/file/config_value.h"
+#include "pipeline/plan/cost.h"
 #include "pipeline/plan/key.h"
 #include "pipeline/run/task_file_writer.h"
 #include "support/clock.h"
@@ -55,6 +56,11 @@ Record Publishing::record_for(const ActiveAttempt& attempt, std::int64_t step, R
   for (const char* name : {"build_id", "libtorch", "device"}) {  // of the program that really ran
     if (attempt.machine.contains(name) && attempt.machine[name].is_string())
       record.occasion[name] = attempt.machine[name];
+  }
+  const ModelCosts costs = model_costs(run_.graph, task);  // so that estimates can be scaled
+  if (costs.parameters && costs.flops) {
+    record.occasion["model"] = {
+        {"parameters", *costs.parameters}, {"flops", *costs.flops}, {"encoding", costs.encoding}};
   }
   const auto& expected = run_.options.expected_s;
   if (attempt.task < expected.size() && expected[attempt.task] > 0) {

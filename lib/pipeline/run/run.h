@@ -112,6 +112,7 @@ struct RunSummary {
   std::vector<TaskFailure> failures;
   std::vector<TaskPhase> phases;     ///< by task
   std::vector<std::string> reports;  ///< folders of the reports that are current now
+  std::string relinked;              ///< for people, where links to results of other settings were removed; or empty
   std::string store_error;           ///< why the exit code is 4
   std::string mistake;               ///< of ours, that ended the run: why the exit code is 70
 };

@@ -1,13 +1,20 @@
 #include "pipeline/run/start_checks.h"
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "pipeline/file/config_value.h"
 #include "support/capture_within.h"
 #include "support/error.h"
+#include "support/files.h"
+#include "support/hash.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -46,16 +53,67 @@ void refuse_impossible(const Graph& graph, const Plan& plan, const Capacity& cap
 
 namespace {
 
-/// Where the first field that a message names in quotes was set: of 'model.encoding' the line of that key or of one
-/// below it.
-support::Place place_named_in(const std::string& message, const support::Origins& origins) {
-  for (std::size_t from = message.find('\''); from != std::string::npos; from = message.find('\'', from + 1)) {
-    const std::size_t to = message.find('\'', from + 1);
-    if (to == std::string::npos) break;
-    const std::string name = message.substr(from + 1, to - from - 1);
-    const auto found = origins.lower_bound(name);
-    if (found == origins.end()) continue;
-    if (found->first == name || found->first.rfind(name + ".", 0) == 0) return found->second;
+struct NamedWord {
+  std::string text;
+  bool quoted = false;
+};
+
+/// Texts in quotes, and outside of these names as fields have them, in order.
+std::vector<NamedWord> named_words(const std::string& message) {
+  std::vector<NamedWord> words;
+  const auto is_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; };
+  for (std::size_t at = 0; at < message.size();) {
+    if (message[at] == '\'') {
+      const std::size_t to = message.find('\'', at + 1);
+      if (to == std::string::npos) break;
+      words.push_back({message.substr(at + 1, to - at - 1), true});
+      at = to + 1;
+      continue;
+    }
+    std::size_t to = at;
+    while (to < message.size() && is_name(message[to])) ++to;
+    if (to > at) words.push_back({message.substr(at, to - at), false});
+    at = std::max(to, at + 1);
+  }
+  return words;
+}
+
+/// The dotted path, below `path`, of a text that is this value; empty when there is none.
+std::string path_of_value(const Json& config, const std::string& path, const std::string& value) {
+  if (config.is_string()) return config == value ? path : "";
+  if (!config.is_structured()) return "";
+  for (const auto& [key, member] : config.items()) {
+    const std::string below = config.is_object() ? cat(path, ".", key) : path;
+    if (std::string found = path_of_value(member, below, value); !found.empty()) return found;
+  }
+  return "";
+}
+
+/// Where the field that a message blames was set: one whose path is in quotes ("'train.peak_lr' must be …"), or in the group
+/// that is ("in 'model': heads must divide width") the first that is named, or holds a value in quotes.
+support::Place place_named_in(const std::string& message, const Json& config, const support::Origins& origins) {
+  const auto at_or_below = [&](const std::string& path) -> const support::Place* {
+    const auto found = origins.lower_bound(path);
+    if (found == origins.end()) return nullptr;
+    return found->first == path || found->first.starts_with(path + ".") ? &found->second : nullptr;
+  };
+  std::string group;
+  for (const NamedWord& word : named_words(message)) {
+    const Json* value = word.text.empty() ? nullptr : find_value(config, word.text);
+    if (word.quoted && value && value->is_object() && group.empty() && origins.count(word.text) == 0 &&
+        word.text.find('.') == std::string::npos) {
+      group = word.text;
+      continue;
+    }
+    if (word.quoted && group.empty()) {
+      if (const auto* place = at_or_below(word.text)) return *place;
+    }
+    if (group.empty()) continue;
+    for (const std::string& path : {cat(group, ".", word.text), cat(group, ".", word.text, "s")}) {
+      if (const auto* place = at_or_below(path)) return *place;
+    }
+    const std::string path = word.quoted ? path_of_value(config.at(group), group, word.text) : "";
+    if (const auto* place = path.empty() ? nullptr : at_or_below(path)) return *place;
   }
   return {};
 }
@@ -82,7 +140,9 @@ class Answers {
     for (const auto& [message, where] : refused_) {
       const std::string more = where.second > 1 ? cat(" and ", where.second - 1, " more") : std::string();
       diagnostics.push_back({cat(graph_.tasks[where.first].id, more, ": ", message),
-                             place_named_in(message, graph_.origins_of(graph_.tasks[where.first])), {}, {}});
+                             place_named_in(message, *graph_.tasks[where.first].config,
+                                            graph_.origins_of(graph_.tasks[where.first])),
+                             {}, {}});
     }
     return diagnostics;
   }
@@ -114,38 +174,98 @@ class Answers {
 
 }  // namespace
 
-void check_configs(const Graph& graph, const Plan& plan, double patience_s, const std::function<int()>& stop) {
-  std::map<std::string, std::vector<std::size_t>> by_executable;
+namespace {
+
+using ByExecutable = std::map<std::string, std::vector<std::size_t>>;
+
+ByExecutable tasks_by_executable(const Graph& graph, const Plan& plan) {
+  ByExecutable by_executable;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    if (will_run(plan, i) && !graph.tasks[i].stage->executable.empty()) {
+    if (will_run(plan, i) && !graph.tasks[i].stage->executable.empty())
       by_executable[graph.tasks[i].stage->executable].push_back(i);
-    }
   }
+  return by_executable;
+}
+
+/// False when it was asked to stop.
+bool ask_to_check(const std::string& executable, const Graph& graph, const std::vector<std::size_t>& tasks,
+                double patience_s, const std::function<int()>& stop) {
+  std::string lines;
+  for (const std::size_t i : tasks) lines += graph.tasks[i].config->dump() + "\n";
+  const double limit_s = patience_s + kCheckSecondsEach * static_cast<double>(tasks.size());
   const auto asked_to_stop = [&] { return stop && stop() > 0; };
-  for (const auto& [executable, tasks] : by_executable) {
-    std::string lines;
-    for (const std::size_t i : tasks) lines += graph.tasks[i].config->dump() + "\n";
-    const double limit_s = patience_s + kCheckSecondsEach * static_cast<double>(tasks.size());
-    const auto captured = support::capture_within({executable, "--check"},
-                                                  {.timeout_s = limit_s, .input = lines, .stop = asked_to_stop});
-    if (captured.stopped) return;
-    if (captured.timed_out) {
-      throw support::ConfigError(cat(quote(executable), " did not answer --check within ",
-                                     support::short_duration(limit_s)),
-                                 {}, "a stage reads configs from standard input, one a line, until it ends");
+  const auto captured = support::capture_within({executable, "--check"},
+                                                {.timeout_s = limit_s, .input = lines, .stop = asked_to_stop});
+  if (captured.stopped) return false;
+  if (captured.timed_out) {
+    throw support::ConfigError(cat(quote(executable), " did not answer --check within ",
+                                   support::short_duration(limit_s)),
+                               {}, "a stage reads configs from standard input, one a line, until it ends");
+  }
+  const Answers answers(graph, tasks, captured);
+  auto diagnostics = answers.refusals();
+  const std::string program = std::filesystem::path(executable).filename().string();
+  if (diagnostics.empty() && captured.status.code != 0) {
+    const std::string text(support::trim(captured.err.empty() ? captured.out : captured.err));
+    diagnostics.push_back(
+        {cat(program, " refuses a config (exit code ", captured.status.code, "):\n", text), {}, {}, {}});
+  } else if (diagnostics.empty() && !answers.complete()) {
+    diagnostics.push_back({cat(program, " answered ", answers.answered(), " of ", tasks.size(), " configs"), {},
+                           R"(--check writes {"ok": true} or {"ok": false, "errors": ["…"]} for each, one a line)", {}});
+  }
+  if (!diagnostics.empty()) throw support::ConfigError(std::move(diagnostics));
+  return true;
+}
+
+constexpr std::size_t kMostRemembered = 100;
+
+std::vector<std::string> accepted_before(const std::filesystem::path& memo) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(memo, error)) return {};
+  try {
+    return support::split(support::read_file(memo, 1u << 20), '\n');
+  } catch (const support::IoError&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+void check_configs(const Graph& graph, const Plan& plan, double patience_s, const std::function<int()>& stop) {
+  for (const auto& [executable, tasks] : tasks_by_executable(graph, plan)) {
+    if (!ask_to_check(executable, graph, tasks, patience_s, stop)) return;
+  }
+}
+
+void check_some_configs(const Graph& graph, const Plan& plan, const std::filesystem::path& store, std::size_t most) {
+  ByExecutable chosen;
+  support::Sha256 hash;
+  for (const auto& [executable, tasks] : tasks_by_executable(graph, plan)) {
+    std::set<const Json*> seen;
+    std::vector<std::size_t> different;
+    for (const std::size_t i : tasks) {
+      if (seen.insert(&*graph.tasks[i].config).second) different.push_back(i);
     }
-    const Answers answers(graph, tasks, captured);
-    auto diagnostics = answers.refusals();
-    const std::string program = std::filesystem::path(executable).filename().string();
-    if (diagnostics.empty() && captured.status.code != 0) {
-      const std::string text(support::trim(captured.err.empty() ? captured.out : captured.err));
-      diagnostics.push_back(
-          {cat(program, " refuses a config (exit code ", captured.status.code, "):\n", text), {}, {}, {}});
-    } else if (diagnostics.empty() && !answers.complete()) {
-      diagnostics.push_back({cat(program, " answered ", answers.answered(), " of ", tasks.size(), " configs"), {},
-                             R"(--check writes {"ok": true} or {"ok": false, "errors": ["…"]} for each, one a line)", {}});
-    }
-    if (!diagnostics.empty()) throw support::ConfigError(std::move(diagnostics));
+    std::vector<std::size_t>& some = chosen[executable];
+    const std::size_t count = std::min(most, different.size());
+    for (std::size_t k = 0; k < count; ++k) some.push_back(different[k * different.size() / count]);
+    hash.update(cat(executable, "\n", graph.tasks[tasks.front()].stage->program_digest, "\n"));
+    for (const std::size_t i : some) hash.update(graph.tasks[i].config->dump() + "\n");
+  }
+  const std::string digest = hash.hex();
+  const std::filesystem::path memo = store / "memo" / "checked";
+  std::vector<std::string> known = accepted_before(memo);
+  if (std::find(known.begin(), known.end(), digest) != known.end()) return;
+  for (const auto& [executable, tasks] : chosen) ask_to_check(executable, graph, tasks, kCheckPatienceS, {});
+  known.insert(known.begin(), digest);
+  known.resize(std::min(known.size(), kMostRemembered));
+  std::error_code error;
+  if (!std::filesystem::is_directory(store, error)) return;  // a plan begins no store
+  try {
+    support::make_folders(memo.parent_path());
+    support::write_file_atomically(memo, support::join(known, "\n"), false);
+  } catch (const support::Error&) {
+    // Nothing is lost but time.
   }
 }
 

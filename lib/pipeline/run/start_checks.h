@@ -3,6 +3,8 @@
 /// its line.
 #pragma once
 
+#include <cstddef>
+#include <filesystem>
 #include <functional>
 
 #include "pipeline/file/graph.h"
@@ -21,5 +23,9 @@ constexpr double kCheckPatienceS = 60;
 /// @param stop  asked meanwhile: above 0, the rest is left out
 void check_configs(const Graph& graph, const Plan& plan, double patience_s = kCheckPatienceS,
                    const std::function<int()>& stop = {});
+
+/// The same for a plan, which starts nothing else: at most `most` configs of each program, spread over its tasks. A choice
+/// that was accepted once is remembered in the store's memo/ and is not asked for again.
+void check_some_configs(const Graph& graph, const Plan& plan, const std::filesystem::path& store, std::size_t most = 100);
 
 }  // namespace pe::pipeline

@@ -75,32 +75,45 @@ void clear(const fs::path& at, const std::string& run_id, std::vector<std::strin
     odd.push_back(cat(quote(at.string()), " was not made by pe-pipeline; it is now ", quote(aside.string())));
 }
 
-/// Makes `at` a link to `target`, in one step; a link that is right stays.
-void set_link(const fs::path& target, const fs::path& at, const std::string& run_id, std::vector<std::string>& odd) {
-  if (::symlink(target.c_str(), at.c_str()) == 0) return;
+/// Makes `at` a link to `target`, in one step; a link that is right stays. True when another link was there.
+bool set_link(const fs::path& target, const fs::path& at, const std::string& run_id, std::vector<std::string>& odd) {
+  if (::symlink(target.c_str(), at.c_str()) == 0) return false;
   std::error_code error;
-  if (errno == EEXIST && fs::read_symlink(at, error) == target && !error) return;
+  if (errno == EEXIST && fs::read_symlink(at, error) == target && !error) return false;
   const fs::path fresh = fresh_name(at);
   if (::symlink(target.c_str(), fresh.c_str()) != 0) support::throw_errno("create link", at.string(), true);
-  if (!is_link(at)) clear(at, run_id, odd);
+  const bool replaces = is_link(at);
+  if (!replaces) clear(at, run_id, odd);
   support::rename_durably(fresh, at, false);
+  return replaces;
 }
 
-/// A folder of links to the members. It is made under another name and swapped in, so no reader sees half of it.
-void set_collection(const Store& store, const OutputRecord& output, const fs::path& at, const std::string& run_id,
+/// A folder of links to the members. It is made under another name and swapped in, so no reader sees half of it. True
+/// when another one was there.
+bool set_collection(const Store& store, const OutputRecord& output, const fs::path& at, const std::string& run_id,
                     std::vector<std::string>& odd) {
   std::error_code error;
   const fs::path manifest = store.object_path(output.object);
-  if (fs::read_symlink(at / artifact::kManifestName, error) == manifest && !error) return;
+  if (fs::read_symlink(at / artifact::kManifestName, error) == manifest && !error) return false;
+  const bool replaces = is_shown_collection(at);
   const fs::path fresh = fresh_name(at);
   store.materialise(output, fresh);
   for (int tries = 0;; ++tries) {
     clear(at, run_id, odd);
-    if (::rename(fresh.c_str(), at.c_str()) == 0) return;
+    if (::rename(fresh.c_str(), at.c_str()) == 0) return replaces;
     // Another run put one there in between: the last one stays.
     if ((errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) || tries == 8)
       support::throw_errno("create", at.string(), true);
   }
+}
+
+/// Whether a link leads to an object of a store, whichever: `…/objects/ab/abcdef…`.
+bool leads_to_an_object(const fs::path& link) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(link, error);
+  const std::string name = target.filename().string();
+  return !error && name.size() == 64 && target.parent_path().parent_path().filename() == "objects" &&
+         name.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
 /// A name that files can have, with `ending`.
@@ -134,10 +147,12 @@ void add_folders(const fs::path& folder, const fs::path& name, Json& folders) {
   }
 }
 
-std::map<std::string, std::string> read_note(const fs::path& note) {
+/// Texts by name: of a JSON object, or of the object that it has under `part`. Empty where there is none.
+std::map<std::string, std::string> read_note(const fs::path& note, const char* part = nullptr) {
   std::map<std::string, std::string> contents;
   if (::access(note.c_str(), R_OK) != 0) return contents;
-  const Json json = support::parse_json(support::read_file(note));
+  Json json = support::parse_json(support::read_file(note, kLongestMark));
+  if (part) json = json.is_object() && json.contains(part) ? Json(json[part]) : Json();
   if (!json.is_object()) return contents;
   for (const auto& [place, content] : json.items()) {
     if (content.is_string()) contents[place] = content;
@@ -190,7 +205,7 @@ fs::path View::given_path(const Task& task, const std::string& role, const std::
   return fs::path(task.label) / name;
 }
 
-void View::show(const ViewItem& item) {
+fs::path View::path_of(const ViewItem& item) {
   const Task& task = graph_.tasks[item.task];
   fs::path at = given_path(task, item.output.role, item.snapshot, item.output.collection);
   if (!at.empty()) {
@@ -210,11 +225,19 @@ void View::show(const ViewItem& item) {
     if (task.stage->outputs.size() > 1) name += "." + item.output.role;
     at = fs::path(task.label) / file_name_of(name, item.output.collection || has_ending(name) ? "" : ".h5");
   }
-  at = outputs_ / at;
+  return at;
+}
+
+void View::show(const ViewItem& item) {
+  const fs::path at = outputs_ / path_of(item);
+  shown_.insert(std::hash<std::string>()(at.string()));
   if (folders_.insert(at.parent_path()).second) support::make_folders(at.parent_path());
-  if (!item.output.collection) return set_link(store_.object_path(item.output.object), at, run_id_, odd_);
+  if (!item.output.collection) {
+    replaced_ += set_link(store_.object_path(item.output.object), at, run_id_, odd_);
+    return;
+  }
   try {
-    set_collection(store_, item.output, at, run_id_, odd_);
+    replaced_ += set_collection(store_, item.output, at, run_id_, odd_);
   } catch (const support::ArtifactError& error) {  // its manifest is damaged
     throw support::IoError(error.diagnostics().front().message);
   }
@@ -222,26 +245,101 @@ void View::show(const ViewItem& item) {
 
 std::vector<std::string> View::take_odd() { return std::exchange(odd_, {}); }
 
-void View::write_mark(const std::vector<std::string>& reports) const {
+/// Takes away every link to an object, and every folder of links to one, that was not shown. All else stays.
+void View::remove_others(const fs::path& folder) {
+  for (const std::string& name : support::list_folder(folder)) {
+    const fs::path at = folder / name;
+    struct stat status {};
+    if (shown_.count(std::hash<std::string>()(at.string())) || ::lstat(at.c_str(), &status) != 0) continue;
+    if (S_ISLNK(status.st_mode)) {
+      if (leads_to_an_object(at) && ::unlink(at.c_str()) == 0) ++removed_;
+    } else if (S_ISDIR(status.st_mode)) {
+      if (is_shown_collection(at) && leads_to_an_object(at / artifact::kManifestName)) {
+        support::remove_tree(at);
+        ++removed_;
+        continue;
+      }
+      remove_others(at);
+      ::rmdir(at.c_str());  // where nothing is left in it
+    }
+  }
+}
+
+void View::finish(const std::vector<std::string>& reports, const std::string& id, bool whole) {
+  if (!whole && !support::is_there(outputs_)) return;
   support::make_folders(outputs_);
+  auto settings = settings_of_view(graph_, store_);
+  bool same = true;
+  try {
+    const auto before = read_note(outputs_ / kMark, "settings");
+    for (const auto& [name, value] : before) {
+      const auto now = settings.find(name);
+      same = same && (now == settings.end() || now->second == value);
+    }
+    if (same) settings.insert(before.begin(), before.end());
+  } catch (const support::Error&) {
+    same = false;  // a damaged mark: nothing is known of the other names
+  }
+  if (same && !whole) return;
+  if (!same) remove_others(outputs_);
   Json folders = Json::object();
   add_folders(outputs_, "", folders);
-  const Json mark{{"reports", reports}, {"folders", std::move(folders)}};
+  const Json mark{
+      {"settings", settings}, {"shown", whole ? id : ""}, {"reports", reports}, {"folders", std::move(folders)}};
   support::write_file_atomically(outputs_ / kMark, mark.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
                                  false);
 }
 
-bool view_stands(const fs::path& outputs, const std::string& pipeline, std::vector<std::string>* reports) {
-  const fs::path folder = outputs / pipeline;
+std::map<std::string, std::string> settings_of_view(const Graph& graph, const Store& store) {
+  std::map<std::string, std::string> settings{{"store", store.root().string()}, {"set", graph.settings}};
+  for (const support::FileRead& file : graph.files) settings[file.path] = file.sha256;
+  const StageDescription* stage = nullptr;
+  const ExternalContent* content = nullptr;
+  for (const Task& task : graph.tasks) {
+    if (task.stage.get() != stage) settings[task.stage->program] = std::to_string(task.stage->version);
+    stage = task.stage.get();
+    for (const ExternalInput& external : task.externals) {
+      if (&*external.content == content) continue;
+      content = &*external.content;
+      settings[support::join(external.paths, "\n")] = support::canonical_hash("pe/view-input/1", content->groups);
+    }
+  }
+  return settings;
+}
+
+std::string view_id(const Graph& graph, const Plan& plan, const Store& store) {
+  return view_id(graph, items_of(graph, plan), store);
+}
+
+std::string view_id(const Graph& graph, const std::vector<ViewItem>& items, const Store& store) {
+  View view(graph, store, "", "");
+  support::Sha256 hash;
+  hash.update(store.root().string());
+  for (const ViewItem& item : items) {
+    hash.update(cat("\n", view.path_of(item).string(), "\n"));
+    hash.update(item.output.object);
+  }
+  return hash.hex();
+}
+
+bool view_stands(const fs::path& root, const std::string& pipeline, const std::string& id,
+                 std::vector<std::string>* reports) {
+  const fs::path folder = root / "out" / pipeline;
   if (::access((folder / kMark).c_str(), R_OK) != 0) return false;
   const Json mark = support::parse_json(support::read_file(folder / kMark, kLongestMark));
   if (!mark.is_object() || !mark.contains("reports") || !mark["reports"].is_array()) return false;
+  if (!mark.contains("shown") || mark["shown"] != id) return false;
   if (!mark.contains("folders") || !mark["folders"].is_object()) return false;
   for (const auto& [name, changed] : mark["folders"].items()) {
     if (support::stamp_of(folder / name).mtime_ns != changed) return false;
   }
+  const fs::path base = root / "reports" / pipeline;
+  std::error_code error;
+  const fs::path latest = fs::read_symlink(base / "latest", error);
   for (const Json& report : mark["reports"]) {
     if (!report.is_string() || ::access(report.get_ref<const std::string&>().c_str(), F_OK) != 0) return false;
+    const fs::path inside = fs::path(report.get_ref<const std::string&>()).lexically_relative(base);
+    if (error || inside.empty() || *inside.begin() != latest) return false;
     if (reports) reports->push_back(report);
   }
   return true;
@@ -308,6 +406,22 @@ void Reports::copy(const std::string& place, const std::string& manifest_digest)
   copied_.insert(place);
 }
 
+void Reports::show_again(const std::vector<ViewItem>& items) {
+  std::map<std::string, std::string> contents;
+  for (const ViewItem& item : items) {
+    if (item.output.kind == "report") contents[place_of(item)] = item.output.content;
+  }
+  if (contents.empty() || contents == latest_ || !support::is_there(base_)) return;
+  std::vector<std::string> names = support::list_folder(base_);
+  std::sort(names.rbegin(), names.rend());  // the newest first
+  for (const std::string& name : names) {
+    if (is_link(base_ / name) || read_note(base_ / name / kSourceNote) != contents) continue;
+    turned_ = set_link(name, base_ / "latest", run_id_, odd_);
+    latest_ = contents;
+    return;
+  }
+}
+
 std::vector<std::string> Reports::finish() {
   if (added_.empty()) return {};
   std::map<std::string, std::string> contents;
@@ -323,7 +437,7 @@ std::vector<std::string> Reports::finish() {
       if (copied_.count(place) == 0) copy(place, item.output.object);
     }
     support::write_file_atomically(shown / kSourceNote, Json(contents).dump(1) + "\n", false);
-    set_link(run_id_, base_ / "latest", run_id_, odd_);
+    turned_ = set_link(run_id_, base_ / "latest", run_id_, odd_);
   }
   std::vector<std::string> folders;
   for (const auto& [place, item] : added_) folders.push_back((place.empty() ? shown : shown / place).string());
@@ -360,15 +474,28 @@ Shown show_all(const Graph& graph, const Plan& plan, const Store& store, const f
   };
   View view(graph, store, root / "out", run_id);
   Reports reports(graph, store, root / "reports", run_id, count_reports(graph, plan));
-  for (const ViewItem& item : items_of(graph, plan)) {
+  const std::vector<ViewItem> items = items_of(graph, plan);
+  attempt([&] { reports.show_again(items); });
+  for (const ViewItem& item : items) {
     attempt([&] { view.show(item); });
     if (item.output.kind == "report") attempt([&] { reports.add(item); });
   }
   attempt([&] { shown.reports = reports.finish(); });
-  if (whole && !failed) attempt([&] { view.write_mark(shown.reports); });
+  if (!failed) attempt([&] { view.finish(shown.reports, view_id(graph, items, store), whole); });
+  shown.relinked = relinked_text(view, reports, root);
   for (const auto& odd : {view.take_odd(), reports.take_odd()})
     shown.odd.insert(shown.odd.end(), odd.begin(), odd.end());
   return shown;
+}
+
+std::string relinked_text(const View& view, const Reports& reports, const fs::path& root) {
+  const std::string out = view.folder().lexically_relative(root).string();
+  const auto links = [](std::size_t count) { return cat(count, count == 1 ? " link" : " links"); };
+  std::vector<std::string> parts;
+  if (view.replaced()) parts.push_back(cat(links(view.replaced()), " in ", out, " replaced"));
+  if (view.removed()) parts.push_back(cat(links(view.removed()), " to results of other settings removed from ", out));
+  if (reports.turned()) parts.push_back(cat("reports/", view.folder().filename().string(), "/latest turned"));
+  return support::join(parts, ", ");
 }
 
 fs::path front_page(const fs::path& report) {

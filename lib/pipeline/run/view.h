@@ -1,13 +1,15 @@
 /// @file
 /// Names for people: links in `out/<pipeline>/` to the store's objects, and reports as folders of their own in
-/// `reports/<pipeline>/<run id>/`, with `latest` pointing at the newest. Both can be deleted and are made again. Only
-/// links and folders of links are replaced: anything else that has one of the names is moved to `NAME.old-<run id>`.
+/// `reports/<pipeline>/<run id>/`, with `latest` pointing at those of the last plan. Both can be deleted and are made
+/// again. Only links and folders of links are replaced: anything else that has one of the names is moved to
+/// `NAME.old-<run id>`. One `out/<pipeline>/` never mixes results of different settings (`settings_of_view`).
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "pipeline/file/graph.h"
@@ -26,6 +28,11 @@ struct ViewItem {
 /// The artifacts of a plan that are in the store.
 std::vector<ViewItem> items_of(const Graph& graph, const Plan& plan);
 
+/// All that the names in out/ depend on besides the choice of tasks: the store, --set and --scale, and by name the
+/// pipeline's files, input files and programs with what they were. Plans that agree wherever both have an entry share a
+/// view: slices of one pipeline do, before and after an edit do not.
+std::map<std::string, std::string> settings_of_view(const Graph& graph, const Store& store);
+
 /// The links of `outputs`, usually `<root>/out`. An artifact is called `<stage>/<axis=label,…>[@snapshot][.role]`, or
 /// `<stage>/<name>[@snapshot]` where the pipeline file gives its output a name, which may hold '/'. Files end in `.h5`.
 /// A given name that is no valid name, or that two artifacts of the pipeline share, gives way to the long one. A long
@@ -37,10 +44,18 @@ class View {
   void show(const ViewItem& item);
   /// For people: odd names, each once, and files of the user that were moved.
   std::vector<std::string> take_odd();
-  /// Remembers what was shown, so that a run with nothing to do can tell that it is still there. @throws IoError
-  void write_mark(const std::vector<std::string>& reports) const;
+  /// After everything was shown: takes away links to results of other settings and, where `whole`, remembers what was
+  /// shown, so that a run with nothing to do can tell that it is still there. `id` is `view_id`. @throws IoError
+  void finish(const std::vector<std::string>& reports, const std::string& id, bool whole);
+  /// Links that had another target before, and links that were taken away.
+  std::size_t replaced() const { return replaced_; }
+  std::size_t removed() const { return removed_; }
+  const std::filesystem::path& folder() const { return outputs_; }
+  /// Where an artifact has its name, below `folder()`.
+  std::filesystem::path path_of(const ViewItem& item);
 
  private:
+  void remove_others(const std::filesystem::path& folder);
   std::filesystem::path given_path(const Task& task, const std::string& role, const std::string& snapshot,
                                    bool collection) const;
 
@@ -50,6 +65,8 @@ class View {
   std::string run_id_;
   std::map<std::filesystem::path, std::size_t> takers_;  // of given names
   std::set<std::filesystem::path> folders_;              // that are there
+  std::unordered_set<std::size_t> shown_;                // hashes of the paths that were shown
+  std::size_t replaced_ = 0, removed_ = 0;
   std::set<std::string> told_;
   std::vector<std::string> odd_;
 };
@@ -62,9 +79,14 @@ class Reports {
           std::size_t expected);
   /// Copies one, unless `latest` shows its contents already. @throws IoError, also when an object of it is damaged
   void add(const ViewItem& item);
+  /// Where the folder of an earlier run holds just these reports, turns `latest` to it; nothing is copied then.
+  /// @throws IoError
+  void show_again(const std::vector<ViewItem>& items);
   /// Turns `latest` to the run's folder, unless it shows what was added already. Returns the folders that are current,
   /// one a report. @throws IoError
   std::vector<std::string> finish();
+  /// Whether `latest` showed something else before.
+  bool turned() const { return turned_; }
   std::vector<std::string> take_odd();
 
  private:
@@ -79,6 +101,7 @@ class Reports {
   std::map<std::string, std::string> latest_;  // what `latest` shows: place → content
   std::map<std::string, ViewItem> added_;      // by place
   std::set<std::string> copied_;               // places in the run's folder
+  bool turned_ = false;
   std::vector<std::string> odd_;
 };
 
@@ -88,15 +111,25 @@ std::size_t count_reports(const Graph& graph, const Plan& plan);
 struct Shown {
   std::vector<std::string> reports;  ///< folders that are current
   std::vector<std::string> odd;      ///< for people: odd names, files that were moved, and failures
+  std::string relinked;              ///< for people: the names that show something else now; empty when none does
 };
+
+/// "2 links in out/grid replaced, reports/grid/latest turned": what changed, relative to `root`; empty where nothing did.
+std::string relinked_text(const View& view, const Reports& reports, const std::filesystem::path& root);
 
 /// Names everything that a plan found below `root`. `whole`: it is a plan of the whole pipeline. Names decide nothing,
 /// so no failure is thrown.
 Shown show_all(const Graph& graph, const Plan& plan, const Store& store, const std::filesystem::path& root,
                const std::string& run_id, bool whole);
 
-/// The report folders of the mark. False when there is no mark, a report is gone, or a folder of links has changed.
-bool view_stands(const std::filesystem::path& outputs, const std::string& pipeline, std::vector<std::string>* reports);
+/// Tells views apart: a digest of the store's place and of the artifacts that a plan shows, with their names.
+std::string view_id(const Graph& graph, const Plan& plan, const Store& store);
+std::string view_id(const Graph& graph, const std::vector<ViewItem>& items, const Store& store);
+
+/// The report folders of the mark. False when there is no mark, it is of another view, a report is gone, `latest` shows
+/// another one, or a folder of links has changed. `root` holds out/ and reports/; `id` is `view_id`.
+bool view_stands(const std::filesystem::path& root, const std::string& pipeline, const std::string& id,
+                 std::vector<std::string>* reports);
 
 /// The file of a report folder that a person opens first: "report.html", "index.html", "report.md", else the folder.
 std::filesystem::path front_page(const std::filesystem::path& report);

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <filesystem>
 #include <string_view>
 
 #include "support/boot_id.h"
@@ -31,6 +32,26 @@ std::string host_name() {
   char name[256] = "unknown";
   ::gethostname(name, sizeof name - 1);
   return name;
+}
+
+std::string cpu_name() {
+  for (const std::string& line : support::split(first_bytes("/proc/cpuinfo"), '\n')) {
+    const std::size_t colon = line.find(':');
+    if (line.starts_with("model name") && colon != std::string::npos)
+      return std::string(support::trim(std::string_view(line).substr(colon + 1)));
+  }
+  return "CPU";
+}
+
+std::string gpu_name() {
+  std::error_code error;
+  const std::filesystem::path gpus = "/proc/driver/nvidia/gpus";
+  for (std::filesystem::directory_iterator gpu(gpus, error), end; !error && gpu != end; gpu.increment(error)) {
+    for (const std::string& line : support::split(first_bytes((gpu->path() / "information").c_str()), '\n')) {
+      if (line.starts_with("Model:")) return std::string(support::trim(std::string_view(line).substr(6)));
+    }
+  }
+  return "";
 }
 
 const HostIdentity& this_host() {

@@ -170,6 +170,28 @@ BOOST_AUTO_TEST_CASE(settings_lay_values_over_stages_vars_axes_and_resources) {
   BOOST_TEST(graph.origins_of(trunk).at("train.lr").file == "--set trunk.train.lr");
 }
 
+BOOST_AUTO_TEST_CASE(a_label_is_added_to_an_axis_or_changed) {
+  const std::string trunks = small(std::string(kFetchTokenize) +
+                                       "  trunk: {run: pe-train, over: [size, seed], needs: {data: tokenize}, "
+                                       "config: {set: {train.seed: $(seed), model.width: $(size.value)}}}\n",
+                                   "axes: {seed: [1, 2], size: {s: 8, l: 16}}\n");
+  const GridFolder folder;
+  ExpandOptions options = GridFolder::plain_options();
+  options.set = {"axes.size.m=12", "axes.size.l=32", "axes.seed.3="};
+  const Graph graph = folder.expand(trunks, options);
+  BOOST_TEST(graph.axes["size"] == Json({"s", "l", "m"}));
+  BOOST_TEST(graph.axes["seed"] == Json({"1", "2", "3"}));
+  BOOST_TEST(test::find_task(graph, "trunk[size=m,seed=3]").config->at("model").at("width") == 12);
+  BOOST_TEST(test::find_task(graph, "trunk[size=m,seed=3]").config->at("train").at("seed") == 3);
+  BOOST_TEST(test::find_task(graph, "trunk[size=l,seed=1]").config->at("model").at("width") == 32);
+  options.set = {"axes.sise.m=12"};
+  check_refusal(folder.refusal(trunks, options), "--set axes.sise.m: no axis 'sise'", "did you mean 'size'?");
+  options.set = {};
+  options.axis = {"seed=1,2,3"};
+  check_refusal(folder.refusal(trunks, options), "--axis seed=1,2,3: axis 'seed' has no label '3'",
+                "expected one of 1, 2; --axis keeps labels that are there, --set axes.seed.3=VALUE adds one");
+}
+
 BOOST_AUTO_TEST_CASE(origins_name_file_and_line) {
   const GridFolder folder;
   const Graph graph = folder.expand(kGrid);
@@ -469,6 +491,7 @@ stages:
 
 BOOST_AUTO_TEST_CASE(what_was_excluded_takes_its_descendants_along) {
   const std::string text = replaced(kGrid, "exclude: [{encoding: learned, size: small}]", "only: [{encoding: [rope, alibi], seed: 42}]");
+  BOOST_TEST(GridFolder().expand(text).excluded == 48u - 4 + 3 * 2 * 2);   // trunks, and drops of `none`
   const Graph graph = GridFolder().expand(text);
   BOOST_TEST(test::count_label(graph, "trunk") == 4u);
   BOOST_TEST(test::count_label(graph, "decay") == 12u);

@@ -1,9 +1,12 @@
 // The pipelines that people run expand without a mistake, with the stages as they were built.
 #include <boost/test/unit_test.hpp>
+#include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "pipeline/expand/expand.h"
 #include "pipeline/grid_fixture.h"
+#include "pipeline/plan/cost.h"
 #include "support/test_data.h"
 
 using namespace pe;             // NOLINT
@@ -43,6 +46,25 @@ BOOST_AUTO_TEST_CASE(every_pipeline_expands, *boost::unit_test::precondition(sta
       BOOST_CHECK_NO_THROW(BOOST_TEST(!shipped(entry.path().filename().string()).tasks.empty()));
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(stages_say_how_many_parameters_their_models_have, *boost::unit_test::precondition(stages_are_built)) {
+  const Graph graph = shipped("fineweb_grid.yml", {"encoding=rope", "seed=42"});
+  const std::map<std::string, double> written = {{"tiny", 58.7e6}, {"small", 163.6e6}, {"medium", 469.8e6}, {"large", 1208.0e6}};
+  const std::map<std::string, double> flops = {{"tiny", 390.1e6}, {"small", 1094.7e6}, {"medium", 3120.6e6}};
+  std::size_t seen = 0;
+  for (const Task& task : graph.tasks) {
+    const auto size = std::find_if(task.axes.begin(), task.axes.end(), [](const auto& axis) { return axis.first == "size"; });
+    if (size == task.axes.end()) continue;
+    const ModelCosts costs = model_costs(graph, task);
+    BOOST_REQUIRE_MESSAGE(costs.parameters && costs.flops, task.id);
+    BOOST_TEST(*costs.parameters == written.at(size->second), boost::test_tools::tolerance(1e-3));
+    if (flops.count(size->second)) BOOST_TEST(*costs.flops == flops.at(size->second), boost::test_tools::tolerance(1e-3));
+    const bool dropped = task.id.find("arm=drop") != std::string::npos;
+    BOOST_TEST(costs.encoding == (dropped ? "none" : "rope"), task.id);
+    ++seen;
+  }
+  BOOST_TEST(seen == 4u * (1 + 3 + 4 + 3 * 7));
 }
 
 BOOST_AUTO_TEST_CASE(the_full_grid_has_every_cell, *boost::unit_test::precondition(stages_are_built)) {

@@ -48,6 +48,10 @@ BOOST_AUTO_TEST_CASE(labels_and_axes_select) {
   BOOST_TEST(count({"evaluate[from=droppe]"}) == 234u);
   BOOST_TEST(count({"[branch=b25]"}) == 45u + 135u);
   BOOST_TEST(count({"*[seed=*]"}) == 897u);
+  BOOST_TEST(count({"tr*"}) == 45u);
+  BOOST_TEST(count({"t*k*"}) == count({"trunk", "tokenize"}));
+  BOOST_TEST(count({"d*[size=t*y,seed=4*]"}) == count({"decay[size=tiny]", "droppe[size=tiny]"}));
+  BOOST_TEST(count({"trunk[encoding=*al*]"}) == count({"trunk[encoding=alibi]", "trunk[encoding=decimal]", "trunk[encoding=sinusoidal]"}));
 }
 
 BOOST_AUTO_TEST_CASE(several_are_a_union) {
@@ -66,6 +70,7 @@ BOOST_AUTO_TEST_CASE(plus_before_takes_ancestors_and_plus_after_descendants) {
 
 BOOST_AUTO_TEST_CASE(a_selection_of_nothing_says_what_there_is) {
   BOOST_TEST(refusal("trnk") == "selection 'trnk': no stage 'trnk'\n  did you mean 'trunk'?");
+  BOOST_TEST(refusal("tru*x") == "selection 'tru*x': no stage 'tru*x'\n  did you mean 'trunk'?");
   BOOST_TEST(refusal("bench") == "selection 'bench': no stage 'bench'\n"
                                  "  expected one of fetch, tokenize, trunk, decay, droppe, evaluate, report");
   BOOST_TEST(refusal("trunk[branch=b25]") == "selection 'trunk[branch=b25]': stage 'trunk' has no axis 'branch'\n"

@@ -3,7 +3,12 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
+
 #include "pipeline/grid_fixture.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/text.h"
 
 using namespace pe;             // NOLINT
 using namespace pe::pipeline;   // NOLINT
@@ -52,6 +57,7 @@ struct Small {
     task.wall_s = wall_s;
     task.expected_s = expected_s;
     task.bytes = 1000;
+    task.gpus = static_cast<std::int64_t>(std::ceil(graph.tasks[0].resources.gpus));
     store.past["work"].push_back(task);
   }
 };
@@ -144,6 +150,169 @@ BOOST_AUTO_TEST_CASE(gpus_bound_the_wall_time_and_are_counted) {
   const Estimate none = pipeline::estimate(small.graph, small.plan, small.store, machine(16, 0));
   BOOST_TEST(none.too_large == 5u);
   BOOST_TEST(none.wall_s == 0.0);
+}
+
+namespace {
+
+/// A training of a model with `parameters` (FLOPs are six times as many) beside ones that were done.
+struct Trainings : Small {
+  explicit Trainings(Resources demand = {}) : Small(demand) {
+    StageDescription stage = *graph.tasks[0].stage;
+    stage.program = "pe-work";
+    stage.costs = {{"tokens", "n"}, {"parameters", "size"}, {"flops", "6 * size"}, {"encoding", "encoding"}};
+    stage.outputs = {{"model", artifact::Kind::kCheckpoint}};
+    graph.tasks.resize(1);
+    plan.tasks.resize(1);
+    graph.tasks[0].stage = std::make_shared<StageDescription>(stage);
+    graph.tasks[0].config = Json{
+        {"n", 1000}, {"size", 2e6}, {"encoding", "rope"}, {"compute", {{"dtype", "bf16"}, {"deterministic", "on"}}}};
+  }
+  void set(const char* name, Json value) { graph.tasks[0].config.edit()[name] = std::move(value); }
+  void past_training(double parameters, double wall_s, const char* encoding = "rope", const char* device = "") {
+    past("a[i=9]", 100, wall_s);
+    PastTask& task = store.past["work"].back();
+    task.parameters = parameters;
+    task.flops = 6 * parameters;
+    task.encoding = encoding;
+    task.device = device;
+  }
+  Estimate cost(const DeviceTable* table = nullptr, int gpus = 1) const {
+    return pipeline::estimate(graph, plan, store, machine(64, gpus), table);
+  }
+};
+
+Resources one_gpu() {
+  Resources demand;
+  demand.gpus = 1;
+  return demand;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_model_of_another_size_costs_by_its_flops_and_one_that_is_far_is_unknown) {
+  Trainings trainings;
+  trainings.past_training(1e6, 10);                                          // 0.1 s a token
+  trainings.past_training(100, 1);
+  BOOST_TEST(trainings.cost().task_s == 200.0, boost::test_tools::tolerance(1e-9));   // twice the FLOPs
+  BOOST_TEST(trainings.cost().bytes == 8e6);                                 // the end of a training: fp32 weights
+  trainings.set("size", 5e6);
+  const Estimate far = trainings.cost();
+  BOOST_TEST(far.known == 0u);
+  BOOST_TEST(far.unknown == 1u);
+  BOOST_TEST(far.unknown_why.begin()->first == "a: no near run of pe-work");
+  BOOST_TEST(far.bytes == 20e6);   // what is written follows from the config all the same
+  // Neither does another encoding stand for this one.
+  trainings.set("size", 1e6);
+  trainings.set("encoding", "fire");
+  BOOST_TEST(trainings.cost().known == 0u);
+  trainings.past_training(1e6, 60, "fire");
+  BOOST_TEST(trainings.cost().task_s == 600.0, boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_carried_over_from_another_device) {
+  Trainings trainings;
+  trainings.past_training(2e6, 10, "rope", "a CPU that nobody has");
+  BOOST_TEST(trainings.cost().known == 0u);
+  trainings.past_training(2e6, 20);
+  BOOST_TEST(trainings.cost().task_s == 200.0, boost::test_tools::tolerance(1e-9));
+  // What ran on CPUs says nothing of GPUs.
+  trainings.graph.tasks[0].resources.gpus = 1;
+  BOOST_TEST(trainings.cost().known == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(snapshots_hold_the_moments_too) {
+  Trainings trainings;
+  StageDescription stage = *trainings.graph.tasks[0].stage;
+  stage.trajectory = TrajectoryDescription{"n", {"n"}, Json::object()};
+  trainings.graph.tasks[0].stage = std::make_shared<StageDescription>(stage);
+  trainings.graph.tasks[0].snapshots = {{"x", 1}, {"y", 2}, {"z", 3}};
+  trainings.plan.tasks[0].snapshots.resize(3);
+  for (std::size_t i = 0; i < 2; ++i) trainings.plan.tasks[0].snapshots[i].needed = true;
+  const Estimate cost = trainings.cost();
+  BOOST_TEST(cost.snapshots == 2u);
+  BOOST_TEST(cost.checkpoint_bytes == 2 * 12 * 2e6);
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_without_tokens_takes_as_long_as_with_nearly_the_same_config) {
+  Small small;
+  auto stage = std::make_shared<StageDescription>(*small.graph.tasks[0].stage);
+  stage->costs = Json::object();
+  for (const char* name : {"documents", "source", "seed"}) {
+    support::Field field;
+    field.name = name;
+    stage->fields.push_back(field);
+  }
+  for (Task& task : small.graph.tasks) {
+    task.stage = stage;
+    task.config = Json{{"documents", 100}, {"source", "hub"}, {"seed", 1}};
+  }
+  const auto past = [&](Json config) {
+    PastTask task = make_past_task({"k", -1}, "work", "x", "1", {{"config", std::move(config)}});
+    task.wall_s = 7;
+    small.store.past["work"] = {task};
+    return pipeline::estimate(small.graph, small.plan, small.store, machine(8)).known;
+  };
+  BOOST_TEST(past({{"documents", 30}, {"source", "hub"}, {"seed", 99}}) == 5u);
+  BOOST_TEST(past({{"documents", 20}, {"source", "hub"}, {"seed", 1}}) == 0u);
+  BOOST_TEST(past({{"documents", 100}, {"source", "generated"}, {"seed", 1}}) == 0u);
+  BOOST_TEST(past({{"documents", 100}, {"seed", 1}}) == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(measured_figures_of_a_device_give_hours_and_say_where_they_come_from) {
+  const DeviceTable h100 = read_device_table("h100");
+  BOOST_TEST(h100.device == "NVIDIA H100 80GB HBM3");
+  Trainings trainings(one_gpu());
+  trainings.set("size", 163.6e6);
+  trainings.set("n", 397.8e3 * 3600);
+  BOOST_TEST(trainings.cost().known == 0u);
+  // 6 N FLOPs in place of the 1,094.7 M that were measured with.
+  const double hour = 3600 * 6 * 163.6 / 1094.7;
+  Estimate cost = trainings.cost(&h100);
+  BOOST_TEST(cost.gpu_s == hour, boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(cost.sources.begin()->first == "small (164M, 398k tokens/s) on NVIDIA H100 80GB HBM3, 2026-11-26");
+  trainings.set("encoding", "fire");   // measured at tiny, which is near
+  BOOST_TEST(trainings.cost(&h100).gpu_s == 6.15 * hour, boost::test_tools::tolerance(1e-3));
+  trainings.set("encoding", "sinusoidal");
+  BOOST_TEST(trainings.cost(&h100).gpu_s == 0.996 * hour, boost::test_tools::tolerance(1e-3));
+  const auto why = [&] {
+    cost = trainings.cost(&h100);
+    return cost.known == 0 && cost.unknown_why.size() == 1 ? cost.unknown_why.begin()->first : std::string("known");
+  };
+  trainings.set("encoding", "fox");
+  BOOST_TEST(why() == "a: encoding fox was not measured on NVIDIA H100 80GB HBM3");
+  trainings.set("encoding", "fire");
+  trainings.set("size", 469.8e6);
+  BOOST_TEST(why() == "a: encoding fire at a size near 470M was not measured on NVIDIA H100 80GB HBM3");
+  trainings.set("encoding", "rope");
+  trainings.set("size", 7e9);
+  BOOST_TEST(why() == "a: a model of 7.00B parameters, or near it, was not measured on NVIDIA H100 80GB HBM3");
+  trainings.set("size", 1208e6);
+  BOOST_TEST(trainings.cost(&h100).sources.begin()->first.starts_with("medium"));
+  trainings.set("compute", {{"dtype", "fp32"}, {"deterministic", "on"}});
+  BOOST_TEST(why() == "a: compute.dtype other than bf16 was not measured on NVIDIA H100 80GB HBM3");
+  // A run on such a device counts more; one on another device nothing.
+  trainings.past_training(1208e6, 50, "rope", "NVIDIA H100 80GB HBM3");
+  BOOST_TEST(trainings.cost(&h100).sources.begin()->first == "runs of pe-work on NVIDIA H100 80GB HBM3");
+  trainings.store.past["work"].back().device = "NVIDIA T4";
+  BOOST_TEST(trainings.cost(&h100).known == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(a_table_of_a_device_is_read_strictly) {
+  BOOST_CHECK_EXCEPTION(read_device_table("h10"), support::ConfigError, [](const support::ConfigError& error) {
+    BOOST_TEST(error.diagnostics()[0].message == "no speeds of a device 'h10' are known");
+    BOOST_TEST(error.diagnostics()[0].hint.starts_with("did you mean 'h100'?"), error.diagnostics()[0].hint);
+    return true;
+  });
+  const GridFolder folder;
+  folder.write("own.yml", "schema: pe-device/1\ndevice: X\nmemory_gib: 8\nmeasured: today\ndtype: bf16\ndeterministic: on\n"
+                          "trainings: []\nencodings: {rope: {factor: 0}}\nspeed: 1\n");
+  BOOST_CHECK_EXCEPTION(read_device_table(folder.path("own.yml").string()), support::ConfigError,
+                        [](const support::ConfigError& error) {
+    BOOST_REQUIRE(error.diagnostics().size() == 2u);
+    BOOST_TEST(error.diagnostics()[0].message == "expected a number above 0 for 'factor', found '0'");
+    BOOST_TEST(error.diagnostics()[1].message == "unknown key 'speed'");
+    return true;
+  });
 }
 
 BOOST_AUTO_TEST_CASE(past_estimates_are_judged_by_what_came) {

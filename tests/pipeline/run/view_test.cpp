@@ -53,7 +53,9 @@ struct SomeReports : test::SmallRun {
     }
     return all;
   }
-  bool stands() const { return view_stands(root("out"), "small", nullptr); }
+  bool stands(std::vector<std::string>* reports = nullptr) {
+    return view_stands(root(""), "small", view_id(graph, plan(), *store), reports);
+  }
 };
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -201,7 +203,7 @@ BOOST_FIXTURE_TEST_CASE(a_name_that_was_removed_is_missed, SomeReports) {
   run();
   BOOST_TEST(stands());
   std::vector<std::string> reports;
-  BOOST_TEST(view_stands(root("out"), "small", &reports));
+  BOOST_TEST(stands(&reports));
   BOOST_TEST(reports.size() == 1u);
   fs::remove_all(root("out/small/a/a"));
   BOOST_TEST(!stands());
@@ -210,6 +212,67 @@ BOOST_FIXTURE_TEST_CASE(a_name_that_was_removed_is_missed, SomeReports) {
   BOOST_TEST(stands());
   fs::remove_all(root("reports"));
   BOOST_TEST(!stands());
+}
+
+BOOST_FIXTURE_TEST_CASE(another_plan_of_the_same_pipeline_shows_its_own_report, SomeReports) {
+  const std::size_t a = add_report("a");
+  run();
+  task(a).config.edit()["salt"] = "2";
+  options.run_id = "20260102-000000-0002";
+  run();
+  BOOST_TEST(stands());
+  // Back to the first: everything is in the store, and `latest` must not keep the second.
+  task(a).config.edit()["salt"] = "";
+  open();
+  BOOST_TEST(!stands());
+  const Shown shown = show_all(graph, plan(), *store, root(""), "20260103-000000-0003", true);
+  BOOST_TEST(shown.relinked == "1 link in out/small replaced, reports/small/latest turned");
+  BOOST_REQUIRE(shown.reports.size() == 1u);
+  BOOST_TEST(fs::path(shown.reports[0]).filename() == "20260101-000000-0001");
+  BOOST_TEST(fs::read_symlink(root("reports/small/latest")).string() == "20260101-000000-0001");
+  BOOST_TEST(!fs::exists(root("reports/small/20260103-000000-0003")));
+  BOOST_TEST(!has(read("out/small/a/a/report.md"), "\"2\""));
+  BOOST_TEST(stands());
+  BOOST_TEST(show_all(graph, plan(), *store, root(""), "20260104-000000-0004", true).relinked == "");
+  // Somebody, or a run of a part, turns `latest`.
+  fs::remove(root("reports/small/latest"));
+  fs::create_directory_symlink("20260102-000000-0002", root("reports/small/latest"));
+  BOOST_TEST(!stands());
+}
+
+BOOST_FIXTURE_TEST_CASE(results_of_other_settings_do_not_stay_beside_those_of_the_plan, SomeReports) {
+  stage->outputs[0].kind = artifact::Kind::kMetrics;
+  add("a");
+  add("b");
+  graph.settings = "--set a.lr=1";
+  run();
+  write("out/small/b/notes.txt", "mine");
+  fs::create_symlink("notes.txt", root("out/small/b/mine.txt"));
+  BOOST_REQUIRE(fs::is_symlink(root("out/small/b/b.h5")));
+  // A slice of the same settings leaves the rest; `settings` says nothing of axes.
+  Graph both = graph;
+  graph.tasks.pop_back();
+  open();
+  BOOST_TEST(show_all(graph, plan(), *store, root(""), "20260102-000000-0002", true).relinked == "");
+  BOOST_TEST(fs::is_symlink(root("out/small/b/b.h5")));
+  // The slice of other settings does not; what the user put there stays.
+  graph.settings = "--set a.lr=2";
+  BOOST_TEST(show_all(graph, plan(), *store, root(""), "20260103-000000-0003", true).relinked ==
+             "1 link to results of other settings removed from out/small");
+  BOOST_TEST(!fs::exists(root("out/small/b/b.h5")));
+  BOOST_TEST(fs::is_symlink(root("out/small/a/a.h5")));
+  BOOST_TEST(read("out/small/b/notes.txt") == "mine");
+  BOOST_TEST(fs::is_symlink(root("out/small/b/mine.txt")));
+  // So it is for a part of the pipeline, and after an edit of a file.
+  graph = both;
+  graph.files.push_back({"pipelines/small.yml", {}, "aa"});
+  show_all(graph, plan(), *store, root(""), "20260104-000000-0004", true);
+  BOOST_TEST(fs::is_symlink(root("out/small/b/b.h5")));
+  graph.tasks.pop_back();
+  graph.files.back().sha256 = "bb";
+  BOOST_TEST(show_all(graph, plan(), *store, root(""), "20260105-000000-0005", false).relinked ==
+             "1 link to results of other settings removed from out/small");
+  BOOST_TEST(!fs::exists(root("out/small/b/b.h5")));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
