@@ -21,7 +21,8 @@ using support::cat;
 
 namespace fs = std::filesystem;
 
-constexpr const char* kGenerated = "<!-- Written by `pe-encodings pages`; change the encoding's entry, not this page. -->\n";
+constexpr const char* kGenerated =
+    "<!-- Written by `pe-encodings pages`; change the entry of the encoding, not this page. -->\n";
 
 std::string with_dots(std::string arithmetic) {
   for (auto at = arithmetic.find('*'); at != std::string::npos; at = arithmetic.find('*', at)) arithmetic.replace(at, 1, "·");
@@ -65,21 +66,21 @@ std::string behaviour(const EncodingEntry& entry) {
   std::vector<std::string> words;
   switch (facts.shift_invariant) {
     case encodings::ShiftInvariance::kAlways:
-      words.push_back("Relative: adding a constant to all positions changes nothing.");
+      words.push_back("Relative: adding a constant to all positions leaves the logits unchanged.");
       break;
     case encodings::ShiftInvariance::kUntilEffectiveLength:
       words.push_back("Relative up to its effective length, absolute beyond it.");
       break;
     case encodings::ShiftInvariance::kNever:
-      words.push_back("Absolute: adding a constant to all positions changes scores.");
+      words.push_back("Absolute: adding a constant to all positions changes the logits.");
       break;
   }
-  if (facts.content_dependent) words.push_back("Depends on content.");
+  if (facts.content_dependent) words.push_back("The result depends on the content of the tokens.");
   if (facts.length_dependent) {
-    words.push_back("Needs the length of the text (`pe_len`), which changes the scores of earlier tokens.");
+    words.push_back("It needs the length of the text (`pe_len`), which changes the logits of earlier tokens.");
   }
-  if (facts.stochastic) words.push_back("Draws at random; results are means over draws.");
-  if (facts.max_positions) words.push_back("Has a largest position; larger ones are an error.");
+  if (facts.stochastic) words.push_back("Positions or values are random; results are means over draws.");
+  if (facts.max_positions) words.push_back("It has a largest position; positions beyond it are an error.");
   return support::join(words, " ");
 }
 

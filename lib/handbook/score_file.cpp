@@ -135,7 +135,7 @@ void read_positions(Reader& reader, const PositionalEncoding& encoding, const st
   const Tensor positions = reader.read("positions", {"T"});
   if (encoding.traits(span).maps_positions) {
     throw ConfigError(cat(reader.root().where(), ": dataset 'positions' is given, and encoding ", quote(name),
-                          " gives the tokens positions of its own"),
+                          " sets the positions of the tokens"),
                       {}, "leave one of them out");
   }
   const bool whole = at::all(at::eq(positions, positions.floor())).item<bool>();

@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(a_stack_names_the_members_that_exclude_each_other) {
   check_says(refusal("{'stack': ['rope', 'alibi', 'yarn']}"), {"'rope' and 'yarn'", "both rotate"});
   check_says(refusal("{'stack': ['cope', 'rope', 'cope']}"), {"'cope' and 'cope'", "both rewrite the logits"});
   check_says(refusal("{'stack': ['randomised', 'rope', 'randomised']}"), {"both map positions"});
-  check_says(refusal("{'stack': ['ssmax', 'ssmax']}"), {"'ssmax' stands in a stack twice"});
+  check_says(refusal("{'stack': ['ssmax', 'ssmax']}"), {"'ssmax' occurs in a stack twice"});
   BOOST_TEST(refusal("{'stack': ['alibi', 'alibi', 'rope']}") == "accepted");
 }
 

@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(positions_beside_an_encoding_that_gives_its_own_are_refused
   const test::TempFolder folder;
   for (const char* config : {R"({"kind": "randomised"})", R"({"stack": ["randomised", "rope"]})"}) {
     const std::string said = check_score(Json::parse(config), kGaps, folder);
-    BOOST_TEST(said.find("gives the tokens positions of its own") != std::string::npos, said);
+    BOOST_TEST(said.find("sets the positions of the tokens") != std::string::npos, said);
   }
 }
 

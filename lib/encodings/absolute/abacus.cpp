@@ -15,8 +15,10 @@ struct AbacusOptions {
   std::int64_t rows = 1024;
   std::int64_t shift = 100;
   void describe(support::FieldVisitor& v) {
-    v.field("rows", rows, "Rows of the table: 0 for tokens that are no digits, then one for each place.", {.min = 2});
-    v.field("shift", shift, "In training, a number drawn below this one is added to all places of a batch; 1: none.",
+    v.field("rows", rows,
+            "Rows of the table. Row 0 is for tokens that are not digits; each further row is for one place.",
+            {.min = 2});
+    v.field("shift", shift, "In training, a random number below this one is added to all places of a batch; 1: none.",
             {.unit = "digits", .min = 1});
   }
 };
@@ -45,7 +47,7 @@ class Abacus : public PositionalEncoding, public ReadsTokens {
       place = at::where(place.gt(0), place + moved, place);
     }
     if (const auto last = place.max().item<std::int64_t>(); last >= options_.rows) {
-      throw RangeError(cat("place ", last, " of a digit lies beyond the ", options_.rows, " rows of encoding 'abacus'"),
+      throw RangeError(cat("place ", last, " of a digit exceeds the ", options_.rows, " rows of encoding 'abacus'"),
                        "raise rows before training");
     }
     const Tensor rows = table_.index_select(0, place.flatten()).view({place.size(0), place.size(1), shape_.width});
@@ -62,7 +64,7 @@ class Abacus : public PositionalEncoding, public ReadsTokens {
 EncodingEntry abacus_entry() {
   return with_options<Abacus, AbacusOptions>(
       {.name = "abacus",
-       .summary = "Adds a trained vector for each digit's place in its number; for a stack.",
+       .summary = "Adds a trained vector for the place of each digit in its number; for a stack.",
        .reference = "McLeish et al. 2024, arXiv:2405.17399",
        .facts = {.shift_invariant = ShiftInvariance::kNever, .learned = true, .max_positions = 0},
        .family = Family::kAbsolute,
@@ -71,10 +73,10 @@ EncodingEntry abacus_entry() {
        .formula = "x_t += P[a_t], P ~ N(0, 0.02²); a_t = 0 where t is no digit, else k + its place in the run of "
                   "digits, from 1\n"
                   "k ~ U{0 .. shift − 1} for each batch in training, 0 in evaluations",
-       .known_for = "Addition of numbers of 100 digits after training on 20 in its paper: digits of one weight look "
-                    "alike, so that no "
-                    "model has to count.",
-       .errata = {"Numbers are written with the least significant digit first, or places name no weight.",
+       .known_for = "Its paper trains addition on 20 digits and reaches 100 digits. Digits of the same place have the "
+                    "same vector, so the model need not count.",
+       .errata = {"Numbers must start with the least significant digit; otherwise a place does not determine the "
+                  "weight of a digit.",
                   "Tokens of several digits have no place: it is for tokenizers that give each digit a separate id."}});
 }
 

@@ -23,8 +23,8 @@ EncodingEntry binary_entry() {
        .formula = "x_p += scale·[b_0, b_1, …], b_j = ⌊p/2^j⌋ mod 2, j = 0 .. ⌈log2(pe_max_positions)⌉ − 1\n"
                   "fill: pad, in the first channels; tile, channel c holds digit c mod B; project, through a "
                   "trained matrix [B, d_m]",
-       .known_for = "An ablation: exact in every number format, but neighbours can lie far apart (1023 and 1024 "
-                    "differ in eleven bits), and bits above the training length are constant in training."});
+       .known_for = "An ablation: exact in every number format, but neighbours can differ in many bits (1023 and 1024 "
+                    "in eleven). Bits above the training length are constant in training."});
 }
 
 }  // namespace pe::encodings

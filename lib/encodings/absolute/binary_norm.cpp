@@ -21,8 +21,8 @@ EncodingEntry binary_norm_entry() {
        .family = Family::kAbsolute,
        .acts_on = "token embeddings",
        .formula = "as binary with 2·b_j − 1 in place of b_j",
-       .known_for = "The bits without a preferred sign: with fill tile every position has the same norm, as a "
-                    "sinusoid has."});
+       .known_for = "Bits that are centred at 0. With `fill: tile` every position has the same norm, as with a "
+                    "sinusoid."});
 }
 
 }  // namespace pe::encodings

@@ -8,11 +8,11 @@ using support::cat;
 
 void DigitOptions::describe(support::FieldVisitor& v) {
   v.field("pe_max_positions", positions,
-          "The number of digits suffices for so many positions, in training and evaluation alike.",
+          "Number of positions that the digits can represent, in training and in evaluation.",
           {.unit = "tokens", .min = 2, .max = 1e15});
   v.choice("fill", fill, {{"pad", DigitFill::kPad}, {"tile", DigitFill::kTile}, {"project", DigitFill::kProject}},
-           "The digits in the first channels and zeros in the others; in all channels, over and over; or through a "
-           "learned matrix.");
+           "The digits fill the first channels with zeros after them, fill all channels repeatedly, or pass through a "
+           "trained matrix.");
   AbsoluteOptions::describe(v);
 }
 

@@ -51,10 +51,10 @@ EncodingEntry learned_entry() {
        .acts_on = "token embeddings",
        .parameters = "train_length*width",
        .formula = "x_p += scale·P[p], P a trained table [max_positions, d_m], P ~ N(0, init_std²)",
-       .known_for = "GPT-2's and BERT's encoding: flexible within the table, and nothing beyond it, since rows that "
-                    "training never reached are noise.",
-       .errata = {"The claim of a toy study that learned positions always win rests on models that differ in more than "
-                  "the encoding: some had no residuals and no causal mask."}});
+       .known_for = "The encoding of GPT-2 and BERT. It is flexible within the table and undefined beyond it: rows "
+                    "beyond the training length are untrained.",
+       .errata = {"A toy study claims that learned positions always win, but its models differ in more than the "
+                  "encoding: some had no residuals and no causal mask."}});
 }
 
 }  // namespace pe::encodings

@@ -72,7 +72,7 @@ Tensor LearnedTable::stretched(const Span& span, const Tensor& positions, std::i
   }
   const std::int64_t length = *span.pe_len;
   if (last >= std::max(length, rows_)) {
-    throw RangeError(cat("position ", last, " lies beyond pe_len ", length, " of encoding '", kind_, "'"));
+    throw RangeError(cat("position ", last, " exceeds pe_len ", length, " of encoding '", kind_, "'"));
   }
   if (length <= rows_) return lookup(table_, positions);
   const Tensor place = positions.to(at::kDouble) * (static_cast<double>(rows_ - 1) / static_cast<double>(length - 1));

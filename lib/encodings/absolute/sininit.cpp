@@ -51,10 +51,10 @@ EncodingEntry sininit_entry() {
        .parameters = "train_length*width",
        .formula = "x_p += scale·P[p], P a trained table [max_positions, d_m] that starts as the sinusoid: "
                   "P[p][2c] = sin(p·θ_c), P[p][2c+1] = cos(p·θ_c), θ_c = base^(−2c/d_m)",
-       .known_for = "Between learned and sinusoidal: identical to the latter before the first step. Rows beyond "
-                    "the trained ones still hold the sinusoid (overflow: untrained).",
-       .errata = {"The toy study that introduced it compared models that differ in more than the encoding, and in "
-                  "its own table the fixed sinusoid wins at four layers."}});
+       .known_for = "A form between learned and sinusoidal: before the first step it is sinusoidal. Rows beyond the "
+                    "training length keep the sinusoid (`overflow: untrained`).",
+       .errata = {"The toy study that introduced it compared models that differ in more than the encoding. In its "
+                  "table the fixed sinusoid wins at four layers."}});
 }
 
 }  // namespace pe::encodings

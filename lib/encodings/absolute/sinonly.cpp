@@ -65,9 +65,9 @@ EncodingEntry sinonly_entry() {
                   "full: PE(p)[j] = sin(p·base^(−j/d_m)), j = 0 .. d_m − 1\n"
                   "dup: PE(p)[2c] = PE(p)[2c+1] = sin(p·θ_c), θ_c = base^(−2c/d_m)\n"
                   "zeros: PE(p)[2c] = sin(p·θ_c), PE(p)[2c+1] = 0",
-       .known_for = "An ablation of the sinusoid: without cosines no linear map takes PE(p) to PE(p + k). In mode "
-                    "full of a wide model differences of neighbouring channels are cosines nearly, so dup and "
-                    "zeros are the clean forms. Position 0 carries no signal."});
+       .known_for = "An ablation of the sinusoid: without cosines no linear map takes PE(p) to PE(p + k). In a wide "
+                    "model with `mode: full`, differences of neighbouring channels are nearly cosines, so `dup` and "
+                    "`zeros` are the clean forms. Position 0 carries no signal."});
 }
 
 }  // namespace pe::encodings

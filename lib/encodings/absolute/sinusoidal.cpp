@@ -61,12 +61,12 @@ EncodingEntry sinusoidal_entry() {
        .formula = "x_p += scale·PE(p)\n"
                   "PE(p)[2c] = sin(p·θ_c), PE(p)[2c+1] = cos(p·θ_c)\n"
                   "θ_c = base^(−2c/d_m), c = 0 .. d_m/2 − 1",
-       .known_for = "The original transformer's encoding: no parameters, defined at every position, and yet its "
-                    "perplexity grows fast beyond the training length.",
+       .known_for = "The encoding of the original transformer. It has no parameters and every position is defined, but "
+                    "perplexity rises fast beyond the training length.",
        .errata = {"Unscaled (root mean square 0.71) it hides token embeddings of standard deviation 0.02. "
                   "Comparisons with 'learned' often compare scales; `pe_scale: matched` removes that.",
                   "Code bases disagree on the order of channels: interleaved in the paper, all sines first in many "
-                  "copies. Equal for training, not for loading weights; see `layout`."}});
+                  "copies. Training is equal, but weights of one do not fit the other; see `layout`."}});
 }
 
 }  // namespace pe::encodings

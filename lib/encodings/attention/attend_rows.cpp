@@ -100,9 +100,10 @@ void require_fused_backend(std::int64_t backend, const Tensor& q, bool masked) {
   const bool is_fused = backend > static_cast<std::int64_t>(at::SDPBackend::math);
   if (is_fused || !kernels::uses_fused() || q.scalar_type() == at::kDouble) return;
   throw support::ConfigError(
-      support::cat("LibTorch has no fused attention for heads of width ", q.size(-1), " in ", c10::toString(q.scalar_type()),
-                   masked ? " with a mask" : "", " on this GPU; its plain one would keep every score in memory"),
-      {}, "change model.head_width or compute.dtype, or set compute.kernels: plain to have it all the same");
+      support::cat("LibTorch has no fused attention for heads of width ", q.size(-1), " in ",
+                   c10::toString(q.scalar_type()), masked ? " with a mask" : "",
+                   " on this GPU; its plain one would keep every score in memory"),
+      {}, "change model.head_width or compute.dtype, or set compute.kernels: plain to accept the memory");
 }
 
 std::string backend_name(std::int64_t backend) {

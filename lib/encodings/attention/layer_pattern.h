@@ -17,7 +17,8 @@ struct LayerPattern {
   bool holds(int layer) const { return interval > 0 && layer % interval == phase.value_or(interval - 1); }
 
   void describe_phase(support::FieldVisitor& v) {
-    v.field("phase", phase, "Which layer of each group that is, counted from 0; auto: the last.", {.unit = "layers", .min = 0});
+    v.field("phase", phase, "Index of that layer in its group, counted from 0; auto: the last.",
+            {.unit = "layers", .min = 0});
     v.check(!phase || *phase < std::max<std::int64_t>(interval, 1), "phase lies below interval");
   }
 };

@@ -42,7 +42,7 @@ class Stack : public PositionalEncoding,
     const auto by_trait = [&](const char* what, bool Traits::*trait) {
       exclusive(what, [&](PositionalEncoding& e) { return e.traits(span).*trait; });
     };
-    exclusive("read numbers off the tokens", [](PositionalEncoding& e) { return reader_of(e) != nullptr; });
+    exclusive("read numbers of the tokens", [](PositionalEncoding& e) { return reader_of(e) != nullptr; });
     exclusive("rotate queries and keys", [](PositionalEncoding& e) { return e.facts().rotates; });
     by_trait("map positions", &Traits::maps_positions);
     by_trait("replace the product of queries and keys", &Traits::own_logits);
@@ -56,7 +56,7 @@ class Stack : public PositionalEncoding,
       for (const Parameter& parameter : member.encoding->parameters()) {
         for (const Parameter& other : parameters_) {
           if (other.name != parameter.name) continue;
-          throw support::ConfigError(cat("encoding '", member.name, "' stands in a stack twice, and it has parameters"),
+          throw support::ConfigError(cat("encoding '", member.name, "' occurs in a stack twice, and it has parameters"),
                                      {}, "leave one of them out");
         }
         parameters_.push_back(parameter);

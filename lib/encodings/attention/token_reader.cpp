@@ -20,7 +20,7 @@ Tensor to_tensor(const std::vector<std::int64_t>& numbers, at::IntArrayRef sizes
 Tensor ReadsTokens::read(const Tensor& ids, const Tensor& doc_start) const {
   if (!numbers_) {
     throw support::ConfigError(
-        "the encoding of this model reads numbers off the tokens, and this program knows their ids alone", {},
+        "the encoding of this model reads numbers of the tokens, and this program has only their ids", {},
         support::cat("it reads ", reads().dump()));
   }
   const Tensor rows = ids.to(at::kCPU, at::kLong).contiguous();
@@ -65,7 +65,7 @@ void give_numbers(State& state, const Tensor& numbers) {
 const Tensor& numbers_of(const State& state) {
   const auto found = state.tensors.find(kNumbers);
   if (found != state.tensors.end()) return found->second;
-  throw support::ConfigError("this encoding reads numbers off the tokens, and the pass has none");
+  throw support::ConfigError("this encoding reads numbers of the tokens, and the pass has none");
 }
 
 std::vector<std::int64_t> example_numbers(const ReadsTokens& reader, std::int64_t tokens) {

@@ -13,8 +13,8 @@ struct AsentmaxOptions {
   void describe(support::FieldVisitor& v) {
     v.field("delta", delta, "Share of the plain logits that stays.", {.min = 0, .max = 10});
     v.choice("form", form, {{"static", AsentmaxForm::kStatic}, {"reported", AsentmaxForm::kReported}},
-             "One beta and gamma for each head, as in the released code; or read off each token, softplus and 2·tanh of "
-             "linear maps, as the paper reports.");
+             "Form of beta and gamma: one pair for each head, as in the released code; or computed from each token "
+             "(softplus and 2·tanh of linear maps), as in the paper.");
   }
 };
 
@@ -80,7 +80,7 @@ class AsentmaxScale : public Temperature {
 EncodingEntry asentmax_scale_entry() {
   return with_options<AsentmaxScale, AsentmaxOptions>(
       {.name = "asentmax_scale",
-       .summary = "Multiplies logits by an offset plus a learned power of the logarithm of the number of visible keys.",
+       .summary = "Multiplies logits by an offset plus a trained power of the logarithm of the number of visible keys.",
        .reference = "Vasylenko et al. 2025, arXiv:2506.16640",
        .facts = {.shift_invariant = ShiftInvariance::kNever, .learned = true},
        .family = Family::kTemperature,
@@ -89,7 +89,8 @@ EncodingEntry asentmax_scale_entry() {
        .formula = "logit(i,j) × (delta + β_h·(ln(n_i + 1))^γ_h)",
        .known_for = "Lets each head choose how fast it sharpens, up to not at all; made for heads without "
                     "position, so with nape it does not affect the others.",
-       .errata = {"The paper reads β and γ off the tokens; the released code has one pair for each head (`form`)."}});
+       .errata = {"The paper computes β and γ from the tokens; the released code has one pair for each head "
+                  "(`form`)."}});
 }
 
 }  // namespace pe::encodings

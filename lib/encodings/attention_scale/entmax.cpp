@@ -12,7 +12,7 @@ using torch::autograd::variable_list;
 struct EntmaxOptions {
   double alpha = 1.5;
   void describe(support::FieldVisitor& v) {
-    v.field("alpha", alpha, "How soon weights fall to zero: near 1 softmax, 2 the projection onto the simplex.",
+    v.field("alpha", alpha, "Sparsity of the weights: near 1 it is softmax, 2 is the projection onto the simplex.",
             {.min = 1, .max = 2});
     v.check(alpha > 1, "alpha lies above 1, where it would be softmax");
   }
@@ -94,19 +94,19 @@ class Entmax : public PositionalEncoding {
 EncodingEntry entmax_entry() {
   return with_options<Entmax, EntmaxOptions>(
       {.name = "entmax",
-       .summary = "Replaces softmax by weights that are exactly zero for keys far enough below the best.",
+       .summary = "Replaces softmax by weights that are exactly zero for keys far enough below the maximum.",
        .reference = "Peters et al. 2019, arXiv:1905.05702; Vasylenko et al. 2025, arXiv:2506.16640",
        .family = Family::kTemperature,
        .acts_on = "weights",
        .formula = "w_ij = [(α − 1)·a_ij − τ_i]₊^(1/(α − 1)), τ_i such that Σ_j w_ij = 1",
        .known_for =
-           "Attention that does not dilute: keys below the support get nothing, however many they are. With "
-           "asentmax_scale and nape it is the paper's ASEntmax, which holds on algorithmic tasks at many times the "
-           "training length.",
+           "Attention that does not dilute: keys below the threshold have weight 0 at any number of keys. With "
+           "asentmax_scale and nape it is the paper's ASEntmax. The paper reports accuracy on algorithmic tasks at "
+           "many times the training length.",
        .errata = {
            "The threshold needs a whole row, so blocks of keys cannot be merged as in softmax.",
            "The authors' bisection divides weights by their sum at the end, and their training kernel stops after two "
-           "steps; here the threshold is found to the last digit."}});
+           "steps. This project computes the threshold to the last digit."}});
 }
 
 }  // namespace pe::encodings

@@ -10,7 +10,7 @@ struct HeadScaleOptions {
   double floor = 1;
   void describe(support::FieldVisitor& v) {
     v.field("scale", scale, "Initial value of each factor; 1 leaves the base unchanged.", {.min = 0.01, .max = 100});
-    v.field("floor", floor, "No factor goes below it.", {.min = 0, .max = 100});
+    v.field("floor", floor, "Lower bound of the factors.", {.min = 0, .max = 100});
     v.check(scale >= floor, "scale is not below floor");
   }
 };
@@ -52,10 +52,10 @@ EncodingEntry head_scale_entry() {
        .acts_on = "q",
        .parameters = "layers*heads",
        .formula = "logit(i,j) × λ_h, λ_h ≥ floor",
-       .known_for = "Stretches a trained model without positions: everything else frozen, 200 steps at the new "
-                    "length with a learning rate of 0.05 to 0.1, starting where uniform_scale is best.",
-       .errata = {"Scaling all heads alike helps less than its simplicity promises, since some heads must not be "
-                  "sharpened."}});
+       .known_for = "Adapts a trained model without positions to longer texts. Everything else is frozen, and 200 "
+                    "steps at the new length use a learning rate of 0.05 to 0.1. The best value of uniform_scale is a "
+                    "good start.",
+       .errata = {"One factor for all heads helps less, since some heads must not be sharpened."}});
 }
 
 }  // namespace pe::encodings

@@ -12,7 +12,7 @@ struct LengthScaleOptions {
   void describe(support::FieldVisitor& v) {
     v.field("slope", slope, "a in 1 + a·ln s; 0.412 was fitted for 494M parameters, 0.103 for a converted 360M.",
             {.min = 0, .max = 10});
-    v.field("train_length", train_length, "Length of the training; auto: the model's.", {.unit = "tokens", .min = 1});
+    v.field("train_length", train_length, "Training length; auto: from the model.", {.unit = "tokens", .min = 1});
   }
 };
 
@@ -48,7 +48,8 @@ EncodingEntry length_scale_entry() {
        .family = Family::kTemperature,
        .acts_on = "q",
        .formula = "logit(i,j) × (1 + a·ln s), s = length/L for length > L, else 1",
-       .known_for = "DroPE's scale at evaluation: longer texts than in training sharpen attention, shorter ones change nothing."});
+       .known_for = "The scale of DroPE at evaluation. It sharpens attention on texts longer than in training and "
+                    "leaves shorter ones unscaled."});
 }
 
 }  // namespace pe::encodings

@@ -11,7 +11,7 @@ struct Llama4Options {
   std::optional<std::int64_t> floor_scale;
   void describe(support::FieldVisitor& v) {
     v.field("scale", scale, "Weight of the logarithm.", {.min = 0, .max = 10});
-    v.field("floor_scale", floor_scale, "Positions for which the factor stays the same; auto: the training length.",
+    v.field("floor_scale", floor_scale, "Number of positions with the same factor; auto: the training length.",
             {.unit = "tokens", .min = 1});
   }
 };
@@ -62,7 +62,7 @@ class Llama4Temperature : public Temperature {
 EncodingEntry llama4_temp_entry() {
   return with_options<Llama4Temperature, Llama4Options>(
       {.name = "llama4_temp",
-       .summary = "Multiplies logits by a factor that grows by a step for each stretch of positions.",
+       .summary = "Multiplies logits by a factor that grows by one step after each block of positions.",
        .reference = "Meta 2025, Llama 4 reference code",
        .facts = {.shift_invariant = ShiftInvariance::kNever},
        .family = Family::kTemperature,
@@ -70,7 +70,8 @@ EncodingEntry llama4_temp_entry() {
        .formula = "logit(i,j) × (1 + scale·ln(1 + ⌊(i + 1)/floor_scale⌋))",
        .known_for = "Sharpens attention in steps as texts grow, in layers without position; over a base without "
                     "such layers it acts in all.",
-       .errata = {"It reads positions, so text that starts elsewhere is scaled otherwise."}});
+       .errata = {"The factor depends on absolute positions, so a text with another first position has other "
+                  "factors."}});
 }
 
 }  // namespace pe::encodings

@@ -13,8 +13,8 @@ struct LognOptions {
   std::optional<std::int64_t> train_length;
   void describe(support::FieldVisitor& v) {
     v.choice("form", form, {{"mean", LognForm::kMean}, {"clipped", LognForm::kClipped}},
-             "ln n over its mean up to the training length, for training and after; or max(1, ln n / ln L), which leaves "
-             "texts up to the training length alone, for models trained without.");
+             "Form of the factor: ln n over its mean up to the training length, for training and evaluation; or max(1, "
+             "ln n / ln L), for models trained without it.");
     v.field("train_length", train_length, "Length L to which the factor refers; auto: the training length.",
             {.unit = "tokens", .min = 2});
   }
@@ -52,8 +52,8 @@ EncodingEntry logn_entry() {
        .family = Family::kTemperature,
        .acts_on = "q",
        .formula = "logit(i,j) × ln n_i/mean ln n (mean), or × max(1, ln n_i/ln L) (clipped)",
-       .known_for = "The control for learned temperatures: the same growth without parameters. The clipped form "
-                    "repairs part of a trained model's loss beyond its training length."});
+       .known_for = "The control for trained temperatures: the same growth without parameters. The clipped form "
+                    "repairs part of the loss of a trained model beyond its training length."});
 }
 
 }  // namespace pe::encodings

@@ -11,7 +11,8 @@ struct SinkBosOptions {
   std::int64_t window = 0;
   std::int64_t keep = 1;
   void describe(support::FieldVisitor& v) {
-    v.field("window", window, "Keys that a query sees, itself the last of them; 0: all.", {.unit = "tokens", .min = 0});
+    v.field("window", window, "Number of keys that a query sees, including its own; 0: all.",
+            {.unit = "tokens", .min = 0});
     v.field("keep", keep,
             "First tokens of the text that every query sees in addition to its window; 0: none, "
             "which breaks most models.",

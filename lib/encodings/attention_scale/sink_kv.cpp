@@ -80,9 +80,8 @@ EncodingEntry sink_kv_entry() {
        .formula = "one more key κ_h for every query: w_ij = exp(a_ij)/(exp(q_i·κ_h/√d_h) + Σ_l exp(a_il)), its value "
                   "0 or learned",
        .known_for = "Moves the attention sink from the first token to a separate key.",
-       .errata = {
-           "Released forms append the key behind rotations, so that a turned query meets a key that is not: the sink's "
-           "strength then depends on the position. Here the query is taken before it is turned."}});
+       .errata = {"Released forms append the key after rotation: a rotated query meets an unrotated key, so the sink "
+                  "depends on the position. Here the query is taken before rotation."}});
 }
 
 }  // namespace pe::encodings

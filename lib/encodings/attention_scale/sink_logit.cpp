@@ -38,9 +38,9 @@ EncodingEntry sink_logit_entry() {
        .acts_on = "weights",
        .parameters = "layers*heads",
        .formula = "w_ij = exp(a_ij)/(exp(s_h) + Σ_l exp(a_il))",
-       .known_for = "The learned form of an attention sink: the model chooses how much attention each head may drop.",
-       .errata = {"Fused kernels give no gradient through their log-sum-exp; the weights are corrected by σ(LSE − s) "
-                  "and the backward pass gets the corrected sum."}});
+       .known_for = "The trained form of an attention sink: each head learns how much attention it drops.",
+       .errata = {"Fused kernels give no gradient through their log-sum-exp. The weights are corrected by σ(LSE − s), "
+                  "and the backward pass uses the corrected sum."}});
 }
 
 }  // namespace pe::encodings

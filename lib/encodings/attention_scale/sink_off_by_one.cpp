@@ -26,7 +26,7 @@ EncodingEntry sink_off_by_one_entry() {
        .family = Family::kSink,
        .acts_on = "weights",
        .formula = "w_ij = exp(a_ij)/(1 + Σ_l exp(a_il))",
-       .known_for = "Lets a head attend to nothing, so no token has to serve as a dump.",
+       .known_for = "A head can attend to nothing, so no token must serve as a sink.",
        .errata = {"A bias next to it keeps its row constant, which would not affect plain softmax."}});
 }
 

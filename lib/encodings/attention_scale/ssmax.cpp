@@ -55,19 +55,19 @@ EncodingEntry ssmax_entry() {
   return with_options<Ssmax, SsmaxOptions>(
       {.name = "ssmax",
        .aliases = {"scalable_softmax"},
-       .summary = "Multiplies logits by a learned number times the logarithm of the number of visible keys.",
+       .summary = "Multiplies logits by a trained factor times the logarithm of the number of visible keys.",
        .reference = "Nakanishi 2025, arXiv:2501.19399",
        .facts = {.shift_invariant = ShiftInvariance::kNever, .learned = true},
        .family = Family::kTemperature,
        .acts_on = "q",
        .parameters = "layers*heads",
        .formula = "logit(i,j) × s_h·ln n_i, n_i the number of keys that row i sees",
-       .known_for = "Keeps attention from fading as texts grow: with it the weight of one matching key no longer "
-                    "depends on how many others there are. Combines with any other encoding; s = 1/mean ln n starts "
-                    "as plain attention.",
+       .known_for = "Attention stays sharp as texts grow: the weight of one matching key does not depend on the number "
+                    "of other keys. It combines with any other encoding. With s = 1/mean ln n it starts as plain "
+                    "attention.",
        .errata = {"With the initial value 1 of some code the mean temperature is six times the temperature of "
                   "plain attention at 1,024 tokens (`initial`).",
-                  "The paper finds that the offset, which the option adds, hurts long contexts."}});
+                  "The paper finds that the offset (an option) hurts on long contexts."}});
 }
 
 }  // namespace pe::encodings

@@ -41,13 +41,13 @@ class UniformScale : public Temperature {
 EncodingEntry uniform_scale_entry() {
   return with_options<UniformScale, UniformScaleOptions>(
       {.name = "uniform_scale",
-       .summary = "Multiplies all logits by one number, given or trained.",
+       .summary = "Multiplies all logits by one factor, fixed or trained.",
        .reference = "Wang et al. 2024, arXiv:2404.12224",
        .family = Family::kTemperature,
        .acts_on = "q",
        .formula = "logit(i,j) × λ",
-       .known_for = "One number for a whole model, found on validation text: the simplest way to sharpen attention "
-                    "on longer texts."});
+       .known_for = "One factor for a whole model, chosen on validation text: the simplest way to sharpen attention on "
+                    "longer texts."});
 }
 
 }  // namespace pe::encodings

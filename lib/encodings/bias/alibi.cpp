@@ -8,7 +8,7 @@ namespace {
 struct AlibiOptions {
   std::vector<double> slopes;
   void describe(support::FieldVisitor& v) {
-    v.field("slopes", slopes, "One slope for each query head; empty: the paper's geometric ones.");
+    v.field("slopes", slopes, "One slope for each query head; empty: the geometric slopes of the paper.");
   }
 };
 
@@ -31,12 +31,12 @@ EncodingEntry alibi_entry() {
        .formula = "logit(i,j) += −m_h·(i − j)\n"
                   "m_h = 2^(−8(h+1)/H) for H = 2^a heads; otherwise those of the largest power of two P ≤ H, then "
                   "every other one of 2P heads",
-       .known_for = "Perplexity stays flat far beyond the training length; finding one fact far away does not, since "
+       .known_for = "Perplexity stays flat far beyond the training length. Retrieval of one distant fact fails, since "
                     "steep heads cannot see it.",
-       .errata = {"With a number of heads that is no power of two the slopes are appended, so they do not fall from "
-                  "head to head; many copies use the plain formula instead.",
+       .errata = {"If the number of heads is not a power of two, the paper appends slopes, so they do not fall from "
+                  "head to head. Many copies use the plain formula instead.",
                   "The penalty is not divided by √d_h.",
-                  "In bfloat16 a bias of more than 256 loses whole distances: here it is float32, or three bfloat16 "
+                  "In bfloat16 biases above 256 lose whole distances; here the bias is float32, or three bfloat16 "
                   "channels."}});
 }
 

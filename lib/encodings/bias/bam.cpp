@@ -22,9 +22,9 @@ EncodingEntry bam_entry() {
        .acts_on = "logits",
        .parameters = "2*heads",
        .formula = "logit(i,j) += −(|j − i − μ_h| + 1e−5)^α_h·e^ς_h, μ_h = 2·sinh(location_h)",
-       .known_for = "Learns how steep and how peaked the decay of each head is; starts as ALiBi.",
-       .errata = {"The exponent is not constrained: a negative one makes the prior peak without bound at distance 0, "
-                  "so watch `shape`."}});
+       .known_for = "Each head learns the slope and the shape of its decay; it starts as ALiBi.",
+       .errata = {"The exponent has no bound: a negative exponent gives an unbounded peak at distance 0, so watch "
+                  "`shape`."}});
 }
 
 }  // namespace pe::encodings

@@ -7,8 +7,8 @@ namespace pe::encodings {
 void BamOptions::describe(support::FieldVisitor& v) {
   v.choice("initial_shape", initial_shape,
            {{"one", Shapes::kOne}, {"linear", Shapes::kLinear}, {"normal", Shapes::kNormal}},
-           "Where the exponents start: 1, which is ALiBi; evenly from 0 to 1 over the heads; or standard normals.");
-  v.field("location", location, "Train a location too, so that the best distance need not be 0.");
+           "Initial exponents: all 1 (ALiBi), evenly from 0 to 1 over the heads, or standard normal draws.");
+  v.field("location", location, "Train a location too, so that the maximum can be at another distance than 0.");
 }
 
 BamPrior::BamPrior(const std::string& kind, const BamOptions& options, const Shape& shape)

@@ -10,7 +10,8 @@ struct BamSsmaxOptions : BamOptions {
   bool scale_prior = true;
   void describe(support::FieldVisitor& v) {
     BamOptions::describe(v);
-    v.field("scale_prior", scale_prior, "The prior is multiplied as the logits are; else the logits alone.");
+    v.field("scale_prior", scale_prior,
+            "Multiply the prior like the logits; otherwise only the logits are multiplied.");
   }
 };
 
@@ -74,9 +75,9 @@ EncodingEntry bam_ssmax_entry() {
        .acts_on = "q, logits",
        .parameters = "2*heads + layers*heads",
        .formula = "logit(i,j) = (q·k/√d_h − (|j − i − μ_h| + 1e−5)^α_h·e^ς_h)·s_h·ln n_i",
-       .known_for = "The form that its paper reports passkey retrieval at hundreds of times the training length for.",
-       .errata = {"A stack of bam and ssmax is another encoding: there the prior is not multiplied by s·ln n (here "
-                  "an option, `scale_prior`)."}});
+       .known_for = "With this form its paper reports passkey retrieval at hundreds of times the training length.",
+       .errata = {"A stack of bam and ssmax is another encoding: it does not multiply the prior by s·ln n (here an "
+                  "option, `scale_prior`)."}});
 }
 
 }  // namespace pe::encodings

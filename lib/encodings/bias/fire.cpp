@@ -21,7 +21,7 @@ class Fire : public FireFamily {
 EncodingEntry fire_entry() {
   return with_options<Fire, FireOptions>(
       {.name = "fire",
-       .summary = "Adds what a small network makes of log-distance over log-position.",
+       .summary = "Adds the output of a small network of log-distance over log-position.",
        .reference = "Li et al. 2023, arXiv:2310.04418",
        .facts = {.shift_invariant = ShiftInvariance::kUntilEffectiveLength, .learned = true},
        .family = Family::kBias,
@@ -30,13 +30,12 @@ EncodingEntry fire_entry() {
        .formula = "x = ψ(i − j)/(ψ(max(i, L_eff)) + 1e−6), ψ(z) = ln(1 + |c·z|), L_eff = "
                   "|length_multiplier·initial_length|\n"
                   "logit(i,j) += w2_h·relu(w1·x + b1) + b2_h",
-       .known_for = "Distances relative to the query's own position, so that inputs of its network stay in the "
-                    "trained range at any length. Strong on long texts in its paper; other tables show it explode "
-                    "beyond twice the training length.",
-       .errata = {"Copies disagree: DAPE's halves initial_length and uses leaky ReLU, others take GELU; this is the "
-                  "listing in the paper's appendix.",
-                  "A version without the dependence on i and without c also goes by this name; here it is not this "
-                  "encoding.",
+       .known_for = "Inputs of its network are distances relative to the position of the query, so they stay in the "
+                    "trained range at any length. Its paper reports good results on long texts. Other tables show very "
+                    "high perplexity beyond twice the training length.",
+       .errata = {"Copies disagree: the copy of DAPE halves initial_length and uses leaky ReLU, others use GELU. This "
+                  "project follows the listing in the paper's appendix.",
+                  "A version without i and c also has this name; this project calls it fire_guide.",
                   "The last bias is the same for all keys of a row, which does not affect softmax. It is counted "
                   "and hardly trained, except with a sink."}});
 }

@@ -16,7 +16,7 @@ Tensor beside(const Tensor& t) { return t.dim() == 0 ? t : t.unsqueeze(-1); }
 
 void FireOptions::describe(support::FieldVisitor& v) {
   v.field("initial_length", initial_length,
-          "Queries before it, times a learned factor that starts at 1, share one normaliser.",
+          "Queries before this length share one normaliser; a trained factor, initially 1, multiplies the length.",
           {.unit = "tokens", .min = 1});
 }
 

@@ -11,7 +11,7 @@ constexpr std::int64_t kGuideHidden = 32;
 struct FireGuideOptions {
   double initial_length = 8192;
   void describe(support::FieldVisitor& v) {
-    v.field("initial_length", initial_length, "Where the learned length of each head starts.",
+    v.field("initial_length", initial_length, "Initial value of the trained length of each head.",
             {.unit = "tokens", .min = 2});
   }
 };
@@ -54,7 +54,7 @@ EncodingEntry fire_guide_entry() {
   return with_options<FireGuide, FireGuideOptions>(
       {.name = "fire_guide",
        .summary =
-           "A guide's deviation from FIRE: a network of log-distance up to a learned length, whatever the position.",
+           "Variant of FIRE in a guide: a network of log-distance up to a trained length, independent of the position.",
        .reference = "a guide to positional encodings; deviates from Li et al. 2023, arXiv:2310.04418",
        .facts = {.learned = true},
        .family = Family::kBias,
@@ -63,8 +63,8 @@ EncodingEntry fire_guide_entry() {
        .formula = "x_h = min(1, ln(1 + d)/ln(1 + L_h)), L_h learned, at first 8192\n"
                   "logit(i,j) += w2·gelu(w1·x_h + b1) + b2",
        .known_for = "A simplification of FIRE that circulates in a guide; here to measure the difference.",
-       .errata = {"Not FIRE: there is no c and no dependence on the query's position, so nothing is interpolated as "
-                  "texts grow, and all distances beyond L_h look alike.",
+       .errata = {"It is not FIRE: it has no c and does not depend on the query's position. Nothing is interpolated as "
+                  "texts grow, and all distances beyond L_h are equal.",
                   "The last bias is the same for all keys of a row, which does not affect softmax. It is counted "
                   "and hardly trained, except with a sink."}});
 }

@@ -25,7 +25,7 @@ class FirePerHead : public FireFamily {
 EncodingEntry fire_per_head_entry() {
   return with_options<FirePerHead, FireOptions>(
       {.name = "fire_per_head",
-       .summary = "Adds what a small network of each head makes of log-distance over log-position.",
+       .summary = "Adds the output of a small network, one for each head, of log-distance over log-position.",
        .reference = "FIRE (Li et al. 2023, arXiv:2310.04418) with a network for each head, after the guide",
        .facts = {.shift_invariant = ShiftInvariance::kUntilEffectiveLength, .learned = true},
        .family = Family::kBias,
@@ -34,7 +34,7 @@ EncodingEntry fire_per_head_entry() {
        .formula = "x_h = ψ_h(i − j)/(ψ_h(max(i, L_h)) + 1e−6), ψ_h(z) = ln(1 + |c_h·z|)\n"
                   "logit(i,j) += w2_h·relu(w1_h·x_h + b1_h) + b2_h",
        .known_for = "FIRE with a c, a length and a network for each head, three times its parameters.",
-       .errata = {"A combination that a guide describes; the paper shares all but the output among heads.",
+       .errata = {"A combination from a guide; in the paper heads share everything except the output.",
                   "The last bias is the same for all keys of a row, which does not affect softmax. It is counted "
                   "and hardly trained, except with a sink."}});
 }

@@ -5,8 +5,9 @@
 namespace pe::encodings {
 
 void KerpleOptions::describe(support::FieldVisitor& v) {
-  v.field("floor", floor, "Neither parameter goes below it.", {.min = 0, .max = 1});
-  v.field("shared", shared, "One pair of numbers a head for all layers, as in the reference; else a pair for each layer.");
+  v.field("floor", floor, "Lower bound of both parameters.", {.min = 0, .max = 1});
+  v.field("shared", shared,
+          "One pair of parameters per head for all layers, as in the reference; otherwise a pair for each layer.");
 }
 
 Kerple::Kerple(const std::string& kind, const Shape& shape, const KerpleOptions& options, double largest_p)

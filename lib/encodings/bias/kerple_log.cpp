@@ -20,19 +20,19 @@ EncodingEntry kerple_log_entry() {
   return with_options<KerpleLog, KerpleOptions>(
       {.name = "kerple_log",
        .aliases = {"kerple"},
-       .summary = "Adds a learned penalty on the logarithm of distance.",
+       .summary = "Adds a trained penalty on the logarithm of distance.",
        .reference = "Chi et al. 2022, arXiv:2205.09921",
        .facts = {.learned = true},
        .family = Family::kBias,
        .acts_on = "logits",
        .parameters = "2*heads",
        .formula = "logit(i,j) += −p_h·ln(1 + a_h·d), p_h ≥ 0.01, a_h ≥ 0.01",
-       .known_for = "A penalty that keeps growing, slowly: holds to about eight times the training length in its "
-                    "paper and in the tables of others, then perplexity rises mildly.",
-       .errata = {"The reference holds distances in the activations' type, where bfloat16 is wrong above 256; here "
-                  "they are float32.",
-                  "The reference clamps before every forward pass; here after every optimizer step, which is the "
-                  "same and keeps the gradient honest."}});
+       .known_for = "A penalty that grows slowly with distance. Perplexity is flat to about eight times the training "
+                    "length in its paper and in other tables, then rises mildly.",
+       .errata = {"The reference stores distances in the type of the activations, where bfloat16 is wrong above 256; "
+                  "here they are float32.",
+                  "The reference clamps before every forward pass, this project after every optimizer step. Values are "
+                  "equal, and the gradient is exact."}});
 }
 
 }  // namespace pe::encodings

@@ -19,16 +19,16 @@ class KerplePower : public Kerple {
 EncodingEntry kerple_power_entry() {
   return with_options<KerplePower, KerpleOptions>(
       {.name = "kerple_power",
-       .summary = "Adds a learned penalty on a power of distance.",
+       .summary = "Adds a trained penalty on a power of distance.",
        .reference = "Chi et al. 2022, arXiv:2205.09921",
        .facts = {.learned = true},
        .family = Family::kBias,
        .acts_on = "logits",
        .parameters = "2*heads",
        .formula = "logit(i,j) += −a_h·d^p_h, a_h ≥ 0.01, 0.01 ≤ p_h ≤ 2",
-       .known_for = "Learns the shape of the decay; with p = 1 it is ALiBi with learned slopes. Its paper prefers "
-                    "the logarithmic kernel.",
-       .errata = {"Written as exp(p·ln d), as in some copies, the gradient at distance 0 is NaN."}});
+       .known_for = "Learns the shape of the decay; with p = 1 it is ALiBi with trained slopes. Its paper prefers the "
+                    "logarithmic kernel.",
+       .errata = {"Some copies compute exp(p·ln d), whose gradient at distance 0 is NaN."}});
 }
 
 }  // namespace pe::encodings

@@ -11,7 +11,7 @@ struct NapeOptions {
   NapeSlopes slopes = NapeSlopes::kLinear;
   void describe(support::FieldVisitor& v) {
     v.choice("slopes", slopes, {{"linear", NapeSlopes::kLinear}, {"exp", NapeSlopes::kExponential}},
-             "NapeSlopes of head h = 0, 1, … of the first half: 1/(h + 1), or 2^−h.");
+             "Slope of head h = 0, 1, … of the first half: 1/(h + 1), or 2^−h.");
   }
 };
 
@@ -36,14 +36,14 @@ class Nape : public SlopeBias {
 EncodingEntry nape_entry() {
   return with_options<Nape, NapeOptions>(
       {.name = "nape",
-       .summary = "Gives half of the heads a steep linear penalty on distance and leaves the others without position.",
+       .summary = "Gives half of the heads a steep linear penalty on distance and no position to the others.",
        .reference = "Vasylenko et al. 2025, arXiv:2506.16640",
        .family = Family::kBias,
        .acts_on = "logits",
        .formula = "logit(i,j) += −m_h·(i − j) for the first ⌊H/2⌋ heads, m_h = 1/(h + 1) or 2^−h; 0 for the others",
-       .known_for = "A strong cheap baseline: half the heads are local, far more so than ALiBi's, the others see the "
-                    "whole text alike. The base that asentmax_scale is made for.",
-       .errata = {"The slopes are not ALiBi's: the first head discounts by a factor of e at every token."}});
+       .known_for = "A strong, cheap baseline: half of the heads are much more local than with ALiBi, the others see "
+                    "the whole text equally. It is the base for asentmax_scale.",
+       .errata = {"The slopes differ from ALiBi: the first head discounts by a factor of e per token."}});
 }
 
 }  // namespace pe::encodings

@@ -48,15 +48,14 @@ class Sandwich : public PositionalEncoding {
 EncodingEntry sandwich_entry() {
   return with_options<Sandwich, SandwichOptions>(
       {.name = "sandwich",
-       .summary = "Adds the product of two sinusoidal encodings, a penalty that grows like a logarithm.",
+       .summary = "Adds the product of two sinusoidal encodings: a penalty that grows logarithmically.",
        .reference = "Chi et al. 2022, arXiv:2212.10356",
        .family = Family::kBias,
        .acts_on = "logits",
        .formula = "S(d) = Σ_k cos(d·10000^(−2k/width)), k = 1 .. width/2\n"
                   "logit(i,j) += (S(d) − width/2)/(8(h + 1)/H)",
-       .known_for = "A decay without parameters that falls like a logarithm, with ripples; the first head is the "
-                    "most local.",
-       .errata = {"An early copy sums d·frequency without the cosine and uses one frequency fewer."}});
+       .known_for = "A logarithmic decay without parameters, with ripples; the first head is the most local.",
+       .errata = {"An early copy omits the cosine and uses one frequency fewer."}});
 }
 
 }  // namespace pe::encodings

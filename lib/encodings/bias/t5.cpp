@@ -9,11 +9,13 @@ struct T5Options {
   std::int64_t buckets = 32;
   std::int64_t max_distance = 128;
   void describe(support::FieldVisitor& v) {
-    v.field("buckets", buckets, "Half of them hold one distance each, the others grow logarithmically.", {.min = 2});
+    v.field("buckets", buckets,
+            "Number of buckets. Half of them hold one distance each; the widths of the others grow logarithmically.",
+            {.min = 2});
     v.field("max_distance", max_distance, "Distances from here on share the last bucket.",
             {.unit = "tokens", .min = 2});
     v.check(buckets % 2 == 0, "buckets is even");
-    v.check(max_distance > buckets / 2, "max_distance lies beyond the buckets of one distance each");
+    v.check(max_distance > buckets / 2, "max_distance exceeds the buckets of one distance each");
   }
 };
 
@@ -60,7 +62,7 @@ EncodingEntry t5_entry() {
   return with_options<T5, T5Options>(
       {.name = "t5",
        .aliases = {"t5_rpe"},
-       .summary = "Adds a trained number for each head and bucket of distances.",
+       .summary = "Adds a trained bias for each head and bucket of distances.",
        .reference = "Raffel et al. 2019, arXiv:1910.10683",
        .facts = {.learned = true},
        .family = Family::kBias,
@@ -68,9 +70,9 @@ EncodingEntry t5_entry() {
        .parameters = "buckets*heads",
        .formula = "logit(i,j) += table[bucket(d), h]\n"
                   "bucket(d) = d for d < E = buckets/2, else min(E + ⌊E·ln(d/E)/ln(max_distance/E)⌋, buckets − 1)",
-       .known_for = "A trained bias with fine steps nearby and coarse ones far away, one table for all layers. "
-                    "Acceptable at twice the training length, poor beyond four times.",
-       .errata = {"T5 itself does not divide q·k by √d_h; here it is divided, and the bias added after.",
+       .known_for = "A trained bias with fine steps for near and coarse steps for far distances, one table for all "
+                    "layers. Acceptable at twice the training length, poor beyond four times.",
+       .errata = {"T5 does not divide q·k by √d_h; this project divides it and then adds the bias.",
                   "With fewer than max_distance training tokens some buckets are never trained."}});
 }
 

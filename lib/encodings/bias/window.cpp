@@ -10,9 +10,12 @@ struct WindowOptions {
   std::optional<std::int64_t> size;
   LayerPattern whole;
   void describe(support::FieldVisitor& v) {
-    v.field("size", size, "Tokens that a query sees, its own among them; 0: all. auto: a quarter of the training length.",
+    v.field("size", size,
+            "Number of tokens that a query sees, including its own; 0 means all, auto a quarter of the training "
+            "length.",
             {.unit = "tokens", .min = 0});
-    v.field("interval", whole.interval, "Every so many layers one has no window; 0: all have it.", {.unit = "layers", .min = 0});
+    v.field("interval", whole.interval, "One layer in each group of this size has no window; 0: all layers have it.",
+            {.unit = "layers", .min = 0});
     whole.describe_phase(v);
   }
 };
@@ -42,9 +45,9 @@ EncodingEntry window_entry() {
        .acts_on = "logits",
        .formula = "logit(i,j) = −∞ where row i − row j ≥ size, except in layers l (from 0) with l mod interval = phase",
        .known_for =
-           "Bounds cost and memory per token whatever the length; what is further back reaches a query through layers, "
-           "size − 1 tokens each.",
-       .errata = {"Published windows count with or without the query's own token; here it counts."}});
+           "Cost and memory per token do not grow with the length. Earlier tokens reach a query through layers, size − "
+           "1 tokens per layer.",
+       .errata = {"Published windows include or exclude the token of the query; here it is included."}});
 }
 
 }  // namespace pe::encodings

@@ -19,9 +19,10 @@ struct BipeOptions {
     v.choice("inter", inter, {{"rope", Between::kRope}, {"alibi", Between::kAlibi}},
              "Between segments: rotations, or slopes 96 times the slopes of alibi, both by the numbers of the "
              "segments.");
-    v.field("separators", separators, "A token whose text ends with one of these ends a segment.");
+    v.field("separators", separators,
+            "Endings of a segment: a token whose text ends with one of these is the last of its segment.");
     v.field("intra_positions", intra_positions,
-            "Rows of the table of places; later places of a segment share the last. auto: the training length.",
+            "Rows of the table of places; auto: the training length. Later places of a segment share the last row.",
             {.unit = "tokens", .min = 1});
     v.field("base", base, "Base of the rotations.", {.min = 1});
   }
@@ -78,26 +79,26 @@ std::unique_ptr<PositionalEncoding> make_bipe(const Json& given, const Shape& sh
 }  // namespace
 
 EncodingEntry bipe_entry() {
-  return {.name = "bipe",
-          .summary =
-              "Adds a trained vector for a token's place in its sentence, and rotates by the number of the sentence.",
-          .reference = "He et al. 2024, arXiv:2401.16421",
-          .facts = {.shift_invariant = ShiftInvariance::kNever, .rotates = true, .learned = true},
-          .family = Family::kCombination,
-          .acts_on = "token embeddings, positions, q and k",
-          .parameters = "train_length*width",
-          .formula =
-              "x_t += P[min(place of t in its segment, intra_positions − 1)], P ~ N(0, 0.02²), places from 0\n"
-              "a segment ends with the token whose text ends with a separator\n"
-              "then rope, or alibi with 96 times its slopes, with the numbers of the segments for positions",
-          .known_for = "Length extrapolation in its paper: longer texts have more sentences, but hardly longer ones.",
-          .errata = {"The released code splits texts at two ids, a full stop that stands alone and a newline, so a "
-                     "full stop in one token "
-                     "with its word ends no segment there; here it does.",
-                     "Within a segment, order comes from the added vectors alone, and segments longer than the table "
-                     "share its last row."},
-          .fields = support::schema_of<BipeOptions>(),
-          .make = make_bipe};
+  return {
+      .name = "bipe",
+      .summary =
+          "Adds a trained vector for the place of a token in its sentence, and rotates by the number of the sentence.",
+      .reference = "He et al. 2024, arXiv:2401.16421",
+      .facts = {.shift_invariant = ShiftInvariance::kNever, .rotates = true, .learned = true},
+      .family = Family::kCombination,
+      .acts_on = "token embeddings, positions, q and k",
+      .parameters = "train_length*width",
+      .formula =
+          "x_t += P[min(place of t in its segment, intra_positions − 1)], P ~ N(0, 0.02²), places from 0\n"
+          "a segment ends with the token whose text ends with a separator\n"
+          "then rope, or alibi with 96 times its slopes, with the numbers of the segments for positions",
+      .known_for = "Its paper reports length extrapolation: longer texts have more sentences, but hardly longer ones.",
+      .errata = {"The released code splits texts at two ids: a separate full stop and a newline. A full stop in one "
+                 "token with its word ends a segment only in this project.",
+                 "Within a segment, order comes from the added vectors alone, and segments longer than the table share "
+                 "its last row."},
+      .fields = support::schema_of<BipeOptions>(),
+      .make = make_bipe};
 }
 
 }  // namespace pe::encodings

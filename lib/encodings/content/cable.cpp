@@ -15,7 +15,7 @@ class WeightedCable : public Cable {
 EncodingEntry cable_entry() {
   return without_options<WeightedCable>(
       {.name = "cable",
-       .summary = "Adds a penalty on the steps that the tokens between key and query take, weighted by the query.",
+       .summary = "Adds a penalty: the sum of steps of the tokens between key and query, weighted by the query.",
        .reference = "Veisi et al. 2025, arXiv:2503.08067",
        .facts = {.learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -23,12 +23,12 @@ EncodingEntry cable_entry() {
        .parameters = "layers*2*heads*width",
        .formula = "s_t = relu(W_c x_t), S_i = Σ_{l ≤ i} s_l, g_i = softplus(W_s x_i)\n"
                   "logit(i,j) += −g_i·(S_i − S_j)",
-       .known_for = "The best of its paper's comparison at small sizes, flat to fifteen times the training length "
-                    "there.",
-       .errata = {"The first version of the paper is FoX in other letters, and its code forgets to divide by √d_h; "
-                  "this is the later version.",
-                  "As extra channels in bfloat16 its gradients are wrong by tens of percent, so training takes the "
-                  "bias itself."}});
+       .known_for = "The best encoding in its paper at small sizes; perplexity is flat to fifteen times the training "
+                    "length.",
+       .errata = {"The first version of the paper equals FoX in another notation, and its code omits the division by "
+                  "√d_h. This is the later version.",
+                  "As extra channels in bfloat16 its gradients are wrong by tens of percent, so training uses the bias "
+                  "as a mask."}});
 }
 
 }  // namespace pe::encodings

@@ -15,7 +15,7 @@ class PlainCable : public Cable {
 EncodingEntry cable_nw_entry() {
   return without_options<PlainCable>(
       {.name = "cable_nw",
-       .summary = "Adds a penalty on the steps that the tokens between key and query take.",
+       .summary = "Adds a penalty: the sum of steps of the tokens between key and query.",
        .reference = "Veisi et al. 2025, arXiv:2503.08067",
        .facts = {.learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -23,7 +23,7 @@ EncodingEntry cable_nw_entry() {
        .parameters = "layers*heads*width",
        .formula = "s_t = relu(W_c x_t), S_i = Σ_{l ≤ i} s_l\n"
                   "logit(i,j) += −(S_i − S_j)",
-       .known_for = "CABLE without the query's weight: one factor of low rank, as cheap as ALiBi."});
+       .known_for = "CABLE without the weight of the query: a factor of low rank, as cheap as ALiBi."});
 }
 
 }  // namespace pe::encodings

@@ -41,7 +41,7 @@ class Carope : public AccumulatedRotation {
 EncodingEntry carope_entry() {
   return with_options<Carope, CaropeOptions>(
       {.name = "carope",
-       .summary = "Rotates by sums of powers of a frequency that each token gives each head.",
+       .summary = "Rotates by sums of powers of a frequency that depends on the token and the head.",
        .reference = "Veisi et al. 2025, arXiv:2507.23083",
        .facts = {.rotates = true, .learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -53,7 +53,7 @@ EncodingEntry carope_entry() {
                     "small sizes.",
        .errata = {"The paper leaves the range of c open. From 0 on, pair 0 rotates by 1 radian per token for "
                   "every token.",
-                  "f starts near 0.59, far from base^(−2/d_h), so pairs from c ≈ 20 on start unturned."}});
+                  "f starts near 0.59, far from base^(−2/d_h), so pairs from c ≈ 20 on are initially not rotated."}});
 }
 
 }  // namespace pe::encodings

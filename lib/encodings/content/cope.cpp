@@ -18,11 +18,11 @@ struct CopeOptions {
   void describe(support::FieldVisitor& v) {
     v.field("positions", positions, "Number of separate counts in the table; larger counts share the last.",
             {.min = 2});
-    v.field("cope_div", cope_div, "Divide the added logit by √head_width too, as the released code does by default.");
+    v.field("cope_div", cope_div, "Divide the added logit by √head_width too, as in the released code by default.");
     v.choice("gates", gates, {{"rot", Reading::kRotated}, {"raw", Reading::kRaw}},
              "Gates read the final logits (rot), or q·k before any rotation (raw), a second product.");
     v.choice("z", z, {{"raw", Reading::kRaw}, {"rot", Reading::kRotated}},
-             "The table is read by q before (raw) or after (rot) any rotation.");
+             "Query that reads the table: before (raw) or after (rot) any rotation.");
   }
 };
 
@@ -90,11 +90,10 @@ EncodingEntry cope_entry() {
        .formula = "g_it = σ(q_i·k_t/√d_h), p_ij = min(Σ_{t=j..i} g_it, positions − 1)\n"
                   "z_i = q_i·E, E a trained table [d_h, positions] of a layer\n"
                   "logit(i,j) += z_i at p_ij, linear between ⌊p_ij⌋ and ⌈p_ij⌉",
-       .known_for = "Counts what the content says should be counted (sentences, steps) instead of tokens: good at "
-                    "counting and selective copying, at the cost of several score-sized tensors.",
-       .errata = {"The paper adds the new logit after the division by √d_h, its code by default before it "
-                  "(`cope_div`).",
-                  "Some guides describe a gate per token and a forward sum under this name: another encoding.",
+       .known_for = "Counts units that depend on the content (sentences, steps) instead of tokens. It is good at "
+                    "counting and selective copying, and needs several score-sized tensors.",
+       .errata = {"The paper adds the new logit after the division by √d_h, its code by default before (`cope_div`).",
+                  "Some guides use this name for a gate per token and a forward sum, which is another encoding.",
                   "2602.05258 calls a clipped RoPE by the same name."}});
 }
 

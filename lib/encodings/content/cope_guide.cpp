@@ -83,7 +83,7 @@ class CopeGuide : public PositionalEncoding {
 EncodingEntry cope_guide_entry() {
   return with_options<CopeGuide, CopeGuideOptions>(
       {.name = "cope_guide",
-       .summary = "A guide's deviation from CoPE: counts gates of tokens from the start of the text.",
+       .summary = "Variant of CoPE in a guide: counts gates of tokens from the start of the text.",
        .reference = "a guide to positional encodings; deviates from Golovneva et al. 2024, arXiv:2405.18719",
        .facts = {.shift_invariant = ShiftInvariance::kNever, .learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -92,7 +92,7 @@ EncodingEntry cope_guide_entry() {
        .formula = "g_t = σ(w_h·x_t + b_h), p_j = min(Σ_{t ≤ j} g_t, positions − 1.001)\n"
                   "logit(i,j) += (W q_i)·e(p_j)/√d_h, e a trained table, read between its rows",
        .known_for = "A simplification of CoPE that circulates in a guide; here to measure the difference.",
-       .errata = {"Not CoPE: counts run from the start of the text and are the same for all queries, so it is a soft "
+       .errata = {"It is not CoPE: counts begin at the start of the text and are equal for all queries, a soft "
                   "absolute position of keys."}});
 }
 

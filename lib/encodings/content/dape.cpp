@@ -15,7 +15,7 @@ class Dape1 : public Dape {
 EncodingEntry dape_entry() {
   return with_options<Dape1, DapeOptions>(
       {.name = "dape",
-       .summary = "Adds what a small network over all heads makes of the logits and a base bias.",
+       .summary = "Adds the output of a small network over all heads, whose inputs are the logits and a base bias.",
        .reference = "Zheng et al. 2024, arXiv:2405.14722",
        .facts = {.learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -25,8 +25,8 @@ EncodingEntry dape_entry() {
                   "logit = A + B + f([A; B]), A the logits, B a base bias",
        .known_for = "Corrects a static bias from the logits: flat beyond the training length in its paper, at "
                     "about three times the training time.",
-       .errata = {"Two classes of the released code for bases without a bias declare twice the channels that they "
-                  "get, and fail.",
+       .errata = {"Two classes of the released code, for bases without a bias, declare twice their number of channels "
+                  "and fail.",
                   "The last bias is the same for all keys of a row, which does not affect softmax. It is counted "
                   "and hardly trained, except with a sink."}});
 }

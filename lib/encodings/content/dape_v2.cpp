@@ -15,7 +15,8 @@ class Dape2 : public Dape {
 EncodingEntry dape_v2_entry() {
   return with_options<Dape2, DapeOptions>(
       {.name = "dape_v2",
-       .summary = "Adds what convolutions along the keys make of the logits and a base bias of all heads.",
+       .summary = "Adds the output of convolutions along the keys, whose inputs are the logits and a base bias of all "
+                  "heads.",
        .reference = "Zheng et al. 2024, arXiv:2410.04798",
        .facts = {.learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -23,9 +24,9 @@ EncodingEntry dape_v2_entry() {
        .parameters = "2*heads + layers*(289*heads + 32)",
        .formula = "f: convolution 2H → 32 over three keys, leaky relu, convolution 32 → H over three keys\n"
                   "logit = A + B + f([A; B]), zeros for keys in the future",
-       .known_for = "As dape, and each pair sees the logits of its neighbours.",
-       .errata = {"In the released code the last row of a text differs from the same row in a longer text, as its "
-                  "padding does; a column of zeros after the last key is appended here.",
+       .known_for = "As dape, but each pair of query and key also sees the logits of neighbouring keys.",
+       .errata = {"In the released code, padding makes the last row of a text differ from the same row in a longer "
+                  "text. Here a column of zeros follows the last key.",
                   "The last bias is the same for all keys of a row, which does not affect softmax. It is counted "
                   "and hardly trained, except with a sink."}});
 }

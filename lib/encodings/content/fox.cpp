@@ -15,14 +15,14 @@ struct FoxOptions {
   double longest = 1024;
   void describe(support::FieldVisitor& v) {
     v.choice("gate", gate, {{"data", FoxGate::kData}, {"bias_only", FoxGate::kBiasOnly}, {"fixed", FoxGate::kFixed}},
-             "Gates read off the token; or one trained number a head; or fixed ones.");
+             "Gates: computed from the token, one trained value per head, or fixed.");
     v.field("fox_bias_init", fox_bias_init,
-            "Where the bias of the gates starts (gate: data). At 0, as in the paper, half is forgotten at every token; at "
-            "4, 5, 6 after 38, 103, 280.",
+            "Initial bias of the gates (gate: data). At 0, as in the paper, each token halves the weights; at 4, half "
+            "is forgotten after 38 tokens.",
             {.min = -20, .max = 20});
     v.field("shortest", shortest, "Tokens that the first head remembers (gate: bias_only, fixed).",
             {.unit = "tokens", .min = 0.1});
-    v.field("longest", longest, "Tokens that the last head remembers; those between lie evenly on a logarithm.",
+    v.field("longest", longest, "Tokens that the last head remembers; the heads between are spaced geometrically.",
             {.unit = "tokens", .min = 0.1});
     v.check(shortest <= longest, "shortest is not above longest");
   }
@@ -97,7 +97,7 @@ EncodingEntry fox_entry() {
   return with_options<Fox, FoxOptions>(
       {.name = "fox",
        .aliases = {"forgetting"},
-       .summary = "Lets every token forget: a key loses what the gates after it say.",
+       .summary = "Lets every token forget: the gates after a key lower its logit.",
        .reference = "Lin et al. 2025, arXiv:2503.02130",
        .facts = {.learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -105,9 +105,9 @@ EncodingEntry fox_entry() {
        .parameters = "layers*heads*(width + 1)",
        .formula = "ln f_t = logσ(w_h·x_t + b_h), c_i = Σ_{l ≤ i} ln f_l\n"
                   "logit(i,j) += c_i − c_j",
-       .known_for = "Forgetting decided by content, nearly free on fused kernels; flat or better beyond the training "
-                    "length in its paper. Constant gates are ALiBi.",
-       .errata = {"At the paper's initial bias of 0 half is forgotten at every token; larger ones (`fox_bias_init`) "
+       .known_for = "The content decides how fast a head forgets; nearly free on fused kernels. Its paper reports flat "
+                    "or better perplexity beyond the training length. Constant gates are ALiBi.",
+       .errata = {"At the paper's initial bias of 0 each token halves the weights; larger values (`fox_bias_init`) "
                   "remember from the start.",
                   "Results of its \"Pro\" block, which normalises and gates more, are not comparable to results "
                   "of the bias alone."}});

@@ -90,7 +90,7 @@ class GrapeA : public PositionalEncoding {
 EncodingEntry grape_a_entry() {
   return with_options<GrapeA, GrapeAOptions>(
       {.name = "grape_a",
-       .summary = "Adds ALiBi's penalty with slopes that keys, queries or both open and close.",
+       .summary = "Adds the penalty of ALiBi with gates on the slopes that depend on keys, queries or both.",
        .reference = "Zhang et al. 2025, arXiv:2512.07805",
        .facts = {.learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -99,8 +99,8 @@ EncodingEntry grape_a_entry() {
        .formula = "ω_h = softplus(omega_h)·m_h, m_h ALiBi's slope\n"
                   "G = softplus(û_h·k_j/√d_h) (k), softplus(v̂_h·q_i/√d_h) (q), or their sum (qk)\n"
                   "logit(i,j) += −(i − j)·ω_h·G",
-       .known_for = "ALiBi whose slopes open and close with content; with G = 1 it is ALiBi. Its paper finds it "
-                    "ahead of rotations by about a point on seven tasks.",
+       .known_for = "ALiBi with slopes that depend on the content; with G = 1 it is ALiBi. Its paper reports about one "
+                    "point more than rotations on seven tasks.",
        .errata = {"Gates read q and k before any rotation, so they stay free of position."}});
 }
 

@@ -69,7 +69,7 @@ class GrapeAp : public PositionalEncoding {
 EncodingEntry grape_ap_entry() {
   return with_options<GrapeAp, GrapeApOptions>(
       {.name = "grape_ap",
-       .summary = "Adds what the tokens between key and query cost, each as the query sees it.",
+       .summary = "Adds the costs of the tokens between key and query; the query decides each cost.",
        .reference = "Zhang et al. 2025, arXiv:2512.07805",
        .facts = {.shift_invariant = ShiftInvariance::kNever, .learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -77,10 +77,9 @@ EncodingEntry grape_ap_entry() {
        .parameters = "layers*heads*hidden*width",
        .formula = "p = W x, p̂ = p/rms(p), R turns every pair by 1 radian a position\n"
                   "e_il = m_h·logσ(⟨p_i, R^l p̂_l⟩/hidden), logit(i,j) += Σ_{l = j+1 .. i} e_il",
-       .known_for = "Path costs that the query decides; the strongest of its paper's additive forms, at the cost of "
-                    "a bias for each pair.",
-       .errata = {"As in the released code the query's side is neither rotated nor normalised, so an edge depends on "
-                  "its absolute position; the paper normalises it."}});
+       .known_for = "The best additive form in its paper. It needs a bias for each pair of query and key.",
+       .errata = {"As in the released code, the query side is neither rotated nor normalised, so an edge depends on "
+                  "its absolute position. The paper normalises it."}});
 }
 
 }  // namespace pe::encodings

@@ -14,12 +14,13 @@ struct InklingOptions {
   std::int64_t floor_scale = 0;
   double alpha = 0.1;
   void describe(support::FieldVisitor& v) {
-    v.field("extent", extent, "Distances that have a bias, from 0 on; auto: a quarter of the training length.",
+    v.field("extent", extent, "Number of distances with a bias, starting at 0; auto: a quarter of the training length.",
             {.unit = "tokens", .min = 1, .max = 65536});
-    v.field("profiles", profiles, "Profiles over the distance in each layer, which a token mixes for each head.",
+    v.field("profiles", profiles,
+            "Number of profiles over the distance per layer; each token mixes them for each head.",
             {.min = 1, .max = 4096});
     v.field("floor_scale", floor_scale,
-            "Positions from which on logits grow with the logarithm, in layers without a window; 0: they do not.",
+            "First position from which logits grow logarithmically, in layers without a window; 0: none.",
             {.unit = "tokens", .min = 0});
     v.field("alpha", alpha, "Weight of that logarithm.", {.min = 0, .max = 10});
   }
@@ -102,7 +103,7 @@ EncodingEntry inkling_entry() {
   return with_options<Inkling, InklingOptions>(
       {.name = "inkling",
        .aliases = {"projected_bias"},
-       .summary = "Adds a bias of the distance that each token mixes from trained profiles, and none beyond an extent.",
+       .summary = "Adds a bias of the distance, mixed by each token from trained profiles; no bias beyond an extent.",
        .reference = "Thinking Machines 2026, model Inkling, reference code",
        .facts = {.learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -111,16 +112,13 @@ EncodingEntry inkling_entry() {
        .formula = "r_h = W_h x_i, one number for each profile\n"
                   "logit(i,j) += Σ_p r_h,p·P_p,d, d = ⌊i − j⌋ < extent; else nothing\n"
                   "floor_scale > 0: logits and bias × (1 + alpha·ln max(1, (i + 1)/floor_scale)) where no window is",
-       .known_for = "Position in a large open model that has no rotation: tokens nearby have a bias that the reader "
-                    "chooses, and far "
-                    "ones have none, as without an encoding.",
-       .errata = {"The model has five layers with a window of 512, its extent there, for each that sees everything, "
-                  "whose extent is "
-                  "1024: a stack with `window: {size: 512, interval: 6}`. Here one extent serves all layers.",
-                  "The model divides q·k by the head width, since it normalises both, and so does a stack with "
-                  "`uniform_scale: {scale: 1/√d_h}`, which leaves the bias alone. By default the divisor is √d_h, as "
-                  "everywhere.",
-                  "Its short convolutions are no part of the encoding; `model.canon` has such."}});
+       .known_for = "The encoding of a large open model without rotation. Near tokens have a bias that the query "
+                    "chooses; distant tokens have none.",
+       .errata = {"The model has five layers with a window and extent of 512 for each global layer with extent 1024. A "
+                  "stack with `window: {size: 512, interval: 6}` has these windows. Here all layers have one extent.",
+                  "The model normalises q and k and divides q·k by the head width. A stack with `uniform_scale: "
+                  "{scale: 1/√d_h}` does the same and leaves the bias unscaled. The default divisor is √d_h.",
+                  "Its short convolutions are not part of the encoding; `model.canon` has them."}});
 }
 
 }  // namespace pe::encodings

@@ -15,7 +15,7 @@ class LogSquareCable : public Cable {
 EncodingEntry k_cable_entry() {
   return without_options<LogSquareCable>(
       {.name = "k_cable",
-       .summary = "Adds a penalty on the logarithm of the squared steps that the tokens between key and query take.",
+       .summary = "Adds a penalty on the logarithm of the squared steps of the tokens between key and query.",
        .reference = "Veisi et al. 2025, arXiv:2503.08067",
        .facts = {.learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -23,7 +23,7 @@ EncodingEntry k_cable_entry() {
        .parameters = "layers*heads*width",
        .formula = "s_t = relu(W_c x_t), S_i = Σ_{l ≤ i} s_l\n"
                   "logit(i,j) += −ln(1 + (S_i − S_j)²)",
-       .known_for = "CABLE with a kernel that grows like a logarithm, as KERPLE's does.",
+       .known_for = "CABLE with a logarithmic kernel, as in KERPLE.",
        .errata = {"The sign is chosen so that the bias decays."}});
 }
 

@@ -54,7 +54,7 @@ class PathFox : public Path {
 EncodingEntry path_fox_entry() {
   return with_options<PathFox, PathFoxOptions>(
       {.name = "path_fox",
-       .summary = "PaTH's product of matrices, and the forgetting gates of FoX.",
+       .summary = "The product of matrices of PaTH and the forgetting gates of FoX.",
        .reference = "Yang et al. 2025, arXiv:2505.16381",
        .facts = {.learned = true, .content_dependent = true},
        .family = Family::kCombination,

@@ -10,7 +10,9 @@ struct RepoOptions : RotaryOptions {
   std::optional<std::int64_t> start;
   void describe(support::FieldVisitor& v) {
     RotaryOptions::describe(v);
-    v.field("start", start, "Layers before it (counted from 0) rotate by ordinary positions; auto: a third of them.",
+    v.field("start", start,
+            "First layer with its own positions, counted from 0; auto: a third of the layers. Earlier layers rotate by "
+            "ordinary positions.",
             {.min = 0});
   }
 };
@@ -20,7 +22,7 @@ class Repo : public Rotary {
   Repo(const RepoOptions& options, const Shape& shape)
       : Rotary("repo", shape, options), start_(options.start.value_or(shape.layers / 3)) {
     if (shape.key_value_heads < shape.query_heads) {
-      throw support::ConfigError("encoding 'repo' gives each head positions of its own, so heads cannot share keys", {},
+      throw support::ConfigError("encoding 'repo' gives each head separate positions, so heads cannot share keys", {},
                                  "set key_value_heads to the number of heads");
     }
     if (start_ >= shape.layers) {
@@ -83,7 +85,7 @@ class Repo : public Rotary {
 EncodingEntry repo_entry() {
   return with_options<Repo, RepoOptions>(
       {.name = "repo",
-       .summary = "Rotates by positions that later layers read off the content of each token.",
+       .summary = "Rotates by positions that later layers compute from the content of each token.",
        .reference = "Li et al. 2025, arXiv:2512.14391",
        .facts = {.rotates = true, .learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -91,8 +93,8 @@ EncodingEntry repo_entry() {
        .parameters = "(layers - layers/3)*(width/8)*(2*width + heads)",
        .formula = "r = silu(W_g x) ⊙ (W_c x), z_h = (W_z r)_h\n"
                   "q and k turn by angle z_h·θ_pair, in layers from ⌊layers/3⌋ on; before, by the position",
-       .known_for = "Lets content decide where a token stands; helps needle retrieval after continual pre-training "
-                    "in its paper.",
+       .known_for = "The content decides the position of a token. Its paper reports better needle retrieval after "
+                    "continual pre-training.",
        .errata = {"All heads need separate keys."}});
 }
 

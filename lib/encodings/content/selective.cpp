@@ -86,14 +86,14 @@ class Selective : public PositionalEncoding {
 EncodingEntry selective_entry() {
   return without_options<Selective>(
       {.name = "selective",
-       .summary = "Lets tokens mark earlier ones as no longer needed, which lowers their logits from then on.",
+       .summary = "Lets tokens mark earlier tokens as no longer needed, which lowers their later logits.",
        .reference = "Leviathan et al. 2024, arXiv:2410.02703",
        .facts = {.content_dependent = true},
        .family = Family::kContent,
        .acts_on = "logits",
        .formula = "S_ij = relu(logit of the first head), 0 for j = i and the first key\n"
                   "logit(i,j) −= Σ_{i' < i} S_i'j",
-       .known_for = "Lets tokens retire earlier ones that are no longer needed; no parameters.",
+       .known_for = "Removes tokens that later tokens mark as no longer needed; it has no parameters.",
        .errata = {"Rows sum what earlier queries selected, so a pass needs all of them."}});
 }
 

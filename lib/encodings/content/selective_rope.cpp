@@ -23,18 +23,22 @@ struct SelectiveRopeOptions {
   Increments increments = Increments::kConv;
   void describe(support::FieldVisitor& v) {
     v.field("base", base, "Pair c rotates by base^(−2c/d_h) times its sum.", {.min = 1});
-    v.check(base > 1, "a base of 1 would turn all pairs alike");
+    v.check(base > 1, "a base of 1 would rotate all pairs equally");
     v.field("rank", rank, "Rank of the map from tokens to increments.", {.min = 1, .max = 65536});
-    v.field("kernel", kernel, "Tokens that the convolution of increments reads.", {.unit = "tokens", .min = 1, .max = 1024});
-    v.field("bias", bias, "Add exp(phase_bias) to each increment; with a map of zero this is rope.");
+    v.field("kernel", kernel, "Number of tokens that the convolution of increments reads.",
+            {.unit = "tokens", .min = 1, .max = 1024});
+    v.field("bias", bias, "Add exp(phase_bias) to each increment; with a zero map this is rope.");
     v.field("gate", gate, "Multiply increments by a sigmoid of the token, for each key/value head.");
-    v.field("values", values, "Turn values too, and the output back.");
+    v.field("values", values, "Rotate values too, and rotate the output back.");
     v.choice("layout", layout, {{"half", PairLayout::kHalf}, {"interleaved", PairLayout::kInterleaved}},
              "Which channels form a pair: (i, i + d/2), or (2i, 2i + 1).");
     v.choice("increments", increments,
-             {{"conv", Increments::kConv}, {"plain", Increments::kPlain}, {"own", Increments::kOwn}, {"random", Increments::kRandom}},
-             "The token's map convolved over the last tokens; the map alone; the map as the angle itself, without a sum; or "
-             "normal draws that no token has a say in, a control.");
+             {{"conv", Increments::kConv},
+              {"plain", Increments::kPlain},
+              {"own", Increments::kOwn},
+              {"random", Increments::kRandom}},
+             "Source of the increments: the map of the token convolved over the last tokens, only the map, the map as "
+             "the angle without a sum, or random draws (a control).");
   }
 };
 
@@ -127,7 +131,7 @@ class SelectiveRope : public AccumulatedRotation {
 EncodingEntry selective_rope_entry() {
   return with_options<SelectiveRope, SelectiveRopeOptions>(
       {.name = "selective_rope",
-       .summary = "Rotates by running sums of increments that a small map reads off the tokens.",
+       .summary = "Rotates by running sums of increments that a small map computes from the tokens.",
        .reference = "Movahedi et al. 2025, arXiv:2511.17388; accumulated rotations: arXiv:2606.24975 (2026)",
        .facts = {.rotates = true, .learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -136,12 +140,12 @@ EncodingEntry selective_rope_entry() {
        .formula = "u_t: slices of x_t, one a head, each over its length; f_t = up·down·u_t\n"
                   "φ_t[c] = Σ_{m < kernel} conv[c, kernel − 1 − m]·f_{t−m}[c]; bias: + exp(b_c); gate: × σ(W u_t + b)\n"
                   "the angle of pair c at token t is base^(−2c/d_h)·Σ_{s ≤ t} φ_s[c]",
-       .known_for = "Rotations that content steers: with them softmax attention tracks states that rope loses, and linear "
-                    "attention recalls better. Starts as none unless `bias` is set.",
-       .errata = {"The released code normalises each head's slice, not the token; and it normalises q and k after turning, where "
-                  "here the norm comes before.",
-                  "Its option without a convolution takes differences of the map, which is `increments: own`, not a plain sum.",
-                  "`plain` and `random` stand for accumulated rotations, whose parametrisation was not at hand."}});
+       .known_for = "Rotations that depend on the content. Softmax attention with them tracks states that rope loses, "
+                    "and linear attention recalls better. It starts without rotation unless `bias` is set.",
+       .errata = {"The released code normalises the slice of each head, not the token. It normalises q and k after "
+                  "rotation; here the norm precedes rotation.",
+                  "Its option without a convolution uses differences of the map (`increments: own`), not a plain sum.",
+                  "`plain` and `random` approximate accumulated rotations, whose parametrisation was not available."}});
 }
 
 }  // namespace pe::encodings

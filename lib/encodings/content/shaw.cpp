@@ -13,8 +13,9 @@ struct ShawOptions {
   bool values = true;
   bool per_head = false;
   void describe(support::FieldVisitor& v) {
-    v.field("max_distance", max_distance, "Distances from here on share a vector.", {.unit = "tokens", .min = 0, .max = 65536});
-    v.field("values", values, "Vectors join values too.");
+    v.field("max_distance", max_distance, "Distances of at least this share one vector.",
+            {.unit = "tokens", .min = 0, .max = 65536});
+    v.field("values", values, "Add vectors to values too.");
     v.field("per_head", per_head, "Separate tables for each key/value head.");
   }
 };
@@ -99,8 +100,8 @@ EncodingEntry shaw_entry() {
        .parameters = "layers*2*(max_distance + 1)*head_width",
        .formula = "c = min(⌊i − j⌋, max_distance)\n"
                   "logit(i,j) = q_i·(k_j + a_c)/√d_h, o_i = Σ_j w_ij (v_j + b_c)",
-       .known_for = "The first relative encoding, and the one that music transformers and speech models still use; tells short "
-                    "distances exactly and long ones not at all.",
+       .known_for = "The first relative encoding, still used by music transformers and speech models. It distinguishes "
+                    "short distances exactly and long ones not at all.",
        .errata = {"The original's table has 2K + 1 rows; a decoder reaches K + 1 of them."}});
 }
 

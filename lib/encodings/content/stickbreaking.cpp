@@ -8,7 +8,7 @@ struct StickOptions {
   bool attend_current = false;
   bool remainder = true;
   void describe(support::FieldVisitor& v) {
-    v.field("attend_current", attend_current, "The query's own token takes part, as the nearest key.");
+    v.field("attend_current", attend_current, "Include the token of the query as the nearest key.");
     v.field("remainder", remainder, "Weight that no key took goes to the query's own value; else it is lost.");
   }
 };
@@ -66,9 +66,9 @@ EncodingEntry stickbreaking_entry() {
        .family = Family::kContent,
        .acts_on = "weights",
        .formula = "w_ij = σ(z_ij)·Π_{j < l < i} (1 − σ(z_il)), j < i; what is left goes to v_i",
-       .known_for = "Recency without any positional term, stable in length; replaces softmax.",
-       .errata = {"A query does not see itself unless `attend_current` is set; without the remainder the first "
-                  "token's output is zero."}});
+       .known_for = "Prefers recent keys without a positional term, and is stable in length.",
+       .errata = {"A query does not see itself unless `attend_current` is set. Without the remainder the first output "
+                  "is zero."}});
 }
 
 }  // namespace pe::encodings

@@ -14,7 +14,8 @@ struct TapaOptions {
   double amplitude = 0.5;
   double exponent = 0.1;
   void describe(support::FieldVisitor& v) {
-    v.field("amplitude", amplitude, "Share of a head's channels that make the amplitude, rounded down; the others make the phase.",
+    v.field("amplitude", amplitude,
+            "Share of the channels of a head for the amplitude, rounded down; the others are for the phase.",
             {.min = 0, .max = 1});
     v.field("exponent", exponent, "The phase grows with this power of the distance.", {.min = 1e-3, .max = 1});
   }
@@ -36,12 +37,14 @@ class Tapa : public PositionalEncoding {
   void join(const std::vector<const PositionalEncoding*>& others) override {
     for (const PositionalEncoding* other : others) {
       if (dynamic_cast<const Temperature*>(other) != nullptr) {
-        throw support::ConfigError("encoding 'tapa' makes a phase of queries too, which a temperature beside it would move", {},
-                                   "leave the temperature out");
+        throw support::ConfigError(
+            "encoding 'tapa' computes a phase from queries too, which a temperature in the same stack would change", {},
+            "leave the temperature out");
       }
       if (other->facts().rotates) {
-        throw support::ConfigError("encoding 'tapa' parts the channels of a head, which a rotation beside it would mix", {},
-                                   "leave the rotation out");
+        throw support::ConfigError(
+            "encoding 'tapa' splits the channels of a head, which a rotation in the same stack would mix", {},
+            "leave the rotation out");
       }
     }
   }
@@ -71,17 +74,18 @@ class Tapa : public PositionalEncoding {
 EncodingEntry tapa_entry() {
   return with_options<Tapa, TapaOptions>(
       {.name = "tapa",
-       .summary = "Multiplies a product of some channels by the cosine of a phase that others make and distance stretches.",
+       .summary = "Multiplies a product of some channels by the cosine of a phase, which other channels and the "
+                  "distance determine.",
        .reference = "Yu et al. 2025, arXiv:2509.12635",
        .facts = {.content_dependent = true},
        .family = Family::kContent,
        .acts_on = "product of q and k",
        .formula = "a = ⌊amplitude·d_h⌋ channels A, the others P\n"
                   "logit(i,j) = (q_A·k_A/√a)·cos(2π·|i − j|^exponent·(q_P·k_P/√(d_h − a)))",
-       .known_for = "A phase that tokens set, so that distance need not mean decay; its paper reports stable perplexity at many "
-                    "times the length it was tuned to.",
-       .errata = {"The split and the exponent of the paper were not at hand; the defaults are this project's.",
-                  "1/√d_h is not applied again: each product has its own."}});
+       .known_for = "The phase depends on the tokens, so distance need not cause decay. Its paper reports stable "
+                    "perplexity at many times the tuned length.",
+       .errata = {"The split and the exponent of the paper were not available; the defaults are from this project.",
+                  "1/√d_h is not applied again: each product has a separate factor."}});
 }
 
 }  // namespace pe::encodings

@@ -10,7 +10,7 @@ struct TapeOptions : RotaryOptions {
   std::int64_t hidden = 48;
   void describe(support::FieldVisitor& v) {
     v.field("base", base, "Wavelengths grow from 2π to 2π·base tokens.", {.min = 1});
-    v.check(base > 1, "a base of 1 would turn all pairs alike");
+    v.check(base > 1, "a base of 1 would rotate all pairs equally");
     v.field("hidden", hidden, "Width of the update between heads.", {.min = 1, .max = 65536});
   }
 };
@@ -19,7 +19,7 @@ class Tape : public PositionalEncoding {
  public:
   Tape(const TapeOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {
     if (shape.head_width % 2 != 0) {
-      throw support::ConfigError("encoding 'tape' turns pairs of channels, and the head width is not even", {},
+      throw support::ConfigError("encoding 'tape' rotates pairs of channels, and the head width is not even", {},
                                  "choose a width and a number of heads that give an even head width");
     }
     const std::int64_t heads = shape.query_heads, hidden = options.hidden;
@@ -112,7 +112,7 @@ class Tape : public PositionalEncoding {
 EncodingEntry tape_entry() {
   return with_options<Tape, TapeOptions>(
       {.name = "tape",
-       .summary = "Rotates by a state of each token that attention and the layers update.",
+       .summary = "Rotates by a state of each token; attention and the layers update it.",
        .reference = "Zhu et al. 2025, arXiv:2501.00712",
        .facts = {.rotates = true, .learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -122,10 +122,11 @@ EncodingEntry tape_entry() {
                   "state += ρ_h·Σ_j w_ij·state_j after attention; state += down(silu(W y) ⊙ up(state)) after the "
                   "feed-forward",
        .known_for = "A rotary encoding whose angles are refined layer by layer; starts as rope.",
-       .errata = {"The released contraction leaves one number ρ_h for each head where a mixture of heads was meant.",
-                  "The update reads the feed-forward's output before the residual sum; the paper means the token.",
-                  "The last layer updates a state that no layer reads: its four tensors are counted, so that all "
-                  "layers have the same ones, and never have a gradient."}});
+       .errata = {"The released contraction gives one value ρ_h for each head instead of a mixture of heads.",
+                  "The update reads the output of the feed-forward network before the residual sum; the paper reads "
+                  "the token.",
+                  "The last layer updates a state that no layer reads. Its four tensors are counted, so that all "
+                  "layers are equal, but they have no gradient."}});
 }
 
 }  // namespace pe::encodings

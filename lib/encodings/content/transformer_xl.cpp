@@ -12,7 +12,8 @@ struct TransformerXlOptions {
   std::int64_t clamp_length = 0;
   bool untie = false;
   void describe(support::FieldVisitor& v) {
-    v.field("clamp_length", clamp_length, "Larger distances count as this one; 0: none does.", {.unit = "tokens", .min = 0});
+    v.field("clamp_length", clamp_length, "Larger distances are clipped to this one; 0: no clipping.",
+            {.unit = "tokens", .min = 0});
     v.field("untie", untie, "Separate vectors u and v for each layer, not one pair for the model.");
   }
 };
@@ -95,7 +96,7 @@ EncodingEntry transformer_xl_entry() {
   return with_options<TransformerXl, TransformerXlOptions>(
       {.name = "transformer_xl",
        .aliases = {"txl"},
-       .summary = "Splits a logit into content and distance, each met by the query and by a trained vector.",
+       .summary = "Splits a logit into content and distance, each multiplied by the query and by a trained vector.",
        .reference = "Dai et al. 2019, arXiv:1901.02860",
        .facts = {.learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -104,7 +105,7 @@ EncodingEntry transformer_xl_entry() {
        .formula = "logit(i,j) = [(q_i + u)·k_j + (q_i + v)·W_R R_d]/√d_h, d = i − j\n"
                   "R_d = (sin dω_m …, cos dω_m …), ω_m = 10000^(−2m/d_m)",
        .known_for = "Relative sinusoids: the encoding of Transformer-XL and XLNet, and of many speech models.",
-       .errata = {"The memory of earlier segments that comes with it in the paper is no part of the encoding, and is left out."}});
+       .errata = {"The memory of earlier segments in the paper is not part of the encoding, and is omitted."}});
 }
 
 }  // namespace pe::encodings

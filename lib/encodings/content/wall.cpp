@@ -68,7 +68,7 @@ class Wall : public PositionalEncoding, public HoldsHeadVectors {
 EncodingEntry wall_entry() {
   return without_options<Wall>(
       {.name = "wall",
-       .summary = "Multiplies each channel's share of q·k by the gates of the tokens between key and query.",
+       .summary = "Multiplies the share of each channel in q·k by the gates of the tokens between key and query.",
        .reference = "Tilde Research 2026, released code",
        .facts = {.learned = true, .content_dependent = true},
        .family = Family::kContent,
@@ -76,10 +76,10 @@ EncodingEntry wall_entry() {
        .parameters = "layers*heads*head_width*(width + 1)",
        .formula = "P_i = Σ_{l ≤ i} logσ(W x_l + b), b at first 8\n"
                   "a_ij = Σ_n q_in·k_jn·exp(P_in − P_jn)/√d_h",
-       .known_for = "A forgetting gate for each channel instead of each head; young, without an independent "
+       .known_for = "A forgetting gate for each channel instead of each head; it is recent and has no independent "
                     "evaluation.",
-       .errata = {"Equal gates multiply the logit, sign kept; they do not add to it as FoX's do.",
-                  "Written as (q·e^P)(k·e^−P) it overflows; here exponents are split at anchors between key and "
+       .errata = {"Equal gates multiply the logit and keep its sign; in FoX they add to it.",
+                  "Computed as (q·e^P)(k·e^−P) it overflows; here exponents are split at anchors between key and "
                   "query."}});
 }
 

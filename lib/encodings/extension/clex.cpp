@@ -24,16 +24,17 @@ struct ClexOptions : RotaryOptions {
     RotaryOptions::describe(v);
     v.field("max_factor", max_factor, "Largest multiple of the training length that is trained and used.",
             {.min = 1, .max = 4096});
-    v.field("param_factor", param_factor, "Hidden width of the network over the head width.", {.min = 1, .max = 64});
+    v.field("param_factor", param_factor, "Hidden width of the network, as a multiple of the head width.",
+            {.min = 1, .max = 64});
     v.choice("act", act, {{"tanh", ClexActivation::kTanh}, {"silu", ClexActivation::kSilu}},
-             "Of the network: as the released code has it, or the paper.");
-    v.field("dt", dt, "Step of the integration; 0.1 changes frequencies by some 4e-6 of themselves.",
+             "Form of the network: as in the released code, or as in the paper.");
+    v.field("dt", dt, "Step of the integration; the relative error of frequencies at 0.1 is about 4e-6.",
             {.min = 1e-4, .max = 1});
     v.choice("omega_base", omega_base, {{"model", OmegaBase::kModel}, {"10000", OmegaBase::kTenThousand}},
              "Base of the frequencies that the network receives; the released code has 10000 for every model.");
-    v.field("train_length", train_length, "Length of the training that is extended; auto: the model's.",
+    v.field("train_length", train_length, "Training length of the extended model; auto: from the model.",
             {.unit = "tokens", .min = 1});
-    v.field("pe_len", pe_len, "The length in hand; auto: the one of the pass.", {.unit = "tokens", .min = 1});
+    v.field("pe_len", pe_len, "Length of the text; auto: from the pass.", {.unit = "tokens", .min = 1});
   }
 };
 
@@ -139,7 +140,7 @@ class Clex : public Rotary {
 EncodingEntry clex_entry() {
   return with_options<Clex, ClexOptions>(
       {.name = "clex",
-       .summary = "RoPE for longer texts: frequencies follow a learned differential equation over the length.",
+       .summary = "RoPE for longer texts: frequencies follow a trained differential equation over the length.",
        .reference = "Chen et al. 2023, arXiv:2310.16450",
        .facts = {.rotates = true, .learned = true, .length_dependent = true},
        .family = Family::kExtension,
@@ -150,10 +151,9 @@ EncodingEntry clex_entry() {
                   "training: t drawn from 1 .. max_factor for each step, positions 0 < … < T·t − 1 drawn in order",
        .known_for = "Extends a model to many lengths after some training. With W_down = 0, as at the start, it is "
                     "ntk with factor 2t − 1. Up to the training length it is rope.",
-       .errata = {
-           "A guide gives arXiv:2401.04695 for it, and its code takes Euler steps on a softplus scale; the paper is "
-           "2310.16450 and integrates logarithms of frequencies.",
-           "The released network receives frequencies of base 10000 for every model; see omega_base."}});
+       .errata = {"A guide cites arXiv:2401.04695, and its code takes Euler steps on a softplus scale. The paper is "
+                  "2310.16450 and integrates logarithms of frequencies.",
+                  "The released network receives frequencies of base 10000 for every model; see omega_base."}});
 }
 
 }  // namespace pe::encodings

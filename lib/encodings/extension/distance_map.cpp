@@ -19,23 +19,31 @@ struct DistanceMapOptions : ExtensionOptions {
   bool logn = false;
   void describe(support::FieldVisitor& v) {
     v.choice("rule", rule,
-             {{"rerope", DistanceRule::kRerope}, {"leaky_rerope", DistanceRule::kLeakyRerope}, {"self_extend", DistanceRule::kSelfExtend},
-              {"dca", DistanceRule::kDca}, {"lm_infinite", DistanceRule::kLmInfinite}},
-             "How distances are mapped.");
+             {{"rerope", DistanceRule::kRerope},
+              {"leaky_rerope", DistanceRule::kLeakyRerope},
+              {"self_extend", DistanceRule::kSelfExtend},
+              {"dca", DistanceRule::kDca},
+              {"lm_infinite", DistanceRule::kLmInfinite}},
+             "Rule that maps distances.");
     v.field("window", window,
-            "Distances below it stay. auto: a quarter of the training length L; leaky_rerope: an eighth; lm_infinite: L.",
+            "Distances below this are unchanged. Auto is a quarter of the training length L; leaky_rerope has an "
+            "eighth and lm_infinite has L.",
             {.unit = "tokens", .min = 1});
-    v.field("factor", slowness, "leaky_rerope: distances beyond the window grow so many times slower; 0: as the length evaluated "
-            "asks.", {.min = 0});
+    v.field("factor", slowness,
+            "leaky_rerope: divisor of distances beyond the window; 0 computes it from the length of the text.",
+            {.min = 0});
     v.check(slowness == 0 || slowness >= 1, "a factor below 1 would stretch distances");
-    v.field("group", group, "self_extend: tokens beyond the window that share a position. auto: as the length evaluated asks.",
+    v.field("group", group,
+            "self_extend: number of tokens beyond the window that share a position; auto computes it from the length "
+            "of the text.",
             {.unit = "tokens", .min = 1});
-    v.field("chunk", chunk, "dca: tokens of a chunk; auto: ⌊5L/8⌋.", {.unit = "tokens", .min = 1});
-    v.field("cap", cap, "dca: largest position of a query that looks into another chunk; auto: ⌊3L/4⌋.", {.unit = "tokens", .min = 1});
+    v.field("chunk", chunk, "dca: tokens of a chunk; auto is ⌊5L/8⌋.", {.unit = "tokens", .min = 1});
+    v.field("cap", cap, "dca: largest position of a query for keys of another chunk; auto is ⌊3L/4⌋.",
+            {.unit = "tokens", .min = 1});
     v.field("sinks", sinks, "lm_infinite: first keys that all queries see, in addition to the window.",
             {.unit = "tokens", .min = 0});
     v.field("logn", logn, "Multiply queries by max(1, ln(position + 1)/ln L).");
-    v.field("train_length", train_length, "L; auto: the model's.", {.unit = "tokens", .min = 2});
+    v.field("train_length", train_length, "L; auto: from the model.", {.unit = "tokens", .min = 2});
     describe_without_factor(v);
   }
 };
@@ -46,8 +54,7 @@ class DistanceMap : public PositionalEncoding {
       : PositionalEncoding(shape), options_(options), over_(extended(options, shape, {})),
         length_(extended_length("distance_map", options.train_length, shape)) {
     if (!over_->only_rotates() || over_->facts().heads_per_query != 1 || over_->facts().content_dependent) {
-      throw ConfigError("encoding 'distance_map' stands over an encoding that turns queries and keys by their positions and does "
-                        "nothing else");
+      throw ConfigError("encoding 'distance_map' needs a base that only rotates queries and keys by their positions");
     }
     if (length_ < 2) throw ConfigError("encoding 'distance_map' needs a training length of at least 2");
     const std::int64_t divisor = options.rule == DistanceRule::kLeakyRerope ? 8 : options.rule == DistanceRule::kLmInfinite ? 1 : 4;
@@ -68,8 +75,9 @@ class DistanceMap : public PositionalEncoding {
 
   void begin(State& state) override {
     if (state.span.training) {
-      throw ConfigError("encoding 'distance_map' evaluates a model that was trained with a rotary encoding, and trains none", {},
-                        "train with the encoding that it stands over, and name distance_map among the extensions of an evaluation");
+      throw ConfigError(
+          "encoding 'distance_map' is for the evaluation of a model with a rotary encoding, not for training", {},
+          "train with its base, and add distance_map to the extensions of an evaluation");
     }
     if (stretches() && !given_stretch() && !state.span.pe_len) working_length("distance_map", std::nullopt, state.span);
   }
@@ -248,7 +256,8 @@ EncodingEntry distance_map_entry() {
   return with_options<DistanceMap, DistanceMapOptions>(
       {.name = "distance_map",
        .summary =
-           "Evaluates a rotary model by mapped distances: near ones stay, far ones are capped, slowed down or grouped.",
+           "Evaluates a rotary model with mapped distances: near ones are unchanged, far ones are capped, slowed down "
+           "or grouped.",
        .reference =
            "ReRoPE: Su 2023; Self-Extend: Jin et al. 2024, arXiv:2401.01325; DCA: An et al. 2024, arXiv:2402.17463; "
            "LM-Infinite: Han et al. 2023, arXiv:2308.16137",
@@ -264,10 +273,10 @@ EncodingEntry distance_map_entry() {
        .known_for = "Longer texts without tuning, by evaluation alone: no pair of tokens stands further apart "
                     "than training saw. Training with it is rejected.",
        .errata = {
-           "Self-Extend's code drops w where the text is shorter, and its newer version takes w/g without rounding.",
-           "ChunkLlama's tables carry an attention factor that its published results did not use, and its cap is "
+           "The code of Self-Extend ignores w if the text is shorter, and its newer version uses w/g without rounding.",
+           "The tables of ChunkLlama include an attention factor that its published results did not use. Its cap is "
            "inclusive.",
-           "ReRoPE's code always multiplies queries by logn; here that is an option."}});
+           "The code of ReRoPE always multiplies queries by logn; here this is an option."}});
 }
 
 }  // namespace pe::encodings

@@ -9,9 +9,9 @@ struct DynamicNtkOptions : ExtensionOptions {
   std::optional<std::int64_t> pe_len;
   void describe(support::FieldVisitor& v) {
     ExtensionOptions::describe(v);
-    v.field("train_length", train_length, "Length of the training that is extended; auto: the model's.",
+    v.field("train_length", train_length, "Training length of the extended model; auto: from the model.",
             {.unit = "tokens", .min = 1});
-    v.field("pe_len", pe_len, "The length in hand; auto: the one of the pass.", {.unit = "tokens", .min = 1});
+    v.field("pe_len", pe_len, "Length of the text; auto: from the pass.", {.unit = "tokens", .min = 1});
   }
 };
 
@@ -43,17 +43,16 @@ EncodingEntry dyn_ntk_entry() {
   return extension<DynamicNtk, DynamicNtkOptions>(
       {.name = "dyn_ntk",
        .aliases = {"dynamic_ntk"},
-       .summary = "RoPE for longer texts: a base that grows with the length in hand.",
+       .summary = "RoPE for longer texts: the base grows with the length of the text.",
        .reference = "emozilla 2023, as in Peng et al. 2023, arXiv:2309.00071, section 3.3",
        .facts = {.length_dependent = true},
        .family = Family::kExtension,
        .acts_on = "q and k",
        .formula = "ntk with the factor s·l/L − (s − 1) for l = pe_len > L, rope up to L",
-       .known_for = "No loss within the training length, and no factor to choose. All positions of a text share "
-                    "frequencies that depend on its length, so losses of prefixes change with it and cached keys "
-                    "are invalid.",
-       .errata = {"Code that infers the length from the chunk in hand changes the encoding silently when an "
-                  "evaluation is chunked; here pe_len tells it."}});
+       .known_for = "No loss within the training length, and no factor to choose. The length of a text changes the "
+                    "frequencies of all its positions, so losses of prefixes change and cached keys are invalid.",
+       .errata = {"Code that infers the length from one chunk silently changes the encoding in chunked evaluations; "
+                  "here `pe_len` sets the length."}});
 }
 
 }  // namespace pe::encodings

@@ -11,11 +11,12 @@ struct Llama3Options : ExtensionOptions {
   Llama3Options() { factor = 8; }
   void describe(support::FieldVisitor& v) {
     ExtensionOptions::describe(v);
-    v.field("train_length", train_length, "Length of the training that is extended; auto: the model's.",
+    v.field("train_length", train_length, "Training length of the extended model; auto: from the model.",
             {.unit = "tokens", .min = 1});
     v.field("low_freq_factor", low_freq_factor,
-            "Wavelengths above train_length divided by this are stretched by the whole factor.", {.min = 0});
-    v.field("high_freq_factor", high_freq_factor, "Wavelengths below train_length divided by this stay.", {.min = 0});
+            "Wavelengths above train_length divided by this are multiplied by the whole factor.", {.min = 0});
+    v.field("high_freq_factor", high_freq_factor, "Wavelengths below train_length divided by this are unchanged.",
+            {.min = 0});
     v.check(high_freq_factor > low_freq_factor, "high_freq_factor is above low_freq_factor");
   }
 };
@@ -44,14 +45,13 @@ class Llama3 : public Rescaling {
 EncodingEntry llama3_entry() {
   return extension<Llama3, Llama3Options>(
       {.name = "llama3",
-       .summary = "RoPE for longer texts: short wavelengths stay, long ones are stretched.",
+       .summary = "RoPE for longer texts: short wavelengths are unchanged, long ones are multiplied by the factor.",
        .reference = "Grattafiori et al. 2024 (Llama 3.1), arXiv:2407.21783",
        .family = Family::kExtension,
        .acts_on = "q and k",
        .formula = "ntk_parts with alpha = low_freq_factor, beta = high_freq_factor, by wavelengths λ_c = 2π/θ_c "
                   "against L",
-       .known_for = "The extension of Llama 3.1, which went from 8,192 to 131,072 tokens with factor 8 and "
-                    "further training."});
+       .known_for = "The extension of Llama 3.1: from 8,192 to 131,072 tokens with factor 8 and further training."});
 }
 
 }  // namespace pe::encodings

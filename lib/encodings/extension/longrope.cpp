@@ -33,18 +33,18 @@ std::vector<double> critical_divisors(const FrequencySchedule& of, std::int64_t 
 
 void LongRopeOptions::describe(support::FieldVisitor& v) {
   ExtensionOptions::describe(v);
-  v.field("train_length", train_length, "Length of the training that is extended; auto: the model's.",
+  v.field("train_length", train_length, "Training length of the extended model; auto: from the model.",
           {.unit = "tokens", .min = 1});
   v.field("long_factors", long_factors,
-          "Divisors of the frequencies beyond the training length, one per pair, in ascending order; empty: the "
-          "start of the search (longrope: ntk's divisors; longrope2: those around its critical pair).",
+          "Divisors of the frequencies beyond the training length, one per pair, in ascending order. If empty, the "
+          "search starts with ntk's divisors, or for longrope2 with those around its critical pair.",
           {.min = 1});
-  v.field("short_factors", short_factors, "The same up to the training length; empty: all 1.", {.min = 1});
-  v.field("protected", protected_positions, "So many positions at the start keep plain angles.",
+  v.field("short_factors", short_factors, "Divisors up to the training length; empty: all 1.", {.min = 1});
+  v.field("protected", protected_positions, "Number of first positions with unchanged angles.",
           {.unit = "tokens", .min = 0});
-  v.field("attention_factor", attention_factor, "On cosines and sines; 0: √(1 + ln(factor)/ln(train_length)).",
+  v.field("attention_factor", attention_factor, "Factor on cosines and sines; 0: √(1 + ln(factor)/ln(train_length)).",
           {.min = 0});
-  v.field("pe_len", pe_len, "The length that decides between long and short; auto: the one of the pass.",
+  v.field("pe_len", pe_len, "Length that selects the long or short divisors; auto: from the pass.",
           {.unit = "tokens", .min = 1});
   v.check(std::is_sorted(long_factors.begin(), long_factors.end()), "long_factors never fall from pair to pair");
   v.check(std::is_sorted(short_factors.begin(), short_factors.end()), "short_factors never fall from pair to pair");
@@ -101,12 +101,12 @@ EncodingEntry longrope_entry() {
        .acts_on = "q and k, logits",
        .formula = "p·θ_c for p < protected, p·θ_c/λ_c else, λ = long_factors beyond L and short_factors up to L\n"
                   "logits × a², a = √(1 + ln s/ln L)",
-       .known_for = "A divisor for each pair, found by an evolutionary search on perplexity; the extension of the "
-                    "Phi-3 models. Without a list the divisors are ntk's.",
-       .errata = {"The released search neither searches the protected positions nor the attention factor, and its "
-                  "parent selection keeps the wrong list.",
-                  "The attention factor holds for short texts too, as in released models; longrope2 leaves these "
-                  "alone."}});
+       .known_for = "An evolutionary search on perplexity finds a divisor for each pair; used by the Phi-3 models. "
+                    "Without a list the divisors equal those of ntk.",
+       .errata = {"The released search ignores the protected positions and the attention factor, and its parent "
+                  "selection keeps the wrong list.",
+                  "The attention factor applies to short texts too, as in released models; longrope2 leaves short "
+                  "texts unscaled."}});
 }
 
 }  // namespace pe::encodings

@@ -16,8 +16,8 @@ class LongRope2Rule : public LongRopeRule {
 EncodingEntry longrope2_entry() {
   return extension<LongRope2Rule, LongRopeOptions>(
       {.name = "longrope2",
-       .summary = "RoPE for longer texts: pairs that never turned whole in training slowed by a searched number; short "
-                  "texts see the trained model.",
+       .summary = "RoPE for longer texts: searched divisors for pairs without a full turn in training; short texts see "
+                  "the trained model.",
        .reference = "Shang et al. 2025, arXiv:2502.20082",
        .family = Family::kExtension,
        .acts_on = "q and k, logits",
@@ -25,8 +25,8 @@ EncodingEntry longrope2_entry() {
                   "without a list: λ_c = s for pairs from the critical one ⌈(d_h/2)·log_base(L/2π)⌉ on, λ_c = "
                   "s^(c/critical) before it\n"
                   "logits × a², a = √(1 + ln s/ln L), beyond L",
-       .known_for = "LongRoPE with a search that starts from the pairs that never turned whole in training and "
-                    "scores needles alone. Its paper reports 82 on RULER at 128k where YaRN has 49 (LLaMA3-8B)."});
+       .known_for = "LongRoPE with a search that starts from the pairs without a full turn in training and scores only "
+                    "needles. Its paper reports 82 on RULER at 128k, and 49 for YaRN (LLaMA3-8B)."});
 }
 
 }  // namespace pe::encodings

@@ -219,20 +219,22 @@ class LongRope2Space : public Space {
 
 void check_search(const FrequencySchedule& of, double factor) {
   if (factor > 1 && !of.theta.empty()) return;
-  throw support::ConfigError("a search for divisors needs a factor above 1 and an encoding that turns pairs");
+  throw support::ConfigError("a search for divisors needs a factor above 1 and an encoding that rotates pairs");
 }
 
 }  // namespace
 
 void FactorSearchOptions::describe(support::FieldVisitor& v) {
-  v.field("population", population, "Sets of divisors in the first generation; half of it are parents of the next.",
+  v.field("population", population, "Sets of divisors in the first generation; half of them are parents of the next.",
           {.min = 2, .max = 65536});
-  v.field("mutations", mutations, "New sets by chance in each generation.", {.min = 0, .max = 65536});
-  v.field("crossovers", crossovers, "New sets from two parents in each generation.", {.min = 0, .max = 65536});
-  v.field("generations", generations, "Generations after the first.", {.min = 0, .max = 65536});
-  v.field("mutation_probability", mutation_probability, "Of each divisor to change in a mutation.", {.min = 0, .max = 1});
-  v.field("crossover_probability", crossover_probability, "Of each divisor to come from the second parent.",
+  v.field("mutations", mutations, "New sets by mutation in each generation.", {.min = 0, .max = 65536});
+  v.field("crossovers", crossovers, "New sets by crossover of two parents in each generation.",
+          {.min = 0, .max = 65536});
+  v.field("generations", generations, "Number of generations after the first.", {.min = 0, .max = 65536});
+  v.field("mutation_probability", mutation_probability, "Probability that a mutation changes a divisor.",
           {.min = 0, .max = 1});
+  v.field("crossover_probability", crossover_probability,
+          "Probability that a crossover takes a divisor from the second parent.", {.min = 0, .max = 1});
   v.field("search_protected", search_protected, "Search the number of protected positions too (longrope).");
   v.check(mutations + crossovers > 0 || generations == 0, "a generation needs mutations or crossovers");
 }

@@ -24,15 +24,14 @@ EncodingEntry ntk_entry() {
   return extension<Ntk, ExtensionOptions>(
       {.name = "ntk",
        .aliases = {"ntk_aware"},
-       .summary = "RoPE for longer texts: a base so large that the slowest pair is "
-                  "slowed by the factor.",
+       .summary = "RoPE for longer texts: a larger base, so that the slowest pair is slowed by the factor.",
        .reference = "Peng et al. 2023, arXiv:2309.00071, section 3.1",
        .family = Family::kExtension,
        .acts_on = "q and k",
        .formula = "θ'_c = θ_c·s^(−2c/(d_h − 2)), s = factor, which is a base of base·s^(d_h/(d_h − 2))",
-       .known_for = "Keeps the fastest pair, slows the slowest by the factor, and works without fine-tuning. "
-                    "Pairs in between end up slightly beyond what was trained, so choose a factor above the ratio "
-                    "of lengths."});
+       .known_for = "Keeps the fastest pair, slows the slowest by the factor, and works without fine-tuning. Pairs "
+                    "between them slightly exceed their trained angles, so choose a factor above the ratio of "
+                    "lengths."});
 }
 
 }  // namespace pe::encodings

@@ -10,11 +10,13 @@ struct NtkPartsOptions : ExtensionOptions {
   double beta = 32;
   void describe(support::FieldVisitor& v) {
     ExtensionOptions::describe(v);
-    v.field("train_length", train_length, "Length of the training that is extended; auto: the model's.",
+    v.field("train_length", train_length, "Training length of the extended model; auto: from the model.",
             {.unit = "tokens", .min = 1});
-    v.field("alpha", alpha, "Pairs that turn at most as often in it are slowed by the whole factor.",
+    v.field("alpha", alpha, "Pairs with at most this many turns in the training length are slowed by the whole factor.",
             {.unit = "turns", .min = 0});
-    v.field("beta", beta, "Pairs that turn at least as often stay. Below 2π·beta tokens of training none does.",
+    v.field("beta", beta,
+            "Pairs with at least this many turns in the training length are unchanged; below 2π·beta training tokens "
+            "there are none.",
             {.unit = "turns", .min = 0});
     v.check(beta > alpha, "beta counts more turns than alpha");
   }
@@ -49,8 +51,9 @@ EncodingEntry ntk_parts_entry() {
        .acts_on = "q and k",
        .formula = "θ'_c = (1 − γ_c)·θ_c/s + γ_c·θ_c, γ_c = clamp((r_c − alpha)/(beta − alpha), 0, 1), r_c = "
                   "L·θ_c/2π turns",
-       .known_for = "YaRN's frequencies as its paper has them, without the attention factor.",
-       .errata = {"With less than 2π·beta (about 201) tokens of training no pair is kept whole; lower beta there."}});
+       .known_for = "The frequencies in the paper of YaRN, without the attention factor.",
+       .errata = {"If the training length is below 2π·beta (about 201) tokens, no pair is unchanged; use a lower "
+                  "beta."}});
 }
 
 }  // namespace pe::encodings

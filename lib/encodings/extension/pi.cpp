@@ -10,10 +10,10 @@ struct PiOptions : ExtensionOptions {
   std::optional<std::int64_t> pe_len;
   void describe(support::FieldVisitor& v) {
     ExtensionOptions::describe(v);
-    v.field("dynamic", dynamic, "Take the factor from the length in hand, at least 1.");
-    v.field("train_length", train_length, "With dynamic: length of the training; auto: the model's.",
+    v.field("dynamic", dynamic, "Compute the factor from the length of the text, at least 1.");
+    v.field("train_length", train_length, "Training length, for a dynamic factor; auto: from the model.",
             {.unit = "tokens", .min = 1});
-    v.field("pe_len", pe_len, "With dynamic: the length in hand; auto: the one of the pass.",
+    v.field("pe_len", pe_len, "Length of the text, for a dynamic factor; auto: from the pass.",
             {.unit = "tokens", .min = 1});
     v.check(!dynamic || factor == 1, "with dynamic: true the factor follows from the length");
   }
@@ -56,8 +56,8 @@ EncodingEntry pi_entry() {
                   "dynamic: s = max(1, pe_len/L)",
        .known_for = "The first widely used extension. It needs some fine-tuning, since all pairs are slowed and "
                     "neighbours get harder to distinguish.",
-       .errata = {"arXiv:2306.15595 is position interpolation; 2310.05209 is a paper on scaling laws with which "
-                  "it gets mixed up."}});
+       .errata = {"Position interpolation is arXiv:2306.15595. It is sometimes confused with 2310.05209, a paper on "
+                  "scaling laws."}});
 }
 
 }  // namespace pe::encodings

@@ -34,13 +34,13 @@ RotaryFrequencies with_whole_wavelengths(RotaryFrequencies frequencies) {
 EncodingEntry resonance_entry() {
   return extension<Resonant<Unscaled>, ResonanceOptions>(
       {.name = "resonance",
-       .summary = "RoPE whose wavelengths are rounded to whole tokens; for models trained with it.",
+       .summary = "RoPE with wavelengths rounded to whole tokens; for models trained with it.",
        .reference = "Wang et al. 2024, arXiv:2403.00071",
        .family = Family::kExtension,
        .acts_on = "q and k",
        .formula = "Λ_c = round(2π/θ_c), angle of pair c at p: (p mod Λ_c)·2π/Λ_c",
-       .known_for = "Wavelengths of whole tokens: beyond the training length fast pairs meet no angle that they "
-                    "have not met. Only for models trained with it, as the fastest pair changes by 5 %.",
+       .known_for = "With whole wavelengths, fast pairs have no new angle beyond the training length. Only for models "
+                    "trained with it: the fastest pair changes by 5 %.",
        .errata = {"Positions must be whole; the released LLaMA fork builds tables of half the width in one place."}});
 }
 

@@ -38,20 +38,23 @@ class IndexRamp {
 
 void YarnOptions::describe(support::FieldVisitor& v) {
   ExtensionOptions::describe(v);
-  v.field("train_length", train_length, "Length of the training that is extended; auto: the model's.",
+  v.field("train_length", train_length, "Training length of the extended model; auto: from the model.",
           {.unit = "tokens", .min = 1});
-  v.field("beta_fast", beta_fast, "Pairs that turn at least as often in the training length stay.", {.min = 0});
-  v.field("beta_slow", beta_slow, "Pairs that turn at most as often are slowed by the whole factor.", {.min = 0});
+  v.field("beta_fast", beta_fast, "Pairs with at least this many turns in the training length are unchanged.",
+          {.min = 0});
+  v.field("beta_slow", beta_slow,
+          "Pairs with at most this many turns in the training length are slowed by the whole factor.", {.min = 0});
   v.choice("ramp", ramp, {{"index", YarnRamp::kIndex}, {"rotations", YarnRamp::kRotations}},
-           "Between the two: linear in the pair's index (released code) or in its turns (paper).");
+           "Ramp between the two: linear in the index of the pair (released code) or in its turns (paper).");
   v.field("truncate", truncate, "Round the ends of an index ramp to whole pairs.");
-  v.field("attention_factor", attention_factor, "On cosines and sines; 0: 0.1·ln(factor) + 1.", {.min = 0});
-  v.field("mscale", mscale, "With mscale_all_dim: attention factor g(mscale)/g(mscale_all_dim), g(x) = "
-                            "0.1·x·ln(factor) + 1; 0: not used.", {.min = 0});
+  v.field("attention_factor", attention_factor, "Factor on cosines and sines; 0: 0.1·ln(factor) + 1.", {.min = 0});
+  v.field("mscale", mscale,
+          "With mscale_all_dim, the attention factor is g(mscale)/g(mscale_all_dim), where g(x) = 0.1·x·ln(factor) + "
+          "1; 0: not used.",
+          {.min = 0});
   v.field("mscale_all_dim", mscale_all_dim, "See mscale.", {.min = 0});
-  v.field("dynamic", dynamic, "Take the factor from the length in hand, at least 1.");
-  v.field("pe_len", pe_len, "The length that a dynamic factor is taken from; auto: the one of the pass.",
-          {.unit = "tokens", .min = 1});
+  v.field("dynamic", dynamic, "Compute the factor from the length of the text, at least 1.");
+  v.field("pe_len", pe_len, "Length for the dynamic factor; auto: from the pass.", {.unit = "tokens", .min = 1});
   v.check(beta_fast > beta_slow, "beta_fast counts more turns than beta_slow");
 }
 
@@ -96,8 +99,7 @@ RotaryFrequencies yarn_frequencies(const FrequencySchedule& of, double factor, s
 EncodingEntry yarn_entry() {
   return extension<YarnRule, YarnOptions>(
       {.name = "yarn",
-       .summary = "RoPE for longer texts: slow pairs slowed, fast ones kept, "
-                  "logits sharpened.",
+       .summary = "RoPE for longer texts: slow pairs are slowed, fast pairs are unchanged, logits are sharpened.",
        .reference = "Peng et al. 2023, arXiv:2309.00071",
        .family = Family::kExtension,
        .acts_on = "q and k, logits",
@@ -109,11 +111,11 @@ EncodingEntry yarn_entry() {
        .known_for = "The usual way to lengthen the context of a rotary model, with little or no further training. "
                     "Fast pairs keep local order, slow pairs are interpolated, and sharper logits hold entropy "
                     "down. s = 1 is rope.",
-       .errata = {"The paper's ramp is linear in turns, its code's in the index of the pair; they differ by up to a "
-                  "factor of two in a frequency. `ramp` has both; the released models need index.",
-                  "All code clamps the upper end of the ramp to d_h − 1 rather than to the last pair, d_h/2 − 1; so "
-                  "does `ramp: index`.",
-                  "The DroPE paper's equations for YaRN have slips in their indices."}});
+       .errata = {"The ramp is linear in turns in the paper, and linear in the index of the pair in the code. "
+                  "Frequencies differ by up to a factor of two. `ramp` has both; released models need `index`.",
+                  "Published code clamps the upper end of the ramp to d_h − 1, not to the last pair, d_h/2 − 1; `ramp: "
+                  "index` does the same.",
+                  "The equations for YaRN in the DroPE paper have wrong indices."}});
 }
 
 }  // namespace pe::encodings

@@ -8,7 +8,7 @@ EncodingEntry yarn_resonance_entry() {
   return extension<Resonant<YarnRule>, YarnOptions>(
       {.name = "yarn_resonance",
        .aliases = {"resonance_yarn"},
-       .summary = "YaRN whose wavelengths are rounded to whole tokens.",
+       .summary = "YaRN with wavelengths rounded to whole tokens.",
        .reference = "Wang et al. 2024, arXiv:2403.00071",
        .family = Family::kExtension,
        .acts_on = "q and k, logits",

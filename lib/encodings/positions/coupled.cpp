@@ -14,7 +14,8 @@ struct CoupledOptions {
   std::int64_t max_position = 512;
   void describe(support::FieldVisitor& v) {
     v.field("max_position", max_position,
-            "Largest position; in training each sequence starts at a random one that keeps all of it at or below this.",
+            "Largest position; in training each sequence has a random first position that keeps all its positions "
+            "within this limit.",
             {.unit = "positions", .min = 2});
   }
 };
@@ -86,12 +87,10 @@ EncodingEntry coupled_entry() {
            "comes first, SEP s + 1 + digits of the sum\n"
            "copies: symbol k and its copy s + 1 + k, SEP s; reversal: s + k, SEP s + symbols; parity: bits and answer "
            "s, SEP s + 1",
-       .known_for = "Addition of numbers six times as long as in training, in its paper: what to attend to has the "
-                    "same position "
-                    "whatever the length.",
-       .errata = {"It knows the task: add_rev, add_pad, copy_repeat, copy_multi, reverse, parity and parity_check of "
-                  "pe-generate have "
-                  "such positions, and other data is refused."}});
+       .known_for = "Its paper reports addition of numbers six times as long as in training: related tokens have the "
+                    "same position at any length.",
+       .errata = {"It needs the task: only add_rev, add_pad, copy_repeat, copy_multi, reverse, parity and parity_check "
+                  "of pe-generate have such positions. Other data is an error."}});
 }
 
 }  // namespace pe::encodings

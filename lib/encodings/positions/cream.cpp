@@ -12,7 +12,8 @@ struct CreamOptions : TrainingWindowOptions {
   double spread = 1.0 / 6;
   void describe(support::FieldVisitor& v) {
     describe_target(v);
-    v.field("edge", edge, "Tokens of head and tail in one half of the draws; a third of the window in the other.",
+    v.field("edge", edge,
+            "Number of tokens in head and tail in half of the draws; a third of the window in the others.",
             {.unit = "tokens", .min = 1});
     v.field("spread", spread, "Standard deviation of the start of the middle, as a share of the skipped part.",
             {.min = 1e-3, .max = 10});
@@ -48,7 +49,7 @@ class Cream : public TrainingWindow {
 EncodingEntry cream_entry() {
   return with_options<Cream, CreamOptions>(
       {.name = "cream",
-       .summary = "Trains short windows with positions from a long text's start, middle and end; for a stack.",
+       .summary = "Trains short windows with positions from the start, middle and end of a long text; for a stack.",
        .reference = "Wu et al. 2024, arXiv:2406.07138",
        .facts = {.shift_invariant = ShiftInvariance::kNever, .stochastic = true},
        .family = Family::kPositionMap,

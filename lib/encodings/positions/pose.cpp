@@ -28,7 +28,7 @@ EncodingEntry pose_entry() {
   return with_options<Pose, PoseOptions>(
       {.name = "pose",
        .summary =
-           "Trains short windows with the positions of a long text: two pieces, the second moved away; for a stack.",
+           "Trains short windows with the positions of a long text: two parts, the second one shifted; for a stack.",
        .reference = "Zhu et al. 2023, arXiv:2309.10400",
        .facts = {.shift_invariant = ShiftInvariance::kNever, .stochastic = true},
        .family = Family::kPositionMap,
@@ -36,8 +36,8 @@ EncodingEntry pose_entry() {
        .formula = "in training, for each sequence of T tokens: a ~ U{1..⌈T/2⌉}, u ~ U{0..target − T}\n"
                   "positions 0 .. a − 1, then a + u .. T − 1 + u; evaluations count 0, 1, 2, …",
        .known_for =
-           "Tunes a rotary model for a long text at the cost of a short one: all distances up to the target occur, "
-           "a few at a time.",
+           "Tunes a rotary model for long texts at the cost of short ones: over many draws, all distances up to the "
+           "target occur.",
        .errata = {"The released code also takes the text of the second piece from a later place; here the text is "
                   "continuous."}});
 }

@@ -4,11 +4,13 @@ namespace pe::encodings {
 
 void DrawOptions::describe_draws(support::FieldVisitor& v) {
   v.choice("scope", scope, {{"layer", Scope::kLayer}, {"model", Scope::kModel}},
-           "A draw for each layer, as the reference does for rotary encodings, or one for the model.");
-  v.field("per_sample", per_sample, "A draw for each sequence rather than one for the batch.");
+           "One draw for each layer, as in the reference for rotary encodings; otherwise one for the model.");
+  v.field("per_sample", per_sample, "One draw for each sequence; otherwise one for the batch.");
   v.choice("eval", eval,
-           {{"sample", Evaluation::kSample}, {"sequential", Evaluation::kSequential}, {"fixed_seed", Evaluation::kFixedSeed}},
-           "In evaluations: draw, use 0, 1, 2, …, or always the same draw.");
+           {{"sample", Evaluation::kSample},
+            {"sequential", Evaluation::kSequential},
+            {"fixed_seed", Evaluation::kFixedSeed}},
+           "Positions in evaluations: draws, 0, 1, 2, …, or always the same draw.");
 }
 
 std::uint64_t DrawOptions::key(const std::string& kind, std::uint64_t seed, int layer, const Span& span,

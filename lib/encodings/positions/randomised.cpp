@@ -13,7 +13,7 @@ using support::cat;
 struct RandomisedOptions : DrawOptions {
   std::int64_t max_random_position = 2048;
   void describe(support::FieldVisitor& v) {
-    v.field("max_random_position", max_random_position, "Positions are drawn from 0 to one below it.",
+    v.field("max_random_position", max_random_position, "Positions are drawn from 0 up to this number, exclusive.",
             {.unit = "tokens", .min = 1});
     describe_draws(v);
   }
@@ -59,16 +59,15 @@ EncodingEntry randomised_entry() {
   return with_options<Randomised, RandomisedOptions>(
       {.name = "randomised",
        .aliases = {"randomized"},
-       .summary = "Gives the tokens distinct positions drawn from a longer range, in order; for use in a stack.",
+       .summary = "Gives the tokens distinct random positions of a longer range, in order; for a stack.",
        .reference = "Ruoss et al. 2023, arXiv:2305.16843",
        .facts = {.shift_invariant = ShiftInvariance::kNever, .max_positions = 0, .stochastic = true},
        .family = Family::kPositionMap,
        .acts_on = "positions",
-       .formula = "positions = sort(T distinct numbers drawn from 0 .. max_random_position − 1), anew for each pass",
-       .known_for = "Trains the positions of long texts on short ones, under any other encoding; length "
-                    "generalisation on algorithmic tasks, at some cost in loss.",
-       .errata = {"Copies that evaluate with positions 0, 1, 2, … do not follow the original, which draws in "
-                  "evaluations too (`eval`)."}});
+       .formula = "positions = sort(T distinct numbers drawn from 0 .. max_random_position − 1), drawn for each pass",
+       .known_for = "Trains the positions of long texts on short ones, in a stack with any other encoding. It helps "
+                    "length generalisation on algorithmic tasks, at some cost in loss.",
+       .errata = {"Some copies evaluate with positions 0, 1, 2, …; the original also draws in evaluations (`eval`)."}});
 }
 
 }  // namespace pe::encodings

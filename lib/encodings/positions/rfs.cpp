@@ -9,7 +9,8 @@ namespace {
 struct RfsOptions : DrawOptions {
   double max_position = 2048;
   void describe(support::FieldVisitor& v) {
-    v.field("max_position", max_position, "Positions are drawn from 0 up to it.", {.unit = "tokens", .min = 1});
+    v.field("max_position", max_position, "Positions are drawn from 0 up to this number.",
+            {.unit = "tokens", .min = 1});
     describe_draws(v);
   }
 };
@@ -45,17 +46,17 @@ class Rfs : public PositionalEncoding {
 EncodingEntry rfs_entry() {
   return with_options<Rfs, RfsOptions>(
       {.name = "rfs",
-       .summary = "Gives the tokens real positions, drawn uniformly from a long range, in order; for use in a stack.",
+       .summary = "Gives the tokens random real positions of a long range, uniform and in order; for a stack.",
        .reference = "arXiv:2602.14050 (2026)",
        .facts = {.shift_invariant = ShiftInvariance::kNever, .stochastic = true},
        .family = Family::kPositionMap,
        .acts_on = "positions",
        .formula =
-           "positions = sort(T uniform draws from [0, max_position)), anew for each pass; the t-th of T has the mean "
+           "positions = sort(T uniform draws from [0, max_position)), drawn for each pass; the t-th of T has the mean "
            "max_position·t/(T + 1)",
        .known_for =
-           "Randomised positions without a grid: any length fits into the range, since fractions are never used up. "
-           "For encodings that take fractions, as rotary ones and most biases do.",
+           "Randomised positions without a grid, so any length fits into the range. It suits encodings that accept "
+           "fractions: rotary ones and most biases.",
        .errata = {"Tables with a row for each whole position or distance (learned, sininit, digits, t5) reject "
                   "fractions."}});
 }

@@ -6,7 +6,7 @@
 namespace pe::encodings {
 
 void TrainingWindowOptions::describe_target(support::FieldVisitor& v) {
-  v.field("target", target, "Length whose positions training meets; auto: 8 times the training length.",
+  v.field("target", target, "Length of the text whose positions occur in training; auto: 8 times the training length.",
           {.unit = "tokens", .min = 1});
 }
 

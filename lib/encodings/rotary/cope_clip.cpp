@@ -16,9 +16,10 @@ struct CopeClipOptions : RotaryOptions {
     describe_own(v);
   }
   void describe_own(support::FieldVisitor& v) {
-    v.field("fraction", fraction, "Share of the pairs, from the slow end, that are clipped.", {.min = 0, .max = 1});
+    v.field("fraction", fraction, "Share of the pairs that are clipped, starting with the slowest.",
+            {.min = 0, .max = 1});
     v.choice("mode", mode, {{"soft", Clip::kSoft}, {"hard", Clip::kHard}},
-             "Slowed along half a cosine, or not turned at all.");
+             "Clipped pairs are slowed along half a cosine, or not rotated.");
   }
 };
 
@@ -43,7 +44,7 @@ class CopeClip : public Rotary {
   Clip mode_;
 };
 
-constexpr const char* kCopeClipSummary = "RoPE whose slowest pairs are slowed further, the last to a standstill.";
+constexpr const char* kCopeClipSummary = "RoPE with its slowest pairs slowed further, down to frequency 0.";
 
 }  // namespace
 
@@ -62,8 +63,7 @@ EncodingEntry cope_clip_entry() {
                   "j = 0 .. n − 1; mode hard: θ_c ← 0",
        .known_for = "A soft form of p_rope for continued training at longer contexts; the paper clips 20 of 64 "
                     "pairs.",
-       .errata = {"Its authors call it CoPE, the name of another method (contextual position encoding), which "
-                  "this program calls cope."}});
+       .errata = {"Its authors call it CoPE, which is also the name of contextual position encoding (here cope)."}});
 }
 
 }  // namespace pe::encodings

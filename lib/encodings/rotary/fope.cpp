@@ -21,16 +21,17 @@ struct FopeOptions : RotaryOptions {
   std::optional<std::int64_t> train_length;
   void describe(support::FieldVisitor& v) {
     v.field("base", base, "Wavelengths grow from 2π to 2π·base tokens.", {.min = 1});
-    v.field("fourier_dim", fourier_dim, "Width of the schedule that the mixed frequencies come from; 0: the head's.",
+    v.field("fourier_dim", fourier_dim, "Width of the schedule of the mixed frequencies; 0: the head width.",
             {.min = 0, .max = 65536});
-    v.field("gain", gain, "How far the mixture departs from the plain frequencies: gain of a Xavier normal.", {.min = 0});
+    v.field("gain", gain, "Deviation of the mixture from the plain frequencies: gain of a Xavier normal.", {.min = 0});
     v.field("pad_sin", pad_sin,
-            "Sine of pairs that are not turned: 0 (paper), or 1, as the released code has it, which doubles their product.",
+            "Sine of pairs that are not rotated: 0 (paper), or 1 (released code), which doubles their product.",
             {.min = 0, .max = 1});
     v.field("learnable", learnable, "Train the mixture.");
-    v.field("train_length", train_length, "Frequencies slower than one turn in it are dropped; auto: the model's.",
+    v.field("train_length", train_length,
+            "Frequencies with less than one turn in this length are dropped; auto: from the model.",
             {.unit = "tokens", .min = 1});
-    v.check(base > 1, "a base of 1 would turn all pairs alike");
+    v.check(base > 1, "a base of 1 would rotate all pairs equally");
   }
 };
 
@@ -39,7 +40,7 @@ class Fope : public Rotary, public HoldsFrozen {
   Fope(const FopeOptions& options, const Shape& shape)
       : Rotary("fope", shape, options), fope_(options), length_(extended_length("fope", options.train_length, shape)) {
     if (shape.key_value_heads != shape.query_heads) {
-      throw support::ConfigError(cat("encoding 'fope' mixes frequencies anew for each head, and ", shape.query_heads,
+      throw support::ConfigError(cat("encoding 'fope' mixes frequencies for each head, and ", shape.query_heads,
                                      " query heads share ", shape.key_value_heads, " key/value heads"),
                                  {}, "leave key_value_heads at 0");
     }
@@ -160,12 +161,12 @@ EncodingEntry fope_entry() {
                   "sin(p·θ_D)·A_sin[h,D,c] in place of cos and sin\n"
                   "θ_D: rope's frequencies ≥ 2π/L; M = min(D, d_h/4); other pairs: cos 1, sin pad_sin\n"
                   "A = xavier normal(gain) + identity in steps, frozen unless learnable",
-       .known_for = "Pairs as short Fourier series rather than single waves; the paper claims a milder fall "
-                    "beyond the training length. Logits are not a function of distance alone, since cross terms "
-                    "of different frequencies survive.",
-       .errata = {"The released code pads the sine with 1, which doubles the product of pairs that the paper "
-                  "calls unturned; pad_sin: 1 reproduces it.",
-                  "Normalising q and k after it would be another method; the norm comes before."}});
+       .known_for = "Pairs are short Fourier series instead of single waves. The paper claims a milder loss beyond the "
+                    "training length. Logits also depend on absolute positions, since cross terms of different "
+                    "frequencies remain.",
+       .errata = {"The released code pads the sine with 1, which doubles the product of unrotated pairs; `pad_sin: 1` "
+                  "reproduces it.",
+                  "Normalisation of q and k after it would be another method; here the norm precedes it."}});
 }
 
 }  // namespace pe::encodings

@@ -14,7 +14,7 @@ struct HopeOptions : RotaryOptions {
     describe_own(v);
   }
   void describe_own(support::FieldVisitor& v) {
-    v.field("train_length", train_length, "Length within which a pair must make a whole turn; auto: the model's.",
+    v.field("train_length", train_length, "Length within which a pair must make a full turn; auto: from the model.",
             {.unit = "tokens", .min = 1});
   }
 };
@@ -37,7 +37,7 @@ class Hope : public Rotary {
   std::int64_t length_;
 };
 
-constexpr const char* kHopeSummary = "RoPE without the pairs that are slower than one turn in the training length.";
+constexpr const char* kHopeSummary = "RoPE without the pairs that make less than one turn in the training length.";
 
 }  // namespace
 
@@ -52,9 +52,9 @@ EncodingEntry hope_entry() {
        .family = Family::kRotary,
        .acts_on = "q and k",
        .formula = "rope with θ_c = 0 where θ_c < 2π/L, L the training length",
-       .known_for = "No pair that is turned meets an angle beyond training that it has not met within it. It is "
-                    "p_rope with a fraction that follows from the training length.",
-       .errata = {"Three unrelated methods are called HoPE; this is arXiv:2410.21216, not 2505.20444 (vision and "
+       .known_for = "Rotated pairs have no new angles beyond the training length. It is p_rope with a fraction that "
+                    "follows from the training length.",
+       .errata = {"Three unrelated methods have the name HoPE. This is arXiv:2410.21216, not 2505.20444 (vision and "
                   "language) or 2509.05218 (hyperbolic)."}});
 }
 

@@ -15,10 +15,12 @@ struct InopeOptions : RotaryOptions {
     describe_own(v);
   }
   void describe_own(support::FieldVisitor& v) {
-    v.field("interval", spared.interval, "Every so many layers one is not turned; 1: none is.", {.unit = "layers", .min = 1});
+    v.field("interval", spared.interval, "One layer in each group of this size is not rotated; 1: all layers.",
+            {.unit = "layers", .min = 1});
     spared.describe_phase(v);
     v.field("temperature", temperature,
-            "Layers that are not turned multiply queries by 1 + scale·ln(1 + ⌊(position + 1)/floor_scale⌋), as in Llama 4.");
+            "In layers without rotation, multiply queries by 1 + scale·ln(1 + ⌊(position + 1)/floor_scale⌋), as in "
+            "Llama 4.");
     v.field("scale", scale, "See temperature.", {.min = 0});
     v.field("floor_scale", floor_scale, "See temperature; auto: the training length.", {.unit = "tokens", .min = 1});
   }
@@ -76,11 +78,11 @@ EncodingEntry inope_entry() {
        .acts_on = "q and k",
        .formula = "rope, except in layers l (from 0) with l mod interval = phase, which turn nothing\n"
                   "temperature: there q_i × 1 + scale·ln(1 + ⌊(i + 1)/floor_scale⌋)",
-       .known_for = "SmolLM3's and Llama 4's arrangement: layers without positions carry retrieval over distance, "
-                    "layers with them local order.",
-       .errata = {"Their configs call the flag no_rope_layers, and 1 there means that the layer has RoPE.",
-                  "Llama 4 also limits its RoPE layers to chunks and normalises q and k after turning; neither is "
-                  "part of this encoding."}});
+       .known_for = "The layout of SmolLM3 and Llama 4: layers without positions are for distant retrieval, the others "
+                    "for local order.",
+       .errata = {"Their configs call the flag no_rope_layers, where 1 means that the layer has RoPE.",
+                  "Llama 4 also limits RoPE layers to chunks and normalises q and k after rotation; neither is part of "
+                  "this encoding."}});
 }
 
 }  // namespace pe::encodings

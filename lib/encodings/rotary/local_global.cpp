@@ -17,13 +17,17 @@ struct LocalGlobalOptions : RotaryOptions {
   std::optional<std::int64_t> train_length;
   void describe(support::FieldVisitor& v) {
     RotaryOptions::describe(v);
-    v.field("interval", global.interval, "Every so many layers one is global; 1: all are.", {.unit = "layers", .min = 1});
+    v.field("interval", global.interval, "One layer in each group of this size is global; 1: all layers.",
+            {.unit = "layers", .min = 1});
     global.describe_phase(v);
-    v.field("size", size, "Tokens that a query of a local layer sees, its own among them; 0: all. auto: a quarter of the training "
-            "length.", {.unit = "tokens", .min = 0});
+    v.field("size", size,
+            "Number of tokens that a query of a local layer sees, including its own; 0 means all, auto a quarter of "
+            "the training length.",
+            {.unit = "tokens", .min = 0});
     v.choice("scale", scale, {{"none", GlobalScale::kNone}, {"logn", GlobalScale::kLogn}},
-             "Global layers leave queries alone, or multiply them by max(1, ln n / ln L), n the number of visible keys.");
-    v.field("train_length", train_length, "L of size and scale; auto: the training length.", {.unit = "tokens", .min = 2});
+             "Factor on queries in global layers: 1, or max(1, ln n / ln L) with n the number of visible keys.");
+    v.field("train_length", train_length, "L in size and scale; auto: the training length.",
+            {.unit = "tokens", .min = 2});
   }
 };
 
@@ -82,10 +86,9 @@ EncodingEntry local_global_entry() {
        .known_for = "The arrangement of most open models of 2026. Rotations stay within their trained lengths, "
                     "and layers without position see far tokens; evaluation of local layers costs no more at any "
                     "length.",
-       .errata = {"SWAN begins each group with the global layer (phase 0), and scales by a logarithm whose constants "
-                  "were not at "
-                  "hand; logn stands in for it.",
-                  "n counts visible keys, so a window would hold logn at 1: it acts in global layers."}});
+       .errata = {"SWAN begins each group with the global layer (phase 0). Its scale is logarithmic with constants "
+                  "that were not available; use `logn` instead.",
+                  "n counts visible keys, so logn would be constant in a window; it acts only in global layers."}});
 }
 
 }  // namespace pe::encodings

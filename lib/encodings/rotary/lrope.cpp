@@ -21,8 +21,8 @@ struct LropeOptions : RotaryOptions {
               {"log_shared", FrequencyForm::kLogShared}},
              "The trained parameter: a factor on each frequency, the frequency, κ times its logarithm, or one "
              "addition to the logarithm for all layers.");
-    v.field("per_head", per_head, "Frequencies for each key/value head rather than for the layer.");
-    v.field("kappa", kappa, "κ of form log: larger, slower.", {.min = 1e-6});
+    v.field("per_head", per_head, "Separate frequencies for each key/value head; otherwise one set per layer.");
+    v.field("kappa", kappa, "κ of form log; a larger value trains more slowly.", {.min = 1e-6});
   }
 };
 
@@ -43,18 +43,17 @@ EncodingEntry lrope_entry() {
       {.name = "lrope",
        .aliases = {"rope_learned"},
        .summary = kLropeSummary,
-       .reference = "RanMo1990/PositionalEncodingExample; form log: "
-                  "arXiv:2512.07805",
+       .reference = "RanMo1990/PositionalEncodingExample; form log: arXiv:2512.07805",
        .facts = {.rotates = true, .learned = true},
        .family = Family::kRotary,
        .acts_on = "q and k",
        .parameters = "layers*head_width/2",
        .formula = "rope with θ_c trained for each layer: scale, θ_c·g_c; direct, θ_c; log, exp(u_c/κ); "
                   "log_shared, θ_c·exp(α_c), one α for the model",
-       .known_for = "Trained wavelengths. Length generalisation is as rope's or worse; the gradient of a "
-                    "frequency grows with distance, which the multiplicative forms damp.",
-       .errata = {"The notebook that calls it LRoPE compares it as bare attention against whole transformer "
-                  "blocks; its ranking says nothing about the encoding."}});
+       .known_for = "Trained wavelengths. Length generalisation is not better than with rope. The gradient of a "
+                    "frequency grows with distance; the multiplicative forms damp it.",
+       .errata = {"The notebook that calls it LRoPE compares bare attention with whole transformer blocks, so its "
+                  "ranking is not about the encoding."}});
 }
 
 }  // namespace pe::encodings

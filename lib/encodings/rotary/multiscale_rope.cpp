@@ -16,9 +16,10 @@ struct MultiscaleOptions : RotaryOptions {
   }
   void describe_own(support::FieldVisitor& v) {
     v.field("base_min", base_min, "Base of the first key/value head.", {.min = 1});
-    v.field("base_max", base_max, "Base of the last one; those between are spaced geometrically.", {.min = 1});
-    v.field("scaling_factor", scaling_factor, "All frequencies are divided by it.", {.min = 1e-6});
-    v.check(base_min > 1 && base_max > 1, "a base of 1 would turn all pairs alike");
+    v.field("base_max", base_max, "Base of the last key/value head; bases between are spaced geometrically.",
+            {.min = 1});
+    v.field("scaling_factor", scaling_factor, "Divisor of all frequencies.", {.min = 1e-6});
+    v.check(base_min > 1 && base_max > 1, "a base of 1 would rotate all pairs equally");
   }
 };
 
@@ -91,9 +92,9 @@ EncodingEntry multiscale_rope_entry() {
        .acts_on = "q and k",
        .formula = "rope in which key/value head g has base_g = exp(ln base_min + g/(G − 1)·(ln base_max − ln "
                   "base_min)), and query heads that of the head they read; one head: √(base_min·base_max)",
-       .known_for = "Heads for near and for far. It comes from a code repository without a paper, and its "
-                    "published benchmark tables have no scripts behind them.",
-       .errata = {"A guide gives 1000, 2154, 4642, … for eight heads; the formula gives 1000, 1931, 3728, …."}});
+       .known_for = "Separate heads for short and long distances. It is from a code repository without a paper, and "
+                    "there are no scripts for its published benchmark tables.",
+       .errata = {"A guide gives 1000, 2154, … for eight heads; the formula gives 1000, 1931, …."}});
 }
 
 }  // namespace pe::encodings

@@ -12,8 +12,8 @@ struct PRopeOptions : RotaryOptions {
     describe_own(v);
   }
   void describe_own(support::FieldVisitor& v) {
-    v.field("fraction", fraction, "Share of the pairs that are turned, rounded down.", {.min = 0, .max = 1});
-    v.field("reversed", reversed, "Turn the slowest instead of the fastest (the paper's ablation).");
+    v.field("fraction", fraction, "Share of the pairs that are rotated, rounded down.", {.min = 0, .max = 1});
+    v.field("reversed", reversed, "Rotate the slowest pairs instead of the fastest (an ablation of the paper).");
   }
 };
 
@@ -38,7 +38,7 @@ class PRope : public Rotary {
   bool reversed_;
 };
 
-constexpr const char* kPRopeSummary = "RoPE whose slowest pairs are not turned.";
+constexpr const char* kPRopeSummary = "RoPE without rotation of the slowest pairs.";
 
 }  // namespace
 
@@ -55,10 +55,10 @@ EncodingEntry p_rope_entry() {
        .acts_on = "q and k",
        .formula = "rope whose pairs c ≥ ⌊fraction·d_h/2⌋ have θ_c = 0\n"
                   "reversed: the first pairs have θ_c = 0 instead",
-       .known_for = "Rope without its slowest pairs, which carry content rather than position; the paper finds "
-                    "fraction 0.75 at or below rope's perplexity at 2B parameters. Known as 'proportional' in "
-                    "Hugging Face configs.",
-       .errata = {"Not partial: frequencies keep their places in the schedule of the whole head."}});
+       .known_for = "RoPE without its slowest pairs, which carry content rather than position. At 2B parameters the "
+                    "paper finds that fraction 0.75 has at most the perplexity of rope. Hugging Face configs call it "
+                    "'proportional'.",
+       .errata = {"It is not partial: frequencies are those of the schedule of the whole head."}});
 }
 
 }  // namespace pe::encodings

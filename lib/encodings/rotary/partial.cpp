@@ -12,7 +12,7 @@ struct PartialOptions : RotaryOptions {
     describe_own(v);
   }
   void describe_own(support::FieldVisitor& v) {
-    v.field("fraction", fraction, "Share of a head's channels that are turned, rounded down to an even number.",
+    v.field("fraction", fraction, "Share of the channels of a head that are rotated, rounded down to an even number.",
             {.min = 0, .max = 1});
   }
 };
@@ -32,7 +32,8 @@ class Partial : public Rotary {
   std::int64_t width_;
 };
 
-constexpr const char* kPartialSummary = "RoPE on the first channels of each head, with frequencies spread over these.";
+constexpr const char* kPartialSummary =
+    "RoPE on the first channels of each head, with frequencies spread over these channels.";
 
 }  // namespace
 
@@ -49,8 +50,8 @@ EncodingEntry partial_entry() {
        .acts_on = "q and k",
        .formula = "the first r = fraction·d_h channels of each head, rounded down to even, are turned as by rope "
                   "with θ_c = base^(−2c/r), c = 0 .. r/2 − 1; the others stay",
-       .known_for = "The rotary encoding of GPT-J and GPT-NeoX (fraction 0.25): part of each head sees content "
-                    "alone. Published runs at a quarter of the channels are close to full rope.",
+       .known_for = "The rotary encoding of GPT-J and GPT-NeoX (fraction 0.25): part of each head sees only content. "
+                    "Published runs at a quarter of the channels are close to full rope.",
        .errata = {"Not p_rope: here the frequencies are spread over the rotated channels, so the slowest is "
                   "1/base for every fraction."}});
 }

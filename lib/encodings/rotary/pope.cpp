@@ -20,15 +20,16 @@ struct PopeOptions : RotaryOptions {
   void describe(support::FieldVisitor& v) {
     v.field("base", base, "Wavelengths grow from 2π to 2π·base tokens.", {.min = 1});
     describe_own(v);
-    v.check(base > 1, "a base of 1 would turn all pairs alike");
+    v.check(base > 1, "a base of 1 would rotate all pairs equally");
   }
   void describe_own(support::FieldVisitor& v) {
     v.choice("scale_dim", scale_dim, {{"d", ScaleWidth::kHead}, {"2d", ScaleWidth::kTwice}},
-             "Logits are divided by the root of the head width, or of twice that.");
+             "Divisor of logits: the root of the head width, or of twice the head width.");
     v.choice("delta_init", delta_init, {{"zero", DeltaInit::kZero}, {"uniform", DeltaInit::kUniform}},
-             "Phase offsets start at 0 (better on longer texts), or anywhere in −2π … 0 (better within the length).");
+             "Initial phase offsets: 0 (better on longer texts), or random in −2π … 0 (better within the training "
+             "length).");
     v.field("project_delta", project_delta,
-            "Bring phase offsets back into −2π … 0 after each step; without, one that gets above 0 stops learning.");
+            "Clamp phase offsets to −2π … 0 after each step; otherwise an offset above 0 stops learning.");
     v.field("fraction", fraction, "Share of a head's channels that get a phase; the others have no phase.",
             {.min = 0, .max = 1});
   }
@@ -144,9 +145,9 @@ EncodingEntry pope_entry() {
        .known_for = "Separates content from position. The paper's diagnostic task improves from 11 % to 95 % "
                     "correct, and perplexity stays stable beyond the training length where rope's collapses. q "
                     "and k get twice as wide.",
-       .errata = {"The paper prints a positive exponent for θ: a sign slip.",
-                  "A δ that an update moves above 0 has no gradient and never comes back; project_delta clamps it "
-                  "after each step, which the reference code does not.",
+       .errata = {"The paper prints a positive exponent for θ; the sign is wrong.",
+                  "A δ above 0 has no gradient and cannot return. `project_delta` clamps it after each step; the "
+                  "reference code does not.",
                   "Implementations divide by √d_h or by √(2·d_h); see scale_dim."}});
 }
 

@@ -43,7 +43,7 @@ std::unique_ptr<Rotary> checked(std::unique_ptr<Rotary> rotary) {
 }  // namespace
 
 void ExtensionOptions::describe(support::FieldVisitor& v) {
-  v.field("factor", factor, "Length to reach divided by the training length; 1 changes nothing.", {.min = 1});
+  v.field("factor", factor, "Target length divided by the training length; 1: no change.", {.min = 1});
   describe_without_factor(v);
 }
 
@@ -68,8 +68,9 @@ std::unique_ptr<Rotary> extended(const ExtensionOptions& options, const Shape& s
   for (const support::Field& field : schedule.fields) known.push_back(field.name);
   for (const auto& [key, value] : own.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    throw ConfigError(cat("encoding '", schedule.name, "' below an extension has no option ", support::quote(key)), {},
-                      known.empty() ? "base and layout stand beside 'over'" : support::suggestion(key, known));
+    throw ConfigError(
+        cat("encoding '", schedule.name, "' below an extension has no option ", support::quote(key)), {},
+        known.empty() ? "base and layout are given together with 'over'" : support::suggestion(key, known));
   }
   return checked(schedule.make(own, options, shape, std::move(rescaling)));
 }

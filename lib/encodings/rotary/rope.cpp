@@ -31,11 +31,11 @@ EncodingEntry rope_entry() {
        .known_for = "The encoding of most open language models: relative, without parameters, free in cost. Pairs "
                     "whose wavelength exceeds the training length meet unseen angles beyond it, and perplexity "
                     "rises sharply there; the context extensions repair that.",
-       .errata = {"Two layouts of pairs exist (half: c and c + d_h/2; interleaved: 2c and 2c + 1). Weights of one read "
-                  "as the other give a silently wrong model.",
-                  "Frequencies or positions cast to bfloat16 with the rest of a model are wrong beyond position 256; "
-                  "here they stay float64.",
-                  "The rotary baseline of Kazemnejad et al. 2023 turns only a quarter of the channels."}});
+       .errata = {"Two layouts of pairs exist: half (c and c + d_h/2) and interleaved (2c and 2c + 1). Weights of one "
+                  "layout in the other give a wrong model without an error.",
+                  "If frequencies or positions are cast to bfloat16 with the model, they are wrong beyond position "
+                  "256; here they stay float64.",
+                  "The rotary baseline of Kazemnejad et al. 2023 rotates only a quarter of the channels."}});
 }
 
 }  // namespace pe::encodings

@@ -14,10 +14,11 @@ struct RopeIdOptions {
   std::optional<std::int64_t> train_length;
   PairLayout layout = PairLayout::kHalf;
   void describe(support::FieldVisitor& v) {
-    v.field("fraction", fraction, "Share of a head's channels that are turned, rounded down to an even number.",
+    v.field("fraction", fraction, "Share of the channels of a head that are rotated, rounded down to an even number.",
             {.min = 0, .max = 1});
-    v.field("turns", turns, "Turns that the slowest pair makes within the training length.", {.min = 1e-3});
-    v.field("train_length", train_length, "The length that the turns refer to; auto: the model's.", {.unit = "tokens", .min = 2});
+    v.field("turns", turns, "Number of turns of the slowest pair within the training length.", {.min = 1e-3});
+    v.field("train_length", train_length, "Training length for the turns; auto: from the model.",
+            {.unit = "tokens", .min = 2});
     v.choice("layout", layout, {{"half", PairLayout::kHalf}, {"interleaved", PairLayout::kInterleaved}},
              "Which channels form a pair: (i, i + n), or (2i, 2i + 1).");
   }
@@ -64,16 +65,17 @@ class RopeId : public Rotary {
 EncodingEntry rope_id_entry() {
   return with_options<RopeId, RopeIdOptions>(
       {.name = "rope_id",
-       .summary = "RoPE on half of the channels, all at frequencies that turn at least twice within the training length.",
+       .summary = "RoPE on half of the channels, with at least two turns of each pair within the training length.",
        .reference = "arXiv:2603.18017 (2026)",
        .facts = {.rotates = true},
        .family = Family::kRotary,
        .acts_on = "q and k",
-       .formula = "the first r = fraction·d_h channels of each head, rounded down to even, are turned; n = r/2\n"
-                  "θ_i = (2π·turns/L)^(i/(n−1)), i = 0 .. n − 1, so from 1 down to `turns` turns within L; the others stay",
-       .known_for = "No pair meets an angle beyond the training length that it has not met within, and half of the channels "
-                    "see content alone.",
-       .errata = {"The share and the frequencies of the paper were not at hand; the defaults are this project's."}});
+       .formula =
+           "the first r = fraction·d_h channels of each head, rounded down to even, are turned; n = r/2\n"
+           "θ_i = (2π·turns/L)^(i/(n−1)), i = 0 .. n − 1, so from 1 down to `turns` turns within L; the others stay",
+       .known_for = "No pair has new angles beyond the training length, and half of the channels see only content.",
+       .errata = {"The share and the frequencies of the paper were not available; the defaults are from this "
+                  "project."}});
 }
 
 }  // namespace pe::encodings

@@ -14,7 +14,7 @@ class RopePP : public Rotary {
   RopePP(const RotaryOptions& options, const Shape& shape) : Rotary("rope_pp", shape, options) {
     if (shape.query_heads % 2 != 0) {
       throw support::ConfigError(support::cat("encoding 'rope_pp' makes two attention heads of each query head; ",
-                                              shape.query_heads, " heads are no pairs"),
+                                              shape.query_heads, " heads are not pairs"),
                                  {}, "take an even number of heads");
     }
   }
@@ -43,20 +43,22 @@ class RopePP : public Rotary {
 EncodingEntry rope_pp_entry() {
   return with_options<RopePP, RotaryOptions>(
       {.name = "rope_pp",
-       .summary = "RoPE with a second attention head of each query, for the imaginary part of the rotated product.",
+       .summary = "RoPE with a second attention head per query, for the imaginary part of the rotated product.",
        .reference = "RoPE++, arXiv:2512.07525",
        .facts = {.rotates = true, .heads_per_query = 2},
        .family = Family::kRotary,
        .acts_on = "q and k",
-       .formula = "heads 2m and 2m + 1 share a query, and where G ≤ H/2 a key and a value\n"
-                  "logit of head 2m:     Σ_c [a_c·cos(d·θ_c) − b_c·sin(d·θ_c)]/√d_h   (rope)\n"
-                  "logit of head 2m + 1: Σ_c [a_c·sin(d·θ_c) + b_c·cos(d·θ_c)]/√d_h   (rope, query at the angle i·θ_c − π/2)",
-       .known_for = "Keeps what a real product drops. Between equal contents rope's logit is largest near by and falls; the "
-                    "second head's is 0 at distance 0 and, from a few tokens on, much the same near and far. Published models "
-                    "of 376M and 776M parameters.",
-       .errata = {"With its own projection for each head it would be rope: the quarter turn is a linear map that W_q can hold. "
-                  "So `heads` counts attention heads and W_q has half as many. The paper's EH is this at unchanged `heads`; "
-                  "its EC is twice the heads with `head_width` given, and key_value_heads as before."}});
+       .formula =
+           "heads 2m and 2m + 1 share a query, and where G ≤ H/2 a key and a value\n"
+           "logit of head 2m:     Σ_c [a_c·cos(d·θ_c) − b_c·sin(d·θ_c)]/√d_h   (rope)\n"
+           "logit of head 2m + 1: Σ_c [a_c·sin(d·θ_c) + b_c·cos(d·θ_c)]/√d_h   (rope, query at the angle i·θ_c − π/2)",
+       .known_for = "Keeps the part that a real product drops. Between equal contents, the logit of rope is largest at "
+                    "distance 0 and falls; the second head starts at 0 and is then nearly constant. Published models "
+                    "have 376M and 776M parameters.",
+       .errata = {"With a separate projection for each head it would be rope: the quarter turn is a linear map, which "
+                  "W_q can contain. So `heads` counts attention heads and W_q has half as many. The EH form of the "
+                  "paper has the same `heads`; its EC form has twice the heads with `head_width` given and the same "
+                  "key_value_heads."}});
 }
 
 }  // namespace pe::encodings

@@ -145,7 +145,7 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout 
 
 void RotaryOptions::describe(support::FieldVisitor& v) {
   v.field("base", base, "Wavelengths grow from 2π to 2π·base tokens.", {.min = 1});
-  v.check(base > 1, "a base of 1 would turn all pairs alike");
+  v.check(base > 1, "a base of 1 would rotate all pairs equally");
   v.choice("layout", layout, {{"half", PairLayout::kHalf}, {"interleaved", PairLayout::kInterleaved}},
            "Which channels form a pair: (i, i + d/2), or (2i, 2i + 1).");
 }
@@ -153,8 +153,8 @@ void RotaryOptions::describe(support::FieldVisitor& v) {
 void check_even_head(const std::string& kind, std::int64_t head_width) {
   if (head_width % 2 == 0 && head_width >= 2) return;
   throw support::ConfigError(
-      support::cat("encoding '", kind, "' turns pairs of channels, and the head width ", head_width, " is not even"), {},
-      "choose a width and a number of heads that give an even head width");
+      support::cat("encoding '", kind, "' rotates pairs of channels, and the head width ", head_width, " is not even"),
+      {}, "choose a width and a number of heads that give an even head width");
 }
 
 Rotary::Rotary(const std::string& kind, const Shape& shape, const RotaryOptions& options, RescalingPointer rescaling)

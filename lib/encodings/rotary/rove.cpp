@@ -14,10 +14,11 @@ struct RoveOptions : RotaryOptions {
   bool undo = true;
   void describe(support::FieldVisitor& v) {
     RotaryOptions::describe(v);
-    v.field("fraction", fraction, "Share of a head's channels that are turned, rounded down to an even number.",
+    v.field("fraction", fraction, "Share of the channels of a head that are rotated, rounded down to an even number.",
             {.min = 0, .max = 1});
     v.field("keys", keys, "Also rotate queries and keys; else only values.");
-    v.field("undo", undo, "Turn the output back by the query's position; without it values are absolute, a control.");
+    v.field("undo", undo,
+            "Rotate the output back by the position of the query; otherwise values are absolute, a control.");
   }
 };
 
@@ -67,18 +68,18 @@ EncodingEntry rove_entry() {
   return with_options<Rove, RoveOptions>(
       {.name = "rove",
        .aliases = {"vo_rope"},
-       .summary = "RoPE on values too, turned back at the output, so that values are relative as well.",
+       .summary = "RoPE on values too; the output is rotated back, so values are relative.",
        .reference = "arXiv:2606.11275 (2026); Su 2025, kexue.fm/archives/10862; DeepSeek-V4",
        .facts = {.rotates = true},
        .family = Family::kRotary,
        .acts_on = "q and k, values",
        .formula = "R_p turns the first r = fraction·d_h channels as rope does, θ_c = base^(−2c/r)\n"
                   "o_i = R_iᵀ Σ_j w_ij R_j v_j = Σ_j w_ij R_{j−i} v_j, w from R_i q_i and R_j k_j",
-       .known_for = "DeepSeek-V4 shares keys and values and turns both; a value then says how far away it was. Free in cost and "
-                    "parameters.",
-       .errata = {"DeepSeek-V4 turns the last 64 of 512 channels, in the interleaved layout, with values equal to keys; its "
-                  "comment says the first.",
-                  "A rule that scales cosines and sines by an attention factor must not do so here: values would take its square."}});
+       .known_for = "DeepSeek-V4 shares keys and values and rotates both; a value then contains its distance. It has "
+                    "no parameters or extra cost.",
+       .errata = {"DeepSeek-V4 rotates the last 64 of 512 channels in the interleaved layout, with values equal to "
+                  "keys; its comment says the first.",
+                  "An attention factor on cosines and sines must not apply to values: they would have its square."}});
 }
 
 }  // namespace pe::encodings

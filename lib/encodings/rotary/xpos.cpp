@@ -11,10 +11,10 @@ struct XposOptions : RotaryOptions {
   void describe(support::FieldVisitor& v) {
     v.field("base", base, "Wavelengths grow from 2π to 2π·base tokens.", {.min = 1});
     describe_own(v);
-    v.check(base > 1, "a base of 1 would turn all pairs alike");
+    v.check(base > 1, "a base of 1 would rotate all pairs equally");
   }
   void describe_own(support::FieldVisitor& v) {
-    v.field("scale_base", scale_base, "Tokens over which pair i fades by its ζ = (2i + 0.4d)/(1.4d).",
+    v.field("scale_base", scale_base, "Number of tokens over which pair i decays by its ζ = (2i + 0.4d)/(1.4d).",
             {.unit = "tokens", .min = 1});
   }
 };
@@ -71,7 +71,7 @@ class Xpos : public Rotary {
   double scale_base_;
 };
 
-constexpr const char* kXposSummary = "RoPE whose pairs fade exponentially with distance, fast pairs most.";
+constexpr const char* kXposSummary = "RoPE with pairs that decay exponentially with distance, fast pairs most.";
 
 }  // namespace
 
@@ -90,12 +90,12 @@ EncodingEntry xpos_entry() {
                   "c)/√d_h\n"
                   "ζ_c = (2c + 0.4·d_h)/(1.4·d_h): the queries times ζ^(i/scale_base), the keys times "
                   "ζ^(−j/scale_base)",
-       .known_for = "Made for longer texts together with attention in blocks of half the training length; without "
-                    "the blocks it is only mildly better than rope.",
-       .errata = {"Position counts from 0 for the scales; centred forms of other code bases give the same "
-                  "products with other roundings.",
-                  "In float16 a factor of q or k overflows beyond 4,500 tokens from the place that scales are "
-                  "counted from, in bfloat16 beyond 36,000; this program moves the place along before that."}});
+       .known_for = "Made for longer texts, with attention in blocks of half the training length. Without the blocks "
+                    "it is only mildly better than rope.",
+       .errata = {"Positions of the scales start at 0; centred forms of other code bases give the same products with "
+                  "other rounding.",
+                  "In float16 a factor on q or k overflows beyond 4,500 tokens from the origin of the scales, in "
+                  "bfloat16 beyond 36,000. This program moves the origin before that."}});
 }
 
 }  // namespace pe::encodings
