@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
        .summary = "Measure a model's cost: milliseconds of encoding, attention and forward pass, peak memory.",
        .inputs = {{"model", Kind::kCheckpoint}},
        .outputs = {{.name = "cost", .kind = Kind::kEvalTable, .is_volatile = true}},
-       .epilogue = "Give it a machine that does nothing else, or a pool of its own in a pipeline.\n",
+       .epilogue = "Use a machine without other work, or a separate pool in a pipeline.\n",
        .prepare = pe::model::prepare,
        .machine = pe::model::machine,
        .explain = pe::kernels::explain},

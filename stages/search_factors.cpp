@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
        .summary = "Search the divisors of LongRoPE or LongRoPE2 for a trained model.",
        .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},
        .outputs = {{"extended", Kind::kCheckpoint}},
-       .epilogue = "The output is the model with its encoding extended: evaluate it as it is, or train it on.\n",
+       .epilogue = "The output is the model with its encoding extended. Evaluate it, or continue its training.\n",
        .prepare = pe::model::prepare,
        .machine = pe::model::machine,
        .explain = pe::kernels::explain},

@@ -27,8 +27,7 @@ int main(int argc, char** argv) {
                // With a decay of its own, or a warm-up that is a share, the horizon shapes what comes before it.
                .free_when = {{"train.schedule", "wsd"}, {"train.decay_share", 0}, {"train.warmup_share", 0}}},
        .costs = pe::stages::costs_of_new_model("train.tokens"),
-       .epilogue =
-           "Snapshots are points of the trajectory that are artifacts of their own; pe-pipeline asks for them.\n",
+       .epilogue = "Snapshots are points of the trajectory that are separate artifacts; pe-pipeline asks for them.\n",
        .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,
        .machine = pe::model::machine,

@@ -88,7 +88,8 @@ struct Stretch {
 
 Stretch stretch_of(const h5::Dataset& dataset, std::byte* to) {
   const std::optional<std::uint64_t> offset = dataset.file_offset();
-  if (!offset && dataset.bytes() > 0) throw ArtifactError(cat(dataset.where(), ": was never written"), "the file is damaged");
+  if (!offset && dataset.bytes() > 0)
+    throw ArtifactError(cat(dataset.where(), ": was never written"), "the file is corrupt");
   return {dataset.where(), offset.value_or(0), dataset.bytes(), dataset.integer("crc32c"), to};
 }
 
@@ -103,7 +104,8 @@ void read_stretch(int fd, const std::filesystem::path& path, const Stretch& stre
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) support::throw_errno("read", path.string());
       if (count == 0) {
-        throw ArtifactError(cat(stretch.where, ": the file ends at byte ", stretch.offset + done + got), "the file is damaged");
+        throw ArtifactError(cat(stretch.where, ": the file ends at byte ", stretch.offset + done + got),
+                            "the file is corrupt");
       }
       got += static_cast<std::uint64_t>(count);
     }
@@ -111,7 +113,7 @@ void read_stretch(int fd, const std::filesystem::path& path, const Stretch& stre
     done += size;
   }
   if (stretch.crc != static_cast<std::int64_t>(crc)) {
-    throw ArtifactError(cat(stretch.where, ": expected CRC-32C ", stretch.crc, ", found ", crc), "the file is damaged");
+    throw ArtifactError(cat(stretch.where, ": expected CRC-32C ", stretch.crc, ", found ", crc), "the file is corrupt");
   }
 }
 
@@ -283,7 +285,7 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& path) : state_(s
     hashes.require_rank(h5::Type::kU64, 1);
     meta.trained_on = DocumentSample::from_hashes(hashes.read<std::uint64_t>(), hashes.where());
     if (meta.trained_on.empty()) {
-      throw ArtifactError(cat(hashes.where(), ": is empty; expected hashes of documents"), "the file is damaged");
+      throw ArtifactError(cat(hashes.where(), ": is empty; expected hashes of documents"), "the file is corrupt");
     }
   }
   const Json parents = read_json(group, "parents");
@@ -326,7 +328,7 @@ void CheckpointReader::read(std::string_view name, std::span<std::byte> out) con
   const std::int64_t stated = dataset.integer("crc32c");
   const std::uint32_t found = support::crc32c(out.data(), out.size());
   if (stated != static_cast<std::int64_t>(found)) {
-    throw ArtifactError(cat(dataset.where(), ": expected CRC-32C ", stated, ", found ", found), "the file is damaged");
+    throw ArtifactError(cat(dataset.where(), ": expected CRC-32C ", stated, ", found ", found), "the file is corrupt");
   }
   state_->checked.insert(info.name);
 }

@@ -203,7 +203,7 @@ Collection::Collection(fs::path folder, Kind kind) : folder_(std::move(folder)) 
     const std::uint64_t bytes = fs::file_size(at, error);
     if (error || bytes != member.bytes) {
       throw ArtifactError(cat(quote(at.string()), ": expected ", member.bytes, " bytes, found ", error ? 0 : bytes),
-                          "the file is damaged or was cut short");
+                          "the file is corrupt or was cut short");
     }
   }
 }
@@ -221,7 +221,7 @@ void Collection::verify() const {
     const fs::path at = path(member);
     if (const std::string found = support::sha256_file(at); found != member.file_digest) {
       throw ArtifactError(cat(quote(at.string()), ": expected file digest ", member.file_digest, ", found ", found),
-                          "the file is damaged");
+                          "the file is corrupt");
     }
     if (const std::string found = content_digest(at); found != member.content_digest) {
       throw ArtifactError(cat(quote(at.string()), ": expected content digest ", member.content_digest, ", found ", found));

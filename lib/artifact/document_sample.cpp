@@ -23,7 +23,9 @@ void DocumentSample::add(const DocumentSample& other) {
 }
 
 DocumentSample DocumentSample::from_hashes(const std::vector<std::uint64_t>& hashes, const std::string& where) {
-  const auto fail = [&](const std::string& what) { throw support::ArtifactError(support::cat(where, ": ", what), "the file is damaged"); };
+  const auto fail = [&](const std::string& what) {
+    throw support::ArtifactError(support::cat(where, ": ", what), "the file is corrupt");
+  };
   if (hashes.size() > kMost) fail(support::cat("a sample of ", hashes.size(), " documents, expected at most ", kMost));
   for (std::size_t i = 1; i < hashes.size(); ++i) {
     if (hashes[i - 1] >= hashes[i]) fail("the hashes of the sampled documents do not rise");

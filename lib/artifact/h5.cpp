@@ -238,7 +238,7 @@ struct Object::Core {
   /// For callers that had to ask for the reason earlier: every further HDF5 call, closing included, forgets it.
   [[noreturn]] void fail(const std::string& what, const std::string& reason) const {
     if (file->writing) throw IoError(cat(where(), ": ", what, " failed: ", reason));
-    throw ArtifactError(cat(where(), ": ", what, " failed: ", reason), "the file is damaged");
+    throw ArtifactError(cat(where(), ": ", what, " failed: ", reason), "the file is corrupt");
   }
 };
 
@@ -456,7 +456,7 @@ void Dataset::read_raw(void* out, std::uint64_t first, std::uint64_t count) cons
     const ssize_t got = ::pread(fd.get(), to, std::min<std::uint64_t>(left, 1U << 30), static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) support::throw_errno("read", core_->file->path.string());
-    if (got == 0) throw ArtifactError(cat(where(), ": the file ends at byte ", at), "the file is damaged");
+    if (got == 0) throw ArtifactError(cat(where(), ": the file ends at byte ", at), "the file is corrupt");
     to += got;
     at += static_cast<std::uint64_t>(got);
     left -= static_cast<std::uint64_t>(got);
@@ -655,7 +655,8 @@ Dataset Group::open_dataset(const std::string& name) const {
   core->element_bytes = known->second;
   core->shape = shape_of(space);
   const auto count = H5Sget_simple_extent_type(space) == H5S_NULL ? std::nullopt : checked_count(core->shape);
-  if (!count) throw ArtifactError(cat(core->where(), ": claims shape ", shape_text(core->shape)), "the file is damaged");
+  if (!count)
+    throw ArtifactError(cat(core->where(), ": claims shape ", shape_text(core->shape)), "the file is corrupt");
   core->count = *count;
   if (core->count == 0) return Dataset(core);
 
@@ -670,7 +671,7 @@ Dataset Group::open_dataset(const std::string& name) const {
   if (offset == HADDR_UNDEF || offset > room || core->count > (room - offset) / core->element_bytes) {
     throw ArtifactError(cat(core->where(), ": claims ", type_name(core->type), " ", shape_text(core->shape),
                             ", more than the file of ", room, " bytes holds"),
-                        "the file is damaged or was cut short");
+                        "the file is corrupt or was cut short");
   }
   core->offset = offset;
   constexpr std::size_t kHeld = 64;
@@ -737,7 +738,7 @@ File File::open(const std::filesystem::path& path) {
   state->id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
   if (state->id < 0) {
     throw ArtifactError(cat(quote(path.string()), ": cannot be opened as HDF5: ", hdf5_reason()),
-                        "the file is damaged or was cut short");
+                        "the file is corrupt or was cut short");
   }
   return File(state);
 }

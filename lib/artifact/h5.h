@@ -32,7 +32,7 @@ constexpr Type type_of() {
   if constexpr (std::is_same_v<T, float>) return Type::kF32;
   else if constexpr (std::is_same_v<T, double>) return Type::kF64;
   else {
-    static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "no HDF5 type stands for this one");
+    static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "this type has no HDF5 type");
     constexpr bool s = std::is_signed_v<T>;
     if constexpr (sizeof(T) == 1) return s ? Type::kI8 : Type::kU8;
     else if constexpr (sizeof(T) == 2) return s ? Type::kI16 : Type::kU16;

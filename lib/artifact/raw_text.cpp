@@ -113,8 +113,9 @@ void RawTextReader::open_member(std::size_t number) {
   const h5::Dataset bytes = root.open_dataset("bytes");
   offsets_ = root.read<std::uint64_t>("offsets");
   if (offsets_.front() != 0 || offsets_.back() != bytes.count() || !std::is_sorted(offsets_.begin(), offsets_.end())) {
-    throw ArtifactError(cat(quote(file.path().string()), ": /offsets do not rise from 0 to the ", bytes.count(), " bytes of /bytes"),
-                        "the file is damaged");
+    throw ArtifactError(
+        cat(quote(file.path().string()), ": /offsets do not rise from 0 to the ", bytes.count(), " bytes of /bytes"),
+        "the file is corrupt");
   }
   const h5::Dataset names = root.open_dataset("source_names");
   source_offsets_ = root.read<std::uint64_t>("source_offsets");
@@ -123,12 +124,13 @@ void RawTextReader::open_member(std::size_t number) {
       !std::is_sorted(source_offsets_.begin(), source_offsets_.end())) {
     throw ArtifactError(cat(quote(file.path().string()), ": /source_offsets do not rise from 0 to the ", names.count(),
                             " bytes of /source_names"),
-                        "the file is damaged");
+                        "the file is corrupt");
   }
   for (const std::uint32_t source : source_) {
     if (source + 1ULL < source_offsets_.size()) continue;
-    throw ArtifactError(cat(quote(file.path().string()), ": /source names source ", source, ", there are ", source_offsets_.size() - 1),
-                        "the file is damaged");
+    throw ArtifactError(
+        cat(quote(file.path().string()), ": /source names source ", source, ", there are ", source_offsets_.size() - 1),
+        "the file is corrupt");
   }
   data_offset_ = bytes.file_offset().value_or(0);
   names_offset_ = names.file_offset().value_or(0);

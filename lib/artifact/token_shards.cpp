@@ -147,7 +147,8 @@ std::uint64_t read_window(const std::filesystem::path& dataset_file) {
   const h5::Group root = file.root();
   if (!root.has_attribute("window")) return 0;
   const std::int64_t window = root.integer("window");
-  if (window < 1) throw ArtifactError(cat(root.where(), ": invalid window of ", window, " tokens"), "the file is damaged");
+  if (window < 1)
+    throw ArtifactError(cat(root.where(), ": invalid window of ", window, " tokens"), "the file is corrupt");
   return static_cast<std::uint64_t>(window);
 }
 
@@ -167,7 +168,7 @@ SplitRecord read_split_record(const std::filesystem::path& dataset_file) {
     const std::int64_t documents = file.root().open_group("totals/" + name).integer("documents");
     if (sample.empty() && documents > 0) {
       throw ArtifactError(cat(hashes.where(), ": is empty; expected hashes of ", documents, " documents"),
-                          "the file is damaged");
+                          "the file is corrupt");
     }
   }
   return record;

@@ -79,7 +79,7 @@ TokenizerRecord read_tokenizer_group(const h5::File& file) {
   record.token_bytes = bytes.read<std::uint16_t>();
   if (const std::string stated = group.text("digest"); stated != record.digest()) {
     throw ArtifactError(cat(group.where(), ": expected tokenizer digest ", stated, ", found ", record.digest()),
-                        "the file is damaged");
+                        "the file is corrupt");
   }
   return record;
 }

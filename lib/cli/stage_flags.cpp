@@ -66,9 +66,9 @@ std::string help(const StageText& text, int columns) {
 }  // namespace
 
 const char* const kStageExitCodes =
-    "0 done; 2 flags or config; 3 an input is missing or damaged; 69 a service does not answer; 70 an internal error; 73 an output "
-    "cannot be created; 74 reading or writing failed; 75 saved, run again; 76 diverged; 77 another version's task; 79 a GPU "
-    "failed; 130 interrupted; 137 out of memory.";
+    "0 done; 2 flags or config; 3 an input is missing or corrupt; 69 a service does not answer; 70 an internal error; "
+    "73 an output cannot be created; 74 reading or writing failed; 75 saved, run again; 76 diverged; 77 another "
+    "version's task; 79 a GPU failed; 130 interrupted; 137 out of memory.";
 
 const std::vector<StageFlag>& stage_flags() {
   static const std::vector<StageFlag> table = {

@@ -12,7 +12,7 @@ const std::vector<ToolText>& tools() {
        .summary = "Write logits, weights, outputs and gradients of attention with a positional encoding.",
        .version = PE_VERSION,
        .flags =
-           {{"--encoding", "NAME", "A name, or YAML: {stack: [rope, {kind: ssmax}]}", true},
+           {{"--encoding", "NAME", "A name, or YAML such as {stack: [rope, {kind: ssmax}]}", true},
             {"--set", "KEY=VALUE", "An option of the encoding; may be repeated", false, true},
             {"--in", "PATH", "HDF5 with q [B,H,T,d_h], k and v [B,G,T,d_h] and what else the encoding needs", true},
             {"--out", "PATH", "HDF5 to write", true},
@@ -77,11 +77,9 @@ const std::vector<ToolText>& tools() {
                   "train"},
                  {"--export-tokenizer", "FOLDER",
                   "Write the tokenizer's own files there: tokenizer.model, or vocab.json and merges.txt"}},
-       .examples = {"pe-data store/…/data", "pe-data raw --documents 10",
-                    "pe-data tokenizer.h5 --export-tokenizer ."},
-       .exits = "0 done; 2 flags; 3 not such an artifact, or damaged; 70 an internal error; 73 a file cannot be "
-                "created; 74 it cannot "
-                "be read or written."},
+       .examples = {"pe-data store/…/data", "pe-data raw --documents 10", "pe-data tokenizer.h5 --export-tokenizer ."},
+       .exits = "0 done; 2 flags; 3 not such an artifact, or corrupt; 70 an internal error; 73 a file cannot be "
+                "created; 74 it cannot be read or written."},
       {.program = "pe-encodings",
        .summary = "Write the pages of the encodings, their pitfalls, or their golden vectors.",
        .version = PE_VERSION,
@@ -91,8 +89,9 @@ const std::vector<ToolText>& tools() {
        .epilogue = "pages needs gnuplot (gnuplot-nox) for figures whose data changed.\n",
        .examples = {"pe-encodings pages --out doc/encodings", "pe-encodings golden --out reports/golden/encodings.json",
                     "pe-encodings pitfalls"},
-       .exits = "0 done; 2 flags; 70 an internal error; 73 a file cannot be created; 74 it cannot be written; 137 out of "
-                "memory."},
+       .exits =
+           "0 done; 2 flags; 70 an internal error; 73 a file cannot be created; 74 it cannot be written; 137 out of "
+           "memory."},
   };
   return table;
 }

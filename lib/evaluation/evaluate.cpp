@@ -192,7 +192,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
                                std::filesystem::copy_options::overwrite_existing);
   }
   Journal journal(workspace.work / name, journal_identity);
-  if (journal.recovered() > 0) progress.note(cat("going on after ", journal.recovered(), " finished items"));
+  if (journal.recovered() > 0) progress.note(cat("continuing after ", journal.recovered(), " finished items"));
   const CheckpointVariants variants(checkpoint, model.config(), device, dtype, weights, group.settings.batch_tokens,
                                     prepare);
   const auto fitting = group.settings.split == artifact::Split::kValidation

@@ -138,9 +138,10 @@ Capabilities capabilities_of(const model::LanguageModel& model) {
 std::unique_ptr<Scorer> make_model_scorer(model::LanguageModel model, std::int64_t batch_tokens) {
   const model::ModelConfig& config = model.config();
   if (config.attend_over_batch) {
-    throw support::ConfigError("this model attends over its batch (model.attend_over_batch): what it says of a text depends on "
-                               "the texts that happen to stand beside it",
-                               {}, "pe-dummy measures such models, on batches of its own");
+    throw support::ConfigError(
+        "this model attends over its batch (model.attend_over_batch), so its result for a text depends on the other "
+        "texts of the batch",
+        {}, "pe-dummy measures such models, on separate batches");
   }
   if (config.mask != model::Mask::kCausal) {
     throw support::ConfigError("this model sees the tokens that it is to predict (model.mask: bidirectional): it gives no likelihoods",

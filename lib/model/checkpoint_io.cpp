@@ -48,16 +48,17 @@ std::string shape_of(const std::vector<std::int64_t>& shape) {
 void require_stored(const artifact::CheckpointReader& checkpoint, const ModelConfig& config, const std::string& where) {
   const std::size_t tensors = checkpoint.tensors().size();
   if (static_cast<std::uint64_t>(config.layers) > tensors) {
-    throw ArtifactError(cat(where, ": the model config has ", config.layers, " for 'layers', but the file holds ", tensors,
-                            " tensors"),
-                        "the file is damaged");
+    throw ArtifactError(
+        cat(where, ": the model config has ", config.layers, " for 'layers', but the file holds ", tensors, " tensors"),
+        "the file is corrupt");
   }
   for (const PlannedParameter& parameter : plan_parameters(config)) {
     const TensorInfo* stored = checkpoint.find("model/" + parameter.name);
     if (stored != nullptr && stored->shape == parameter.shape) continue;
-    throw ArtifactError(cat(where, ": by the model config, tensor 'model/", parameter.name, "' is ", shape_of(parameter.shape),
-                            "; found ", stored == nullptr ? "no such tensor" : shape_of(stored->shape)),
-                        "the file is damaged");
+    throw ArtifactError(
+        cat(where, ": by the model config, tensor 'model/", parameter.name, "' is ", shape_of(parameter.shape),
+            "; found ", stored == nullptr ? "no such tensor" : shape_of(stored->shape)),
+        "the file is corrupt");
   }
 }
 

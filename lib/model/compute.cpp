@@ -91,10 +91,14 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
   v.choice("device", device, {{"auto", DeviceKind::kAuto}, {"cpu", DeviceKind::kCpu}, {"cuda", DeviceKind::kCuda}},
            "Where tensors live. auto: cuda where the stage's resources ask for GPUs, else cpu.");
   v.choice("isa", isa,
-           {{"auto", Isa::kAuto}, {"native", Isa::kNative}, {"amx", Isa::kAmx}, {"avx512", Isa::kAvx512}, {"avx2", Isa::kAvx2},
+           {{"auto", Isa::kAuto},
+            {"native", Isa::kNative},
+            {"amx", Isa::kAmx},
+            {"avx512", Isa::kAvx512},
+            {"avx2", Isa::kAvx2},
             {"portable", Isa::kPortable}},
-           "Instruction sets of the CPU. portable gives the same bytes on every x86-64; amx is for products in bf16; auto and native: the "
-           "machine's.");
+           "Instruction sets of the CPU. portable gives the same bytes on every x86-64, and amx is for products in "
+           "bf16. auto and native use the machine's.");
   v.choice("dtype", dtype, {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}},
            "Type of products, and on cuda of activations; weights, norms, softmax and losses stay in fp32. bf16 "
            "on a CPU needs AVX512-BF16 or AMX. auto: bf16 on cuda, else fp32.");
@@ -114,8 +118,8 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
           "Processes that share a batch. auto: one per GPU, or the number that mpirun or srun started, or 1.",
           {.min = 1, .max = 65536});
   v.field("micro_batch", micro_batch,
-          "Sequences of one forward and backward pass of a rank. auto: its whole part of the batch on a CPU; on cuda "
-          "the largest divisor of that part with at most 32,768 tokens.",
+          "Sequences of one forward and backward pass of a rank. On a CPU, auto is the whole part of the batch of a "
+          "rank. On cuda, auto is the largest divisor of that part with at most 32,768 tokens.",
           {.unit = "sequences", .min = 1, .max = 1 << 24});
   v.field("rank_timeout", rank_timeout, "How long a rank waits for the others in one exchange before it gives up.",
           {.unit = "s", .min = 0.1, .max = 1e7, .hashed = false});

@@ -117,8 +117,9 @@ void ModelConfig::describe(support::FieldVisitor& v) {
           "Blocks are attention alone: no residual sum, norm or feed-forward. Keys about these have no effect.",
           {.neutral = Json(false)});
   v.choice("init", init, {{"normal", Init::kNormal}, {"fan_in", Init::kFanIn}, {"glorot", Init::kGlorot}},
-           "Initial matrices of blocks and head: normals of init_std; uniform within ±1/√inputs, biases too; or that with q, k, v "
-           "by Glorot's rule as one matrix and attention's biases 0.",
+           "Initial matrices of blocks and head. normal has draws with init_std, and fan_in is uniform within "
+           "±1/√inputs, biases too. glorot is fan_in with q, k, v by Glorot's rule as one matrix, and the biases of "
+           "attention are 0.",
            {.neutral = Json("normal")});
   v.field("embedding_std", embedding_std, "Standard deviation of initial token embeddings; 0: init_std.",
           {.min = 0, .max = 1000, .neutral = Json(0.0)});

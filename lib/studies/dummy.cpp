@@ -47,9 +47,9 @@ void DummyConfig::Dummy::describe(support::FieldVisitor& v) {
       {.neutral = Json("row")});
   v.field("epochs", epochs, "After how many epochs it is measured, ascending; training ends with the last.", {.unit = "epochs", .min = 1});
   v.field("batch", batch, "Rows of a step.", {.unit = "rows", .min = 1, .max = 1 << 20});
-  v.field("train_rows", train_rows, "Rows to train on; 0: as many as the mode has (800; hard 7,200).",
+  v.field("train_rows", train_rows, "Rows to train on; 0 means all rows of the mode (800; hard 7,200).",
           {.unit = "rows", .min = 0, .max = 1e8, .neutral = Json(0)});
-  v.field("test_rows", test_rows, "Rows to test on; 0: as many as the mode has (200; hard 2,000).",
+  v.field("test_rows", test_rows, "Rows to test on; 0 means all rows of the mode (200; hard 2,000).",
           {.unit = "rows", .min = 0, .max = 1e8, .neutral = Json(0)});
   v.field("rates", rates, "Adam's learning rates, constant; of several the one with the lowest validation loss counts.",
           {.min = 1e-9, .max = 10});
@@ -59,7 +59,8 @@ void DummyConfig::Dummy::describe(support::FieldVisitor& v) {
   v.field("echo", echo, "Mode hard: a distractor of another step between MIDDLE and the continuation, in training and test.",
           {.neutral = Json(false)});
   v.field("seed", seed, "Of weights, training rows, their order and dropout. Test rows are the same for all.", {.min = 0});
-  v.field("save_every", save_every, "After an epoch, what is needed to go on is saved when so much time has passed: what a killed run loses.",
+  v.field("save_every", save_every,
+          "Time between checkpoints, which are written after an epoch. A killed run loses at most this time.",
           {.unit = "s", .min = 0, .max = 1e6, .hashed = false});
   v.check(!epochs.empty() && std::is_sorted(epochs.begin(), epochs.end(), std::less_equal<>()),
           "dummy.epochs holds at least one number, each larger than the one before");
@@ -74,7 +75,7 @@ void DummyConfig::Dummy::describe(support::FieldVisitor& v) {
 void DummyConfig::describe(support::FieldVisitor& v) {
   v.group("dummy", dummy, "Rows, training and tests.");
   v.group("model", model, "The network.");
-  v.group("compute", compute, "On what and how it is computed.");
+  v.group("compute", compute, "Device, precision and threads.");
   const std::int64_t micro = compute.micro_batch.value_or(dummy.batch);
   v.check(micro >= dummy.batch, cat("compute.micro_batch is ", micro, ", and a step of ", dummy.batch, " rows is one piece here"));
   v.check(compute.ranks.value_or(1) == 1, "a step is one piece here: set compute.ranks: 1");
@@ -413,10 +414,10 @@ class Saved {
         const std::int64_t epoch = state.at("epoch");
         for (std::size_t i = 0; i < learners.size(); ++i) learners[i].load(prefix_of(i), reader, rest.at(i));
         tables.load(state.at("tables"));
-        progress.note(cat("going on after epoch ", epoch));
+        progress.note(cat("continuing after epoch ", epoch));
         return epoch;
       } catch (const support::ArtifactError& error) {
-        progress.warn(cat("not going on from what an earlier attempt saved: ", error.what()));
+        progress.warn(cat("not continuing from the checkpoint of an earlier attempt: ", error.what()));
       }
     }
     return 0;

@@ -179,7 +179,7 @@ class Builder : public YAML::EventHandler {
     }
     if (node.text == "<<" && node.plain) {
       diagnostics_.add("merge keys ('<<') are not read", node.place(),
-                       "list several files under 'config: {file: [a.yml, b.yml]}'; later ones override earlier ones");
+                       "list several files under 'config: {file: [a.yml, b.yml]}'. Later ones override earlier ones");
       return;
     }
     const auto [first, fresh] = frame.lines.emplace(node.text, node.mark.line);

@@ -295,8 +295,8 @@ void require_agreement(Communicator& communicator, double mine, std::int64_t ste
       support::kExitFailed,
       support::Diagnostic{cat("after step ", step, " the parameters of rank ", apart, " differ from those of rank 0"),
                           {},
-                          "their machines compute differently: set compute.isa: portable, or use machines of "
-                          "one kind; the same command resumes from the newest checkpoint",
+                          "their machines compute differently: set compute.isa to portable, or use machines of one "
+                          "kind. The same command resumes from the newest checkpoint",
                           {}});
 }
 

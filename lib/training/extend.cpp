@@ -104,9 +104,10 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
   const std::string file = snapshot.checkpoint.path().string();
   const bool own = extend.encoding_of == ExtendConfig::EncodingOf::kCheckpoint;
   if (extend.length < snapshot.length || (extend.length == snapshot.length && !own)) {
-    throw ConfigError(cat("extend.length is ", extend.length, ", and ", file, " was trained at ", snapshot.length),
-                      {}, cat("an extension goes to a longer context, such as ", 2 * snapshot.length,
-                              "; at the same one a model is tuned as it is, with extend.encoding_of: checkpoint"));
+    throw ConfigError(cat("extend.length is ", extend.length, ", and ", file, " was trained at ", snapshot.length), {},
+                      cat("an extension goes to a longer context, such as ", 2 * snapshot.length,
+                          "; at the same length a model is tuned without a change, with extend.encoding_of: "
+                          "checkpoint"));
   }
   const std::int64_t batch =
       extend.batch > 0 ? extend.batch : std::max<std::int64_t>(1, snapshot.batch * snapshot.length / extend.length);

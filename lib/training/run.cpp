@@ -466,7 +466,7 @@ class Loop {
       at_.skipped = checkpoint.meta().extra.value("skipped", std::vector<std::int64_t>());
       at_.inexact = std::move(inexact);
       run_.model.after_step();
-      progress_.note(cat(metrics == nullptr ? "resuming at step " : "going on from the snapshot at step ", at_.step));
+      progress_.note(cat(metrics == nullptr ? "resuming at step " : "continuing from the snapshot at step ", at_.step));
     });
   }
 

@@ -216,12 +216,12 @@ void DropConfig::describe(FieldVisitor& v) {
           {.unit = "steps", .min = 0, .max = kMostSteps});
   v.field("warmup_share", warmup_share, "Warm-up as a share of the steps that remain.", {.min = 0, .max = 1});
   v.choice("qk_norm", qk_norm, {{"keep", QkNorm::kKeep}, {"width", QkNorm::kWidth}},
-           "Norm on queries and keys from here on: as it was, or a new one over the whole width in its place.",
+           "Norm on queries and keys from here on: unchanged, or replaced by a new one over the whole width.",
            {.neutral = Json("keep")});
   v.choice("logit_scale", logit_scale,
            {{"none", LogitScale::kNone}, {"given", LogitScale::kGiven}, {"fitted", LogitScale::kFitted}},
-           "Logits of texts s times as long as in training grow by 1 + slope · ln s: not; by logit_scale_slope; by the slope "
-           "that fits validation text best at the end.",
+           "Growth of the logits of texts s times as long as in training by 1 + slope · ln s. It is off, uses "
+           "logit_scale_slope, or uses the slope that fits validation text best at the end.",
            {.neutral = Json("none")});
   v.field("logit_scale_slope", logit_scale_slope, "The slope where it is given.",
           {.min = 0, .max = 10, .neutral = Json(0.412)});
@@ -235,10 +235,10 @@ void ExtendConfig::describe(FieldVisitor& v) {
   v.field("batch", batch, "Sequences of a step; 0: as many tokens a step as before.",
           {.unit = "sequences", .min = 0, .max = 1 << 24});
   v.choice("encoding_of", encoding_of, {{"config", EncodingOf::kConfig}, {"checkpoint", EncodingOf::kCheckpoint}},
-           "Which encoding goes on: `encoding`, or the checkpoint's own (as pe-search-factors left it).");
+           "Encoding of the result: `encoding`, or that of the checkpoint (as pe-search-factors left it).");
   v.variant("encoding", encoding, encodings::variant_kinds(),
-            "The encoding at the new context. A factor of 1 stands for new over old context; train_length, max_positions and "
-            "floor_scale that are auto mean the old one.",
+            "The encoding at the new context. A factor of 1 is replaced by new over old context. If train_length, "
+            "max_positions or floor_scale is auto, it is the value of the old context.",
             /*stackable=*/true);
   v.choice("optimizer", optimizer, {{"reset", DropConfig::Optimizer::kReset}, {"keep", DropConfig::Optimizer::kKeep}},
            "Moments: from zero, or from the snapshot.");

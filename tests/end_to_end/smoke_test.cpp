@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(a_longer_budget_goes_on_from_the_snapshots_of_the_store) {
   for (const auto& entry : fs::recursive_directory_iterator(grown.path("store/work"))) {
     if (entry.path().filename() == "stage.log") log += pe::support::read_file(entry.path());
   }
-  BOOST_TEST(contains(log, "going on from the snapshot at step "), log);
+  BOOST_TEST(contains(log, "continuing from the snapshot at step "), log);
   BOOST_REQUIRE(whole.run(longer).status.code == 0);
   const auto one = grown.contents(), two = whole.contents();
   BOOST_TEST(two.size() > 3u);

@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE(a_killed_run_goes_on_after_its_last_saved_epoch_to_the_same
     }
     const artifact::Tables tables = run(config, folder, name + ".h5", watch);
     BOOST_TEST(watch.epochs == 5);   // none twice
-    BOOST_TEST(watch.said.find("going on after epoch 4") != std::string::npos, watch.said);
+    BOOST_TEST(watch.said.find("continuing after epoch 4") != std::string::npos, watch.said);
     BOOST_TEST(artifact::content_digest(folder / (name + ".h5")) == artifact::content_digest(folder / (name + "-whole.h5")));
     BOOST_TEST(tables.at("dummy_grid").rows() == 3u);
 

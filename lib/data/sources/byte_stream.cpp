@@ -61,14 +61,14 @@ class GzipStream : public ByteStream {
         }
       }
       if (!inside_ && any_) {   // a further member
-        if (inflateReset(&state_) != Z_OK) fail("zlib refused a further member");
+        if (inflateReset(&state_) != Z_OK) fail("zlib rejected a further member");
       }
       inside_ = any_ = true;
       const int status = inflate(&state_, Z_NO_FLUSH);
       if (status == Z_STREAM_END) {
         inside_ = false;
       } else if (status != Z_OK && status != Z_BUF_ERROR) {
-        fail(state_.msg ? state_.msg : "its data is damaged");
+        fail(state_.msg ? state_.msg : "its data is corrupt");
       }
     }
     return wanted - state_.avail_out;
@@ -76,7 +76,7 @@ class GzipStream : public ByteStream {
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    throw ArtifactError(cat(quote(path_), ": expected gzip data, but ", why), "the file is damaged");
+    throw ArtifactError(cat(quote(path_), ": expected gzip data, but ", why), "the file is corrupt");
   }
   std::string path_;
   PlainStream source_;
@@ -112,7 +112,7 @@ class ZstdStream : public ByteStream {
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    throw ArtifactError(cat(quote(path_), ": expected zstd data, but ", why), "the file is damaged");
+    throw ArtifactError(cat(quote(path_), ": expected zstd data, but ", why), "the file is corrupt");
   }
   std::string path_;
   PlainStream source_;

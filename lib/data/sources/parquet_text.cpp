@@ -186,7 +186,8 @@ struct ParquetText::State {
     } catch (const support::Error&) {
       throw;
     } catch (const std::exception& error) {
-      throw ArtifactError(cat(quote(path.string()), ": ", place(), ": ", one_line(error.what())), "the file is damaged");
+      throw ArtifactError(cat(quote(path.string()), ": ", place(), ": ", one_line(error.what())),
+                          "the file is corrupt");
     }
   }
 

@@ -14,11 +14,11 @@ class AddReversed final : public Addition {
 
 TaskGenerator add_rev_task() {
   return task<AddReversed>({.name = "add_rev",
-                          .summary = "Digits + digits, all least significant first; the digits of the sum likewise.",
-                          .reference = "E 3.10",
-                          .length = "digits of the longer operand",
-                          .train = {1, 8},
-                          .test = {9, 16}});
+                            .summary = "Digits + digits and their sum, all with the least significant digit first.",
+                            .reference = "E 3.10",
+                            .length = "digits of the longer operand",
+                            .train = {1, 8},
+                            .test = {9, 16}});
 }
 
 }  // namespace pe::data

@@ -14,7 +14,8 @@ class CopyLm final : public QuestionTask {
     v.choice("variant", variant_, {{"copy", Variant::kCopy}, {"prefix", Variant::kPrefix}, {"suffix", Variant::kSuffix}},
              "The string again; what follows an n-gram named before it; or behind it.");
     v.field("ngram", ngram_, "Letters of the n-gram.", {.unit = "letters", .min = 1, .max = 20});
-    v.field("answer", answer_, "Most letters of what follows the n-gram.", {.unit = "letters", .min = 1, .max = 1000});
+    v.field("answer", answer_, "Largest number of letters after the n-gram.",
+            {.unit = "letters", .min = 1, .max = 1000});
   }
   std::vector<std::string> symbols() const override {
     std::vector<std::string> names;

@@ -9,9 +9,10 @@ namespace {
 class PosGen final : public AlgorithmicTask {
  public:
   void describe(support::FieldVisitor& v) override {
-    v.choice("rule", rule_, {{"recursive", Rule::kRecursive}, {"chain_of_thought", Rule::kChain}, {"semi_recursive", Rule::kSemi}},
-             "Sum of the previous j + k symbols; of the first j and the previous k; of j from a place that moves on after "
-             "every second symbol and the previous k.");
+    v.choice("rule", rule_,
+             {{"recursive", Rule::kRecursive}, {"chain_of_thought", Rule::kChain}, {"semi_recursive", Rule::kSemi}},
+             "Sum of the previous j + k symbols, or of the first j and the previous k. Or of the previous k and of j "
+             "from a place that moves after every second symbol.");
     v.field("modulus", modulus_, "Symbols 0 to modulus - 1 (m).", {.min = 2, .max = 1000});
     v.field("j", j_, "See rule.", {.min = 1, .max = 20});
     v.field("k", k_, "See rule.", {.min = 1, .max = 20});

@@ -46,7 +46,7 @@ class Table {
   void map(const support::MappedFile& file, const fs::path& path) {
     if (count_ == 0) return;
     if (offset_ && (file.size() < *offset_ || (file.size() - *offset_) / sizeof(T) < count_)) {
-      throw ArtifactError(cat(quote(path.string()), ": the file is shorter than its tables"), "the file is damaged");
+      throw ArtifactError(cat(quote(path.string()), ": the file is shorter than its tables"), "the file is corrupt");
     }
     from_ = offset_ ? file.data() + *offset_ : reinterpret_cast<const std::byte*>(own_.data());
   }
@@ -130,9 +130,9 @@ struct TokenDataset::State {
       shard.bytes.open(root, "doc_bytes", h5::Type::kU32);
       shard.index.open(root, "doc_index", h5::Type::kU64);
       if (shard.bytes.size() + 1 != shard.offsets.size() || shard.index.size() != shard.bytes.size()) {
-        throw ArtifactError(cat(root.where(), "doc_offsets, doc_bytes and doc_index do not fit: ", shard.offsets.size(), ", ",
-                                shard.bytes.size(), ", ", shard.index.size()),
-                            "the file is damaged");
+        throw ArtifactError(cat(root.where(), "doc_offsets, doc_bytes and doc_index do not fit: ", shard.offsets.size(),
+                                ", ", shard.bytes.size(), ", ", shard.index.size()),
+                            "the file is corrupt");
       }
     }
     shard.map = support::MappedFile(path);
@@ -142,8 +142,9 @@ struct TokenDataset::State {
     bool rises = shard.offsets[0] == 0 && shard.offsets[shard.offsets.size() - 1] == shard.count;
     for (std::size_t i = 1; rises && i < shard.offsets.size(); ++i) rises = shard.offsets[i - 1] <= shard.offsets[i];
     if (!rises) {
-      throw ArtifactError(cat(quote(path.string()), ": /doc_offsets do not rise from 0 to the ", shard.count, " tokens of /tokens"),
-                          "the file is damaged");
+      throw ArtifactError(
+          cat(quote(path.string()), ": /doc_offsets do not rise from 0 to the ", shard.count, " tokens of /tokens"),
+          "the file is corrupt");
     }
     if (shard.count > 0) {
       if (!offset || shard.map.size() < *offset + shard.count * width()) {
@@ -191,7 +192,7 @@ struct TokenDataset::State {
                 if (largest >= static_cast<std::uint64_t>(tokenizer.vocabulary)) {
                   throw ArtifactError(cat(quote(shard.path.string()), ": /tokens holds id ", largest,
                                           ", the vocabulary has ", tokenizer.vocabulary),
-                                      "the file is damaged");
+                                      "the file is corrupt");
                 }
                 to += count;
               });
@@ -204,8 +205,9 @@ namespace {
 void check_labels(const Shard& shard, std::span<const std::int64_t> labels, std::int64_t vocabulary) {
   for (const std::int64_t label : labels) {
     if (label < -1 || label >= vocabulary) {
-      throw ArtifactError(cat(quote(shard.path.string()), ": /labels holds ", label, ", the vocabulary has ", vocabulary),
-                          "the file is damaged");
+      throw ArtifactError(
+          cat(quote(shard.path.string()), ": /labels holds ", label, ", the vocabulary has ", vocabulary),
+          "the file is corrupt");
     }
   }
 }
@@ -268,8 +270,9 @@ TokenDataset::TokenDataset(const fs::path& folder) : state_(std::make_unique<Sta
     }
   }
   if (labelled != 0 && labelled != filled) {
-    throw ArtifactError(cat(quote(folder.string()), ": ", labelled, " of ", filled, " shards have /labels; all do or none"),
-                        "the artifact is damaged");
+    throw ArtifactError(
+        cat(quote(folder.string()), ": ", labelled, " of ", filled, " shards have /labels; all do or none"),
+        "the artifact is corrupt");
   }
   state.labelled = labelled > 0;
 }

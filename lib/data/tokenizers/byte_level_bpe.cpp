@@ -46,7 +46,8 @@ class Pattern {
     PCRE2_SIZE at = 0;
     code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &at, nullptr);
     if (code_ == nullptr) {
-      throw support::Error(support::kExitBug, support::Diagnostic{cat("PCRE2 refuses the pattern of words: error ", error, " at ", at)});
+      throw support::Error(support::kExitBug, support::Diagnostic{cat("PCRE2 rejects the pattern of words: error ",
+                                                                      error, " at ", at)});
     }
     pcre2_jit_compile(code_, PCRE2_JIT_COMPLETE);   // slower without, and the same
   }
@@ -199,7 +200,7 @@ class ByteLevel final : public ByteLevelTokenizer {
       const auto a = ids_.find(left), b = ids_.find(right), joined = ids_.find(left + right);
       if (a == ids_.end() || b == ids_.end() || joined == ids_.end()) bad("vocab.json lacks a piece of this merge");
       const auto bytes = bytes_of(left + right);
-      if (!bytes) bad("a letter stands for no byte");
+      if (!bytes) bad("a letter has no byte");
       bytes_[static_cast<std::size_t>(joined->second)] = *bytes;
       if (!merges_.add(a->second, b->second, rank++, joined->second)) bad("the pair occurs twice");
       pairs_.emplace_back(a->second, b->second);

@@ -125,7 +125,8 @@ ParsedModel parse_model(std::string_view bytes, const std::string& where) {
   ParsedModel model;
   const auto check_charsmap = [&](std::string_view table) {
     if (!table.empty() && !Charsmap(table).whole()) {
-      throw support::ArtifactError(support::cat(support::quote(where), ": the model's table of normalisation is damaged"));
+      throw support::ArtifactError(
+          support::cat(support::quote(where), ": the model's table of normalisation is corrupt"));
     }
   };
   Wire wire(bytes, where);

@@ -84,11 +84,11 @@ artifact::TokenizerRecord symbol_tokenizer_record(const Json& task) {
 std::unique_ptr<Tokenizer> make_symbol_tokenizer(const std::string& model, const std::string& where) {
   const Json json = support::parse_json(model);
   if (!json.is_object() || !json.contains("task") || !json.contains("symbols") || !json["symbols"].is_array()) {
-    throw ArtifactError(cat(quote(where), ": the tokenizer of a task holds no list of symbols"), "the file is damaged");
+    throw ArtifactError(cat(quote(where), ": the tokenizer of a task holds no list of symbols"), "the file is corrupt");
   }
   for (const Json& name : json["symbols"]) {
     if (!name.is_string())
-      throw ArtifactError(cat(quote(where), ": a symbol is not a string: ", name.dump()), "the file is damaged");
+      throw ArtifactError(cat(quote(where), ": a symbol is not a string: ", name.dump()), "the file is corrupt");
   }
   return std::make_unique<SymbolTokenizer>(json);
 }

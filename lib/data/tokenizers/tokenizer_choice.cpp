@@ -37,17 +37,17 @@ void TokenizerConfig::describe_fields(support::FieldVisitor& v, bool with_input)
               {"file", Tokenizer::kFile},
               {"gpt2", Tokenizer::kGpt2},
               {"input", Tokenizer::kInput}},
-             "bpe trains a sentencepiece model on the text, and bytes needs no model. file reads a sentencepiece "
-             "model (BPE or unigram), and gpt2 reads vocab.json and merges.txt. input uses the tokenizer of input "
-             "'tokenizer'.");
+             "bpe trains a sentencepiece model on the text, and bytes needs no model. The choice file reads a "
+             "sentencepiece model (BPE or unigram), and gpt2 reads vocab.json and merges.txt. The choice input uses "
+             "the tokenizer of input 'tokenizer'.");
   } else {
     v.choice("tokenizer", tokenizer,
              {{"bpe", Tokenizer::kBpe},
               {"bytes", Tokenizer::kBytes},
               {"file", Tokenizer::kFile},
               {"gpt2", Tokenizer::kGpt2}},
-             "bpe trains a sentencepiece model on the text, and bytes needs no model. file reads a sentencepiece "
-             "model (BPE or unigram), and gpt2 reads vocab.json and merges.txt.");
+             "bpe trains a sentencepiece model on the text, and bytes needs no model. The choice file reads a "
+             "sentencepiece model (BPE or unigram), and gpt2 reads vocab.json and merges.txt.");
   }
   v.field("vocabulary", vocabulary, "Pieces of a trained model, the 256 bytes and 3 control pieces among them.",
           {.unit = "tokens", .min = 300, .max = 1 << 20});

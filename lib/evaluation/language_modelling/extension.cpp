@@ -63,9 +63,9 @@ class Extension final : public Task {
                 ". crop feeds the last tokens of the training length alone; logit_scale multiplies logits by "
                 "1 + a·ln(L / training length). " +
                 support::join(distance_rules(), ", ") +
-                " map distances and find their own factor. For plain rope, base uses other bases, and p_rope "
-                "rotates only the fastest pairs. zeroed does not rotate a band of pairs, and frozen rotates it no "
-                "farther than training did. layer rotates nothing in one layer.",
+                " map distances and find their own factor. For plain rope, base uses other bases, and p_rope rotates "
+                "only the fastest pairs. The kind zeroed does not rotate a band of pairs, and frozen rotates it no "
+                "farther than training did. The kind layer rotates nothing in one layer.",
             {.neutral = Json(plain_variants())});
     v.field("bases", bases_, "Bases of `base`.", {.min = 1.001, .max = 1e12, .neutral = Json(bases_)});
     v.field("fractions", fractions_, "Shares of the pairs that `p_rope` turns.", {.min = 0, .max = 1, .neutral = Json(fractions_)});

@@ -116,8 +116,7 @@ void SampleConfig::describe(support::FieldVisitor& v) {
 std::int64_t choose_token(std::span<const float> logits, double temperature, std::int64_t top_k, double uniform) {
   if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) {
     throw ArtifactError(
-        "the model gives logits that are not finite: it has diverged, or its context is longer than its encoding "
-        "bears");
+        "the logits of the model are not finite: it has diverged, or its context is too long for its encoding");
   }
   const auto count = std::ssize(logits);
   const auto kept = temperature == 0 ? 1 : top_k == 0 ? count : std::min(top_k, count);

@@ -41,7 +41,7 @@ class PositionProbe final : public Task {
             "trained; random, with the same encoding and initial weights of another seed; shuffled, the trained one on texts "
             "whose tokens are in another order.",
             {.neutral = Json(networks())});
-    v.field("methods", methods_, "ridge: regression in closed form; classifier: a network over 64 bins.",
+    v.field("methods", methods_, "ridge is regression in closed form; classifier is a network over 64 bins.",
             {.neutral = Json(methods())});
     v.field("steps", steps_, "Steps of the classifier.", {.min = 1, .max = 1e7, .neutral = Json(2000)});
     v.field("batch", batch_, "Tokens of a step of the classifier.", {.min = 1, .max = 1 << 20, .neutral = Json(4096)});

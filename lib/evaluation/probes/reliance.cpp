@@ -36,7 +36,7 @@ class Reliance final : public Task {
     v.field("kept", kept_, "shuffled_prefix: tokens at the end that keep their order; the next one is scored.",
             {.unit = "tokens", .min = 1, .neutral = Json(kept_)});
     v.field("offsets", offsets_,
-            "translation and gap: positions that all tokens, or those of the second half, are moved by; 0: the training length.",
+            "Shift of the positions of all tokens (translation) or of the second half (gap); 0: the training length.",
             {.unit = "tokens", .min = 0, .neutral = Json(offsets_)});
     for (const std::string& name : tests_) {
       v.check(std::find(test_names().begin(), test_names().end(), name) != test_names().end(),

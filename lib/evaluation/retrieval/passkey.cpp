@@ -32,7 +32,7 @@ class Passkey final : public Task {
             "Keys among which the true one is ranked (S3), itself included; 1 leaves ranking out, n costs n - 1 more "
             "forward passes an item.",
             {.min = 1, .max = 1000});
-    v.group("text", text_, "What the long wording says.");
+    v.group("text", text_, "Text of the long wording.");
     v.check(!depths_.empty(), "passkey needs at least one depth");
     v.check(text_.upto == 0 || candidates_ == 1,
             "numbers `upto` something differ in length, so there is nothing fair to rank among: candidates is 1 then");
