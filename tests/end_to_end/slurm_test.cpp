@@ -313,7 +313,7 @@ BOOST_AUTO_TEST_CASE(a_task_preempted_three_times_saves_resumes_and_gives_the_sa
   BOOST_TEST_REQUIRE(slurm().drain(90), job_logs(project));
   BOOST_TEST((project.contents() == undisturbed(text)), job_logs(project));
   const std::string logs = job_logs(project);
-  BOOST_TEST(lines_with(logs, "told to stop; queued again: it goes on from what it saved") == 3u, logs);
+  BOOST_TEST(lines_with(logs, "told to stop; queued again: it continues from its saved state") == 3u, logs);
   BOOST_TEST(status(project).at("state") == "done");
 }
 
@@ -863,8 +863,8 @@ BOOST_AUTO_TEST_CASE(the_quickstart_with_preemptions_a_scancel_that_stays_and_a_
   BOOST_TEST(status(project).at("state") == "done", job_logs(project));
   BOOST_TEST(fs::exists(project.root() / "reports/quickstart/latest/report.html"));
   const std::string logs = job_logs(project);
-  BOOST_TEST_MESSAGE(lines_with(logs, "told to stop; queued again: it goes on from what it saved")
-                     << " times saved and resumed, " << lines_with(logs, "told to stop; queued again: it begins anew")
+  BOOST_TEST_MESSAGE(lines_with(logs, "told to stop; queued again: it continues from its saved state")
+                     << " times saved and resumed, " << lines_with(logs, "told to stop; queued again: it starts again")
                      << " times begun anew");
   BOOST_TEST(lines_with(logs, "told to stop; queued again: ") >= 9u, logs);
   // The same without Slurm, and never disturbed.
@@ -931,7 +931,7 @@ BOOST_AUTO_TEST_CASE(a_task_longer_than_its_job_saves_before_the_end_and_resumes
   BOOST_TEST_REQUIRE(project.call("submit").code == 0);
   BOOST_TEST_REQUIRE(slurm().drain(400), job_logs(project));
   BOOST_TEST(status(project).at("state") == "done", job_logs(project));
-  BOOST_TEST(lines_with(job_logs(project), "told to stop; queued again: it goes on from what it saved") >= 1u,
+  BOOST_TEST(lines_with(job_logs(project), "told to stop; queued again: it continues from its saved state") >= 1u,
              job_logs(project));
   BOOST_TEST((project.contents() == undisturbed(text)));
 }

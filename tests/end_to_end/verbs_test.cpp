@@ -335,10 +335,10 @@ BOOST_AUTO_TEST_CASE(the_doctor_finds_and_mends_what_is_wrong_with_a_store) {
   const fs::path record = place.store().record_path(key);
   support::write_file_atomically(record, support::read_file(record).substr(0, 50), false);
   answer = place.call({"doctor"});
-  CHECK_HAS(answer.out, "is damaged");
+  CHECK_HAS(answer.out, "is corrupt");
   BOOST_TEST(place.json({"doctor", "--fix"}).at("bad") == 0);
   answer = place.call({"doctor"});
-  BOOST_TEST((answer.out.find("is damaged") == std::string::npos));
+  BOOST_TEST((answer.out.find("is corrupt") == std::string::npos));
   BOOST_TEST(place.run().code == 0);
   CHECK_HAS(place.run().out, "nothing to do");
   support::write_file_atomically(place.root() / "store/VERSION", "999\n", false);

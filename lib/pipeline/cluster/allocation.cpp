@@ -80,7 +80,7 @@ StopDecision decide_after_stop(const StopFacts& facts) {
   if (!facts.waits_for.empty()) return {Kind::kRequeue, cat("what is left to do is made by ", facts.waits_for)};
   if (facts.restarts >= kMostRestarts)
     return {Kind::kGiveUp, cat("it was started ", facts.restarts + 1, " times without coming to an end")};
-  if (facts.moved) return {Kind::kRequeue, "it goes on from what it saved"};
+  if (facts.moved) return {Kind::kRequeue, "it continues from its saved state"};
   if (facts.keeps_steps && facts.still >= kMostStill)
     return {Kind::kGiveUp, cat(facts.still, " attempts in a row saved no step")};
   const bool near_end =
@@ -90,7 +90,7 @@ StopDecision decide_after_stop(const StopFacts& facts) {
             "its time is nearly over and nothing was saved: it would never come to an end; give it a longer "
             "`resources.time`"};
   }
-  return {Kind::kRequeue, "it begins anew"};
+  return {Kind::kRequeue, "it starts again"};
 }
 
 }  // namespace pe::pipeline

@@ -43,7 +43,7 @@ struct Orders {
 Orders read_orders(const fs::path& path, const ElementOrder& order) {
   const std::string text = support::read_file(path);
   if (support::sha256_hex(text) != order.digest) {
-    throw support::ArtifactError(cat("'", path.string(), "' differs from what was submitted"),
+    throw support::ArtifactError(cat("'", path.string(), "' differs from the submitted file"),
                                  "something has changed it; submit again");
   }
   const Json json = support::parse_json(text);
@@ -59,7 +59,7 @@ Orders read_orders(const fs::path& path, const ElementOrder& order) {
       if (element.at(0) == order.index) orders.tasks = element.at(1).get<std::vector<std::size_t>>();
     }
   } catch (const Json::exception& error) {
-    throw support::ArtifactError(cat("'", path.string(), "' is damaged: ", error.what()));
+    throw support::ArtifactError(cat("'", path.string(), "' is corrupt: ", error.what()));
   }
   if (orders.tasks.empty())
     throw support::ArtifactError(cat("array ", order.token, " of run ", order.run, " has no element ", order.index));

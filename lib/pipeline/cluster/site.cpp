@@ -114,7 +114,7 @@ std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords&
                                    "remembers for ", value(config, "MinJobAge")), ""});
   }
   if (mentions(value(config, "DependencyParameters"), "kill_invalid_depend"))
-    findings.push_back({false, "jobs that wait for what failed are cancelled by the site (kill_invalid_depend)", ""});
+    findings.push_back({false, "jobs that wait for a failed job are cancelled by the site (kill_invalid_depend)", ""});
   return findings;
 }
 

@@ -214,7 +214,7 @@ std::optional<Submission> read_submission(const Store& store, const std::string&
     submission.last = array_from(json.at("last"));
     return submission;
   } catch (const Json::exception& error) {
-    throw support::ArtifactError(cat("'", path.string(), "' is damaged: ", error.what()));
+    throw support::ArtifactError(cat("'", path.string(), "' is corrupt: ", error.what()));
   }
 }
 

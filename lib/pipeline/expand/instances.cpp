@@ -132,7 +132,7 @@ std::vector<Enumerator::Seed> Enumerator::seeds_of(Stage& stage) {
     for (const auto& text : role.references) {
       if (has_substitution(text.text)) {
         mistakes_.report(cat("reference ", quote(text.text), " in `each` holds a substitution"), text.mark.place(),
-               "an `each` instance takes its axes from what it names");
+                         "an `each` instance has the axes of the stages that it names");
         stage.broken = true;
         continue;
       }

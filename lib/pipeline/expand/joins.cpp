@@ -310,8 +310,9 @@ bool Joiner::make_edges(const Stage& stage, std::vector<Link>& links, std::optio
       }
       if (edges_ > kMostEdges) {
         mistakes_.report(cat("stage ", quote(node.label), " would bring the pipeline to more than ",
-                   support::with_commas(kMostEdges), " edges"),
-               link.text->mark.place(), "gather less per instance: pin an axis, or give the stage fewer of its own");
+                             support::with_commas(kMostEdges), " edges"),
+                         link.text->mark.place(),
+                         "gather less per instance: pin an axis, or give the stage fewer separate axes");
         return false;
       }
       continue;

@@ -94,7 +94,7 @@ void give_horizon(const Stage& stage, const std::vector<Task>& tasks, Task& task
     if (own != untouched) {
       mistakes.report(cat(quote(key), " of stage ", quote(node.label), " is ", own.dump(), ", but it branches off ",
                           trunk.id, ", whose ", quote(trunk.stage->trajectory->horizon), " is ", horizon->dump()),
-                      node.budgets->mark.place(), cat("take it out: budgets are shares of what the training says"));
+                      node.budgets->mark.place(), cat("remove it: budgets are shares of the value in the training"));
       return;
     }
     *find_value(task.config.edit(), key) = *horizon;

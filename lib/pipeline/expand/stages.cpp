@@ -63,7 +63,7 @@ void check_outputs(Stage& stage, Mistakes& mistakes) {
     stage.broken = true;
   }
   if (stage.node->budgets && !description.branch) {
-    mistakes.report(cat(description.program, " cannot be told where to end, so it takes no budgets"),
+    mistakes.report(cat(description.program, " has no setting for its end, so it takes no budgets"),
                     stage.node->budgets->mark.place(), "pe-branch-decay does");
     stage.broken = true;
   }

@@ -348,10 +348,10 @@ std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& ru
   if (const auto it = by_run_.find(run); it != by_run_.end()) return it->second;
   const auto executable = locate(run, root);
   if (!executable) {
-    const std::string where = run.find('/') != std::string::npos
-                                  ? cat("no file ", support::quote((root / run).lexically_normal().string()))
-                                  : cat("the program ", support::quote(run),
-                                        " is neither beside pe-pipeline nor on the PATH");
+    const std::string where =
+        run.find('/') != std::string::npos
+            ? cat("no file ", support::quote((root / run).lexically_normal().string()))
+            : cat("the program ", support::quote(run), " is neither in the folder of pe-pipeline nor on the PATH");
     throw ConfigError(where, place, support::suggestion(run, known_programs()));
   }
   const fs::path beside = cat(executable->string(), ".describe.json");

@@ -120,7 +120,7 @@ class Examination {
     for (const ResultKey& key : inventory.unreadable) {
       const fs::path path = store.record_path(key);
       if (options_.fix) store.forget(key);
-      add(Level::kWarning, "store", cat("the record ", path.string(), " is damaged"),
+      add(Level::kWarning, "store", cat("the record ", path.string(), " is corrupt"),
           "--fix moves it to the trash; its task runs again", options_.fix);
     }
     // The index against the records.
@@ -133,10 +133,10 @@ class Examination {
       if (options_.fix) support::remove_tree(root_ / "index");
       if (gone > 0)
         add(Level::kWarning, "store", cat("the index knows ", gone, " record(s) that are gone"),
-            "--fix makes it anew; nothing is lost by it", options_.fix);
+            "--fix creates it again; nothing is lost", options_.fix);
       if (index.damaged > 0)
-        add(Level::kWarning, "store", cat("the index is damaged in ", index.damaged, " file(s)"),
-            "--fix makes it anew; nothing is lost by it", options_.fix);
+        add(Level::kWarning, "store", cat("the index is corrupt in ", index.damaged, " file(s)"),
+            "--fix creates it again; nothing is lost", options_.fix);
     }
     std::vector<std::string> pins;
     read_pins(store, &pins);
@@ -285,7 +285,7 @@ class Examination {
       if (::stat(a.c_str(), &status) != 0 || status.st_nlink != 2)
         bad("a linked file does not have two names", "put the store elsewhere");
       if (::link(a.c_str(), b.c_str()) == 0 || errno != EEXIST)
-        bad("linking over a name that exists is not refused", "put the store elsewhere");
+        bad("a link over an existing name is not rejected", "put the store elsewhere");
     }
     // rename(2) must replace in one step.
     support::write_file_atomically(c, "second\n", false);

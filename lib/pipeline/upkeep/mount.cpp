@@ -72,7 +72,7 @@ Sharing sharing_of(const Mount& mount) {
     return {true, has_option(mount, "flock") ? kEverywhere : has_option(mount, "localflock") ? kHere : "no process (mounted without flock)", ""};
   if (begins(type, "beegfs"))
     return {true, "processes of this machine only, unless tuneUseGlobalFileLocks is set",
-            "BeeGFS refuses links from one folder to another, so every output is copied when it is published"};
+            "BeeGFS rejects links from one folder to another, so every output is copied when it is published"};
   if (type == "cifs" || type == "smb3")
     return {true, has_option(mount, "nobrl") ? kHere : kEverywhere, "hard links need a server that offers them"};
   for (const char* whole : {"gpfs", "ceph", "gfs2", "ocfs2", "wekafs", "pvfs2", "afs", "panfs", "cvfs"}) {

@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(what_can_be_known_of_ended_jobs_is_told) {
             "no accounting: of ended jobs `status` knows what the run itself wrote, and what Slurm remembers for 300 sec");
   check_lacks(judged({{"AccountingStorageType", "accounting_storage/slurmdbd"}}), "accounting");
   check_has(judged({{"DependencyParameters", "disable_remote_singleton,kill_invalid_depend"}}),
-            "jobs that wait for what failed are cancelled by the site (kill_invalid_depend)");
+            "jobs that wait for a failed job are cancelled by the site (kill_invalid_depend)");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

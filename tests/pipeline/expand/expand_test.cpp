@@ -342,7 +342,7 @@ BOOST_AUTO_TEST_CASE(budgets_take_another_share_and_refuse_values_beside_them) {
 
   check_refusal(folder.refusal(text("[1/8]", ", config: {set: {decay.share: 0.3}}")),
                 "pipelines/test.yml:7:80: 'decay.share' of stage 'decay' is 0.3, but its budgets say 0.2",
-                "take it out");
+                "remove it");
   check_refusal(folder.refusal(text("[1/8]", ", config: {set: {decay: {end: 1}}}")),
                 "pipelines/test.yml:7:80: 'decay.end' of stage 'decay' is 1.0, but its budgets say 0.125");
   check_refusal(
@@ -350,7 +350,7 @@ BOOST_AUTO_TEST_CASE(budgets_take_another_share_and_refuse_values_beside_them) {
       "pipelines/test.yml:7:80: 'decay.horizon_tokens' of stage 'decay' is 5000000, but it branches off trunk, whose "
       "'train.tokens' is 100000");
   check_refusal(folder.refusal(text("[1/8]", "", "pe-drop-pe")),
-                "pipelines/test.yml:7:75: pe-drop-pe cannot be told where to end, so it takes no budgets",
+                "pipelines/test.yml:7:75: pe-drop-pe has no setting for its end, so it takes no budgets",
                 "pe-branch-decay does");
 }
 
@@ -378,9 +378,10 @@ BOOST_AUTO_TEST_CASE(mistakes_are_shown_with_place_and_a_way_out) {
                 "did you mean 'raw'?");
   check_refusal(refused("over: [encoding, size, seed]", "over: [encodin, size, seed]"),
                 "pipelines/test.yml:45:12: unknown axis 'encodin' in 'over' of stage 'trunk'", "did you mean 'encoding'?");
-  check_refusal(refused("run: pe-report", "run: pe-reprot"),
-                "pipelines/test.yml:87:10: the program 'pe-reprot' is neither beside pe-pipeline nor on the PATH",
-                "did you mean 'pe-report'?");
+  check_refusal(
+      refused("run: pe-report", "run: pe-reprot"),
+      "pipelines/test.yml:87:10: the program 'pe-reprot' is neither in the folder of pe-pipeline nor on the PATH",
+      "did you mean 'pe-report'?");
   check_refusal(refused("resources: net", "resources: nett"), "pipelines/test.yml:34:16: no resources 'nett'",
                 "did you mean 'net'?");
   check_refusal(refused("train.seed: $(seed)", "train.sed: $(seed)"),

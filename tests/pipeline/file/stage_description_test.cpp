@@ -194,8 +194,9 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_found_or_does_not_answer_is_told_with_its_pl
     }
     return std::string();
   };
-  BOOST_TEST(refused("pe-trian") == "a.yml:3:10: the program 'pe-trian' is neither beside pe-pipeline nor on the PATH\n"
-                                    "  did you mean 'pe-train'?");
+  BOOST_TEST(refused("pe-trian") ==
+             "a.yml:3:10: the program 'pe-trian' is neither in the folder of pe-pipeline nor on the PATH\n"
+             "  did you mean 'pe-train'?");
   BOOST_TEST(refused("./pe-none").find("a.yml:3:10: no file ") == 0u);
   BOOST_TEST(refused("pe-mute").find("does not describe itself: `--describe` ended with 3") != std::string::npos);
   BOOST_TEST(refused("pe-chatty").find("does not describe itself: `--describe` ended with 0, and its answer is not JSON") !=

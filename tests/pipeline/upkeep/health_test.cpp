@@ -96,7 +96,8 @@ BOOST_AUTO_TEST_CASE(the_kind_of_a_file_system_says_what_several_machines_may_re
   BOOST_TEST(sharing_of(*mount_of(table, "/home")).locks == "processes of all machines");
   BOOST_TEST(sharing_of(*mount_of(table, "/home/with space")).locks == "processes of this machine only");
   BOOST_TEST(sharing_of({"nfs", "rw,nolock"}).locks == "processes of this machine only");
-  BOOST_TEST(sharing_of(*mount_of(table, "/scratch")).advice.find("refuses links from one folder to another") != std::string::npos);
+  BOOST_TEST(sharing_of(*mount_of(table, "/scratch")).advice.find("rejects links from one folder to another") !=
+             std::string::npos);
   BOOST_TEST(hides_processes(*mount_of(table, "/proc")));
   BOOST_TEST(!hides_processes({"proc", "rw,hidepid=off"}));
 }
