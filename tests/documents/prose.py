@@ -19,9 +19,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CEILINGS = {
     "README and CONTRIBUTING": 60,
     "documents": 6,
-    "studies": 60,
-    "pages of encodings": 18,
-    "help and messages": 73,
+    "studies": 57,
+    "pages of encodings": 6,
+    "help and messages": 44,
 }
 
 LONGEST_SENTENCE = 30   # words; the rule says 25
