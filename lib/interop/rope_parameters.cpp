@@ -236,7 +236,8 @@ Json rope_parameters_for(const RopeFrequencies& wanted, double base, std::int64_
   std::vector<double> divisors;
   for (std::size_t i = 0; i < wanted.theta.size(); ++i) {
     const double turns = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(width));
-    divisors.push_back(turns / std::max(wanted.theta[i], kNever * turns));
+    const double divisor = wanted.theta[i] > kNever * turns ? turns / wanted.theta[i] : 1 / kNever;
+    divisors.push_back(std::abs(divisor - 1) < 1e-12 ? 1 : divisor);
   }
   return {{"rope_type", "longrope"},
           {"rope_theta", base},
