@@ -16,7 +16,7 @@ mkdir -p "$bash" "$fish" "$data/zsh/site-functions"
 "$1" completion fish >"$fish/pe-pipeline.fish"
 "$1" completion zsh >"$data/zsh/site-functions/_pe_pipeline"
 # Shells look for a file of the program's name.
-for program in "$(dirname "$1")"/pe-*.describe.json pe-score pe-encodings pe-hub pe-data; do
+for program in "$(dirname "$1")"/pe-*.describe.json pe-score pe-encodings pe-export pe-hub pe-data; do
   program=$(basename "$program" .describe.json)
   ln -sf pe-pipeline "$bash/$program"
   ln -sf pe-pipeline.fish "$fish/$program.fish"

@@ -39,6 +39,25 @@ const std::vector<ToolText>& tools() {
        .exits = "0 done; 2 flags or encoding; 3 a dataset is missing or has the wrong shape; 70 an internal error; 73 "
                 "the output "
                 "cannot be created; 74 it cannot be written; 137 out of memory."},
+      {.program = "pe-export",
+       .summary = "Write a model and its tokenizer as a folder that Hugging Face transformers loads.",
+       .version = PE_VERSION,
+       .flags =
+           {{"--model", "PATH", "A checkpoint"},
+            {"--tokenizer", "PATH", "The token shards that it was trained on, or their tokenizer"},
+            {"--out", "PATH", "The folder to write; it must not exist"},
+            {"--dtype", "TYPE", "Type of the weights", false, false, {"float32", "bfloat16", "float16"}, "float32"},
+            {"--weights", "NAME", "Which weights of the checkpoint", false, false, {"model", "ema", "best"}, "model"},
+            {"--length", "N", "The context that the config states; without it the training context"},
+            {"--verify", "FOLDER", "Check the files of an exported folder and the numbers of its model"}},
+       .epilogue =
+           "A stock class is used where one computes the same: Qwen3, Llama or SmolLM3. Other models come with\n"
+           "one file of code and need trust_remote_code. doc/interop.md says which is which.\n",
+       .examples = {"pe-export --model model.h5 --tokenizer data --out exported", "pe-export --verify exported"},
+       .exits =
+           "0 done; 2 flags, or nothing in transformers computes the same; 3 not such an artifact, damaged, or a check "
+           "of --verify failed; 70 an internal error; 73 the output exists or cannot be created; 74 it cannot be read "
+           "or written; 137 out of memory."},
       {.program = "pe-hub",
        .summary = "Write the lock of a data set on the Hugging Face hub, or bring its files to this machine.",
        .version = PE_VERSION,

@@ -47,6 +47,7 @@ BranchPoint open_branch_point(const artifact::Workspace& workspace, const data::
   BranchPoint from{.checkpoint = artifact::CheckpointReader(file),
                    .digest = input.digest.empty() ? artifact::content_digest(file) : input.digest};
   const artifact::CheckpointMeta& meta = from.checkpoint.meta();
+  from.imported = meta.extra.contains("imported");
   if (meta.status == artifact::TrainingStatus::kDiverged) {
     throw ArtifactError(
         cat(file.string(), ": this training diverged at step ", meta.step, "; nothing branches off it"));
@@ -55,7 +56,7 @@ BranchPoint open_branch_point(const artifact::Workspace& workspace, const data::
     throw ArtifactError(cat(file.string(), ": trained with tokenizer ", meta.tokenizer_digest, ", but the data has ",
                             dataset.tokenizer_digest()));
   }
-  if (needs.same_data && meta.data_digest != dataset.content_digest()) {
+  if (needs.same_data && !from.imported && meta.data_digest != dataset.content_digest()) {
     const std::string& rule = dataset.splits().rule;
     throw ArtifactError(
         cat(file.string(), ": trained on token shards ", meta.data_digest, ", but the input is ",
@@ -63,6 +64,10 @@ BranchPoint open_branch_point(const artifact::Workspace& workspace, const data::
             meta.split_rule == rule ? ""
                                     : cat("; its data was split into ", meta.split_rule, ", this data into ", rule)),
         "a branch continues the order of the same data");
+  }
+  if (needs.moments && from.imported) {
+    throw ArtifactError(cat(file.string(), ": an imported model has no optimizer state"),
+                        "let the optimizer start with reset");
   }
   if (needs.moments && from.checkpoint.find("optim/m/embedding") == nullptr) {
     throw ArtifactError(

@@ -28,6 +28,8 @@ struct BranchPoint {
   Documents documents = Documents::kJoined;
   std::string phase;  ///< of its schedule at `step`
   double lr = 0;      ///< of its last update
+  /// The model was trained elsewhere. It has no moments, no data and no schedule; its import named batch and length.
+  bool imported = false;
 };
 
 /// What a branch asks of it.

@@ -25,11 +25,28 @@ Schedule drop_schedule(const DropConfig& config, double snapshot_peak, std::int6
   return schedule;
 }
 
+namespace {
+
+/// A snapshot keeps its batch and its window, since the order of its data continues.
+void require_own_only_of_imports(const DropConfig& drop, bool imported, const std::string& file) {
+  if (imported || (drop.batch == 0 && drop.length == 0)) return;
+  throw support::ConfigError(cat(drop.batch != 0 ? "drop.batch" : "drop.length", " is for imported models, and ", file,
+                                 " is a snapshot, which keeps its batch and length"),
+                             {}, "leave it at 0");
+}
+
+}  // namespace
+
 void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
   const artifact::CheckpointReader peek(workspace.input("init").path);
-  const std::int64_t length = model::config_of(peek).length;
-  const data::TokenDataset dataset = open_data(workspace, length);
-  const BranchPoint snapshot = open_branch_point(workspace, dataset);
+  const bool imported = peek.meta().extra.contains("imported");
+  require_own_only_of_imports(config.drop, imported, peek.path().string());
+  const std::int64_t length = config.drop.length > 0 ? config.drop.length : model::config_of(peek).length;
+  const data::TokenDataset dataset = open_data(workspace, length, imported ? "drop.length" : "train.length");
+  const bool reset = config.drop.optimizer == DropConfig::Optimizer::kReset;
+  BranchPoint snapshot = open_branch_point(workspace, dataset, {.moments = !imported || !reset});
+  snapshot.length = length;
+  if (config.drop.batch > 0) snapshot.batch = config.drop.batch;
   const std::string file = snapshot.checkpoint.path().string();
   const model::ComputeConfig compute = model::resolve(config.compute, snapshot.batch, snapshot.length);
   const at::Device device = model::open_device(compute);
@@ -55,11 +72,11 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
   if (schedule.warmup > end - snapshot.step) {
     throw support::ConfigError(cat("the warm-up takes ", schedule.warmup, " steps, but only ", end - snapshot.step, " remain"));
   }
-  const bool reset = config.drop.optimizer == DropConfig::Optimizer::kReset;
   OptimizerSettings optimizer = snapshot.optimizer;
   optimizer.peak_lr = schedule.peak;
   model::ModelChanges changes;
   if (drops) changes.encoding = wanted;
+  if (imported) changes.length = length;
   if (config.drop.qk_norm == DropConfig::QkNorm::kWidth) changes.qk_norm_over = model::QkNormOver::kWidth;
   const bool scaled = config.drop.logit_scale != DropConfig::LogitScale::kNone;
   if (scaled) {

@@ -204,6 +204,10 @@ void BranchDecayConfig::describe(FieldVisitor& v) {
 void DropConfig::describe(FieldVisitor& v) {
   v.field("horizon_tokens", horizon_tokens, "End of the whole run, counted from its first step.",
           {.unit = "tokens", .min = 1, .max = kMostTokens});
+  v.field("batch", batch, "Sequences of a step, of an imported model; 0: what its import named.",
+          {.unit = "sequences", .min = 0, .max = 1 << 24, .neutral = Json(0)});
+  v.field("length", length, "Training context, of an imported model; 0: the model's.",
+          {.unit = "tokens", .min = 0, .max = 1 << 24, .neutral = Json(0)});
   v.choice("arm", arm, {{"drop", Arm::kDrop}, {"nodrop", Arm::kNoDrop}},
            "drop replaces the encoding. nodrop is the control: the same schedule with the encoding kept.");
   v.choice("optimizer", optimizer, {{"reset", Optimizer::kReset}, {"keep", Optimizer::kKeep}},

@@ -119,6 +119,8 @@ struct DropConfig {
   enum class QkNorm { kKeep, kWidth };
   enum class LogitScale { kNone, kGiven, kFitted };
   std::int64_t horizon_tokens = 2'400'000'000;
+  std::int64_t batch = 0;   ///< sequences of a step, of an imported model; 0: what its import named
+  std::int64_t length = 0;  ///< context, of an imported model; 0: the model's
   Arm arm = Arm::kDrop;
   Optimizer optimizer = Optimizer::kReset;
   support::VariantValue encoding{"none"};

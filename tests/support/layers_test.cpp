@@ -27,6 +27,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"kernels", {"support", "cuda"}},
     {"encodings", {"kernels", "support", "cuda"}},
     {"model", {"encodings", "kernels", "artifact", "support", "cuda"}},
+    {"interop", {"model", "encodings", "data", "artifact", "support"}},
     {"training", {"model", "encodings", "kernels", "data", "artifact", "support", "cuda", "mpi"}},
     {"evaluation", {"model", "encodings", "data", "schema", "artifact", "statistics", "support"}},
     {"studies", {"training", "evaluation", "model", "encodings", "data", "schema", "artifact", "support"}},
@@ -113,10 +114,10 @@ const std::map<std::string, std::set<std::string>> kThirdParty = {
     {"curl/", {"data"}},
     {"pcre2", {"data"}},
     {"Eigen/", {"report", "evaluation"}},
-    {"ATen/", {"kernels", "encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},
+    {"ATen/", {"kernels", "encodings", "model", "interop", "training", "evaluation", "studies", "handbook", "cuda"}},
     {"torch/", {"encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},
     {"mpi.h", {"mpi"}},
-    {"c10/", {"kernels", "encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},
+    {"c10/", {"kernels", "encodings", "model", "interop", "training", "evaluation", "studies", "handbook", "cuda"}},
 };
 
 struct Include {

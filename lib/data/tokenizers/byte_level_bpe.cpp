@@ -31,17 +31,21 @@ constexpr std::int64_t kLargestVocabulary = 1 << 22;
 constexpr std::string_view kEndOfText = "<|endoftext|>";
 
 /// GPT-2's pattern: contractions, words, numbers and signs with the space before them, runs of white space without the
-/// last one before a word. White space is spelled out, so that it is Unicode's White_Space whatever the library takes \s for.
-constexpr char kPattern[] =
-    R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^W\p{L}\p{N}]++|[W]+(?![^W])|[W]+)";
+/// last one before a word. White space is spelled out (W), so that it is Unicode's White_Space whatever the library
+/// takes \s for. The other two patterns are copied from the tokenizers of Llama 3 and Qwen 2.
+constexpr char kGpt2Pattern[] = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^W\p{L}\p{N}]++|[W]+(?![^W])|[W]+)";
+constexpr char kLlama3Pattern[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^W\p{L}\p{N}]+[\r\n]*|[W]*[\r\n]+|[W]+(?![^W])|[W]+)";
+constexpr char kQwen2Pattern[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^W\p{L}\p{N}]+[\r\n]*|[W]*[\r\n]+|[W]+(?![^W])|[W]+)";
 constexpr std::string_view kWhiteSpace =
     R"(\x{09}-\x{0d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
 class Pattern {
  public:
-  Pattern() {
+  explicit Pattern(std::string_view pattern) {
     std::string text;
-    for (const char c : std::string_view(kPattern)) text += c == 'W' ? std::string(kWhiteSpace) : std::string(1, c);
+    for (const char c : pattern) text += c == 'W' ? std::string(kWhiteSpace) : std::string(1, c);
     int error = 0;
     PCRE2_SIZE at = 0;
     code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &at, nullptr);
@@ -57,10 +61,21 @@ class Pattern {
   pcre2_code* code_;
 };
 
-const Pattern& pattern() {
-  static const Pattern instance;
+const Pattern& pattern(WordRule rule) {
+  static const Pattern gpt2(kGpt2Pattern), llama3(kLlama3Pattern), qwen2(kQwen2Pattern);
+  return rule == WordRule::kLlama3 ? llama3 : rule == WordRule::kQwen2 ? qwen2 : gpt2;
+}
+
+/// Either one digit, or all up to the next one. Digits are Unicode's numbers.
+const Pattern& digit_or_rest() {
+  static const Pattern instance(R"(\p{N}|\P{N}++)");
   return instance;
 }
+
+constexpr std::pair<WordRule, std::string_view> kWordRules[] = {{WordRule::kGpt2, "gpt2"},
+                                                                {WordRule::kDigits, "digits"},
+                                                                {WordRule::kLlama3, "llama3"},
+                                                                {WordRule::kQwen2, "qwen2"}};
 
 /// The letter that stands for each byte in the files: printable ones for themselves, the others from U+0100 on.
 std::array<char32_t, 256> letters() {
@@ -101,21 +116,28 @@ class ByteLevel final : public ByteLevelTokenizer {
  public:
   ByteLevel(std::string model, const std::string& where) : where_(where) {
     const ByteLevelFiles files = unpack_byte_level(model, where);
+    rule_ = files.words;
     read_vocab(files.vocab);
     read_merges(files.merges);
-    fill_record();
+    if (files.whole_words) read_whole_words(files);
+    fill_record(files);
     record_.model = std::move(model);
   }
 
   using Tokenizer::encode;
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
     ids.clear();
-    Words words(text);
+    Words words(text, rule_);
     for (std::string_view word; words.next(word);) encode_word(word, ids);
   }
+  WordRule rule() const override { return rule_; }
 
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const override {
     if (word.size() > kLongestWord) fail(cat("a word of ", word.size(), " bytes is longer than 4 GiB"));
+    if (const auto found = whole_words_.find(std::string(word)); found != whole_words_.end()) {
+      ids.push_back(found->second);
+      return;
+    }
     const std::size_t first = ids.size();
     for (const char byte : word) ids.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
     ids.resize(first + merges_.join(std::span(ids).subspan(first)));
@@ -207,11 +229,34 @@ class ByteLevel final : public ByteLevelTokenizer {
     }
   }
 
-  void fill_record() {
+  /// Every piece of letters for bytes that is no control token stands for text, merges or not.
+  void read_whole_words(const ByteLevelFiles& files) {
+    for (std::size_t id = 0; id < pieces_.size(); ++id) {
+      const std::string& piece = pieces_[id];
+      if (piece == files.bos || piece == files.eos || (piece.starts_with("<|") && piece.ends_with("|>"))) continue;
+      const auto bytes = bytes_of(piece);
+      if (!bytes || bytes->empty()) continue;
+      bytes_[id] = *bytes;
+      whole_words_.emplace(*bytes, static_cast<std::int32_t>(id));
+    }
+  }
+
+  std::int64_t control_id(const std::string& piece) const {
+    if (piece.empty()) return -1;
+    const auto found = ids_.find(piece);
+    if (found == ids_.end()) fail(cat("the vocabulary has no piece ", support::escaped(piece, 60)));
+    return found->second;
+  }
+
+  void fill_record(const ByteLevelFiles& files) {
     record_.kind = kByteLevelBpe;
     record_.vocabulary = static_cast<std::int64_t>(pieces_.size());
-    // What neither is a byte nor comes of a merge is never produced from text.
-    if (const auto found = ids_.find(std::string(kEndOfText)); found != ids_.end() && bytes_[static_cast<std::size_t>(found->second)].empty()) {
+    if (!files.bos.empty() || !files.eos.empty()) {
+      record_.bos_id = control_id(files.bos);
+      record_.eos_id = control_id(files.eos);
+    } else if (const auto found = ids_.find(std::string(kEndOfText));
+               found != ids_.end() && bytes_[static_cast<std::size_t>(found->second)].empty()) {
+      // No text produces a piece that is no byte and comes of no merge.
       record_.bos_id = record_.eos_id = found->second;
     }
     record_.bos_before_documents = record_.bos_id >= 0;
@@ -228,6 +273,8 @@ class ByteLevel final : public ByteLevelTokenizer {
       hash.update(bytes, sizeof bytes);
     };
     hash.update("byte-level BPE, GPT-2's words");
+    if (rule_ != WordRule::kGpt2) hash.update(cat(", then ", word_rule_name(rule_)));
+    if (files.whole_words) hash.update(", words that are pieces whole");
     number(pieces_.size());
     for (const std::string& piece : pieces_) {
       number(piece.size());
@@ -243,6 +290,8 @@ class ByteLevel final : public ByteLevelTokenizer {
   }
 
   std::string where_;
+  WordRule rule_ = WordRule::kGpt2;
+  std::unordered_map<std::string, std::int32_t> whole_words_;  // by their bytes
   std::vector<std::string> pieces_, bytes_;   // by id; bytes empty for what no text gives
   std::unordered_map<std::string, std::int32_t> ids_;
   std::array<std::int32_t, 256> byte_ids_{};
@@ -255,12 +304,25 @@ class ByteLevel final : public ByteLevelTokenizer {
 
 struct ByteLevelTokenizer::Words::State {
   std::string_view text;
+  WordRule rule = WordRule::kGpt2;
   std::size_t at = 0, valid_end = 0;   // text[at, valid_end) is UTF-8
+  std::size_t part_end = 0;            // where a rule cuts before words are looked for; else valid_end
   pcre2_match_data* match = nullptr;
+
+  /// The end of the match at `at`, before `end`.
+  std::size_t match_end(const Pattern& of, std::size_t end) const {
+    const int status =
+        pcre2_match(of.code(), reinterpret_cast<PCRE2_SPTR>(text.data()), end, at, PCRE2_NO_UTF_CHECK, match, nullptr);
+    if (status < 0) {
+      throw ArtifactError(cat("the pattern of words fails at byte ", at, " of a document: PCRE2 error ", status));
+    }
+    return pcre2_get_ovector_pointer(match)[1];
+  }
 };
 
-ByteLevelTokenizer::Words::Words(std::string_view text) : state_(std::make_unique<State>()) {
+ByteLevelTokenizer::Words::Words(std::string_view text, WordRule rule) : state_(std::make_unique<State>()) {
   state_->text = text;
+  state_->rule = rule;
   state_->match = pcre2_match_data_create(1, nullptr);
   if (state_->match == nullptr) throw std::bad_alloc();
   state_->valid_end = std::min(support::find_invalid_utf8(text), text.size());
@@ -277,15 +339,22 @@ bool ByteLevelTokenizer::Words::next(std::string_view& word) {
     s.valid_end = bad == std::string_view::npos ? s.text.size() : s.at + bad;
     return true;
   }
-  const int status = pcre2_match(pattern().code(), reinterpret_cast<PCRE2_SPTR>(s.text.data()), s.valid_end, s.at,
-                                 PCRE2_NO_UTF_CHECK, s.match, nullptr);
-  if (status < 0) {
-    throw ArtifactError(cat("the pattern of words fails at byte ", s.at, " of a document: PCRE2 error ", status));
+  if (s.rule != WordRule::kDigits) {
+    s.part_end = s.valid_end;
+  } else if (s.at >= s.part_end) {
+    s.part_end = s.match_end(digit_or_rest(), s.valid_end);
   }
-  const PCRE2_SIZE* range = pcre2_get_ovector_pointer(s.match);
-  word = s.text.substr(range[0], range[1] - range[0]);
-  s.at = range[1];
+  const std::size_t end = s.match_end(pattern(s.rule), s.part_end);
+  word = s.text.substr(s.at, end - s.at);
+  s.at = end;
   return true;
+}
+
+std::string_view word_rule_name(WordRule rule) {
+  for (const auto& [known, name] : kWordRules) {
+    if (known == rule) return name;
+  }
+  return "";
 }
 
 std::string pack_byte_level(const ByteLevelFiles& files, const std::string& where) {
@@ -295,7 +364,12 @@ std::string pack_byte_level(const ByteLevelFiles& files, const std::string& wher
       throw ArtifactError(cat(quote(where), ": ", text == &files.vocab ? "vocab.json" : "merges.txt", ": byte ", at, " is not UTF-8"));
     }
   }
-  return Json{{"merges", files.merges}, {"vocab", files.vocab}}.dump();
+  Json packed = {{"merges", files.merges}, {"vocab", files.vocab}};
+  if (files.words != WordRule::kGpt2) packed["words"] = word_rule_name(files.words);
+  if (files.whole_words) packed["whole_words"] = true;
+  if (!files.bos.empty()) packed["bos"] = files.bos;
+  if (!files.eos.empty()) packed["eos"] = files.eos;
+  return packed.dump();
 }
 
 ByteLevelFiles unpack_byte_level(const std::string& model, const std::string& where) {
@@ -307,7 +381,20 @@ ByteLevelFiles unpack_byte_level(const std::string& model, const std::string& wh
     }
     return json[name].get<std::string>();
   };
-  return {text("vocab"), text("merges")};
+  ByteLevelFiles files{.vocab = text("vocab"), .merges = text("merges")};
+  if (json.contains("words")) {
+    const std::string name = text("words");
+    const auto rule =
+        std::find_if(std::begin(kWordRules), std::end(kWordRules), [&](const auto& of) { return of.second == name; });
+    if (rule == std::end(kWordRules)) {
+      throw ArtifactError(cat(quote(where), ": unknown rule of words ", quote(support::escaped(name, 40))));
+    }
+    files.words = rule->first;
+  }
+  files.whole_words = json.contains("whole_words") && json["whole_words"] == true;
+  if (json.contains("bos")) files.bos = text("bos");
+  if (json.contains("eos")) files.eos = text("eos");
+  return files;
 }
 
 std::unique_ptr<ByteLevelTokenizer> make_byte_level(std::string model, const std::string& where) {

@@ -1,7 +1,7 @@
 /// @file
 /// GPT-2's tokenizer: text is cut into words by a pattern, and the bytes of each word are joined by ranked merges. The
 /// files are those of the published models: vocab.json (piece to id, bytes spelled as letters) and merges.txt (a pair a
-/// line, the first one joins first).
+/// line, the first one joins first). Later models cut words by other patterns.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,17 @@ namespace pe::data {
 
 inline constexpr std::string_view kByteLevelBpe = "byte-level-bpe";
 
+/// How text is cut into words. kDigits cuts every digit off and then takes GPT-2's pattern (SmolLM). Llama 3 has a
+/// pattern with numbers of up to three digits, Qwen 2 one with single digits.
+enum class WordRule { kGpt2, kDigits, kLlama3, kQwen2 };
+std::string_view word_rule_name(WordRule rule);  ///< "gpt2", "digits", "llama3" or "qwen2"
+
 /// The two files as one text, which is what `TokenizerRecord::model` holds; and apart again.
 struct ByteLevelFiles {
   std::string vocab, merges;   ///< as they were read, byte for byte
+  WordRule words = WordRule::kGpt2;
+  bool whole_words = false;  ///< a word that is a piece gets its id, whatever the merges would give
+  std::string bos, eos;      ///< pieces; both empty: `<|endoftext|>` is both, where there is one
 };
 /// @throws ArtifactError that names `where` when they are not UTF-8.
 std::string pack_byte_level(const ByteLevelFiles& files, const std::string& where);
@@ -31,7 +39,7 @@ class ByteLevelTokenizer : public Tokenizer {
   /// One a thread: it holds what the pattern's matcher needs.
   class Words {
    public:
-    explicit Words(std::string_view text);
+    explicit Words(std::string_view text, WordRule rule = WordRule::kGpt2);
     ~Words();
     /// False at the end.
     bool next(std::string_view& word);
@@ -40,6 +48,7 @@ class ByteLevelTokenizer : public Tokenizer {
     struct State;
     std::unique_ptr<State> state_;
   };
+  virtual WordRule rule() const = 0;
   /// Appends the ids of one word.
   virtual void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const = 0;
 };

@@ -18,7 +18,7 @@ namespace {
 /// The stages stand beside their descriptions; a build of the tests alone has none.
 boost::test_tools::assertion_result stages_are_built(boost::unit_test::test_unit_id) {
   const fs::path folder = test::build_root() / "stages";
-  for (const char* stage : {"fetch", "tokenize", "train", "branch-decay", "drop-pe", "extend", "search-factors",
+  for (const char* stage : {"fetch", "import", "tokenize", "train", "branch-decay", "drop-pe", "extend", "search-factors",
                             "evaluate", "measure", "sample", "report"}) {
     if (fs::exists(folder / (std::string("pe-") + stage + ".describe.json"))) continue;
     boost::test_tools::assertion_result result(false);

@@ -1,0 +1,45 @@
+/// @file
+/// Tokenizers as Hugging Face's files have them (tokenizer.json and those around it), out and in.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "artifact/tokenizer_record.h"
+#include "support/json.h"
+
+namespace pe::interop {
+
+/// The tokenizer as tokenizer.json. Texts have the same ids there, but a text that spells a control token ("<s>")
+/// becomes that token.
+/// @throws ConfigError with the reason where there is no such form. Unigram models, models that normalise text and the
+/// symbols of a task have none, nor have pieces given by a user that are longer than a character.
+Json tokenizer_json(const artifact::TokenizerRecord& record, const std::string& where);
+
+/// Control tokens by their use: "bos_token", "eos_token", "unk_token", "pad_token", as far as there are any.
+std::map<std::string, std::string> control_tokens(const artifact::TokenizerRecord& record, const std::string& where);
+
+/// tokenizer_config.json. `length`: the longest text in tokens that the model is for.
+Json tokenizer_config_json(const artifact::TokenizerRecord& record, std::int64_t length, const std::string& where);
+
+/// Facts about a tokenizer that tokenizer.json does not hold.
+struct TokenizerHints {
+  std::string bos, eos;   ///< pieces; empty: none
+  std::int64_t rows = 0;  ///< of the embedding; 0: unknown
+  bool unused_rows =
+      false;  ///< may the embedding have more rows than there are pieces? They become pieces no text gives
+};
+
+/// A byte-level BPE tokenizer from tokenizer.json, in the form of `TokenizerRecord::model`
+/// (data/tokenizers/byte_level_bpe.h).
+/// @param note  gets what a user should know, such as a normalisation that is left out; one sentence a line
+/// @throws ArtifactError that names the part which is not understood
+std::string byte_level_from_json(std::string_view text, const TokenizerHints& hints, const std::string& where,
+                                 std::string& note);
+
+/// The same from vocab.json and merges.txt, cut by GPT-2's words.
+std::string byte_level_from_files(std::string_view vocab, std::string_view merges, const TokenizerHints& hints,
+                                  const std::string& where);
+
+}  // namespace pe::interop

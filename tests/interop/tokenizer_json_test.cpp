@@ -1,0 +1,238 @@
+// tokenizer.json out and in, beside the tokenizers package where a Python on this machine has it.
+#include "interop/tokenizer_json.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "data/sources/stories.h"
+#include "data/tokenizers/byte_level_bpe.h"
+#include "data/tokenizers/tokenizer.h"
+#include "data/tokenizers/tokenizer_training.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/installed.h"
+#include "support/process.h"
+#include "support/temp_folder.h"
+#include "support/test_data.h"
+
+using namespace pe;
+using boost::unit_test::precondition;
+using test::chosen_python;
+using test::PythonHas;
+
+namespace {
+
+std::vector<std::string> stories() {
+  std::vector<std::string> texts;
+  for (std::uint64_t i = 0; i < 120; ++i)
+    texts.push_back(data::make_story(1, i, 50, 500).text + "  In 1897 it's 3,204.\n\n\tEnd.");
+  return texts;
+}
+
+std::unique_ptr<data::Tokenizer> trained(bool dummy_prefix) {
+  const auto texts = stories();
+  std::size_t next = 0;
+  return data::make_sentencepiece(data::train_bpe({.vocabulary = 900, .dummy_prefix = dummy_prefix},
+                                                  [&](std::string& text) {
+                                                    if (next == texts.size()) return false;
+                                                    text = texts[next++];
+                                                    return true;
+                                                  }),
+                                  "trained");
+}
+
+const std::vector<std::string>& odd_texts() {
+  static const std::vector<std::string> texts = [] {
+    std::vector<std::string> made{"",
+                                  " ",
+                                  "  ",
+                                  "a",
+                                  " a",
+                                  "  a",
+                                  "a ",
+                                  "a  ",
+                                  "a  b",
+                                  "\n",
+                                  "\n\n",
+                                  " \n ",
+                                  "one\ntwo",
+                                  "one \n two",
+                                  "\ttab\t\t",
+                                  "naïve café 中文 😀",
+                                  "ends with space ",
+                                  "   three leading",
+                                  "1234567890 12 345,678.9",
+                                  "it's we'll I'M they'RE",
+                                  "x\r\ny\r\n\r\n z",
+                                  "a\u00a0b\u3000c\u2028d",
+                                  "½ ² ٣ Ⅷ 7th",
+                                  "don't  --  stop!!!  (now)\n\n\n  ok",
+                                  "\n\nThe end.\n"};
+    for (int spaces = 1; spaces <= 40; ++spaces) {
+      made.push_back("a" + std::string(static_cast<std::size_t>(spaces), ' ') + "b");
+      made.push_back(std::string(static_cast<std::size_t>(spaces), ' '));
+      made.push_back("a\n" + std::string(static_cast<std::size_t>(spaces), '\n') + " b");
+    }
+    return made;
+  }();
+  return texts;
+}
+
+Json python(const std::vector<std::string>& words, const Json& input) {
+  std::vector<std::string> command{chosen_python(),
+                                   (test::source_root() / "tests/interop/oracles/tokenizers_oracle.py").string()};
+  command.insert(command.end(), words.begin(), words.end());
+  const auto ran = support::capture(command, input.dump(), 256u << 20);
+  BOOST_TEST_REQUIRE(ran.status.code == 0, ran.err);
+  return ran.out.empty() ? Json() : Json::parse(ran.out);
+}
+
+void compare_ids(const data::Tokenizer& tokenizer, const std::filesystem::path& file,
+                 const std::vector<std::string>& texts) {
+  const Json found = python({"ids", file.string()}, texts);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    BOOST_TEST(found.at("ids")[i] == Json(tokenizer.encode(texts[i])), "text " << i << ": " << texts[i].substr(0, 60));
+  }
+}
+
+std::vector<std::string> many_texts() {
+  std::vector<std::string> texts = odd_texts();
+  for (const std::string& story : stories()) texts.push_back(story);
+  for (const char* name :
+       {"text/tinystories.txt", "text/alice.txt", "text/wagahai-ja.txt", "tinystories.txt", "alice.txt"}) {
+    if (const auto path = test::test_data(name)) {
+      const std::string all = support::read_file(*path);
+      std::size_t end = std::min<std::size_t>(all.size(), 30000);
+      while (end < all.size() && (static_cast<unsigned char>(all[end]) & 0xC0) == 0x80) ++end;
+      std::string text = all.substr(0, end);
+      for (std::size_t at = text.find("<|"); at != std::string::npos; at = text.find("<|", at)) text.erase(at, 2);
+      texts.push_back(text);  // what spells a control token is that token in the package
+    }
+  }
+  return texts;
+}
+
+std::string written(const test::TempFolder& folder, const Json& json) {
+  support::write_file_atomically(folder / "tokenizer.json", json.dump(), false);
+  return (folder / "tokenizer.json").string();
+}
+
+std::string refusal(const Json& json, const interop::TokenizerHints& hints = {}) {
+  std::string note;
+  try {
+    interop::byte_level_from_json(json.dump(), hints, "tokenizer.json", note);
+  } catch (const support::ArtifactError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Json bytes() { return interop::tokenizer_json(data::make_byte_tokenizer()->record(), "bytes"); }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(tokenizer_json)
+
+BOOST_AUTO_TEST_CASE(trained_tokenizers_give_the_ids_of_the_package,
+                     *precondition(PythonHas{"tokenizers", chosen_python()})) {
+  for (const bool prefix : {true, false}) {
+    const test::TempFolder folder;
+    const auto tokenizer = trained(prefix);
+    compare_ids(*tokenizer, written(folder, interop::tokenizer_json(tokenizer->record(), "trained")), many_texts());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(bytes_give_the_ids_of_the_package, *precondition(PythonHas{"tokenizers", chosen_python()})) {
+  const test::TempFolder folder;
+  const auto tokenizer = data::make_byte_tokenizer();
+  compare_ids(*tokenizer, written(folder, bytes()), many_texts());
+}
+
+BOOST_AUTO_TEST_CASE(tokenizers_of_the_package_give_their_ids_here,
+                     *precondition(PythonHas{"tokenizers", chosen_python()})) {
+  for (const char* kind : {"gpt2", "digits", "llama3", "qwen2"}) {
+    BOOST_TEST_CONTEXT(kind) {
+      const test::TempFolder folder;
+      const std::string file = (folder / "tokenizer.json").string();
+      python({"train", kind, file}, stories());
+      std::string note;
+      const std::string packed = interop::byte_level_from_json(
+          support::read_file(file), {.bos = "<|endoftext|>", .eos = "<|endoftext|>", .rows = 700}, file, note);
+      const auto tokenizer = data::make_byte_level(packed, file);
+      BOOST_TEST(tokenizer->vocabulary() == 700);
+      BOOST_TEST(tokenizer->piece(tokenizer->eos_id()) == "<|endoftext|>");
+      compare_ids(*tokenizer, file, many_texts());
+      // Out again, and the same.
+      const test::TempFolder other;
+      compare_ids(*tokenizer, written(other, interop::tokenizer_json(tokenizer->record(), "back")), many_texts());
+      const auto again = data::make_tokenizer(tokenizer->record(), "again");
+      BOOST_TEST(again->record().digest() == tokenizer->record().digest());
+      data::CachedEncoder cached(*tokenizer);
+      std::vector<std::int32_t> ids;
+      for (const std::string& text : odd_texts()) {
+        cached.encode(text, ids);
+        BOOST_TEST(ids == tokenizer->encode(text));
+        BOOST_TEST(tokenizer->decode(ids) == text);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_has_no_form_is_refused_with_the_reason) {
+  const auto reason = [](const artifact::TokenizerRecord& record) -> std::string {
+    try {
+      interop::tokenizer_json(record, "here");
+    } catch (const support::ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  if (const auto path = test::test_data("models/spm-test-unigram-1000.model")) {
+    BOOST_TEST(has(reason(data::make_sentencepiece(support::read_file(*path), "u")->record()), "is no BPE model"));
+  }
+  if (const auto path = test::test_data("models/mistral-v1-32000.model")) {
+    BOOST_TEST(has(reason(data::make_sentencepiece(support::read_file(*path), "m")->record()), "have one score"));
+  }
+  artifact::TokenizerRecord unknown;
+  unknown.kind = "runes";
+  BOOST_CHECK_THROW(interop::tokenizer_json(unknown, "here"), support::Error);
+}
+
+BOOST_AUTO_TEST_CASE(tokenizers_that_are_not_understood_are_refused) {
+  Json good = bytes();
+  BOOST_TEST(refusal(good) == "");
+  BOOST_TEST(has(refusal(good, {.rows = 300}), "the tokenizer has 258 pieces, the embedding 300 rows"));
+  BOOST_TEST(has(refusal(good, {.rows = 200}), "the tokenizer belongs to another model"));
+  BOOST_TEST(refusal(good, {.rows = 300, .unused_rows = true}) == "");
+  BOOST_TEST(has(refusal(good, {.bos = "<no>", .eos = "</s>"}), "the vocabulary has no piece <no>"));
+  BOOST_TEST(has(refusal(Json::array()), "expected a tokenizer with a model"));
+  const auto changed = [&](const char* pointer, const Json& value) {
+    Json json = good;
+    json[Json::json_pointer(pointer)] = value;
+    return refusal(json);
+  };
+  BOOST_TEST(has(changed("/model/type", "Unigram"), "expected a model of type BPE, found Unigram"));
+  BOOST_TEST(has(changed("/model/byte_fallback", true), "put its tokenizer.model into the folder"));
+  BOOST_TEST(has(changed("/model/dropout", 0.1), "drop out by chance"));
+  BOOST_TEST(has(changed("/normalizer", {{"type", "Lowercase"}}), "normalizer Lowercase is not supported"));
+  BOOST_TEST(has(changed("/pre_tokenizer", {{"type", "Metaspace"}}), "pre_tokenizer"));
+  BOOST_TEST(has(changed("/pre_tokenizer/add_prefix_space", true), "is not supported"));
+  Json words = good;
+  words["pre_tokenizer"]["use_regex"] = true;
+  const auto with_merges = [&](const Json& merges) {
+    words["model"]["merges"] = merges;
+    return refusal(words);
+  };
+  BOOST_TEST(has(with_merges(Json::array({3})), "is no pair of pieces"));
+  BOOST_TEST(has(with_merges(Json::array({"a zz"})), "lacks a piece of this merge"));
+  BOOST_TEST(has(changed("/model/vocab/a", 3), "occurs twice"));
+  BOOST_TEST(has(changed("/added_tokens/0/id", 5), "has id 5, in model.vocab 256"));
+  std::string note;
+  Json nfc = good;
+  nfc["normalizer"] = {{"type", "NFC"}};
+  interop::byte_level_from_json(nfc.dump(), {}, "t", note);
+  BOOST_TEST(has(note, "NFC is left out"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
