@@ -1,21 +1,25 @@
 """Reads the artifacts of pe-pipeline into numpy and pandas.
 
 It reads and nothing else: checkpoints, tables of metrics and evaluations, token shards, manifests and the data of
-reports. It needs h5py and pandas, and nothing of pe-pipeline: copy this file to where you need it. doc/python.md shows
-its use; the doc/format-*.md pages define the files.
+reports. It needs h5py, for tables pandas too, and nothing of pe-pipeline: copy this file to where you need it.
+doc/python.md shows its use; the doc/format-*.md pages define the files.
 
 Artifacts are in out/<pipeline>/<stage>/ after `pe-pipeline run`. Every error is an ArtifactError that names the file,
 what was expected and what was found.
 """
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
-import pandas as pd
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["ArtifactError", "Checkpoint", "TokenShards", "Tables", "read_checkpoint", "read_figure", "read_header",
            "read_manifest", "read_report_table", "read_tables", "read_token_shards"]
@@ -112,8 +116,8 @@ class Tables(Mapping):
 class Checkpoint(Mapping):
     """A model: `checkpoint["model/embedding"]` is a numpy array, `.meta` a dict of everything that is not a tensor.
 
-    bf16 and f16 tensors become float32. `.tensors` lists name, dtype and shape without reading any tensor. Checksums are
-    not compared here: `pe-pipeline verify` does that.
+    bf16 and f16 tensors become float32. `.tensors` lists name, dtype and shape without reading any tensor, as a
+    DataFrame. Checksums are not compared here: `pe-pipeline verify` does that.
     """
 
     def __init__(self, path):
@@ -123,33 +127,39 @@ class Checkpoint(Mapping):
             _require(self.header, ("checkpoint",), path)
             group = file["meta"]
             self.meta = {name: _plain(value) for name, value in group.attrs.items()}
-            self.meta.update({name: _json(group, name, path) for name in group})
+            for name, member in group.items():  # texts are JSON; numbers, such as `trained_on`, are arrays
+                self.meta[name] = member[()] if member.shape else _json(group, name, path)
             rows = []
             file.visititems(lambda name, item: rows.append(
-                (name, _plain(item.attrs["dtype"]), item.shape, int(item.size)))
+                (name, (_plain(item.attrs["dtype"]), item.shape, int(item.size))))
                 if isinstance(item, h5py.Dataset) and not name.startswith(("pe/", "meta/")) else None)
-        self.tensors = pd.DataFrame(rows, columns=["name", "dtype", "shape", "elements"]).set_index("name").sort_index()
+        self._tensors = dict(sorted(rows))
+
+    @functools.cached_property
+    def tensors(self) -> pd.DataFrame:
+        rows = [(name, *facts) for name, facts in self._tensors.items()]
+        return _pandas("tensors").DataFrame(rows, columns=["name", "dtype", "shape", "elements"]).set_index("name")
 
     def __getitem__(self, name):
-        if name not in self.tensors.index:
-            near = [other for other in self.tensors.index if name in other or other.split("/")[-1] == name.split("/")[-1]]
+        if name not in self._tensors:
+            near = [other for other in self._tensors if name in other or other.split("/")[-1] == name.split("/")[-1]]
             hint = f"; did you mean {_names(near[:5])}?" if near else ""
             raise ArtifactError(f"'{self.path}' has no tensor '{name}'{hint}")
         with _open(self.path) as file:
             values = file[name][()]
-        dtype = self.tensors.at[name, "dtype"]
+        dtype = self._tensors[name][0]
         if dtype == "bf16":  # the upper half of a float32
             return (np.asarray(values, np.uint32) << 16).view(np.float32)
         return np.asarray(values, np.uint16).view(np.float16).astype(np.float32) if dtype == "f16" else np.asarray(values)
 
     def __contains__(self, name):
-        return name in self.tensors.index
+        return name in self._tensors
 
     def __iter__(self):
-        return iter(self.tensors.index)
+        return iter(self._tensors)
 
     def __len__(self):
-        return len(self.tensors)
+        return len(self._tensors)
 
     def __repr__(self):
         return f"Checkpoint({self.path.name}, step {self.meta.get('step')}, {len(self)} tensors)"
@@ -187,6 +197,7 @@ class TokenShards:
 
     def table(self, split) -> pd.DataFrame:
         """A row a document: tokens, bytes of its text, and its number in the raw text."""
+        pd = _pandas("table")
         frames = [pd.DataFrame({"tokens": np.diff(shard["doc_offsets"][()].astype(np.int64)),
                                 "bytes": shard["doc_bytes"][()].astype(np.int64),
                                 "index": shard["doc_index"][()].astype(np.int64)}) for shard in self._shards(split)]
@@ -227,6 +238,7 @@ def _require(header, kinds, path):
 
 
 def _table(group, where):
+    pd = _pandas("read_tables")
     columns, units, missing_of = {}, {}, group.get("missing", {})
     for name in json.loads(_plain(group["columns"][()])):
         data = group["data"][name]
@@ -259,7 +271,16 @@ def _csv(report, folder, name, what, types):
         prefix = "figure_" if what == "figure" else ""
         there = sorted(file.stem.removeprefix(prefix) for file in path.parent.glob(f"{prefix}*.csv"))
         raise ArtifactError(f"'{report}' has no {what} '{name.removeprefix(prefix)}'; it has {_names(there)}")
-    return pd.read_csv(path, dtype=types, keep_default_na=False, na_values=[""])
+    return _pandas(f"read_{what}").read_csv(path, dtype=types, keep_default_na=False, na_values=[""])
+
+
+def _pandas(what):
+    try:
+        import pandas
+    except ImportError:
+        raise ArtifactError(f"`{what}` makes a DataFrame, and this Python has no pandas: install it, or read the file with "
+                            f"h5py alone") from None
+    return pandas
 
 
 def _json(group, name, path):

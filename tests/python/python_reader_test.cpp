@@ -29,11 +29,15 @@ namespace {
 const artifact::Recipe kRecipe{
     .stage = "pe-test", .version = 3, .task_key = "", .config = {{"seed", 42}}, .inputs = Json::object()};
 
-/// Runs a script that can import pe_artifacts, in `folder`.
+/// Hashes of documents, as a checkpoint of a training on text has them.
+const std::vector<std::uint64_t> kTrainedOn{3, std::uint64_t{1} << 63};
+
+/// Runs a script that can import pe_artifacts, in `folder`; modules in `before` come before those of the machine.
 support::Captured run_python(const fs::path& folder, const std::vector<std::string>& arguments,
-                             const std::string& input = {}) {
+                             const std::string& input = {}, const fs::path& before = {}) {
+  const std::string modules = (before.empty() ? "" : before.string() + ":") + (test::source_root() / "python").string();
   std::vector<std::string> command{"env",
-                                   "PYTHONPATH=" + (test::source_root() / "python").string(),
+                                   "PYTHONPATH=" + modules,
                                    "PYTHONDONTWRITEBYTECODE=1",
                                    "MPLBACKEND=Agg",
                                    "MPLCONFIGDIR=" + folder.string(),
@@ -64,6 +68,7 @@ void write_model(const fs::path& path) {
   meta.parents = {"11", "22"};
   meta.model = {{"width", 4}};
   meta.encoding = {{"kind", "rope"}, {"base", 10000.0}};
+  for (const std::uint64_t hash : kTrainedOn) meta.trained_on.add(hash);
   artifact::CheckpointWriter writer(path, kRecipe, meta);
   const std::vector<float> weights{0.5f, -1.5f, 2.5f, 3.5f, 4.5f, 5.5f};
   writer.add({"model/embedding", Dtype::kF32, {3, 2}}, std::as_bytes(std::span(weights)));
@@ -147,6 +152,7 @@ BOOST_AUTO_TEST_CASE(what_our_writers_write_is_what_python_reads, *precondition(
   BOOST_TEST(meta.at("status") == "ok");
   BOOST_TEST(meta.at("parents") == Json({"11", "22"}));
   BOOST_TEST(meta.at("encoding").at("base") == 10000.0);
+  BOOST_TEST(meta.at("trained_on") == Json(kTrainedOn));
   BOOST_TEST(read.at("tensors") ==
              Json::parse(R"({"model/bf16": ["bf16", [2], 2], "model/embedding": ["f32", [3, 2], 6],
                                                    "model/f16": ["f16", [2], 2], "optim/step": ["i64", [], 1]})"));
@@ -211,6 +217,26 @@ void imitate_quickstart(const fs::path& root) {
 
 }  // namespace
 
+BOOST_AUTO_TEST_CASE(weights_and_tokens_are_read_without_pandas, *precondition(test::PythonHas{"h5py"})) {
+  const std::string page = support::read_file(test::source_root() / "doc/python.md");
+  const test::TempFolder folder;
+  imitate_quickstart(folder.path());
+  write_text(folder / "hidden/pandas.py", "raise ImportError('hidden')\n");
+  int ran_blocks = 0, refused_blocks = 0;
+  for (const test::CodeBlock& block : test::code_blocks(page)) {
+    if (block.language != "python" || block.text.find("matplotlib") != std::string::npos) continue;
+    const support::Captured ran = run_python(folder.path(), {"-"}, block.text, folder / "hidden");
+    bool makes_frames = false;
+    for (const char* call : {"read_tables", ".tensors", ".table("})
+      makes_frames = makes_frames || block.text.find(call) != std::string::npos;
+    ++(makes_frames ? refused_blocks : ran_blocks);
+    BOOST_TEST((ran.status.code == 0) == !makes_frames, "doc/python.md:" << block.line << ": " << ran.err);
+    if (makes_frames) BOOST_TEST(ran.err.find("this Python has no pandas") != std::string::npos, ran.err);
+  }
+  BOOST_TEST(ran_blocks >= 2);
+  BOOST_TEST(refused_blocks >= 2);
+}
+
 BOOST_AUTO_TEST_CASE(the_code_of_the_document_runs_as_it_stands_there,
                      *precondition(test::PythonHas{"h5py, pandas, matplotlib"})) {
   const std::string page = support::read_file(test::source_root() / "doc/python.md");
@@ -225,7 +251,7 @@ BOOST_AUTO_TEST_CASE(the_code_of_the_document_runs_as_it_stands_there,
     BOOST_TEST((block.text.find("print(") == std::string::npos) == ran.out.empty(),
                "doc/python.md:" << block.line << " printed: " << ran.out);
   }
-  BOOST_TEST(ran_blocks >= 5);
+  BOOST_TEST(ran_blocks >= 6);
   for (const char* name : {"loss.pdf", "perplexity.pdf"}) {
     BOOST_REQUIRE_MESSAGE(fs::exists(folder / name), name << " was not drawn");
     BOOST_TEST(support::read_file(folder / name).substr(0, 5) == "%PDF-");

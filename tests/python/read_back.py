@@ -43,7 +43,7 @@ json.dump({
     "attrs": documents.attrs,
     "empty": len(tables["empty"]),
     "stage": pe.read_header(os.path.join(folder, "scores.h5"))["made_by"]["stage"],
-    "meta": checkpoint.meta,
+    "meta": {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in checkpoint.meta.items()},
     "tensors": {name: [row["dtype"], list(row["shape"]), row["elements"]] for name, row in checkpoint.tensors.iterrows()},
     "values": {name: np.asarray(checkpoint[name]).tolist() for name in checkpoint},
     "kinds": {name: str(checkpoint[name].dtype) for name in checkpoint},

@@ -4,6 +4,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -33,14 +34,22 @@ struct PythonHas {
   std::string modules;
   std::string python = "/usr/bin/python3";
   boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
-    bool there = false;
+    static const char* const kMissing =
+        "import importlib, sys\n"
+        "for name in sys.argv[1].split(', '):\n"
+        "  try: importlib.import_module(name)\n"
+        "  except Exception: print(name)\n";
+    std::string missing = modules;
     try {
-      there = support::capture({python, "-c", "import " + modules}).status.code == 0;
+      const support::Captured ran = support::capture({python, "-c", kMissing, modules});
+      if (ran.status.code == 0) missing = ran.out;
     } catch (const support::IoError&) {
       // There is no such Python.
     }
-    boost::test_tools::assertion_result result(there);
-    if (!result) result.message() << python << " has no " << modules;
+    while (missing.ends_with('\n')) missing.pop_back();
+    std::replace(missing.begin(), missing.end(), '\n', ' ');
+    boost::test_tools::assertion_result result(missing.empty());
+    if (!result) result.message() << python << " has no " << missing;
     return result;
   }
 };
