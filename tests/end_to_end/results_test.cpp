@@ -82,7 +82,7 @@ std::map<std::string, int> started(const Clone& clone) {
   std::map<std::string, int> stages;
   const pipeline::Store store = clone.store();
   pipeline::each_journal_event(store.runs_folder() / store.runs().back(), [&](const pipeline::JournalEvent& event) {
-    if (event.name == "start") ++stages[event.task.substr(0, event.task.find('['))];
+    if (event.event == "start") ++stages[event.task.substr(0, event.task.find('['))];
   });
   return stages;
 }
