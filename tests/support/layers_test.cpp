@@ -110,7 +110,7 @@ const std::map<std::string, std::set<std::string>> kThirdParty = {
     {"arrow/", {"data"}},
     {"parquet/", {"data"}},
     {"zlib", {"data"}},
-    {"zstd", {"data"}},
+    {"zstd", {"data", "pipeline"}},
     {"curl/", {"data"}},
     {"pcre2", {"data"}},
     {"Eigen/", {"report", "evaluation"}},
