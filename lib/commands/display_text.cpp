@@ -6,6 +6,7 @@
 #include "cli/terminal.h"
 #include "commands/session.h"
 #include "support/figures.h"
+#include "support/json_fields.h"
 #include "support/json_text.h"
 #include "support/text.h"
 
@@ -15,14 +16,12 @@ using pipeline::RunEvent;
 using pipeline::RunState;
 using pipeline::TaskPhase;
 using support::cat;
+using support::field_or;
 
 namespace {
 
 /// A member that is a text, so that it can be shown: stages, paths and messages of other programs may hold anything.
-std::string text_of(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  return found != json.end() && found->is_string() ? cli::harmless(found->get_ref<const std::string&>()) : "";
-}
+std::string text_of(const Json& json, const char* name) { return cli::harmless(support::text_in(json, name)); }
 
 std::string on_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -30,16 +29,6 @@ std::string on_one_line(std::string text) {
 }
 
 std::string line_of(const Json& json, const char* name) { return on_one_line(text_of(json, name)); }
-
-bool flag_of(const Json& json, const char* name, bool fallback) {
-  const auto found = json.find(name);
-  return found != json.end() && found->is_boolean() ? found->get<bool>() : fallback;
-}
-
-double number_of(const Json& json, const char* name, double fallback = 0) {
-  const auto found = json.find(name);
-  return found != json.end() && found->is_number() ? found->get<double>() : fallback;
-}
 
 /// A count as people read it; one that no 64 bits hold is shown as the largest that they do.
 std::string count_text(double count) {
@@ -83,21 +72,22 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
   const Json& detail = event.detail;
   if (event.name == "start") {
     return cat("start    ", id, event.attempt > 1 ? cat("  attempt ", event.attempt) : "",
-               flag_of(detail, "resumed", false) ? ", continues" : "",
+               field_or(detail, "resumed", false) ? ", continues" : "",
                detail.contains("gpus") ? cat("  gpus ", cli::harmless(support::json_text(detail["gpus"], -1, 0))) : "");
   }
   if (event.name == "publish") {
     const std::string snapshot = text_of(detail, "snapshot");
     const bool diverged = text_of(detail, "status") == "diverged";
     return cat(diverged ? style.warn("diverged") : style.good("done    "), " ", id,
-               snapshot.empty() ? "" : "@" + snapshot, "  ", support::short_bytes(number_of(detail, "bytes")),
+               snapshot.empty() ? "" : "@" + snapshot, "  ", support::short_bytes(field_or(detail, "bytes", 0.0)),
                detail.contains("inherited_from") ? cat("  follows ", text_of(detail, "inherited_from")) : "");
   }
   if (event.name == "reuse") return cat("reuse    ", id, "  its inputs came out as before");
   if (event.name == "retry") {
-    return cat(
-        style.warn("retry   "), " ", id, "  ", line_of(detail, "reason"), ", class ", text_of(detail, "class"),
-        number_of(detail, "delay_s") > 0 ? cat(", in ", support::short_duration(number_of(detail, "delay_s"))) : "");
+    return cat(style.warn("retry   "), " ", id, "  ", line_of(detail, "reason"), ", class ", text_of(detail, "class"),
+               field_or(detail, "delay_s", 0.0) > 0
+                   ? cat(", in ", support::short_duration(field_or(detail, "delay_s", 0.0)))
+                   : "");
   }
   if (event.name == "requeue") return cat("requeue  ", id, "  stopped at a checkpoint, continues");
   if (event.name == "conflict") {
@@ -107,7 +97,7 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
         "\n         `--force` puts a new one in its place; a stage whose bytes change needs a new result version");
   }
   if (event.name == "wait") {
-    return cat("elsewhere ", id, "  ", flag_of(detail, "waits", true) ? "waits for " : "is left to ",
+    return cat("elsewhere ", id, "  ", field_or(detail, "waits", true) ? "waits for " : "is left to ",
                text_of(detail, "owner"));
   }
   if (event.name == "block") return cat(style.warn("blocked "), " ", id, "  ", line_of(detail, "reason"));
@@ -115,8 +105,9 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
     return cat(style.warn("warning "), " ", event.task < 0 ? "" : id + "  ", line_of(detail, "text"));
   if (event.name == "note" && event.task >= 0) return cat("note     ", id, "  ", line_of(detail, "text"));
   if (event.name == "stop") {
-    const std::string stages = counted(static_cast<std::size_t>(std::clamp(number_of(detail, "running"), 0.0, 1e9)), "stage");
-    return number_of(detail, "level") > 1
+    const std::string stages =
+        counted(static_cast<std::size_t>(std::clamp(field_or(detail, "running", 0.0), 0.0, 1e9)), "stage");
+    return field_or(detail, "level", 0.0) > 1
                ? cat("killing ", stages)
                : cat("stopping: asked ", stages, " to save and end; Ctrl-C again kills them");
   }
@@ -127,7 +118,7 @@ ProgressText progress_text(const Json& progress) {
   ProgressText out;
   if (!progress.is_object()) return out;
   out.work = line_of(progress, "what");
-  const double done = number_of(progress, "done"), total = number_of(progress, "total");
+  const double done = field_or(progress, "done", 0.0), total = field_or(progress, "total", 0.0);
   if (progress.contains("done")) {
     out.work += cat(out.work.empty() ? "" : " ", count_text(done));
     if (total > 0) {

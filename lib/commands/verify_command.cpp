@@ -139,7 +139,7 @@ int verify_store(const cli::CommandLine& line) {
   pipeline::Verifier verifier(store);
   pipeline::StageCatalog catalog = stage_catalog();
   catalog.remember_in(scope.store / "memo" / "describe");
-  pipeline::LocalRunner runner;
+  pipeline::LocalRunner runner(SIGKILL);  // checkpoints of a stage that is run again are of no use to other processes
   pipeline::RerunOptions how;
   how.keep = line.keep;
   how.ulp = static_cast<std::uint64_t>(line.ulp.value_or(0));

@@ -62,6 +62,17 @@ void require_stored(const artifact::CheckpointReader& checkpoint, const ModelCon
   }
 }
 
+/// Few tensors show the length. Where the file also has the length of the training data, the two must agree.
+void require_trained_length(const artifact::CheckpointReader& checkpoint, const ModelConfig& config,
+                            const std::string& where) {
+  const Json& data = checkpoint.meta().data;
+  const auto trained = data.is_object() ? data.find("length") : data.end();
+  if (trained == data.end() || *trained == config.length) return;
+  throw ArtifactError(cat(where, ": the model config has ", config.length, " for 'length'; expected ", trained->dump(),
+                          ", with which it was trained"),
+                      "the file is damaged");
+}
+
 bool of_encoding(const std::string& name) { return name.rfind("encoding.", 0) == 0; }
 
 }  // namespace
@@ -97,6 +108,7 @@ ModelConfig config_of(const artifact::CheckpointReader& checkpoint) {
   json["encoding"] = checkpoint.meta().encoding;
   ModelConfig config = config_from_json(json, where);
   require_stored(checkpoint, config, where);
+  require_trained_length(checkpoint, config, where);
   return config;
 }
 

@@ -16,7 +16,7 @@ namespace pe::support {
 struct CaptureLimits {
   double timeout_s = 0;               ///< above 0: it gets a process group, which is killed when this time is over
   std::string input = {};             ///< fed to its standard input
-  std::size_t limit = 64u << 20;      ///< bytes kept of each stream; the rest is read and dropped
+  std::size_t limit = 64u << 20;  ///< bytes kept of each stream; a program with a time is killed at the next one
   std::filesystem::path directory = {};   ///< working folder; empty: this process's own
   std::optional<std::vector<std::string>> environment = {};   ///< "NAME=value"; absent: this process's own
   std::function<bool()> stop = {};    ///< asked ten times a second; true ends it as its time does. Needs a timeout_s
@@ -25,6 +25,7 @@ struct CaptureLimits {
 struct TimedCapture : Captured {
   bool timed_out = false;   ///< it was killed since it did not end in time
   bool stopped = false;     ///< or since `stop` said so
+  bool overlong = false;    ///< it printed more than the limit; it was killed for that where it had a time
 };
 
 /// `capture` with a time limit. @throws IoError when the program cannot start.

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +18,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "support/bound_child.h"
 #include "support/capture_within.h"
 #include "support/error.h"
 #include "support/program.h"
@@ -28,18 +29,6 @@ namespace pe::support {
 
 namespace {
 
-struct FileActions {
-  posix_spawn_file_actions_t raw;
-  FileActions() { posix_spawn_file_actions_init(&raw); }
-  ~FileActions() { posix_spawn_file_actions_destroy(&raw); }
-};
-
-struct Attributes {
-  posix_spawnattr_t raw;
-  Attributes() { posix_spawnattr_init(&raw); }
-  ~Attributes() { posix_spawnattr_destroy(&raw); }
-};
-
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> out;
   for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
@@ -47,61 +36,108 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
+/// The data of a child between vfork and exec. It shares our memory until then, so it must allocate nothing.
+struct ChildPlan {
+  const char* program = nullptr;
+  char* const* arguments = nullptr;
+  char* const* environment = nullptr;
+  const char* directory = nullptr;
+  const std::vector<std::pair<int, int>>* descriptors = nullptr;  ///< {ours, theirs}; ours are above all of theirs
+  int highest = 2;                                                ///< of theirs; those above are closed
+  bool opens_null = false, new_group = false;
+  int signal_when_we_end = 0;
+  pid_t parent = 0;
+  volatile int error = 0;  ///< errno of the step that failed, written by the child
+};
+
+[[noreturn]] void fail_child(ChildPlan& plan) {
+  plan.error = errno;
+  ::_exit(127);
+}
+
+/// Not inline: the child would write into the stack frame that our side still uses.
+[[noreturn, gnu::noinline]] void become(ChildPlan& plan) {
+  if (plan.signal_when_we_end > 0) {
+    if (::prctl(PR_SET_PDEATHSIG, plan.signal_when_we_end) != 0) fail_child(plan);
+    if (::getppid() != plan.parent) ::_exit(128 + plan.signal_when_we_end);  // it has ended already
+  }
+  struct sigaction usual {};
+  usual.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &usual, nullptr);  // some cannot be set
+  if (plan.new_group && ::setpgid(0, 0) != 0) fail_child(plan);
+  if (plan.directory && ::chdir(plan.directory) != 0) fail_child(plan);
+  if (plan.opens_null) {
+    const int null = ::open("/dev/null", O_RDONLY);
+    if (null < 0 || (null != 0 && ::dup2(null, 0) < 0)) fail_child(plan);
+  }
+  for (const auto& [ours, theirs] : *plan.descriptors) {
+    if (::dup2(ours, theirs) < 0) fail_child(plan);
+  }
+  ::closefrom(plan.highest + 1);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execve(plan.program, plan.arguments, plan.environment);
+  fail_child(plan);
+}
+
+/// vfork, since a fork copies the tables of all our memory. All signals are blocked meanwhile: no handler of ours runs
+/// in the child. Returns -1, with errno set, when there is no child or it could not become the program.
+pid_t start_child(ChildPlan& plan) {
+  sigset_t all, before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = ::vfork();
+  if (pid == 0) become(plan);
+  const int error = pid < 0 ? errno : plan.error;
+  if (pid > 0 && error != 0) ::waitpid(pid, nullptr, 0);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return error != 0 ? -1 : pid;
+}
+
 }  // namespace
 
-pid_t spawn(const SpawnOptions& options) {
+pid_t spawn(const SpawnOptions& options) { return spawn_bound(options, 0); }
+
+pid_t spawn_bound(const SpawnOptions& options, int signal) {
   const std::string& program = options.arguments.at(0);
   const auto found = find_program(program);
   if (!found) {
     errno = ENOENT;
     throw_errno("start", program);
   }
-  FileActions actions;
-  if (!options.directory.empty()) posix_spawn_file_actions_addchdir_np(&actions.raw, options.directory.c_str());
-
   // A number wanted in the child may be another descriptor here, so all go through copies with higher numbers.
   std::vector<std::pair<int, int>> wanted = options.descriptors;
   if (options.stdin_fd >= 0) wanted.emplace_back(options.stdin_fd, 0);
-  else posix_spawn_file_actions_addopen(&actions.raw, 0, "/dev/null", O_RDONLY, 0);
   if (options.stdout_fd >= 0) wanted.emplace_back(options.stdout_fd, 1);
   if (options.stderr_fd >= 0) wanted.emplace_back(options.stderr_fd, 2);
+  ChildPlan plan;
+  for (const auto& [ours, theirs] : wanted) plan.highest = std::max(plan.highest, theirs);
   std::vector<Descriptor> copies;
-  int highest = 2;
-  for (const auto& [ours, theirs] : wanted) highest = std::max(highest, theirs);
-  for (const auto& [ours, theirs] : wanted) {
-    Descriptor copy(::fcntl(ours, F_DUPFD_CLOEXEC, highest + 1));
+  for (auto& [ours, theirs] : wanted) {
+    Descriptor copy(::fcntl(ours, F_DUPFD_CLOEXEC, plan.highest + 1));
     if (!copy) {
       if (errno == EINVAL) errno = EMFILE;   // the limit lies below the number
       throw_errno("start", program);
     }
-    posix_spawn_file_actions_adddup2(&actions.raw, copy.get(), theirs);
+    ours = copy.get();
     copies.push_back(std::move(copy));
   }
-  posix_spawn_file_actions_addclosefrom_np(&actions.raw, highest + 1);
-
-  Attributes attributes;
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes.raw, &none);
-  posix_spawnattr_setsigdefault(&attributes.raw, &all);
-  short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
-  if (options.new_group) {
-    posix_spawnattr_setpgroup(&attributes.raw, 0);
-    flags |= POSIX_SPAWN_SETPGROUP;
-  }
-  posix_spawnattr_setflags(&attributes.raw, flags);
-
   const std::vector<char*> arguments = pointers(options.arguments);
   std::vector<char*> environment;
   if (options.environment) environment = pointers(*options.environment);
-  pid_t pid = 0;
-  const int error = posix_spawn(&pid, found->c_str(), &actions.raw, &attributes.raw, arguments.data(),
-                                options.environment ? environment.data() : environ);
-  if (error != 0) {
-    errno = error;
-    throw_errno("start", found->string());
-  }
+  plan.program = found->c_str();
+  plan.arguments = arguments.data();
+  plan.environment = options.environment ? environment.data() : environ;
+  plan.directory = options.directory.empty() ? nullptr : options.directory.c_str();
+  plan.descriptors = &wanted;
+  plan.opens_null = options.stdin_fd < 0;
+  plan.new_group = options.new_group;
+  plan.signal_when_we_end = signal;
+  plan.parent = ::getpid();
+  const pid_t pid = start_child(plan);
+  if (pid < 0) throw_errno("start", found->string());
   return pid;
 }
 
@@ -199,7 +235,7 @@ TimedCapture capture_within(const std::vector<std::string>& arguments, const Cap
   const auto left_ms = [&]() -> int {
     if (timeout_s <= 0) return -1;
     if (limits.stop && !result.stopped) result.stopped = limits.stop();
-    if (result.stopped) return 0;
+    if (result.stopped || result.overlong) return 0;
     const std::chrono::duration<double, std::milli> left = deadline - std::chrono::steady_clock::now();
     return static_cast<int>(std::clamp(std::ceil(left.count()), 0.0, limits.stop ? 100.0 : 1e9));
   };
@@ -211,8 +247,13 @@ TimedCapture capture_within(const std::vector<std::string>& arguments, const Cap
     const auto drain = [&](Descriptor& fd, short events, std::string& into) {
       if (!fd || !(events & (POLLIN | POLLHUP | POLLERR))) return;
       const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
-      if (count <= 0) fd.close();
-      else if (into.size() < limit) into.append(buffer, std::min(static_cast<std::size_t>(count), limit - into.size()));
+      if (count <= 0) {
+        fd.close();
+        return;
+      }
+      const std::size_t kept = std::min(static_cast<std::size_t>(count), limit - into.size());
+      into.append(buffer, kept);
+      result.overlong = result.overlong || kept < static_cast<std::size_t>(count);
     };
     drain(out_read, polled[0].revents, result.out);
     drain(err_read, polled[1].revents, result.err);
@@ -233,7 +274,7 @@ TimedCapture capture_within(const std::vector<std::string>& arguments, const Cap
   pid_t ended = 0;
   while ((ended = ::waitpid(pid, &status, WNOHANG)) == 0 && left_ms() > 0) ::poll(nullptr, 0, std::min(left_ms(), 10));
   if (ended == 0) {
-    result.timed_out = !result.stopped;
+    result.timed_out = !result.stopped && !result.overlong;
     ::kill(-pid, SIGKILL);
     result.status = wait_for(pid);
   } else {

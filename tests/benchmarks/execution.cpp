@@ -3,8 +3,11 @@
 // whole process is divided by the tasks. The peak of memory is that of the whole run.
 //
 //     execution PE-PIPELINE PLAIN-TOY [TASKS...] [--durable] [--no-gather]     default: 1000 10000
+//     execution PE-PIPELINE PLAIN-TOY [TASKS...] --reports [--durable]         default: 50 200 900
 //
-// The whole figure is `execution PE-PIPELINE PLAIN-TOY 1000 10000 100000 --durable`.
+// The whole figure is `execution PE-PIPELINE PLAIN-TOY 1000 10000 100000 --durable`. With --reports the output of each
+// task is a report of one page, which a run also copies into reports/: its time must not grow with the number of
+// reports.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -36,7 +39,8 @@ struct Config {
   void describe(FieldVisitor& v) { v.field("value", value, "A number."); }
 };
 
-void write_description(const fs::path& folder, const std::string& name, const Json& inputs) {
+void write_description(const fs::path& folder, const std::string& name, const Json& inputs,
+                       const std::string& kind = "metrics") {
   const Json document = {{"schema", "pe-stage/1"},
                          {"name", name},
                          {"program", "pe-" + name},
@@ -44,14 +48,14 @@ void write_description(const fs::path& folder, const std::string& name, const Js
                          {"summary", "Copies a small file."},
                          {"build_id", support::elf_build_id(folder / ("pe-" + name))},
                          {"inputs", inputs},
-                         {"outputs", {{{"name", "out"}, {"kind", "metrics"}}}},
+                         {"outputs", {{{"name", "out"}, {"kind", kind}}}},
                          {"fields", support::schema_to_json(support::schema_of<Config>())}};
   std::ofstream(folder / ("pe-" + name + ".describe.json")) << document.dump();
 }
 
 void write_stages(const fs::path& folder, const fs::path& toy) {
   fs::create_directories(folder);
-  for (const char* name : {"pe-plain-toy", "pe-plain-gather"}) fs::copy_file(toy, folder / name);
+  for (const char* name : {"pe-plain-toy", "pe-plain-gather", "pe-plain-report"}) fs::copy_file(toy, folder / name);
   artifact::Tables tables;
   tables.facts = {{"state", "toy"}};
   artifact::Table table("toy", {{"x", artifact::ColumnType::kInteger, ""}});
@@ -62,10 +66,11 @@ void write_stages(const fs::path& folder, const fs::path& toy) {
   recipe.config = recipe.inputs = Json::object();
   artifact::write_metrics(folder / "template.h5", recipe, tables);
   write_description(folder, "plain-toy", Json::array());
+  write_description(folder, "plain-report", Json::array(), "report");
   write_description(folder, "plain-gather", {{{"name", "in"}, {"kind", "metrics"}, {"many", true}, {"optional", false}}});
 }
 
-std::string pipeline_text(int tasks, bool gather) {
+std::string pipeline_text(int tasks, bool gather, const std::string& program = "pe-plain-toy") {
   const int width = static_cast<int>(std::ceil(std::sqrt(tasks)));
   // Side by side two labels make a number that no other pair makes.
   const auto labels = [](int count) {
@@ -75,8 +80,8 @@ std::string pipeline_text(int tasks, bool gather) {
   };
   return fmt::format(
       "schema: pe-pipeline/1\nname: toys\naxes: {{a: [{}], b: [{}]}}\nstages:\n"
-      "  toy: {{run: stages/pe-plain-toy, over: [a, b], config: {{set: {{value: $(a)$(b)}}}}}}\n{}",
-      labels((tasks + width - 1) / width), labels(width),
+      "  toy: {{run: stages/{}, over: [a, b], config: {{set: {{value: $(a)$(b)}}}}}}\n{}",
+      labels((tasks + width - 1) / width), labels(width), program,
       gather ? "  gather: {run: stages/pe-plain-gather, gather: {in: toy}}\n" : "");
 }
 
@@ -126,24 +131,51 @@ void measure(const std::string& program, const fs::path& toy, int tasks, bool du
              1e3 * ninja.seconds / tasks, ours.seconds / ninja.seconds, ours.peak_mb);
 }
 
+/// Milliseconds a task. The grid may hold a few more tasks than asked for, so what is there is counted.
+double measure_reports(const std::string& program, const fs::path& toy, int tasks, bool durable) {
+  const test::TempFolder folder;
+  write_stages(folder / "stages", toy);
+  std::ofstream(folder / "toys.yml") << pipeline_text(tasks, false, "pe-plain-report");
+  const Cost ours = cost_of({program, "run", (folder / "toys.yml").string(), "-j", "2", "--progress", "none",
+                             "--durability", durable ? "on" : "off"},
+                            folder.path());
+  const auto made =
+      std::distance(fs::directory_iterator(folder / "reports/toys/latest/"), fs::directory_iterator()) - 1;
+  const double each_ms = 1e3 * ours.seconds / static_cast<double>(made);
+  fmt::print("{:>7} reports{}: {:.2f} ms a task; peak {:.0f} MB\n", made, durable ? ", durable" : "", each_ms,
+             ours.peak_mb);
+  return each_ms;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    fmt::print(stderr, "usage: execution PE-PIPELINE PLAIN-TOY [TASKS...] [--durable] [--no-gather]\n");
+    fmt::print(stderr, "usage: execution PE-PIPELINE PLAIN-TOY [TASKS...] [--durable] [--no-gather | --reports]\n");
     return 2;
   }
   std::vector<int> sizes;
-  bool durable = false, gather = true;
+  bool durable = false, gather = true, reports = false;
   for (int i = 3; i < argc; ++i) {
     if (std::strcmp(argv[i], "--durable") == 0)
       durable = true;
     else if (std::strcmp(argv[i], "--no-gather") == 0)
       gather = false;
+    else if (std::strcmp(argv[i], "--reports") == 0)
+      reports = true;
     else
       sizes.push_back(std::atoi(argv[i]));
   }
-  if (sizes.empty()) sizes = {1000, 10000};
+  if (sizes.empty()) sizes = reports ? std::vector<int>{50, 200, 900} : std::vector<int>{1000, 10000};
+  if (reports) {
+    double first_ms = 0, last_ms = 0;
+    for (const int tasks : sizes) {
+      last_ms = measure_reports(argv[1], argv[2], tasks, durable);
+      if (first_ms == 0) first_ms = last_ms;
+    }
+    fmt::print("a task of the largest run takes {:.2f} times as long as one of the first\n", last_ms / first_ms);
+    return 0;
+  }
   for (const int tasks : sizes) measure(argv[1], argv[2], tasks, durable, gather);
   return 0;
 }

@@ -12,13 +12,15 @@
 
 #include "artifact/metrics.h"
 #include "end_to_end/project.h"
+#include "pipeline/store/host.h"
 #include "pipeline/store/store.h"
+#include "support/clock.h"
 #include "support/files.h"
+#include "support/installed.h"
 #include "support/json.h"
 #include "support/process.h"
 #include "support/test_data.h"
 #include "support/text.h"
-#include "support/installed.h"
 
 using namespace pe;  // NOLINT
 using test::Answer;
@@ -379,6 +381,106 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_looked_at_is_no_mistake_of_ours) {
     CHECK_HAS(answer.err, "cannot look at");
     CHECK_HAS(answer.err, "Too many levels of symbolic links");
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_run_whose_plan_is_damaged_is_left_out_with_a_word) {
+  const Place place;
+  BOOST_REQUIRE(place.run().code == 0);
+  BOOST_REQUIRE(place.run({"--set", "report.text=again"}).code == 0);
+  const auto runs = place.store().runs();
+  BOOST_REQUIRE(runs.size() == 2u);
+  const fs::path plan = place.root() / "store/runs" / runs.front() / "plan.json";
+  for (const std::string text :
+       {"", "{\"schema\": \"pe-run/1\"", "[]", "{\"schema\": \"pe-run/1\", \"tasks\": 7}", "\xff\xfe"}) {
+    support::write_file_atomically(plan, text, false);
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"list", "runs"}, {"status"}, {"logs", "report"}}) {
+      const Answer answer = place.call(words);
+      BOOST_TEST(answer.code == 0, words.front() << ": " << answer.err);
+      if (words.front() != "list") continue;
+      CHECK_HAS(answer.out, runs.back());
+      BOOST_TEST(!test::has(answer.out, runs.front()));
+      CHECK_HAS(answer.err, "warning: run " + runs.front() + " is left out: ");
+    }
+    BOOST_TEST(place.json({"list", "runs"}).at("runs").size() == 1u);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_process_of_another_machine_of_this_name_is_never_stopped) {
+  const Place place;
+  BOOST_REQUIRE(place.run().code == 0);
+  const std::string run = place.store().runs().front();
+  const fs::path folder = place.root() / "store/runs" / run;
+  fs::remove(folder / "summary.json");
+  support::SpawnOptions options;
+  options.arguments = {"sleep", "600"};
+  const pid_t stranger = support::spawn(options);
+  Json plan = Json::parse(support::read_file(folder / "plan.json"));
+  plan["pid"] = stranger;
+  plan["process_start"] = pipeline::process_start(stranger);
+  plan["started"] = support::unix_time();
+  for (const char* member : {"machine", "boot", "pids"}) {
+    Json other = plan;
+    other[member] = "another";
+    support::write_file_atomically(folder / "plan.json", other.dump(), false);
+    const Answer answer = place.call({"cancel", "--run", run});
+    BOOST_TEST(answer.code == 2, member << ": " << answer.code << answer.out << answer.err);
+    CHECK_HAS(answer.err, std::string(member) == "boot" ? run : "another machine or container of this name");
+    BOOST_TEST(::kill(stranger, 0) == 0, member);
+  }
+  support::write_file_atomically(folder / "plan.json", plan.dump(), false);
+  const Answer answer = place.call({"cancel", "--run", run});
+  BOOST_TEST(answer.code == 0, answer.err);
+  CHECK_HAS(answer.out, "was asked to save and stop");
+  BOOST_TEST(support::wait_for(stranger).signal == SIGTERM);
+}
+
+BOOST_AUTO_TEST_CASE(sbatch_that_does_not_answer_is_told_after_ten_seconds) {
+  const Place place(test::one_task("value: 3"));
+  place.script(
+      "bin/scontrol",
+      "#!/bin/sh\n[ \"$1 $2\" = 'show config' ] && printf 'ClusterName = here\\nSLURM_VERSION = 22.05.8\\n'\nexit 0\n");
+  place.script("bin/squeue", "#!/bin/sh\nexit 0\n");
+  place.script("bin/sbatch", "#!/bin/sh\n[ -e slow ] || { : > slow; sleep 11; }\necho 7\n");
+  const char* path = ::getenv("PATH");
+  const Answer answer = place.call_words({"env", "PATH=" + (place.root() / "bin").string() + ":" + (path ? path : ""),
+                                          place.program(), "submit", place.file().string()});
+  BOOST_TEST(answer.code == 0, answer.out << answer.err);
+  CHECK_HAS(answer.err, "sbatch has not answered for 10 s; it has ");
+  CHECK_HAS(answer.out, "1 element in 1 array submitted");
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_that_is_run_again_ends_with_the_verify_that_started_it) {
+  const Place place("schema: pe-pipeline/1\nname: slow\nstages:\n  a: {run: stages/slow}\n", "slow.yml");
+  place.script("stages/slow", R"sh(#!/bin/sh
+case "$1" in
+--describe) echo '{"schema": "pe-stage/1", "name": "slow", "version": 1, "inputs": [], "fields": [],
+  "outputs": [{"name": "page", "kind": "report"}]}' ;;
+--check) while read -r config; do echo '{"ok": true}'; done ;;
+--task)
+  root=$(dirname "$(dirname "$0")")
+  if [ -e "$root/wait" ]; then trap '' TERM; echo $$ > "$root/pid"; exec sleep 600; fi
+  page=$(sed -n 's/^ *"page": "\(.*\)".*/\1/p' "$2")
+  mkdir -p "$page"; echo text > "$page/report.md" ;;
+esac
+)sh");
+  BOOST_REQUIRE(place.run().code == 0);
+  support::write_file_atomically(place.root() / "wait", "", false);
+  support::SpawnOptions options;
+  options.arguments = {place.program(), "verify", "--rerun"};
+  options.directory = place.root();
+  const pid_t verify = support::spawn(options);
+  std::string text;
+  for (int i = 0; i < 2000 && (text.empty() || text.back() != '\n'); ++i) {
+    ::usleep(5000);
+    if (fs::exists(place.root() / "pid")) text = support::read_file(place.root() / "pid");
+  }
+  ::kill(verify, SIGKILL);
+  BOOST_TEST(support::wait_for(verify).signal == SIGKILL);
+  const pid_t stage = std::atoi(text.c_str());
+  BOOST_REQUIRE(stage > 0);
+  for (int i = 0; i < 400 && pipeline::process_start(stage) != 0; ++i) ::usleep(5000);
+  BOOST_TEST(pipeline::process_start(stage) == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(a_stage_that_talks_nonsense_on_every_channel_is_only_that) {

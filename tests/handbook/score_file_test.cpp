@@ -3,9 +3,10 @@
 #include <cmath>
 
 #include "artifact/h5.h"
-#include "handbook/score_file.h"
 #include "encodings/registry.h"
+#include "handbook/score_file.h"
 #include "support/error.h"
+#include "support/files.h"
 #include "support/temp_folder.h"
 
 using namespace pe;
@@ -237,6 +238,23 @@ BOOST_AUTO_TEST_CASE(what_is_missing_or_of_another_shape_is_named) {
   nowhere.in = "/nonexistent.h5";
   check_says(refusal(nowhere), {"/nonexistent.h5"});
   BOOST_TEST(!std::filesystem::exists(scene.out()));
+}
+
+BOOST_AUTO_TEST_CASE(the_answer_never_replaces_the_question) {
+  const Scene scene;
+  const std::string before = support::read_file(scene.in());
+  std::filesystem::create_symlink(scene.in(), scene.in().string() + ".link");
+  std::filesystem::create_hard_link(scene.in(), scene.in().string() + ".too");
+  for (const std::string& out :
+       {scene.in().string(), scene.in().parent_path().string() + "/./in.h5", scene.in().string() + ".too"}) {
+    handbook::ScoreOrder order = scene.order("rope");
+    order.out = out;
+    check_says(refusal(order), {"--out", "is the file of --in, which would be lost"});
+  }
+  handbook::ScoreOrder order = scene.order("rope");
+  order.out = scene.in().string() + ".link";
+  check_says(refusal(order), {"a symbolic link"});
+  BOOST_TEST((support::read_file(scene.in()) == before));
 }
 
 BOOST_AUTO_TEST_CASE(an_encoding_that_reads_x_asks_for_it) {

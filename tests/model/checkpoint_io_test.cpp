@@ -24,19 +24,21 @@ model::ModelConfig small() {
 }
 
 /// A checkpoint whose metadata have another value for one field of the model.
-void write_checkpoint(const std::filesystem::path& path, const std::string& field, const Json& value) {
+void write_checkpoint(const std::filesystem::path& path, const std::string& field, const Json& value,
+                      const Json& data = Json::object()) {
   const model::LanguageModel made = model::LanguageModel::make(small(), 16, 42);
   artifact::CheckpointMeta meta;
   model::describe_model(made, meta);
   if (!field.empty()) meta.model[field] = value;
+  meta.data = data;
   artifact::CheckpointWriter writer(path, {}, meta);
   model::write_weights(made, writer);
   writer.finish(false);
 }
 
-std::string refusal_of(const std::string& field, const Json& value) {
+std::string refusal_of(const std::string& field, const Json& value, const Json& data = Json::object()) {
   const test::TempFolder folder;
-  write_checkpoint(folder / "m.h5", field, value);
+  write_checkpoint(folder / "m.h5", field, value, data);
   try {
     model::load_model(artifact::CheckpointReader(folder / "m.h5"));
   } catch (const support::ArtifactError& error) {
@@ -64,6 +66,15 @@ BOOST_AUTO_TEST_CASE(sizes_are_those_of_the_tensors_before_a_model_is_built) {
   for (const char* field : {"width", "heads", "key_value_heads", "head_width", "feed_forward", "vocabulary", "length"}) {
     BOOST_TEST(has(refusal_of(field, std::int64_t{1} << 40), std::string("for '") + field + "'; expected a number from 1"));
   }
+}
+
+BOOST_AUTO_TEST_CASE(the_length_is_that_of_the_training) {
+  const Json trained{{"length", 4}, {"batch", 2}};
+  BOOST_TEST(refusal_of("length", 4, trained) == "");
+  BOOST_TEST(has(refusal_of("length", 16'000'000, trained),
+                 "has 16000000 for 'length'; expected 4, with which it was trained"));
+  BOOST_TEST(has(refusal_of("length", 4, {{"length", "four"}}), "expected \"four\""));
+  BOOST_TEST(refusal_of("length", 8, {{"batch", 2}}) == "");  // a file without a training
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -179,4 +179,11 @@ BOOST_AUTO_TEST_CASE(standard_output_that_takes_nothing_is_an_error) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(what_the_file_system_refuses_ends_a_stage_with_74) {
+  const auto [code, err] = run({}, [](Workspace& workspace) { fs::resize_file(workspace.work / "nowhere", 1); });
+  BOOST_TEST(code == support::kExitIo);
+  BOOST_TEST(has(err, "nowhere': No such file or directory"), err);
+  BOOST_TEST(!has(err, "mistake"), err);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

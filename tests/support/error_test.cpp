@@ -1,6 +1,11 @@
 #include "support/error.h"
 
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <new>
+#include <stdexcept>
+
+#include "support/explain.h"
 
 using namespace pe::support;
 
@@ -60,6 +65,24 @@ BOOST_AUTO_TEST_CASE(a_full_disk_is_told_from_a_place_that_cannot_be_written) {
   } catch (const Error& error) {
     BOOST_TEST(error.exit_code() == kExitCannotCreate);
   }
+}
+
+BOOST_AUTO_TEST_CASE(exceptions_of_the_language_have_exit_codes) {
+  const auto error_of = [](const auto& body) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      return as_error(error);
+    }
+    return Error(kExitDone, Diagnostic{"nothing was thrown", {}, {}, {}});
+  };
+  const Error of_files = error_of([] { std::filesystem::resize_file("/nowhere/at all", 1); });
+  BOOST_TEST(of_files.exit_code() == kExitIo);
+  BOOST_TEST(std::string(of_files.what()) == "cannot use '/nowhere/at all': No such file or directory");
+  BOOST_TEST(error_of([] { std::filesystem::create_directory("/dev/null/x"); }).exit_code() == kExitIo);
+  BOOST_TEST(error_of([] { throw std::bad_alloc(); }).exit_code() == kExitOutOfMemory);
+  BOOST_TEST(error_of([] { throw std::logic_error("mistake"); }).exit_code() == kExitBug);
+  BOOST_TEST(error_of([] { throw ConfigError("ours"); }).exit_code() == kExitConfig);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -4,6 +4,8 @@
 //     plain-toy --task FILE      as a stage
 //     plain-toy --check          every config is fine
 //     plain-toy --copy OUTPUT    the same work for other tools
+//
+// Under a name that holds "report" its output is a folder with one page.
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +30,16 @@ int copy_to(const char* output, const char* tail, size_t tail_size) {
                  ::write(out, tail, tail_size) == static_cast<ssize_t>(tail_size) && ::close(out) == 0
              ? 0
              : 74;
+}
+
+int write_page(const char* output, const char* text) {
+  char path[4096 + 16];
+  if (::mkdir(output, 0777) != 0) return 73;
+  ::snprintf(path, sizeof path, "%s/report.md", output);
+  const int out = ::open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (out < 0) return 73;
+  const auto size = static_cast<ssize_t>(::strlen(text));
+  return ::write(out, text, static_cast<size_t>(size)) == size && ::close(out) == 0 ? 0 : 74;
 }
 
 /// The text behind `"name": "` in JSON as pe-pipeline writes it, without escapes. Cut in place.
@@ -63,5 +75,6 @@ int main(int argc, char** argv) {
   // Keys are sorted, so the key stands before the outputs.
   const char* key = text_of(json, "\"key\"");
   const char* output = text_of(outputs, "\"out\"");
-  return key && output ? copy_to(output, key, ::strlen(key)) : 70;
+  if (!key || !output) return 70;
+  return ::strstr(argv[0], "report") ? write_page(output, key) : copy_to(output, key, ::strlen(key));
 }

@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
+#include <cerrno>
+#include <chrono>
 #include <fstream>
 
+#include "support/bound_child.h"
 #include "support/capture_within.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -58,6 +61,69 @@ BOOST_AUTO_TEST_CASE(a_program_that_does_not_end_in_time_is_killed_with_what_it_
   const TimedCapture quick = capture_within({"cat"}, {.timeout_s = 60, .input = "in time"});
   BOOST_TEST(!quick.timed_out);
   BOOST_TEST(quick.out == "in time");
+}
+
+BOOST_AUTO_TEST_CASE(a_program_that_prints_without_end_is_killed_long_before_its_time_is_over) {
+  for (const char* script : {"exec yes", "exec yes >&2", "yes; sleep 600"}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const TimedCapture result = capture_within({"sh", "-c", script}, {.timeout_s = 300, .limit = 1u << 20});
+    BOOST_TEST(result.overlong);
+    BOOST_TEST(!result.timed_out);
+    BOOST_TEST(result.status.signal == 9);
+    BOOST_TEST(std::max(result.out.size(), result.err.size()) == 1u << 20);
+    BOOST_TEST((std::chrono::steady_clock::now() - begin < std::chrono::seconds(60)));
+  }
+  BOOST_TEST(!capture_within({"printf", "12345"}, {.timeout_s = 60, .limit = 5}).overlong);
+  // Without a time the rest is read and dropped.
+  const Captured whole = capture({"sh", "-c", "head -c 100000 /dev/zero"}, {}, 1000);
+  BOOST_TEST(whole.status.code == 0);
+  BOOST_TEST(whole.out.size() == 1000u);
+}
+
+BOOST_AUTO_TEST_CASE(a_program_that_cannot_become_one_is_named_with_the_reason) {
+  const pe::test::TempFolder folder;
+  write_file_atomically(folder / "garbage", "no program", false);
+  std::filesystem::permissions(folder / "garbage", std::filesystem::perms::owner_all);
+  BOOST_CHECK_EXCEPTION(capture({(folder / "garbage").string()}), IoError, [](const IoError& error) {
+    return error.system_error() == ENOEXEC && std::string(error.what()).find("garbage") != std::string::npos;
+  });
+  SpawnOptions options;
+  options.arguments = {"true"};
+  options.directory = folder / "nowhere";
+  BOOST_CHECK_EXCEPTION(spawn(options), IoError, [](const IoError& error) { return error.system_error() == ENOENT; });
+}
+
+BOOST_AUTO_TEST_CASE(a_child_that_is_to_be_told_hears_of_our_end_however_it_comes) {
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    const pe::test::TempFolder folder;
+    const pid_t starter = ::fork();
+    if (starter == 0) {
+      SpawnOptions options;
+      options.arguments = {"/bin/sh", "-c",
+                           "trap 'echo told > told; exit' TERM; echo $$ > pid; while :; do sleep 0.01; done"};
+      options.directory = folder.path();
+      options.new_group = true;
+      spawn_bound(options, signal);
+      ::pause();
+    }
+    std::string text;
+    for (int i = 0; i < 2000 && (text.empty() || text.back() != '\n'); ++i) {
+      ::usleep(5000);
+      if (is_there(folder / "pid")) text = read_file(folder / "pid");
+    }
+    ::kill(starter, SIGKILL);
+    BOOST_TEST(wait_for(starter).signal == SIGKILL);
+    const auto child = static_cast<pid_t>(std::stol(text));
+    bool gone = false;
+    for (int i = 0; i < 2000 && !gone; ++i) {
+      const std::filesystem::path stat = "/proc/" + std::to_string(child) + "/stat";
+      gone = ::kill(child, 0) != 0 || read_file(stat).find(") Z") != std::string::npos;
+      ::usleep(5000);
+    }
+    BOOST_TEST(gone);
+    BOOST_TEST(is_there(folder / "told") == (signal == SIGTERM));
+    ::kill(child, SIGKILL);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_program_that_is_not_there_is_named) {

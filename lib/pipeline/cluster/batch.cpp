@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdint>
+#include <string_view>
 
 #include "pipeline/run/run.h"
 #include "support/text.h"
@@ -33,6 +34,20 @@ std::string literal(const std::string& path) {
 }
 
 std::int64_t shared_out(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
+
+constexpr std::string_view kGres = "--gres=";
+
+/// Options of the file. Of several --gres Slurm takes the last one, so they become one with `gres`, the GPUs of the
+/// job.
+void add_options(const std::vector<std::string>& options, std::string gres, std::vector<std::string>& words) {
+  for (const std::string& option : options) {
+    if (option.rfind(kGres, 0) == 0)
+      gres += cat(gres.empty() ? "" : ",", option.substr(kGres.size()));
+    else
+      words.push_back(option);
+  }
+  if (!gres.empty()) words.push_back(cat(kGres, gres));
+}
 
 }  // namespace
 
@@ -87,10 +102,14 @@ std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace&
   if (policy.memory == "per-node") words.push_back(cat("--mem=", mem, "M"));
   if (policy.memory == "per-cpu")
     words.push_back(cat("--mem-per-cpu=", shared_out(mem, shared_out(resources.cpus, policy.nodes)), "M"));
+  std::string gres;
   if (gpus > 0) {
     const std::string type = policy.gpu_type.empty() ? "" : policy.gpu_type + ":";
     const std::int64_t each = shared_out(gpus, policy.nodes);
-    words.push_back(policy.gpus == "gres" ? cat("--gres=gpu:", type, each) : cat("--gpus-per-node=", type, each));
+    if (policy.gpus == "gres")
+      gres = cat("gpu:", type, each);
+    else
+      words.push_back(cat("--gpus-per-node=", type, each));
   }
   if (resources.time_s > 0) words.push_back(cat("--time=", minutes(resources.time_s)));
   words.push_back(cat("--signal=B:USR1@", static_cast<std::int64_t>(array.lead_s())));
@@ -106,7 +125,7 @@ std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace&
     words.push_back("--kill-on-invalid-dep=yes");
   }
   words.push_back(policy.keep_environment ? "--export=ALL" : "--export=NIL");
-  words.insert(words.end(), policy.options.begin(), policy.options.end());
+  add_options(policy.options, gres, words);
   return words;
 }
 

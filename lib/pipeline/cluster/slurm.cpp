@@ -17,7 +17,13 @@ using support::TimedCapture;
 
 namespace {
 
+constexpr std::size_t kLongestAnswer = 64u << 20;  // bytes: a queue of 400,000 jobs
+
+bool went_well(const TimedCapture& answer) { return answer.status.code == 0 && !answer.timed_out && !answer.overlong; }
+
 std::string said(const TimedCapture& answer, const std::string& program) {
+  if (answer.overlong)
+    return cat(program, " was stopped when it had printed ", support::short_bytes(static_cast<double>(kLongestAnswer)));
   const std::string text(support::trim(answer.err.empty() ? answer.out : answer.err));
   if (answer.timed_out) return cat(program, " did not answer in time", text.empty() ? "" : cat("; it says: ", text));
   return text.empty() ? cat(program, " ended with ", answer.status.code) : text;
@@ -54,6 +60,7 @@ TimedCapture call_slurm(const std::vector<std::string>& arguments, const std::st
   support::CaptureLimits limits;
   limits.timeout_s = limit_s;
   limits.input = input;
+  limits.limit = kLongestAnswer;
   limits.environment = plain_environment();
   return support::capture_within(arguments, limits);
 }
@@ -74,9 +81,11 @@ TimedCapture Slurm::call(const std::vector<std::string>& arguments, const std::s
 
 std::optional<std::string> Slurm::ask(const std::vector<std::string>& arguments) {
   TimedCapture answer = call(arguments);
-  if (answer.status.code == 0 && !answer.timed_out) return std::move(answer.out);
+  if (went_well(answer)) return std::move(answer.out);
   trouble_ = answer.timed_out ? cat(arguments[0], " does not answer within ", support::short_duration(limit_s_))
-                              : cat(arguments[0], " does not answer (", answer.status.code, "): ", said(answer, arguments[0]));
+             : answer.overlong
+                 ? cat(said(answer, arguments[0]), ", which is no answer")
+                 : cat(arguments[0], " does not answer (", answer.status.code, "): ", said(answer, arguments[0]));
   return std::nullopt;
 }
 
@@ -85,7 +94,7 @@ Submitted Slurm::submit(const std::vector<std::string>& options, const std::stri
   words.insert(words.end(), options.begin(), options.end());
   const TimedCapture answer = call(words, script);
   Submitted submitted;
-  if (answer.status.code == 0 && !answer.timed_out) {
+  if (went_well(answer)) {
     submitted.job = parse_submitted(answer.out);
     if (submitted.job.empty()) submitted.message = cat("sbatch printed no job id: ", support::trim(answer.out));
     return submitted;
@@ -160,20 +169,20 @@ std::string Slurm::cancel(const std::vector<std::string>& ids) {
     // A job that ended between question and order is no failure.
     const bool gone = text.find("nvalid job id") != std::string::npos ||
                       text.find("already completing or completed") != std::string::npos;
-    if ((answer.status.code != 0 || answer.timed_out) && !gone) failed = text;
+    if (!went_well(answer) && !gone) failed = text;
   }
   return failed;
 }
 
 std::string Slurm::requeue(const std::string& id) {
   const TimedCapture answer = call({"scontrol", "requeue", id});
-  return answer.status.code == 0 && !answer.timed_out ? "" : said(answer, "scontrol");
+  return went_well(answer) ? "" : said(answer, "scontrol");
 }
 
 std::string Slurm::delay(const std::string& id, double seconds) {
   const TimedCapture answer =
       call({"scontrol", "update", cat("JobId=", id), cat("StartTime=now+", static_cast<std::int64_t>(seconds))});
-  return answer.status.code == 0 && !answer.timed_out ? "" : said(answer, "scontrol");
+  return went_well(answer) ? "" : said(answer, "scontrol");
 }
 
 std::optional<std::map<std::string, std::string>> Slurm::config() {

@@ -36,8 +36,8 @@ std::string one_of(const Node::Member& member, const std::vector<std::string>& k
   return known.front();
 }
 
-/// Options of sbatch that `submit` itself sets, or that would keep it from finding and steering its jobs; each with the way
-/// out.
+/// Options of sbatch that `submit` itself sets, or that would keep it from finding and steering its jobs; each with the
+/// way out. Those at the end would replace what the pipeline file asks for: the plan would count with other resources.
 struct Reserved {
   const char* name;
   const char* instead;
@@ -61,6 +61,23 @@ constexpr Reserved kReserved[] = {
     {"test-only", "`pe-pipeline submit --print` shows what would be sent"},
     {"parsable", "leave it out: `submit` sets it"},
     {"uid", "leave it out: jobs belong to the user who submits"},
+    {"time", "`resources.time` sets the time of a job; `slurm.time` is for resources without one"},
+    {"mem", "`resources.mem` sets the memory; `slurm.memory` sets how Slurm is asked for it"},
+    {"mem-per-cpu", "`resources.mem` sets the memory; `slurm.memory: per-cpu` asks for it by CPU"},
+    {"mem-per-gpu", "`resources.mem` sets the memory"},
+    {"cpus-per-task", "`resources.cpus` sets the CPUs"},
+    {"cpus-per-gpu", "`resources.cpus` sets the CPUs"},
+    {"ntasks", "leave it out: a job is one task on each of its nodes"},
+    {"ntasks-per-node", "leave it out: a job is one task on each of its nodes"},
+    {"nodes", "`slurm.nodes` sets the number of nodes"},
+    {"gpus", "`resources.gpus` sets the GPUs, `slurm.gpu_type` their type"},
+    {"gpus-per-node", "`resources.gpus` sets the GPUs, `slurm.gpu_type` their type"},
+    {"gpus-per-task", "`resources.gpus` sets the GPUs, `slurm.gpu_type` their type"},
+    {"partition", "`slurm.partition` sets the partition"},
+    {"account", "`slurm.account` sets the account"},
+    {"qos", "`slurm.qos` sets the quality of service"},
+    {"constraint", "`slurm.constraint` sets the features of the nodes"},
+    {"reservation", "`slurm.reservation` sets the reservation"},
     {"help", "see `sbatch --help`"},
     {"usage", "see `sbatch --help`"},
     {"version", "see `sbatch --version`"},
@@ -82,6 +99,9 @@ void check_option(const std::string& option, const support::Place& place, Diagno
                     "such as --exclude=node7");
   } else if (const Reserved* one = reserved(option)) {
     diagnostics.add(cat("'options' of 'slurm' cannot hold --", one->name, ", found ", quote(option)), place, one->instead);
+  } else if (option.rfind("--gres=", 0) == 0 && option.find("gpu") != std::string::npos) {
+    diagnostics.add(cat("'options' of 'slurm' cannot ask for GPUs, found ", quote(option)), place,
+                    "`resources.gpus` sets the GPUs, `slurm.gpu_type` their type");
   }
 }
 

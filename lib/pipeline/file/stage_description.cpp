@@ -308,6 +308,9 @@ Json ask_to_describe(const fs::path& executable, double patience_s, const suppor
                           support::short_duration(patience_s)),
                       place, kHint);
   }
+  if (captured.overlong)
+    throw ConfigError(cat(support::quote(executable.string()), " prints without end when asked to --describe itself"),
+                      place, kHint);
   const bool ended_well = captured.status.code == 0;
   Json answer = ended_well ? support::parse_json(captured.out, support::kForeignJson) : Json(Json::value_t::discarded);
   if (answer.is_discarded()) {

@@ -8,8 +8,12 @@
 #include "pipeline/store/packing.h"
 #include "support/error.h"
 #include "support/hash.h"
+#include "support/json_fields.h"
 
 namespace pe::pipeline {
+
+using support::field_or;
+using support::text_in;
 
 namespace {
 
@@ -36,17 +40,6 @@ double real(std::uint64_t word) {
   return value;
 }
 
-/// A number of an occasion, 0 where it has none: occasions are written by other versions too.
-double number_in(const Json& occasion, const char* name) {
-  const auto found = occasion.is_object() ? occasion.find(name) : occasion.end();
-  return found != occasion.end() && found->is_number() ? found->get<double>() : 0.0;
-}
-
-std::string text_in(const Json& occasion, const char* name) {
-  const auto found = occasion.is_object() ? occasion.find(name) : occasion.end();
-  return found != occasion.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 }  // namespace
 
 PastTask make_past_task(const ResultKey& key, const std::string& stage, const std::string& id, const std::string& ended,
@@ -64,7 +57,7 @@ PastTask make_past_task(const ResultKey& key, const std::string& stage, const st
   past.stage = texts->stage;
   past.id = texts->id;
   past.ended = texts->ended;
-  past.version = static_cast<int>(number_in(preimage, "version"));
+  past.version = field_or(preimage, "version", 0);
   past.build = texts->build;
   past.config = texts->config;
   past.externals = texts->externals;
@@ -93,8 +86,8 @@ History::History(const Store& store) : path_(store.root() / "memo" / "history") 
     const auto record = store.read(key);
     if (!record || !record->preimage.is_object()) continue;
     PastTask past = make_past_task(key, record->stage, record->task, text_in(record->occasion, "ended"), record->preimage);
-    past.wall_s = number_in(record->occasion, "wall_s");
-    past.expected_s = number_in(record->occasion, "expected_s");
+    past.wall_s = field_or(record->occasion, "wall_s", 0.0);
+    past.expected_s = field_or(record->occasion, "expected_s", 0.0);
     if (record->occasion.is_object() && record->occasion.contains("gpus") && record->occasion["gpus"].is_array()) {
       past.gpus = static_cast<std::int64_t>(record->occasion["gpus"].size());
     }

@@ -21,10 +21,13 @@
 #include <limits>
 #include <map>
 
+#include "pipeline/run/orphans.h"
 #include "pipeline/run/stage_event.h"
+#include "support/bound_child.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/folders.h"
+#include "support/kernel_file.h"
 #include "support/parse_json.h"
 #include "support/process.h"
 #include "support/text.h"
@@ -41,14 +44,8 @@ constexpr std::size_t kLastTurn = 1u << 20;  // of one that has ended: as much a
 
 double clock_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-std::string small_file(const std::string& path) {
-  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return "";
-  std::string text(16384, '\0');
-  const ssize_t count = ::read(fd.get(), text.data(), text.size());
-  text.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
-  return text;
-}
+/// Of the kernel.
+std::string small_file(const std::string& path) { return support::read_kernel_file(path, 16384); }
 
 /// How many processes the kernel has killed for memory: of this process's own control group and those below it, where the
 /// kernel counts these, else of the whole machine, where a kill may have been another program's. -1 when it does not say.
@@ -129,17 +126,45 @@ struct LocalRunner::State {
     bool overlong = false;
     double started_s = 0;
     std::int64_t oom_kills_before = -1;
+    bool ended = false;
   };
   Descriptor epoll;
   Descriptor woken;  // an eventfd, ticket 0
   std::map<std::uint64_t, Child> children;
   std::size_t most_children = std::numeric_limits<std::size_t>::max();  // for which there are descriptors
+  int when_we_end = SIGTERM;
+  Orphans orphans;
+  double tended_s = 0;
 
   void watch(int fd, std::uint64_t ticket, bool is_exit) {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 = ticket << 1 | (is_exit ? 1 : 0);
     if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) throw_errno("watch", "a stage");
+  }
+
+  /// Whether orphans of stages that have ended are left.
+  bool tend_orphans() {
+    tended_s = clock_s();
+    return orphans.tend(
+        [&](std::uint64_t ticket) {
+          const auto found = children.find(ticket);
+          return found != children.end() && !found->second.ended;
+        },
+        [&](pid_t pid) {
+          return std::any_of(children.begin(), children.end(),
+                             [&](const auto& one) { return one.second.pid == pid && !one.second.ended; });
+        });
+  }
+
+  /// Ends what a stage left behind: each of its processes hands on its own children only when it is dead.
+  void end_leftovers(Child& child) {
+    child.ended = true;
+    constexpr int kMost = 20;
+    for (int tries = 0; tries < kMost; ++tries) {
+      if (!tend_orphans() && ::kill(-child.pid, 0) != 0) return;
+      ::usleep(1000);
+    }
   }
 
   /// Reads what is there, at most about `most` bytes. Complete lines become messages.
@@ -183,7 +208,8 @@ struct LocalRunner::State {
   }
 };
 
-LocalRunner::LocalRunner() : state_(std::make_unique<State>()) {
+LocalRunner::LocalRunner(int when_we_end) : state_(std::make_unique<State>()) {
+  state_->when_we_end = when_we_end;
   // A stage takes five descriptors of ours while it runs: its pipe, its process, two leases and a GPU.
   constexpr rlim_t kWanted = 16384;
   rlimit files{};
@@ -210,6 +236,7 @@ LocalRunner::~LocalRunner() {
     int status = 0;
     while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
     }
+    state_->end_leftovers(child);
   }
 }
 
@@ -242,6 +269,7 @@ void LocalRunner::start(const Launch& launch) {
   support::SpawnOptions options;
   options.arguments = launch.arguments;
   options.environment = launch.environment;
+  options.environment->push_back(state_->orphans.mark(launch.ticket));
   options.directory = launch.directory;
   options.stdout_fd = log.get();
   options.stderr_fd = log.get();
@@ -249,7 +277,7 @@ void LocalRunner::start(const Launch& launch) {
   options.new_group = true;  // a terminal's Ctrl-C is ours; we decide what stages hear
   child.oom_kills_before = recent_oom_kills();
   child.started_s = clock_s();
-  child.pid = support::spawn(options);
+  child.pid = support::spawn_bound(options, state_->when_we_end);
   // By number: the header of glibc 2.36 has no C++ linkage for pidfd_open.
   child.pidfd = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0)));
   if (!child.pidfd) {
@@ -293,6 +321,7 @@ std::vector<RunnerEvent> LocalRunner::wait(double timeout_s) {
     int status = 0;
     rusage usage{};
     if (::wait4(child.pid, &status, WNOHANG, &usage) != child.pid) continue;
+    state_->end_leftovers(child);
     // What it wrote last is still in the pipe. A grandchild may hold the other end, so only what is there is read.
     state_->drain(ticket, child, kLastTurn, out);
     constexpr int kToDie_ms = 20;  // what was killed above
@@ -314,6 +343,8 @@ std::vector<RunnerEvent> LocalRunner::wait(double timeout_s) {
     state_->children.erase(found);
     out.push_back(std::move(event));
   }
+  constexpr double kBetweenLooks_s = 1;
+  if (clock_s() - state_->tended_s > kBetweenLooks_s) state_->tend_orphans();
   return out;
 }
 

@@ -1,6 +1,8 @@
 /// @file
-/// Runs stages as child processes of this one: `posix_spawn`, a pidfd each, one epoll loop, no threads.
+/// Runs stages as child processes of this one: `vfork`, a pidfd each, one epoll loop, no threads.
 #pragma once
+
+#include <signal.h>
 
 #include <cstdint>
 #include <memory>
@@ -14,7 +16,8 @@ namespace pe::pipeline {
 
 class LocalRunner : public Runner {
  public:
-  LocalRunner();
+  /// @param when_we_end the signal that stages get from the kernel if this thread ends and the object remains
+  explicit LocalRunner(int when_we_end = SIGTERM);
   /// Kills what still runs.
   ~LocalRunner() override;
   void start(const Launch& launch) override;

@@ -25,7 +25,9 @@ using support::quote;
 
 namespace {
 
-constexpr double kCheckSecondsEach = 0.1;  // beside the patience, for each config
+constexpr double kCheckSecondsEach = 0.1;  // in addition to the patience, for each config
+constexpr const char* kAnswers =
+    R"(--check writes {"ok": true} or {"ok": false, "errors": ["…"]} for each, one a line)";
 
 bool will_run(const Plan& plan, std::size_t i) {
   return plan.tasks[i].state == TaskState::kRun || plan.tasks[i].state == TaskState::kLikelyReuse;
@@ -202,6 +204,8 @@ bool ask_to_check(const std::string& executable, const Graph& graph, const std::
                                    support::short_duration(limit_s)),
                                {}, "a stage reads configs from standard input, one a line, until it ends");
   }
+  if (captured.overlong)
+    throw support::ConfigError(cat(quote(executable), " prints without end when asked to --check configs"), {}, kAnswers);
   const Answers answers(graph, tasks, captured);
   auto diagnostics = answers.refusals();
   const std::string program = std::filesystem::path(executable).filename().string();
@@ -210,8 +214,7 @@ bool ask_to_check(const std::string& executable, const Graph& graph, const std::
     diagnostics.push_back(
         {cat(program, " refuses a config (exit code ", captured.status.code, "):\n", text), {}, {}, {}});
   } else if (diagnostics.empty() && !answers.complete()) {
-    diagnostics.push_back({cat(program, " answered ", answers.answered(), " of ", tasks.size(), " configs"), {},
-                           R"(--check writes {"ok": true} or {"ok": false, "errors": ["…"]} for each, one a line)", {}});
+    diagnostics.push_back({cat(program, " answered ", answers.answered(), " of ", tasks.size(), " configs"), {}, kAnswers, {}});
   }
   if (!diagnostics.empty()) throw support::ConfigError(std::move(diagnostics));
   return true;

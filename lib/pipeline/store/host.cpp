@@ -1,6 +1,5 @@
 #include "pipeline/store/host.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,23 +9,13 @@
 #include <string_view>
 
 #include "support/boot_id.h"
-#include "support/files.h"
+#include "support/kernel_file.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
 
-namespace {
-
-/// The beginning of a file of the kernel's; empty when there is none.
-std::string first_bytes(const char* path) {
-  const support::Descriptor fd(::open(path, O_RDONLY | O_CLOEXEC));
-  if (!fd) return "";
-  char buffer[4096];
-  const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
-  return count > 0 ? std::string(buffer, static_cast<std::size_t>(count)) : "";
-}
-
-}  // namespace
+using support::cat;
+using support::read_kernel_file;
 
 std::string host_name() {
   char name[256] = "unknown";
@@ -58,7 +47,7 @@ const HostIdentity& this_host() {
   static const HostIdentity identity = [] {
     HostIdentity here;
     here.host = host_name();
-    here.machine = support::trim(first_bytes("/etc/machine-id"));
+    here.machine = support::trim(read_kernel_file("/etc/machine-id"));
     here.boot = support::boot_id();
     char target[128];
     const ssize_t count = ::readlink("/proc/self/ns/pid", target, sizeof target);
@@ -70,7 +59,7 @@ const HostIdentity& this_host() {
 
 std::uint64_t process_start(std::int64_t pid) {
   if (pid <= 0) return 0;
-  const std::string text = first_bytes(support::cat("/proc/", pid, "/stat").c_str());
+  const std::string text = read_kernel_file(cat("/proc/", pid, "/stat"));
   // The name in parentheses may hold anything; what follows the last one is regular: field 3 is next, we want 22.
   const auto close = text.rfind(')');
   if (close == std::string::npos || close + 2 >= text.size()) return 0;
@@ -91,7 +80,7 @@ ProcessLife process_life(std::int64_t pid, std::uint64_t start) {
   if (const std::uint64_t found = process_start(pid); found != 0)
     return start == 0 || found == start ? ProcessLife::kAlive : ProcessLife::kGone;
   // A readable file without a start time belongs to a zombie. Where /proc hides a process, the kernel still answers kill.
-  if (!first_bytes(support::cat("/proc/", pid, "/stat").c_str()).empty()) return ProcessLife::kGone;
+  if (!read_kernel_file(cat("/proc/", pid, "/stat")).empty()) return ProcessLife::kGone;
   return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH ? ProcessLife::kGone : ProcessLife::kHidden;
 }
 

@@ -17,6 +17,8 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/fault_point.h"
+#include "support/folders.h"
+#include "support/json_fields.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -26,6 +28,8 @@ namespace fs = std::filesystem;
 using support::cat;
 using support::Descriptor;
 using support::fault_point;
+using support::field_or;
+using support::text_in;
 using support::throw_errno;
 
 namespace {
@@ -41,17 +45,6 @@ std::string environment(const char* name) {
 std::optional<std::uint64_t> fixed(std::string_view text) {
   if (text.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
   return std::strtoull(std::string(text).c_str(), nullptr, 10);
-}
-
-std::string text_of(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-template <typename T>
-T number_of(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  return found != json.end() && found->is_number() ? found->get<T>() : T{};
 }
 
 }  // namespace
@@ -92,19 +85,19 @@ std::optional<LeaseOwner> parse_lease(std::string_view bytes) {
   const Json json = support::parse_json(bytes.substr(kFirstLine));
   if (!counter || !stage || !stage_start || !json.is_object()) return std::nullopt;
   LeaseOwner owner;
-  owner.where = {text_of(json, "host"), text_of(json, "machine"), text_of(json, "boot"), text_of(json, "pids")};
-  owner.pid = number_of<std::int64_t>(json, "pid");
-  owner.process_start = number_of<std::uint64_t>(json, "process_start");
+  owner.where = {text_in(json, "host"), text_in(json, "machine"), text_in(json, "boot"), text_in(json, "pids")};
+  owner.pid = field_or(json, "pid", std::int64_t{0});
+  owner.process_start = field_or(json, "process_start", std::uint64_t{0});
   owner.stage_pid = static_cast<std::int64_t>(*stage);
   owner.stage_start = *stage_start;
   owner.counter = static_cast<std::int64_t>(*counter);
-  owner.run = text_of(json, "run");
-  owner.pipeline = text_of(json, "pipeline");
-  owner.slurm_job = text_of(json, "slurm_job");
-  owner.slurm_restart = text_of(json, "slurm_restart");
-  owner.slurm_cluster = text_of(json, "slurm_cluster");
-  owner.slurm_name = text_of(json, "slurm_name");
-  owner.started = number_of<double>(json, "started");
+  owner.run = text_in(json, "run");
+  owner.pipeline = text_in(json, "pipeline");
+  owner.slurm_job = text_in(json, "slurm_job");
+  owner.slurm_restart = text_in(json, "slurm_restart");
+  owner.slurm_cluster = text_in(json, "slurm_cluster");
+  owner.slurm_name = text_in(json, "slurm_name");
+  owner.started = field_or(json, "started", 0.0);
   if (owner.where.host.empty() || owner.pid <= 0) return std::nullopt;
   return owner;
 }

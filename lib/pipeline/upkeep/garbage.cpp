@@ -23,6 +23,7 @@
 #include "support/fault_point.h"
 #include "support/files.h"
 #include "support/folders.h"
+#include "support/json_fields.h"
 #include "support/parse_json.h"
 #include "support/sha256_text.h"
 #include "support/text.h"
@@ -30,6 +31,8 @@
 namespace pe::pipeline {
 
 using support::cat;
+using support::field_or;
+using support::text_in;
 
 namespace {
 
@@ -85,11 +88,6 @@ struct RunRoots {
   std::set<std::string> keys, plan_keys;
 };
 
-std::string text_in(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 /// Of the plan in a folder. @throws ArtifactError when it is damaged, IoError when it cannot be read
 RunRoots roots_in(const Store& store, const fs::path& folder) {
   RunRoots roots;
@@ -102,11 +100,9 @@ RunRoots roots_in(const Store& store, const fs::path& folder) {
   });
   roots.pipeline = cat(text_in(plan, "root"), "\n", text_in(plan, "pipeline"));
   roots.variant = cat(roots.pipeline, "\n", text_in(plan, "variant"));
-  const auto started = plan.find("started");
-  if (started != plan.end() && started->is_number()) roots.started = *started;
-  // Plans of earlier versions do not say whether they are of a selection.
-  const auto whole = plan.find("whole");
-  roots.complete = whole != plan.end() && whole->is_boolean() && whole->get<bool>();
+  roots.started = field_or(plan, "started", 0.0);
+  roots.complete =
+      field_or(plan, "whole", false);  // plans of earlier versions do not say whether they are of a selection
   return roots;
 }
 
@@ -472,8 +468,7 @@ class Collector {
     const fs::path folder = store_.root() / "memo";
     for (const std::string& name : support::list_folder(folder)) {
       const auto seen = look(folder / name);
-      if (!seen || seen->folder || (name.rfind("noop-", 0) != 0 && name.rfind("plan-", 0) != 0))
-        continue;  // "plan-": of versions before
+      if (!seen || seen->folder || name.rfind("noop-", 0) != 0) continue;
       Memo& memo = memos[name.substr(0, name.find('.'))];
       memo.mtime = std::max(memo.mtime, seen->mtime);
       memo.bytes += seen->bytes;

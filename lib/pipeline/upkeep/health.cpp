@@ -347,12 +347,14 @@ class Examination {
     try {
       const auto answer =
           support::capture_within({program->string(), "--query-gpu=index,name,memory.total,memory.used,driver_version",
-                            "--format=csv,noheader"},
-                           {.timeout_s = 10});
-      if (answer.status.code != 0) {
+                                   "--format=csv,noheader"},
+                                  {.timeout_s = 10, .limit = 1u << 20});
+      if (answer.status.code != 0 || answer.overlong) {
         add(Level::kWarning, "gpu",
             answer.timed_out ? std::string("nvidia-smi does not answer within 10 s")
-                                      : cat("nvidia-smi ends with ", answer.status.code, ": ", support::trim(answer.out + answer.err)),
+            : answer.overlong
+                ? std::string("nvidia-smi prints without end")
+                : cat("nvidia-smi ends with ", answer.status.code, ": ", support::trim(answer.out + answer.err)),
             "driver and devices");
         return;
       }

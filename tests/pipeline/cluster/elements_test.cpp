@@ -184,6 +184,13 @@ BOOST_AUTO_TEST_CASE(options_are_words_that_no_shell_reads) {
   has("--chdir=/a folder/it's");
   BOOST_TEST(batch_script(array, place) ==
              "#!/bin/bash\nmodule load cuda\nexec '/bin/pe pipeline' __element 'it'\\''s' \"$SLURM_ARRAY_TASK_ID\"\n");
+  // Slurm takes the last --gres alone.
+  array.policy.options = {"--gres=nvme:1", "--exclusive"};
+  const auto scratch = sbatch_options(array, place, "");
+  BOOST_TEST(std::count(scratch.begin(), scratch.end(), "--gres=gpu:a100:2,nvme:1") == 1);
+  BOOST_TEST(std::count(scratch.begin(), scratch.end(), "--exclusive") == 1);
+  BOOST_TEST(
+      std::count_if(scratch.begin(), scratch.end(), [](const auto& word) { return word.starts_with("--gres"); }) == 1);
   array.policy.memory = "per-cpu";
   array.policy.gpus = "per-node";
   array.policy.nodes = 2;

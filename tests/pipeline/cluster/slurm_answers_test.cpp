@@ -1,5 +1,7 @@
 // Answers of Slurm's programs, whole, strange and garbled.
 #include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <filesystem>
 #include <random>
 #include <string>
 
@@ -7,6 +9,8 @@
 
 #include "pipeline/cluster/slurm.h"
 #include "pipeline/cluster/slurm_answers.h"
+#include "support/files.h"
+#include "support/temp_folder.h"
 
 using namespace pe::pipeline;  // NOLINT
 
@@ -126,6 +130,21 @@ BOOST_AUTO_TEST_CASE(settings_that_are_none_are_no_answer) {
   out = "%PDF-1.4 = x\n";
   BOOST_TEST(!slurm.config().has_value());
   BOOST_TEST(slurm.trouble().find("scontrol prints something else") == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(an_answer_without_end_is_none_and_costs_seconds) {
+  const pe::test::TempFolder folder;
+  const std::string path = ::getenv("PATH");
+  pe::support::write_file_atomically(folder / "squeue",
+                                     "#!/bin/sh\nexec yes '2|3|0|RUNNING|None|vm|0:02|1:00:00|name'\n", false);
+  std::filesystem::permissions(folder / "squeue", std::filesystem::perms::owner_all);
+  ::setenv("PATH", (folder.path().string() + ":" + path).c_str(), 1);
+  const auto begin = std::chrono::steady_clock::now();
+  Slurm slurm;
+  BOOST_TEST(!slurm.own_jobs().has_value());
+  BOOST_TEST(slurm.trouble() == "squeue was stopped when it had printed 64.0 MiB, which is no answer");
+  BOOST_TEST((std::chrono::steady_clock::now() - begin < std::chrono::seconds(30)));
+  ::setenv("PATH", path.c_str(), 1);
 }
 
 BOOST_AUTO_TEST_CASE(a_full_queue_in_which_sbatch_waits_is_told_in_its_words) {

@@ -107,6 +107,38 @@ BOOST_AUTO_TEST_CASE(options_by_which_jobs_would_be_lost_are_refused_with_the_wa
     BOOST_TEST(refused(option) == "", option);
 }
 
+BOOST_AUTO_TEST_CASE(options_that_would_replace_resources_are_refused_with_the_key_that_sets_them) {
+  const auto refused = [](const std::string& option) {
+    return mistakes(file_of("slurm: {options: ['" + option + "']}\n"));
+  };
+  for (const auto& [option, key] : {std::pair{"--time=1:00:00", "`resources.time`"},
+                                    {"--tim=5", "`resources.time`"},
+                                    {"--mem=1G", "`resources.mem`"},
+                                    {"--mem-per-cpu=1G", "`resources.mem`"},
+                                    {"--mem-per-gpu=1G", "`resources.mem`"},
+                                    {"--cpus-per-task=1", "`resources.cpus`"},
+                                    {"--cpus-per-gpu=2", "`resources.cpus`"},
+                                    {"--ntasks=4", "one task on each of its nodes"},
+                                    {"--nodes=2", "`slurm.nodes`"},
+                                    {"--gpus=1", "`resources.gpus`"},
+                                    {"--gpus-per-node=1", "`resources.gpus`"},
+                                    {"--gres=gpu:4", "`resources.gpus`"},
+                                    {"--gres=nvme:1,gpu:4", "`resources.gpus`"},
+                                    {"--partition=p", "`slurm.partition`"},
+                                    {"--account=a", "`slurm.account`"},
+                                    {"--qos=q", "`slurm.qos`"},
+                                    {"--constraint=c", "`slurm.constraint`"},
+                                    {"--reservation=r", "`slurm.reservation`"}}) {
+    check_has(refused(option), "'options' of 'slurm' cannot ");
+    check_has(refused(option), std::string("found '") + option + "'");
+    check_has(refused(option), key);
+  }
+  for (const char* option :
+       {"--time-min=1:00:00", "--mem-bind=local", "--exclusive", "--cpu-freq=high", "--gpu-bind=closest",
+        "--gres=nvme:1", "--nodefile=f", "--ntasks-per-core=1", "--contiguous", "--reboot"})
+    BOOST_TEST(refused(option) == "", option);
+}
+
 BOOST_AUTO_TEST_CASE(times_and_sizes_need_a_unit) {
   const auto refusal = [](const std::string& text) {
     support::Diagnostics diagnostics;

@@ -10,12 +10,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "pipeline/run/stage_log.h"
 #include "pipeline/store/attempt.h"
 #include "pipeline/store/host.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/kernel_file.h"
 #include "support/process.h"
 #include "support/temp_folder.h"
 
@@ -96,6 +98,105 @@ BOOST_FIXTURE_TEST_CASE(what_a_stage_leaves_behind_is_ended_with_it, Runs) {
     BOOST_TEST(gone, session);
     fs::remove(folder / "child.pid");
   }
+}
+
+/// Until a process is dead; false after seconds.
+bool ends(pid_t pid) {
+  for (int i = 0; i < 1000 && process_start(pid) != 0; ++i) ::usleep(5000);
+  return process_start(pid) == 0;
+}
+
+/// The number that a script writes into a file of the folder.
+pid_t pid_in(const fs::path& file) {
+  std::string text;
+  for (int i = 0; i < 2000 && (text.empty() || text.back() != '\n'); ++i) {
+    ::usleep(5000);
+    if (fs::exists(file)) text = support::read_file(file);
+  }
+  return static_cast<pid_t>(std::atol(text.c_str()));
+}
+
+/// Children of this process that have ended and were not collected.
+std::size_t zombies() {
+  std::size_t count = 0;
+  for (const auto& thread : fs::directory_iterator("/proc/self/task")) {
+    std::istringstream children(support::read_kernel_file(thread.path() / "children", 1u << 20));
+    for (std::string pid; children >> pid;)
+      count += support::read_kernel_file("/proc/" + pid + "/stat").find(") Z ") != std::string::npos;
+  }
+  return count;
+}
+
+// Such a process has its own session and group, holds nothing of ours, and its parent is gone.
+const char* const kDaemon =
+    "setsid sh -c 'exec 3>&- </dev/null >/dev/null 2>&1; (sleep 600; :) & echo $$ > $0.pid; while :; do sleep 0.05; "
+    "done' ";
+
+BOOST_FIXTURE_TEST_CASE(a_process_that_left_its_group_and_closed_everything_ends_with_its_stage, Runs) {
+  start(std::string(kDaemon) + "one & while [ ! -s one.pid ]; do sleep 0.01; done; exit 0");
+  until_exit();
+  const pid_t pid = pid_in(folder / "one.pid");
+  BOOST_REQUIRE(pid > 0);
+  BOOST_TEST(ends(pid));
+}
+
+BOOST_FIXTURE_TEST_CASE(what_a_stage_started_and_still_uses_lives_until_that_stage_ends, Runs) {
+  start("(" + std::string(kDaemon) + "two &) ; while [ ! -e enough ]; do sleep 0.01; done");
+  const pid_t pid = pid_in(folder / "two.pid");
+  start("exit 0");
+  until_exit();
+  for (int i = 0; i < 30; ++i) runner.wait(0.05);
+  BOOST_TEST(process_start(pid) != 0u);
+  support::write_file_atomically(folder / "enough", "", false);
+  until_exit();
+  BOOST_TEST(ends(pid));
+}
+
+BOOST_AUTO_TEST_CASE(what_stages_left_ends_with_the_runner) {
+  pid_t pid = 0;
+  {
+    Runs runs;
+    runs.start("(" + std::string(kDaemon) + "three &) ; sleep 600");
+    pid = pid_in(runs.folder / "three.pid");
+    BOOST_REQUIRE(pid > 0);
+  }
+  BOOST_TEST(ends(pid));
+}
+
+BOOST_FIXTURE_TEST_CASE(orphans_that_end_are_collected, Runs) {
+  const std::size_t before = zombies();
+  start("i=0; while [ $i -lt 50 ]; do (sh -c 'sleep 0.02' &); i=$((i+1)); done; sleep 3");
+  std::size_t most = 0;
+  for (int i = 0; i < 50; ++i) {
+    runner.wait(0.05);
+    most = std::max(most, zombies());
+  }
+  BOOST_TEST(zombies() == before);
+  until_exit();
+  BOOST_TEST(zombies() == before);
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_is_told_of_the_end_of_its_runner_however_it_comes) {
+  const test::TempFolder folder;
+  const pid_t starter = ::fork();
+  if (starter == 0) {
+    LocalRunner runner;
+    Launch launch;
+    launch.ticket = 1;
+    launch.arguments = {"/bin/sh", "-c",
+                        "trap 'echo told > told; exit' TERM; echo $$ > pid; while :; do sleep 0.01; done"};
+    launch.environment = {"PATH=/usr/bin:/bin"};
+    launch.directory = folder.path();
+    launch.log = folder / "stage.log";
+    runner.start(launch);
+    ::pause();
+  }
+  const pid_t pid = pid_in(folder / "pid");
+  ::kill(starter, SIGKILL);
+  support::wait_for(starter);
+  BOOST_REQUIRE(pid > 0);
+  BOOST_TEST(ends(pid));
+  BOOST_TEST(fs::exists(folder / "told"));
 }
 
 BOOST_FIXTURE_TEST_CASE(a_flood_of_messages_arrives_whole, Runs) {

@@ -1,5 +1,6 @@
-// What programs write on their events descriptor: any bytes become an event of a stage or nothing, and whatever it is, the
-// run and its display live through it. PE_TEST_EVENTS=N tries so many random events.
+// What programs write on their events descriptor: any bytes become an event of a stage or nothing, and whatever it is,
+// the run and its display live through it. So they do with every name that a pipeline file may hold. PE_TEST_EVENTS=N
+// tries so many random events, PE_TEST_NAMES=N so many random names.
 #include "pipeline/run/stage_event.h"
 
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/journal.h"
 #include "support/odd_events.h"
+#include "support/random.h"
 
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
@@ -24,10 +26,12 @@ using pe::test::write_all_outputs;
 
 namespace {
 
-std::size_t events_to_try() {
-  const char* text = ::getenv("PE_TEST_EVENTS");
-  return text ? std::strtoull(text, nullptr, 10) : 20000;
+std::size_t number_of_tries(const char* variable, std::size_t usual) {
+  const char* text = ::getenv(variable);
+  return text ? std::strtoull(text, nullptr, 10) : usual;
 }
+
+std::size_t events_to_try() { return number_of_tries("PE_TEST_EVENTS", 20000); }
 
 bool harmless_text(const std::string& text) {
   for (const char c : text) {
@@ -121,6 +125,55 @@ BOOST_FIXTURE_TEST_CASE(odd_events_do_not_disturb_a_run, SmallRun) {
     for (const TaskStatus& task : status.tasks) BOOST_REQUIRE(task.phase == "done");
     (void)reader;
   }
+}
+
+/// Each run makes all its tasks, and its display shows them.
+BOOST_AUTO_TEST_CASE(names_do_not_disturb_a_run) {
+  constexpr std::string_view kOfNames = "abcdefghijklmnopqrstuvwxyz0123456789_";
+  constexpr std::string_view kOfLabels = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-";
+  const std::size_t wanted = number_of_tries("PE_TEST_NAMES", 2000);
+  support::Xoshiro random(support::make_key({12, 1}));
+  std::size_t names = 0, odd = 0;
+  /// Mostly short, and sometimes longer than any file name may be.
+  const auto name = [&](std::string_view alphabet, std::size_t longest) {
+    ++names;
+    const std::size_t length = 1 + random.below(random.below(4) == 0 ? longest : std::min<std::size_t>(longest, 12));
+    std::string text(
+        1, alphabet == kOfNames ? static_cast<char>('a' + random.below(26)) : alphabet[random.below(alphabet.size())]);
+    while (text.size() < length) text += alphabet[random.below(alphabet.size())];
+    return text;
+  };
+  while (names < wanted) {
+    SmallRun small;
+    small.graph.name = name(kOfNames, 400);
+    for (int i = 0; i < 40; ++i) {
+      const std::string label = name(kOfNames, 400);
+      const auto index = small.add(
+          label + "_" + std::to_string(i),
+          i > 0 ? std::vector<std::size_t>{random.below(static_cast<std::size_t>(i))} : std::vector<std::size_t>{});
+      Task& task = small.task(index);
+      task.label = label;  // of several tasks sometimes
+      task.id = label + "[";
+      for (std::size_t axes = random.below(6); axes > 0; --axes) {
+        task.axes.emplace_back(name(kOfNames, 100), name(kOfLabels, 64));
+        task.id += task.axes.back().first + "=" + task.axes.back().second + ",";
+      }
+      task.id += "i=" + std::to_string(i) + "]";
+      task.axes.emplace_back("i", std::to_string(i));
+      if (random.below(3) == 0)
+        task.output_names["out"] = name(random.below(2) == 0 ? kOfLabels : std::string_view("/.. \n\x1b\"'é$"), 300);
+    }
+    const RunSummary summary = small.run();
+    BOOST_REQUIRE(summary.exit_code == kRunDone);
+    BOOST_REQUIRE(summary.executed == 40u);
+    RunState state;
+    state.graph = &small.graph;
+    for (const RunEvent& event : small.events)
+      odd += !harmless_text(commands::event_line(event, state, cli::Style(false)));
+    BOOST_REQUIRE(read_run(*small.store, summary.run_id).tasks.size() == 40u);
+    BOOST_REQUIRE(small.plan().nothing_to_do());
+  }
+  BOOST_TEST(odd == 0u);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_flood_of_notes_is_counted_instead_of_kept, SmallRun) {
