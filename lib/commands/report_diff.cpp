@@ -1,5 +1,7 @@
 #include "commands/report_diff.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "cli/terminal.h"
+#include "commands/session.h"
 #include "support/text.h"
 
 namespace pe::commands {
@@ -22,6 +25,11 @@ const std::set<std::string> kNaming = {"encoding", "variant", "seed", "protocol"
 /// Names of contents, which differ whenever anything does.
 const std::set<std::string> kNames = {"run_id", "hash", "config_hash", "data"};
 
+/// p-values follow from the other numbers.
+const std::set<std::string> kDerived = {"p", "p_holm"};
+/// Whole numbers without noise: where they change, the study did.
+const std::set<std::string> kCounts = {"seeds", "documents", "items", "n", "runs", "pairs", "step", "steps"};
+
 struct NamedRow {
   std::string name;
   const Json* cells = nullptr;
@@ -32,6 +40,9 @@ struct TableView {
   std::vector<std::string> columns;
   std::vector<NamedRow> rows;
 };
+
+/// Five digits.
+std::string rounded(double value) { return support::shortest(std::stod(fmt::format("{:.5g}", value))); }
 
 std::string shown(const Json& cell) {
   if (cell.contains("value")) return support::shortest(cell["value"].get<double>());
@@ -110,7 +121,7 @@ void only_one_side(const Keys& first, const Keys& second, const std::string& wha
 }
 
 void compare_cells(const std::string& table, const std::string& row, const std::string& column, const Json& a, const Json& b, Json& json) {
-  const bool numbers = a.contains("value") && b.contains("value");
+  const bool numbers = a.contains("value") && b.contains("value") && kCounts.count(column) == 0;
   if (!numbers) {
     if (shown(a) != shown(b)) json["texts"].push_back({{"table", table}, {"row", row}, {"column", column}, {"first", shown(a)}, {"second", shown(b)}});
     return;
@@ -122,6 +133,23 @@ void compare_cells(const std::string& table, const std::string& row, const std::
   const auto own = half_width_of(a), other = half_width_of(b);
   if (own && other && std::hypot(*own, *other) > 0) change["noises"] = std::abs(second - first) / std::hypot(*own, *other);
   json["numbers"].push_back(std::move(change));
+}
+
+/// Settings side by side.
+std::string settings_text(const Json& settings, std::size_t most) {
+  const auto text = [](const Json& value) {
+    return cli::harmless(value.is_null()     ? std::string("(none)")
+                         : value.is_string() ? value.get<std::string>()
+                                             : value.dump());
+  };
+  std::vector<std::vector<std::string>> rows{{"settings", "", "first", "second"}};
+  for (const Json& each : settings) {
+    if (rows.size() <= most)
+      rows.push_back(
+          {cat("  ", text(each["model"])), text(each["setting"]), text(each["first"]), text(each["second"])});
+  }
+  const std::size_t shown = rows.size() - 1;
+  return table(std::move(rows)) + (settings.size() > shown ? cat("  and ", settings.size() - shown, " more\n") : "");
 }
 
 }  // namespace
@@ -147,7 +175,9 @@ Json report_differences(const Json& first, const Json& second) {
       if (partner == rows.end()) continue;
       for (std::size_t c = 0; c < mine.columns.size(); ++c) {
         const auto place = std::find(other.columns.begin(), other.columns.end(), mine.columns[c]);
-        if (place == other.columns.end() || kNaming.count(mine.columns[c]) || kNames.count(mine.columns[c])) continue;
+        if (place == other.columns.end() || kNaming.count(mine.columns[c]) || kNames.count(mine.columns[c]) ||
+            kDerived.count(mine.columns[c]))
+          continue;
         compare_cells(id, row.name, mine.columns[c], row.cells->at(c), partner->second->at(static_cast<std::size_t>(place - other.columns.begin())), json);
       }
     }
@@ -196,8 +226,11 @@ std::string report_differences_text(const Json& differences, const cli::Style& s
   out += cat("numbers   ", differences["compared"].get<std::int64_t>(), " compared: ", beyond > 0 ? style.bad(cat(beyond, " changed beyond noise")) : style.good("none changed beyond noise"),
              ", ", kinds["within"].size(), " within, ", kinds["unknown"].size(), " without a known noise\n");
   const auto number = [&](const Json& each) {
-    std::string line = cat(place(each), ": ", support::shortest(each["first"].get<double>()), " -> ", support::shortest(each["second"].get<double>()));
-    if (each.contains("noises")) line += cat("  (", support::shortest(std::round(100 * each["noises"].get<double>()) / 100), " times the 95 % noise of both)");
+    std::string line =
+        cat(place(each), ": ", rounded(each["first"].get<double>()), " -> ", rounded(each["second"].get<double>()));
+    if (each.contains("noises"))
+      line += cat("  (", support::shortest(std::round(100 * each["noises"].get<double>()) / 100),
+                  " times the 95 % noise of both)");
     return line;
   };
   listed(kinds["beyond"], number);
@@ -205,10 +238,7 @@ std::string report_differences_text(const Json& differences, const cli::Style& s
   listed(kinds["unknown"], number);
   if (!differences["texts"].empty()) out += "words\n";
   listed(differences["texts"], [&](const Json& each) { return cat(place(each), ": ", text(each["first"]), " -> ", text(each["second"])); });
-  if (!differences["settings"].empty()) out += "settings\n";
-  listed(differences["settings"], [&](const Json& each) {
-    return cat(each["model"].get<std::string>(), "  ", each["setting"].get<std::string>(), ": ", text(each["first"]), " -> ", text(each["second"]));
-  });
+  if (!differences["settings"].empty()) out += settings_text(differences["settings"], most);
   for (const auto& [side, words] : {std::pair<const char*, const char*>{"only_first", "only in the first"}, {"only_second", "only in the second"}}) {
     for (const char* what : {"runs", "tables", "rows"}) {
       const Json& names = differences[side][what];
