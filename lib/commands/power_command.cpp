@@ -88,18 +88,22 @@ Json power_of_report(const Json& report, const PowerQuestion& question) {
     // A summary stays one, however many items are asked for.
     const std::size_t seen = count("items"), items = seen > 1 ? question.items.value_or(seen) : seen;
     const std::size_t seeds = question.seeds.value_or(count("seeds"));
-    const double shown = statistics::detectable_difference(noise, seeds, items);
+    // Other counts than the report's are plans, and a pilot's sd is often too small.
+    const statistics::NoiseLevels upper = statistics::upper_limit(noise, count("seeds"));
+    const double shown = statistics::detectable_difference(question.seeds ? upper : noise, seeds, items);
     const auto json_of = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
-    Json measure{{"measure", word("measure")},
-                 {"unit", word("unit")},
-                 {"length", std::isfinite(number("length")) ? Json(static_cast<std::int64_t>(number("length"))) : Json()},
-                 {"seeds", seeds},
-                 {"items", items},
-                 {"seed_sd", json_of(noise.seed)},
-                 {"item_sd", json_of(noise.item)},
-                 {"detectable", json_of(shown)}};
+    Json measure{
+        {"measure", word("measure")},
+        {"unit", word("unit")},
+        {"length", std::isfinite(number("length")) ? Json(static_cast<std::int64_t>(number("length"))) : Json()},
+        {"seeds", seeds},
+        {"items", items},
+        {"seed_sd", json_of(noise.seed)},
+        {"seed_sd_upper", json_of(upper.seed)},
+        {"item_sd", json_of(noise.item)},
+        {"detectable", json_of(shown)}};
     if (question.difference && std::isfinite(noise.seed)) {
-      const std::size_t needed = statistics::seeds_to_detect(*question.difference, noise, items);
+      const std::size_t needed = statistics::seeds_to_detect(*question.difference, upper, items);
       measure["seeds_needed"] = needed > 0 ? Json(needed) : Json();
     }
     measures.push_back(std::move(measure));
@@ -135,6 +139,10 @@ std::string power_text(const Json& measures, const PowerQuestion& question) {
   out +=
       "Of differences from the baseline, found in 80 % of studies by a two-sided test at 5 %; the noise is that of the report's "
       "scores.\n";
+  if (question.seeds || question.difference)
+    out +=
+        "A study to come is planned with the upper 80 % limit of the sd of a seed: few seeds often show too small a "
+        "one.\n";
   if (unknown) out += "-: the noise of training takes three seeds to know.\n";
   return out;
 }

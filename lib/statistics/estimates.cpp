@@ -21,6 +21,13 @@ double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  if (n == 0) return kMissing;
+  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
 Interval wilson(double successes, double trials, double alpha) {
   if (!(trials > 0)) return {0, 1};
   const double z = alpha == 0.05 ? kNormal95 : boost::math::quantile(boost::math::normal(), 1 - alpha / 2);

@@ -22,6 +22,8 @@ struct Interval {
 
 /// NaN without values.
 double mean_of(const std::vector<double>& values);
+/// The middle value, or the mean of the middle two; NaN without values.
+double median_of(std::vector<double> values);
 
 /// Wilson's score interval, at 95 % unless `alpha` says otherwise. `successes` may be fractional (means over draws); [0, 1]
 /// without trials.

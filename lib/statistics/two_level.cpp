@@ -1,6 +1,7 @@
 #include "statistics/two_level.h"
 
 #include <algorithm>
+#include <boost/math/distributions/chi_squared.hpp>
 #include <boost/math/distributions/non_central_t.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cassert>
@@ -59,6 +60,14 @@ double squares_around(const std::vector<double>& values, double centre) {
   return sum;
 }
 
+double skewness(const std::vector<double>& values, double centre) {
+  const double n = static_cast<double>(values.size()), squares = squares_around(values, centre);
+  if (values.size() < 3 || !(squares > 1e-28 * n * centre * centre)) return 0;
+  double cubes = 0;
+  for (const double value : values) cubes += std::pow(value - centre, 3);
+  return cubes / n / std::pow(squares / n, 1.5);
+}
+
 /// V₁ and V₂ from the mean squares of the crossed layout.
 Parts parts_of(const std::vector<std::vector<double>>& values, const std::vector<double>& seed_means,
                const std::vector<double>& item_means, double mean) {
@@ -95,6 +104,13 @@ Parts parts_of(const std::vector<std::vector<double>>& values, const std::vector
 double TwoLevel::error() const {
   const double sum = (std::isfinite(seed_variance) ? seed_variance : 0) + (std::isfinite(item_variance) ? item_variance : 0);
   return std::sqrt(sum);
+}
+
+bool TwoLevel::few() const {
+  if (items < kFewItems) return true;
+  const double sum = error() * error();
+  const double diluted = sum > 0 && std::isfinite(item_variance) ? skew * std::pow(item_variance / sum, 1.5) : 0;
+  return static_cast<double>(items) < 25 * diluted * diluted;
 }
 
 Interval TwoLevel::interval_at(double alpha) const {
@@ -135,6 +151,7 @@ TwoLevel two_level(const std::vector<std::vector<double>>& values) {
   const Parts parts = parts_of(values, seed_means, item_means, result.estimate);
   if (result.knows_seeds()) result.seed_variance = parts.first;
   result.item_variance = parts.second;
+  result.skew = skewness(item_means, result.estimate);
   const double half = parts.sum() > 0 ? critical(parts, 0.05) * std::sqrt(parts.sum()) : 0;
   result.interval = {result.estimate - half, result.estimate + half};
   result.p = p_of(parts, result.estimate);
@@ -150,6 +167,12 @@ std::vector<double> linearised(const SeedItems& items) {
   values.reserve(items.y.size());
   for (std::size_t i = 0; i < items.y.size(); ++i) values.push_back(theta + (items.y[i] - theta * items.x[i]) / mean_x);
   return values;
+}
+
+TwoLevel two_level_ratio(const std::vector<SeedItems>& seeds) {
+  std::vector<std::vector<double>> values;
+  for (const SeedItems& seed : seeds) values.push_back(linearised(seed));
+  return two_level(values);
 }
 
 TwoLevel two_level_difference(const std::vector<SeedItems>& a, const std::vector<SeedItems>& b) {
@@ -175,6 +198,12 @@ TwoLevel two_level_share(const std::vector<std::vector<double>>& values) {
     share.interval = {std::max(0.0, std::min(share.interval.low, least.low)), std::min(1.0, std::max(share.interval.high, least.high))};
   }
   return share;
+}
+
+NoiseLevels upper_limit(const NoiseLevels& noise, std::size_t pilot_seeds) {
+  if (pilot_seeds < 2) return {kMissing, noise.item};
+  const double freedom = static_cast<double>(pilot_seeds) - 1;
+  return {noise.seed * std::sqrt(freedom / boost::math::quantile(boost::math::chi_squared(freedom), 0.2)), noise.item};
 }
 
 double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::size_t items, double power, double alpha) {

@@ -14,7 +14,7 @@ namespace pe::statistics {
 
 /// From how many seeds on the noise of training is known well enough for an interval.
 inline constexpr std::size_t kSeedsForNoise = 3;
-/// Below so many items an interval over items is rough, and marked.
+/// Below so many items an interval over items is rough, and marked; skewed items need more (TwoLevel::few).
 inline constexpr std::size_t kFewItems = 30;
 
 struct TwoLevel {
@@ -24,10 +24,13 @@ struct TwoLevel {
   double item_variance = 0;   ///< V₂ of the estimate; 0 where items say nothing beyond seeds; NaN below two items without seeds
   Interval interval;          ///< 95 %; over items alone below three seeds; NaN where neither level has enough
   double p = 1;               ///< two-sided, that the mean is 0; has no lower bound but 0
+  double skew = 0;            ///< sample skewness of the items' means over seeds; 0 below three items
 
   bool knows_seeds() const { return seeds >= kSeedsForNoise; }
   bool excludes_zero() const { return interval.low > 0 || interval.high < 0; }
   double error() const;       ///< √(V₁ + V₂), of what is known
+  /// Whether the items are too few for the interval: fewer than kFewItems, or than 25 · skewness² (Cochran's rule). Noise of seeds dilutes the items' skewness.
+  bool few() const;
   /// The interval at level 1 − `alpha`; NaN where `interval` is.
   Interval interval_at(double alpha) const;
   /// The smallest true difference that these seeds and items find at 5 %, two-sided, with power 80 %. NaN below three seeds.
@@ -43,6 +46,8 @@ struct SeedItems {
 };
 /// Values of items whose mean is θ = Σ y / Σ x and whose spread is that of the ratio: θ + (y − θ·x) / mean(x).
 std::vector<double> linearised(const SeedItems& items);
+/// The mean over seeds of θ.
+TwoLevel two_level_ratio(const std::vector<SeedItems>& seeds);
 /// The mean over seeds of θ_a − θ_b, paired by seed and item.
 TwoLevel two_level_difference(const std::vector<SeedItems>& a, const std::vector<SeedItems>& b);
 
@@ -55,6 +60,9 @@ TwoLevel two_level_share(const std::vector<std::vector<double>>& values);
 struct NoiseLevels {
   double seed = 0, item = 0;
 };
+/// The same with the upper 80 % limit of the seeds' standard deviation (chi-square), for planning from a pilot of so
+/// many seeds. NaN below two.
+NoiseLevels upper_limit(const NoiseLevels& noise, std::size_t pilot_seeds);
 /// The smallest true difference that `seeds` and `items` find at `alpha`, two-sided, with that power. NaN below three seeds, and
 /// where a level is not known.
 double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::size_t items, double power = 0.8, double alpha = 0.05);

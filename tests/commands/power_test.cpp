@@ -73,8 +73,12 @@ BOOST_AUTO_TEST_CASE(studies_of_the_difference_that_is_said_find_it_as_often_as_
   const double seed_sd = 0.02, rest_sd = 0.1;
   const Json pilot = report_of(report::sample::perplexities(
       {.encodings = encodings, .seeds = pilot_seeds, .lengths = {128}, .documents = 30, .seed_sd = seed_sd, .rest_sd = rest_sd}));
+  const Json pilot_noise = power_of_report(pilot, {})[0];
+  BOOST_TEST(power_of_report(pilot, {.seeds = 5})[0]["detectable"].get<double>() >
+             statistics::detectable_difference({pilot_noise["seed_sd"], pilot_noise["item_sd"]}, 5,
+                                               30));  // a plan is on the safe side
   for (const std::size_t seeds : {3u, 5u, 10u}) {
-    const double least = power_of_report(pilot, {.seeds = seeds})[0]["detectable"];
+    const double least = statistics::detectable_difference({pilot_noise["seed_sd"], pilot_noise["item_sd"]}, seeds, 30);
     int found = 0;
     for (int study = 0; study < 1000; ++study) {
       std::vector<std::string> names;

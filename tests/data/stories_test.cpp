@@ -2,9 +2,16 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cmath>
 #include <set>
 
+#include "artifact/eval_table.h"
+#include "artifact/raw_text.h"
 #include "data/sources/document_source.h"
+#include "data/sources/fetch.h"
+#include "data/sources/ideal_reader.h"
+#include "support/error.h"
+#include "support/temp_folder.h"
 #include "support/text.h"
 
 using namespace pe;
@@ -85,6 +92,63 @@ BOOST_AUTO_TEST_CASE(the_supply_ends_with_the_story_that_reaches_its_words) {
   while (source->next(item) == data::DocumentSource::Outcome::kDocument) words += last = words_of(item.text);
   BOOST_TEST(words >= 5000);
   BOOST_TEST(words - last < 5000);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_sentence_says_again_stands_that_far_before_it) {
+  std::size_t recalls = 0, numbers = 0;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const Story story = make_story(5, i, 200, 3000);
+    for (const data::Recall& recall : story.recalls) {
+      ++recalls;
+      BOOST_REQUIRE(recall.nats >= 0);
+      BOOST_REQUIRE(recall.distance >= 0);
+      BOOST_REQUIRE(recall.distance <= recall.at);
+      BOOST_REQUIRE(recall.at <= static_cast<std::int64_t>(story.text.size()));
+      if (std::abs(recall.nats - std::log(99.0)) > 1e-12) continue;  // a number on a door
+      // The sentence says a number word that the text also has where it was last said, or right before.
+      const auto sentence = story.text.substr(static_cast<std::size_t>(recall.at));
+      const std::string mark = sentence.find("number ") < 160 ? "number " : "the number on ";
+      BOOST_REQUIRE(sentence.find(mark) != std::string::npos);
+      const std::string before = story.text.substr(0, static_cast<std::size_t>(recall.at - recall.distance));
+      BOOST_REQUIRE(before.find("number ") != std::string::npos);
+      ++numbers;
+    }
+  }
+  BOOST_TEST(recalls > 10000u);
+  BOOST_TEST(numbers > 300u);
+}
+
+BOOST_AUTO_TEST_CASE(an_ideal_reader_loses_less_with_more_context) {
+  const test::TempFolder folder;
+  artifact::Workspace workspace;
+  workspace.progress = &support::silent_progress();
+  workspace.outputs["raw"] = folder / "raw";
+  const Json told{{"source", "generated"}, {"generated", {{"seed", 3}, {"words", 200000}, {"max_words", 20000}}}};
+  const auto config = support::make_config<data::FetchConfig>(told);
+  workspace.recipe.config = told;
+  data::fetch(config, workspace);
+  workspace.inputs["raw"] = {{folder / "raw", artifact::Kind::kRawText, "", {}}};
+  workspace.outputs["scores"] = folder / "scores.h5";
+  data::ideal_reader({.words = 200000}, workspace);
+  const artifact::Table table =
+      artifact::read_eval_tables(artifact::h5::File::open(folder / "scores.h5")).at("ideal_reader");
+  const auto position = table.reals("position"), context = table.reals("context"), nats = table.reals("nats_per_byte");
+  for (std::size_t row = 1; row < table.rows(); ++row) {
+    if (position[row] == position[row - 1]) BOOST_TEST(nats[row] <= nats[row - 1]);
+    BOOST_TEST(context[row] <= position[row]);
+  }
+  // With some 500 bytes of context, a reader of text that has 4,096 bytes before it loses at least 0.01 nats a byte,
+  // and at most all that names, numbers and places could save.
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    if (position[row] != 4096 || context[row] != 512) continue;
+    BOOST_TEST(nats[row] > 0.01);
+    BOOST_TEST(nats[row] < 0.2);
+  }
+  workspace.inputs["raw"] = {{folder / "own", artifact::Kind::kRawText, "", {}}};
+  workspace.outputs["raw"] = folder / "own";
+  workspace.recipe.config = {{"source", "local"}};
+  artifact::RawTextWriter(folder / "own", workspace.recipe).finish();
+  BOOST_CHECK_THROW(data::ideal_reader({}, workspace), support::ArtifactError);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

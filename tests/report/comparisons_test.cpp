@@ -4,6 +4,7 @@
 #include "report/page/report.h"
 #include "report/results/comparison.h"
 #include "report/section_results.h"
+#include "support/error.h"
 
 using namespace pe;
 using namespace pe::report;
@@ -96,33 +97,51 @@ BOOST_AUTO_TEST_CASE(bold_and_sentences_know_the_noise_of_seeds) {
   BOOST_TEST(contains(clear.findings[0], "(significant: p"), clear.findings[0]);
 
   const Section one = section_of("perplexity", perplexities({.seeds = {"1"}, .seed_sd = 0.05}));
-  BOOST_TEST(contains(one.findings[0], "one seed: beyond the noise of the documents, that of training is unknown"), one.findings[0]);
-  BOOST_TEST(contains(one.tables[0].caption, "one seed: noise of the documents alone"), one.tables[0].caption);
-  const Section two = section_of("perplexity", perplexities({.seeds = {"1", "2"}, .seed_sd = 0.05}));
-  BOOST_TEST(contains(two.findings[0], "two seeds: "), two.findings[0]);
+  BOOST_TEST(contains(one.findings[0], "(not shown: one seed, beyond the noise of the documents)"), one.findings[0]);
+  BOOST_TEST(contains(one.tables[0].caption, "no number is bold: with one seed"), one.tables[0].caption);
+  const Perplexities pair{.seeds = {"1", "2"}, .better = 0.3};
+  const Section two = section_of("perplexity", perplexities(pair));
+  BOOST_TEST(contains(two.findings[0], "(not shown: two seeds, "), two.findings[0]);
+  BOOST_TEST(bold_in(two.tables[0]) == 0u);
+  BOOST_TEST(bold_in(table_of(section_of("differences", perplexities(pair)), "differences")) == 0u);
   const Section forest = section_of("differences", three);
   const Point& point = forest.figures.at(0).panels.at(0).series.at(0).points.at(0);
   BOOST_TEST(point.high - point.low > 0.05);   // seeds, and not 0.001 of the documents
 }
 
-BOOST_AUTO_TEST_CASE(the_end_of_a_run_says_effect_interval_and_seeds_in_a_line) {
+BOOST_AUTO_TEST_CASE(the_end_of_a_run_says_what_the_page_says) {
   const auto lines = [](const Perplexities& options) { return section_of("perplexity", perplexities(options)).lines; };
   const Perplexities three{.encodings = {"none", "rope", "alibi"}, .lengths = {128, 512, 1024}, .better = 0.3};
   const auto clear = lines(three);
   BOOST_TEST_REQUIRE(clear.size() == 2u);  // the training length, and the longest
-  BOOST_TEST(clear[0].rfind("perplexity at 128 (1×): alibi ", 0) == 0u, clear[0]);
-  BOOST_TEST(clear[1].rfind("perplexity at 1,024 (8×): alibi ", 0) == 0u, clear[1]);
+  BOOST_TEST(clear[0].rfind("perplexity at 128 (1×), prefix: alibi ", 0) == 0u, clear[0]);
+  BOOST_TEST(clear[1].rfind("perplexity at 1,024 (8×), prefix: alibi ", 0) == 0u, clear[1]);
   for (const std::string& line : clear) {
     BOOST_TEST(contains(line, ", 26 % below "), line);  // 1 - exp(-0.3)
-    BOOST_TEST(contains(line, " (26 to 26); "), line);
+    BOOST_TEST(contains(line, " (significant)"), line);
     BOOST_TEST(support::display_width(line) <= kLineColumns, line);
   }
-  // An interval that holds zero is shown as one, and one seed as one.
-  const auto same = lines({.lengths = {128}, .seed_sd = 0.05});
-  BOOST_TEST_REQUIRE(same.size() == 1u);
-  BOOST_TEST(contains(same[0], " (-"), same[0]);
-  BOOST_TEST(contains(lines({.seeds = {"1"}, .better = 0.3})[0], ", one seed)"),
-             lines({.seeds = {"1"}, .better = 0.3})[0]);
+  // The line has the verdict, the protocol and the numbers of the page's sentence.
+  for (const auto& [options, verdict] :
+       {std::pair<Perplexities, const char*>{{.better = 0.3}, "significant"},
+        {{.seed_sd = 0.05}, "not significant: p = "},
+        {{.seeds = {"1"}, .better = 0.3}, "not shown: one seed"},
+        {{.seeds = {"1", "2"}, .protocols = {"anchored"}, .better = 0.3}, "not shown: two seeds"}}) {
+    const Section section = section_of("perplexity", perplexities(options));
+    BOOST_TEST_REQUIRE(section.lines.size() == section.findings.size());
+    for (std::size_t i = 0; i < section.lines.size(); ++i) {
+      const std::string &line = section.lines[i], &sentence = section.findings[i];
+      BOOST_TEST(contains(line, verdict), line);
+      BOOST_TEST(contains(sentence, verdict), sentence);
+      BOOST_TEST(contains(line, ", " + options.protocols[0] + ": "), line);
+      BOOST_TEST(contains(sentence, "(" + options.protocols[0] + ") "), sentence);
+      const std::size_t at = line.find(": ") + 2;
+      const std::string best = line.substr(at, line.find(',', at) - at);  // "alibi 14.91"
+      BOOST_TEST(contains(sentence, best.substr(0, best.find(' ')) + " has the lowest perplexity, " +
+                                        best.substr(best.find(' ') + 1)),
+                 sentence);
+    }
+  }
   // Long names take what is essential; the rest gives way.
   const auto longest = lines(
       {.encodings = {"none", "an_encoding_with_a_long_name", "another_encoding_with_a_long_name"}, .better = 0.3});
@@ -197,11 +216,19 @@ BOOST_AUTO_TEST_CASE(rows_of_dropped_encodings_show_when_they_were_dropped) {
 BOOST_AUTO_TEST_CASE(small_samples_are_marked) {
   const Section few = section_of("perplexity", perplexities({.documents = 8}));
   BOOST_TEST(contains(format_cell(few.tables[0].rows[0].cells.back(), few.tables[0].columns.back()), "†"));
-  BOOST_TEST(contains(to_markdown(few.tables[0]), "†: n &lt; 30"));
+  BOOST_TEST(contains(to_markdown(few.tables[0]), "†: fewer than 30"));
   BOOST_TEST(contains(few.findings[0], "only 8 documents"), few.findings[0]);
   const Section many = section_of("perplexity", perplexities({.documents = 30}));
   BOOST_TEST(!contains(to_markdown(many.tables[0]), "†"));
   BOOST_TEST(!contains(many.findings[0], "only"), many.findings[0]);
+  // Skewed documents need more: one in forty with a loss far above the others is no bell.
+  Results skewed = perplexities({.documents = 40});
+  for (LmCell& cell : skewed.lm) {
+    cell.scores[7].nll += 400;
+    cell.nll += 4.0 / 40;
+  }
+  const Section heavy = section_of("perplexity", skewed);
+  BOOST_TEST(heavy.tables[0].rows[0].cells.back().few);
   BOOST_TEST(cell_of(table_of(section_of("retrieval", retrieval({5}, 10)), "passkey"), 0, "exact_128").few);
 }
 
@@ -209,14 +236,23 @@ BOOST_AUTO_TEST_CASE(exact_answers_of_seeds_are_not_pooled) {
   const auto cell = [](const Results& results) { return cell_of(table_of(section_of("retrieval", results), "passkey"), 0, "exact_128"); };
   const report::Cell one = cell(retrieval({45}, 50));
   BOOST_TEST(one.interval->low == statistics::wilson(45, 50).low);
-  const report::Cell three = cell(retrieval({45, 45, 45}, 50));
-  BOOST_TEST(three.interval->low <= statistics::wilson(45, 50).low);  // the same items thrice are no 150
+  // Seeds often learn a task or do not: each is shown, with the median, and no interval over them.
+  const report::Cell three = cell(retrieval({45, 45, 0}, 50));
+  BOOST_TEST(!three.interval.has_value());
+  BOOST_TEST(!three.half_width.has_value());
+  BOOST_TEST(*three.number == 0.9);
+  BOOST_TEST(three.parts == (std::vector<double>{0.9, 0.9, 0}), boost::test_tools::per_element());
   const report::Cell two = cell(retrieval({50, 0}, 50));
   BOOST_TEST(!two.interval.has_value());
   BOOST_TEST(two.parts.size() == 2u);
   const report::Cell bimodal = cell(retrieval({50, 0, 50, 0}, 50));
   BOOST_TEST(*bimodal.number == 0.5);
-  BOOST_TEST(bimodal.interval->high - bimodal.interval->low > 0.9);   // pooled: [0.43, 0.57]
+  BOOST_TEST(bimodal.parts.size() == 4u);
+  const Figure figure = section_of("retrieval", retrieval({50, 0, 50, 0}, 50)).figures.at(0);
+  for (const Series& series : figure.panels.at(0).series) {
+    BOOST_TEST((series.role == Series::Role::kPoints || series.role == Series::Role::kMain));
+    for (const Point& point : series.points) BOOST_TEST(std::isnan(point.low));  // no band
+  }
 }
 
 BOOST_AUTO_TEST_CASE(trials_are_counted_in_their_own_task) {
@@ -338,6 +374,9 @@ BOOST_AUTO_TEST_CASE(a_sweep_of_learning_rates_is_one_model_chosen_on_validation
   const Section calm = section_of("stability", results);
   BOOST_TEST(cell_of(table_of(calm, "stability"), 0, "label").text == "stable");
 
+  BOOST_TEST(contains(to_csv(table_of(section, "selections")), "yes, on the seeds that are compared"));
+  BOOST_TEST(contains(section.findings.at(0), "chosen on the seeds that are compared"), section.findings.at(0));
+
   // Without validation losses nothing can be chosen, and the rates stay models of their own.
   Results blind = perplexities({.encodings = {"rope"}, .seeds = {"1", "2"}});
   for (const char* rate : {"1", "2"}) {
@@ -349,6 +388,178 @@ BOOST_AUTO_TEST_CASE(a_sweep_of_learning_rates_is_one_model_chosen_on_validation
   BOOST_TEST(blind.curves.size() == 2u);
 }
 
+BOOST_AUTO_TEST_CASE(seeds_that_choose_are_not_compared) {
+  // By seed 1 alone 1e-3 is best, by the others 3e-3.
+  const auto make = [] {
+    Results results = perplexities({.encodings = {"rope"}, .seeds = {"1", "2", "3", "1", "2", "3"}});
+    for (std::size_t run = 0; run < 6; ++run) {
+      const std::string rate = run < 3 ? "1e-3" : "3e-3", seed = results.runs[run].seed;
+      results.runs[run].labels = {{"encoding", "rope"}, {"lr", rate}, {"seed", seed}};
+      Curve curve;
+      curve.run = {.labels = results.runs[run].labels, .encoding = "rope", .seed = seed};
+      curve.validation = {{100, 1000, (rate == "1e-3") == (seed == "1") ? 3.0 : 3.1, 1}};
+      results.curves.push_back(curve);
+    }
+    return results;
+  };
+  Results same = make(), own = make(), wrong = make();
+  select_values({"lr"}, same);
+  BOOST_TEST(same.selections.at(0).chosen == "3e-3");
+  select_values({"lr"}, own, {"1"});
+  BOOST_TEST(own.selections.at(0).chosen == "1e-3");
+  BOOST_TEST(own.selections.at(0).own_seeds);
+  BOOST_TEST(own.selections.at(0).candidates.at(0).losses.size() == 1u);
+  std::vector<bool> selected;
+  for (const Run& run : own.runs) selected.push_back(run.selected);
+  BOOST_TEST(selected == (std::vector<bool>{false, true, true, false, false, false}), boost::test_tools::per_element());
+  BOOST_TEST(own.curves.size() == 2u);
+  BOOST_TEST(contains(section_of("stability", own).findings.at(0), "chosen on seeds that are not compared"));
+  BOOST_CHECK_THROW(select_values({"lr"}, wrong, {"9"}), support::ConfigError);
+  BOOST_CHECK_THROW(select_values({"lr"}, wrong, {"1", "2", "3"}), support::ConfigError);
+}
+
+BOOST_AUTO_TEST_CASE(levels_hold_the_noise_of_documents_and_of_seeds) {
+  // The documents' mean is 3 nats, of which 40 documents with a standard deviation of 0.4 know 0.06.
+  int covered = 0, before = 0;
+  const int studies = 300;
+  for (int study = 0; study < studies; ++study) {
+    std::vector<std::string> seeds;
+    for (int s = 0; s < 5; ++s) seeds.push_back(std::to_string(1000 * study + s));
+    Results results = perplexities({.encodings = {"rope", "alibi"}, .seeds = seeds, .lengths = {128}, .seed_sd = 0.02});
+    for (LmCell& cell : results.lm) {  // other documents in every study
+      cell.nll = 0;
+      for (std::size_t d = 0; d < cell.scores.size(); ++d) {
+        cell.scores[d].nll += 100 * (noise({31, static_cast<std::uint64_t>(study), d}, 0.4) - noise({22, d}, 0.4));
+        cell.nll += cell.scores[d].nll / 100 / static_cast<double>(cell.scores.size());
+      }
+    }
+    const report::Cell cell = section_of("perplexity", results).tables[0].rows[0].cells.back();
+    covered += cell.interval->low <= std::exp(3.0) && std::exp(3.0) <= cell.interval->high;
+    std::vector<double> nll;
+    for (const std::size_t run : results.arms[0].runs) nll.push_back(results.find_lm(run, "prefix", 128)->nll);
+    const auto seeds_alone = statistics::summarise_seeds(nll);
+    before += std::abs(seeds_alone.mean - 3) <= seeds_alone.half_width;
+  }
+  BOOST_TEST(covered >= 0.91 * studies, covered);
+  BOOST_TEST(covered <= 0.99 * studies, covered);
+  BOOST_TEST(before < 0.6 * studies, before);  // an interval over seeds alone is none for other documents
+}
+
+BOOST_AUTO_TEST_CASE(rows_and_names_are_of_models_that_have_the_measure) {
+  Results results = perplexities({.encodings = {"rope", "alibi"}});
+  for (Run& run : results.runs) run.variant = "scores";
+  for (Arm& arm : results.arms) arm.variant = "scores";
+  results.variants = {"scores", "entropy"};
+  for (const char* encoding : {"rope", "alibi"}) {
+    results.arms.push_back({encoding, "entropy", {results.runs.size()}});
+    results.runs.push_back({.encoding = encoding, .variant = "entropy", .seed = "1"});
+  }
+  const Section section = section_of("perplexity", results);
+  BOOST_TEST(section.tables[0].rows.size() == 2u);
+  BOOST_TEST(table_of(section, "perplexity_seeds").rows.size() == 6u);
+  for (const std::string& line : section.lines) BOOST_TEST(!contains(line, "scores"), line);
+  for (const std::string& finding : section.findings) BOOST_TEST(!contains(finding, "scores"), finding);
+}
+
+BOOST_AUTO_TEST_CASE(a_gain_beyond_training_is_shown_of_models_that_acquired_the_task) {
+  Results results = retrieval({0}, 20);
+  results.encodings.push_back("alibi");
+  results.arms.push_back({"alibi", "", {1}});
+  results.runs.push_back({.encoding = "alibi", .seed = "0"});
+  for (int i = 0; i < 20; ++i) {
+    const std::string item = std::to_string(i);
+    // rope learned it; alibi did not, and its loss moves at 256 for other reasons.
+    results.trials.push_back({.run = 0,
+                              .task = "passkey",
+                              .length = 256,
+                              .depth = 0.5,
+                              .item = item,
+                              .digits = 5,
+                              .nll = 1,
+                              .nll_control = 2});
+    results.trials.push_back({.run = 1,
+                              .task = "passkey",
+                              .length = 128,
+                              .depth = 0.5,
+                              .item = item,
+                              .digits = 5,
+                              .nll = 2,
+                              .nll_control = 2});
+    results.trials.push_back({.run = 1,
+                              .task = "passkey",
+                              .length = 256,
+                              .depth = 0.5,
+                              .item = item,
+                              .digits = 5,
+                              .nll = 2,
+                              .nll_control = 14});
+  }
+  const Section section = section_of("retrieval", results);
+  const Table& table = table_of(section, "passkey");
+  BOOST_TEST(cell_of(table, 0, "gain_256").number.has_value());
+  BOOST_TEST(!cell_of(table, 1, "gain_256").number.has_value());
+  BOOST_TEST(contains(cell_of(table, 1, "gain_256").reason, "not acquired"));
+  BOOST_TEST(*cell_of(table, 1, "gain_128").number == 0);
+  const Figure& figure = section.figures.at(0);
+  for (const Series& series : figure.panels.at(0).series)
+    BOOST_TEST(series.points.size() == (series.name == "rope" ? 2u : 1u));
+  BOOST_TEST(contains(figure.caption, "where they were trained: alibi"), figure.caption);
+}
+
+BOOST_AUTO_TEST_CASE(a_decision_has_class_interval_cost_and_seeds) {
+  using enum artifact::ColumnType;
+  Results results =
+      perplexities({.encodings = {"rope", "alibi"}, .protocols = {"anchored"}, .lengths = {128, 256, 512, 1024}});
+  for (LmCell& cell : results.lm) {  // rope loses a nat at four times its length
+    if (results.runs[cell.run].encoding != "rope" || cell.length < 512) continue;
+    for (auto& score : cell.scores) score.nll += 100;
+    cell.nll += 1;
+  }
+  for (std::size_t run = 0; run < results.runs.size(); ++run) {
+    const double slow = results.runs[run].encoding == "rope" ? 12 : 10;
+    std::vector<std::vector<artifact::Cell>> rows;
+    for (const char* component : {"forward", "training_step"})
+      rows.push_back({"a CPU", "fp32", "best", 1, 1024, component, 5, slow, slow - 1, slow + 1, 300, "ok"});
+    add(results, run, "cost",
+        {{"device", kText, ""},
+         {"dtype", kText, ""},
+         {"path", kText, ""},
+         {"batch", kInteger, ""},
+         {"T", kInteger, ""},
+         {"component", kText, ""},
+         {"reps", kInteger, ""},
+         {"median_ms", kReal, ""},
+         {"p25_ms", kReal, ""},
+         {"p75_ms", kReal, ""},
+         {"peak_bytes", kInteger, ""},
+         {"status", kText, ""}},
+        rows);
+  }
+  const Section section = section_of("decision", results);
+  const Table& table = table_of(section, "decision");
+  BOOST_TEST_REQUIRE(table.rows.size() == 2u);
+  BOOST_TEST(cell_of(table, 0, "class").text == "limited");
+  BOOST_TEST(*cell_of(table, 0, "usable").number == 256);
+  BOOST_TEST(cell_of(table, 0, "usable").interval->high == 256);
+  BOOST_TEST(cell_of(table, 1, "class").text == "large (as far as was tested)");
+  BOOST_TEST(*cell_of(table, 1, "usable").number == 1024);
+  BOOST_TEST(*cell_of(table, 0, "forward").number == 12);
+  BOOST_TEST(*cell_of(table, 1, "seeds").number == 3);
+  BOOST_TEST_REQUIRE(section.figures.size() == 1u);
+  BOOST_TEST_REQUIRE(section.figures[0].panels.size() == 2u);
+  const Series& point = section.figures[0].panels[0].series[1];
+  BOOST_TEST(point.points.at(0).x == 12);
+  BOOST_TEST(point.points[0].low < point.points[0].y);
+  // Noise that hides the bound widens the interval, and one length leaves nothing to decide.
+  const Section noisy = section_of(
+      "decision",
+      perplexities({.encodings = {"rope", "alibi"}, .protocols = {"anchored"}, .documents = 10, .rest_sd = 0.5}));
+  const report::Cell usable = cell_of(table_of(noisy, "decision"), 0, "usable");
+  BOOST_TEST(usable.interval->low == 128);
+  BOOST_TEST(usable.interval->high == 512);
+  BOOST_TEST(section_of("decision", perplexities({.lengths = {128}})).empty());
+}
+
 BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {
   const Section three = section_of("power", perplexities({.encodings = {"rope", "a", "b", "c"}, .seed_sd = 0.02}));
   BOOST_TEST_REQUIRE(three.findings.size() == 1u);
@@ -356,7 +567,10 @@ BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {
   BOOST_TEST(contains(three.findings[0], "with a power of 80 %"), three.findings[0]);
   const Table& power = table_of(three, "power");
   BOOST_TEST(*cell_of(power, 0, "seeds_10").number < *cell_of(power, 0, "seeds_3").number / 2);
-  BOOST_TEST(*cell_of(power, 0, "shown").number == *cell_of(power, 0, "seeds_3").number);
+  // A study to come is planned with the upper limit of the seeds' sd, which with three seeds is 2.1 times what they
+  // showed.
+  BOOST_TEST(*cell_of(power, 0, "shown").number < *cell_of(power, 0, "seeds_3").number);
+  BOOST_TEST(*cell_of(power, 0, "seeds_3").number < 2.12 * *cell_of(power, 0, "shown").number);
   const Section one = section_of("power", perplexities({.seeds = {"1"}, .seed_sd = 0.02}));
   BOOST_TEST(contains(one.findings.at(0), "one seed and 40 documents"), one.findings.at(0));
   BOOST_TEST(contains(one.findings[0], "can show no difference"), one.findings[0]);

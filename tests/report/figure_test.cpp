@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <limits>
+#include <set>
 
 using namespace pe::report;
 namespace tt = boost::test_tools;
@@ -26,13 +27,13 @@ BOOST_AUTO_TEST_CASE(labels_stay_inside) {
   BOOST_TEST(spread_labels({}, 3, 0, 100).empty());
 }
 
-BOOST_AUTO_TEST_CASE(lengths_are_ticked_as_512_and_1k) {
+BOOST_AUTO_TEST_CASE(lengths_are_ticked_with_all_their_digits) {
   const Axis axis{.title = {}, .scale = Scale::kLog2};
   const Range range = range_of(axis, {512, 1024, 2048, 16384});
   BOOST_REQUIRE(range.ticks.size() == 6u);
   BOOST_TEST(range.ticks[0].label == "512");
-  BOOST_TEST(range.ticks[1].label == "1k");
-  BOOST_TEST(range.ticks[5].label == "16k");
+  BOOST_TEST(range.ticks[1].label == "1,024");
+  BOOST_TEST(range.ticks[5].label == "16,384");
   BOOST_TEST(range.high > 16384);  // the last tick is inside, whatever rounding does
 }
 
@@ -101,6 +102,17 @@ BOOST_AUTO_TEST_CASE(thinning_keeps_ends_and_extremes) {
   BOOST_TEST(kept.front().x == 0.0);
   BOOST_TEST(kept.back().x == 4999.0);
   BOOST_TEST(std::any_of(kept.begin(), kept.end(), [](const Point& p) { return p.y == 99.0; }));
+}
+
+BOOST_AUTO_TEST_CASE(no_colour_comes_twice_among_names_that_are_told_apart) {
+  std::vector<std::string> names{"none", "rope", "rope_ssmax", "log_alibi", "t5", "fire", "cope"};
+  for (int i = 0; i < 40; ++i) names.push_back("own_" + std::to_string(i));
+  Palette palette({"own_3 #0072b2 square solid"});
+  palette.tell_apart(names);
+  std::set<std::string> colours;
+  for (const std::string& name : names) BOOST_TEST(colours.insert(palette.look(name).colour).second, name);
+  BOOST_TEST(palette.look("own_3").colour == "#0072b2");  // as it was asked for
+  BOOST_TEST(palette.look("none").colour == "#000000");   // the first to have it
 }
 
 BOOST_AUTO_TEST_CASE(an_unlisted_encoding_takes_a_look_that_is_free) {

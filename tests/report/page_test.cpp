@@ -103,7 +103,7 @@ constexpr const char* kReader = R"(<script>
     told.darkAsked = matchMedia('(prefers-color-scheme: dark)').matches;
     told.paper = light(body.backgroundColor) > 128 ? 'light' : 'dark';
     told.readable = Math.abs(light(body.color) - light(body.backgroundColor)) > 125;
-    told.pictureOnPaper = !told.darkAsked || light(getComputedStyle(picture).backgroundColor) > 200;   // its ink is dark
+    told.pictureFollows = (getComputedStyle(picture).filter.indexOf('invert') >= 0) === told.darkAsked && getComputedStyle(picture.querySelector('rect')).fill === 'none';
     told.wide = document.documentElement.scrollWidth > document.documentElement.clientWidth + 1;
   } catch (e) { told.errors.push(String(e)); }
   document.body.setAttribute('data-told', JSON.stringify(told));
@@ -149,13 +149,31 @@ BOOST_AUTO_TEST_CASE(a_reader_wakes_sorts_and_filters_without_an_error_or_a_requ
     const auto at = shown.dom.find("data-told=\"");
     BOOST_TEST_REQUIRE(at != std::string::npos, shown.log);
     const std::string told = shown.dom.substr(at, shown.dom.find('>', at) - at);
-    for (const char* good : {"errors&quot;:[]", "scaleShown&quot;:true", "scaleTurned&quot;:true", "stillBack&quot;:true", "ascending&quot;:true",
-                             "descending&quot;:true", "units&quot;:&quot; steps flops&quot;", "unitTurned&quot;:true", "chartHad&quot;:true",
-                             "chipHides&quot;:true", "chipShows&quot;:true", "seedHides&quot;:true", "drawerRuns&quot;:true",
-                             "drawerCommand&quot;:&quot;pe-pipeline verify --rerun aaaaaaaaaaaa bbbbbbbbbbbb cccccccccccc&quot;",
-                             "drawerDiffers&quot;:true", "drawerShut&quot;:true", "filtered&quot;:true", "unfiltered&quot;:true", "hostile&quot;:true", "requests&quot;:0",
-                             "wide&quot;:false", "readable&quot;:true", "pictureOnPaper&quot;:true",
-                             screen.dark ? "paper&quot;:&quot;dark" : "paper&quot;:&quot;light"}) {
+    for (const char* good :
+         {"errors&quot;:[]",
+          "scaleShown&quot;:true",
+          "scaleTurned&quot;:true",
+          "stillBack&quot;:true",
+          "ascending&quot;:true",
+          "descending&quot;:true",
+          "units&quot;:&quot; steps flops&quot;",
+          "unitTurned&quot;:true",
+          "chartHad&quot;:true",
+          "chipHides&quot;:true",
+          "chipShows&quot;:true",
+          "seedHides&quot;:true",
+          "drawerRuns&quot;:true",
+          "drawerCommand&quot;:&quot;pe-pipeline verify --rerun aaaaaaaaaaaa bbbbbbbbbbbb cccccccccccc&quot;",
+          "drawerDiffers&quot;:true",
+          "drawerShut&quot;:true",
+          "filtered&quot;:true",
+          "unfiltered&quot;:true",
+          "hostile&quot;:true",
+          "requests&quot;:0",
+          "wide&quot;:false",
+          "readable&quot;:true",
+          "pictureFollows&quot;:true",
+          screen.dark ? "paper&quot;:&quot;dark" : "paper&quot;:&quot;light"}) {
       BOOST_TEST(told.find(good) != std::string::npos, where << ": " << good << " is not in " << told);
     }
     BOOST_TEST(shown.log.find("CONSOLE") == std::string::npos, shown.log);

@@ -107,9 +107,14 @@ BOOST_AUTO_TEST_CASE(causes_of_a_length_add_up_and_what_was_not_measured_is_miss
          {"status", artifact::ColumnType::kText, ""}},
         {{128, 128, 3.0, "ok"}, {128, 512, 3.5, "ok"}, {512, 512, 3.4, "ok"}});
   }
-  const Section section = section_of("protocol_ranking", results);
+  const Section section = section_of("positions", results);
   const Table& table = table_of(section, "length_causes");
-  BOOST_TEST_REQUIRE(table.rows.size() == 6u);
+  BOOST_TEST_REQUIRE(table.rows.size() == 6u);  // the last has its window start alone
+  const Figure& bars = section.figures.at(0);
+  BOOST_TEST(bars.id == "length_causes");
+  BOOST_TEST_REQUIRE(bars.panels.size() == 3u);
+  BOOST_TEST(bars.panels[0].series.size() == 5u);
+  BOOST_TEST(std::abs(bars.panels[0].series[0].points[0].x - 0.5) < 1e-12);  // of all seeds
   BOOST_TEST(std::abs(number_in(table, 0, "position_512") - 0.5) < 1e-12);
   BOOST_TEST(std::abs(number_in(table, 0, "context_512") + 0.1) < 1e-12);
   BOOST_TEST(std::abs(number_in(table, 0, "start_512")) < 0.01);

@@ -268,15 +268,15 @@ BOOST_AUTO_TEST_CASE(branches_say_what_sharing_a_trunk_saved) {
   BOOST_REQUIRE(figure.panels.size() == 1u);
   BOOST_REQUIRE(figure.panels[0].series.size() == 3u);
   BOOST_TEST(figure.panels[0].series[1].points[0].x == 60 * 512.0);   // the first to fork
-  BOOST_TEST(figure.panels[0].series[1].name == "drop, 20.5k more");
+  BOOST_TEST(figure.panels[0].series[1].name == "drop, 20.5k tokens more");
   // 100 + 20 + 40 steps were trained; alone it would have been 100 + 100.
   BOOST_TEST(figure.caption.find("2 trained results for the price of 1.60: 81.9k tokens were trained instead of 102k") == 0u, figure.caption);
   // What all branches share is no part of their names, which would be cut off.
   results.curves[1].run.variant = "scaffold, nodrop, d50";
   results.curves[2].run.variant = "scaffold, drop, d50";
   const Figure named = figure_of(section_of("branches", results), "branches");
-  BOOST_TEST(named.panels[0].series[1].name == "drop, 20.5k more");
-  BOOST_TEST(named.panels[0].series[2].name == "nodrop, 10.2k more");
+  BOOST_TEST(named.panels[0].series[1].name == "drop, 20.5k tokens more");
+  BOOST_TEST(named.panels[0].series[2].name == "nodrop, 10.2k tokens more");
   results.curves.resize(1);
   BOOST_TEST(section_of("branches", results).figures.empty());
 }
@@ -384,7 +384,14 @@ BOOST_AUTO_TEST_CASE(many_encodings_are_small_multiples_and_the_rest_is_grey) {
   BOOST_TEST(grey(each.panels[3]) == 9);
   results.highlight = {"a", "b"};
   const auto chosen = make_sections(results);
-  BOOST_TEST(names_of(chosen[0].figures[0]).size() == 2u);
+  const auto again = std::find_if(chosen.begin(), chosen.end(), [](const Section& s) { return s.id == "perplexity"; });
+  BOOST_TEST(names_of(again->figures[0]).size() == 2u);
+  // The grey ones have their names, too.
+  for (const Series& series : again->figures[0].panels[0].series) {
+    if (series.role == Series::Role::kContext) BOOST_TEST(series.labelled, series.name);
+  }
+  BOOST_TEST(gnuplot_script(again->figures[0], svg_canvas(again->figures[0])).find("set label 'c'") !=
+             std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(a_panel_of_few_keeps_its_colours_and_one_of_none_is_left_out) {

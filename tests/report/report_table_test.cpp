@@ -37,6 +37,10 @@ BOOST_AUTO_TEST_CASE(numbers_have_the_digits_that_their_kind_deserves) {
   BOOST_TEST(format_number(12.344, NumberStyle::kPerplexity) == "12.34");
   BOOST_TEST(format_number(123.4, NumberStyle::kPerplexity) == "123");
   BOOST_TEST(format_number(1234.5, NumberStyle::kPerplexity) == "1230");
+  BOOST_TEST(format_number(1029.79, NumberStyle::kPerplexity, 0.05) == "1029.790");  // two digits of its interval
+  BOOST_TEST(format_number(1030.16, NumberStyle::kPerplexity, 4) == "1030.2");
+  BOOST_TEST(format_number(1234.5, NumberStyle::kPerplexity, 300) == "1230");
+  BOOST_TEST(format_number(12.344, NumberStyle::kPerplexity, 3) == "12.34");  // never fewer than without
   BOOST_TEST(format_number(99.996, NumberStyle::kPerplexity) == "100");
   BOOST_TEST(format_number(-0.01234, NumberStyle::kSignedNats) == "−0.0123");
   BOOST_TEST(format_number(0.01234, NumberStyle::kSignedNats) == "+0.0123");
@@ -61,7 +65,7 @@ BOOST_AUTO_TEST_CASE(csv_has_full_precision_and_says_what_is_missing) {
 
 BOOST_AUTO_TEST_CASE(markdown_shows_bold_uncertainty_and_reasons) {
   const std::string text = to_markdown(sample());
-  BOOST_TEST(text.find("| a\\_b | **12.34 ± 0.20** | 99.50 (99.00, 100) |") != std::string::npos, text);
+  BOOST_TEST(text.find("| a\\_b | **12.34 ± 0.20** | 99.50 (99.00, 100.00) |") != std::string::npos, text);
   BOOST_TEST(text.find("| c,d | overflow | 1230 |") != std::string::npos, text);
   BOOST_TEST(text.find("- overflow: perplexity above 10,000 or not finite — c,d, prefix 128 (1×)") != std::string::npos,
              text);
@@ -73,9 +77,15 @@ BOOST_AUTO_TEST_CASE(latex_has_rules_s_columns_and_escapes) {
   BOOST_TEST(text.find("\\multicolumn{4}{c}{prefix} \\\\\n\\cmidrule(lr){2-5}") != std::string::npos, text);
   BOOST_TEST(text.find("\\multicolumn{2}{c}{128 (1$\\times$) $\\downarrow$}") != std::string::npos, text);
   // Intervals and both seeds are there; parentheses behind a number, which readers take for a standard error, are not.
-  BOOST_TEST(text.find("a\\_b & \\bfseries 12.34 & {\\scriptsize [12.14, 12.54]} & 99.50 & {\\scriptsize (99.00, 100)} \\\\") != std::string::npos, text);
+  BOOST_TEST(
+      text.find(
+          "a\\_b & \\bfseries 12.34 & {\\scriptsize [12.14, 12.54]} & 99.50 & {\\scriptsize (99.00, 100.00)} \\\\") !=
+          std::string::npos,
+      text);
   BOOST_TEST(text.find("c,d & {overflow} &  & 1230 &  \\\\") != std::string::npos, text);
-  BOOST_TEST(text.find("\\caption{A \\& B. n = 3}") != std::string::npos, text);
+  BOOST_TEST(text.find("\\caption{A \\& B.}") != std::string::npos, text);
+  BOOST_TEST(text.find("\\footnotesize n = 3\n") != std::string::npos, text);
+  BOOST_TEST(text.find("\\begin{table}\n") != std::string::npos, text);  // three columns need one of a paper
 }
 
 BOOST_AUTO_TEST_CASE(latex_of_many_columns_is_a_tabular_for_each_group) {

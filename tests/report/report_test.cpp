@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "artifact/collection.h"
+#include "artifact/metrics.h"
 #include "report/sample_results.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -30,6 +31,13 @@ std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
   return found;
+}
+
+const Table& perplexity_in(const std::vector<Section>& sections) {
+  const auto found =
+      std::find_if(sections.begin(), sections.end(), [](const Section& section) { return section.id == "perplexity"; });
+  BOOST_TEST_REQUIRE((found != sections.end()));
+  return found->tables.front();
 }
 
 std::string error_of(const std::function<void()>& body) {
@@ -117,7 +125,7 @@ BOOST_AUTO_TEST_CASE(what_is_beyond_a_models_positions_is_na_with_a_reason_and_n
   const Results results = read_results({}, workspace);
   Palette palette;
   const std::vector<Section> sections = make_sections(results);
-  const Table& table = sections.front().tables.front();
+  const Table& table = perplexity_in(sections);
   BOOST_TEST(to_csv(table).find("ppl_prefix_256: n/a (the length is beyond the positions that the encoding has)") !=
                  std::string::npos,
              to_csv(table));
@@ -126,11 +134,14 @@ BOOST_AUTO_TEST_CASE(what_is_beyond_a_models_positions_is_na_with_a_reason_and_n
 
 BOOST_AUTO_TEST_CASE(bold_says_that_a_difference_is_beyond_the_noise) {
   test::TempFolder folder;
-  const artifact::Workspace workspace = sample::write_inputs(
-      folder.path(),
-      {.encodings = {"none", "rope"}, .lengths = {128, 512}, .retrieval = false, .copy = false, .curves = false});
+  const artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"none", "rope"},
+                                                                             .seeds = {1, 2, 3},
+                                                                             .lengths = {128, 512},
+                                                                             .retrieval = false,
+                                                                             .copy = false,
+                                                                             .curves = false});
   const std::vector<Section> sections = make_sections(read_results({}, workspace));
-  const Table& table = sections.front().tables.front();
+  const Table& table = perplexity_in(sections);
   const std::size_t last = table.columns.size() - 1;  // sliding, 512: none is far below rope
   BOOST_TEST(table.rows[0].cells[last].best);
   BOOST_TEST(!table.rows[1].cells[last].best);
@@ -226,6 +237,139 @@ BOOST_AUTO_TEST_CASE(claims_that_no_longer_hold_are_returned_with_their_verdicts
   // A verdict that was expected is none that fell.
   BOOST_TEST(fallen("  C1:\n    says: rope is better, they say\n    expected: refuted\n    table: lm_doc\n    measure: nll_sum\n    per: tokens_scored\n    tests:\n"
                     "      - {where: {L: 512, protocol: sliding}, of: none, above: rope}\n").empty());
+}
+
+namespace {
+
+/// A drop or its control off the checkpoint `parent`, and the scores of its model, with no axis `encoding`.
+void add_branch(const std::filesystem::path& folder, const std::string& arm, const std::string& encoding, int seed,
+                artifact::Workspace& workspace) {
+  const std::string name = arm + encoding + std::to_string(seed), fork = "digest of " + encoding + std::to_string(seed);
+  const Labels labels{{"arm", arm}, {"seed", std::to_string(seed)}};
+  artifact::Table train("train", artifact::train_columns()), validation("validation", artifact::validation_columns());
+  for (int step = 110; step <= 200; step += 10) train.add_row({step, step * 2048, 3.0, 1.2, 0.001, 1.0, 0});
+  validation.add_row({200, 200 * 2048, arm == "drop" ? 3.4 : 3.0, 1.2, 1000, 4000});
+  artifact::Tables curve;
+  curve.tables = {std::move(train), std::move(validation)};
+  curve.facts = {{"encoding", {{"kind", arm == "drop" ? "none" : encoding}}},
+                 {"first_step", 100},
+                 {"length", 128},
+                 {"status", "ok"}};
+  artifact::Recipe recipe;
+  recipe.config = {{"drop", {{"arm", arm}}}};
+  recipe.inputs = {{"init", {fork}}};
+  artifact::write_metrics(folder / (name + ".metrics.h5"), recipe, curve);
+  auto of_curve = labels, of_scores = labels;
+  of_curve["stage"] = "drop";
+  of_scores["stage"] = "evaluate";
+  workspace.inputs["curves"].push_back({folder / (name + ".metrics.h5"), artifact::Kind::kMetrics, "", of_curve});
+  const sample::Options options{.documents = 8, .retrieval = false, .copy = false};
+  artifact::Input scores = sample::write_scores(folder / (name + ".h5"), options, encoding, arm, seed);
+  scores.labels = of_scores;
+  workspace.inputs["scores"].push_back(scores);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(drops_without_an_axis_of_encodings_find_their_control_by_the_checkpoint_that_both_continue) {
+  test::TempFolder folder;
+  artifact::Workspace workspace;
+  workspace.progress = &support::silent_progress();
+  for (const int seed : {1, 2, 3}) {
+    for (const char* arm : {"drop", "nodrop"}) add_branch(folder.path(), arm, "rope", seed, workspace);
+  }
+  const Results results = read_results({}, workspace);
+  for (const Run& run : results.runs) BOOST_TEST(run.encoding == "rope");  // what it had, and not what is left
+  for (const Curve& curve : results.curves) BOOST_TEST(curve.run.encoding == "rope");
+  const auto sections = make_sections(results);
+  const auto table = [&](const std::string& id) -> const Table& {
+    for (const Section& section : sections) {
+      for (const Table& own : section.tables) {
+        if (own.id == id) return own;
+      }
+    }
+    BOOST_FAIL("no table " << id);
+    return sections.front().tables.front();
+  };
+  const std::string plan = to_csv(table("drop_plan"));
+  BOOST_TEST(plan.find("no control") == std::string::npos, plan);
+  BOOST_TEST(plan.find("rope,") != std::string::npos, plan);
+  BOOST_TEST(to_csv(table("drop_effect")).find("rope,drop,") != std::string::npos, to_csv(table("drop_effect")));
+  // Drop and control are in one panel.
+  for (const Section& section : sections) {
+    for (const Figure& figure : section.figures) {
+      if (figure.id != "perplexity_variants") continue;
+      BOOST_TEST_REQUIRE(figure.panels.size() == 1u);
+      BOOST_TEST(names_of(figure.panels[0]) == (std::vector<std::string>{"drop", "nodrop"}),
+                 boost::test_tools::per_element());
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_table_of_ones_own_has_its_place_on_the_page_and_figures_as_the_config_asks) {
+  test::TempFolder folder;
+  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"rope", "alibi"},
+                                                                       .seeds = {1, 2, 3},
+                                                                       .lengths = {128, 256},
+                                                                       .documents = 8,
+                                                                       .retrieval = false,
+                                                                       .copy = false,
+                                                                       .curves = false});
+  for (artifact::Input& input : workspace.inputs["scores"])
+    input.labels = {{"stage", "scores"}, {"encoding", input.labels["encoding"]}, {"seed", input.labels["seed"]}};
+  for (const char* encoding : {"alibi", "rope"}) {
+    for (const int seed : {1, 2, 3}) {
+      using enum artifact::ColumnType;
+      artifact::Table own(
+          "my_entropy",
+          {{"pe", kText, ""}, {"layer", kInteger, ""}, {"distance", kInteger, "tokens"}, {"entropy", kReal, "nats"}});
+      for (const int layer : {0, 1}) {
+        for (const int distance : {1, 2, 4, 8})
+          own.add_row({encoding, layer, distance, 0.1 * layer + 1.0 / distance + 0.01 * seed});
+      }
+      artifact::Tables tables;
+      tables.tables.push_back(std::move(own));
+      const auto path = folder / support::cat("own_", encoding, seed, ".h5");
+      artifact::write_eval_tables(path, {}, tables);
+      workspace.inputs["scores"].push_back(
+          {path,
+           artifact::Kind::kEvalTable,
+           "",
+           {{"stage", "entropy"}, {"encoding", encoding}, {"seed", std::to_string(seed)}}});
+    }
+  }
+  ReportConfig config;
+  config.figures = {"table=my_entropy x=distance y=entropy facet=layer"};
+  const Results results = read_results(config, workspace);
+  BOOST_TEST(results.runs.size() == 6u);  // the models, whose tables these are
+  BOOST_TEST(results.variants.size() == 1u);
+  const auto sections = make_sections(results);
+  const auto own =
+      std::find_if(sections.begin(), sections.end(), [](const Section& section) { return section.id == "own_tables"; });
+  BOOST_TEST_REQUIRE((own != sections.end()));
+  BOOST_TEST_REQUIRE(own->figures.size() == 1u);
+  BOOST_TEST_REQUIRE(own->figures[0].panels.size() == 2u);
+  BOOST_TEST(own->figures[0].panels[1].title == "layer 1");
+  const Series& line = own->figures[0].panels[1].series.back();
+  BOOST_TEST(line.points.at(3).y == 0.1 + 1.0 / 8 + 0.02, boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(line.points[3].high > line.points[3].y);  // three seeds
+  BOOST_TEST(own->tables.at(0).rows.size() == 30u);
+  BOOST_TEST(own->tables[0].caption.find("The first 30 of 48 rows") == 0u, own->tables[0].caption);
+  BOOST_TEST(perplexity_in(sections).rows.size() == 2u);  // no rows of dashes
+  for (const Section& section : sections) {
+    for (const std::string& line_of_result : section.lines)
+      BOOST_TEST(line_of_result.find("scores:") == std::string::npos, line_of_result);
+  }
+  // What the config asks for and is not there is named, with the nearest.
+  for (const auto& [text, message] :
+       {std::pair<std::string, std::string>{"table=my_entropi x=distance y=entropy", "my_entropy"},
+        {"table=my_entropy x=distanse y=entropy", "distance"},
+        {"table=my_entropy x=distance", "needs 'table=', 'x=' and 'y='"},
+        {"tabel=my_entropy x=distance y=entropy", "table"}}) {
+    config.figures = {text};
+    const std::string error = error_of([&, &asked = config] { make_sections(read_results(asked, workspace)); });
+    BOOST_TEST(error.find(message) != std::string::npos, error);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_gnuplot_is_named_with_its_package) {

@@ -1,14 +1,19 @@
 // Studies whose truth is known, judged as real ones are: false findings, coverage, wrong refutations and power.
-// PE_TEST_STUDIES says how many studies of each kind (soak: thousands).
+// PE_TEST_STUDIES says how many studies of each kind: 20000 is the soak, in which three standard errors of a share are
+// 0.5 %. A handful goes the whole way, from artifacts of scores to the files of a report.
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
 
+#include "artifact/eval_table.h"
 #include "report/claims/claims.h"
+#include "report/page/report.h"
 #include "report/results/results.h"
 #include "statistics/two_level.h"
 #include "support/files.h"
+#include "support/parse_json.h"
+#include "support/process.h"
 #include "support/random.h"
 #include "support/temp_folder.h"
 
@@ -116,7 +121,7 @@ BOOST_AUTO_TEST_SUITE(simulated_truth)
 
 BOOST_AUTO_TEST_CASE(without_an_effect_findings_are_rare_and_intervals_cover_it) {
   const int studies = studies_of_each_kind(400);
-  for (const std::size_t seeds : {3, 5, 16}) {
+  for (const std::size_t seeds : {3, 5, 10, 16}) {
     for (const Kind& kind : kinds(seeds)) {
       double found = 0, covered = 0;
       share_of(kind, studies, kAbove, [&](const ClaimResult& result) {
@@ -130,7 +135,7 @@ BOOST_AUTO_TEST_CASE(without_an_effect_findings_are_rare_and_intervals_cover_it)
         BOOST_TEST(found / studies <= 0.06 + slack(0.05, studies));
         BOOST_TEST(covered / studies >= 0.93 - slack(0.05, studies));
         // Cochran's critical value is on the safe side where two parts of few degrees of freedom meet.
-        BOOST_TEST(covered / studies <= (seeds == 3 ? 0.985 : 0.97) + slack(0.04, studies));
+        BOOST_TEST(covered / studies <= (seeds == 3 ? 0.98 : 0.97) + slack(0.04, studies));
       }
     }
   }
@@ -189,6 +194,131 @@ BOOST_AUTO_TEST_CASE(seeds_that_learn_or_do_not_and_skewed_documents_give_few_fa
   }
   const Kind skewed{.name = "skewed", .shape = Shape::kLognormalItems, .seeds = 5, .documents = 200, .seed_sd = 0.2, .document_sd = 1, .rest_sd = 0.3};
   BOOST_TEST(share_of(skewed, studies, kAbove, found) <= 0.09 + slack(0.07, studies));
+}
+
+namespace {
+
+/// The same with every loss times `factor`.
+artifact::Table scaled(const artifact::Table& table, double factor) {
+  artifact::Table made(table.name(), table.columns());
+  const auto nll = table.reals("nll_sum"), tokens = table.reals("tokens_scored");
+  for (std::size_t row = 0; row < table.rows(); ++row)
+    made.add_row({table.integers("doc_id")[row], factor * nll[row], tokens[row]});
+  return made;
+}
+
+/// The scores of a drawn study as artifacts, an evaluation for each model, and what pe-report made of them.
+Json report_of(const std::filesystem::path& folder, Results study, const std::string& claims) {
+  artifact::Workspace workspace;
+  workspace.progress = &support::silent_progress();
+  workspace.outputs["report"] = folder / "report";
+  for (GatheredTable& gathered : study.tables.at("lm_doc")) {
+    const Run& run = study.runs[gathered.run];
+    using enum artifact::ColumnType;
+    artifact::Table table("lm_doc", {{"corpus", kText, ""},
+                                     {"protocol", kText, ""},
+                                     {"L", kInteger, ""},
+                                     {"stride", kInteger, ""},
+                                     {"doc_id", kInteger, ""},
+                                     {"tokens_scored", kInteger, ""},
+                                     {"bytes_scored", kInteger, ""},
+                                     {"nll_sum", kReal, ""}});
+    const auto nll = gathered.table.reals("nll_sum");
+    for (std::size_t document = 0; document < nll.size(); ++document)
+      table.add_row({"test", "anchored", 128, 128, static_cast<std::int64_t>(document), 128, 512, nll[document]});
+    artifact::Tables tables;
+    tables.tables.push_back(std::move(table));
+    tables.facts = {{"run_id", run.encoding + run.seed}, {"train_length", 128}};
+    const auto path = folder / (run.encoding + "_" + run.seed + ".h5");
+    artifact::write_eval_tables(path, {}, tables);
+    workspace.inputs["scores"].push_back(
+        {path, artifact::Kind::kEvalTable, "", {{"encoding", run.encoding}, {"seed", run.seed}}});
+  }
+  support::write_file_atomically(folder / "claims.yml", claims, false);
+  ReportConfig config;
+  config.baseline = "b";
+  config.claims = (folder / "claims.yml").string();
+  write_report(config, workspace);
+  return support::parse_json(support::read_file(folder / "report" / "report.json"));
+}
+
+/// The cells of a row by column, of the first row whose first cell has that text.
+Json row_of(const Json& report, const std::string& table, const std::string& first) {
+  for (const Json& section : report.at("sections")) {
+    for (const Json& each : section.at("tables")) {
+      if (each.at("id") != table) continue;
+      for (const Json& cells : each.at("rows")) {
+        if (cells.at(0).value("text", "") != first) continue;
+        Json row;
+        for (std::size_t i = 0; i < cells.size(); ++i) row[each.at("columns").at(i).value("id", "")] = cells.at(i);
+        return row;
+      }
+    }
+  }
+  BOOST_FAIL("no row " << first << " in " << table);
+  return {};
+}
+
+struct HasPlotPrograms {
+  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
+    boost::test_tools::assertion_result result(support::find_program("gnuplot") &&
+                                               support::find_program("rsvg-convert"));
+    result.message() << "gnuplot or rsvg-convert is not on the PATH";
+    return result;
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(reports_of_known_studies_say_the_truth_in_their_files,
+                     *boost::unit_test::precondition(HasPlotPrograms{})) {
+  const std::string claims =
+      "claims:\n"
+      "  worse: {says: a0 is worse, table: lm_doc, measure: nll_sum, per: tokens_scored, tests: [{of: a0, above: b}]}\n"
+      "  better: {says: a0 is better, table: lm_doc, measure: nll_sum, per: tokens_scored, tests: [{of: b, above: "
+      "a0}]}\n";
+  Noise noise(2024);
+  for (const std::size_t seeds : {2, 3, 5, 16}) {
+    for (const double effect : {0.0, 1.0}) {
+      const test::TempFolder folder;
+      const Kind kind{.name = "small noise",
+                      .seeds = seeds,
+                      .documents = 40,
+                      .seed_sd = 0.05,
+                      .document_sd = 0.1,
+                      .rest_sd = 0.1,
+                      .effect = effect};
+      Results study = draw_study(kind, 1, noise);
+      for (GatheredTable& gathered : study.tables.at("lm_doc"))
+        gathered.table = scaled(gathered.table, 0.06);  // losses of 3 nats
+      const Json report = report_of(folder.path(), std::move(study), claims);
+      const std::string result = support::read_file(folder / "report" / "result.txt"),
+                        page = support::read_file(folder / "report" / "report.html");
+      const std::string worse = row_of(report, "verdicts", "worse")["verdict"]["text"],
+                        better = row_of(report, "verdicts", "better")["verdict"]["text"];
+      const Json difference = row_of(report, "differences", "a0");
+      BOOST_TEST_CONTEXT(seeds << " seeds, effect " << effect << ": " << result) {
+        if (seeds == 2) {
+          BOOST_TEST(worse == "inconclusive");
+          BOOST_TEST(result.find("not shown: two seeds") != std::string::npos);
+        } else if (effect > 0) {
+          BOOST_TEST(worse == "reproduced");
+          BOOST_TEST(better == "refuted");
+          BOOST_TEST(result.find(" % below a0 (significant)") != std::string::npos);
+        } else {
+          BOOST_TEST(worse == "inconclusive");
+          BOOST_TEST(better == "inconclusive");
+          BOOST_TEST(result.find("not significant") != std::string::npos);
+        }
+        BOOST_TEST(page.find(seeds == 2   ? "not shown: two seeds"
+                             : effect > 0 ? "(significant: p"
+                                          : "(not significant: p") != std::string::npos);
+        if (seeds == 2) continue;  // the interval is that of the documents alone
+        BOOST_TEST(difference["low"]["value"].get<double>() <= 0.06 * effect);
+        BOOST_TEST(difference["high"]["value"].get<double>() >= 0.06 * effect);
+      }
+    }
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -236,6 +236,44 @@ BOOST_AUTO_TEST_CASE(power_is_what_simulated_studies_show) {
   BOOST_TEST(seeds_to_detect(1e-9, noise, 10) == 0u);
 }
 
+BOOST_AUTO_TEST_CASE(a_pilot_plans_with_the_upper_limit_of_its_sd) {
+  BOOST_TEST(upper_limit({0.1, 0.3}, 3).seed == 0.1 * 2.1170,
+             boost::test_tools::tolerance(1e-3));  // chi-square, 2 degrees of freedom
+  BOOST_TEST(upper_limit({0.1, 0.3}, 3).item == 0.3);
+  BOOST_TEST(std::isnan(upper_limit({0.1, 0.3}, 1).seed));
+  // Four pilots of five know an sd that is large enough; planned by what they showed, half of the studies would be too
+  // small.
+  Noise noise(5);
+  int enough = 0, shown = 0;
+  for (int pilot = 0; pilot < 2000; ++pilot) {
+    const double a = noise(1), b = noise(1), c = noise(1), mean = (a + b + c) / 3;
+    const double sd = std::sqrt(((a - mean) * (a - mean) + (b - mean) * (b - mean) + (c - mean) * (c - mean)) / 2);
+    enough += upper_limit({sd, 0}, 3).seed >= 1;
+    shown += sd >= 1;
+  }
+  BOOST_TEST(std::abs(enough / 2000.0 - 0.8) < 0.03);
+  BOOST_TEST(shown / 2000.0 < 0.45);
+}
+
+BOOST_AUTO_TEST_CASE(skewed_items_need_more_of_them) {
+  const auto of = [](std::size_t items, double outlier, double seed_shift) {
+    std::vector<std::vector<double>> values(3, std::vector<double>(items));
+    for (std::size_t s = 0; s < 3; ++s) {
+      for (std::size_t i = 0; i < items; ++i)
+        values[s][i] = (i == 0  ? outlier
+                        : i % 2 ? 1
+                                : -1) +
+                       seed_shift * static_cast<double>(s) + 0.01 * static_cast<double>((i + s) % 3);
+    }
+    return two_level(values);
+  };
+  BOOST_TEST(of(29, 1, 0).few());
+  BOOST_TEST(!of(40, 1, 0).few());
+  BOOST_TEST(of(40, 12, 0).few());
+  BOOST_TEST(of(40, 12, 0).skew > 3);
+  BOOST_TEST(!of(40, 12, 30).few());  // where seeds make the noise, items do not matter
+}
+
 BOOST_AUTO_TEST_CASE(only_seeds_and_documents_that_both_arms_have_are_compared) {
   Noise noise(9);
   Arms arms = simulate({.seeds = 4, .effect = 0.1, .seed = 0}, noise);
@@ -261,10 +299,10 @@ BOOST_AUTO_TEST_CASE(sentences_say_how_sure_they_are) {
   BOOST_TEST(certainty(difference, 0.004) == "significant: p = 0.004, 3 seeds");
   BOOST_TEST(certainty(difference, 0.2) == "not significant: p = 0.20, 3 seeds");
   difference.seeds = 1;
-  BOOST_TEST(certainty(difference, 1e-9) == "one seed: beyond the noise of the documents, that of training is unknown");
+  BOOST_TEST(certainty(difference, 1e-9) == "not shown: one seed, beyond the noise of the documents");
   difference.seeds = 2;
   difference.items = 8;
-  BOOST_TEST(certainty(difference, 0.5) == "two seeds: within the noise of the documents; only 8 documents");
+  BOOST_TEST(certainty(difference, 0.5) == "not shown: two seeds, within the noise of the documents; only 8 documents");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,6 +1,7 @@
 #include "data/sources/stories.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <string_view>
@@ -104,6 +105,23 @@ struct Thing {
   bool known = false;       // it was mentioned
 };
 
+/// The kinds of facts that a sentence may repeat.
+enum class Fact {
+  kName,
+  kFamily,
+  kTrade,
+  kNumber,
+  kWhere,
+  kThing,
+  kThingWhere,
+  kContainer,
+  kOrigin,
+  kPlace,
+  kVillage,
+  kLine
+};
+constexpr std::size_t kFacts = 12, kMostOfAKind = 16;
+
 /// The world of one story, and the sentences that change it or ask about it.
 class Teller {
  public:
@@ -156,6 +174,7 @@ class Teller {
     story.text = std::move(text_);
     story.words = words_;
     story.repeated_line = line_;
+    story.recalls = std::move(recalls_);
     return story;
   }
 
@@ -180,6 +199,62 @@ class Teller {
     text_ += sentence;
     words_ += count_words(sentence);
     ++in_paragraph_;
+    for (const std::size_t fact : said_) said_at_[fact] = size();
+    said_.clear();
+  }
+
+  std::int64_t size() const { return static_cast<std::int64_t>(text_.size()); }
+
+  /// The next sentence says this, which is one of so many for a reader who does not remember it.
+  void says(Fact fact, std::size_t of, double options) {
+    const std::size_t at = static_cast<std::size_t>(fact) * kMostOfAKind + of;
+    if (said_at_[at] > 0) recalls_.push_back({size(), size() - said_at_[at], std::log(options)});
+    said_.push_back(at);
+  }
+  /// Who was introduced is known to a reader who remembers everything, and any name may come for one who does not.
+  void names(std::size_t person) {
+    says(Fact::kName, person,
+         static_cast<double>(kNames.size()) / static_cast<double>(std::max<std::size_t>(introduced_, 1)));
+  }
+  void names(const Person& person) { names(static_cast<std::size_t>(&person - people_.data())); }
+  void says_of(Fact fact, const Person& person, double options) {
+    says(fact, static_cast<std::size_t>(&person - people_.data()), options);
+  }
+  void says_trade(const Person& person) { says_of(Fact::kTrade, person, static_cast<double>(kTrades.size())); }
+  void says_number(const Person& person) { says_of(Fact::kNumber, person, 99); }
+  void says_family(const Person& person) {
+    says_of(Fact::kFamily, person, static_cast<double>(kNameHeads.size() * kNameTails.size()));
+  }
+  void says_village() { says(Fact::kVillage, 0, static_cast<double>(kNameHeads.size() * kVillageTails.size())); }
+  /// Where a person is, which the last sentence that moved them said.
+  void says_where(const Person& person) { says_of(Fact::kWhere, person, static_cast<double>(places_.size())); }
+  void names_place(std::size_t place) {
+    says(Fact::kPlace, place, static_cast<double>(kPlaces.size()) / static_cast<double>(places_.size()));
+  }
+  void names(const Thing& thing) {
+    const double all = static_cast<double>((kColours.size() + kMatters.size()) * kThings.size());
+    says_of(Fact::kThing, thing, all / static_cast<double>(std::max<std::size_t>(known_, 1)));
+  }
+  void says_of(Fact fact, const Thing& thing, double options) {
+    says(fact, static_cast<std::size_t>(&thing - things_.data()), options);
+  }
+  void says_where(const Thing& thing) {
+    says_of(Fact::kThingWhere, thing, static_cast<double>(thing.carried ? introduced_ : places_.size()));
+    if (!thing.container.empty())
+      says_of(Fact::kContainer, thing, static_cast<double>(kColours.size() * kHolders.size()));
+  }
+  /// Something changed: the sentence says it for the first time.
+  void changes(Fact fact, std::size_t of) { said_at_[static_cast<std::size_t>(fact) * kMostOfAKind + of] = 0; }
+  void moves(const Person& person) {
+    changes(Fact::kWhere, static_cast<std::size_t>(&person - people_.data()));
+    says_where(person);
+    names_place(person.place);
+  }
+  void moves(const Thing& thing) {
+    const auto of = static_cast<std::size_t>(&thing - things_.data());
+    changes(Fact::kThingWhere, of);
+    changes(Fact::kContainer, of);
+    says_where(thing);
   }
 
   /// "an old map", "a brass key".
@@ -194,6 +269,12 @@ class Teller {
 
   void opening() {
     const Person& first = people_[0];
+    names(first);
+    says_family(first);
+    says_trade(first);
+    says_number(first);
+    says_village();
+    moves(first);
     say(cat(first.name, " ", first.family, " was a ", first.trade, " in ", village_, " and lived at number ", first.number, ", near the ",
             places_[first.place], "."));
     introduced_ = 1;
@@ -204,6 +285,10 @@ class Teller {
   /// The next person, while there are some who were not named yet.
   void introduce() {
     const Person& person = people_[introduced_];
+    names(person);
+    says_family(person);
+    says_trade(person);
+    says_number(person);
     switch (random_.below(3)) {
       case 0: say(cat(person.name, " ", person.family, ", the ", person.trade, ", lived at number ", person.number, ".")); break;
       case 1: say(cat("There was also ", person.name, " ", person.family, ", a ", person.trade, ", whose door had the number ", person.number, ".")); break;
@@ -222,6 +307,11 @@ class Teller {
     finder.place = thing.place;
     thing.carried = true;
     thing.holder = thing.finder;
+    names(finder);
+    names(thing);
+    moves(finder);
+    moves(thing);
+    says_of(Fact::kOrigin, thing, static_cast<double>(places_.size() * introduced_));
     switch (random_.below(3)) {
       case 0: say(cat("One day ", finder.name, " found ", with_article(thing.name), " at the ", places_[thing.place], ".")); break;
       case 1: say(cat("At the ", places_[thing.place], " ", finder.name, " came upon ", with_article(thing.name), " and took it along.")); break;
@@ -278,9 +368,11 @@ class Teller {
 
   void mood() {
     const Person& person = people_[present()];
+    names(person);
     if (random_.below(2)) {
       say(cat(person.name, " was ", pick(kMoods), " that day, ", pick(kAsides), "."));
     } else {
+      says_where(person);
       say(cat("\"I am ", pick(kMoods), ",\" said ", person.name, ", and sat down near the ", places_[person.place], "."));
     }
   }
@@ -289,11 +381,16 @@ class Teller {
     Person& person = people_[present()];
     const std::size_t from = person.place;
     person.place = any_place();
+    names(person);
     if (person.place == from) {
+      says_where(person);
       say(cat(person.name, " stayed at the ", places_[from], " for a while."));
     } else if (random_.below(2)) {
+      says_where(person);
+      moves(person);
       say(cat(person.name, " walked from the ", places_[from], " to the ", places_[person.place], "."));
     } else {
+      moves(person);
       say(cat("Then ", person.name, " went to the ", places_[person.place], ", ", pick(kAsides), "."));
     }
   }
@@ -302,9 +399,14 @@ class Teller {
     Thing& thing = known_thing();
     if (thing.carried) {
       const Person& person = people_[thing.holder];
+      names(person);
+      names(thing);
+      says_where(person);
+      says_where(thing);
       thing.carried = false;
       thing.place = person.place;
       thing.container = random_.below(3) ? cat(pick(kColours), " ", pick(kHolders)) : "";
+      moves(thing);
       if (thing.container.empty()) {
         say(cat(person.name, " left the ", thing.name, " at the ", places_[thing.place], "."));
       } else {
@@ -314,11 +416,17 @@ class Teller {
       const std::size_t who = present();
       Person& person = people_[who];
       person.place = thing.place;
-      say(cat(person.name, " came to the ", places_[thing.place], " and took the ", thing.name,
-              thing.container.empty() ? "" : cat(" out of the ", thing.container), "."));
+      names(person);
+      names(thing);
+      says_where(thing);
+      moves(person);
+      const std::string sentence = cat(person.name, " came to the ", places_[thing.place], " and took the ", thing.name,
+                                       thing.container.empty() ? "" : cat(" out of the ", thing.container), ".");
       thing.carried = true;
       thing.holder = who;
       thing.container.clear();
+      moves(thing);
+      say(sentence);
     }
   }
 
@@ -328,14 +436,26 @@ class Teller {
     const std::size_t to = another(thing.holder);
     Person& giver = people_[thing.holder];
     people_[to].place = giver.place;
-    say(cat(giver.name, " met ", people_[to].name, " at the ", places_[giver.place], " and handed over the ", thing.name, "."));
+    names(giver);
+    names(to);
+    names(thing);
+    says_where(giver);
+    says_where(thing);
+    moves(people_[to]);
     thing.holder = to;
+    moves(thing);
+    say(cat(giver.name, " met ", people_[to].name, " at the ", places_[giver.place], " and handed over the ",
+            thing.name, "."));
   }
 
   void ask_where() {
     const Thing& thing = known_thing();
     const std::size_t asker = present();
     const std::size_t answerer = another(asker);
+    names(thing);
+    names(asker);
+    names(answerer);
+    says_where(thing);
     if (thing.carried && thing.holder == answerer) {
       say(cat("\"Where is the ", thing.name, "?\" asked ", people_[asker].name, ". \"I have it with me,\" said ", people_[answerer].name, "."));
     } else if (thing.carried && thing.holder == asker) {
@@ -349,23 +469,32 @@ class Teller {
   void ask_number() {
     const std::size_t asker = present();
     const Person& person = people_[another(asker)];
+    names(person);
+    names(asker);
+    says_number(person);
     say(cat("\"What is the number on ", person.name, "'s door?\" asked ", people_[asker].name, ". It was number ", person.number, "."));
   }
 
   void ask_trade() {
     const Person& person = people_[present()];
+    names(person);
+    says_trade(person);
     if (random_.below(2)) {
       say(cat("Everybody knew that ", person.name, " was a ", person.trade, "."));
     } else {
+      says_number(person);
       say(cat("\"You are the ", person.trade, " from number ", person.number, ",\" somebody said to ", person.name, "."));
     }
   }
 
   void ask_family() {
     const Person& person = people_[present()];
+    names(person);
     if (random_.below(4) == 0) {
+      says_village();
       say(cat("\"Which village is this?\" asked a traveller. \"This is ", village_, ",\" said ", person.name, "."));
     } else {
+      says_family(person);
       say(cat("\"What is your family name?\" a traveller asked ", person.name, ". \"My name is ", person.name, " ", person.family,
               ",\" was the answer."));
     }
@@ -374,6 +503,9 @@ class Teller {
   void eat() {
     const Person& person = people_[present()];
     const Person& other = people_[another(static_cast<std::size_t>(&person - people_.data()))];
+    names(person);
+    names(other);
+    says_village();
     say(cat(person.name, " and ", other.name, " ate ", pick(kFoods), " with ", pick(kFoods), " and talked about ", village_, "."));
   }
 
@@ -381,6 +513,7 @@ class Teller {
 
   void work() {
     const Person& person = people_[present()];
+    names(person);
     say(cat(person.name, " ", pick(kWorks), " ", pick(kAdverbs), "."));
   }
 
@@ -388,6 +521,9 @@ class Teller {
 
   void recall_origin() {
     const Thing& thing = known_thing();
+    names(thing);
+    names(thing.finder);
+    says_of(Fact::kOrigin, thing, static_cast<double>(places_.size() * introduced_));
     say(cat(people_[another(thing.finder)].name, " still remembered that ", people_[thing.finder].name, " had brought the ", thing.name,
             " from the ", places_[thing.first_place], "."));
   }
@@ -397,6 +533,7 @@ class Teller {
     say(cat(people_[present()].name, " ", how, ":"));
     text_ += '\n';
     fresh_ = true;
+    says(Fact::kLine, 0, static_cast<double>(kRhymeStarts.size() * kRhymeMiddles.size() * kRhymeEnds.size()));
     say(line_);
     new_paragraph();
     ++line_told_;
@@ -424,6 +561,10 @@ class Teller {
   std::int64_t words_ = 0;
   std::uint64_t in_paragraph_ = 0;
   bool fresh_ = true;
+  std::array<std::int64_t, kFacts * kMostOfAKind>
+      said_at_{};                  ///< the end of the last sentence that said it; 0: none did
+  std::vector<std::size_t> said_;  ///< by the next sentence
+  std::vector<Recall> recalls_;
   std::size_t introduced_ = 0, known_ = 0;
 };
 

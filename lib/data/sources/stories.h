@@ -7,13 +7,22 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace pe::data {
+
+/// A sentence says something that an earlier one said. A reader who remembers that needs so much less information.
+struct Recall {
+  std::int64_t at = 0;        ///< where the sentence begins, bytes
+  std::int64_t distance = 0;  ///< from the end of the last sentence that said it, bytes
+  double nats = 0;            ///< that it saves at least
+};
 
 struct Story {
   std::string text;            ///< paragraphs parted by blank lines, no newline at the end
   std::int64_t words = 0;
   std::string repeated_line;   ///< empty for most
+  std::vector<Recall> recalls;
 };
 
 /// Story number `index` of the supply with that seed; depends on nothing else. Between min_words (50 at least) and

@@ -66,8 +66,7 @@ std::string trimmed(double value, int decimals) {
 std::string tick_label(double value, const Axis& axis, double largest, int decimals) {
   if (axis.ticks == TickStyle::kPercent) return trimmed(value * 100, std::max(0, decimals - 2)) + " %";
   if (axis.scale == Scale::kLog2) {
-    const double k = value / 1024;
-    return k >= 1 && k == std::floor(k) ? trimmed(k, 0) + "k" : trimmed(value, 3);
+    return value >= 1000 && value == std::floor(value) ? support::with_commas(std::llround(value)) : trimmed(value, 3);
   }
   if (axis.ticks == TickStyle::kCount || (axis.scale == Scale::kLog10 && value >= 1000)) {
     // One unit for an axis, so that 0.5M stands beside 1M and not 500k.
@@ -382,7 +381,6 @@ Figure with_others_in_grey(Figure figure, const std::vector<std::string>& names,
     for (Series& series : panel.series) {
       if (chosen(series.name)) continue;
       series.role = Series::Role::kContext;
-      series.labelled = false;
       series.whiskers = false;
     }
   }
@@ -484,6 +482,7 @@ Json figure_json(const Figure& figure, std::size_t limit) {
                         {"dash", static_cast<int>(s.look.dash)},
                         {"shape", static_cast<int>(s.look.shape)},
                         {"points", std::move(points)}});
+      if (s.role == Series::Role::kContext && s.labelled) series.back()["named"] = true;
       if (!s.variant.empty()) series.back()["variant"] = s.variant;
       if (!s.units.empty()) series.back()["units"] = s.units;
     }

@@ -45,7 +45,7 @@ struct Series {
     kLine,     ///< labelled line without markers
     kSeed,     ///< one seed of it: thin
     kRaw,      ///< what was smoothed: faint
-    kContext,  ///< others, in grey
+    kContext,  ///< others, in grey; labelled where their names are drawn
     kPoints,   ///< markers without a line: single seeds of what is often all or nothing
   };
   std::string name;  ///< label at the line's end, once per name
@@ -108,6 +108,7 @@ struct Figure {
   enum class Kind { kLines, kHeatMap, kForest, kBars };  ///< bars: as a forest, from 0
   std::string id;  ///< file name without its ending
   std::string title;
+  std::string setting;  ///< size, steps, seeds and text, drawn below the panels
   std::string caption;
   std::string description;  ///< what someone who cannot see it should know
   Kind kind = Kind::kLines;
@@ -118,7 +119,8 @@ struct Figure {
   /// Of heat maps (both axes) and forest plots (y): names of the places 0, 1, 2, …
   std::vector<std::string> x_names, y_names;
   double heat_low = 0, heat_high = 1;
-  std::string heat_title;
+  std::string heat_title;  ///< the unit, over the bar of colours
+  TickStyle heat_ticks = TickStyle::kPlain;
   std::vector<Unit> x_units;  ///< other units of x, with factors in the series
 };
 
@@ -129,7 +131,7 @@ std::vector<std::string> names_of(const Panel& panel);
 std::vector<std::string> names_of(const Figure& figure);
 /// The `most` names that lie best at the ends of the first panel's lines (the axis's title says which way is better), `first` first.
 std::vector<std::string> leading_names(const Figure& figure, const std::string& first, std::size_t most = kNamesInColour);
-/// The same figure with all other names in grey, but in panels of at most `few` names.
+/// The same figure with all other names in grey, and named in grey, but in panels of at most `few` names.
 Figure with_others_in_grey(Figure figure, const std::vector<std::string>& names, std::size_t few = 0);
 /// A panel for each name out of the first panel, the others in grey.
 Figure small_multiples(const Figure& figure);

@@ -19,6 +19,7 @@ namespace {
 using support::cat;
 
 constexpr int kMissingProgram = 72;   // EX_OSFILE: part of the system is not there, and a retry will not help
+constexpr std::size_t kBandsAsOutlines = 4;
 constexpr double kLongestLabel = 15;  // in font sizes; longer names are cut with "…"
 
 // Cividis: even in lightness, and the same to people with any common deficiency of colour vision.
@@ -67,6 +68,16 @@ std::string dash_type(Dash dash) {
   return "1";
 }
 
+bool has_band(const Series& series) {
+  return (series.role == Series::Role::kMain || series.role == Series::Role::kLine) && !series.whiskers &&
+         std::any_of(series.points.begin(), series.points.end(),
+                     [](const Point& p) { return !std::isnan(p.low) && !std::isnan(p.high); });
+}
+
+std::size_t banded_series(const Panel& panel) {
+  return static_cast<std::size_t>(std::count_if(panel.series.begin(), panel.series.end(), has_band));
+}
+
 std::string shortened(const std::string& name, double widest = kLongestLabel) {
   if (text_width(name) <= widest) return name;
   std::string kept;
@@ -105,7 +116,8 @@ class Script {
     rows_ = (static_cast<int>(figure.panels.size()) + columns_ - 1) / columns_;
     rows_ = std::max(1, rows_);
     width_ = canvas.panel_width * columns_;
-    height_ = canvas.panel_height * rows_;
+    foot_ = figure.setting.empty() ? 0 : em_ * 1.8;
+    height_ = canvas.panel_height * rows_ + foot_;
   }
 
   std::string build() {
@@ -201,6 +213,10 @@ class Script {
       text_y -= em_ * 1.7;
     }
     if (!figure_.y.title.empty()) label(figure_.y.title, f.cell_left + em_ * 0.5, text_y, "left", "#555555");
+    if (index == 0 && foot_ > 0) {
+      const double size = std::min(0.85, width_ / em_ / (text_width(figure_.setting) + 1.5));
+      label(figure_.setting, em_ * 0.5, em_ * 0.9, "left", "#777777", false, size);
+    }
 
     frame_and_axes(panel, f);
     if (figure_.kind == Figure::Kind::kHeatMap) {
@@ -305,7 +321,9 @@ class Script {
       if (!shade.label.empty()) {
         const double half = text_width(shade.label) * em_ / 2;
         const double centre = std::clamp((left + right) / 2, f.cell_left + half + em_ * 0.3, std::max(f.cell_left + half + em_ * 0.3, f.cell_right - half - em_ * 0.3));
-        label(shade.label, centre, f.top + em_ * 1.0, "center", "#666666", false, 0.9);
+        const bool fits = 2 * half < right - left;
+        label(shade.label, fits ? (left + right) / 2 : centre, fits ? f.bottom + em_ * 0.8 : f.top + em_ * 1.0,
+              "center", "#666666", false, 0.9);
       }
     }
     for (const Rule& rule : panel.rules) {
@@ -334,12 +352,13 @@ class Script {
     std::vector<EndLabel> labels;
     std::map<std::string, std::size_t> known;
     for (const Series& series : panel.series) {
-      const bool owner = series.role == Series::Role::kMain || series.role == Series::Role::kLine;
+      const bool owner = series.role != Series::Role::kSeed && series.role != Series::Role::kRaw &&
+                         series.role != Series::Role::kPoints;
       if (!owner || !series.labelled || series.name.empty()) continue;
       const Clipped clipped = clip_line(series.points, x_scale(), y_scale(), f.y.low, f.y.high);
       EndLabel label;
       label.text = shortened(series.name);
-      label.colour = series.look.colour;
+      label.colour = series.role == Series::Role::kContext ? "#777777" : series.look.colour;
       if (clipped.leaves_top) {
         label.wanted = y_at(f, f.y.high);
         label.from_x = clipped.exit_x;
@@ -392,12 +411,21 @@ class Script {
       // Grey lines are many, and thin ones.
       return thin(points, series.role == Series::Role::kContext ? 120 : 400);
     };
-    // Bands lie lowest, then what is faint, then the lines that are named.
+    // Bands lie lowest, then what is faint, then the lines that are named. Many bands over each other are outlines.
+    const bool outlines = banded_series(panel) >= kBandsAsOutlines;
     for (const Series& series : panel.series) {
-      if ((series.role != Series::Role::kMain && series.role != Series::Role::kLine) || series.whiskers) continue;
+      if (!has_band(series)) continue;
       for (const auto& piece : clamp_band(trimmed(series), x_scale(), y_scale(), f.y.low, f.y.high)) {
         std::string rows;
         for (const Point& p : piece) rows += cat(num(p.x), " ", num(p.low), " ", num(p.high), "\n");
+        if (outlines) {
+          const std::string edges = block(rows);
+          for (const char* columns : {"1:2", "1:3"})
+            plots.push_back(cat(edges, " using ", columns, " with lines lc rgb '",
+                                mixed_with_white(series.look.colour, 0.35), "' lw ", num(0.6 * canvas_.line),
+                                " dt (2,2)"));
+          continue;
+        }
         plots.push_back(cat(block(rows), " using 1:2:3 with filledcurves fs transparent solid 0.16 noborder lc rgb '",
                             series.look.colour, "'"));
       }
@@ -437,7 +465,7 @@ class Script {
       }
     };
     for (const Series& s : panel.series) {
-      if (s.role == Series::Role::kContext) strokes(s, 1.0, "#d0d0d0", false);
+      if (s.role == Series::Role::kContext) strokes(s, 1.0, s.labelled ? "#b0b0b0" : "#d0d0d0", false);
     }
     for (const Series& s : panel.series) {
       if (s.role == Series::Role::kRaw) strokes(s, 0.6, mixed_with_white(s.look.colour, 0.7), false);
@@ -470,10 +498,10 @@ class Script {
     for (const EndLabel& l : labels) {
       const double text_x = f.right + em_ * 1.1;
       label(l.text, text_x, l.placed, "left", l.colour);
+      // A line that ends early has no leader: across the plot it would look like data.
       const double edge = std::min(std::max(x_at(f, l.from_x), f.left), f.right);
-      if (!l.reaches_edge && !l.from_top) line(edge, l.wanted, f.right, l.wanted, l.colour, 0.6, "(2,3)", "back");
-      if (!l.from_top)
-        line(l.reaches_edge ? edge + em_ * 0.35 : f.right, l.wanted, text_x - em_ * 0.25, l.placed, l.colour, 0.5, "1");
+      if (l.reaches_edge && !l.from_top)
+        line(edge + em_ * 0.35, l.wanted, text_x - em_ * 0.25, l.placed, l.colour, 0.5, "1");
     }
     finish(plots, f);
   }
@@ -531,7 +559,9 @@ class Script {
       body_ += cat("set object rectangle from ", screen(bar_left, low), " to ", screen(bar_right, high),
                    " front fc rgb '", ramp((i + 0.5) / kSteps).hex(), "' fs solid 1 noborder\n");
     }
-    const Axis bar{.title = {}, .low = figure_.heat_low, .high = figure_.heat_high};
+    if (!figure_.heat_title.empty())
+      label(figure_.heat_title, f.cell_right - em_ * 0.3, f.top + em_ * 0.8, "right", "#555555", false, 0.9);
+    const Axis bar{.title = {}, .ticks = figure_.heat_ticks, .low = figure_.heat_low, .high = figure_.heat_high};
     for (const Tick& tick : ticks_of(bar, figure_.heat_low, figure_.heat_high, 4)) {
       const double share = (tick.at - figure_.heat_low) / (figure_.heat_high - figure_.heat_low);
       label(tick.label, bar_right + em_ * 0.35, f.bottom + (f.top - f.bottom) * share, "left", "#333333", false, 0.9);
@@ -570,6 +600,7 @@ class Script {
   int rows_ = 1;
   double width_ = 0;
   double height_ = 0;
+  double foot_ = 0;  ///< room for the setting below all panels
   double label_room_ = 0;
   std::string data_;
   std::string body_;
@@ -642,11 +673,12 @@ Canvas sized(const Figure& figure, Canvas canvas) {
     for (const Panel& panel : figure.panels) {
       std::size_t own = 0;
       for (const Series& s : panel.series)
-        own += s.labelled && (s.role == Series::Role::kMain || s.role == Series::Role::kLine);
+        own += s.labelled &&
+               (s.role == Series::Role::kMain || s.role == Series::Role::kLine || s.role == Series::Role::kContext);
       labels = std::max(labels, own);
     }
     canvas.panel_height =
-        std::max(canvas.panel_height, em * (9 + 1.3 * static_cast<double>(std::min<std::size_t>(labels, 16))));
+        std::max(canvas.panel_height, em * (9 + 1.3 * static_cast<double>(std::min<std::size_t>(labels, 30))));
   }
   return canvas;
 }
@@ -705,6 +737,7 @@ Figure panel_alone(const Figure& figure, std::size_t panel) {
     }
   }
   one.panels = {chosen};
+  one.setting.clear();  // the page prints it above all panels
   return one;
 }
 

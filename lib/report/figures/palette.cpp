@@ -1,7 +1,10 @@
 #include "report/figures/palette.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "support/config.h"
 #include "support/error.h"
@@ -17,6 +20,9 @@ constexpr const char* kBuiltIn =
     ;
 
 const std::array<const char*, 7> kColours{"#000000", "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"};
+/// For names whose own colour is taken: Tol's muted colours that differ from the seven.
+const std::array<const char*, 8> kMoreColours{"#882255", "#999933", "#332288", "#AA4499",
+                                              "#117733", "#661100", "#6F7F8F", "#B8860B"};
 const std::vector<std::string> kShapes{"circle", "square", "triangle", "triangle-down", "diamond", "pentagon"};
 const std::vector<std::string> kDashes{"solid", "dashed", "dotted", "dash-dotted"};
 
@@ -28,6 +34,15 @@ std::size_t index_of(const std::vector<std::string>& words, const std::string& w
         support::suggestion(word, words));
   }
   return static_cast<std::size_t>(found - words.begin());
+}
+
+/// A colour of middle lightness with that hue in degrees: "#RRGGBB".
+std::string hue(double degrees) {
+  const auto part = [&](double shift) {
+    const double k = std::fmod(degrees / 30 + shift, 12);
+    return static_cast<int>(std::lround(255 * (0.42 - 0.26 * std::max(-1.0, std::min({k - 3, 9 - k, 1.0})))));
+  };
+  return fmt::format("#{:02X}{:02X}{:02X}", part(0), part(8), part(4));
 }
 
 bool same(const Look& a, const Look& b) {
@@ -69,12 +84,39 @@ Palette::Palette(const std::vector<std::string>& entries) {
   for (const support::Node& entry : document.find("palette")->items) looks_.push_back(parse_look(entry.text));
   for (const std::string& entry : entries) {
     auto [name, look] = parse_look(entry);
+    chosen_.insert(name);
     const auto listed =
         std::find_if(looks_.begin(), looks_.end(), [&](const auto& known) { return known.first == name; });
     if (listed != looks_.end()) {
       listed->second = look;
     } else {
       looks_.emplace_back(std::move(name), look);
+    }
+  }
+}
+
+void Palette::tell_apart(const std::vector<std::string>& names) {
+  std::set<std::string> taken;
+  std::vector<Look*> twice;
+  for (const std::string& name : names) look(name);
+  for (const bool chosen : {true, false}) {
+    for (const std::string& name : names) {
+      if ((chosen_.count(name) != 0) != chosen) continue;
+      const auto own =
+          std::find_if(looks_.begin(), looks_.end(), [&](const auto& known) { return known.first == name; });
+      if (!taken.insert(own->second.colour).second && !chosen) twice.push_back(&own->second);
+    }
+  }
+  std::vector<std::string> free(kColours.begin(), kColours.end());
+  free.insert(free.end(), kMoreColours.begin(), kMoreColours.end());
+  std::size_t next = 0;
+  for (Look* own : twice) {
+    // Beyond the listed ones: hues a golden angle apart.
+    for (std::string colour;; ++next) {
+      colour = next < free.size() ? free[next] : hue(137.508 * static_cast<double>(next));
+      if (!taken.insert(colour).second) continue;
+      own->colour = colour;
+      break;
     }
   }
 }

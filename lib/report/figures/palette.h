@@ -4,6 +4,7 @@
 /// some.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,9 +32,13 @@ class Palette {
   explicit Palette(const std::vector<std::string>& entries = {});
   /// Of a listed encoding, or of the next that is not listed: first come, first served, so ask in a fixed order.
   const Look& look(const std::string& encoding);
+  /// Gives these names colours that differ, so that none comes twice in a figure: a name whose colour an earlier one
+  /// has takes a free one. Looks of `entries` do not change.
+  void tell_apart(const std::vector<std::string>& names);
 
  private:
   std::vector<std::pair<std::string, Look>> looks_;
+  std::set<std::string> chosen_;  ///< names of `entries`
 };
 
 }  // namespace pe::report

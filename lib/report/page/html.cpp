@@ -35,6 +35,7 @@ std::string figure_html(const PageFigure& shown, const std::string& section_titl
       cat("<figure id=\"figure-", escape_html(figure.id), "\"",
           live ? cat(" data-live=\"", escape_html(figure.id), "\"") : "", ">\n",
           figure.title == section_title ? std::string() : cat("<h3>", escape_html(figure.title), "</h3>\n"),
+          figure.setting.empty() ? std::string() : cat("<p class=\"setting\">", escape_html(figure.setting), "</p>\n"),
           "<div class=\"panels\">\n");
   for (std::size_t i = 0; i < shown.panels.size(); ++i) {
     const Panel& panel = figure.panels[i];

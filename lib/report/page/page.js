@@ -15,7 +15,7 @@
   }
   function words(axis, v) {
     if (axis.ticks === 'percent') return +(v * 100).toPrecision(3) + ' %';
-    if (axis.scale === 'log2') return v >= 1024 && v % 1024 === 0 ? v / 1024 + 'k' : String(+v.toPrecision(6));
+    if (axis.scale === 'log2') return v >= 1000 && v % 1 === 0 ? v.toLocaleString('en-US') : String(+v.toPrecision(6));
     return axis.ticks === 'count' ? count(v) : String(+v.toPrecision(4));
   }
   function scale(axis, low, high) {
@@ -75,6 +75,8 @@
 
   function datasets(panel, unit) {
     var list = [];
+    function banded(s) { return (s.role === 'main' || s.role === 'line') && s.points.some(function (p) { return p.length > 2; }); }
+    var outlines = panel.series.filter(banded).length >= 4;   // many bands over each other are outlines
     panel.series.forEach(function (s) {
       if (!visible(panel, s)) return;
       var factor = unit ? s.units[unit] : 1;
@@ -82,11 +84,12 @@
         return s.points.map(function (p) { var y = p.length > at ? p[at] : null; return { x: p[0] * factor, y: y === 'inf' ? null : y }; });
       }
       var main = s.role === 'main' || s.role === 'line';
-      if (main && s.points.some(function (p) { return p.length > 2; })) {
-        list.push({ label: s.name, extra: true, data: points(2), borderWidth: 0, pointRadius: 0, borderColor: 'transparent', spanGaps: false });
-        list.push({ label: s.name, extra: true, data: points(3), borderWidth: 0, pointRadius: 0, borderColor: 'transparent', backgroundColor: s.colour + '29', fill: '-1' });
+      if (banded(s)) {
+        var edge = { borderWidth: outlines ? 0.6 : 0, borderDash: [2, 2], borderColor: outlines ? s.colour : 'transparent' };
+        list.push(Object.assign({ label: s.name, extra: true, data: points(2), pointRadius: 0, spanGaps: false }, edge));
+        list.push(Object.assign({ label: s.name, extra: true, data: points(3), pointRadius: 0, backgroundColor: s.colour + '29', fill: outlines ? false : '-1' }, edge));
       }
-      list.push({ label: s.name, seed: s.seed, extra: !main, data: points(1), known: s.points, borderColor: main ? s.colour : s.role === 'context' ? '#d0d0d0' : s.colour + '66', showLine: s.role !== 'points', backgroundColor: s.colour, borderDash: dashes[s.dash],
+      list.push({ label: s.name, seed: s.seed, extra: !main && !s.named, data: points(1), known: s.points, borderColor: main ? s.colour : s.role === 'context' ? '#b0b0b0' : s.colour + '66', showLine: s.role !== 'points', backgroundColor: s.colour, borderDash: dashes[s.dash],
                   borderWidth: main ? 2 : 1, pointRadius: s.role === 'main' ? 3 : s.role === 'points' ? 2 : 0, pointStyle: shapes[s.shape], spanGaps: false, order: main ? 0 : 1 });
     });
     return list;

@@ -32,6 +32,7 @@ std::string lead_of(const Results& results) {
   for (const std::string& encoding : results.encodings) names.push_back(encoding);
   std::string text = cat(results.runs.size(), " evaluated ", results.runs.size() == 1 ? "run" : "runs", ", ",
                          results.curves.size(), " training ", results.curves.size() == 1 ? "log" : "logs");
+  if (const std::string setting = setting_words(results); !setting.empty()) text += cat(". ", setting);
   if (!names.empty()) text += cat(". Encodings: ", support::join(names, ", "));
   if (tells_variants(results)) text += cat(". Variants: ", support::join(results.variants, "; "));
   if (!results.left_out.empty()) text += cat(". Left out of this run: ", support::join(results.left_out, ", "));
@@ -109,7 +110,8 @@ std::size_t others_in_grey(const Figure& figure) {
 std::vector<Section> make_sections(const Results& results) {
   std::vector<Section> sections;
   Palette palette(results.palette);
-  for (const std::string& encoding : results.encodings) palette.look(encoding);  // unlisted ones in a fixed order
+  palette.tell_apart(results.encodings);
+  const std::string setting = setting_words(results);
   std::set<std::string> ids;
   const auto unique = [&](std::string& id, const char* kind) {
     id = file_name(id);
@@ -129,12 +131,15 @@ std::vector<Section> make_sections(const Results& results) {
       const std::size_t others = others_in_grey(figure);
       if (others == 0) continue;  // no panel holds too many
       if (!figure.caption.empty() && figure.caption.back() == '.') figure.caption.pop_back();
-      figure.caption += cat("; grey: ", others, others == 1 ? " other" : " others",
-                            ", each in a panel of its own in the next figure.");
+      figure.caption +=
+          cat("; grey: ", others, others == 1 ? " other" : " others", ", each in its panel in the next figure.");
       each.title += ", each";
       section.figures.insert(section.figures.begin() + static_cast<std::ptrdiff_t>(++i), std::move(each));
     }
-    for (Figure& figure : section.figures) unique(figure.id, "figure ");
+    for (Figure& figure : section.figures) {
+      unique(figure.id, "figure ");
+      figure.setting = setting;
+    }
     for (Table& table : section.tables) unique(table.id, "table ");
     if (!sections.empty() && sections.back().id == section.id) {
       Section& before = sections.back();

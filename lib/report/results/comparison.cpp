@@ -93,6 +93,20 @@ ArmScore arm_score(const Results& results, const Arm& arm, const std::string& pr
   return score;
 }
 
+std::optional<statistics::TwoLevel> level_of(const ArmScore& score) {
+  std::vector<std::pair<const LmCell*, const LmCell*>> cells;
+  for (const LmCell* cell : score.cells) {
+    if (!score.ok() || !cell) return std::nullopt;
+    cells.emplace_back(cell, cell);
+  }
+  if (cells.empty()) return std::nullopt;
+  const std::vector<std::int64_t> documents = common_documents(cells);
+  if (documents.size() < 2) return std::nullopt;
+  std::vector<statistics::SeedItems> seeds;
+  for (const auto& [cell, same] : cells) seeds.push_back(items_of(*cell, documents));
+  return statistics::two_level_ratio(seeds);
+}
+
 std::optional<statistics::TwoLevel> compare(const ArmScore& a, const ArmScore& b) {
   if (!a.ok() || !b.ok()) return std::nullopt;
   const auto pairs = common_seeds(a, b);
@@ -134,18 +148,17 @@ std::size_t mark_best(const std::vector<Cell*>& cells, const std::vector<const A
     if (adjusted_p(*difference, pairs_of_arms(numbers)) >= kLevel) tied.push_back(cells[i]);
   }
   // Bold says "better than some other": where nothing is, or pairs are not comparable, nothing is bold.
-  if (tied.size() == numbers || unknown > 0) return fewest;
+  if (tied.size() == numbers || unknown > 0 || fewest < statistics::kSeedsForNoise) return fewest;
   for (Cell* cell : tied) cell->best = true;
   return fewest;
 }
 
 std::string bold_sentence(std::size_t fewest_seeds) {
   if (fewest_seeds == 0) return "";
-  return cat(" Bold: the best, and what is not significantly worse (5 %, all pairs of a column; ",
-             fewest_seeds >= statistics::kSeedsForNoise
-                 ? cat("noise of ", fewest_seeds, " seeds and of the documents")
-                 : cat(seeds_in_words(fewest_seeds), ": noise of the documents alone, that of training is unknown"),
-             ").");
+  if (fewest_seeds < statistics::kSeedsForNoise)
+    return cat(" No number is bold: with ", seeds_in_words(fewest_seeds), " the noise of training is unknown.");
+  return cat(" Bold: the best, and what is not significantly worse (5 %, all pairs of a column; noise of ",
+             fewest_seeds, " seeds and of the documents).");
 }
 
 std::string headline_protocol(const Results& results) {
@@ -162,15 +175,21 @@ std::string seeds_in_words(std::size_t seeds) {
 
 std::string p_in_words(double p) { return p < 0.001 ? "p < 0.001" : fmt::format("p = {:.{}f}", p, p < 0.1 ? 3 : 2); }
 
+std::string verdict_words(const statistics::TwoLevel& difference, double p) {
+  if (!difference.knows_seeds()) return cat("not shown: ", seeds_in_words(difference.seeds));
+  return p < kLevel ? "significant" : "not significant";
+}
+
 std::string certainty(const statistics::TwoLevel& difference, double p) {
-  std::string text;
+  std::string text = verdict_words(difference, p);
   if (difference.knows_seeds()) {
-    text = cat(p < kLevel ? "significant: " : "not significant: ", p_in_words(p), ", ", seeds_in_words(difference.seeds));
+    text += cat(": ", p_in_words(p), ", ", seeds_in_words(difference.seeds));
   } else {
-    text = cat(seeds_in_words(difference.seeds), ": ", p < kLevel ? "beyond" : "within",
-               " the noise of the documents", p < kLevel ? ", that of training is unknown" : "");
+    text += cat(", ", p < kLevel ? "beyond" : "within", " the noise of the documents");
   }
-  if (difference.items < statistics::kFewItems) text += cat("; only ", difference.items, " documents");
+  if (difference.few())
+    text +=
+        cat("; only ", difference.items, difference.items < statistics::kFewItems ? " documents" : " skewed documents");
   return text;
 }
 

@@ -29,6 +29,10 @@ struct ArmScore {
 /// "not_measured" where no seed of the arm has the cell.
 ArmScore arm_score(const Results& results, const Arm& arm, const std::string& protocol, std::int64_t length);
 
+/// Mean NLL over seeds and over the documents that all of them have, with its interval. Empty when the arm has no
+/// number, or fewer than two documents by id.
+std::optional<statistics::TwoLevel> level_of(const ArmScore& score);
+
 /// Mean NLL of `a` less that of `b`, over the seeds that both have and the documents that all of these have.
 /// Empty when one side has no number, they share no seed, or fewer than two documents.
 std::optional<statistics::TwoLevel> compare(const ArmScore& a, const ArmScore& b);
@@ -38,8 +42,9 @@ double adjusted_p(const statistics::TwoLevel& difference, std::size_t comparison
 /// All pairs of so many arms.
 std::size_t pairs_of_arms(std::size_t arms);
 
-/// Bold for the best cell and those that are not significantly worse (5 %, corrected for all pairs of the column). No bold where
-/// none is, or where a pair cannot be compared. @return how many seeds the least repeated of the comparisons had; 0 without any.
+/// Bold for the best cell and those that are not significantly worse (5 %, corrected for all pairs of the column). No
+/// bold where none is, where a pair cannot be compared, or below three seeds. @return how many seeds the least repeated
+/// of the comparisons had; 0 without any.
 std::size_t mark_best(const std::vector<Cell*>& cells, const std::vector<const ArmScore*>& scores);
 /// What bold rests on, for a caption.
 std::string bold_sentence(std::size_t fewest_seeds);
@@ -52,8 +57,10 @@ std::string headline_protocol(const Results& results);
 std::string seeds_in_words(std::size_t seeds);
 /// "p = 0.012", "p < 0.001".
 std::string p_in_words(double p);
-/// How sure a difference is, for a sentence: "significant: p = 0.012, 3 seeds", "one seed: beyond the noise of the documents, that
-/// of training is unknown"; says so where documents are few.
+/// Whether a difference is shown: "significant", "not significant", and below three seeds "not shown: two seeds".
+std::string verdict_words(const statistics::TwoLevel& difference, double p);
+/// The verdict with its evidence, for a sentence: "significant: p = 0.012, 3 seeds", "not shown: one seed, beyond the
+/// noise of the documents"; says so where documents are few.
 std::string certainty(const statistics::TwoLevel& difference, double p);
 
 }  // namespace pe::report

@@ -19,12 +19,6 @@ namespace {
 
 using support::cat;
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n == 0 ? NAN : n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 /// Every encoding beside the baseline of its variant.
 std::vector<std::pair<const Arm*, const Arm*>> pairs_of(const Results& results) {
   std::vector<std::pair<const Arm*, const Arm*>> pairs;
@@ -79,7 +73,8 @@ std::optional<ObservedNoise> noise_over(const std::vector<std::optional<statisti
                            : 0);
   }
   if (of_items.empty()) return std::nullopt;
-  observed.noise = {observed.seeds >= statistics::kSeedsForNoise ? median(of_seeds) : NAN, median(of_items)};
+  observed.noise = {observed.seeds >= statistics::kSeedsForNoise ? statistics::median_of(of_seeds) : NAN,
+                    statistics::median_of(of_items)};
   if (observed.noise.seed == 0 && observed.noise.item == 0) return std::nullopt;
   return observed;
 }

@@ -11,6 +11,7 @@
 #include "artifact/header.h"
 #include "artifact/metrics.h"
 #include "artifact/missing_input.h"
+#include "report/results/drops.h"
 #include "report/results/training_curves.h"
 #include "report/text_escape.h"
 #include "schema/algorithmic.h"
@@ -18,6 +19,7 @@
 #include "schema/retrieval.h"
 #include "schema/status.h"
 #include "schema/structured_rows.h"
+#include "schema/tables.h"
 #include "statistics/estimates.h"
 #include "support/error.h"
 #include "support/missing.h"
@@ -312,8 +314,10 @@ void read_training(const artifact::h5::File& file, Curve& curve) {
     for (const char* elsewhere : {"compute", "log", "checkpoint"}) curve.config.erase(elsewhere);
   }
   if (!recipe.inputs.is_object()) return;
-  const auto data = recipe.inputs.find("data");
+  const auto data = recipe.inputs.find("data"), init = recipe.inputs.find("init");
   if (data != recipe.inputs.end() && data->is_array()) curve.data = data->dump();
+  if (init != recipe.inputs.end() && init->is_array() && init->size() == 1 && init->front().is_string())
+    curve.parent = init->front().get<std::string>();
 }
 
 std::string labels_text(const std::string& role, const Labels& labels) {
@@ -380,6 +384,11 @@ void ReportConfig::describe(support::FieldVisitor& v) {
   v.field("select", select,
           "Axes that are tuned: for each encoding the value with the lowest validation loss is taken, and the others are no models of their own.",
           {.neutral = Json::array({"lr"})});
+  v.field("select_seeds", select_seeds,
+          "Seeds on which 'select' chooses; their trainings are not compared. Empty: it chooses on the seeds that are "
+          "compared, which "
+          "favours encodings whose seeds vary much.",
+          {.neutral = Json::array()});
   v.field("highlight", highlight,
           "Encodings in colour where a figure has more than 8; the others are grey there. Empty: the baseline and those that end best.",
           {.neutral = Json::array()});
@@ -392,9 +401,28 @@ void ReportConfig::describe(support::FieldVisitor& v) {
            "What curves over a training are drawn against; tokens where the trainings do not agree in what a token is "
            "of it. The page offers the others.",
            {.neutral = Json("tokens")});
+  v.field("figures", figures,
+          "Figures of tables that the report does not know, each 'table=NAME x=COLUMN y=COLUMN', and perhaps "
+          "'series=COLUMN' and "
+          "'facet=COLUMN'; 'encoding' and 'variant' are columns, too.",
+          {.neutral = Json::array()});
+  v.field("data_names", data_names,
+          "Names of the data that models were trained on, each 'DIGITS=words', with the first digits of its content "
+          "digest.",
+          {.neutral = Json::array()});
   v.field("notes", notes, "Sentences that captions of results repeat, such as how absolute encodings were scaled.");
   v.path("claims", claims, "A file of claims to test on what is gathered; doc/claims.md tells how to write one.",
          {.neutral = Json("")});
+}
+
+bool is_known_table(const std::string& name) {
+  static const std::set<std::string> known = [] {
+    std::set<std::string> names{schema::DummyGrid::kName, schema::DummyTargets::kName, schema::DummyScale::kName,
+                                schema::DummySeconds::kName};
+    for (const schema::Layout& layout : schema::layouts()) names.insert(layout.name);
+    return names;
+  }();
+  return known.count(name) != 0;
 }
 
 template <typename Item, typename Name>
@@ -457,119 +485,162 @@ std::pair<std::string, Labels> parse_labels(const std::string& text) {
   return {role, labels};
 }
 
-Results read_results(const ReportConfig& config, const artifact::Workspace& workspace) {
-  Results results;
-  results.title = config.title.empty() ? "Comparison of positional encodings" : config.title;
-  if (!config.claims.empty()) results.claims = read_claims(config.claims);
-  results.missing = config.missing;
-  results.left_out = config.left_out;
-  results.notes = config.notes;
-  results.primary = config.primary;
-  results.highlight = config.highlight;
-  results.rankings = config.rankings;
-  results.x_unit = config.x_unit;
-  results.palette = config.palette;
-  DataFiles data;
-  std::set<std::int64_t> lengths;
-  std::set<std::string> task_axes;
-  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> models;   // run_id, encoding, seed → run
+namespace {
 
-  const auto score_labels = labels_of(config, workspace, "scores", results.missing);
-  for (std::size_t i = 0; i < workspace.all_inputs("scores").size(); ++i) {
-    const artifact::Input& input = workspace.all_inputs("scores")[i];
+/// Reads scores into results, file by file.
+class ScoreReader {
+ public:
+  ScoreReader(const ReportConfig& config, Results& results, DataFiles& data)
+      : config_(config), results_(results), data_(data) {}
+
+  void read(const artifact::Input& input, const Labels& labels) {
     const auto file = artifact::h5::File::open(input.path);
-    artifact::Tables tables = artifact::read_eval_tables(file);
-    const std::string where = input.path.string();
-    Run run{.labels = score_labels[i],
-            .encoding = label_of(score_labels[i], {"encoding", "pe"}),
-            .seed = label_of(score_labels[i], {"seed"}),
+    Scores scores{.run = {}, .where = input.path.string(), .tables = artifact::read_eval_tables(file)};
+    if (const artifact::Table* ideal = scores.tables.find("ideal_reader")) {  // of a text, and of no model
+      const auto position = ideal->reals("position"), context = ideal->reals("context"),
+                 nats = ideal->reals("nats_per_byte");
+      for (std::size_t row = 0; row < ideal->rows(); ++row)
+        results_.ideal.push_back({position[row], context[row], nats[row]});
+      return data_.add(ideal->name(), *ideal, labels);
+    }
+    scores.run = run_of(input, labels, file, scores);
+    for (const artifact::Table& table : scores.tables.tables) data_.add(table.name(), table, scores.run.labels);
+    if (scores.run.train_length > 0) lengths_.insert(scores.run.train_length);
+    const bool own_alone = std::all_of(scores.tables.tables.begin(), scores.tables.tables.end(),
+                                       [](const artifact::Table& table) { return !is_known_table(table.name()); });
+    if (own_alone && scores.run.run_id.empty()) return own_.push_back(std::move(scores));
+    // Several evaluations of one model are one run; the axes that tell them apart say nothing about the model.
+    std::size_t index = results_.runs.size();
+    const Run& run = scores.run;
+    if (!run.run_id.empty()) index = models_.try_emplace({run.run_id, run.encoding, run.seed}, index).first->second;
+    add(index, std::move(scores));
+  }
+
+  /// After all files: a user's table that does not name its model belongs to the run with the same labels.
+  void finish() {
+    for (Scores& scores : own_) add(same_labels(scores.run), std::move(scores));
+    for (Run& run : results_.runs) {
+      for (const std::string& axis : evaluation_axes_) run.labels.erase(axis);
+    }
+  }
+
+  const std::set<std::int64_t>& lengths() const { return lengths_; }  ///< of training
+
+ private:
+  struct Scores {
+    Run run;
+    std::string where;
+    artifact::Tables tables;
+  };
+
+  Run run_of(const artifact::Input& input, const Labels& labels, const artifact::h5::File& file,
+             const Scores& scores) const {
+    Run run{.labels = labels,
+            .encoding = label_of(labels, {"encoding", "pe"}),
+            .seed = label_of(labels, {"seed"}),
             .file = input.path.filename().string(),
-            .facts = tables.facts};
+            .facts = scores.tables.facts};
     if (!input.digest.empty()) run.digests.push_back(input.digest);
     if (const std::int64_t longest = told_longest(file); longest > 0) run.facts["task_longest"] = longest;
-    for (const artifact::Table& table : tables.tables) {
-      if (table.rows() > 0) {
-        const schema::Identity own = schema::Reader<schema::Identity>(table, where).row(0);
-        if (run.encoding.empty()) run.encoding = own.pe;
-        if (run.seed.empty() && own.seed) run.seed = cat(*own.seed);
-        if (run.run_id.empty()) run.run_id = own.run_id;
-        if (run.step < 0 && own.step) run.step = *own.step;
-      }
-      data.add(table.name(), table, run.labels);
+    for (const artifact::Table& table : scores.tables.tables) {
+      if (table.rows() == 0) continue;
+      const schema::Identity own = schema::Reader<schema::Identity>(table, scores.where).row(0);
+      if (run.encoding.empty()) run.encoding = own.pe;
+      if (run.seed.empty() && own.seed) run.seed = cat(*own.seed);
+      if (run.run_id.empty()) run.run_id = own.run_id;
+      if (run.step < 0 && own.step) run.step = *own.step;
     }
     if (run.encoding.empty()) run.encoding = pe_of(run.facts);
-    if (run.encoding.empty()) run.encoding = cat("model ", i + 1);
+    if (run.encoding.empty()) run.encoding = cat("model ", results_.runs.size() + own_.size() + 1);
     if (run.facts.contains("tokens_seen") && run.facts["tokens_seen"].is_number())
       run.tokens_seen = run.facts["tokens_seen"].get<double>();
-    if (config.train_length > 0) {
-      run.train_length = config.train_length;
+    if (config_.train_length > 0) {
+      run.train_length = config_.train_length;
     } else if (run.facts.contains("train_length") && run.facts["train_length"].is_number_integer()) {
       run.train_length = run.facts["train_length"].get<std::int64_t>();
     }
-    if (run.train_length > 0) lengths.insert(run.train_length);
-    // Several evaluations of one model are one run; the axes that tell them apart say nothing about the model.
-    std::size_t index = results.runs.size();
-    if (!run.run_id.empty()) index = models.try_emplace({run.run_id, run.encoding, run.seed}, index).first->second;
-    if (index == results.runs.size()) {
-      results.runs.push_back(std::move(run));
+    return run;
+  }
+
+  /// The only run whose labels differ in the stage alone; a new one where there is none, or several.
+  std::size_t same_labels(const Run& run) const {
+    const auto of_model = [](Labels labels) {
+      labels.erase("stage");
+      return labels;
+    };
+    std::size_t found = results_.runs.size();
+    for (std::size_t i = 0; i < results_.runs.size(); ++i) {
+      if (run.labels.size() < 2 || of_model(results_.runs[i].labels) != of_model(run.labels)) continue;
+      if (found < results_.runs.size()) return results_.runs.size();
+      found = i;
+    }
+    return found;
+  }
+
+  void add(std::size_t index, Scores scores) {
+    if (index == results_.runs.size()) {
+      results_.runs.push_back(std::move(scores.run));
     } else {
-      Run& same = results.runs[index];
-      for (const auto& [axis, label] : run.labels) {
-        if (label_of(same.labels, {axis.c_str()}) != label) task_axes.insert(axis);
+      Run& same = results_.runs[index];
+      for (const auto& [axis, label] : scores.run.labels) {
+        if (label_of(same.labels, {axis.c_str()}) != label) evaluation_axes_.insert(axis);
       }
-      same.file += cat(", ", run.file);
-      same.digests.insert(same.digests.end(), run.digests.begin(), run.digests.end());
+      same.file += cat(", ", scores.run.file);
+      same.digests.insert(same.digests.end(), scores.run.digests.begin(), scores.run.digests.end());
     }
-    support::with_context(cat("reading ", where), [&] {
-      read_lm(tables, where, index, results);
-      read_tasks(tables, where, index, results);
-      read_dummy(tables, where, index, results);
-      for (artifact::Table& table : tables.tables) {
+    support::with_context(cat("reading ", scores.where), [&] {
+      read_lm(scores.tables, scores.where, index, results_);
+      read_tasks(scores.tables, scores.where, index, results_);
+      read_dummy(scores.tables, scores.where, index, results_);
+      for (artifact::Table& table : scores.tables.tables) {
         const std::string name = table.name();
-        if (results.claims.empty() && kHeldOtherwise.count(name) != 0) continue;
-        results.tables[name].push_back({index, cat(where, ": ", name), std::move(table)});
+        if (results_.claims.empty() && kHeldOtherwise.count(name) != 0) continue;
+        results_.tables[name].push_back({index, cat(scores.where, ": ", name), std::move(table)});
       }
     });
   }
 
-  const auto curve_labels = labels_of(config, workspace, "curves", results.missing);
-  for (std::size_t i = 0; i < workspace.all_inputs("curves").size(); ++i) {
-    const artifact::Input& input = workspace.all_inputs("curves")[i];
-    const auto file = artifact::h5::File::open(input.path);
-    const artifact::Tables tables = artifact::read_metrics(file);
-    const std::string where = input.path.string();
-    Curve curve;
-    curve.run = {.labels = curve_labels[i],
-                 .encoding = label_of(curve_labels[i], {"encoding", "pe"}),
-                 .seed = label_of(curve_labels[i], {"seed"}),
-                 .file = input.path.filename().string(),
-                 .facts = tables.facts};
-    read_training(file, curve);
-    if (curve.run.encoding.empty()) curve.run.encoding = pe_of(tables.facts);
-    if (curve.run.encoding.empty()) curve.run.encoding = cat("model ", i + 1);
-    support::with_context(cat("reading ", where), [&] {
-      curve.train = read_points<schema::TrainingPoint>(tables, where, &curve.peak_rate);
-      curve.validation = read_points<schema::ValidationPoint>(tables, where);
-    });
-    if (curve.run.seed.empty() && tables.facts.contains("seed")) curve.run.seed = tables.facts["seed"].dump();
-    if (tables.facts.contains("first_step") && tables.facts["first_step"].is_number())
-      curve.first_step = tables.facts["first_step"].get<double>();
-    curve.diverged = tables.facts.contains("status") && tables.facts["status"] == "diverged";
-    if (tables.facts.contains("length") && tables.facts["length"].is_number_integer())
-      curve.run.train_length = tables.facts["length"].get<std::int64_t>();
-    for (const artifact::Table& table : tables.tables) {
-      // A row for every step is for going on, and would be most of the report.
-      if (table.name() != "steps") data.add("curve_" + table.name(), table, curve.run.labels);
-    }
-    results.curves.push_back(std::move(curve));
-  }
+  const ReportConfig& config_;
+  Results& results_;
+  DataFiles& data_;
+  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> models_;  // run_id, encoding, seed → run
+  std::vector<Scores> own_;
+  std::set<std::string> evaluation_axes_;
+  std::set<std::int64_t> lengths_;
+};
 
-  for (Run& run : results.runs) {
-    for (const std::string& axis : task_axes) run.labels.erase(axis);
+Curve read_curve(const artifact::Input& input, const Labels& labels, std::size_t number, DataFiles& data) {
+  const auto file = artifact::h5::File::open(input.path);
+  const artifact::Tables tables = artifact::read_metrics(file);
+  const std::string where = input.path.string();
+  Curve curve;
+  curve.run = {.labels = labels,
+               .encoding = label_of(labels, {"encoding", "pe"}),
+               .seed = label_of(labels, {"seed"}),
+               .file = input.path.filename().string(),
+               .facts = tables.facts};
+  read_training(file, curve);
+  if (curve.run.encoding.empty()) curve.run.encoding = pe_of(tables.facts);
+  if (curve.run.encoding.empty()) curve.run.encoding = cat("model ", number);
+  support::with_context(cat("reading ", where), [&] {
+    curve.train = read_points<schema::TrainingPoint>(tables, where, &curve.peak_rate);
+    curve.validation = read_points<schema::ValidationPoint>(tables, where);
+  });
+  if (curve.run.seed.empty() && tables.facts.contains("seed")) curve.run.seed = tables.facts["seed"].dump();
+  if (tables.facts.contains("first_step") && tables.facts["first_step"].is_number())
+    curve.first_step = tables.facts["first_step"].get<double>();
+  curve.diverged = tables.facts.contains("status") && tables.facts["status"] == "diverged";
+  if (tables.facts.contains("length") && tables.facts["length"].is_number_integer())
+    curve.run.train_length = tables.facts["length"].get<std::int64_t>();
+  for (const artifact::Table& table : tables.tables) {
+    // A row for every step is for going on, and would be most of the report.
+    if (table.name() != "steps") data.add("curve_" + table.name(), table, curve.run.labels);
   }
+  return curve;
+}
 
-  inherit_settings(results.curves);
-  const std::vector<std::string> chosen = select_values(config.select, results);
+/// Variants, encodings in order, and arms, from the labels of runs and curves.
+void make_arms(const std::vector<std::string>& chosen, Results& results) {
   std::vector<const Labels*> of_runs, of_curves;
   for (const Run& run : results.runs) of_runs.push_back(&run.labels);
   for (const Curve& curve : results.curves) of_curves.push_back(&curve.run.labels);
@@ -594,9 +665,40 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
       if (const auto own = runs_of.find({variant, encoding}); own != runs_of.end()) results.arms.push_back({encoding, variant, std::move(own->second)});
     }
   }
+}
+
+}  // namespace
+
+Results read_results(const ReportConfig& config, const artifact::Workspace& workspace) {
+  Results results;
+  results.title = config.title.empty() ? "Comparison of positional encodings" : config.title;
+  if (!config.claims.empty()) results.claims = read_claims(config.claims);
+  results.missing = config.missing;
+  results.left_out = config.left_out;
+  results.notes = config.notes;
+  results.primary = config.primary;
+  results.highlight = config.highlight;
+  results.rankings = config.rankings;
+  results.x_unit = config.x_unit;
+  results.palette = config.palette;
+  results.figures = config.figures;
+  results.data_names = config.data_names;
+  DataFiles data;
+  ScoreReader scores(config, results, data);
+  const auto score_labels = labels_of(config, workspace, "scores", results.missing);
+  for (std::size_t i = 0; i < score_labels.size(); ++i) scores.read(workspace.all_inputs("scores")[i], score_labels[i]);
+  scores.finish();
+  const auto curve_labels = labels_of(config, workspace, "curves", results.missing);
+  for (std::size_t i = 0; i < curve_labels.size(); ++i)
+    results.curves.push_back(read_curve(workspace.all_inputs("curves")[i], curve_labels[i], i + 1, data));
+
+  name_drops(results);
+  inherit_settings(results.curves);
+  make_arms(select_values(config.select, results, config.select_seeds), results);
   const bool known = std::any_of(results.runs.begin(), results.runs.end(),
                                  [&](const Run& run) { return run.encoding == config.baseline; });
   results.baseline = known || results.runs.empty() ? config.baseline : results.runs.front().encoding;
+  std::set<std::int64_t> lengths = scores.lengths();
   // Logs speak where no evaluation does: trunks of trained branches may have been trained at another length.
   if (lengths.empty()) {
     for (const Curve& curve : results.curves) {

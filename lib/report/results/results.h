@@ -31,6 +31,11 @@ struct ReportConfig {
   std::vector<std::string> notes;  ///< sentences for captions, such as the scale of absolute encodings
   std::string claims;              ///< a file of claims to test (claims.h); empty: none
   std::vector<std::string> select{"lr"};   ///< axes of which one value is chosen for each encoding
+  std::vector<std::string>
+      select_seeds;  ///< seeds that only select; empty: the compared seeds select
+  std::vector<std::string>
+      figures;  ///< of tables that the report does not know: "table=my_entropy x=distance y=entropy"
+  std::vector<std::string> data_names;  ///< "7ad24d42=generated stories"
   std::vector<std::string> highlight;   ///< encodings in colour where there are many
   std::string primary;             ///< what was to decide, declared before the run
   bool rankings = false;           ///< also how far rankings depend on protocol and seed
@@ -132,6 +137,8 @@ struct Curve {
   Json config;            ///< of the training, as its artifact says: groups model, train, … without compute; null where it does not
   Json inherited = Json::object();   ///< of a branch, whose config has no group model: that of the training that it continues
   std::string data;       ///< content digests of its data
+  std::string parent;     ///< content digest of the checkpoint that it continues; empty for one from scratch, or where
+                          ///< none is known
   double first_step = 0;  ///< where it forked off another training; 0 for one from scratch
   bool diverged = false;
 };
@@ -147,6 +154,7 @@ struct Selection {
   std::vector<Candidate> candidates;   ///< by the number that they name, where they do
   std::string chosen;
   bool at_edge = false;   ///< the least or largest value was chosen: a better one may lie beyond
+  bool own_seeds = false;  ///< chosen on seeds that are not compared
 };
 
 struct Arm {
@@ -162,6 +170,12 @@ struct GatheredTable {
   artifact::Table table;
 };
 
+/// The loss of an ideal reader with so much context, less the loss of one who remembers everything (pe-ideal-reader).
+struct IdealLoss {
+  double position = 0, context = 0;  ///< bytes: of text with so much before it
+  double nats = 0;                   ///< a byte
+};
+
 struct Results {
   std::string title;
   std::vector<Run> runs;  ///< of the scores, as gathered
@@ -174,6 +188,7 @@ struct Results {
   std::vector<TaskCell> tasks;
   std::vector<DummyCell> dummy;
   std::vector<DummyTargetCell> dummy_targets;
+  std::vector<IdealLoss> ideal;  ///< empty where none was gathered
   std::vector<Curve> curves;
   std::vector<Curve> unselected_curves;   ///< of values that were not chosen
   std::vector<Selection> selections;
@@ -190,6 +205,7 @@ struct Results {
   bool rankings = false;
   std::string x_unit = "tokens";
   std::vector<std::string> palette;
+  std::vector<std::string> figures, data_names;  ///< as in ReportConfig
   std::vector<ClaimSpec> claims;
   /// Every row of every table that was read, as CSV with the labels in front: file name → text.
   std::vector<std::pair<std::string, std::string>> data;
@@ -212,12 +228,18 @@ struct Results {
 /// "scores stage=decay,encoding=rope" → role and labels. @throws ConfigError
 std::pair<std::string, Labels> parse_labels(const std::string& text);
 
+/// Whether a stage of this project writes tables of that name; users' stages write others.
+bool is_known_table(const std::string& name);
+
 /// Reads what was gathered. @throws ArtifactError when a table lacks a column; ConfigError when labels do not fit.
 Results read_results(const ReportConfig& config, const artifact::Workspace& workspace);
 
-/// Chooses one value of each of these axes for each encoding by the mean validation loss over seeds, where all of its trainings logged
-/// one; what was not chosen leaves the arms, and the axis no longer tells models apart. @return the axes that were chosen from
-std::vector<std::string> select_values(const std::vector<std::string>& axes, Results& results);
+/// Chooses one value of each of these axes for each encoding by the mean validation loss over seeds, where all of its
+/// trainings logged one; what was not chosen leaves the arms, and the axis no longer tells models apart. With `seeds`
+/// these alone choose, and leave the comparison. @return the axes that were chosen from
+/// @throws ConfigError when an encoding has no training with such a seed, or none with another
+std::vector<std::string> select_values(const std::vector<std::string>& axes, Results& results,
+                                       const std::vector<std::string>& seeds = {});
 
 /// "rope", or "rope, drop" when variants are told apart and `with_variant`.
 std::string arm_name(const Arm& arm, bool with_variant);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "report/results/results.h"
+#include "support/error.h"
 #include "support/missing.h"
 #include "support/text.h"
 
@@ -91,7 +92,28 @@ void remove_unselected(Results& results) {
   }
 }
 
-bool select_one(const std::string& axis, Results& results) {
+/// The trainings of the seeds that choose; all of them where no seeds are named. The others must be there, too.
+Trainings choosing(const Trainings& trainings, const std::vector<std::string>& seeds, const std::string& encoding) {
+  if (seeds.empty()) return trainings;
+  Trainings chosen;
+  bool others = false;
+  for (const auto& [label, by_seed] : trainings) {
+    for (const auto& [seed, curve] : by_seed) {
+      const bool chooses = std::find(seeds.begin(), seeds.end(), seed) != seeds.end();
+      if (chooses) chosen[label][seed] = curve;
+      others = others || !chooses;
+    }
+  }
+  if (chosen.empty() || !others) {
+    throw support::ConfigError(
+        cat("'select_seeds' names ", support::join(seeds, ", "), ", and ", encoding,
+            chosen.empty() ? " has no training with such a seed" : " has no training with another seed to compare"),
+        {}, "train the values of 'select' with separate seeds, and compare others");
+  }
+  return chosen;
+}
+
+bool select_one(const std::string& axis, const std::vector<std::string>& seeds, Results& results) {
   std::set<std::string> values;
   for (const Curve& curve : results.curves) {
     if (const auto label = curve.run.labels.find(axis); label != curve.run.labels.end()) values.insert(label->second);
@@ -109,8 +131,8 @@ bool select_one(const std::string& axis, Results& results) {
   std::map<std::pair<std::string, std::string>, std::string> chosen;
   std::vector<Selection> selections;
   for (const auto& [key, trainings] : groups) {
-    Selection selection{.axis = axis, .encoding = key.first, .of = key.second};
-    choose(selection, trainings);
+    Selection selection{.axis = axis, .encoding = key.first, .of = key.second, .own_seeds = !seeds.empty()};
+    choose(selection, choosing(trainings, seeds, key.first));
     if (selection.chosen.empty()) return false;   // nothing to choose by: its values stay models of their own
     chosen[key] = selection.chosen;
     selections.push_back(std::move(selection));
@@ -118,6 +140,7 @@ bool select_one(const std::string& axis, Results& results) {
   const auto is_chosen = [&](const Run& run) {
     const auto label = run.labels.find(axis);
     if (label == run.labels.end()) return true;
+    if (std::find(seeds.begin(), seeds.end(), run.seed) != seeds.end()) return false;  // it chose
     const auto found = chosen.find({run.encoding, key_of(run, shared)});
     return found == chosen.end() || found->second == label->second;
   };
@@ -131,10 +154,11 @@ bool select_one(const std::string& axis, Results& results) {
 
 }  // namespace
 
-std::vector<std::string> select_values(const std::vector<std::string>& axes, Results& results) {
+std::vector<std::string> select_values(const std::vector<std::string>& axes, Results& results,
+                                       const std::vector<std::string>& seeds) {
   std::vector<std::string> chosen;
   for (const std::string& axis : axes) {
-    if (select_one(axis, results)) chosen.push_back(axis);
+    if (select_one(axis, seeds, results)) chosen.push_back(axis);
   }
   if (!chosen.empty()) remove_unselected(results);
   return chosen;

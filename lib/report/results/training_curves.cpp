@@ -118,6 +118,20 @@ std::vector<CurvePoint> paired_gap(const Curve& curve, const Curve& base) {
   return gap;
 }
 
+std::string data_name(const Results& results, const Curve& curve, const std::string& unnamed) {
+  for (const std::string& entry : results.data_names) {
+    const auto equals = entry.find('=');
+    // Digests are texts of a list: each begins after a quotation mark.
+    if (equals != std::string::npos && equals > 0 &&
+        curve.data.find("\"" + entry.substr(0, equals)) != std::string::npos)
+      return entry.substr(equals + 1);
+  }
+  for (const char* axis : {"data", "text"}) {
+    if (const auto label = curve.run.labels.find(axis); label != curve.run.labels.end()) return label->second;
+  }
+  return unnamed;
+}
+
 const Curve* trunk_of(const std::vector<const Curve*>& curves, const Curve& branch) {
   for (const Curve* curve : curves) {
     if (curve != &branch && curve->first_step == 0 && branch.first_step > 0 &&

@@ -28,6 +28,10 @@ void inherit_settings(std::vector<Curve>& curves);
 /// Sequences of a step, as it was set or as tokens by step say; NaN where neither does.
 double batch_of(const Curve& curve);
 
+/// The data of a training in words: as the report's config names it, else the label of its axis `data` or `text`, else
+/// `unnamed`.
+std::string data_name(const Results& results, const Curve& curve, const std::string& unnamed);
+
 /// The training that a branch forked off; null for one from scratch, or where the trunk was not gathered.
 const Curve* trunk_of(const std::vector<const Curve*>& curves, const Curve& branch);
 double fork_tokens_of(const Curve& branch, const Curve& trunk);

@@ -95,6 +95,7 @@ Figure heat_figure(const Results& results, double T::*column, const std::string&
   for (std::int64_t h = 0; h < heads; ++h) figure.x_names.push_back(cat(h));
   for (std::int64_t l = 0; l < layers; ++l) figure.y_names.push_back(cat(l));
   figure.heat_low = 0;
+  figure.heat_ticks = TickStyle::kPercent;
   figure.heat_high = 1;
   figure.caption = cat(what, " Percent, at ", support::with_commas(length), " tokens; the first seed of each model, layer 0 below.");
   figure.description = "Heat maps of layer by head, one for each model.";

@@ -24,7 +24,7 @@ std::string tokens_text(double tokens) { return format_number(tokens, NumberStyl
 }  // namespace
 
 Section branches_section(const Results& results, Palette& palette) {
-  Section section{.id = "loss", .title = "Training"};
+  Section section{.id = "setup", .title = "Setup"};
   const auto curves = distinct(results.curves);
   struct Branch {
     const Curve* curve;
@@ -63,7 +63,7 @@ Section branches_section(const Results& results, Palette& palette) {
   }
 
   Figure figure{.id = "branches",
-                .title = "Trunks and branches",
+                .title = "Which trainings share their beginning",
                 .x = {.title = "Tokens seen", .ticks = TickStyle::kCount},
                 .y = {.hidden = true}};
   figure.x.low = 0;
@@ -80,7 +80,11 @@ Section branches_section(const Results& results, Palette& palette) {
     std::stable_sort(branches.begin(), branches.end(), [](const Branch& a, const Branch& b) { return a.fork < b.fork; });
     const double end = last_tokens(*trunk), top = static_cast<double>(branches.size());
     const auto units = units_of(results, *trunk);
-    panel.series.push_back({.name = cat("trunk, ", tokens_text(end)), .role = Series::Role::kLine, .look = look, .points = {{.x = 0, .y = top}, {.x = end, .y = top}}, .units = units});
+    panel.series.push_back({.name = cat("whole training, ", tokens_text(end), " tokens"),
+                            .role = Series::Role::kLine,
+                            .look = look,
+                            .points = {{.x = 0, .y = top}, {.x = end, .y = top}},
+                            .units = units});
     std::vector<std::string> labels;
     for (const Branch& branch : branches) labels.push_back(branch.curve->run.variant);
     if (labels.size() > 1) labels = what_tells_apart(labels);
@@ -91,9 +95,13 @@ Section branches_section(const Results& results, Palette& palette) {
       // Those that fork last hang highest, so that no line crosses another.
       const double lane = static_cast<double>(b);
       const std::string label = labels[b].empty() ? "branch" : labels[b];
-      panel.series.push_back({.name = cat(label, ", ", tokens_text(branch.end - branch.fork), " more"), .role = Series::Role::kLine, .look = own,
-                              .points = {{.x = branch.fork, .y = top}, {.x = branch.fork, .y = lane}, {.x = branch.end, .y = lane}}, .variant = branch.curve->run.variant,
-                              .units = units});
+      panel.series.push_back(
+          {.name = cat(label, ", ", tokens_text(branch.end - branch.fork), " tokens more"),
+           .role = Series::Role::kLine,
+           .look = own,
+           .points = {{.x = branch.fork, .y = top}, {.x = branch.fork, .y = lane}, {.x = branch.end, .y = lane}},
+           .variant = branch.curve->run.variant,
+           .units = units});
       panel.flags.push_back({branch.fork, top, "", look.colour});
     }
     figure.panels.push_back(std::move(panel));

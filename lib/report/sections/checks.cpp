@@ -8,6 +8,7 @@
 
 #include "report/results/comparison.h"
 #include "report/sections/section.h"
+#include "schema/models.h"
 #include "schema/probes.h"
 #include "support/text.h"
 

@@ -93,8 +93,8 @@ Table differences_table(const Results& results, const std::vector<Pair>& pairs, 
       const statistics::TwoLevel& d = *pair.difference;
       fewest_seeds = fewest_seeds == 0 ? d.seeds : std::min(fewest_seeds, d.seeds);
       Cell delta = Cell::of_number(d.estimate);
-      delta.best = d.estimate < 0 && pair.p_holm < 0.05;
-      delta.few = d.items < statistics::kFewItems;
+      delta.best = d.knows_seeds() && d.estimate < 0 && pair.p_holm < 0.05;
+      delta.few = d.few();
       row.cells.insert(row.cells.end(),
                        {delta, Cell::of_number(d.interval.low), Cell::of_number(d.interval.high),
                         Cell::of_number(static_cast<double>(d.seeds)),
@@ -109,65 +109,127 @@ Table differences_table(const Results& results, const std::vector<Pair>& pairs, 
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Mean NLL minus that of ", against, ", in nats per token, paired by seed and document; below zero is better. Interval and p: ",
-                      noise_words(fewest_seeds), "; Holm's correction over the arms of one protocol and length; bold: below zero with a corrected p below 0.05. ",
+  table.caption = cat("Mean NLL minus that of ", against,
+                      ", in nats per token, paired by seed and document; below zero is better. Interval and p: ",
+                      noise_words(fewest_seeds),
+                      "; Holm's correction over the arms of one protocol and length; bold: below zero with a corrected "
+                      "p below 0.05, from three seeds on. ",
                       training_sentence(results));
   return table;
 }
 
+/// The lengths of training, and the longest; all where these are few.
+std::vector<std::int64_t> lengths_shown(const Results& results, const std::string& protocol) {
+  const auto all = lengths_of(results, protocol);
+  if (all.size() <= 2) return all;
+  std::set<std::int64_t> trained;
+  for (const Arm& arm : results.arms) trained.insert(train_length_of(results, arm));
+  std::vector<std::int64_t> shown;
+  for (const std::int64_t length : all) {
+    if (trained.count(length) != 0 || length == all.back()) shown.push_back(length);
+  }
+  return shown;
+}
+
+/// Half of the axis: beyond it lies what would hide all other differences of many. Infinite where nothing would.
+double reach_of_axis(const std::vector<const Pair*>& pairs) {
+  std::vector<double> sizes;
+  for (const Pair* pair : pairs) {
+    if (pair->difference)
+      sizes.push_back(std::max(std::abs(pair->difference->interval.low), std::abs(pair->difference->interval.high)));
+  }
+  const double reach = 5 * statistics::median_of(sizes);
+  const bool hides = sizes.size() >= 5 && *std::max_element(sizes.begin(), sizes.end()) > reach;
+  return hides ? reach : INFINITY;
+}
+
+struct Forest {
+  std::string id, against, zero;  ///< `zero` names the line of no difference
+  bool sorted = false;            ///< by the difference at the longest length; else in the order of the arms
+};
+
+/// From below.
+std::vector<const Arm*> forest_rows(const std::vector<Pair>& pairs, const std::string& protocol, std::int64_t last,
+                                    bool sorted) {
+  std::vector<std::pair<double, const Arm*>> rows;
+  for (const Pair& pair : pairs) {
+    auto row = std::find_if(rows.begin(), rows.end(), [&](const auto& known) { return known.second == pair.arm; });
+    if (row == rows.end()) row = rows.insert(rows.end(), {INFINITY, pair.arm});
+    if (pair.protocol == protocol && pair.length == last && pair.difference) row->first = pair.difference->estimate;
+  }
+  if (sorted)
+    std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<const Arm*> arms;
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) arms.push_back(row->second);
+  return arms;
+}
+
+void add_row(const Results& results, const Pair& pair, double row, double reach, Palette& palette, Panel& panel) {
+  if (!pair.difference) {
+    const bool own = !pair.score.ok();
+    const ArmScore& bad = own ? pair.score : pair.base_score;
+    panel.flags.push_back({0, row,
+                           bad.ok() ? "n/a"
+                           : own    ? mark_of(bad.status)
+                                    : cat("other side: ", mark_of(bad.status)),
+                           ""});
+    return;
+  }
+  const statistics::TwoLevel& d = *pair.difference;
+  if (std::abs(d.estimate) > reach) {
+    panel.flags.push_back({0, row, cat("off the axis: ", format_number(d.estimate, NumberStyle::kSignedNats)), ""});
+    return;
+  }
+  Series series{.name = arm_name(*pair.arm, tells_variants(results)),
+                .look = palette.look(pair.arm->encoding),
+                .labelled = false};
+  series.points.push_back(
+      {.x = d.estimate, .y = row, .low = d.interval.low, .high = d.interval.high, .n = static_cast<double>(d.items)});
+  panel.series.push_back(std::move(series));
+}
+
 Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const std::string& protocol,
-                 const std::string& id, const std::string& against, Palette& palette) {
-  Figure figure{.id = id,
-                .title = cat("Difference from ", against, ", ", protocol),
+                 const Forest& forest, Palette& palette) {
+  Figure figure{.id = forest.id,
+                .title = cat("Difference from ", forest.against, ", ", protocol),
                 .kind = Figure::Kind::kForest,
                 .x = {.title = "Δ nats per token, lower is better"}};
-  std::vector<const Arm*> rows;
-  for (const Pair& pair : pairs) {
-    if (std::find(rows.begin(), rows.end(), pair.arm) == rows.end()) rows.push_back(pair.arm);
-  }
-  std::reverse(rows.begin(), rows.end());  // the first on top
-  std::size_t fewest_seeds = 0;
+  const auto lengths = lengths_shown(results, protocol);
+  const std::vector<const Arm*> rows =
+      forest_rows(pairs, protocol, lengths.empty() ? 0 : lengths.back(), forest.sorted);
   figure.y_names = row_names(results, rows);
-  for (const std::int64_t length : lengths_of(results, protocol)) {
-    Panel panel{.title = cat(length_header(results, length), " tokens")};
-    double low = 0, high = 0;
+  std::size_t fewest_seeds = 0;
+  for (const std::int64_t length : lengths) {
+    Panel panel{.title = tokens_header(results, length)};
+    std::vector<const Pair*> own;
     for (const Pair& pair : pairs) {
-      if (pair.protocol != protocol || pair.length != length) continue;
-      const auto row = static_cast<double>(std::find(rows.begin(), rows.end(), pair.arm) - rows.begin());
-      if (!pair.difference) {
-        const bool own = !pair.score.ok();
-        const ArmScore& bad = own ? pair.score : pair.base_score;
-        panel.flags.push_back({0, row,
-                               bad.ok() ? "n/a"
-                               : own    ? mark_of(bad.status)
-                                        : cat("other side: ", mark_of(bad.status)),
-                               ""});
-        continue;
-      }
-      const statistics::TwoLevel& d = *pair.difference;
+      if (pair.protocol == protocol && pair.length == length) own.push_back(&pair);
+    }
+    const double reach = reach_of_axis(own);
+    double low = 0, high = 0;
+    for (const Pair* pair : own) {
+      add_row(results, *pair, static_cast<double>(std::find(rows.begin(), rows.end(), pair->arm) - rows.begin()), reach,
+              palette, panel);
+      if (!pair->difference) continue;
+      const statistics::TwoLevel& d = *pair->difference;
       fewest_seeds = fewest_seeds == 0 ? d.seeds : std::min(fewest_seeds, d.seeds);
-      Series series{.name = arm_name(*pair.arm, tells_variants(results)),
-                    .look = palette.look(pair.arm->encoding),
-                    .labelled = false};
-      series.points.push_back({.x = d.estimate,
-                               .y = row,
-                               .low = d.interval.low,
-                               .high = d.interval.high,
-                               .n = static_cast<double>(d.items)});
-      panel.series.push_back(std::move(series));
-      low = std::min(low, d.interval.low);
-      high = std::max(high, d.interval.high);
+      if (std::abs(d.estimate) > reach) continue;
+      low = std::min(low, std::max(d.interval.low, -reach));
+      high = std::max(high, std::min(d.interval.high, reach));
     }
     if (panel.series.empty()) continue;
     const double air = std::max(0.06 * (high - low), 1e-4);
     panel.x_low = low - air;  // each length has a range of its own: a model that explodes would hide all else
     panel.x_high = high + air;
-    panel.rules.push_back({true, 0, ""});
+    panel.rules.push_back({true, 0, forest.zero});
     figure.panels.push_back(std::move(panel));
   }
-  figure.caption = cat("Difference of mean NLL from ", against, ", paired by seed and document, ", protocol,
-                       " protocol; line: 95 % interval over ", noise_words(fewest_seeds), ". Each length has its own scale. ",
-                       training_sentence(results));
+  figure.caption = cat(
+      "Difference of mean NLL from ", forest.against, ", paired by seed and document, ", protocol,
+      " protocol; line: 95 % interval over ", noise_words(fewest_seeds), ". ",
+      as_one({forest.sorted ? "sorted by the difference at the longest length" : "", "each length has its own scale",
+              lengths.size() < lengths_of(results, protocol).size() ? "other lengths are in the table" : ""}),
+      " ", training_sentence(results));
   figure.description = "Forest plot; the values are in the table of paired differences.";
   return figure;
 }
@@ -192,7 +254,8 @@ Section differences_section(const Results& results, Palette& palette) {
   if (!arms.empty()) {
     const std::string against = cat(results.baseline, tells_variants(results) ? " of the same variant" : "");
     const auto pairs = pairs_of(results, arms);
-    section.figures.push_back(forest_of(results, pairs, headline, "differences", against, palette));
+    section.figures.push_back(
+        forest_of(results, pairs, headline, {"differences", against, results.baseline, true}, palette));
     section.tables.push_back(
         differences_table(results, pairs, "differences", cat("Paired differences from ", results.baseline), against));
   }
@@ -208,8 +271,8 @@ Section differences_section(const Results& results, Palette& palette) {
   }
   if (!drops.empty()) {
     const auto pairs = pairs_of(results, drops);
-    section.figures.push_back(
-        forest_of(results, pairs, headline, "drop_effect", "the control that keeps its encoding", palette));
+    section.figures.push_back(forest_of(results, pairs, headline,
+                                        {"drop_effect", "the control that keeps its encoding", "control"}, palette));
     section.tables.push_back(differences_table(results, pairs, "drop_effect", "What dropping the encoding does",
                                                "the control that keeps its encoding under the same schedule"));
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "report/results/drops.h"
 #include "report/results/training_curves.h"
 #include "report/sections/section.h"
 #include "support/text.h"
@@ -19,11 +20,6 @@ const double kAccepted = std::log(1.02);
 constexpr std::size_t kLeastGroups = 3;
 /// A fit says nothing of more tokens than this many times those that were trained.
 constexpr double kFarthest = 10;
-
-std::string arm_of_drop(const Curve& curve) {
-  if (!curve.config.is_object() || !curve.config.contains("drop") || !curve.config["drop"].is_object()) return "";
-  return curve.config["drop"].value("arm", "");
-}
 
 double final_loss(const Curve& curve) { return curve.validation.empty() ? NAN : curve.validation.back().loss; }
 double final_tokens(const Curve& curve) { return curve.validation.empty() ? NAN : curve.validation.back().tokens; }
@@ -95,17 +91,14 @@ Section drop_plan_section(const Results& results, Palette&) {
   const auto curves = distinct(results.curves);
   std::map<std::pair<std::string, double>, Drop> drops;  // encoding, fork
   for (const Curve* curve : curves) {
-    if (arm_of_drop(*curve) != "drop" || curve->validation.empty() || curve->diverged) continue;
+    if (drop_arm(*curve) != "drop" || curve->validation.empty() || curve->diverged) continue;
     const CurvePoint& last = curve->validation.back();
     const double fork = curve->first_step * last.tokens / last.step;
     Drop& drop = drops[{curve->run.encoding, fork}];
     drop.fork = fork;
     drop.end = last.tokens;
     for (const Curve* other : curves) {
-      if (arm_of_drop(*other) != "nodrop" || other->run.encoding != curve->run.encoding ||
-          other->run.seed != curve->run.seed || other->first_step != curve->first_step ||
-          final_tokens(*other) != last.tokens)
-        continue;
+      if (drop_arm(*other) != "nodrop" || !same_fork(*curve, *other) || final_tokens(*other) != last.tokens) continue;
       drop.dropped.push_back(last.loss);
       drop.kept.push_back(final_loss(*other));
       drop.gaps.push_back(paired_gap(*curve, *other));

@@ -278,7 +278,7 @@ Figure losses_figure(const Grid& grid, const std::string& mode, Palette& palette
     if (std::find(panels.begin(), panels.end(), key) == panels.end()) panels.push_back(key);
   }
   for (const auto& [network, depth] : panels) {
-    Panel panel{.title = cat(network, ", ", depth, depth == 1 ? " layer" : " layers")};
+    Panel panel{.title = cat(in_words(network), ", ", depth, depth == 1 ? " layer" : " layers")};
     if (mode == "seed") {
       panel.rules.push_back({false, kPositionWise, "no view of other tokens"});
       panel.rules.push_back({false, kMarginal, "frequencies alone"});

@@ -41,15 +41,17 @@ Section dummy_map_section(const Results& results, Palette&) {
     for (const std::int64_t depth : rows) figure.y_names.push_back(cat(depth));
     double low = INFINITY, high = -INFINITY;
     for (const auto& [of, cells] : maps) {
-      Panel panel{.title = maps.size() > 1 ? cat(of.second, ", ", of.first) : of.second, .encoding = of.second};
+      Panel panel{.title = maps.size() > 1 ? cat(of.second, ", ", in_words(of.first)) : of.second,
+                  .encoding = of.second};
       for (const auto& [at, losses] : cells) {
         const double mean = statistics::summarise_seeds(losses).mean;
         fewest = fewest == 0 ? losses.size() : std::min(fewest, losses.size());
         most = std::max(most, losses.size());
-        HeatCell cell{.column = static_cast<int>(std::find(columns.begin(), columns.end(), at.second) - columns.begin()),
-                      .row = static_cast<int>(std::find(rows.begin(), rows.end(), at.first) - rows.begin()),
-                      .value = std::isfinite(mean) ? mean : kUnknown,
-                      .text = std::isfinite(mean) ? format_number(mean, NumberStyle::kPerplexity) : "n/a"};
+        HeatCell cell{
+            .column = static_cast<int>(std::find(columns.begin(), columns.end(), at.second) - columns.begin()),
+            .row = static_cast<int>(std::find(rows.begin(), rows.end(), at.first) - rows.begin()),
+            .value = std::isfinite(mean) ? mean : kUnknown,
+            .text = std::isfinite(mean) ? heat_text(mean) : "n/a"};
         if (std::isfinite(mean)) {
           low = std::min(low, mean);
           high = std::max(high, mean);
@@ -60,6 +62,7 @@ Section dummy_map_section(const Results& results, Palette&) {
     }
     figure.heat_low = std::isfinite(low) ? std::floor(10 * low) / 10 : 0;
     figure.heat_high = std::isfinite(high) ? std::max(figure.heat_low + 0.1, std::ceil(10 * high) / 10) : 1;
+    figure.heat_title = "nats";
     figure.caption = cat("Test loss in nats per target, mean over ", fewest == most ? cat(most, most == 1 ? " seed" : " seeds") : cat(fewest, " to ", most, " seeds"),
                          "; one colour scale for all panels. Panels of one network may be compared with each other.");
     figure.description = "Heat maps of loss by number of layers and of epochs, one for each encoding and network; the values are in the table.";

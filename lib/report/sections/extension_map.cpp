@@ -58,7 +58,7 @@ Section extension_map_section(const Results& results, Palette&) {
   table.columns = arm_columns(results);
   table.columns.push_back({.id = "rule", .header = "Rule", .text = true});
   for (const std::int64_t length : lengths) {
-    figure.x_names.push_back(length >= 1024 && length % 1024 == 0 ? cat(length / 1024, "k") : cat(length));
+    figure.x_names.push_back(support::with_commas(length));
     table.columns.push_back({.id = cat("ppl_", length), .header = length_header(results, length), .style = NumberStyle::kPerplexity, .direction = Direction::kLowerIsBetter});
   }
   figure.y_names.assign(rules.rbegin(), rules.rend());   // the model as it is on top
@@ -88,7 +88,7 @@ Section extension_map_section(const Results& results, Palette&) {
           any = true;
           if (std::isfinite(reference)) {
             cell.value = summary.mean - reference;
-            cell.text = format_number(std::round(cell.value * 100) / 100, NumberStyle::kPerplexity);
+            cell.text = heat_text(cell.value);
             highest = std::max(highest, cell.value);
           }
         } else {
@@ -104,6 +104,7 @@ Section extension_map_section(const Results& results, Palette&) {
     if (std::any_of(panel.cells.begin(), panel.cells.end(), [](const HeatCell& c) { return !std::isnan(c.value); })) figure.panels.push_back(std::move(panel));
   }
   figure.heat_low = 0;
+  figure.heat_title = "Δ nats";
   figure.heat_high = std::clamp(std::ceil(2 * highest) / 2, 0.5, 3.0);
   figure.caption = cat("Anchored loss minus that of the same checkpoint as it is at its training length, nats per token, mean over seeds; colours end at ",
                        format_number(figure.heat_high, NumberStyle::kPerplexity), ". Rules and interventions change frequencies or logits at evaluation and train nothing. ",

@@ -53,6 +53,7 @@ Figure map_figure(const Results& results) {
   for (std::int64_t l = 0; l < layers; ++l) figure.x_names.push_back(cat(l));
   for (std::int64_t p = pairs - 1; p >= 0; --p) figure.y_names.push_back(cat(p));
   figure.heat_low = 0;
+  figure.heat_ticks = TickStyle::kPercent;
   figure.heat_high = std::max(0.1, std::ceil(10 * highest) / 10);
   figure.caption = cat("Share of the logits that a pair of channels carries: mean |q·k of the pair| over the sum of all, causal pairs of tokens, mean "
                        "over heads and seeds, percent, at ", support::with_commas(length), " tokens (layout: PoPE, figures 3 and 4). ",

@@ -130,14 +130,18 @@ Figure loss_figure(const Results& results, const std::vector<const Curve*>& curv
 
   // The zoom has a range of its own, where final differences can be seen.
   double low = INFINITY, high = -INFINITY;
+  std::set<double> places;
   for (const Series& series : validation.series) {
     for (const Point& point : series.points) {
       if (point.x < 0.5 * last || !std::isfinite(point.y)) continue;
+      places.insert(point.x);
       low = std::min(low, point.y);
       high = std::max(high, point.y);
     }
   }
-  if (low <= high) {
+  constexpr std::size_t kFewestOfACurve = 3;
+  const bool validated = places.size() >= kFewestOfACurve;
+  if (validated) {
     const double air = std::max(0.06 * (high - low), 0.002);
     validation.x_low = 0.5 * last;
     validation.x_high = 1.02 * last;
@@ -154,11 +158,12 @@ Figure loss_figure(const Results& results, const std::vector<const Curve*>& curv
     branches += cat(i == 0 ? "branches, drawn from their fork: " : ", ", variants[i].empty() ? "branch" : variants[i], " ",
                     kBranchDashes[i % kBranchDashes.size()].second);
   }
-  figure.caption = cat("Left: training loss, ", smoothing_words(half), "; right: validation loss, later half of the ",
-                       unit, ", on its own scale. ",
-                       as_one({"Thick: mean over seeds", "thin: single seeds", branches,
-                               drops ? "× marks where the encoding is dropped" : ""}),
-                       " ", training_sentence(results));
+  figure.caption =
+      cat(validated ? "Left: training" : "Training", " loss, ", smoothing_words(half),
+          validated ? cat("; right: validation loss, later half of the ", unit, ", on its own scale. ") : ". ",
+          as_one({"Thick: mean over seeds", "thin: single seeds", branches,
+                  drops ? "× marks where the encoding is dropped" : ""}),
+          " ", training_sentence(results));
   figure.description = cat("Line charts of loss against ", unit, " for ", support::join(results.encodings, ", "),
                            ". Final values are in the table.");
   return figure;

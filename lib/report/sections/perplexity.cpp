@@ -15,6 +15,13 @@ namespace {
 
 using support::cat;
 
+/// The arms to which text was read; others have models of tasks, say.
+std::vector<const Arm*> readers(const Results& results) {
+  std::set<std::size_t> runs;
+  for (const LmCell& cell : results.lm) runs.insert(cell.run);
+  return arms_with(results, runs);
+}
+
 std::string protocol_words(const Results& results, const std::string& protocol) {
   std::set<std::int64_t> strides;
   for (const LmCell& cell : results.lm) {
@@ -65,13 +72,12 @@ std::string caption(const Results& results) {
 
 Cell score_cell(const ArmScore& score) {
   if (!score.ok()) return Cell::missing(mark_of(score.status), score.reason);
-  const statistics::SeedSummary summary = statistics::summarise_seeds(score.nll);
-  Cell cell = Cell::of_number(std::exp(summary.mean));
-  cell.few = score.documents < statistics::kFewItems;
-  if (std::isfinite(summary.half_width)) {
+  Cell cell = Cell::of_number(std::exp(statistics::summarise_seeds(score.nll).mean));
+  const auto level = level_of(score);
+  cell.few = level ? level->few() : score.documents < statistics::kFewItems;
+  if (level && level->knows_seeds()) {
     // Of the logarithm, and so not symmetric.
-    cell.interval =
-        statistics::Interval{std::exp(summary.mean - summary.half_width), std::exp(summary.mean + summary.half_width)};
+    cell.interval = statistics::Interval{std::exp(level->interval.low), std::exp(level->interval.high)};
   } else if (score.nll.size() == 2) {
     for (const double nll : score.nll) cell.parts.push_back(std::exp(nll));
   }
@@ -135,12 +141,66 @@ Figure perplexity_figure(const Results& results, Palette& palette) {
   }
   // A model that explodes would flatten all others: the axis ends at 30 times the lowest value.
   if (highest > 30 * lowest) figure.y.high = 30 * lowest;
-  figure.caption =
-      cat(caption(results), " Thick: mean over seeds of the log-likelihood; thin: single seeds",
-          banded ? "; band: 95 % t interval over seeds, from three on" : "",
-          std::isnan(figure.y.high) ? "." : "; arrow: a curve that leaves the plot, with its last value.");
+  figure.caption = cat(caption(results), " Thick: mean over seeds of the log-likelihood; thin: single seeds",
+                       banded ? "; band: 95 % t interval over seeds for these documents, from three on" : "",
+                       std::isnan(figure.y.high) ? "." : "; arrow: a curve that leaves the plot, with its last value.");
   figure.description = cat("Line chart of perplexity against context length for ",
                            support::join(results.encodings, ", "), ". The values are in the table that follows.");
+  return figure;
+}
+
+/// The variants of one encoding in one panel, under the protocol of the sentences.
+Figure variants_figure(const Results& results) {
+  const std::string protocol = headline_protocol(results);
+  Figure figure{.id = "perplexity_variants",
+                .title = cat("Variants of one encoding, ", protocol),
+                .x = {.title = "Context length, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
+                .y = {.title = "Perplexity, lower is better", .scale = Scale::kLog10},
+                .columns = 3};
+  double lowest = INFINITY, highest = 0;
+  for (const std::string& encoding : results.encodings) {
+    std::vector<const Arm*> arms;
+    std::vector<std::string> names;
+    for (const Arm* arm : readers(results)) {
+      if (arm->encoding != encoding) continue;
+      arms.push_back(arm);
+      names.push_back(arm->variant);
+    }
+    if (arms.size() < 2 || arms.size() > kNamesInColour) continue;
+    names = what_tells_apart(names);
+    Palette palette;
+    palette.tell_apart(names);
+    Panel panel{.title = encoding, .encoding = encoding};
+    for (std::size_t a = 0; a < arms.size(); ++a) {
+      std::vector<double> xs;
+      std::vector<std::vector<double>> values(arms[a]->runs.size());
+      ArmScore score;
+      for (const std::int64_t length : lengths_of(results, protocol)) {
+        ArmScore own = arm_score(results, *arms[a], protocol, length);
+        if (!own.ok()) continue;
+        xs.push_back(static_cast<double>(length));
+        for (std::size_t s = 0; s < own.nll.size(); ++s) {
+          values[s].push_back(own.nll[s]);
+          lowest = std::min(lowest, std::exp(own.nll[s]));
+          highest = std::max(highest, std::exp(own.nll[s]));
+        }
+        score = std::move(own);
+      }
+      if (!xs.empty())
+        add_arm_series(panel, Arm{names[a], arms[a]->variant, {}}, palette.look(names[a]), score.seeds, xs, values,
+                       [](double nll) { return std::exp(nll); });
+    }
+    if (panel.series.size() > 1) figure.panels.push_back(std::move(panel));
+  }
+  if (highest > 30 * lowest) figure.y.high = 30 * lowest;
+  figure.caption =
+      cat("Each panel has the variants of one encoding. Thick: mean over seeds of the log-likelihood; thin: single "
+          "seeds; band: 95 % t interval over seeds for "
+          "these documents, from three on. ",
+          training_sentence(results));
+  figure.description =
+      "Line charts of perplexity against context length, one for each encoding. The values are in the table that "
+      "follows.";
   return figure;
 }
 
@@ -164,7 +224,8 @@ Table perplexity_table(const Results& results) {
   for (const std::string& variant : results.variants) {
     const std::size_t first = table.rows.size();
     std::vector<std::vector<ArmScore>> scores;
-    for (const Arm& arm : results.arms) {
+    for (const Arm* each : readers(results)) {
+      const Arm& arm = *each;
       if (arm.variant != variant) continue;
       Row row{.cells = arm_cells(results, arm), .rule_above = table.rows.size() == first && first > 0};
       row.cells.push_back(Cell::of_number(static_cast<double>(arm.runs.size())));
@@ -187,9 +248,13 @@ Table perplexity_table(const Results& results) {
       if (seeds > 0) fewest_seeds = fewest_seeds == 0 ? seeds : std::min(fewest_seeds, seeds);
     }
   }
-  table.caption = cat(caption(results), " ", as_one({contexts ? "In brackets below a length: mean number of tokens before a scored one" : "",
-                      "mean over seeds of the log-likelihood, with its 95 % t interval over seeds from three on", "two seeds "
-                      "are both printed", bold_sentence(fewest_seeds).substr(fewest_seeds > 0 ? 1 : 0)}));
+  table.caption =
+      cat(caption(results), " ",
+          as_one({contexts ? "In brackets below a length: mean number of tokens before a scored one" : "",
+                  "mean over seeds of the log-likelihood, from three seeds on with its 95 % interval over seeds and "
+                  "documents; models "
+                  "share the documents, so compare them by their paired differences",
+                  "two seeds are both printed", bold_sentence(fewest_seeds).substr(fewest_seeds > 0 ? 1 : 0)}));
   return table;
 }
 
@@ -205,7 +270,8 @@ Table perplexity_seeds_table(const Results& results) {
                              .style = NumberStyle::kPerplexity,
                              .direction = Direction::kLowerIsBetter});
   }
-  for (const Arm& arm : results.arms) {
+  for (const Arm* each : readers(results)) {
+    const Arm& arm = *each;
     bool first = !table.rows.empty();
     for (const std::size_t run : arm.runs) {
       Row row{.cells = arm_cells(results, arm), .rule_above = first};
@@ -230,7 +296,8 @@ Table bits_table(const Results& results) {
     table.columns.push_back({.id = cat("bpb_", length), .header = length_header(results, length), .direction = Direction::kLowerIsBetter});
   }
   bool any = false;
-  for (const Arm& arm : results.arms) {
+  for (const Arm* each : readers(results)) {
+    const Arm& arm = *each;
     Row row{.cells = arm_cells(results, arm)};
     for (const std::int64_t length : lengths) {
       const ArmScore score = arm_score(results, arm, protocol, length);
@@ -251,24 +318,84 @@ std::string percent_in_words(double percent) {
   return fmt::format("{:.{}f}", percent, size >= 9.95 ? 0 : size >= 0.095 ? 1 : 2);
 }
 
-/// "57 % below none (53 to 60)": how far the best is below the next, as a share of perplexity.
-std::string lead_in_words(const statistics::TwoLevel& difference, const std::string& next) {
-  const auto below = [](double nats) { return percent_in_words(-100 * std::expm1(nats)); };
-  std::string text = cat(below(difference.estimate), " % below ", next, " (", below(difference.interval.high), " to ",
-                         below(difference.interval.low));
-  if (!difference.knows_seeds()) text += cat(", ", seeds_in_words(difference.seeds));
-  return text + ")";
+/// The arms of a variant at one length, best first, and those without a number.
+struct Ranking {
+  struct Ranked {
+    const Arm* arm;
+    ArmScore score;
+    double mean;
+    std::string name() const { return arm->encoding; }
+    std::string perplexity() const { return format_number(std::exp(mean), NumberStyle::kPerplexity); }
+  };
+  std::vector<Ranked> arms;
+  std::vector<std::string> absent;
+};
+
+Ranking rank(const Results& results, const std::string& variant, const std::string& protocol, std::int64_t length) {
+  Ranking ranking;
+  for (const Arm* each : readers(results)) {
+    const Arm& arm = *each;
+    if (arm.variant != variant) continue;
+    ArmScore score = arm_score(results, arm, protocol, length);
+    if (score.ok()) {
+      const double mean = statistics::summarise_seeds(score.nll).mean;
+      ranking.arms.push_back({&arm, std::move(score), mean});
+    } else {
+      ranking.absent.push_back(cat(arm.encoding, " ", mark_of(score.status)));
+    }
+  }
+  std::stable_sort(ranking.arms.begin(), ranking.arms.end(),
+                   [](const auto& a, const auto& b) { return a.mean < b.mean; });
+  return ranking;
+}
+
+/// "57 % below none (significant)", "next none 8.01 (not shown: two seeds)": how far the best is below the next, as a
+/// share of perplexity where that is shown.
+std::string lead_in_words(const statistics::TwoLevel& difference, double p, const Ranking::Ranked& next) {
+  const std::string verdict = verdict_words(difference, p);
+  if (verdict != "significant") {
+    const std::string why = difference.knows_seeds() ? cat(": ", p_in_words(p)) : "";
+    return cat("next ", next.name(), " ", next.perplexity(), " (", verdict, why, ")");
+  }
+  return cat(percent_in_words(-100 * std::expm1(difference.estimate)), " % below ", next.name(), " (", verdict, ")");
 }
 
 struct Findings {
   std::vector<std::string> sentences, lines;
 };
 
+/// A sentence for the page and a line for the terminal, with one verdict.
+void add_finding(const Results& results, const std::string& variant, std::int64_t length, bool with_line,
+                 Findings& findings) {
+  const std::string protocol = headline_protocol(results);
+  const Ranking ranking = rank(results, variant, protocol, length);
+  if (ranking.arms.size() < 2) return;
+  const Ranking::Ranked &best = ranking.arms[0], &next = ranking.arms[1], &last = ranking.arms.back();
+  const auto difference = compare(best.score, next.score);
+  const double p = difference ? adjusted_p(*difference, pairs_of_arms(ranking.arms.size())) : 1;
+  const std::vector<const Arm*> arms = readers(results);
+  const bool several = std::any_of(arms.begin(), arms.end(), [&](const Arm* arm) { return arm->variant != variant; });
+  const std::string front = several && !variant.empty() ? variant + ": " : "";
+  std::string text =
+      cat(front, "at ", tokens_header(results, length), " (", protocol, ") ", best.name(),
+          " has the lowest perplexity, ", best.perplexity(), "; next ", next.name(), " with ", next.perplexity());
+  if (difference) text += cat(" (", certainty(*difference, p), ")");
+  if (ranking.arms.size() > 2) text += cat("; highest ", last.name(), " with ", last.perplexity());
+  if (!ranking.absent.empty()) text += cat("; ", support::join(ranking.absent, ", "));
+  findings.sentences.push_back(text + ".");
+  if (!with_line) return;
+  std::string line = cat(front, "perplexity at ", length_header(results, length), ", ", protocol, ": ", best.name(),
+                         " ", best.perplexity(), ", ");
+  line += difference ? lead_in_words(*difference, p, next) : cat("next ", next.name(), " ", next.perplexity());
+  if (ranking.arms.size() > 2) add_if_it_fits(line, cat("; ", last.name(), " ", last.perplexity()));
+  if (!ranking.absent.empty()) add_if_it_fits(line, cat("; ", support::join(ranking.absent, ", ")));
+  findings.lines.push_back(std::move(line));
+}
+
 // The comparison that most readers came for, in words, with its uncertainty.
 Findings findings_of(const Results& results) {
   Findings findings;
-  const std::string protocol = headline_protocol(results);
-  const auto lengths = lengths_of(results, protocol);
+  const auto lengths = lengths_of(results, headline_protocol(results));
   for (const std::string& variant : results.variants) {
     // Where models were trained, and the longest.
     std::vector<std::int64_t> asked;
@@ -276,47 +403,9 @@ Findings findings_of(const Results& results) {
       if (std::find(lengths.begin(), lengths.end(), length) != lengths.end()) asked.push_back(length);
     }
     if (asked.empty() || lengths.back() != asked.back()) asked.push_back(lengths.back());
-    for (const std::int64_t length : asked) {
-      struct Ranked {
-        const Arm* arm;
-        ArmScore score;
-        double mean;
-      };
-      std::vector<Ranked> ranked;
-      std::vector<std::string> absent;
-      for (const Arm& arm : results.arms) {
-        if (arm.variant != variant) continue;
-        ArmScore score = arm_score(results, arm, protocol, length);
-        if (score.ok()) {
-          const double mean = statistics::summarise_seeds(score.nll).mean;
-          ranked.push_back({&arm, std::move(score), mean});
-        } else {
-          absent.push_back(cat(arm.encoding, " ", mark_of(score.status)));
-        }
-      }
-      if (ranked.size() < 2) continue;
-      std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.mean < b.mean; });
-      const auto perplexity = [](const Ranked& of) { return format_number(std::exp(of.mean), NumberStyle::kPerplexity); };
-      const auto difference = compare(ranked[0].score, ranked[1].score);
-      std::string text =
-          cat(variant.empty() || !tells_variants(results) ? "" : variant + ": ", "at ", length_header(results, length),
-              " tokens (", protocol, ") ", ranked[0].arm->encoding, " has the lowest perplexity, ", perplexity(ranked[0]), "; next ",
-              ranked[1].arm->encoding, " with ", perplexity(ranked[1]));
-      if (difference) text += cat(" (", certainty(*difference, adjusted_p(*difference, pairs_of_arms(ranked.size()))), ")");
-      if (ranked.size() > 2) text += cat("; highest ", ranked.back().arm->encoding, " with ", perplexity(ranked.back()));
-      if (!absent.empty()) text += cat("; ", support::join(absent, ", "));
-      findings.sentences.push_back(text + ".");
-      std::string line =
-          cat(variant.empty() || !tells_variants(results) ? "" : variant + ": ", "perplexity at ",
-              length_header(results, length), ": ", ranked[0].arm->encoding, " ", perplexity(ranked[0]), ", ",
-              difference ? lead_in_words(*difference, ranked[1].arm->encoding)
-                         : cat(ranked[1].arm->encoding, " ", perplexity(ranked[1])));
-      if (ranked.size() > 2)
-        add_if_it_fits(line, cat("; ", ranked.back().arm->encoding, " ", perplexity(ranked.back())));
-      if (!absent.empty()) add_if_it_fits(line, cat("; ", support::join(absent, ", ")));
-      // Beside verdicts of claims there is room for one: the longest length.
-      if (results.claims.empty() || length == asked.back()) findings.lines.push_back(std::move(line));
-    }
+    // After verdicts of claims there is room for one line, at the longest length.
+    for (const std::int64_t length : asked)
+      add_finding(results, variant, length, results.claims.empty() || length == asked.back(), findings);
   }
   return findings;
 }
@@ -328,6 +417,7 @@ Section perplexity_section(const Results& results, Palette& palette) {
   if (results.lm.empty()) return section;
   if (Figure figure = perplexity_figure(results, palette); !figure.panels.empty())
     section.figures.push_back(std::move(figure));
+  if (Figure figure = variants_figure(results); !figure.panels.empty()) section.figures.push_back(std::move(figure));
   section.tables.push_back(perplexity_table(results));
   const bool repeated =
       std::any_of(results.arms.begin(), results.arms.end(), [](const Arm& arm) { return arm.runs.size() > 1; });

@@ -159,47 +159,129 @@ Table reliance_table(const Results& results) {
   return table;
 }
 
-Figure context_figure(const Results& results) {
-  Figure figure{.id = "position_context",
-                .title = "Far position or long context?",
-                .kind = Figure::Kind::kHeatMap,
-                .x = {.title = "Positions up to"},
-                .y = {.title = "Context, tokens"},
-                .columns = 3};
-  std::set<std::int64_t> contexts;
-  each_row<schema::ProbePositionLoss>(
-      results, [&](std::size_t, const schema::ProbePositionLoss& row) { contexts.insert(row.context); });
-  const std::vector<std::int64_t> all(contexts.begin(), contexts.end());
-  const auto place = [&](std::int64_t length) { return static_cast<int>(std::find(all.begin(), all.end(), length) - all.begin()); };
-  for (const std::int64_t length : all) {
-    figure.x_names.push_back(support::with_commas(length));
-    figure.y_names.push_back(support::with_commas(length));
-  }
-  double low = INFINITY, high = -INFINITY;
-  for (const Arm& arm : results.arms) {
-    Panel panel{.title = arm_name(arm, tells_variants(results)), .encoding = arm.encoding, .variant = arm.variant};
-    each_row<schema::ProbePositionLoss>(results, [&](std::size_t run, const schema::ProbePositionLoss& row) {
-      if (run != arm.runs.front()) return;
-      const double nll = row.nll_mean;
-      HeatCell cell{.column = place(row.last), .row = place(row.context), .value = nll, .text = "n/a"};
-      if (std::isfinite(nll)) {
-        cell.text = format_number(nll, NumberStyle::kPerplexity);
-        low = std::min(low, nll);
-        high = std::max(high, nll);
-      } else {
-        cell.value = kUnknown;
+/// Why a length costs what it costs, on targets that stay the same: nats of each seed. NaN where nothing says it.
+struct Causes {
+  std::vector<double> position, context, start;
+};
+using CausesByLength = std::map<std::int64_t, std::vector<Causes>>;  // of each arm
+
+CausesByLength causes_of(const Results& results) {
+  std::map<std::size_t, std::map<std::pair<std::int64_t, std::int64_t>, double>> placed;  // run → context, last → nats
+  CausesByLength causes;
+  const std::int64_t trained = results.train_length;
+  if (trained == 0) return causes;
+  each_row<schema::ProbePositionLoss>(results, [&](std::size_t run, const schema::ProbePositionLoss& row) {
+    if (row.status != "ok") return;
+    placed[run][{row.context, row.last}] = row.nll_mean;
+    if (row.last > trained) causes[row.last];
+  });
+  for (auto& [length, arms] : causes) {
+    for (const Arm& arm : results.arms) {
+      Causes& own = arms.emplace_back();
+      for (const std::size_t run : arm.runs) {
+        const auto at = [&](std::int64_t tokens, std::int64_t last) {
+          const auto found = placed[run].find({tokens, last});
+          return found == placed[run].end() ? std::nan("") : found->second;
+        };
+        const LmCell* blocks = results.find_lm(run, "blocks", length);
+        const LmCell* sliding = results.find_lm(run, "sliding", length);
+        own.position.push_back(at(trained, length) - at(trained, trained));
+        own.context.push_back(at(length, length) - at(trained, length));
+        own.start.push_back(blocks && sliding ? blocks->nll - sliding->nll : std::nan(""));
       }
-      panel.cells.push_back(std::move(cell));
-    });
-    if (!panel.cells.empty()) figure.panels.push_back(std::move(panel));
+    }
   }
-  figure.heat_low = std::isfinite(low) ? std::floor(10 * low) / 10 : 0;
-  figure.heat_high = std::isfinite(high) ? std::max(figure.heat_low + 0.1, std::ceil(10 * high) / 10) : 1;
-  figure.heat_title = "nats";
-  figure.caption = cat("Loss of the same targets, nats a token: a row is an amount of context, and along it the text stands at later and later "
-                       "positions; the first seed of each model. What grows along a row is caused by position, what changes up a column by context. ",
+  return causes;
+}
+
+constexpr std::pair<const char*, std::vector<double> Causes::*> kCauses[] = {
+    {"far positions", &Causes::position}, {"longer context", &Causes::context}, {"window start", &Causes::start}};
+
+std::string causes_words(const Results& results) {
+  const std::string trained = support::with_commas(results.train_length);
+  return cat("Far positions: ", trained,
+             " tokens read at positions that end at the length, less the same tokens read from position 0. Longer "
+             "context: all "
+             "tokens up to the length, less the last ",
+             trained,
+             " of them at the same positions; it brings more keys and, with them, distances that "
+             "training did not have. Both together are the change from the training length. Window start: blocks less "
+             "sliding, what missing context at "
+             "the beginning of windows costs.");
+}
+
+Table cause_table(const Results& results, const CausesByLength& causes) {
+  Table table{.id = "length_causes", .title = "What a longer context costs, by cause"};
+  table.columns = arm_columns(results);
+  const char* const ids[] = {"position", "context", "start"};
+  for (const auto& [length, arms] : causes) {
+    for (std::size_t c = 0; c < std::size(kCauses); ++c) {
+      table.columns.push_back({.id = cat(ids[c], "_", length),
+                               .header = kCauses[c].first,
+                               .group = tokens_header(results, length),
+                               .style = NumberStyle::kSignedNats,
+                               .direction = Direction::kLowerIsBetter});
+    }
+  }
+  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+    Row row{.cells = arm_cells(results, results.arms[arm])};
+    bool any = false;
+    for (const auto& [length, arms] : causes) {
+      for (const auto& [name, values] : kCauses) {
+        const statistics::SeedSummary summary = statistics::summarise_seeds(arms[arm].*values);
+        if (!std::isfinite(summary.mean)) {
+          row.cells.push_back(Cell::missing("n/a", "not measured, or not at that length"));
+          continue;
+        }
+        any = true;
+        Cell cell = Cell::of_number(summary.mean);
+        if (std::isfinite(summary.half_width))
+          cell.half_width = summary.half_width;
+        else if (summary.seeds == 2)
+          cell.parts = arms[arm].*values;
+        row.cells.push_back(std::move(cell));
+      }
+    }
+    if (any) table.rows.push_back(std::move(row));
+  }
+  table.caption = cat("Nats per token, mean over seeds, ± 95 % t interval from three on. ", training_sentence(results));
+  return table;
+}
+
+/// The causes side by side, at the longest length.
+Figure cause_figure(const Results& results, const CausesByLength& causes, Palette& palette) {
+  const auto& [length, arms] = *causes.rbegin();
+  Figure figure{.id = "length_causes",
+                .title = cat("What ", support::with_commas(length), " tokens of context cost, by cause"),
+                .kind = Figure::Kind::kBars,
+                .x = {.title = "Δ nats per token, lower is better"},
+                .columns = 3};
+  std::vector<const Arm*> rows;
+  for (auto arm = results.arms.rbegin(); arm != results.arms.rend(); ++arm) rows.push_back(&*arm);
+  figure.y_names = row_names(results, rows);
+  for (const auto& [name, values] : kCauses) {
+    Panel panel{.title = name};
+    for (std::size_t arm = 0; arm < arms.size(); ++arm) {
+      const statistics::SeedSummary summary = statistics::summarise_seeds(arms[arm].*values);
+      if (!std::isfinite(summary.mean)) continue;
+      Series series{.name = arm_name(results.arms[arm], tells_variants(results)),
+                    .look = palette.look(results.arms[arm].encoding),
+                    .labelled = false};
+      series.points.push_back({.x = summary.mean,
+                               .y = static_cast<double>(arms.size() - 1 - arm),
+                               .low = summary.mean - summary.half_width,
+                               .high = summary.mean + summary.half_width,
+                               .n = static_cast<double>(summary.seeds)});
+      panel.series.push_back(std::move(series));
+    }
+    if (panel.series.empty()) continue;
+    panel.rules.push_back({true, 0, ""});
+    figure.panels.push_back(std::move(panel));
+  }
+  figure.caption = cat("Mean over seeds, on the same targets; line: 95 % t interval over seeds, from three on. ",
                        training_sentence(results));
-  figure.description = "Heat maps of loss by context and position, one for each model.";
+  figure.description =
+      "Bar charts of the loss that a longer context adds, one for each cause; the values are in the table.";
   return figure;
 }
 
@@ -216,7 +298,11 @@ Section positions_section(const Results& results, Palette& palette) {
     section.tables.push_back(reading_table(results, readings));
   }
   if (has_table<schema::ProbeReliance>(results)) section.tables.push_back(reliance_table(results));
-  if (has_table<schema::ProbePositionLoss>(results)) section.figures.push_back(context_figure(results));
+  if (const CausesByLength causes = causes_of(results); !causes.empty()) {
+    section.figures.push_back(cause_figure(results, causes, palette));
+    section.tables.push_back(cause_table(results, causes));
+    section.paragraphs.push_back(causes_words(results));
+  }
   std::erase_if(section.figures, [](const Figure& figure) { return figure.panels.empty(); });
   return section;
 }

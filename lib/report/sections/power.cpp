@@ -23,8 +23,9 @@ const ObservedNoise& leading(const Results& results, const std::vector<ObservedN
 
 std::string sentence_of(const Results& results, const ObservedNoise& seen) {
   const bool documents = seen.measure.rfind("NLL", 0) == 0;
-  const std::string where =
-      seen.length > 0 ? cat(" at ", length_header(results, seen.length), documents ? " tokens" : "") : std::string();
+  const std::string where = seen.length > 0 ? cat(" at ", documents ? tokens_header(results, seen.length)
+                                                                    : length_header(results, seen.length))
+                                            : std::string();
   const std::string who = cat(seeds_in_words(seen.seeds), seen.items > 1 ? cat(" and ", seen.items, documents ? " documents" : " items") : "",
                               where, " (", seen.measure, ")");
   if (seen.seeds < statistics::kSeedsForNoise)
@@ -52,12 +53,13 @@ Table power_table(const std::vector<ObservedNoise>& all) {
   for (const std::size_t seeds : counts) {
     table.columns.push_back({.id = cat("seeds_", seeds),
                              .header = cat(seeds, " seeds"),
-                             .group = "smallest difference found in 80 %",
+                             .group = "of a study to come",
                              .style = NumberStyle::kNats});
   }
   table.columns.push_back({.id = "for_1_percent", .header = "for 1 %", .group = "seeds needed", .style = NumberStyle::kCount});
   const char* unknown = "the noise of training takes three seeds to know";
   for (const ObservedNoise& seen : all) {
+    const statistics::NoiseLevels upper = statistics::upper_limit(seen.noise, seen.seeds);
     const auto number = [&](double value) { return std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", unknown); };
     Row row{
         .cells = {Cell::of_text(seen.measure), Cell::of_text(seen.nats ? "nats" : "share"),
@@ -68,17 +70,20 @@ Table power_table(const std::vector<ObservedNoise>& all) {
                   number(statistics::detectable_difference(seen.noise, seen.seeds, seen.items))},
         .rule_above = !table.rows.empty() && table.rows.back().cells.front().text != seen.measure};
     for (const std::size_t seeds : counts)
-      row.cells.push_back(number(statistics::detectable_difference(seen.noise, seeds, seen.items)));
-    const std::size_t needed = statistics::seeds_to_detect(seen.nats ? std::log(1.01) : 0.01, seen.noise, seen.items);
+      row.cells.push_back(number(statistics::detectable_difference(upper, seeds, seen.items)));
+    const std::size_t needed = statistics::seeds_to_detect(seen.nats ? std::log(1.01) : 0.01, upper, seen.items);
     row.cells.push_back(needed > 0                       ? Cell::of_number(static_cast<double>(needed))
                         : std::isfinite(seen.noise.seed) ? Cell::missing(">200", "more items are needed, or more than 200 seeds")
                                                          : Cell::missing("–", unknown));
     table.rows.push_back(std::move(row));
   }
   table.caption =
-      "Of differences from the baseline (extended: from the same model as it was trained), in nats a token or as shares of answers; sd: medians over the encodings, from the scores "
+      "Of differences from the baseline (extended: from the same model as it was trained), in nats a token or as "
+      "shares of answers; sd: medians over the encodings, from the scores "
       "of this report. "
-      "Two-sided test at 5 %, as many items as here; 1 % is of perplexity, or one point of exact match.";
+      "Two-sided test at 5 %, as many items as here; 1 % is of perplexity, or one point of exact match. A study to "
+      "come is planned with "
+      "the upper 80 % limit of the seeds' sd, since few seeds often show too small a one.";
   return table;
 }
 

@@ -8,7 +8,6 @@
 
 #include "report/results/comparison.h"
 #include "report/sections/section.h"
-#include "schema/probes.h"
 #include "statistics/rankings.h"
 #include "support/text.h"
 
@@ -89,15 +88,19 @@ Agreement agreement(const Scored& scored, const std::string& one, const std::str
   return found;
 }
 
-/// τ of two seeds under one protocol, mean over all pairs of seeds.
-double between_seeds(const Scored& scored, const std::string& protocol) {
+/// τ of two seeds under one protocol, of all pairs of seeds.
+std::vector<double> seed_pairs(const Scored& scored, const std::string& protocol) {
   std::vector<double> found;
   const auto& by_seed = scored.nll.at(protocol);
   for (auto one = by_seed.begin(); one != by_seed.end(); ++one) {
     for (auto other = std::next(one); other != by_seed.end(); ++other)
       found.push_back(statistics::kendall_tau(one->second, other->second));
   }
-  return mean_of_finite(found);
+  return found;
+}
+
+double between_seeds(const Scored& scored, const std::string& protocol) {
+  return mean_of_finite(seed_pairs(scored, protocol));
 }
 
 Cell seed_cell(const std::vector<double>& values) {
@@ -144,11 +147,16 @@ Table agreement_table(const Results& results, const std::vector<std::string>& pr
 }
 
 Figure agreement_figure(const Results& results, const std::vector<std::string>& protocols, const std::string& headline,
-                        const std::map<std::int64_t, Scored>& lengths, Palette& palette) {
+                        const std::map<std::int64_t, Scored>& lengths) {
+  const std::string other_seed = cat(headline, ", another seed");
+  Palette palette;  // of protocols
+  std::vector<std::string> names{other_seed};
+  names.insert(names.end(), protocols.begin(), protocols.end());
+  palette.tell_apart(names);
   Figure figure{.id = "rank_agreement",
                 .title = cat("Agreement of rankings with that under ", headline),
                 .x = {.title = "Context length, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
-                .y = {.title = "Kendall's tau, higher is more agreement"}};
+                .y = {.title = cat("Kendall's tau with ", headline, ", higher is more agreement")}};
   figure.y.high = 1.02;
   Panel panel;
   if (results.train_length > 0) panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
@@ -166,74 +174,31 @@ Figure agreement_figure(const Results& results, const std::vector<std::string>& 
     }
     panel.series.push_back(std::move(series));
   }
-  Look look{.colour = "#000000", .dash = Dash::kDashed};
-  Series other{.name = "another seed", .role = Series::Role::kLine, .look = look, .points = {}};
-  for (const auto& [length, scored] : lengths) other.points.push_back({.x = static_cast<double>(length), .y = between_seeds(scored, headline)});
+  Look look = palette.look(other_seed);
+  look.dash = Dash::kDashed;
+  Series other{.name = other_seed, .role = Series::Role::kLine, .look = look, .points = {}};
+  for (const auto& [length, scored] : lengths) {
+    const std::vector<double> pairs = seed_pairs(scored, headline);
+    Point point{.x = static_cast<double>(length), .y = mean_of_finite(pairs), .n = static_cast<double>(pairs.size())};
+    if (pairs.size() > 2)
+      std::tie(point.low, point.high) =
+          std::pair(*std::min_element(pairs.begin(), pairs.end()), *std::max_element(pairs.begin(), pairs.end()));
+    other.points.push_back(point);
+  }
   if (lengths.begin()->second.seeds.size() > 1) panel.series.push_back(std::move(other));
   figure.panels.push_back(std::move(panel));
-  figure.caption = cat("Kendall's tau between the ranking of the arms under ", headline, " and under each other protocol, of the same seed: mean and 95 % t "
-                       "interval over seeds. Dashed: between two seeds under ", headline, ", mean over pairs of seeds. ", training_sentence(results));
+  figure.caption =
+      cat("Kendall's tau between the ranking of the arms under ", headline,
+          " and under each other protocol, of the same seed: mean and 95 % t "
+          "interval over seeds. Dashed: between two seeds under ",
+          headline, ", mean over pairs of seeds, with the lowest and the highest pair. ", training_sentence(results));
   figure.description = "Line chart of rank correlation against length; the values are in the table of agreement.";
   return figure;
 }
 
-/// Why a length costs what it costs, from targets that stay the same: probe_position_loss by run, (context, last) → nats.
-using Placed = std::map<std::pair<std::int64_t, std::int64_t>, double>;
-
-Table cause_table(const Results& results) {
-  Table table{.id = "length_causes", .title = "What a longer context costs, by cause"};
-  std::map<std::size_t, Placed> placed;
-  std::set<std::int64_t> lengths;
-  each_row<schema::ProbePositionLoss>(results, [&](std::size_t run, const schema::ProbePositionLoss& row) {
-    if (row.status != "ok") return;
-    placed[run][{row.context, row.last}] = row.nll_mean;
-    if (row.last > results.train_length) lengths.insert(row.last);
-  });
-  if (placed.empty() || results.train_length == 0) return table;
-  const std::int64_t trained = results.train_length;
-  table.columns = arm_columns(results);
-  const auto column = [&](const std::string& id, const char* header, std::int64_t length) {
-    table.columns.push_back({.id = cat(id, "_", length), .header = header, .group = cat(length_header(results, length), " tokens"), .style = NumberStyle::kSignedNats,
-                             .direction = Direction::kLowerIsBetter});
-  };
-  for (const std::int64_t length : lengths) {
-    column("position", "far positions", length);
-    column("context", "long context", length);
-    column("start", "window start", length);
-  }
-  for (const Arm& arm : results.arms) {
-    Row row{.cells = arm_cells(results, arm)};
-    for (const std::int64_t length : lengths) {
-      std::vector<double> position, context, start;
-      for (const std::size_t run : arm.runs) {
-        const auto at = [&](std::int64_t tokens, std::int64_t last) {
-          const auto own = placed[run].find({tokens, last});
-          return own == placed[run].end() ? std::nan("") : own->second;
-        };
-        const LmCell* blocks = results.find_lm(run, "blocks", length);
-        const LmCell* sliding = results.find_lm(run, "sliding", length);
-        position.push_back(at(trained, length) - at(trained, trained));
-        context.push_back(at(length, length) - at(trained, length));
-        start.push_back(blocks && sliding ? blocks->nll - sliding->nll : std::nan(""));
-      }
-      for (const auto& values : {position, context, start}) {
-        Cell cell = seed_cell(values);
-        if (!cell.number || !std::isfinite(*cell.number)) cell = Cell::missing("n/a", "not measured, or not at that length");
-        row.cells.push_back(std::move(cell));
-      }
-    }
-    table.rows.push_back(std::move(row));
-  }
-  table.caption = cat("Nats per token, mean over seeds, ± 95 % t interval from three on. Far positions: ", support::with_commas(trained),
-                      " tokens read at positions that end at the length, less the same tokens read from position 0. Long context: all tokens up to the "
-                      "length, less the last ", support::with_commas(trained), " of them at the same positions; both together are the change from the "
-                      "training length, on the same targets. Window start: blocks less sliding, what missing context at the beginning of windows costs.");
-  return table;
-}
-
 }  // namespace
 
-Section protocol_ranking_section(const Results& results, Palette& palette) {
+Section protocol_ranking_section(const Results& results, Palette&) {
   Section section{.id = "protocol_ranking", .title = "Does the protocol decide the ranking?"};
   if (!results.rankings || results.lm.empty()) return section;
   const auto protocols = protocols_of(results);
@@ -243,7 +208,7 @@ Section protocol_ranking_section(const Results& results, Palette& palette) {
     if (auto scored = scored_at(results, protocols, length)) lengths.emplace(length, std::move(*scored));
   }
   if (protocols.size() >= 2 && !lengths.empty()) {
-    section.figures.push_back(agreement_figure(results, protocols, headline, lengths, palette));
+    section.figures.push_back(agreement_figure(results, protocols, headline, lengths));
     section.tables.push_back(agreement_table(results, protocols, lengths));
     const auto& [length, scored] = *lengths.rbegin();
     std::string lowest;
@@ -257,15 +222,15 @@ Section protocol_ranking_section(const Results& results, Palette& palette) {
       }
     }
     const Agreement found = agreement(scored, headline, lowest);
-    section.findings.push_back(cat("At ", length_header(results, length), " tokens the rankings under ", headline, " and ", lowest, " agree with a Kendall's tau of ",
-                                   format_number(least.mean, NumberStyle::kPerplexity),
-                                   std::isfinite(least.half_width) ? cat(" ± ", format_number(least.half_width, NumberStyle::kPerplexity)) : "", " (",
-                                   seeds_in_words(least.seeds), "), two seeds under ", headline, " with ",
-                                   format_number(between_seeds(scored, headline), NumberStyle::kPerplexity), "; ",
-                                   format_number(found.reversed, NumberStyle::kPercent), " % of the ", found.pairs, " pairs of encodings are reversed, ",
-                                   found.significant, " of them significantly under both."));
+    section.findings.push_back(cat(
+        "At ", tokens_header(results, length), " the rankings under ", headline, " and ", lowest,
+        " agree with a Kendall's tau of ", format_number(least.mean, NumberStyle::kPerplexity),
+        std::isfinite(least.half_width) ? cat(" ± ", format_number(least.half_width, NumberStyle::kPerplexity)) : "",
+        " (", seeds_in_words(least.seeds), "), two seeds under ", headline, " with ",
+        format_number(between_seeds(scored, headline), NumberStyle::kPerplexity), "; ",
+        format_number(found.reversed, NumberStyle::kPercent), " % of the ", found.pairs,
+        " pairs of encodings are reversed, ", found.significant, " of them significantly under both."));
   }
-  if (Table causes = cause_table(results); !causes.rows.empty()) section.tables.push_back(std::move(causes));
   return section;
 }
 

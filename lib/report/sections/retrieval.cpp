@@ -13,6 +13,11 @@ namespace {
 
 using support::cat;
 
+/// Nats per token that a fact must save within the training length. Otherwise a gain beyond it is no retrieval.
+constexpr double kLeastGain = 0.1;
+constexpr const char* kNotAcquired =
+    "the task was not acquired at the training length, so a gain beyond it is no retrieval";
+
 /// One run at one length, and one depth or all.
 struct Summary {
   std::map<std::string, double> exact;   ///< by item
@@ -85,10 +90,9 @@ Cell gain_cell(const RetrievalCells& cells) {
 
 Cell exact_cell(const RetrievalCells& cells) {
   if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
-  Cell cell = Cell::of_number(statistics::summarise_seeds(cells.exact).mean);
+  Cell cell = share_cell(cells.exact);
   cell.few = cells.share.items < statistics::kFewItems;
-  if (cells.exact.size() == 2) cell.parts = cells.exact;
-  else if (std::isfinite(cells.share.interval.low)) cell.interval = cells.share.interval;
+  if (cells.exact.size() == 1 && std::isfinite(cells.share.interval.low)) cell.interval = cells.share.interval;
   return cell;
 }
 
@@ -118,6 +122,9 @@ class RetrievalView {
       }
     }
     exact_leads_ = exact_leads();
+    for (const Arm* arm : asked_) {
+      if (!exact_leads_ && !acquired(*arm)) not_acquired_.insert(arm);
+    }
   }
 
   bool empty() const { return lengths_.empty(); }
@@ -142,10 +149,42 @@ class RetrievalView {
     return true;
   }
 
+  /// Whether facts help the model where it was trained; beyond, the loss of one that they do not help moves for other
+  /// reasons. True where no length of training was tested.
+  bool acquired(const Arm& arm) const {
+    const std::int64_t trained = train_length_of(results_, arm);
+    bool tested = false;
+    for (const std::int64_t length : lengths_) {
+      if (length > trained) break;
+      const RetrievalCells cells = retrieval_cells(results_, task_, arm, length);
+      if (cells.status != "ok") continue;
+      tested = true;
+      if (mean_of_finite(cells.gain) >= kLeastGain) return true;
+    }
+    return !tested;
+  }
+
+  /// Its gain at a length says nothing: the task was not acquired, and the length is beyond the training length.
+  bool is_hidden(const Arm& arm, std::int64_t length) const {
+    return not_acquired_.count(&arm) != 0 && length > train_length_of(results_, arm);
+  }
+
+  /// Models of whom nothing is drawn, with the reason.
+  std::string not_drawn_words() const {
+    if (not_acquired_.empty()) return "";
+    std::vector<std::string> names;
+    for (const Arm* arm : asked_) {
+      if (not_acquired_.count(arm) != 0) names.push_back(arm_name(*arm, tells_variants(results_)));
+    }
+    return cat("not shown beyond training, since the fact saves them less than ", support::shortest(kLeastGain),
+               " nats per token where they were trained: ", support::join(names, ", "), ".");
+  }
+
   std::string protocol_words() const {
     const std::string trials = fewest_ == most_ ? cat(most_) : cat(fewest_, " to ", most_);
     const std::string where = depths_.empty() ? " per length" : cat(" per length at each of ", depths_.size(), depths_.size() == 1 ? " depth" : " depths");
-    return as_one({most_ > 0 ? cat(trials, " trials", where, ", the same for every model") : "", seeds_sentence(results_), training_sentence(results_)});
+    return as_one({most_ > 0 ? cat(trials, " trials", where, ", the same for every model") : "",
+                   seeds_sentence(results_), training_sentence(results_), not_drawn_words()});
   }
 
   const char* gain_words() const {
@@ -171,9 +210,11 @@ class RetrievalView {
       }
       if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
     }
-    figure.caption = cat(exact_leads_ ? "Thick: mean over seeds; whiskers: 95 % intervals, Wilson's over trials for one seed, over seeds and trials from three on. "
-                                      : cat(gain_words(), " Thick: mean over seeds; band: 95 % t interval over seeds, from three on. "),
-                         protocol_words());
+    figure.caption = cat(
+        exact_leads_ ? "Line: median over seeds; small marks: single seeds; whiskers: Wilson's 95 % interval over "
+                       "trials, of one seed. "
+                     : cat(gain_words(), " Thick: mean over seeds; band: 95 % t interval over seeds, from three on. "),
+        protocol_words());
     figure.description = cat("Line chart of retrieval against length for ", support::join(results_.encodings, ", "),
                              ". The values are in the table.");
     return figure;
@@ -187,14 +228,16 @@ class RetrievalView {
     for (const std::size_t run : arm.runs) seeds.push_back(results_.runs[run].seed);
     for (const std::int64_t length : lengths_) {
       const RetrievalCells cells = retrieval_cells(results_, task_, arm, length);
-      if (cells.status != "ok") continue;
+      if (cells.status != "ok" || is_hidden(arm, length)) continue;
       xs.push_back(static_cast<double>(length));
       for (std::size_t s = 0; s < values.size(); ++s) values[s].push_back(exact_leads_ ? cells.exact[s] : cells.gain[s]);
       intervals.push_back(cells.share.interval);
     }
     if (xs.empty()) return;
-    add_arm_series(panel, arm, palette.look(arm.encoding), seeds, xs, values, [](double v) { return v; });
-    if (!exact_leads_) return;
+    const Look& look = palette.look(arm.encoding);
+    if (!exact_leads_) return add_arm_series(panel, arm, look, seeds, xs, values, [](double v) { return v; });
+    add_share_series(panel, arm, look, seeds, xs, values);
+    if (values.size() > 1) return;
     Series& main = panel.series.back();
     main.whiskers = true;
     for (std::size_t i = 0; i < main.points.size(); ++i) {
@@ -210,11 +253,12 @@ class RetrievalView {
                .x = {.title = "Prompt and answer, tokens"},
                .y = {.title = "Depth of the fact, % (0: first)"},
                .columns = 3};
-    for (const std::int64_t length : lengths_)
-      map.x_names.push_back(length >= 1024 && length % 1024 == 0 ? cat(length / 1024, "k") : cat(length));
+    for (const std::int64_t length : lengths_) map.x_names.push_back(support::with_commas(length));
     const std::vector<double> ordered(depths_.rbegin(), depths_.rend());  // 0 % on top
     for (const double depth : ordered) map.y_names.push_back(cat(std::llround(depth * 100)));
     map.heat_low = 0;
+    map.heat_title = exact_leads_ ? "" : "nats";
+    map.heat_ticks = exact_leads_ ? TickStyle::kPercent : TickStyle::kPlain;
     map.heat_high = exact_leads_ ? 1 : 0.1;
     for (const Arm* each : asked_) {
       const Arm& arm = *each;
@@ -236,7 +280,7 @@ class RetrievalView {
     }
     if (!exact_leads_)
       map.heat_high = map.heat_high > 0.5 ? std::ceil(2 * map.heat_high) / 2 : std::ceil(10 * map.heat_high) / 10;
-    map.caption = cat(exact_leads_ ? "Exact match, %, mean over seeds; colours from 0 to 100 %. "
+    map.caption = cat(exact_leads_ ? "Exact match, %, median over seeds; colours from 0 to 100 %. "
                                    : cat("Mean over seeds. ", gain_words(), " "),
                       protocol_words());
     map.description = "Heat maps, one per model; the marginals over depth are in the table.";
@@ -246,8 +290,9 @@ class RetrievalView {
   HeatCell heat_cell(const Arm& arm, std::int64_t length, double depth, int column, int row) const {
     HeatCell cell{.column = column, .row = row, .value = kUnknown, .text = "n/a"};
     const RetrievalCells cells = retrieval_cells(results_, task_, arm, length, depth);
-    if (cells.status != "ok") return cell;
-    const double value = statistics::summarise_seeds(exact_leads_ ? cells.exact : cells.gain).mean;
+    if (cells.status != "ok" || is_hidden(arm, length)) return cell;
+    const double value =
+        exact_leads_ ? statistics::median_of(cells.exact) : statistics::summarise_seeds(cells.gain).mean;
     if (!std::isfinite(value)) return cell;
     cell.value = value;
     cell.text = exact_leads_ ? cat(std::llround(value * 100)) : format_number(std::round(value * 100) / 100, NumberStyle::kPerplexity);
@@ -279,14 +324,18 @@ class RetrievalView {
       std::vector<Cell> exact;
       for (const std::int64_t length : lengths_) {
         const RetrievalCells cells = retrieval_cells(results_, task_, arm, length);
-        row.cells.push_back(gain_cell(cells));
+        row.cells.push_back(is_hidden(arm, length) && cells.status == "ok" ? Cell::missing("–", kNotAcquired)
+                                                                           : gain_cell(cells));
         exact.push_back(exact_cell(cells));
       }
       row.cells.insert(row.cells.end(), exact.begin(), exact.end());
       table.rows.push_back(std::move(row));
     }
-    table.caption = cat(gain_words(), " Intervals: 95 %, of gains over seeds, of exact match over trials (Wilson) for one seed and over seeds and trials "
-                        "from three on; two seeds are both printed. ", protocol_words());
+    table.caption =
+        cat(gain_words(),
+            " Gains: mean, 95 % t interval over seeds from three on; exact match: median over seeds, and each seed in "
+            "brackets, of one seed Wilson's 95 % interval over trials. ",
+            protocol_words());
     return table;
   }
 
@@ -297,6 +346,7 @@ class RetrievalView {
   std::vector<const Arm*> asked_;       ///< models that were asked this task
   std::size_t fewest_ = 0, most_ = 0;   ///< trials in a cell
   bool exact_leads_ = false;
+  std::set<const Arm*> not_acquired_;  ///< arms without a gain at the training length
 };
 
 }  // namespace

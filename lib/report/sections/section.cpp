@@ -1,11 +1,14 @@
 #include "report/sections/section.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <set>
 
+#include "report/results/training_curves.h"
 #include "support/missing.h"
 #include "support/text.h"
 
@@ -50,11 +53,18 @@ std::string mark_of(const std::string& status) {
   return status == "not_measured" ? "–" : "n/a";
 }
 
-std::string length_header(const Results& results, std::int64_t length) {
-  std::string text = support::with_commas(length);
-  if (results.train_length > 0 && length % results.train_length == 0)
-    text += cat(" (", length / results.train_length, "×)");
-  return text;
+namespace {
+
+std::string length_words(const Results& results, std::int64_t length, const char* unit) {
+  const bool whole = results.train_length > 0 && length % results.train_length == 0;
+  return cat(support::with_commas(length), unit, whole ? cat(" (", length / results.train_length, "×)") : "");
+}
+
+}  // namespace
+
+std::string length_header(const Results& results, std::int64_t length) { return length_words(results, length, ""); }
+std::string tokens_header(const Results& results, std::int64_t length) {
+  return length_words(results, length, " tokens");
 }
 
 void add_training_rules(Panel& panel, const Results& results, const std::string& variant) {
@@ -126,6 +136,40 @@ std::string seeds_sentence(const Results& results) {
   return text + ".";
 }
 
+std::string setting_words(const Results& results) {
+  std::set<double> parameters, steps;
+  std::vector<std::string> names;
+  for (const Curve& curve : results.curves) {
+    for (const auto& [key, values] : {std::pair{"parameters", &parameters}, {"step", &steps}}) {
+      const auto found = curve.run.facts.find(key);
+      if (found != curve.run.facts.end() && found->is_number()) values->insert(found->get<double>());
+    }
+    const std::string name = data_name(results, curve, "");
+    if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  for (const Run& run : results.runs) {
+    if (results.curves.empty() && run.step > 0) steps.insert(static_cast<double>(run.step));
+  }
+  std::size_t fewest = std::numeric_limits<std::size_t>::max(), most = 0;
+  for (const Arm& arm : results.arms) {
+    fewest = std::min(fewest, arm.runs.size());
+    most = std::max(most, arm.runs.size());
+  }
+  const auto range = [](const std::string& low, const std::string& high, const char* what) {
+    return low == high ? cat(low, what) : cat(low, " to ", high, what);
+  };
+  std::vector<std::string> parts;
+  if (!parameters.empty())
+    parts.push_back(
+        range(support::short_count(*parameters.begin()), support::short_count(*parameters.rbegin()), " parameters"));
+  if (!steps.empty())
+    parts.push_back(range(support::with_commas(std::llround(*steps.begin())),
+                          support::with_commas(std::llround(*steps.rbegin())), " steps"));
+  if (most > 0) parts.push_back(range(cat(fewest), cat(most), most == 1 ? " seed" : " seeds"));
+  parts.insert(parts.end(), names.begin(), names.end());
+  return support::join(parts, " · ");
+}
+
 std::vector<Column> arm_columns(const Results& results) {
   std::vector<Column> columns{{.id = "encoding", .header = "Encoding", .text = true}};
   if (tells_variants(results)) columns.push_back({.id = "variant", .header = "Variant", .text = true});
@@ -136,6 +180,16 @@ std::vector<Cell> arm_cells(const Results& results, const Arm& arm) {
   std::vector<Cell> cells{Cell::of_text(arm.encoding)};
   if (tells_variants(results)) cells.push_back(Cell::of_text(arm.variant));
   return cells;
+}
+
+std::string heat_text(double value) {
+  const std::string text = fmt::format("{:.{}f}", value, std::abs(value) < 0.9995 ? 3 : 2);
+  return text.find_first_not_of("-0.") == std::string::npos ? "0" : text[0] == '-' ? "−" + text.substr(1) : text;
+}
+
+std::string in_words(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
 }
 
 std::vector<std::string> what_tells_apart(const std::vector<std::string>& variants) {
@@ -166,28 +220,62 @@ std::vector<std::string> row_names(const Results& results, const std::vector<con
   return names;
 }
 
+Cell share_cell(const std::vector<double>& seeds) {
+  Cell cell = Cell::of_number(statistics::median_of(seeds));
+  if (cell.number && seeds.size() > 1) cell.parts = seeds;
+  return cell;
+}
+
+namespace {
+
+void add_seeds(Panel& panel, const Series& main, const std::vector<std::string>& seeds, const std::vector<double>& xs,
+               const std::vector<std::vector<double>>& values, double (*transform)(double), Series::Role role) {
+  if (values.size() < 2) return;
+  for (std::size_t s = 0; s < values.size(); ++s) {
+    Series thin{.name = main.name,
+                .seed = seeds[s],
+                .role = role,
+                .look = main.look,
+                .labelled = false,
+                .variant = main.variant};
+    for (std::size_t i = 0; i < xs.size(); ++i) thin.points.push_back({.x = xs[i], .y = transform(values[s][i])});
+    panel.series.push_back(std::move(thin));
+  }
+}
+
+std::vector<double> over_seeds(const std::vector<std::vector<double>>& values, std::size_t point) {
+  std::vector<double> seeds;
+  for (const auto& seed : values) seeds.push_back(seed[point]);
+  return seeds;
+}
+
+}  // namespace
+
 void add_arm_series(Panel& panel, const Arm& arm, const Look& look, const std::vector<std::string>& seeds,
                     const std::vector<double>& xs, const std::vector<std::vector<double>>& values,
-                    double (*transform)(double), const std::string& end_note, Series::Role seed_role) {
+                    double (*transform)(double), const std::string& end_note) {
   Series main{.name = arm.encoding, .role = Series::Role::kMain, .look = look, .end_note = end_note, .variant = arm.variant};
   for (std::size_t i = 0; i < xs.size(); ++i) {
-    std::vector<double> over_seeds;
-    for (const auto& seed : values) over_seeds.push_back(seed[i]);
-    const statistics::SeedSummary summary = statistics::summarise_seeds(over_seeds);
-    Point point{.x = xs[i], .y = transform(summary.mean), .n = static_cast<double>(over_seeds.size())};
+    const statistics::SeedSummary summary = statistics::summarise_seeds(over_seeds(values, i));
+    Point point{.x = xs[i], .y = transform(summary.mean), .n = static_cast<double>(values.size())};
     if (std::isfinite(summary.half_width)) {
       point.low = transform(summary.mean - summary.half_width);
       point.high = transform(summary.mean + summary.half_width);
     }
     main.points.push_back(point);
   }
-  if (values.size() > 1) {
-    for (std::size_t s = 0; s < values.size(); ++s) {
-      Series thin{.name = arm.encoding, .seed = seeds[s], .role = seed_role, .look = look, .labelled = false, .variant = arm.variant};
-      for (std::size_t i = 0; i < xs.size(); ++i) thin.points.push_back({.x = xs[i], .y = transform(values[s][i])});
-      panel.series.push_back(std::move(thin));
-    }
-  }
+  add_seeds(panel, main, seeds, xs, values, transform, Series::Role::kSeed);
+  panel.series.push_back(std::move(main));
+}
+
+void add_share_series(Panel& panel, const Arm& arm, const Look& look, const std::vector<std::string>& seeds,
+                      const std::vector<double>& xs, const std::vector<std::vector<double>>& values) {
+  Series main{.name = arm.encoding, .role = Series::Role::kMain, .look = look, .variant = arm.variant};
+  for (std::size_t i = 0; i < xs.size(); ++i)
+    main.points.push_back(
+        {.x = xs[i], .y = statistics::median_of(over_seeds(values, i)), .n = static_cast<double>(values.size())});
+  add_seeds(
+      panel, main, seeds, xs, values, [](double share) { return share; }, Series::Role::kPoints);
   panel.series.push_back(std::move(main));
 }
 

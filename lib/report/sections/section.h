@@ -55,20 +55,33 @@ struct LmPlace {
 std::vector<LmPlace> lm_places(const Results& results);                  ///< by protocol, then length
 std::string mark_of(const std::string& status);                          ///< "overflow", "n/a", "–"
 std::string length_header(const Results& results, std::int64_t length);  ///< "512 (4×)"
+std::string tokens_header(const Results& results, std::int64_t length);  ///< "512 tokens (4×)"
 /// A line at the training length of a variant's arms; where they differ one for each, with its number.
 void add_training_rules(Panel& panel, const Results& results, const std::string& variant);
 std::string training_sentence(const Results& results);  ///< "Training length: 128 tokens. …", notes too
 std::string seeds_sentence(const Results& results);     ///< "2 seeds each (42, 43)."
+/// Size, steps, seeds and text, below every figure: "392k parameters · 293 steps · 3 seeds · generated stories". Unknown parts are left out.
+std::string setting_words(const Results& results);
 /// Columns "Encoding" and, where there are several, "Variant"; and their cells.
 std::vector<Column> arm_columns(const Results& results);
 std::vector<Cell> arm_cells(const Results& results, const Arm& arm);
+/// A number in a cell of a heat map: two decimals, below 1 three.
+std::string heat_text(double value);
+/// A name of a network or a task without its underscores: "post norm over batch".
+std::string in_words(std::string name);
 /// Variants without the parts ("drop" of "scaffold, drop, d50") that are the same in all of them.
 std::vector<std::string> what_tells_apart(const std::vector<std::string>& variants);
 /// Names of a figure's rows: arm_name without the parts of the variant that are the same in all of these arms, so that what tells
 /// them apart is not cut off. The names stay distinct.
 std::vector<std::string> row_names(const Results& results, const std::vector<const Arm*>& arms);
-/// Adds main, seeds (lines, or points) and band of an arm; `values` [seed][point]; `transform` maps them to the axis.
+/// The level of a share such as exact match: its median over seeds, and each seed. Seeds often learn a task or do not,
+/// and an interval that takes them for a bell misses such a level.
+Cell share_cell(const std::vector<double>& seeds);
+/// Adds main, seeds and band of an arm; `values` [seed][point]; `transform` maps them to the axis.
 void add_arm_series(Panel& panel, const Arm& arm, const Look& look, const std::vector<std::string>& seeds,
                     const std::vector<double>& xs, const std::vector<std::vector<double>>& values,
-                    double (*transform)(double), const std::string& end_note = {}, Series::Role seed_role = Series::Role::kSeed);
+                    double (*transform)(double), const std::string& end_note = {});
+/// The same of shares: the median, with each seed as a point and no band.
+void add_share_series(Panel& panel, const Arm& arm, const Look& look, const std::vector<std::string>& seeds,
+                      const std::vector<double>& xs, const std::vector<std::vector<double>>& values);
 }  // namespace pe::report

@@ -201,9 +201,10 @@ Section seed_noise_section(const Results& results, Palette& palette) {
   section.tables.push_back(parts_table(results, lengths, protocol));
   const AtLength& last = lengths.back();
   if (!last.any_seeds.empty()) {
-    section.findings.push_back(cat("At ", length_header(results, last.length), " tokens one training of each encoding orders a pair wrongly in ",
-                                   format_number(mean_of_finite(last.any_seeds), NumberStyle::kPercent), " % of cases, of the ", last.significant,
-                                   " pairs of ", last.pairs, " that differ significantly over ", seeds_in_words(last.seeds), "."));
+    section.findings.push_back(cat(
+        "At ", tokens_header(results, last.length), " one training of each encoding orders a pair wrongly in ",
+        format_number(mean_of_finite(last.any_seeds), NumberStyle::kPercent), " % of cases, of the ", last.significant,
+        " pairs of ", last.pairs, " that differ significantly over ", seeds_in_words(last.seeds), "."));
   }
   return section;
 }

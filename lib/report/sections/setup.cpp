@@ -107,7 +107,7 @@ Section setup_section(const Results& results, Palette&) {
     row.cells.push_back(Cell::of_text(peak_rate_of(*first)));
     row.cells.push_back(Cell::of_text(text_of(schedule_of(*first))));
     row.cells.push_back(number_cell(setting_of(*first, "model.vocabulary").is_number() && setting_of(*first, "model.vocabulary") != 0 ? setting_of(*first, "model.vocabulary") : Json()));
-    row.cells.push_back(Cell::of_text(data_of(*first)));
+    row.cells.push_back(Cell::of_text(data_name(results, *first, data_of(*first))));
     row.cells.push_back(Cell::of_text(support::join(seeds, ", ")));
     table.rows.push_back(std::move(row));
   }
@@ -118,8 +118,10 @@ Section setup_section(const Results& results, Palette&) {
     table.columns.erase(table.columns.begin() + static_cast<std::ptrdiff_t>(c));
     for (Row& row : table.rows) row.cells.erase(row.cells.begin() + static_cast<std::ptrdiff_t>(c));
   }
-  table.caption = cat("Tokens and steps at the end of each training; context: tokens of a training window; data: first digits of the content digests of its token shards. "
-                      "Settings that differ between models beside encoding and seed are in the checks of the comparison.");
+  table.caption =
+      cat("Tokens and steps at the end of each training; context: tokens of a training window; data: its name "
+          "(`data_names` in the report's config), else the first digits of the content digests of its token shards. "
+          "Settings that differ between models beside encoding and seed are in the checks of the comparison.");
   section.tables.push_back(std::move(table));
   return section;
 }

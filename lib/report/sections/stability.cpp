@@ -75,6 +75,15 @@ Figure rates_figure(const Results& results, Palette& palette) {
   return figure;
 }
 
+/// The seeds that selected the values, and the effect on the comparison.
+std::string selection_sentence(const Results& results) {
+  const Selection& first = results.selections.front();
+  if (first.own_seeds) return cat("The values of '", first.axis, "' were chosen on seeds that are not compared.");
+  return cat("The values of '", first.axis,
+             "' were chosen on the seeds that are compared, which favours encodings whose seeds vary much "
+             "('select_seeds' in the report's config chooses on others).");
+}
+
 /// Validation loss by learning rate, the chosen ones in bold.
 Table rates_table(const Results& results) {
   Table table{.id = "selections", .title = "What was chosen on validation data"};
@@ -85,6 +94,7 @@ Table rates_table(const Results& results) {
                    {.id = "loss", .header = "Validation loss", .style = NumberStyle::kNats, .direction = Direction::kLowerIsBetter},
                    {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
                    {.id = "chosen", .header = "Chosen", .text = true}};
+  const char* same_seeds = ", on the seeds that are compared";
   for (const Selection& selection : results.selections) {
     bool first = !table.rows.empty();
     for (const Selection::Candidate& candidate : selection.candidates) {
@@ -93,14 +103,21 @@ Table rates_table(const Results& results) {
       loss.best = chosen;
       const statistics::SeedSummary summary = statistics::summarise_seeds(candidate.losses);
       if (loss.number && std::isfinite(summary.half_width)) loss.half_width = summary.half_width;
-      table.rows.push_back({.cells = {Cell::of_text(selection.encoding), Cell::of_text(selection.of), Cell::of_text(selection.axis), Cell::of_text(candidate.label),
-                                      loss, Cell::of_number(static_cast<double>(candidate.losses.size())),
-                                      Cell::of_text(!chosen ? "" : selection.at_edge ? "yes, at the edge" : "yes")},
+      table.rows.push_back({.cells = {Cell::of_text(selection.encoding), Cell::of_text(selection.of),
+                                      Cell::of_text(selection.axis), Cell::of_text(candidate.label), loss,
+                                      Cell::of_number(static_cast<double>(candidate.losses.size())),
+                                      Cell::of_text(!chosen ? ""
+                                                            : cat(selection.at_edge ? "yes, at the edge" : "yes",
+                                                                  selection.own_seeds ? "" : same_seeds))},
                             .rule_above = first});
       first = false;
     }
   }
-  table.caption = "Final validation loss, mean over seeds. The value with the lowest is the encoding's in every other table and figure; the others are left out.";
+  table.caption =
+      cat("Final validation loss, mean over seeds. The value with the lowest is the encoding's in every other table "
+          "and figure; the "
+          "others are left out. ",
+          selection_sentence(results));
   return table;
 }
 
@@ -189,7 +206,10 @@ Section stability_section(const Results& results, Palette& palette) {
       table.rows.push_back(std::move(row));
     }
   }
-  if (!results.selections.empty()) section.tables.push_back(rates_table(results));
+  if (!results.selections.empty()) {
+    section.tables.push_back(rates_table(results));
+    section.findings.push_back(selection_sentence(results));
+  }
   if (Figure rates = rates_figure(results, palette); !rates.panels.empty()) section.figures.push_back(std::move(rates));
   if (table.rows.empty()) return section;
   table.caption = cat("Recorded over every step; a spike exceeds the median of the 128 steps before it by max(6 · 1.4826 · MAD, 0.1 nats); steps within 16 of "

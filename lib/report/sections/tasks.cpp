@@ -36,15 +36,13 @@ TaskCells task_cells(const Results& results, const std::string& task, const Arm&
   return cells;
 }
 
-Cell mean_cell(const TaskCells& cells, const std::vector<double>& values) {
+Cell level_cell(const TaskCells& cells, const std::vector<double>& values, bool is_share) {
   if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
   const statistics::SeedSummary summary = statistics::summarise_seeds(values);
-  Cell cell = Cell::of_number(summary.mean);
+  Cell cell = is_share ? share_cell(values) : Cell::of_number(summary.mean);
   cell.few = cells.items < statistics::kFewItems;
-  if (std::isfinite(summary.half_width))
-    cell.half_width = summary.half_width;
-  else if (values.size() == 2)
-    cell.parts = values;
+  if (!is_share && std::isfinite(summary.half_width)) cell.half_width = summary.half_width;
+  if (values.size() == 2) cell.parts = values;
   return cell;
 }
 
@@ -69,6 +67,8 @@ std::map<std::size_t, Reach> reach_of(const Results& results, const std::string&
   }
   return reach;
 }
+
+using Values = std::vector<double> TaskCells::*;
 
 class TaskView {
  public:
@@ -124,38 +124,46 @@ class TaskView {
     return cat(task_ == "copy" ? "Copy: distinct pieces, a newline, and the same pieces again; the second half is scored with the true pieces fed. " : "", as_one(parts));
   }
 
-  std::vector<double> TaskCells::*leading() const { return algorithmic_ ? &TaskCells::exact : &TaskCells::tokens; }
-
   Figure figure(Palette& palette) const {
-    Figure figure{.id = cat(task_, "_length"),
-                  .title = cat(algorithmic_ ? "Exact match" : "Token accuracy", " against length: ", task_),
-                  .x = {.title = algorithmic_ ? "Length of the task" : "Context length, tokens", .scale = algorithmic_ ? Scale::kLinear : Scale::kLog2},
-                  .y = {.title = algorithmic_ ? "Exact match, higher is better" : "Token accuracy, higher is better", .ticks = TickStyle::kPercent}};
+    Figure figure{
+        .id = cat(task_, "_length"),
+        .title = cat(algorithmic_ ? "Exact match and token accuracy" : "Token accuracy", " against length: ", task_),
+        .x = {.title = algorithmic_ ? "Length of the task" : "Context length, tokens",
+              .scale = algorithmic_ ? Scale::kLinear : Scale::kLog2},
+        .y = {.title = "Share that is right, higher is better", .ticks = TickStyle::kPercent}};
     figure.y.low = 0;
     double highest = 0;
+    // Claims use one or the other, so both are drawn where tasks have both.
     for (const std::string& variant : results_.variants) {
-      Panel panel{.title = tells_variants(results_) ? variant : ""};
-      if (!algorithmic_) {
-        add_training_rules(panel, results_, variant);
-      } else {
-        if (!trained_.empty() && !lengths_.empty())
-          panel.shades.push_back({static_cast<double>(*lengths_.begin()), *trained_.rbegin(), "lengths of training"});
-      }
-      for (const Arm& arm : results_.arms) {
-        if (arm.variant == variant) add_arm(panel, arm, palette, highest);
-      }
-      if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
+      if (algorithmic_) add_panel(figure, variant, "exact match", &TaskCells::exact, palette, highest);
+      add_panel(figure, variant, "token accuracy", &TaskCells::tokens, palette, highest);
     }
     figure.y.high = highest > 0.5 || algorithmic_ ? 1.02 : std::max(0.01, 1.15 * highest);
-    figure.caption = cat(words(), " ", as_one({"Thick: mean over seeds", algorithmic_ ? "small marks: single seeds" : "thin: single seeds",
-                                               "band: 95 % t interval over seeds, from three on", highest > 0.5 || algorithmic_ ? "" : "the axis ends far below 100 %"}));
+    figure.caption = cat(words(), " ",
+                         as_one({"Line: median over seeds; small marks: single seeds, since they often learn a task or "
+                                 "do not; whiskers: Wilson's 95 % interval over items, of one seed",
+                                 highest > 0.5 || algorithmic_ ? "" : "the axis ends far below 100 %"}));
     figure.description = cat("Line chart of ", algorithmic_ ? "exact match" : "token accuracy", " against length for ",
                              support::join(results_.encodings, ", "), ". The values are in the table.");
     return figure;
   }
 
-  void add_arm(Panel& panel, const Arm& arm, Palette& palette, double& highest) const {
-    std::vector<double> xs;
+  void add_panel(Figure& figure, const std::string& variant, const std::string& measure, Values values,
+                 Palette& palette, double& highest) const {
+    Panel panel{.title = tells_variants(results_) ? cat(variant, " · ", measure) : measure};
+    if (!algorithmic_) {
+      add_training_rules(panel, results_, variant);
+    } else if (!trained_.empty() && !lengths_.empty()) {
+      panel.shades.push_back({static_cast<double>(*lengths_.begin()), *trained_.rbegin(), "lengths of training"});
+    }
+    for (const Arm& arm : results_.arms) {
+      if (arm.variant == variant) add_arm(panel, arm, values, palette, highest);
+    }
+    if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
+  }
+
+  void add_arm(Panel& panel, const Arm& arm, Values measure, Palette& palette, double& highest) const {
+    std::vector<double> xs, items;
     std::vector<std::vector<double>> values(arm.runs.size());
     std::vector<std::string> seeds;
     for (const std::size_t run : arm.runs) seeds.push_back(results_.runs[run].seed);
@@ -163,13 +171,23 @@ class TaskView {
       const TaskCells cells = task_cells(results_, task_, arm, length);
       if (cells.status != "ok") continue;
       xs.push_back(static_cast<double>(length));
+      items.push_back(cells.items);
       for (std::size_t s = 0; s < values.size(); ++s) {
-        values[s].push_back((cells.*leading())[s]);
+        values[s].push_back((cells.*measure)[s]);
         highest = std::max(highest, std::isfinite(values[s].back()) ? values[s].back() : 0);
       }
     }
-    if (!xs.empty()) add_arm_series(panel, arm, palette.look(arm.encoding), seeds, xs, values, [](double v) { return v; }, "",
-                                     algorithmic_ ? Series::Role::kPoints : Series::Role::kSeed);
+    if (xs.empty()) return;
+    add_share_series(panel, arm, palette.look(arm.encoding), seeds, xs, values);
+    if (values.size() > 1 || measure != &TaskCells::exact) return;
+    Series& main = panel.series.back();  // tokens of an item are not separate trials
+    main.whiskers = true;
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+      if (!(items[i] > 0)) continue;
+      const statistics::Interval interval = statistics::wilson(main.points[i].y * items[i], items[i]);
+      main.points[i].low = interval.low;
+      main.points[i].high = interval.high;
+    }
   }
 
   Table table() const {
@@ -204,12 +222,16 @@ class TaskView {
       for (const Measure& measure : measures) {
         for (const std::int64_t length : lengths_) {
           const TaskCells cells = task_cells(results_, task_, arm, length);
-          row.cells.push_back(mean_cell(cells, cells.*measure.values));
+          row.cells.push_back(level_cell(cells, cells.*measure.values, measure.style == NumberStyle::kPercent));
         }
       }
       table.rows.push_back(std::move(row));
     }
-    table.caption = cat(words(), " Mean over seeds, ± 95 % t interval over seeds from three on; two seeds are both printed.");
+    table.caption =
+        cat(words(),
+            " Exact match and token accuracy: median over seeds, and each seed in brackets; they often learn a task or "
+            "do not, "
+            "and no interval over seeds holds for that; nats: mean, ± 95 % t interval over seeds from three on.");
     return table;
   }
 
@@ -245,10 +267,8 @@ class TaskView {
           if (measure.id == std::string("ood_mean_em"))
             by_seed.push_back(cat(results_.runs[run].seed, ": ", format_number(value->second, NumberStyle::kPercent)));
         }
-        std::sort(values.begin(), values.end());
-        const std::size_t n = values.size();
-        row.cells.push_back(n == 0 ? Cell::missing("–", "not reached, or not tested")
-                                   : Cell::of_number(n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2));
+        row.cells.push_back(values.empty() ? Cell::missing("–", "not reached, or not tested")
+                                           : Cell::of_number(statistics::median_of(values)));
       }
       row.cells.push_back(Cell::of_text(support::join(by_seed, "; ")));
       table.rows.push_back(std::move(row));

@@ -27,12 +27,13 @@ std::string with_minus(std::string digits) {
   return digits;
 }
 
-// Decimals that a number of this style shows; perplexities above 100 lose theirs.
-int decimals_of(double value, NumberStyle style) {
+// Decimals that a number of this style shows. Perplexities above 100 lose theirs; an interval gives them two of its
+// digits.
+int decimals_of(double value, NumberStyle style, double half_width) {
   switch (style) {
     case NumberStyle::kPerplexity: {
-      const double size = std::abs(value);
-      return size < 99.995 ? 2 : 0;
+      const int own = std::abs(value) < 99.995 ? 2 : 0;
+      return half_width > 0 ? std::clamp(1 - static_cast<int>(std::floor(std::log10(half_width))), own, 6) : own;
     }
     case NumberStyle::kNats:
     case NumberStyle::kSignedNats:
@@ -54,9 +55,12 @@ double shown_scale(NumberStyle style) {
 }
 
 // Three significant digits for large perplexities: 1234.5 is 1230.
-double rounded_for(double value, NumberStyle style) {
+double rounded_for(double value, NumberStyle style, double half_width) {
   if (style != NumberStyle::kPerplexity || std::abs(value) < 999.5) return value;
-  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 2);
+  const double last =
+      std::isnan(half_width) ? std::floor(std::log10(std::abs(value))) - 2 : std::floor(std::log10(half_width)) - 1;
+  if (last <= 0) return value;  // its decimals say it
+  const double unit = std::pow(10, last);
   return std::round(value / unit) * unit;
 }
 
@@ -126,7 +130,7 @@ std::string header_text(const Column& column) {
   return cat(column.header, arrow_of(column.direction), column.note.empty() ? "" : cat(" [", column.note, "]"));
 }
 
-std::string format_number(double value, NumberStyle style) {
+std::string format_number(double value, NumberStyle style, double half_width) {
   if (!std::isfinite(value)) return std::isnan(value) ? "n/a" : "overflow";
   switch (style) {
     case NumberStyle::kCount:
@@ -138,33 +142,49 @@ std::string format_number(double value, NumberStyle style) {
     case NumberStyle::kSignedNats:
     case NumberStyle::kSignedPercent: {
       const std::string digits =
-          with_minus(fmt::format("{:.{}f}", value * shown_scale(style), decimals_of(value, style)));
+          with_minus(fmt::format("{:.{}f}", value * shown_scale(style), decimals_of(value, style, half_width)));
       const bool zero = digits.find_first_not_of("0.") == std::string::npos;
       return value > 0 && !zero ? "+" + digits : digits;
     }
     default:
-      return with_minus(
-          fmt::format("{:.{}f}", rounded_for(value, style) * shown_scale(style), decimals_of(value, style)));
+      return with_minus(fmt::format("{:.{}f}", rounded_for(value, style, half_width) * shown_scale(style),
+                                    decimals_of(value, style, half_width)));
   }
+}
+
+double half_width_of(const Cell& cell) {
+  if (cell.half_width) return *cell.half_width;
+  if (cell.interval) return (cell.interval->high - cell.interval->low) / 2;
+  if (cell.parts.size() < 2) return std::numeric_limits<double>::quiet_NaN();
+  const auto [low, high] = std::minmax_element(cell.parts.begin(), cell.parts.end());
+  return *high > *low ? (*high - *low) / 2 : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string parts_text(const Cell& cell, const Column& column) {
+  constexpr std::size_t kShown = 5;
+  std::vector<std::string> parts;
+  for (const double part : cell.parts) parts.push_back(format_number(part, column.style, half_width_of(cell)));
+  if (parts.size() <= kShown) return support::join(parts, ", ");
+  const auto [low, high] = std::minmax_element(cell.parts.begin(), cell.parts.end());
+  const double width = half_width_of(cell);
+  return cat(parts.size(), " seeds, ", format_number(*low, column.style, width), " to ",
+             format_number(*high, column.style, width));
 }
 
 std::string format_cell(const Cell& cell, const Column& column) {
   if (!cell.number) return cell.text;
-  std::string text = format_number(*cell.number, column.style);
+  const double width = half_width_of(cell);
+  std::string text = format_number(*cell.number, column.style, width);
   if (cell.few) text += "†";
   if (cell.half_width && std::isfinite(*cell.half_width)) {
     text += cat(" ± ", fmt::format("{:.{}f}", *cell.half_width * shown_scale(column.style),
-                                   decimals_of(*cell.number, column.style)));
+                                   decimals_of(*cell.number, column.style, width)));
   }
   if (cell.interval) {
-    text += cat(" [", format_number(cell.interval->low, column.style), ", ",
-                format_number(cell.interval->high, column.style), "]");
+    text += cat(" [", format_number(cell.interval->low, column.style, width), ", ",
+                format_number(cell.interval->high, column.style, width), "]");
   }
-  if (!cell.parts.empty()) {
-    std::vector<std::string> parts;
-    for (const double part : cell.parts) parts.push_back(format_number(part, column.style));
-    text += cat(" (", support::join(parts, ", "), ")");
-  }
+  if (!cell.parts.empty()) text += cat(" (", parts_text(cell, column), ")");
   return text;
 }
 
@@ -194,7 +214,7 @@ std::vector<std::string> table_notes(const Table& table) {
   const bool few = std::any_of(table.rows.begin(), table.rows.end(), [](const Row& row) {
     return std::any_of(row.cells.begin(), row.cells.end(), [](const Cell& cell) { return cell.few && cell.number; });
   });
-  if (few) notes.emplace_back("†: n < 30; an interval from so few documents or items is rough");
+  if (few) notes.emplace_back("†: fewer than 30 documents or items, or too few for their skew; an interval is rough");
   for (auto& [reason, cells] : reasons) {
     const std::size_t count = cells.size();
     if (count > 6) cells.resize(6);
@@ -261,10 +281,11 @@ std::string to_markdown(const Table& table) {
 }
 
 std::string to_html(const Table& table) {
-  std::string text = cat("<figure class=\"table\" id=\"table-", escape_html(table.id), "\">\n<figcaption><b>",
-                         escape_html(table.title), ".</b> ", escape_html(table.caption),
-                         "</figcaption>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"",
-                         escape_html(table.title), "\">\n<table>\n<thead>\n");
+  std::string text =
+      cat("<figure class=\"table\" id=\"table-", escape_html(table.id), "\">\n<figcaption><b>",
+          escape_html(table.title), ".</b> ", escape_html(table.caption),
+          "</figcaption>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", escape_html(table.title),
+          "\">\n<table style=\"--columns: ", table.columns.size(), "\">\n<thead>\n");
   if (has_groups(table)) {
     text += "<tr>";
     for (const Span& span : spans_of(table)) {
@@ -298,14 +319,11 @@ std::string to_html(const Table& table) {
       }
       std::string shown;
       if (cell.number) {
-        Cell bare = cell;
-        bare.parts.clear();
-        bare.half_width.reset();
-        bare.interval.reset();
-        shown = escape_html(format_cell(bare, column));
+        const std::string number =
+            format_number(*cell.number, column.style, half_width_of(cell)) + (cell.few ? "†" : "");
+        shown = escape_html(number);
         if (cell.best) shown = "<b>" + shown + "</b>";
-        const std::string whole = format_cell(cell, column);
-        const std::string rest = whole.substr(format_cell(bare, column).size());
+        const std::string rest = format_cell(cell, column).substr(number.size());
         if (!rest.empty()) shown += "<small>" + escape_html(rest) + "</small>";
       } else {
         shown = escape_html(cell.text);

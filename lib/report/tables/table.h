@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@ namespace pe::report {
 
 /// How numbers of a column are printed.
 enum class NumberStyle {
-  kPerplexity,  ///< 2 decimals below 100, else 3 significant digits
+  kPerplexity,  ///< 2 decimals below 100, else 3 significant digits; more where an interval deserves them
   kNats,        ///< 4 decimals, also bits per byte
   kSignedNats,  ///< the same with a sign
   kPercent,     ///< a share, shown in percent with 1 decimal
@@ -44,7 +45,7 @@ struct Cell {
   std::optional<double> number;
   std::optional<double> half_width;  ///< shown as ±
   std::optional<statistics::Interval> interval;  ///< shown in brackets
-  std::vector<double> parts;         ///< single values behind a mean that has no interval
+  std::vector<double> parts;                     ///< single values behind a mean or median that has no interval
   bool best = false;                 ///< shown in bold
   bool few = false;                  ///< fewer than 30 documents, trials or items are behind it: shown with a dagger
 
@@ -70,8 +71,14 @@ struct Table {
 std::string arrow_of(Direction direction);
 /// "512 (4×) ↓ [383]".
 std::string header_text(const Column& column);
-/// A number as its column shows it, without uncertainty; "−" for minus.
-std::string format_number(double value, NumberStyle style);
+/// A number as its column shows it, without uncertainty; "−" for minus. A perplexity has two digits of `half_width` or
+/// more.
+std::string format_number(double value, NumberStyle style,
+                          double half_width = std::numeric_limits<double>::quiet_NaN());
+/// Half of its interval, or of the range of its single values. NaN without either.
+double half_width_of(const Cell& cell);
+/// The single values of a cell, without brackets; more than five as "16 seeds, 0.0 to 100.0".
+std::string parts_text(const Cell& cell, const Column& column);
 /// A cell as plain text: "12.34 ± 0.20", "12.40 (12.34, 12.46)", "−0.0123 [−0.0150, −0.0091]", "overflow".
 std::string format_cell(const Cell& cell, const Column& column);
 /// "overflow: rope (seed 42), L = 1,024: …", one for each missing number, equal reasons joined.

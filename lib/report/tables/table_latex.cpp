@@ -25,6 +25,10 @@ bool is_plain_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("+-0123456789.") == std::string::npos;
 }
 
+std::string shown_number(const Cell& cell, const Column& column) {
+  return format_number(*cell.number, column.style, half_width_of(cell));
+}
+
 // What is known of a number besides itself: its interval, the single seeds, that few items are behind it.
 std::string uncertainty(const Cell& cell, const Column& column) {
   if (!cell.number) return "";
@@ -33,13 +37,11 @@ std::string uncertainty(const Cell& cell, const Column& column) {
   std::optional<statistics::Interval> interval = cell.interval;
   if (cell.half_width && std::isfinite(*cell.half_width))
     interval = statistics::Interval{*cell.number - *cell.half_width, *cell.number + *cell.half_width};
-  const auto shown = [&](double value) { return escape_latex(format_number(value, column.style)); };
+  const auto shown = [&](double value) {
+    return escape_latex(format_number(value, column.style, half_width_of(cell)));
+  };
   if (interval) parts.push_back(cat("[", shown(interval->low), ", ", shown(interval->high), "]"));
-  if (!cell.parts.empty()) {
-    std::vector<std::string> seeds;
-    for (const double part : cell.parts) seeds.push_back(shown(part));
-    parts.push_back(cat("(", support::join(seeds, ", "), ")"));
-  }
+  if (!cell.parts.empty()) parts.push_back(cat("(", escape_latex(parts_text(cell, column)), ")"));
   return parts.empty() ? "" : cat("{\\scriptsize ", support::join(parts, " "), "}");
 }
 
@@ -79,7 +81,7 @@ class Tabular {
     bool sign = false;
     for (const Row& row : table_.rows) {
       if (!row.cells[column].number) continue;
-      std::string number = plain(format_number(*row.cells[column].number, table_.columns[column].style));
+      std::string number = plain(shown_number(row.cells[column], table_.columns[column]));
       if (!is_plain_number(number)) continue;
       if (number[0] == '+' || number[0] == '-') {
         sign = true;
@@ -137,10 +139,11 @@ class Tabular {
         text += k ? escape_latex(cell.text) : guarded(escape_latex(cell.text));
         continue;
       }
-      const std::string number = cell.number ? plain(format_number(*cell.number, column.style)) : "";
+      const std::string number = cell.number ? plain(shown_number(cell, column)) : "";
       if (!cell.number) text += cat("{", escape_latex(cell.text), "}");
       else if (is_plain_number(number)) text += cat(cell.best ? "\\bfseries " : "", number);
-      else text += cat("{", escape_latex(format_number(*cell.number, column.style)), "}");
+      else
+        text += cat("{", escape_latex(shown_number(cell, column)), "}");
       if (wide_[k]) text += " & " + uncertainty(cell, column);
     }
     return text + " \\\\\n";
@@ -177,18 +180,25 @@ std::vector<std::vector<std::size_t>> parts_of(const Table& table) {
 }  // namespace
 
 std::string to_latex(const Table& table) {
-  std::string text = cat("% Needs \\usepackage{booktabs,siunitx,graphicx} and, with pdflatex, \\usepackage[T1]{fontenc}.\n"
-                         "% Bold numbers: \\sisetup{detect-weight=true,mode=text}. In a two-column paper, table* spans both columns.\n",
-                         "\\begin{table}\n\\centering\n\\caption{", escape_latex(table.title), ". ", escape_latex(table.caption),
-                         "}\n\\label{tab:", table.id, "}\n");
+  // A caption is short; what it leaves out stands below the table. Wide tables span both columns of a paper that has
+  // two.
+  constexpr std::size_t kColumnsOfOne = 6;
+  std::size_t most = 0;
+  for (const auto& columns : parts_of(table)) most = std::max(most, columns.size());
+  const std::string place = most > kColumnsOfOne ? "table*" : "table";
+  std::string text = cat(
+      "% Needs \\usepackage{booktabs,siunitx,graphicx} and, with pdflatex, \\usepackage[T1]{fontenc}.\n"
+      "% Bold numbers: \\sisetup{detect-weight=true,mode=text}.\n",
+      "\\begin{", place, "}\n\\centering\n\\caption{", escape_latex(table.title), ".}\n\\label{tab:", table.id, "}\n");
   bool first = true;
   for (const auto& columns : parts_of(table)) {
     text += first ? "" : "\n\\medskip\n\n";
     text += Tabular(table, columns).render();
     first = false;
   }
+  if (!table.caption.empty()) text += cat("\n\\par\\smallskip\\footnotesize ", escape_latex(table.caption), "\n");
   for (const std::string& note : table_notes(table)) text += cat("\n\\par\\smallskip\\footnotesize ", escape_latex(note), "\n");
-  return text + "\\end{table}\n";
+  return text + cat("\\end{", place, "}\n");
 }
 
 }  // namespace pe::report
