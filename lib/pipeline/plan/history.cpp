@@ -105,8 +105,8 @@ History::History(const Store& store) : path_(store.root() / "memo" / "history") 
     past.pipeline = named->pipeline;
     past.device = named->device;
     past.encoding = named->encoding;
-    past.parameters = number_in(model, "parameters");
-    past.flops = number_in(model, "flops");
+    past.parameters = field_or(model, "parameters", 0.0);
+    past.flops = field_or(model, "flops", 0.0);
     past.owner = std::move(named);
     by_stage_[record->stage].push_back(std::move(past));
   }

@@ -51,7 +51,7 @@ FigureSpec parse_figure(const std::string& text) {
 }
 
 /// Values of one line: seed → x → sum and count of its rows.
-using Line = std::map<std::string, std::map<double, std::pair<double, double>>>;
+using SeriesPoints = std::map<std::string, std::map<double, std::pair<double, double>>>;
 
 class FigureMaker {
  public:
@@ -122,7 +122,7 @@ class FigureMaker {
                                {}, support::suggestion(name, known));
   }
 
-  static void add(Panel& panel, const std::string& name, const Line& line, const Look& look) {
+  static void add(Panel& panel, const std::string& name, const SeriesPoints& line, const Look& look) {
     std::set<double> all;  // places that every seed has
     bool first = true;
     for (const auto& [seed, values] : line) {
@@ -148,7 +148,7 @@ class FigureMaker {
   const Results& results_;
   FigureSpec spec_;
   Palette& palette_;
-  std::map<std::string, std::map<std::string, Line>> facets_;  // facet → series
+  std::map<std::string, std::map<std::string, SeriesPoints>> facets_;  // facet → series
 };
 
 Cell cell_of(const artifact::Cell& cell) {
