@@ -25,7 +25,7 @@ using support::quote;
 
 constexpr const char* kMark = ".view.json";
 constexpr const char* kSourceNote = ".contents.json";
-constexpr std::size_t kLongestName = 200;  // bytes; the system takes 255, and endings are to come
+constexpr std::size_t kLongestViewName = 200;  // bytes; the system takes 255, and endings are to come
 constexpr std::uint64_t kLongestMark = 64u << 20;
 
 bool is_link(const fs::path& path) {
@@ -119,9 +119,9 @@ bool leads_to_an_object(const fs::path& link) {
 /// A name that files can have, with `ending`.
 std::string file_name_of(std::string name, const std::string& ending) {
   name += ending;
-  if (name.size() <= kLongestName) return name;
+  if (name.size() <= kLongestViewName) return name;
   const std::string digest = support::sha256_hex(name).substr(0, 12);
-  std::size_t length = kLongestName - digest.size() - ending.size() - 1;
+  std::size_t length = kLongestViewName - digest.size() - ending.size() - 1;
   while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) --length;  // within a character
   return cat(name.substr(0, length), "-", digest, ending);
 }
