@@ -142,7 +142,7 @@ void check_seed(const Subject& subject, Findings& findings) {
     const bool constant = p.value.numel() < 2 || all_equal(p.value);
     // From a formula, not drawn.
     const std::vector<std::string> formulas{"frequency", "log_scale", "bias"};
-    const bool computed = p.name == "sininit.table" ||
+    const bool computed = p.name == "sininit.table" || p.name.starts_with("formula.") ||
                           std::find(formulas.begin(), formulas.end(), p.short_name) != formulas.end();
     findings.expect(constant || computed || !at::equal(p.value, reseeded->parameters()[i].value), p.name,
                     " ignores the seed");
