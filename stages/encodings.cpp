@@ -1,12 +1,14 @@
-// pe-encodings: what this project writes about its encodings, made from their code: doc/encodings/ and golden vectors.
+// pe-encodings: checks an encoding, and writes what follows from the code of all: doc/encodings/ and golden vectors.
 #include <cstdio>
 
 #include "cli/print.h"
 #include "cli/run_program.h"
 #include "cli/tool_table.h"
+#include "handbook/battery/checks.h"
 #include "handbook/golden.h"
 #include "handbook/pages.h"
 #include "handbook/pitfalls.h"
+#include "handbook/score_file.h"
 #include "kernels/explain.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -15,6 +17,16 @@ int main(int argc, char** argv) {
   const auto body = [&] {
     pe::cli::ToolValues flags;
     if (const auto code = pe::cli::parse_tool_flags(argc, argv, *pe::cli::find_tool("pe-encodings"), flags)) return *code;
+    if (flags.verb() == "check") {
+      if (!flags.is_set("--encoding")) {
+        throw pe::support::ConfigError("the name of an encoding is missing", {"pe-encodings check", 0, 0, "", 1},
+                                       "add NAME, such as alibi");
+      }
+      const auto report =
+          pe::handbook::battery::check_encoding(pe::handbook::read_encoding(flags.text("--encoding"), {}));
+      pe::cli::print(report.text);
+      return report.passed ? 0 : 1;
+    }
     if (flags.verb() == "pages") {
       if (!flags.is_set("--out")) {
         throw pe::support::ConfigError("--out is missing", {"pe-encodings pages", 0, 0, "", 1}, "add --out FOLDER");

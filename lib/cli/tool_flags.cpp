@@ -32,6 +32,12 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
   app.add_flag("--version", version, "Show the version and end");
   std::vector<std::string> names = {"--help", "--version"};
   std::map<std::string, bool> switches;
+  std::vector<std::string> words;
+  if (!text.verbs.empty()) {  // before the flags, whose values may stand as words behind it
+    CLI::Option* verb = app.add_option("verb", words, support::join(text.verbs, ", "))->type_name("");
+    if (std::any_of(text.flags.begin(), text.flags.end(), [](const ToolFlag& flag) { return flag.plain; }))
+      verb->expected(1)->allow_extra_args(false);
+  }
   for (const ToolFlag& flag : text.flags) {
     names.push_back(flag.name);
     if (flag.type.empty()) {
@@ -44,8 +50,6 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
     const std::string names_of_it = flag.plain ? cat(flag.name, ",", flag.name.substr(2)) : flag.name;
     app.add_option(names_of_it, values.values_[flag.name], help)->type_name(flag.type)->allow_extra_args(false);
   }
-  std::vector<std::string> words;
-  if (!text.verbs.empty()) app.add_option("verb", words, support::join(text.verbs, ", "))->type_name("");
   std::string footer = "\n";
   for (const std::string& example : text.examples) footer += cat("  ", example, "\n");
   footer += text.epilogue;

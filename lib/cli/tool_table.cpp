@@ -100,17 +100,26 @@ const std::vector<ToolText>& tools() {
        .exits = "0 done; 2 flags; 3 not such an artifact, or corrupt; 70 an internal error; 73 a file cannot be "
                 "created; 74 it cannot be read or written."},
       {.program = "pe-encodings",
-       .summary = "Write the pages of the encodings, their pitfalls, or their golden vectors.",
+       .summary = "Check an encoding, or write the pages of all, their pitfalls, or their golden vectors.",
        .version = PE_VERSION,
-       .flags = {{"--out", "PATH",
+       .flags = {{"--encoding",
+                  "NAME",
+                  "The encoding to check, by name or as YAML",
+                  false,
+                  false,
+                  {},
+                  "",
+                  true},
+                 {"--out", "PATH",
                   "Folder of the pages (doc/encodings), or the file to write; without it to standard output"}},
-       .verbs = {"pages", "pitfalls", "golden"},
-       .epilogue = "pages needs gnuplot (gnuplot-nox) for figures whose data changed.\n",
-       .examples = {"pe-encodings pages --out doc/encodings", "pe-encodings golden --out reports/golden/encodings.json",
-                    "pe-encodings pitfalls"},
-       .exits =
-           "0 done; 2 flags; 70 an internal error; 73 a file cannot be created; 74 it cannot be written; 137 out of "
-           "memory."},
+       .verbs = {"check", "pages", "pitfalls", "golden"},
+       .epilogue = "check takes seconds. It compares gradients with finite differences and all routes with the definition.\n"
+                   "pages needs gnuplot (gnuplot-nox) for figures with changed data.\n",
+       .examples = {"pe-encodings check alibi", "pe-encodings pages --out doc/encodings",
+                    "pe-encodings golden --out reports/golden/encodings.json", "pe-encodings pitfalls"},
+       .exits = "0 done; 1 a check failed; 2 flags or encoding; 70 an internal error; 73 a file cannot be created; 74 "
+                "it cannot be "
+                "written; 137 out of memory."},
   };
   return table;
 }

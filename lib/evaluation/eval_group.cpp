@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "data/tasks/algorithmic_task.h"
+#include "encodings/registry.h"
 #include "evaluation/lm_protocols.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -19,7 +20,17 @@ std::vector<std::string> task_names() {
   return names;
 }
 
+std::vector<support::VariantKind> kinds_of_encoding() {
+  std::vector<support::VariantKind> kinds = encodings::variant_kinds();
+  kinds.insert(kinds.begin(), {.name = kTrained, .summary = "The encoding that the checkpoint was trained with."});
+  return kinds;
+}
+
 }  // namespace
+
+bool EvalGroup::replaces_encoding() const {
+  return encoding.json != Json{{"kind", kTrained}} && encoding.json != kTrained;
+}
 
 EvalGroup::EvalGroup() {
   for (const TaskEntry& entry : evaluation::tasks()) all.push_back(entry.make());
@@ -34,6 +45,13 @@ void EvalGroup::describe(support::FieldVisitor& v) {
             cat("unknown task ", support::quote(name), "; ", support::suggestion(name, names)));
   }
   model::describe_weights(v, weights);
+  v.variant(
+      "encoding", encoding, kinds_of_encoding(),
+      "Encoding that is laid over the trained weights, such as {kind: yarn, factor: 8}. It has to have the parameters "
+      "that the checkpoint has. A rule for longer texts takes base, layout and `over` from the "
+      "checkpoint, "
+      "and its factor, unless given, from the longest context.",
+      /*stackable=*/true, {.neutral = Json{{"kind", kTrained}}});
   settings.describe(v);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const TaskEntry& entry = evaluation::tasks()[i];

@@ -13,15 +13,20 @@
 
 namespace pe::evaluation {
 
+/// The word of `eval.encoding` for the encoding that the checkpoint was trained with.
+inline constexpr const char* kTrained = "trained";
+
 /// The group `eval`: which tasks, what they share, and a group of options for each task.
 struct EvalGroup {
   std::vector<std::string> tasks = {"perplexity"};
   model::WeightsOf weights = model::WeightsOf::kModel;
+  support::VariantValue encoding{kTrained};  ///< laid over the checkpoint's weights
   Settings settings;
   std::vector<std::shared_ptr<Task>> all;   ///< in the order of evaluation::tasks()
 
   EvalGroup();
   void describe(support::FieldVisitor& v);
+  bool replaces_encoding() const;
 };
 
 /// Selections to start from: configs/eval/<name>.yml, what each is for in one line.

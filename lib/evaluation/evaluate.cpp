@@ -4,7 +4,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <functional>
+#include <set>
 #include <span>
 
 #include "artifact/checkpoint.h"
@@ -13,6 +15,7 @@
 #include "data/tokenizers/token_numbers.h"
 #include "encodings/attention/positional_encoding.h"
 #include "encodings/attention/token_reader.h"
+#include "encodings/extension/encoding_at.h"
 #include "encodings/registry.h"
 #include "evaluation/data_fit.h"
 #include "evaluation/journal.h"
@@ -69,6 +72,66 @@ model::LanguageModel load_beyond(const artifact::CheckpointReader& checkpoint, a
   return model;
 }
 
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (const std::int64_t size : shape) sizes.push_back(cat(size));
+  return cat("[", support::join(sizes, ", "), "]");
+}
+
+/// An encoding that is laid over weights takes its parameters from them: it has to have the very same ones.
+/// @throws ConfigError that names the first parameter which differs
+void require_parameters(const artifact::CheckpointReader& checkpoint, const Json& encoding,
+                        const std::string& weights) {
+  const model::ModelConfig config = model::config_of(checkpoint);
+  const std::string name = encodings::encoding_name(encoding),
+                    trained = encodings::encoding_name(checkpoint.meta().encoding);
+  const auto refuse = [&](const std::string& why) {
+    throw support::ConfigError(
+        cat("eval.encoding: '", name, "' cannot be laid over ", checkpoint.path().string(),
+            ", which was trained with '", trained, "': ", why),
+        {},
+        "lay over it a rule for longer texts or an encoding with the same parameters, or train on with "
+        "another one by pe-extend");
+  };
+  if (encodings::heads_per_query(encoding) != encodings::heads_per_query(checkpoint.meta().encoding)) {
+    refuse("one of them makes several attention heads of each query, so the projections differ");
+  }
+  const auto made = encodings::make_encoding(encoding, {.width = config.width,
+                                                        .layers = config.layers,
+                                                        .query_heads = config.heads,
+                                                        .key_value_heads = config.kv_heads(),
+                                                        .head_width = config.d_h(),
+                                                        .train_length = config.length});
+  std::set<std::string> known;
+  for (const encodings::Parameter& parameter : made->parameters()) {
+    const std::string full = cat("encoding.", parameter.name);
+    known.insert(full);
+    const artifact::TensorInfo* stored = checkpoint.find(weights + full);
+    const std::vector<std::int64_t> shape = parameter.value.sizes().vec();
+    if (stored == nullptr) refuse(cat("the checkpoint has no parameter '", full, "'"));
+    if (stored->shape != shape) {
+      refuse(cat("parameter '", full, "' is ", shape_text(stored->shape), " there, and ", shape_text(shape),
+                 " is needed"));
+    }
+  }
+  for (const artifact::TensorInfo& info : checkpoint.tensors()) {
+    if (info.name.rfind(weights + "encoding.", 0) != 0 || known.count(info.name.substr(weights.size())) != 0) continue;
+    refuse(cat("it has no parameter '", info.name.substr(weights.size()), "', which was trained"));
+  }
+}
+
+/// The encoding of this evaluation.
+Json evaluated_encoding(const EvalGroup& group, const artifact::CheckpointReader& checkpoint,
+                        const std::string& weights) {
+  const Json& trained = checkpoint.meta().encoding;
+  if (!group.replaces_encoding()) return trained;
+  const std::int64_t length = model::config_of(checkpoint).length;
+  const std::int64_t longest = std::max(length, group.settings.contexts(length).back());
+  const Json encoding = encodings::encoding_over(group.encoding.json, trained, length, longest);
+  require_parameters(checkpoint, encoding, weights);
+  return encoding;
+}
+
 /// For encodings that read numbers off the tokens.
 void tell_tokens(const model::LanguageModel& model, const data::TokenDataset& dataset,
                  const std::filesystem::path& data) {
@@ -80,16 +143,17 @@ void tell_tokens(const model::LanguageModel& model, const data::TokenDataset& da
 class CheckpointVariants final : public ModelVariants {
  public:
   CheckpointVariants(const artifact::CheckpointReader& checkpoint, model::ModelConfig shape, at::Device device,
-                     at::ScalarType compute, std::string weights, std::int64_t batch_tokens,
+                     at::ScalarType compute, std::string weights, std::int64_t batch_tokens, Json encoding,
                      std::function<void(const model::LanguageModel&)> prepare)
       : checkpoint_(checkpoint),
+        encoding_(std::move(encoding)),
         shape_(std::move(shape)),
         device_(device),
         compute_(compute),
         weights_(std::move(weights)),
         batch_tokens_(batch_tokens),
         prepare_(std::move(prepare)) {}
-  const Json& encoding() const override { return checkpoint_.meta().encoding; }
+  const Json& encoding() const override { return encoding_; }
   std::unique_ptr<Scorer> make(const Json& encoding) const override {
     const model::LanguageModel model = load_beyond(checkpoint_, device_, compute_, encoding, weights_);
     prepare_(model);
@@ -116,6 +180,7 @@ class CheckpointVariants final : public ModelVariants {
 
  private:
   const artifact::CheckpointReader& checkpoint_;
+  Json encoding_;
   model::ModelConfig shape_;
   at::Device device_;
   at::ScalarType compute_;
@@ -149,12 +214,15 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   const at::ScalarType dtype = model::compute_type(compute);
 
   const std::string weights = model::find_weights(checkpoint, group.weights).prefix;
-  ModelIdentity identity = identify(checkpoint, model_input, group.weights);
-  Json encoding = meta.encoding;
+  Json encoding = evaluated_encoding(group, checkpoint, weights);
+  ModelIdentity identity =
+      identify(checkpoint, model_input, group.weights, group.replaces_encoding() ? encoding : nullptr);
+  const Json laid_over = encoding;  // variants set their own policy for lengths beyond it
   const bool beyond =
       group.settings.beyond != Beyond::kReportNa && set_overflow(encoding, beyond_name(group.settings.beyond));
-  const model::LanguageModel model = beyond ? load_beyond(checkpoint, device, dtype, encoding, weights)
-                                            : model::load_model(checkpoint, device, dtype, nullptr, weights);
+  const model::LanguageModel model = beyond || group.replaces_encoding()
+                                         ? load_beyond(checkpoint, device, dtype, encoding, weights)
+                                         : model::load_model(checkpoint, device, dtype, nullptr, weights);
   const auto prepare = [&](const model::LanguageModel& made) { tell_tokens(made, dataset, data_input.path); };
   prepare(model);
 
@@ -194,7 +262,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   Journal journal(workspace.work / name, journal_identity);
   if (journal.recovered() > 0) progress.note(cat("continuing after ", journal.recovered(), " finished items"));
   const CheckpointVariants variants(checkpoint, model.config(), device, dtype, weights, group.settings.batch_tokens,
-                                    prepare);
+                                    laid_over, prepare);
   const auto fitting = group.settings.split == artifact::Split::kValidation
                            ? nullptr
                            : make_shard_documents(dataset, *tokenizer, data::Split::kValidation);

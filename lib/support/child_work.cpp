@@ -94,12 +94,19 @@ std::string in_child(const std::string& what, const std::string& hint, const std
   const ExitStatus status = wait_for(child);
   if (status.code == kExitDone && answer.starts_with(kResult)) return answer.substr(1);
   if (status.code == kExitDone && answer.starts_with(kFailure)) throw_failure(std::string_view(answer).substr(1));
-  const char* name = status.signal != 0 ? ::strsignal(status.signal) : nullptr;
+  if (status.signal == 0) {
+    throw Error(kExitBug, Diagnostic{cat(what, " ended with exit code ", status.code),
+                                     {},
+                                     "the library that does it gave up: its reason is on standard error, above",
+                                     {}});
+  }
+  const char* name = ::strsignal(status.signal);
   // As a launcher of ranks ends, so that a lack of memory is seen for one.
-  throw Error(status.code != kExitDone ? status.code : kExitBug,
-              Diagnostic{name != nullptr ? cat(what, " was ended by signal ", status.signal, " (", name, ")")
-                                         : cat(what, " ended with exit code ", status.code),
-                         {}, hint, {}});
+  throw Error(status.code,
+              Diagnostic{cat(what, " was ended by signal ", status.signal, name != nullptr ? cat(" (", name, ")") : ""),
+                         {},
+                         hint,
+                         {}});
 }
 
 }  // namespace pe::support

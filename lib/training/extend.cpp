@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "encodings/attention/positional_encoding.h"
+#include "encodings/extension/encoding_at.h"
 #include "encodings/registry.h"
-#include "encodings/rotary/rescaling.h"
-#include "encodings/rotary/rotary_schedules.h"
 #include "model/checkpoint_io.h"
 #include "model/device.h"
 #include "support/error.h"
@@ -21,39 +20,6 @@ using support::ConfigError;
 
 namespace {
 
-Json canonical(const Json& encoding) { return encoding.is_string() ? Json{{"kind", encoding}} : encoding; }
-
-/// Options that mean the training length where nothing else is said.
-void fill_lengths(const support::Schema& fields, Json& options, std::int64_t trained) {
-  for (const char* name : {"train_length", "max_positions", "floor_scale"}) {
-    if (support::find_field(fields, name) == nullptr) continue;
-    if (!options.contains(name) || options[name].is_null()) options[name] = trained;
-  }
-}
-
-const encodings::RotarySchedule* schedule_named(const std::string& name) {
-  for (const encodings::RotarySchedule& schedule : encodings::rotary_schedules()) {
-    if (schedule.name == name) return &schedule;
-  }
-  return nullptr;
-}
-
-/// The part of an encoding that a rule can stand over: a rotary one, or what a rule stands over; null where there is none.
-Json rotary_of(const Json& encoding) {
-  if (encoding.contains("stack")) {
-    for (const Json& member : encoding["stack"]) {
-      if (Json found = rotary_of(canonical(member)); !found.is_null()) return found;
-    }
-    return nullptr;
-  }
-  if (!encoding.contains("over")) return schedule_named(encoding.value("kind", "")) == nullptr ? Json(nullptr) : encoding;
-  Json below = canonical(encoding["over"]);
-  for (const char* shared : {"base", "layout"}) {
-    if (encoding.contains(shared)) below[shared] = encoding[shared];
-  }
-  return below;
-}
-
 std::string names(const std::vector<std::string>& list) {
   constexpr std::size_t kShown = 4;
   std::string text;
@@ -62,39 +28,6 @@ std::string names(const std::vector<std::string>& list) {
 }
 
 }  // namespace
-
-Json encoding_at(const Json& wanted, const Json& had, std::int64_t trained, std::int64_t length) {
-  Json made = canonical(wanted);
-  if (made.contains("stack")) {
-    for (Json& member : made["stack"]) member = encoding_at(member, had, trained, length);
-    return made;
-  }
-  const encodings::EncodingEntry* entry = encodings::find_encoding(made.value("kind", ""));
-  if (entry == nullptr) return made;   // told where it is built
-  const Json defaults = support::defaults(entry->fields);
-  const auto plain = [&](const char* name) { return !made.contains(name) || made[name] == defaults[name]; };
-  if (defaults.contains("over")) {
-    Json below = rotary_of(canonical(had));
-    if (!below.is_null()) {
-      for (const char* shared : {"base", "layout"}) {
-        if (below.contains(shared) && plain(shared)) made[shared] = below[shared];
-        below.erase(shared);
-      }
-      if (plain("over")) made["over"] = below;
-    }
-    if (made.contains("over")) {
-      made["over"] = canonical(made["over"]);
-      if (const auto* schedule = schedule_named(made["over"].value("kind", ""))) {
-        fill_lengths(schedule->fields, made["over"], trained);
-      }
-    }
-    if (defaults.contains("factor") && plain("factor") && entry->name != "dyn_ntk") {
-      made["factor"] = static_cast<double>(length) / static_cast<double>(trained);
-    }
-  }
-  fill_lengths(entry->fields, made, trained);
-  return made;
-}
 
 void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
   const ExtendConfig& extend = config.extend;
@@ -116,9 +49,10 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
   const std::unique_ptr<Communicator> ranks = open_communicator(compute, device);
 
   const Json& had = snapshot.checkpoint.meta().encoding;
-  const Json encoding = own && extend.length == snapshot.length
-                            ? had
-                            : encoding_at(own ? had : extend.encoding.json, had, snapshot.length, extend.length);
+  const Json encoding =
+      own && extend.length == snapshot.length
+          ? had
+          : encodings::encoding_at(own ? had : extend.encoding.json, had, snapshot.length, extend.length);
   const model::ChangedModel loaded = model::load_changed(
       snapshot.checkpoint, {.encoding = encoding, .length = extend.length, .keep_encoding_parameters = true}, device,
       model::compute_type(compute));

@@ -15,9 +15,4 @@ namespace pe::training {
 /// `data` another set of the same tokenizer.
 void extend(const ExtendPeConfig& config, artifact::Workspace& workspace);
 
-/// An encoding for contexts of `length`, said in full: where it is a rule over a rotary encoding, `base`, `layout` and `over`
-/// that stand at their defaults are those of the checkpoint's, and a `factor` of 1 is length / trained (but for dyn_ntk,
-/// which takes it from the text); where an option means the training length unless given, it is `trained`.
-Json encoding_at(const Json& wanted, const Json& had, std::int64_t trained, std::int64_t length);
-
 }  // namespace pe::training

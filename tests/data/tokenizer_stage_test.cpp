@@ -18,6 +18,7 @@
 #include "support/recording_progress.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
+#include "text_without_spaces.h"
 
 using namespace pe;
 using artifact::Kind;
@@ -125,6 +126,25 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_of_its_own_serves_many_corpora) {
                         says<support::ConfigError>("set tokenizer: input"));
   BOOST_CHECK_EXCEPTION(make(trained_config(), {}, folder / "e.h5"), support::ConfigError,
                         says<support::ConfigError>("tokenizer: bpe needs an input 'raw'"));
+}
+
+/// The book of one run: both stages train on it, in a process of its own as they do.
+BOOST_AUTO_TEST_CASE(text_without_spaces_goes_through_both_stages) {
+  const test::TempFolder folder;
+  std::vector<std::string> texts = some_stories(20);
+  texts.push_back(test::text_without_spaces(110'000));
+  write_raw(folder / "raw", texts);
+  TokenizerStageConfig config;
+  config.vocabulary = 600;
+  config.split = {.validation = 0, .test = 0};
+  make(config, folder / "raw", folder / "tokenizer.h5");
+  TokenizeConfig inside;
+  inside.vocabulary = 600;
+  inside.split = config.split;
+  inside.check_roundtrip = true;
+  tokenize(inside, folder / "raw", {}, folder / "inside");
+  const TokenDataset dataset(folder / "inside");
+  BOOST_TEST(artifact::read_tokenizer(folder / "tokenizer.h5").digest() == dataset.tokenizer_digest());
 }
 
 BOOST_AUTO_TEST_CASE(a_tokenizer_is_told_and_comes_out_as_its_own_files) {

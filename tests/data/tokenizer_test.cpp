@@ -2,10 +2,12 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "data/sources/stories.h"
 #include "data/tokenizers/sentencepiece_model.h"
@@ -17,6 +19,7 @@
 #include "support/random.h"
 #include "support/test_data.h"
 #include "support/text.h"
+#include "text_without_spaces.h"
 
 using namespace pe;
 using data::CachedEncoder;
@@ -65,6 +68,63 @@ BOOST_AUTO_TEST_CASE(a_vocabulary_that_the_text_cannot_fill_says_what_is_possibl
   BOOST_CHECK_EXCEPTION(train(300), support::ConfigError, says("raise vocabulary"));
   const auto nothing = [](std::string&) { return false; };
   BOOST_CHECK_THROW(data::train_bpe({.vocabulary = 300}, nothing), support::ConfigError);
+}
+
+BOOST_AUTO_TEST_CASE(texts_are_cut_where_a_run_without_a_space_is_too_long) {
+  const auto parts = [](std::string_view text) {
+    std::vector<std::size_t> sizes;
+    for (; !text.empty(); text.remove_prefix(sizes.back())) {
+      sizes.push_back(data::trainable_bytes(text));
+      BOOST_REQUIRE(sizes.back() > 0u);
+      if (sizes.size() > 9) break;
+    }
+    return sizes;
+  };
+  const auto some = [](std::size_t count, const std::string& of) {
+    std::string text;
+    for (std::size_t i = 0; i < count; ++i) text += of;
+    return text;
+  };
+  const std::string a = some(data::kLongestRun, "あ");
+  using Sizes = std::vector<std::size_t>;
+  BOOST_TEST((parts("") == Sizes{}));
+  BOOST_TEST((parts(a) == Sizes{a.size()}));
+  BOOST_TEST((parts(a + "い") == Sizes{a.size(), 3}));
+  BOOST_TEST((parts("い" + a + a) == Sizes{a.size(), a.size(), 3}));
+  // A space begins another run, and spaces in a row begin one.
+  BOOST_TEST((parts(a + " い") == Sizes{a.size() + 4}));
+  BOOST_TEST((parts(some(9, some(20'000, "x") + " ")) == Sizes{9 * 20'001}));
+  BOOST_TEST((parts(some(70'000, " ")) == Sizes{data::kLongestRun, data::kLongestRun, 70'000 - 2 * data::kLongestRun}));
+  const std::string mixed = some(40'000, " \xe2\x96\x81");  // a space mark in the text is a space to the library
+  BOOST_TEST(parts(mixed).size() == 3u);
+  // Behind a newline where the run has one.
+  const std::string first = some(20'000, "う") + "\n", second = some(30'000, "え") + "\n";
+  BOOST_TEST((parts(first + second + "お") == Sizes{first.size(), second.size() + 3}));
+  BOOST_TEST((parts("\n " + a + "い") == Sizes{a.size() - 1, 6}));
+}
+
+/// Japanese has no spaces: a book is one run of characters, and the library ends the process at 65,536 of them,
+/// and reads foreign memory from 32,769 on.
+BOOST_AUTO_TEST_CASE(a_book_without_spaces_trains_a_tokenizer_and_is_encoded_fast) {
+  const std::string book = test::text_without_spaces(110'000);
+  bool given = false;
+  const std::string model = data::train_bpe({.vocabulary = 500}, [&](std::string& text) {
+    text = book;
+    return !std::exchange(given, true);
+  });
+  const auto tokenizer = data::make_sentencepiece(model, "japanese");
+  const auto started = std::chrono::steady_clock::now();
+  CachedEncoder encoder(*tokenizer);
+  std::vector<std::int32_t> ids;
+  encoder.encode(book, ids);
+  const double took_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  BOOST_TEST_MESSAGE("encoded " << book.size() << " bytes in " << took_s << " s");
+  BOOST_TEST(took_s < 10);            // pairs by pairs it would take minutes
+  BOOST_TEST(ids.size() < 110'000u);  // characters were joined
+  const std::string decoded = tokenizer->decode(ids);
+  const auto [here, there] = std::mismatch(decoded.begin(), decoded.end(), book.begin(), book.end());
+  BOOST_TEST((decoded == book), "byte " << here - decoded.begin() << " of " << decoded.size() << " and " << book.size());
+  BOOST_TEST((ids == tokenizer->encode(book)));
 }
 
 BOOST_AUTO_TEST_CASE(text_comes_back_byte_for_byte) {

@@ -90,7 +90,7 @@ BOOST_DATA_TEST_CASE(lengths_of_queries_and_keys_are_kept, data::make(rotating()
 }
 
 // Whoever asks for the tables turns q and k in the encoding's place (model/block.cpp), so that must be all that it does.
-BOOST_DATA_TEST_CASE(rotary_tables_do_what_the_encoding_does, data::make(subjects()), subject) {
+SUBJECT_TEST_CASE(rotary_tables_do_what_the_encoding_does, subjects()) {
   const auto encoding = make_encoding(subject.config, small_shape());
   const Toy toy(small_shape(), 2, 12);
   Span span = Span::whole(2, 12);

@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(those_that_work_either_way_are_known) {
   for (const std::string& name : expected) BOOST_TEST(found.count(name), name << " is listed and asks for a causal mask");
 }
 
-BOOST_DATA_TEST_CASE(without_a_mask_all_routes_agree_and_the_last_row_sees_what_it_always_saw, data::make(subjects()), subject) {
+SUBJECT_TEST_CASE(without_a_mask_all_routes_agree_and_the_last_row_sees_what_it_always_saw, subjects()) {
   const auto encoding = make_encoding(subject.config, small_shape());
   stir(*encoding);
   at::NoGradGuard no_grad;

@@ -133,7 +133,7 @@ Tensor run_layers(PositionalEncoding& encoding, const Toy& toy, const Span& span
 
 BOOST_AUTO_TEST_SUITE(document_borders)
 
-BOOST_DATA_TEST_CASE(nothing_crosses_the_border_of_a_document, data::make(subjects()), subject) {
+SUBJECT_TEST_CASE(nothing_crosses_the_border_of_a_document, subjects()) {
   // Bit for bit, with two exceptions. Sums from the start of the text are subtracted from each other, and the part that
   // both have leaves its rounding. Newton's steps of entmax end when all rows are there, so another row may add a step.
   const bool rounds = has_member(subject, {"fox", "path_fox", "cable", "cable_nw", "k_cable", "cope_guide", "wall",
@@ -146,8 +146,7 @@ BOOST_AUTO_TEST_CASE(no_convolution_crosses_the_border_of_a_document) {
   for (const char* encoding : {"none", "rope", "inkling", "alibi"}) check_border(encoding, "ABCD", 0, true);
 }
 
-BOOST_DATA_TEST_CASE(positions_that_restart_change_nothing_where_distances_alone_count, data::make(subjects()),
-                     subject) {
+SUBJECT_TEST_CASE(positions_that_restart_change_nothing_where_distances_alone_count, subjects()) {
   const LanguageModel model = model_of(subject.config);
   const Facts facts = model.encoding().facts();
   // A draw is for a number of positions; numbers that are read off the tokens are no positions.
@@ -160,7 +159,7 @@ BOOST_DATA_TEST_CASE(positions_that_restart_change_nothing_where_distances_alone
     BOOST_TEST(apart(masked, restarted) > 1e-6, subject.name);
 }
 
-BOOST_DATA_TEST_CASE(every_trained_tensor_has_a_gradient_on_every_route, data::make(subjects()), subject) {
+SUBJECT_TEST_CASE(every_trained_tensor_has_a_gradient_on_every_route, subjects()) {
   const Shape shape = small_shape();
   const auto encoding = make_encoding(subject.config, shape);
   if (encoding->parameters().empty()) return;

@@ -1,89 +1,51 @@
 /// @file
-/// What the tests of encodings share: tensors drawn by name, a model of one attention layer in which every stage of an
-/// encoding takes part, and the list of encodings and stacks that the battery runs over.
+/// What the tests of encodings share with the battery (handbook/battery/), and cases that are named like their subject.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <iosfwd>
-#include <memory>
+#include <boost/test/unit_test.hpp>
+#include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
-#include "encodings/attention/attend.h"
-#include "encodings/registry.h"
-#include "support/json.h"
+#include "handbook/battery/subjects.h"
+#include "handbook/battery/toy.h"
+
+namespace pe::handbook::battery {
+
+inline std::ostream& operator<<(std::ostream& out, const Subject& subject) { return out << subject.name; }
+
+}  // namespace pe::handbook::battery
 
 namespace pe::test {
 
-using at::Tensor;
+using namespace handbook::battery;
 
-/// Standard normals, float64, the same for the same name.
-Tensor normals(const std::string& name, at::IntArrayRef sizes);
-/// A float64 tensor from a flat list.
-Tensor numbers(std::vector<double> values, at::IntArrayRef sizes);
-double largest_difference(const Tensor& a, const Tensor& b);
-/// ‖a − b‖ / ‖b‖
-double relative_difference(const Tensor& a, const Tensor& b);
-double value(const Tensor& scalar);
-double* element(const Tensor& flat, std::int64_t index);   ///< of a contiguous float64 tensor
-bool all_finite(const Tensor& t);
-bool all_equal(const Tensor& t);   ///< to its first element
+/// Is a subject left out of a property? Prints the reason where it is.
+inline bool exempt(const Subject& subject, const std::string& property) {
+  const char* reason = exemption(subject, property);
+  if (reason != nullptr) BOOST_TEST_MESSAGE(subject.name << " is exempt from '" << property << "': " << reason);
+  return reason != nullptr;
+}
 
-/// float64 shape: width 8, 2 layers, `heads` query heads of width 4, training length 16.
-encodings::Shape small_shape(std::int64_t heads = 2, std::int64_t groups = 2);
-
-/// As wide as the default options of every encoding need it.
-encodings::Shape wide_shape();
-
-/// Moves parameters away from their initial values, which are zero where an encoding starts as another.
-void stir(encodings::PositionalEncoding& encoding);
-
-/// x + PE, three projections, attention of layer 1; for encodings whose layers hand a state on, of layer 0 before, with a
-/// feed-forward in between. Inputs are leaves where gradients are wanted.
-struct Toy {
-  explicit Toy(const encodings::Shape& shape, std::int64_t batch, std::int64_t length,
-               at::ScalarType dtype = at::kDouble);
-  Tensor run(encodings::PositionalEncoding& encoding, const encodings::Span& span,
-             const encodings::AttendOptions& options = {}) const;
-  /// The token rows begin .. begin + count − 1 of all inputs.
-  Toy part(std::int64_t begin, std::int64_t count) const;
-  Toy to(at::ScalarType dtype) const;
-  Toy on(at::Device device) const;
-  void require_gradients();
-  std::vector<Tensor> inputs() const { return {x, q, k, v}; }
-
-  encodings::Shape shape;
-  Tensor x;                  ///< [B,T,d_m]
-  Tensor q, k, v;            ///< added to the projections, [B,H or G,T,d_h]
-  Tensor wq, wk, wv;         ///< [d_m, heads·d_h]
+/// Adds a suite to the one at hand, with a case for each subject that has the subject's name:
+/// `--run_test=SUITE/*/alibi`.
+struct SubjectCases {
+  SubjectCases(const char* suite, const std::vector<Subject>& subjects, const std::function<void(const Subject&)>& run,
+               const char* file, std::size_t line) {
+    namespace unit_test = boost::unit_test;
+    auto* cases = new unit_test::test_suite(suite, file, line);
+    for (const Subject& subject : subjects) {
+      cases->add(unit_test::make_test_case([run, subject] { run(subject); }, subject.name, file, line));
+    }
+    unit_test::framework::current_auto_test_suite().add(cases);
+  }
 };
-
-/// Gives a pass numbers where its encoding reads them off the tokens: by what each token is, so that parts of a text
-/// say what the whole says, and shifted where positions are. @param x [B,S,d_m].
-void say_numbers(encodings::PositionalEncoding& encoding, const Tensor& x, encodings::State& state);
-/// A model's encoding reads such numbers off the ids.
-void read_by_ids(encodings::PositionalEncoding& encoding);
-
-/// One encoding or stack under test.
-struct Subject {
-  std::string name;
-  Json config;
-};
-std::ostream& operator<<(std::ostream& out, const Subject& subject);
-
-/// Every registered encoding with default options, those whose options lead to other code, and stacks.
-std::vector<Subject> subjects();
-
-/// Is a subject left out of a property? Prints the reason where it is; the table stands in fixture.cpp.
-bool exempt(const Subject& subject, const std::string& property);
-
-/// out [B,H,T,d_h] and gradients of sum(out·G) for the toy's inputs and the encoding's parameters.
-struct Evaluated {
-  Tensor out;
-  std::vector<Tensor> gradients;
-};
-Evaluated evaluate(encodings::PositionalEncoding& encoding, const Toy& toy, const encodings::Span& span,
-                   const encodings::AttendOptions& options);
 
 }  // namespace pe::test
+
+/// A test case for each of `list`, in a suite called `name`; the body sees `subject`.
+#define SUBJECT_TEST_CASE(name, list)                                                        \
+  static void name(const ::pe::test::Subject& subject);                                      \
+  static const ::pe::test::SubjectCases name##_cases(#name, list, name, __FILE__, __LINE__); \
+  static void name([[maybe_unused]] const ::pe::test::Subject& subject)

@@ -106,6 +106,27 @@ BOOST_AUTO_TEST_CASE(scores_agree_with_numpy_through_h5py, *boost::unit_test::pr
   BOOST_TEST(answer.status.code == 0, answer.out << answer.err);
 }
 
+BOOST_AUTO_TEST_CASE(pe_encodings_checks_one_encoding) {
+  const auto check = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {program("pe-encodings"), "check"});
+    return capture(words);
+  };
+  const Captured alibi = check({"alibi"});
+  BOOST_TEST(alibi.status.code == 0, alibi.out << alibi.err);
+  check_says(alibi.out, {"ok    entry", "ok    gradients", "finite differences", "ok    causality", "ok    repetition",
+                         "alibi: ", "configurations, all checks passed"});
+  BOOST_TEST(alibi.out.find("FAIL") == std::string::npos);
+  const Captured yarn = check({"{kind: yarn, factor: 4}"});
+  BOOST_TEST(yarn.status.code == 0, yarn.out << yarn.err);
+  check_says(yarn.out, {"yarn: 1 configuration, all checks passed"});
+  const Captured unknown = check({"alibbi"});
+  BOOST_TEST(unknown.status.code == 2);
+  check_says(unknown.err, {"alibbi", "did you mean 'alibi'?"});
+  const Captured none = check({});
+  BOOST_TEST(none.status.code == 2);
+  check_says(none.err, {"the name of an encoding is missing", "add NAME"});
+}
+
 BOOST_AUTO_TEST_CASE(pe_score_names_what_is_wrong) {
   const pe::test::TempFolder folder;
   const auto said = [&](std::vector<std::string> flags) {

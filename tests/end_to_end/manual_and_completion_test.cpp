@@ -195,7 +195,7 @@ BOOST_AUTO_TEST_CASE(words_are_completed_by_what_may_stand_there) {
   some({"pe-score", "--"}, {"--encoding", "--route"});
   some({"pe-score", "--route", ""}, {"reference", "fused", "chunked"});
   some({"pe-score", "--encoding", "yar"}, {"yarn", "yarn_resonance"});
-  some({"pe-encodings", ""}, {"pages", "golden"});
+  some({"pe-encodings", ""}, {"check", "pages", "golden"});
   some({"/some/where/pe-train", "--set", "model.encoding="}, {"model.encoding=rope", "model.encoding=none"});
 }
 

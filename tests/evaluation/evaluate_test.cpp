@@ -92,6 +92,88 @@ BOOST_AUTO_TEST_CASE(averages_and_the_best_weights_are_measured_where_that_is_as
       });
 }
 
+namespace {
+
+artifact::Tables scores_of(const Bench& bench, const std::string& name, Json more) {
+  artifact::Workspace workspace = bench.workspace(name);
+  workspace.work = bench.folder / ("work of " + name);  // whose journal knows the config that a test leaves out
+  support::make_folders(workspace.work);
+  more.update({{"tasks", {"perplexity"}}});
+  evaluate(Bench::config(more), workspace);
+  return artifact::read_eval_tables(workspace.output("scores"));
+}
+
+std::string perplexities(const artifact::Tables& tables) {
+  std::string all;
+  for (const double value : tables.at("lm_summary").reals("ppl")) all += support::shortest(value) + " ";
+  return all;
+}
+
+std::string refusal_to_lay(const Bench& bench, const Json& encoding) {
+  try {
+    scores_of(bench, "refused", {{"encoding", encoding}});
+  } catch (const support::ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+/// Weights are the same for the same seed, so a model that was made with the rule says what the rule should give.
+BOOST_AUTO_TEST_CASE(an_encoding_laid_over_a_checkpoint_measures_as_a_model_that_has_it) {
+  const Json yarn = {{"kind", "yarn"}, {"factor", 4.0}, {"base", 500.0}};
+  const Bench rope(Json{{"kind", "rope"}, {"base", 500.0}}), made(yarn);
+  const artifact::Tables plain = scores_of(rope, "plain", {}), own = scores_of(made, "own", {}),
+                         laid = scores_of(rope, "laid", {{"encoding", {{"kind", "yarn"}, {"factor", 4.0}}}});
+  BOOST_TEST(perplexities(laid) == perplexities(own));
+  BOOST_TEST(perplexities(laid) != perplexities(plain));
+  BOOST_TEST(perplexities(scores_of(rope, "said", {{"encoding", "trained"}})) == perplexities(plain));
+  BOOST_TEST(perplexities(scores_of(rope, "itself", {{"encoding", {{"kind", "rope"}, {"base", 500.0}}}})) ==
+             perplexities(plain));
+  // A factor that is not given is that of the longest context; base and layout come from the checkpoint.
+  BOOST_TEST(perplexities(scores_of(rope, "factor", {{"encoding", "yarn"}})) == perplexities(own));
+  // Tables tell the two apart, and say what was laid over what.
+  const std::string run = plain.facts["run_id"];
+  BOOST_TEST(laid.at("lm_summary").texts("run_id")[0].find(run + "-yarn-") == 0u);
+  BOOST_TEST(laid.at("lm_summary").texts("pe")[0] == "yarn");
+  BOOST_TEST(laid.facts["encoding"]["base"] == 500.0);
+  BOOST_TEST(laid.facts["trained_encoding"]["kind"] == "rope");
+  BOOST_TEST(!plain.facts.contains("trained_encoding"));
+  // The rotating member of a stack is replaced, and its other members keep their parameters.
+  const Bench stack(Json::parse(R"({"stack": ["rope", "ssmax"]})")),
+      stacked(Json::parse(R"({"stack": [{"kind": "yarn", "factor": 4.0}, "ssmax"]})"));
+  BOOST_TEST(perplexities(scores_of(stack, "laid", {{"encoding", {{"kind", "yarn"}, {"factor", 4.0}}}})) ==
+             perplexities(scores_of(stacked, "own", {})));
+}
+
+BOOST_AUTO_TEST_CASE(an_encoding_whose_parameters_the_checkpoint_lacks_is_refused) {
+  const auto says = [](const std::string& text, const std::vector<std::string>& parts) {
+    for (const std::string& part : parts)
+      BOOST_TEST(text.find(part) != std::string::npos, "'" << part << "' is missing in: " << text);
+  };
+  const Bench rope, fire("fire"), t5("t5");
+  says(refusal_to_lay(rope, "fire"),
+       {"eval.encoding: 'fire' cannot be laid over", "model.h5, which was trained with 'rope'",
+        "the checkpoint has no parameter 'encoding.fire.0.", "pe-extend"});
+  says(refusal_to_lay(fire, "alibi"),
+       {"'alibi' cannot be laid over", "it has no parameter 'encoding.fire.0.", "which was trained"});
+  says(refusal_to_lay(t5, {{"kind", "t5"}, {"buckets", 16}}),
+       {"parameter 'encoding.t5.table' is [32, 2] there, and [16, 2] is needed"});
+  says(refusal_to_lay(rope, "rope_pp"), {"several attention heads"});
+  says(refusal_to_lay(rope, "yran"), {"'encoding' cannot be 'yran'", "did you mean 'yarn'?"});
+  BOOST_TEST(refusal_to_lay(t5, "t5") == "accepted");
+}
+
+/// Results from before the option stay valid: a config that does not use it has the document that it had.
+BOOST_AUTO_TEST_CASE(an_evaluation_as_trained_has_no_encoding_in_its_key) {
+  const support::Schema schema = support::schema_of<EvaluateConfig>();
+  Json config = support::defaults(schema);
+  BOOST_TEST(!support::hashed_config(schema, config)["eval"].contains("encoding"));
+  config["eval"]["encoding"] = {{"kind", "rope"}};
+  BOOST_TEST(support::hashed_config(schema, config)["eval"]["encoding"]["kind"] == "rope");
+}
+
 BOOST_AUTO_TEST_CASE(every_row_tells_run_encoding_seed_and_step) {
   const Bench bench;
   artifact::Workspace workspace = bench.workspace("scores");

@@ -49,7 +49,11 @@ BOOST_AUTO_TEST_CASE(what_the_work_throws_is_thrown_here) {
   };
   BOOST_CHECK_EXCEPTION(in_child(kill), Error, says(128 + SIGKILL, "the work was ended by signal 9"));
   BOOST_CHECK_EXCEPTION(in_child(kill), Error, says(128 + SIGKILL, "try less"));
-  BOOST_CHECK_EXCEPTION(in_child([]() -> std::string { ::_exit(5); }), Error, says(5, "the work ended with exit code 5"));
+  BOOST_CHECK_EXCEPTION(in_child([]() -> std::string { ::_exit(5); }), Error,
+                        says(kExitBug, "the work ended with exit code 5"));
+  BOOST_CHECK_EXCEPTION(in_child([]() -> std::string { ::_exit(255); }), Error, [](const Error& error) {
+    return error.exit_code() == kExitBug && std::string(error.what()).find("try less") == std::string::npos;
+  });
   BOOST_TEST(no_child_is_left());
 }
 

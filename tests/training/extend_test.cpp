@@ -62,24 +62,27 @@ BOOST_FIXTURE_TEST_SUITE(extend, Trained, *boost::unit_test::fixture<NoStop>())
 
 BOOST_AUTO_TEST_CASE(a_rule_extends_what_the_checkpoint_has) {
   const Json rope{{"kind", "rope"}, {"base", 500.0}, {"layout", "half"}};
-  const Json yarn = training::encoding_at("yarn", rope, 8, 32);
+  const Json yarn = encodings::encoding_at("yarn", rope, 8, 32);
   BOOST_TEST(yarn["factor"] == 4.0);
   BOOST_TEST(yarn["train_length"] == 8);
   BOOST_TEST(yarn["base"] == 500.0);
   BOOST_TEST(yarn["layout"] == "half");
   BOOST_TEST(yarn["over"]["kind"] == "rope");
-  BOOST_TEST(training::encoding_at({{"kind", "yarn"}, {"factor", 2.0}}, rope, 8, 32)["factor"] == 2.0);
+  BOOST_TEST(encodings::encoding_at({{"kind", "yarn"}, {"factor", 2.0}}, rope, 8, 32)["factor"] == 2.0);
   // A rule over a rule is one over what that stands over.
-  const Json again = training::encoding_at("pi", {{"kind", "ntk"}, {"base", 500.0}, {"over", {{"kind", "p_rope"}, {"fraction", 0.5}}}}, 8, 16);
+  const Json again = encodings::encoding_at(
+      "pi", {{"kind", "ntk"}, {"base", 500.0}, {"over", {{"kind", "p_rope"}, {"fraction", 0.5}}}}, 8, 16);
   BOOST_TEST(again["over"] == (Json{{"kind", "p_rope"}, {"fraction", 0.5}}));
   BOOST_TEST(again["base"] == 500.0);
   BOOST_TEST(again["factor"] == 2.0);
-  const Json stack = training::encoding_at(Json::parse(R"({"stack": ["yarn", "logn"]})"), Json::parse(R"({"stack": [{"kind": "rope", "base": 700.0}, "logn"]})"), 8, 16);
+  const Json stack =
+      encodings::encoding_at(Json::parse(R"({"stack": ["yarn", "logn"]})"),
+                             Json::parse(R"({"stack": [{"kind": "rope", "base": 700.0}, "logn"]})"), 8, 16);
   BOOST_TEST(stack["stack"][0]["base"] == 700.0);
   BOOST_TEST(stack["stack"][1]["train_length"] == 8);
-  BOOST_TEST(!training::encoding_at("dyn_ntk", rope, 8, 32).contains("factor"));
-  BOOST_TEST(training::encoding_at("learned", rope, 8, 32)["max_positions"] == 8);
-  BOOST_TEST(!training::encoding_at("alibi", rope, 8, 32).contains("train_length"));
+  BOOST_TEST(!encodings::encoding_at("dyn_ntk", rope, 8, 32).contains("factor"));
+  BOOST_TEST(encodings::encoding_at("learned", rope, 8, 32)["max_positions"] == 8);
+  BOOST_TEST(!encodings::encoding_at("alibi", rope, 8, 32).contains("train_length"));
 }
 
 BOOST_AUTO_TEST_CASE(every_way_of_extension_trains_on_from_the_weights) {

@@ -1,0 +1,21 @@
+/// @file
+/// The encoding of a checkpoint for another context length, with all its options.
+#pragma once
+
+#include <cstdint>
+
+#include "support/json.h"
+
+namespace pe::encodings {
+
+/// An encoding for contexts of `length` tokens, by the encoding that the checkpoint has (`had`).
+/// A rule over a rotary encoding takes the checkpoint's `base`, `layout` and `over` where its own are the defaults. A
+/// `factor` of 1 becomes length / trained, except for dyn_ntk, which takes it from the text. Options whose default is
+/// the training length become `trained`.
+Json encoding_at(const Json& wanted, const Json& had, std::int64_t trained, std::int64_t length);
+
+/// encoding_at for weights that do not change: in a stack, an encoding that rotates replaces the member that rotates,
+/// and the other members stay.
+Json encoding_over(const Json& wanted, const Json& had, std::int64_t trained, std::int64_t length);
+
+}  // namespace pe::encodings

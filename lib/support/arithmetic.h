@@ -1,0 +1,17 @@
+/// @file
+/// Arithmetic in texts, such as the count of an encoding's parameters: numbers, names, + - * / and brackets.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string_view>
+
+namespace pe::support {
+
+/// The number that a name (letters, digits, '_' and '.') stands for; nothing where it stands for none.
+using ValueOf = std::function<std::optional<double>(std::string_view name)>;
+
+/// The value of `layers*(33*heads + 66)`. Nothing when a name stands for no number, or the text is no expression.
+std::optional<double> evaluate_arithmetic(std::string_view expression, const ValueOf& value_of);
+
+}  // namespace pe::support
