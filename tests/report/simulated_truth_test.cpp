@@ -23,12 +23,12 @@ using namespace pe::statistics;
 
 namespace {
 
-enum class Shape { kNormal, kLognormalItems, kSeedsThatLearnOrNot };
+enum class NoiseShape { kNormal, kLognormalItems, kSeedsThatLearnOrNot };
 
 /// One kind of study: the difference of two arms is `effect` plus noise of seeds, documents and both together.
 struct Kind {
   const char* name;
-  Shape shape = Shape::kNormal;
+  NoiseShape shape = NoiseShape::kNormal;
   std::size_t seeds = 3, documents = 40;
   double seed_sd = 1, document_sd = 1, rest_sd = 1;
   double effect = 0;
@@ -59,16 +59,16 @@ Results draw_study(const Kind& kind, int arms, Noise& noise) {
   for (double& value : base) value = 50 + 10 * noise.normal();
   std::vector<std::vector<double>> of_document(static_cast<std::size_t>(arms), std::vector<double>(kind.documents));
   for (auto& own : of_document) {
-    for (double& value : own) value = kind.document_sd * (kind.shape == Shape::kLognormalItems ? noise.lognormal() : noise.normal());
+    for (double& value : own) value = kind.document_sd * (kind.shape == NoiseShape::kLognormalItems ? noise.lognormal() : noise.normal());
   }
   for (std::size_t seed = 0; seed < kind.seeds; ++seed) {
     for (int arm = -1; arm < arms; ++arm) {
       // One seed in five does not learn: mean 0 and standard deviation `seed_sd` again.
-      const double of_seed = kind.shape == Shape::kSeedsThatLearnOrNot ? (noise.uniform() < 0.2 ? 2 : -0.5) : noise.normal();
+      const double of_seed = kind.shape == NoiseShape::kSeedsThatLearnOrNot ? (noise.uniform() < 0.2 ? 2 : -0.5) : noise.normal();
       artifact::Table table("lm_doc", {{"doc_id", kInteger, ""}, {"nll_sum", kReal, ""}, {"tokens_scored", kReal, ""}});
       for (std::size_t document = 0; document < kind.documents; ++document) {
         double value = base[document];
-        if (arm < 0 && kind.shape == Shape::kSeedsThatLearnOrNot) value += kind.seed_sd * of_seed;
+        if (arm < 0 && kind.shape == NoiseShape::kSeedsThatLearnOrNot) value += kind.seed_sd * of_seed;
         if (arm >= 0) {
           value += kind.effect + kind.seed_sd * of_seed + of_document[static_cast<std::size_t>(arm)][document] + kind.rest_sd * noise.normal();
         }
@@ -189,10 +189,10 @@ BOOST_AUTO_TEST_CASE(seeds_that_learn_or_do_not_and_skewed_documents_give_few_fa
   const int studies = studies_of_each_kind(400);
   const auto found = [](const ClaimResult& result) { return result.verdict == Verdict::kReproduced || result.verdict == Verdict::kRefuted; };
   for (const std::size_t seeds : {5, 16}) {
-    const Kind bimodal{.name = "bimodal", .shape = Shape::kSeedsThatLearnOrNot, .seeds = seeds, .seed_sd = 1, .document_sd = 0.5, .rest_sd = 0.5};
+    const Kind bimodal{.name = "bimodal", .shape = NoiseShape::kSeedsThatLearnOrNot, .seeds = seeds, .seed_sd = 1, .document_sd = 0.5, .rest_sd = 0.5};
     BOOST_TEST(share_of(bimodal, studies, kAbove, found) <= 0.06 + slack(0.05, studies), seeds << " seeds");
   }
-  const Kind skewed{.name = "skewed", .shape = Shape::kLognormalItems, .seeds = 5, .documents = 200, .seed_sd = 0.2, .document_sd = 1, .rest_sd = 0.3};
+  const Kind skewed{.name = "skewed", .shape = NoiseShape::kLognormalItems, .seeds = 5, .documents = 200, .seed_sd = 0.2, .document_sd = 1, .rest_sd = 0.3};
   BOOST_TEST(share_of(skewed, studies, kAbove, found) <= 0.09 + slack(0.07, studies));
 }
 

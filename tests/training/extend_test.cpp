@@ -8,6 +8,7 @@
 
 #include "data/token_shards/sample_order.h"
 #include "data/token_shards/token_dataset.h"
+#include "encodings/extension/encoding_at.h"
 #include "encodings/registry.h"
 #include "model/checkpoint_io.h"
 #include "small_run.h"
