@@ -70,7 +70,8 @@ BOOST_AUTO_TEST_CASE(plus_before_takes_ancestors_and_plus_after_descendants) {
 
 BOOST_AUTO_TEST_CASE(a_selection_of_nothing_says_what_there_is) {
   BOOST_TEST(refusal("trnk") == "selection 'trnk': no stage 'trnk'\n  did you mean 'trunk'?");
-  BOOST_TEST(refusal("tru*x") == "selection 'tru*x': no stage 'tru*x'\n  did you mean 'trunk'?");
+  BOOST_TEST(refusal("tru*x") == "selection 'tru*x': no stage 'tru*x'\n"
+                              "  expected one of fetch, tokenize, trunk, decay, droppe, evaluate, report");
   BOOST_TEST(refusal("bench") == "selection 'bench': no stage 'bench'\n"
                                  "  expected one of fetch, tokenize, trunk, decay, droppe, evaluate, report");
   BOOST_TEST(refusal("trunk[branch=b25]") == "selection 'trunk[branch=b25]': stage 'trunk' has no axis 'branch'\n"
