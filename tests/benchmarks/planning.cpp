@@ -310,7 +310,7 @@ int main(int argc, char** argv) {
     Store store(store_path, {.durable = false});
     const StoreReader reader(store);
     const auto groups = group_causes(other, make_plan(other, reader), reader);
-    first_cause = fmt::format("{} causes, the first: {}: {}", groups.size(), groups.at(0).stage, groups.at(0).text);
+    first_cause = fmt::format("{} causes, the first: {}: {}", groups.size(), groups.at(0).stage, groups.at(0).texts.front());
   };
   const auto let_go = [&] { other = Graph(); };
   const Time cold_ms = best_of(1, explain_changed, let_go);
