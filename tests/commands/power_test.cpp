@@ -42,7 +42,8 @@ BOOST_AUTO_TEST_CASE(a_report_answers_for_its_own_and_for_other_counts) {
   BOOST_TEST(own[0]["detectable"].get<double>() == *report::sample::cell_of(section.tables.at(0), 0, "shown").number,
              tt::tolerance(1e-12));
   const Json more = power_of_report(report, {.seeds = 10, .items = 1000, .difference = 0.05});
-  BOOST_TEST(more[0]["detectable"].get<double>() < own[0]["detectable"].get<double>() / 2);
+  // A study to come is planned with the upper limit of the pilot's standard deviation.
+  BOOST_TEST(more[0]["detectable"].get<double>() < 0.7 * own[0]["detectable"].get<double>());
   const auto needed = more[0]["seeds_needed"].get<std::size_t>();
   BOOST_TEST(power_of_report(report, {.seeds = needed, .items = 1000})[0]["detectable"].get<double>() <= 0.05);
   BOOST_TEST(power_of_report(report, {.seeds = needed - 1, .items = 1000})[0]["detectable"].get<double>() > 0.05);

@@ -34,7 +34,7 @@ constexpr const char* kReader = R"(<script>
   var told = {errors: []};
   window.addEventListener('error', function (e) { told.errors.push(String(e.message)); });
   try {
-    var wake = document.querySelector('button.wake:not(.scale)'), figure = wake.parentNode;
+    var wake = document.querySelector('figure:not(#figure-branches) button.wake:not(.scale)'), figure = wake.parentNode;
     wake.click();
     told.canvases = figure.querySelectorAll('canvas').length;
     var scale = figure.querySelector('button.scale'), before = scale.textContent;

@@ -48,7 +48,8 @@ Curve training(const std::string& encoding, const std::string& seed, double abov
   curve.config = {{"model", {{"width", 8}, {"layers", 2}, {"heads", 2}, {"tied", true}}}, {"train", {{"peak_lr", 0.003}, {"schedule", "wsd"}, {"batch", 4}}}};
   curve.peak_rate = 0.002999999932944775;   // what 32 bits made of it
   for (int step = 1; step <= 100; ++step) curve.train.push_back({static_cast<double>(step), 512.0 * step, 3 + 5.0 / step + above});
-  curve.validation.push_back({100, 51200, 3.1 + above, 1.1});
+  for (const int step : {60, 80, 100})
+    curve.validation.push_back({static_cast<double>(step), 512.0 * step, 3.1 + above, 1.1});
   return curve;
 }
 

@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(what_the_writer_threw_reaches_the_training_once_and_names_w
   store.save(9, {}, [](const fs::path&) { throw support::IoError("'x.h5': no room"); });
   BOOST_CHECK_EXCEPTION(store.wait(), support::IoError, [](const auto& error) {
     return error.exit_code() == 74 &&
-           says(error, {"no room", "the checkpoint of step 9", "the one of step 7 is untouched", "goes on from it"});
+           says(error, {"no room", "the checkpoint of step 9", "the one of step 7 is unchanged", "continues from it"});
   });
   store.wait();
   store.check();
@@ -270,7 +270,7 @@ BOOST_AUTO_TEST_CASE(a_full_disk_leaves_the_last_good_checkpoint_and_one_error, 
     ~Restore() { ::dup2(fd, 2); }
   } restore{kept.get()};
   BOOST_CHECK_EXCEPTION(training::train(config, workspace), support::IoError, [](const auto& error) {
-    return says(error, {"No space left on device", "the checkpoint of step 2; the one of step 1 is untouched"});
+    return says(error, {"No space left on device", "the checkpoint of step 2; the one of step 1 is unchanged"});
   });
   BOOST_TEST(support::read_file(folder / "printed") == "");
   const std::vector<std::string> left = names_in(workspace.work / "checkpoints");

@@ -161,7 +161,7 @@ constexpr const char* kMore = R"(
 {'kind': 'formula', 'frequencies': '10000^(-c/P)'}
 {'kind': 'formula', 'frequencies': 'exp(f[l,g,c])', 'parameters': ['f[l,g,c] = -c*(g+1)/P']}
 {'kind': 'formula', 'bias': 's[l]*tanh(d*softplus(a[h]))', 'parameters': ['a[h] = h', 's[l] = -1']}
-{'kind': 'formula', 'bias': 'a[h]*sin(i/9) + b*cos(j/7)', 'parameters': ['a[h] = 1', 'b = 0.5']}
+{'kind': 'formula', 'bias': 'a[h]*sin(j/9) + b*cos(j/7)', 'parameters': ['a[h] = 1', 'b = 0.5']}
 {'stack': [{'kind': 'formula', 'frequencies': '100^(-c/P)', 'bias': '-a*max(d-3,0)^1.5', 'parameters': ['a = 0.1']}, 'ssmax']}
 )";
 

@@ -226,7 +226,7 @@ void Composer::check_budget(const Stage& stage, const Scope& scope, const Json& 
     diagnostics.add(cat(quote(key), " of stage ", quote(stage.node->label), " is ", found->dump(),
                         ", but its budgets say ", support::shortest(wanted)),
                     stage.node->budgets->mark.place(),
-                    "take it out; another share stands as `budgets: {ends: [0.25, 1], share: 0.1}`");
+                    "remove it; another share is written as `budgets: {ends: [0.25, 1], share: 0.1}`");
   };
   if (const auto end = support::parse_real(own->value.text)) expect(branch.end, *end);
   expect(branch.share, stage.node->budgets->share);

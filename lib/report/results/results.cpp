@@ -15,6 +15,7 @@
 #include "report/results/training_curves.h"
 #include "report/text_escape.h"
 #include "schema/algorithmic.h"
+#include "schema/ideal_reader.h"
 #include "schema/metrics.h"
 #include "schema/retrieval.h"
 #include "schema/status.h"
@@ -497,10 +498,9 @@ class ScoreReader {
     const auto file = artifact::h5::File::open(input.path);
     Scores scores{.run = {}, .where = input.path.string(), .tables = artifact::read_eval_tables(file)};
     if (const artifact::Table* ideal = scores.tables.find("ideal_reader")) {  // of a text, and of no model
-      const auto position = ideal->reals("position"), context = ideal->reals("context"),
-                 nats = ideal->reals("nats_per_byte");
-      for (std::size_t row = 0; row < ideal->rows(); ++row)
-        results_.ideal.push_back({position[row], context[row], nats[row]});
+      each_row<schema::IdealReaderPoint>(scores.tables, scores.where, [&](const schema::IdealReaderPoint& row) {
+        results_.ideal.push_back({row.position, row.context, row.nats_per_byte});
+      });
       return data_.add(ideal->name(), *ideal, labels);
     }
     scores.run = run_of(input, labels, file, scores);
@@ -518,7 +518,10 @@ class ScoreReader {
 
   /// After all files: a user's table that does not name its model belongs to the run with the same labels.
   void finish() {
-    for (Scores& scores : own_) add(same_labels(scores.run), std::move(scores));
+    for (Scores& scores : own_) {
+      const std::size_t index = same_labels(scores.run);
+      add(index, std::move(scores));
+    }
     for (Run& run : results_.runs) {
       for (const std::string& axis : evaluation_axes_) run.labels.erase(axis);
     }

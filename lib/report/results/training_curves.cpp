@@ -1,5 +1,7 @@
 #include "report/results/training_curves.h"
 
+#include "report/results/drops.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -147,6 +149,7 @@ std::vector<const Curve*> distinct(const std::vector<Curve>& curves) {
     bool contained = false;
     for (const Curve& other : curves) {
       if (&other == &curve || other.run.encoding != curve.run.encoding || other.run.seed != curve.run.seed) continue;
+      if (drop_arm(other) != drop_arm(curve)) continue;  // a drop has the name of its control
       if (other.first_step != curve.first_step || curve.train.empty() || !begins_like(other.train, curve.train))
         continue;
       contained = contained || other.train.size() > curve.train.size() || &other < &curve;
