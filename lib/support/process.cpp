@@ -66,14 +66,14 @@ struct ChildPlan {
   for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &usual, nullptr);  // some cannot be set
   if (plan.new_group && ::setpgid(0, 0) != 0) fail_child(plan);
   if (plan.directory && ::chdir(plan.directory) != 0) fail_child(plan);
-  if (plan.opens_null) {
-    const int null = ::open("/dev/null", O_RDONLY);
-    if (null < 0 || (null != 0 && ::dup2(null, 0) < 0)) fail_child(plan);
-  }
   for (const auto& [ours, theirs] : *plan.descriptors) {
     if (::dup2(ours, theirs) < 0) fail_child(plan);
   }
   ::closefrom(plan.highest + 1);
+  if (plan.opens_null) {  // last, since this process may have used all descriptors that it may have
+    ::close(0);
+    if (::open("/dev/null", O_RDONLY) != 0) fail_child(plan);
+  }
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
