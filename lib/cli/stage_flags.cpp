@@ -49,6 +49,10 @@ std::string short_epilogue(const StageText& text) {
   return cat("\n", title, ": see --help all.\n");
 }
 
+constexpr const char* kUsualExitCodes =
+    "0 done; 2 flags or config; 3 an input is missing or corrupt; 75 saved, run again; 137 out of memory. "
+    "doc/failures.md has all.";
+
 std::string help(const StageText& text, int columns) {
   std::string out = cat("usage: ", text.program, " [flags]\n\n", text.summary, "\n\nFlags:\n");
   for (const StageFlag& flag : stage_flags()) {
@@ -59,7 +63,7 @@ std::string help(const StageText& text, int columns) {
   out += cat("\n", text.roles,
              "\nConfig fields (--help NAME explains a group, a field or a kind; --help all everything):\n",
              field_outline(*text.schema, columns), short_epilogue(text), "\nExit codes:\n",
-             wrapped(kStageExitCodes, columns, 2));
+             wrapped(kUsualExitCodes, columns, 2));
   return out;
 }
 

@@ -309,6 +309,7 @@ BOOST_AUTO_TEST_CASE(names_never_reach_a_shell) {
 
 BOOST_AUTO_TEST_CASE(an_independent_reader_opens_a_checkpoint) {
   const Project& project = finished();
+  BOOST_REQUIRE(project.run().status.code == 0);  // out/ shows the settings of the last run
   const std::string script =
       "import sys\ntry:\n import h5py\nexcept ImportError:\n print('no h5py'); sys.exit(0)\n"
       "f = h5py.File(sys.argv[1], 'r')\nn = []\nf.visititems(lambda k, v: n.append(k) if hasattr(v, 'shape') else "

@@ -103,18 +103,14 @@ std::string plan_text(Json head, const Graph& graph, const Plan& plan) {
 Json read_plan(const std::filesystem::path& run_folder, const std::function<void(const Json&)>& take) {
   const std::string path = (run_folder / "plan.json").string();
   std::string member;  // of the plan, which is being read
-  bool tasks = false;
   const Json plan = support::parse_json(
       support::read_file(path), {}, [&](int depth, Json::parse_event_t event, Json& parsed) {
-        if (event == Json::parse_event_t::key && depth == 1) {
-          member = parsed.get<std::string>();
-          tasks = tasks || member == "tasks";
-        }
+        if (event == Json::parse_event_t::key && depth == 1) member = parsed.get<std::string>();
         if (event != Json::parse_event_t::object_end || depth != 2 || member != "tasks") return true;
         take(parsed);
         return false;
       });
-  if (support::text_in(plan, "schema") != "pe-run/1" || !tasks)
+  if (support::text_in(plan, "schema") != "pe-run/1" || !plan.contains("tasks") || !plan["tasks"].is_array())
     throw support::ArtifactError(cat("'", path, "' is not a plan of a run (pe-run/1)"));
   return plan;
 }
