@@ -49,9 +49,7 @@ std::string short_epilogue(const StageText& text) {
   return cat("\n", title, ": see --help all.\n");
 }
 
-constexpr const char* kUsualExitCodes =
-    "0 done; 2 flags or config; 3 an input is missing or corrupt; 75 saved, run again; 137 out of memory. "
-    "doc/failures.md has all.";
+constexpr const char* kUsualExitCodes = "0 done; 2 config; 3 inputs; 75 saved, run again; doc/failures.md has all.";
 
 std::string help(const StageText& text, int columns) {
   std::string out = cat("usage: ", text.program, " [flags]\n\n", text.summary, "\n\nFlags:\n");
