@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::data::TokenizerStageConfig>(
       argc, argv,
       {.name = "make-tokenizer",
-       .version = 1,
+       .version = 2,
        .summary = "Train a tokenizer on raw text, or read one from files: one artifact for any number of corpora.",
        .inputs = {{.name = "raw", .kind = Kind::kRawText, .optional = true}},
        .outputs = {{"tokenizer", Kind::kTokenizer}}},

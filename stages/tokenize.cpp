@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::data::TokenizeConfig>(
       argc, argv,
       {.name = "tokenize",
-       .version = 2,
+       .version = 3,
        .summary = "Train or load a tokenizer, encode every document, split by the text's hash, write token shards.",
        .inputs = {{"raw", Kind::kRawText}, {.name = "tokenizer", .kind = Kind::kTokenizer, .optional = true}},
        .outputs = {{"data", Kind::kTokenShards}},

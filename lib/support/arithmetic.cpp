@@ -7,15 +7,16 @@ namespace pe::support {
 
 namespace {
 
-/// Recursive descent over sums, products and atoms. Once something is wrong, `good_` stays false.
+/// Recursive descent over choices, sums, products and atoms. Once the text is wrong, `good_` stays false; `known_` says
+/// whether every value that counts is there.
 class Evaluator {
  public:
   Evaluator(std::string_view text, const ValueOf& value_of) : text_(text), value_of_(value_of) {}
 
   std::optional<double> run() {
-    const double value = sum();
+    const double value = choice();
     skip();
-    return good_ && at_ == text_.size() ? std::optional(value) : std::nullopt;
+    return good_ && known_ && at_ == text_.size() ? std::optional(value) : std::nullopt;
   }
 
  private:
@@ -29,6 +30,18 @@ class Evaluator {
     if (at_ >= text_.size() || text_[at_] != wanted) return false;
     ++at_;
     return true;
+  }
+  double choice() {
+    double value = sum();
+    while (good_ && take('|')) {
+      const bool decided = known_ && value != 0;
+      const double other = sum();
+      if (decided)
+        known_ = true;
+      else
+        value = other;
+    }
+    return value;
   }
   double sum() {
     double value = product();
@@ -58,7 +71,7 @@ class Evaluator {
     skip();
     if (take('(')) {
       if (++depth_ > kDeepest) good_ = false;
-      const double value = good_ ? sum() : 0;
+      const double value = good_ ? choice() : 0;
       --depth_;
       if (!take(')')) good_ = false;
       return value;
@@ -74,9 +87,13 @@ class Evaluator {
     while (end < text_.size() &&
            (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_' || text_[end] == '.'))
       ++end;
-    const std::optional<double> value = end > at_ ? value_of_(text_.substr(at_, end - at_)) : std::nullopt;
+    if (end == at_) {
+      good_ = false;
+      return 0;
+    }
+    const std::optional<double> value = value_of_(text_.substr(at_, end - at_));
     at_ = end;
-    good_ = good_ && value.has_value();
+    known_ = known_ && value.has_value();
     return value.value_or(0);
   }
 
@@ -84,7 +101,7 @@ class Evaluator {
   const ValueOf& value_of_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  bool good_ = true;
+  bool good_ = true, known_ = true;
 };
 
 }  // namespace

@@ -1,125 +1,13 @@
 #include "pipeline/plan/cost.h"
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 
 #include "pipeline/file/config_value.h"
+#include "support/arithmetic.h"
 
 namespace pe::pipeline {
 
 namespace {
-
-/// Recursive descent over choices, sums, products and atoms. Once the text is wrong, `good_` stays false; `known_` says
-/// whether every value that counts is there.
-class Evaluator {
- public:
-  Evaluator(std::string_view text, const Json& config, const InputCost& inputs)
-      : text_(text), config_(config), inputs_(inputs) {}
-
-  std::optional<double> run() {
-    const double value = choice();
-    skip();
-    return good_ && known_ && at_ == text_.size() ? std::optional(value) : std::nullopt;
-  }
-
- private:
-  static constexpr int kDeepest = 64;
-
-  void skip() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-  }
-  bool take(char wanted) {
-    skip();
-    if (at_ >= text_.size() || text_[at_] != wanted) return false;
-    ++at_;
-    return true;
-  }
-  double choice() {
-    double value = sum();
-    while (good_ && take('|')) {
-      const bool decided = known_ && value != 0;
-      const double other = sum();
-      if (decided)
-        known_ = true;
-      else
-        value = other;
-    }
-    return value;
-  }
-  double sum() {
-    double value = product();
-    while (good_) {
-      if (take('+'))
-        value += product();
-      else if (take('-'))
-        value -= product();
-      else
-        break;
-    }
-    return value;
-  }
-  double product() {
-    double value = atom();
-    while (good_) {
-      if (take('*'))
-        value *= atom();
-      else if (take('/'))
-        value /= atom();
-      else
-        break;
-    }
-    return value;
-  }
-  double atom() {
-    skip();
-    if (take('(')) {
-      if (++depth_ > kDeepest) good_ = false;
-      const double value = good_ ? choice() : 0;
-      --depth_;
-      if (!take(')')) good_ = false;
-      return value;
-    }
-    std::size_t end = at_;
-    if (end < text_.size() && std::isdigit(static_cast<unsigned char>(text_[end]))) {
-      double value = 0;
-      const auto result = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
-      good_ = good_ && result.ec == std::errc{};
-      at_ = static_cast<std::size_t>(result.ptr - text_.data());
-      return value;
-    }
-    while (end < text_.size() &&
-           (std::isalnum(static_cast<unsigned char>(text_[end])) || text_[end] == '_' || text_[end] == '.'))
-      ++end;
-    if (end == at_) {
-      good_ = false;
-      return 0;
-    }
-    const std::string_view name = text_.substr(at_, end - at_);
-    at_ = end;
-    return named(name);
-  }
-  double named(std::string_view name) {
-    constexpr std::string_view kInputs = "inputs.";
-    const Json* value = find_value(config_, name);
-    if (value && value->is_boolean()) return value->get<bool>() ? 1 : 0;
-    if (value && value->is_number()) return value->get<double>();
-    if (inputs_ && name.starts_with(kInputs)) {
-      const auto dot = name.rfind('.');
-      const std::string role(name.substr(kInputs.size(), std::max(dot, kInputs.size()) - kInputs.size()));
-      if (const auto found = inputs_(role, std::string(name.substr(dot + 1)))) return *found;
-    }
-    known_ = false;
-    return 0;
-  }
-
-  std::string_view text_;
-  const Json& config_;
-  const InputCost& inputs_;
-  std::size_t at_ = 0;
-  int depth_ = 0;
-  bool good_ = true, known_ = true;
-};
 
 /// What a stage says under `name` to a config like this one; null when it says nothing.
 const std::string* expression_of(const StageDescription& stage, const std::string& name, const Json& config) {
@@ -157,7 +45,16 @@ std::string encoding_name(const Json& encoding) {
 }  // namespace
 
 std::optional<double> evaluate_expression(const std::string& expression, const Json& config, const InputCost& inputs) {
-  return Evaluator(expression, config, inputs).run();
+  return support::evaluate_arithmetic(expression, [&](std::string_view name) -> std::optional<double> {
+    constexpr std::string_view kInputs = "inputs.";
+    const Json* value = find_value(config, name);
+    if (value && value->is_boolean()) return value->get<bool>() ? 1 : 0;
+    if (value && value->is_number()) return value->get<double>();
+    if (!inputs || !name.starts_with(kInputs)) return std::nullopt;
+    const auto dot = name.rfind('.');
+    const std::string role(name.substr(kInputs.size(), std::max(dot, kInputs.size()) - kInputs.size()));
+    return inputs(role, std::string(name.substr(dot + 1)));
+  });
 }
 
 std::optional<double> cost_of(const Graph& graph, const Task& task, const std::string& name) {

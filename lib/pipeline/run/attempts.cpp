@@ -74,7 +74,7 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
     launch.arguments = {run_.task(i).stage->executable, "--task", (attempt.folder / "task.json").string()};
     launch.environment = stage_environment(slot.gpus, run_.task(i).stage->name, run_.graph.environment);
   } catch (const support::IoError& error) {
-    if (lacks_descriptors(error)) return postpone(i, attempt);
+    if (lacks_descriptors(error) && may_wait_for_descriptors()) return postpone(i, attempt);
     const bool taken = !run_.leases->holds(plan_key);
     run_.release(i);
     if (taken)
@@ -87,6 +87,13 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
     return false;
   }
   return this->launch(std::move(attempt), launch);
+}
+
+/// While stages run, one that ends frees descriptors. Without any, other programs may free some, but not for ever.
+bool Attempts::may_wait_for_descriptors() {
+  constexpr int kMostWaits = 10;
+  waits_alone_ = running_.empty() ? waits_alone_ + 1 : 0;
+  return waits_alone_ <= kMostWaits;
 }
 
 /// Want of descriptors is like want of a slot: the task starts once others have ended.
@@ -204,7 +211,7 @@ bool Attempts::launch(ActiveAttempt attempt, const Launch& launch) {
   try {
     run_.runner.start(launch);
   } catch (const support::IoError& error) {
-    if (lacks_descriptors(error)) return postpone(i, attempt);
+    if (lacks_descriptors(error) && may_wait_for_descriptors()) return postpone(i, attempt);
     after_failure(attempt, Outcome::kNode, error.diagnostics().front().message, false);
     return false;
   }
@@ -231,6 +238,7 @@ bool Attempts::launch(ActiveAttempt attempt, const Launch& launch) {
               {"pid", pid}};
   if (!attempt.slot.gpus.empty()) detail["gpus"] = attempt.slot.gpus;
   const int number = attempt.number;
+  waits_alone_ = 0;
   running_.emplace(launch.ticket, std::move(attempt));
   run_.emit({"start", static_cast<std::int64_t>(i), number, std::move(detail)});
   return true;

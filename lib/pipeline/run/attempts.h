@@ -72,6 +72,7 @@ class Attempts {
 
   // ---- attempts.cpp
   bool lease(std::size_t i);
+  bool may_wait_for_descriptors();
   bool postpone(std::size_t i, const ActiveAttempt& attempt);
   bool orphan_is_gone(std::size_t i, const std::vector<std::filesystem::path>& before);
   void read_earlier_tries(std::size_t i, const std::vector<std::filesystem::path>& before);
@@ -124,6 +125,7 @@ class Attempts {
   std::set<std::size_t> repaired_;   // producers of damaged objects that were sent to work again
   std::uint64_t last_ticket_ = 0;
   bool descriptors_told_ = false;
+  int waits_alone_ = 0;  // for descriptors, in a row, while no stage ran
 };
 
 }  // namespace pe::pipeline

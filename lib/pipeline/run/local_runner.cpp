@@ -171,7 +171,7 @@ struct LocalRunner::State {
   void drain(std::uint64_t ticket, Child& child, std::size_t most, std::vector<RunnerEvent>& out) {
     char buffer[kOneTurn];
     for (std::size_t done = 0; child.events && done < most;) {
-      const ssize_t count = ::read(child.events.get(), buffer, sizeof buffer);
+      const ssize_t count = ::read(child.events.get(), buffer, std::min(sizeof buffer, most - done));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0 && errno == EAGAIN) return;
       if (count <= 0) {

@@ -42,7 +42,7 @@ double adjusted_p(const statistics::TwoLevel& difference, std::size_t comparison
 /// All pairs of so many arms.
 std::size_t pairs_of_arms(std::size_t arms);
 
-/// Bold for the best cell and those that are not significantly worse (5 %, corrected for all pairs of the column). No
+/// Bold for the best cell and all cells that are not significantly worse (5 %, corrected for all pairs of the column). No
 /// bold where none is, where a pair cannot be compared, or below three seeds. @return how many seeds the least repeated
 /// of the comparisons had; 0 without any.
 std::size_t mark_best(const std::vector<Cell*>& cells, const std::vector<const ArmScore*>& scores);

@@ -383,7 +383,7 @@ void ReportConfig::describe(support::FieldVisitor& v) {
           {.unit = "tokens", .min = 0, .max = 1e12});
   v.field("palette", palette, "Looks that differ from the built-in ones, each 'encoding #RRGGBB shape dash'.");
   v.field("select", select,
-          "Axes that are tuned: for each encoding the value with the lowest validation loss is taken, and the others are no models of their own.",
+          "Axes that are tuned: for each encoding the value with the lowest validation loss is taken, and the others are not compared.",
           {.neutral = Json::array({"lr"})});
   v.field("select_seeds", select_seeds,
           "Seeds on which 'select' chooses; their trainings are not compared. Empty: it chooses on the seeds that are "
@@ -399,8 +399,8 @@ void ReportConfig::describe(support::FieldVisitor& v) {
   v.field("rankings", rankings, "Also say how far the ranking of the encodings depends on the protocol, and on the seed.",
           {.neutral = Json(false)});
   v.choice("x_unit", x_unit, {{"tokens", "tokens"}, {"steps", "steps"}, {"flops", "flops"}, {"hours", "hours"}},
-           "What curves over a training are drawn against; tokens where the trainings do not agree in what a token is "
-           "of it. The page offers the others.",
+           "The x axis of curves over a training; tokens if the trainings differ in tokens per step. The page offers "
+           "the other units.",
            {.neutral = Json("tokens")});
   v.field("figures", figures,
           "Figures of tables that the report does not know, each 'table=NAME x=COLUMN y=COLUMN', and perhaps "
@@ -636,7 +636,7 @@ Curve read_curve(const artifact::Input& input, const Labels& labels, std::size_t
   if (tables.facts.contains("length") && tables.facts["length"].is_number_integer())
     curve.run.train_length = tables.facts["length"].get<std::int64_t>();
   for (const artifact::Table& table : tables.tables) {
-    // A row for every step is for going on, and would be most of the report.
+    // Rows of steps only serve to continue a training, and would be most of the report.
     if (table.name() != "steps") data.add("curve_" + table.name(), table, curve.run.labels);
   }
   return curve;

@@ -92,7 +92,7 @@ Section branches_section(const Results& results, Palette& palette) {
       const Branch& branch = branches[b];
       Look own = look;
       own.dash = Dash::kDashed;
-      // Those that fork last hang highest, so that no line crosses another.
+      // Branches that fork last are drawn highest, so that no line crosses another.
       const double lane = static_cast<double>(b);
       const std::string label = labels[b].empty() ? "branch" : labels[b];
       panel.series.push_back(

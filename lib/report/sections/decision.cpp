@@ -224,7 +224,7 @@ Figure quality_figure(const Results& results, const Costs& costs, const std::vec
   if (highest > lowest + kTallest) figure.y.high = lowest + kTallest;
   figure.caption = cat(as_one({"lower left is better",
                                "upright: 95 % interval over seeds and documents, from three seeds on, which is wider "
-                               "than what tells two models apart, "
+                               "than the interval of a difference of two models, "
                                "since they share the documents",
                                "across: quartiles of the time", devices_of(costs)}),
                        " ", training_sentence(results));

@@ -219,7 +219,7 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
     }
     if (panel.series.empty()) continue;
     const double air = std::max(0.06 * (high - low), 1e-4);
-    panel.x_low = low - air;  // each length has a range of its own: a model that explodes would hide all else
+    panel.x_low = low - air;  // each length has its own range: a model that explodes would hide all else
     panel.x_high = high + air;
     panel.rules.push_back({true, 0, forest.zero});
     figure.panels.push_back(std::move(panel));

@@ -370,6 +370,14 @@ BOOST_FIXTURE_TEST_CASE(without_descriptors_a_task_starts_later, SmallRun) {
   BOOST_TEST(store->attempts(graph.tasks[0].plan_key).size() == 1u);
 }
 
+BOOST_FIXTURE_TEST_CASE(a_run_that_never_gets_descriptors_ends, SmallRun) {
+  add("a");
+  behaviour["a"] = [](FakeAttempt&) {
+    throw support::IoError("cannot start 'pe-fake': Too many open files", false, EMFILE);
+  };
+  BOOST_TEST(run().exit_code == kRunFailed);
+}
+
 namespace {
 
 /// a, then b, of a stage that is a script.
