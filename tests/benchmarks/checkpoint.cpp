@@ -221,11 +221,11 @@ int main(int argc, char** argv) {
     bool resumed = false;
     run(command(work), SIGKILL, [&](const std::string& line, double now) {
       resumed = resumed || line.find("resuming at step") != std::string::npos;
-      if (line.rfind("mfu", 0) != 0) return true;   // the last line before the first step
+      if (line.rfind("encoding ", 0) != 0 && line.rfind("train ", 0) != 0) return true;   // steps begin after this line
       seconds = now;
       return false;
     });
-    if (resumed != (work == "run")) fmt::print("unexpected: {} {}\n", work, resumed ? "resumed" : "began anew");
+    if (resumed != (work == "run")) fmt::print("unexpected: {} {}\n", work, resumed ? "resumed" : "started from step 0");
     return seconds;
   };
   std::vector<double> warm, cold, fresh, cold_reads;
