@@ -17,17 +17,17 @@
 
 namespace pe::encodings {
 
-/// What sort of encoding it is; lists and pages are ordered by it.
+/// Kind of encoding; lists and pages are ordered by it.
 enum class Family {
-  kUnnamed,         ///< not said; a test refuses it
+  kUnnamed,         ///< not set; a test rejects it
   kBaseline,        ///< no positions
-  kAbsolute,        ///< added to token embeddings
-  kRotary,          ///< turns q and k
-  kExtension,       ///< a rotary encoding made for longer texts
-  kPositionMap,     ///< gives tokens other positions, for the rest of a stack
-  kBias,            ///< added to logits, from positions alone
+  kAbsolute,        ///< Added to token embeddings.
+  kRotary,          ///< Rotates q and k.
+  kExtension,       ///< A rotary encoding made for longer texts.
+  kPositionMap,     ///< Gives tokens other positions, for the rest of a stack.
+  kBias,            ///< Added to logits, from positions alone.
   kTemperature,     ///< multiplies logits
-  kSink,            ///< lets a row of attention weigh less than one
+  kSink,            ///< Lets a row of attention weights sum to less than one.
   kContent,         ///< positions or decays that depend on what the tokens say
   kCombination,     ///< of encodings listed here, where a plain stack is not it
 };
@@ -47,12 +47,12 @@ struct EncodingEntry {
   /// Learned numbers of a whole model with default options, as arithmetic over width, layers, heads, kv_heads,
   /// head_width, train_length and the encoding's integer options: "layers*(33*heads + 66)". Empty: none.
   std::string parameters;
-  /// In text, as a person would write it on a blackboard: i and j are the positions of query and key, d = i − j,
-  /// h the head, n the number of visible keys. A line for each part.
+  /// Written as on a blackboard: i and j are the positions of query and key, d = i − j, h the head. n is the number of
+  /// visible keys. Each part has a separate line.
   std::string formula;
-  /// What people use it for and how it fares, in one to three sentences; only what its papers or this project show.
+  /// Uses and results, in one to three sentences; only claims that its papers or this project support.
   std::string known_for;
-  /// Where the paper, its code, or common copies of it are wrong or disagree, and what this project does. May be empty.
+  /// Points where the paper, its code, or common copies are wrong or disagree, and the rule here. May be empty.
   std::vector<std::string> errata;
   support::Schema fields;     ///< options
   /// @param options values by name; absent ones have their defaults.
@@ -68,8 +68,8 @@ const EncodingEntry* find_encoding(std::string_view name);
 /// For a config's variant field.
 std::vector<support::VariantKind> variant_kinds();
 
-/// Builds an encoding, or a stack of them, from what a config holds: "rope", {"kind": "yarn", "factor": 4},
-/// {"stack": ["rope", {"kind": "ssmax"}]}; options that are absent have their defaults.
+/// Builds an encoding, or a stack of them, from the value in a config: "rope", {"kind": "yarn", "factor": 4}, {"stack":
+/// ["rope", {"kind": "ssmax"}]}. Absent options have their defaults.
 /// @throws ConfigError for an unknown kind or option, a value that does not fit the shape, or members of a stack that
 /// exclude each other.
 std::unique_ptr<PositionalEncoding> make_encoding(const Json& value, const Shape& shape);
@@ -77,7 +77,7 @@ std::unique_ptr<PositionalEncoding> make_encoding(const Json& value, const Shape
 /// "rope", "rope+ssmax": the column `pe` of tables. Takes what make_encoding takes.
 std::string encoding_name(const Json& value);
 
-/// Facts::heads_per_query of what make_encoding would make, without making it; 1 where it would throw.
+/// Facts::heads_per_query of the encoding that make_encoding would make, without making it; 1 where it would throw.
 int heads_per_query(const Json& value);
 
 /// An entry's `fields` and `make` from an options struct and a class whose constructor is (Options, Shape).

@@ -1,5 +1,4 @@
-// Abacus: digits are marked by their place in the number, so that those of one weight look alike wherever the number
-// stands.
+// Abacus: digits are marked by their place in the number, so that digits of one weight look alike in all numbers.
 #include "encodings/attention/token_reader.h"
 #include "encodings/positions/position_draws.h"
 #include "encodings/registry.h"

@@ -1,5 +1,5 @@
 /// @file
-/// What all encodings that are added to token embeddings share: x + scale · PE(position).
+/// Base of all encodings that are added to token embeddings: x + scale · PE(position).
 #pragma once
 
 #include <string>

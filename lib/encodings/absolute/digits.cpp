@@ -43,7 +43,7 @@ Tensor Digits::embed(const LayerContext& context, const Tensor& positions) {
         cat("encoding '", kind_, "' writes out whole positions, and the position map gives fractions"));
   }
   const Span& span = context.span;
-  // Positions that run are known here; those that a map made must be asked for their largest.
+  // Contiguous positions are known here; mapped positions must be searched for their largest.
   const bool runs = context.contiguous && !span.restart_positions;
   const std::int64_t first = runs ? span.first_position : positions.min().item<std::int64_t>();
   const std::int64_t last = runs ? span.first_position + span.keys - 1 : positions.max().item<std::int64_t>();

@@ -8,8 +8,8 @@
 
 namespace pe::encodings {
 
-/// What a position beyond the table gets: an error; the last row; the row that a longer table would have started with;
-/// or the table stretched over the length in hand. Nothing wraps around.
+/// Rule for a position that exceeds the table: an error; the last row; the initial row of a longer table; or the table
+/// stretched over the current length. Nothing wraps around.
 enum class Overflow { kError, kClamp, kUntrained, kInterpolate };
 
 struct LearnedTableOptions : AbsoluteOptions {

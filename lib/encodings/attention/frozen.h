@@ -12,11 +12,11 @@ namespace pe::encodings {
 class HoldsFrozen {
  public:
   virtual ~HoldsFrozen() = default;
-  /// Named like parameters; none requires a gradient. Whoever writes to one does so before the first pass.
+  /// Named like parameters; none requires a gradient. Write to one only before the first pass.
   virtual const std::vector<Parameter>& frozen() const = 0;
 };
 
-/// Those of an encoding or of a stack's members; most have none.
+/// Frozen tensors of an encoding or of a stack's members; most have none.
 const std::vector<Parameter>& frozen_of(const PositionalEncoding& encoding);
 
 }  // namespace pe::encodings

@@ -1,6 +1,6 @@
 /// @file
-/// Encodings that multiply queries or keys, as S2 leaves them, by vectors of their own that are as wide as a head. Beside one
-/// that makes heads wider they cannot stand.
+/// Encodings that multiply queries or keys, after S2, by separate vectors as wide as a head. They cannot be stacked
+/// with an encoding that makes heads wider.
 #pragma once
 
 namespace pe::encodings {
@@ -8,7 +8,7 @@ namespace pe::encodings {
 class HoldsHeadVectors {
  public:
   virtual ~HoldsHeadVectors() = default;
-  /// Do they meet what S2 leaves? False for those that read q and k before it.
+  /// Do the vectors multiply the output of S2? False for encodings that read q and k before it.
   virtual bool meet_turned_heads() const { return true; }
 };
 

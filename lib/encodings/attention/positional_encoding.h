@@ -1,6 +1,6 @@
 /// @file
-/// How a model learns where a token stands. An encoding may act at ten stages; most act at one and leave the others
-/// alone, so the base class, which leaves all of them alone, is the "no encoding" baseline.
+/// How a model learns the position of a token. An encoding may act at ten stages; most encodings act at one. The base
+/// class acts at none, so it is the "no encoding" baseline.
 ///
 ///     ids -(S0)- positions      x -(S1)- first block      y -(S9)- after the feed-forward of each layer
 ///
@@ -17,7 +17,7 @@
 ///     S8 normaliser, extra_values, finish    stick-breaking, sinks, TAPE
 ///     S9 after_feed_forward   TAPE
 ///
-/// The model never asks which encoding it has. It runs
+/// The model never asks for the kind of its encoding. It runs
 ///
 ///     State state = begin_pass(encoding, span);
 ///     x = add_to_tokens(encoding, x, state);                              // S0, S1
@@ -28,8 +28,8 @@
 ///       encoding.after_feed_forward(context, output_of_feed_forward);     // S9, before the residual sum
 ///
 /// Letters of shapes: B batch, T queries, S keys, H query heads, G key/value heads, d_h head width, d_m model width.
-/// Two kinds of numbers are told apart everywhere: a *row* is an index into the sequence (masks, counts of visible keys
-/// and running sums use rows), a *position* is what S0 makes of it (angles, distances and tables use positions).
+/// Rows and positions are different numbers. A *row* is an index into the sequence: masks, counts of visible keys and
+/// running sums use rows. A *position* is the result of S0: angles, distances and tables use positions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,7 +48,7 @@ namespace pe::encodings {
 
 using at::Tensor;
 
-/// A position lies beyond what a bounded encoding has. Evaluations turn it into `n/a` with its text as the reason.
+/// A position exceeds the range of a bounded encoding. Evaluations write `n/a` with this text as the reason.
 class RangeError : public support::Error {
  public:
   explicit RangeError(std::string message, std::string hint = {});
@@ -60,33 +60,33 @@ class ShapeError : public support::Error {
   explicit ShapeError(std::string message);
 };
 
-/// Does adding the same number to every position leave the logits as they are?
+/// Does adding the same number to every position leave the logits unchanged?
 enum class ShiftInvariance { kNever, kUntilEffectiveLength, kAlways };
 
 /// Claims about an encoding, which tests check and reports print.
 struct Facts {
   ShiftInvariance shift_invariant = ShiftInvariance::kAlways;
-  bool rotates = false;              ///< turns q and k; a stack holds at most one such member
+  bool rotates = false;              ///< rotates q and k; a stack holds at most one such member
   bool learned = false;              ///< has parameters
   /// Positions 0 .. max_positions − 1 exist, others raise RangeError. Empty: no bound. In a registry entry 0 stands for
   /// "set by the options, by default the training length".
   std::optional<std::int64_t> max_positions;
-  bool length_dependent = false;     ///< the length (Span::pe_len) changes what earlier tokens see
-  bool content_dependent = false;    ///< reads q, k or x beyond their product
-  bool stochastic = false;           ///< draws; results depend on Span::step
+  bool length_dependent = false;     ///< The length (Span::pe_len) changes the view of earlier tokens.
+  bool content_dependent = false;    ///< Reads q, k or x, and not only their product.
+  bool stochastic = false;           ///< Draws random numbers; results depend on Span::step.
   /// Attention heads that S2 makes of each head of q: the projection of queries has H / heads_per_query heads.
   int heads_per_query = 1;
 
-  /// May the loss of every prefix be read off one pass over the whole text?
+  /// Can the loss of every prefix be read from one pass over the whole text?
   bool prefixes_agree() const { return !length_dependent && !stochastic; }
   Json to_json() const;
 };
 
-/// What the encoding is built for: the part of a model's config that concerns it.
+/// The part of a model's config that an encoding is built from.
 struct Shape {
   std::int64_t width = 0;              ///< d_m
   std::int64_t layers = 1;
-  std::int64_t query_heads = 1;        ///< H, those that attend; see PositionalEncoding::projected_heads
+  std::int64_t query_heads = 1;        ///< H attention heads; see PositionalEncoding::projected_heads
   std::int64_t key_value_heads = 1;    ///< G, divides H; query head h reads key/value head ⌊h·G/H⌋
   std::int64_t head_width = 0;         ///< d_h
   std::int64_t train_length = 0;       ///< L, tokens
@@ -98,32 +98,32 @@ struct Shape {
 
 /// A trained tensor. Its handle is shared with the encoding: write through it (`copy_`, `set_data`), do not replace it.
 struct Parameter {
-  std::string name;              ///< "t5.table", "fire.3.w1" (layer 3); unique; a model puts "encoding." before it
-  std::string short_name;        ///< as configs and artifacts call it: "table", "w1"
-  int layer = -1;                ///< −1: one for the whole model
-  Tensor value;                  ///< a leaf that requires grad
-  bool weight_decay = false;     ///< true for matrices, false for 1-D parameters and tables
+  std::string name;              ///< Unique: "t5.table", "fire.3.w1" (layer 3). A model puts "encoding." before it.
+  std::string short_name;        ///< Name in configs and artifacts: "table", "w1".
+  int layer = -1;                ///< −1: one for the whole model.
+  Tensor value;                  ///< A leaf that requires grad.
+  bool weight_decay = false;     ///< True for matrices, false for 1-D parameters and tables.
 };
 
 class PositionalEncoding;
 
-/// One forward pass: what is seen, where it starts, and what random draws are addressed by.
+/// One forward pass: its rows, its first position, and the address of its random draws.
 struct Span {
   std::int64_t batch = 1;                 ///< B
-  std::int64_t queries = 0;               ///< T; query row r is key row S − T + r
-  std::int64_t keys = 0;                  ///< S ≥ T
-  std::int64_t first_position = 0;        ///< position of key row 0
-  /// [S] or [B,S] int64: the row at which the document of each row starts; undefined: one document. A query sees keys
-  /// of its own document only.
+  std::int64_t queries = 0;               ///< T; query row r is key row S − T + r.
+  std::int64_t keys = 0;                  ///< S ≥ T.
+  std::int64_t first_position = 0;        ///< Position of key row 0.
+  /// [S] or [B,S] int64: the first row of each row's document; undefined: one document. A query sees only keys of its
+  /// document.
   Tensor doc_start;
-  bool restart_positions = false;         ///< positions count from first_position in each document
+  bool restart_positions = false;         ///< Positions count from first_position in each document.
   bool causal = true;                     ///< a query sees no later key; false: every key of its document
   bool training = false;
   std::int64_t step = 0;                  ///< optimizer step; in an evaluation the number of the draw
   std::vector<std::int64_t> samples;      ///< id of each sequence, for draws per sample; empty: 0 .. B − 1
-  std::optional<std::int64_t> pe_len;     ///< the length that a length-dependent encoding is told
-  /// [S] int64: positions of the key rows in place of counted ones, for probes that move tokens apart or together.
-  /// Undefined: counted from first_position, which must be 0 otherwise. An encoding that maps positions ignores it.
+  std::optional<std::int64_t> pe_len;     ///< length for a length-dependent encoding
+  /// [S] int64: positions of the key rows, for probes that move tokens apart or together. Undefined: positions count
+  /// from first_position, which must be 0 otherwise. An encoding that maps positions ignores it.
   Tensor positions;
   at::Device device = at::kCPU;
   /// FIRE's effective length by the weights that the pass began with, of each member that has one: `begin` enters it,
@@ -133,7 +133,7 @@ struct Span {
   static Span whole(std::int64_t batch, std::int64_t rows) { return {.batch = batch, .queries = rows, .keys = rows}; }
 };
 
-/// What lives for one forward pass: shared tables, TAPE's angles, carries.
+/// Values with the lifetime of one forward pass: shared tables, TAPE's angles, carries.
 struct State {
   Span span;
   std::map<std::string, Tensor> tensors;
@@ -144,9 +144,9 @@ struct LayerContext {
   State& state;
   const Span& span;
   int layer = 0;
-  Tensor x;              ///< [B,S,d_m] input of the attention, one row per key row; undefined where nobody reads it
-  Tensor positions;      ///< [S] or [B,S], int64 or float64
-  /// Within a document positions grow by one from row to row, so S3 and S4, which count rows, are legal.
+  Tensor x;              ///< [B,S,d_m] input of the attention, one row per key row; undefined where no stage reads it.
+  Tensor positions;      ///< [S] or [B,S], int64 or float64.
+  /// Within a document positions grow by one per row, so S3 and S4, which count rows, are legal.
   bool contiguous = true;
 };
 
@@ -159,9 +159,9 @@ struct Heads {
 
 /// S3: Σ_r query[…,i,r]·key[…,j,r] is added to the logits (after the scale), up to a constant of the row.
 struct Channels {
-  Tensor query;            ///< [B or 1, H or 1, T, r], at least float32
-  Tensor key;              ///< [B or 1, H, G or 1, S, r]; with H > G heads the keys are repeated, so prefer 1 or G
-  int query_pieces = 1;    ///< how many bfloat16 numbers hold a factor exactly enough (1 to 3)
+  Tensor query;            ///< [B or 1, H or 1, T, r], at least float32.
+  Tensor key;              ///< [B or 1, H, G or 1, S, r]. With H > G heads the keys are repeated, so prefer 1 or G.
+  int query_pieces = 1;    ///< Number of bfloat16 values (1 to 3) that represent a factor exactly enough.
   int key_pieces = 3;
 };
 
@@ -173,12 +173,13 @@ struct Rows {
   Tensor q;                            ///< [B,H,rows,d_h] after S2
   Tensor k, v;                         ///< [B,G,keys,d_h]
   double scale = 1;
-  Tensor raw_q, raw_k;                 ///< as q and k, before S2; see Traits::needs_raw
+  Tensor raw_q, raw_k;                 ///< As q and k, before S2; see Traits::needs_raw.
   Tensor query_positions;              ///< [rows] or [B,rows]
-  Tensor key_positions;                ///< [keys] or [B,keys]
-  Tensor visible;                      ///< bool [1 or B, 1, rows, keys]: the causal (where there is one) and the document mask
-  std::vector<Tensor> inputs;          ///< what `row_inputs` gave, as far as gradients are concerned
-  /// For encodings with Traits::rows_coupled: what the rows before left (undefined at the start). A stage replaces it.
+  Tensor key_positions;                ///< [keys] or [B,keys].
+  Tensor visible;                      ///< Bool [1 or B, 1, rows, keys]: causal mask (where it exists) and document mask.
+  std::vector<Tensor> inputs;          ///< The result of `row_inputs`, or copies of it with the same gradients.
+  /// For encodings with Traits::rows_coupled: state after the earlier rows (undefined at the start). A stage replaces
+  /// it.
   Tensor* carry = nullptr;
 
   std::int64_t count() const { return end - begin; }
@@ -205,10 +206,10 @@ class Normaliser {
 
 enum class BiasKind { kNone, kChannels, kToeplitz, kPairwise };
 
-/// What the dispatcher needs to know, for a pass, to take the cheapest exact route.
+/// Properties of an encoding in one pass, by which the dispatcher takes the cheapest exact route.
 struct Traits {
-  BiasKind bias = BiasKind::kNone;       ///< the cheapest form while positions are contiguous; S5 exists for all
-  bool has_table = false;                ///< S4 exists beside a cheaper form, and gives the same bias
+  BiasKind bias = BiasKind::kNone;       ///< The cheapest form while positions are contiguous; S5 exists for all.
+  bool has_table = false;                ///< S4 exists in addition to a cheaper form, and gives the same bias.
   bool bias_needs_grad = false;
   bool bias_depends_on_batch = false;
   bool adds_to_tokens = false;           ///< S1
@@ -216,22 +217,23 @@ struct Traits {
   bool own_logits = false;               ///< S6
   bool rewrites_logits = false;          ///< S7
   bool normalises = false;               ///< S8
-  bool sink = false;                     ///< that S8 is a softmax with `sink_logits`, which fused kernels can carry
-  bool rows_coupled = false;             ///< chunks of rows must run in order (Rows::carry)
-  bool needs_row_constants = false;      ///< a bias may not drop a constant of the row (sinks, S7, other normalisers)
-  bool needs_raw = false;                ///< wants q and k before S2
-  bool extra_values = false;             ///< S8 mixes more than v (TAPE)
-  /// The gradient by a factor of the channels is a small difference of large products, which a half-precision kernel
-  /// rounds away: such channels are for float32, and for passes without gradients.
+  bool sink = false;                     ///< S8 is a softmax with `sink_logits`, which fused kernels can compute.
+  bool rows_coupled = false;             ///< Chunks of rows must run in order (Rows::carry).
+  bool needs_row_constants = false;      ///< A bias may not drop a constant of the row (sinks, S7, other normalisers).
+  bool needs_raw = false;                ///< Reads q and k before S2.
+  bool extra_values = false;             ///< S8 mixes more than v (TAPE).
+  /// The gradient for a factor of the channels is a small difference of large products. A half-precision kernel rounds
+  /// it away, so such channels are used only in float32 and in passes without gradients.
   bool channels_cancel = false;
   int live_logits = 6;                   ///< tensors as large as the logits that a range of rows holds at a time
 };
 
-/// The pairs of channels that S2 rotates, as q and k hold them afterwards: the product of pair i of a query and of a key that
-/// stand d positions apart rotates by d·theta.
+/// The pairs of channels that S2 rotates, as laid out in q and k afterwards. The product of pair i of a query and of a
+/// key at distance d rotates by d·theta.
 struct RotatedPairs {
   std::vector<std::int64_t> first, second;   ///< channels of pair i in a head
-  /// Radians a position, [groups, pairs], groups being 1 or the number of key/value heads. 0: the pair is not rotated.
+  /// Radians per position, [groups, pairs], groups being 1 or the number of key/value heads. 0: the pair is not
+  /// rotated.
   std::vector<double> theta;
 
   std::size_t pairs() const { return first.size(); }
@@ -271,8 +273,8 @@ class PositionalEncoding {
   virtual Tensor add_to_tokens(LayerContext& context, const Tensor& x) { return x; }
   /// S2. Replaces what it changes in `heads`. q is for the last T rows of `context.positions`, k for all S.
   virtual void transform(LayerContext& context, Heads& heads) {}
-  /// What S2 rotates in a layer, for probes. Absent where it rotates nothing there, or by angles that are no multiple of the
-  /// distance.
+  /// The pairs that S2 rotates in a layer, for probes. Absent where it rotates none there, or where its angles are not
+  /// multiples of the distance.
   virtual std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const { return std::nullopt; }
   /// S3.
   virtual Channels channels(LayerContext& context, const Heads& heads);
@@ -289,11 +291,12 @@ class PositionalEncoding {
   virtual Tensor logits(const Rows& rows);
   /// S7. @param s logits with bias, finite everywhere: the mask is laid over afterwards.
   virtual Tensor rewrite(const Rows& rows, const Tensor& s) { return s; }
-  /// S8. Null: softmax. Reads parameters through `inputs` (see row_inputs), so it is made anew for each range of rows.
+  /// S8. Null: softmax. Reads parameters through `inputs` (see row_inputs), so a new one is made for each range of
+  /// rows.
   virtual std::unique_ptr<Normaliser> normaliser(const LayerContext& context, const std::vector<Tensor>& inputs) {
     return nullptr;
   }
-  /// S8. [B,G or H,S,n] or undefined: values that the same weights mix beside v.
+  /// S8. [B,G or H,S,n] or undefined: further values that are mixed by the same weights as v.
   virtual Tensor extra_values(LayerContext& context, const Heads& heads) { return {}; }
   /// S8. @param out [B,H,T,d_h]. @param extra the mixed extra values, [B,H,T,n].
   virtual Tensor finish(LayerContext& context, const Tensor& out, const Tensor& extra) { return out; }

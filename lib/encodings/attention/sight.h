@@ -15,10 +15,10 @@ class LimitsSight {
   virtual std::int64_t window(int layer) const = 0;
 };
 
-/// That of an encoding, or the narrowest of a stack's members; 0: all rows are seen.
+/// Window of an encoding, or the narrowest window of a stack's members; 0: all rows are seen.
 std::int64_t window_of(const PositionalEncoding& encoding, int layer);
 
-/// That of a layer in a pass; 0 where it is as long as the keys.
+/// Window of a layer in a pass; 0 where it is as long as the keys.
 std::int64_t window_of(const LayerContext& context);
 
 /// Once per layer and pass, when its context is made.

@@ -304,7 +304,7 @@ class Stack : public PositionalEncoding,
     return at::cat({a.expand({batch, heads, -1, -1}), b.expand({batch, heads, -1, -1})}, -1);
   }
 
-  /// Calls `use` for each member with those of the inputs that the member gave.
+  /// Calls `use` for each member with the inputs that the member gave.
   template <typename Use>
   void each_with_inputs(const Rows& rows, const Use& use) {
     std::size_t at = 0;

@@ -1,5 +1,5 @@
 /// @file
-/// Several encodings at once, as {stack: [rope, {kind: ssmax}]} asks for.
+/// Several encodings in one model, as {stack: [rope, {kind: ssmax}]} asks for.
 #pragma once
 
 #include <memory>
@@ -16,10 +16,10 @@ struct StackMember {
   std::unique_ptr<PositionalEncoding> encoding;
 };
 
-/// S1 to S3 chain, rotations before temperatures; biases add; channels stand side by side. A member that maps positions
-/// does so for all.
-/// @throws ConfigError when two members rotate, map positions, or define the same of the product (S6), the rewriting of
-/// logits (S7) and the normaliser (S8).
+/// S1 to S3 chain, rotations before temperatures; biases add; channels are concatenated. A member that maps positions
+/// maps them for all members.
+/// @throws ConfigError when two members rotate, map positions, or define the same stage: the product (S6), the
+/// rewriting of logits (S7) or the normaliser (S8).
 std::unique_ptr<PositionalEncoding> make_stack(std::vector<StackMember> members, const Shape& shape);
 
 }  // namespace pe::encodings

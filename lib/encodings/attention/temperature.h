@@ -1,6 +1,6 @@
 /// @file
-/// What all logit temperatures share: q is multiplied by a factor of its row and head, which fused kernels carry for
-/// nothing. Biases beside a temperature are not scaled.
+/// Base of all logit temperatures: q is multiplied by a factor of its row and head, which costs fused kernels nothing.
+/// Biases in the same stack are not scaled.
 #pragma once
 
 #include "encodings/attention/positional_encoding.h"
@@ -14,7 +14,7 @@ class Temperature : public PositionalEncoding {
  protected:
   using PositionalEncoding::PositionalEncoding;
 
-  /// What broadcasts to [B,H,T], or undefined: 1. At least float32.
+  /// A tensor that broadcasts to [B,H,T], at least float32; undefined: 1.
   virtual Tensor factor(const LayerContext& context) = 0;
 };
 

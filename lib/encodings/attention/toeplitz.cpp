@@ -9,8 +9,8 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// With u = [t_{end−1} … t_1 t_0 0 … 0], row i of the matrix is u from place end − 1 − i on, so the rows in falling
-// order are the windows of u: an unfold and a flip.
+// With u = [t_{end−1} … t_1 t_0 0 … 0], row i of the matrix is u from index end − 1 − i on. The rows in falling order
+// are the windows of u: an unfold and a flip.
 class ToeplitzFunction : public torch::autograd::Function<ToeplitzFunction> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& table, std::int64_t begin, std::int64_t end,

@@ -1,6 +1,6 @@
 /// @file
-/// Encodings that count other things than tokens: digits of a number, sentences, columns of a sum. They work with
-/// numbers that are read off the tokens, which whoever knows the ids provides.
+/// Encodings that count units other than tokens: digits of a number, sentences, columns of a sum. They read numbers
+/// that the owner of the token ids computes from them.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ class ReadsTokens {
   using Numbers = std::function<std::vector<std::int64_t>(std::span<const std::int64_t> ids)>;
 
   virtual ~ReadsTokens() = default;
-  /// What is read: {"reads": "digits"} and others, which data/tokenizers/token_numbers.h lists; null: nothing.
+  /// Kind of the numbers: {"reads": "digits"} and others, which data/tokenizers/token_numbers.h lists; null: none.
   virtual Json reads() const = 0;
   virtual std::int64_t channels() const { return 1; }  ///< numbers of a token
   /// S0, where it maps positions. @param numbers [B,S,channels].
@@ -29,7 +29,7 @@ class ReadsTokens {
   void read_with(Numbers numbers) { numbers_ = std::move(numbers); }
   const Numbers& reads_with() const { return numbers_; }
   /// @param ids [B,S] int64. @param doc_start Span::doc_start. @return [B,S,channels] int64, on the device of the ids.
-  /// @throws ConfigError where nobody said how to read.
+  /// @throws ConfigError where no reader was set.
   Tensor read(const Tensor& ids, const Tensor& doc_start) const;
 
  private:

@@ -1,5 +1,5 @@
 /// @file
-/// S8 for encodings that mix something of their own by the weights of attention, which may differ from pair to pair.
+/// S8 for encodings that mix additional values, which may differ from pair to pair, by the weights of attention.
 #pragma once
 
 #include "encodings/attention/positional_encoding.h"
@@ -10,7 +10,7 @@ class MixesByWeights {
  public:
   virtual ~MixesByWeights() = default;
   virtual bool mixes() const { return true; }
-  /// @param weights [B,H,rows,keys]. @return [B,H,rows,d_h], added to what the weights make of v.
+  /// @param weights [B,H,rows,keys]. @return [B,H,rows,d_h], added to the weighted sum of v.
   virtual Tensor mix(const Rows& rows, const Tensor& weights) = 0;
 };
 

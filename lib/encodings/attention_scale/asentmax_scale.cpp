@@ -38,7 +38,7 @@ class AsentmaxScale : public Temperature {
             .content_dependent = options_.form == AsentmaxForm::kReported};
   }
 
-  /// Beside a base that leaves some heads without position it acts on those alone.
+  /// In a stack with a base that leaves some heads without position, it acts on those heads alone.
   void join(const std::vector<const PositionalEncoding*>& others) override {
     spared_ = at::zeros({shape_.layers, shape_.query_heads}, at::kBool);
     for (const PositionalEncoding* other : others) {

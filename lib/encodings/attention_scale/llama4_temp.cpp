@@ -1,5 +1,4 @@
-// Llama 4's temperature: one that grows by a step of a logarithm for each stretch of positions, in layers that have no
-// position of their own.
+// Llama 4's temperature: it grows by a step of a logarithm for each stretch of positions, in layers without positions.
 #include "encodings/attention/temperature.h"
 #include "encodings/registry.h"
 
@@ -26,7 +25,7 @@ class Llama4Temperature : public Temperature {
 
   Facts facts() const override { return {.shift_invariant = ShiftInvariance::kNever}; }
 
-  /// Beside a base that leaves whole layers without position it acts in those alone.
+  /// In a stack with a base that leaves whole layers without position, it acts in those layers alone.
   void join(const std::vector<const PositionalEncoding*>& others) override {
     const auto spared = [&](int layer) {
       for (const PositionalEncoding* other : others) {

@@ -1,5 +1,4 @@
-// A window of the nearest keys beside which the first token of the text is always kept: what a cache that drops old keys
-// leaves of the past.
+// A window of the nearest keys, and always the first token of the text: the past that a cache without old keys keeps.
 #include <limits>
 
 #include "encodings/registry.h"
@@ -29,7 +28,7 @@ class WindowNormaliser : public Normaliser {
     const Tensor columns = at::arange(rows.keys, at::TensorOptions(at::kLong).device(logits.device()));
     Tensor kept = columns.lt(options_.keep);
     if (const Tensor& start = rows.context.span.doc_start; start.defined()) {
-      kept = (columns - start.narrow(-1, 0, rows.keys)).lt(options_.keep);   // each document has a first token of its own
+      kept = (columns - start.narrow(-1, 0, rows.keys)).lt(options_.keep);   // the first token of each document
       kept = start.dim() == 2 ? kept.view({-1, 1, 1, rows.keys}) : kept;
     }
     const Tensor near = (rows.query_rows().unsqueeze(-1) - columns).lt(options_.window);

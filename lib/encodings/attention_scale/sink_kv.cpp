@@ -1,6 +1,5 @@
-// A trained key for each head that every query sees, beside the keys of the text and before the first of them. No
-// position is put on it, nor on the query that meets it: both are taken as they are before S2, so that beside a rotation
-// a sink is as strong anywhere in a text.
+// A trained key for each head, before the keys of the text, that every query sees. It has no position, and the query
+// that meets it is read before S2. In a stack with a rotation the sink is therefore equally strong anywhere in a text.
 #include "encodings/attention_scale/sinks.h"
 #include "encodings/registry.h"
 

@@ -1,6 +1,6 @@
 /// @file
-/// What FIRE's forms share: a small network reads x = ψ(i − j)/ψ(max(i, L)), ψ(d) = ln(1 + |c·d|), so that longer texts
-/// stay within what training saw. While no query lies beyond L the bias depends on distance alone.
+/// Base of FIRE's forms: a small network reads x = ψ(i − j)/ψ(max(i, L)), ψ(d) = ln(1 + |c·d|), so that inputs of
+/// longer texts stay within the range of training. While no query exceeds L the bias depends on distance alone.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@ constexpr double kFireEpsilon = 1e-6;
 
 Tensor psi(const Tensor& x, const Tensor& c) { return at::log1p((c * x).abs()); }
 
-/// A number for each head beside a list of distances.
+/// Shapes a number for each head so that it broadcasts over a list of distances.
 Tensor beside(const Tensor& t) { return t.dim() == 0 ? t : t.unsqueeze(-1); }
 
 }  // namespace
@@ -34,7 +34,7 @@ FireFamily::FireFamily(const std::string& kind, const Shape& shape, const FireOp
 }
 
 void FireFamily::add_network(Layer& layer, const std::string& kind, int index, at::IntArrayRef w1, at::IntArrayRef w2) {
-  // What PyTorch gives linear layers of width 1 and kFireHidden.
+  // The initial range of PyTorch for linear layers of width 1 and kFireHidden.
   const double bound = 1 / std::sqrt(static_cast<double>(kFireHidden));
   const std::vector<std::int64_t> hidden =
       w1[1] == 1 ? std::vector<std::int64_t>{kFireHidden} : std::vector<std::int64_t>(w1.begin(), w1.end());

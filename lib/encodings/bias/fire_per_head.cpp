@@ -1,4 +1,4 @@
-// FIRE with a network, a c and an L of its own for each head.
+// FIRE with a separate network, c and L for each head.
 #include "encodings/bias/fire.h"
 #include "encodings/registry.h"
 

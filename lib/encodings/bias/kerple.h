@@ -1,5 +1,5 @@
 /// @file
-/// What KERPLE's two kernels share: two positive numbers for each head, kept from zero after each optimizer step.
+/// Base of KERPLE's two kernels: two positive numbers for each head, kept from zero after each optimizer step.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 /// @file
-/// Biases −m·(i − j) with a fixed slope m for each head: ALiBi's, and what borrows from it.
+/// Biases −m·(i − j) with a fixed slope m for each head: ALiBi and encodings derived from it.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace pe::encodings {
 
-/// 2^(−8(h+1)/H) for H a power of two. For another H those of the largest power of two below it, then every second of
-/// twice that power, so the list is not monotone.
+/// 2^(−8(h+1)/H) for H a power of two. For another H: the slopes of the largest power of two below it, then every
+/// second slope of twice that power, so the list is not monotone.
 std::vector<double> alibi_slopes(std::int64_t heads);
 
 class SlopeBias : public PositionalEncoding {

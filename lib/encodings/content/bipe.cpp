@@ -28,7 +28,7 @@ struct BipeOptions {
   }
 };
 
-/// Positions are numbers of segments, and tokens are told their places in them.
+/// Positions are numbers of segments; each token also gets its place in the segment.
 class Segments : public PositionalEncoding, public ReadsTokens {
  public:
   Segments(const BipeOptions& options, const Shape& shape)

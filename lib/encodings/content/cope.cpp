@@ -7,7 +7,7 @@
 namespace pe::encodings {
 namespace {
 
-// Beside a rotation, gates and table may read q and k before it (raw) or after it.
+// In a stack with a rotation, gates and table may read q and k before it (raw) or after it.
 enum class Reading { kRaw, kRotated };
 
 struct CopeOptions {

@@ -1,6 +1,6 @@
-// A guide's CoPE, which is not the paper's: gates are read off tokens alone and counted from the start of the text, and
-// a key brings an interpolated row of a table for its count. Absolute, the same for all queries, and so as cheap as
-// extra channels of q and k.
+// A guide's CoPE, which differs from the paper's: gates read tokens alone and are counted from the start of the text. A
+// key adds an interpolated row of a table for its count. The bias is absolute and the same for all queries, and so as
+// cheap as extra channels of q and k.
 #include "encodings/content/cumulative.h"
 #include "encodings/registry.h"
 

@@ -1,12 +1,12 @@
 /// @file
-/// What biases that add up something of each token between a key and a query share: FoX, CABLE, PaTH-FoX.
+/// Base of biases that sum a value of each token between a key and a query: FoX, CABLE, PaTH-FoX.
 #pragma once
 
 #include "encodings/attention/positional_encoding.h"
 
 namespace pe::encodings {
 
-/// A linear map of the tokens, [B,S,d_m] → [B,H,S], at least float32; context.x as it is given to a layer.
+/// A linear map of the tokens, [B,S,d_m] → [B,H,S], at least float32. It reads context.x unchanged.
 /// @param weight [H,d_m]. @param bias [H] or undefined. @throws ShapeError where x is missing.
 Tensor token_scores(const LayerContext& context, const Tensor& weight, const Tensor& bias);
 

@@ -65,7 +65,7 @@ Facts Dape::facts() const {
 }
 
 Traits Dape::traits(const Span& span) const {
-  // Hidden values of all pairs stand beside the logits of all heads, so this counts in heads.
+  // Hidden values of all pairs are in memory with the logits of all heads, so this counts in heads.
   const int hidden = static_cast<int>(3 * kDapeHidden / std::max<std::int64_t>(1, shape_.query_heads));
   return {.rewrites_logits = true, .needs_row_constants = true, .live_logits = 8 + hidden};
 }

@@ -1,6 +1,6 @@
 /// @file
-/// What shaw and transformer_xl share: queries, as S2 leaves them, meet trained vectors of the distance. A query that
-/// is turned gives another product wherever it stands, so beside a rotation they are not shift invariant.
+/// Base of shaw and transformer_xl: queries, after S2, are multiplied by trained vectors of the distance. A rotated
+/// query gives another product at every position, so with a rotation they are not shift invariant.
 #pragma once
 
 #include "encodings/attention/head_vectors.h"

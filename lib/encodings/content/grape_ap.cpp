@@ -42,7 +42,7 @@ class GrapeAp : public PositionalEncoding {
     const double epsilon = weight.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
                                                                : std::numeric_limits<float>::epsilon();
     const Tensor normed = p * at::rsqrt((p * p).mean({-1}, true) + epsilon);
-    // Every pair turns by one radian a position: x cos + y sin, −x sin + y cos.
+    // Every pair rotates with one radian per position: x cos + y sin, −x sin + y cos.
     const Tensor angle = at::stack(std::vector<Tensor>(width_ / 2, context.positions.to(at::kDouble)), -1);
     const Tensor cos = at::cos(angle).to(p.scalar_type()), sin = -at::sin(angle).to(p.scalar_type());
     const Tensor rotated = rotate(normed, cos, sin, PairLayout::kHalf);

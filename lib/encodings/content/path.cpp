@@ -1,4 +1,4 @@
-// PaTH: the tokens between a key and a query turn the query, each by a Householder-like matrix of its own.
+// PaTH: each token between a key and a query transforms the query by a separate Householder-like matrix.
 #include "encodings/content/path.h"
 #include "encodings/registry.h"
 

@@ -1,6 +1,6 @@
 /// @file
-/// PaTH: between a key and a query every token reflects, a_ij = scale · k_jᵀ (H_{j+1} … H_i) q_i with
-/// H_t = I − β_t w_t w_tᵀ. w and β are read off the tokens.
+/// PaTH: between a key and a query every token reflects. The logit is a_ij = scale · k_jᵀ (H_{j+1} … H_i) q_i with H_t
+/// = I − β_t w_t w_tᵀ. w and β are computed from the tokens.
 #pragma once
 
 #include <string>
@@ -41,7 +41,7 @@ inline constexpr std::size_t kPathInputs = 4;
 /// and for those who bring their own w and β. q [B,H,T,d_h], k [B,G,S,d_h] as in a pass.
 std::vector<Tensor> path_inputs(const Tensor& q, const Tensor& k, const Tensor& w, const Tensor& beta,
                                 std::int64_t block);
-/// Rows begin .. end − 1 of the queries against keys 0 .. keys − 1, not scaled; 0 where a key lies in the future.
+/// Rows begin .. end − 1 of the queries against keys 0 .. keys − 1, not scaled; 0 where a key is in the future.
 Tensor path_logits(const std::vector<Tensor>& inputs, std::int64_t begin, std::int64_t end, std::int64_t keys,
                    std::int64_t block);
 

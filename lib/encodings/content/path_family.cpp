@@ -41,7 +41,7 @@ std::vector<Tensor> path_inputs(const Tensor& q, const Tensor& k, const Tensor& 
   const Tensor y = solved.narrow(-1, 0, block), tw = solved.narrow(-1, block, w.size(-1));   // T·diag(β)·W
   const Tensor k_end = kb - at::matmul(y.transpose(-1, -2), wb);
   const Tensor across = at::matmul(wb.transpose(-1, -2), tw);   // a row of Q̃ times I − this walks on
-  // Queries stand in the blocks of their own rows, so those before the first query are filled up.
+  // Queries are in the blocks of their rows, so rows before the first query are padded.
   Tensor all_q = q.to(type);
   if (offset > 0) all_q = at::constant_pad_nd(all_q, {0, 0, offset, 0});
   const Tensor qb = in_blocks(all_q, block);

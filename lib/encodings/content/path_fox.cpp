@@ -1,4 +1,4 @@
-// PaTH with FoX's gate: the product of matrices, and a penalty of what the tokens in between forget.
+// PaTH with FoX's gate: the product of matrices, and a penalty for each forgetting token in between.
 #include "encodings/content/cumulative.h"
 #include "encodings/content/path.h"
 #include "encodings/registry.h"

@@ -5,7 +5,7 @@
 namespace pe::encodings {
 namespace {
 
-// What the whole text selected is one head's logits: up to here it is made at once and is a bias like any other.
+// The selection over the whole text is one head's logits: up to this size it is one tensor, used like any other bias.
 constexpr std::int64_t kSelectedBytes = std::int64_t{256} << 20;
 
 class Selective : public PositionalEncoding {
@@ -20,7 +20,7 @@ class Selective : public PositionalEncoding {
     return {.rewrites_logits = true, .rows_coupled = true, .needs_row_constants = true, .live_logits = 8};
   }
 
-  /// Beside others that make or change logits, what is selected depends on these, row after row.
+  /// In a stack with members that make or change logits, the selection depends on them, row after row.
   void join(const std::vector<const PositionalEncoding*>& others) override {
     for (const PositionalEncoding* other : others) {
       const Traits t = other->traits(Span::whole(1, std::max<std::int64_t>(shape_.train_length, 1)));

@@ -9,7 +9,8 @@
 namespace pe::encodings {
 namespace {
 
-// What a token adds to the angles: its map convolved over the last tokens, its map alone, its map in place of a sum, or a draw.
+// A token's increment of the angles: its map convolved over the last tokens, its map alone, its map in place of a sum,
+// or a draw.
 enum class Increments { kConv, kPlain, kOwn, kRandom };
 
 struct SelectiveRopeOptions {

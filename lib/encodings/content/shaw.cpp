@@ -31,7 +31,7 @@ class Shaw : public DistanceVectors, public MixesByWeights {
     }
   }
 
-  // A query that another member has turned shows its place in the products with vectors that nobody turns.
+  // The vectors of distances are not rotated, so a query rotated by another member shows its position in the products.
   Traits traits(const Span& span) const override {
     return {.bias = BiasKind::kPairwise, .bias_needs_grad = true, .bias_depends_on_batch = true};
   }

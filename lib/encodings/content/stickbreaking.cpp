@@ -1,4 +1,4 @@
-// Stick-breaking attention: from the nearest key to the farthest, each takes its share of what the nearer ones left.
+// Stick-breaking attention: from the nearest key to the farthest, each takes its share of the weight that is left.
 #include "encodings/registry.h"
 
 namespace pe::encodings {

@@ -37,7 +37,7 @@ class TransformerXl : public DistanceVectors {
     }
   }
 
-  // A query that another member has turned shows its place in the products with vectors that nobody turns.
+  // The vectors of distances are not rotated, so a query rotated by another member shows its position in the products.
   Traits traits(const Span& span) const override {
     return {.bias = BiasKind::kPairwise, .bias_needs_grad = true, .bias_depends_on_batch = true, .live_logits = 8};
   }
@@ -66,7 +66,7 @@ class TransformerXl : public DistanceVectors {
   }
 
  private:
-  /// Distances 0 .. n − 1 that occur and are told apart.
+  /// Number n of distances 0 .. n − 1 that occur and are distinguished.
   std::int64_t reach(const LayerContext& context) const {
     std::int64_t n = context.span.keys;
     if (!context.contiguous) {

@@ -30,8 +30,8 @@ class Wall : public PositionalEncoding, public HoldsHeadVectors {
     return {at::log_sigmoid(gates).cumsum(1).unflatten(-1, {shape_.query_heads, shape_.head_width}).transpose(1, 2)};
   }
 
-  // Σ_n q_in k_jn exp(P_in − P_jn). An exponent is at most 0 when it is split at an anchor between j and i, so nothing
-  // overflows; pairs too near for an anchor between them are taken one by one.
+  // Σ_n q_in k_jn exp(P_in − P_jn). An exponent is at most 0 when it is split at an anchor between j and i. Nothing
+  // overflows then; pairs too near for an anchor between them are computed one by one.
   Tensor logits(const Rows& rows) override {
     const Tensor& p = rows.inputs.at(0);
     const at::ScalarType type = p.scalar_type();

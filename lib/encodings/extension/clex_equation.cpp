@@ -70,7 +70,7 @@ class ClexField {
   std::vector<double> input_, u_, a_;
 };
 
-/// One classic Runge–Kutta step's four stages: where the field was asked, and what it said.
+/// Four stages of one classic Runge–Kutta step: the points and the slopes of the field there.
 struct ClexStages {
   explicit ClexStages(std::size_t n) : at(4, std::vector<double>(n)), slope(4, std::vector<double>(n)) {}
   void run(ClexField& field, double t, double h, const std::vector<double>& z) {

@@ -1,4 +1,4 @@
-// LongRoPE: each pair slowed by a number of its own, the first tokens left as they were; the numbers come from a search.
+// LongRoPE: each pair has a separate divisor, found by a search; the first tokens keep their frequencies.
 #include "encodings/extension/longrope.h"
 
 #include <cmath>

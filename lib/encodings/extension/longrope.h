@@ -1,5 +1,5 @@
 /// @file
-/// LongRoPE's rule: each frequency divided by a number of its own, found by a search (`longrope_search.h`).
+/// LongRoPE's rule: each frequency has a separate divisor, found by a search (`longrope_search.h`).
 #pragma once
 
 #include "encodings/rotary/rescaling.h"
@@ -16,8 +16,8 @@ struct LongRopeOptions : ExtensionOptions {
   void describe(support::FieldVisitor& v);
 };
 
-/// What distinguishes LongRoPE2 here: up to the training length nothing at all is changed, and without a list pairs from
-/// the first that never turns whole within it on are slowed by the factor.
+/// LongRoPE2 differs in two points: up to the training length nothing changes. Without a list, pairs are slowed by the
+/// factor, from the first pair without a whole turn in that length on.
 enum class LongRopeVersion { kOne, kTwo };
 
 class LongRopeRule : public Rescaling {

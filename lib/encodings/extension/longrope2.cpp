@@ -1,5 +1,5 @@
-// LongRoPE2: pairs that never turned whole in training are slowed by the factor or more, the others by a base that fits;
-// up to the training length the model is exactly the one that was trained.
+// LongRoPE2: pairs that never made a whole turn in training are slowed by the factor or more, the others by a base that
+// fits. Up to the training length the model is exactly the trained one.
 #include "encodings/extension/longrope.h"
 
 namespace pe::encodings {

@@ -15,7 +15,7 @@ constexpr double kGrid = 100;   // steps of 0.01
 constexpr std::int64_t kProtected[] = {0, 1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 64, 128, 256};
 constexpr int kTries = 20;      // for a child that is new and never falls
 
-/// What evolves: divisors in hundredths, so that equal ones are equal.
+/// A candidate of the search: divisors in hundredths, so that equal ones are equal.
 struct Genome {
   std::vector<std::int64_t> divisors;
   std::int64_t protected_positions = 0;
@@ -105,7 +105,7 @@ FactorSearchResult evolve(const Space& space, const FactorSearchOptions& options
   return result;
 }
 
-/// Each entry anew with some probability, between its neighbours.
+/// Draws each entry again with some probability, between its neighbours.
 void mutate(std::vector<std::int64_t>& divisors, std::size_t from, std::int64_t least, std::int64_t most,
             double probability, support::Xoshiro& random) {
   for (std::size_t i = from; i < divisors.size(); ++i) {

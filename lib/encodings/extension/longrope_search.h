@@ -1,6 +1,6 @@
 /// @file
-/// The searches for LongRoPE's and LongRoPE2's divisors. What a set of divisors is worth the caller says, who has the
-/// model and the texts:
+/// The searches for LongRoPE's and LongRoPE2's divisors. The caller, who has the model and the texts, scores a set of
+/// divisors:
 ///
 ///     auto& rotary = dynamic_cast<Rotary&>(model.encoding());
 ///     const FactorSearchResult found = search_longrope(rotary.schedule(), 512, 8, options, [&](const RescaleFactors& f) {
@@ -8,7 +8,7 @@
 ///       return perplexity_at(8 * 512);
 ///     });
 ///
-/// What is found goes into a config as `long_factors` and `protected`. Same seed and same scores, same result.
+/// The divisors found go into a config as `long_factors` and `protected`. Same seed and same scores, same result.
 #pragma once
 
 #include <functional>
@@ -23,8 +23,8 @@ struct RescaleFactors {
   std::int64_t protected_positions = 0;    ///< n̂
 };
 
-/// Lower is better: perplexity at the length to reach, for LongRoPE2 of the answers of needles alone. What is not finite
-/// counts as worst.
+/// Lower is better: perplexity at the target length, for LongRoPE2 only over the answers of needles. A value that is
+/// not finite counts as worst.
 using FactorScore = std::function<double(const RescaleFactors&)>;
 
 /// Called after each generation, 0 for the first population.
@@ -50,13 +50,13 @@ struct FactorSearchResult {
   std::vector<double> best_of_generation;  ///< best so far, the first population included
 };
 
-/// Divisors from {1.00, 1.01, … 1.25·factor}, starting from those of pi, ntk and yarn and mutants of them.
+/// Divisors from {1.00, 1.01, … 1.25·factor}, starting from the divisors of pi, ntk and yarn and mutants of them.
 FactorSearchResult search_longrope(const FrequencySchedule& of, std::int64_t train_length, double factor,
                                    const FactorSearchOptions& options, const FactorScore& score,
                                    const FactorProgress& progress = {});
 
-/// A critical pair between those that make ten turns and one turn in the training length; from it on divisors from
-/// factor to 2·factor, before it a base that fits.
+/// Searches a critical pair between the pairs with ten turns and with one turn in the training length. From it on
+/// divisors are from factor to 2·factor, before it a base that fits.
 FactorSearchResult search_longrope2(const FrequencySchedule& of, std::int64_t train_length, double factor,
                                     const FactorSearchOptions& options, const FactorScore& score,
                                     const FactorProgress& progress = {});

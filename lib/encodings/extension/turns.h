@@ -14,8 +14,8 @@ inline double turns_within(double theta, std::int64_t length) {
   return static_cast<double>(length) * theta / (2 * std::numbers::pi);
 }
 
-/// θ for pairs that turn at least `often` times within `length`, θ/factor for those that turn at most `seldom` times,
-/// and in between a mean weighted linearly in the turns.
+/// θ for pairs with at least `often` turns within `length`, θ/factor for pairs with at most `seldom` turns. In between
+/// it is a mean weighted linearly in the turns.
 inline double by_turns(double theta, double factor, std::int64_t length, double seldom, double often) {
   if (factor == 1) return theta;   // to the bit
   const double kept = std::clamp((turns_within(theta, length) - seldom) / (often - seldom), 0.0, 1.0);

@@ -37,7 +37,7 @@ class YarnRule : public Rescaling {
   std::int64_t train_length_;
 };
 
-/// What YaRN makes of a schedule with default options; a start for searches.
+/// The frequencies of a schedule under YaRN with default options; a start for searches.
 RotaryFrequencies yarn_frequencies(const FrequencySchedule& of, double factor, std::int64_t train_length);
 
 }  // namespace pe::encodings

@@ -1,4 +1,4 @@
-// CREAM: a training window's head and tail stand at the ends of a long text, and its middle near the text's middle.
+// CREAM: a training window's head and tail are at the ends of a long text, and its middle is near the text's middle.
 #include <numbers>
 
 #include "encodings/positions/training_windows.h"

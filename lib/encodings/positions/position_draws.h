@@ -1,5 +1,5 @@
 /// @file
-/// What position maps that draw share: options that say for whom a draw is, and the key of a draw.
+/// Base of position maps that draw: options for the scope of a draw, and the key of a draw.
 #pragma once
 
 #include <string>

@@ -49,7 +49,7 @@ AngleTable::Values AngleTable::operator()(const LayerContext& context, std::int6
   const at::Device device = context.positions.device();
   if (!cache_.cos.defined() || cache_.cos.size(0) < first + count || cache_.cos.scalar_type() != table ||
       cache_.cos.device() != device) {
-    // What an evaluation makes here a training step may save for its backward pass.
+    // A training step may save tensors for its backward pass that an evaluation made here.
     const c10::InferenceMode ordinary_tensors(false);
     std::int64_t length = 64;
     while (length < first + count) length *= 2;

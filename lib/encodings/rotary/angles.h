@@ -12,11 +12,11 @@ namespace pe::encodings {
 std::vector<double> geometric_frequencies(double base, std::int64_t width);
 
 struct RotaryFrequencies {
-  std::vector<double> theta;          ///< radians a token, one per pair
-  double attention_factor = 1;        ///< on cos and sin, so that logits are multiplied by its square
+  std::vector<double> theta;          ///< Radians per token, one per pair.
+  double attention_factor = 1;        ///< Factor of cos and sin, so that logits are multiplied by its square.
   /// Tokens after which a pair is back where it began, and its table repeats bit for bit; 0: never. Empty: none does.
   std::vector<double> periods;
-  /// Positions below it turn by `protected_theta`, with an attention factor of 1.
+  /// Positions below it use `protected_theta`, with an attention factor of 1.
   std::int64_t protected_positions = 0;
   std::vector<double> protected_theta;
 };

@@ -1,5 +1,5 @@
-// FoPE: instead of one cosine and one sine each pair gets a random, frozen mixture of those that turn within the
-// training length; pairs that would be slower see content alone. Products are not functions of distance alone.
+// FoPE: each pair gets a random, frozen mixture of the pairs that turn within the training length, instead of one
+// cosine and one sine. Slower pairs see content alone. Products are not functions of distance alone.
 #include <numbers>
 
 #include "encodings/attention/frozen.h"

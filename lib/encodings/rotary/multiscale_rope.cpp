@@ -1,5 +1,5 @@
-// Multiscale RoPE: each key/value head has a base of its own, from short wavelengths to long ones. Query heads take that
-// of the head they read, or the product would not depend on distance alone.
+// Multiscale RoPE: each key/value head has a separate base, from short wavelengths to long ones. Query heads take the
+// base of the head they read, or the product would not depend on distance alone.
 #include "encodings/rotary/rotary_schedules.h"
 
 namespace pe::encodings {

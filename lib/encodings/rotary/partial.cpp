@@ -1,4 +1,4 @@
-// Partial RoPE (GPT-J, NeoX): the first channels of each head are turned, with a schedule of their own; the others see
+// Partial RoPE (GPT-J, NeoX): the first channels of each head are rotated, with a separate schedule; the others see
 // content alone.
 #include "encodings/rotary/rotary_schedules.h"
 

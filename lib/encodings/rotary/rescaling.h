@@ -5,8 +5,8 @@
 ///     {kind: yarn, factor: 8}                                          # over rope
 ///     {kind: yarn, factor: 8, over: {kind: p_rope, fraction: 0.75}}    # over another member of the family
 ///
-/// Parameters, where the schedule has any, are those of the schedule alone, so that a rule can be laid over a model that
-/// was trained without it.
+/// All parameters belong to the schedule, not to the rule, so a rule can be applied to a model that was trained without
+/// it.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ struct ExtensionOptions : RotaryOptions {
   void describe_without_factor(support::FieldVisitor& v);
 };
 
-/// A member of the family that rules may stand over. Its `base` and `layout` are those of the rule's options.
+/// A member of the family that rules may extend. Its `base` and `layout` come from the rule's options.
 struct RotarySchedule {
   std::string name;
   std::string summary;

@@ -1,4 +1,5 @@
-// RoPE: q and k are turned by angles proportional to their positions, so that their product sees the distance alone.
+// RoPE: q and k are rotated by angles proportional to their positions, so that their product depends on the distance
+// alone.
 #include "encodings/rotary/rotary_schedules.h"
 
 namespace pe::encodings {

@@ -29,7 +29,7 @@ class RopePP : public Rotary {
   Facts own_facts() const override { return {.rotates = true, .heads_per_query = 2}; }
 
  private:
-  /// Every pair turned by −π/2: (a, b) becomes (b, −a).
+  /// Rotates every pair by −π/2: (a, b) becomes (b, −a).
   Tensor quarter_turn_back(const Tensor& q) const {
     const std::int64_t half = q.size(-1) / 2;
     if (options_.layout == PairLayout::kHalf) return at::cat({q.narrow(-1, half, half), -q.narrow(-1, 0, half)}, -1);

@@ -1,6 +1,6 @@
 /// @file
-/// What all rotary encodings share: given frequencies and an attention factor, turn the pairs of q and k. A member of
-/// the family is a schedule of frequencies:
+/// Base of all rotary encodings: given frequencies and an attention factor, it rotates the pairs of q and k. A member
+/// of the family is a schedule of frequencies:
 ///
 ///     class PRope : public Rotary {
 ///       FrequencySchedule schedule() const override { … zeros behind the first pairs … }
@@ -30,7 +30,7 @@ enum class PairLayout { kHalf, kInterleaved };
 /// these ask for them.
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout layout);
 
-/// Frequencies before any extension, and what extension rules want to know of them.
+/// Frequencies before any extension, and the facts that extension rules read.
 struct FrequencySchedule {
   std::vector<double> theta;   ///< radians a token, one per pair; 0: the pair is not rotated
   double base = 10000;         ///< of the geometric sequence that they come from
@@ -43,7 +43,7 @@ class Rescaling {
   virtual ~Rescaling() = default;
   /// A frequency of 0 stays 0.
   virtual RotaryFrequencies rescale(const FrequencySchedule& of, const Span& span) const = 0;
-  /// What of the span the result depends on; the same key, the same result.
+  /// The part of the span that the result depends on; the same key, the same result.
   virtual std::int64_t key(const Span& span) const { return 0; }
   virtual bool length_dependent() const { return false; }
   virtual bool shift_invariant() const { return true; }
@@ -66,14 +66,15 @@ class Rotary : public PositionalEncoding {
   /// @throws ConfigError for an odd head width.
   Rotary(const std::string& kind, const Shape& shape, const RotaryOptions& options, RescalingPointer rescaling = {});
 
-  /// What the rescaling adds to `own_facts`.
+  /// Facts after rescaling: `own_facts` and the changes of the rule.
   Facts facts() const final;
-  /// An angle between two tokens turns the other way where the key is the later one. What tokens say is causal here.
+  /// An angle between two tokens changes its sign where the key is the later one. Content-dependent angles are causal
+  /// here.
   bool needs_causal_mask() const override { return own_facts().content_dependent; }
   void transform(LayerContext& context, Heads& heads) override;
   std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override;
 
-  /// Is rotating q and k by one table all that S2 does? Whoever replaces `transform` says no.
+  /// Is rotating q and k by one table all that S2 does? Override it to return false with `transform`.
   virtual bool only_rotates() const { return true; }
   /// That table.
   AngleTable::Values tables_for(LayerContext& context, at::ScalarType type) {
@@ -97,7 +98,7 @@ class Rotary : public PositionalEncoding {
   AngleTable& table(const Span& span);
   /// Rotates q and k by the angles of their rows.
   void rotate_heads(Heads& heads, const Span& span, const AngleTable::Values& all) const;
-  /// What a table is made of: by default `frequencies`.
+  /// Frequencies that a table is made of: by default `frequencies`.
   virtual RotaryFrequencies table_rule(const Span& span) const { return frequencies(span); }
 
   std::string kind_;
@@ -108,8 +109,8 @@ class Rotary : public PositionalEncoding {
   std::map<std::int64_t, AngleTable> tables_;
 };
 
-/// The cosines and sines [S, n] or [B, S, n] by which S2 rotates q and k, for an encoding that does nothing else there and
-/// lets nobody see them before; empty for others, and where q has fewer rows than k.
+/// The cosines and sines [S, n] or [B, S, n] by which S2 rotates q and k. Empty where q has fewer rows than k, and for
+/// encodings that do more in S2 or that read q and k before it.
 struct RotaryTables {
   Tensor cos, sin;
   PairLayout layout = PairLayout::kHalf;

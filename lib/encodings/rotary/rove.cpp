@@ -1,4 +1,5 @@
-// RoVE: values are turned like queries and keys, and what a query gathers is turned back, so that it sees relative values.
+// RoVE: values are rotated like queries and keys, and the output of a query is rotated back, so that it sees relative
+// values.
 #include "encodings/registry.h"
 #include "encodings/rotary/rotary.h"
 #include "support/text.h"

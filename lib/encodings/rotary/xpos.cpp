@@ -26,14 +26,14 @@ class Xpos : public Rotary {
     options_.layout = PairLayout::kInterleaved;   // also below an extension, whose own layout is another by default
   }
 
-  /// What fades with distance into the past would grow with distance into the future.
+  /// A factor that fades with distance into the past would grow with distance into the future.
   bool needs_causal_mask() const override { return true; }
 
   bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     const Span& span = context.span;
     const at::ScalarType type = heads.q.scalar_type();
-    // All layers of a pass share the tables, unless each has positions of its own.
+    // All layers of a pass share the tables, unless their positions differ.
     const auto kept = [&](const char* name) -> Tensor& { return context.state.tensors[std::string("xpos.") + name]; };
     if (!context.contiguous || !kept("query_cos").defined() || kept("query_cos").scalar_type() != table_type(type)) {
       const AngleTable::Values angles = table(span)(context, 0, span.keys, type);
