@@ -85,7 +85,7 @@ class NormProject : public Function<NormProject> {
     if (context != nullptr) {
       context->set_materialize_grads(false);
       context->save_for_backward({x, normed.rstd, normed.y, projected, q.rstd, k.rstd});
-      // Weights are held as they are, not as saved variables: the optimizer writes them in place after backward.
+      // Weights are saved data, not saved variables, because the optimizer writes them in place after backward.
       auto& data = context->saved_data;
       data["weights"] = std::vector<Tensor>{norm.value, packed.value};
       data["norm_gradient"] = norm.gradient;

@@ -46,20 +46,20 @@ Tensor gated(const Tensor& mixed, const Tensor& x, const Weight& gate) {
   return mixed * open;
 }
 
-/// What is left of an encoding that only rotates q and k once they are rotated: none.
+/// Stands for an encoding that only rotates q and k, once they are rotated: it does nothing more.
 class Rotated final : public encodings::PositionalEncoding {
  public:
   using PositionalEncoding::PositionalEncoding;
   bool needs_causal_mask() const override { return false; }
 };
 
-/// S9 is for encodings that carry values of their own through the layers; for the others the sum of a feed-forward and its
-/// input is taken inside the last product, and nobody sees the feed-forward alone.
+/// S9 is for encodings that carry additional values through the layers. For other encodings the last product adds the
+/// input of the feed-forward to its output, and the feed-forward alone is never available.
 bool reads_feed_forward(const encodings::PositionalEncoding& encoding, const LayerContext& context) {
   return encoding.traits(context.span).extra_values;
 }
 
-/// Mixes values; q, k and v as they come out of the projections.
+/// Mixes values; q, k and v are the unchanged outputs of the projections.
 Tensor attend(encodings::PositionalEncoding& encoding, Tensor q, Tensor k, Tensor v, LayerContext& context, Pass& pass) {
   encodings::Heads heads;
   heads.scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
@@ -124,8 +124,8 @@ class LlamaBlock final : public Block {
   }
 
  private:
-  /// The encoding's rotation, where that is all it does to q and k, where nobody asks for them before it, and where a kernel
-  /// rotates while it norms.
+  /// The encoding's rotation, if it is the only change of q and k, no hook reads them before it, and a kernel rotates
+  /// while it norms.
   std::optional<Rotation> rotation_of(const Tensor& in, int layer, Pass& pass) const {
     if (pass.hooks != nullptr || !rotates_with_heads(in, query_norm_, key_norm_, shape_)) return std::nullopt;
     LayerContext context = encodings::layer_context(pass.encoding, pass.state, layer);
@@ -245,7 +245,7 @@ class Attention {
   bool convolves_ = false;
 };
 
-/// A half block as it stands between its input and its output.
+/// The function of a half block between its input and its output.
 using Half = std::function<Tensor(const Tensor&)>;
 using Wiring = Tensor (*)(const Tensor& x, const Norm& norm, const Half& half, const Pass& pass);
 

@@ -17,7 +17,7 @@
 
 namespace pe::model {
 
-/// What a forward pass brings along for the layers.
+/// Values of a forward pass that all layers read.
 struct Pass {
   encodings::PositionalEncoding& encoding;
   encodings::State& state;
@@ -33,14 +33,14 @@ class Block {
   virtual Tensor forward(const Tensor& x, int layer, Pass& pass) const = 0;
 };
 
-/// A parameter by name, or several side by side from the first of them on; undefined where the model has no such parameter.
-/// With `low_precision` in the compute dtype, else in that of the master copy.
+/// A parameter by name, or several adjacent ones from the first of them on; undefined where the model has no such
+/// parameter. The dtype is the compute dtype with `low_precision`, else the dtype of the master copy.
 using WeightSource = std::function<Weight(const std::string& first, std::vector<std::int64_t> shape, bool low_precision)>;
 
 /// One for each layer.
 std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, const WeightSource& weights);
 
-/// What stands between the last block and the head.
+/// Layers between the last block and the head.
 std::function<Tensor(const Tensor&)> make_final_norm(const ModelConfig& config, const WeightSource& weights);
 
 }  // namespace pe::model

@@ -63,7 +63,7 @@ class Convolution : public torch::autograd::Function<Convolution> {
 
 Tensor Canon::operator()(const Tensor& x, const encodings::Span& span) const {
   if (!taps_.value.defined()) return x;
-  // The span goes as it is: autograd takes no tensor argument that is undefined, as starts may be.
+  // The span is passed as an object: autograd takes no undefined tensor argument, and starts may be undefined.
   Tensor y = at::GradMode::is_enabled() ? Convolution::apply(x, taps_, bias_, span)
                                         : Convolution::forward(nullptr, x, taps_, bias_, span);
   if (options_.activation == CanonOptions::Activation::kSilu) y = at::silu(y);

@@ -1,5 +1,5 @@
 /// @file
-/// Canon layers: each channel adds a weighted sum of its own last tokens.
+/// Canon layers: each channel adds a weighted sum of its last tokens.
 #pragma once
 
 #include <ATen/core/Tensor.h>

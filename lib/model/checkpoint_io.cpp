@@ -134,7 +134,7 @@ void read_tensors(const artifact::CheckpointReader& checkpoint, const std::strin
                   const std::vector<at::Tensor>& flat, const std::vector<std::string>& skip) {
   at::NoGradGuard no_gradients;
   std::vector<artifact::CheckpointReader::Destination> destinations;
-  std::vector<std::pair<at::Tensor, at::Tensor>> hosts;   // of what lies elsewhere, and where it goes
+  std::vector<std::pair<at::Tensor, at::Tensor>> hosts;   // copies of tensors on other devices, and their place
   for (std::size_t i = 0; i < model.parameters().size(); ++i) {
     const Parameter& parameter = model.parameters()[i];
     if (std::find(skip.begin(), skip.end(), parameter.name) != skip.end()) continue;
@@ -251,7 +251,7 @@ ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const Mo
     if (!encodings || stored == nullptr) continue;
     const std::vector<std::int64_t> shape = parameter.tensor.sizes().vec();
     if (stored->shape == shape) continue;
-    // A table with more rows keeps those that it has.
+    // A table with more rows keeps its stored rows.
     const bool longer = shape.size() == 2 && stored->shape.size() == 2 && shape[1] == stored->shape[1] && shape[0] > stored->shape[0];
     if (!longer) {
       throw ArtifactError(cat(where, ": parameter '", parameter.name, "' is ", shape_of(stored->shape), ", and encoding '",

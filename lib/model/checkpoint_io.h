@@ -24,7 +24,7 @@ void write_weights(const LanguageModel& model, artifact::CheckpointWriter& write
 ModelConfig config_of(const artifact::CheckpointReader& checkpoint);
 std::uint64_t seed_of(const artifact::CheckpointReader& checkpoint);
 
-/// Which of the weights in a checkpoint: those at its step, their moving average, or those that had the lowest
+/// Which of the weights in a checkpoint: the weights at its step, their moving average, or the weights with the lowest
 /// validation loss of the training.
 enum class WeightsOf { kModel, kEma, kBest };
 const char* weights_name(WeightsOf weights);  ///< "model", "ema" or "best"
@@ -44,13 +44,13 @@ LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Devic
                          at::ScalarType compute = at::kFloat, const Json& replace_encoding = nullptr,
                          const std::string& weights = "model/");
 
-/// What a branch changes about the model that it goes on with.
+/// Changes that a branch makes to the model of its snapshot.
 struct ModelChanges {
-  Json encoding = nullptr;                   ///< canonical; null: as it is
-  std::int64_t length = 0;                   ///< training context; 0: as it is
-  std::optional<QkNormOver> qk_norm_over;    ///< where it differs from the checkpoint's, the norm starts at ones
-  /// Parameters of the new encoding that the checkpoint has under the same name are taken from there: whole, or as the
-  /// first rows of a longer table. Otherwise all of them are freshly drawn.
+  Json encoding = nullptr;                   ///< Canonical; null: unchanged.
+  std::int64_t length = 0;                   ///< Training context; 0: unchanged.
+  std::optional<QkNormOver> qk_norm_over;    ///< If it differs from the checkpoint's, the norm starts at ones.
+  /// Takes parameters of the new encoding from the checkpoint where it has the same name: whole, or as the first rows
+  /// of a longer table. Otherwise all of them are freshly drawn.
   bool keep_encoding_parameters = false;
 };
 

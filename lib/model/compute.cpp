@@ -80,9 +80,9 @@ void tell_of_removed(const std::string& program, const std::vector<std::string>&
                program.c_str(), text.c_str());
 }
 
-/// How often a thread of OpenMP looks whether the others have come before it sleeps: some ten microseconds, which the parts of
-/// an operation rarely differ by. libgomp's own 300,000 are milliseconds, in which a thread that waits keeps the one it waits
-/// for from the CPU where other work runs beside it.
+/// Number of times that a thread of OpenMP polls for the others before it sleeps: some ten microseconds, which is about
+/// the difference between parts of an operation. The default of libgomp, 300,000, is milliseconds. With other work on
+/// the machine, a waiting thread then keeps the CPU from the thread that it waits for.
 constexpr const char* kSpins = "GOMP_SPINCOUNT=1000";
 
 }  // namespace

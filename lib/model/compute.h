@@ -1,5 +1,5 @@
 /// @file
-/// On what and how a learning stage computes: everything here can change the bits of a result, so all of it is config.
+/// Device and kernels of a learning stage: each of these settings can change the bits of a result, so all are config.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ enum class Precision { kAuto, kFp32, kBf16 };
 enum class Kernels { kFused, kPlain };
 enum class Determinism { kAuto, kOn, kOff };
 
-/// The group `compute`. What is `auto` is resolved when a pipeline is planned; a stage run by hand resolves it alone
-/// (`resolve`): cpu, the machine's instruction sets, fp32 (bf16 on cuda), deterministic, one thread, one rank,
-/// micro-batches of the whole batch (on cuda of at most 32,768 tokens). Under mpirun, srun or torchrun, ranks are the
-/// processes that were started.
+/// The group `compute`. Values of `auto` are resolved when a pipeline is planned; a stage run by hand resolves them
+/// alone (`resolve`). The result is cpu, the machine's instruction sets, fp32 (bf16 on cuda), deterministic, one thread
+/// and one rank. Micro-batches are the whole batch (on cuda at most 32,768 tokens). Under mpirun, srun or torchrun,
+/// ranks are the processes that were started.
 struct ComputeConfig {
   DeviceKind device = DeviceKind::kAuto;
   Isa isa = Isa::kAuto;
@@ -37,10 +37,11 @@ struct ComputeConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// The same without `auto`; `batch` is the sequences of a step, `length` the tokens of one. @throws ConfigError for
-/// settings that exclude each other: bf16 on a CPU with plain kernels or narrower instruction sets than avx512, amx
-/// without bf16, `deterministic: off` on a CPU, a batch that ranks and micro-batches do not divide. A rank's part of a
-/// batch is `batch` / ranks sequences, its micro-batches divide that.
+/// The same without `auto`; `batch` is the sequences of a step, `length` the tokens of one. A rank's part of a batch is
+/// `batch` / ranks sequences, a multiple of its micro-batch.
+/// @throws ConfigError for settings that exclude each other. These are bf16 on a CPU with plain kernels or narrower
+/// instruction sets than avx512, amx without bf16, and `deterministic: off` on a CPU. A batch that ranks and
+/// micro-batches do not divide is also an error.
 ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch = 1, std::int64_t length = 1);
 
 /// Why `batch` sequences cannot be shared by so many ranks in micro-batches of that size; empty when they can. A
@@ -48,10 +49,10 @@ ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch = 1, std::
 std::string why_not_divided(std::int64_t batch, std::int64_t ranks, std::optional<std::int64_t> micro_batch,
                             const std::string& what = "the batch");
 
-/// For StageInfo::prepare: reads the group `compute` of a stage's config and makes this process compute as it says,
-/// whatever its environment was. Variables of `environment_of` are set; those that `misleads_libraries` knows are
-/// removed, and a line on standard error names them. Libraries read them when loaded, so the program re-executes itself
-/// once where they differ. Threads and deterministic kernels follow.
+/// For StageInfo::prepare: reads the group `compute` of a stage's config and applies it to this process, whatever its
+/// environment was. Variables of `environment_of` are set. Variables that `misleads_libraries` knows are removed, and a
+/// line on standard error names them. Libraries read them when loaded, so the program re-executes itself once where
+/// they differ. Threads and deterministic kernels follow.
 void prepare(const Json& config, int argc, char** argv);
 
 /// Whether a variable of that name changes what libraries compute, or how they share it out: OMP_*, MKL_*, CUBLAS_*,
@@ -63,7 +64,7 @@ bool misleads_libraries(std::string_view name);
 /// "1"}.
 Json nccl_settings();
 
-/// What the environment must hold for a config, in the order "NAME=value"; for tests and records.
+/// The environment that a config requires, in the order "NAME=value"; for tests and records.
 std::vector<std::string> environment_of(const ComputeConfig& config);
 
 /// Threads of this process, which is deterministic from here on, without touching the environment. Tests use it.

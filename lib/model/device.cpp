@@ -56,7 +56,7 @@ const PeCudaTable& load_plugin() {
   return *table;
 }
 
-/// What multiplies in bf16 on the CPU, if that is asked for.
+/// The unit that multiplies in bf16 on the CPU, if the config asks for bf16.
 kernels::Bf16Unit bf16_unit(const ComputeConfig& compute) {
   if (compute.device == DeviceKind::kCuda || compute.dtype != Precision::kBf16) return kernels::Bf16Unit::kNone;
   return compute.isa == Isa::kAmx ? kernels::Bf16Unit::kAmx : kernels::Bf16Unit::kAvx512;
@@ -107,8 +107,8 @@ at::Device open_device(const ComputeConfig& compute) {
     const std::string text = error.what_without_backtrace();
     throw ConfigError(cat("a GPU was asked for, but CUDA does not come up: ", text.substr(0, text.find('\n'))), {}, kWayOut);
   }
-  set_deterministic(compute.deterministic != Determinism::kOff);   // it asks CUDA, which has to be there by now
-  // Each rank of a machine has a GPU of its own: the one of its number, or the only one that it was given.
+  set_deterministic(compute.deterministic != Determinism::kOff);   // asks CUDA, which must be loaded by now.
+  // Each rank of a machine has a separate GPU: the GPU with its number, or the only one that is visible.
   const support::Ranks& own = support::own_ranks();
   const int index = devices == 1 && own.count > 1 ? 0 : static_cast<int>(own.local);
   if (index >= devices) {

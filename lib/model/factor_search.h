@@ -11,10 +11,10 @@
 
 namespace pe::model {
 
-/// Texts that are disjoint from what is tested later.
+/// Texts that are disjoint from the texts of later tests.
 struct SearchTexts {
-  at::Tensor ids;       ///< [N, T + 1] int64, T the length to reach
-  /// [N, T] bool: predictions that count. For LongRoPE2 those of the answers of needles; undefined: all.
+  at::Tensor ids;       ///< [N, T + 1] int64, T the length to reach.
+  /// [N, T] bool: predictions that count. For LongRoPE2 the answers of needles; undefined: all.
   at::Tensor counted;
 };
 
@@ -31,7 +31,7 @@ struct FoundFactors {
   Json encoding;                          ///< the model's encoding, extended, for a config
 };
 
-/// The model's encoding must be a rotary one without an extension; it is afterwards as it was.
+/// The model's encoding must be a rotary one without an extension; it is restored afterwards.
 /// @throws ConfigError where it is not, or where texts do not fit.
 FoundFactors search_factors(const LanguageModel& model, const SearchTexts& texts, const FactorSearchConfig& config,
                             const encodings::FactorProgress& progress = {});

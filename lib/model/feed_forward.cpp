@@ -31,7 +31,7 @@ class FeedForwardNode : public Function<FeedForwardNode> {
     const auto weights = data["weights"].toTensorVector();
     const bool summed = data["summed"].toBool();
     const Tensor residual = summed ? gradients[0] : gradients[1];
-    if (!gradients[0].defined()) return {residual, {}, {}, {}, {}, {}};   // nobody read y
+    if (!gradients[0].defined()) return {residual, {}, {}, {}, {}, {}};   // y was never read
     const Tensor g = rows_of(gradients[0]);
     add_product(data["down_gradient"].toTensor(), g, saved[4]);
     const Tensor dinner = operations_for(saved[3]).swiglu_backward(product(g, weights[2]), saved[3]);

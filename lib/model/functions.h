@@ -1,7 +1,7 @@
 /// @file
 /// The differentiable pieces of a decoder, one graph node each, that save what their backward pass needs and no more.
 /// Gradients of weights are added straight to `Weight::gradient`, so accumulating over micro-batches costs nothing.
-/// What they compute between matrix products, and where, is kernels/ops.h; the products are kernels/product.h.
+/// The computation between matrix products, and its place, is kernels/ops.h; the products are kernels/product.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,8 +31,8 @@ struct Projected {
   Tensor normed;   ///< [B, T, d_m], the input of the attention
   Tensor q;        ///< [B, H, T, d_h]
   Tensor k, v;     ///< [B, G, T, d_h]; v is read where the projection wrote it, and strided
-  /// The input again. Whoever adds to it what attention gives takes this one: its gradient then joins the other inside the
-  /// norm's backward pass, which saves a sum.
+  /// The input again. A caller that adds the output of attention to the input adds it to this tensor. Its gradient then
+  /// joins the other inside the norm's backward pass, which saves a sum.
   Tensor residual;
 };
 
@@ -56,8 +56,9 @@ using kernels::Rotation;
 /// May `norm_project` be given a rotation for such an x? Where it may, q and k are read and written once for norm and rotation.
 bool rotates_with_heads(const Tensor& x, const Weight& query_norm, const Weight& key_norm, const AttentionShape& shape);
 
-/// RMSNorm, the packed projection [(H + 2G) · d_h, d_m], and RMSNorm on q and k where the weights are defined: per head
-/// for weights [d_h], over all heads together for [H · d_h] and [G · d_h]. With `rotation` q and k are then rotated.
+/// RMSNorm, the packed projection [(H + 2G) · d_h, d_m], and RMSNorm on q and k where the weights are defined. It is
+/// per head for weights [d_h], over all heads together for [H · d_h] and [G · d_h]. With `rotation` q and k are then
+/// rotated.
 Projected norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
                        const Weight& key_norm, const AttentionShape& shape, const Rotation& rotation = {});
 
@@ -76,12 +77,13 @@ struct FeedForwardParts {
 /// The same for who needs y alone.
 FeedForwardParts feed_forward_parts(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down, double eps);
 
-/// What happens to logits between the head and the loss: a cap, and a z-loss (Chowdhery et al. 2022). That one shapes gradients
-/// alone: the value stays the cross entropy, so that curves with and without compare.
+/// Changes of logits between the head and the loss: a cap, and a z-loss (Chowdhery et al. 2022). The z-loss shapes
+/// gradients alone: the value stays the cross entropy, so that curves with and without compare.
 using LogitOptions = kernels::LogitShape;
 
-/// Sum over rows of −log softmax(hidden · Wᵀ + bias)[target], a float64 scalar; rows with negative targets do not count.
-/// Logits exist for a chunk of rows at a time; with gradients enabled the chunk's gradients are taken at once.
+/// Sum over rows of −log softmax(hidden · Wᵀ + bias)[target], a float64 scalar; rows with negative targets do not
+/// count. Logits exist for a chunk of rows at a time; with gradients enabled, each chunk's gradients are computed in
+/// the same pass.
 /// @param hidden [N, d_m]. @param head [V, d_m]. @param bias [V], or undefined.
 Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head,
                             const LogitOptions& options = {}, const Weight& bias = {});

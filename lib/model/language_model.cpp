@@ -75,7 +75,7 @@ Tensor dropout_mask(const Tensor& like, double p, std::uint64_t seed, std::int64
   return mask.to(like.options());
 }
 
-/// What its plan says; in float64 before rounding.
+/// Initial values by the plan of a parameter; in float64 before rounding.
 void start(const Tensor& view, const PlannedParameter& plan, std::uint64_t seed, at::ScalarType master) {
   using Start = PlannedParameter::Start;
   if (plan.start == Start::kOnes || plan.start == Start::kZeros) {
@@ -285,7 +285,7 @@ Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) 
   Tensor x = embed(ids, s.parameters.front().tensor, s.embedding, s.config.embed_scale);
   x = encodings::add_to_tokens(encoding, x, pass);
 
-  // Over the batch, the axes of rows and positions change places for all layers, and what attends is a row of the batch.
+  // Over the batch, the axes of rows and positions are exchanged for all layers, and attention runs along the batch.
   const bool over_batch = s.config.attend_over_batch;
   encodings::State rows_pass;
   if (over_batch) {

@@ -34,17 +34,17 @@ struct Parameter {
 
 struct ForwardOptions {
   std::int64_t position = 0;    ///< position of the first token of every row
-  std::int64_t pe_len = 0;      ///< the length that a length-dependent encoding is told; 0: T
+  std::int64_t pe_len = 0;      ///< length for a length-dependent encoding; 0: T
   bool training = false;
   std::int64_t step = 0;        ///< optimizer step, or the number of the draw in an evaluation, for encodings that draw
-  std::int64_t first_sample = 0;       ///< id of row 0, for draws per sample; row b is first_sample + b
-  std::vector<std::int64_t> samples;   ///< the ids where they do not follow each other; else empty
+  std::int64_t first_sample = 0;       ///< Id of row 0, for draws per sample; row b is first_sample + b.
+  std::vector<std::int64_t> samples;   ///< The ids where they are not consecutive; else empty.
   /// [T] or [B, T] int64: the column at which each token's document starts (packed documents); undefined: one document.
-  /// Nobody sees another document.
+  /// No token sees another document.
   Tensor doc_start;
-  bool restart_positions = false;      ///< positions count from `position` in each document, else through the row
+  bool restart_positions = false;      ///< Positions count from `position` in each document, else through the row.
   /// Called during the backward pass, from the last layer to the first, when the gradients of that layer's matrices are
-  /// complete; not of what layers share (embeddings, encoding).
+  /// complete. Shared parameters (embeddings, encoding) are not included.
   std::function<void(std::int64_t layer)> left_layer;
   /// [T] int64: positions of the tokens in place of counted ones; `position` must be 0. Undefined: counted.
   Tensor positions;
@@ -60,13 +60,13 @@ struct FlatGroup {
   bool decay = false;
 };
 
-/// What weights hold when a model is made: their first values, or nothing yet, for whoever may have others to put there.
+/// Initial contents of weights: drawn values, or nothing yet, if the caller fills them.
 enum class Weights { kDrawn, kLater };
 
 /// Copies share weights. Evaluation calls it under c10::InferenceMode or NoGradGuard.
 class LanguageModel {
  public:
-  /// Weights from Philox keyed by (seed, tensor name): what two encodings share is bit-identical for a seed.
+  /// Weights from Philox keyed by (seed, tensor name): weights that two encodings share are bit-identical for a seed.
   /// @param config `vocabulary` 0 takes `vocabulary`; `length` must be set.
   /// @throws ConfigError when the shape does not hold together or the encoding refuses it.
   static LanguageModel make(const ModelConfig& config, std::int64_t vocabulary, std::uint64_t seed,
@@ -77,7 +77,7 @@ class LanguageModel {
 
   /// @param ids [B, T] int64 on the model's device.
   /// @return hidden states after the last norm, [B, T, d_m], in the compute dtype.
-  /// @throws RangeError of the encoding when positions lie beyond its table.
+  /// @throws RangeError of the encoding when positions exceed its table.
   Tensor forward(const Tensor& ids, const ForwardOptions& options = {}) const;
 
   /// Logits of a slice of positions. @param hidden [..., d_m] @return [..., V] fp32, which no narrower type has held.
@@ -93,7 +93,7 @@ class LanguageModel {
 
   const ModelConfig& config() const;                 ///< with `vocabulary` resolved
   const std::vector<Parameter>& parameters() const;  ///< in a fixed order: embedding, layers, norm, head, encoding
-  std::int64_t parameter_count() const;              ///< with those of the encoding
+  std::int64_t parameter_count() const;              ///< includes the encoding
   std::int64_t encoding_parameter_count() const;
   std::uint64_t seed() const;
   at::Device device() const;
@@ -112,7 +112,7 @@ class LanguageModel {
   const std::vector<Location>& locations() const;
 
   /// After weights were written: refreshes their low-precision copies and lets the encoding clamp.
-  /// @param shadows_written whoever wrote the weights wrote these copies too
+  /// @param shadows_written true if the low-precision copies are already written
   void after_step(bool shadows_written = false) const;
 
  private:

@@ -1,6 +1,6 @@
 /// @file
-/// Which parameters a config asks for: names, shapes, and what they start as. Everything that counts, places or draws
-/// weights goes by this list.
+/// The parameters that a config asks for: names, shapes and initial values. All code that counts, places or draws
+/// weights reads this list.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ struct PlannedParameter {
 ///     layers.N.feed_forward.norm [d], .gate and .up [d_ff, d], .down [d, d_ff]
 ///     norm [d], head [V, d]
 ///
-/// A bias has the name of what it is added to, and ".bias". Where a config asks for them, behind what they act on or read:
+/// The name of a bias is the name of its term and ".bias". Where a config asks for them, after the term they act on or
+/// read:
 ///
 ///     layers.N.attention.canon_a [d, K] (norm), .canon_b [(H + 2G)·d_h, K] (norms of queries and keys), .gate [H or H·d_h, d]
 ///     layers.N.feed_forward.canon_c [d, K] (norm), .canon_d [2·d_ff or d_ff, K] (up)

@@ -9,8 +9,8 @@
 namespace pe::model {
 namespace {
 
-/// Rows at a time: on the CPU about a million logits, which a cache keeps, but of a large vocabulary enough rows that
-/// reading the head's weights three times for each of them is not what takes the time; a gibibyte on a GPU.
+/// Rows at a time: on the CPU about a million logits, which fit into a cache. For a large vocabulary there are enough
+/// rows that reading the head's weights three times per chunk takes little time. On a GPU it is a gibibyte.
 std::int64_t chunk_rows(const Tensor& hidden, std::int64_t vocabulary, bool gradient) {
   const bool narrow = gradient && hidden.scalar_type() == at::kBFloat16;
   const std::int64_t logits = std::int64_t{1} << (hidden.is_cpu() ? 20 : narrow ? 29 : 28);

@@ -1,5 +1,5 @@
 /// @file
-/// What a learning stage computes with, for records.
+/// Machine and libraries of a learning stage, for records.
 #pragma once
 
 #include "support/json.h"

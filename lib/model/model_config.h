@@ -17,7 +17,7 @@ enum class NormPlacement { kPre, kPost };
 enum class Activation { kSwiglu, kRelu, kGelu };
 enum class Mask { kCausal, kBidirectional };
 enum class Init { kNormal, kFanIn, kGlorot };
-/// Of what a head gathers: a number a head, or one a channel, by a sigmoid of the attention's input.
+/// Gate of the output of a head: one number per head, or one per channel, by a sigmoid of the attention's input.
 enum class Gate { kNone, kHeadwise, kElementwise };
 
 /// Short causal convolutions of each channel for itself (Allen-Zhu 2025, arXiv:2512.17351).
@@ -41,19 +41,19 @@ struct ModelConfig {
   std::int64_t key_value_heads = 0;    ///< G; 0: as many as heads
   std::int64_t head_width = 0;         ///< d_h; 0: width / heads
   std::int64_t feed_forward = 0;       ///< inner width of SwiGLU; 0: 4 · width
-  std::int64_t vocabulary = 0;         ///< V; 0: that of the data
+  std::int64_t vocabulary = 0;         ///< V; 0: vocabulary of the data.
   bool tied = true;                    ///< the output head is the embedding
-  bool qk_norm = true;                 ///< RMSNorm per head on queries and keys, before any rotation
+  bool qk_norm = true;                 ///< RMSNorm per head on queries and keys, before any rotation.
   /// Over each head with one weight [d_h], or over all heads together, before they are split, with [H·d_h] and [G·d_h].
   QkNormOver qk_norm_over = QkNormOver::kHead;
   double norm_eps = 1e-6;
   double init_std = 0.02;
-  bool scale_residual_init = true;     ///< output projections drawn with init_std / sqrt(2 · layers)
+  bool scale_residual_init = true;     ///< Output projections are drawn with init_std / sqrt(2 · layers).
   double embed_scale = 1.0;            ///< multiplies token embeddings
-  double logit_softcap = 0;            ///< c: logits are c · tanh(logit / c); 0: as they come
-  /// Share of the embeddings and of what each half block adds that training sets to 0; the rest grows by 1 / (1 − p).
+  double logit_softcap = 0;            ///< c: logits are c · tanh(logit / c); 0: no cap.
+  /// Share of the embeddings and of each half block's output that training sets to 0; the rest grows by 1 / (1 − p).
   double dropout = 0;
-  bool dropout_embeddings = true;      ///< false: only what half blocks add
+  bool dropout_embeddings = true;      ///< false: only outputs of half blocks
   NormKind norm = NormKind::kRms;
   /// kPre: x + f(norm(x)), and a norm after the last block; kPost: norm(x + f(x)).
   NormPlacement norm_placement = NormPlacement::kPre;
@@ -66,8 +66,8 @@ struct ModelConfig {
   bool attend_over_batch = false;
   /// A block is its attention alone: no residual sum, no norm, no feed-forward.
   bool bare_attention = false;
-  /// kNormal: normals of init_std. kFanIn: matrices and biases uniform within ±1/√inputs. kGlorot: the same, but queries,
-  /// keys and values as one matrix within ±√(6/(inputs + outputs)), and no biases in attention at the start.
+  /// kNormal: normals of init_std. kFanIn: matrices and biases uniform within ±1/√inputs. kGlorot: the same, but
+  /// queries, keys and values are one matrix within ±√(6/(inputs + outputs)). Its attention has no biases at the start.
   Init init = Init::kNormal;
   double embedding_std = 0;            ///< of initial token embeddings; 0: init_std
   CanonOptions canon;
@@ -99,18 +99,19 @@ Json to_json(const ModelConfig& config);
 /// The inverse. @throws ArtifactError naming `where` when a field is missing, of another type or out of range.
 ModelConfig config_from_json(const Json& json, const std::string& where);
 
-/// Why a model with this encoding cannot do without a causal mask, and what to do instead.
+/// Why a model with this encoding needs a causal mask, and the settings that fit.
 std::string why_mask_does_not_fit(const std::string& encoding);
 inline constexpr const char* kMaskHint =
     "set model.mask: causal, or take an encoding that works either way: none, absolute and most rotary ones";
 
-/// Parameters of the model without those of its encoding. `vocabulary` must be resolved. Of the default structure
-///     V·d (twice when untied) + L·(d·d_h·(2H + 2G) + 3·d·d_ff + 2·d + 2·d_h when qk_norm (over the width: (H + G)·d_h)) + d
+/// Parameters of the model without its encoding. `vocabulary` must be resolved. For the default structure it is
+///     V·d (twice when untied) + L·(d·d_h·(2H + 2G) + 3·d·d_ff + 2·d + 2·d_h when qk_norm (over the width: (H +
+///     G)·d_h)) + d
 /// where the encoding makes one head of each query head.
 std::int64_t parameter_count(const ModelConfig& config);
 
-/// Floating-point operations of forward and backward for one token of a sequence of `length` (PaLM convention: 6 per
-/// weight of every matrix including the head, embeddings not counted, attention 12 · layers · H · d_h · length).
+/// Floating-point operations of forward and backward for one token of a sequence of `length` (PaLM convention). It is 6
+/// per weight of every matrix including the head, without embeddings, and 12 · layers · H · d_h · length for attention.
 double flops_per_token(const ModelConfig& config, std::int64_t length);
 
 }  // namespace pe::model

@@ -1,5 +1,5 @@
 /// @file
-/// What the nodes of functions.h share: their shape as graph nodes, and names that they all use. Only their sources
+/// Base of the nodes of functions.h: their shape as graph nodes, and names that they all use. Only their sources
 /// include it.
 ///
 /// Nodes hold weights as saved data, which autograd does not watch: the optimizer writes them in place after the

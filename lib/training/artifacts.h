@@ -1,5 +1,5 @@
 /// @file
-/// What a run writes: models and metrics, at its end or at a snapshot.
+/// Results that a run writes: models and metrics, at its end or at a snapshot.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace pe::training {
 /// Where a checkpoint holds the weights of the best validation.
 inline constexpr const char* kBestPart = "best/";
 
-/// How far a run has come, beside its weights and its optimizer's state.
+/// Progress of a run, without its weights and its optimizer's state.
 struct Position {
   std::int64_t step = 0;
   Curves curves;
@@ -38,7 +38,7 @@ class ArtifactWriter {
   std::int64_t tokens_seen(std::int64_t step) const;
   artifact::CheckpointMeta meta(const Position& position, bool diverged) const;
 
-  /// By the model as it is, in which all ranks take part.
+  /// By the current model; all ranks take part.
   std::optional<ValidationRow> validation(std::int64_t step) const;
 
   /// The roles that the stage was asked for. The metrics end with a validation of this very model; rank 0 writes.

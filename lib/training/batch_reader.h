@@ -21,7 +21,7 @@ struct Batch {
   std::int64_t bytes = 0;
 };
 
-/// Windows as inputs and targets. Reading is const and may go on in several threads.
+/// Windows as inputs and targets. Reading is const and safe in several threads.
 class BatchReader {
  public:
   using WindowOf = std::function<std::uint64_t(std::int64_t row)>;
@@ -54,7 +54,7 @@ struct Samples {
 /// @param ranks divides `batch`
 Samples find_share(std::int64_t step, std::int64_t batch, std::int64_t rank, std::int64_t ranks);
 
-/// Samples in a training's order. What is announced is read by a thread meanwhile.
+/// Samples in a training's order. A thread reads announced samples in the background.
 class SampleReader {
  public:
   /// @param windows that `reader` has; see data::SampleOrder.

@@ -1,6 +1,6 @@
 /// @file
 /// `pe-branch-decay`: from a snapshot of the stable phase to the end of a smaller budget. Model, optimizer with its
-/// moments, batch and data position come from the snapshot; the data order goes on.
+/// moments, batch and data position come from the snapshot; the data order continues.
 #pragma once
 
 #include "artifact/workspace.h"

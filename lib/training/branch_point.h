@@ -1,5 +1,5 @@
 /// @file
-/// What a stage that trains begins with: token shards, and the snapshot of another training where it branches off one.
+/// Inputs of a stage that trains: token shards, and the snapshot of another training where it branches off one.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace pe::training {
 data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t length,
                              const char* key = "train.length");
 
-/// A snapshot (artifact/workspace.h) as what branches off it sees it: what is needed to go on.
+/// A snapshot (artifact/workspace.h) for a stage that branches off it: the state from which training continues.
 struct BranchPoint {
   artifact::CheckpointReader checkpoint;
   std::string digest;  ///< content digest
@@ -32,7 +32,7 @@ struct BranchPoint {
   bool imported = false;
 };
 
-/// What a branch asks of it.
+/// Requirements of a branch on the snapshot.
 struct BranchNeeds {
   bool moments = true;
   bool same_data = true;

@@ -1,6 +1,6 @@
 /// @file
-/// What the ranks of a training tell each other. All ranks make the same calls in the same order. Alone, every call is
-/// free.
+/// Exchange between the ranks of a training. All ranks make the same calls in the same order. With one rank, every call
+/// is free.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -51,8 +51,8 @@ class Communicator {
   std::vector<double> gather(double value);
   void barrier() { sum(std::vector<double>{0.0}); }
 
-  /// All ranks have come to the same end. Without it, a process that ends by an exception takes leave of nobody, and
-  /// its launcher ends the others.
+  /// All ranks have come to the same end. Without it, a process that ends by an exception closes no connection in
+  /// order, and its launcher ends the others.
   void agree_on_end() {
     barrier();
     agreed_ = true;
@@ -74,8 +74,8 @@ std::unique_ptr<Communicator> make_null_communicator();
 /// started.
 std::unique_ptr<Communicator> open_communicator(const model::ComputeConfig& compute, at::Device device);
 
-/// @throws Error (1) that names the ranks when not all have the same number; `step` steps were done. Who finds out that
-/// ranks have drifted apart must not go on, nor save.
+/// @throws Error (1) that names the ranks when not all have the same number; `step` steps were done. After this error a
+/// rank must not continue or save.
 void require_agreement(Communicator& communicator, double mine, std::int64_t step);
 
 }  // namespace pe::training

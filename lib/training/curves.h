@@ -1,6 +1,6 @@
 /// @file
-/// What a training says of itself while it runs: rows for the metrics artifact, and `metrics.jsonl` in the work folder,
-/// a log that survives resuming (what lies beyond the checkpoint is moved aside, never counted twice).
+/// Curves of a running training: rows for the metrics artifact, and `metrics.jsonl` in the work folder. The log
+/// survives resuming: records after the checkpoint move to another file and are never counted twice.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct Curves {
   std::optional<ValidationRow> best() const;
 
   artifact::Tables tables(const Json& facts) const;
-  /// What `tables` was made of. @throws ArtifactError when a table or column is missing
+  /// Reads the tables that `tables` wrote. @throws ArtifactError when a table or column is missing
   static Curves from_tables(const artifact::Tables& tables);
   /// As tensors "curves/train", "curves/validation", "curves/steps" and "curves/logits" of a checkpoint to resume from.
   void write(artifact::CheckpointWriter& writer) const;

@@ -1,7 +1,7 @@
 /// @file
-/// `pe-drop-pe`: from a snapshot, another encoding (none, unless told) with a fresh cosine schedule to the horizon; or, as
-/// the control, the same schedule with the encoding kept. Model, optimizer settings, batch and data position come from the
-/// snapshot; the data order goes on.
+/// `pe-drop-pe`: from a snapshot, another encoding (by default none) with a fresh cosine schedule to the horizon. The
+/// control is the same schedule with the encoding kept. Model, optimizer settings, batch and data position come from
+/// the snapshot; the data order continues.
 #pragma once
 
 #include "artifact/workspace.h"

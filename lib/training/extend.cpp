@@ -79,7 +79,7 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
   fresh.insert(fresh.end(), loaded.grown.begin(), loaded.grown.end());
   Run run{.model = loaded.model,
           .optimizer = optimizer,
-          .optimizer_start = keeps ? snapshot.optimizer_start - snapshot.step : 0,  // steps count anew
+          .optimizer_start = keeps ? snapshot.optimizer_start - snapshot.step : 0,  // steps count from 0
           .schedule = schedule,
           .last_step = schedule.end,
           .batch = batch,

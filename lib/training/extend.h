@@ -1,8 +1,8 @@
 /// @file
-/// `pe-extend`: trains a checkpoint on at a longer context, with its rotary encoding slowed by a rule (position
-/// interpolation, NTK, YaRN, LongRoPE, CLEX) or with any other encoding. Steps and data order begin anew, since windows are
-/// of another length; tokens go on being counted. With the checkpoint's own encoding the context may stay what it was: that
-/// tunes a model on other data.
+/// `pe-extend`: continues the training of a checkpoint at a longer context, with its rotary encoding slowed by a rule
+/// (position interpolation, NTK, YaRN, LongRoPE, CLEX) or with any other encoding. Steps and data order begin at 0,
+/// since windows have another length; the count of tokens continues. With the checkpoint's own encoding the context may
+/// stay the same: that tunes a model on other data.
 #pragma once
 
 #include "artifact/workspace.h"

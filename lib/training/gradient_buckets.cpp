@@ -13,7 +13,7 @@ struct Range {
   std::int64_t begin = -1, end = -1;
 };
 
-/// Where the parameters of each layer lie in a group.
+/// Ranges of the parameters of each layer in a group.
 std::vector<Range> layer_ranges(const model::LanguageModel& model, std::size_t group) {
   std::vector<Range> ranges(static_cast<std::size_t>(model.config().layers));
   for (std::size_t layer = 0; layer < ranges.size(); ++layer) {

@@ -1,8 +1,8 @@
 /// @file
-/// The gradients of all ranks, added up while the backward pass goes on. A bucket is a range of a flat gradient buffer
-/// that holds some layers' matrices; the first is small (1 MB), so that exchanges begin early, the others 25 MB (Li et
-/// al. 2020, arXiv:2006.15704). Layers are complete from the last to the first, the same order on every rank;
-/// embeddings, norms, head and encoding come after the whole pass.
+/// The gradients of all ranks, added up during the backward pass. A bucket is a range of a flat gradient buffer that
+/// holds some layers' matrices. The first is small (1 MB), so that exchanges begin early, the others have 25 MB (Li et
+/// al. 2020, arXiv:2006.15704). Layers are complete from the last to the first, the same order on every rank.
+/// Embeddings, norms, head and encoding follow after the whole pass.
 #pragma once
 
 #include <cstdint>

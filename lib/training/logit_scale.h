@@ -12,10 +12,10 @@
 
 namespace pe::training {
 
-/// The encoding with a length scale beside it; `none` is replaced by it.
+/// The encoding stacked with a length scale, which replaces `none`.
 Json with_length_scale(const Json& encoding, double slope);
 
-/// What was measured at one length.
+/// Measurement at one length.
 struct ScaleFit {
   std::int64_t length = 0;
   double beta = 1;            ///< the best of 1 + a · ln s, a = 0, 0.05, … 0.5

@@ -16,17 +16,18 @@
 
 namespace pe::training {
 
-/// Five Newton-Schulz steps x ← a·x + (b·A + c·A²)·x, A = x·xᵀ, with Jordan's (a, b, c) = (3.4445, −4.7750, 2.0315), from
-/// g / (‖g‖ + 1e-7), along the shorter side: singular values of g move to about 1 (0.7 to 1.2). @param g [m, n].
+/// Five Newton-Schulz steps x ← a·x + (b·A + c·A²)·x, A = x·xᵀ, with Jordan's (a, b, c) = (3.4445, −4.7750, 2.0315).
+/// They start from g / (‖g‖ + 1e-7), along the shorter side. Singular values of g move to about 1 (0.7 to 1.2). @param
+/// g [m, n].
 at::Tensor orthogonalised(const at::Tensor& g);
-/// The same for matrices [k, m, n] at once, by products in bf16 with fp32 sums, as on a GPU; in bf16.
+/// The same for a stack of matrices [k, m, n], by products in bf16 with fp32 sums, as on a GPU; in bf16.
 at::Tensor orthogonalised_in_bf16(const at::Tensor& matrices);
 
-/// What Muon's update is multiplied by, so that it has AdamW's usual size and shares its learning rate and weight decay:
-/// 0.2 · √max(m, n) (Liu et al. 2025, arXiv:2502.16982).
+/// Factor of Muon's update that gives it AdamW's usual size, so that both share learning rate and weight decay: 0.2 ·
+/// √max(m, n) (Liu et al. 2025, arXiv:2502.16982).
 double muon_scale(std::int64_t rows, std::int64_t columns);
 
-/// A part of what a run goes on from, beside the step: flat, in the layout of `model.groups()`.
+/// A part of the state that a run resumes from, without the step: flat, in the layout of `model.groups()`.
 struct StatePart {
   std::string name;                  ///< before the parameters' names in checkpoints: "optim/m/"
   std::vector<at::Tensor> flat;
@@ -70,9 +71,9 @@ class Optimizer {
   bool adam_with_shadows(const Part& part, std::int64_t step, double lr, double divisor);
   void adam(const Part& part, std::int64_t step, double lr, const std::optional<at::Tensor>& scale);
   void muon(const Part& part, double lr, const std::optional<at::Tensor>& scale);
-  /// Of parts whose matrices have one shape, where the plug-in is: all at once, in bf16.
+  /// Of parts whose matrices have one shape, where the plug-in is loaded: all in one call, in bf16.
   void muon(const std::vector<const Part*>& parts, double lr, const std::optional<at::Tensor>& scale);
-  /// What the momentum, Nesterov's, has of the gradient. @param scale that gradients are divided by
+  /// The gradient after Nesterov's momentum. @param scale that gradients are divided by
   at::Tensor muon_gradient(const Part& part, const std::optional<at::Tensor>& scale);
   void apply_muon(const Part& part, const at::Tensor& direction, double lr);
 
@@ -84,7 +85,7 @@ class Optimizer {
   std::vector<std::string> by_muon_;   ///< parameters
 };
 
-/// As checkpoints hold them. What came after format 1 stands there only where it differs from AdamW on matrices, so that
+/// Form in checkpoints. Settings that came after format 1 appear only where they differ from AdamW on matrices, so that
 /// older checkpoints keep their bytes.
 Json to_json(const OptimizerSettings& settings, std::int64_t start);
 

@@ -57,8 +57,8 @@ std::vector<Found> candidates(const std::vector<std::filesystem::path>& folders,
   return found;
 }
 
-/// The first thing in which a checkpoint is of another run; empty when it is of this one. A snapshot does not tell its
-/// schedule: whoever names it as earlier knows that from its key.
+/// The first difference that makes a checkpoint one of another run; empty when it is of this one. A snapshot has no
+/// schedule: a caller that passes it as earlier knows the schedule from its key.
 std::string difference(const artifact::CheckpointMeta& found, const artifact::CheckpointMeta& expected, bool is_snapshot) {
   const auto unlike = [](const char* what, const Json& a, const Json& b) {
     return cat(what, " ", a.dump(), " and not ", b.dump());
@@ -82,7 +82,7 @@ std::string difference(const artifact::CheckpointMeta& found, const artifact::Ch
 void prefetch_checkpoint(const artifact::Workspace& workspace) {
   const std::vector<Found> found = candidates(folders_of(workspace), workspace.earlier);
   if (found.empty()) return;
-  // In a thread, since the calls block while the disk's queue is full. Errors are left to whoever reads the file.
+  // In a thread, since the calls block while the disk's queue is full. The reader of the file reports errors.
   std::thread([path = found.front().path] {
     const support::Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat about{};
@@ -147,14 +147,14 @@ void ResumeStore::tidy(std::int64_t step, std::optional<std::int64_t> best) cons
     if (newest++ < config_.keep || pinned || found.step == best) continue;
     std::filesystem::remove(found.path, ignored);
   }
-  // What killed writers left beside their final names; this attempt is the folder's only writer.
+  // Killed writers leave temporary files next to the final names; this attempt is the folder's only writer.
   for (const auto& entry : std::filesystem::directory_iterator(folders_.front(), ignored)) {
     if (entry.path().filename().string().find(".h5.tmp.") != std::string::npos) std::filesystem::remove(entry.path(), ignored);
   }
 }
 
-/// Checkpoints up to `step` in the folder to resume from stay there under a second name here, so that falling back and
-/// keeping go on across attempts, whatever becomes of that folder.
+/// Checkpoints up to `step` in the folder to resume from get a second name here. Falling back and keeping then work
+/// across attempts, whatever happens to that folder.
 void ResumeStore::adopt(std::int64_t step) const {
   if (folders_.size() < 2) return;
   support::make_folders(folders_.front());

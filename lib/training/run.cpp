@@ -64,7 +64,7 @@ Curves curves_of_snapshot(const Run& run, const std::filesystem::path& metrics, 
   return curves;
 }
 
-/// Everything that lives while a run goes on.
+/// Everything that lives as long as a run.
 class Loop {
  public:
   Loop(const Run& run, const data::TokenDataset& dataset, artifact::Workspace& workspace)
@@ -249,7 +249,7 @@ class Loop {
     }
     if (buckets_) {
       buckets_->finish();
-      // The same loss, and the same word on whether to go on, for every rank.
+      // Every rank gets the same loss and the same decision to continue.
       const std::vector<double> all =
           ranks_.sum({loss, static_cast<double>(bytes), support::stop_requested() ? 1.0 : 0.0});
       loss = all[0];
@@ -270,7 +270,7 @@ class Loop {
     return in_a_row(at_.skipped) <= run_.optimizer.skip_nonfinite;
   }
 
-  /// What is due between two steps: validation, a comparison of ranks, a checkpoint.
+  /// Work that is due between two steps: validation, a comparison of ranks, a checkpoint.
   void after_step() {
     const CheckpointConfig& checkpoint = run_.checkpoint;
     const bool is_best = run_.watch.validate_every > 0 && at_.step % run_.watch.validate_every == 0 && add_validation();
@@ -333,7 +333,7 @@ class Loop {
     progress_.event(event);
   }
 
-  /// The state is copied here and now; a thread writes the copy while training goes on.
+  /// The state is copied before this returns; a thread writes the copy during training.
   void save() {
     const auto begin = Clock::now();
     finish_writing();   // the copy is the writer's until it is done
@@ -354,7 +354,7 @@ class Loop {
     stall_s_ = std::chrono::duration<double>(last_checkpoint_ - begin).count();
   }
 
-  /// What the run goes on from: weights, what the optimizer holds, and the best weights so far where they are kept.
+  /// State that the run resumes from: weights, the optimizer's state, and the best weights so far where they are kept.
   std::vector<StatePart> state() const {
     std::vector<StatePart> parts = state_of(run_.model, optimizer_);
     if (!at_.best.empty()) parts.push_back({.name = kBestPart, .flat = at_.best, .absent = {}, .of_updates = false});
@@ -418,7 +418,7 @@ class Loop {
         "start all ranks with the same command");
   }
 
-  /// What rank 0 begins with, or has resumed from, is what all begin with.
+  /// All ranks start from the state of rank 0, fresh or resumed.
   void take_over_state() {
     const Json mine = {{"step", at_.step}, {"skipped", at_.skipped}, {"inexact", at_.inexact}};
     const Json first = support::require_json(ranks_.broadcast(mine.dump()));
@@ -440,7 +440,7 @@ class Loop {
     if (ranks_.count() > 1) require_agreement(ranks_, parameter_hash(run_.model), at_.step);
   }
 
-  /// @return whether there was something to go on from
+  /// @return whether there was a checkpoint to resume from
   bool resume() {
     artifact::CheckpointMeta expected = artifacts_.meta(at_, false);
     expected.extra["run"] = identity_of(run_);
@@ -470,8 +470,8 @@ class Loop {
     });
   }
 
-  /// Where this run went on inexactly, with this place where the checkpoint's fingerprint is another than `mine`. A snapshot
-  /// has none: it is one result of its key wherever it was made, as what branches off it takes it to be.
+  /// Places where this run was resumed inexactly, with this one where the checkpoint's fingerprint differs from `mine`.
+  /// A snapshot has no fingerprint: it is one result of its key wherever it was made, and branches treat it so.
   Json marks_of(const artifact::CheckpointReader& checkpoint, const Json& mine) const {
     const auto [there, here] = differences(checkpoint.meta().fingerprint, mine);
     Json marks = checkpoint.meta().extra.value("inexact", Json::array());

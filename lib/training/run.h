@@ -1,7 +1,7 @@
 /// @file
-/// The training loop that the three stages share. A stage fills in a Run: the model, where it starts, the schedule and the
-/// end; `execute` does the rest: batches in keyed order, accumulation, updates, validation, logs, checkpoints to resume
-/// from, snapshots, artifacts, stopping and divergence.
+/// The training loop of all stages that train. A stage fills in a Run: the model, where it starts, the schedule and the
+/// end; `execute` does the rest. It does batches in keyed order, accumulation, updates, validation, logs, checkpoints
+/// to resume from, snapshots, artifacts, stopping and divergence.
 ///
 /// The integer step is the only clock. A run that was stopped or killed at any step, any number of times, ends with the
 /// same bytes as one that was not.
@@ -35,7 +35,7 @@ struct Run {
   std::int64_t batch = 1;
   std::int64_t data_seed = 0;
   Documents documents = Documents::kJoined;
-  std::int64_t tokens_before = 0;         ///< seen by what it descends from, where steps count anew
+  std::int64_t tokens_before = 0;         ///< tokens of earlier trainings, where steps count from 0
   WatchConfig watch;
   model::ComputeConfig compute;           ///< resolved
   /// Of all ranks; each works on its part of every batch, rank 0 writes. Null: this process is alone.
@@ -43,13 +43,13 @@ struct Run {
   bool keep_best = false;  ///< checkpoints also hold the weights of the best validation, as best/…
   CheckpointConfig checkpoint;
   WatchFiles watch_files;
-  std::vector<std::string> parents;       ///< content digests of the checkpoints it descends from
-  artifact::DocumentSample trained_on;    ///< of the documents that those were trained on
-  Json branch = Json::object();           ///< what artifacts say of a branch: kind, step, settings
-  bool encoding_replaced = false;         ///< the model's encoding is not that of `moments_from`
-  std::vector<std::string> fresh;         ///< other parameters that `moments_from` lacks
+  std::vector<std::string> parents;       ///< Content digests of the checkpoints it descends from.
+  artifact::DocumentSample trained_on;    ///< Documents that its parents were trained on.
+  Json branch = Json::object();           ///< Entry of artifacts for a branch: kind, step, settings.
+  bool encoding_replaced = false;         ///< The encoding of `moments_from` was another one.
+  std::vector<std::string> fresh;         ///< Other parameters that `moments_from` lacks.
   bool artifact_holds_moments = false;    ///< of the final artifact; snapshots always hold them
-  /// Moments to begin with, when the optimizer goes on from a checkpoint.
+  /// Moments to begin with, when the optimizer continues from a checkpoint.
   const artifact::CheckpointReader* moments_from = nullptr;
 };
 

@@ -37,8 +37,8 @@ struct DecaySpan {
   std::int64_t steps() const { return end - begin; }
 };
 
-/// A decay that ends at the share `end` of `horizon` steps, of which it takes the share `share`. It begins at end · (1
-/// − share) of the horizon, rounded once: at the step of a snapshot of that share.
+/// A decay that ends at the share `end` of `horizon` steps and takes the share `share` of that end. It begins at end ·
+/// (1 − share) of the horizon, rounded once: at the step of a snapshot of that share.
 DecaySpan decay_span(double end, double share, std::int64_t horizon);
 
 struct Schedule {
@@ -47,7 +47,7 @@ struct Schedule {
   double peak = 0;
   double final_share = 0;          ///< of the peak, reached at `end`
   std::int64_t begin = 0;          ///< first step of this schedule
-  std::int64_t warmup = 0;         ///< steps: the rate is peak · (s − begin + 1) / warmup
+  std::int64_t warmup = 0;         ///< Steps: the rate is peak · (s − begin + 1) / warmup.
   std::int64_t decay_begin = 0;    ///< wsd: first step below the peak; `end` when there is no decay
   std::int64_t end = 0;            ///< one past the last step
 

@@ -91,7 +91,7 @@ Json stability_facts(const std::vector<StepFact>& steps, const std::vector<Logit
   if (losses.size() >= kSmooth) {
     double least = 0, last = 0;
     for (std::size_t t = kSmooth; t <= losses.size(); ++t) {
-      double sum = 0;   // anew each time, so that no error adds up
+      double sum = 0;   // summed again each time, so that no error adds up
       for (std::size_t i = t - kSmooth; i < t; ++i) sum += losses[i];
       last = sum / static_cast<double>(kSmooth);
       if (t == kSmooth || last < least) least = last;

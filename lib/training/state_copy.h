@@ -1,5 +1,5 @@
 /// @file
-/// What a run goes on from, and a copy of it on the host, for a thread that writes it while training goes on.
+/// The state that a run resumes from, and a copy of it on the host, for a thread that writes it during training.
 #pragma once
 
 #include <future>
@@ -24,7 +24,7 @@ class StateCopy {
   /// into it.
   void prepare(const std::vector<StatePart>& state);
 
-  /// Copies the state here and now. What is returned is overwritten by the next copy.
+  /// Copies the state before it returns. The next copy overwrites the result.
   const std::vector<StatePart>& take(const std::vector<StatePart>& state);
 
  private:

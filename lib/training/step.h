@@ -1,5 +1,5 @@
 /// @file
-/// What every training does in a step: forward and backward passes that add up gradients, then one update.
+/// One step of every training: forward and backward passes that add up gradients, then one update.
 #pragma once
 
 #include <cstdint>

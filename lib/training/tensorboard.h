@@ -23,8 +23,7 @@ class EventFile {
   EventFile(const std::filesystem::path& folder, double time);
   /// One event. @param step of the axis, whatever it counts
   void add(double time, std::int64_t step, std::span<const Scalar> scalars) const;
-  /// Tells the reader that training goes on from here: events of other files in the folder with a step of at least
-  /// `step` are void.
+  /// Marks that training resumes here: events of other files in the folder with a step of at least `step` are void.
   void restart(double time, std::int64_t step) const;
   const std::filesystem::path& path() const { return path_; }
 
@@ -32,7 +31,7 @@ class EventFile {
   std::filesystem::path path_;
 };
 
-/// A payload as it lies in the file: length, masked CRC-32C of the length, payload, masked CRC-32C of the payload.
+/// A payload as stored in the file: length, masked CRC-32C of the length, payload, masked CRC-32C of the payload.
 std::string tensorboard_record(std::string_view payload);
 /// The payload of the first event of a file.
 std::string first_event(double time);

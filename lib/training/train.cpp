@@ -37,7 +37,7 @@ void train(const TrainConfig& config, artifact::Workspace& workspace) {
   const Schedule schedule = schedule_of(settings);
   const Run run{.model = model::LanguageModel::make(shape, dataset.vocabulary(), static_cast<std::uint64_t>(settings.seed),
                                                     device, model::compute_type(compute),
-                                                    // What resumes draws nothing; averages begin as the first weights.
+                                                    // A resumed run draws nothing; averages begin as the first weights.
                                                     settings.optimizer.ema > 0 ? model::Weights::kDrawn : model::Weights::kLater),
                 .optimizer = settings.optimizer,
                 .schedule = schedule,

@@ -33,10 +33,10 @@ struct WatchFiles {
 
 enum class OptimizerKind { kAdamW, kAdam, kMuon };
 
-/// What weight decay acts on besides matrices (of the blocks, an untied head and encodings).
+/// Targets of weight decay in addition to matrices (of the blocks, an untied head and encodings).
 enum class DecayOn { kMatrices, kMatricesAndEmbeddings, kAll };
 
-/// What an optimizer is told; travels in checkpoints.
+/// Settings of an optimizer; stored in checkpoints.
 struct OptimizerSettings {
   OptimizerKind kind = OptimizerKind::kAdamW;
   double peak_lr = 3e-3;
@@ -49,12 +49,12 @@ struct OptimizerSettings {
   DecayOn decay_on = DecayOn::kMatrices;
   double encoding_lr_scale = 1.0;   ///< learning rate of the encoding's parameters, relative
   double z_loss = 0;                ///< weight of (log Σ exp)² in the gradients
-  double ema = 0;                   ///< decay of the moving average of the weights; 0: none is kept
+  double ema = 0;                   ///< Decay of the moving average of the weights; 0: none is kept.
   std::int64_t skip_nonfinite = 0;  ///< steps in a row that may be left out before the run has diverged
 };
 
-/// What a window of packed documents is to attention: one text; documents that do not see each other, with positions that
-/// count through the window; or with positions that restart in each.
+/// How attention sees a window of packed documents: as one text; as documents that do not see each other, with
+/// positions that count through the window; or with positions that restart in each.
 enum class Documents { kJoined, kMasked, kRestarted };
 
 /// Group `train`.
@@ -74,7 +74,7 @@ struct TrainSettings {
   std::int64_t log_every = 10;
   std::int64_t validate_every = 250;
   std::int64_t validate_windows = 128;
-  bool best = false;  ///< the weights of the best validation are kept beside the last ones
+  bool best = false;  ///< the weights of the best validation are kept in addition to the last ones
   void describe(support::FieldVisitor& v);
 };
 
@@ -87,7 +87,7 @@ struct TrainConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// How a branch logs and validates: fields of its own group. The rest comes from the snapshot.
+/// Logging and validation of a branch, in a separate group. The rest comes from the snapshot.
 struct WatchConfig {
   std::int64_t log_every = 10;
   std::int64_t validate_every = 250;
@@ -148,7 +148,7 @@ struct ExtendConfig {
   enum class EncodingOf { kConfig, kCheckpoint };
   std::int64_t length = 2048;               ///< the new context
   std::int64_t tokens = 100'000'000;        ///< of this stage
-  std::int64_t batch = 0;                   ///< sequences; 0: as many tokens a step as before
+  std::int64_t batch = 0;                   ///< sequences; 0: as many tokens per step as before
   EncodingOf encoding_of = EncodingOf::kConfig;
   support::VariantValue encoding{"yarn"};
   DropConfig::Optimizer optimizer = DropConfig::Optimizer::kReset;

@@ -79,7 +79,7 @@ double Watcher::speed() {
 
 void Watcher::step(const TrainRow& row, bool logged) {
   const auto now = Clock::now();
-  // A mark ten times a second is enough for a window of ten seconds.
+  // Ten marks per second are enough for a window of ten seconds.
   if (marks_.size() > 1 && std::chrono::duration<double>(now - marks_[marks_.size() - 2].first).count() < 0.1) {
     marks_.back() = {now, row.step};
   } else {

@@ -1,6 +1,6 @@
 /// @file
-/// What a running training says of itself: a line for people, `metrics.jsonl`, TensorBoard event files and
-/// `progress.json`, all in the work folder. None of it is an artifact; times and speeds belong here and nowhere else.
+/// Logs of a running training: a line on the terminal, `metrics.jsonl`, TensorBoard event files and `progress.json`,
+/// all in the work folder. None of it is an artifact; times and speeds belong here and nowhere else.
 ///
 /// metrics.jsonl, a record a line: {"run_id", "attempt", "phase", "step", "tokens", "flops", "wall_s", …} with the figures
 /// of the phase: train, validation, attention, checkpoint. See doc/training.md.
@@ -22,13 +22,13 @@
 
 namespace pe::training {
 
-/// What the watcher is told at the start and cannot know.
+/// Facts that the watcher gets at the start and cannot compute.
 struct Watched {
   std::int64_t first_step = 0;        ///< where the run began
   std::int64_t step = 0;              ///< where this attempt begins
   std::int64_t last_step = 0;
   std::int64_t tokens_per_step = 0;
-  std::int64_t tokens_before = 0;     ///< by trainings that this one goes on from, where it counts steps anew
+  std::int64_t tokens_before = 0;     ///< by earlier trainings, where this one counts steps from 0
   double flops_per_token = 0;
   std::optional<double> peak_flops;   ///< of all devices, dense, a second; empty: unknown
   std::function<double()> memory_bytes;   ///< of the device, or of the process; asked once a second
