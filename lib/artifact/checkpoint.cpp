@@ -229,7 +229,8 @@ void CheckpointWriter::add(const TensorInfo& info, std::span<const std::byte> da
     bug(cat("tensor ", quote(info.name), ": ", describe(info), " needs ", info.bytes(), " bytes, was given ", data.size()));
   }
   const h5::Shape shape(info.shape.begin(), info.shape.end());
-  // Sums take a third of the time of writing, so large ones are taken beside it; and the disk begins before the file ends.
+  // Sums take a third of the time of writing, so a thread sums large ones meanwhile; and the disk begins before the
+  // file ends.
   constexpr std::size_t kLarge = 1 << 20;
   std::future<std::uint32_t> sum = std::async(data.size() < kLarge ? std::launch::deferred : std::launch::async,
                                               [data] { return support::crc32c(data.data(), data.size()); });

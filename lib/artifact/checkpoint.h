@@ -1,6 +1,6 @@
 /// @file
-/// A model with what is needed to go on (kind `checkpoint`): named tensors as raw bytes, and metadata. No LibTorch here;
-/// the model and training folders turn tensors into spans and back (doc/format-checkpoint.md).
+/// A model with the state that training resumes from (kind `checkpoint`): named tensors as raw bytes, and metadata. No
+/// LibTorch here; the model and training folders turn tensors into spans and back (doc/format-checkpoint.md).
 ///
 /// A tensor's name is its path in the file: "model/embedding", "optim/m/embedding". Each is contiguous, aligned, and
 /// carries a CRC-32C that is checked whenever it is read.
@@ -22,7 +22,7 @@
 
 namespace pe::artifact {
 
-enum class Dtype { kF32, kF64, kBF16, kF16, kI64, kI32, kU8 };   ///< bf16 and f16 lie in the file as uint16
+enum class Dtype { kF32, kF64, kBF16, kF16, kI64, kI32, kU8 };   ///< stored in the file: bf16 and f16 as uint16
 std::string_view dtype_name(Dtype dtype);   ///< "f32", "f64", "bf16", "f16", "i64", "i32", "u8"
 std::optional<Dtype> find_dtype(std::string_view name);
 std::size_t dtype_bytes(Dtype dtype);
@@ -36,26 +36,26 @@ struct TensorInfo {
 
 enum class TrainingStatus { kOk, kDiverged };
 
-/// What a consumer of the model reads; all of it is content, but for `fingerprint`, which snapshots leave empty.
+/// Metadata for consumers of the model; all of it is content, except `fingerprint`, which snapshots leave empty.
 struct CheckpointMeta {
   TrainingStatus status = TrainingStatus::kOk;
   std::int64_t step = 0;             ///< optimizer steps done
   std::int64_t tokens_seen = 0;
-  std::int64_t next_sample = 0;      ///< the data position: number of the next sample in the keyed order
+  std::int64_t next_sample = 0;      ///< The data position: number of the next sample in the keyed order.
   std::string tokenizer_digest;      ///< of the token shards it was trained on (data/token_shards/token_dataset.h)
-  std::string data_digest;           ///< content digest of those token shards
-  std::string split_rule;            ///< how those were split; empty where the data has no such record
-  DocumentSample trained_on;         ///< of the documents that it and its parents were trained on
-  std::vector<std::string> parents;  ///< content digests of the checkpoints it descends from, oldest first
-  Json model = Json::object();       ///< model config, complete
+  std::string data_digest;           ///< Content digest of those token shards.
+  std::string split_rule;            ///< Rule of their split; empty where the data has no such record.
+  DocumentSample trained_on;         ///< Sample of the documents that it and its parents were trained on.
+  std::vector<std::string> parents;  ///< Content digests of the checkpoints it descends from, oldest first.
+  Json model = Json::object();       ///< Model config, complete.
   Json encoding = Json::object();    ///< encoding config, canonical
   Json optimizer = Json::object();   ///< optimizer settings and scalars
-  Json data = Json::object();        ///< window length, batch, seed and what else fixes the order
-  Json extra = Json::object();       ///< what a stage adds: branch record, schedule
+  Json data = Json::object();        ///< Window length, batch, seed and all else that fixes the order.
+  Json extra = Json::object();       ///< Entries of the stage: branch record, schedule.
   Json fingerprint = Json::object(); ///< library versions, device; in rotating checkpoints only
 };
 
-/// Writes tensor by tensor beside the final name; `finish` syncs and renames. Without `finish` nothing stays behind.
+/// Writes tensor by tensor to a temporary file; `finish` syncs and renames. Without `finish` no file remains.
 class CheckpointWriter {
  public:
   CheckpointWriter(std::filesystem::path path, const Recipe& recipe, const CheckpointMeta& meta);

@@ -18,8 +18,8 @@ namespace {
 constexpr std::string_view kClosingSchema = "pe-closed/1";
 constexpr std::uint64_t kLargestNote = 256ULL << 20;
 
-/// Whether any write after the look leaves another stamp: the last change lies further back than the clock of its file
-/// system stands still. Times with a part below a millisecond are of a clock that moves a hundred times a second at least.
+/// Whether any write after the look changes the stamp: the last change is older than one tick of the file system's
+/// clock. Times with a part below a millisecond come from a clock with at least a hundred ticks per second.
 bool tells_later_writes(const support::FileStamp& stamp) {
   const bool fine = stamp.mtime_ns % 1'000'000u != 0 && stamp.ctime_ns % 1'000'000u != 0;
   return stamp.exists && std::max(stamp.mtime_ns, stamp.ctime_ns) + (fine ? 50'000'000u : 2'000'000'000u) <= stamp.looked_ns;
@@ -59,7 +59,7 @@ ClosingNote ClosingNote::read(const fs::path& folder) {
   if (!fs::is_regular_file(path, error)) return note;
   try {
     const Json json = support::require_json(support::read_file(path, kLargestNote));
-    // What another start of the kernel had in memory may never have reached the disk.
+    // Data that another start of the kernel had in memory may never have reached the disk.
     if (json.at("schema") != kClosingSchema || json.at("boot") != support::boot_id() || support::boot_id().empty()) return note;
     for (const Json& item : json.at("members")) {
       Closed closed;

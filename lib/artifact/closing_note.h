@@ -1,6 +1,7 @@
 /// @file
-/// What the members of a collection looked like when their digests were taken, so that whoever publishes it hashes only
-/// what may have been written since. It lies beside the collection as `<folder>.closed` and may be deleted freely.
+/// Stamps of the members of a collection at the time when their digests were taken. The publisher then hashes only
+/// members that may have changed since. The note is next to the collection as `<folder>.closed` and may be deleted
+/// freely.
 #pragma once
 
 #include <filesystem>
@@ -20,9 +21,9 @@ class ClosingNote {
   /// Failing is no error: it only costs time.
   void write(const std::filesystem::path& folder) const;
 
-  /// Of a folder; empty where there is none, and where the machine was another or started anew since.
+  /// The note of a folder; empty where it has none, on another machine, and after a restart of the machine.
   static ClosingNote read(const std::filesystem::path& folder);
-  /// What was read of a member when it was closed, if the file at `path` is still that.
+  /// The stamp and digest of a member when it was closed, if the file at `path` is unchanged.
   std::optional<support::FileRead> unchanged(const std::string& name, const std::filesystem::path& path) const;
 
  private:

@@ -35,7 +35,7 @@ struct Manifest {
 
   std::string content_digest() const;
   Json to_json() const;
-  /// @throws ArtifactError that names `where` and what is wrong; also when the digest does not fit the members.
+  /// @throws ArtifactError that names `where` and the mistake; also when the digest does not fit the members.
   static Manifest parse(std::string_view text, const std::string& where);
   /// Of a folder, or of the manifest file itself. @throws ArtifactError
   static Manifest read(const std::filesystem::path& path);
@@ -45,7 +45,7 @@ struct Manifest {
 /// True when `name` may name a member.
 bool valid_member_name(std::string_view name);
 
-/// Builds a collection beside its final name. Members are written by the caller, in full, at the paths it is given;
+/// Builds a collection in a temporary folder. Members are written by the caller, in full, at the paths it is given;
 /// `finish` hashes them, writes the manifest and renames the folder. Without `finish` nothing stays behind, unless the
 /// process is killed, and then under a temporary name.
 class CollectionWriter {

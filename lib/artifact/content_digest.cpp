@@ -106,7 +106,7 @@ FileDigests digests_of(const std::filesystem::path& path) {
     const std::string digest = support::sha256_file(path);
     return {digest, digest};
   }
-  // HDF5 is for one thread; the plain bytes are hashed beside it, while they are in memory anyway.
+  // HDF5 is for one thread; a second thread hashes the plain bytes, while they are in memory anyway.
   constexpr std::uintmax_t kLarge = 1 << 20;
   std::future<std::string> file = std::async(std::filesystem::file_size(path) < kLarge ? std::launch::deferred : std::launch::async,
                                              [path] { return support::sha256_file(path); });

@@ -1,5 +1,5 @@
 /// @file
-/// The digest of what an artifact says, as opposed to the bytes that happen to hold it (doc/format-artifact.md).
+/// The digest of the content of an artifact, as opposed to the bytes of its file (doc/format-artifact.md).
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,7 @@
 /// @file
 /// How two artifacts differ: which datasets and attributes, how many elements, and how far apart the numbers are. The
-/// recipe (`/pe/made_by`) is no content and is left out. Nothing is loaded whole; pieces are compared as they are read.
+/// recipe (`/pe/made_by`) is no content and is left out. Nothing is loaded whole; pieces are read and compared one by
+/// one.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ namespace pe::artifact {
 struct DiffOptions {
   /// Numbers that are at most this many units in the last place apart count as equal; integers must be equal.
   std::uint64_t ulp = 0;
-  /// Compare only what stands at or below one of these paths ("/weights"); for a collection "member" or
-  /// "member:/dataset". Empty: all.
+  /// Compare only objects at or below one of these paths ("/weights"); for a collection "member" or "member:/dataset".
+  /// Empty: all.
   std::vector<std::string> only;
 };
 
@@ -31,13 +32,13 @@ struct Difference {
     kBytes,      ///< of a file that is no HDF5
   };
   What what = What::kValues;
-  std::string path;             ///< "/weights/wte"; of a member "data.h5:/tokens"
-  std::string first, second;    ///< what the two hold: type, shape, or the values at the first place that differs
-  std::uint64_t elements = 0;   ///< of the dataset, or bytes of the file
-  std::uint64_t differing = 0;  ///< elements that differ by more than `ulp`
+  std::string path;             ///< "/weights/wte"; of a member "data.h5:/tokens".
+  std::string first, second;    ///< Descriptions of both: type, shape, or the values at the first difference.
+  std::uint64_t elements = 0;   ///< Elements of the dataset, or bytes of the file.
+  std::uint64_t differing = 0;  ///< Elements that differ by more than `ulp`.
   std::uint64_t where = 0;      ///< first of them, counted in row-major order
   /// Of reals: the largest distance in units of the last place, counted in steps of representable numbers through
-  /// zero; kFar where a NaN stands against a number. 0 for what is no real.
+  /// zero; kFar where a NaN meets a number. 0 for types that are not real.
   std::uint64_t largest_ulp = 0;
   double largest_absolute = 0;  ///< of numbers
   static constexpr std::uint64_t kFar = ~std::uint64_t{0};

@@ -1,7 +1,7 @@
 /// @file
-/// Which documents a set holds, as a small sample by which two sets can be compared: was a model trained on what it is
-/// evaluated on? A sample keeps the smallest hashes of all documents, so two samples of overlapping sets hold common
-/// hashes, whatever the files, their order, or the rule that made the sets.
+/// Which documents a set holds, as a small sample by which two sets can be compared: are documents of an evaluation
+/// also in the training data? A sample keeps the smallest hashes of all documents. Two samples of overlapping sets have
+/// common hashes, whatever the files, their order, or the rule that made the sets.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class DocumentSample {
   static DocumentSample from_hashes(const std::vector<std::uint64_t>& hashes, const std::string& where);
 
   struct Overlap {
-    std::uint64_t compared = 0;   ///< documents of this set, of those that would be in `other` if they were in its set
+    std::uint64_t compared = 0;   ///< documents of this set that would be in `other` if its set had them
     std::uint64_t common = 0;     ///< how many of them are
   };
   Overlap overlap(const DocumentSample& other) const;

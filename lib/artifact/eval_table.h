@@ -1,5 +1,6 @@
 /// @file
-/// What evaluation found (kind `eval-table`): several named tables in one file. Reports and comparisons are made from
+/// Results of an evaluation (kind `eval-table`): several named tables in one file. Reports and comparisons are made
+/// from
 /// these only. Which tables there are, and their columns, is in schema/tables.h; a trial or a document is one row.
 #pragma once
 

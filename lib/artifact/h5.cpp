@@ -30,7 +30,7 @@ namespace {
 constexpr std::size_t kLongestAttribute = 60'000;   // an object header message holds less than 64 KiB
 constexpr std::size_t kWidestText = 1ULL << 31;
 
-/// The library keeps global state, and only some builds of it have a lock of their own.
+/// The library keeps global state, and only some builds of it have a lock.
 std::recursive_mutex& hdf5_mutex() {
   static std::recursive_mutex mutex;
   return mutex;
@@ -40,13 +40,14 @@ class Locked {
  public:
   Locked() : guard_(hdf5_mutex()) {
     static const bool opened = [] {
-      // Files are closed by us. What a full disk kept from closing would be tried again at exit, and crash there.
+      // This library closes its files. A file that a full disk kept from closing would be tried again at exit, and
+      // crash there.
       H5dont_atexit();
       H5open();
       return true;
     }();
     (void)opened;
-    // In builds with a lock each thread has an error stack of its own, and would print it.
+    // In builds with a lock each thread has a separate error stack, and would print it.
     static thread_local const bool silenced = [] {
       H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
       return true;
@@ -58,7 +59,7 @@ class Locked {
   std::lock_guard<std::recursive_mutex> guard_;
 };
 
-/// What HDF5 says went wrong, innermost cause first, in one line.
+/// The reason of an HDF5 error, innermost cause first, in one line.
 std::string hdf5_reason() {
   struct Frames {
     std::vector<std::string> texts;
@@ -72,7 +73,7 @@ std::string hdf5_reason() {
       },
       &frames);
   H5Eclear2(H5E_DEFAULT);
-  // What the operating system said is worth more than the frames around it, and than pointers and times beside it.
+  // The message of the operating system is worth more than the frames around it, with their pointers and times.
   for (const std::string& text : frames.texts) {
     const std::string mark = "error message = '";
     const std::size_t at = text.find(mark);
@@ -202,9 +203,9 @@ struct FileState {
   hid_t id = -1;
   bool writing = false;
   std::uint64_t size = 0;
-  support::Descriptor bytes;   // of a file that is read: elements are taken from where they lie
-  // The first datasets that were read stay open, since one that is open is opened again in a fraction of the time: what
-  // is published is checked and then hashed.
+  support::Descriptor bytes;   // of a file that is read: elements are read at their offset.
+  // The first datasets that were read stay open, since an open one is opened again in a fraction of the time. A
+  // published file is checked and then hashed.
   std::vector<hid_t> held;
 
   ~FileState() {
@@ -698,7 +699,7 @@ File File::create(const std::filesystem::path& path, const CreateOptions& option
   H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110);
   H5Pset_alignment(access, options.aligned_from, options.alignment);
   H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
-  H5Pset_file_locking(access, false, true);   // network file systems; no one else writes a temporary name
+  H5Pset_file_locking(access, false, true);   // network file systems; only this process writes a temporary name
   H5Pset_obj_track_times(creation, false);
   auto state = std::make_shared<FileState>();
   state->path = path;

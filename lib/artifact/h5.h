@@ -3,11 +3,11 @@
 /// fixed little-endian types, fixed-length UTF-8 text, scalar attributes.
 ///
 /// Writing: object times are off on files, groups and datasets, format bounds are 1.8 to 1.10, nothing is chunked or
-/// filtered; so the same calls in the same order give the same bytes. Reading: type, shape and extent are checked against
-/// what the file really holds before anything is allocated, and a mismatch is an ArtifactError that names file, dataset,
-/// expected and found. HDF5's own error stack is silenced and folded into our message.
+/// filtered. The same calls in the same order therefore give the same bytes. Reading: type, shape and extent are
+/// checked against the real contents of the file before anything is allocated. A mismatch is an ArtifactError that
+/// names file, dataset, expected and found. HDF5's own error stack is silenced and folded into our message.
 ///
-/// The library is not thread-safe; these wrappers hold one lock, so they are, as long as no one else calls HDF5.
+/// The library is not thread-safe; these wrappers hold one lock. They are safe as long as no other code calls HDF5.
 #pragma once
 
 #include <cstdint>
@@ -86,7 +86,7 @@ class Dataset : public Object {
   std::uint64_t count() const;            ///< elements
   std::size_t element_bytes() const;      ///< of one element; a text dataset's width
   std::uint64_t bytes() const { return count() * element_bytes(); }
-  /// Where its bytes lie in the file, to map them; empty when it holds none.
+  /// Offset of its bytes in the file, to map them; empty when it holds none.
   std::optional<std::uint64_t> file_offset() const;
 
   /// @throws ArtifactError naming expected and found.
@@ -95,7 +95,7 @@ class Dataset : public Object {
   /// As above with any extent in the first dimension.
   void require_rank(Type type, std::size_t rank) const;
 
-  /// Elements [first, first + count) in row-major order, as they lie in the file. `out` holds count · element_bytes.
+  /// Elements [first, first + count) in row-major order, with the bytes of the file. `out` holds count · element_bytes.
   void read_raw(void* out, std::uint64_t first, std::uint64_t count) const;
   void read_raw(void* out) const { read_raw(out, 0, count()); }
 
@@ -119,8 +119,8 @@ class Group : public Object {
  public:
   /// "a/b" makes groups on the way. Names hold no NUL and are not ".".
   Group create_group(const std::string& name);
-  /// Links are refused wherever a name is looked up: artifacts hold none, and one may lead out of the file.
-  /// @throws ArtifactError when the group is missing, or a part of its name is a soft or external link.
+  /// Rejects links wherever a name is looked up: artifacts hold none, and a link may lead out of the file.
+  /// @throws ArtifactError when the group is missing. Also when a part of its name is a soft or external link.
   Group open_group(const std::string& name) const;
   bool has(const std::string& name) const;   ///< @throws ArtifactError on a link
   bool is_group(const std::string& name) const;

@@ -1,6 +1,6 @@
 /// @file
-/// What every HDF5 artifact says of itself, in group `/pe`: attributes `schema` ("pe-artifact/1"), `kind`, `format` (the
-/// version of that kind's layout), and the scalar text `made_by`, the recipe as JSON. All but `made_by` is content.
+/// Header of every HDF5 artifact, in group `/pe`: attributes `schema` ("pe-artifact/1"), `kind`, `format` (the version
+/// of that kind's layout), and the scalar text `made_by`, the recipe as JSON. All but `made_by` is content.
 #pragma once
 
 #include <filesystem>
@@ -31,8 +31,8 @@ Recipe read_recipe(const h5::File& file);
 /// @throws ArtifactError unless the file is of that kind with a format in [1, newest].
 void require_kind(const h5::File& file, Kind kind, int newest);
 
-/// Writes an HDF5 artifact beside `path`, syncs it and renames it there: header, then what `body` adds. On an exception
-/// nothing stays behind. @throws IoError
+/// Writes an HDF5 artifact to a temporary file, syncs it and renames it to `path`: header, then the objects of `body`.
+/// After an exception no file remains. @throws IoError
 void write_artifact(const std::filesystem::path& path, Kind kind, int format, const Recipe& recipe,
                     const std::function<void(h5::Group& root)>& body, const h5::CreateOptions& options = {},
                     bool durable = true);

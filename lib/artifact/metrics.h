@@ -1,8 +1,8 @@
 /// @file
-/// How a training went (kind `metrics`): table `train`, a row per logged step, `validation`, a row per validation,
-/// `steps`, a row for every step, and `attention`, a row per 100 steps; `facts["stability"]` says how steady it was
-/// (training/stability.h). Written whole at the end; `metrics.jsonl` beside a running training is a log and no artifact.
-/// Times and speeds are measured and belong to a volatile output, never in here.
+/// Metrics of a training (kind `metrics`). Tables are `train`, a row per logged step, `validation`, a row per
+/// validation, `steps`, a row for every step, and `attention`, a row per 100 steps. `facts["stability"]` says how
+/// steady it was (training/stability.h). Written whole at the end; `metrics.jsonl` in the work folder of a running
+/// training is a log and no artifact. Times and speeds are measured and belong to a volatile output, never in here.
 #pragma once
 
 #include "artifact/table.h"

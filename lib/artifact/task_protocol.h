@@ -1,11 +1,11 @@
 /// @file
-/// What a stage and `pe-pipeline` agree on beside the form of task.json (artifact/workspace.h).
+/// Agreement of a stage and `pe-pipeline` in addition to the form of task.json (artifact/workspace.h).
 #pragma once
 
 namespace pe::artifact {
 
 /// Exit code of a stage that is not the program its task was planned for: it has another result version, or under
-/// `code: build` another build. Nothing was written; a new plan gives the task a key of its own.
+/// `code: build` another build. Nothing was written; a new plan gives the task another key.
 inline constexpr int kExitOtherProgram = 77;
 
 /// Of a work folder: what a person looks at, such as charts. By hand it stays when the rest of the folder goes.

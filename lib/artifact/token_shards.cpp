@@ -19,7 +19,7 @@ constexpr int kTokenShardsFormat = 1;
 
 }  // namespace
 
-/// The shard being filled. Ids are narrowed as they come.
+/// The shard in writing. Ids are narrowed on arrival.
 struct TokenShardsWriter::Open {
   bool wide = false;
   std::vector<std::uint16_t> narrow_tokens;

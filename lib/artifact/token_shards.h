@@ -5,7 +5,7 @@
 ///
 /// A shard: /tokens uint16 or uint32 [n], contiguous, page-aligned; /doc_offsets uint64 [d + 1]; /doc_bytes uint32 [d],
 /// bytes of text; /doc_index uint64 [d], number in the raw text; attributes split, shard, vocabulary, tokenizer_digest.
-/// Shards of tasks also have /labels int32 [n]: what a model should say after each token, -1 where nothing is asked.
+/// Shards of tasks also have /labels int32 [n]: the target of a model after each token, -1 where there is no question.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 /// @file
-/// A stage's named inputs and outputs, its work folder, and its line to whoever watches. Made from `task.json`
+/// A stage's named inputs and outputs, its work folder, and its progress line. Made from `task.json`
 /// (`pe-task/1`) or from flags; a stage sees no difference.
 ///
 /// task.json:
@@ -40,7 +40,7 @@ struct Snapshot {
   std::map<std::string, std::filesystem::path> outputs;   ///< role → path
 };
 
-/// What an artifact says of its making: written to `/pe/made_by`, outside the content digest.
+/// Record of the making of an artifact: written to `/pe/made_by`, outside the content digest.
 struct Recipe {
   std::string stage;
   int version = 0;
@@ -54,7 +54,7 @@ class Workspace {
   std::map<std::string, std::vector<Input>> inputs;
   std::map<std::string, std::filesystem::path> outputs;
   std::vector<Snapshot> snapshots;          ///< ordered by step
-  std::optional<Snapshot> earlier;          ///< made before, to be read: to go on from where no work folder is left
+  std::optional<Snapshot> earlier;          ///< made before; to resume from where no work folder is left
   std::filesystem::path work;               ///< private to this attempt; exists
   std::optional<std::filesystem::path> resume;  ///< work folder of an earlier attempt; may equal `work`
   Recipe recipe;

@@ -46,7 +46,7 @@ struct GemmShape {
 inline constexpr std::int64_t kBlockDepth = 128, kBlockColumns = 512;
 inline constexpr std::int64_t kGemmScratch = kBlockDepth * (kBlockColumns + 8);   ///< floats
 
-/// Causal attention: q [B,H,T,d_h], k [B,G,S,d_h], v and out [B,·,·,d_v]. Query row t stands at key row S − T + t and sees
+/// Causal attention: q [B,H,T,d_h], k [B,G,S,d_h], v and out [B,·,·,d_v]. Query row t is key row S − T + t and sees
 /// the keys up to it. Logits are scale · q·k, plus the table's entry for the distance.
 struct AttentionShape {
   std::int64_t batch = 0, heads = 0, groups = 0, queries = 0, keys = 0, width = 0, value_width = 0;
@@ -91,7 +91,7 @@ constexpr std::int64_t bf16_pairs(std::int64_t depth) { return (depth + 31) / 32
 /// Rows do not begin a power of two apart: caches keep few lines of the same last digits.
 constexpr std::int64_t bf16_row(std::int64_t depth) { return bf16_pairs(depth) + 16; }
 
-/// At most kBf16Rows × kBf16Columns of C, over a stretch of the depth. Sums begin with what C holds where `add`.
+/// At most kBf16Rows × kBf16Columns of C, over a stretch of the depth. With `add`, sums begin with the old values of C.
 struct Bf16Block {
   const std::uint32_t* a = nullptr;
   std::int64_t a_row = 0;
@@ -176,8 +176,8 @@ struct Table {
                              const float* out, const float* dout, const float* lse, const float* dlse,
                              AttentionGradients to, std::int64_t first, std::int64_t last, float* scratch);
 
-  /// The same, all products by `by` in bf16 with fp32 sums: queries, keys, values, weights, what comes from above and
-  /// slopes of logits are rounded as they are packed. Logits, softmax and results stay fp32.
+  /// The same, all products by `by` in bf16 with fp32 sums. Queries, keys, values, weights, incoming gradients and
+  /// slopes of logits are rounded when they are packed. Logits, softmax and results stay fp32.
   void (*attention_in_bf16)(const Bf16Table& by, const AttentionShape& shape, const float* q, const float* k,
                             const float* v, float* out, float* lse, std::int64_t first, std::int64_t last,
                             float* scratch);

@@ -15,7 +15,7 @@ namespace pe::kernels {
 void use_fused(bool fused);
 bool uses_fused();
 
-/// What the plug-in offers; null until a CUDA device was opened.
+/// The functions of the plug-in; null until a CUDA device was opened.
 void set_plugin(const PeCudaTable* table);
 const PeCudaTable* plugin();
 

@@ -1,7 +1,7 @@
 /// @file
-/// What a decoder computes between its matrix products, as functions on tensors without autograd. Each has up to three
-/// forms: plain tensor operations (ops_plain.cpp), which are its definition and take every device and dtype; the CPU's
-/// kernels (ops_cpu.cpp), fp32; the plug-in's (ops_plugin.cpp), fp32 and bf16. `operations_for` chooses among them.
+/// Operations of a decoder between its matrix products, as functions on tensors without autograd. Each has up to three
+/// forms. Plain tensor operations (ops_plain.cpp) are its definition and take every device and dtype. The CPU's kernels
+/// (ops_cpu.cpp) are fp32; the plug-in's (ops_plugin.cpp) fp32 and bf16. `operations_for` chooses among them.
 /// doc/add-a-kernel.md shows how to add one.
 #pragma once
 
@@ -66,7 +66,7 @@ struct SplitGradient {
   Tensor weight_gradient;     ///< added to where it is defined
 };
 
-/// What shapes logits on their way into a cross-entropy; 0: nothing.
+/// Changes of logits on their way into a cross-entropy; 0: none.
 struct LogitShape {
   double softcap = 0;   ///< logits are softcap · tanh(logit / softcap)
   double z_loss = 0;    ///< weight of (log Σ exp)² in the gradients; the losses are without it
@@ -94,7 +94,7 @@ struct Operations {
   /// there is no such kernel, and encodings/rotary/rotary.cpp rotates.
   Tensor (*rotate)(const Tensor& x, const Rotation& rotation, double sign);
 
-  /// The gradient [..., positions] of what gather(-1, index) read, in an order that is always the same; for some
+  /// The gradient [..., positions] of the source of gather(-1, index), in an order that is always the same; for some
   /// hundred positions at most, since each looks at all keys. Null: LibTorch's gradient is used.
   Tensor (*gather_gradient)(const Tensor& g, const Tensor& index, std::int64_t positions);
   /// 0 with probability p, else 1 / (1 − p), like `like` [samples, ...], by a key for each sample. Null: drawn on the host.
@@ -130,7 +130,7 @@ void cap_logits(const Tensor& logits, double cap);
 void shaped_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape,
                           void (*bare)(Tensor&, const Tensor&, const Tensor&, bool));
 
-/// What is computed at least in fp32.
+/// The dtype of computations that need at least fp32.
 inline at::ScalarType at_least_fp32(const Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
 }  // namespace pe::kernels

@@ -16,8 +16,8 @@ namespace {
 
 using at::Tensor;
 
-/// c (+)= a · b in bf16 where that was asked for, else by our kernel where that is the faster one: narrow products, which a
-/// library packs for longer than it multiplies. @return false where it is not.
+/// c (+)= a · b in bf16 where the config asks for it, else by our kernel where it is faster. That is narrow products,
+/// which a library packs for longer than it multiplies. @return false where it is not.
 bool by_own_kernel(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) {
   const Bf16Table* bf16 = bf16_products_of(a);
   if (bf16 != nullptr && bf16_products_of(b) != nullptr && bf16_products_of(c) != nullptr && c.stride(1) == 1) {

@@ -1,6 +1,5 @@
-// Products of fp32 matrices in bf16 with fp32 sums: packing and tiles of our own (cpu_bf16.inc), and on CPUs with AMX
-// oneDNN's micro-kernel for the tiles, which LibTorch exports (ATen/native/CPUBlas.h) and which reads the same packed
-// memory.
+// Products of fp32 matrices in bf16 with fp32 sums: our packing and tiles (cpu_bf16.inc). On CPUs with AMX the tiles
+// are oneDNN's micro-kernel, which LibTorch exports (ATen/native/CPUBlas.h) and which reads the same packed memory.
 #include <ATen/Parallel.h>
 #include <ATen/native/CPUBlas.h>
 #include <ATen/ops/empty.h>
@@ -19,7 +18,7 @@ using at::Tensor;
 const Bf16Table* stand_in = nullptr;
 const Bf16Table* chosen = nullptr;
 
-/// The sums of a block begin anew so often: what a block reads of both operands stays in a core's caches.
+/// The sums of a block restart after so many pairs: the block's part of both operands stays in a core's caches.
 constexpr std::int64_t kPairs = 256;
 
 void multiply_by_amx(const Bf16Block& block) {

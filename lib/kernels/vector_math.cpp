@@ -24,7 +24,7 @@ namespace pe::kernels {
 
 bool resolve_vector_math() {
   const c10::InferenceMode no_graph;
-  // Those that ATen/cpu/vml.h hands to MKL; tests/end_to_end/vector_math_test.cpp compares them with what the library
+  // Functions that ATen/cpu/vml.h passes to MKL; tests/end_to_end/vector_math_test.cpp compares them with the library's
   // exports.
   using Function = at::Tensor (*)(const at::Tensor&);
   constexpr Function kFunctions[] = {at::acos, at::asin, at::atan, at::cos,  at::erf,  at::erfc, at::erfinv, at::exp,

@@ -4,7 +4,7 @@
 
 namespace pe::support {
 
-/// An id that each start of the kernel draws anew; empty where it cannot be read.
+/// An id that changes with each start of the kernel; empty where it cannot be read.
 const std::string& boot_id();
 
 }  // namespace pe::support

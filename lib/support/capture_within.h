@@ -1,5 +1,5 @@
 /// @file
-/// Programs that may never answer: they are given a time, and then killed with what they started.
+/// Programs that may never answer: they have a time limit, after which they are killed with all their children.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 namespace pe::support {
 
 struct CaptureLimits {
-  double timeout_s = 0;               ///< above 0: it gets a process group, which is killed when this time is over
-  std::string input = {};             ///< fed to its standard input
-  std::size_t limit = 64u << 20;  ///< bytes kept of each stream; a program with a time is killed at the next one
-  std::filesystem::path directory = {};   ///< working folder; empty: this process's own
+  double timeout_s = 0;               ///< Above 0: it gets a process group, which is killed when this time is over.
+  std::string input = {};             ///< Fed to its standard input.
+  std::size_t limit = 64u << 20;  ///< Bytes kept of each stream; a program with a time is killed at the next one.
+  std::filesystem::path directory = {};   ///< Working folder; empty: this process's own.
   std::optional<std::vector<std::string>> environment = {};   ///< "NAME=value"; absent: this process's own
   std::function<bool()> stop = {};    ///< asked ten times a second; true ends it as its time does. Needs a timeout_s
 };

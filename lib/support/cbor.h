@@ -1,6 +1,6 @@
 /// @file
-/// The pieces of deterministic CBOR (RFC 8949, 4.2.1) that keys are made of: support::canonical_cbor (hash.h) writes whole
-/// documents with them, whoever makes many keys writes parts.
+/// The pieces of deterministic CBOR (RFC 8949, 4.2.1) that keys are made of. support::canonical_cbor (hash.h) writes
+/// whole documents with them; code that makes many keys writes parts.
 #pragma once
 
 #include <cstdint>

@@ -41,15 +41,15 @@ enum class FieldType { kBool, kInteger, kReal, kText, kPath, kPathList, kInteger
 
 std::string_view type_name(FieldType type);   ///< "integer", "list of reals", …, as in `--describe` and help
 
-/// What `describe` may say about a field besides name and meaning.
+/// Options of a field in addition to name and meaning.
 struct FieldOptions {
   /// "tokens", "steps", "words", … accept k, M, B, T; "bytes" accepts K, M, G, T (binary); "s" accepts ms, s, m, h, d.
   std::string unit;
   std::optional<double> min;
   std::optional<double> max;
-  bool hashed = true;               ///< false: cannot change results (log level, workers); in no key
-  std::optional<Json> neutral;      ///< a value equal to this one is left out of the hashed document
-  int since = 1;                    ///< the stage's result version that brought the field
+  bool hashed = true;               ///< False: cannot change results (log level, workers); in no key.
+  std::optional<Json> neutral;      ///< A value equal to this one is left out of the hashed document.
+  int since = 1;                    ///< The stage's result version that brought the field.
   bool allow_nonfinite = false;     ///< .inf and .nan are legal
 };
 
@@ -131,7 +131,7 @@ class FieldVisitor {
     if (index >= 0) value = (words.begin() + index)->second;
   }
 
-  /// A nested struct with a `describe` of its own.
+  /// A nested struct with a separate `describe`.
   template <typename Group>
   void group(std::string_view name, Group& group, std::string_view help) {
     begin_group(name, help);
@@ -184,7 +184,7 @@ using Origins = std::map<std::string, Place>;
 struct OverlayOptions {
   /// Asked for a key that the schema lacks (dotted path): true skips it in silence.
   std::function<bool(const std::string& dotted)> foreign;
-  /// What messages call the thing whose config it is, such as "stage 'trunk' (pe-train)".
+  /// Name of the config's owner in messages, such as "stage 'trunk' (pe-train)".
   std::string owner;
 };
 

@@ -7,7 +7,7 @@ namespace pe::support {
 
 namespace {
 
-/// A tab before the caret must stay a tab, or the caret lands beside its word.
+/// A tab before the caret must stay a tab, or the caret misses its word.
 std::string caret_padding(const std::string& excerpt, int column) {
   std::string padding;
   for (int i = 0; i + 1 < column; ++i) {

@@ -1,5 +1,5 @@
 /// @file
-/// What goes wrong, told once and well: the message, the place in the user's file, what was being done, and a way out.
+/// Errors with all that a user needs: the message, the place in the user's file, the action that failed, and a way out.
 /// An exception ends a stage with the exit code of its type; `std::optional` says "not there" where that is expected.
 #pragma once
 
@@ -10,17 +10,17 @@
 
 namespace pe::support {
 
-/// Exit codes of a stage. Those of `pe-pipeline` are in `pipeline/exit_code.h`.
+/// Exit codes of a stage. The exit codes of `pe-pipeline` are in `pipeline/exit_code.h`.
 enum ExitCode : int {
   kExitDone = 0,
-  kExitFailed = 1,          ///< a child failed, or a check did not hold
-  kExitConfig = 2,          ///< the user's flags or config
-  kExitArtifact = 3,        ///< an input artifact is missing, damaged or of another kind
-  kExitUnavailable = 69,    ///< a service that the stage needs does not answer
-  kExitBug = 70,            ///< our own mistake
-  kExitCannotCreate = 73,   ///< the output cannot be created
-  kExitIo = 74,             ///< reading or writing failed, disk full
-  kExitCheckpointed = 75,   ///< stopped at a checkpoint on request; run me again
+  kExitFailed = 1,          ///< A child failed, or a check did not hold.
+  kExitConfig = 2,          ///< The user's flags or config.
+  kExitArtifact = 3,        ///< An input artifact is missing, damaged or of another kind.
+  kExitUnavailable = 69,    ///< A service that the stage needs does not answer.
+  kExitBug = 70,            ///< Our own mistake.
+  kExitCannotCreate = 73,   ///< The output cannot be created.
+  kExitIo = 74,             ///< Reading or writing failed, disk full.
+  kExitCheckpointed = 75,   ///< Stopped at a checkpoint on request; run it again.
   kExitDiverged = 76,       ///< training diverged; the artifact says so
   kExitInterrupted = 130,
 };
@@ -90,7 +90,7 @@ class IoError : public Error {
   int system_error_ = 0;
 };
 
-/// An `IoError` whose text ends with what `errno` says.
+/// An `IoError` whose text ends with the message of `errno`.
 [[noreturn]] void throw_errno(std::string_view doing, std::string_view path, bool creating = false);
 
 /// Collects mistakes so that a file is reported whole; `throw_if_any` raises one ConfigError with all of them, or with

@@ -1,5 +1,5 @@
 /// @file
-/// Named figures of a running stage, as `Progress::advance` is told them, as people read them.
+/// Named figures of a running stage, as passed to `Progress::advance`, in a form for people.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 /// @file
-/// Which files a path, folder or glob stands for. The keys of `pe-pipeline` hash this list and readers read it, so that
-/// what is hashed is what is read.
+/// Which files a path, folder or glob stands for. The keys of `pe-pipeline` hash this list and readers read it, so the
+/// files that are read are the files that are hashed.
 #pragma once
 
 #include <filesystem>
@@ -16,8 +16,8 @@ struct ListedFiles {
   std::string missing;                ///< the first path that matches nothing, or empty
 };
 
-/// A name that exists is that name, even if it holds '*' or '['. Folders are entered, linked ones too, each once on a way
-/// down; names in them that begin with '.' are left out (caches, version control, unfinished downloads).
+/// A name that exists is that name, even if it holds '*' or '['. Folders are entered, also linked ones, each once on a
+/// way down. Names in them that begin with '.' are left out (caches, version control, unfinished downloads).
 /// @throws IoError when a folder cannot be read, ConfigError when a pipe, a socket or a device is named or found.
 ListedFiles list_files(const std::vector<std::string>& paths);
 

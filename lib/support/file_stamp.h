@@ -1,5 +1,5 @@
 /// @file
-/// What a file looked like when it was read, so that a later look can tell whether it is still the file that was read.
+/// The stamp of a file when it was read, so that a later look can tell whether the file has changed.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace pe::support {
 
-/// What one stat says. Equal stamps of a settled file mean equal bytes: the time of the last status change (ctime)
+/// The result of one stat. Equal stamps of a settled file mean equal bytes. The time of the last status change (ctime)
 /// moves even where a program sets the modification time back, such as rsync, tar or cp -p.
 struct FileStamp {
   bool exists = false;
@@ -28,7 +28,7 @@ struct FileStamp {
 FileStamp stamp_of(const char* path);
 inline FileStamp stamp_of(const std::filesystem::path& path) { return stamp_of(path.c_str()); }
 
-/// A file as it was read: a look before the first byte, and what the bytes were.
+/// A file that was read: a look before the first byte, and the digest of the bytes.
 struct FileRead {
   std::string path;
   FileStamp stamp;
@@ -38,7 +38,7 @@ struct FileRead {
 /// `read_file` (files.h), noted down.
 std::string read_file(const std::filesystem::path& path, std::uint64_t limit, FileRead& read);
 
-/// SHA-256 of a whole file, noted down: the stamp is that of the bytes that were hashed.
+/// SHA-256 of a whole file with its stamp: the stamp belongs to the bytes that were hashed.
 /// @throws IoError when it cannot be read, or never stands still while it is read.
 FileRead hash_file(const std::filesystem::path& path);
 

@@ -90,7 +90,7 @@ void write_file_atomically(const fs::path& path, std::string_view content, bool 
   require_replaceable(path);
   fs::path temporary = unique_sibling(path);
   Descriptor fd;
-  for (int tries = 0; !fd; ++tries) {   // one that is there already is somebody's, whatever its name says
+  for (int tries = 0; !fd; ++tries) {   // an existing file has another owner, whatever its name
     fd = Descriptor(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (fd) break;
     if (errno != EEXIST || tries == 100) throw_errno("create", path.string(), true);

@@ -24,7 +24,7 @@ void require_replaceable(const fs::path& path);
 /// The whole file. @throws IoError; also when it is larger than `limit` or is no regular file.
 std::string read_file(const fs::path& path, std::uint64_t limit = 1ULL << 32);
 
-/// Written beside its final name under a unique name, synced when `durable`, then renamed over it.
+/// Written under a unique temporary name, synced when `durable`, then renamed to its final name.
 /// @throws IoError; also where `path` is no regular file (`require_replaceable`).
 void write_file_atomically(const fs::path& path, std::string_view content, bool durable = true);
 
@@ -41,7 +41,7 @@ void rename_durably(const fs::path& from, const fs::path& to, bool durable = tru
 /// mkdir -p. @throws IoError (cannot create).
 void make_folders(const fs::path& path);
 
-/// A name beside `path` that no one else uses: "<path>.tmp.<host>.<pid>.<counter>".
+/// A unique name in the folder of `path`: "<path>.tmp.<host>.<pid>.<counter>".
 fs::path unique_sibling(const fs::path& path);
 
 /// Removes a tree; what is already gone is fine.

@@ -88,7 +88,7 @@ std::string sha256_file(const std::filesystem::path& path) {
 namespace {
 
 /// Eight tables, so that eight bytes cost eight look-ups and no chain: about 1.5 GB/s without special instructions.
-/// The first row is what Boost.CRC computes byte by byte.
+/// The first row is the table of Boost.CRC, which computes byte by byte.
 struct CrcTables {
   std::uint32_t row[8][256];
   CrcTables() {
@@ -117,7 +117,7 @@ __attribute__((target("sse4.2"))) std::uint32_t crc32c_hardware(const unsigned c
   return crc;
 }
 
-/// What a register becomes after so many zero bytes. That is linear in its bits, so four look-ups give it.
+/// The value of a register after so many zero bytes. That is linear in its bits, so four look-ups give it.
 struct CrcShift {
   std::uint32_t row[4][256] = {};
   explicit CrcShift(std::size_t bytes) {

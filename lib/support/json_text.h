@@ -1,5 +1,5 @@
 /// @file
-/// The text of a JSON document that is too large to stand in memory as a tree, written value by value.
+/// The text of a JSON document that is too large for memory as a tree, written value by value.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ std::string json_text(const Json& value, int indent, std::size_t levels);
 /// Takes the next bytes of a text.
 using TextSink = std::function<void(std::string_view)>;
 
-/// The bytes are those of `Json::dump`, if the members of each object are written in the order of their names.
+/// The bytes equal `Json::dump`, if the members of each object are written in the order of their names.
 class JsonText {
  public:
   /// @param sink    takes the text, some 32 KB at a time
@@ -53,7 +53,7 @@ class JsonText {
     close_object();
   }
 
-  /// What comes behind the document, and the end of the text.
+  /// Writes `behind` after the document, and ends the text.
   void finish(std::string_view behind = {});
 
  private:
@@ -67,7 +67,7 @@ class JsonText {
   TextSink sink_;
   int indent_;
   std::string text_;  // that the sink has not taken yet
-  std::vector<bool> filled_;  // of each open object or array: whether something stands in it
+  std::vector<bool> filled_;  // of each open object or array: whether it has a member
   bool after_key_ = false;
 };
 

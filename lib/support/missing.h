@@ -4,7 +4,7 @@
 
 namespace pe::support {
 
-/// Stands for a number that there is none of: not measured, or not defined for what was given.
+/// A number that does not exist: not measured, or not defined for the input.
 inline constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace pe::support

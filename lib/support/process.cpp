@@ -221,7 +221,7 @@ TimedCapture capture_within(const std::vector<std::string>& arguments, const Cap
   out_write.close();
   err_write.close();
 
-  // A child that leaves without reading must not kill us; the handler of the process stays as it was.
+  // A child that exits without reading must not kill this process; the process's handler stays unchanged.
   struct sigaction ignore {}, before {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &before);
@@ -269,7 +269,7 @@ TimedCapture capture_within(const std::vector<std::string>& arguments, const Cap
     result.status = wait_for(pid);
     return result;
   }
-  // It may have closed its streams and go on.
+  // It may have closed its streams and still be running.
   int status = 0;
   pid_t ended = 0;
   while ((ended = ::waitpid(pid, &status, WNOHANG)) == 0 && left_ms() > 0) ::poll(nullptr, 0, std::min(left_ms(), 10));

@@ -15,9 +15,9 @@
 namespace pe::support {
 
 struct SpawnOptions {
-  std::vector<std::string> arguments;                 ///< [0] is the program: a path, or a name looked up on the PATH
+  std::vector<std::string> arguments;                 ///< [0] is the program: a path, or a name looked up on the PATH.
   std::optional<std::vector<std::string>> environment; ///< "NAME=value"; absent: this process's own
-  std::filesystem::path directory;                    ///< working folder; empty: this process's own
+  std::filesystem::path directory;                    ///< Working folder; empty: this process's own.
   int stdin_fd = -1;                                  ///< -1: /dev/null
   int stdout_fd = -1;                                 ///< -1: inherited
   int stderr_fd = -1;                                 ///< -1: inherited
@@ -50,14 +50,15 @@ std::optional<std::filesystem::path> find_program(const std::string& name);
 /// Where `find_program` looks for a name without '/', in order.
 std::vector<std::filesystem::path> program_places(const std::string& name);
 
-/// Most memory that this process, or one that it started and waited for, ever held, in bytes; 0 when nobody says.
-/// Unlike what a parent is told, it leaves out the memory of whoever started this process.
+/// Largest memory of this process, or of a child that it waited for, in bytes; 0 when the system has no record. Unlike
+/// the figure that a parent gets, it leaves out the memory of the process that started this one.
 std::int64_t peak_memory();
 
 /// This program's own executable.
 std::filesystem::path own_executable();
 
-/// `<folder>/<name>.so` beside this program as it was built (lib/<folder>/), installed or bundled; empty when it is nowhere.
+/// `<folder>/<name>.so` of this program: in the build tree (lib/<folder>/), installed or bundled; empty when it is
+/// nowhere.
 std::filesystem::path find_plugin(const std::string& folder, const std::string& name);
 
 /// The GNU build id of an ELF file as hex, read from its notes; empty when it has none.

@@ -1,5 +1,5 @@
 /// @file
-/// What a program is made of: its own build, and the builds of the plug-ins that it loads while it runs.
+/// Identity of a program: its own build, and the builds of the plug-ins that it loads while it runs.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +12,8 @@ namespace pe::support {
 /// number. A file that grows beyond its limit (ulimit -f) becomes an error (EFBIG) instead of the end of the program.
 void begin_program();
 
-/// Where a plug-in lies for a program of this folder: in the build tree, beside the program, or installed. `plugin` is
-/// "cuda/pe-cuda": its folder in the build tree, and its name. Empty: it was not built.
+/// The path of a plug-in for a program of this folder: in the build tree, next to the program, or installed. `plugin`
+/// is "cuda/pe-cuda": its folder in the build tree, and its name. Empty: it was not built.
 std::filesystem::path plugin_for(const std::filesystem::path& program_folder, const std::string& plugin);
 
 /// Where `plugin_for` looks, in order.
@@ -35,7 +35,7 @@ std::string program_digest(const std::filesystem::path& executable, const std::v
 /// The build id of this process's program, and the digest of it with its plug-ins: of the very file that was started,
 /// whatever has taken its name since. @throws IoError
 std::string own_build_id();
-/// What `--version` says behind the program's name: "0.2.0, build 1f0c9a3b5d7e".
+/// Text of `--version` after the program's name: "0.2.0, build 1f0c9a3b5d7e".
 std::string version_and_build(const std::string& version);
 std::string own_program_digest(const std::vector<std::string>& plugins);
 

@@ -1,5 +1,5 @@
 /// @file
-/// How library code tells what it is doing. It reports; whoever runs it prints: JSON lines on an events descriptor for
+/// Progress reports of library code. The code reports; the program prints: JSON lines on an events descriptor for
 /// `pe-pipeline`, one redrawn line on a terminal, plain lines elsewhere.
 #pragma once
 
@@ -22,7 +22,7 @@ class Progress {
   /// Something worth a person's attention that does not stop the work.
   virtual void warn(std::string_view line) = 0;
   /// How far the work is; a total of 0 is unknown. `detail` holds named figures: {"loss": 4.2, "tokens_per_second":
-  /// 31000}. Cheap; may be called often, shown at most a few times a second.
+  /// 31000}. Cheap; may be called often, shown at most a few times per second.
   virtual void advance(std::string_view what, std::int64_t done, std::int64_t total, const Json& detail = {}) = 0;
   /// An event for programs: {"event": "snapshot", "step": 100, …}. Kept in order, never dropped.
   virtual void event(const Json& event) = 0;
@@ -38,7 +38,7 @@ int stop_signal();              ///< the signal, or 0
 void install_stop_signals();
 void request_stop(int signal);  ///< as if the signal had come; for tests
 
-/// Also stops (as SIGTERM would) when the other end of `fd` closes: an orphan must not go on writing.
+/// Also stops (as SIGTERM would) when the other end of `fd` closes: an orphan must not continue to write.
 void stop_when_closed(int fd);
 
 /// Thrown by a loop that stopped on request. `resumable` decides between exit 75 and 130.

@@ -20,7 +20,7 @@
 namespace pe::support {
 namespace {
 
-// torchrun's default, and jobs of a machine beside each other; from 32768 on Linux gives ports to whoever asks for any.
+// torchrun's default, and ports for several jobs of a machine; Linux assigns ports from 32768 on to any program.
 constexpr int kFirstPort = 29500, kPorts = 3000;
 constexpr const char* kGreeting = "pe-ranks/2";
 
@@ -152,7 +152,7 @@ void serve(const Ranks& ranks, const std::string& text, Clock::time_point until,
     }
     const Descriptor caller(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!caller) continue;
-    // Whoever else knocks, a scanner or another job, is turned away and does not stop us.
+    // Other connections, from a scanner or another job, are rejected and do not stop us.
     std::string words;
     const Clock::time_point soon = std::min(until, Clock::now() + std::chrono::seconds(5));
     if (!read_some(caller.get(), greeting(0, ranks).size(), words, soon)) continue;

@@ -7,9 +7,9 @@
 
 namespace pe::support {
 
-/// Calls `work(begin, end)` for parts of [0, count), each of at most `part` pieces, on as many threads as the machine
-/// has and there are parts for, this one among them. Parts are taken in order but end in any. Returns when all have
-/// ended; what the first that failed has thrown is thrown then, and parts that nobody had begun are left out.
+/// Calls `work(begin, end)` for parts of [0, count), each of at most `part` pieces. It uses as many threads as the
+/// machine has and there are parts for, including this one. Parts are taken in order but end in any. Returns when all
+/// have ended. If one fails, parts that have not begun are left out, and the exception of the first is thrown.
 void share_out(std::size_t count, std::size_t part, const std::function<void(std::size_t begin, std::size_t end)>& work);
 
 }  // namespace pe::support

@@ -21,7 +21,7 @@ class Shared {
   const T* operator->() const { return &get(); }
   operator const T&() const { return get(); }   // NOLINT
 
-  /// The value to change; first copied where somebody else holds it too. Not for two threads at once.
+  /// The value to change; first copied where it has another owner too. Not for concurrent calls.
   T& edit() {
     if (!value_) value_ = std::make_shared<T>();
     if (value_.use_count() > 1) value_ = std::make_shared<T>(*value_);

@@ -58,7 +58,7 @@ std::vector<std::string> parts_of(std::string_view word) {
   return parts;
 }
 
-/// What other programs call our keys and encodings: name there (as `plain` writes it) → names here, the likeliest
+/// Names of our keys and encodings in other programs: name there (as `plain` writes it) → names here, the likeliest
 /// first.
 const std::vector<std::pair<std::string_view, std::vector<std::string_view>>>& synonyms() {
   static const std::vector<std::pair<std::string_view, std::vector<std::string_view>>> table = {
@@ -182,9 +182,9 @@ std::optional<std::string> by_parts(std::string_view word, const std::vector<std
   });
 }
 
-/// What somebody means who types `word`: the same name in another group or spelling (`PeakLR`), what other programs
-/// call it
-/// (`lr`, `bs`), the nearest by edits, or what shares its parts (`batch_size`) or beginning (`enc`), in this order.
+/// The candidate that is probably meant by `word`. In this order: the same name in another group or spelling
+/// (`PeakLR`), its name in other programs (`lr`, `bs`), the nearest by edits, or a name with the same parts
+/// (`batch_size`) or beginning (`enc`).
 std::optional<std::string> meant(std::string_view word, const std::vector<std::string>& candidates) {
   if (word.empty() || word.size() > kLongest) return std::nullopt;
   const std::string written = plain(last_part(word));

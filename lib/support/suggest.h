@@ -17,8 +17,9 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
 /// "did you mean 'x'?", or "expected one of a, b, c" when nothing is near and the list is short, or "".
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
 
-/// The same for the path of a file that is not there: among the files with one of these endings (".yml"; none: any) in its
-/// folder and in that folder's `pipelines/`, by their names without folder and ending. The answer has the whole path.
+/// The same for the path of a file that does not exist: among the files with one of these endings (".yml"; none: any)
+/// in its folder and in that folder's `pipelines/`. Names without folder and ending are compared. The answer has the
+/// whole path.
 std::string file_suggestion(const std::filesystem::path& wanted, const std::vector<std::string>& endings);
 
 }  // namespace pe::support

@@ -40,7 +40,7 @@ std::string short_bytes(double bytes);
 /// "4.2 s", "3 min 10 s", "2 h 5 min".
 std::string short_duration(double seconds);
 
-/// What a suffix means; see `pipeline-file` format: counts are decimal, bytes binary.
+/// Meaning of a suffix; see `pipeline-file` format: counts are decimal, bytes binary.
 enum class Suffixes { kNone, kCount, kBytes, kSeconds };
 
 /// A number as a person writes it: "300M", "2.4e9", "1_000_000", "8K" (bytes), "30s", "2h". Decimal always: "017" is 17.

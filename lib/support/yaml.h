@@ -61,8 +61,8 @@ struct Node::Member {
   Node value;
 };
 
-/// Reads one document. `name` is what messages call it.
-/// @throws ConfigError with every mistake that can be told apart.
+/// Reads one document. `name` is its name in messages.
+/// @throws ConfigError with every mistake that can be separated.
 Node parse_yaml(std::string_view text, const std::string& name);
 
 /// Reads a file. @throws ConfigError when it is missing or unreadable, else as parse_yaml.
