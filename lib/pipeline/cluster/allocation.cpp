@@ -57,7 +57,7 @@ Capacity allocated(Capacity machine, const Environment& environment) {
     machine.mem_bytes = (*cpu << 20) * cpus;
   machine.mem_bytes *= nodes;
   if (nodes > 1 && !machine.gpus.empty()) {
-    // Those of the other nodes have the same numbers there; here they only count.
+    // GPUs of the other nodes have the same numbers there; here they only count.
     const std::size_t here = machine.gpus.size();
     for (std::int64_t node = 1; node < nodes; ++node) {
       for (std::size_t i = 0; i < here; ++i) machine.gpus.push_back(cat(machine.gpus[i], "@", node));

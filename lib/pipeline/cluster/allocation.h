@@ -1,5 +1,5 @@
 /// @file
-/// What a job is told by the environment that Slurm gives it, and what it decides when it was told to stop.
+/// Facts of a job from the environment that Slurm gives it, and its decision after a request to stop.
 #pragma once
 
 #include <cstdint>
@@ -33,15 +33,15 @@ std::optional<OwnJob> own_job(const Environment& environment = own_environment);
 /// `machine` narrowed to the job's CPUs and memory; of several nodes, all of them together. GPUs are as CUDA sees them.
 Capacity allocated(Capacity machine, const Environment& environment = own_environment);
 
-/// What is known when an element has stopped before its end because it was told to.
+/// Facts about an element that was asked to stop before its end.
 struct StopFacts {
-  bool cancelled = false;           ///< our own mark says so
-  std::optional<JobRow> row;        ///< what Slurm says of the job; nothing when it does not answer
-  bool moved = false;               ///< a step was saved that this attempt did not begin with
-  bool keeps_steps = false;         ///< some unfinished task saves steps at all
+  bool cancelled = false;           ///< our own mark exists
+  std::optional<JobRow> row;        ///< Slurm's row of the job; nothing when Slurm does not answer.
+  bool moved = false;               ///< A step was saved that this attempt did not begin with.
+  bool keeps_steps = false;         ///< Some unfinished task saves steps at all.
   std::int64_t still = 0;           ///< attempts in a row, this one included, without a step
   std::int64_t restarts = 0;
-  double lead_s = 120;              ///< how long before its end the job is told
+  double lead_s = 120;              ///< time between the signal to the job and its end
   std::string waits_for;            ///< owner of the lease of all remaining tasks, for which it gives its place up; else empty
 };
 
@@ -50,13 +50,13 @@ struct StopDecision {
     kRequeue,
     kEnd,      ///< cancelled, or Slurm queues it again by itself
     kGiveUp,   ///< no progress
-    kUnknown,  ///< nobody answers
+    kUnknown,  ///< Slurm does not answer
   };
   Kind kind = Kind::kUnknown;
   std::string why;
 };
 
-/// A job that somebody cancelled stays so: only one that Slurm itself still calls running is queued again.
+/// A cancelled job stays cancelled: only a job that Slurm still lists as running is queued again.
 StopDecision decide_after_stop(const StopFacts& facts);
 
 }  // namespace pe::pipeline

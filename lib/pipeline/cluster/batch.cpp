@@ -121,7 +121,8 @@ std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace&
   if (!policy.reservation.empty()) words.push_back(cat("--reservation=", policy.reservation));
   if (!dependency.empty()) {
     words.push_back(cat("--dependency=", dependency));
-    // What can never start is cancelled at once, or whoever waits for it, the last job too, would wait for ever.
+    // A job that can never start is cancelled immediately. Jobs that depend on it, the last job too, would otherwise
+    // wait forever.
     words.push_back("--kill-on-invalid-dep=yes");
   }
   words.push_back(policy.keep_environment ? "--export=ALL" : "--export=NIL");

@@ -1,6 +1,6 @@
 /// @file
-/// What sbatch is given for an array: its options as an argument list, and the batch script. No value passes through a
-/// shell but the lines of `slurm.setup`, which are the user's own.
+/// Input of sbatch for an array: its options as an argument list, and the batch script. No value passes through a shell
+/// except the lines of `slurm.setup`, which the user writes.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace pe::pipeline {
 
-/// What an array is called and where it lives.
+/// Name and folder of an array.
 struct BatchPlace {
   std::string run;
   std::string token;                 ///< tells this array from every other, of this and other runs
@@ -22,8 +22,8 @@ struct BatchPlace {
 /// "trunk.3f9ac2d10b44": the name that a job is found by.
 std::string job_name(const std::string& label, const std::string& token);
 
-/// "afterok:12:13_4,aftercorr:15"; empty when nothing is waited for. `jobs` gives the job of each array that still counts;
-/// whoever is not in it is over and must not be named, since Slurm takes an unknown id for one that ended well.
+/// "afterok:12:13_4,aftercorr:15"; empty without dependencies. `jobs` gives the job of each array that still counts.
+/// Ended arrays are not in it and must not be named, since Slurm treats an unknown id as a job that ended well.
 std::string dependency(const std::vector<ArrayNeed>& needs, const std::map<std::size_t, std::string>& jobs);
 
 std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace& place, const std::string& dependency);

@@ -125,7 +125,7 @@ class ElementRun {
     if (orders_.tasks.empty()) return end(kRunIncomplete, "it was cancelled before it began");
     own_.assign(orders_.graph.tasks.size(), false);
     for (const std::size_t i : orders_.tasks) own_[i] = true;
-    // What others make is not weighed against this job's CPUs and memory.
+    // Tasks of other elements are not weighed against this job's CPUs and memory.
     Resources nothing;
     nothing.mem_bytes = 0;
     for (std::size_t i = 0; i < own_.size(); ++i) {
@@ -150,7 +150,7 @@ class ElementRun {
     options.publish_threads = order_.publish_threads;
     options.command = orders_.command;
     options.lease.job_ended = job_ended_by(slurm_);
-    // What the job is told early it may use for saving, but for the last words.
+    // The job may use its early warning for saving, except the last ten seconds.
     options.grace_s = std::max(5.0, orders_.lead_s - 10);
     Watched watched(listener_, folder_ / "state" / cat(order_.token, "_", order_.index, ".json"),
                     order_.most_idle_s);
@@ -219,8 +219,8 @@ class ElementRun {
     return true;
   }
 
-  /// The plan of the own tasks, once what other elements made can be seen; file systems may show it late. Nothing when
-  /// the job is told to stop.
+  /// The plan of the own tasks, once results of other elements are visible; file systems may show them late. Nothing
+  /// when the job is asked to stop.
   std::optional<Plan> wait_for_inputs() {
     PlanOptions options;
     options.selected = own_;
@@ -229,13 +229,13 @@ class ElementRun {
     for (double pause_s = 0.25;; pause_s = std::min(pause_s * 2, 15.0)) {
       Plan plan = make_plan(orders_.graph, StoreReader(store_), options);
       const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - began;
-      // What is still missing then, the run says and calls its readers blocked.
+      // If inputs are still missing then, the run reports it and calls their readers blocked.
       if (inputs_there(plan) || waited.count() >= order_.input_wait_s) return plan;
       for (double slept = 0; slept < pause_s; slept += 0.1) {
         if (stop_asked()) return std::nullopt;
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
       }
-      store_ = Store(order_.store, {});  // looks at folders and index anew
+      store_ = Store(order_.store, {});  // reads folders and index again
     }
   }
 

@@ -1,7 +1,7 @@
 /// @file
-/// What one element of an array does inside its job: looks whether its results are there already and its inputs are,
-/// joins the run of its submission with a journal of its own, and runs its tasks by the usual execution. Slurm is asked
-/// for nothing unless the job was told to stop.
+/// The work of one element of an array inside its job. It looks whether its results and its inputs exist, joins the run
+/// of its submission with a separate journal, and runs its tasks by the usual execution. It calls Slurm only when the
+/// job was asked to stop.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct ElementOrder {
   double most_idle_s = 150;
 };
 
-/// Exit codes beside those of a run: 75 when it was told to stop and nobody answers whether it may be queued again.
+/// Exit codes in addition to a run's codes: 75 when it was asked to stop and Slurm does not say whether it may be
+/// queued again.
 /// @throws ArtifactError, IoError, ConfigError as a run does
 int run_element(const ElementOrder& order, Slurm& slurm, Runner& runner, RunListener& listener,
                 const StopFunction& stop);

@@ -92,7 +92,8 @@ class Grouper {
       const std::int64_t pack = task.allow_partial ? 1 : task.resources.pack;
       if (pack > 1) {
         std::string kind = cat(task.label, " ", text_of(task.resources));
-        // Waiting for the same keeps an element from waiting for what only one of its tasks needs.
+        // The group has the same dependencies, so that no element waits for a producer that only one of its tasks
+        // needs.
         for (const Edge& edge : task.inputs) {
           if (element_of_[edge.producer] != kNone && shared_producer(edge.producer)) kind += cat(" ", edge.producer);
         }
@@ -120,7 +121,7 @@ class Grouper {
     return readers_[producer] > 64;
   }
 
-  /// Chains: a task joins the element of what it needs, unless all tasks of its stage would then share one.
+  /// Chains: a task joins the element of its producer, unless all tasks of its stage would then share one.
   void make_lanes() {
     std::vector<std::string> labels;
     std::map<std::string, std::vector<std::size_t>> tasks_of;
@@ -262,7 +263,7 @@ class Grouper {
       by_level[elements_[e].level][shape].push_back(e);
     }
     for (const auto& [level, shapes] : by_level) {
-      // In the order of the graph, which is what people read.
+      // In the order of the graph, which people read.
       std::vector<const std::vector<std::size_t>*> order;
       for (const auto& [shape, elements] : shapes) order.push_back(&elements);
       std::sort(order.begin(), order.end(), [&](const auto* a, const auto* b) {
@@ -272,7 +273,7 @@ class Grouper {
     }
   }
 
-  /// What one element waits for, its aligned parents apart.
+  /// Dependencies of one element; aligned parents are separate.
   struct Wait {
     std::set<std::size_t> aligned;  // arrays, element of the own index
     std::map<std::size_t, std::vector<std::int64_t>> lists;
@@ -335,7 +336,7 @@ class Grouper {
       const Wait wait = wait_of(element, name_lists);
       const std::string text = key_of(wait);
       if (wait.index >= 0) {
-        // Several that follow one element go to arrays of their own.
+        // Several that follow one element go to separate arrays.
         auto& fan = corresponding[text];
         const auto free = std::find_if(fan.begin(), fan.end(), [&](std::size_t array) {
           return !arrays_[array].elements.count(wait.index);

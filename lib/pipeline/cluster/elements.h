@@ -1,8 +1,8 @@
 /// @file
-/// How the tasks of a plan become arrays of jobs. An *element* is a list of tasks that run one after another, or side by
-/// side, in one allocation; an *array* holds elements that ask for the same and wait for the same. The index of an element
-/// is equal along a chain, so that it can wait for the element of its own number alone. Nothing here knows of a store or
-/// asks Slurm.
+/// How the tasks of a plan become arrays of jobs. An *element* is a list of tasks that run one after another, or
+/// concurrently, in one allocation. An *array* holds elements with the same resources and the same dependencies. The
+/// index of an element is equal along a chain, so that it can wait for the element with the same index alone. Nothing
+/// here knows of a store or calls Slurm.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace pe::pipeline {
 
 struct ArrayNeed {
   enum class Kind {
-    kAfterCorr,  ///< each element the one of its own index, well ended
+    kAfterCorr,  ///< each element waits for the element with its index, which must end well
     kAfterOk,    ///< these elements, or all, well ended
     kAfterAny,   ///< these elements, or all, however they ended: whether inputs are there, each element sees itself
   };
@@ -40,7 +40,7 @@ struct JobArray {
   double lead_s() const;
 };
 
-/// Where a task that somebody submitted earlier waits or runs.
+/// Element in which an earlier submission of a task waits or runs.
 struct LiveElement {
   std::string job;
   std::int64_t index = 0;
@@ -53,11 +53,10 @@ struct Grouping {
   std::map<std::size_t, LiveElement> live;
 };
 
-/// Elements and arrays of the tasks of `to_run`, arrays in an order in which those that are waited for come first; live
-/// ones stand at the beginning.
+/// Elements and arrays of the tasks of `to_run`; arrays follow the arrays that they wait for, and live ones come first.
 std::vector<JobArray> group(const Graph& graph, const std::vector<bool>& to_run, const Grouping& grouping);
 
-/// "0-44,50,52": how sbatch is told of indices, and short.
+/// "0-44,50,52": the short form of indices for sbatch.
 std::string index_list(const std::map<std::int64_t, std::vector<std::size_t>>& elements);
 
 }  // namespace pe::pipeline

@@ -1,5 +1,5 @@
 /// @file
-/// What Slurm knows of the owner of a lease.
+/// Slurm's knowledge of the owner of a lease.
 #pragma once
 
 #include <functional>

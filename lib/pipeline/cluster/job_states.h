@@ -1,6 +1,6 @@
 /// @file
-/// What the queue and the accounts say of a submission, laid over what its journals say. The store is the truth: a result
-/// that is there is done whatever Slurm says, and where Slurm does not answer nothing is concluded.
+/// State of a submission from the queue and the accounts, added to the state from its journals. The store is the truth:
+/// an existing result is done whatever Slurm says, and without an answer of Slurm nothing is concluded.
 #pragma once
 
 #include <optional>
@@ -18,10 +18,10 @@ struct JobStates {
   std::optional<std::vector<EndedJob>> ended;   ///< nothing: not asked, or there are no accounts
 };
 
-/// Fills in jobs, phases and the state of the run. Phases beside those of every run: "queued", "starting", "lost".
+/// Fills in jobs, phases and the state of the run. Phases in addition to a run's: "queued", "starting", "lost".
 void add_jobs(RunStatus& status, const Store& store, const Submission& submission, const JobStates& jobs);
 
-/// Asks Slurm, at most twice, and lays its answer over the status. What is no submission stays as it is.
+/// Asks Slurm, at most twice, and adds its answer to the status. Runs that are no submission stay unchanged.
 void add_jobs(RunStatus& status, const Store& store, Slurm& slurm);
 
 }  // namespace pe::pipeline

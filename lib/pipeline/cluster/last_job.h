@@ -1,6 +1,6 @@
 /// @file
-/// What the last job of a submission does, and `submit --continue` as well: sends what did not fit into the queue, or,
-/// when nothing is left, ties the run up: names for people, reports, the summary.
+/// The work of the last job of a submission, and of `submit --continue`. It sends the jobs that did not fit into the
+/// queue. When nothing is left, it completes the run: names for people, reports, the summary.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@ struct LastReport {
   std::vector<std::string> warnings;
 };
 
-/// @param own_job  array id of the calling last job, which does not count as a job at work; empty for `--continue`
-/// @param tell  receives a line of text when sending takes long
+/// @param own_job  array id of the calling last job, which does not count as running; empty for `--continue`.
+/// @param tell  Receives a line of text when sending takes long.
 /// @throws ArtifactError when the run is no submission or is damaged; ConfigError when it is another user's or another
 ///   cluster's; IoError
 LastReport go_on(Store& store, const std::string& run, Slurm& slurm, const std::string& own_job,

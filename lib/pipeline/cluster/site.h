@@ -1,5 +1,5 @@
 /// @file
-/// What the settings of a Slurm mean for submissions.
+/// Consequences of the settings of a Slurm for submissions.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ std::int64_t most_in_queue(const SiteRecords& associations, const std::string& a
 /// Seconds that `partition` (empty: the cluster's default) gives to a job that names no time; 0: unknown, or without end.
 double usual_time(const SiteRecords& partitions, const std::string& partition);
 
-/// Limits on jobs, what preemption and the end of a job's time do, and whether ended jobs can be asked about; from
-/// scontrol show config and show partition, and from this user's associations where there is accounting.
+/// Limits on jobs, the effects of preemption and of the end of a job's time, and whether ended jobs can be queried. The
+/// sources are scontrol show config and show partition, and this user's associations where there is accounting.
 std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords& partitions,
                                     const SiteRecords& associations = {});
 

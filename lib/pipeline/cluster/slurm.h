@@ -55,11 +55,11 @@ class Slurm {
   std::optional<std::vector<JobRow>> own_jobs();
   /// The same of `user` (empty: this one).
   std::optional<std::vector<JobRow>> jobs_of(const std::string& user);
-  /// One job by its id; nothing when nobody answers or knows it.
+  /// One job by its id; nothing when Slurm does not answer or does not know it.
   std::optional<JobRow> job(const std::string& id);
   /// Ended jobs of these names from the accounts, of `user` (empty: this one); nothing where there are no accounts.
   std::optional<std::vector<EndedJob>> ended_named(const std::vector<std::string>& names, const std::string& user = {});
-  /// Ids: "12", "12_3". What is gone already is no failure. Returns what scancel said when it failed.
+  /// Ids: "12", "12_3". Ended jobs are no failure. Returns scancel's message when it failed.
   std::string cancel(const std::vector<std::string>& ids);
   /// `id` as "12_3": "12" is all of an array. Returns what scontrol said when it failed.
   std::string requeue(const std::string& id);
@@ -71,7 +71,7 @@ class Slurm {
   std::optional<std::vector<std::map<std::string, std::string>>> associations();
 
   std::size_t calls() const { return calls_; }
-  /// What the last query that gave nothing was told; for people.
+  /// Error of the last failed query; for people.
   const std::string& trouble() const { return trouble_; }
 
  private:

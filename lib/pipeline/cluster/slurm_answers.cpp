@@ -125,7 +125,7 @@ std::vector<EndedJob> parse_accounts(std::string_view text) {
 std::string parse_submitted(std::string_view text) {
   std::string found;
   each_line(text, [&](std::string_view line) {
-    // A site's plug-in may print lines of its own before.
+    // A site's plug-in may print other lines before.
     const std::string_view id = line.substr(0, line.find(';'));
     if (digits(id)) found = id;
   });

@@ -1,6 +1,6 @@
 /// @file
-/// What Slurm's programs print, read. Nothing here starts a program, and whatever stands in a text, nothing throws: lines
-/// that are none are counted and left out, so that a garbled answer is told from an empty one.
+/// Parsers for the output of Slurm's programs. They start no program and throw nothing, whatever the text. Unreadable
+/// lines are counted and left out, so that a garbled answer differs from an empty one.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ namespace pe::pipeline {
 
 /// One job, or one element of an array, as squeue shows it.
 struct JobRow {
-  std::string array_job;  ///< id that sbatch printed
-  std::string job;        ///< id of its own, as in SLURM_JOB_ID
-  std::int64_t index = -1;  ///< in the array; -1: not of one, or pending and not named
-  std::string state;      ///< long form: "PENDING", "COMPLETING", …
+  std::string array_job;  ///< Id that sbatch printed.
+  std::string job;        ///< The job's id, as in SLURM_JOB_ID.
+  std::int64_t index = -1;  ///< Index in the array; -1: not of one, or pending and not named.
+  std::string state;      ///< Long form: "PENDING", "COMPLETING", ….
   std::string reason;     ///< "Dependency", "DependencyNeverSatisfied", …; "None" is empty
   std::string node;
   double run_s = -1, limit_s = -1;  ///< -1: unknown or none
@@ -58,10 +58,10 @@ std::map<std::string, std::string> parse_config(std::string_view text);
 /// Each line of scontrol --oneliner show partition: "Key=Value Key=Value".
 std::vector<std::map<std::string, std::string>> parse_records(std::string_view text);
 
-/// What sacctmgr --parsable2 prints: names between '|' in the first line, values in the others.
+/// Output of sacctmgr --parsable2: names between '|' in the first line, values in the others.
 std::vector<std::map<std::string, std::string>> parse_table(std::string_view text);
 
-/// "1-02:03:04", "03:04", "UNLIMITED": seconds; -1 for what is none.
+/// "1-02:03:04", "03:04", "UNLIMITED": seconds; -1 for other texts.
 double parse_elapsed(std::string_view text);
 
 /// Why sbatch refused, in a word.

@@ -499,7 +499,7 @@ class Sending {
 
   void send_last() {
     SentArray last = submission_.last;
-    // A new one after each window, under a name of its own.
+    // A new one after each window, under a separate name.
     int number = 0;
     for (;; ++number) {
       last.token = number == 0 ? submission_.last.token : cat(submission_.last.token, "w", number);
@@ -507,7 +507,7 @@ class Sending {
       const auto job = sent_.jobs.find(last.token);
       if (job == sent_.jobs.end()) break;
       if (job->second != options_.own_job && is_in_queue(last, job->second)) {
-        report_.last_is_sent = true;  // it will look at what is left itself
+        report_.last_is_sent = true;  // it will look for remaining work itself
         return;
       }
     }

@@ -3,13 +3,13 @@
 /// pipeline file, its configs or the programs later does not reach it.
 ///
 ///     runs/<run>/plan.json             as of every run
-///                submission.json       pe-submission/1: tasks, arrays with options and scripts, what waits for what
+///                submission.json       pe-submission/1: tasks, arrays with options, scripts and dependencies.
 ///                graph.json            pe-graph/1, all of it, for the last job
-///                arrays/<token>.json   pe-array/1: what an element of one array reads, by digest
-///                sent/                 a journal of what was sent: intent before, job after
-///                jobs/<token>_<i>.log  what the jobs themselves print
-///                state/<token>_<i>.json  where an element is, every ten seconds while it runs
-///                cancelled/            marks; whoever bears one is not started and not queued again
+///                arrays/<token>.json   pe-array/1: input of an element of one array, by digest.
+///                sent/                 journal of sending: intent before, job after
+///                jobs/<token>_<i>.log  Output of the jobs.
+///                state/<token>_<i>.json  Position of an element, every ten seconds while it runs.
+///                cancelled/            marks; a marked job is not started and not queued again
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct SentTask {
 
 struct SentArray {
   std::string token, label;
-  std::vector<std::string> options;  ///< of sbatch, but for what is waited for
+  std::vector<std::string> options;  ///< of sbatch, without dependencies
   std::string script;
   std::map<std::int64_t, std::vector<std::size_t>> elements;  ///< index → tasks, places in Submission::tasks
   std::vector<ArrayNeed> needs;
@@ -51,13 +51,13 @@ struct Submission {
   std::string user, cluster;  ///< whose jobs they are and of which Slurm; empty in submissions of older versions
   std::vector<SentTask> tasks;
   std::vector<SentArray> arrays;
-  /// Of the last job, which waits for all others and then sends what is left, or ties up.
+  /// Of the last job, which waits for all others and then sends remaining jobs, or completes the run.
   SentArray last;
   std::int64_t max_in_queue = 0;
   double created = 0;
 };
 
-/// What a submission is made of.
+/// Parts of a submission.
 struct SubmissionOrder {
   std::string run;
   std::filesystem::path store;
@@ -92,7 +92,7 @@ Cancelled read_cancelled(const Store& store, const std::string& run);
 
 // ---- what is in the queue ------------------------------------------------------------------------------------------------
 
-/// Rows of squeue by array token and index. A row without an index stands for every element that has none of its own.
+/// Rows of squeue by array token and index. A row without an index covers every element without a separate row.
 class JobTable {
  public:
   JobTable(const std::vector<JobRow>& rows);
@@ -109,7 +109,7 @@ class JobTable {
   std::map<std::string, Rows> by_name_;
 };
 
-/// Whether a job will run or runs: neither ended, nor ending, nor for ever waiting for what failed.
+/// Whether a job will run or runs: it has not ended, is not ending, and does not wait forever for a failed job.
 bool is_live(const JobRow& row);
 
 /// The log file of the job of a task, apart from the log of its stage; empty when there is none yet.
@@ -126,7 +126,7 @@ std::string submitter(const Submission& submission);
 
 struct LiveTasks {
   std::map<std::string, LiveElement> by_plan_key;
-  std::vector<std::string> blocked;  ///< ids of jobs that wait for ever for what failed
+  std::vector<std::string> blocked;  ///< ids of jobs that wait forever for a failed job
 };
 /// Whether a job of it waits or runs, the last one included.
 bool has_jobs(const Submission& submission, const std::vector<JobRow>& rows);
@@ -139,23 +139,23 @@ struct SendReport {
   std::size_t arrays = 0, elements = 0;  ///< that Slurm has now, sent by this call or found
   std::size_t waiting = 0;               ///< elements that did not fit into the queue
   bool last_is_sent = false;
-  bool looks_again = false;              ///< the last job depends on no other job, and looks for room later
-  std::string limit;                     ///< sbatch's words about the limit; empty when the jobs were counted here
-  std::string failed;                    ///< why sending stopped; empty when all is as it should be
+  bool looks_again = false;              ///< The last job depends on no other job, and looks for room later.
+  std::string limit;                     ///< sbatch's message about the limit; empty when the jobs were counted here.
+  std::string failed;                    ///< Why sending stopped; empty after success.
   Refusal refusal = Refusal::kUnknown;
 };
 
 struct SendOptions {
-  std::int64_t room = 1'000'000;  ///< jobs that the queue takes
-  std::vector<std::size_t> skip;  ///< arrays that nothing is left to do of
-  std::string own_job;            ///< of the caller, when it is the last job itself
-  double pause_s = 0.5;           ///< before looking for a job whose answer was lost; doubles
+  std::int64_t room = 1'000'000;  ///< Jobs that the queue takes.
+  std::vector<std::size_t> skip;  ///< Arrays without remaining work.
+  std::string own_job;            ///< Job of the caller, when it is the last job itself.
+  double pause_s = 0.5;           ///< Pause before looking for a job whose answer was lost; doubles.
   std::function<void(const std::string&)> tell = [](const std::string&) {};  ///< receives the reason when sending takes long
   std::function<void()> beat = [] {};                                        ///< before each call of Slurm
 };
 
 /// Sends what was not sent yet, each array exactly once: the intent is noted before, the job after, and where an answer
-/// was lost the job is looked for by its name. Calling it again goes on where it stopped.
+/// was lost the job is looked for by its name. Calling it again continues from there.
 SendReport send(const Store& store, const Submission& submission, Slurm& slurm, const SendOptions& options);
 
 /// Job ids by token, as far as they are noted.

@@ -24,11 +24,11 @@ namespace pe::pipeline {
 class ConfigFiles {
  public:
   ConfigFiles(const Overridden& source, const Stages& stages) : source_(source), stages_(stages) {}
-  /// Null when it cannot be read, or holds keys that no stage declares; that was told.
+  /// Null when it cannot be read, or holds keys that no stage declares; the error was reported.
   const support::Node* read(const std::string& path, const support::Mark& mark, Mistakes& mistakes);
   /// One that was read; else null.
   const support::Node* known(const std::string& path) const;
-  /// What they were when they were read, in that order; paths are absolute.
+  /// The files in the order and state of reading; paths are absolute.
   const std::vector<support::FileRead>& reads() const { return reads_; }
 
  private:
@@ -47,10 +47,10 @@ class Composer {
   Composer(const Overridden& source, const ExpandOptions& options, const Stages& stages, const Policies& policies);
 
   /// Fills config, externals and labels of a task whose inputs (of `producers`) and resources are known. Instances that
-  /// agree on the axes that the config uses share it. False when a mistake was told.
+  /// agree on the axes that the config uses share it. False when a mistake was reported.
   bool compose(const Stage& stage, const Scope& scope, const std::vector<Task>& producers, Task& task,
                Mistakes& mistakes);
-  /// Nothing more is composed: lets go of what instances shared. `origins_of` answers as before.
+  /// Ends composing: releases the objects that instances shared. `origins_of` answers as before.
   void finish();
 
   /// Where each value of such a config came from.

@@ -1,6 +1,6 @@
 /// @file
-/// What changes bits is config: the group `compute` of a stage. Here its `auto` values are resolved from the stage's
-/// resources and the machine, when planning, so that what runs is what was hashed.
+/// Settings that change bits are config: the group `compute` of a stage. Here its `auto` values are resolved from the
+/// stage's resources and the machine, when planning, so that the hashed config is the config that runs.
 #pragma once
 
 #include <string>

@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::size_t kMostStages = 2'000;
 
-/// One expansion: stage by stage, producers first. Afterwards it is what the graph's origins are looked up in.
+/// One expansion: stage by stage, producers first. Afterwards the graph looks its origins up here.
 class Expansion : public OriginSource {
  public:
   Expansion(const PipelineFile& file, StageCatalog& catalog, const ExpandOptions& options)
@@ -47,11 +47,12 @@ class Expansion : public OriginSource {
 
  private:
   void expand_stage(Stage& stage);
-  /// The task of an instance; nothing when a mistake was told, which breaks the stage, or when what it needs is excluded.
+  /// The task of an instance. Nothing when a mistake was reported, which breaks the stage, or when a producer is
+  /// excluded.
   std::optional<Task> task_of(Stage& stage, std::vector<Link>& links, Instance& instance, const Scope& scope);
   void add(Stage& stage, Instance& instance, Task task);
   void check_leads(const SlurmPolicies& policies, support::Diagnostics& diagnostics) const;
-  /// Lets go of what only served to join and compose: the graph, and this with it, stays for as long as a run.
+  /// Releases objects that only served to join and compose: the graph, and this with it, stays as long as a run.
   void finish();
   std::optional<std::vector<Binding>> bindings_of(const Task& task) const;
 
@@ -61,7 +62,7 @@ class Expansion : public OriginSource {
   Graph graph_;
   std::vector<std::vector<Binding>> bindings_;   ///< of each task, until all are there
   std::unordered_set<std::string> ids_;          ///< likewise
-  /// The values of each task's axes, task after task, and where those of a task begin, by the hash of its id.
+  /// The values of each task's axes, task after task, and the first value of each task, by the hash of its id.
   std::vector<const AxisValue*> values_;
   std::vector<std::pair<std::size_t, std::uint32_t>> places_;
   Stages stages_;
@@ -77,7 +78,7 @@ Graph Expansion::go() {
     if (!stage.broken) expand_stage(stage);
   }
   const PipelineFile& file = source_.file;
-  support::Diagnostics of_slurm;  // only `submit` goes by it, but everybody says what is wrong with it
+  support::Diagnostics of_slurm;  // only `submit` uses it, but every command reports its mistakes
   const SlurmPolicies policies = slurm_policies(file, of_slurm);
   if (of_slurm.empty()) check_leads(policies, of_slurm);
   mistakes_.report(of_slurm);

@@ -15,7 +15,7 @@
 
 namespace pe::pipeline {
 
-/// What the command line lays over a pipeline file.
+/// Changes of the command line to a pipeline file.
 struct ExpandOptions {
   std::vector<std::string> set;        ///< "trunk.train.tokens=1e6", "vars.NAME=value", "axes.NAME=[…]",
                                        ///< "resources.NAME.cpus=2"
@@ -28,7 +28,7 @@ struct ExpandOptions {
 /// Graph::variant of these options.
 std::string variant_of(const ExpandOptions& options);
 
-/// @throws ConfigError with every mistake that can be told apart.
+/// @throws ConfigError with every mistake that can be separated.
 Graph expand(const PipelineFile& file, StageCatalog& catalog, const ExpandOptions& options);
 
 }  // namespace pe::pipeline

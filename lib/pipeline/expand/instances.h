@@ -28,12 +28,12 @@ class Enumerator {
  public:
   static constexpr std::size_t kMostTasks = 300'000;
 
-  /// `bindings` are those of each task made so far.
+  /// `bindings` holds the bindings of each task made so far.
   Enumerator(const Overridden& source, Joiner& joiner, const std::vector<std::vector<Binding>>& bindings,
              Mistakes& mistakes)
       : source_(source), joiner_(joiner), bindings_(bindings), mistakes_(mistakes), known_labels_(source.known_labels) {}
 
-  /// Adds the stage's groups. The stage is broken afterwards when a mistake was told.
+  /// Adds the stage's groups. The stage is broken afterwards when a mistake was reported.
   std::vector<Instance> instances_of(Stage& stage);
   /// Cells of all stages so far that `exclude` and `only` left out.
   std::size_t excluded() const { return excluded_; }
@@ -57,9 +57,9 @@ class Enumerator {
   Joiner& joiner_;
   const std::vector<std::vector<Binding>>& bindings_;
   Mistakes& mistakes_;
-  std::map<std::string, std::set<std::string>> known_labels_;   ///< with those of the axes `from` and `snapshot`
+  std::map<std::string, std::set<std::string>> known_labels_;   ///< includes the axes `from` and `snapshot`
   std::size_t excluded_ = 0;
-  std::deque<AxisValue> extra_values_;                          ///< of these two; bindings point into it
+  std::deque<AxisValue> extra_values_;                          ///< of these two axes; bindings point into it
 };
 
 }  // namespace pe::pipeline

@@ -21,7 +21,7 @@ std::vector<Link> Joiner::links_of(Stage& stage) {
       const InputDescription* input = stage.description->find_input(role.name);
       if (!input) continue;
       for (const auto& text : role.references) {
-        // A producer that is broken was told of; what it would have given is not known.
+        // The mistakes of a broken producer were reported; its outputs are not known.
         const Stage* producer = stages_.find(text.text.substr(0, text.text.find_first_of(".@[")));
         if (!producer || producer->broken) {
           stage.broken = true;
@@ -46,7 +46,7 @@ std::vector<Link> Joiner::links_of(Stage& stage) {
   return links;
 }
 
-/// What a link means for one instance; null when that is a mistake, which was told.
+/// Target of a link for one instance; null for a mistake, which was reported.
 const Target* Joiner::resolve(Link& link, const Scope& scope) {
   Diagnostics local;
   std::optional<std::string> text;
@@ -218,7 +218,7 @@ Joiner::Join Joiner::join(const Target& target, const Mark& mark, const std::vec
     return Join::kMistake;
   }
   if (strange && bound) {
-    // The axes have the same name and other labels, so nothing was excluded: nobody ever meant this cell.
+    // The axes have the same name and other labels, so nothing was excluded: this cell was never intended.
     bool any = false;
     for (const Group& group : target.stage->groups) any = any || !group.by_labels.empty();
     if (any) {

@@ -19,7 +19,7 @@
 
 namespace pe::pipeline {
 
-/// What a reference means: the same for every instance for which it reads the same.
+/// Target of a reference: the same for every instance for which it reads the same.
 struct Target {
   Stage* stage = nullptr;
   std::string output;
@@ -27,11 +27,11 @@ struct Target {
   const Reference* reference = nullptr;
 };
 
-/// One reference of `needs` or `gather`, and what it has meant so far.
+/// One reference of `needs` or `gather`, and its targets so far.
 struct Link {
   struct Resolved {
     Reference reference;
-    std::optional<Target> target;   ///< empty when it is a mistake, which was told
+    std::optional<Target> target;   ///< empty for a mistake, which was reported
   };
   const InputDescription* role = nullptr;
   const ReferenceText* text = nullptr;
@@ -48,17 +48,17 @@ class Joiner {
   Joiner(Stages& stages, const std::vector<Task>& tasks, Mistakes& mistakes)
       : stages_(stages), tasks_(tasks), mistakes_(mistakes) {}
 
-  /// Every reference of `needs` and `gather`; those that hold no substitution are looked up once and for all.
+  /// Every reference of `needs` and `gather`; references without substitutions are looked up once.
   std::vector<Link> links_of(Stage& stage);
-  /// The inputs of one instance, by role in declared order, after `each`. False when a mistake was told. `dropped` is set
-  /// when something that it needs was excluded.
+  /// The inputs of one instance, by role in declared order, after `each`. False when a mistake was reported. `dropped`
+  /// is set when one of its producers was excluded.
   bool make_edges(const Stage& stage, std::vector<Link>& links, std::optional<Edge> each,
                   const std::vector<Binding>& bindings, const Scope& scope, Task& task, bool* dropped);
   bool too_many_edges() const { return edges_ > kMostEdges; }
-  /// Nothing more is joined: lets go of what was looked up.
+  /// Ends joining: releases the look-ups.
   void finish() { gather_index_ = {}; }
 
-  // What `each` asks for by itself.
+  // The target of `each`.
   std::optional<Target> find_target(const Reference& reference, const support::Mark& mark, const InputDescription& role);
   bool check_pins(const Target& target, const support::Mark& mark);
   /// All instances that agree on the axes both have and on the pins.

@@ -1,5 +1,5 @@
 /// @file
-/// What is wrong with a pipeline: each mistake once, and not more than anybody reads.
+/// Mistakes in a pipeline: each once, and not more than a user reads.
 #pragma once
 
 #include <string>

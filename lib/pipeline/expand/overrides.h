@@ -1,5 +1,5 @@
 /// @file
-/// A pipeline file with what the command line lays over it: `--scale`, then `--set`, then `--axis`.
+/// A pipeline file with the changes of the command line: `--scale`, then `--set`, then `--axis`.
 #pragma once
 
 #include <map>
@@ -39,14 +39,14 @@ struct Overridden {
   std::map<std::string, std::vector<Flag>> stage_flags;         ///< by stage label
 
   std::vector<std::string> stage_labels() const;
-  /// What names mean for an instance of a stage; both bindings and this must outlive it.
+  /// Meaning of names for an instance of a stage; both bindings and this must outlive it.
   Scope scope_of(const std::vector<Binding>& bindings, const std::string& stage) const;
 };
 
 /// Mistakes of the options, and names in the file that nothing uses, go to `mistakes`.
 Overridden lay_over(const PipelineFile& file, const ExpandOptions& options, Mistakes& mistakes);
 
-/// A map node with one member, for what a flag sets.
+/// A map node with one member, for the value of a flag.
 support::Node single(const std::string& key, support::Node value);
 
 }  // namespace pe::pipeline

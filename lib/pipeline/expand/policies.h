@@ -1,5 +1,5 @@
 /// @file
-/// What a task may use and how it is tried again, and at which steps a training leaves snapshots.
+/// Resources and retries of a task, and the steps at which a training leaves snapshots.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ class Policies {
   /// Both must outlive it.
   Policies(const Overridden& source, const Stages& stages);
 
-  /// Fills resources, retry, checkpoint and what the file says of all tasks. Instances that agree on the axes that these
-  /// use share them.
+  /// Fills resources, retry, checkpoint and the settings of the file for all tasks. Instances that agree on the axes
+  /// that these use share them.
   void give(const Stage& stage, const Scope& scope, Task& task, Mistakes& mistakes);
 
   /// {"every_s", "keep"} as `checkpoint` says; empty when nothing does.
@@ -48,7 +48,7 @@ std::string labels_of(const std::vector<std::string>& axes, const Scope& scope);
 /// Fills the snapshots of a trajectory's task from its config.
 void place_snapshots(const Stage& stage, const Scope& scope, Task& task, Mistakes& mistakes);
 
-/// Gives a task with a budget the horizon of the training that it branches off. @param tasks those that exist already.
+/// Gives a task with a budget the horizon of the training that it branches off. @param tasks the existing tasks.
 void give_horizon(const Stage& stage, const std::vector<Task>& tasks, Task& task, Mistakes& mistakes);
 
 }  // namespace pe::pipeline

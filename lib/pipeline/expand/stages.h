@@ -31,7 +31,7 @@ struct Stage {
   const StageNode* node = nullptr;
   std::size_t index = 0;                     ///< in the file
   std::shared_ptr<const StageDescription> description;
-  bool broken = false;                       ///< a mistake was told; what follows from it is not
+  bool broken = false;                       ///< a mistake was reported; its consequences are not
   std::vector<Group> groups;
   std::vector<std::size_t> tasks;
 };
@@ -46,7 +46,7 @@ class Stages {
   Stage* find(const std::string& label);
   const Stage* find(const std::string& label) const;
 
-  /// Producers before readers; among those that are ready, the order of the file. Unknown stages and cycles are mistakes.
+  /// Producers before readers; ready stages in the order of the file. Unknown stages and cycles are mistakes.
   std::vector<std::size_t> in_order(Mistakes& mistakes);
 
  private:

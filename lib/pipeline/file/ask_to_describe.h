@@ -9,7 +9,8 @@
 
 namespace pe::pipeline {
 
-/// What `EXECUTABLE --describe` prints. @throws ConfigError at `place` when it cannot be started, does not answer within
+/// The output of `EXECUTABLE --describe`. @throws ConfigError at `place` when it cannot be started, does not answer
+/// within
 /// `patience_s`, or prints no JSON.
 Json ask_to_describe(const std::filesystem::path& executable, double patience_s, const support::Place& place);
 

@@ -80,7 +80,7 @@ void spread(PipelineFile& file, StageNode& stage, Diagnostics& diagnostics) {
     return;
   }
   const std::string of = reference.text.substr(0, reference.text.find_first_of(".["));
-  for (StageNode& trunk : file.stages) {  // an unknown stage is told when references are resolved
+  for (StageNode& trunk : file.stages) {  // an unknown stage is reported when references are resolved
     if (trunk.label != of) continue;
     for (const Budgets::One& budget : budgets.all) add_snapshot(trunk, budget, budgets.share, stage.label, diagnostics);
   }

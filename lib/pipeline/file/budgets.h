@@ -1,7 +1,7 @@
 /// @file
-/// `budgets` of a stage: one training, and from it a branch that ends at each of several shares of its horizon. The key
-/// stands for what would otherwise be written in two stages: an axis, a snapshot of the trunk for each of its labels,
-/// the reference to it, and the values that say where the branch ends and how long it is.
+/// `budgets` of a stage: one training, and from it a branch that ends at each of several shares of its horizon. Without
+/// the key a user would write two stages. They would have an axis, a snapshot of the trunk for each of its labels, the
+/// reference to it, and the values for the end and the length of the branch.
 #pragma once
 
 #include <optional>

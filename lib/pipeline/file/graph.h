@@ -20,7 +20,7 @@
 
 namespace pe::pipeline {
 
-/// What a task may use. Never hashed, except for what `compute: auto` takes from it when planning.
+/// Resources of a task. Never hashed, except for the values that `compute: auto` takes from it when planning.
 struct Resources {
   std::string name;                 ///< as the pipeline file names it, or empty
   std::int64_t cpus = 1;
@@ -38,7 +38,7 @@ struct RetryPolicy {
   double oom_mem = 1.5;
 };
 
-/// A point of a trajectory that is an artifact of its own.
+/// A point of a trajectory that is a separate artifact.
 struct SnapshotPoint {
   std::string label;
   std::int64_t step = 0;
@@ -52,13 +52,13 @@ struct Edge {
   std::string snapshot;                          ///< snapshot label, or empty
 };
 
-/// What the paths of an external input held when they were hashed.
+/// Contents of the paths of an external input when they were hashed.
 struct ExternalContent {
   /// (name relative to folder or glob root, sha256), sorted
   using Files = std::vector<std::pair<std::string, std::string>>;
-  std::vector<Files> groups;                     ///< one for each path, in the order given. What keys hold
+  std::vector<Files> groups;                     ///< one for each path, in the order given; keys hold them
   std::string missing;                           ///< the first path that matches nothing, or empty
-  std::vector<support::FileRead> reads;          ///< every file of every group, as it was when it was hashed
+  std::vector<support::FileRead> reads;          ///< every file of every group, in its state of hashing
 };
 
 /// A file or folder outside the store that a config field of type path names (design: hashed by content).
@@ -81,20 +81,20 @@ struct Task {
   support::Shared<RetryPolicy> retry;
   support::Shared<Json> checkpoint;              ///< {"every_s": 600, "keep": 2}, or null
   bool allow_partial = false;
-  bool record_divergence = true;                 ///< on_diverge: record
-  bool exact_numerics = true;                    ///< numerics: exact; else `compute` is in no key
+  bool record_divergence = true;                 ///< on_diverge: record.
+  bool exact_numerics = true;                    ///< Numerics: exact; else `compute` is in no key.
   bool hash_build = false;                       ///< code: build, or nothing said of a program without a build id
   std::map<std::string, std::string> output_names;   ///< role → friendly name for the view in out/
   std::string plan_key;                          ///< hex; for a trajectory its trajectory key
   bool is_trajectory() const { return !snapshots.empty(); }
 };
 
-/// What a reader is told of an artifact: axis → label of its producer, "stage" and, of a snapshot, "snapshot".
+/// Labels of an artifact for its reader: axis → label of its producer, "stage" and, of a snapshot, "snapshot".
 std::map<std::string, std::string> labels_of(const Task& producer, const std::string& snapshot);
 
 class KeyMaker;
 
-/// What a graph was expanded from, for as long as anybody asks.
+/// Origin of a graph; it lives as long as it can be queried.
 class OriginSource {
  public:
   virtual ~OriginSource() = default;
@@ -105,9 +105,9 @@ class OriginSource {
 struct Graph {
   std::string name;                              ///< of the pipeline
   std::string title;
-  std::string file;                              ///< path of the pipeline file as the user gave it
-  std::string root;                              ///< absolute: the folder that relative paths of the file begin at
-  std::string variant;                           ///< scale, axes and values that the command line laid over the file
+  std::string file;                              ///< Path of the pipeline file as the user gave it.
+  std::string root;                              ///< Absolute: the folder that relative paths of the file begin at.
+  std::string variant;                           ///< Scale, axes and values of the command line.
   std::string settings;                          ///< `variant` without the axes that were narrowed
   std::vector<Task> tasks;
   std::size_t excluded = 0;                      ///< cells that `exclude` and `only` leave out
@@ -116,7 +116,7 @@ struct Graph {
   Json axes = Json::object();                    ///< axis → list of labels, in order
   std::map<std::string, Resources> resources;
   std::vector<std::string> environment;          ///< further environment variables of stages, by name
-  std::vector<support::FileRead> files;          ///< the pipeline file and every config file, as they were read
+  std::vector<support::FileRead> files;          ///< the pipeline file and every config file, in their state of reading
   /// Where each config value of a task came from; computed on demand.
   support::Origins origins_of(const Task& task) const { return source ? source->origins_of(task) : support::Origins(); }
   std::shared_ptr<const OriginSource> source;    ///< of the expansion; null for a graph made otherwise
@@ -125,7 +125,7 @@ struct Graph {
 
 std::map<std::string, std::string> labels_of(const Graph& graph, const Edge& edge);
 
-/// What an edge reads: "trunk[seed=42]@b25".
+/// Id of the artifact that an edge reads: "trunk[seed=42]@b25".
 std::string producer_id(const Graph& graph, const Edge& edge);
 
 }  // namespace pe::pipeline

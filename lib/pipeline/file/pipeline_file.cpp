@@ -54,7 +54,7 @@ bool is_pipeline_name(std::string_view text) {
   });
 }
 
-/// Reads one file; every method adds its mistakes and goes on.
+/// Reads one file; every method adds its mistakes and continues.
 class Reader {
  public:
   Reader(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}

@@ -75,8 +75,8 @@ struct StageNode {
 struct PipelineFile {
   std::string name, title, description;
   std::filesystem::path path;                  ///< as the user gave it
-  support::FileRead read;                      ///< the file as it was when it was read; of a text from nowhere: empty
-  std::filesystem::path root;                  ///< absolute; what paths inside are relative to
+  support::FileRead read;                      ///< the file in its state of reading; empty for a text without a file
+  std::filesystem::path root;                  ///< absolute; start of relative paths
   std::vector<support::Node> default_config;   ///< scalars
   support::Node default_resources, default_retry, default_checkpoint;
   std::string numerics = "exact";              ///< or "tolerant"
@@ -102,7 +102,7 @@ struct PipelineFile {
   const StageNode* find_stage(const std::string& label) const;
 };
 
-/// Checks and reads. @throws ConfigError with every mistake that can be told apart.
+/// Checks and reads. @throws ConfigError with every mistake that can be separated.
 PipelineFile parse_pipeline_file(std::string_view text, const std::string& name, const std::filesystem::path& root);
 
 PipelineFile read_pipeline_file(const std::filesystem::path& path);

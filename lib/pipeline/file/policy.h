@@ -1,5 +1,5 @@
 /// @file
-/// What is policy in a pipeline file: resources, retry, checkpoint. None of it is in a key.
+/// Policy in a pipeline file: resources, retry, checkpoint. None of it is in a key.
 #pragma once
 
 #include "pipeline/file/graph.h"

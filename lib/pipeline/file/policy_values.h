@@ -15,7 +15,7 @@ namespace pe::pipeline {
 
 bool is_map(const support::Node& node, std::string_view what, support::Diagnostics& diagnostics);
 
-/// Refuses a key that `what` does not know, naming the nearest of those that it does.
+/// Rejects a key that `what` does not know, with the nearest known key.
 void refuse_key(const support::Node::Member& member, std::string_view what, const std::vector<std::string>& known,
                 support::Diagnostics& diagnostics);
 

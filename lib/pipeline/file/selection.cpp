@@ -50,7 +50,7 @@ Selector parse(const std::string& text) {
   return selector;
 }
 
-/// What there is, nearest to what was asked for.
+/// Reports the existing names that are nearest to the selector.
 [[noreturn]] void nothing_matches(const Graph& graph, const Selector& selector, const std::string& text) {
   const auto& stages = graph.stage_labels;
   std::string message = "nothing matches";

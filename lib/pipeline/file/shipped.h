@@ -6,8 +6,8 @@
 
 namespace pe::pipeline {
 
-/// The folder that holds `configs/` and `pipelines/` as they come with this program: `share/pe-pipeline` of an installation, the
-/// clone of a build. Empty where neither is beside the program.
+/// The folder with the shipped `configs/` and `pipelines/`: `share/pe-pipeline` of an installation, the clone of a
+/// build. Empty where neither is next to the program.
 std::filesystem::path shipped_folder();
 
 }  // namespace pe::pipeline

@@ -21,13 +21,13 @@ struct SlurmPolicy {
   std::string gpu_type;                     ///< "a100"; empty: any
   std::int64_t nodes = 1;
   std::vector<std::string> setup;           ///< lines of the batch script before anything else
-  std::vector<std::string> options;         ///< given to sbatch as they are
+  std::vector<std::string> options;         ///< passed to sbatch unchanged
   bool keep_environment = true;
   bool here = false;                        ///< run by `submit` itself, where it is called
   std::string mode = "stage";               ///< of the file: stage, lane
-  std::int64_t at_once = 0;                 ///< elements of an array that run at once; 0: any number
-  std::int64_t max_in_queue = 0;            ///< of the file: jobs of this user; 0: as many as Slurm takes
-  double signal_lead_s = 120;               ///< how long before the end of its time a job is told
+  std::int64_t at_once = 0;                 ///< Elements of an array that run concurrently; 0: any number.
+  std::int64_t max_in_queue = 0;            ///< Jobs of this user, set by the file; 0: as many as Slurm takes.
+  double signal_lead_s = 120;               ///< Time between the signal to a job and its end.
   double time_s = 0;                        ///< for tasks whose resources name none; 0: the partition's
 
   /// The partition for a task with these resources; empty: the cluster's default.
@@ -36,13 +36,13 @@ struct SlurmPolicy {
 
 using SlurmPolicies = std::map<std::string, SlurmPolicy>;   ///< by label of stage
 
-/// Lays the members of a map over `policy`. What only a whole file can say is refused for a stage.
+/// Lays the members of a map over `policy`. Settings for a whole file are rejected for a stage.
 void read_slurm(const support::Node& map, bool of_stage, SlurmPolicy& policy, support::Diagnostics& diagnostics);
 
 /// Lays a value over the block of a file, as `--set slurm.KEY=VALUE` does.
 void set_slurm(PipelineFile& file, const std::string& key, support::Node value);
 
-/// What the file says of each of its stages.
+/// Settings of the file for each of its stages.
 SlurmPolicies slurm_policies(const PipelineFile& file, support::Diagnostics& diagnostics);
 
 /// The `signal_lead` that a stage goes by; null when neither its block nor the file's names one.

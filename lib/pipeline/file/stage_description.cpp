@@ -61,7 +61,7 @@ const Json& list_member(const Json& object, const char* key, const std::string& 
   return value;
 }
 
-/// Why a file beside an executable was not believed matters to nobody: the stage itself is asked then.
+/// The reason for not using a file next to an executable is not reported: the stage itself is asked then.
 std::optional<Json> read_document(const fs::path& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return std::nullopt;
@@ -316,7 +316,7 @@ Json ask_to_describe(const fs::path& executable, double patience_s, const suppor
   if (answer.is_discarded()) {
     const std::string problem = support::json_problem(captured.out, support::kForeignJson);
     std::vector<std::string> said = support::split(support::trim(captured.err), '\n');
-    constexpr std::size_t kMostLines = 5;  // the last ones: a traceback ends with what is wrong
+    constexpr std::size_t kMostLines = 5;  // the last ones: a traceback ends with the error
     if (said.size() > kMostLines) said.erase(said.begin(), said.end() - kMostLines);
     throw ConfigError(cat(support::quote(executable.string()), " does not describe itself: `--describe` ended with ",
                           captured.status.code, ended_well ? cat(", and its answer ", problem) : "",

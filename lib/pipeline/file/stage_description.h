@@ -1,7 +1,7 @@
 /// @file
-/// What a stage says of itself (`pe-stage/1`): its fields, inputs, outputs and habits. `pe-pipeline` knows stages only
-/// through this, so that planning links no LibTorch and starts no stage: the description is written at build time beside
-/// the executable and believed when its build id is the one in the ELF file.
+/// Description of a stage (`pe-stage/1`): its fields, inputs, outputs and habits. `pe-pipeline` knows stages only
+/// through this, so that planning links no LibTorch and starts no stage. The description is written at build time next
+/// to the executable. It is used when its build id is the one in the ELF file.
 #pragma once
 
 #include <cstdint>
@@ -57,9 +57,9 @@ struct StageDescription {
   int version = 1;                             ///< result version
   std::vector<RevisionDescription> revisions;
   std::string summary;
-  std::string build_id;                        ///< hex of the ELF note, or SHA-256 of a file that has none (a script)
-  bool is_script = false;                      ///< the executable has no ELF build id
-  std::vector<std::string> plugins;            ///< loaded while it runs: "cuda/pe-cuda" (support/program.h)
+  std::string build_id;                        ///< Hex of the ELF note, or SHA-256 of a file that has none (a script).
+  bool is_script = false;                      ///< The executable has no ELF build id.
+  std::vector<std::string> plugins;            ///< Loaded while it runs: "cuda/pe-cuda" (support/program.h).
   std::vector<std::string> code;               ///< globs of files that it reads as code, from its own folder: "lib/*.py"
   /// Of all that is its code, plug-ins and `code` included. Recorded always, hashed under `code: build`.
   std::string program_digest;
@@ -86,7 +86,7 @@ struct StageDescription {
   std::vector<std::string> output_names() const;
 };
 
-/// Reads a `pe-stage/1` document. `source` is what messages call it.
+/// Reads a `pe-stage/1` document. `source` is its name in messages.
 /// @throws ConfigError when it is none, or of a newer schema.
 StageDescription parse_description(Json document, const std::string& source);
 
@@ -100,16 +100,17 @@ class StageCatalog {
   /// `folders` are searched before PATH; usually the one folder that holds `pe-pipeline`.
   explicit StageCatalog(std::vector<std::filesystem::path> folders = {});
 
-  /// The description of what a stage's `run` names: a program found in the folders or on PATH, or a path relative to
-  /// `root`. @throws ConfigError at `place` when it is missing, describes nothing, or speaks a newer schema.
+  /// The description of the program in a stage's `run`: a program found in the folders or on PATH, or a path relative
+  /// to `root`.
+  /// @throws ConfigError at `place` when it is missing, describes nothing, or has a newer schema.
   std::shared_ptr<const StageDescription> find(const std::string& run, const std::filesystem::path& root,
                                                const support::Place& place);
 
-  /// Keeps the answers of stages without a description beside them in this folder, by the content of the executable.
+  /// Keeps the answers of stages without a description file in this folder, by the content of the executable.
   /// Failing to write is no error: the stage is asked again.
   void remember_in(std::filesystem::path folder) { memory_ = std::move(folder); }
 
-  /// How long a stage may take to describe itself; 30 s unless told.
+  /// How long a stage may take to describe itself; by default 30 s.
   void set_patience(double seconds) { patience_s_ = seconds; }
 
   /// Makes a description known under its program name, without an executable; for tests.

@@ -133,7 +133,7 @@ bool refuse_unterminated(const std::string& text, const Mark& mark, Diagnostics&
   return false;
 }
 
-/// What one value may grow to: a long var that is used a thousand times makes a small file ask for gigabytes.
+/// Limit for the growth of one value: a long var that is used a thousand times makes a small file ask for gigabytes.
 class Budget {
  public:
   bool take(const Node& value, const Mark& mark, Diagnostics& diagnostics) {

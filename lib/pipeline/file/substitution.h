@@ -18,7 +18,7 @@ struct Binding {
   const AxisValue* value = nullptr;
 };
 
-/// What names mean for one instance.
+/// Meaning of names for one instance.
 struct Scope {
   const std::vector<Binding>* bindings = nullptr;
   const support::Node* vars = nullptr;              ///< a map, or null
@@ -41,7 +41,7 @@ void collect_names(const std::string& text, std::set<std::string>& names);
 std::optional<support::Node> substitute(const support::Node& node, const Scope& scope,
                                         support::Diagnostics& diagnostics);
 
-/// The same for a text that must come out as a text.
+/// The same for a text whose result must be a text.
 std::optional<std::string> substitute_text(const std::string& text, const support::Mark& mark, const Scope& scope,
                                            support::Diagnostics& diagnostics);
 

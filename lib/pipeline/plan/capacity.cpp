@@ -88,7 +88,7 @@ std::vector<std::string> gpus_here() {
     std::vector<std::string> ids;
     for (const std::string& word : support::split(visible, ',')) {
       const std::string id(support::trim(word));
-      // What follows these is hidden, as CUDA reads it; Slurm writes the second in jobs without GPUs.
+      // CUDA hides all GPUs after these; Slurm writes the second in jobs without GPUs.
       if (id == "-1" || id == "NoDevFiles" || id.empty()) break;
       ids.push_back(id);
     }

@@ -1,5 +1,5 @@
 /// @file
-/// What this machine, or the part of it that this process may use, has to share among tasks.
+/// Resources of this machine, or of the part that this process may use, to share among tasks.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace pe::pipeline {
 
-/// What tasks may share. Memory is counted, never enforced.
+/// Resources that tasks may share. Memory is counted, never enforced.
 struct Capacity {
   std::int64_t cpus = 1;
   std::int64_t mem_bytes = 0;
@@ -19,7 +19,7 @@ struct Capacity {
   std::map<std::string, std::int64_t> pools;  ///< a pool that is not named holds 1
 };
 
-/// What this process may use: CPUs by affinity and cgroup quota, memory by cgroup limit and what the machine has, GPUs
+/// Resources of this process: CPUs by affinity and cgroup quota, memory by cgroup limit and the machine's memory, GPUs
 /// by CUDA_VISIBLE_DEVICES or the devices present.
 Capacity detect_capacity();
 

@@ -9,7 +9,7 @@ namespace pe::pipeline {
 
 namespace {
 
-/// What a stage says under `name` to a config like this one; null when it says nothing.
+/// A stage's expression `name` for a config like this one; null when it has none.
 const std::string* expression_of(const StageDescription& stage, const std::string& name, const Json& config) {
   const auto cost = stage.costs.find(name);
   if (cost == stage.costs.end()) return nullptr;
@@ -125,7 +125,7 @@ std::optional<double> training_tokens(const Graph& graph, const Task& task, cons
     const bool needed = i >= planned.snapshots.size() || planned.snapshots[i].needed || planned.state == TaskState::kBlocked;
     if (needed) last = std::max(last, task.snapshots[i].step);
   }
-  // It goes on from the last snapshot that is there.
+  // It continues from the last existing snapshot.
   for (const PlannedSnapshot& snapshot : planned.snapshots) {
     if (snapshot.present && snapshot.step < last) there = std::max(there, snapshot.step);
   }

@@ -1,5 +1,5 @@
 /// @file
-/// Measured speeds of trainings on one device (`pe-device/1`, data/devices/*.yml), and what they say of other trainings.
+/// Measured speeds of trainings on one device (`pe-device/1`, data/devices/*.yml), and estimates of other trainings.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ double median(std::vector<double>& values) {
   return *middle;
 }
 
-/// The step from which a trajectory goes on, and the one it goes to.
+/// The step from which a trajectory continues, and its last step.
 std::pair<std::int64_t, std::int64_t> steps_to_run(const PlannedTask& planned) {
   const std::int64_t last = last_needed_step(planned);
   std::int64_t first = 0;
@@ -58,7 +58,7 @@ double simulate(const Graph& graph, const std::vector<bool>& runs, const std::ve
       ++waits[i];
     }
   }
-  // Tasks that ask for the same stand in one line, so that a full machine is seen at a glance.
+  // Tasks with the same demand share one line, so that a full machine is found quickly.
   using Demand = std::tuple<std::int64_t, std::int64_t, double, std::vector<std::string>>;
   std::map<Demand, std::set<std::pair<double, std::size_t>>> ready;
   const auto add = [&](std::size_t i) {
@@ -178,7 +178,7 @@ class Costing {
     return work;
   }
 
-  /// A checkpoint's bytes follow from its parameters, those of other artifacts from earlier ones.
+  /// A checkpoint's bytes follow from its parameters, bytes of other artifacts from earlier ones.
   void add_bytes(std::size_t i, const Work& work, const std::optional<Rates::Known>& known, Estimate& result) const {
     const Task& task = graph_.tasks[i];
     std::size_t artifacts = 1;
@@ -287,7 +287,7 @@ Sharing sharing(const Graph& graph, const Plan& plan) {
       if (!counted.insert(task.plan_key).second) break;
       continued += *own;
       total.alone_tokens += trajectory_tokens(producer, step) + *own;
-      break;   // a training goes on from one model
+      break;   // a training continues from one model
     }
   }
   total.trunks = trunks.size();

@@ -75,7 +75,7 @@ void compare_files(const Json& before, const Json& now, std::vector<Cause>& caus
     std::size_t added = 0, changed = 0;
     std::string example;
     std::vector<const Json*> others;
-    for (const Json* file : files_of(files)) {   // what stayed first, so that the rest is told apart rightly
+    for (const Json* file : files_of(files)) {   // unchanged files first, so that the rest is compared correctly
       const auto [first, last] = known.equal_range(file->at(0).get<std::string>());
       const auto same = std::find_if(first, last, [&](const auto& one) { return one.second == file->at(1); });
       if (same == last)
@@ -255,7 +255,7 @@ class Explainer {
       explanation.causes.push_back({planned.reason_kind, planned.reason, {}, {}, {}});
       return explanation;
     }
-    // A key that is only presumed may be that of the newest result, which is then the one to compare with.
+    // A key that is only presumed may belong to the newest result, which is then the one to compare with.
     const std::string own = task.is_trajectory() || !planned.key_is_exact ? "" : planned.task_key;
     if (const PastTask* before = past_.find(graph_.name, task.stage->name, task.id, own)) {
       explanation.against = before->key.key;
@@ -263,7 +263,7 @@ class Explainer {
       explanation.against_run = before->run;
       explanation.causes = compare(index, *before);
       if (before->pipeline != graph_.name && !before->pipeline.empty() && !explanation.causes.empty()) {
-        // Nobody changed what differs: the two share a store and a name.
+        // No user changed the difference: the two share a store and a name.
         const bool near = explanation.causes.size() <= kNear;
         Cause first{ReasonKind::kNew, "no result of this pipeline yet", {}, {}, {}};
         if (near)
@@ -273,7 +273,7 @@ class Explainer {
         explanation.causes.insert(explanation.causes.begin(), std::move(first));
       }
       if (explanation.causes.empty() && explanation.follows.empty()) {
-        // The recipe is as it was: a step of the trajectory that nobody asked for yet, or a result that was forgotten.
+        // The recipe is unchanged: a step of the trajectory that is new, or a result that was forgotten.
         explanation.causes.push_back(
             {ReasonKind::kNew,
              task.is_trajectory() ? "a snapshot that does not exist yet" : "its result is not recorded",
@@ -356,7 +356,7 @@ class Explainer {
     const auto [it, fresh] = compared_.try_emplace({before.config.data(), now.data()});
     if (!fresh) return it->second;
     const auto all = support::differences(decoded(before.config), decoded(now));
-    // A report's labels are long, and are those of its inputs; what a slice leaves out moves with them.
+    // A report's labels are long, and belong to its inputs; labels that a slice leaves out move with them.
     const bool labels = task.stage->takes_labels && std::any_of(all.begin(), all.end(), is_label);
     if (labels) it->second.push_back({ReasonKind::kInput, "other inputs", {}, {}, {}});
     for (const auto& difference : all) {

@@ -1,6 +1,6 @@
 /// @file
-/// Why a task will run or was reused, to the leaf: which field, input or version differs from which earlier result, from
-/// the documents that are stored beside every result.
+/// Why a task will run or was reused, to the leaf: which field, input or version differs from which earlier result. It
+/// compares the documents that are stored with every result.
 #pragma once
 
 #include <map>
@@ -35,8 +35,8 @@ struct Explanation {
 /// Explains one task.
 Explanation explain(const Graph& graph, const Plan& plan, const StoreView& store, std::size_t task);
 
-/// What to compare tasks with, instead of the newest earlier result of the same instance, of this pipeline where it has
-/// one.
+/// Results to compare tasks with, instead of the newest earlier result of the same instance, of this pipeline where it
+/// has one.
 using Against = std::map<std::size_t, PastTask>;
 
 /// Explains several; what they share is looked up once.

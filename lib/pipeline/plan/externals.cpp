@@ -35,7 +35,7 @@ class StampDigest {
   support::Sha256 hash_;
 };
 
-/// By stat first, by content where a stat differs. Empty when all is as it was.
+/// By stat first, by content where a stat differs. Empty without a difference.
 std::string first_difference(const ExternalInput& external) {
   const ExternalContent& then = *external.content;
   if (stamps_now(external.paths) == stamps_of(then)) return {};

@@ -16,7 +16,7 @@
 
 namespace pe::pipeline {
 
-/// The files that a path field names. A stage reads a list in the order given, so each path is a group of its own.
+/// The files that a path field names. A stage reads a list in the order given, so each path is a separate group.
 struct ListedGroups {
   using Files = decltype(support::ListedFiles::files);
   std::vector<Files> groups;          ///< one for each path, in the order given
@@ -38,16 +38,16 @@ void hash_externals(Graph& graph, ContentMemo& memo, const HashingListener& list
 /// The files of all paths, in the order of the paths; the files of a folder or a glob are sorted by name.
 std::vector<std::string> paths_of(const ExternalContent& content);
 
-/// What a key holds of them: [[name, sha256], …] of one path; of several a list of such, in the order given.
+/// Part of a key for them: [[name, sha256], …] of one path; of several a list of such, in the order given.
 Json keyed_files(const std::vector<ExternalContent::Files>& groups);
 
-/// What the files look like from outside, without reading any; as they were when they were hashed, or as they are now.
-/// Equal digests: nothing has changed. Empty: some file was too young for its stamp to say so.
+/// Stamps of the files, without reading any: at the time of hashing, or now. Equal digests: nothing has changed. Empty:
+/// some file was too young for its stamp to show a change.
 std::string stamps_of(const ExternalContent& content);
 std::string stamps_now(const std::vector<std::string>& paths);
 
-/// Looks again at what the task's config names: by stat first, by content where a stat differs.
-/// @return the first path that is not what it was when its key was made; empty when all are.
+/// Looks again at the paths in the task's config: by stat first, by content where a stat differs. @return the first
+/// path that has changed since its key was made. Empty when none has.
 std::string changed_external(const Task& task);
 
 }  // namespace pe::pipeline

@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kSchema = "pe-graph/1";
 
-/// What many tasks share, written once and named by its place.
+/// Objects that many tasks share, written once and named by their place.
 class Pool {
  public:
   template <typename T, typename Write>

@@ -1,7 +1,6 @@
 /// @file
-/// A graph and its keys as one document. Whoever starts its tasks hours later, in other processes and on other
-/// machines, then starts what was planned, whatever has become of the pipeline file, its configs and the programs
-/// since.
+/// A graph and its keys as one document. Tasks that start hours later, in other processes and on other machines, then
+/// run as planned. Changes of the pipeline file, its configs and the programs since have no effect.
 #pragma once
 
 #include <string>
@@ -13,7 +12,7 @@
 namespace pe::pipeline {
 
 /// Schema "pe-graph/1". External inputs must have been hashed and plan keys computed. Stages, configs and
-/// listings that tasks share stand there once. Places in files (Graph::origins_of) do not come along.
+/// listings that tasks share are written once. Places in files (Graph::origins_of) are not included.
 Json freeze(const Graph& graph);
 
 /// @throws ArtifactError when the document is none, of a newer schema, or when this program would give its tasks other

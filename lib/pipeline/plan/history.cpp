@@ -92,7 +92,7 @@ History::History(const Store& store) : path_(store.root() / "memo" / "history") 
       past.gpus = static_cast<std::int64_t>(record->occasion["gpus"].size());
     }
     for (const OutputRecord& output : record->outputs) past.bytes += output.bytes;
-    // Texts of their own, which the others' owner does not hold.
+    // Separate texts, which the others' owner does not hold.
     struct Named {
       std::string run, pipeline, device, encoding;
       std::shared_ptr<const void> rest;

@@ -1,6 +1,6 @@
 /// @file
-/// What the store's records say of earlier tasks, kept together in one file, so that asking why, and what it will cost,
-/// does not open thousands of them. A cache: it is made of records, and from scratch where it is damaged or gone.
+/// The store's records of earlier tasks, kept together in one file, so that explanations and estimates do not open
+/// thousands of them. A cache: it is made of records, and from scratch where it is damaged or gone.
 ///
 ///     <store>/memo/history    mark of the index it was complete for; parts of documents, each once; one entry a record
 #pragma once
@@ -18,7 +18,7 @@ namespace pe::pipeline {
 
 class History {
  public:
-  /// Reads the file; where the index has changed since, reads the records that it lacks, and writes it anew. Failing to
+  /// Reads the file; where the index has changed since, reads the missing records and writes the file again. Failing to
   /// write is no error: it only costs time.
   explicit History(const Store& store);
 

@@ -129,7 +129,7 @@ Json plan_preimage(const Graph& graph, const Task& task) {
 }
 
 struct KeyMaker::State {
-  /// What the bytes below follow from. Files follow from the paths in the config, so they need no place here.
+  /// Inputs of the bytes below. Files follow from the paths in the config, so they need no place here.
   struct Shared {
     const void* config;
     const void* stage;

@@ -7,9 +7,9 @@
 ///     {"stage": "train", "version": 3, "config": {hashed part}, "inputs": {"data": [{"digest": "…"}]},
 ///      "externals": {"path": [["name", "sha256"], …]}, "build": "…"}
 /// An input that is a snapshot also has its "step". It has "labels" where task.json has them: a stage must not read
-/// anything that is not in its key (StageDescription::reads_labels). `build` is there under `code: build`. A field of type path is
-/// absent from `config` and stands under `externals`: of several paths a list each, in the order given. A trajectory
-/// whose horizon is free has no horizon in `config`, and its results are addressed by (key, step).
+/// anything that is not in its key (StageDescription::reads_labels). `build` exists under `code: build`. A field of
+/// type path is absent from `config` and appears under `externals`: of several paths a list each, in the order given. A
+/// trajectory whose horizon is free has no horizon in `config`, and its results are addressed by (key, step).
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ class KeyMaker {
   std::string task_key(const Graph& graph, const Task& task, const std::vector<InputDigest>& inputs);
   /// The hashed part of the config, in deterministic CBOR: equal bytes are equal configs. Lives as long as this.
   const std::string& config(const Task& task);
-  /// The files that the config names, likewise; empty when it names none.
+  /// The encoded files that the config names; empty when it names none.
   const std::string& externals(const Task& task);
 
  private:
@@ -68,7 +68,7 @@ class KeyMaker {
   std::unique_ptr<State> state_;
 };
 
-/// That of `compute_plan_keys`, with all that it encoded, else a new one.
+/// The maker of `compute_plan_keys`, with all that it encoded, else a new one.
 std::shared_ptr<KeyMaker> keys_of(const Graph& graph);
 
 /// Fills Task::plan_key of every task, producers first. External inputs must have been hashed (externals.h). A task

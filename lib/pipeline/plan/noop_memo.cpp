@@ -110,7 +110,7 @@ std::optional<NoopMemo> NoopMemo::find(const fs::path& store, const fs::path& pi
     if (!fs::is_regular_file(path, error)) return std::nullopt;
     memo.file_ = support::MappedFile(path);
     Unpacker unpacker(memo.file_.view(), kMagic);
-    // Files, as they were.
+    // Files in their earlier state.
     for (std::uint64_t i = 0, count = unpacker.number(); i < count && unpacker.good(); ++i) {
       const std::string name(unpacker.text());
       const support::FileStamp then = unpacker.stamp();
@@ -198,7 +198,7 @@ void NoopMemo::remember(const fs::path& store, const fs::path& pipeline_file, co
   }
   try {
     Packer packer;
-    // All of it as it was when it was read, hours ago perhaps: the plan was not made from what has changed since.
+    // Files in their state of reading, perhaps hours ago: the plan was not made from later changes.
     std::vector<support::FileRead> files = graph.files;
     files.insert(files.end(), catalog.files().begin(), catalog.files().end());
     // The program at work, wherever a rebuild has put it meanwhile; and a store of another format is another matter.

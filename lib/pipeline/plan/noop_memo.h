@@ -1,5 +1,5 @@
 /// @file
-/// What makes the second look cheap: a plan in which everything was there, remembered by what it was made from.
+/// Makes the second look cheap: a plan in which every result existed, remembered with its inputs.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,18 @@ namespace pe::pipeline {
 /// A finished plan, packed: enough to see that there is nothing to do without reading YAML, JSON, a description or the
 /// store's index.
 ///
-///     <store>/memo/noop-<id>         files it was made from (stat and digest of when they were read), then every
+///     <store>/memo/noop-<id>         files it was made from (stat and digest at reading), then every
 ///                                    object that it needs, then the keys of all results
-///     <store>/memo/noop-<id>.index   what the index looked like when every record was last seen to be there
+///     <store>/memo/noop-<id>.index   state of the index when every record was last found
 class NoopMemo {
  public:
-  /// The memo of this pipeline and these options, if every file that it depends on is as it was: one stat each; a small
+  /// The memo of this pipeline and these options, if every file that it depends on is unchanged: one stat each; a small
   /// file whose stat differs is hashed. `store` is the store's folder.
   static std::optional<NoopMemo> find(const std::filesystem::path& store, const std::filesystem::path& pipeline_file,
                                       const ExpandOptions& options);
 
   std::string_view pipeline_name() const { return name_; }
-  std::string_view view() const { return view_; }         ///< as it was given to `remember`
+  std::string_view view() const { return view_; }         ///< the argument of `remember`
   std::size_t task_count() const { return task_count_; }   ///< tasks of the graph; results count snapshots singly
   /// Keys of the results of all tasks.
   std::vector<ResultKey> results() const;
@@ -47,7 +47,7 @@ class NoopMemo {
   void renew() const;
 
   /// Remembers a plan of the whole pipeline in which everything is there; any other is not remembered. It is tied to
-  /// the files as they were when `graph` and `catalog` read them: one that was edited while a run worked ends the memo.
+  /// the state of the files when `graph` and `catalog` read them: an edit during a run ends the memo.
   /// `view` names what out/ and reports/ show of this plan. Failing to write is no error: it only costs time.
   static void remember(const std::filesystem::path& store, const std::filesystem::path& pipeline_file,
                        const ExpandOptions& options, const Graph& graph, const Plan& plan, const StageCatalog& catalog,

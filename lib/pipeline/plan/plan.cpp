@@ -19,7 +19,7 @@ const PlannedSnapshot* find_snapshot(const PlannedTask& task, const std::string&
   return nullptr;
 }
 
-/// What the store knows of the result that an edge reads from; null when nothing, or nothing certain.
+/// The store's result that an edge reads from; null when there is none, or no certain one.
 const Result* find_result(const Plan& plan, const Edge& edge) {
   const PlannedTask& producer = plan.tasks[edge.producer];
   if (!producer.key_is_exact) return nullptr;
@@ -131,7 +131,7 @@ std::string known_reason(const PlannedTask& task) {
   return cat("its result is known; ", absent, " is not here, and nothing needs it");
 }
 
-/// Decides on a needed task from what the store has.
+/// Decides on a needed task from the results in the store.
 void decide(const Task& task, PlannedTask& planned) {
   if (missing_external(task)) {
     planned.state = TaskState::kInputMissing;
@@ -249,7 +249,7 @@ Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& op
     look_up(graph, store, *keys, plan, i);
   }
 
-  // From the end: what is needed, and what it needs in turn when it must be made.
+  // From the end: needed tasks, and the producers that must run for them.
   std::vector<bool> needed(count);
   for (std::size_t i = count; i-- > 0;) {
     PlannedTask& planned = plan.tasks[i];

@@ -1,5 +1,6 @@
 /// @file
-/// What would run, what is there already, and why. A plan reads the store through `StoreView` and changes nothing.
+/// Tasks that would run, results that exist, and the reasons. A plan reads the store through `StoreView` and changes
+/// nothing.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +31,14 @@ struct PastTask {
   double wall_s = 0;
   double expected_s = 0;              ///< what was estimated before it ran; 0: nothing
   std::int64_t gpus = 0;
-  std::string_view device;            ///< what it ran on, where its stage says; empty: not known
+  std::string_view device;            ///< its device, where its stage reports one; empty: not known
   std::string_view encoding;          ///< of its model (cost.h)
-  double parameters = 0, flops = 0;   ///< likewise; 0: not known
+  double parameters = 0, flops = 0;   ///< of its model too; 0: not known
   std::uint64_t bytes = 0;            ///< of its outputs
   std::shared_ptr<const void> owner;  ///< of the texts
 };
 
-/// Of a document as it stands in a record; `id` and `ended` as in PastTask.
+/// Makes one from a document of a record; `id` and `ended` as in PastTask.
 PastTask make_past_task(const ResultKey& key, const std::string& stage, const std::string& id, const std::string& ended,
                         const Json& preimage);
 
@@ -79,11 +80,11 @@ class StoreReader : public StoreView {
 
 enum class TaskState {
   kReuse,          ///< the result is there
-  kLikelyReuse,    ///< there if the inputs, which must be made again, come out as before
+  kLikelyReuse,    ///< exists if the inputs, which must be made again, have the same contents
   kRun,
-  kInputMissing,   ///< a file that its config names is not there
+  kInputMissing,   ///< a file in its config does not exist
   kBlocked,        ///< follows a task that cannot run
-  kNotNeeded,      ///< neither selected nor needed by what is
+  kNotNeeded,      ///< neither selected nor needed by a selected task
 };
 
 std::string_view state_name(TaskState state);   ///< "reuse", "likely-reuse", "run", "input-missing", "blocked", "not-needed"
@@ -92,10 +93,10 @@ std::string_view state_name(TaskState state);   ///< "reuse", "likely-reuse", "r
 enum class ReasonKind {
   kPresent,  ///< the record and its objects are there
   kForced,
-  kNew,          ///< nothing like it ran before
-  kObjectGone,   ///< the record is there, an object is not
-  kKnown,        ///< its contents are known; the bytes of some outputs are not here, and nothing needs them
-  kBytesWanted,  ///< likewise, and something that runs needs them
+  kNew,          ///< Nothing like it ran before.
+  kObjectGone,   ///< The record exists, an object does not.
+  kKnown,        ///< Its contents are known; the bytes of some outputs are not here, and no task needs them.
+  kBytesWanted,  ///< The same, and a task that runs needs them.
   kFollows,      ///< a producer runs
   kConfig,       ///< config differs from an earlier result
   kVersion,      ///< the stage's result version differs
@@ -109,8 +110,8 @@ struct PlannedSnapshot {
   std::string label;
   std::int64_t step = 0;
   bool needed = false;
-  std::optional<Result> result;       ///< what the store knows under (task key, step)
-  bool present = false;               ///< and all of its objects are there
+  std::optional<Result> result;       ///< The store's result under (task key, step).
+  bool present = false;               ///< All of its objects exist.
   bool known = false;                 ///< not all of them came (OutputRecord::absent)
   bool bytes_wanted = false;          ///< of a known one: something that runs needs what is not here
   /// Whether readers can go by it.
