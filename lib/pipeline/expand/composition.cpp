@@ -38,7 +38,7 @@ const Node* ConfigFiles::read(const std::string& path, const Mark& mark, Mistake
     std::error_code error;
     const fs::path shipped = shipped_folder();
     if (!fs::is_regular_file(full, error) && !shipped.empty() && fs::is_regular_file(shipped / path, error))
-      full = shipped / path;  // those that come with the program serve any folder
+      full = shipped / path;  // shipped ones serve any folder
     if (!fs::is_regular_file(full, error)) {
       // The name that is near, as a pipeline file would have it, and where it was looked for.
       std::string hint;
@@ -76,7 +76,7 @@ const Node* ConfigFiles::known(const std::string& path) const {
 
 bool ConfigFiles::declared_anywhere(const std::string& dotted) const {
   for (const Stage& stage : stages_.all()) {
-    if (!stage.description) return true;   // what the missing stage declares is not known; it was told already
+    if (!stage.description) return true;   // the missing stage's fields are not known; its error was already reported
     if (support::find_field(stage.description->fields, dotted)) return true;
     // An option of a variant stands below the variant's own path.
     for (std::size_t dot = dotted.rfind('.'); dot != std::string::npos && dot > 0; dot = dotted.rfind('.', dot - 1)) {
@@ -105,7 +105,7 @@ void ConfigFiles::check(const Node& file, Mistakes& mistakes) const {
             known.push_back(std::move(candidate));
           }
         }
-        // Inside a group the last word is what was mistyped.
+        // Inside a group the last word has the typing error.
         std::string hint = support::suggestion(path, known);
         if (hint.rfind("did you mean", 0) != 0) hint = "no stage of this pipeline declares it";
         mistakes.report(cat("unknown key ", quote(path), " in a config file"), member.key_mark.place(), hint);
@@ -213,8 +213,8 @@ void Composer::lay_budget(const Stage& stage, const Scope& scope, Json& config, 
                    strict);
 }
 
-/// What the stage or a flag sets beside its budgets must agree with them: the trunk's snapshots lie where the budgets
-/// say.
+/// Values of the stage or a flag in addition to its budgets must agree with them: the trunk's snapshots are at the
+/// steps of the budgets.
 void Composer::check_budget(const Stage& stage, const Scope& scope, const Json& config,
                             Diagnostics& diagnostics) const {
   const AxisValue* own = stage.node->budgets ? scope.find(kBudgetAxis) : nullptr;
@@ -322,8 +322,9 @@ std::optional<Json> Composer::config_of(const Stage& stage, const Scope& scope, 
   return config;
 }
 
-/// What `compute.isa: auto` becomes: what the stage's block `slurm`, or the file's, says of the machines that will run
-/// it, so that a login node, a laptop and a compute node give the tasks the same keys; else the machine that plans.
+/// Value for `compute.isa: auto`. The block `slurm` of the stage, or of the file, describes the machines that will run
+/// it. A login node, a laptop and a compute node therefore give the tasks the same keys. Without the block it is the
+/// planning machine.
 std::string Composer::isa_of(const Stage& stage, Mistakes& mistakes) const {
   static const std::vector<std::string> kKnown{"amx", "avx512", "avx2", "portable"};
   for (const Node* block : {&stage.node->slurm, &source_.file.slurm}) {
@@ -410,8 +411,8 @@ void Composer::give_labels(const Stage& stage, const std::vector<Task>& producer
   if (support::find_field(description.fields, "left_out")) config["left_out"] = left_out(task);
 }
 
-/// Labels that `--axis` or a scale leaves out, so that a claim about them is told from one with a misspelling. Of an axis that the
-/// task itself has, the others are other tasks' business.
+/// Labels that `--axis` or a scale leaves out, so that a claim about them is distinguished from a misspelling. Of an
+/// axis that the task itself has, the others belong to other tasks.
 Json Composer::left_out(const Task& task) const {
   std::map<std::string, std::set<std::string>> kept;
   const auto keep = [&](const Axis& axis) {

@@ -15,9 +15,9 @@ namespace pe::pipeline {
 class ProgramWatch {
  public:
   enum class State {
-    kSame,   ///< or another build of the same name, result version and revisions
-    kOther,  ///< another result version; where the build is in the key, another build
-    kGone,   ///< not there, or it does not describe itself: a linker or an editor may be at work
+    kSame,   ///< Or another build of the same name, result version and revisions.
+    kOther,  ///< Another result version; where the build is in the key, another build.
+    kGone,   ///< Not there, or it does not describe itself: a linker or an editor may be writing it.
   };
   struct Answer {
     State state = State::kSame;

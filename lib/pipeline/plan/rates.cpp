@@ -19,8 +19,8 @@ double middle_of(std::vector<double> values) {
   return *middle;
 }
 
-/// Tokens that an earlier task trained on, or, of a trajectory, those of a step: from what its key holds of its config;
-/// nothing where that is not enough.
+/// Tokens that an earlier task, or a trajectory up to a step, trained on, from the config in its key; nothing where
+/// that is not enough.
 std::optional<double> past_tokens(const StageDescription& stage, const PastTask& task) {
   if (task.config.empty()) return std::nullopt;
   const Json config = Json::from_cbor(task.config.begin(), task.config.end(), true, false);
@@ -56,7 +56,7 @@ bool near(double a, double b) { return a > 0 && b > 0 && a <= kNear * b && b <= 
 
 Rates::Rates(const StageDescription& stage, const std::vector<PastTask>& past)
     : stage_(stage.name), has_model_(stage.costs.contains("parameters")) {
-  // Earlier tasks share their configs; a trajectory may have that of a task.
+  // Earlier tasks share their configs; a trajectory may have the config of a task.
   std::map<std::pair<const char*, bool>, std::optional<double>> tokens_of;
   using Kind = std::tuple<std::string, std::int64_t, std::string_view, std::string_view, double, double, std::string_view>;
   std::map<Kind, std::size_t> places;

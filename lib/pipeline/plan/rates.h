@@ -1,6 +1,6 @@
 /// @file
-/// How long tasks of one kind of stage took before, and what that says of another one. Nothing is carried over from one
-/// device to another, or to a model of quite another size.
+/// Times of earlier tasks of one kind of stage, and estimates of another task from them. Nothing is carried over from
+/// one device to another, or to a model of a very different size.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ namespace pe::pipeline {
 inline constexpr double kNear = 4;
 bool near(double a, double b);
 
-/// What is known of a task before it runs.
+/// Facts about a task before it runs.
 struct Work {
   std::optional<double> tokens;             ///< to train on
   std::optional<double> parameters, flops;  ///< of its model; for a token
   std::string encoding;                     ///< see `encoding_of` (cost.h)
   std::string_view config;                  ///< the hashed part, as `KeyMaker::config`
   std::int64_t gpus = 0;                    ///< a share counts as one
-  std::string device;                       ///< name of what it will run on; empty: not known
+  std::string device;                       ///< name of its device; empty: not known
 };
 
 class Rates {

@@ -14,7 +14,7 @@ namespace pe::pipeline {
 /// Tasks that may start, longest remaining path first, then most descendants, then graph order.
 class ReadyQueue {
  public:
-  /// `seconds[i]` is what task i is expected to take; readers come after producers in `graph`.
+  /// `seconds[i]` is the expected time of task i; readers come after producers in `graph`.
   ReadyQueue(const Graph& graph, const std::vector<double>& seconds);
   void add(std::size_t task);
   void remove(std::size_t task);
@@ -22,8 +22,7 @@ class ReadyQueue {
   std::size_t size() const { return ready_.size(); }
   /// The best one; nothing when none is ready.
   std::optional<std::size_t> first() const;
-  /// The best of those behind `task` in the order, whether it is still ready or not: whoever handles one may take out
-  /// or add any other.
+  /// The first ready task after `task` in the order; `task` need not be ready. The caller may remove or add any other.
   std::optional<std::size_t> after(std::size_t task) const;
   /// Seconds from the start of `task` to the end of everything that waits for it.
   double remaining(std::size_t task) const { return rank_[task].path_s; }

@@ -37,12 +37,13 @@ class Slots {
  public:
   explicit Slots(Capacity capacity);
   /// Takes what `demand` asks for, or nothing. `mem_factor` enlarges the memory (retries), capped at the machine.
-  /// Of the free GPUs it takes those that `locks` can lock, for a share the fullest that has room; null locks nothing.
+  /// Of the free GPUs it takes those with a free lock in `locks`, for a share the fullest that has room; null locks
+  /// nothing.
   std::optional<Slot> take(const Resources& demand, double mem_factor = 1, GpuLocks* locks = nullptr);
   void give_back(const Slot& slot);
   /// Whether CPUs, memory and GPUs for it are free; pools and locks of other programs are not asked.
   bool has_room(const Resources& demand, double mem_factor = 1) const;
-  /// Whether it fits into what is left when `held` keeps as much of what it asks for as is free now.
+  /// Whether it fits into the rest when `held` keeps its demand, as far as that is free now.
   bool has_room_beside(const Resources& demand, double mem_factor, const Resources& held, double held_mem_factor) const;
   bool idle() const { return taken_ == 0; }
   bool full() const { return cpus_ < 1; }  ///< every task takes a CPU

@@ -20,10 +20,10 @@ struct ActiveAttempt {
   Slot slot;
   std::filesystem::path folder;
   int number = 0;
-  TaskInputs inputs;  // as they were when it started
+  TaskInputs inputs;  // in their state at the start
   double started_s = 0;
   double started_unix = 0;
-  double spent_before_s = 0;       // on what it continues from
+  double spent_before_s = 0;       // on the attempts that it continues from
   std::int64_t started_step = -1;  // the last checkpoint before this attempt
   std::int64_t step = -1;
   std::int64_t peak_rss_bytes = 0;  // as the stage itself says; 0: it does not
@@ -41,19 +41,19 @@ struct ActiveAttempt {
   std::set<std::size_t> published;
   double kill_at_s = -1;  // it ran out of time and was asked to stop; then it is killed
   bool timed_out = false;
-  bool lease_lost = false;  // somebody broke our lease while this process was stopped
-  bool superseded = false;  // and published meanwhile: the stage was stopped for it
+  bool lease_lost = false;  // another process broke our lease while this one was stopped
+  bool superseded = false;  // and published meanwhile: the stage was stopped
 
   // After the stage has ended.
   RunnerEvent exit;
   Outcome outcome = Outcome::kDone;
   std::string reason;
-  bool moved = false;              // a checkpoint later than the start's was reported
-  int jobs = 0;                    // of the publisher, under way
-  bool verifying_inputs = false;   // it blamed its inputs, which are being read
-  bool outputs_submitted = false;  // its last outputs are under way
-  std::string broken;              // an output that is no whole artifact
-  std::string changed;             // an external input that is not what the key says
+  bool moved = false;              // A checkpoint later than the start's was reported.
+  int jobs = 0;                    // Running jobs of the publisher.
+  bool verifying_inputs = false;   // It blamed its inputs, which are being read.
+  bool outputs_submitted = false;  // Its last outputs are under way.
+  std::string broken;              // An output that is no whole artifact.
+  std::string changed;             // An external input that differs from the key.
   bool unstored = false;           // the store could not be written
 };
 

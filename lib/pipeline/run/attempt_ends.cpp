@@ -121,8 +121,8 @@ void Attempts::act_on_exit(std::uint64_t ticket) {
   const Task& task = run_.task(i);
   const bool well = ended_well(attempt.outcome);
   if (attempt.superseded || (!well && !attempt.stop_sent && !run_.leases->holds(task.plan_key))) {
-    // The result is there or on its way, made by another run: this attempt is not needed any more. Whoever took the task
-    // may also have tidied the folder under it, which is how it then failed.
+    // The result exists or is being made by another run: this attempt is not needed any more. That run may also have
+    // tidied the folder, and this attempt then failed.
     const ActiveAttempt ended = take(ticket);
     run_.release(i);
     remove_leftovers(ended.folder);
@@ -153,7 +153,7 @@ void Attempts::publish_outputs(std::uint64_t ticket, ActiveAttempt& attempt) {
   attempt.outputs_submitted = true;
   attempt.broken.clear();  // a snapshot that was announced too early may be whole by now
   if (run_.task(attempt.task).is_trajectory()) {
-    // What was announced is published already; a stage may also just end with its files in place.
+    // Announced outputs are published already; a stage may also just end with its files in place.
     for (const std::size_t k : attempt.snapshots) {
       if (attempt.published.count(k) == 0) publishing_.submit(ticket, attempt, static_cast<int>(k), status);
     }
@@ -216,7 +216,7 @@ void Attempts::finish_publish(std::uint64_t ticket) {
   const ActiveAttempt attempt = take(ticket);
   if (whole || attempt.unstored || taken) run_.release(i);
   if (!whole && taken) {
-    // Whoever took the task while this run slept tidied its outputs away, and makes them.
+    // The run that took the task while this one slept removed its outputs, and makes them.
     run_.states->look_again(i);
     return;
   }
@@ -240,7 +240,7 @@ void Attempts::finish_publish(std::uint64_t ticket) {
   const bool lacks_one = std::any_of(needed.begin(), needed.end(), [&](std::size_t k) {
     return state.snapshots->count(static_cast<int>(k)) == 0;
   });
-  // One that was there when this attempt began was found damaged meanwhile: it goes on for that one.
+  // An output that existed when this attempt began was found damaged meanwhile: the task continues to make it.
   if (lacks_one || (!task.is_trajectory() && !state.result))
     run_.states->look_again(i);
   else
@@ -280,7 +280,7 @@ void Attempts::write_exit(const ActiveAttempt& attempt) const {
   try {
     write_new_file(attempt.folder / "exit.json", json.dump(1) + "\n", false);
   } catch (const support::IoError&) {
-    // Told by the journal as well.
+    // The journal reports it as well.
   }
 }
 

@@ -82,7 +82,7 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
     else
       run_.store_failed(error.diagnostics().front().message);
     return false;
-  } catch (const support::ArtifactError& error) {  // a collection whose manifest is damaged, where nobody looked before
+  } catch (const support::ArtifactError& error) {  // a collection with a damaged manifest that was not read before
     blame_inputs(std::move(attempt), error.diagnostics().front().message);
     return false;
   }
@@ -117,7 +117,7 @@ bool Attempts::lease(std::size_t i) {
   }
   if (answer.acquired) {
     tried.lease_polls = 0;
-    // Whoever had it may have left the result, which was not there when this task became ready.
+    // The earlier owner may have left the result, which did not exist when this task became ready.
     return run_.states->at(i).forced || !reuse_if_there_(i);
   }
   const std::string owner = answer.holder ? answer.holder->describe() : "an owner whose lease cannot be read";
@@ -165,8 +165,8 @@ bool Attempts::orphan_is_gone(std::size_t i, const std::vector<fs::path>& before
   return false;
 }
 
-/// A joined run goes through many processes, so that what keeps a task from being requeued for ever is read from what
-/// earlier attempts of the run left.
+/// A joined run consists of many processes. The limit on requeues is therefore read from the records of earlier
+/// attempts of the run.
 void Attempts::read_earlier_tries(std::size_t i, const std::vector<fs::path>& before) {
   if (!run_.options.join) return;
   Tries& tries = tasks_[i].tries;

@@ -35,7 +35,7 @@ class Attempts {
   /// When the task may start: it waits before a retry, or polls another run's lease.
   double not_before_s(std::size_t task) const { return tasks_[task].not_before_s; }
   double mem_factor(std::size_t task) const { return tasks_[task].mem_factor; }
-  /// Whether work with its plan key or its key goes on already.
+  /// Whether work with its plan key or its key is running already.
   bool is_busy(std::size_t task) const;
   /// False when the task did not start; it is then failed, or ready again later.
   bool start(std::size_t task, const Slot& slot);
@@ -51,14 +51,14 @@ class Attempts {
   void signal_all(int signal);
   /// Stops what runs longer than it may, and cuts logs that grow too large.
   void enforce_limits();
-  /// Heartbeats. What another run took over and finished is stopped here.
+  /// Heartbeats. Stops attempts whose tasks another run took over and finished.
   void tend_leases();
 
   /// The input of a task that has not started is damaged: its producer makes it again, else the task fails.
   void on_damaged_inputs(std::size_t task, const std::set<std::string>& damaged);
 
  private:
-  /// What this run knows of a task from one attempt to the next.
+  /// Facts about a task that this run keeps from one attempt to the next.
   struct Tried {
     Tries tries;
     double mem_factor = 1;

@@ -255,8 +255,8 @@ void Execution::refresh(std::size_t i) {
   states.set_phase(i, TaskPhase::kDone);
 }
 
-/// The plan asks for the bytes of what it is sure will be read. A task whose key came out only now may find that the
-/// contents of an input are known and its bytes are not here: then its producer comes first.
+/// The plan asks for the bytes of inputs that will certainly be read. A task whose key was computed only now may find
+/// known contents of an input without its bytes here: then its producer comes first.
 bool Execution::ask_for_bytes(std::size_t i) {
   TaskStates& states = *run_.states;
   std::set<std::size_t> producers;

@@ -1,16 +1,16 @@
 /// @file
-/// How `run` (run.h) works inside: one Execution a run. Everything happens on one thread between two waits for the
-/// runner: what a stage said or how it ended changes the state of its task, tasks whose inputs are all there become
-/// ready, and ready tasks start as slots allow. The parts:
+/// How `run` (run.h) works inside: one Execution per run. Everything happens on one thread between two waits for the
+/// runner. A message or the end of a stage changes the state of its task. Tasks with all inputs become ready, and ready
+/// tasks start as slots allow. The parts:
 ///
 ///     task_states     what each task waits for; no I/O
 ///     input_checks    reading inputs through before a start
 ///     attempts        starting stages, hearing them, and what the end of one means
-///     publishing      outputs and snapshots into the store
+///     attempts        starting stages, reading their events, and handling their ends.
 ///     publisher       the threads that read, hash and sync
-///     friendly_names  out/ and reports/, as results come
+///     friendly_names  Out/ and reports/, as results come.
 ///     run_estimate    how long it takes
-///     run_context     what these share
+///     run_context     Shared state of these.
 #pragma once
 
 #include <deque>
@@ -48,9 +48,9 @@ class Execution {
 
   // ---- what the loop does
   void poll_stop();
-  /// What the publisher's threads have done since. True when there was something.
+  /// Collects the answers of the publisher's threads. True when there were any.
   bool collect_answers();
-  /// Looks at every task whose inputs are settled now, and tells of those that are blocked.
+  /// Looks at every task whose inputs are settled now, and reports blocked ones.
   void settle();
   /// A task whose inputs are known: reuses its result, or makes it ready.
   void refresh(std::size_t i);

@@ -1,5 +1,5 @@
 /// @file
-/// What the end of a stage means and what follows from it.
+/// Meaning and consequences of the end of a stage.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@
 namespace pe::pipeline {
 
 enum class Outcome {
-  kDone,          ///< 0: publish, if the outputs are whole
-  kBroken,        ///< 0, but outputs are missing or damaged: fails, never retried
-  kCheckpointed,  ///< 75: requeue; free when the step moved
-  kDiverged,      ///< 76: publish as diverged, or fail under `on_diverge: fail`
-  kInput,         ///< 3: verify the inputs; a damaged one is made again once
-  kNetwork,       ///< 69: retry with backoff
-  kIo,            ///< 74: fails; the run ends with 4 where the store itself takes no more files
-  kOtherProgram,  ///< 77: the stage was rebuilt after the run was planned: fails, a new run plans with what is there
-  kPermanent,     ///< 2, 64 to 68, 70 to 73, 78: fails at once
-  kInterrupted,   ///< 130, or ended by the signal we sent: costs no attempt
-  kOutOfMemory,   ///< killed for memory, or 137: retry with more
-  kNode,          ///< the machine's fault: cannot start, lost; tried again after 1, 2, 4 and 8 s
+  kDone,          ///< 0: Publish, if the outputs are whole.
+  kBroken,        ///< 0, but outputs are missing or damaged: fails, never retried.
+  kCheckpointed,  ///< 75: Requeue; free when the step moved.
+  kDiverged,      ///< 76: Publish as diverged, or fail under `on_diverge: fail`.
+  kInput,         ///< 3: Verify the inputs; a damaged one is made again once.
+  kNetwork,       ///< 69: Retry with backoff.
+  kIo,            ///< 74: Fails; the run ends with 4 where the store itself takes no more files.
+  kOtherProgram,  ///< 77: The stage was rebuilt after planning: fails, a new run plans with the current programs.
+  kPermanent,     ///< 2, 64 to 68, 70 to 73, 78: Fails without a retry.
+  kInterrupted,   ///< 130, or ended by the signal we sent: costs no attempt.
+  kOutOfMemory,   ///< Killed for memory, or 137: retry with more.
+  kNode,          ///< The machine's fault: cannot start, lost; tried again after 1, 2, 4 and 8 s.
   kTransient,     ///< anything else: retried
   kNoProgress,    ///< 75 twice at the same step
   kTimeLimit,     ///< ran longer than `resources.time`, and saved nothing when asked to stop
@@ -33,7 +33,7 @@ std::string_view outcome_name(Outcome outcome);
 /// @param stop_sent  whether we asked the stage to stop or killed it
 Outcome classify(const RunnerEvent& exit, bool stop_sent);
 
-/// How often a task was tried, by what costs an attempt.
+/// Number of tries of a task that count as attempts.
 struct Tries {
   int failed = 0;               ///< attempts that ended in a retryable failure
   int unstarted = 0;            ///< attempts that could not start
@@ -51,7 +51,7 @@ struct Decision {
 /// The table of doc/failures.md, "Ends of stages". `moved` says whether a checkpoint later than the start's was reported.
 Decision decide(Outcome outcome, const RetryPolicy& policy, const Tries& before, bool moved);
 
-/// What a person should know about an exit: "exit code 70", "killed by signal 9 (Killed), out of memory".
+/// Description of an exit for people: "exit code 70", "killed by signal 9 (Killed), out of memory".
 std::string describe_exit(const RunnerEvent& exit);
 
 }  // namespace pe::pipeline

@@ -1,6 +1,6 @@
 /// @file
-/// Keeps out/ and reports/ (view.h) up to date during a run: a result has its name as soon as it is in the store, and
-/// `latest` turns at the end of the run. Names decide nothing: a failure is a warning.
+/// Keeps out/ and reports/ (view.h) up to date during a run. A result has its name when it enters the store, and
+/// `latest` changes at the end of the run. Names decide nothing: a failure is a warning.
 #pragma once
 
 #include <cstddef>

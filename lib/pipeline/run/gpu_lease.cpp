@@ -60,7 +60,7 @@ bool GpuLeases::take(const std::string& id, int units) {
   if (!locks_) return true;
   std::string name = "pe-gpu-";
   for (const char c : name_of(id)) name += (c == '/' ? '_' : c);
-  // Of its own for each share, since locks of one description do not exclude each other.
+  // Separate for each share, since locks of one description do not exclude each other.
   support::Descriptor fd = open_shared(folder_ / name);
   if (!fd) return true;
   for (int from = 0; from + units <= kGpuUnits; ++from) {

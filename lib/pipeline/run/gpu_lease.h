@@ -1,6 +1,7 @@
 /// @file
-/// GPUs are shared by every store and user of a machine, so each one taken is also locked in a file per GPU: all of its
-/// bytes, or as many as the share that is taken. The kernel frees the lock when the holder ends, however it ends.
+/// GPUs are shared by every store and user of a machine, so each one taken is also locked in a file per GPU. The lock
+/// covers all of its bytes, or as many as the share that is taken. The kernel frees the lock when the holder ends,
+/// however it ends.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +16,8 @@ namespace pe::pipeline {
 
 class GpuLeases : public GpuLocks {
  public:
-  /// Locks live in `folder`; empty: /tmp, which every user of the machine sees. Inside an allocation of a cluster nothing
-  /// is locked: its GPUs are its own, and their numbers may not be those of the machine.
+  /// Locks live in `folder`; empty: /tmp, which every user of the machine sees. Inside an allocation of a cluster
+  /// nothing is locked: its GPUs are its own, and their numbers may differ from the machine's.
   /// @param driver  where the driver describes its GPUs
   explicit GpuLeases(std::filesystem::path folder = {}, std::filesystem::path driver = "/proc/driver/nvidia/gpus");
   /// False when too much of it is held now, by this or another program. Where no lock can be made, every GPU counts as

@@ -33,7 +33,7 @@ std::optional<InputChecks::Earlier> InputChecks::earlier_snapshot(std::size_t i,
     if (*step >= limit) continue;
     auto result = run_.store.find({state.key.hex(), *step}, true);
     if (!result || result->status != ResultStatus::kDone || !run_.store.complete(*result, true)) continue;
-    // Whoever needs a damaged one makes it again.
+    // Readers of a damaged one make it again.
     const bool unfit = std::any_of(result->outputs.begin(), result->outputs.end(),
                                    [&](const OutputRecord& output) { return names_any(output, unfit_); });
     if (!unfit) return Earlier{*step, *std::move(result)};

@@ -1,6 +1,6 @@
 /// @file
 /// Reads the inputs of tasks through before they start. Each object is read once in a run, by the publisher's threads,
-/// and what the run published itself counts as read; the most urgent tasks go first, a few ahead of their slots.
+/// and objects that the run published count as read. The most urgent tasks go first, a few ahead of their slots.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,11 @@ class InputChecks {
   void begin(std::size_t task);
   /// Reads all inputs of a task again, for an attempt that blamed them.
   void begin_again(std::size_t task, std::uint64_t ticket);
-  /// The task's inputs came out anew.
+  /// The task's inputs were made again.
   void forget(std::size_t task) { passed_[task] = false; }
-  /// What was found damaged among the inputs of a task that `begin` was called for; nothing when `begin` was called for
-  /// it again since, so that the answer is about objects that may have been made anew. Damage to an earlier snapshot,
-  /// which the task can do without, is only remembered.
+  /// The damaged inputs of a task that `begin` was called for. Nothing when `begin` was called for it again since: the
+  /// answer is then about objects that may have been made again. Damage to an earlier snapshot, which the task does not
+  /// need, is only remembered.
   std::optional<std::set<std::string>> take(const VerifyAnswer& answer);
   const std::map<std::size_t, Reading>& reading() const { return reading_; }
 

@@ -47,15 +47,15 @@ double clock_s() { return std::chrono::duration<double>(std::chrono::steady_cloc
 /// Of the kernel.
 std::string small_file(const std::string& path) { return support::read_kernel_file(path, 16384); }
 
-/// How many processes the kernel has killed for memory: of this process's own control group and those below it, where the
-/// kernel counts these, else of the whole machine, where a kill may have been another program's. -1 when it does not say.
+/// How many processes the kernel has killed for memory. It counts this process's control group and the groups below it,
+/// where the kernel does, else the whole machine, including kills of other programs. -1 when the kernel has no count.
 std::int64_t oom_kills() {
   static const std::string groups = small_file("/proc/self/cgroup");
   const std::int64_t own = oom_kills_of(groups, "/sys/fs/cgroup");
   return own >= 0 ? own : oom_kills_in(small_file("/proc/vmstat"));
 }
 
-/// The same, as it was at most a second ago: the kernel takes its time to count all that stands in that file.
+/// The same, at most a second old: the kernel takes long to count all entries of that file.
 std::int64_t recent_oom_kills() {
   static std::int64_t count = -1;
   static double when_s = -10;
@@ -315,16 +315,16 @@ std::vector<RunnerEvent> LocalRunner::wait(double timeout_s) {
       state_->drain(ticket, child, kOneTurn, out);
       continue;
     }
-    // Whatever it started and left behind must not go on writing into its folder. Before it is waited for, since its
-    // number is its own only until then.
+    // Remaining child processes must not continue to write into its folder. They are killed before the wait, since its
+    // number is unique only until then.
     ::kill(-child.pid, SIGKILL);
     int status = 0;
     rusage usage{};
     if (::wait4(child.pid, &status, WNOHANG, &usage) != child.pid) continue;
     state_->end_leftovers(child);
-    // What it wrote last is still in the pipe. A grandchild may hold the other end, so only what is there is read.
+    // Its last output is still in the pipe. A grandchild may hold the other end, so only available bytes are read.
     state_->drain(ticket, child, kLastTurn, out);
-    constexpr int kToDie_ms = 20;  // what was killed above
+    constexpr int kToDie_ms = 20;  // the processes killed above
     pollfd end{child.events.get(), 0, 0};
     if (child.events && ::poll(&end, 1, kToDie_ms) == 0) end_holders_of(child.events);
     const support::ExitStatus decoded = support::decode_status(status);

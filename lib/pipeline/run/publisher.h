@@ -1,7 +1,7 @@
 /// @file
-/// Reads and publishes without holding up the loop: outputs are hashed, synced, linked and recorded, and inputs are read
-/// through, by threads of its own; in a store that syncs nothing, small inputs are read at once. The caller collects the
-/// answers and updates the index itself, so that only files are touched beside it.
+/// Reads and publishes without blocking the loop: separate threads hash, sync, link and record outputs, and read inputs
+/// through. In a store that syncs nothing, small inputs are read by the caller. The caller collects the answers and
+/// updates the index itself, so that the threads touch only files.
 #pragma once
 
 #include <atomic>
@@ -32,10 +32,10 @@ struct PublishJob {
 };
 
 struct PublishAnswer {
-  PublishJob job;       ///< with the record's outputs
-  Published published;  ///< when all texts are empty
-  std::string damaged;  ///< an output that is no whole artifact, or another's
-  std::string changed;  ///< a file that the config names is not what the key says: nothing was published
+  PublishJob job;       ///< With the record's outputs.
+  Published published;  ///< Valid when all texts are empty.
+  std::string damaged;  ///< An output that is no whole artifact, or another's.
+  std::string changed;  ///< A file in the config differs from the key: nothing was published.
   std::string failed;   ///< the store could not be written
 };
 
@@ -61,7 +61,7 @@ class Publisher {
   /// Begins up to `threads` as there is work for them; 0 does everything within `submit`. Two of them at most hash large
   /// outputs, and one reads inputs. `wake` is called on a thread whenever there is an answer to collect.
   Publisher(Store& store, int threads, std::function<void()> wake);
-  /// Waits for what is being published, gives up what is being read, and drops what is not begun.
+  /// Waits for running publications, stops running reads, and drops waiting jobs.
   ~Publisher();
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;

@@ -1,6 +1,6 @@
 /// @file
-/// From a stage's outputs to results in the store: what records and reports say of their making, and what a publication
-/// means for the task.
+/// From a stage's outputs to results in the store: the record and report of their making, and the consequences of a
+/// publication for the task.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class Publishing {
  private:
   Standing standing_of(std::size_t task) const;
   Record record_for(const ActiveAttempt& attempt, std::int64_t step, ResultStatus status) const;
-  /// What the manifest of a report says of its making.
+  /// The recipe in the manifest of a report.
   artifact::Recipe recipe_for(const ActiveAttempt& attempt) const;
   void tell_conflict(const ActiveAttempt& attempt, const Published& published);
   /// Tells of a record that stands now. Returns the result that is valid.

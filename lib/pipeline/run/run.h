@@ -30,27 +30,27 @@ inline constexpr int kPublishThreads = 8;
 struct RunOptions {
   Capacity capacity;
   bool keep_going = true;     ///< false (`--fail-fast`): no new starts after a failure
-  bool strict = false;        ///< a conflict ends the run with 5
-  bool resume = true;         ///< continue from what earlier attempts left
-  bool check_inputs = true;   ///< read a task's inputs through before it starts; each object once in a run
-  bool check_configs = true;  ///< ask each stage once (`--check`) about all new configs before the first start
-  double check_patience_s = kCheckPatienceS;  ///< of check_configs
-  bool whole = true;          ///< the whole pipeline is asked for, not a selection
-  bool wait_lease = true;     ///< wait for a task that another run works on; false: leave it and end with 3
-  double grace_s = 120;       ///< how long stages may take to stop after the first interrupt, or at their time limit
-  int publish_threads = 0;    ///< at most so many hash and sync outputs beside the loop; 0: within it
+  bool strict = false;        ///< A conflict ends the run with 5.
+  bool resume = true;         ///< Continue from the state of earlier attempts.
+  bool check_inputs = true;   ///< Read a task's inputs through before it starts; each object once in a run.
+  bool check_configs = true;  ///< Ask each stage once (`--check`) about all new configs before the first start.
+  double check_patience_s = kCheckPatienceS;  ///< Of check_configs.
+  bool whole = true;          ///< The whole pipeline was chosen, not a selection.
+  bool wait_lease = true;     ///< Wait for a task that another run works on; false: leave it and end with 3.
+  double grace_s = 120;       ///< Time for stages to stop after the first interrupt, or at their time limit.
+  int publish_threads = 0;    ///< At most so many threads hash and sync outputs; 0: the loop does.
   LeaseOptions lease;         ///< `run` and `pipeline` are filled in
-  std::string run_id;         ///< empty: made of time and chance
-  /// Join the run `run_id`, which another process has begun: with a journal of our own and without its plan, progress,
-  /// summary and names for people, which are not ours to write.
+  std::string run_id;         ///< Empty: made of time and chance.
+  /// Join the run `run_id`, which another process has begun. The process writes a separate journal, but not the run's
+  /// plan, progress, summary and names for people.
   bool join = false;
-  std::vector<bool> only;  ///< by task: what this process may run; its inputs are there or it is blocked. Empty: all
-  std::vector<double> expected_s;  ///< by task, from estimate.h; 0: unknown. Orders starts, and stands in records
+  std::vector<bool> only;  ///< By task: may this process run it? Its inputs exist or it is blocked. Empty: all.
+  std::vector<double> expected_s;  ///< By task, from estimate.h; 0: unknown. Orders starts and is recorded.
   /// Words of the command that ran this, up to the selection; a failure prints it with the failed task.
   std::vector<std::string> command;
 };
 
-/// What happened, in order. The journal and every display are made of these.
+/// An event of a run, in order. The journal and every display are made of these.
 struct RunEvent {
   /// plan, start, progress, checkpoint, snapshot, publish, reuse, exit, retry, requeue, conflict, fail, block, wait
   /// (another run works on it), note, warn, stop, end
@@ -85,7 +85,7 @@ class RunListener {
  public:
   virtual ~RunListener() = default;
   virtual void on_event(const RunEvent& event, const RunState& state) = 0;
-  /// A few times a second while something runs.
+  /// Called a few times per second while a task runs.
   virtual void on_tick(const RunState& state) { (void)state; }
 };
 
@@ -110,21 +110,22 @@ struct RunSummary {
   std::size_t conflicts = 0;
   double wall_s = 0;
   std::vector<TaskFailure> failures;
-  std::vector<TaskPhase> phases;     ///< by task
-  std::vector<std::string> reports;  ///< folders of the reports that are current now
-  std::string relinked;              ///< for people, where links to results of other settings were removed; or empty
-  std::string store_error;           ///< why the exit code is 4
+  std::vector<TaskPhase> phases;     ///< By task.
+  std::vector<std::string> reports;  ///< Folders of the current reports.
+  std::string relinked;              ///< For people, where links to results of other settings were removed; or empty.
+  std::string store_error;           ///< Why the exit code is 4.
   std::string mistake;               ///< of ours, that ended the run: why the exit code is 70
 };
 
-/// Asked between events: 0 go on, 1 stop gently, 2 kill. The command line answers from its signals.
+/// Called between events: 0 continue, 1 stop gently, 2 kill. The command line answers from its signals.
 using StopFunction = std::function<int()>;
 
-/// Runs what `plan` calls for; what is selected, forced and needed stands there. Others may run in the same store at the
-/// same time: each task is made by whoever holds its lease (lease.h), and found as a result by everybody else.
-/// Errors of tasks are in the summary; what is thrown is an IoError of the store before anything started (exit 4), a
-/// ConfigError when a task asks for more than there is or a stage refuses its config (exit 2), or our own mistake: then
-/// the stages that were at work have been asked to save and end, and the summary is written.
+/// Runs the tasks of `plan`, which lists selected, forced and needed tasks. Others may run in the same store at the
+/// same time: the holder of its lease (lease.h) makes a task, and all others find it as a result. Errors of tasks are
+/// in the summary.
+/// @throws IoError of the store before anything started (exit 4); ConfigError when a task asks for more than the
+/// machine has or a stage rejects its config (exit 2); or our own mistake. In the last case the running stages have
+/// been asked to save and end, and the summary is written.
 RunSummary run(const Graph& graph, const Plan& plan, Store& store, Runner& runner, RunListener& listener,
                const RunOptions& options, const StopFunction& stop = {});
 

@@ -1,5 +1,5 @@
 /// @file
-/// What the parts of a run (execution.h) share: what they work on, how they tell of it, and what ends the run early.
+/// Shared state of the parts of a run (execution.h): its objects, its reports, and the reasons for an early end.
 #pragma once
 
 #include <map>
@@ -35,7 +35,7 @@ class RunContext {
 
   const Task& task(std::size_t i) const { return graph.tasks[i]; }
 
-  /// Into the journal, and to whoever watches.
+  /// Writes it to the journal and passes it to the listeners.
   void emit(const RunEvent& event);
   void tell_state() {
     if (summary.mistake.empty()) listener_.on_tick(shown);
@@ -44,7 +44,7 @@ class RunContext {
   void warn(std::size_t task, int attempt, std::string text);
   void note(std::size_t task, std::string text);
 
-  /// Releases the leases of a task: that of its plan key and that of its task key.
+  /// Releases the leases of a task: of its plan key and of its task key.
   void release(std::size_t task);
   /// Takes both, once. A lease on the key too, since two pipelines whose first stages differ may come to equal inputs.
   Leases::Answer acquire(std::size_t task);
@@ -64,8 +64,8 @@ class RunContext {
       return false;
     }
   }
-  /// Writes what can be made again (the index, hints, names for people): when that fails the run goes on, and says so
-  /// once.
+  /// Writes files that can be made again (the index, hints, names for people): when that fails the run continues, and
+  /// warns once.
   template <typename Body>
   void cache_changes(Body&& body) {
     try {

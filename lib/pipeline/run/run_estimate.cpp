@@ -7,7 +7,7 @@ namespace pe::pipeline {
 
 namespace {
 
-/// What the task took when its plan was last carried out.
+/// Duration of the task when its plan last ran.
 std::optional<double> seconds_before(const Task& task, const Store& store) {
   const auto key = store.hint(task.plan_key);
   if (!key) return std::nullopt;
@@ -60,7 +60,7 @@ double RunEstimate::left_s(const TaskStates& states, const std::map<std::uint64_
     cpu_s += known->second.mean_s() * remaining.cpus;
     gpu_s += known->second.mean_s() * remaining.gpus;
   }
-  // Whatever waits comes after something that runs or is ready, and its path is shorter.
+  // Waiting tasks come after a task that runs or is ready, and their paths are shorter.
   if (const auto first = states.ready().first()) path_s = states.ready().remaining(*first);
   for (const auto& [ticket, attempt] : running) {
     const auto known = by_label_.find(graph_.tasks[attempt.task].label);

@@ -1,6 +1,6 @@
 /// @file
-/// How long the tasks of a run take, as far as that is known: from the plan's estimates, from what the same tasks took
-/// before, and from what tasks of the same stage took, also in this run.
+/// Expected durations of the tasks of a run, as far as known: from the plan's estimates, from earlier times of the same
+/// tasks, and from times of tasks of the same stage, also in this run.
 #pragma once
 
 #include <map>

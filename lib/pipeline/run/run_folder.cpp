@@ -34,7 +34,7 @@ std::int64_t milliseconds_of(const std::string& run) {
 }  // namespace
 
 std::string new_run_id(const std::string& newest) {
-  // Runs are told apart and put in order by their ids: down to the millisecond, since toys take less than a second.
+  // Runs are distinguished and sorted by their ids: down to the millisecond, since toys take less than a second.
   auto now = static_cast<std::int64_t>(support::unix_time() * 1000);
   constexpr std::int64_t kLast = 253'402'300'799'000;  // of the year 9999, after which names no longer sort
   if (const std::int64_t before = milliseconds_of(newest); before > now && before < kLast) now = before + 1;

@@ -1,5 +1,5 @@
 /// @file
-/// The folder of a run, written while it goes on and read by `status` and `logs` (run_status.h), also of other processes.
+/// The folder of a run, written during the run and read by `status` and `logs` (run_status.h), also of other processes.
 ///
 ///     runs/<run id>/plan.json      pe-run/1: who, when, with which command, and every needed task with its keys
 ///                   journal.*      journal.h
@@ -23,7 +23,7 @@ namespace pe::pipeline {
 /// name of a run of the same store that a clock ahead of this one has made, it is a millisecond later.
 std::string new_run_id(const std::string& newest = {});
 
-/// What plan.json says, but for its tasks, which are handed to `take` one by one: of 100,000 tasks no tree of JSON is made.
+/// The contents of plan.json. Its tasks go to `take` one by one: of 100,000 tasks no tree of JSON is made.
 /// @throws IoError; ArtifactError when it is not a plan of a run, also after `take` was called
 Json read_plan(const std::filesystem::path& run_folder, const std::function<void(const Json& task)>& take);
 

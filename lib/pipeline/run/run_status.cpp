@@ -124,7 +124,7 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
       if (!event.key.empty()) task.task_key = event.key;
     } else if (name == "publish") {
       if (!event.key.empty()) task.task_key = event.key;
-      // A snapshot is published while the training goes on; the exit decides there.
+      // A snapshot is published during the training; the exit decides there.
       if (!event.snapshot || task.phase != "running") task.phase = "done";
       task.ended = event.time;
     } else if (name == "exit") {

@@ -1,5 +1,5 @@
 /// @file
-/// What the folder of a run (run_folder.h) says of it.
+/// Status of a run from its folder (run_folder.h).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace pe::pipeline {
 
-/// What `status` knows of one task.
+/// Status of one task.
 struct TaskStatus {
   std::string id, stage, plan_key, task_key;
   std::string phase;  ///< phase_name, or "lost" for a task of a run that died

@@ -13,9 +13,9 @@ namespace pe::pipeline {
 
 /// One attempt of one task, ready to go.
 struct Launch {
-  std::uint64_t ticket = 0;              ///< chosen by the caller, unique within a run
-  std::vector<std::string> arguments;    ///< [0] is the executable; never seen by a shell
-  std::vector<std::string> environment;  ///< "NAME=value", complete
+  std::uint64_t ticket = 0;              ///< Chosen by the caller, unique within a run.
+  std::vector<std::string> arguments;    ///< [0] is the executable; never seen by a shell.
+  std::vector<std::string> environment;  ///< "NAME=value", complete.
   std::filesystem::path directory;       ///< working folder
   std::filesystem::path log;             ///< both output streams are appended here
   /// The number of the descriptor on which the stage writes its events.
@@ -32,7 +32,7 @@ struct RunnerEvent {
   bool out_of_memory = false;  ///< the kernel says that it killed for memory
   double wall_s = 0;
   double cpu_s = 0;  ///< user and system
-  std::int64_t peak_rss_bytes = 0;   ///< at least that of this process when it started the stage: Linux counts it
+  std::int64_t peak_rss_bytes = 0;   ///< at least the size of this process when it started the stage: Linux counts it
 };
 
 class Runner {

@@ -91,8 +91,9 @@ std::string path_of_value(const Json& config, const std::string& path, const std
   return "";
 }
 
-/// Where the field that a message blames was set: one whose path is in quotes ("'train.peak_lr' must be …"), or in the group
-/// that is ("in 'model': heads must divide width") the first that is named, or holds a value in quotes.
+/// Where the field that a message blames was set. Its path is in quotes ("'train.peak_lr' must be …"). If a group is in
+/// quotes ("in 'model': heads must divide width"), it is the first field of it that is named, or holds a value in
+/// quotes.
 support::Place place_named_in(const std::string& message, const Json& config, const support::Origins& origins) {
   const auto at_or_below = [&](const std::string& path) -> const support::Place* {
     const auto found = origins.lower_bound(path);

@@ -1,6 +1,6 @@
 /// @file
-/// What is checked once before anything of a run starts. @throws ConfigError naming tasks and, where a field is to blame,
-/// its line.
+/// Checks made once before the first start of a run. @throws ConfigError naming tasks and, where a field is wrong, its
+/// line.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ void refuse_impossible(const Graph& graph, const Plan& plan, const Capacity& cap
 
 constexpr double kCheckPatienceS = 60;
 
-/// Each stage reads all configs that it is about to get (`--check`), once, accepts each and refuses none. It may take
-/// `patience_s` and a tenth of a second for each config, and is then killed with what it started.
+/// Each stage reads all its new configs (`--check`), once, accepts each and rejects none. It may take `patience_s` and
+/// a tenth of a second for each config, and is then killed with its children.
 /// @param stop  asked meanwhile: above 0, the rest is left out
 void check_configs(const Graph& graph, const Plan& plan, double patience_s = kCheckPatienceS,
                    const std::function<int()>& stop = {});

@@ -67,7 +67,7 @@ void Attempts::name_resume(ActiveAttempt& attempt, const std::vector<fs::path>& 
   const TaskStates::State& state = run_.states->at(attempt.task);
   std::vector<fs::path> candidates;
   for (const fs::path& folder : before) {
-    // A forced task must not continue from what it is forced to make again; and a plan key says nothing of contents.
+    // A forced task must not continue from the results that it makes again; and a plan key does not contain contents.
     const int number = std::stoi(folder.filename().string().substr(1));
     if ((!state.forced || number >= tasks_[attempt.task].first_number) && key_of_attempt(folder) == state.key.hex())
       candidates.push_back(folder);

@@ -37,7 +37,7 @@ class TaskFileWriter {
   /// Where the outputs go, below out/; makes the folders.
   void name_outputs();
   void add_snapshot(const std::string& label, std::int64_t step);
-  /// A snapshot of the same trajectory before all of these that the stage may go on from.
+  /// A snapshot of the same trajectory before all of these from which the stage may continue.
   void name_earlier(const Store& store, std::int64_t step, const std::vector<OutputRecord>& outputs);
   void resume_from(const std::filesystem::path& attempt) { document_["resume"] = attempt.string(); }
   void checkpoint(const Json& policy) { document_["checkpoint"] = policy; }

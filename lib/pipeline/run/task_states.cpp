@@ -134,7 +134,7 @@ void TaskStates::look_again(std::size_t i) {
   for (const std::size_t producer : wanted) want(producer);
 }
 
-/// Counts what a waiting task waits for; producers that nobody wanted so far are added to `producers`.
+/// Counts the open inputs of a waiting task; producers that were not wanted so far are added to `producers`.
 void TaskStates::count_inputs(std::size_t i, std::vector<std::size_t>& producers) {
   const Task& task = graph_.tasks[i];
   if (!is_own(i)) {   // its own process tells what becomes of it: no news
@@ -333,7 +333,7 @@ TaskInputs TaskStates::inputs_of(std::size_t i) const {
       out.digests.push_back({edge.role, diverged_digest({producer.key.hex(), step}), step});
       out.missing[e] = "diverged";
     } else {
-      // Which one is missing and why is told to the stage, so it is in the key.
+      // The stage reads which one is missing and why, so it is in the key.
       const std::string why(phase_name(producer.phase));
       const Json missing{{"plan", graph_.tasks[edge.producer].plan_key}, {"step", step}, {"reason", why}};
       out.digests.push_back({edge.role, support::canonical_hash("pe/missing/1", missing), step});
@@ -348,7 +348,7 @@ std::vector<std::size_t> TaskStates::needed_snapshots(std::size_t i) const {
   const PlannedTask& planned = plan_.tasks[i];
   std::vector<bool> wanted(task.snapshots.size());
   for (std::size_t k = 0; k < wanted.size() && k < planned.snapshots.size(); ++k) wanted[k] = planned.snapshots[k].needed;
-  // A snapshot that was there when planning may be damaged now; whoever waits for it needs it.
+  // A snapshot that existed when planning may be damaged now; its waiting readers need it.
   for (const Reader& reader : readers_[i]) {
     const auto k = static_cast<std::size_t>(reader.snapshot);
     if (reader.snapshot != kWhole && k < wanted.size() && states_[reader.task].phase == TaskPhase::kWaiting)

@@ -1,10 +1,10 @@
 /// @file
-/// What each task of a run waits for. Pure book-keeping: no file is touched, nothing is started and nothing is told here.
-/// The execution says what became of a task; what follows for others comes back as news, in order: a task whose inputs
-/// are all settled, or one that is blocked.
+/// Dependencies of each task of a run. Pure book-keeping: this reads no file, starts nothing and logs nothing. The
+/// execution reports the outcome of a task. The consequences for others are returned as news, in order: a task whose
+/// inputs are all settled, or one that is blocked.
 ///
-/// Each wanted task counts its open inputs. A result closes the inputs that read it, a damaged one opens them again, so
-/// a task is looked at once when the last of its inputs is there, however many it has.
+/// Each wanted task counts its open inputs. A result closes the inputs that read it, a damaged one opens them again. A
+/// task is therefore looked at only when the last of its inputs exists, however many it has.
 #pragma once
 
 #include <cstddef>
@@ -31,12 +31,12 @@ namespace pe::pipeline {
 /// The inputs of a task that is about to be looked up or started.
 struct TaskInputs {
   std::vector<InputDigest> digests;            ///< of its key, one for each of Task::inputs, in order
-  std::map<std::size_t, std::string> missing;  ///< those that are not there, by number, and why
+  std::map<std::size_t, std::string> missing;  ///< missing ones, by number, with the reason
   std::string diverged_parent;                 ///< id of the first whose divergence it inherits; empty: none
   bool nothing_there() const { return !digests.empty() && missing.size() == digests.size(); }
 };
 
-/// What a record says of an input of `task`, by its number.
+/// Record of an input of `task`, by its number.
 InputRecord input_record(const Graph& graph, const Task& task, const TaskInputs& inputs, std::size_t number);
 
 class TaskStates {
@@ -54,16 +54,16 @@ class TaskStates {
     support::Shared<std::map<int, PackedResult>> snapshots;
     support::Shared<std::set<int>> fresh;     ///< snapshots that this run published
     support::Shared<std::set<int>>
-        bytes_wanted;  ///< snapshots, or kWhole, that do not do when their contents are only known
-    support::Shared<std::string> reason;      ///< of a failure, a block or an interruption
-    support::Shared<std::string> blocked_by;  ///< id of the task at the root of a block; empty: the lack is its own
+        bytes_wanted;  ///< Snapshots, or kWhole, whose bytes are needed and not only known contents.
+    support::Shared<std::string> reason;      ///< Of a failure, a block or an interruption.
+    support::Shared<std::string> blocked_by;  ///< Id of the task at the root of a block; empty: the task itself.
   };
   struct News {
     enum class Kind { kInputsSettled, kBlocked };
     Kind kind = Kind::kInputsSettled;
     std::size_t task = 0;
   };
-  /// What of a pipeline's unfinished work has one stage label.
+  /// Unfinished work of a pipeline with one stage label.
   struct Remaining {
     double cpus = 0, gpus = 0;
     std::size_t tasks = 0;
@@ -81,13 +81,14 @@ class TaskStates {
   const ReadyQueue& ready() const { return ready_; }
   const std::map<std::string, Remaining>& remaining() const { return remaining_; }  ///< by stage label
   std::size_t size() const { return states_.size(); }
-  /// Whether this process makes it: an element of a cluster's array makes some of a run's tasks, others wait for those of other processes.
+  /// Whether this process makes it: an element of a cluster's array makes some of a run's tasks; other processes make
+  /// the others.
   bool is_own(std::size_t i) const { return only_.empty() || only_[i]; }
   /// Whether a task of the graph reads a result of it.
   bool has_readers(std::size_t i) const { return !readers_[i].empty(); }
 
   // ---- what happens
-  /// The task's result is needed: it waits for its inputs, and what they need is wanted in turn.
+  /// The task's result is needed: it waits for its inputs, and their producers are wanted in turn.
   void want(std::size_t i);
   void set_phase(std::size_t i, TaskPhase phase);
   /// Something that readers wait for is in the store.

@@ -167,7 +167,7 @@ class Reader {
     while (last != out_.tasks.size() && !seen[last]) {
       seen[last] = true;
       out_.critical.push_back(last);
-      // Before it stands whatever was there last of what it needed.
+      // The last of its inputs comes before it.
       std::size_t before = out_.tasks.size();
       double when = 0;
       for (const std::string& need : needs_[last]) {

@@ -1,6 +1,6 @@
 /// @file
-/// How a run went, in time: read back from its folder alone (plan.json and journals), so that it can be told of a run
-/// that is over, that died, or that is still going on.
+/// How a run went, in time. It is read from the run's folder alone (plan.json and journals). It therefore also works
+/// for a run that has ended, has died, or is still running.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct TimelineSpan {
   std::int64_t cpus = 0;
   std::vector<std::string> gpus;
   bool resumed = false;
-  std::size_t lane = 0;  ///< the slot it stood in: no two spans of a lane overlap
+  std::size_t lane = 0;  ///< its slot: no two spans of a lane overlap
 };
 
 struct TimelineTask {
@@ -54,7 +54,7 @@ struct Timeline {
 
   std::size_t count(const std::string& state) const;
   double task_seconds() const;                       ///< of all attempts
-  /// The most memory that tasks running at one moment had at their peaks: an upper bound of what was in use.
+  /// The sum of the peak memory of tasks that ran at one moment, at most: an upper bound of the memory in use.
   std::int64_t peak_together_bytes() const;
 };
 

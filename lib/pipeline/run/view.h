@@ -1,7 +1,7 @@
 /// @file
-/// Names for people: links in `out/<pipeline>/` to the store's objects, and reports as folders of their own in
-/// `reports/<pipeline>/<run id>/`, with `latest` pointing at those of the last plan. Both can be deleted and are made
-/// again. Only links and folders of links are replaced: anything else that has one of the names is moved to
+/// Names for people: links in `out/<pipeline>/` to the store's objects, and reports as separate folders in
+/// `reports/<pipeline>/<run id>/`, with `latest` pointing at the reports of the last plan. Both can be deleted and are
+/// made again. Only links and folders of links are replaced: anything else that has one of the names is moved to
 /// `NAME.old-<run id>`. One `out/<pipeline>/` never mixes results of different settings (`settings_of_view`).
 #pragma once
 
@@ -28,8 +28,8 @@ struct ViewItem {
 /// The artifacts of a plan that are in the store.
 std::vector<ViewItem> items_of(const Graph& graph, const Plan& plan);
 
-/// All that the names in out/ depend on besides the choice of tasks: the store, --set and --scale, and by name the
-/// pipeline's files, input files and programs with what they were. Plans that agree wherever both have an entry share a
+/// All inputs of the names in out/ except the choice of tasks. These are the store, --set and --scale, and by name the
+/// pipeline's files, input files and programs with their contents. Plans that agree wherever both have an entry share a
 /// view: slices of one pipeline do, before and after an edit do not.
 std::map<std::string, std::string> settings_of_view(const Graph& graph, const Store& store);
 
@@ -44,8 +44,8 @@ class View {
   void show(const ViewItem& item);
   /// For people: odd names, each once, and files of the user that were moved.
   std::vector<std::string> take_odd();
-  /// After everything was shown: takes away links to results of other settings and, where `whole`, remembers what was
-  /// shown, so that a run with nothing to do can tell that it is still there. `id` is `view_id`. @throws IoError
+  /// After all links are made: removes links to results of other settings. Where `whole`, it remembers the view, so
+  /// that a run with nothing to do can find that it is still there. `id` is `view_id`. @throws IoError
   void finish(const std::vector<std::string>& reports, const std::string& id, bool whole);
   /// Links that had another target before, and links that were taken away.
   std::size_t replaced() const { return replaced_; }
@@ -133,7 +133,7 @@ bool view_stands(const std::filesystem::path& root, const std::string& pipeline,
 
 /// The file of a report folder that a person opens first: "report.html", "index.html", "report.md", else the folder.
 std::filesystem::path front_page(const std::filesystem::path& report);
-/// What the report says of itself in a line or two: its member "result.txt". Empty when it has none.
+/// The result of a report in a line or two: its member "result.txt". Empty when it has none.
 std::vector<std::string> result_lines(const std::filesystem::path& report);
 
 }  // namespace pe::pipeline

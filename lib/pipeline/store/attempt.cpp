@@ -144,7 +144,8 @@ void end_orphan(const Orphan& orphan) {
 
 std::optional<fs::path> find_resumable(const std::vector<fs::path>& attempts) {
   std::optional<fs::path> best;
-  // What a killed attempt left beside its checkpoints is newer than those of the attempt before, and worth nothing.
+  // Temporary files of a killed attempt next to its checkpoints are newer than the checkpoints of the attempt before,
+  // and worth nothing.
   std::pair<std::int64_t, std::int64_t> newest{0, 0};   // of checkpoints, of anything
   for (const fs::path& attempt : attempts) {
     const std::pair time{newest_file(attempt / "checkpoints", false), newest_file(attempt, true)};

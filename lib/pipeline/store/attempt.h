@@ -1,6 +1,6 @@
 /// @file
-/// Attempt folders: who works in one, which of them a stage can continue from, and what may be thrown away. Two writers
-/// of one folder never happen: each attempt has its own, and nobody continues from one whose process still lives.
+/// Attempt folders: their owners, those that a stage can continue from, and files that may be deleted. A folder never
+/// has two writers: each attempt has its own, and no attempt continues from one whose process still lives.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,18 @@ struct Orphan {
   bool certain = true;  ///< false: /proc hides the process, and its number may belong to another one by now
 };
 
-/// Notes in `owner.json` that a process of this host works in the folder: host, boot, pid and when it began (`start`, of
-/// process_start). `spent_s` was spent on what the attempt continues from.
+/// Notes in `owner.json` that a process of this host works in the folder: host, boot, pid and its start time (`start`,
+/// of process_start). `spent_s` was spent on the attempts that it continues from.
 void write_owner(const std::filesystem::path& attempt, std::int64_t pid, std::uint64_t start, double spent_s = 0);
 
-/// Seconds of work in the folder and in what it continued from. Of an attempt that was cut off with its run, as far as
-/// the times of its files tell.
+/// Seconds of work in the folder and in the attempts that it continued from. For an attempt that was cut off with its
+/// run, they come from the times of its files.
 double seconds_spent(const std::filesystem::path& attempt);
 
 /// The first attempt whose process, on this host since its last boot, is still alive, or may be.
 std::optional<Orphan> find_orphan(const std::vector<std::filesystem::path>& attempts);
 
-/// Kills it and what it started. @throws IoError when it may not be killed, being another user's.
+/// Kills it and its children. @throws IoError when it may not be killed, being another user's.
 void end_orphan(const Orphan& orphan);
 
 /// The attempt to continue from: the one with the newest file below its folder `checkpoints/`; where no attempt has
@@ -43,7 +43,7 @@ void end_orphan(const Orphan& orphan);
 /// `.tmp` in their name) do not count. @throws IoError when a folder of an attempt cannot be listed
 std::optional<std::filesystem::path> find_resumable(const std::vector<std::filesystem::path>& attempts);
 
-/// True for what strip_attempt leaves in any case: log and descriptions.
+/// True for files that strip_attempt always keeps: log and descriptions.
 bool is_kept_of_attempt(const std::string& name);
 
 /// Removes what a finished attempt no longer needs; log and descriptions stay, and the stage's own files if asked.

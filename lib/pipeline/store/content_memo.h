@@ -1,5 +1,5 @@
 /// @file
-/// Contents of files, remembered by what a stat says of them, so that gigabytes are hashed once.
+/// Digests of files, remembered with the stat, so that gigabytes are hashed once.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class ContentMemo {
  public:
   /// Reads `<store>/memo/content`; a missing or damaged one is empty.
   explicit ContentMemo(const std::filesystem::path& store);
-  /// What is known of the file as it is now; empty when it would have to be read.
+  /// The known digest of the current file; empty when it would have to be read.
   std::optional<support::FileRead> known(const std::filesystem::path& file) const;
   /// The same, read where it is not known. Saves now and then, so that an interrupt loses seconds of work and not
   /// hours.

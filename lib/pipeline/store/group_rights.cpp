@@ -6,7 +6,7 @@ namespace pe::pipeline {
 
 void share_with_group(const std::filesystem::path& store) {
   struct stat status {};
-  // What others than the group may do stays as it is.
+  // The rights of others than the group stay unchanged.
   if (::stat(store.c_str(), &status) == 0 && (status.st_mode & S_ISGID) != 0) ::umask(::umask(077) & 0707);
 }
 

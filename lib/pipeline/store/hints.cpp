@@ -22,7 +22,7 @@ Hints::Hints(const StoreFolder& folder, StoreIndex& index)
 
 std::optional<std::string> Hints::find(const std::string& plan_key) {
   if (const auto known = index_.hint(plan_key)) return known;
-  // A changed plan asks for thousands that nobody has.
+  // A changed plan asks for thousands of hints that do not exist.
   if (!support::is_sha256(plan_key) || !opened_) return std::nullopt;
   if (::faccessat(opened_.get(), ShardName(plan_key).c_str(), F_OK, 0) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;

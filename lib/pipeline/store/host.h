@@ -18,7 +18,7 @@ std::string gpu_name();
 /// A machine since it was started, as far as its process numbers reach.
 struct HostIdentity {
   std::string host;     ///< name
-  std::string machine;  ///< /etc/machine-id: tells apart machines that share a name
+  std::string machine;  ///< /etc/machine-id: distinguishes machines that share a name
   std::string boot;     ///< changes with every start of the kernel
   std::string pids;     ///< the process number space: containers of one machine have their own
 };

@@ -52,14 +52,13 @@ IndexContent read_index(const std::filesystem::path& folder);
 /// Every live entry as one file's bytes; `with_forgotten` where files that stay are read before it.
 std::string render_index(const IndexContent& content, bool with_forgotten = false);
 
-/// Runs of files, next to each other in reading order, that nobody writes any more and that may become one: the first
-/// of all files or several. Files in use split them, so that what was forgotten never comes before what was recorded.
+/// Adjacent runs of files, in reading order, that have no writer any more and that may become one: the first of all
+/// files or several. Files in use split them, so that forgotten entries never come before recorded ones.
 std::vector<std::vector<std::string>> mergeable(const std::vector<std::string>& names,
                                                 const std::function<bool(const std::string&)>& in_use);
 
-/// What the store's index and its folders of records look like from outside: every record that is added or dropped, by
-/// a program or by hand, makes an index file longer or moves a folder's time. Equal and not empty: the same records.
-/// Empty: nothing can be said.
+/// A mark of the store's index and its folders of records. Every record that is added or dropped, by a program or by
+/// hand, makes an index file longer or changes a folder's time. Equal and not empty: the same records. Empty: unknown.
 std::string index_mark(const std::filesystem::path& store);
 
 }  // namespace pe::pipeline

@@ -31,11 +31,11 @@ std::string crc_of(std::string_view text) {
   return hex;
 }
 
-/// Takes the fields of a JournalEvent out of a line as it is read.
+/// Reads the fields of a JournalEvent from a line without a tree of JSON.
 class EventReader : public nlohmann::json_sax<Json> {
  public:
   explicit EventReader(JournalEvent& event) : event_(event) {}
-  /// Whether the line was an object with what each event has.
+  /// Whether the line was an object with the fields of every event.
   bool whole() const { return has_seq_ && has_time_; }
 
   bool key(string_t& name) override {
@@ -153,7 +153,7 @@ std::vector<Event> parse_lines(std::string_view bytes, std::size_t& skipped) {
   return events;
 }
 
-/// Where an event stands among those of all journals.
+/// Place of an event among the events of all journals.
 struct Place {
   double time;
   std::int64_t seq;

@@ -1,6 +1,6 @@
 /// @file
-/// What happened in a run, one JSON object a line, in `runs/<run id>/journal.<host>.<pid>.jsonl`. Each line has a
-/// sequence number, a time, and at its end the CRC-32C of what stands before:
+/// Events of a run, one JSON object a line, in `runs/<run id>/journal.<host>.<pid>.jsonl`. Each line has a sequence
+/// number, a time, and at its end the CRC-32C of the preceding bytes:
 /// {"seq":1,"time":…,"event":"start",…,"crc":"0a1b2c3d"}. Written with one `write`; a torn or damaged line is skipped
 /// by readers. Several files of one run merge by time, then sequence, and each keeps its own order.
 #pragma once
@@ -32,8 +32,8 @@ class Journal {
   bool torn_ = false;  // the last line was not written whole
 };
 
-/// A line as readers of very many want it: no tree of JSON is made. What a line lacks, or has in another type, is
-/// empty.
+/// A line for readers of very many lines: no tree of JSON is made. A field that a line lacks, or has in another type,
+/// is empty.
 struct JournalEvent {
   double time = 0;
   std::int64_t seq = 0;
@@ -55,8 +55,8 @@ std::string journal_line(const Json& event);
 std::vector<Json> parse_journal(std::string_view bytes, std::size_t* skipped = nullptr);
 /// Every journal of a run, merged.
 std::vector<Json> read_journal(const std::filesystem::path& run_folder, std::size_t* skipped = nullptr);
-/// Hands on the same events in the same order. A submission of 10,000 elements has as many journals, of a few lines each;
-/// of a run of 100,000 tasks, whose journal is long, only a part is in memory at a time.
+/// Passes on the same events in the same order. A submission of 10,000 elements has as many journals, of a few lines
+/// each. A run of 100,000 tasks has a long journal, of which only a part is in memory at a time.
 void each_journal_event(const std::filesystem::path& run_folder, const std::function<void(const JournalEvent&)>& take,
                         std::size_t* skipped = nullptr);
 

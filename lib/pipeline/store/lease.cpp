@@ -141,7 +141,7 @@ fs::path Leases::own_name(std::string_view what) {
   return folder_ / cat(own_prefix(what), ::getpid(), ".", ++count_);
 }
 
-/// A new file under a name of our own; one that is there already is somebody's, whatever its name says.
+/// Makes a new file under a unique name; an existing file has another owner, whatever its name.
 fs::path Leases::new_claim(Descriptor& file) {
   constexpr int kTries = 100;
   for (int tries = 0; tries < kTries; ++tries) {
@@ -164,8 +164,8 @@ std::string Leases::first_line(const Held& held) {
   return line;
 }
 
-/// The lease as it is now; empty when there is none. Its number alone does not tell it from another: file systems use the
-/// numbers of deleted files again.
+/// The current lease; empty when there is none. Its number alone does not identify it: file systems use the numbers of
+/// deleted files again.
 std::optional<Leases::Watch> Leases::look(const std::string& key) const {
   const Descriptor fd(::open(path(key).c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) {
@@ -177,7 +177,7 @@ std::optional<Leases::Watch> Leases::look(const std::string& key) const {
   if (::fstat(fd.get(), &status) == 0) watch.inode = status.st_ino;
   char buffer[4096];
   const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
-  // Unreadable now: an owner whom we cannot ask, judged like any other by what changes.
+  // Unreadable now: an owner that cannot be queried, judged like any other by changes.
   if (count > 0) watch.bytes.assign(buffer, static_cast<std::size_t>(count));
   return watch;
 }
@@ -211,9 +211,9 @@ bool Leases::stale(const std::string& key, const Watch& seen, const std::optiona
   return true;
 }
 
-/// Held while a lease is looked at a last time and renamed away: without it, a slow breaker could rename a lease that
-/// another one has just acquired, and for a moment a third could acquire the free name beside it. Freed by the kernel
-/// whatever happens. Where the file system knows no locks on folders, the look after the rename must do.
+/// Held while a lease is looked at a last time and renamed away. Without it, a slow breaker could rename a lease that
+/// another one has just acquired, and for a moment a third could acquire the free name. Freed by the kernel whatever
+/// happens. Where the file system knows no locks on folders, the look after the rename must do.
 class Leases::Breaking {
  public:
   explicit Breaking(const fs::path& folder) : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
@@ -224,7 +224,7 @@ class Leases::Breaking {
     }
     alone_ = static_cast<bool>(!folder_);
   }
-  /// False: somebody else is at it.
+  /// False: another process holds it.
   bool alone() const { return alone_; }
 
  private:
@@ -350,7 +350,7 @@ void Leases::release(const std::string& key) {
   held_.erase(found);
   if (!ours) return;
   if (fresh) {
-    // Nobody can have judged it stale yet.
+    // No other process can have judged it stale yet.
     fault_point("release lease");
     ::unlink(path(key).c_str());
     return;

@@ -8,11 +8,11 @@
 ///     {"host": …, "boot": …, "pid": …, "process_start": …, "run": …, …}
 ///
 /// The first has a fixed width and is rewritten in place: a counter that the owner raises every 30 s, and the stage's
-/// process. To acquire, a claim of the same form is written under a name of its own and linked to the lease's name; the
-/// claim's link count tells whether that worked, even where the reply of a network file system was lost. A lease is
-/// stale at once when its owner was a process of this host that is gone, or a job that has ended; else when nothing in
-/// it changed for 120 s of our own clock: other hosts' clocks and file times are never compared. It is broken by
-/// renaming it away, by one breaker at a time.
+/// process. To acquire, a claim of the same form is written under a unique name and linked to the lease's name. The
+/// claim's link count shows whether that worked, even where the reply of a network file system was lost. A lease is
+/// stale immediately when its owner was a process of this host that is gone, or a job that has ended. Else it is stale
+/// when nothing in it changed for 120 s of our own clock: other hosts' clocks and file times are never compared. It is
+/// broken by renaming it away, by one breaker at a time.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +55,8 @@ struct LeaseOptions {
   HostIdentity where = this_host();  ///< tests take other machines' places
   std::string run, pipeline;
   double heartbeat_s = 30;
-  double expiry_s = 120;        ///< without a heartbeat, for owners that cannot be asked otherwise
-  std::function<double()> now;  ///< seconds on a clock that only goes forward; absent: the machine's
+  double expiry_s = 120;        ///< Time without a heartbeat, for owners that cannot be queried otherwise.
+  std::function<double()> now;  ///< Seconds on a clock that only goes forward; absent: the machine's.
   /// Whether the owner's job (of a cluster) is known to have ended.
   std::function<bool(const LeaseOwner&)> job_ended;
 };
@@ -64,7 +64,7 @@ struct LeaseOptions {
 class Leases {
  public:
   Leases(std::filesystem::path folder, LeaseOptions options);
-  /// Gives back what is still held.
+  /// Releases held leases.
   ~Leases();
   Leases(const Leases&) = delete;
   Leases& operator=(const Leases&) = delete;
@@ -84,8 +84,8 @@ class Leases {
   bool holds(const std::string& key) const;
   void release(const std::string& key);
 
-  /// Raises the counters that are due. Returns the keys whose lease somebody broke meanwhile (this process was stopped
-  /// for too long); they are no longer held.
+  /// Raises the counters that are due. Returns the keys whose lease another process broke meanwhile (this process was
+  /// stopped for too long); they are no longer held.
   std::vector<std::string> beat();
 
   std::size_t held() const { return held_.size(); }
@@ -93,8 +93,8 @@ class Leases {
   static bool owner_is_gone(const LeaseOwner& owner, const HostIdentity& here);
   /// Every lease of a folder, by key; damaged ones have no owner.
   static std::map<std::string, std::optional<LeaseOwner>> list(const std::filesystem::path& folder);
-  /// Removes what processes of this host left when they were killed: claims, and leases whose task nobody asks for any
-  /// more. Returns the owners of those leases.
+  /// Removes remains of killed processes of this host: claims, and leases of tasks that are no longer wanted. Returns
+  /// the owners of those leases.
   std::vector<LeaseOwner> sweep() const;
 
  private:

@@ -20,7 +20,7 @@ using support::cat;
 
 namespace {
 
-/// Records as they are on disk: tasks/ab/<key>.json and tracks/<key>/<step>.json, with what conflicted.
+/// Records on disk: tasks/ab/<key>.json and tracks/<key>/<step>.json, with their conflicts.
 void add_checksums(const fs::path& root, bool durable) {
   for (const char* kind : {"tasks", "tracks"}) {
     for (const std::string& shard : support::list_folder(root / kind)) {
@@ -46,7 +46,7 @@ void migrate_store(const fs::path& root, int from, bool durable) {
   const support::Descriptor lock(::open(version.c_str(), O_RDONLY | O_CLOEXEC));
   if (!lock) support::throw_errno("read", version.string());
   if (::flock(lock.get(), LOCK_EX) != 0) support::throw_errno("lock", version.string());
-  // Whoever held the lock may have done it all.
+  // The earlier holder of the lock may have done it all.
   const auto now = support::parse_integer(support::trim(support::read_file(version, 4096)));
   if (now && *now > from) from = static_cast<int>(*now);
   if (from < 2) add_checksums(root, durable);

@@ -6,8 +6,8 @@
 
 namespace pe::pipeline {
 
-/// Does what lies between format `from` and kStoreVersion, and writes VERSION last: when it is stopped on the way, the
-/// next try begins again, and what was done already is left alone. Two processes at once wait for each other.
+/// Migrates from format `from` to kStoreVersion, and writes VERSION last: when it is stopped on the way, the next try
+/// begins again and skips finished parts. Two concurrent processes wait for each other.
 ///
 ///     1 → 2   every record gets a checksum of itself (record.h)
 ///

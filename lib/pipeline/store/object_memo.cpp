@@ -63,7 +63,7 @@ bool ObjectMemo::known(const fs::path& file, const std::string& digest) {
 
 void ObjectMemo::note_read(const fs::path& file, const std::string& digest, const support::FileStamp& before) {
   const support::FileStamp after = support::stamp_of(file);
-  if (!same_bytes(before, after)) return;   // whoever asks next reads again
+  if (!same_bytes(before, after)) return;   // the next reader reads again
   const std::lock_guard lock(mutex_);
   known_[PackedDigest(digest)] = {after};
   if (after.size >= kLarge) fresh_[digest] = file;
@@ -135,7 +135,7 @@ void ObjectMemo::write(const std::unordered_map<std::string, support::FileStamp>
     support::make_folders(path_.parent_path());
     support::write_file_atomically(path_, packer.take(kObjectMemoMagic), false);
   } catch (const support::IoError&) {
-    // The objects are read again by whoever needs them.
+    // The next user of the objects reads them again.
   }
 }
 

@@ -17,8 +17,8 @@ namespace pe::pipeline {
 
 /// Proofs that objects hold what their names say: a file that was hashed, or just published, and whose stamp
 /// (size, mtime, ctime, inode) is as it was then. Shared by processes through `<store>/memo/objects`, which holds the
-/// large ones; may be deleted freely. What a stamp cannot show, a disk that forgets bits, shows when a stage ends with
-/// 3: then `Store::damaged` reads again. Any number of threads.
+/// large ones; may be deleted freely. A stamp cannot show a disk that loses bits. Such damage shows when a stage ends
+/// with 3: then `Store::damaged` reads again. Any number of threads.
 class ObjectMemo {
  public:
   explicit ObjectMemo(const std::filesystem::path& store);
@@ -37,7 +37,7 @@ class ObjectMemo {
   void forget_all();
   /// Drops from the shared file what is not as `file_of` (a digest's file) looks now.
   void drop_stale(const std::function<std::filesystem::path(const std::string& digest)>& file_of);
-  /// Adds what is new to what other processes wrote. Failing to write is no error: it only costs time.
+  /// Adds new entries to the entries of other processes. Failing to write is no error: it only costs time.
   void save();
 
  private:

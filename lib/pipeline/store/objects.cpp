@@ -199,8 +199,8 @@ OutputRecord Objects::publish(const Produced& produced, const artifact::Recipe* 
   const artifact::ClosingNote closed = artifact::ClosingNote::read(produced.path);
   for (const artifact::Member& member : manifest.members) {
     const fs::path path = produced.path / member.name;
-    // Hashed again although the manifest says it, unless nothing can have touched it since it was: an object's name must
-    // be true, whoever wrote the manifest.
+    // Hashed again although the manifest has the digest, unless nothing can have changed it since: an object's name
+    // must be true, whatever the manifest says.
     std::optional<support::FileRead> unchanged = closed.unchanged(member.name, path);
     const support::FileRead read = unchanged ? std::move(*unchanged) : support::hash_file(path);
     if (read.sha256 != member.file_digest) {
@@ -224,7 +224,7 @@ OutputRecord Objects::publish(const Produced& produced, const artifact::Recipe* 
   return output;
 }
 
-/// Brings `from`, hashed just now, into objects/ under its digest. What is there already gives way: it may have lost
+/// Brings `from`, hashed just now, into objects/ under its digest. An existing object is replaced: it may have lost
 /// bits, and the fresh bytes are known.
 void Objects::place(const support::FileRead& read) {
   const fs::path to = folder_.object(read.sha256);
@@ -288,7 +288,7 @@ void Objects::copy(const fs::path& from, const fs::path& to, const std::string& 
 /// Puts the file in the place of the present object. False as `link`.
 bool Objects::replace(const fs::path& from, const fs::path& to, const std::string& digest) const {
   const fs::path fresh = support::unique_sibling(to);
-  // A name of nobody else's that exists all the same is ours: the reply to the call was lost (NFS).
+  // A unique name that exists all the same is ours: the reply to the call was lost (NFS).
   if (::link(from.c_str(), fresh.c_str()) != 0 && !(errno == EEXIST && same_file(from, fresh))) {
     if (errno == EXDEV || errno == EPERM || errno == EMLINK || errno == EOPNOTSUPP) return false;
     throw_errno("publish into", to.string(), true);

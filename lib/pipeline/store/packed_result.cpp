@@ -58,7 +58,7 @@ std::string bytes_of(const Result& result) {
   return bytes;
 }
 
-/// Whether the bytes are those of a result: the same steps as `unpack`, which trusts them.
+/// Whether the bytes are a result: the same steps as `unpack`, which trusts them.
 bool is_result(std::string_view bytes) {
   ByteCursor cursor{bytes};
   cursor.take_bytes(1 + 32 + sizeof(double));

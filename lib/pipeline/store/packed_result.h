@@ -1,5 +1,5 @@
 /// @file
-/// Results and their keys as they are kept for very many tasks: a result takes one block of some two hundred bytes, which
+/// Results and their keys in the form for very many tasks: a result takes one block of some two hundred bytes, which
 /// copies share, in place of a dozen strings.
 #pragma once
 
@@ -46,7 +46,7 @@ class PackedResult {
  public:
   PackedResult() = default;   ///< none
   explicit PackedResult(const Result& result);
-  /// Of what an index file holds. Empty when these are not the bytes of a result.
+  /// Reads the bytes of an index file. Empty when these are not the bytes of a result.
   static std::optional<PackedResult> of_bytes(std::string_view bytes);
 
   explicit operator bool() const { return block_ != nullptr; }

@@ -1,6 +1,6 @@
 /// @file
-/// A compact binary form for files that only make things faster: fixed-width integers of this machine, texts with their
-/// length, a checksum in front. Whoever finds one that is damaged or of another version does without.
+/// A compact binary form for caches: fixed-width integers of this machine, texts with their length, a checksum in
+/// front. A damaged file, or one of another version, is ignored.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace pe::pipeline {
 
-/// Appends a value as its bytes stand in memory.
+/// Appends the bytes of a value in memory.
 template <typename T>
 void put_bytes(std::string& out, const T& value) {
   static_assert(std::is_trivially_copyable_v<T>);

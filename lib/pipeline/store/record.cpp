@@ -167,7 +167,7 @@ void write_members(const Record& record, const std::string& check, support::Json
   text.close_object();
 }
 
-/// The CRC-32C of what `write` gives to its sink.
+/// The CRC-32C of the text that `write` passes to its sink.
 template <typename Write>
 std::string check_of(const Write& write) {
   std::uint32_t crc = 0;
@@ -186,7 +186,7 @@ InputRecord input_from_json(const Json& item, const std::string& where) {
   return input;
 }
 
-/// Takes the inputs out of a record that is being parsed as they come, and keeps their text for the check.
+/// Extracts the inputs of a record during parsing, and keeps their text for the check.
 class InputTaker {
  public:
   InputTaker(RecordInputs& inputs, std::string where) : inputs_(inputs), where_(std::move(where)) {}

@@ -1,10 +1,10 @@
 /// @file
-/// What the store knows of one result: written once, last of all, when its objects are in place. A result without a
+/// The store's record of one result: written once, last of all, when its objects are in place. A result without a
 /// record does not exist.
 ///
 /// Two kinds of keys name a result: the task key of a task, and a point (trajectory key, step) of a training whose
-/// snapshots are artifacts of their own. Either is made of content digests, so equal inputs lead to the same result
-/// whoever produced them.
+/// snapshots are separate artifacts. Either is made of content digests, so equal inputs lead to the same result,
+/// whichever task produced them.
 #pragma once
 
 #include <compare>
@@ -42,9 +42,9 @@ struct OutputRecord {
   std::string content;      ///< content digest: what readers' keys are made of
   std::uint64_t bytes = 0;  ///< of the file, or of all members and the manifest
   bool collection = false;
-  bool is_volatile = false;          ///< measured quantities: outside early cutoff, conflicts and verify
+  bool is_volatile = false;          ///< Measured quantities: outside early cutoff, conflicts and verify.
   bool absent = false;               ///< the record came without the bytes: known and, unless they came later, not here
-  std::vector<std::string> members;  ///< objects of a collection's members, without the manifest; empty for a file
+  std::vector<std::string> members;  ///< Objects of a collection's members, without the manifest; empty for a file.
   std::vector<std::uint64_t> member_bytes;  ///< their sizes, as many; none in a record of an earlier version
 
   /// Size of the object: of a collection, of its manifest. Nothing where the record does not say it.
@@ -69,7 +69,7 @@ struct Record {
   const OutputRecord* output(std::string_view role) const;
 };
 
-/// What the index holds of a record: enough to reuse the result without opening the record.
+/// Index entry of a record: enough to reuse the result without opening the record.
 struct Result {
   ResultStatus status = ResultStatus::kDone;
   std::string plan_key;
@@ -117,7 +117,7 @@ Result to_result(const Record& record);
 /// bit is no record.
 void write_record(const Record& record, const support::TextSink& sink);
 std::string record_text(const Record& record);
-/// @throws ArtifactError naming `where` and what is wrong. A record without a check is one of a store of format 1.
+/// @throws ArtifactError naming `where` and the mistake. A record without a check is one of a store of format 1.
 Record record_from_text(std::string_view text, const std::string& where);
 /// The same as one tree, for people and programs that look at a record.
 Json to_json(const Record& record);
@@ -126,7 +126,7 @@ Json to_json(const Record& record);
 /// the record says neither.
 std::string origin_of(const Record& record);
 
-/// What stands in a reader's key for an output that a diverged result lacks.
+/// Entry in a reader's key for an output that a diverged result lacks.
 std::string diverged_digest(const ResultKey& key);
 
 /// True when both name the same contents: roles and content digests of the outputs that are not volatile.

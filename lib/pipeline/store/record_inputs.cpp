@@ -10,7 +10,7 @@ namespace pe::pipeline {
 
 namespace {
 
-// Stands in place of a length. A digest takes half the bytes of its digits; every other text stands as it is.
+// Replaces a length. A digest takes half the bytes of its digits; every other text is stored unchanged.
 constexpr std::uint32_t kDigest = 0xffffffff;
 
 void put_text(std::string& bytes, std::string_view text) {

@@ -18,15 +18,15 @@ namespace pe::pipeline {
 
 /// The fate of a record that the key has already.
 enum class Standing {
-  kStays,     ///< other contents are a conflict
-  kReplaced,  ///< it goes to the trash, and the new one takes its place in one step; outputs of the same bytes keep it
-  kReplacedIfKnown,  ///< as kReplaced for a record whose bytes are not all here (Presence::kKnown), else as kStays
+  kStays,     ///< Other contents are a conflict.
+  kReplaced,  ///< It goes to the trash, and the new one replaces it in one step; outputs of the same bytes keep it.
+  kReplacedIfKnown,  ///< As kReplaced for a record whose bytes are not all here (Presence::kKnown), else as kStays.
 };
 
 /// How publishing a record ended.
 struct Published {
-  bool existed = false;   ///< the key had a record already, with the same contents
-  bool conflict = false;  ///< it had one with other contents: the first stays, this one is kept beside it
+  bool existed = false;   ///< The key had a record already, with the same contents.
+  bool conflict = false;  ///< It had one with other contents: the first stays, this one is kept next to it.
   std::string known_from;  ///< origin_of the record of other contents, where its bytes are not here
   std::filesystem::path conflict_file;
   std::filesystem::path replaced;  ///< where in the trash the record is whose place this one took; else empty
@@ -35,7 +35,7 @@ struct Published {
   Result result;     ///< what it says
 };
 
-/// `read` and `place` may be called on any thread, beside everything else.
+/// `read` and `place` may be called on any thread, concurrently with all other functions.
 class Records {
  public:
   Records(const StoreFolder& folder, const Objects& objects) : folder_(folder), objects_(objects) {}

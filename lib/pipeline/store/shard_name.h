@@ -1,6 +1,6 @@
 /// @file
-/// "ab/abcd…": where objects, and hints, of 64 digits lie in their folder. Looking there by this short name costs a third
-/// of a whole path.
+/// "ab/abcd…": path of objects, and hints, of 64 digits in their folder. A look-up by this short name costs a third of
+/// a whole path.
 #pragma once
 
 #include <algorithm>

@@ -44,7 +44,7 @@ std::optional<Result> Store::find(const ResultKey& key, bool strict) const {
 
 PackedResult Store::find_packed(const ResultKey& key, bool strict) const {
   if (PackedResult known = parts_->index.result(key)) {
-    // Somebody may have deleted the record by hand.
+    // The record may have been deleted by hand.
     try {
       if (key.is_snapshot() ? parts_->records.exists(key) : parts_->records.listed(key)) return known;
     } catch (const support::IoError& error) {

@@ -1,7 +1,7 @@
 /// @file
 /// The content-addressed store. Objects are immutable files named by their SHA-256; records say which objects a key
 /// leads to and are written last, so that a result either exists whole or not at all. Nothing is ever modified in
-/// place; names for people are a view beside the store (view.h).
+/// place; names for people are a view outside the store (view.h).
 ///
 ///     VERSION                         format number
 ///     objects/ab/abcdef…              mode 0444; name = file digest
@@ -42,7 +42,7 @@ namespace fs = std::filesystem;
 
 class Store {
  public:
-  /// Opens a store, or makes an empty one. @throws IoError when it cannot be read or made, or when VERSION is newer
+  /// Opens a store, or makes an empty one. @throws IoError when it cannot be read or made. Also when VERSION is newer
   /// than this program knows; both end `pe-pipeline` with exit code 4.
   explicit Store(const fs::path& root, StoreOptions options = {});
   ~Store();
@@ -80,12 +80,12 @@ class Store {
   // ---- writing --------------------------------------------------------------------------------------------------
   /// Checks a closed output (artifact_check), hashes it and moves it into objects/. Files of a collection move one by
   /// one, its manifest last. Where the artifact says by which result version and for which key it was made, that must
-  /// be as in `expected`. @throws ArtifactError when it is no whole artifact of its kind, or another's; IoError.
+  /// be as in `expected`. @throws ArtifactError when it is no whole artifact of its kind, or another's. IoError.
   OutputRecord publish_output(const Produced& produced, const artifact::Recipe* expected = nullptr) const;
   /// The commit point. Keeps a record that exists; see Published.
   Published commit(const Record& record);
-  /// The two halves of `commit`: the record's file, and what this process remembers of it. The first, like
-  /// `publish_output`, may be called on another thread beside everything else.
+  /// The two halves of `commit`: the record's file, and the entry of this process. The first, like `publish_output`,
+  /// may be called on another thread, concurrently with all other functions.
   Published place_record(const Record& record, Standing standing = Standing::kStays) const;
   void remember(const Published& published);
   /// To be called before a record is replaced: from here on the record answers, and no index does.
@@ -99,19 +99,19 @@ class Store {
   fs::path move_to_trash(const fs::path& path);
   /// Copies an object to a file that is not there yet. @throws ArtifactError when its bytes are not what its name says
   void export_object(const std::string& digest, const fs::path& to) const;
-  /// Takes a copy of a file of another store. @throws ArtifactError when its bytes are not those of `digest`.
+  /// Takes a copy of a file of another store. @throws ArtifactError when its bytes do not have `digest`.
   void import_object(const fs::path& from, const std::string& digest);
-  /// Reads the objects of an output through. Returns the digests that are missing, do not match, or that the medium
-  /// does not give any more (EIO). May be called on other threads. `go_on` is told of every block; when it says no,
-  /// what was found so far is returned. @throws IoError when one cannot be read for another reason: that says nothing
-  /// of its bytes
+  /// Reads the objects of an output through. Returns the digests that are missing, do not match, or cannot be read from
+  /// the medium any more (EIO). May be called on other threads. `go_on` is called for every block; when it returns
+  /// false, the digests found so far are returned. @throws IoError when one cannot be read for another reason: that
+  /// says nothing of its bytes
   std::vector<std::string> damaged(const OutputRecord& output, Reread reread = Reread::kAll,
                                    const std::function<bool(std::uint64_t bytes)>& go_on = {}) const;
   /// Whether all of its objects were published by this process, or read by any, and have not changed since
   /// (object_memo.h): one stat each.
   bool known_whole(const OutputRecord& output) const;
 
-  /// Shortens the caches of memo/ by what is no longer as they say: gone or changed files, dropped objects.
+  /// Removes wrong entries from the caches of memo/: gone or changed files, dropped objects.
   void tidy_memos() const;
   /// Merges index files once there are many, or when one is damaged.
   void tidy_index();
@@ -135,7 +135,7 @@ class Store {
   fs::path leases_folder() const { return root() / "leases"; }
 
   bool durable() const;
-  /// What was odd while reading: damaged records, a torn index. For people; each once.
+  /// Warnings from reading: damaged records, a torn index. For people; each once.
   std::vector<std::string> take_warnings() const;
 
  private:

@@ -29,8 +29,8 @@ namespace {
 
 constexpr int kFewFolders = 4;
 
-/// Whether a store was begun here; if not, `names` is what the folder holds. Another host may be making it just now: over
-/// a network a name can be listed a while before its file opens.
+/// Whether a store was begun here; if not, `names` lists the folder. Another host may be making it just now: over a
+/// network a name can be listed a while before its file opens.
 bool is_made(const fs::path& folder, std::vector<std::string>& names) {
   for (int tries = 0; !support::is_there(folder / "VERSION"); ++tries) {
     names = support::list_folder(folder);
@@ -61,7 +61,7 @@ StoreFolder::StoreFolder(const fs::path& root, StoreOptions options)
              "' is on another file system than 'objects': outputs are copied when they are "
              "published, and need room on both"));
   }
-  // Their names, and that of the store; also when they are there: whoever made them may have died before.
+  // Syncs their names and the store's name, also existing ones: their maker may have died before the sync.
   if (options_.durable) {
     support::sync_path(root_);
     support::sync_path(root_.parent_path());
@@ -87,8 +87,8 @@ void StoreFolder::open_or_begin() const {
     }
     return;
   }
-  // What a lock, the plan memo or an interrupted creation leave may be there; anything else is somebody's folder.
-  // Judged by the look that found no VERSION: by now another run may have written it.
+  // Remains of a lock, the plan memo or an interrupted creation are allowed; any other file means that the folder has
+  // another use. Judged by the look that found no VERSION: by now another run may have written it.
   for (const std::string& name : names) {
     if (name == "run.lock" || name == "memo" || name == "lost+found" || name.rfind("VERSION.tmp.", 0) == 0) continue;
     throw IoError(cat("'", root_.string(), "' is not a store: it holds '", name,
@@ -127,8 +127,8 @@ void StoreFolder::make_folder_of(const fs::path& path) const {
       }
     }
   }
-  // Also of a folder that is there: whoever made it may be about to sync its name, or have died before. One sync serves
-  // all names.
+  // Also of an existing folder: its maker may be about to sync its name, or have died before. One sync serves all
+  // names.
   const std::vector<std::string> names = support::list_folder(parent);
   support::sync_path(parent);
   for (const std::string& name : names) synced_names_.insert((parent / name).native());

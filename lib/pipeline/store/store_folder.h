@@ -1,6 +1,6 @@
 /// @file
-/// The folder of a store: where each thing in it lies, how it is begun and opened, and what all its parts share: syncing,
-/// the trash, and warnings.
+/// The folder of a store: the paths in it, how it is begun and opened, and state that all its parts share: syncing, the
+/// trash, and warnings.
 #pragma once
 
 #include <filesystem>
@@ -37,8 +37,8 @@ class StoreFolder {
   std::filesystem::path record(const ResultKey& key) const;
   std::filesystem::path hint(const std::string& plan_key) const;
 
-  /// Makes the folder of a record or an object, and has its name synced before anybody relies on it. In a store that
-  /// fills, all the folders beside it are made too: 256 of them cost as much as one sync. Any thread.
+  /// Makes the folder of a record or an object, and syncs its name before any use. In a store that fills, all sibling
+  /// folders are made too: 256 of them cost as much as one sync. Any thread.
   void make_folder_of(const std::filesystem::path& path) const;
   /// Syncs the folder that holds `path`, where the store is durable.
   void sync_folder_of(const std::filesystem::path& path) const;
@@ -47,7 +47,7 @@ class StoreFolder {
   /// A new name there for `path`, in a folder that is made.
   std::filesystem::path name_in_trash(const std::filesystem::path& path) const;
 
-  /// What was odd; each once. Any thread.
+  /// Adds a warning; each once. Any thread.
   void warn(const std::string& text) const;
   std::vector<std::string> take_warnings() const;
 
@@ -59,7 +59,7 @@ class StoreFolder {
   mutable std::mutex warnings_mutex_;
   mutable std::vector<std::string> warnings_;
   mutable std::set<std::string> warned_;
-  mutable std::mutex folders_mutex_;  // held until a new folder's name is synced: another thread may want it at once
+  mutable std::mutex folders_mutex_;  // held until a new folder's name is synced: another thread may need it
   mutable std::map<std::string, int> folders_made_;  // by this process, below objects/ and tasks/
   mutable std::unordered_set<std::string> synced_names_;  // folders whose names this process knows to be synced
 };

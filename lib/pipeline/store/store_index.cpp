@@ -72,7 +72,7 @@ void StoreIndex::add_hint(const std::string& plan_key, const std::string& key) {
 }
 
 void StoreIndex::forget(const ResultKey& key) {
-  // In a file that is newer than those of all other processes, which may hold the result.
+  // In a file that is newer than all files of other processes, which may hold the result.
   if (file_ && !is_newest()) file_.close();
   append(encode_forgotten(PackedKey(key)), true);
   content_.results.erase(PackedKey(key));
@@ -102,8 +102,8 @@ void StoreIndex::begin_file() {
   const fs::path folder = folder_.root() / "index";
   support::make_folders(folder);
   auto now = static_cast<std::int64_t>(support::unix_time() * 1e6);
-  // Later than every file that is there, whatever the clocks of their hosts say: files are read in this order, and
-  // what is forgotten now must come after what was recorded before.
+  // Later than every existing file, whatever the clocks of their hosts say: files are read in this order, and entries
+  // that forget a key must come after its record.
   for (const std::string& name : support::list_folder(folder)) {
     if (name.size() <= 17 || name[16] != '-') continue;
     if (const auto theirs = number_in_name(std::string_view(name).substr(0, 16))) now = std::max(now, *theirs + 1);
@@ -132,9 +132,9 @@ int StoreIndex::write(const std::string& bytes) {
 
 void StoreIndex::tidy() {
   const fs::path folder = folder_.root() / "index";
-  // Files of processes that still write are left alone: of those that live here, and of other hosts' for ten minutes
-  // after their last entry. Should one write again, it finds its file gone and begins another; what falls between costs
-  // a look-up.
+  // Files that still have a writer are left alone: of live processes of this host, and of other hosts for ten minutes
+  // after their last entry. Should one write again, it finds its file gone and begins another; an entry lost in between
+  // costs a look-up.
   const auto in_use = [&](const std::string& name) {
     if (is_merged_index(name)) return false;
     const std::string mine = cat("-", host_name(), "-");

@@ -19,7 +19,7 @@ class StoreIndex {
 
   /// None when the index does not know it.
   PackedResult result(const ResultKey& key) const;
-  /// The key that a plan key last led to; likewise.
+  /// The key that a plan key last led to; empty in the same cases.
   std::optional<std::string> hint(const std::string& plan_key) const;
 
   /// For this process and those to come. @throws IoError; then for none.

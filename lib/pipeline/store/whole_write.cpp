@@ -43,7 +43,7 @@ void write_new_file(const fs::path& path, const WriteText& write, bool durable) 
 }
 
 fs::path write_sibling(const fs::path& path, const WriteText& write, bool durable) {
-  for (int tries = 0;; ++tries) {  // one that is there already is somebody's, whatever its name says
+  for (int tries = 0;; ++tries) {  // an existing file has another owner, whatever its name
     const fs::path sibling = support::unique_sibling(path);
     Descriptor file = create(sibling);
     if (!file && (errno != EEXIST || tries == 100)) throw_errno("create", path.string(), true);

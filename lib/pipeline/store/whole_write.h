@@ -1,5 +1,5 @@
 /// @file
-/// Writing files of our own: leases, journals, the index, records, what is noted of an attempt.
+/// Writing files of the store: leases, journals, the index, records, notes of an attempt.
 #pragma once
 
 #include <unistd.h>
@@ -13,8 +13,8 @@
 
 namespace pe::pipeline {
 
-/// Writes all of it, going on after a short write. False, with errno set, when the rest cannot be written; what was
-/// written stays.
+/// Writes all of it, continuing after a short write. False, with errno set, when the rest cannot be written; the
+/// written part stays.
 inline bool write_whole(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(fd, bytes.data(), bytes.size());
@@ -26,15 +26,15 @@ inline bool write_whole(int fd, std::string_view bytes) {
   return true;
 }
 
-/// Makes a file that nobody looks for, or that is as good as missing, before it is whole: without the second name and the
-/// rename of `support::write_file_atomically`. Synced when `durable`; its name is not. Nothing stays of a failure.
+/// Makes a file that is not read, or counts as missing, before it is whole: without the second name and the rename of
+/// `support::write_file_atomically`. Synced when `durable`; its name is not. After a failure no file remains.
 /// @throws IoError; also when there is a file already.
 void write_new_file(const std::filesystem::path& path, std::string_view bytes, bool durable);
-/// The same of what `write` gives piece by piece.
+/// The same for text that `write` passes piece by piece.
 using WriteText = std::function<void(const support::TextSink&)>;
 void write_new_file(const std::filesystem::path& path, const WriteText& write, bool durable);
 
-/// The same under a name beside `path` that nobody else has, which it returns.
+/// The same under a unique name in the folder of `path`, which it returns.
 std::filesystem::path write_sibling(const std::filesystem::path& path, const WriteText& write, bool durable);
 
 }  // namespace pe::pipeline

@@ -36,8 +36,8 @@ using support::text_in;
 
 namespace {
 
-// Whatever the grace: a run of another host that was silent for less than this may be alive, and a file that is younger
-// may be one that somebody is writing.
+// Lower limit of every grace: a run of another host that was silent for less than this may be alive, and a younger file
+// may still be in writing.
 constexpr double kLeastPatience = 600;
 
 double seconds(const timespec& time) {
@@ -80,7 +80,7 @@ Seen measure(const fs::path& path) {
 
 bool is_temporary(const std::string& name) { return name.find(".tmp.") != std::string::npos; }
 
-/// The results of one run: those that it asked for, made or found.
+/// The results of one run: asked for, made or found.
 struct RunRoots {
   std::string pipeline, variant;  ///< the pipeline with its root; the variant with both
   double started = 0;
@@ -160,7 +160,7 @@ class Collector {
   }
 
   bool old(double when) const { return when <= now_ - options_.grace_s; }
-  /// Nobody can be writing it any more.
+  /// Old enough that no process can be writing it any more.
   bool abandoned(double when) const { return when <= now_ - std::max(options_.grace_s, kLeastPatience); }
 
   void list_objects() {
@@ -340,7 +340,7 @@ class Collector {
       if (to.empty()) return false;
       const auto moved = look(to);
       if (moved && moved->mtime != listed->second.mtime) {
-        // Published again between the look and the move. Whoever did so may have found it in place: back with it.
+        // Published again between the look and the move. The publisher may have found it in place, so it is moved back.
         if (::link(to.c_str(), path.c_str()) == 0 || errno == EEXIST) ::unlink(to.c_str());
         return false;
       }
@@ -360,7 +360,7 @@ class Collector {
     } else {
       std::vector<std::string> unused;
       for (const auto& [digest, seen] : objects_) {
-        // While somebody runs, an object may be waiting for its record.
+        // While a run is active, an object may be waiting for its record.
         const double age = now_ - seen.mtime;
         if (references_.count(digest) == 0 && age >= options_.grace_s && (live_.empty() || age >= kLeastPatience))
           unused.push_back(digest);
@@ -403,7 +403,7 @@ class Collector {
            find_orphan(store_.attempts(plan_key)).has_value();
   }
 
-  /// What attempts hold that no next attempt will look at.
+  /// Removes files of attempts that no next attempt will read.
   void tidy_attempts(const std::string& plan_key) {
     const auto attempts = store_.attempts(plan_key);
     if (attempts.empty() || in_use(plan_key)) return;
@@ -488,7 +488,8 @@ class Collector {
 
   bool full() const { return options_.max_bytes && live_bytes_ > *options_.max_bytes; }
 
-  /// A longer budget of such a training would begin anew without these; that is why only a size limit takes them.
+  /// A longer budget of such a training would begin from scratch without these; that is why only a size limit takes
+  /// them.
   void drop_checkpoints() {
     struct Candidate {
       std::string plan_key;
@@ -559,7 +560,7 @@ class Collector {
       before_drop();
       if (!dry_) {
         if (look_for_new_runs() || is_wanted(*result)) continue;
-        // The record first: one whose objects are gone says nothing, objects without a record harm nobody.
+        // The record first: one without objects is of no use, objects without a record do no harm.
         store_.forget(result->key);
         dropped_keys_.push_back(result);
       }
@@ -616,7 +617,7 @@ class Collector {
           if (const auto seen = look(moved.from)) live_bytes_ += seen->bytes;
         }
       }
-      // The record lies in the trash under its own name and a suffix.
+      // The record is in the trash under its own name and a suffix.
       const fs::path at = store_.record_path(result->key);
       for (const std::string& day : support::list_folder(store_.root() / "trash")) {
         for (const std::string& name : support::list_folder(store_.root() / "trash" / day)) {

@@ -12,13 +12,13 @@
 ///
 /// A folder or a file that tells of results and cannot be read is an error, and then nothing is dropped.
 ///
-/// Order: leftovers that nothing refers to; runs beyond the newest of each pipeline that protect nothing, and then the
-/// logs of tasks that no kept run names; remembered plans that are old; under a size limit then rotating checkpoints of
-/// finished trainings and of those that no kept run names, then results, those first that are cheapest to make again
-/// for the space they take.
+/// Order: leftovers without references come first. Then come runs beyond the newest of each pipeline that protect
+/// nothing, and then the logs of tasks that no kept run names. Then come remembered plans that are old. Under a size
+/// limit rotating checkpoints follow, of finished trainings and of trainings that no kept run names. Last come results,
+/// those that are cheapest to make again for their space first.
 ///
-/// Beside a run: an object that is published again while this is at work is made young by publishing and stays. Before
-/// every drop the runs are looked at again, and what one that began meanwhile needs is brought back from the trash.
+/// During a run: an object that is published again is made young by publishing and stays. Before every drop the runs
+/// are looked at again, and inputs of one that began meanwhile are brought back from the trash.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@ namespace pe::pipeline {
 
 struct GarbageOptions {
   double grace_s = 24 * 3600;
-  std::optional<std::uint64_t> max_bytes;  ///< drop results until objects and work folders fit
-  std::optional<std::size_t> keep_last;    ///< drop results that were used before the newest N complete runs only
-  std::size_t keep_runs = 50;  ///< folders of runs kept of each pipeline, besides those that protect results
-  std::size_t keep_memos = 200;            ///< remembered plans (a dropped one costs reading everything once)
+  std::optional<std::uint64_t> max_bytes;  ///< Drop results until objects and work folders fit.
+  std::optional<std::size_t> keep_last;    ///< Drop results that were used before the newest N complete runs only.
+  std::size_t keep_runs = 50;  ///< Folders of runs kept of each pipeline, besides runs that protect results.
+  std::size_t keep_memos = 200;            ///< Remembered plans (a dropped one costs reading everything once).
   bool by_age = false;                     ///< oldest first, instead of cheapest to make again
   bool dry_run = false;
 };

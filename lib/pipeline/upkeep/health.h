@@ -1,5 +1,5 @@
 /// @file
-/// `doctor`: whether a store and the machine under it are fit for work. Each finding is one line, with what to do.
+/// `doctor`: whether a store and the machine under it are fit for work. Each finding is one line, with a fix.
 #pragma once
 
 #include <filesystem>
@@ -24,9 +24,9 @@ struct HealthOptions {
   bool fix = false;
 };
 
-/// Looks at a store, which need not exist yet, and at the machine. With `fix`, mends what can be mended without losing
-/// anything: damaged records go to the trash, an index that is damaged or knows records that are gone is made anew, an
-/// older store is migrated. Never throws for what it finds.
+/// Looks at a store, which need not exist yet, and at the machine. With `fix`, it repairs everything that needs no loss
+/// of data. Damaged records go to the trash. An index that is damaged or knows records that are gone is made again. An
+/// older store is migrated. No finding makes it throw.
 std::vector<Finding> examine(const std::filesystem::path& store, const HealthOptions& options);
 
 }  // namespace pe::pipeline

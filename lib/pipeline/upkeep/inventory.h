@@ -1,6 +1,6 @@
 /// @file
-/// What a store holds, read once from its records: what `verify`, `gc`, `pin`, `push` and their like begin with. Only
-/// what they decide by is kept of each record, so that a hundred thousand of them fit.
+/// The contents of a store, read once from its records: the input of `verify`, `gc`, `pin`, `push` and similar
+/// commands. Only the fields that decide are kept of each record, so that a hundred thousand of them fit.
 #pragma once
 
 #include <filesystem>
@@ -40,7 +40,7 @@ struct Inventory {
   const StoredResult* find(const ResultKey& key) const;
   /// The results whose outputs a result was made from, newest first for each input; what is gone is left out.
   std::vector<std::size_t> made_from(const StoredResult& result) const;
-  /// What these were made from, all the way up.
+  /// All inputs of these, direct and indirect.
   std::set<std::size_t> behind(const std::vector<std::size_t>& chosen) const;
   /// The newest result with this content, and the output that has it.
   std::pair<const StoredResult*, const OutputRecord*> maker(const std::string& content) const;
@@ -49,8 +49,8 @@ struct Inventory {
 Inventory read_inventory(const Store& store);
 
 /// The results that words name, as indices, ascending. A word is `*`, a key, plan key or digest (its first 4 digits or
-/// more), a task's id, `label` or `label[axis=value,…]` with `*` for any value; `@step` may follow; `+word` takes what
-/// it was made from too, `word+` what was made from it. No words at all mean everything.
+/// more), a task's id, `label` or `label[axis=value,…]` with `*` for any value; `@step` may follow. A word `+word` adds
+/// its inputs, `word+` adds results made from it. No words at all mean everything.
 /// @throws ConfigError for a word that names nothing, with the nearest that does.
 std::vector<std::size_t> select_results(const Inventory& inventory, const std::vector<std::string>& words);
 

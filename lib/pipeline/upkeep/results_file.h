@@ -114,7 +114,7 @@ struct UnpackReport {
 
 /// Unpacks a file into an empty store and checks all of it: keys against recipes, bytes against digests, artifacts against
 /// records.
-/// @throws ArtifactError that names the file and what is wrong; IoError
+/// @throws ArtifactError that names the file and the mistake; IoError
 UnpackReport unpack_results(const std::filesystem::path& file, Store& into);
 
 }  // namespace pe::pipeline

@@ -1,9 +1,10 @@
 /// @file
 /// Results on their way between stores: train on one machine, report on another.
 ///
-/// What is chosen goes whole: record, objects, hint. Of what it was made from, record and hint go without objects, so
-/// that the other side knows the keys of everything between and reuses what it got, without the checkpoints of a
-/// hundred runs. Objects come first and the record last, so a transfer that is stopped leaves nothing half done.
+/// Chosen results are transferred whole: record, objects, hint. For their inputs, record and hint are transferred
+/// without objects. The other side then knows the keys of everything between and reuses the results, without the
+/// checkpoints of a hundred runs. Objects come first and the record last, so a transfer that is stopped leaves nothing
+/// half done.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,9 @@ struct TransferOptions {
 struct Transferred {
   std::string task;
   ResultKey key;
-  std::uint64_t bytes = 0;     ///< copied for it
-  bool record_only = false;    ///< something that a chosen result was made from
-  bool existed = false;        ///< the other side had it
+  std::uint64_t bytes = 0;     ///< Copied for it.
+  bool record_only = false;    ///< An input of a chosen result.
+  bool existed = false;        ///< The other side had it.
   bool conflict = false;       ///< it had other contents under this key: the other side's stay, ours are kept beside
   std::string ours, theirs;    ///< of a conflict: origin_of both records
   std::string problem;         ///< why it could not go; empty when it went

@@ -172,7 +172,7 @@ std::string_view outcome_name(Rerun::Outcome outcome) {
 
 namespace {
 
-/// What stops a task from being run as it was; thrown here, told there.
+/// Reason why a task cannot be run in its old form; thrown here, reported there.
 struct Cannot {
   std::string why;
 };
@@ -244,7 +244,7 @@ void add_files(const Record& record, TaskFileWriter& file) {
   }
 }
 
-/// An input came out otherwise when it was made again, or did not come out.
+/// An input was made again with another content, or was not made.
 struct InputFailed {
   Rerun rerun;
 };

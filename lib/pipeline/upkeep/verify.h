@@ -1,6 +1,6 @@
 /// @file
-/// Whether the store still says the truth: objects against their names, records against their keys and contents; and
-/// whether a result comes out again when its task is run once more.
+/// Whether the store is still true: objects against their names, records against their keys and contents; and whether a
+/// result is the same when its task runs again.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ namespace pe::pipeline {
 /// One thing that is wrong with a result.
 struct Problem {
   enum class What {
-    kMissing,  ///< an object is gone
-    kDamaged,  ///< an object's bytes are not those that its name says
-    kContent,  ///< an object is whole, but not what the record says that it is
+    kMissing,  ///< An object is gone.
+    kDamaged,  ///< An object's bytes do not have the digest of its name.
+    kContent,  ///< An object is whole, but differs from its record.
     kRecord,   ///< the record does not fit its own key
   };
   What what = What::kMissing;
@@ -107,9 +107,9 @@ class RemadeInputs {
 };
 
 struct RerunOptions {
-  RemadeInputs* remade = nullptr;  ///< null: results whose inputs are not here cannot run again
-  bool keep = false;              ///< keep the scratch folder of results that came out the same, too
-  std::vector<std::string> gpus;  ///< for results whose compute.device is cuda
+  RemadeInputs* remade = nullptr;  ///< Null: results whose inputs are not here cannot run again.
+  bool keep = false;              ///< Keep the scratch folder of results that were the same, too.
+  std::vector<std::string> gpus;  ///< For results whose compute.device is cuda.
   std::uint64_t ulp = 0;          ///< for the comparison that is printed; the verdict is by digest
   /// A stage is stopped that takes longer than this and than ten times what it took then.
   double patience_s = 600;
