@@ -1,6 +1,6 @@
 /// @file
-/// May this model be measured on this data? Both must have one tokenizer, and the documents must not be those that it was
-/// trained on.
+/// May this model be measured on this data? Both must have one tokenizer, and the model must not be trained on the
+/// documents.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,9 @@
 
 namespace pe::evaluation {
 
-/// @throws ArtifactError with both tokenizers, or with both splits when more than one in a hundred of the sampled documents
-/// of `split` were trained on. Fewer are common duplicates of other text: a warning. The training split is measured as it is.
+/// @throws ArtifactError with both tokenizers, or with both splits when more than one in a hundred of the sampled
+/// documents of `split` were trained on. Fewer are common duplicates of other text: a warning. The training split is
+/// never rejected.
 void require_fit(const artifact::CheckpointReader& model, const data::TokenDataset& dataset, const std::filesystem::path& data,
                  data::Split split, support::Progress& progress);
 

@@ -27,7 +27,7 @@ class DocumentSource {
   virtual std::uint64_t hash(std::int64_t id) const = 0;
   /// Its first `limit` tokens.
   virtual Document read(std::int64_t id, std::int64_t limit) const = 0;
-  /// Words, parted by white space, that end with each of its first `limit` tokens; empty where that cannot be told.
+  /// Words, separated by white space, that end with each of its first `limit` tokens; empty where that is unknown.
   virtual std::vector<std::int32_t> words(std::int64_t, std::int64_t) const { return {}; }
 };
 

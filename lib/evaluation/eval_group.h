@@ -1,5 +1,5 @@
 /// @file
-/// What an evaluation's config asks for, and doing it on any scorer.
+/// The evaluations in a config, run on any scorer.
 #pragma once
 
 #include <memory>
@@ -38,7 +38,7 @@ const std::vector<Suite>& suites();
 /// Every task, suite, protocol and algorithmic task, one line each, as `pe-evaluate --list` prints them.
 std::string list_text();
 
-/// What only some tasks need.
+/// Objects that only some tasks need.
 struct TaskExtras {
   const ModelVariants* variants = nullptr;
   const DocumentSource* fitting = nullptr;

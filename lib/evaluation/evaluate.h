@@ -16,8 +16,8 @@ struct EvaluateConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// The body of pe-evaluate: inputs `model` (checkpoint), `data` (token-shards) and, where
-/// patterns of attention are compared or key tokens marked, `reference` (checkpoint); output `scores` (eval-table).
+/// The body of pe-evaluate. Its inputs are `model` (checkpoint), `data` (token-shards) and, to compare patterns of
+/// attention or mark key tokens, `reference` (checkpoint). Its output is `scores` (eval-table).
 /// @throws ArtifactError when the model was trained on another tokenizer; Stopped when a stop was requested.
 void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace);
 

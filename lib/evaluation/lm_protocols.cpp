@@ -3,8 +3,9 @@
 namespace pe::evaluation {
 
 const std::vector<LmProtocol>& lm_protocols() {
-  // "S = 256" of YaRN's tables was run with one truncated window a document. fairseq, with which ALiBi was measured, feeds the
-  // token before a block in front of it, and so does lm-evaluation-harness: L tokens are fed and L are predicted.
+  // "S = 256" of YaRN's tables was run with one truncated window a document. fairseq, with which ALiBi was measured,
+  // feeds the token before a block in front of it. lm-evaluation-harness does the same: L tokens are fed and L are
+  // predicted.
   static const std::vector<LmProtocol> protocols = {
       {.name = "prefix", .cut = Cut::kPrefix, .meaning = "the first L tokens of each document"},
       {.name = "blocks", .cut = Cut::kBlocks, .meaning = "windows of L that do not overlap; tokens beyond the longest context scored"},

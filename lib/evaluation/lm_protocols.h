@@ -1,6 +1,6 @@
 /// @file
-/// The protocols of language modelling by name: those of this project, and those of published results, so that a number can
-/// be set beside the one it is compared with.
+/// The protocols of language modelling by name: protocols of this project and of published results, so that a number
+/// can be compared with its source.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace pe::evaluation {
 /// How a text is cut into windows.
 enum class Cut { kPrefix, kBlocks, kSliding, kTail, kAnchored, kRolling, kPosition };
 
-/// What the windows are cut from.
+/// Texts that the windows are cut from.
 enum class TextKind {
   kDocuments,
   kStream,            ///< held-out documents joined with the separator: tolerance of long inputs, not use of context

@@ -1,6 +1,7 @@
 /// @file
-/// What a model's encoding costs: milliseconds of the encoding, of attention and of the whole forward pass, and peak memory.
-/// Measured, so it is the output of a stage of its own that is declared volatile, and never part of an evaluation's tables.
+/// Costs of a model's encoding: milliseconds of the encoding, of attention and of the whole forward pass, and peak
+/// memory. Measured, so it is the output of a separate stage that is declared volatile, and never part of an
+/// evaluation's tables.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +33,13 @@ struct MeasureConfig {
 
 /// The body of pe-measure: input `model` (checkpoint), output `cost` (eval-table with the table `cost`).
 ///
-/// Components: `attention`, the attention of all layers without any encoding; `encode`, what the encoding adds to it, from
-/// adding to the embeddings on; `forward`, a forward pass of the model; `forward_none`, that of the same model without an
-/// encoding; with `training_step` the same two of forward and backward passes. Measurements of one component with and
-/// without the encoding take turns, and `encode` is the difference of neighbours, so it may come out below zero.
+/// Components: `attention` is the attention of all layers without any encoding. `encode` is the additional cost of the
+/// encoding, from adding to the embeddings on. `forward` is a forward pass of the model, `forward_none` the same
+/// without an encoding; with `training_step` both are also measured with backward passes. Measurements of one component
+/// with and without the encoding alternate, and `encode` is the difference of neighbours, so it may be below zero.
 ///
-/// Paths: `unfused`, the definition of the encoding, a range of query rows at a time, for everybody: what the encoding costs
-/// by itself; `best`, the cheapest exact route of each: what a user pays.
+/// Paths: `unfused` is the definition of every encoding, a range of query rows at a time: the cost of the encoding
+/// alone. `best` is the cheapest exact route of each: the cost for a user.
 void measure(const MeasureConfig& config, artifact::Workspace& workspace);
 
 }  // namespace pe::evaluation

@@ -12,7 +12,7 @@ struct MemoryUse {
   std::int64_t kept = 0;   ///< still there afterwards, above what there was before; may be negative
 };
 
-/// Of what this thread allocates while `work` runs.
+/// Memory that this thread allocates while `work` runs.
 MemoryUse memory_of(const std::function<void()>& work);
 
 }  // namespace pe::evaluation

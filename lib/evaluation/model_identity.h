@@ -1,5 +1,5 @@
 /// @file
-/// Whose rows a table holds: the identity in front of each row, and the facts beside the tables.
+/// Model to which the rows of a table belong: the identity in front of each row, and the facts stored with the tables.
 #pragma once
 
 #include <string>

@@ -13,7 +13,7 @@ namespace pe::evaluation {
 
 namespace {
 
-/// Positions whose logits exist at once: T x V never does.
+/// Positions whose logits exist at a time: T x V never does.
 constexpr std::int64_t kLogitRows = 1024;
 
 class ModelScorer final : public Scorer {
@@ -31,7 +31,7 @@ class ModelScorer final : public Scorer {
     const auto rows = static_cast<std::int64_t>(batch.size());
     const auto length = static_cast<std::int64_t>(batch[0]->ids.size());
     at::Tensor ids = at::empty({rows, length}, at::kLong);
-    std::vector<std::int64_t> where, targets;   // rows of the hidden states, and what follows them
+    std::vector<std::int64_t> where, targets;   // rows of the hidden states, and the tokens after them
     std::vector<std::size_t> counts;            // of targets up to and with each sequence
     auto* id = ids.data_ptr<std::int64_t>();
     for (std::int64_t row = 0; row < rows; ++row) {

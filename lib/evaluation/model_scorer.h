@@ -12,7 +12,7 @@ namespace pe::evaluation {
 /// Copies share the model's weights. @param batch_tokens tokens of a forward pass, at least one sequence.
 std::unique_ptr<Scorer> make_model_scorer(model::LanguageModel model, std::int64_t batch_tokens);
 
-/// What the model's encoding says of itself.
+/// Capabilities from the facts of the model's encoding.
 Capabilities capabilities_of(const model::LanguageModel& model);
 
 }  // namespace pe::evaluation

@@ -14,7 +14,7 @@ std::string kind_of(const Json& encoding) {
   return encoding.is_string() ? encoding.get<std::string>() : encoding.value("kind", "");
 }
 
-/// Options of `encoding` that `fields` knows, but for those that every rule has beside `over`.
+/// Options of `encoding` that `fields` knows, without the options that every rule has in addition to `over`.
 Json own_options(const Json& encoding) {
   Json own = Json::object();
   if (!encoding.is_object()) return own;

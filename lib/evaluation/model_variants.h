@@ -14,7 +14,7 @@
 
 namespace pe::evaluation {
 
-/// What the frequency of a rotary pair is multiplied by in a layer, layers and pairs from 0, pairs fast to slow.
+/// Factor for the frequency of a rotary pair in a layer, layers and pairs from 0, pairs fast to slow.
 using FrequencyScale = std::function<double(std::int64_t layer, std::int64_t pair)>;
 
 class ModelVariants {
@@ -30,19 +30,19 @@ class ModelVariants {
   virtual std::int64_t pairs() const { return 0; }   ///< of channels in a head
 };
 
-/// `encoding` with its rotary member (itself, or one of a stack) extended by the rule `rule` for texts `factor` times as
-/// long. An encoding that is an extension already is extended afresh from what lies below it. Absent when nothing rotates,
-/// or rules cannot stand over what does.
+/// `encoding` with its rotary member (itself, or one of a stack) extended by the rule `rule` for texts `factor` times
+/// as long. An encoding that is an extension already is extended from its base encoding. Absent when nothing rotates,
+/// or the rotary member takes no rules.
 std::optional<Json> extended_encoding(const Json& encoding, const std::string& rule, double factor);
 
-/// `encoding` with its rotary member, if that is plain `rope`, replaced by `kind` with these options beside its own base and
-/// layout: another base, fewer pairs that turn, frequencies that can be scaled. Absent for any other encoding.
+/// `encoding` with its rotary member, if that is plain `rope`, replaced by `kind` with these options and its old base
+/// and layout. Examples are another base, fewer rotated pairs and scaled frequencies. Absent for any other encoding.
 std::optional<Json> rope_changed(const Json& encoding, const std::string& kind, const Json& options);
 
 /// `encoding` with all logits multiplied by `scale`.
 Json scaled_encoding(const Json& encoding, double scale);
 
-/// The rules of the registry's family "context extension" that work on a trained model without numbers of their own.
+/// The rules of the registry's family "context extension" that work on a trained model without further numbers.
 const std::vector<std::string>& static_rules();
 
 /// Rules of the encoding `distance_map`, which `extended_encoding` takes by their names too; they find their own factor from

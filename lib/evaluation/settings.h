@@ -1,5 +1,5 @@
 /// @file
-/// What all tasks of an evaluation share: lengths, documents, draws.
+/// Common settings of all tasks of an evaluation: lengths, documents, draws.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace pe::evaluation {
 /// The documents that are read: the config key `split`.
 void split_field(support::FieldVisitor& v, artifact::Split& split, const char* help);
 
-/// What to do with lengths beyond an encoding's positions.
+/// Rule for lengths beyond an encoding's positions.
 enum class Beyond {
   kReportNa,      ///< the cell is n/a
   kClamp,         ///< the last position is used again
-  kUntrained,     ///< the table is enlarged with rows as they were initialised
+  kUntrained,     ///< the table is enlarged with freshly initialised rows
   kInterpolate,   ///< the table is stretched
 };
 

@@ -52,7 +52,7 @@ class ShardDocuments final : public DocumentSource {
         words[token] += !is_space(text[at]) && (at + 1 == text.size() || is_space(text[at + 1])) ? 1 : 0;
       }
     }
-    // Ids whose bytes are not those of their text: a piece cut out of a character, or an unknown one.
+    // Ids whose bytes differ from their text: a piece cut out of a character, or an unknown one.
     std::int64_t bytes = 0;
     for (const std::int32_t of : document.bytes) bytes += of;
     if (bytes != static_cast<std::int64_t>(text.size())) return {};

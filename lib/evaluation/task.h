@@ -56,10 +56,10 @@ struct TaskContext {
   std::vector<std::int64_t> lengths;   ///< contexts, tokens, ascending
   Results& results;
   support::Progress& progress;
-  const ModelVariants* variants = nullptr;    ///< the model under other encodings; null where there is only the scorer
-  const DocumentSource* fitting = nullptr;    ///< documents to choose a scale on, none of which is tested; may be null
-  const model::LanguageModel* model = nullptr;       ///< what probes look into; null where there is only the scorer
-  const model::LanguageModel* reference = nullptr;   ///< another model to compare with; may be null
+  const ModelVariants* variants = nullptr;    ///< The model under other encodings; null where there is only the scorer.
+  const DocumentSource* fitting = nullptr;    ///< Documents to choose a scale on, none of which is tested; may be null.
+  const model::LanguageModel* model = nullptr;       ///< Model for probes; null where there is only the scorer.
+  const model::LanguageModel* reference = nullptr;   ///< Another model to compare with; may be null.
   std::string reference_name;                        ///< "none 1a2b3c…": its encoding and run id
   Json trained_task = nullptr;                ///< the algorithmic task that the data is of, with its options; null for text
 };

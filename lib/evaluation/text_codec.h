@@ -20,7 +20,7 @@ class TextCodec {
   /// The separator before each document, if the data has one.
   virtual std::optional<std::int32_t> bos() const = 0;
 
-  /// Pieces that stand for text of their own: no control pieces, no byte pieces, no unknown, no newline. Ascending.
+  /// Pieces with a text: no control pieces, no byte pieces, no unknown, no newline. Ascending.
   virtual std::vector<std::int32_t> ordinary_pieces() const = 0;
 };
 

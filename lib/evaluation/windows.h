@@ -11,14 +11,14 @@ namespace pe::evaluation {
 
 /// How a document is cut for a context of L tokens.
 enum class Protocol {
-  kPrefix,   ///< its first L tokens, once
-  kBlocks,   ///< [0, L), [L, 2L), …; the last, shorter one only when it has at least 32 tokens
+  kPrefix,   ///< Its first L tokens, once.
+  kBlocks,   ///< [0, L), [L, 2L), …; the last, shorter one only when it has at least 32 tokens.
   kSliding,  ///< windows of L every S tokens; each scores what no earlier window scored
 };
 
 const char* protocol_name(Protocol protocol);
 
-/// What stands before a document's text.
+/// Token before a document's text.
 enum class BosPolicy {
   kNone,         ///< nothing: the first token is never scored
   kDocStart,     ///< a separator before the document, part of its first window
@@ -45,8 +45,8 @@ constexpr std::int64_t kShortestBlock = 32;
 std::vector<Window> windows(Protocol protocol, std::int64_t n, std::int64_t length, std::int64_t stride,
                             std::int64_t shortest_block = kShortestBlock);
 
-/// Sliding windows in the middle of a text: the first `from` tokens were scored by earlier windows. With `from` 0 those of
-/// kSliding. Every window is whole where the text has `length` tokens before it.
+/// Sliding windows in the middle of a text: the first `from` tokens were scored by earlier windows. With `from` 0 they
+/// equal kSliding. Every window is whole where the text has `length` tokens before it.
 std::vector<Window> sliding_windows(std::int64_t n, std::int64_t length, std::int64_t stride, std::int64_t from);
 
 /// Windows that each score `length` tokens from as many: a window holds one token more, the first of which has no score and
@@ -61,7 +61,7 @@ Window tail_window(std::int64_t n, std::int64_t length, std::int64_t targets);
 /// it holds twice the targets; else several, each of which scores its second half at most.
 std::vector<Window> anchored_windows(std::int64_t end, std::int64_t length, std::int64_t targets);
 
-/// Up to `count` different ends in [longest, n], ascending: those of document `id`, whichever model reads it.
+/// Up to `count` different ends in [longest, n], ascending: they depend on document `id`, not on the model.
 std::vector<std::int64_t> anchors(std::int64_t id, std::int64_t n, std::int64_t longest, std::int64_t count);
 
 /// Targets that a window of `length` can score with at least half of it before them: `wanted`, but no more than that half.

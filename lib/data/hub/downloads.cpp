@@ -48,7 +48,7 @@ bool has_size(const fs::path& path, std::int64_t bytes) {
   return !error && (bytes < 0 || size == static_cast<std::uint64_t>(bytes));
 }
 
-/// What is complete on this machine; empty when nothing is.
+/// Path of the complete file on this machine; empty when there is none.
 fs::path find_complete(const DownloadOptions& options, const LockedFile& file) {
   if (const fs::path own = complete_path(options, file); has_size(own, file.bytes)) return own;
   for (const fs::path& folder : options.other) {
@@ -94,7 +94,7 @@ class HashBeside {
   }
 
  private:
-  static constexpr std::size_t kMostWaiting = 8;   // pieces of what was received at once
+  static constexpr std::size_t kMostWaiting = 8;   // received pieces that wait
 
   void wait() {
     std::unique_lock lock(mutex_);
@@ -190,7 +190,7 @@ class Part {
     hash_.update(bytes);
     bytes_ += count;
     done_ += count;
-    // The disk begins while the network goes on, so that little is left to sync at the end.
+    // The disk begins during the download, so that little is left to sync at the end.
     if (bytes_ - on_disk_ >= kWriteBehind) {
       ::sync_file_range(fd_.get(), on_disk_, bytes_ - on_disk_, SYNC_FILE_RANGE_WRITE);
       on_disk_ = bytes_;
@@ -252,7 +252,7 @@ class Downloader {
   Downloader(const FetchLock& lock, const DownloadOptions& options, Say say)
       : lock_(lock), options_(options), say_(std::move(say)), http_(options.hub.http) {}
 
-  /// Counts the file's bytes in `done` as they come.
+  /// Counts the file's bytes in `done` on arrival.
   fs::path get(const LockedFile& file, std::atomic<std::int64_t>& done) {
     const fs::path complete = complete_path(options_, file);
     if (fs::path here = find_complete(options_, file); !here.empty()) {

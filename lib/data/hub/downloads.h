@@ -1,6 +1,6 @@
 /// @file
-/// Files by their SHA-256, in a folder that outlives attempts and that any number of programs share: `<aa>/<sha256>` is
-/// complete and was verified when it came; `<aa>/<sha256>.part` goes on where it stopped, whoever stopped it.
+/// Files by their SHA-256, in a folder that outlives attempts and that any number of programs share. `<aa>/<sha256>` is
+/// complete and was verified on arrival; `<aa>/<sha256>.part` is continued from its end, by any program.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,7 @@ struct DownloadPlan {
   std::int64_t missing_of_unknown_size = 0;  ///< of them
   std::int64_t missing_bytes = 0;            ///< of known sizes, less what parts hold
 };
-/// Looks, and asks no one.
+/// Looks at the disk only.
 DownloadPlan plan_downloads(const FetchLock& lock, const DownloadOptions& options);
 
 /// Downloads every file of the lock, several at a time. @return where each is

@@ -24,7 +24,7 @@ namespace {
 constexpr int kMostRedirects = 10;
 constexpr std::size_t kMostHeaders = 256 << 10;
 constexpr std::size_t kMostErrorBody = 64 << 10;
-constexpr std::size_t kReceived = 512 << 10;   // bytes that curl asks the socket for at once
+constexpr std::size_t kReceived = 512 << 10;   // bytes that curl asks the socket for per call
 
 struct UrlDeleter {
   void operator()(CURLU* url) const { curl_url_cleanup(url); }
@@ -98,7 +98,7 @@ struct Http::State {
   bool too_much = false, enough = false, late = false;
   bool streams = false;  // the sink has begun to get the body
   std::chrono::steady_clock::time_point begun;
-  std::string held;   // curl hands over 16 KiB at a time; the sink gets what one look at the socket gave
+  std::string held;   // curl delivers at most 16 KiB per call; the sink gets the data of one look at the socket
   std::exception_ptr failure;   // of the sink
 
   static std::size_t on_header(char* data, std::size_t, std::size_t count, void* self) {

@@ -1,6 +1,6 @@
 /// @file
-/// HTTP by libcurl, which is used in the source alone: one request at a time, redirects followed by us, so that a token
-/// never reaches another host than the one it is for.
+/// HTTP by libcurl, which is used in the source alone. It makes one request at a time and follows redirects itself, so
+/// that a token never reaches another host than the one it is for.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ struct HttpRequest {
 };
 
 struct HttpAnswer {
-  int status = 0;                     ///< 0: no answer; `problem` says why
-  std::string problem;                ///< of the transport: refused, reset, stalled, certificate
-  bool lasting = false;               ///< the problem is in the answer itself: the same request would have it again
-  std::map<std::string, std::string> headers;   ///< names in lower case; of the last answer in a chain of redirects
-  std::string body;                   ///< what no sink took, up to a bound
+  int status = 0;                     ///< 0: No answer; `problem` says why.
+  std::string problem;                ///< Error of the transport: refused, reset, stalled, certificate.
+  bool lasting = false;               ///< The problem is in the answer itself: the same request would have it again.
+  std::map<std::string, std::string> headers;   ///< Names in lower case; of the last answer in a chain of redirects.
+  std::string body;                   ///< Bytes that no sink took, up to a bound.
   std::string host;                   ///< that answered last: "host:port"
   bool redirected = false;            ///< to another host
   bool stopped = false;               ///< by the sink

@@ -78,7 +78,7 @@ std::vector<HubFile> parse_listing(std::string_view body, const std::string& whe
 /// The URL of `Link: <…>; rel="next"`, or empty.
 std::string next_page(const std::string& link);
 
-/// @throws Error: 3 for what will not change (no such repository, no permission), 69 for what may.
+/// @throws Error: 3 for lasting errors (no such repository, no permission), 69 for others.
 [[noreturn]] void fail_hub(const HttpAnswer& answer, const std::string& what, bool has_token);
 
 }  // namespace pe::data

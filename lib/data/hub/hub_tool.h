@@ -1,5 +1,5 @@
 /// @file
-/// What `pe-hub` does.
+/// The commands of `pe-hub`.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
 /// @file
-/// What to fetch, down to the last bit: `pe-hub lock` writes it beside the pipeline file, `pe-fetch` reads it. It is a
-/// path field, so keys hold its content and planning needs no network.
+/// The files to fetch, down to the last bit: `pe-hub lock` writes it next to the pipeline file, `pe-fetch` reads it. It
+/// is a path field, so keys hold its content and planning needs no network.
 ///
 ///     {"schema": "pe-fetch-lock/1", "repository": "HuggingFaceFW/fineweb-edu", "revision": "main", "commit": "…",
 ///      "files": [{"path": "sample/10BT/000_00000.parquet", "bytes": 2150000000, "sha256": "…"}]}
 ///
-/// Files of lists of addresses have a "url" of their own, and the lock no repository.
+/// Files of lists of addresses have a separate "url", and the lock no repository.
 #pragma once
 
 #include <cstdint>

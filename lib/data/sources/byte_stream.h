@@ -24,7 +24,7 @@ std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path, Compr
 class LineReader {
  public:
   explicit LineReader(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
-  /// False at the end. A line is cut off at `longest` bytes, and the rest of it comes as lines of their own with
+  /// False at the end. A line is cut off at `longest` bytes, and the rest of it is returned as separate lines with
   /// `complete` false on all but the last.
   bool next(std::string& line, std::size_t longest, bool& complete);
 

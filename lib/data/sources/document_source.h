@@ -15,7 +15,7 @@ namespace pe::data {
 class DocumentSource {
  public:
   enum class Outcome {
-    kDocument,   ///< `item` holds one
+    kDocument,   ///< `item` holds one.
     kBad,        ///< a line or row that is no document, or one too long: `item.problem` says where and why; reading can go on
     kFiltered,   ///< a row that a filter leaves out
     kNull,       ///< a row whose text is null
@@ -23,14 +23,14 @@ class DocumentSource {
   };
   struct Item {
     std::string text;
-    std::string source;        ///< name relative to what was asked for, with '/'
+    std::string source;        ///< name relative to the given path, with '/'
     std::uint64_t row = 0;     ///< within the source, from 0
     std::string problem;       ///< "file:line: why", fit to be shown
   };
   virtual ~DocumentSource() = default;
   /// @throws ArtifactError when a file is damaged.
   virtual Outcome next(Item& item) = 0;
-  /// How far it is, for progress: done and total in units of its own.
+  /// Progress: done and total in the source's own units.
   virtual std::int64_t done() const = 0;
   virtual std::int64_t total() const = 0;
   virtual std::string unit() const = 0;
@@ -53,8 +53,8 @@ struct LocalFile {
 /// The documents of the files, in order. @throws ConfigError when a filter is none, or a file of an unknown kind.
 std::unique_ptr<DocumentSource> make_file_source(std::vector<LocalFile> files, const TextOptions& options);
 
-/// Files, folders and globs. What the folders hold besides known extensions goes to `progress` as notes.
-/// The files are those of support/file_listing.h that have a known extension.
+/// Files, folders and globs with the known extensions, by support/file_listing.h. Other files in the folders go to
+/// `progress` as notes.
 /// @throws ConfigError when a path names nothing, or nothing of a known extension, or a filter is none.
 std::unique_ptr<DocumentSource> make_local_source(const std::vector<std::string>& paths, const TextOptions& options,
                                                   support::Progress& progress);

@@ -27,9 +27,9 @@ class JsonLinesFile : public FileReader {
         scan_(wanted_keys(options.column, filter)) {}
 
   Outcome next(Item& item) override {
-    // Escapes and other keys take room beside the text.
+    // Escapes and other keys need room in addition to the text.
     const std::size_t longest = static_cast<std::size_t>(options_.longest_document) + (1 << 20);
-    // What is left of a line that was too long is read only now: it may be gigabytes, and the first such line may end
+    // The rest of a line that was too long is read only now: it may be gigabytes, and the first such line may end
     // the stage.
     while (!complete_ && lines_.next(line_, longest, complete_)) {
     }

@@ -1,6 +1,6 @@
 /// @file
-/// A line of JSON, checked where it stands: nothing of it is copied, so that memory is that of the line. The library's
-/// reader holds the longest string three times beside it.
+/// A line of JSON, checked in place: nothing of it is copied, so that memory is only the line. The library's reader
+/// holds the longest string three more times.
 #pragma once
 
 #include <cstddef>

@@ -199,7 +199,7 @@ struct ParquetText::State {
   void open(const std::string& column, const RowFilter& filter) {
     const std::uint64_t size = check_magic(path);
     guarded([&] {
-      // What a sane file asks for, and no more: a page of a tiny file does not unpack to a gigabyte.
+      // Limit for a sane file: a page of a tiny file does not unpack to a gigabyte.
       const auto cap = static_cast<std::int64_t>(std::min<std::uint64_t>((64ULL << 20) + 64 * size, 2ULL << 30));
       pool = std::make_unique<arrow::CappedMemoryPool>(arrow::default_memory_pool(), cap);
       parquet::ReaderProperties properties(pool.get());

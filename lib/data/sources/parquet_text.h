@@ -18,8 +18,8 @@ namespace pe::data {
 
 class ParquetText {
  public:
-  /// @throws IoError when the file cannot be read, ArtifactError when it is no Parquet, is encrypted, lacks a column (naming
-  /// those present), the column is not flat text, or a filter compares a column with a value of another type.
+  /// @throws IoError when the file cannot be read. ArtifactError when it is no Parquet, is encrypted, lacks a column
+  /// (naming those present), the column is not flat text, or a filter compares a column with a value of another type.
   ParquetText(const std::filesystem::path& path, const std::string& column, const RowFilter& filter = {});
   ~ParquetText();
 

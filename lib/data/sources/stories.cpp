@@ -99,7 +99,7 @@ struct Thing {
   bool carried = false;
   std::size_t holder = 0;   // a person, when carried
   std::size_t place = 0;    // else
-  std::string container;    // "blue box"; empty: it lies in the open
+  std::string container;    // "blue box"; empty: it is in the open
   std::size_t finder = 0;   // who brought it into the story
   std::size_t first_place = 0;
   bool known = false;       // it was mentioned
@@ -539,7 +539,7 @@ class Teller {
     ++line_told_;
   }
 
-  /// Drawn before the middle is told, so that it names only what never changes.
+  /// Drawn before the middle is written, so that it names only facts that never change.
   std::string ending() {
     const Person& person = people_[0];
     switch (random_.below(3)) {
@@ -568,7 +568,7 @@ class Teller {
   std::size_t introduced_ = 0, known_ = 0;
 };
 
-/// What a story may run over its target: the last sentence, and a line that is told twice at the very end.
+/// Overrun of a story over its target: the last sentence, and a line that is repeated at the very end.
 constexpr std::int64_t kOverrun = 90;
 
 class StorySource : public DocumentSource {

@@ -1,8 +1,7 @@
 /// @file
-/// Little stories from a grammar of our own, for studies that need no network. A story is a small world: people with
-/// trades and door numbers, things that lie somewhere or are carried, and what happens to them. Later lines ask for what
-/// earlier ones said, so that position and distance matter; one story in twenty holds a line that comes back word for
-/// word.
+/// Little stories from a built-in grammar, for studies that need no network. A story is a small world: people with
+/// trades and door numbers, things that are somewhere or are carried, and events. Later lines ask for facts of earlier
+/// ones, so that position and distance matter; one story in twenty holds a line that is repeated word for word.
 #pragma once
 
 #include <cstdint>

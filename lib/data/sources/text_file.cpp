@@ -45,7 +45,7 @@ class TextFile : public FileReader {
       if (text_.empty()) {
         text_.swap(line_);  // a line may be as long as a document: it is not held twice
       } else {
-        // As in LineReader: no doubling of what is long.
+        // As in LineReader: long texts are not doubled.
         if (text_.size() > (1 << 20) && text_.size() + line_.size() > text_.capacity())
           text_.reserve(static_cast<std::size_t>(options_.longest_document));
         text_ += line_;
@@ -53,7 +53,7 @@ class TextFile : public FileReader {
       if (limit > 0 && text_.size() > limit && break_at_ > 0) return emit(item, break_at_);
     }
     if (text_.empty()) return Outcome::kEnd;
-    // What is left may still be two documents: a cut before the last paragraph, and that paragraph.
+    // The rest may still be two documents: a cut before the last paragraph, and that paragraph.
     if (limit > 0 && text_.size() > limit && break_at_ > 0) return emit(item, break_at_);
     return emit(item, text_.size());
   }

@@ -1,4 +1,4 @@
-// Addition with index hints: every digit stands behind the letter of its place, from the least significant on.
+// Addition with index hints: every digit follows the letter of its place, from the least significant on.
 #include "data/tasks/addition.h"
 
 namespace pe::data {

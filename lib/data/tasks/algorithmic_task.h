@@ -1,7 +1,8 @@
 /// @file
-/// Algorithmic tasks: generators of examples whose answers are known, at any length. An example depends on its key alone,
-/// (base seed, task, split, length, index), so it is the same under any number of threads and for every model, and data for
-/// training and items of a test come from the same place. One task is one file of `tasks/` and one line in its meson.build.
+/// Algorithmic tasks: generators of examples whose answers are known, at any length. An example depends on its key
+/// alone, (base seed, task, split, length, index). It is therefore the same under any number of threads and for every
+/// model, and data for training and items of a test come from the same place. One task is one file of `tasks/` and one
+/// line in its meson.build.
 ///
 ///     ids     BOS  input…  SEP  target…  EOS
 ///     labels   -     -    t_1   t_2…    …          what the model should say after each token; -1 where nothing is asked
@@ -32,8 +33,8 @@ constexpr std::uint64_t kTaskTestSeed = 20260101;
 
 struct TaskExample {
   std::vector<std::int32_t> ids;
-  std::vector<std::int32_t> labels;      ///< as many as ids; kUnlabelled where nothing is asked
-  std::vector<std::uint8_t> unjudged;    ///< as many, or none: labels that count in the loss but not in accuracy
+  std::vector<std::int32_t> labels;      ///< As many as ids; kUnlabelled without a question.
+  std::vector<std::uint8_t> unjudged;    ///< As many, or none: labels that count in the loss but not in accuracy.
   std::vector<std::int32_t> distance;    ///< as many, or none: tokens back to what decides a judged label; 0 elsewhere
   std::vector<std::int32_t> part;        ///< as many, or none: which part of the whole a label belongs to, 0: none
                                          ///< (AlgorithmicTask::part)
@@ -41,7 +42,7 @@ struct TaskExample {
   std::vector<std::int32_t> candidates;
 };
 
-/// What one gets right by guessing among a task's answers, format known: the mean over examples of these.
+/// Score of a guess among a task's answers, format known: the mean over examples of these.
 struct TaskChance {
   double exact = 0;
   double token = 0;
@@ -59,9 +60,9 @@ class AlgorithmicTask {
   /// Ids among which a model should give a judged label nearly all of their probability, by distance; empty: it is not
   /// measured so.
   virtual std::vector<std::int32_t> rivals() const { return {}; }
-  /// What accuracy is told by beside the length, in one word: "steps", "ordinal"; empty: nothing.
+  /// Variable of accuracy in addition to the length, in one word: "steps", "ordinal"; empty: none.
   virtual std::string part() const { return ""; }
-  /// How often the length is asked for in training, beside the others; 0: there is no such length.
+  /// Weight of the length in training, relative to the others; 0: there is no such length.
   virtual double weight(std::int64_t length) const { return length >= 1 ? 1 : 0; }
   /// @param length in the task's own terms (symbols, digits, lines, …), with weight > 0
   virtual TaskExample example(support::Xoshiro& random, std::int64_t length, Split split) const = 0;
@@ -82,7 +83,7 @@ struct LengthRange {
 
 struct TaskGenerator {
   std::string name;
-  std::string summary;       ///< one line: what goes in, what comes out
+  std::string summary;       ///< one line: input and output
   std::string reference;     ///< paper, and the section of the specification
   std::string length;        ///< what a length counts: "symbols", "digits of the longer operand"
   LengthRange train, test;   ///< as the source has them

@@ -1,5 +1,5 @@
 /// @file
-/// Two binary numbers, low bit first with a 2 between them, and what they make together: likewise, a 2, zeros.
+/// Two binary numbers, low bit first with a 2 between them, and their result in the same form, a 2, zeros.
 #pragma once
 
 #include "data/tasks/kit.h"

@@ -8,7 +8,7 @@ namespace pe::data {
 
 namespace {
 
-constexpr std::int32_t kLastTokens = 64;   // those that words end with
+constexpr std::int32_t kLastTokens = 64;   // last tokens of words
 constexpr std::int64_t kQueries = 10;
 
 class Depo final : public AlgorithmicTask {

@@ -6,8 +6,8 @@
 ///     seed, fixed   START a a+1 a+2 MIDDLE a+3 a+4 END PAD …          64 tokens; ids are the numbers, a of 10 … 80
 ///     hard          START a a+d … MIDDLE a+m·d … END PAD …            32 tokens; ids are numbers + 4
 ///
-/// A model says the next token. In mode `seed` the last target is the first token, as rotating a row makes it, and padding
-/// counts; in `fixed` nothing is asked of the last position; in `hard` nothing is asked after END.
+/// A model predicts the next token. In mode `seed` the last target is the first token, as rotating a row makes it, and
+/// padding counts. In `fixed` the last position has no target; in `hard` there is none after END.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +28,13 @@ constexpr std::int32_t kDummyPad = 0, kDummyStart = 1, kDummyMiddle = 2, kDummyE
 /// Of `hard`: the id of the number v is kDummyNumber + v.
 constexpr std::int32_t kDummyNumber = 4;
 
-/// What a target asks for.
+/// Kind of a target.
 enum class DummyTarget {
-  kNone,         ///< nothing is asked
-  kFirst,        ///< START → a: nothing tells it
-  kStep,         ///< hard: the second term, which tells d
-  kDetermined,   ///< what earlier tokens determine; of `hard` the third term and the first three after MIDDLE
-  kLength,       ///< hard: another number, or a marker?
+  kNone,         ///< Without a target.
+  kFirst,        ///< START → a: nothing determines it.
+  kStep,         ///< Hard: the second term, which determines d.
+  kDetermined,   ///< Determined by earlier tokens; of `hard` the third term and the first three after MIDDLE.
+  kLength,       ///< Hard: another number, or a marker?
   kEcho,         ///< hard with distractors: the terms between the two MIDDLEs, and the second MIDDLE
   kPadding,      ///< PAD
   kWrap,         ///< seed: the first token, asked of the last position
@@ -70,7 +70,7 @@ class DummyData {
   static bool is_test_base(std::int64_t a);
   static bool is_test_pair(std::int64_t a, std::int64_t d);
 
-  /// Rows by what they say rather than by key. @param wraps whether the last target is the first token.
+  /// Rows by their values rather than by key. @param wraps whether the last target is the first token.
   static DummyRow seed_row(std::int64_t a, bool wraps);
   /// @param echo the distractor's terms; empty: none.
   static DummyRow hard_row(std::int64_t a, std::int64_t d, std::int64_t before, std::int64_t after,

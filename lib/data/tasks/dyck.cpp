@@ -37,7 +37,7 @@ class Dyck final : public AlgorithmicTask {
       out.id(kFirstSymbol + string[i], i + 1 < string.size() ? kFirstSymbol + string[i + 1] : kTaskEos);
     }
     out.id(kTaskEos);
-    // Which bracket opens next, and when, is nobody's to know.
+    // Which bracket opens next, and when, cannot be known.
     out.example.unjudged.assign(out.example.ids.size(), 1);
     out.example.distance.assign(out.example.ids.size(), 0);
     std::vector<std::size_t> opened;

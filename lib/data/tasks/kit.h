@@ -1,5 +1,5 @@
 /// @file
-/// What the files of this folder share. Most tasks are an input and the answer to it:
+/// Common code of the files of this folder. Most tasks are an input and the answer to it:
 ///
 ///     class Reverse final : public QuestionTask { symbols(), answers(), ask(random, length), answer(input) };
 #pragma once
@@ -105,8 +105,9 @@ class QuestionTask : public AlgorithmicTask {
   }
 };
 
-/// Tasks of Deletang et al.: an output whose length follows from the input's, said after the input (`sequence`) or all at
-/// once (`parallel`: input SEP OUT…, where the i-th OUT is labelled with the i-th symbol of the output).
+/// Tasks of Deletang et al. The length of the output follows from the input's. The output comes token by token after
+/// the input (`sequence`) or in parallel (`parallel`: input SEP OUT…, where the i-th OUT is labelled with the i-th
+/// symbol).
 class ChomskyTask : public QuestionTask {
  public:
   enum class Mode { kSequence, kParallel };

@@ -1,4 +1,4 @@
-// Several needles with the same key, told apart by their order alone.
+// Several needles with the same key, distinguished by their order alone.
 #include "data/tasks/kit.h"
 
 namespace pe::data {

@@ -1,4 +1,4 @@
-// SCAN, whole: 34 phrases, each also twice or thrice, alone or two of them with `and` or `after`: 20,910 commands.
+// SCAN, whole: 34 phrases, each also two or three times, alone or two of them with `and` or `after`: 20,910 commands.
 #include "data/tasks/kit.h"
 
 namespace pe::data {
@@ -12,7 +12,7 @@ enum : std::int32_t { kTurn = 4, kLeft, kRight, kOpposite, kAround, kTwice, kThr
 
 std::int32_t turn_to(std::int32_t direction) { return kActions + 4 + (direction - kLeft); }
 
-/// What a phrase of at most four words does.
+/// Actions of a phrase of at most four words.
 Symbols actions_of(const Symbols& words) {
   Symbols body = words;
   std::int32_t times = 1;

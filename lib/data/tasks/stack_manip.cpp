@@ -1,4 +1,4 @@
-// Deterministic context-free: a stack, and what is done to it.
+// Deterministic context-free: a stack, and operations on it.
 #include "data/tasks/kit.h"
 
 namespace pe::data {

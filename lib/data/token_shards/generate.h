@@ -1,6 +1,6 @@
 /// @file
-/// `pe-generate`: examples of an algorithmic task as token shards, with labels, for training. Tests of the same task need no
-/// data of their own: pe-evaluate makes their items from their keys.
+/// `pe-generate`: examples of an algorithmic task as token shards, with labels, for training. Tests of the same task
+/// need no separate data: pe-evaluate makes their items from their keys.
 #pragma once
 
 #include <cstdint>

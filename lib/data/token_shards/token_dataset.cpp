@@ -35,7 +35,7 @@ class Table {
   std::size_t size() const { return count_; }
   bool empty() const { return count_ == 0; }
 
-  /// What is needed to map it later; the file is still open.
+  /// Opens the data for a later map; the file is still open.
   void open(const h5::Group& root, const char* name, h5::Type type) {
     const h5::Dataset dataset = root.open_dataset(name);
     dataset.require_rank(type, 1);
@@ -161,7 +161,7 @@ struct TokenDataset::State {
     return shard;
   }
 
-  /// Calls part(shard, address, ids) for each shard that tokens [first, first + count) lie in, in order.
+  /// Calls part(shard, address, ids) for each shard with tokens of [first, first + count), in order.
   template <typename Part>
   void each_part(Split split, std::uint64_t first, std::size_t count, Part&& part) const {
     const Stream& from = stream(split);
@@ -183,7 +183,7 @@ struct TokenDataset::State {
   void read(Split split, std::uint64_t first, std::span<T> out) const {
     each_part(split, first, out.size(),
               [&, to = out.data()](const Shard& shard, const std::byte* ids, std::size_t count) mutable {
-                // All lines at once: the processor follows a window only to the end of its page.
+                // Prefetches all lines together: the processor follows a window only to the end of its page.
                 prefetch(ids, std::min(count * width(), kMostPrefetched));
                 const std::uint32_t largest =
                     wide ? widen<std::uint32_t>(ids, count, to) : widen<std::uint16_t>(ids, count, to);

@@ -37,7 +37,7 @@ class TokenDataset {
   void read(Split split, std::uint64_t first, std::span<std::int64_t> out) const;
   void read(Split split, std::uint64_t first, std::span<std::int32_t> out) const;
 
-  /// What a model should say after each token, for data of tasks; -1 where nothing is asked.
+  /// The target of a model after each token, for data of tasks; -1 without a target.
   bool has_labels() const;
   /// Labels [first, first + out.size()). @throws Error (bug) past the end, or where there are none.
   void read_labels(Split split, std::uint64_t first, std::span<std::int64_t> out) const;

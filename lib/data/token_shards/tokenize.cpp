@@ -49,7 +49,7 @@ void TokenizeConfig::describe(support::FieldVisitor& v) {
 
 namespace {
 
-/// The cache is sound by what the model says of itself; this looks whether that is so, on the first documents.
+/// The cache is sound by the model's own description; this checks it on the first documents.
 bool cache_agrees(const Tokenizer& tokenizer, RawTextReader& reader, support::Progress& progress) {
   CachedEncoder cached(tokenizer);
   if (!cached.caches()) return false;
@@ -214,7 +214,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// What is told and not stored.
+/// Reported, not stored.
 struct Summary {
   LengthHistogram lengths;
   std::uint64_t not_back = 0;

@@ -1,6 +1,6 @@
 /// @file
-/// Stored ids as the wider integers that models read. This is what a window of tokens costs, so it uses AVX2 where
-/// there is any.
+/// Stored ids as the wider integers that models read. This is the main cost of a window of tokens, so it uses AVX2
+/// where available.
 #pragma once
 
 #include <cstddef>

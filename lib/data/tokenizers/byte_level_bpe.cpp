@@ -292,7 +292,7 @@ class ByteLevel final : public ByteLevelTokenizer {
   std::string where_;
   WordRule rule_ = WordRule::kGpt2;
   std::unordered_map<std::string, std::int32_t> whole_words_;  // by their bytes
-  std::vector<std::string> pieces_, bytes_;   // by id; bytes empty for what no text gives
+  std::vector<std::string> pieces_, bytes_;   // by id; bytes are empty for ids without a text
   std::unordered_map<std::string, std::int32_t> ids_;
   std::array<std::int32_t, 256> byte_ids_{};
   PairMerges merges_;

@@ -1,6 +1,6 @@
 /// @file
 /// GPT-2's tokenizer: text is cut into words by a pattern, and the bytes of each word are joined by ranked merges. The
-/// files are those of the published models: vocab.json (piece to id, bytes spelled as letters) and merges.txt (a pair a
+/// files are in the published format: vocab.json (piece to id, bytes spelled as letters) and merges.txt (a pair a
 /// line, the first one joins first). Later models cut words by other patterns.
 #pragma once
 
@@ -21,9 +21,9 @@ inline constexpr std::string_view kByteLevelBpe = "byte-level-bpe";
 enum class WordRule { kGpt2, kDigits, kLlama3, kQwen2 };
 std::string_view word_rule_name(WordRule rule);  ///< "gpt2", "digits", "llama3" or "qwen2"
 
-/// The two files as one text, which is what `TokenizerRecord::model` holds; and apart again.
+/// The two files as one text, as in `TokenizerRecord::model`; and apart again.
 struct ByteLevelFiles {
-  std::string vocab, merges;   ///< as they were read, byte for byte
+  std::string vocab, merges;   ///< unchanged, byte for byte
   WordRule words = WordRule::kGpt2;
   bool whole_words = false;  ///< a word that is a piece gets its id, whatever the merges would give
   std::string bos, eos;      ///< pieces; both empty: `<|endoftext|>` is both, where there is one
@@ -35,7 +35,7 @@ ByteLevelFiles unpack_byte_level(const std::string& model, const std::string& wh
 
 class ByteLevelTokenizer : public Tokenizer {
  public:
-  /// Cuts text into words, in order; a word is at least a byte. Bytes that are not UTF-8 are words of their own.
+  /// Cuts text into words, in order; a word is at least a byte. Bytes that are not UTF-8 are separate words.
   /// One a thread: it holds what the pattern's matcher needs.
   class Words {
    public:

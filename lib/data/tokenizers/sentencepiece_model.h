@@ -1,6 +1,6 @@
 /// @file
-/// What a serialized sentencepiece model says, read from its protobuf wire format: the library's own classes for it are
-/// not installed in Debian 12. Field numbers are those of sentencepiece_model.proto.
+/// The contents of a serialized sentencepiece model, read from its protobuf wire format: the library's own classes for
+/// it are not installed in Debian 12. Field numbers follow sentencepiece_model.proto.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct ParsedModel {
   bool whitespace_as_suffix = false;
   std::string normalizer_name;
   std::string normalizer_spec;       ///< serialized, for the content hash
-  std::size_t charsmap_bytes = 0;    ///< 0: text is taken as it is
+  std::size_t charsmap_bytes = 0;    ///< 0: text is not changed
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;  ///< a space becomes a space mark

@@ -29,7 +29,7 @@ std::optional<std::uint8_t> byte_of(std::string_view piece) {
   return static_cast<std::uint8_t>(16 * high + low);
 }
 
-/// A character that the model does not have, by where it stands in the word.
+/// A character that the model does not have, by its offset in the word.
 std::int32_t unknown_symbol(std::size_t offset) { return -2 - static_cast<std::int32_t>(offset); }
 std::size_t offset_of(std::int32_t symbol) { return static_cast<std::size_t>(-2 - symbol); }
 

@@ -1,5 +1,5 @@
 /// @file
-/// Encodes single words by a sentencepiece BPE model: ids are those of the library, which builds strings, a lattice and
+/// Encodes single words by a sentencepiece BPE model: ids equal the library's, which builds strings, a lattice and
 /// a message for each word and so takes ten times as long.
 #pragma once
 
@@ -23,8 +23,8 @@ class SentencePieceWords {
   SentencePieceWords(SentencePieceWords&&) = default;
   SentencePieceWords& operator=(SentencePieceWords&&) = default;
 
-  /// Replaces `ids` by those of `word` as a text of its own, dummy prefix included. False, when the word is not UTF-8:
-  /// what the library makes of it is not done here.
+  /// Replaces `ids` by the ids of `word` as a separate text, dummy prefix included. False, when the word is not UTF-8:
+  /// the library's rule for it is not implemented here.
   bool encode(std::string_view word, std::vector<std::int32_t>& ids) const;
 
  private:
@@ -47,7 +47,7 @@ class SentencePieceWords {
   std::vector<UserDefined> user_defined_;        ///< taken before anything else, the longest first
   std::array<bool, 256> begins_user_defined_{};  ///< by the first byte
   std::array<std::int32_t, 128> ascii_{};
-  std::unordered_map<std::string_view, std::int32_t> characters_;  ///< those beyond ASCII; keys lie in `texts_`
+  std::unordered_map<std::string_view, std::int32_t> characters_;  ///< characters beyond ASCII; keys are in `texts_`
   std::int32_t pieces_ = 0;         ///< symbols from here on are characters that only longer pieces hold
   std::vector<std::string> texts_;  ///< of symbols
   PairMerges merges_;

@@ -1,6 +1,6 @@
 /// @file
-/// The vocabulary of an algorithmic task as a tokenizer: words parted by spaces, one id each. What its record stores names
-/// the task with its options, so that whoever has a model and data can make further items of the same task.
+/// The vocabulary of an algorithmic task as a tokenizer: words separated by spaces, one id each. Its record names the
+/// task with its options, so that the owner of a model and data can make further items of the same task.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ constexpr const char* kSymbolTokenizer = "symbols";
 /// The record of the tokenizer of a task, as a config names it.
 artifact::TokenizerRecord symbol_tokenizer_record(const Json& task);
 
-/// From what `TokenizerRecord::model` holds. @throws ArtifactError; `where` names the artifact.
+/// Makes it from `TokenizerRecord::model`. @throws ArtifactError; `where` names the artifact.
 std::unique_ptr<Tokenizer> make_symbol_tokenizer(const std::string& model, const std::string& where);
 
 /// The task that a record of kind `symbols` belongs to. @throws ArtifactError

@@ -87,8 +87,8 @@ TokenNumbers segments(const Tokenizer& tokenizer, const std::vector<std::string>
   };
 }
 
-/// Places of an example, or of its beginning: what is asked stands in [begin, separator), the answer in (separator,
-/// end). Each is the number of ids where it has not come yet.
+/// Places of an example, or of its beginning: the question is in [begin, separator), the answer in (separator, end).
+/// Each is the number of ids where it has not come yet.
 struct Parts {
   std::size_t begin = 0, separator = 0, end = 0;
 };

@@ -157,7 +157,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
 std::vector<std::int32_t> Tokenizer::encode_inside(std::string_view text) const {
   const std::vector<std::int32_t> newline = encode("\n");
   std::vector<std::int32_t> ids = encode(cat("\n", text));
-  // A model that folds whitespace has no id for the newline; then the text stands as a document of its own.
+  // A model that folds whitespace has no id for the newline; then the text is a separate document.
   if (ids.size() < newline.size() || !std::equal(newline.begin(), newline.end(), ids.begin())) return encode(text);
   ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(newline.size()));
   return ids;
@@ -190,7 +190,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const artifact::TokenizerRecord& recor
 
 // ---- the word cache
 
-/// Words to ids in one table with open addressing; keys and ids lie in two arenas. When full it stops learning.
+/// Words to ids in one table with open addressing; keys and ids are in two arenas. When full it stops learning.
 struct CachedEncoder::State {
   struct Slot {
     std::uint64_t hash = 0;
@@ -202,7 +202,7 @@ struct CachedEncoder::State {
   static constexpr std::size_t kLongestWord = 48;
 
   const Tokenizer& tokenizer;
-  const ByteLevelTokenizer* byte_level = nullptr;   // whose words are those of its pattern
+  const ByteLevelTokenizer* byte_level = nullptr;   // tokenizer with this pattern for words
   const SentencePieceWords* piece_words = nullptr;
   bool sound = false;
   bool mark_is_space = true;   // a space mark in the text itself reads as a space does
@@ -225,7 +225,7 @@ struct CachedEncoder::State {
     if (model == nullptr) return;
     const ParsedModel& parsed = model->parsed();
     dummy_prefix = parsed.add_dummy_prefix;
-    // Only where cutting before spaces cannot change what merges: BPE, text taken as it is, no piece across the cut.
+    // Only where cutting before spaces cannot change what merges: BPE, unchanged text, no piece across the cut.
     sound = parsed.model_type == ModelType::kBpe && takes_text_as_it_is(parsed);
     for (const ModelPiece& piece : parsed.pieces) {
       std::string_view rest = piece.text;
@@ -327,7 +327,7 @@ void CachedEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids
   ids.clear();
   std::size_t start = 0;
   while (start < text.size()) {
-    // A segment is a run of spaces and what follows up to the next space.
+    // A segment is a run of spaces and the text up to the next space.
     std::size_t end = start;
     while (end < text.size() && text[end] == ' ') ++end;
     while (end < text.size() && text[end] != ' ') ++end;

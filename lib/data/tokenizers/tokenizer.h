@@ -17,7 +17,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// Replaces `ids` by those of `text`, as a document of its own (the dummy prefix, if any, is added).
+  /// Replaces `ids` by the ids of `text`, as a separate document (the dummy prefix, if any, is added).
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
   std::vector<std::int32_t> encode(std::string_view text) const;
   /// The ids that `text` gets inside a running text: encoded behind a newline, which is cut off again, so no dummy prefix.
@@ -45,7 +45,7 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer();
 /// As a token-shards artifact stores it.
 std::unique_ptr<Tokenizer> make_tokenizer(const artifact::TokenizerRecord& record, const std::string& where);
 
-/// Encodes faster by remembering words; ids are those of the tokenizer it wraps. One per thread.
+/// Encodes faster by remembering words; ids equal the ids of the tokenizer it wraps. One per thread.
 /// Sound for BPE models in which no piece holds the space mark behind another character; others are passed through.
 class CachedEncoder {
  public:

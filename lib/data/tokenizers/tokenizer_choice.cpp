@@ -90,7 +90,7 @@ void tell_training_memory(std::int64_t text_bytes, std::int64_t available, suppo
 
 namespace {
 
-/// Bytes that can be had without swapping; 0 when the system does not say.
+/// Bytes available without swapping; 0 when the system does not say.
 std::int64_t available_memory() {
   std::ifstream in("/proc/meminfo");
   for (std::string line; std::getline(in, line);) {

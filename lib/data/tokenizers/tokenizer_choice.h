@@ -1,5 +1,5 @@
 /// @file
-/// Which tokenizer a stage uses: one that is trained on the raw text, one from files, bytes, or that of another stage.
+/// Which tokenizer a stage uses: one that is trained on the raw text, one from files, bytes, or another stage's.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ void warn_of_normaliser(const Tokenizer& tokenizer, support::Progress& progress)
 
 /// Bytes of memory that training a BPE model on so much text takes at its peak, from measurements.
 std::int64_t training_memory(std::int64_t text_bytes);
-/// Says it, and warns when it is more than what is available (bytes; 0: unknown).
+/// Logs the amount, and warns when it exceeds the available memory (bytes; 0: unknown).
 void tell_training_memory(std::int64_t text_bytes, std::int64_t available, support::Progress& progress);
 
 }  // namespace pe::data

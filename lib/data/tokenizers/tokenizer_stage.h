@@ -1,5 +1,5 @@
 /// @file
-/// `pe-make-tokenizer`: a tokenizer as an artifact of its own, which any number of `pe-tokenize` take as an input.
+/// `pe-make-tokenizer`: a tokenizer as a separate artifact, which any number of `pe-tokenize` take as an input.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct TokenizerStageConfig : TokenizerConfig {
 };
 
 /// Reads input `raw`, if there is one, and writes output `tokenizer`. Says of the first `summary_bytes` of the train
-/// split how they are encoded: bytes a token, unknown tokens, lengths of documents.
+/// split how they are encoded: bytes per token, unknown tokens, lengths of documents.
 void make_tokenizer_artifact(const TokenizerStageConfig& config, artifact::Workspace& workspace);
 
 /// Writes the tokenizer's own files into a folder: tokenizer.model, or vocab.json and merges.txt. Names what it wrote.

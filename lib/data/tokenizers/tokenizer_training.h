@@ -17,8 +17,9 @@ struct BpeOptions {
   bool dummy_prefix = true;
 };
 
-/// The characters without a space between them that sentencepiece can train on. It numbers them by 16 bits, ends the process
-/// from 65,536 on, and shifts the numbers from 32,768 on as a signed integer, so that it reads memory that is not its own.
+/// The characters without a space between them that sentencepiece can train on. It numbers them by 16 bits and ends the
+/// process from 65,536 on. From 32,768 on it shifts the numbers as a signed integer, so that it reads memory that is
+/// not its own.
 inline constexpr std::size_t kLongestRun = 32767;
 
 /// Bytes of the longest beginning of a text whose runs without a space have at most kLongestRun characters. It ends
@@ -26,8 +27,8 @@ inline constexpr std::size_t kLongestRun = 32767;
 /// have such runs.
 std::size_t trainable_bytes(std::string_view text);
 
-/// `next` fills a text and says whether there was one. One thread; byte fallback, text taken as it is, the newline a
-/// piece of its own; ids 0 unknown, 1 BOS, 2 EOS. All texts are read first. Those with runs that are
+/// `next` fills a text and says whether there was one. One thread; byte fallback, unchanged text, the newline is a
+/// separate piece; ids 0 unknown, 1 BOS, 2 EOS. All texts are read first. Those with runs that are
 /// too long are cut by trainable_bytes.
 /// @throws ConfigError when the texts do not yield the vocabulary asked for; says which would be possible.
 std::string train_bpe(const BpeOptions& options, const std::function<bool(std::string& text)>& next);

@@ -1,5 +1,6 @@
-// The algorithmic task that a model was trained on, by length: exact match, token accuracy, and how far they reach; or, of a
-// model of text, tasks that it is shown solved examples of. Items come from their keys, so every model meets the same ones.
+// The algorithmic task that a model was trained on, by length: exact match, token accuracy, and how far they reach. For
+// a model of text: tasks with solved examples in the prompt. Items come from their keys, so every model meets the same
+// ones.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -24,7 +25,7 @@ using support::kMissing;
 constexpr double kSolved = 0.9;      // of len90
 constexpr double kConfident = 0.8;   // Hewitt et al. 2020
 
-/// Labels of a part of an example, or at a distance from what decides them; only the journal sees these rows.
+/// Labels of a part of an example, or at a distance from the tokens that decide them; only the journal sees these rows.
 struct LabelCounts {
   std::int64_t number = 0;  ///< of the part; tokens back
   std::int64_t hits = 0;    ///< right answers; confident ones
@@ -45,7 +46,7 @@ struct DistanceCounts : LabelCounts {
   static constexpr const char* kName = "algorithmic.by_distance";
 };
 
-/// What the task's own tables are called where there is no task.
+/// Name of the task's own tables where there is no task.
 constexpr const char* kNoTask = "algorithmic";
 
 class Algorithmic final : public Task {
@@ -253,7 +254,7 @@ class Algorithmic final : public Task {
     }
   }
 
-  /// A symbol is right when each of its tokens is; over draws the smallest share is what can be said.
+  /// A symbol is right when each of its tokens is; over draws the smallest share is a lower bound.
   static schema::Rows ask(TaskContext& context, const std::string& name, std::int64_t length,
                           const std::vector<InContextItem>& items) {
     std::vector<Sequence> sequences;

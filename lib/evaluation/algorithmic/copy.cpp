@@ -1,5 +1,5 @@
-// In-context repetition: a separator, n distinct pieces of the model's own vocabulary, a newline, the same n pieces.
-// What a model that looks back n + 1 tokens gets right without knowing any language.
+// In-context repetition: a separator, n distinct pieces of the model's own vocabulary, a newline, the same n pieces. A
+// model that looks back n + 1 tokens gets it right without knowing any language.
 #include <algorithm>
 #include <cmath>
 
@@ -98,7 +98,7 @@ class Copy final : public Task {
     const statistics::Ratio per_target = statistics::ratio_of_sums(nll, targets);
     const statistics::Interval interval = statistics::wilson(exact, count);
     const double pieces = static_cast<double>(n);
-    // Whoever guesses among the pieces shown is right one time in n, and on all n of them almost never.
+    // A guess among the pieces shown is right one time in n, and on all n of them almost never.
     context.results.add_row(
         schema::AlgoSummary{.task = "copy",
                             .split = "test",

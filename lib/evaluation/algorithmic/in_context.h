@@ -17,9 +17,9 @@ namespace pe::evaluation {
 
 struct InContextItem {
   std::vector<std::int32_t> ids;
-  std::int64_t answer_begin = 0;              ///< ids[answer_begin ..) is the answer, its newline included
-  std::vector<std::int64_t> symbol_tokens;    ///< of each symbol of the answer; the newline stands for the end
-  std::vector<std::uint8_t> judged;           ///< of each symbol: 0 where only its loss counts
+  std::int64_t answer_begin = 0;              ///< ids[answer_begin ..) is the answer, its newline included.
+  std::vector<std::int64_t> symbol_tokens;    ///< Of each symbol of the answer; the newline is the end.
+  std::vector<std::uint8_t> judged;           ///< Of each symbol: 0 where only its loss counts.
   data::TaskChance chance;                    ///< of a guesser who knows the format
 };
 

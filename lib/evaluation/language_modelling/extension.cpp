@@ -1,6 +1,6 @@
-// One checkpoint at longer contexts, without training: under every static rule of the rotary family, with its logits
-// scaled, cropped to the training length, and as it is; and interventions that say which frequencies and layers a length
-// breaks. Same anchored targets for every variant and length.
+// One checkpoint at longer contexts, without training. It runs under every static rule of the rotary family, with its
+// logits scaled, cropped to the training length, and unchanged. Interventions show which frequencies and layers a
+// length breaks. Same anchored targets for every variant and length.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,6 +1,6 @@
 /// @file
-/// Tokens for which a long context matters, as a reference model sees them (Fang et al. 2024, arXiv:2410.23771): those that it
-/// says well from all the text before, and badly from the last part of it alone.
+/// Tokens for which a long context matters to a reference model (Fang et al. 2024, arXiv:2410.23771): it predicts them
+/// well from all the text before, and badly from the last part of it alone.
 #pragma once
 
 #include <cstdint>

@@ -18,12 +18,12 @@ struct LengthCurve {
   std::vector<std::vector<double>> tokens;     ///< [length][document], tokens scored
 };
 
-/// Mean loss at each length: Σ nll / Σ tokens, nats a token. With `counts`, of that resample of the documents.
+/// Mean loss at each length: Σ nll / Σ tokens, nats per token. With `counts`, of that resample of the documents.
 std::vector<double> mean_losses(const LengthCurve& curve, const std::uint16_t* counts = nullptr);
 
-/// The largest tested length L from train_length on such that ppl(L') ≤ (1 + tolerance)·ppl(train_length) for every tested L' of
-/// train_length to L. Shorter lengths are worse for want of context, and say nothing of what is usable. NaN when train_length
-/// was not tested, or its loss is not finite.
+/// The largest tested length L from train_length on such that ppl(L') ≤ (1 + tolerance)·ppl(train_length) for every
+/// tested L' of train_length to L. Shorter lengths are worse for lack of context, and show nothing about usable
+/// context. NaN when train_length was not tested, or its loss is not finite.
 double usable_context(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses,
                       std::int64_t train_length, double tolerance);
 
@@ -55,9 +55,10 @@ std::vector<WithInterval> with_intervals(const LengthCurve& curve, const std::ve
 /// ones hold too few tokens to tell a rise from noise.
 std::int64_t blowup_bin(std::int64_t train_length);
 
-/// The beginning of the first bin at or beyond train_length from which on the loss of every bin exceeds that on the window
-/// [train/2, train) by 0.1 nats. @param begins of bins of `blowup_bin` tokens, ascending. @param losses their means, nats a token.
-/// Infinite when there is none; NaN when the bins cover no window, or nothing from train_length on.
+/// The beginning of the first bin at or beyond train_length from which on the loss of every bin is high. High means 0.1
+/// nats above the loss on the window [train/2, train).
+/// @param begins of bins of `blowup_bin` tokens, ascending. @param losses their means, nats per token.
+/// @return infinite when there is none; NaN when the bins cover no window, or nothing from train_length on.
 double blowup_position(const std::vector<std::int64_t>& begins, const std::vector<double>& losses, std::int64_t train_length);
 
 /// Loss on [train/2, train) minus loss on [2·train, 4·train), from the same bins. NaN when a range is not covered.

@@ -15,7 +15,7 @@ constexpr std::int64_t kAnchors = 4;
 struct Text {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> bytes;
-  std::vector<std::int32_t> words;   ///< that end with each token; empty where nobody asks, or they cannot be told
+  std::vector<std::int32_t> words;   ///< that end with each token; empty where not requested or unknown
 };
 
 /// A setting's wish for a window: which of its tokens [from, to) it scores.
@@ -24,7 +24,8 @@ struct Wanted {
   std::int64_t from, to;
 };
 
-/// What is fed: tokens [begin, end) of a text with separators as `bos` says. Where the last one is only predicted, `next`.
+/// Input of one pass: tokens [begin, end) of a text with separators by `bos`. Where the last one is only predicted,
+/// `next`.
 struct Pass {
   BosPolicy bos;
   std::int64_t begin, end;

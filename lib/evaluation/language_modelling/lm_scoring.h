@@ -1,6 +1,6 @@
 /// @file
-/// Losses of documents under several protocols and context lengths at once: which windows they need, each fed once, and what
-/// every protocol sums up of them.
+/// Losses of documents under several protocols and context lengths in one go: the windows that they need, each fed
+/// once, and the sums of every protocol.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +25,21 @@ struct LmSetting {
 
 /// How texts are cut, the same for all settings.
 struct LmCutting {
-  std::int64_t longest = 0;       ///< context, tokens
-  std::int64_t cut = 0;           ///< tokens of a text, separator included; protocols that read whole texts ignore it
-  std::int64_t targets = 256;     ///< that tail and anchored score
-  std::int64_t min_context = 0;   ///< that sliding wants before a token
+  std::int64_t longest = 0;       ///< Context, tokens.
+  std::int64_t cut = 0;           ///< Tokens of a text, separator included; protocols that read whole texts ignore it.
+  std::int64_t targets = 256;     ///< Tokens that tail and anchored score.
+  std::int64_t min_context = 0;   ///< Context that sliding needs before a token.
   bool common = true;             ///< blocks and sliding score tokens beyond the longest context alone, the same at every length
   bool words = false;             ///< words are counted too
 };
 
-/// What one setting sums up of one document: its row of the table, and sums that only the journal sees.
+/// Sums of one setting over one document: its row of the table, and sums that only the journal sees.
 struct LmSums : schema::LmDocument {
   static constexpr const char* kName = "perplexity.sums";
   double context = 0;            ///< over scored tokens: tokens before it in its window, separator included
   std::int64_t windows = 0;
   double window_means = 0;       ///< over windows: mean loss of its scored tokens
-  std::int64_t words = 0;        ///< -1: they cannot be told
+  std::int64_t words = 0;        ///< -1: unknown
 
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {

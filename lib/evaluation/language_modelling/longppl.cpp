@@ -1,5 +1,5 @@
-// LongPPL: the perplexity of those tokens alone for which a long context matters, as another model says (the input
-// `reference`), so that the many tokens that any model says from the last few do not drown them.
+// LongPPL: the perplexity of only those tokens for which a long context matters to another model (the input
+// `reference`). The many tokens that any model predicts from the last few then do not dominate.
 #include <algorithm>
 #include <cmath>
 

@@ -99,8 +99,8 @@ class Perplexity final : public Task {
     return chosen;
   }
 
-  /// All protocols on the same documents, where enough of them hold twice the longest context, which blocks and sliding need.
-  /// Else those two go as far as there are documents, and the others are not kept from going on.
+  /// All protocols on the same documents, where enough of them hold twice the longest context, which blocks and sliding
+  /// need. Else those two stop where documents end, and the others continue.
   void measure_documents(TaskContext& context, std::vector<schema::Rows>& summaries) const {
     const auto of_documents = [](const LmProtocol& protocol) { return protocol.text == TextKind::kDocuments; };
     const auto all = protocols_of(of_documents), following = protocols_of(follows);
@@ -254,7 +254,7 @@ class Perplexity final : public Task {
     return rows;
   }
 
-  /// What the anchored curve of protocol `p` is condensed to.
+  /// Numbers that summarize the anchored curve of protocol `p`.
   schema::Rows length_numbers(TaskContext& context, std::size_t p, const std::vector<LmSetting>& live,
                               const std::vector<std::vector<LmSums>>& sums,
                               const std::vector<std::pair<std::size_t, std::size_t>>& place) const {
@@ -347,7 +347,7 @@ class Perplexity final : public Task {
     return row;
   }
 
-  /// The same in words. One document whose words cannot be told leaves the cell without a number.
+  /// The same in words. One document with unknown words leaves the cell without a number.
   static schema::LmWords in_words(TaskContext& context, const LmSetting& setting, const std::vector<LmSums>& sums) {
     std::vector<double> nll, words;
     std::int64_t total = 0;

@@ -36,7 +36,7 @@ struct Prompt {
   std::vector<std::int32_t> ids;  ///< with the separator, where the data has one
 };
 
-/// What a text cell and a page can hold: bytes that are not UTF-8, and control characters, are marked.
+/// Makes text valid for a text cell and a page: bytes that are not UTF-8, and control characters, are marked.
 std::string printable(const std::string& text) {
   std::string kept;
   for (const char c : support::replace_invalid_utf8(text)) {

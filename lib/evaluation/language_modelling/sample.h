@@ -40,7 +40,7 @@ struct SampleConfig {
 /// the largest. Equal logits rank by their index. @throws ArtifactError when one is not finite.
 std::int64_t choose_token(std::span<const float> logits, double temperature, std::int64_t top_k, double uniform);
 
-/// What a model wrote behind a prompt.
+/// Continuation of a prompt by a model.
 struct Written {
   std::vector<std::int32_t> ids;
   bool ended = false;  ///< with a separator, which is not among `ids`

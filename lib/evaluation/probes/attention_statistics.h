@@ -1,6 +1,6 @@
 /// @file
-/// What rows of attention weights amount to: how far a head looks, how widely, where its peak lies, what its first key
-/// takes. Fed with ranges of query rows; nothing of the size of the weights is kept.
+/// Statistics of rows of attention weights: how far a head looks, how widely, the position of its peak, the weight of
+/// its first key. Fed with ranges of query rows; nothing of the size of the weights is kept.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,10 +12,10 @@ namespace pe::evaluation {
 
 /// Means over queries i (counted from 0) of one head. Shares are NaN where no query has one.
 struct AttentionFigures {
-  double distance = 0;        ///< Σ_j A_ij (i − j), tokens
-  double distance_share = 0;  ///< the same over i, of queries that have a key before them
-  double entropy = 0;         ///< −Σ_j A_ij ln A_ij, nats
-  double entropy_share = 0;   ///< the same over ln(i + 1), of queries that have a key before them
+  double distance = 0;        ///< Σ_j A_ij (i − j), tokens.
+  double distance_share = 0;  ///< The same over i, of queries with an earlier key.
+  double entropy = 0;         ///< −Σ_j A_ij ln A_ij, nats.
+  double entropy_share = 0;   ///< The same over ln(i + 1), of queries with an earlier key.
   double mass = 0;            ///< Σ_j A_ij: below 1 where a row may weigh less
 };
 
@@ -40,13 +40,13 @@ class AttentionStatistics {
   at::Tensor peaks_;                              // [H, kBins] int64
 };
 
-/// What each key gets of the queries that see it: α_k = Σ_{i ≥ k} A_ik / (T − k).
+/// Mean weight of each key over the queries that see it: α_k = Σ_{i ≥ k} A_ik / (T − k).
 class KeyShares {
  public:
   explicit KeyShares(std::int64_t length) : length_(length) {}
   /// All ranges of one batch.
   void add(const at::Tensor& weights);
-  /// [B,H,T] float64; begins anew.
+  /// [B,H,T] float64; resets the sums.
   at::Tensor take();
 
  private:

@@ -1,5 +1,5 @@
-// Circuits by their attention: on a text of m random pieces that is said twice, who looks at the token before, at the same
-// token in the first copy, or at the one behind it; and what the second copy costs less.
+// Circuits by their attention: the text is m random pieces, twice. Measured are the heads that look at the token
+// before, at the same token in the first copy, or at the one after it, and the lower loss of the second copy.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/zeros.h>

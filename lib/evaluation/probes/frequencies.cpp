@@ -1,5 +1,5 @@
-// Frequency microscope of rotary models: how large q and k are in each pair, what share of the logits a pair carries, by
-// distance too, and which pairs turn into angles at the tested lengths that training has not seen.
+// Frequency microscope of rotary models: how large q and k are in each pair, and a pair's share of the logits, also by
+// distance. It also lists pairs that reach angles at the tested lengths that training has not seen.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -21,7 +21,7 @@ namespace {
 using encodings::RotatedPairs;
 using support::cat;
 
-/// Causal pairs of rows (i, j) whose distance lies in [begin, end).
+/// Causal pairs of rows (i, j) whose distance is in [begin, end).
 struct Octave {
   std::int64_t begin = 0, end = 0;
   double weight = 0;   ///< causal pairs of a text that it stands for

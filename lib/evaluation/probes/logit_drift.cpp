@@ -50,7 +50,7 @@ class LogitDrift final : public Task {
     };
     const encodings::Facts facts = model.encoding().facts();
     const encodings::Traits traits = model.encoding().traits(encodings::Span::whole(1, 2));
-    // What a pair's logit is must follow from the pair and its distance: not from other tokens, nor from the embedding.
+    // A pair's logit must follow from the pair and its distance: not from other tokens, nor from the embedding.
     if (facts.content_dependent || facts.stochastic || traits.adds_to_tokens || traits.maps_positions || traits.own_logits ||
         traits.rewrites_logits || traits.rows_coupled) {
       missing(status::kEncoding);
@@ -107,7 +107,7 @@ class LogitDrift final : public Task {
     schema::Rows rows;
     const c10::InferenceMode inference;
     const std::optional<std::int64_t> limit = context.scorer.capabilities().max_positions;
-    // A text's tokens stand in order, so keys are dealt out anew: pairs are of tokens that have nothing to do with each other.
+    // A text's tokens are ordered, so keys are shuffled: pairs then consist of unrelated tokens.
     std::vector<std::int64_t> deal(static_cast<std::size_t>(pairs_));
     for (std::int64_t n = 0; n < pairs_; ++n) deal[static_cast<std::size_t>(n)] = n;
     random.shuffle(deal);
@@ -155,7 +155,7 @@ class LogitDrift final : public Task {
     encodings::LayerContext context = encodings::layer_context(encoding, state, layer);
     encodings::Heads heads;
     heads.q = query;
-    heads.k = at::cat({key, key}, 2);   // the second row is the query's own key, which nobody asks about
+    heads.k = at::cat({key, key}, 2);   // the second row is the query's own key, which is never read
     heads.v = heads.k;
     heads.scale = scale;
     encodings::AttentionMatrices matrices;

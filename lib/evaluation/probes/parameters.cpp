@@ -1,4 +1,4 @@
-// What an encoding holds: learned numbers, where they sit, and the tables that a pass leaves behind.
+// Contents of an encoding: learned numbers, their places, and the tables that a pass leaves behind.
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 

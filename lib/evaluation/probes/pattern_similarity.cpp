@@ -73,7 +73,7 @@ class PatternSimilarity final : public Task {
         const auto own = rows_of(model, ids, first, begin, end), theirs = rows_of(reference, ids, first, begin, end);
         for (std::int64_t layer = 0; layer < layers; ++layer) {
           for (std::int64_t a = 0; a < own_heads; ++a) {
-            const at::Tensor p = own.at(layer).narrow(1, a, 1);   // beside each head of the other model
+            const at::Tensor p = own.at(layer).narrow(1, a, 1);   // compared with each head of the other model
             sums[layer][a].add_(jensen_shannon(p, theirs.at(layer)).sum(at::IntArrayRef{0, 2}).to(at::kCPU));
           }
         }

@@ -1,4 +1,4 @@
-// Far position or long context? The same targets read from C tokens of context whose last one stands at position P, for
+// Far position or long context? The same targets are read from C tokens of context whose last one has position P, for
 // every C and every P at or beyond it.
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Where in a network can a token's position be read, and how precisely? Each place of the residual stream is read by a
-// ridge regression and by a classifier, and beside the trained network a random one, and the trained one on shuffled texts.
+// ridge regression and by a classifier. Controls are a random network, and the trained one on shuffled texts.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -155,7 +155,7 @@ class PositionProbe final : public Task {
     schema::Rows rows;
     const auto add = [&](const std::string& method, const char* range, std::int64_t trained, const ReaderScore& score) {
       const bool fine = std::isfinite(score.r2) && std::isfinite(score.mad);
-      // Whoever always says the middle of all positions misses them by a quarter of the length.
+      // A constant guess of the middle of all positions misses them by a quarter of the length.
       rows.add(schema::ProbePosition{.corpus = context.documents.split(),
                                      .length = length,
                                      .place = static_cast<std::int64_t>(place),

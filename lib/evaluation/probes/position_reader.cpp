@@ -46,7 +46,7 @@ ReaderScore score_of(const at::Tensor& said, const at::Tensor& position) {
           .tested = position.size(0)};
 }
 
-/// Centres and scales by what the training part is like; a feature that never changes becomes 0.
+/// Centres and scales by the statistics of the training part; a feature that never changes becomes 0.
 struct Standard {
   at::Tensor mean, factor;
   explicit Standard(const at::Tensor& x) {

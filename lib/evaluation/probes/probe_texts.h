@@ -1,5 +1,6 @@
 /// @file
-/// What probes share: held-out texts of one length, passes over them in batches, and losses under the options of a pass.
+/// Common code of probes: held-out texts of one length, passes over them in batches, and losses under the options of a
+/// pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,11 +20,11 @@ using TokenIds = std::vector<std::int32_t>;
 /// The model that is probed. @throws Error (bug) where the evaluation has no more than a scorer.
 const model::LanguageModel& probed_model(const TaskContext& context);
 
-/// Lengths that can be probed. `missing` is told of the others: those that too few documents hold (skipped_docs), and those
-/// that the model has no positions for (na_positions).
+/// Lengths that can be probed. `missing` gets the others: lengths of too few documents (skipped_docs), and lengths
+/// without positions in the model (na_positions).
 struct ProbeLengths {
   std::vector<std::int64_t> live;
-  std::int64_t longest = 0;   ///< of those that documents hold: texts are chosen by it, the same for every model
+  std::int64_t longest = 0;   ///< longest length of the documents: texts are chosen by it, the same for every model
 };
 ProbeLengths probe_lengths(TaskContext& context, const std::vector<std::int64_t>& lengths, std::int64_t sequences,
                            const std::function<void(std::int64_t length, const char* status)>& missing);

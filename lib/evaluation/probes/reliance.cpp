@@ -1,4 +1,4 @@
-// What a model relies on: its encoding, the order of its context, where the text stands, and that it stands in one piece.
+// Inputs that a model relies on: its encoding, the order of its context, the position of the text, and its contiguity.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 
@@ -119,7 +119,7 @@ class Reliance final : public Task {
         const std::int64_t half = length / 2;
         options.positions = at::arange(length, longs);
         options.positions.narrow(0, half, length - half).add_(one.amount);
-        begin = half + 1;   // those that look across the gap
+        begin = half + 1;   // targets whose context spans the gap
       }
       before = summed_losses(model, texts, begin, length, tokens);
       if (one.test == "without_encoding") {

@@ -34,7 +34,7 @@ class Babi final : public Task {
   }
 
  private:
-  /// Depths of its tables are those of the last line that decides, to the next quarter.
+  /// Depths of its tables are the depth of the last line that decides, to the next quarter.
   void run_one(TaskContext& context, const DocumentHaystack& haystack, const std::string& name) const {
     const std::string task = "babi_" + name;
     run_retrieval(

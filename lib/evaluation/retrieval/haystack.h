@@ -20,12 +20,12 @@
 
 namespace pe::evaluation {
 
-/// Two lists of 64 common words each, of our own choice.
+/// Two lists of 64 common words each, chosen for this project.
 const std::vector<std::string>& adjectives();
 const std::vector<std::string>& nouns();
 
 struct Fact {
-  std::string text;   ///< a line of its own, newline included
+  std::string text;   ///< a separate line, newline included
   double depth = 0;   ///< 0 first, 1 last
   bool decides = true;   ///< the control does without it
 };
@@ -34,7 +34,7 @@ struct Question {
   std::string head;                      ///< before the haystack; may be empty
   std::vector<Fact> facts;
   std::string question;                  ///< after it, without a newline
-  std::vector<std::string> answers;      ///< joined to the answer; each begins with what parts it from the one before
+  std::vector<std::string> answers;      ///< joined to the answer; each begins with its separator
   std::vector<std::string> others;       ///< for one answer: wrong ones with as many tokens, to rank it among
 };
 

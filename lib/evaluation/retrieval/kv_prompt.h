@@ -22,7 +22,8 @@ class KvPrompts {
  public:
   explicit KvPrompts(const TextCodec& codec) : codec_(codec), numbers_(codec, 5), filler_(codec, filler_unit()) {}
 
-  /// @param depth of the line that is asked for: 0 the first, 1 the last. @param candidates values to rank, its own among them.
+  /// @param depth of the line that is asked for: 0 the first, 1 the last.
+  /// @param candidates Number of values to rank, including its own.
   /// @return absent where the length holds fewer lines than candidates.
   std::optional<KvPrompt> build(std::int64_t length, double depth, std::int64_t candidates, support::Xoshiro& random) const;
 

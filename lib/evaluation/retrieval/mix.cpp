@@ -44,7 +44,7 @@ class Prompts {
     }
   }
 
-  /// What window `index` begins with: a prompt with its answer, or nothing. Depends on seed and index alone.
+  /// Start of window `index`: a prompt with its answer, or nothing. Depends on seed and index alone.
   std::vector<std::int32_t> operator()(std::uint64_t index) const {
     support::Xoshiro random(support::make_key({static_cast<std::uint64_t>(group_.seed), support::fnv1a64("mix"),
                                                static_cast<std::uint64_t>(Split::kTrain), index}));
@@ -106,7 +106,7 @@ class Prompts {
     }
   }
 
-  /// What nearly all of its questions fit into, so that a mix has all kinds of them.
+  /// A length that nearly all of its questions fit into, so that a mix has all kinds of them.
   std::int64_t longest_of(const std::string& task) const {
     constexpr int kProbes = 256;
     support::Xoshiro random(0);

@@ -1,6 +1,6 @@
 /// @file
-/// Retrieval prompts among the training windows of token shards, so that small models can learn to retrieve: a small share
-/// while they are trained (`mix`), or all of it in a short tuning afterwards (`tune`).
+/// Retrieval prompts among the training windows of token shards, so that small models can learn to retrieve. They are a
+/// small share during training (`mix`), or all of it in a short tuning afterwards (`tune`).
 #pragma once
 
 #include <cstdint>

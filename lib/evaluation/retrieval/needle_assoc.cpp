@@ -1,5 +1,5 @@
-// A needle that the question does not name: it asks for the partner of a word, and which words are partners stands in
-// another line, or was learned before.
+// A needle that the question does not name: it asks for the partner of a word. Another line names the partners, or the
+// model learned them before.
 #include "evaluation/retrieval/retrieval_scoring.h"
 #include "evaluation/retrieval/word_pairs.h"
 

@@ -1,5 +1,5 @@
 // Passkey: a number stated once in filler and asked for at the end, at exact token lengths and chosen depths.
-// Teacher-forced: exact match equals that of greedy decoding, since a right prefix is fed exactly when decoding had made it.
+// Teacher-forced: exact match equals greedy decoding, since a right prefix is fed exactly when decoding had made it.
 #include "evaluation/retrieval/passkey_prompt.h"
 
 #include <cmath>

@@ -4,8 +4,8 @@
 ///     [BOS] header  filler…  fact  filler…  question  answer
 ///
 /// Parts are encoded apart and joined as ids; each line ends with a newline, the question does not, the answer begins
-/// with a space. The filler is one unit, repeated and cut to what the length leaves; the fact goes to
-/// round(depth · budget), moved back to a unit's boundary.
+/// with a space. The filler is one unit, repeated and cut to the rest of the length; the fact goes to round(depth ·
+/// budget), moved back to a unit's boundary.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace pe::evaluation {
 
-/// What the long form says; `{K}` stands for the number. The defaults are of our own, so that no model has met them; with the
-/// texts of another source its prompts are made.
+/// Texts of the long form; `{K}` is the number. The defaults were written for this project, so that no model has met
+/// them; with the texts of another source its prompts are made.
 struct PasskeyText {
   std::string header;
   std::string filler;         ///< repeated, and cut to the length
@@ -32,7 +32,7 @@ struct PasskeyText {
 
   PasskeyText();
   void describe(support::FieldVisitor& v);
-  bool is_ours() const;       ///< texts as they are by default
+  bool is_ours() const;       ///< texts are the defaults
 };
 
 enum class PasskeyForm {
@@ -60,8 +60,9 @@ class PasskeyBuilder {
   /// A number of the text's kind.
   std::string draw(support::Xoshiro& random) const;
 
-  /// The key of an item: five digits unless the text says otherwise, the first not zero, redrawn until nothing else of the
-  /// prompt holds it and, unless numbers go `upto` something, its answer has the usual number of tokens.
+  /// The key of an item: five digits unless the text says otherwise, the first not zero. It is redrawn until the rest
+  /// of the prompt does not hold it. Unless numbers go `upto` something, its answer must also have the usual number of
+  /// tokens.
   std::string key(std::int64_t length, std::int64_t index) const;
 
   /// `count` other keys with as many answer tokens, all different and none equal to `key`: candidates for ranking.
@@ -74,7 +75,7 @@ class PasskeyBuilder {
   /// Absent when the length is too short for this key.
   std::optional<PasskeyPrompt> build(PasskeyForm form, std::int64_t length, double depth, const std::string& key) const;
 
-  /// What the answer says of a key, and its tokens.
+  /// The answer's text for a key, and its tokens.
   std::string answer_text(const std::string& key) const;
   std::vector<std::int32_t> answer(const std::string& key) const;
 

@@ -1,6 +1,6 @@
 /// @file
-/// The scoring ladder of retrieval tasks, S0 to S5, and the rows that they share. Teacher-forced: exact match equals that of
-/// greedy decoding.
+/// The scoring ladder of retrieval tasks, S0 to S5, and their common rows. Teacher-forced: exact match equals greedy
+/// decoding.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ using RetrievalItems = std::vector<RetrievalItem>;
 std::optional<RetrievalItem> item_of(std::optional<HaystackPrompt> prompt, const Question& question,
                                      std::size_t fact = 0);
 
-/// Items of a task at a length, each with random numbers of its own. Absent where one of them cannot be made.
+/// Items of a task at a length, each with separate random numbers. Absent where one of them cannot be made.
 std::optional<RetrievalItems> items_at_depths(
     const std::string& task, std::int64_t length, const std::vector<double>& depths, std::int64_t trials,
     const std::function<std::optional<RetrievalItem>(support::Xoshiro&, double depth)>& make);
@@ -38,17 +38,17 @@ std::optional<RetrievalItems> items_of_trials(
 
 struct RetrievalTask {
   std::string name, variant;
-  std::vector<double> depths;  ///< that its tables tell apart; none: those of its items, if they have any
+  std::vector<double> depths;  ///< depths of its tables; none: depths of its items, if they have any
   std::int64_t available = std::numeric_limits<std::int64_t>::max();  ///< tokens that the haystack has
 };
 
-/// All of a retrieval task: its items at every length of the evaluation, scored, summarised, or the reason why there
-/// are none.
-/// @param make items at a length; absent where that is too short.
+/// Runs a retrieval task: its items at every length of the evaluation are scored and summarised, or the reason for
+/// their absence is recorded.
+/// @param make Items at a length; absent where that is too short.
 void run_retrieval(TaskContext& context, const RetrievalTask& task,
                    const std::function<std::optional<RetrievalItems>(std::int64_t length)>& make);
 
-/// Ids that digits have of their own; empty when the tokenizer joins them.
+/// Ids of single digits; empty when the tokenizer joins them.
 std::vector<std::int32_t> digit_ids(const TextCodec& codec);
 
 /// Rows `retrieval_trial` of the items, and rows that only the journal sees.

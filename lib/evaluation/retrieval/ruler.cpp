@@ -21,7 +21,7 @@ const std::vector<std::string>& ruler_names() {
   return names;
 }
 
-/// Lines about other things, drawn anew for each item: a haystack of nothing but needles.
+/// Lines about other things, drawn again for each item: a haystack of nothing but needles.
 class NeedleHaystack final : public Haystack {
  public:
   NeedleHaystack(const TextCodec& codec, const NumberSource& numbers) : codec_(codec), numbers_(numbers) {
@@ -203,7 +203,7 @@ class Ruler final : public Task {
       for (std::size_t i = 0; i < kCommon && room; ++i) room = add(i, kTimes);
     }
     question.facts[0].text = text_of(list);
-    // Counted word by word a text may come out longer than whole: drop other words until it fits.
+    // Counted word by word a text may be longer than whole: drop other words until it fits.
     for (auto word = list.rbegin(); fixed_tokens(codec, question) > length && word != list.rend();) {
       if (std::find(common.begin(), common.end(), *word) != common.end()) {
         ++word;

@@ -54,13 +54,13 @@ struct Stay {
 class World {
  public:
   explicit World(support::Xoshiro& random) {
-    for (int& place : lies_) place = below(random, kEach);   // nobody is told where things begin
+    for (int& place : lies_) place = below(random, kEach);   // the first places are never told
     people_.fill(kUnknown);
     holder_.fill(kNobody);
     moved_.fill(0);
   }
 
-  /// One of the kinds that somebody could do now, and then one of all events of that kind.
+  /// Draws one of the kinds that are possible now, and then one of all events of that kind.
   Event draw(support::Xoshiro& random, bool moves_only) const {
     std::vector<std::vector<Event>> kinds(4);
     for (int p = 0; p < kEach; ++p) {
@@ -106,7 +106,7 @@ class World {
     } else {
       holder_[at(event.thing)] = event.other;
       held.push_back(line);
-      // Whoever holds it now came by a line of his own.
+      // The present owner got it in another line.
       for (const std::size_t also : {line, moved_[at(event.other)]}) stays_[at(event.thing)].back().lines.push_back(also);
     }
   }
@@ -230,7 +230,7 @@ std::optional<WorldStory> who_gave_what(support::Xoshiro& random) {
   const std::size_t line = one_of(handed, random);
   const Event& event = told.events[line];
   const std::size_t asked = random.below(3);
-  // What the question names has to name one line.
+  // The name in the question must refer to one line.
   for (const std::size_t other : handed) {
     const Event& also = told.events[other];
     const bool alike = asked == 0   ? also.thing == event.thing && also.other == event.other

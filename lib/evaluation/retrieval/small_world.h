@@ -20,7 +20,7 @@ struct WorldStory {
   std::vector<std::string> sort;         ///< the eight words that the answer is one of
 };
 
-/// 1: where somebody is. 2: where a thing is. 3: where it was before. 4: what lies beside a place. 5: who gave what to whom.
+/// 1: place of a person. 2: place of a thing. 3: its earlier place. 4: neighbour of a place. 5: who gave what to whom.
 constexpr int kWorldTasks = 5;
 
 /// "qa1" to "qa5".
@@ -29,7 +29,7 @@ const std::vector<std::string>& world_names();
 /// @param task 1 to 5
 WorldStory draw_story(int task, support::Xoshiro& random);
 
-/// Its lines at drawn depths, in order; the control does without those that decide, and the answer is ranked among its sort.
+/// Its lines at drawn depths, in order; the control omits the deciding lines, and the answer is ranked among its sort.
 Question world_question(const WorldStory& story, support::Xoshiro& random);
 
 }  // namespace pe::evaluation

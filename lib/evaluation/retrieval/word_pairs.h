@@ -11,7 +11,7 @@ namespace pe::evaluation {
 
 struct WordPair {
   std::string coded;     ///< has a code
-  std::string partner;   ///< is what questions name
+  std::string partner;   ///< the answer of questions
 };
 
 /// 24 that training data may tell of, and 8 that it may not; the same for all runs.
