@@ -1,7 +1,7 @@
 /// @file
-/// What trainings cost, as arithmetic over config keys, for `pe-pipeline plan`: it links no model. The numbers are those of
-/// `parameter_count` and `flops_per_token` (model/model_config.h) for the default structure; encodings, convolutions, gates
-/// and biases, and feed-forwards with two matrices in place of three, are left out.
+/// Costs of trainings, as arithmetic over config keys, for `pe-pipeline plan`: it links no model. The numbers equal
+/// `parameter_count` and `flops_per_token` (model/model_config.h) for the default structure; encodings, convolutions,
+/// gates and biases, and feed-forwards with two matrices in place of three, are left out.
 #pragma once
 
 #include "support/json.h"

@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
       {.name = "evaluate",
        .version = 11,  // 11: fp32 logits of bf16 models, DAPE by products; 10: kernels of AVX2 round elsewhere; 9: sums
                        // of distance_map by tiles; 8: sums inside products; logit_drift before training, too; averaged
-                       // weights are a run of their own; 7: selective by a mask; 6: blocks and sliding beyond the
+                       // weights are separate runs; 7: selective by a mask; 6: blocks and sliding beyond the
                        // longest context, published protocols as their sources, blow-up against a window
        .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Measure a model: perplexity against length, retrieval, algorithmic tasks, probes.",

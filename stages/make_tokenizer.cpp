@@ -1,4 +1,4 @@
-// pe-make-tokenizer: a tokenizer as an artifact of its own, trained or from files, for any number of corpora.
+// pe-make-tokenizer: a tokenizer as a separate artifact, trained or from files, for any number of corpora.
 #include "data/tokenizers/tokenizer_stage.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;

@@ -1,6 +1,6 @@
 // pe-report: tables, figures and one self-contained page that compare models.
 //
-// What is gathered arrives with labels, which are content of a report; so pe-pipeline writes them into this stage's
+// Inputs of a report have labels, which are content of the report. pe-pipeline therefore writes them into this stage's
 // config, where they are hashed:
 //
 //     title     text            the pipeline's title

@@ -6,7 +6,7 @@
 using pe::artifact::Kind;
 
 int main(int argc, char** argv) {
-  // What a model of its tokens has for a vocabulary, where the config alone says it.
+  // The vocabulary of a model of its tokens, where the config alone determines it.
   pe::Json vocabulary = pe::Json::array();
   for (const auto& [tokenizer, ids] : {std::pair{"bpe", "vocabulary"}, {"bytes", "258"}, {"gpt2", "50257"}})
     vocabulary.push_back({{"when", {{"tokenizer", tokenizer}}}, {"value", ids}});

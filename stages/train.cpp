@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
            pe::stage::Trajectory{
                .horizon = "train.tokens",
                .tokens_per_step = {"train.batch", "train.length"},
-               // With a decay of its own, or a warm-up that is a share, the horizon shapes what comes before it.
+               // With a separate decay, or a warm-up that is a share, the horizon shapes earlier steps.
                .free_when = {{"train.schedule", "wsd"}, {"train.decay_share", 0}, {"train.warmup_share", 0}}},
        .costs = pe::stages::costs_of_new_model("train.tokens"),
        .epilogue = "Snapshots are points of the trajectory that are separate artifacts; pe-pipeline asks for them.\n",

@@ -1,7 +1,6 @@
 /// @file
 /// Results of an evaluation (kind `eval-table`): several named tables in one file. Reports and comparisons are made
-/// from
-/// these only. Which tables there are, and their columns, is in schema/tables.h; a trial or a document is one row.
+/// from these only. Which tables there are, and their columns, is in schema/tables.h; a trial or a document is one row.
 #pragma once
 
 #include "artifact/table.h"

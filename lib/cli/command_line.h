@@ -10,7 +10,7 @@
 
 namespace pe::cli {
 
-/// What a pipeline file is read with.
+/// Flags for reading a pipeline file.
 struct ReadingFlags {
   std::string store;              ///< --store DIR; empty: PE_STORE, else store/ at the root
   std::vector<std::string> set;   ///< --set STAGE.key=value
@@ -18,7 +18,7 @@ struct ReadingFlags {
   std::string scale;              ///< --scale NAME
 };
 
-/// What there is to run on.
+/// Resources of the machine.
 struct CapacityFlags {
   std::optional<std::int64_t> jobs;       ///< -j N: CPUs to use
   std::optional<std::int64_t> mem_bytes;  ///< --mem 16G
@@ -115,7 +115,7 @@ struct ConfigFlags {
   bool changed = false;
 };
 
-/// A verb, its words, and the flags of every verb: those that a verb does not take keep their defaults.
+/// A verb, its words, and the flags of every verb: flags that a verb does not take keep their defaults.
 struct CommandLine : ReadingFlags,
                      CapacityFlags,
                      SharedFlags,

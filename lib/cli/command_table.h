@@ -1,10 +1,10 @@
 /// @file
 /// A program's commands as a table of commands and their flags. The parser, help, man pages, completion and the tests
-/// of all of them read it, so a command is one entry and nothing else has to be told. The table of `pe-pipeline` is
+/// of all of them read it, so a command is one entry and nothing else. The table of `pe-pipeline` is
 /// lib/commands/command_table.cpp.
 ///
-/// The words in capitals of `usage` and of a flag's `value` say what may stand there, and completion goes by them:
-/// FILE a pipeline file, SELECT a selection of its tasks, RUN a run, DIR a folder, AXIS, SCALE, … (completion.h).
+/// The words in capitals of `usage` and of a flag's `value` say what is allowed there, and completion uses them. FILE
+/// is a pipeline file, SELECT a selection of its tasks, RUN a run, DIR a folder, AXIS, SCALE, … (completion.h).
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,7 @@ struct Command {
 };
 using CommandTable = std::vector<Command>;  ///< in the order of help
 
-/// A place of a usage line and what may stand there: "[FILE] SELECT... DIR [flags]" → FILE (optional), SELECT
-/// (repeats), DIR.
+/// A place of a usage line and its kind: "[FILE] SELECT... DIR [flags]" → FILE (optional), SELECT (repeats), DIR.
 struct UsagePlace {
   std::string kind;
   bool optional = false;
@@ -57,11 +56,11 @@ const Command* find_command(const CommandTable& table, const std::string& name);
 /// The names of all commands, in the order of help.
 std::vector<std::string> command_names(const CommandTable& table);
 
-/// What `pe-pipeline help COMMAND` and `pe-pipeline COMMAND --help` print; of no command, the overview.
+/// Text of `pe-pipeline help COMMAND` and `pe-pipeline COMMAND --help`; of no command, the overview.
 std::string help_text(const CommandTable& table, const std::string& command, int columns);
 
 /// Parses. Prints help or the version itself; returns an exit code when the program should end now.
-/// @throws ConfigError for a command or flag that does not exist (with the nearest one) and for a value that is none.
+/// @throws ConfigError for a command or flag that does not exist (with the nearest one). Also for an invalid value.
 std::optional<int> parse_command_line(const CommandTable& table, int argc, char** argv, const std::string& version,
                                       CommandLine& line);
 
@@ -77,7 +76,7 @@ double time_of(const std::string& flag, const std::string& given);
 /// "5%" or "0.05". @throws ConfigError naming the flag.
 double share_of(const std::string& flag, const std::string& given);
 
-/// What all commands share, for help and man pages.
+/// Common text of all commands, for help and man pages.
 extern const char* const kSummary;
 extern const char* const kExitCodes;
 extern const char* const kEnvironment;

@@ -62,7 +62,7 @@ bool names_file(const std::string& word) {
   return ends(".yml") || ends(".yaml");
 }
 
-/// What the word after `words` may be. An optional FILE is there when the first word names one; after one word of a place
+/// Kinds of the word after `words`. An optional FILE is there when the first word names one; after one word of a place
 /// that repeats, the next place may follow, too.
 std::vector<std::string> kinds_at(const std::vector<UsagePlace>& places, const std::vector<std::string>& words) {
   std::size_t at = 0;
@@ -232,7 +232,7 @@ std::string answer_completion(const std::vector<std::string>& arguments, Complet
   if (arguments.front() == "bash") {
     TypedLine line = split_line(arguments[1], arguments.size() > 2 ? arguments[2] : "");
     std::vector<Candidate> found = complete(line.words, source);
-    // Bash closes a quote behind a single candidate, so one that goes on is given with what may follow.
+    // Bash closes a quote after a single candidate, so an incomplete one is returned with its possible continuations.
     if (found.size() == 1 && !found[0].word.empty() && std::string_view("=[,/.").find(found[0].word.back()) != std::string_view::npos) {
       line.words.back() = found[0].word;
       if (std::vector<Candidate> further = complete(line.words, source); !further.empty()) found = std::move(further);

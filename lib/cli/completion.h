@@ -1,13 +1,14 @@
 /// @file
-/// What may stand where the cursor is, for the shells' completion. The words in capitals of the command table's usage
-/// lines and flag values say what a place takes; what there is of it (stages, axes, runs, …) a `CompletionSource` knows.
+/// Candidates for the word at the cursor, for the shells' completion. The words in capitals of the command table's
+/// usage lines and flag values name the kind of a place; its values (stages, axes, runs, …) come from a
+/// `CompletionSource`.
 ///
 /// A completion script is a few lines for each shell; all thinking is done by the hidden command
 ///
 ///     pe-pipeline __complete SHELL …
 ///
-/// bash hands over its line, the word under the cursor and its word breaks, and gets words to insert. zsh and fish hand
-/// over words, and get a word, a tab and a note a line.
+/// bash passes its line, the word under the cursor and its word breaks, and gets words to insert. zsh and fish pass
+/// words, and get a word, a tab and a note per line.
 #pragma once
 
 #include <string>
@@ -43,10 +44,10 @@ class CompletionSource {
                                       const CompletionContext& context) = 0;
 };
 
-/// `words` are those of the line up to the cursor, the program first and the one that is being typed last.
+/// `words` is the line up to the cursor, the program first and the unfinished word last.
 std::vector<Candidate> complete(const std::vector<std::string>& words, CompletionSource& source);
 
-/// The answer to `__complete`, whose arguments these are. What cannot be completed is an empty answer.
+/// The answer to `__complete` with these arguments. Without candidates it is empty.
 std::string answer_completion(const std::vector<std::string>& arguments, CompletionSource& source);
 
 /// A script for "bash", "zsh" or "fish" that completes pe-pipeline and the programs named.

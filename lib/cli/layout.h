@@ -1,5 +1,5 @@
 /// @file
-/// How help is set: wrapped paragraphs, and entries with a column of their own.
+/// Layout of help: wrapped paragraphs, and entries in columns.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace pe::cli {
 /// Text in lines of at most `columns`, each indented.
 std::string wrapped(const std::string& text, int columns, int indent);
 
-/// `left` in a column of its own, `right` wrapped beside it.
+/// `left` in the first column, `right` wrapped in the second.
 std::string entry(const std::string& left, const std::string& right, int column, int columns);
 
 /// "  -j, --jobs N": short and long names stand below each other.

@@ -15,7 +15,7 @@ namespace {
 
 using support::cat;
 
-/// Text that troff shows as it is. A minus that people may copy is no hyphen.
+/// Text that troff shows unchanged. A minus that people may copy is no hyphen.
 std::string escaped(const std::string& text) {
   std::string out;
   bool fresh = true;
@@ -68,12 +68,12 @@ std::string paragraphs(const std::string& text) {
   return out;
 }
 
-/// Lines that stay as they are.
+/// Unchanged lines.
 std::string verbatim(const std::string& text) {
   return cat(".nf\n", escaped(text), text.empty() || text.back() != '\n' ? "\n" : "", ".fi\n");
 }
 
-/// "0 done; 1 a task failed." as a list, where every part begins with its number; else as it stands.
+/// "0 done; 1 a task failed." as a list, where every part begins with its number; else unchanged.
 std::string exit_list(const std::string& text) {
   std::string out;
   std::string rest = text;
@@ -186,7 +186,7 @@ std::string stage_manual(const StagePage& page, const std::string& date) {
 
 namespace {
 
-/// What troff shows of a text that `escaped` wrote.
+/// The text that troff shows for the output of `escaped`.
 std::string unescaped(std::string text) {
   for (const auto& [sequence, shown] : {std::pair{"\\fB", ""}, {"\\fI", ""}, {"\\fR", ""}, {"\\&", ""}, {"\\-", "-"}, {"\\(aq", "'"},
                                         {"\\(ha", "^"}, {"\\(ti", "~"}, {"\\(ga", "`"}, {"\\(dq", "\""}, {"\\e", "\\"}}) {

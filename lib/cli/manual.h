@@ -17,7 +17,7 @@ std::string manual_name(const std::string& command);
 std::string command_manual(const CommandTable& table, const std::string& command, const std::string& version,
                            const std::string& date);
 
-/// What the page of a stage says beside the flags that all stages have.
+/// Contents of the page of a stage in addition to the flags that all stages have.
 struct StagePage {
   struct Entry {
     std::string name, text;
@@ -26,7 +26,7 @@ struct StagePage {
   std::string summary;
   std::string version;           ///< "0.2.0, result version 3"
   std::vector<Entry> inputs, outputs;
-  std::string fields;            ///< as `--help` lists them, lines as they are
+  std::string fields;            ///< lines of `--help`, unchanged
 };
 std::string stage_manual(const StagePage& page, const std::string& date);
 

@@ -40,7 +40,7 @@ ConfigError refusal(const StageText& text, const std::string& message, const std
   return ConfigError(message, {text.program, 0, 0, "", 1}, hint);
 }
 
-/// What does not fit a screen is behind `--help all`.
+/// Text that does not fit a screen is in `--help all`.
 std::string short_epilogue(const StageText& text) {
   if (text.epilogue.empty()) return "";
   if (std::count(text.epilogue.begin(), text.epilogue.end(), '\n') <= 3) return "\n" + text.epilogue;

@@ -36,10 +36,10 @@ struct StageFlag {
 
 const std::vector<StageFlag>& stage_flags();
 
-/// What the exit codes of a stage mean.
+/// Meaning of the exit codes of a stage.
 extern const char* const kStageExitCodes;
 
-/// What the stage says of itself, for `--help` and `--version`.
+/// Texts of the stage for `--help` and `--version`.
 struct StageText {
   std::string program;     ///< "pe-train"
   std::string summary;

@@ -41,7 +41,7 @@ std::size_t width_of(std::string_view line) {
   return support::display_width(plain);
 }
 
-// Ctrl-Z: the shell gets its cursor back, and after `fg` the panel is drawn anew wherever the cursor is then.
+// Ctrl-Z: the shell gets its cursor back, and after `fg` the panel is drawn again at the new cursor.
 std::atomic<int> drawing_fd{-1};
 std::atomic<bool> came_back{false};
 
@@ -199,7 +199,7 @@ void Panel::print(std::string_view text) {
     rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
     if (kept_.size() > kMostKept) kept_.pop_front();
   }
-  // Redrawn for the window as it is now: it may have become narrower since.
+  // Redrawn for the present window: it may have become narrower since.
   for (std::string& line : lines_) line = fit(line, std::max(size.columns - 1, 1));
   for (std::size_t i = 0; i < lines_.size(); ++i) out += (i == 0 ? "" : "\n") + lines_[i];
   write_all(fd_, out);

@@ -26,9 +26,9 @@ std::string fit(std::string_view line, int columns);
 /// Control characters other than newline and tab made visible, so that no text of a stage or a path moves the cursor.
 std::string harmless(std::string_view text);
 
-/// Lines that do not fit are cut, and the window may change its size at any time: a window that became narrower has
-/// broken the lines that were drawn, each terminal in its own way, so then the window is cleared and what stays is
-/// printed again as far as it fits.
+/// Lines that do not fit are cut, and the window may change its size at any time. A window that became narrower has
+/// broken the drawn lines, in a way that depends on the terminal. The window is then cleared, and permanent lines are
+/// printed again as far as they fit.
 class Panel {
  public:
   explicit Panel(int fd);
@@ -43,7 +43,7 @@ class Panel {
   void clear();
 
  private:
-  /// What takes the panel off the screen, or, after the window became narrower, everything.
+  /// Bytes that remove the panel from the screen, or, after the window became narrower, clear everything.
   std::string erase(const TerminalSize& size);
   int fd_;
   std::vector<std::string> lines_;

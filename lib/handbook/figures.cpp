@@ -23,7 +23,7 @@ using support::cat;
 constexpr std::int64_t kHeads = 4, kHeadWidth = 64, kWidth = kHeads * kHeadWidth, kTrainLength = 128, kText = 512;
 constexpr std::int64_t kLayers = 3, kLayer = 2;
 
-/// What of an encoding a figure shows.
+/// Subject of a figure of an encoding.
 enum class Subject { kEmbedding, kPositions, kWeights, kLogits };
 
 Subject subject_of(const EncodingEntry& entry, PositionalEncoding& encoding) {
@@ -100,7 +100,7 @@ double at3(const Tensor& t, std::int64_t h, std::int64_t i, std::int64_t j) {
   return t.const_data_ptr<double>()[(h * t.size(1) + i) * t.size(2) + j];
 }
 
-/// Heads whose scores differ from those of every head before.
+/// Heads whose scores differ from the scores of every earlier head.
 std::vector<std::int64_t> different_heads(const Tensor& scores) {
   std::vector<std::int64_t> out;
   const Tensor shown = scores.masked_fill(scores.isinf(), 0.0);
@@ -241,7 +241,7 @@ report::Figure encoding_figure(const EncodingEntry& entry) {
   } else {
     add_distance_lines(panel, all, heads, heads.size() > 1);
   }
-  // Where content moves scores, a panel over places would show the content that happened to stand there.
+  // Where content moves scores, a panel over places would show the content that happens to be there.
   if (!scene.encoding->facts().content_dependent && subject != Subject::kWeights) {
     if (auto places_panel = place_panel(all, heads.front())) figure.panels.push_back(std::move(*places_panel));
   }

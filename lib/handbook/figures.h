@@ -1,6 +1,6 @@
 /// @file
-/// The figure of an encoding's page, drawn from what the code computes: score against distance, and against absolute
-/// position where that matters, at initial values.
+/// The figure of an encoding's page, computed by the code: score against distance, and against absolute position where
+/// that matters, at initial values.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace pe::handbook {
 
-/// Set-up of all figures: 4 heads of width 64, training length 128, a text of 512 tokens, q = k = one vector whose
-/// product gives the logit 1, so that what is drawn is the encoding's doing.
+/// Set-up of all figures: 4 heads of width 64, training length 128, a text of 512 tokens. q = k = one vector whose
+/// product gives the logit 1, so that the figure shows only the encoding.
 report::Figure encoding_figure(const encodings::EncodingEntry& entry);
 
-/// What the figure shows, for the line below it.
+/// Caption of the figure.
 std::string figure_caption(const encodings::EncodingEntry& entry);
 
 }  // namespace pe::handbook

@@ -1,5 +1,5 @@
 /// @file
-/// What goes wrong with positional encodings, each shown by running ours: doc/encodings/pitfalls.md, and
+/// Common mistakes with positional encodings, each shown by running ours: doc/encodings/pitfalls.md, and
 /// `pe-encodings pitfalls` on a terminal.
 #pragma once
 

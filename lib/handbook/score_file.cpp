@@ -143,7 +143,7 @@ void read_positions(Reader& reader, const PositionalEncoding& encoding, const st
   else span.positions = whole ? positions.to(at::kLong) : positions;
 }
 
-/// What an encoding reads off the tokens, [1,T,c] int64; undefined for one that reads nothing.
+/// Numbers that an encoding reads off the tokens, [1,T,c] int64; undefined for one that reads none.
 Tensor read_numbers(Reader& reader, PositionalEncoding& encoding, const std::string& name) {
   const encodings::ReadsTokens* wish = encodings::reader_of(encoding);
   if (wish == nullptr) return {};
@@ -304,7 +304,7 @@ void score_file(const ScoreOrder& order) {
   read_parameters(reader, *encoding, order.layer);
   const auto used = parameters_of(*encoding, order.layer);
 
-  // What an encoding makes of x when there is none must not pass for an answer: NaN tells on it.
+  // Without x, a result that depends on x must not pass for an answer: NaN shows such a dependence.
   const bool blind = !x64.defined();
   if (blind) x64 = at::full({batch, length, width}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
   Tensor q = q64.to(order.dtype), k = k64.to(order.dtype), v = v64.to(order.dtype), x = x64.to(order.dtype);

@@ -1,6 +1,6 @@
 /// @file
-/// What `pe-score` does: attention with an encoding on tensors out of an HDF5 file, so that anyone can hold our numbers
-/// against their own code. doc/format-scores.md describes both files.
+/// The body of `pe-score`: attention with an encoding on tensors out of an HDF5 file, so that users can compare our
+/// numbers with their own code. doc/format-scores.md describes both files.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ struct ScoreOrder {
 /// @throws ConfigError that names the flag and the nearest word.
 Json read_encoding(const std::string& text, const std::vector<std::string>& sets);
 
-/// Reads `in`, writes `out` (beside its name first, then renamed).
-/// @throws ArtifactError for a dataset that is missing or of another shape, ConfigError for an encoding that does not
+/// Reads `in`, writes `out` (under a temporary name first, then renamed).
+/// @throws ArtifactError for a dataset that is missing or of another shape. ConfigError for an encoding that does not
 /// fit, RangeError for positions that it does not have.
 void score_file(const ScoreOrder& order);
 

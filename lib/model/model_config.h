@@ -105,9 +105,8 @@ inline constexpr const char* kMaskHint =
     "set model.mask: causal, or take an encoding that works either way: none, absolute and most rotary ones";
 
 /// Parameters of the model without its encoding. `vocabulary` must be resolved. For the default structure it is
-///     V·d (twice when untied) + L·(d·d_h·(2H + 2G) + 3·d·d_ff + 2·d + 2·d_h when qk_norm (over the width: (H +
-///     G)·d_h)) + d
-/// where the encoding makes one head of each query head.
+///     V·d (twice when untied) + L·(d·d_h·(2H + 2G) + 3·d·d_ff + 2·d + 2·d_h when qk_norm) + d
+/// where the encoding makes one head of each query head. qk_norm over the width has (H + G)·d_h instead of 2·d_h.
 std::int64_t parameter_count(const ModelConfig& config);
 
 /// Floating-point operations of forward and backward for one token of a sequence of `length` (PaLM convention). It is 6

@@ -1,6 +1,6 @@
 // Precompiled for every source that uses LibTorch. No `#pragma once`: GCC would ignore it with a warning.
-// GCC instantiates what these headers' inline functions need anew in every source, so a header that few sources use
-// (autograd's, 1.3 s) is dearer here than where it is used.
+// GCC instantiates the requirements of these headers' inline functions again in every source. A header that few sources
+// use (autograd's, 1.3 s) therefore costs more here than in those sources.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

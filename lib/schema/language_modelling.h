@@ -1,12 +1,12 @@
 /// @file
-/// Rows of tables of an evaluation (row.h): likelihoods of documents, and what they are summed up to.
+/// Rows of tables of an evaluation (row.h): likelihoods of documents, and their sums.
 #pragma once
 
 #include "schema/row.h"
 
 namespace pe::schema {
 
-/// What a document costs.
+/// Likelihood of a document.
 struct DocumentScore {
   std::int64_t id = 0;  ///< number of the document in its split
   std::int64_t tokens = 0;

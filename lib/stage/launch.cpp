@@ -31,15 +31,15 @@ using Clock = std::chrono::steady_clock;
 // Paths of the launcher's own descriptors: mpirun hands none of them on.
 constexpr const char* kEvents = "PE_RANK_EVENTS";
 constexpr const char* kStatus = "PE_RANK_STATUS";
-// Set under srun: ranks on other machines must not open those paths, which lead to nobody there, or to a stranger.
+// Set under srun: ranks on other machines must not open those paths, which there lead nowhere, or to another process.
 constexpr const char* kOnlyFirst = "PE_RANK_ONLY_FIRST";
 
 bool agreed(int code) {
   return code == support::kExitDone || code == support::kExitCheckpointed || code == support::kExitDiverged;
 }
 
-/// What ranks are told; whatever an mpirun, srun or torchrun around us said of this process is not for them.
-/// @param for_srun  keeps what names the job, so that srun knows whose step it starts
+/// Environment of ranks; variables that an outer mpirun, srun or torchrun set for this process are removed.
+/// @param for_srun  Keeps the variables that name the job, so that srun knows whose step it starts.
 std::vector<std::string> rank_environment(const std::vector<std::string>& add, bool for_srun = false) {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -68,8 +68,9 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-/// fork and exec, since a child that dies with us has to say so itself. @param group of its own: mpirun takes what the
-/// group is sent for an order to abort within a second.
+/// fork and exec, since a child that dies with this process must request that itself.
+/// @param group Starts a separate process group: mpirun takes a signal to the group for an order to abort within a
+/// second.
 pid_t start(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, bool group,
             int death) {
   const auto program = support::find_program(arguments.front());
@@ -94,7 +95,7 @@ struct Rank {
   int code = 0;
 };
 
-/// What ranks have said of their ends: "<rank> <code>\n".
+/// Ranks' reports of their ends: "<rank> <code>\n".
 class Statuses {
  public:
   Statuses() {
@@ -151,7 +152,7 @@ int run_launcher(const std::vector<std::string>& words, const std::vector<std::s
   for (pid_t ended; (ended = ::waitpid(pid, &status, WNOHANG)) != pid;) {
     if (ended < 0 && errno != EINTR) support::throw_errno("wait for", words.front());
     if (support::stop_requested() && (!asked || Clock::now() > next)) {
-      // Which it hands on to every rank, whereas TERM would make it kill them; while it starts them, to nobody.
+      // mpirun passes it to every rank, whereas TERM would make it kill them; during their start it passes it to none.
       ::kill(pid, SIGUSR1);
       asked = true;
       next = Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(pause_s * 1000));

@@ -1,7 +1,7 @@
 /// @file
-/// Starts the ranks of a stage, for whoever asked for several and is not one of them already (under mpirun or srun): on
-/// this machine, or in a Slurm job of several machines on all of these, by srun. Ranks on the CPU of one machine need
-/// mpirun, which MPI finds its processes through; ranks on GPUs are started as they are.
+/// Starts the ranks of a stage, if its config asks for several and this process is not a rank already (under mpirun or
+/// srun). They run on this machine, or in a Slurm job of several machines on all of these, by srun. Ranks on the CPU of
+/// one machine need mpirun, by which MPI finds its processes; ranks on GPUs are started directly.
 ///
 /// The first rank that fails ends the others. A request to stop reaches all of them, and they die with this process.
 #pragma once
@@ -21,8 +21,8 @@ struct RankLaunch {
   double grace_s = 10;                 ///< between asking the rest to end and killing them
 };
 
-/// @return the exit code of all of them: rank 0's where they agree on an end (0, 75, 76), else that of the first that
-/// failed, 128 + signal where a signal ended it, 130 where that was our own request to stop.
+/// @return the exit code of all ranks: rank 0's where they agree on an end (0, 75, 76), else the code of the first
+/// failed rank. It is 128 + signal where a signal ended it, 130 where that was our own request to stop.
 /// @throws ConfigError when mpirun is not there; IoError when a rank cannot be started.
 int launch_ranks(const RankLaunch& launch);
 

@@ -7,8 +7,9 @@
 
 namespace pe::stage {
 
-/// Refuses an order whose outputs would destroy something: an input, another output, a device, a FIFO or a symbolic link.
-/// @param also_read  files that the order was read from
+/// Rejects an order whose outputs would destroy something: an input, another output, a device, a FIFO or a symbolic
+/// link.
+/// @param also_read  Files that the order was read from.
 /// @throws ConfigError naming both paths, or IoError (cannot create) where an output is no regular file
 void check_paths(const WorkOrder& order, const StageInfo& info, const std::vector<std::filesystem::path>& also_read);
 

@@ -133,7 +133,7 @@ class EventReporter : public support::Progress {
       const ssize_t count = ::write(fd_, at, left);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) {
-        if (errno == EPIPE) support::request_stop(15);   // nobody listens any more: we are an orphan
+        if (errno == EPIPE) support::request_stop(15);   // no process reads any more: this is an orphan
         return;
       }
       at += count;

@@ -28,7 +28,7 @@ namespace pe::stage {
 
 namespace {
 
-/// What a stage with LibTorch loads while it runs, where it was built.
+/// Plug-ins that a stage with LibTorch loads while it runs, where they were built.
 std::vector<std::string> plugins_of(const StageInfo& info) {
   std::vector<std::string> plugins;
   if (info.prepare) plugins.push_back("cuda/pe-cuda");
@@ -106,7 +106,7 @@ std::string roles_text(const StageInfo& info) {
                       "\nOutputs:  ", support::join(outputs, ", "), "\n");
 }
 
-/// What compute.ranks says; 0 where it is left open, or where the stage has no such key.
+/// Value of compute.ranks; 0 where it is not set, or where the stage has no such key.
 std::int64_t ranks_asked_for(const Json& config) {
   const auto compute = config.find("compute");
   if (compute == config.end() || !compute->is_object()) return 0;
@@ -148,12 +148,12 @@ int launch(const WorkOrder& order, int argc, char** argv) {
   return launch_ranks(ranks);
 }
 
-/// What every rank finds, rank 0 says; its launcher then ends the others before they say it too.
+/// Rank 0 reports an error that every rank finds; its launcher then ends the others before they report it too.
 void tell(const std::string& program, const support::Error& error) {
   std::int64_t rank = 0;
   try {
     rank = support::own_ranks().rank;
-  } catch (const support::Error&) {  // it is what went wrong
+  } catch (const support::Error&) {  // the same error
   }
   if (rank != 0) {
     if (error.exit_code() == support::kExitDiverged) return;
@@ -167,7 +167,7 @@ void tell(const std::string& program, const support::Error& error) {
   cli::print_error(program, error);
 }
 
-/// One answer a line: {"ok": true} or {"ok": false, "errors": [...]}; the orchestrator asks for all configs at once.
+/// One answer a line: {"ok": true} or {"ok": false, "errors": [...]}; the orchestrator sends all configs in one call.
 int check_configs(const StageInfo& info, const support::Schema& schema, const std::function<void(const Json&)>& check) {
   std::string line;
   bool all = true;

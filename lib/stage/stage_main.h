@@ -1,5 +1,5 @@
 /// @file
-/// What all stages share: flags, config reading, `--describe`, `--check`, logging, exit codes.
+/// Common code of all stages: flags, config reading, `--describe`, `--check`, logging, exit codes.
 #pragma once
 
 #include <functional>
@@ -27,15 +27,15 @@ struct OutputRole {
 
 /// How a training moves along a trajectory whose points can be asked for as snapshots.
 struct Trajectory {
-  std::string horizon;                       ///< config key with the horizon in tokens, "train.tokens"
-  std::vector<std::string> tokens_per_step;  ///< config keys whose product is the tokens of a step
+  std::string horizon;                       ///< Config key with the horizon in tokens, "train.tokens".
+  std::vector<std::string> tokens_per_step;  ///< Config keys whose product is the tokens of a step.
   /// Config keys and values under which the horizon does not shape the steps before it, such as
   /// {"train.schedule": "wsd"}; with other values the horizon is part of the trajectory.
   Json free_when = Json::object();
 };
 
-/// How a stage that continues a training from a snapshot is told where to end: config keys. `pe-pipeline` fills them
-/// from `budgets`.
+/// Config keys that say where a stage that continues a training from a snapshot must end. `pe-pipeline` fills them from
+/// `budgets`.
 struct Branch {
   std::string horizon;  ///< of the training in tokens, "decay.horizon_tokens"
   std::string end;      ///< a share of the horizon
@@ -46,7 +46,7 @@ struct Branch {
 /// valid.
 struct Revision {
   std::string name;  ///< of the number in a key's config, such as "compute.bf16_on_cpu"; must differ from the names of fields
-  Json when;         ///< config key → value, or list of values: where all hold, contents have changed
+  Json when;         ///< Config key → value, or list of values: where all hold, contents have changed.
   int number = 2;    ///< raised with every such change
 };
 
@@ -57,7 +57,7 @@ struct StageInfo {
   std::string summary;
   std::vector<InputRole> inputs;
   std::vector<OutputRole> outputs;
-  bool resumes = false;      ///< continues from what an earlier attempt left in its work folder
+  bool resumes = false;      ///< continues from the work folder of an earlier attempt
   bool takes_ranks = false;  ///< several processes can share its work (config key compute.ranks)
   std::optional<Trajectory> trajectory;
   std::optional<Branch> branch;
@@ -72,8 +72,8 @@ struct StageInfo {
   /// Called before anything else with the bound config's Json, in stages that use LibTorch: sets threads, instruction
   /// sets and determinism (it may re-execute the program). Null elsewhere.
   std::function<void(const Json& config, int argc, char** argv)> prepare;
-  /// What it computes with, such as {"libtorch": "2.8.0", "device": "NVIDIA H200"}; goes into records. Called after
-  /// `prepare`, before the body. Null in stages that any machine gives the same bytes of.
+  /// Machine and libraries of the stage, such as {"libtorch": "2.8.0", "device": "NVIDIA H200"}; goes into records.
+  /// Called after `prepare`, before the body. Null in stages with the same bytes on any machine.
   std::function<Json(const Json& config)> machine;
   /// Explains exceptions of the libraries that the stage uses (support/explain.h); nothing: the exception is a mistake of
   /// ours. `config` is null before the order was read. Null in stages that do not use LibTorch.

@@ -96,7 +96,7 @@ WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, co
     if (task.contains("version")) order.version = task.at("version").get<int>();
     if (task.contains("revisions")) task.at("revisions").get_to(order.revisions);
     if (task.contains("build")) order.build = task.at("build").get<std::string>();
-    // A config of another version may not even fit the schema; that it is another version is what matters.
+    // A config of another version may not even fit the schema; the message must be about the version.
     if (order.version && (*order.version != info.version || order.revisions != revisions_of(info))) return order;
     order.config = read_config(schema, {support::from_json(task.at("config"), file.string())});
     auto& workspace = order.workspace;

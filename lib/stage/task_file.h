@@ -16,10 +16,10 @@
 namespace pe::stage {
 
 struct WorkOrder {
-  Json config;                     ///< complete, typed by the schema
-  std::optional<int> version;      ///< result version that the task was planned for; of a task by hand: none
-  std::map<std::string, int> revisions;  ///< likewise, by name (StageInfo::revisions)
-  std::string build;  ///< under `code: build`, the program digest that it was planned for (support/program.h)
+  Json config;                     ///< Complete, typed by the schema.
+  std::optional<int> version;      ///< Result version that the task was planned for; of a task by hand: none.
+  std::map<std::string, int> revisions;  ///< The planned revisions, by name (StageInfo::revisions).
+  std::string build;  ///< Under `code: build`, the program digest that it was planned for (support/program.h).
   artifact::Workspace workspace;   ///< without progress
   bool removes_work = false;       ///< the work folder is our own choice, and goes when the stage is done
   std::optional<int> events_fd;

@@ -60,8 +60,8 @@ struct SeedPairs {
 };
 SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& b);
 
-/// Power of a paired t test, two-sided at `alpha`: the chance to find a true difference of `effect` between arms whose
-/// differences scatter over seeds with standard deviation `sd`. NaN below two seeds.
+/// Power of a paired t test, two-sided at `alpha`: the probability of finding a true difference of `effect` between two
+/// arms. `sd` is the standard deviation of the differences over seeds. NaN below two seeds.
 double power_of(double effect, double sd, std::size_t seeds, double alpha = 0.05);
 
 /// The fewest seeds with at least that power; 0 when even `most` are too few.

@@ -8,8 +8,7 @@
 namespace pe::statistics {
 
 /// Mean over (task, seed) of 1/rank by score, higher scores first. Tied methods share the average of the reciprocal
-/// ranks that they cover. A method without a score (NaN) is ranked behind all others, tied with those that lack one
-/// too.
+/// ranks that they cover. A method without a score (NaN) is ranked last, tied with other methods without one.
 /// @param scores [task and seed][method]
 std::vector<double> mean_reciprocal_ranks(const std::vector<std::vector<double>>& scores);
 
@@ -20,8 +19,8 @@ double kendall_tau(const std::vector<double>& a, const std::vector<double>& b);
 /// Pairs of arms that two scores order differently, as a share of all; a pair that one of them ties counts half. NaN below two arms.
 double reversed_share(const std::vector<double>& a, const std::vector<double>& b);
 
-/// Standard deviations of the parts of value = mean + seed + item + rest, from the mean squares of the crossed layout; a variance that
-/// comes out below zero is 0. NaN below two seeds or two items.
+/// Standard deviations of the parts of value = mean + seed + item + rest, from the mean squares of the crossed layout;
+/// a negative variance becomes 0. NaN below two seeds or two items.
 struct NoiseParts {
   double seed = 0, item = 0, rest = 0;
 };

@@ -44,7 +44,7 @@ double p_of(const Parts& parts, double estimate) {
   if (t == 0) return 1;
   if (parts.second == 0) return t_tail(parts.first_freedom, t);
   if (parts.first == 0) return t_tail(parts.second_freedom, t);
-  // It lies between those of the two t distributions; bisection in the logarithm.
+  // It is between the values of the two t distributions; bisection in the logarithm.
   const double one = t_tail(parts.first_freedom, t), other = t_tail(parts.second_freedom, t);
   double low = std::log(std::max(std::min(one, other), 1e-290)), high = std::log(std::max({one, other, 1e-290}));
   for (int i = 0; i < 40 && high - low > 1e-9; ++i) {

@@ -1,8 +1,9 @@
 /// @file
-/// Noise at two levels: seeds, which repeat a training, and items (documents, trials), which sample what is asked. Every seed
-/// answers the same items, so the two are crossed: value = mean + seed + item + rest. A mean's variance is the sum of two parts,
-/// that of seeds (which holds the rest) and that of items. Its interval is estimate ± c·√(V₁ + V₂) with Cochran's critical value
-/// c = (V₁·t(S−1) + V₂·t(N−1)) / (V₁ + V₂) (W. G. Cochran, Biometrics 20, 1964). doc/statistics.md tells why.
+/// Noise at two levels: seeds, which repeat a training, and items (documents, trials), which sample the questions.
+/// Every seed answers the same items, so the two are crossed: value = mean + seed + item + rest. A mean's variance is
+/// the sum of two parts, one of seeds (which holds the rest) and one of items. Its interval is estimate ± c·√(V₁ + V₂)
+/// with Cochran's critical value c = (V₁·t(S−1) + V₂·t(N−1)) / (V₁ + V₂) (W. G. Cochran, Biometrics 20, 1964).
+/// doc/statistics.md gives the reasons.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +20,16 @@ inline constexpr std::size_t kFewItems = 30;
 
 struct TwoLevel {
   std::size_t seeds = 0, items = 0;
-  double estimate = 0;        ///< mean over seeds and items; NaN without any
-  double seed_variance = 0;   ///< V₁ of the estimate, at least rest / (seeds · items); NaN below three seeds
+  double estimate = 0;        ///< Mean over seeds and items; NaN without any.
+  double seed_variance = 0;   ///< V₁ of the estimate, at least rest / (seeds · items); NaN below three seeds.
   double item_variance = 0;   ///< V₂ of the estimate; 0 where items say nothing beyond seeds; NaN below two items without seeds
-  Interval interval;          ///< 95 %; over items alone below three seeds; NaN where neither level has enough
+  Interval interval;          ///< 95 %; over items alone below three seeds; NaN where neither level has enough.
   double p = 1;               ///< two-sided, that the mean is 0; has no lower bound but 0
   double skew = 0;            ///< sample skewness of the items' means over seeds; 0 below three items
 
   bool knows_seeds() const { return seeds >= kSeedsForNoise; }
   bool excludes_zero() const { return interval.low > 0 || interval.high < 0; }
-  double error() const;       ///< √(V₁ + V₂), of what is known
+  double error() const;       ///< √(V₁ + V₂), of the known parts
   /// Whether the items are too few for the interval: fewer than kFewItems, or than 25 · skewness² (Cochran's rule). Noise of seeds dilutes the items' skewness.
   bool few() const;
   /// The interval at level 1 − `alpha`; NaN where `interval` is.
@@ -44,16 +45,16 @@ TwoLevel two_level(const std::vector<std::vector<double>>& values);
 struct SeedItems {
   std::vector<double> y, x;
 };
-/// Values of items whose mean is θ = Σ y / Σ x and whose spread is that of the ratio: θ + (y − θ·x) / mean(x).
+/// Values of items whose mean is θ = Σ y / Σ x and whose spread equals the ratio's: θ + (y − θ·x) / mean(x).
 std::vector<double> linearised(const SeedItems& items);
 /// The mean over seeds of θ.
 TwoLevel two_level_ratio(const std::vector<SeedItems>& seeds);
 /// The mean over seeds of θ_a − θ_b, paired by seed and item.
 TwoLevel two_level_difference(const std::vector<SeedItems>& a, const std::vector<SeedItems>& b);
 
-/// A share (of exact answers) with an interval that stays in [0, 1]: with one seed Wilson's over its items; with two none (NaN);
-/// from three on that of `two_level`, and no narrower than Wilson's with as many trials as items, since seeds that agree on the
-/// same items are no more items.
+/// A share (of exact answers) with an interval that stays in [0, 1]. With one seed it is Wilson's over its items; with
+/// two none (NaN). From three on it is the interval of `two_level`, and no narrower than Wilson's with as many trials
+/// as items: seeds that agree on the same items are no more items.
 TwoLevel two_level_share(const std::vector<std::vector<double>>& values);
 
 /// How noisy a difference is: standard deviations of one seed's and of one item's difference.

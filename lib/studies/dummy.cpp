@@ -127,7 +127,7 @@ struct Score {
   }
 };
 
-/// What one test found.
+/// Result of one test.
 struct Found {
   std::string status = "ok";
   std::map<DummyTarget, Score> by_target;
@@ -194,7 +194,7 @@ class Learner {
   double seconds() const { return seconds_; }
   bool finite() const { return finite_; }
 
-  /// What the next epoch depends on: these tensors, and the rest.
+  /// State that the next epoch depends on: these tensors, and the rest.
   void save(const std::string& prefix, artifact::CheckpointWriter& writer) const {
     for (const training::StatePart& part : training::state_of(model_, optimizer_)) {
       model::write_tensors(writer, prefix + part.name, model_, part.flat, part.absent);
@@ -268,7 +268,7 @@ std::string mode_name(const DummyConfig::Dummy& config) {
   return "";
 }
 
-/// The tables, and what every row of them begins with.
+/// The tables, and the first columns of every row.
 class Tables {
  public:
   Tables(const DummyConfig& config, std::string pe)
@@ -391,7 +391,7 @@ Json told_config(const artifact::Workspace& workspace) {
   return support::hashed_config(support::schema_of<DummyConfig>(), workspace.recipe.config);
 }
 
-/// Where a killed run goes on: `dummy.h5` in the work folder, the state after an epoch.
+/// State from which a killed run continues: `dummy.h5` in the work folder, written after an epoch.
 class Saved {
  public:
   Saved(const artifact::Workspace& workspace, double every_seconds)
@@ -402,7 +402,7 @@ class Saved {
     }
   }
 
-  /// The epoch that was finished, 0 where there is nothing to go on from. A file of another run or a damaged one is passed over.
+  /// The last finished epoch, 0 without a state. A file of another run or a damaged one is skipped.
   std::int64_t restore(std::vector<Learner>& learners, Tables& tables, support::Progress& progress) const {
     for (const std::filesystem::path& path : found_) {
       try {
@@ -427,7 +427,7 @@ class Saved {
     const auto now = std::chrono::steady_clock::now();
     const bool stops = support::stop_requested();
     if (!stops && std::chrono::duration<double>(now - last_).count() < every_) return;
-    // What stands beside the tensors is written before them.
+    // State other than tensors is written first.
     Json state = {{"identity", identity_}, {"epoch", epoch}, {"tables", tables.save()}, {"learners", Json::array()}};
     for (const Learner& learner : learners) state["learners"].push_back(learner.rest());
     artifact::CheckpointMeta meta;

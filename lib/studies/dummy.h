@@ -1,7 +1,7 @@
 /// @file
-/// `pe-dummy`: one network with one encoding learns the structured rows of data/tasks/dummy.h and says how well after
-/// each number of epochs. The learning rate is constant, so fewer epochs are points of the longest run, and one task
-/// gives a whole row of the grid depth x epochs. doc/studies/dummy.md tells what comes out.
+/// `pe-dummy`: one network with one encoding learns the structured rows of data/tasks/dummy.h and measures how well
+/// after each number of epochs. The learning rate is constant, so fewer epochs are points of the longest run, and one
+/// task gives a whole row of the grid depth x epochs. doc/studies/dummy.md has the results.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ struct DummyConfig {
     std::int64_t batch = 32;
     std::int64_t train_rows = 0;            ///< 0: as the mode has them
     std::int64_t test_rows = 0;
-    std::vector<double> rates = {1e-3};     ///< Adam's; of several, validation chooses at each number of epochs
-    std::vector<std::int64_t> shifts;       ///< tests with all positions moved along by these
-    bool long_rows = false;                 ///< mode hard: a test with longer continuations than any in training
+    std::vector<double> rates = {1e-3};     ///< Adam's; of several, validation chooses at each number of epochs.
+    std::vector<std::int64_t> shifts;       ///< Tests with all positions moved along by these.
+    bool long_rows = false;                 ///< Mode hard: a test with longer continuations than any in training.
     bool echo = false;                      ///< mode hard: distractors, in training and test
-    std::int64_t seed = 42;                 ///< of weights, rows of training, their order, dropout
-    double save_every = 30;                 ///< seconds between states to go on from, at the ends of epochs
+    std::int64_t seed = 42;                 ///< Of weights, rows of training, their order, dropout.
+    double save_every = 30;                 ///< seconds between saved states, at the ends of epochs
     void describe(support::FieldVisitor& v);
 
     data::DummyOptions options() const { return {mode, split == SplitBy::kBase, echo, long_rows}; }
@@ -44,8 +44,8 @@ struct DummyConfig {
 /// "bare_bidirectional", "post_norm_over_batch", "post_norm_causal", "pre_norm_causal", …: what is compared besides encodings.
 std::string network_name(const model::ModelConfig& config);
 
-/// Goes on from the state that a killed attempt left in its work folder. Writes output `scores` (dummy_grid, dummy_targets,
-/// dummy_scales) and, where it is asked for, `timing` (dummy_seconds).
+/// Continues from the state of a killed attempt in its work folder. Writes output `scores` (dummy_grid, dummy_targets,
+/// dummy_scales) and, where requested, `timing` (dummy_seconds).
 void dummy(const DummyConfig& config, artifact::Workspace& workspace);
 
 }  // namespace pe::studies

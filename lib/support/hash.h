@@ -40,8 +40,7 @@ std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t seed = 0
 std::uint64_t fnv1a64(std::string_view text);
 
 /// Deterministic CBOR (RFC 8949, section 4.2). Integers and lengths are shortest, map keys are sorted by their encoded
-/// bytes,
-/// every real as binary64 with -0 as 0. @throws Error (bug) for NaN, which no key may hold.
+/// bytes, every real is binary64 with -0 as 0. @throws Error (bug) for NaN, which no key may hold.
 std::string canonical_cbor(const Json& value);
 
 /// sha256 over canonical_cbor([type, value]); `type` is such as "pe/task/1".

@@ -32,8 +32,8 @@ void check_length_dependence(PositionalEncoding& encoding, const Toy& toy, Span 
 }
 
 /// How far bfloat16 may move a gradient. A count of gates that a rounded q moves past a whole number has another slope
-/// there, and a gradient that is one number sums such terms of both signs. So does that of a trained frequency, over
-/// all distances.
+/// there, and a gradient that is one number sums such terms of both signs. The gradient of a trained frequency does the
+/// same, over all distances.
 double allowed_in_bfloat16(const Facts& facts) {
   if (facts.rotates && facts.learned) return 0.35;
   return facts.content_dependent ? 0.15 : 2e-2;
@@ -217,7 +217,7 @@ void check_bfloat16(const Subject& subject, Findings& findings) {
     const Evaluated got = evaluate(*encoding, low, span, options);
     findings.expect_near(relative_difference(got.out, expected.out), 2e-2, "output, relative");
     for (std::size_t i = 0; i < got.gradients.size(); ++i) {
-      // A parameter of a few numbers sums terms of both signs, as large as those of other gradients.
+      // A parameter of a few numbers sums terms of both signs, as large as the terms of other gradients.
       const double noise = i < 4 ? 0 : 1e-2 * largest;
       const double size = value(expected.gradients[i].norm()) + 1e-3;
       findings.expect_near(relative_difference(got.gradients[i], expected.gradients[i]), allowed + noise / size,

@@ -159,7 +159,7 @@ void check_pairs(const Subject& subject, Findings& findings) {
   const auto encoding = stirred(subject, shape);
   const c10::InferenceMode inference;
   Span span = whole(1, 6);
-  span.positions = at::arange(8, 14, at::kLong);  // beyond those that LongRoPE protects
+  span.positions = at::arange(8, 14, at::kLong);  // beyond the positions that LongRoPE protects
   if (encoding->traits(span).maps_positions) return;
   const auto rotated = encoding->rotated_pairs(1, span);
   if (!rotated) return;

@@ -57,8 +57,8 @@ struct Toy {
   Tensor wq, wk, wv;  ///< [d_m, heads·d_h]
 };
 
-/// Gives a pass numbers where its encoding reads them off the tokens: by what each token is, so that parts of a text
-/// say what the whole says, and shifted where positions are. @param x [B,S,d_m].
+/// Gives a pass numbers where its encoding reads them off the tokens. They depend on each token, so that parts of a
+/// text have the numbers of the whole, and are shifted where positions are. @param x [B,S,d_m].
 void say_numbers(encodings::PositionalEncoding& encoding, const Tensor& x, encodings::State& state);
 /// A model's encoding reads such numbers off the ids.
 void read_by_ids(encodings::PositionalEncoding& encoding);

@@ -2,14 +2,14 @@
 /// A submission: a run whose tasks are carried out by jobs of a cluster. It is frozen when it is made; what changes in the
 /// pipeline file, its configs or the programs later does not reach it.
 ///
-///     runs/<run>/plan.json             as of every run
+///     runs/<run>/plan.json             As of every run.
 ///                submission.json       pe-submission/1: tasks, arrays with options, scripts and dependencies.
-///                graph.json            pe-graph/1, all of it, for the last job
+///                graph.json            pe-graph/1, all of it, for the last job.
 ///                arrays/<token>.json   pe-array/1: input of an element of one array, by digest.
-///                sent/                 journal of sending: intent before, job after
+///                sent/                 Journal of sending: intent before, job after.
 ///                jobs/<token>_<i>.log  Output of the jobs.
 ///                state/<token>_<i>.json  Position of an element, every ten seconds while it runs.
-///                cancelled/            marks; a marked job is not started and not queued again
+///                cancelled/            Marks; a marked job is not started and not queued again.
 #pragma once
 
 #include <cstdint>

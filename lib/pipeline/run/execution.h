@@ -6,11 +6,11 @@
 ///     task_states     what each task waits for; no I/O
 ///     input_checks    reading inputs through before a start
 ///     attempts        starting stages, hearing them, and what the end of one means
-///     attempts        starting stages, reading their events, and handling their ends.
+///     attempts        starts stages, reads their events, handles their ends
 ///     publisher       the threads that read, hash and sync
-///     friendly_names  Out/ and reports/, as results come.
+///     friendly_names  out/ and reports/, as results come
 ///     run_estimate    how long it takes
-///     run_context     Shared state of these.
+///     run_context     state that these share
 #pragma once
 
 #include <deque>
