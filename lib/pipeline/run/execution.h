@@ -5,8 +5,8 @@
 ///
 ///     task_states     what each task waits for; no I/O
 ///     input_checks    reading inputs through before a start
-///     attempts        starting stages, hearing them, and what the end of one means
 ///     attempts        starts stages, reads their events, handles their ends
+///     publishing      outputs and snapshots into the store
 ///     publisher       the threads that read, hash and sync
 ///     friendly_names  out/ and reports/, as results come
 ///     run_estimate    how long it takes
