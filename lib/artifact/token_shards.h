@@ -32,7 +32,7 @@ struct DatasetTotals {
   std::uint64_t read = 0;                ///< documents of the raw text
   std::uint64_t duplicates = 0;          ///< exact ones, dropped
   std::uint64_t empty = 0;
-  std::uint64_t invalid_utf8 = 0;        ///< dropped or mended, as `utf8` said
+  std::uint64_t invalid_utf8 = 0;        ///< dropped or repaired, by `utf8`
   std::uint64_t too_short = 0;
   std::uint64_t unknown_tokens = 0;
 };

@@ -28,8 +28,8 @@ enum class Family {
   kBias,            ///< Added to logits, from positions alone.
   kTemperature,     ///< multiplies logits
   kSink,            ///< Lets a row of attention weights sum to less than one.
-  kContent,         ///< positions or decays that depend on what the tokens say
-  kCombination,     ///< of encodings listed here, where a plain stack is not it
+  kContent,         ///< Positions or decays that depend on the content of tokens.
+  kCombination,     ///< Combines encodings listed here in another way than a plain stack.
 };
 
 std::string_view family_name(Family family);   ///< "absolute", "context extension", …

@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kWayOut =
     "install libopenmpi-dev and openmpi-bin and build again (./bootstrap build), or set compute.ranks: 1";
 
-/// Waits with little delay at first, and without a core of its own when it takes long.
+/// Waits with little delay at first; a long wait does not occupy a core.
 class Patience {
  public:
   explicit Patience(double timeout_s) : timeout_s_(timeout_s) {}
@@ -235,9 +235,9 @@ std::unique_ptr<Communicator> open_nccl(std::int64_t ranks, at::Device device, d
   std::string id(128, '\0');
   if (own.is_first() && table->nccl_unique_id(id.data()) != 0)
     throw ConfigError("NCCL cannot make an id for its ranks");
-  // mpirun's processes find each other by MPI; those of others by the address in their environment.
+  // mpirun's processes find each other by MPI; processes of other launchers by the address in their environment.
   if (own.host.empty()) {
-    static std::unique_ptr<Mpi> mpi;  // stays open: what closes it ends MPI
+    static std::unique_ptr<Mpi> mpi;  // stays open: closing it ends MPI
     mpi = open_mpi(ranks, timeout_s);
     id = mpi->Communicator::broadcast(id);
   } else {

@@ -420,7 +420,7 @@ const std::vector<PastTask>& FakeStore::past_tasks(const std::string& stage) con
 
 std::vector<std::string> FakeStore::run(const Graph& graph, const PlanOptions& options) {
   std::vector<std::string> done;
-  // As `run` does: after each result the rest is planned anew, since keys become known only then.
+  // As `run` does: after each result the rest is planned again, since keys become known only then.
   std::vector<bool> made(graph.tasks.size());
   for (;;) {
     const Plan plan = make_plan(graph, *this, options);

@@ -73,7 +73,7 @@ class FakeStore : public pipeline::StoreView {
   std::map<std::string, std::string> hints;
   std::map<std::string, bool> objects;
   std::map<std::string, std::vector<pipeline::PastTask>> past;
-  /// Contents of a stage's outputs where they are to be told apart or not: stage name → content; otherwise the key's.
+  /// Contents of a stage's outputs, to make them equal or different: stage name → content; otherwise the key's.
   std::map<std::string, std::string> fixed_content;
   int clock = 0;
 

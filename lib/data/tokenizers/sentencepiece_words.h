@@ -48,7 +48,7 @@ class SentencePieceWords {
   std::array<bool, 256> begins_user_defined_{};  ///< by the first byte
   std::array<std::int32_t, 128> ascii_{};
   std::unordered_map<std::string_view, std::int32_t> characters_;  ///< characters beyond ASCII; keys are in `texts_`
-  std::int32_t pieces_ = 0;         ///< symbols from here on are characters that only longer pieces hold
+  std::int32_t pieces_ = 0;         ///< symbols from here on are characters that occur only in longer pieces
   std::vector<std::string> texts_;  ///< of symbols
   PairMerges merges_;
 };

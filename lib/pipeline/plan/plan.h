@@ -136,7 +136,7 @@ struct PlannedTask {
   /// Whether it or one of its snapshots is known and not here.
   bool any_known() const;
   std::optional<std::size_t> same_as; ///< an earlier task of this graph with the same plan key: one run serves both,
-                                      ///< never both at once
+                                      ///< never both concurrently
 };
 
 struct PlanOptions {

@@ -78,7 +78,7 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
     const bool taken = !run_.leases->holds(plan_key);
     run_.release(i);
     if (taken)
-      wake_at(i, run_.runner.now() + 0.1);  // this run slept past its lease, and whoever took the task tidied the folder
+      wake_at(i, run_.runner.now() + 0.1);  // this run slept past its lease; the new owner tidied the folder
     else
       run_.store_failed(error.diagnostics().front().message);
     return false;

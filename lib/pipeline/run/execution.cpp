@@ -107,7 +107,7 @@ void Execution::take_over_plan() {
     TaskStates::State& state = states.at(i);
     state.forced = planned.forced;
     state.key = PackedDigest(planned.task_key);
-    // What is only likely to be the result is looked up once its inputs are certain; nobody may read it before.
+    // A result that is only likely is looked up once its inputs are certain; no task may read it before.
     const bool certain = planned.key_is_exact && !state.forced;
     if (planned.bytes_wanted) state.bytes_wanted.edit().insert(TaskStates::kWhole);
     if (certain && planned.usable() && planned.result)
@@ -197,7 +197,7 @@ void Execution::poll_stop() {
 
 bool Execution::collect_answers() {
   bool any = false;
-  // What has ended may hand over more, and be done with it at once.
+  // An ended job may submit more jobs, which may finish immediately.
   for (auto answers = publisher_->collect_published(); !answers.empty(); answers = publisher_->collect_published()) {
     for (const PublishAnswer& answer : answers) attempts_->on_published(answer);
     any = true;
@@ -372,7 +372,7 @@ void Execution::start_in_order() {
     if (!slot) {
       refused.push_back(&task.resources);
       starved = true;
-      // What only a pool or another program's GPU holds back gathers nothing.
+      // Tasks that only a pool or another program's GPU holds back reserve nothing.
       if (!head && !slots_.has_room(task.resources, attempts_->mem_factor(i))) head = i;
       continue;
     }

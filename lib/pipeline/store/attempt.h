@@ -1,5 +1,5 @@
 /// @file
-/// Attempt folders: their owners, those that a stage can continue from, and files that may be deleted. A folder never
+/// Attempt folders: their owners, the one that a stage can continue from, and files that may be deleted. A folder never
 /// has two writers: each attempt has its own, and no attempt continues from one whose process still lives.
 #pragma once
 

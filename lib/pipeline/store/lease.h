@@ -11,8 +11,8 @@
 /// process. To acquire, a claim of the same form is written under a unique name and linked to the lease's name. The
 /// claim's link count shows whether that worked, even where the reply of a network file system was lost. A lease is
 /// stale immediately when its owner was a process of this host that is gone, or a job that has ended. Else it is stale
-/// when nothing in it changed for 120 s of our own clock: other hosts' clocks and file times are never compared. It is
-/// broken by renaming it away, by one breaker at a time.
+/// when nothing in it changed for 120 s of this process's clock: other hosts' clocks and file times are never compared.
+/// It is broken by renaming it away, by one breaker at a time.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@
 /// Order: leftovers without references come first. Then come runs beyond the newest of each pipeline that protect
 /// nothing, and then the logs of tasks that no kept run names. Then come remembered plans that are old. Under a size
 /// limit rotating checkpoints follow, of finished trainings and of trainings that no kept run names. Last come results,
-/// those that are cheapest to make again for their space first.
+/// cheapest to make again for their space first.
 ///
 /// During a run: an object that is published again is made young by publishing and stays. Before every drop the runs
 /// are looked at again, and inputs of one that began meanwhile are brought back from the trash.

@@ -16,7 +16,7 @@ namespace {
 
 std::vector<bool> all(const Graph& graph) { return std::vector<bool>(graph.tasks.size(), true); }
 
-/// Every task that is to run has its place, and whoever it needs is waited for: by its array, or within its element.
+/// Every task to run has its place, and its producers are waited for: by its array, or within its element.
 void check_sound(const Graph& graph, const std::vector<bool>& to_run, const std::vector<JobArray>& arrays,
                  std::int64_t largest) {
   std::map<std::size_t, std::pair<std::size_t, std::int64_t>> place;

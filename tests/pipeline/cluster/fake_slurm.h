@@ -18,11 +18,11 @@ class FakeSlurm {
   struct Job {
     std::string id, name, dependency, begin;
     std::vector<std::int64_t> indices;
-    std::map<std::int64_t, std::string> states;  // "PENDING" unless told
+    std::map<std::int64_t, std::string> states;  // by default "PENDING"
   };
   enum class Answer {
     kGood,
-    kLost,     ///< the job is there, and nobody says so
+    kLost,     ///< the job exists, but the answer is lost
     kDropped,  ///< it never came
     kRefused,
     kFull,

@@ -1,4 +1,4 @@
-// What doctor says of a site's limits, preemption and accounting.
+// Findings of doctor about a site's limits, preemption and accounting.
 #include "pipeline/cluster/site.h"
 
 #include <boost/test/unit_test.hpp>
@@ -11,7 +11,7 @@ using namespace pe::pipeline;  // NOLINT
 
 namespace {
 
-/// A line a finding, "!" before those that warn, advice after an arrow.
+/// A line a finding, "!" before warnings, advice after an arrow.
 std::string judged(const SiteConfig& config, const SiteRecords& partitions = {}, const SiteRecords& associations = {}) {
   std::string text;
   for (const SiteFinding& finding : judge_site(config, partitions, associations))
@@ -39,7 +39,7 @@ BOOST_AUTO_TEST_CASE(limits_are_told_as_they_are) {
   const std::string text = judged(
       {{"SLURM_VERSION", "22.05.8"}, {"MaxArraySize", "1001"}, {"MaxJobCount", "10000"}, {"MinJobAge", "300 sec"}, {"KillWait", "30 sec"}});
   BOOST_TEST(text == "Slurm 22.05.8, MaxArraySize 1001, MaxJobCount 10000, MinJobAge 300 sec, KillWait 30 sec\n");
-  // What a site does not say, it is not blamed for.
+  // A setting that a site does not report is not criticised.
   BOOST_TEST(judged({}) == "Slurm \n");
 }
 

@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(each_array_is_sent_once_and_sending_again_sends_nothing) {
   const SendReport again = it.send_with(fake);
   BOOST_TEST(again.elements == 0u);
   it.check_once(fake);
-  // Whoever is waited for was sent before and is named by its id.
+  // Every dependency was sent before and is named by its id.
   std::set<std::string> before;
   for (const FakeSlurm::Job& job : fake.jobs) {
     for (const std::string& part : support::split(job.dependency, ',')) {
@@ -223,7 +223,7 @@ BOOST_AUTO_TEST_CASE(windows_keep_to_the_room_and_the_last_job_of_each_goes_on) 
     if (report.waiting == 0) break;
   }
   for (const SentArray& array : it.submission().arrays) BOOST_TEST(fake.named(array.name()).size() == 1u);
-  // Whoever is over when its reader is sent is not named.
+  // An array that has ended when its reader is sent is not named.
   BOOST_TEST(windows > it.elements() / 60);
 }
 
@@ -338,7 +338,7 @@ BOOST_AUTO_TEST_CASE(a_submission_whose_jobs_are_all_gone_is_ended_by_the_next_o
   BOOST_TEST(!std::filesystem::exists(summary));  // its jobs wait
   fake.jobs.clear();
   end_abandoned(it.store, {it.submission()}, *slurm.own_jobs(), slurm);
-  BOOST_TEST(!std::filesystem::exists(summary));  // somebody may be about to send it
+  BOOST_TEST(!std::filesystem::exists(summary));  // another process may be about to send it
   end_abandoned(it.store, {old}, *slurm.own_jobs(), slurm);
   BOOST_TEST_REQUIRE(std::filesystem::exists(summary));
   BOOST_TEST(read_run(it.store, it.submission().run).state == "incomplete");
@@ -363,7 +363,7 @@ BOOST_AUTO_TEST_CASE(one_submit_at_a_time_looks_at_the_queue) {
 }
 
 BOOST_AUTO_TEST_CASE(ten_thousand_elements_are_a_few_calls) {
-  // What decides the number of calls is arrays, so elements of nothing will do.
+  // The number of arrays decides the number of calls, so empty elements are enough.
   FakeSlurm fake;
   const GridFolder folder;
   const Store store(folder.path("store"), StoreOptions{.durable = false});
@@ -407,7 +407,7 @@ BOOST_AUTO_TEST_CASE(live_tasks_are_those_whose_jobs_will_run) {
   const auto some = live_tasks(it.store, {it.submission()}, rows);
   BOOST_TEST(some.by_plan_key.size() == 900u - changed);
   BOOST_TEST(some.blocked.size() == changed);
-  // An id that Slurm gave away a second time is told by the name.
+  // An id that Slurm assigned again is distinguished by the name.
   for (JobRow& row : rows) row.name = "somebody-else";
   BOOST_TEST(live_tasks(it.store, {it.submission()}, rows).by_plan_key.empty());
   mark_cancelled(it.store, it.submission().run, {});

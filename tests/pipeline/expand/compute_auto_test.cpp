@@ -1,4 +1,4 @@
-// What `auto` in the group `compute` becomes.
+// Values for `auto` in the group `compute`.
 #include "pipeline/expand/compute_auto.h"
 
 #include <array>
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(micro_batches_of_a_gpu_count_tokens) {
                                                 {11, 4096, 1}}) {
     BOOST_TEST_CONTEXT(batch << " x " << length) {
       BOOST_TEST(of(batch, length) == expected);
-      BOOST_TEST(support::gpu_micro_batch(batch, length) == expected);  // that of a stage by hand
+      BOOST_TEST(support::gpu_micro_batch(batch, length) == expected);  // as for a stage by hand
       BOOST_TEST((expected == 1 || expected * length <= 32'768));
     }
   }

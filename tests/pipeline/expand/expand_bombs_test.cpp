@@ -1,5 +1,5 @@
-// Small files that ask for a lot end in an error, within a second of work and 200 MB. Each runs in a process of its own
-// with that much memory to go on.
+// Small files that ask for a lot end in an error, within a second of work and 200 MB. Each runs in a separate process
+// with that much memory.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

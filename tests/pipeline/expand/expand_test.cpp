@@ -1,4 +1,4 @@
-// Expansion: axes, joins, exclusion, snapshots, configs, and what every mistake looks like.
+// Expansion: axes, joins, exclusion, snapshots, configs, and the message of every mistake.
 #include "pipeline/expand/expand.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using pe::test::kGrid;
 
 namespace {
 
-/// The first line of what a person sees, and whether the rest says `part`.
+/// The first line of a message, and whether the rest contains `part`.
 void check_refusal(const std::string& message, const std::string& first_line, const std::string& part = {}) {
   BOOST_TEST(message.substr(0, message.find('\n')) == first_line);
   if (!part.empty()) BOOST_TEST(message.find(part) != std::string::npos, message << "\ndoes not say: " << part);
@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(the_grid_of_two_sizes_has_900_tasks_and_2647_edges) {
 }
 
 BOOST_AUTO_TEST_CASE(a_cell_expanded_alone_is_the_cell_of_the_grid) {
-  // What instances share while a grid is expanded (configs, references, labels) must not show.
+  // Sharing between instances while a grid is expanded (configs, references, labels) must not show.
   const GridFolder folder;
   const Graph grid = folder.expand(kGrid);
   for (const auto& [encoding, size, seed] : {std::tuple{"rope", "tiny", "42"}, {"alibi", "small", "44"}, {"pope", "tiny", "43"}}) {
@@ -471,7 +471,7 @@ BOOST_AUTO_TEST_CASE(a_missing_input_path_is_no_mistake_of_the_file) {
 }
 
 BOOST_AUTO_TEST_CASE(a_share_of_a_gpu_is_not_the_same_as_none) {
-  // Two instances with equal configs but for what `compute: auto` makes of their resources.
+  // Two instances whose configs differ only where `compute: auto` reads their resources.
   const Graph graph = GridFolder().expand(R"(schema: pe-pipeline/1
 name: shares
 axes: {gpus: {none: 0, quarter: 0.25, one: 1}}

@@ -1,4 +1,4 @@
-// The pipelines that people run expand without a mistake, with the stages as they were built.
+// The shipped pipelines expand without a mistake, with the built stages.
 #include <boost/test/unit_test.hpp>
 #include <algorithm>
 #include <filesystem>
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The stages stand beside their descriptions; a build of the tests alone has none.
+/// The stages are next to their descriptions; a build of the tests alone has none.
 boost::test_tools::assertion_result stages_are_built(boost::unit_test::test_unit_id) {
   const fs::path folder = test::build_root() / "stages";
   for (const char* stage : {"fetch", "import", "tokenize", "train", "branch-decay", "drop-pe", "extend", "search-factors",
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(the_full_grid_has_every_cell, *boost::unit_test::preconditi
   BOOST_TEST(test::count_label(graph, "evaluate") == 3 * (3 * cells + 4 * (cells - 12)));
   BOOST_TEST(graph.dropped == 0u);
   for (const Task& task : graph.tasks) {
-    // A clone plans in full: what is hashed into keys lies in it.
+    // A clone plans in full: it contains all files that are hashed into keys.
     for (const ExternalInput& external : task.externals) {
       for (const std::string& path : external.paths) BOOST_TEST(fs::is_regular_file(path), path);
     }

@@ -1,5 +1,5 @@
-// Keys of the stages as they were built: whatever a description declares as hashed moves the key, what it declares as not
-// hashed does not, and a value at its neutral one is as if it were not there.
+// Keys of the built stages: a field that a description declares as hashed moves the key, one declared as not hashed
+// does not. A value at its neutral one counts as absent.
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <functional>

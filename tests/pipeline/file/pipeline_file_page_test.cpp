@@ -1,5 +1,5 @@
-// doc/pipeline-files.md explains every key that the parser knows, each with an example. What it knows, it says itself:
-// an unknown key is answered with those that there are.
+// doc/pipeline-files.md explains every key that the parser knows, each with an example. The parser lists its keys
+// itself: the error for an unknown key names the known ones.
 #include <boost/test/unit_test.hpp>
 
 #include "pipeline/file/pipeline_file.h"
@@ -50,7 +50,7 @@ std::vector<std::string> keys_of_policy(Read read) {
   return {};
 }
 
-/// Every key stands in its section, in a row that has an example with it.
+/// Every key is in its section, in a row with an example.
 void check_section(const std::string& page, const std::string& heading, const std::vector<std::string>& keys) {
   const auto begin = page.find(heading + "\n");
   BOOST_REQUIRE_MESSAGE(begin != std::string::npos, "no section " << heading);

@@ -1,4 +1,4 @@
-// The shape of pipeline files: what is read, and what each mistake looks like.
+// The shape of pipeline files: accepted forms, and the message of each mistake.
 #include "pipeline/file/pipeline_file.h"
 
 #include <boost/test/unit_test.hpp>
@@ -204,7 +204,7 @@ BOOST_AUTO_TEST_CASE(a_store_is_found_from_a_folder_of_its_project) {
   BOOST_TEST(find_root_of_store(home / "elsewhere") == home / "elsewhere");
 }
 
-// Reading was quadratic in the keys of a map and the labels of an axis, and each mistake was told.
+// Reading was quadratic in the keys of a map and the labels of an axis, and each mistake was reported.
 BOOST_AUTO_TEST_CASE(a_hundred_thousand_labels_and_unknown_keys_are_read_in_time_and_told_within_bounds) {
   const auto began = std::chrono::steady_clock::now();
   std::string labels, unknown;

@@ -1,4 +1,4 @@
-// Selections: labels, axes, ancestors, descendants, and what there is when nothing matches.
+// Selections: labels, axes, ancestors, descendants, and the message when nothing matches.
 #include "pipeline/file/selection.h"
 
 #include <boost/test/unit_test.hpp>

@@ -1,4 +1,4 @@
-// Descriptions of stages: reading, refusing, finding executables and believing what lies beside them.
+// Descriptions of stages: reading, rejecting, finding executables and trusting the files next to them.
 #include "pipeline/file/stage_description.h"
 
 #include "pipeline/file/ask_to_describe.h"
@@ -242,7 +242,7 @@ BOOST_AUTO_TEST_CASE(modules_that_a_description_names_are_a_part_of_the_program)
   write_script(folder / "lib/two.py", "y = 1\n");
   BOOST_TEST(find().program_digest != second.program_digest);
   BOOST_TEST(find().build_id == first.build_id);
-  // Whoever remembers what depends on these files can see that one more was added.
+  // A memo that depends on these files can see that one more was added.
   const auto& files = second.files;
   const auto named = [&](const std::string& end) {
     return std::any_of(files.begin(), files.end(), [&](const auto& file) { return file.path.ends_with(end); });

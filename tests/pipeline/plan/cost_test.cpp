@@ -26,7 +26,7 @@ BOOST_AUTO_TEST_CASE(a_default_stands_for_zero_and_a_switch_is_a_number) {
   BOOST_TEST(evaluate_expression("head_width | width / heads", config).value() == 4.0);
   BOOST_TEST(evaluate_expression("2 * (heads | width)", config).value() == 4.0);
   BOOST_TEST(evaluate_expression("width * (2 - tied) + norm", config).value() == 8.0);
-  // What is not needed need not be known.
+  // A value that is not needed may be unknown.
   BOOST_TEST(evaluate_expression("(width | inputs.data.vocabulary) + 1", config).value() == 9.0);
   BOOST_TEST(!evaluate_expression("head_width | inputs.data.vocabulary", config));
   BOOST_TEST(!evaluate_expression("nothing + (width | 1)", config));

@@ -1,4 +1,4 @@
-// Costs before the run: from what was seen before, laid out on slots; and what sharing trajectories saves.
+// Costs before the run: from earlier times, laid out on slots; and the savings of sharing trajectories.
 #include "pipeline/plan/estimate.h"
 
 #include <boost/test/unit_test.hpp>
@@ -18,7 +18,7 @@ using pe::test::kGrid;
 
 namespace {
 
-/// Four independent tasks `a` and one `b` that reads them all; each asks for what is given.
+/// Four independent tasks `a` and one `b` that reads them all; each has the given demand.
 struct Small {
   Graph graph;
   Plan plan;
@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(seconds_scale_with_tokens_and_are_laid_out_on_slots) {
   BOOST_TEST(one.bytes == 5000.0);
   BOOST_TEST(one.chain_s == 90.0, boost::test_tools::tolerance(1e-9));   // the longest a, then b
   BOOST_TEST((one.chain == std::vector<std::size_t>{3, 4}));
-  // Two slots: 40 + 10 beside 30 + 20, then b.
+  // Two slots: 40 + 10 on one, 30 + 20 on the other, then b.
   const Estimate two = pipeline::estimate(small.graph, small.plan, small.store, machine(2));
   BOOST_TEST(two.wall_s == 100.0, boost::test_tools::tolerance(1e-9));
   const Estimate many = pipeline::estimate(small.graph, small.plan, small.store, machine(64));
@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(trainings_and_trajectories_are_one_history_in_tokens) {
   Estimate cost = pipeline::estimate(small.graph, small.plan, small.store, machine(1));
   BOOST_TEST(cost.seconds[1] == 2.0, boost::test_tools::tolerance(1e-9));   // 200 tokens
 
-  // And a trajectory, from what trainings took: 30 steps are 300 tokens.
+  // And a trajectory, from times of trainings: 30 steps are 300 tokens.
   small.store.past.clear();
   small.past("other[i=9]", 50, 5);   // 0.1 s a token
   small.graph.tasks[0].snapshots = {{"last", 30}};
@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(gpus_bound_the_wall_time_and_are_counted) {
 
 namespace {
 
-/// A training of a model with `parameters` (FLOPs are six times as many) beside ones that were done.
+/// A training of a model with `parameters` (FLOPs are six times as many), compared with earlier ones.
 struct Trainings : Small {
   explicit Trainings(Resources demand = {}) : Small(demand) {
     StageDescription stage = *graph.tasks[0].stage;
@@ -215,7 +215,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_carried_over_from_another_device) {
   BOOST_TEST(trainings.cost().known == 0u);
   trainings.past_training(2e6, 20);
   BOOST_TEST(trainings.cost().task_s == 200.0, boost::test_tools::tolerance(1e-9));
-  // What ran on CPUs says nothing of GPUs.
+  // Times on CPUs give no estimate for GPUs.
   trainings.graph.tasks[0].resources.gpus = 1;
   BOOST_TEST(trainings.cost().known == 0u);
 }

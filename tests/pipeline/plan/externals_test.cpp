@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// As if nobody had touched anything for an hour, so that stats can be believed.
+/// As if no file had changed for an hour, so that stats can be trusted.
 void age(const fs::path& folder) {
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (entry.is_regular_file()) fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::hours(1));

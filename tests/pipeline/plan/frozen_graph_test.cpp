@@ -39,7 +39,7 @@ BOOST_AUTO_TEST_SUITE(frozen_graph)
 BOOST_AUTO_TEST_CASE(what_is_thawed_is_what_was_frozen) {
   const GridFolder folder;
   const Graph graph = folder.keyed(kGrid, few());
-  // Through text, as it lies in a file; and after every file it came from has gone.
+  // Through text, as in a file; and after every source file is gone.
   const std::string text = freeze(graph).dump();
   fs::remove_all(folder.path("configs"));
   const Graph again = thaw(Json::parse(text));
@@ -60,7 +60,7 @@ BOOST_AUTO_TEST_CASE(what_is_thawed_is_what_was_frozen) {
 BOOST_AUTO_TEST_CASE(a_graph_frozen_by_an_earlier_version_is_thawed) {
   const GridFolder folder;
   const Json now = freeze(folder.keyed(kGrid, few()));
-  // Versions before 24 November 2026 also wrote what each edge's reader is told of its producer.
+  // Versions before 24 November 2026 also wrote the labels of each edge's producer.
   Json earlier = now;
   earlier["labels"] = {{{"stage", "trunk"}}};
   for (Json& task : earlier["tasks"]) {

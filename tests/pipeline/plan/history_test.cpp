@@ -1,4 +1,4 @@
-// The history: one file that stands for thousands of records, made anew from them whenever it is not to be trusted.
+// The history: one file that stands for thousands of records, rebuilt from them whenever it cannot be trusted.
 #include "pipeline/plan/history.h"
 
 #include <boost/test/unit_test.hpp>

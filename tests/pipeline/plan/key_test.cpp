@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(keys_made_in_bulk_are_those_of_the_documents) {
   const std::string by_build = replaced(kGrid, "code: result-version", "code: build");
   for (const std::string& text : {std::string(kGrid), by_build}) {
     Graph graph = folder.keyed(text);
-    for (Task& task : graph.tasks) {   // every third stage is told labels
+    for (Task& task : graph.tasks) {   // every third stage reads labels
       if (task.label.size() % 3 != 0) continue;
       auto stage = std::make_shared<StageDescription>(*task.stage);
       stage->reads_labels = true;
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(a_renamed_stage_and_a_relabelled_axis_keep_their_keys) {
              before.at("evaluate[from=decay,encoding=rope,size=tiny,seed=42,branch=b25,suite=passkey]"));
 }
 
-// A table that prints the labels of what it gathered must not show old names: what a stage is told is in its key.
+// A table that prints the labels of its inputs must not show old names: a stage's labels are in its key.
 BOOST_AUTO_TEST_CASE(labels_are_in_the_keys_of_stages_that_are_told_them) {
   const GridFolder folder;
   const auto keys = [&](bool reads, const std::string& label) {

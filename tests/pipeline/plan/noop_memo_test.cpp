@@ -1,4 +1,4 @@
-// Plans are remembered by everything they were made from, as it was when it was read; damage costs time only.
+// Plans are remembered with the state of all their inputs at reading; damage costs time only.
 #include "pipeline/plan/noop_memo.h"
 
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// As if nobody had touched anything for an hour, so that stats can be believed.
+/// As if no file had changed for an hour, so that stats can be trusted.
 void age(const fs::path& folder) {
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (entry.is_regular_file()) fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::hours(1));
@@ -50,7 +50,7 @@ struct Ran {
     store.run(graph);
   }
   void remember() { NoopMemo::remember(store_path, file, few(), graph, make_plan(graph, store), catalog); }
-  /// An edit whose stat is believed; everything else stays as it was.
+  /// An edit with a trusted stat; everything else stays unchanged.
   void edit(const std::string& name, const std::string& text) const {
     folder.write(name, text);
     fs::last_write_time(folder.path(name), fs::file_time_type::clock::now() - std::chrono::hours(2));
@@ -93,7 +93,7 @@ BOOST_FIXTURE_TEST_CASE(objects_are_stated_without_the_index_until_it_changes, R
   }
   write(store_path / "index/1.log", "PEINDEX1");
   const auto stands = [&] { return NoopMemo::find(store_path, file, few())->objects_stand(); };
-  BOOST_TEST(!stands());   // nobody has looked into the index yet
+  BOOST_TEST(!stands());   // the index has not been read yet
   NoopMemo::find(store_path, file, few())->renew();
   BOOST_TEST(stands());
   write(some_object, "another size");
@@ -126,7 +126,7 @@ BOOST_FIXTURE_TEST_CASE(a_mark_of_an_index_that_changed_while_it_was_looked_at_i
   const auto memo = NoopMemo::find(store_path, file, few());
   BOOST_TEST(!memo->objects_stand());
   std::ofstream(store_path / "index/1.log", std::ios::app) << "dropped by another process";
-  memo->renew();  // what was looked at is what it was before `objects_stand` answered
+  memo->renew();  // the earlier look was before `objects_stand` answered
   BOOST_TEST(!NoopMemo::find(store_path, file, few())->objects_stand());
 }
 

@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(an_object_that_is_gone_is_made_again_where_it_is_needed) {
   const Plan plan = make_plan(graph, store);
   BOOST_TEST(counts(plan) == "reuse 36 run 1 ");
   BOOST_TEST(plan.tasks[1].reason == "its result is recorded, but an object is gone from the store");
-  // Nobody asks for it when only the report is wanted.
+  // It is not needed when only the report is wanted.
   BOOST_TEST(counts(make_plan(graph, store, selecting(graph, {"report"}))) == "reuse 1 not-needed 36 ");
 }
 

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// In real time: stages end at once, and a wait is a wait.
+/// In real time: stages end immediately, and a wait is a wait.
 class PatientRunner : public Runner {
  public:
   void start(const Launch& launch) override {
@@ -112,7 +112,7 @@ BOOST_FIXTURE_TEST_CASE(reading_inputs_does_not_hold_up_the_loop_and_each_object
   const RunSummary summary = run_slowly({});
   BOOST_TEST(summary.exit_code == kRunDone);
   BOOST_TEST(summary.executed == 3u);
-  // Both read the same; and what this run made itself counts as read.
+  // Both read the same; and results of this run count as read.
   BOOST_TEST(reads == kInputs);
   BOOST_TEST(ticks_while_verifying >= 2);  // with heartbeats, and the display
   BOOST_TEST(most_shown >= 2);
@@ -126,7 +126,7 @@ BOOST_FIXTURE_TEST_CASE(an_interrupt_is_seen_while_inputs_are_read_and_reading_i
   BOOST_TEST(reads < kInputs);
   BOOST_TEST((summary.phases[first] == TaskPhase::kReady));
   BOOST_TEST(fs::is_empty(folder / "store" / "leases"));
-  // The same command goes on.
+  // The same command continues.
   BOOST_TEST(run_slowly({}).exit_code == kRunDone);
 }
 

@@ -239,7 +239,7 @@ BOOST_FIXTURE_TEST_CASE(a_log_that_grows_too_large_keeps_its_ends, Runs) {
   ::usleep(100000);
   BOOST_TEST(!cut_stage_log(log, 64 << 20));
   BOOST_TEST(cut_stage_log(log, 4 << 20));
-  until_exit();  // and the stage goes on writing
+  until_exit();  // and the stage continues to write
   const std::string text = support::read_file(log);
   BOOST_TEST(text.size() < 2u * 1024 * 1024 + 200);
   BOOST_TEST(text.starts_with("first\n"));
@@ -368,7 +368,7 @@ BOOST_AUTO_TEST_CASE(the_attempt_with_the_newest_file_of_its_own_is_continued) {
   fs::create_directories(attempts[1] / "checkpoints");
   support::write_file_atomically(attempts[1] / "checkpoints" / "step-2.h5.tmp.1.2", "x", false);
   BOOST_TEST(*find_resumable(attempts) == attempts[0]);
-  // What was written before the first checkpoint is newer, and no place to continue from.
+  // A file written before the first checkpoint is newer, and no place to continue from.
   support::write_file_atomically(attempts[1] / "scratch.txt", "x", false);
   BOOST_TEST(*find_resumable(attempts) == attempts[0]);
   fs::last_write_time(attempts[0] / "checkpoints" / "step-1.h5", fs::file_time_type::clock::now() - std::chrono::hours(1));
@@ -381,7 +381,7 @@ BOOST_AUTO_TEST_CASE(the_attempt_with_the_newest_file_of_its_own_is_continued) {
   BOOST_TEST(!fs::exists(attempts[0] / "checkpoints"));
   BOOST_TEST(fs::exists(attempts[0] / "stage.log"));
   BOOST_TEST(fs::exists(attempts[0] / "metrics.jsonl"));   // of which curves can be drawn again
-  BOOST_TEST(!find_resumable({attempts[0]}).has_value());   // and which is no place to go on from
+  BOOST_TEST(!find_resumable({attempts[0]}).has_value());   // and from which no attempt continues
 }
 
 BOOST_AUTO_TEST_CASE(kills_for_memory_are_counted_in_the_own_control_group) {

@@ -292,7 +292,7 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
     for (const int step : tasks[i].steps.empty() ? std::vector<int>{-1} : tasks[i].steps) {
       if (!wanted[i].count(step)) continue;
       const ModelResult result{recipes[i], step};
-      // A damaged snapshot counts as there until somebody reads it; only those that lack are asked for.
+      // A damaged snapshot counts as present until it is read; only missing ones are requested.
       const auto it = held.find(result);
       if (it != held.end() && it->second == Held::kDamaged) continue;
       made.insert(result);

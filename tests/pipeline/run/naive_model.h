@@ -1,7 +1,7 @@
 /// @file
-/// What a pipeline of toys must do, said in the simplest way: no keys, no hashes, no index; text compared with text. A
-/// random pipeline is described by these structs, written out as a pipeline file, and run by the real planner, store and
-/// loop; the naive model says which tasks had to run and what every result must contain.
+/// Correct behaviour of a pipeline of toys, in the simplest form: no keys, no hashes, no index; text compared with
+/// text. A random pipeline is described by these structs, written as a pipeline file, and run by the real planner,
+/// store and loop. The naive model says which tasks had to run and gives the contents of every result.
 #pragma once
 
 #include <cstdint>
@@ -82,11 +82,11 @@ using ModelResult = std::pair<std::string, int>;
 /// The recipe of a task as plain text; equal recipes are the same work. `inputs` are the contents that it reads.
 std::string recipe_text(const std::string& kind, int version, int value, int extra, const std::string& text,
                         const std::string& file, bool trajectory, const std::vector<std::string>& inputs);
-/// What such a task writes, at a step or (-1) at its end.
+/// Output of such a task, at a step or (-1) at its end.
 std::string content_text(const std::string& kind, int version, int value, const std::string& text,
                          const std::string& file, const std::vector<std::string>& inputs, int step);
 
-/// What the store should hold, and what a run should do to it.
+/// The expected contents of the store, and the expected effect of a run.
 class NaiveModel {
  public:
   enum class Held { kWhole, kObjectGone, kDamaged };
@@ -98,7 +98,7 @@ class NaiveModel {
     std::set<std::size_t> blocked;        ///< tasks
   };
 
-  /// What a run of the selected tasks does; changes `held` accordingly.
+  /// The effect of a run of the selected tasks; changes `held` accordingly.
   Outcome run(const ModelPipeline& pipeline, const std::vector<ModelTask>& tasks, const std::vector<bool>& selected,
               bool force);
 

@@ -1,7 +1,7 @@
-// Random pipelines, edited at random, also while a run works, and run again and again on the path of the `run` command
-// (remembered plan, planner, store and loop), against a model that knows neither keys nor hashes: what runs is exactly
-// what must, results equal a clean build, and explain names the cause. PE_TEST_SEQUENCES says how many; PE_TEST_SEED
-// starts at another one.
+// Random pipelines, edited at random, also during a run, and run again and again on the path of the `run` command
+// (remembered plan, planner, store and loop). A model that knows neither keys nor hashes checks them. Exactly the
+// necessary tasks run, results equal a clean build, and explain names the cause. PE_TEST_SEQUENCES sets the number;
+// PE_TEST_SEED starts at another one.
 #include <boost/test/unit_test.hpp>
 
 #include <sys/stat.h>
@@ -54,7 +54,7 @@ struct ToyConfig {
   }
 };
 
-/// What a program says beside itself.
+/// Description of a program in addition to the program itself.
 std::string description(const std::string& name, int version, const std::string& build_id) {
   static const Json fields = support::schema_to_json(support::schema_of<ToyConfig>());
   const char* const kind = "metrics";
@@ -74,7 +74,7 @@ std::string description(const std::string& name, int version, const std::string&
   return document.dump() + "\n";
 }
 
-/// What happens while a run works, once some of its stages have started.
+/// Events during a run, once some of its stages have started.
 struct Meanwhile {
   int stop_after = -1;          ///< starts; then it is interrupted
   int edit_after = -1;          ///< starts; then `edit` is called, the next stage already knowing its task
@@ -132,7 +132,7 @@ class World {
     return made;
   }
 
-  /// Where a task of the model stands in a graph.
+  /// Index of a task of the model in a graph.
   static std::map<std::string, std::size_t> by_id(const Graph& graph) {
     std::map<std::string, std::size_t> found;
     for (std::size_t i = 0; i < graph.tasks.size(); ++i) found[graph.tasks[i].id] = i;
@@ -200,7 +200,7 @@ class World {
     return all;
   }
 
-  /// What the store says, recipe by recipe: for after an interruption.
+  /// Reads the state from the store, recipe by recipe: for use after an interruption.
   void learn_from_store() {
     const Store store = open();
     std::map<ModelResult, NaiveModel::Held> now;
@@ -232,7 +232,7 @@ class World {
     return store.object_path(store.find(*key_of(result))->output("out")->object);
   }
 
-  /// Every result of the pipeline as it stands is in the store, with the content of a clean build.
+  /// Every result of the present pipeline is in the store, with the content of a clean build.
   void check_contents(const NaiveModel::Outcome& outcome) {
     const Store store = open();
     for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -316,8 +316,8 @@ class World {
     executed.insert(recipe);
   }
 
-  /// As if it had been written an hour ago, each at another moment, so that a stat is believed. One that holds that
-  /// already stays as it is.
+  /// As if it had been written an hour ago, each at another moment, so that a stat is trusted. A file with that content
+  /// already stays unchanged.
   void write_old(const fs::path& path, const std::string& content) {
     std::error_code error;
     if (fs::is_regular_file(path, error) && support::read_file(path) == content) return;
@@ -333,8 +333,8 @@ class World {
     return ran;
   }
 
-  /// A stage that read an edited file knows another recipe than its key was made from; such a result must not be there. So
-  /// a recipe is known by its key once its record is, whoever wrote that.
+  /// A stage that read an edited file knows another recipe than its key was made from; such a result must not exist. So
+  /// a recipe is known by its key once its record exists, whoever wrote that.
   void learn_recipes(const Store& store) {
     const auto now = store.keys();
     const std::set<ResultKey> before(keys_before_.begin(), keys_before_.end());
@@ -354,7 +354,7 @@ class World {
   int writes_ = 0;
 };
 
-/// What was done to the world before a run; says what explain must answer.
+/// An edit before a run, with the answer that explain must give.
 struct Edit {
   std::string what;
   std::optional<ReasonKind> cause;       ///< of the tasks of `stage` that run, when this edit alone stands between two runs
@@ -470,14 +470,14 @@ Edit edit(World& world) {
   }
 }
 
-/// What a person does while a run works: to files, programs or configs. The tasks stay the same.
+/// Changes that a user makes during a run: to files, programs or configs. The tasks stay the same.
 std::string edit_meanwhile(World& world) {
   auto& pipeline = world.pipeline;
   std::string what;
   switch (world.chance.below(3)) {
     case 0: {
       const std::string name = world.chance.one_in(2) ? "f0.txt" : "f1.txt";
-      // Sometimes as long as before, and sometimes back to what it was once.
+      // Sometimes as long as before, and sometimes back to its earlier content.
       std::string& content = pipeline.files[name];
       if (content.empty() || world.chance.one_in(3)) content += "*";
       else content.back() = content.back() == '-' ? '+' : '-';
@@ -544,8 +544,8 @@ void check_explanations(World& world, const Edit& edited) {
     if (plan.tasks[i].state != TaskState::kRun) continue;
     const Explanation answer = explain(graph, plan, reader, i);
     BOOST_REQUIRE(!answer.causes.empty());
-    // Two stages that did the same work have one record between them, under the name of whoever came first. The other is
-    // compared with it, or with whatever else differs least at the same point of the axes.
+    // Two stages that did the same work share one record, under the name of the first. The other is compared with it,
+    // or with another result that differs least at the same point of the axes.
     if (names.count(graph.tasks[i].id) == 0) {
       if (answer.against.empty()) continue;
       const auto axes = [](const std::string& id) { return id.substr(std::min(id.find('['), id.size())); };
@@ -572,7 +572,7 @@ void check_explanations(World& world, const Edit& edited) {
                         !cause.after.empty());
     }
     // A task is compared with its newest result. Where it came back to an older one in between without a run, that
-    // difference is named beside the edit.
+    // difference is named in addition to the edit.
     if (own)
       BOOST_REQUIRE_MESSAGE(named, graph.tasks[i].id << " runs for '" << all << "', after: " << edited.what);
     else
@@ -604,7 +604,7 @@ std::size_t sequence(std::uint64_t seed) {
       } while (chance.one_in(3));
     }
     world.write();
-    // Earlier results are found by a task's name, so those of a renamed stage have no past of their own.
+    // Earlier results are found by a task's name, so tasks of a renamed stage have no earlier ones.
     if (settled && !renamed && edits == 1 && edited.cause && edited.stage) check_explanations(world, edited);
     std::vector<bool> selected(world.tasks.size(), true);
     const bool damaged = std::any_of(world.model.held.begin(), world.model.held.end(),
@@ -634,7 +634,7 @@ std::size_t sequence(std::uint64_t seed) {
     const auto ran = world.run(selected, force);
     if (once(ran.executed) != once(expected.executed))
       fail(cat("executed", joined(ran.executed), "\n  and not", joined(expected.executed), world.phases(ran.summary)));
-    // Whoever reads a damaged object sends its producer to work a second time.
+    // A reader of a damaged object makes its producer run again.
     for (const std::string& recipe : once(ran.executed)) {
       if (!damaged && ran.executed.count(recipe) > most_times(world, recipe))
         fail(cat("executed ", ran.executed.count(recipe), " times: ", recipe, world.phases(ran.summary)));
@@ -646,7 +646,7 @@ std::size_t sequence(std::uint64_t seed) {
                std::accumulate(expected.blocked.begin(), expected.blocked.end(), std::string(),
                                [&](const std::string& all, std::size_t i) { return cat(all, " ", world.tasks[i].id); })));
     if (ran.summary.conflicts != 0) fail("a conflict");
-    // Damage that nobody read is still there; such an object is taken away for the next round.
+    // Damage that was never read is still there; such an object is removed for the next round.
     for (auto& [result, state] : world.model.held) {
       if (state != NaiveModel::Held::kDamaged) continue;
       fs::remove(world.object_of(result));

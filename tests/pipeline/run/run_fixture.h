@@ -1,5 +1,5 @@
 /// @file
-/// Small graphs made by hand, a store in a folder of its own, and runs of them with a fake runner.
+/// Small graphs made by hand, a store in a separate folder, and runs of them with a fake runner.
 #pragma once
 
 #include <functional>
@@ -36,7 +36,7 @@ inline std::shared_ptr<pipeline::StageDescription> fake_stage(const std::string&
   return stage;
 }
 
-/// What a program says of itself that is such a stage.
+/// Description of a program that is such a stage.
 inline Json fake_description(int version) {
   const Json fields = {{{"name", "name"}, {"type", "text"}, {"default", ""}, {"help", "x"}},
                        {{"name", "salt"}, {"type", "text"}, {"default", ""}, {"help", "x"}}};

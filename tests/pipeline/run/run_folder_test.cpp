@@ -1,4 +1,4 @@
-// What a run leaves: its folder, the time in its records, names for people; and processes that join one run.
+// Remains of a run: its folder, the time in its records, names for people; and processes that join one run.
 #include "pipeline/run/run_folder.h"
 
 #include <boost/test/unit_test.hpp>
@@ -83,7 +83,7 @@ BOOST_FIXTURE_TEST_CASE(time_adds_up_over_the_attempts_that_made_a_result, Chain
   BOOST_TEST(attempts == 3);
   BOOST_TEST(wall_s(a) == 300.0);
   BOOST_TEST(wall_s(b) == 1.0);
-  // What was thrown away is no part of what the result costs.
+  // The cost of a result does not include work that was thrown away.
   task(a).config.edit()["salt"] = "new";
   attempts = 0;
   behaviour["a"] = [&](FakeAttempt& attempt) {
@@ -107,7 +107,7 @@ BOOST_FIXTURE_TEST_CASE(time_adds_up_over_runs_and_along_a_trajectory, Chain) {
   };
   run();
   BOOST_TEST(wall_s(a, 10) == 60.0);
-  // A longer budget: the work folder is gone, and it goes on from the snapshot.
+  // A longer budget: the work folder is gone, and it continues from the snapshot.
   fs::remove_all(store->root() / "work");
   task(a).snapshots = {{"s10", 10}, {"s20", 20}};
   task(b).inputs[0].snapshot = "s20";
@@ -176,7 +176,7 @@ BOOST_FIXTURE_TEST_CASE(a_joined_task_that_never_saves_is_not_requeued_for_ever,
   options.run_id = RunFolder(*store, graph, plan(), options).run_id();
   options.join = true;
   behaviour["a"] = [](FakeAttempt& attempt) { attempt.stays = true; };
-  // The cluster stops the process that runs it, and starts it anew.
+  // The cluster stops the process that runs it, and starts it again.
   const auto stopped = [&] { return runner->started.empty() ? 0 : 1; };
   BOOST_TEST(run({}, stopped).interrupted == 1u);
   const RunSummary second = run({}, stopped);

@@ -1,4 +1,4 @@
-// Two runs in one store: who makes a task, who waits for it, and what becomes of an owner that falls behind.
+// Two runs in one store: which makes a task, which waits for it, and the fate of an owner that falls behind.
 #include <signal.h>
 #include <unistd.h>
 #include <boost/test/unit_test.hpp>
@@ -23,7 +23,7 @@ using Names = std::vector<std::string>;
 struct Two : SmallRun {
   std::size_t a = add("a"), b = add("b", {a});
 
-  /// Somebody on another host, whose clock is ours.
+  /// A process on another host, whose clock is ours.
   std::unique_ptr<Leases> other(const std::string& host = "elsewhere") {
     LeaseOptions lease;
     lease.where.host = host;
@@ -45,7 +45,7 @@ struct Two : SmallRun {
 BOOST_AUTO_TEST_SUITE(run_sharing)
 
 BOOST_FIXTURE_TEST_CASE(a_task_that_another_run_works_on_is_waited_for_and_then_found, Two) {
-  // What the other makes: taken from a run of our own, and given to the store when its time comes.
+  // The result of the other run: taken from a run here, and put into the store when its time comes.
   run();
   const std::string first = content(a);
   const auto key = store->hint(task(a).plan_key).value();

@@ -169,7 +169,7 @@ BOOST_FIXTURE_TEST_CASE(a_stage_that_hangs_in_check_is_killed_and_the_run_says_s
   BOOST_TEST((std::chrono::steady_clock::now() - begun < std::chrono::seconds(60)));
   BOOST_TEST(runner->started.empty());
   BOOST_TEST(events.empty());
-  // What the stage had started is gone, too.
+  // The children of the stage are gone, too.
   pid_t child = 0;
   std::ifstream told(pid);
   BOOST_REQUIRE(static_cast<bool>(told >> child));
@@ -180,7 +180,7 @@ BOOST_FIXTURE_TEST_CASE(a_stage_that_hangs_in_check_is_killed_and_the_run_says_s
   };
   for (int i = 0; i < 1000 && there(); ++i) ::usleep(10'000);
   BOOST_TEST(!there());
-  // The store was not touched: the next run goes on as if nothing had been.
+  // The store was not touched: the next run continues as if nothing had happened.
   options.check_configs = false;
   BOOST_TEST(run().exit_code == kRunDone);
   BOOST_TEST((runner->started == Names{"a"}));
@@ -665,7 +665,7 @@ BOOST_FIXTURE_TEST_CASE(a_forced_task_replaces_its_result_and_its_readers_run, D
   BOOST_TEST(fs::read_symlink(link).string() != shown);
   open();
   BOOST_TEST(content(c) != before);
-  // The earlier record lies in the trash.
+  // The earlier record is in the trash.
   std::size_t kept = 0;
   for (const auto& entry : fs::recursive_directory_iterator(store->root() / "trash"))
     kept += entry.path().filename().string().rfind(key.key, 0) == 0;

@@ -227,7 +227,7 @@ BOOST_FIXTURE_TEST_CASE(a_task_of_four_gpus_starts_beside_a_stream_of_small_ones
   options.expected_s[large] = 1000;  // the longest path, hence the most urgent
   BOOST_TEST(run().exit_code == kRunDone);
   const auto at = std::find(runner->started.begin(), runner->started.end(), "large") - runner->started.begin();
-  // Those that ran when it became ready, and some that were sure to end before it could start.
+  // The tasks that ran when it became ready, and some that were sure to end before it could start.
   BOOST_TEST(at < 16);
 }
 

@@ -1,6 +1,6 @@
-// What programs write on their events descriptor: any bytes become an event of a stage or nothing, and whatever it is,
-// the run and its display live through it. So they do with every name that a pipeline file may hold. PE_TEST_EVENTS=N
-// tries so many random events, PE_TEST_NAMES=N so many random names.
+// Output of programs on their events descriptor: any bytes become an event of a stage or nothing, and the run and its
+// display survive all of them. They also survive every name that a pipeline file may hold. PE_TEST_EVENTS=N tries so
+// many random events, PE_TEST_NAMES=N so many random names.
 #include "pipeline/run/stage_event.h"
 
 #include <stdlib.h>

@@ -14,7 +14,7 @@ using Names = std::vector<std::string>;
 
 namespace {
 
-/// Graphs without a store: what there is to know comes from the plan and from what the test says.
+/// Graphs without a store: all facts come from the plan and from the test.
 struct States : test::SmallRun {
   std::unique_ptr<TaskStates> states;
   Plan made;
@@ -26,7 +26,7 @@ struct States : test::SmallRun {
       if (only.empty() || only[i]) states->want(i);
     }
   }
-  /// Whatever news there are: "b" for inputs that are settled, "b!" for a block.
+  /// All news: "b" for inputs that are settled, "b!" for a block.
   Names news() {
     Names names;
     while (const auto next = states->next_news()) {
@@ -65,7 +65,7 @@ BOOST_FIXTURE_TEST_CASE(a_task_is_looked_at_once_when_the_last_of_its_inputs_is_
   finish(parts.back());
   BOOST_TEST((news() == Names{"report"}));
   BOOST_TEST(states->inputs_of(report).digests.size() == 50u);
-  // A result that is told of twice changes nothing.
+  // A result that is reported twice changes nothing.
   finish(parts.back());
   BOOST_TEST(news().empty());
 }
@@ -82,7 +82,7 @@ BOOST_FIXTURE_TEST_CASE(what_is_damaged_opens_the_inputs_of_all_that_have_not_st
   BOOST_TEST((states->phase(b) == TaskPhase::kWaiting));
   BOOST_TEST((states->phase(c) == TaskPhase::kWaiting));
   BOOST_TEST((states->phase(d) == TaskPhase::kRunning));
-  // One that runs goes on, but does not start anew before its input is there again.
+  // A running one continues, but does not start again before its input exists again.
   states->make_ready_again(d);
   BOOST_TEST((states->phase(d) == TaskPhase::kWaiting));
   states->look_again(a);

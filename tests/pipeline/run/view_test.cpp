@@ -75,7 +75,7 @@ BOOST_FIXTURE_TEST_CASE(what_people_put_there_is_moved_and_never_deleted, SomeRe
   BOOST_TEST(has(warnings(), "latest.old-20260101-000000-0001"), warnings());
   BOOST_TEST(has(read("reports/small/latest/report.md"), "salt"));
   BOOST_TEST(has(read("out/small/a/a/report.md"), "salt"));
-  // Notes beside what is shown stay with it.
+  // Notes next to the links stay there.
   write("out/small/a/a/notes.txt", "of the first");
   task(a).config.edit()["salt"] = "2";
   options.run_id = "20260102-000000-0002";
@@ -234,7 +234,7 @@ BOOST_FIXTURE_TEST_CASE(another_plan_of_the_same_pipeline_shows_its_own_report, 
   BOOST_TEST(!has(read("out/small/a/a/report.md"), "\"2\""));
   BOOST_TEST(stands());
   BOOST_TEST(show_all(graph, plan(), *store, root(""), "20260104-000000-0004", true).relinked == "");
-  // Somebody, or a run of a part, turns `latest`.
+  // A user, or a run of a part, changes `latest`.
   fs::remove(root("reports/small/latest"));
   fs::create_directory_symlink("20260102-000000-0002", root("reports/small/latest"));
   BOOST_TEST(!stands());

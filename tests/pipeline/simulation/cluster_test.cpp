@@ -1,8 +1,8 @@
-// Hundreds of schedules of submissions on a Slurm in memory: answers that come late, are lost or never come,
-// preemptions, jobs that are requeued or cancelled by people, nodes that fail, submissions that are interrupted. In half of
-// them two users submit to one store, often on two clusters whose jobs have the same numbers.
-// However it went: no result is made twice, no array is in the queue twice, nobody ends a submission whose jobs are in a
-// queue, what was cancelled stays cancelled, and submitting again in peace makes what is missing.
+// Hundreds of schedules of submissions on a Slurm in memory. Answers come late, are lost or never come; jobs are
+// preempted, requeued or cancelled by people; nodes fail and submissions are interrupted. In half of them two users
+// submit to one store, often on two clusters whose jobs have the same numbers. In every schedule: no result is made
+// twice, and no array is in the queue twice. No process ends a submission whose jobs are in a queue. A cancelled job
+// stays cancelled, and a new submission without trouble makes the missing results.
 //
 // PE_TEST_SEED=N runs that schedule alone, PE_TEST_SCHEDULES=N that many; both, so many from that one on.
 #include <boost/test/unit_test.hpp>
@@ -356,7 +356,7 @@ class Cluster {
       if (words[0] == "scontrol" && words[1] == "requeue") {
         for (const auto& job : jobs) {
           if (!is_meant(*job, words[2])) continue;
-          // Between question and order nobody can know; later, Slurm would bring it back all the same.
+          // Between question and order the answer may change; later, Slurm would bring it back all the same.
           if (job->cancelled && job->cancelled_s <= job->asked_s) ledger_.wrong("a cancelled job requeued itself");
           job->cancelled = false;
           requeue(*job);
@@ -393,7 +393,7 @@ class ElementRunner : public SimulatedRunner {
   bool cancelled_;
 };
 
-/// Somebody who submits, and where.
+/// A submitter, with user and host.
 struct Submitter {
   std::string user;
   Cluster* cluster = nullptr;
@@ -434,8 +434,7 @@ class ClusterPlay {
   double failing = 0;
   std::size_t longest_s = 40;  // of a stage
 
-  /// `submit` of everybody, called up to `times` times as a person does who sees that it was interrupted, and all that
-  /// follows.
+  /// Runs `submit` of all users up to `times` times, as a user does after an interruption, and all consequences.
   void play(int times) {
     for (Submitter& submitter : submitters_) {
       ++submitter.cluster->open;
@@ -491,7 +490,7 @@ class ClusterPlay {
     });
   }
 
-  /// Nobody but its own last job ends a submission whose elements wait or run somewhere.
+  /// Only its own last job ends a submission whose elements wait or run somewhere.
   void check_ended(const Store& opened) {
     const Quiet quiet;
     for (const std::string& run : opened.runs()) {
@@ -577,7 +576,7 @@ class ClusterPlay {
     }
   }
 
-  /// What the job's script runs; its exit code.
+  /// The job's script; returns its exit code.
   int start(Cluster& cluster, Job& job) {
     struct Listener : RunListener {
       explicit Listener(Ledger& ledger) : ledger(ledger) {}
@@ -626,7 +625,7 @@ class ClusterPlay {
   std::set<std::string> cancelled_runs_;
 };
 
-/// What an undisturbed submission makes of a shape.
+/// Results of an undisturbed submission of a shape.
 const std::map<std::string, std::string>& expected(const Shape& shape) {
   static std::map<Shape, std::map<std::string, std::string>> known;
   auto [found, fresh] = known.try_emplace(shape);
@@ -676,7 +675,7 @@ Seen play_schedule(std::uint64_t seed) {
   if (choices.pick(4) == 0) trouble.cancel_all = 0.02;
   play.set_trouble(trouble);
   play.play(3);
-  // In peace: whoever submits again gets everything.
+  // Without trouble: a new submission gets everything.
   play.set_trouble({});
   play.failing = 0;
   Faults peace;

@@ -64,9 +64,9 @@ Process* caller(const char* path) {
 
 struct Change {
   enum class Kind { kName, kRename, kUnlink, kMkdir, kRmdir } kind = Kind::kName;
-  std::string path;    // the name that came (kName, kMkdir), went (kUnlink, kRmdir), or that something was renamed to
+  std::string path;    // the new name (kName, kMkdir), the removed one (kUnlink, kRmdir), or a rename's target
   std::string from;    // of a rename
-  std::string grave;   // another name of what was there before, or empty
+  std::string grave;   // another name of the earlier file, or empty
   bool synced = false;
 };
 
@@ -161,7 +161,7 @@ void undo(const Change& change) {
 
 // ---- calls ------------------------------------------------------------------------------------------------------------
 
-/// Whether the process missed this name lately, so that nobody asks the server again.
+/// Whether the process missed this name lately, so that the server is not asked again.
 bool is_late(Process& process, const char* path) {
   if (process.quiet > 0 || process.world.faults().late <= 0 || ::strstr(path, "/work/")) return false;
   const auto found = process.missed.find(path);

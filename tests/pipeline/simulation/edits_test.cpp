@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// One program and what it says of itself, which lies beside it so that nothing has to be started.
+/// One program and its description, which is next to it so that nothing has to be started.
 class Program {
  public:
   explicit Program(fs::path path) : path_(std::move(path)) { write(1, "first"); }
@@ -57,7 +57,7 @@ class Program {
     support::write_file_atomically(path_, bytes, false);
     fs::permissions(path_, fs::perms::owner_all);
   }
-  /// What the key of a task names of the program that is there now: its version, or its very bytes. Empty: nothing there.
+  /// The part of a task's key for the present program: its version, or its very bytes. Empty: no program.
   std::string name(bool exact) const {
     if (!fs::exists(path_)) return "";
     return exact ? support::sha256_hex(support::read_file(path_)) : "version " + std::to_string(version_);
@@ -101,7 +101,7 @@ class EditPlay {
       }
     });
   }
-  /// Nobody edits any more: everything is made, and then there is nothing to do.
+  /// After the last edit: everything is made, and then there is nothing to do.
   void finish() {
     program_.write(2, "in the end");
     Faults peace;

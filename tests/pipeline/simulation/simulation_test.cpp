@@ -1,6 +1,6 @@
 // Thousands of schedules of `run`: several runs and hosts, crashes, power cuts, calls that fail, names that come late,
-// owners that sleep, folders that cannot be listed, `gc` between runs and beside them. However it went: no result is
-// lost, none is made twice, none is wrong, and a last run in peace makes exactly what is missing.
+// owners that sleep, and folders that cannot be listed. `gc` runs between and during runs. In every schedule no result
+// is lost, none is made twice, and none is wrong. A last run without trouble makes exactly the missing results.
 //
 // PE_TEST_SEED=N runs that schedule alone, PE_TEST_SCHEDULES=N that many; both, so many from that one on.
 #include <stdlib.h>
@@ -118,7 +118,7 @@ class Play {
     world_.set_faults(faults);
   }
 
-  /// How often `gc` ended well, how often with an error, and what it dropped.
+  /// How often `gc` ended well, how often with an error, and the number of dropped objects.
   std::size_t collected = 0, refused = 0, dropped_results = 0, dropped_leftovers = 0;
 
   World& world() { return world_; }
@@ -126,7 +126,7 @@ class Play {
   const std::map<int, int>& codes() const { return codes_; }
   fs::path store() const { return world_.disk() / "store"; }
 
-  /// After everybody has stopped: what stands must be whole, and what a durable run told of must stand.
+  /// After all have stopped: stored results must be whole, and results that a durable run reported must be stored.
   void check_store() {
     ledger_.at_work.clear();
     if (world_.was_cut() && !scene_.durable) {   // such a store is thrown away
@@ -268,7 +268,7 @@ class Play {
   std::set<std::string> older_;  // keys of an earlier edition
 };
 
-/// What an undisturbed run makes of a shape.
+/// Results of an undisturbed run of a shape.
 const std::map<std::string, std::string>& expected(const Shape& shape, bool long_names = false) {
   static std::map<std::pair<Shape, bool>, std::map<std::string, std::string>> known;  // labels are in the keys
   auto [found, fresh] = known.try_emplace({shape, long_names});

@@ -1,5 +1,5 @@
 /// @file
-/// What simulations share: small pipelines, stages that take time and fail, and what may never happen while they do.
+/// Common code of simulations: small pipelines, stages that take time and fail, and invariants that must hold.
 #pragma once
 
 #include <signal.h>
@@ -89,16 +89,16 @@ inline void write_outputs(const FakeAttempt& attempt) {
   support::append_file(out, bytes);
 }
 
-/// What all runs of a schedule do together.
+/// Common state of all runs of a schedule.
 struct Ledger {
   std::multiset<std::string> at_work;  ///< keys
   std::map<std::string, int> started;  ///< by key
   std::set<std::string> announced;     ///< keys whose record a run has told of
   std::vector<std::string> wrongs;
-  std::function<Json()> talk;  ///< what stages say; empty: nothing
+  std::function<Json()> talk;  ///< events of stages; empty: none
   std::function<void(const FakeAttempt&)> begun;  ///< a stage has just started
   std::function<void(const FakeAttempt&)> write;  ///< and writes its outputs; empty: write_outputs
-  bool strict = true;  ///< nobody sleeps past a lease, no name comes late
+  bool strict = true;  ///< no process sleeps past a lease, no name comes late
   void wrong(const std::string& what) { wrongs.push_back(what); }
 };
 
@@ -172,7 +172,7 @@ class SimulatedRunner : public pipeline::Runner {
   double now() const override { return world_.now(); }
 
  private:
-  /// Now and then everybody says something.
+  /// Now and then every stage writes an event.
   void talk(std::vector<pipeline::RunnerEvent>& out) {
     if (!ledger_.talk || !world_.choices().chance(0.3)) return;
     for (const auto& [ticket, attempt] : running_) {
@@ -186,7 +186,7 @@ class SimulatedRunner : public pipeline::Runner {
     }
   }
 
-  /// Every choice of what happens next: each of the stages at work ends well or fails for good, or the run crashes.
+  /// Every choice of the next event: each of the running stages ends well or fails for good, or the run crashes.
   std::vector<pipeline::RunnerEvent> wait_for_any(double timeout_s) {
     std::vector<pipeline::RunnerEvent> out;
     if (running_.empty()) {

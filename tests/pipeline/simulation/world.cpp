@@ -14,8 +14,8 @@ thread_local Process* current = nullptr;   // null: the test itself, or a thread
 
 constexpr std::size_t kStack = 1 << 20;
 
-/// What the C++ runtime keeps of a thread's exceptions: contexts of one thread may stand in handlers at once, so each
-/// has its own.
+/// State of the C++ runtime for a thread's exceptions: several contexts of one thread may be in handlers, so each has
+/// its own.
 struct Exceptions {
   void* caught = nullptr;
   unsigned int uncaught = 0;

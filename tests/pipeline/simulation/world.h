@@ -1,12 +1,12 @@
 /// @file
 /// A small world for `run`: processes on several hosts that share one store, a clock that jumps, and a disk that fails,
-/// crashes and forgets. Exactly one process moves at a time, and whatever could go one way or another is asked of one
-/// source of choices, so that a seed (or a list of choices) replays a schedule to the last call. They are contexts of one
-/// thread, since the kernel's own switching would cost more than everything else.
+/// crashes and forgets. Exactly one process moves at a time, and one source decides every choice. A seed (or a list of
+/// choices) therefore replays a schedule to the last call. They are contexts of one thread, since the kernel's own
+/// switching would cost more than everything else.
 ///
-/// The disk is a folder in memory behind the system's own calls (disk.cpp stands before them in this program). A process
-/// that has crashed goes on to run, since its stack has to be unwound; but from then on each of its calls fails and changes
-/// nothing, and nobody waits for it.
+/// The disk is a folder in memory behind the system's own calls (disk.cpp replaces them in this program). A crashed
+/// process continues to run, since its stack has to be unwound. But from then on each of its calls fails and changes
+/// nothing, and no process waits for it.
 #pragma once
 
 #include <ucontext.h>
@@ -62,23 +62,23 @@ class AllChoices : public Choices {
 
 /// How often things go wrong, per call.
 struct Faults {
-  double fail = 0;          ///< a call fails and has done nothing
-  double crash = 0;         ///< the calling process dies
-  double power_cut = 0;     ///< all processes die, and what was not synced may be lost
-  double late = 0;          ///< a name that was missed stays missed for a while, for that process
-  double unread = 0;        ///< a folder cannot be listed, or not to its end
+  double fail = 0;          ///< A call fails and has done nothing.
+  double crash = 0;         ///< The calling process dies.
+  double power_cut = 0;     ///< All processes die, and changes that were not synced may be lost.
+  double late = 0;          ///< A name that was missed stays missed for a while, for that process.
+  double unread = 0;        ///< A folder cannot be listed, or not to its end.
   bool unread_files = false;  ///< as often a file cannot be opened for reading, or a name cannot be looked at
   double pause = 0;         ///< per wait: the process is stopped for longer than a lease lives
-  double change = 0.2;      ///< another process goes on instead
+  double change = 0.2;      ///< another process runs instead
   int most_deaths = 3;
 };
 
-/// What went wrong in a schedule, so that a test can tell that anything did.
+/// Errors in a schedule, so that a test can see that any occurred.
 struct Happened {
   std::uint64_t calls = 0, crashes = 0, power_cuts = 0, failures = 0, late_names = 0, pauses = 0, unread = 0;
 };
 
-/// What a process throws in its own code, between calls, once it has crashed.
+/// Thrown in a crashed process's own code, between calls.
 struct Crashed {};
 
 class World;
@@ -141,10 +141,10 @@ class World {
   double now_s_ = 1'000'000;
   int deaths_ = 0;
   bool cut_ = false;
-  ucontext_t rest_{};   ///< where `run` goes on when all have ended
+  ucontext_t rest_{};   ///< `run` continues here when all have ended
 };
 
-/// For a while, calls of this process neither fail nor crash nor give way: those of a stage, or of a check.
+/// For a while, calls of this process neither fail nor crash nor switch: calls of a stage, or of a check.
 class Quiet {
  public:
   Quiet() : process_(World::moving()) { if (process_) ++process_->quiet; }
@@ -159,7 +159,7 @@ class Quiet {
 
 /// Begins to note what is not synced below the folder; forgets what was noted before.
 void note_unsynced(const std::filesystem::path& disk);
-/// Undoes, from the newest change back to one that is chosen, what was not synced; and cuts files to what was.
+/// Undoes unsynced changes, from the newest back to a chosen one; and cuts files to their synced length.
 void lose_unsynced(Choices& choices);
 
 }  // namespace pe::test

@@ -108,7 +108,7 @@ BOOST_FIXTURE_TEST_CASE(an_owner_whom_proc_hides_is_judged_by_its_heartbeats, Fo
   constexpr int kCannot = 77;
   const pid_t child = ::fork();
   if (child == 0) {
-    // Another user, in a mount space of its own whose /proc hides this process.
+    // Another user, in a separate mount space whose /proc hides this process.
     if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         ::mount("proc", "/proc", "proc", 0, "hidepid=2") != 0 || ::setgid(65534) != 0 || ::setuid(65534) != 0)
       ::_exit(kCannot);
@@ -243,14 +243,14 @@ BOOST_FIXTURE_TEST_CASE(of_many_that_want_it_at_once_one_gets_it, Folder) {
       if (child == 0) {
         Leases own(leases, on());
         if (!own.acquire(key).acquired) ::_exit(0);
-        // Whoever holds the lease holds this too; one that finds it there is beside another.
+        // The holder of the lease holds this too; a process that finds it there is a second holder.
         const fs::path alone = folder / "alone";
         const int fd = ::open(alone.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
         if (fd < 0) ::_exit(9);
         ::usleep(20000);
         const bool held = own.holds(key);
         ::unlink(alone.c_str());
-        own.release(key);   // a later one may win after it, never beside it
+        own.release(key);   // a later one may win after it, never together with it
         ::_exit(held ? 7 : 8);
       }
       children.push_back(child);
@@ -273,7 +273,7 @@ BOOST_FIXTURE_TEST_CASE(a_stale_lease_that_may_not_be_broken_is_an_error_that_na
   ::chmod(leases.c_str(), 0555);
   const pid_t child = ::fork();
   if (child == 0) {
-    // Root may rename anything, so it becomes nobody.
+    // Root may rename anything, so it changes to user 65534.
     if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(3);
     Leases theirs(leases, on());
     try {

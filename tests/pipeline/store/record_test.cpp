@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_list_of_inputs_is_refused_with_its_place) {
   BOOST_TEST(why(Json::array({7})).find("here.json") == 0u);
   BOOST_TEST(why({{"role", "in"}}).find("here.json: 'inputs' is object") == 0u);
   BOOST_TEST(why(Json::array({{{"role", "in"}}})).find("'digest' is missing") != std::string::npos);
-  // With a check, damage is told of as damage.
+  // With a check, damage is reported as damage.
   Json json = good;
   json["inputs"][0].erase("digest");
   BOOST_CHECK_EXCEPTION(record_from_text(json.dump(), "here.json"), support::ArtifactError, [](const auto& error) {

@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(events_read_without_a_tree_are_those_of_the_tree) {
 
 void long_journals_are_read_in_order(int files) {
   test::TempFolder folder;
-  // 10 MB in each file, between whose lines those of the others come, with a clock that was set back and bad lines.
+  // 10 MB in each file; lines of the others come in between, with a clock that was set back and bad lines.
   const std::string filler(4000, 'x');
   std::size_t written = 0;
   for (int file = 0; file < files; ++file) {

@@ -189,7 +189,7 @@ BOOST_FIXTURE_TEST_CASE(what_cannot_be_seen_is_not_missing, OneStore) {
     Store store = open();
     store.commit(made);
   }
-  const auto hide = [&](const fs::path& path) {  // a link to itself, which nobody can follow
+  const auto hide = [&](const fs::path& path) {  // a link to itself, which cannot be followed
     fs::rename(path, path.string() + ".aside");
     fs::create_symlink(path.filename(), path);
   };
@@ -304,7 +304,7 @@ BOOST_FIXTURE_TEST_CASE(a_member_is_hashed_again_only_when_it_may_have_been_writ
   BOOST_REQUIRE((!support::boot_id().empty() && boot != std::string::npos));
   support::write_file_atomically(note_of(other), text.replace(boot, 4, "0000"), false);
   for (const fs::path& path : {missing, damaged, other}) BOOST_TEST(read_by_publishing(path) >= kBytes, path);
-  // By hand nothing is left beside a collection.
+  // By hand no note is left next to a collection.
   BOOST_TEST(!fs::exists(note_of(collection("hello"))));
 }
 
@@ -376,7 +376,7 @@ BOOST_FIXTURE_TEST_CASE(a_truncated_object_is_seen_by_its_size, OneStore) {
   fs::resize_file(object, 100);
   BOOST_TEST(!store.complete(*store.find(made.key)));
   BOOST_TEST(store.damaged(made.outputs[0]).size() == 1u);
-  // Publishing the same bytes again mends it.
+  // Publishing the same bytes again repairs it.
   store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")});
   BOOST_TEST(store.complete(*store.find(made.key)));
 }
@@ -513,14 +513,14 @@ BOOST_FIXTURE_TEST_CASE(what_is_forgotten_stays_forgotten_whoever_began_to_write
     Store a = open(), b = open();
     Store& writer = forgetter_first ? b : a;
     Store& forgetter = forgetter_first ? a : b;
-    // Both have an index file of their own by now, in this order.
+    // Both have a separate index file by now, in this order.
     a.set_hint(support::sha256_hex("p"), support::sha256_hex(name + "a"));
     b.set_hint(support::sha256_hex("p"), support::sha256_hex(name + "b"));
     const Record made = record(name, outputs(writer, name));
     writer.commit(made);
     BOOST_TEST(forgetter.forget(made.key));
     BOOST_TEST(!open().find(made.key).has_value());
-    // Made again by whoever still thinks that it is there.
+    // Made again by a process that still has it as present.
     writer.commit(made);
     BOOST_TEST(open().find(made.key).has_value());
   }
@@ -554,7 +554,7 @@ BOOST_FIXTURE_TEST_CASE(tidying_the_index_leaves_the_files_of_living_processes, 
   };
   BOOST_TEST(files().size() == 25u);
   open().tidy_index();
-  BOOST_TEST(files().size() == 3u);  // what came before, the living one's, and what came after
+  BOOST_TEST(files().size() == 3u);  // earlier files, the living one's, and later ones
   ::kill(child, SIGKILL);
   support::wait_for(child);
   open().tidy_index();
@@ -634,7 +634,7 @@ BOOST_FIXTURE_TEST_CASE(what_was_seen_to_be_whole_is_read_once_by_all_processes,
     support::write_file_atomically(folder / "store/memo/objects", whole, false);
     BOOST_TEST(ObjectMemo(folder / "store").known(object, digest));
   }
-  // Whatever moves its stamp makes it be read again.
+  // Any change of its stamp makes the next look read it again.
   std::fstream(object, std::ios::in | std::ios::out).seekp(100).put('y');
   BOOST_TEST(!ObjectMemo(folder / "store").known(object, digest));
   const auto before = fs::file_size(folder / "store/memo/objects");

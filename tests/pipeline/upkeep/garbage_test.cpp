@@ -65,7 +65,7 @@ struct SomeRuns : test::SmallRun {
   std::set<std::string> old_keys;
 };
 
-/// While it lives, a folder cannot be listed, by whomever: it is a link to itself.
+/// While it lives, no user can list a folder: it is a link to itself.
 class Unlistable {
  public:
   explicit Unlistable(fs::path folder) : folder_(std::move(folder)), aside_(folder_.string() + ".aside") {
@@ -115,7 +115,7 @@ BOOST_FIXTURE_TEST_CASE(a_folder_that_cannot_be_listed_is_not_empty_and_nothing_
     open();
     const Unlistable hidden(folder / "store" / part);
     const auto before = files_below(folder / "store");
-    // Damaged pins are told, since they may stay so; all else is an error, for which `gc` ends with 4.
+    // Damaged pins are reported, since they may stay so; all else is an error, for which `gc` ends with 4.
     if (part == "roots/paper.json") {
       BOOST_TEST(count(collect_garbage(*store, options_), Dropped::What::kResult) == 0u);
       continue;
@@ -209,10 +209,10 @@ BOOST_FIXTURE_TEST_CASE(keep_last_drops_what_only_older_runs_used_and_a_dry_run_
   BOOST_TEST(report.bytes_after < report.bytes_before);
   BOOST_TEST(keys().size() == before.size() - 2);
   for (const std::string& key : old_keys) BOOST_TEST(keys().count(key) == 0u);
-  // The newest run finds all that it made; the dropped ones lie in the trash, whole.
+  // The newest run finds all its results; the dropped ones are in the trash, whole.
   BOOST_TEST(run().executed == 0u);
   BOOST_TEST(!fs::is_empty(folder / "store/trash"));
-  // What was dropped is made again like anything that was never there.
+  // A dropped result is made again like one that never existed.
   task(a).config.edit()["salt"] = "";
   BOOST_TEST(run().executed == 2u);
 }
@@ -358,7 +358,7 @@ BOOST_FIXTURE_TEST_CASE(an_object_without_a_record_goes_and_one_that_is_publishe
   const OutputRecord orphan = store->publish_output({"out", artifact::Kind::kMetrics, false, file});
   age(folder / "store/objects");
   std::optional<support::FaultHook> hook([&](std::string_view step) {
-    // Somebody publishes the same bytes between the look and the move.
+    // Another process publishes the same bytes between the look and the move.
     if (step == "drop") store->publish_output({"out", artifact::Kind::kMetrics, false, file});
   });
   GarbageReport report = collect_garbage(*store, {});

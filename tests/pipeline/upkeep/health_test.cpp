@@ -1,4 +1,4 @@
-// What doctor concludes from a store.
+// Conclusions of doctor from a store.
 #include "pipeline/upkeep/health.h"
 #include "pipeline/upkeep/mount.h"
 

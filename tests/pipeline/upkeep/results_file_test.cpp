@@ -1,4 +1,4 @@
-// Packed files of results: the same results come out, and bad bytes do no harm.
+// Packed files of results: the same results are unpacked, and bad bytes do no harm.
 #include "pipeline/upkeep/results_file.h"
 
 #include <boost/test/unit_test.hpp>

@@ -1,4 +1,4 @@
-// Whether damage of every kind is found, and what happens to it. Running again is tested with real stages in
+// Whether damage of every kind is found, and its consequences. Running again is tested with real stages in
 // end_to_end/verbs_test.cpp.
 #include "pipeline/upkeep/verify.h"
 
