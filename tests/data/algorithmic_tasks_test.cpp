@@ -1,5 +1,5 @@
-// Golden values of the specification, and labels derived a second time: solvers here work on the names of symbols and share
-// nothing with the generators.
+// Golden values of the specification, and labels derived independently: solvers here work on the names of symbols and
+// share no code with the generators.
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
@@ -41,7 +41,7 @@ std::string name_of(const Words& symbols, std::int32_t id) {
   return id < kFirstSymbol ? shared.at(static_cast<std::size_t>(id)) : symbols.at(static_cast<std::size_t>(id - kFirstSymbol));
 }
 
-/// What is asked and what is answered: words before SEP, and the labels.
+/// The question and the answer: words before SEP, and the labels.
 struct Read {
   Words input, target, all, labels;
 };
@@ -263,7 +263,7 @@ const std::map<std::string, std::function<Words(const Words&)>>& solvers() {
     };
     s["lego"] = [](const Words& in) {
       std::map<std::string, int> value = {{"1", 1}};
-      for (std::size_t pass = 0; pass < in.size(); ++pass) {   // clauses may stand in any order
+      for (std::size_t pass = 0; pass < in.size(); ++pass) {   // clauses may have any order
         for (std::size_t i = 0; i + 4 < in.size() && in[i] != "?"; i += 5) {
           if (value.count(in[i + 3]) != 0) value[in[i]] = in[i + 2] == "-" ? -value[in[i + 3]] : value[in[i + 3]];
         }
@@ -563,7 +563,7 @@ std::int64_t length_for(const TaskGenerator& generator, const AlgorithmicTask& t
   }
 }
 
-/// What the task itself answers to an input given by hand; the solver has to agree.
+/// The task's own answer to an input given by hand; the solver has to agree.
 Words answer_of(const std::string& name, const std::string& input) {
   const auto task = find_task(name)->make(Json::object());
   const auto* question = dynamic_cast<const QuestionTask*>(task.get());
@@ -605,7 +605,7 @@ BOOST_AUTO_TEST_CASE(labels_agree_with_solvers_that_share_nothing_with_the_gener
         if (got.target != expected) {
           if (wrong++ == 0) BOOST_ERROR(generator.name << ": " << join(got.input) << " → " << join(got.target) << ", not " << join(expected));
         }
-        // Every label is what follows, and the last is EOS.
+        // Every label is the next token, and the last is EOS.
         BOOST_TEST(example.labels[example.labels.size() - 2] == kTaskEos);
       } else {
         const Words expected = annotators().at(generator.name)(got.all);
@@ -737,7 +737,7 @@ BOOST_AUTO_TEST_CASE(words_of_several_tokens_are_walked_along_too) {
     const Read got = read(*task, make_example(*task, "depo", 1, Split::kTest, 20, i));
     std::map<std::string, std::string> next;
     std::size_t at = 1;
-    const auto word = [&] {   // ends with a token of its own kind
+    const auto word = [&] {   // ends with a token of a separate kind
       std::string all;
       do all += got.all[at] + " ";
       while (got.all[at++][0] != 'z');

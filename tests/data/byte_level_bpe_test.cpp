@@ -30,7 +30,7 @@ const ByteLevelTokenizer& gpt2() {
   return *tokenizer;
 }
 
-/// The 256 bytes, and what `merges` make of them.
+/// The 256 bytes, and the pieces that `merges` make of them.
 Json small_vocab(const std::vector<std::string>& further = {}) {
   Json vocab = Json::object();
   int further_letter = 256, id = 0;
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(its_record_says_what_ids_stand_for, *boost::unit_test::prec
   const auto ids = gpt2().encode("a<|endoftext|>b");
   BOOST_TEST(std::count(ids.begin(), ids.end(), 50256) == 0);
   BOOST_TEST(data::make_tokenizer(record, "x")->record().digest() == record.digest());
-  // Whatever the bytes are, they come back, and token_bytes add up to them.
+  // All bytes come back, and token_bytes add up to them.
   for (const std::string& text : {std::string("\0\xff\xfe ab\xc3", 7), std::string("\xf0\x9f\x98"), std::string(100, '\x80'), std::string(" \n\t \xc2\x85\xe1\x9a\x80 x  y")}) {
     const auto found = gpt2().encode(text);
     BOOST_TEST(gpt2().decode(found) == text);

@@ -37,15 +37,15 @@ std::string message_of(const Json& options) {
   return "";
 }
 
-/// Sizes of the members as they are now.
+/// Writes the present sizes of the members.
 void mend_manifest(const std::filesystem::path& data) {
   artifact::Manifest manifest = artifact::Manifest::read(data);
   for (artifact::Member& member : manifest.members) member.bytes = std::filesystem::file_size(data / member.name);
   std::ofstream(data / "manifest.json") << manifest.to_json().dump();
 }
 
-/// The first shard of training data, written anew with the labels that `labels` writes; the manifest fits it, as if a careless
-/// hand had mended it.
+/// The first shard of training data, written again with the labels of `labels`; the manifest fits it, as after a
+/// careless repair by hand.
 void rewrite_shard(const std::filesystem::path& data, const std::function<void(artifact::h5::Group&, const std::vector<std::int32_t>&)>& labels) {
   const std::filesystem::path path = data / "train-00000.h5";
   std::map<std::string, std::string> texts;
@@ -76,7 +76,7 @@ void rewrite_shard(const std::filesystem::path& data, const std::function<void(a
   mend_manifest(data);
 }
 
-/// Reads every label. What is said of the damage, or "" when nothing is.
+/// Reads every label. Returns the error about the damage, or "" without one.
 std::string damage_of(const std::filesystem::path& data) {
   try {
     const TokenDataset dataset(data);

@@ -1,4 +1,5 @@
-// The hub by a server of our own that has every fault: what is fetched, what is asked for again, and who sees the token.
+// The hub by a test server that has every fault: the fetched files, the repeated requests, and the receivers of the
+// token.
 #include "data/hub/hub.h"
 
 #include <fcntl.h>
@@ -208,7 +209,7 @@ BOOST_AUTO_TEST_CASE(listings_that_are_bombs_end_in_a_message_within_a_second_an
     BOOST_TEST(memory < 100 << 20);
     BOOST_TEST(static_cast<double>(std::clock() - started) / CLOCKS_PER_SEC < 1);
   }
-  // What no hub has as an answer is not read to its end.
+  // An answer that no hub gives is not read to its end.
   const std::string endless(9 << 20, ' ');
   WebServer server([&](const WebRequest&) -> WebAnswer { return {.body = endless}; });
   const Failure failed = failure_of([&] {
@@ -375,7 +376,7 @@ BOOST_FIXTURE_TEST_CASE(rate_limits_and_busy_servers_are_waited_for, OneFile) {
   BOOST_TEST(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count() > 1.9);   // t + 1, and 1
   fs::remove_all(folder / "downloads");
   handler = [&](const WebRequest&, int) -> WebAnswer { return {.status = 429, .headers = {"Retry-After: 86400"}}; };
-  const Failure day = failure();  // longer than anyone waits: said at once
+  const Failure day = failure();  // too long to wait: reported immediately
   BOOST_TEST(day.code == support::kExitUnavailable);
   BOOST_TEST(has(day.text, "asks for a wait of 24 h 0 min"), day.text);
   asked = 0;
@@ -566,7 +567,7 @@ BOOST_FIXTURE_TEST_CASE(answers_that_trickle_have_an_end, OneFile) {
   };
   failed = failure();
   BOOST_TEST(has(failed.text, "status 404"), failed.text);
-  // An answer of the hub's API as well, however regular; but not a file, whose bytes are counted as they come.
+  // An answer of the hub's API as well, however regular; but not a file, whose bytes are counted on arrival.
   handler = [&](const WebRequest&, int) -> WebAnswer { return {.body = std::string(1000, ' '), .drip_ms = 5}; };
   failed = failure_of([&] { lock_by(options.hub, {"owner/name", "main", {"*"}}); });
   BOOST_TEST(failed.code == support::kExitUnavailable);

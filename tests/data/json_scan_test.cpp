@@ -1,4 +1,4 @@
-// Lines of JSON, checked in place, beside the library's reader.
+// Lines of JSON, checked in place, compared with the library's reader.
 #include "data/sources/json_scan.h"
 
 #include <boost/test/unit_test.hpp>
@@ -19,7 +19,7 @@ BOOST_AUTO_TEST_SUITE(json_scan)
 
 namespace {
 
-/// What the library says; nothing where the line is no JSON.
+/// The library's value; nothing where the line is no JSON.
 std::optional<Json> library(const std::string& line) {
   try {
     return Json::parse(line);

@@ -126,7 +126,7 @@ struct Cost {
   std::int64_t bytes = 0;
 };
 
-/// What it takes to say the first thing that is wrong with a file, which ends a stage under `on_bad: error`.
+/// Cost of reporting the first mistake in a file, which ends a stage under `on_bad: error`.
 Cost cost_of_refusal(const fs::path& path) {
   Cost cost;
   const double started = cpu_seconds();
@@ -347,7 +347,7 @@ BOOST_AUTO_TEST_CASE(malformed_parquet_ends_in_a_message_within_a_second_and_100
     std::string message;
     std::uint64_t broken = 0;
     const std::int64_t grown = test::peak_growth([&] {
-      // Whichever the file has; of the malformed ones all, since a column that is not asked for is not read.
+      // Any column of the file; of the malformed ones all, since other columns are not read.
       for (const char* column : {"text", "id", "a", "binary_col", "_1", "string_col"}) {
         try {
           data::ParquetText file(path, column);

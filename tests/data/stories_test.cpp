@@ -137,8 +137,8 @@ BOOST_AUTO_TEST_CASE(an_ideal_reader_loses_less_with_more_context) {
     if (position[row] == position[row - 1]) BOOST_TEST(nats[row] <= nats[row - 1]);
     BOOST_TEST(context[row] <= position[row]);
   }
-  // With some 500 bytes of context, a reader of text that has 4,096 bytes before it loses at least 0.01 nats a byte,
-  // and at most all that names, numbers and places could save.
+  // With some 500 bytes of context, a reader of text that has 4,096 bytes before it loses at least 0.01 nats per byte.
+  // It loses at most all that names, numbers and places could save.
   for (std::size_t row = 0; row < table.rows(); ++row) {
     if (position[row] != 4096 || context[row] != 512) continue;
     BOOST_TEST(nats[row] > 0.01);

@@ -69,8 +69,8 @@ TokenizeConfig bytes_config() {
 
 std::string digest_of(const fs::path& folder) { return artifact::artifact_content_digest(folder); }
 
-/// The first shard of training data written anew with other texts and, if asked, wider tokens; the manifest fits it, as
-/// if a careless hand had mended it.
+/// The first shard of training data written again with other texts and, if asked, wider tokens; the manifest fits it,
+/// as after a careless repair by hand.
 void rewrite_shard(const fs::path& data, const std::map<std::string, std::string>& others, bool wide) {
   const fs::path path = data / "train-00000.h5";
   std::map<std::string, std::string> texts;
@@ -526,7 +526,7 @@ BOOST_AUTO_TEST_CASE(the_golden_ids_come_through_the_whole_stage, *boost::unit_t
   }
 }
 
-/// What encoded is told, and is no content: another release that gives the same ids makes the same artifact.
+/// The library that encoded is recorded, and is no content: another release with the same ids makes the same artifact.
 BOOST_AUTO_TEST_CASE(the_library_is_named_outside_the_content) {
   const test::TempFolder folder;
   const auto tokenizer = data::make_byte_tokenizer();

@@ -96,7 +96,7 @@ Json ids_of_package(const std::string& program, const fs::path& files, const std
 
 }  // namespace
 
-/// Trained once, used for other text: the ids are those of that tokenizer, and data that share it fit one model.
+/// Trained once, used for other text: the ids equal that tokenizer's, and data that share it fit one model.
 BOOST_AUTO_TEST_CASE(a_tokenizer_of_its_own_serves_many_corpora) {
   const test::TempFolder folder;
   write_raw(folder / "raw", some_stories(300));
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_of_its_own_serves_many_corpora) {
                         says<support::ConfigError>("tokenizer: bpe needs an input 'raw'"));
 }
 
-/// The book of one run: both stages train on it, in a process of its own as they do.
+/// The book of one run: both stages train on it, each in a separate process.
 BOOST_AUTO_TEST_CASE(text_without_spaces_goes_through_both_stages) {
   const test::TempFolder folder;
   std::vector<std::string> texts = some_stories(20);
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_told_and_comes_out_as_its_own_files) {
   BOOST_TEST(has("BOS 1, EOS 2, unknown 0, padding none"));
   const std::string written = data::export_tokenizer(data::tokenizer_of(folder / "tokenizer.h5"), folder / "files");
   BOOST_TEST(written == (folder / "files/tokenizer.model").string());
-  // What is exported is read back as the same tokenizer, and without text to train on.
+  // An exported tokenizer is read back as the same tokenizer, and without text to train on.
   TokenizerStageConfig import;
   import.tokenizer = data::TokenizerConfig::Tokenizer::kFile;
   import.model = written;
@@ -264,7 +264,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_tokenizer_or_damaged_is_refused_with_both_values
   tokenize(config, folder / "raw", folder / "tokenizer.h5", folder / "data");
   BOOST_CHECK_EXCEPTION(artifact::read_tokenizer(folder / "data/dataset.h5"), support::ArtifactError,
                         says<support::ArtifactError>("expected kind tokenizer, found token-shards"));
-  // A byte of the model is changed: its pieces are no longer those of the stated content.
+  // A byte of the model is changed: its pieces no longer have the stated content.
   TokenizerRecord record = artifact::read_tokenizer(folder / "tokenizer.h5");
   const std::size_t at = record.model.find("\xe2\x96\x81the");
   BOOST_REQUIRE(at != std::string::npos);

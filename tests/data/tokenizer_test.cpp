@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(the_word_cache_gives_the_same_ids) {
       }
       for (std::uint64_t i = 0; i < 50; ++i) {
         std::string text = data::make_story(2, i, 50, 500).text;
-        // Marks in the text itself, beside spaces and within words.
+        // Marks in the text itself, next to spaces and within words.
         for (std::size_t at = i; i % 2 == 1 && at < text.size(); at += 41) {
           if (static_cast<unsigned char>(text[at]) < 0x80) text.replace(at, i % 3 ? 1 : 0, "\xe2\x96\x81");
         }
@@ -226,7 +226,7 @@ std::vector<data::ModelPiece> random_pieces(support::Xoshiro& random, bool byte_
 
 }  // namespace
 
-/// Models that nobody trained: ids of words are the library's, whatever joins, stays alone or is unknown.
+/// Models without any training: ids of words are the library's, whatever joins, stays alone or is unknown.
 BOOST_AUTO_TEST_CASE(words_of_odd_models_have_the_ids_of_the_library) {
   support::Xoshiro random(11);
   const std::vector<std::string> parts = {"a", "b",  "c",  "\xc3\xa9", "\xe4\xb8\xad",     "<",   "cb",    " ",

@@ -1,4 +1,4 @@
-// Ids made wider, beside a loop that nobody could get wrong.
+// Ids made wider, compared with a trivial loop.
 #include "data/token_shards/widen.h"
 
 #include <boost/test/unit_test.hpp>

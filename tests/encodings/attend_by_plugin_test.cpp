@@ -27,7 +27,7 @@ Shape shape_of_heads(std::int64_t heads, std::int64_t groups) {
           .seed = 5, .dtype = at::kFloat};
 }
 
-/// bfloat16 by the plug-in's kernels beside the same numbers in float32 by the definition.
+/// Compares bfloat16 by the plug-in's kernels with the same numbers in float32 by the definition.
 void compare(const Json& config, const Shape& shape, const Span& span, const std::string& route) {
   const auto encoding = make_encoding(config, shape);
   stir(*encoding);
@@ -44,7 +44,7 @@ void compare(const Json& config, const Shape& shape, const Span& span, const std
   double largest = 0;
   for (const Tensor& g : expected.gradients) largest = std::max(largest, value(g.norm()));
   for (std::size_t i = 0; i < got.gradients.size(); ++i) {
-    // A parameter of a few numbers sums terms of both signs, as large as those of other gradients.
+    // A parameter of a few numbers sums terms of both signs, as large as the terms of other gradients.
     const double noise = i < 4 ? 0 : 5e-3 * largest, size = value(expected.gradients[i].norm()) + 1e-3;
     const double off = relative_difference(got.gradients[i], expected.gradients[i]);
     BOOST_TEST(off <= 2e-2 + noise / size, "gradient " << i << " is off by " << off);

@@ -19,7 +19,7 @@ namespace {
 
 using Vector = std::vector<double>;
 
-/// What a formula says, for one layer, in terms of single tokens. Positions are whole numbers.
+/// A formula for one layer, in terms of single tokens. Positions are whole numbers.
 struct Formula {
   std::function<Vector(Vector x, double position)> turn = [](Vector x, double) { return x; };
   std::function<double(int head, double i, double j)> bias = [](int, double, double) { return 0.0; };
@@ -115,7 +115,7 @@ std::function<Vector(Vector, double)> rotation(bool half, std::function<double(i
   };
 }
 
-/// What the members of a config say together.
+/// The joint formula of the members of a config.
 Formula formula_of(const Json& config, const PositionalEncoding& encoding, const Shape& shape) {
   Formula f;
   std::vector<std::function<double(int, double, double)>> biases;
@@ -307,7 +307,7 @@ BOOST_AUTO_TEST_CASE(a_pass_of_fire_keeps_the_effective_length_that_it_began_wit
   for (const Parameter& parameter : fire->parameters()) {
     if (parameter.short_name == "length_multiplier") Tensor(parameter.value).detach().fill_(2);
   }
-  BOOST_TEST((fire->traits(Span::whole(1, 12)).bias == BiasKind::kToeplitz));  // nobody has begun
+  BOOST_TEST((fire->traits(Span::whole(1, 12)).bias == BiasKind::kToeplitz));  // no pass has begun
   State after = begin_pass(*fire, Span::whole(1, 12));
   BOOST_TEST((fire->traits(after.span).bias == BiasKind::kToeplitz));
   BOOST_TEST((fire->traits(before.span).bias == BiasKind::kPairwise));
@@ -370,7 +370,7 @@ BOOST_AUTO_TEST_CASE(routes_are_the_cheapest_exact_ones) {
       BOOST_TEST(route(low_rank, gradients) == "fused, extra channels");
     }
     BOOST_TEST(route("'sandwich'", gradients) == "fused, additive mask");
-    // The kernels for float32 take any bias that a table by distance holds, but positions that stand in rows' order.
+    // The kernels for float32 take any bias by distance, but only positions in the order of rows.
     for (const char* by_distance : {"'t5'", "'fire'", "'sandwich'", "'alibi'", "'nape'", "{'stack': ['alibi', 't5']}",
                                     "{'stack': ['rope', 'alibi']}", "{'stack': ['alibi', 'sink_logit']}"}) {
       BOOST_TEST(route_in(at::kFloat, by_distance, gradients, Span::whole(2, 16)) == "fused, distance table");
@@ -473,7 +473,7 @@ BOOST_AUTO_TEST_CASE(channels_in_bfloat16_hold_a_far_distance_exactly) {
     shape.dtype = at::kFloat;
     const auto alibi = make_encoding(json("{'kind': 'alibi', 'slopes': [0.3, 0.00390625]}"), shape);
     const std::int64_t length = 700;
-    // Without q·k the weights are those of the bias alone, and values tell which key was seen.
+    // Without q·k the weights depend on the bias alone, and values show which key was seen.
     const Tensor q = at::zeros({1, 2, length, 4}, at::kBFloat16), k = at::zeros({1, groups, length, 4}, at::kBFloat16);
     const Tensor v = at::arange(length, at::kFloat)
                          .remainder(7)

@@ -13,7 +13,7 @@ namespace {
 
 struct Identity {
   const char *encoding, *base;
-  /// short names of parameters and what they are filled with; empty: the initial values
+  /// short names of parameters and their values; empty: the initial values
   std::vector<std::pair<std::string, double>> set;
   double allowed = 1e-12;
 };
@@ -106,7 +106,8 @@ BOOST_AUTO_TEST_CASE(grape_a_without_content_is_alibi) {
   }
 }
 
-// A sink makes a constant of a row felt, so a bias beside it must be whole: the channels of ALiBi alone would not be.
+// A sink makes a constant of a row felt, so a bias in the same stack must be whole: the channels of ALiBi alone would
+// not be.
 BOOST_AUTO_TEST_CASE(a_sink_feels_the_constant_of_a_row) {
   const auto both = make_encoding(parse("{'stack': ['alibi', 'sink_off_by_one']}"), small_shape());
   const Toy toy(small_shape(), 1, 12);
@@ -118,7 +119,8 @@ BOOST_AUTO_TEST_CASE(a_sink_feels_the_constant_of_a_row) {
   BOOST_TEST(largest_difference(out, toy.run(*both, Span::whole(1, 12))) <= 1e-12);
 }
 
-// What a text selects is made at once where nothing else touches the logits, and row after row beside another bias.
+// The selection of a text is made in one pass where no other member changes the logits, and row after row with another
+// bias.
 BOOST_AUTO_TEST_CASE(selection_at_once_is_selection_row_after_row) {
   const auto at_once = make_encoding("selective", small_shape());
   const auto by_row = make_encoding(parse("{'stack': ['selective', 't5']}"), small_shape());

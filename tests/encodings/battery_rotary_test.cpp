@@ -1,4 +1,4 @@
-// What every encoding that turns q and k must keep, and every rule that extends one; over the registry.
+// Invariants of every encoding that rotates q and k, and of every rule that extends one; over the registry.
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -15,7 +15,7 @@ using namespace pe::test;
 
 namespace {
 
-/// Those whose angles follow from positions; repo and tape learn theirs from what the tokens say.
+/// Encodings whose angles follow from positions; repo and tape learn theirs from the content of tokens.
 std::vector<Subject> rotating() {
   std::vector<Subject> some = subjects();
   std::erase_if(some, [](const Subject& s) {
@@ -89,7 +89,8 @@ BOOST_DATA_TEST_CASE(lengths_of_queries_and_keys_are_kept, data::make(rotating()
   BOOST_TEST(value(ratio.flatten()[0]) >= 1 - 1e-12);
 }
 
-// Whoever asks for the tables turns q and k in the encoding's place (model/block.cpp), so that must be all that it does.
+// A caller that uses the tables rotates q and k in the encoding's place (model/block.cpp), so that must be all that it
+// does.
 SUBJECT_TEST_CASE(rotary_tables_do_what_the_encoding_does, subjects()) {
   const auto encoding = make_encoding(subject.config, small_shape());
   const Toy toy(small_shape(), 2, 12);
@@ -108,7 +109,7 @@ SUBJECT_TEST_CASE(rotary_tables_do_what_the_encoding_does, subjects()) {
   BOOST_TEST(heads.q.equal(rotate(toy.q, tables->cos, tables->sin, tables->layout)));
   BOOST_TEST(heads.k.equal(rotate(toy.k, tables->cos, tables->sin, tables->layout)));
   BOOST_TEST(heads.v.equal(toy.v));
-  // And what follows is attention without an encoding.
+  // And the rest is attention without an encoding.
   const Traits traits = encoding->traits(span);
   BOOST_TEST((traits.bias == BiasKind::kNone && !traits.needs_raw && !traits.extra_values && !traits.normalises));
   const auto none = make_encoding("none", small_shape());

@@ -18,7 +18,7 @@ std::unique_ptr<PositionalEncoding> make(const std::string& config, std::int64_t
 /// The bias at each distance 0 .. n, [H, n + 1].
 Tensor by_distance(PositionalEncoding& encoding, std::int64_t n) { return bias_row(encoding, n).flip(1); }
 
-/// What the query at a row and position is multiplied by.
+/// The factor of the query at a row and position.
 double temperature(PositionalEncoding& encoding, std::int64_t row, std::int64_t first_position = 0) {
   const Span span{.batch = 1, .queries = 1, .keys = row + 1, .first_position = first_position};
   State state = begin_pass(encoding, span);
@@ -171,7 +171,7 @@ BOOST_AUTO_TEST_CASE(temperatures_at_some_places) {
   set_parameter(*asentmax, "gamma", numbers({.1}, {1}));
   for (const auto& [row, tau] : {std::pair{0, 1.482006}, {1, 1.504725}, {62, 1.576591}, {1022, 1.606810}})
     check_value(temperature(*asentmax, row), tau);
-  // 1/mean ln n is what ssmax starts with.
+  // 1/mean ln n is the initial value of ssmax.
   const auto logn = make("\"logn\"");
   check_value(temperature(*logn, 99), std::log(100.0) * .168471, 5e-6);
   const auto clipped = make(R"({"kind": "logn", "form": "clipped", "train_length": 64})");
@@ -249,7 +249,7 @@ BOOST_AUTO_TEST_CASE(a_window_keeps_the_first_token_of_the_text) {
   f.run(R"({"kind": "sink_bos", "window": 2})");
   const Tensor windowed = f.out[0][0].clone(), weights = f.weights(3).clone();
   BOOST_TEST(value(weights[1]) == 0.0);
-  // The last row is that of a text without the token between.
+  // The last row equals the row of a text without the token between.
   const auto none = make_encoding("none", f.shape);
   const Tensor left = at::tensor({0, 2, 3}, at::kLong);
   State state = begin_pass(*none, {.batch = 1, .queries = 1, .keys = 3});
@@ -269,7 +269,7 @@ BOOST_AUTO_TEST_CASE(a_key_of_the_sinks_own_is_one_more_key_before_the_text) {
   set_parameter(*sink, "value", brought);
   f.run(*sink);
   const Tensor found = f.out.clone();
-  // The same with the key in the text: the rows behind it are those of a text without.
+  // The same with the key in the text: the rows after it equal the rows of a text without it.
   const auto none = make_encoding("none", f.shape);
   const Tensor k = at::cat({key.view({1, 1, 1, 2}), f.k}, 2), v = at::cat({brought.view({1, 1, 1, 2}), f.v}, 2);
   State state = begin_pass(*none, {.batch = 1, .queries = 4, .keys = 5});

@@ -1,4 +1,4 @@
-// Encodings that work without a causal mask, and those that say that they do not. doc/encodings.md lists the former.
+// Encodings that work without a causal mask, and encodings that need one. doc/encodings.md lists the former.
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 

@@ -308,7 +308,7 @@ BOOST_AUTO_TEST_CASE(repo_turns_by_what_it_reads) {
   Shape shape = small_shape();
   shape.layers = 3;
   const auto repo = make_encoding("repo", shape);
-  BOOST_TEST(repo->parameters().front().layer == 1);   // a third of the layers turns by ordinary positions
+  BOOST_TEST(repo->parameters().front().layer == 1);   // a third of the layers uses ordinary positions
   const Tensor q = normals("repo q", {1, 2, 5, 4}), k = normals("repo k", {1, 2, 5, 4}), x = normals("repo x", {1, 5, 8});
   const auto rope = make_encoding("rope", shape);
   const auto turn = [&](PositionalEncoding& encoding, int layer) {

@@ -59,7 +59,7 @@ model::ForwardOptions options_of(Documents documents, bool training) {
   return options;
 }
 
-/// What the second document is: its hidden states, and the gradients of its loss by all that is trained.
+/// Results of the second document: its hidden states, and the gradients of its loss by all trained tensors.
 std::vector<Tensor> second_document(const LanguageModel& model, std::int64_t first, Documents documents,
                                     bool gradients) {
   const Tensor ids = ids_of(first);

@@ -1,4 +1,4 @@
-// What every encoding must keep, run over the registry: a new encoding is under test once it is listed.
+// Invariants of every encoding, run over the registry: a new encoding is under test once it is listed.
 // `pe-encodings check NAME` runs the same checks (handbook/battery/checks.h) for one encoding.
 #include <ATen/ops/arange.h>
 

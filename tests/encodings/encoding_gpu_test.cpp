@@ -47,8 +47,8 @@ std::vector<Subject> some() {
   return all;
 }
 
-/// Of the output, then of each gradient, by what it should be; that of a parameter by a tenth of the largest of them
-/// and by `floor` as well.
+/// Errors of the output, then of each gradient, relative to the expected one; a parameter's also relative to a tenth of
+/// the largest parameter gradient and to `floor`.
 std::vector<double> errors(const Evaluated& got, const Evaluated& expected, double floor) {
   constexpr std::size_t kInputs = 4;  // x, q, k, v
   double largest = 0;
@@ -62,9 +62,8 @@ std::vector<double> errors(const Evaluated& got, const Evaluated& expected, doub
   return all;
 }
 
-/// What a parameter may be off by in bf16, as a share, and what this is the share of for one whose gradient is 0 by
-/// symmetry: attention reads its output rounded to bf16, which over all rows adds up to some 0.1, however small the
-/// rest.
+/// Allowed error of a parameter in bf16, as a share, and the reference for one whose gradient is 0 by symmetry.
+/// Attention reads its output rounded to bf16, which over all rows adds up to some 0.1, however small the rest.
 constexpr double kRounded = 0.05, kFloor = 4;
 
 }  // namespace

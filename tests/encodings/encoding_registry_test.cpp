@@ -41,7 +41,7 @@ void check_says(const std::string& message, const std::vector<std::string>& part
 
 BOOST_AUTO_TEST_SUITE(encoding_registry)
 
-/// Facts, texts and the count of parameters of an entry are what its encoding has.
+/// Facts, texts and the count of parameters of an entry agree with its encoding.
 SUBJECT_TEST_CASE(an_entry_says_what_its_encoding_is, entries()) {
   Findings findings;
   check_entry(*find_encoding(subject.name), findings);
@@ -194,7 +194,7 @@ BOOST_AUTO_TEST_CASE(values_that_do_not_hold_together_are_refused) {
   check_says(refusal("{'kind': 't5', 'buckets': 32, 'max_distance': 10}"), {"max_distance"});
   check_says(refusal("{'kind': 'yarn', 'beta_fast': 1, 'beta_slow': 2}"), {"beta_fast"});
   check_says(refusal("{'kind': 'sinusoidal', 'pe_scale': 'big'}"), {"pe_scale"});
-  // A factor below 1 is told where a config is read, with its place; see below.
+  // A factor below 1 is reported where a config is read, with its place; see below.
 }
 
 BOOST_AUTO_TEST_CASE(a_config_reads_encodings_as_a_variant) {

@@ -385,7 +385,7 @@ BOOST_AUTO_TEST_CASE(learned_rows_and_what_lies_beyond_them) {
   BOOST_CHECK_THROW(row("", 8), RangeError);
   BOOST_CHECK_THROW(row("", -1), RangeError);
   BOOST_TEST(at::equal(row(R"(, "overflow": "clamp")", 30), row("", 7)));
-  // Rows of noise are those that a longer table starts with.
+  // Rows of noise equal the initial rows of a longer table.
   const auto longer = make_encoding(Json::parse(R"({"kind": "learned", "max_positions": 32})"),
                                     {.width = 4, .head_width = 2, .train_length = 8, .seed = 3, .dtype = at::kDouble});
   BOOST_TEST(at::equal(row(R"(, "overflow": "untrained")", 30), longer->parameters()[0].value[30].detach()));

@@ -1,5 +1,5 @@
-// The stages that no registered encoding uses yet, each by a small encoding of this file, with numbers from the papers:
-// another product (S6), logits that depend on earlier rows, other normalisers and extra values (S8), and S9.
+// The stages that no registered encoding uses yet, each by a small encoding of this file, with numbers from the papers.
+// They are another product (S6), logits that depend on earlier rows, other normalisers and extra values (S8), and S9.
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -41,7 +41,7 @@ class ChannelDecay : public PositionalEncoding {
   Tensor weight_;
 };
 
-/// What earlier queries asked of a key lowers it for later ones.
+/// Logits of earlier queries for a key lower it for later ones.
 class Selective : public PositionalEncoding {
  public:
   using PositionalEncoding::PositionalEncoding;

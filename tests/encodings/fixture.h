@@ -1,5 +1,6 @@
 /// @file
-/// What the tests of encodings share with the battery (handbook/battery/), and cases that are named like their subject.
+/// Common code of the tests of encodings and the battery (handbook/battery/), and cases that are named like their
+/// subject.
 #pragma once
 
 #include <boost/test/unit_test.hpp>

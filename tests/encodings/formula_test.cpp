@@ -1,4 +1,4 @@
-// Encodings written as formulas: those that have a source file, too, give the same, and mistakes are told with their
+// Encodings written as formulas: they equal their source files, where one exists, and mistakes are reported with their
 // place.
 #include <ATen/ops/tensor.h>
 

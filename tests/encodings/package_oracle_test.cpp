@@ -1,6 +1,6 @@
-// Attention beside packages of others: entmax, DeepSeek-V4, SmolLM3, Cohere 2 and Wav2Vec2-BERT of transformers,
-// x-transformers. Their answers were recorded with the versions that the file names, and are asked for again where a
-// Python has the packages. And beside loops over a definition, which need none.
+// Attention compared with other packages: entmax, DeepSeek-V4, SmolLM3, Cohere 2 and Wav2Vec2-BERT of transformers,
+// x-transformers. Their answers were recorded with the versions that the file names, and are computed again where a
+// Python has the packages. Loops over a definition need no package.
 #include <torch/csrc/autograd/autograd.h>
 
 #include <boost/test/unit_test.hpp>

@@ -288,7 +288,7 @@ BOOST_AUTO_TEST_CASE(resonance_repeats_to_the_bit) {
 
 BOOST_AUTO_TEST_CASE(rules_stand_over_any_member_of_the_family) {
   const auto theta = [](const std::string& config) { return frequencies(score(config, 8, 64)); };
-  // What is not turned stays so.
+  // Pairs that are not rotated stay so.
   BOOST_TEST((theta(R"({"kind": "pi", "factor": 2, "over": {"kind": "p_rope", "fraction": 0.5}})") ==
               std::vector<double>{.5, std::pow(10000, -.25) / 2, 0, 0}));
   BOOST_TEST((theta(R"({"kind": "yarn", "factor": 4, "over": "hope"})") == std::vector<double>{1, .0625, 0, 0}));
@@ -324,7 +324,7 @@ BOOST_AUTO_TEST_CASE(clipped_frequencies) {
 
 BOOST_AUTO_TEST_CASE(a_base_for_each_head) {
   const auto bases = [](std::int64_t heads) {
-    // The second of four pairs turns by base^(−1/4).
+    // The second of four pairs has the frequency base^(−1/4).
     const auto encoding = make_encoding("multiscale_rope", {.width = 8, .query_heads = heads, .key_value_heads = heads,
                                                             .head_width = 8, .train_length = 64, .dtype = at::kDouble});
     Span span = Span::whole(1, 2);

@@ -1,5 +1,6 @@
 /// @file
-/// Four tokens on which published formulas are worked out by hand, and what reads single numbers off an encoding.
+/// Four tokens on which published formulas are worked out by hand, and functions that read single numbers from an
+/// encoding.
 #pragma once
 
 #include <boost/test/unit_test.hpp>

@@ -1,5 +1,5 @@
 /// @file
-/// What tests against numbers of papers share. Include it in a test file.
+/// Common code of tests against numbers of papers. Include it in a test file.
 #pragma once
 
 #include <boost/test/unit_test.hpp>
@@ -74,7 +74,7 @@ inline void check_near(double found, double expected, double unit) {
   BOOST_TEST(std::abs(found - expected) <= unit, "expected " << expected << ", got " << found);
 }
 
-/// What an encoding adds to a token of zeros at a position, [d_m].
+/// The vector that an encoding adds to a token of zeros at a position, [d_m].
 inline Tensor embedding(const std::string& config, std::int64_t width, std::int64_t position,
                         std::int64_t train_length = 8) {
   const auto encoding = make_encoding(Json::parse(config), {.width = width, .head_width = 2,

@@ -1,5 +1,5 @@
-// The encodings of 2025 and 2026, and relatives that came with them: numbers from two independent programs in double
-// precision, and what each must be for special options.
+// The encodings of 2025 and 2026, and their relatives: numbers from two independent programs in double precision, and
+// identities for special options.
 #include <functional>
 
 #include "encodings/attention/sight.h"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kUnit = 1.5e-9;   // values are printed to nine decimals
 
-/// Four tokens of one rotary pair that turns by one radian a token; x = v.
+/// Four tokens of one rotary pair that rotates with one radian per token; x = v.
 struct Scene : FourTokens {
   Scene() { x = v[0]; }
   Tensor output(std::int64_t row) const { return out[0][0][row]; }
@@ -475,7 +475,7 @@ BOOST_AUTO_TEST_CASE(windows_as_long_as_the_text_do_nothing) {
 }
 
 
-// What a chunk's rows do not see is not read: a key and a value that are no numbers do no harm there.
+// Keys that a chunk's rows do not see are not read: a key and a value that are no numbers do no harm there.
 BOOST_AUTO_TEST_CASE(keys_before_the_window_are_not_read) {
   const Shape shape = small_shape();
   const std::int64_t length = 700, queries = 100, window = 5;
@@ -641,7 +641,7 @@ BOOST_AUTO_TEST_CASE(bipe_counts_within_and_between_segments) {
   const auto bipe = make(R"("bipe")", shape);
   Tensor table = bipe->parameters().front().value;
   BOOST_TEST((table.sizes() == at::IntArrayRef{16, 8}));
-  // No separator: one segment, in which the table is what a learned encoding has.
+  // No separator: one segment, in which the table equals a learned encoding's.
   const auto learned = make(R"("learned")", shape);
   set_parameter(*learned, "table", table.detach().clone());
   BOOST_TEST(largest_difference(output(*bipe, toy, {0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0}), output(*learned, toy, {})) <=

@@ -1,4 +1,4 @@
-// Our frequencies and attention factors beside those of the transformers package, where a Python on this machine has it.
+// Our frequencies and attention factors compared with the transformers package, where a Python on this machine has it.
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <fstream>
@@ -18,7 +18,7 @@ struct Case {
   Json theirs, ours;
 };
 
-/// Each with the base, head width, training length and length in hand that both are told.
+/// Each with the base, head width, training length and current length for both.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = [] {
     std::vector<Case> made;

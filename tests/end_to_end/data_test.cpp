@@ -1,5 +1,5 @@
-// Data by the real programs: from a hub to the first training step without a network, how often the bytes of shards are
-// read until then, and kill -9 at any moment of fetch and tokenize. PE_TEST_KILLS says how often (soak: hundreds).
+// Data by the real programs: from a hub to the first training step without a network, and the number of reads of shards
+// until then. Also kill -9 at any moment of fetch and tokenize. PE_TEST_KILLS says how often (soak: hundreds).
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -49,7 +49,7 @@ class Environment {
   std::vector<std::string> names_;
 };
 
-/// A repository of data as the hub shows it: revision, listing, and files on a storage host of their own.
+/// A repository of data as the hub shows it: revision, listing, and files on a separate storage host.
 class Hub {
  public:
   explicit Hub(std::map<std::string, std::string> files)
@@ -116,7 +116,7 @@ stages:
             train.warmup_steps: 0, train.validate_windows: 2, compute.threads: 1}
 )";
 
-/// How long an undisturbed run takes, and what it makes.
+/// Duration and results of an undisturbed run.
 struct Work {
   std::vector<std::string> words;
   fs::path output;
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(a_sample_goes_from_a_lock_to_the_first_step_without_a_netwo
   BOOST_TEST(asked.status.code == 0, asked.err);
   BOOST_TEST((asked.out + asked.err).find("2 of 2 files to be downloaded") != std::string::npos, asked.out << asked.err);
   BOOST_TEST(hub->downloads() == 0u);
-  // The plan is whole before anything is there, and asks no one.
+  // The plan is whole before any result exists, and needs no network.
   const test::Answer plan = project.call("plan");
   BOOST_TEST(plan.code == 0, plan.err);
   BOOST_TEST(plan.out.find("3 tasks") != std::string::npos, plan.out);
@@ -178,9 +178,9 @@ BOOST_AUTO_TEST_CASE(a_sample_goes_from_a_lock_to_the_first_step_without_a_netwo
   BOOST_TEST(trained == 1);
 }
 
-/// Two digests, of the file and of its content, both taken when a shard is closed. Publishing hashes only what was written in
-/// the last moment before that, and what trains on it in the same run believes it; another run reads it once, since a disk may
-/// have changed it.
+/// Two digests, of the file and of its content, both taken when a shard is closed. Publishing hashes only bytes written
+/// in the last moment before that, and a training in the same run trusts it. Another run reads the file once, since a
+/// disk may have changed it.
 BOOST_AUTO_TEST_CASE(shards_are_digested_in_two_passes_until_the_first_step) {
   const Project project(R"(schema: pe-pipeline/1
 name: passes

@@ -1,6 +1,6 @@
 /// @file
-/// Runs as users have them: results are synced, and large or durable ones published by threads of their own. Other tests
-/// leave syncing out, since it takes most of a toy's time.
+/// Runs as users have them: results are synced, and separate threads publish large or durable ones. Other tests leave
+/// syncing out, since it takes most of a toy's time.
 #pragma once
 
 #include "end_to_end/project.h"

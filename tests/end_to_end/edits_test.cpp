@@ -1,4 +1,4 @@
-// Files are edited and stages rebuilt while a run works: what was planned is what runs, is published and is remembered.
+// Files are edited and stages rebuilt during a run: the planned versions run, are published and are remembered.
 #include <signal.h>
 #include <sys/wait.h>
 #include <boost/test/unit_test.hpp>

@@ -1,4 +1,4 @@
-// What people ask of the encodings through the programs: lists, pages of one, scores, and errors with their place.
+// User commands on encodings through the programs: lists, pages of one, scores, and errors with their place.
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <filesystem>

@@ -1,6 +1,6 @@
-// Result versions kept honest: every stage runs once on tiny, fixed input, and the digests of what it makes are committed
-// in golden/stages.json. Bytes that move while the recipe (config, inputs, result version) stayed are a stale cache for
-// everybody who upgrades, so they fail here.
+// Result versions kept honest: every stage runs once on tiny, fixed input, and the digests of its results are committed
+// in golden/stages.json. If bytes change while the recipe (config, inputs, result version) stays, every user who
+// upgrades has a stale cache, so they fail here.
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -18,7 +18,7 @@ using pe::Json;
 
 namespace {
 
-/// What the records of a store say: "trunk@8" → stage, version, key, and the content digest of each output that is meant to
+/// Results in the records of a store: "trunk@8" → stage, version, key, and the content digest of each output that must
 /// be the same every time.
 Json results_of(const fs::path& store) {
   Json results = Json::object();
@@ -41,7 +41,7 @@ Json results_of(const fs::path& store) {
   return results;
 }
 
-/// What is wrong with one result, in words that say what to do; empty when nothing is.
+/// The mistake in one result, with a way out; empty without one.
 std::string verdict(const std::string& name, const Json& before, const Json& now) {
   if (before == now) return "";
   const std::string stage = "pe-" + now.at("stage").get<std::string>();

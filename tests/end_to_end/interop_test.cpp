@@ -1,5 +1,5 @@
-// Models leave by pe-export and enter by pe-import: the real programs, beside transformers where a Python on this
-// machine has it.
+// Models leave by pe-export and enter by pe-import: the real programs, compared with transformers where a Python on
+// this machine has it.
 #include <stdlib.h>
 
 #include <boost/test/unit_test.hpp>

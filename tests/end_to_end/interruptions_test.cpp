@@ -1,5 +1,6 @@
-// The real pe-train, killed and stopped at any moment, above all while it writes a checkpoint: the artifacts are those of
-// an undisturbed run, and no file under a final name is ever half written. PE_TEST_KILLS says how often (soak: hundreds).
+// The real pe-train, killed and stopped at any moment, above all while it writes a checkpoint. The artifacts equal an
+// undisturbed run's, and no file under a final name is ever half written. PE_TEST_KILLS says how often (soak:
+// hundreds).
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -51,7 +52,7 @@ const Data& data() {
   return made;
 }
 
-/// One training in a folder of its own. 2 MB of state and a checkpoint after every step: the writer hardly ever rests.
+/// One training in a separate folder. 2 MB of state and a checkpoint after every step: the writer hardly ever rests.
 class Training {
  public:
   explicit Training(const fs::path& folder) : folder_(folder) { fs::create_directories(folder); }

@@ -24,7 +24,7 @@ bool has_flag(const cli::Command& command, const std::string& name) {
   return false;
 }
 
-/// Words for the places of a usage line, by what they take. Nothing is made up: an unknown place is told.
+/// Words for the places of a usage line, by their kinds. Nothing is made up: an unknown place is reported.
 std::optional<std::vector<std::string>> words_for(const Project& project, const cli::Command& command) {
   std::vector<std::string> words;
   const auto places = cli::usage_places(command.usage);

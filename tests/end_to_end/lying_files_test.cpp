@@ -11,7 +11,7 @@ using namespace pe::test;  // NOLINT
 
 namespace {
 
-/// What a run that is lied to sees. Stages are not: their environment is an allow-list.
+/// Environment of a run with false answers. Stages are not affected: their environment is an allow-list.
 std::vector<std::string> lies(const Project& project, const std::string& kinds, int seed, int one_in, int late_ms = 0) {
   return {"LD_PRELOAD=" + std::string(PE_LYING_FILES),
           "PE_LIES=under=" + (project.root() / "store").string() + ";kinds=" + kinds + ";seed=" + std::to_string(seed) +

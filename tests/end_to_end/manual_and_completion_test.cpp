@@ -27,7 +27,7 @@ std::set<std::string> lines_of(const std::string& text) {
   return out;
 }
 
-/// What the hidden command answers to words, as zsh and fish ask.
+/// Answer of the hidden command to words, as zsh and fish ask.
 std::set<std::string> asked(const Project& project, std::vector<std::string> words) {
   words.insert(words.begin(), {Project::program(), "__complete", "fish"});
   return lines_of(project.call_words(words).out);
@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(words_are_completed_by_what_may_stand_there) {
   some({"pe-pipeline", "help", "r"}, {"run"});
   some({"pe-pipeline", "completion", ""}, {"bash", "zsh", "fish"});
   some({"pe-pipeline", "run", project.root().string() + "/t"}, {file});
-  // What the pipeline file says.
+  // Words from the pipeline file.
   some({"pe-pipeline", "run", file, ""}, {"data", "trunk", "decay", "report"});
   some({"pe-pipeline", "run", file, "trunk"}, {"trunk", "trunk["});
   some({"pe-pipeline", "run", file, "+tru"}, {"+trunk"});

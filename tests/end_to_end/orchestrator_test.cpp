@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_CASE(the_first_run_builds_and_the_second_says_at_once_that_there
   BOOST_TEST((project.contents() == before));
   BOOST_TEST(project.store().runs().size() == 1u);
   BOOST_TEST(project.call("plan", {"--exit-code"}).code == 0);
-  // Links that somebody took away are made again, also where nothing else is to do.
+  // Links that a user removed are made again, also where nothing else is to do.
   fs::remove_all(project.root() / "out/toy/decay");
   fs::remove(project.root() / "out/toy/trunk/seed=1@s10.h5");
   CHECK_HAS(project.call("run").out, "toy: nothing to do");
@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(nothing_to_do_shows_the_plan_at_hand_and_no_other_configura
   answer = project.call("run", {"--axis", "seed=1"});
   BOOST_TEST(report_of(answer) == slice);
   CHECK_HAS(slice, fs::read_symlink(latest).string());
-  // Other values of a slice: no model of the earlier values keeps its name beside them, and back again.
+  // Other values of a slice: no model of the earlier values keeps its name in the folder, and back again.
   answer = project.call("run", {"--axis", "seed=1", "--set", "trunk.value=9"});
   CHECK_HAS(answer.out, "to results of other settings removed from out/toy");
   BOOST_TEST(!fs::exists(project.root() / "out/toy/trunk/seed=2@s10.h5"));
@@ -121,7 +121,7 @@ esac
   Answer answer = project.call("plan", {"--set", "t.eval.tasks=perplexity", "--set", "t.eval.heads=5"});
   BOOST_TEST(answer.code == 2, answer.out << answer.err);
   CHECK_HAS(answer.err, "--set t.eval.heads:1:1: t: config: in 'eval': heads must divide width");
-  // What was accepted is not asked for again, once there is a store.
+  // An accepted config is not checked again, once there is a store.
   fs::create_directories(project.root() / "store");
   const auto asked = [&] { return support::split(support::read_file(script.parent_path() / "asked"), '\n').size(); };
   BOOST_TEST(project.call("plan", {"--set", "t.eval.tasks=perplexity"}).code == 0);
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(plans_say_what_is_left_out_and_give_each_reason_a_line) {
   // The words of `plan` select.
   CHECK_HAS(project.call("plan", {"decay[*]", "--force"}).out, "3 run");
   CHECK_HAS(project.call("logs", {"de*", "--tail", "1"}).out, "decay[seed=2,branch=s20]");
-  // What this machine cannot hold is one line.
+  // Tasks that this machine cannot hold are one line.
   answer = project.call("plan", {"--force", "-j", "1", "--mem", "1M"});
   BOOST_TEST(answer.out.find("too large here  7 tasks; ") != std::string::npos, answer.out);
   BOOST_TEST(answer.out.find("too large here") == answer.out.rfind("too large here"));
@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(a_project_begins_with_init_and_finds_the_configs_that_come_
   BOOST_TEST(answer.code == 2);
   CHECK_HAS(answer.err, "'study/configs' is there already; nothing was written");
   BOOST_TEST(call({"init"}).code == 2);
-  // A pipeline in any other folder: its own configs/ first, then those that come along.
+  // A pipeline in any other folder: its own configs/ first, then the shipped ones.
   fs::create_directories(project.root() / "configs");
   support::write_file_atomically(project.root() / "configs/own.yml", "value: 7\n", false);
   project.write("schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: pe-toy\n    config: {file: [configs/own.yml, configs/eval/quck.yml]}\n");
@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(force_runs_what_is_selected_and_the_report_comes_again_from
   answer = project.call("run", {"report", "--force"});
   CHECK_HAS(answer.out, "toy: 1 made");
   BOOST_TEST(fs::exists(project.root() / "reports/toy/latest/report.md"));
-  // A report that somebody removed comes back without any run.
+  // A report that a user removed comes back without any run.
   fs::remove_all(project.root() / "reports");
   answer = project.call("run");
   CHECK_HAS(answer.out, "nothing to do");

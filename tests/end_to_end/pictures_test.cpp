@@ -16,7 +16,7 @@ namespace {
 
 std::string only_run(const Project& project) { return project.store().runs().back(); }
 
-/// What stands in the page's data, and that it is JSON.
+/// The page's data; checks that it is JSON.
 Json data_of(const std::string& page) {
   const std::string begin = "<script type=\"application/json\" id=\"data\">";
   const auto at = page.find(begin);
@@ -25,7 +25,7 @@ Json data_of(const std::string& page) {
   return Json::parse(page.substr(at + begin.size(), end - at - begin.size()), nullptr, false);
 }
 
-/// Nothing is loaded from anywhere: no address but those of namespaces.
+/// Nothing is loaded from anywhere: the only addresses are namespaces.
 void check_self_contained(const std::string& page) {
   static const std::regex loads(R"((src|href)\s*=\s*["']?(https?:|//)|@import|url\(|fetch\(|XMLHttpRequest|import\()");
   BOOST_TEST(!std::regex_search(page, loads));

@@ -1,4 +1,4 @@
-// What a person sees while a run goes on: read from the screen of a terminal of several sizes, from a pipe, and as JSON.
+// Display of a run: read from the screen of a terminal of several sizes, from a pipe, and as JSON.
 #include <signal.h>
 
 #include <boost/test/data/test_case.hpp>
@@ -81,7 +81,7 @@ BOOST_DATA_TEST_CASE(the_panel_fits_the_window_and_leaves_it_clean, boost::unit_
   }
   BOOST_TEST(terminal.wait() == 0);
   BOOST_TEST(terminal.screen.cursor_shown());
-  // What stays is what was made, then the summary; the panel is gone.
+  // The results and then the summary remain; the panel is gone.
   BOOST_TEST(!has(terminal.screen.text(), "/12 finished"));
   std::string all;
   for (const std::string& line : terminal.screen.scrolled) all += line + "\n";
@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_is_suspended_gives_the_cursor_back_and_draws_aga
   PseudoTerminal terminal(80, 24, in_terminal(project, run_words(project)), project.root().string());
   BOOST_REQUIRE(terminal.read_until("4 running", 20));
   const std::size_t before = terminal.written.size();
-  // Without a shell of its own session above it nobody could wake it, so the kernel lets it go on at once.
+  // Without a shell's session above it no process could wake it, so the kernel continues it immediately.
   ::kill(terminal.pid(), SIGTSTP);
   terminal.read_for(0.7);
   BOOST_TEST(has(terminal.written.substr(before), "\033[?25h\r\n"));  // for the shell

@@ -104,7 +104,7 @@ class Project {
     options.create = false;
     return pipeline::Store(root() / "store", options);
   }
-  /// What every record leads to: key → content digests.
+  /// The outputs of every record: key → content digests.
   std::map<pipeline::ResultKey, std::string> contents() const {
     std::map<pipeline::ResultKey, std::string> all;
     const pipeline::Store opened = store();

@@ -1,5 +1,5 @@
 /// @file
-/// A terminal without a person, and what can be read on its screen: enough of a terminal to hold our programs to.
+/// A terminal without a person, and its screen as text: enough of a terminal to test our programs.
 #pragma once
 
 #include <fcntl.h>
@@ -17,20 +17,21 @@
 
 namespace pe::test {
 
-/// The screen of a terminal: characters in rows, with what our programs use of ECMA-48. A line that does not fit goes on
-/// in the next row, as in every terminal. `scrolled` holds what left at the top.
+/// The screen of a terminal: characters in rows, with the parts of ECMA-48 that our programs use. A line that does not
+/// fit continues in the next row, as in every terminal. `scrolled` holds rows that left at the top.
 class Screen {
  public:
   Screen(int columns, int rows) : columns_(columns), rows_(static_cast<std::size_t>(rows), blank()) {}
 
-  /// What comes in pieces may be cut within a character or sequence: the rest waits for the next piece.
+  /// A piece may be cut within a character or sequence: the rest waits for the next piece.
   void write(const std::string& text) {
     pending_ += text;
     std::size_t i = 0;
     while (i < pending_.size() && whole(i)) i = take(pending_, i);
     pending_.erase(0, i);
   }
-  /// As a terminal that breaks long lines anew (most do): rows are joined and broken again; the cursor's row stays in view.
+  /// As a terminal that breaks long lines again (most do): rows are joined and broken again; the cursor's row stays in
+  /// view.
   void resize(int columns, int rows) {
     std::vector<std::u32string> fresh;
     std::size_t cursor_row = 0;
@@ -209,7 +210,7 @@ class Screen {
   bool wrapped_ = false;
 };
 
-/// A program in a terminal of a given size. What it writes goes to the screen; newlines become CR LF as ever.
+/// A program in a terminal of a given size. Its output goes to the screen; newlines become CR LF as ever.
 class PseudoTerminal {
  public:
   PseudoTerminal(int columns, int rows, const std::vector<std::string>& command, const std::string& folder = "")

@@ -76,7 +76,7 @@ const Data& data() {
   return made;
 }
 
-/// One training in a folder of its own.
+/// One training in a separate folder.
 class Training {
  public:
   explicit Training(const fs::path& folder, std::int64_t steps = 120) : folder_(folder), steps_(steps) {
@@ -237,7 +237,8 @@ BOOST_AUTO_TEST_CASE(by_mpirun_it_gives_the_same_bytes) {
   CHECK_HAS(three.err, "compute.ranks is 2, but 3 processes were started (OMPI_COMM_WORLD_SIZE)");
 }
 
-// As a batch script does: Slurm tells the job's steps of the end of its time, and the same step goes on when it is queued anew.
+// As a batch script does: Slurm signals the job's steps before the end of its time, and the same step continues when it
+// is queued again.
 BOOST_AUTO_TEST_CASE(by_srun_it_gives_the_same_bytes_and_goes_on_after_its_signal, *boost::unit_test::precondition(HasSlurm{})) {
   const TempFolder folder;
   const std::string job = "pe-ranks-" + std::to_string(::getpid());
@@ -362,14 +363,14 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_told_once_before_the_first_step) {
   const Captured micro = capture(training.command({"compute.ranks=2", "train.batch=12", "compute.micro_batch=4"}));
   BOOST_TEST(micro.status.code == 2);
   CHECK_HAS(micro.err, "compute.micro_batch is 4, which does not divide a rank's 6 sequences of train.batch of 12");
-  // What only the ranks find out, rank 0 says alone.
+  // Errors that only the ranks find are reported by rank 0 alone.
   const Captured missing =
       capture(training.command({"compute.ranks=2", "train.length=4000000", "train.warmup_steps=0"}));
   BOOST_TEST(missing.status.code == 3);
   const std::string said = "too few for one window";
   BOOST_TEST(missing.err.find(said) != std::string::npos, missing.err);
   BOOST_TEST(missing.err.find(said, missing.err.find(said) + 1) == std::string::npos, missing.err);
-  // Told to be a rank by somebody who did not start it through MPI.
+  // Made a rank by a program that did not start it through MPI.
   const Captured alone = capture(training.command({}, {"env", "RANK=0", "WORLD_SIZE=2"}));
   BOOST_TEST(alone.status.code == 2);
   CHECK_HAS(alone.err, "compute.ranks is 2, but MPI sees 1 process");

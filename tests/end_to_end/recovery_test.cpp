@@ -1,4 +1,5 @@
-// Kills of everything at any time, and a disk that is full: the same command goes on, and nothing is lost or made twice.
+// Kills of everything at any time, and a disk that is full: the same command continues, and nothing is lost or made
+// twice.
 #include <signal.h>
 #include <sys/mount.h>
 #include <boost/test/unit_test.hpp>
@@ -25,7 +26,7 @@ std::set<pipeline::ResultKey> finished(const Project& project) {
   return keys;
 }
 
-/// What the runs other than `before` made again of `there`: tasks that they started, results that they published.
+/// Repeated work of the runs other than `before` on `there`: tasks that they started, results that they published.
 std::vector<std::string> made_again(const Project& project, const std::vector<std::string>& before,
                                     const std::set<pipeline::ResultKey>& there) {
   std::vector<std::string> again;

@@ -55,7 +55,7 @@ struct Silent : pipeline::RunListener {
   void on_event(const pipeline::RunEvent&, const pipeline::RunState&) override {}
 };
 
-/// A run in a process of its own that takes itself for another host. Its exit code is the run's.
+/// A run in a separate process that takes itself for another host. Its exit code is the run's.
 pid_t run_on_host(const Project& project, const std::string& host, double heartbeat_s, double expiry_s) {
   const pid_t child = ::fork();
   if (child != 0) return child;
@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE(two_users_of_one_group_share_a_store_and_repair_what_the_ot
     words.insert(words.end(), call.begin(), call.end());
     return words;
   };
-  // Both at once, under the usual umask, then each again.
+  // Both concurrently, under the usual umask, then each again.
   const mode_t before = ::umask(022);
   support::SpawnOptions first;
   first.arguments = as(20001, "run");
@@ -229,14 +229,14 @@ BOOST_AUTO_TEST_CASE(two_users_of_one_group_share_a_store_and_repair_what_the_ot
   BOOST_TEST(owners.count(0) == 0u);
   for (const int user : {20001, 20002}) CHECK_HAS(project.call_words(as(user, "run")).out, "nothing to do");
 
-  // What one made and the disk damaged, the other finds, puts away and makes again.
+  // A result that one made and the disk damaged is found, removed and made again by the other.
   const auto keys = project.store().keys();
   const auto record = project.store().read(keys.front());
   const fs::path object = project.store().object_path(record->outputs.at(0).object);
   const auto size = fs::file_size(object);
   struct stat status {};
   BOOST_REQUIRE(::stat(object.c_str(), &status) == 0);
-  std::ofstream(object, std::ios::binary) << std::string(size, 'x');   // root writes where nobody may
+  std::ofstream(object, std::ios::binary) << std::string(size, 'x');   // only root can write here
   const int other = status.st_uid == 20001 ? 20002 : 20001;
   const Answer repaired = project.call_words(as(other, "verify", {"--repair"}));
   CHECK_HAS(repaired.out + repaired.err, "damaged");

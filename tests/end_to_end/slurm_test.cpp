@@ -67,7 +67,7 @@ std::string job_logs(const Project& project, const std::string& store = "store")
   return text + slurm().jobs();
 }
 
-/// What the same pipeline gives without any Slurm, and without waiting, which is in no key; made once.
+/// Results of the same pipeline without any Slurm, and without waiting, which is in no key; made once.
 const std::map<pipeline::ResultKey, std::string>& undisturbed(const std::string& text = kToyPipeline) {
   static std::map<std::string, std::map<pipeline::ResultKey, std::string>> known;
   const auto [found, fresh] = known.try_emplace(text);
@@ -215,7 +215,7 @@ BOOST_AUTO_TEST_SUITE(slurm_end_to_end, *boost::unit_test::precondition(CanStart
 BOOST_AUTO_TEST_CASE(a_submitted_pipeline_comes_to_its_end_without_us_and_gives_the_same_bytes) {
   slurm();
   const Project project;
-  // What a shell has set for sbatch must not reach the jobs.
+  // Variables that a shell has set for sbatch must not reach the jobs.
   ::setenv("SBATCH_PARTITION", "there-is-none", 1);
   const Answer answer = project.call("submit");
   ::unsetenv("SBATCH_PARTITION");
@@ -287,7 +287,7 @@ BOOST_AUTO_TEST_CASE(what_is_cancelled_stays_cancelled_by_us_and_by_scancel) {
     BOOST_TEST(phase_of(*project, "long") != "done");
     BOOST_TEST(project->call("submit").code == 0);
   }
-  // It saved what it had, and goes on from there when it is asked for again.
+  // It saved its state, and continues from there in the next attempt.
   BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(by_scancel));
   for (const Project* project : {&ours, &by_scancel}) {
     BOOST_TEST((project->contents() == undisturbed(text)), job_logs(*project));
@@ -307,7 +307,7 @@ BOOST_AUTO_TEST_CASE(a_task_preempted_three_times_saves_resumes_and_gives_the_sa
     std::this_thread::sleep_for(std::chrono::seconds(1));
     preempt();
     BOOST_TEST_REQUIRE(within(20, [&] { return phase_of(project, "long") != "running"; }), job_logs(project));
-    // Who waits for it goes on waiting.
+    // A job that waits for it continues to wait.
     BOOST_TEST(phase_of(project, "next") == "queued", job_logs(project));
   }
   BOOST_TEST_REQUIRE(slurm().drain(90), job_logs(project));
@@ -326,7 +326,7 @@ BOOST_AUTO_TEST_CASE(what_an_administrator_requeues_resumes_or_sees_that_it_is_d
       within(30, [&] { return phase_of(project, "quick") == "done" && phase_of(project, "long") == "running"; }),
       job_logs(project));
   std::this_thread::sleep_for(std::chrono::seconds(1));
-  // All of them, those that are over too.
+  // All of them, ended ones too.
   for (const char* id : {"quick", "long"}) {
     const Json answer = status(project);
     for (const Json& task : answer.at("tasks")) {
@@ -371,7 +371,7 @@ BOOST_AUTO_TEST_CASE(after_a_task_that_ran_out_of_memory_the_next_submission_ask
   BOOST_TEST_REQUIRE(project.call("submit").code == 0);
   BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(project));
   BOOST_TEST(phase_of(project, "long") == "failed", job_logs(project));
-  // What the kernel would have said of the kill: the test has no control group whose memory ends.
+  // Stands for the kernel's record of the kill: the test has no control group whose memory ends.
   std::size_t exits = 0;
   for (const auto& entry : fs::recursive_directory_iterator(project.root() / "store")) {
     if (entry.path().filename() != "exit.json") continue;
@@ -460,7 +460,7 @@ BOOST_AUTO_TEST_CASE(a_controller_that_answers_too_late_gets_every_job_once) {
   const Project project;
   Answer answer;
   {
-    // It is stopped when the second array arrives, and takes it when nobody waits for the answer any more.
+    // It is stopped when the second array arrives, and takes it when no caller waits for the answer any more.
     const InPlaceOf sbatch(
         "sbatch", support::cat("N=\"$(dirname \"$0\")/calls\"; echo x >> \"$N\"\n"
                                "if [ $(wc -l < \"$N\") = 2 ]; then\n  kill -STOP ",
@@ -603,7 +603,7 @@ BOOST_AUTO_TEST_CASE(inputs_that_are_seen_late_are_waited_for) {
   const Project project(slow_task("", 10) + "  next:\n    run: pe-toy\n    needs: {init: long}\n    slurm: {options: [--hold]}\n");
   BOOST_TEST_REQUIRE(project.call("submit").code == 0);
   BOOST_TEST_REQUIRE(within(30, [&] { return phase_of(project, "long") == "done"; }), job_logs(project));
-  // As a file system shows it that learns late of what another node wrote.
+  // Like a file system that shows another node's writes late.
   std::vector<fs::path> hidden;
   for (const auto& entry : fs::recursive_directory_iterator(project.root() / "store/objects")) {
     if (entry.is_regular_file()) hidden.push_back(entry.path());
@@ -706,7 +706,7 @@ stages:
   BOOST_TEST_REQUIRE(slurm().drain(120), job_logs(project));
   const std::string logs = job_logs(project);
   BOOST_TEST(lines_with(logs, "told to stop; queued again: ") == 1u, logs);
-  // What it was doing when it was told, it saved: no step is made twice.
+  // It saved its work at the signal: no step is made twice.
   BOOST_TEST(number_after(logs, "resuming at step ") > 0, logs);
   BOOST_TEST(number_after(logs, "resuming at step ") == number_after(logs, "stopped at step "), logs);
   BOOST_TEST((project.contents() == undisturbed(text)), logs);
@@ -777,7 +777,7 @@ BOOST_AUTO_TEST_CASE(where_other_jobs_fill_the_queue_the_last_job_alone_waits_fo
 
 BOOST_AUTO_TEST_CASE(a_job_that_requeues_itself_leaves_the_others_of_its_array_alone) {
   slurm();
-  // The last of them has the number of its array. Of the two, one alone is told to stop.
+  // The last of them has the number of its array. Of the two, only one is asked to stop.
   const Project project("schema: pe-pipeline/1\nname: toy\naxes: {seed: [1, 2]}\nstages:\n  long:\n    run: pe-toy\n"
                         "    over: [seed]\n    config: {set: {value: $(seed), tokens: 120, step_s: 0.05, checkpoint_every: 5}}\n");
   BOOST_TEST(project.call("submit").code == 0);
@@ -898,7 +898,7 @@ BOOST_AUTO_TEST_CASE(the_controller_crashes_and_ids_are_given_away_again) {
       for (int i = 0; i < 20 && !own.drain(6); ++i) {
         support::capture({"scontrol", "update", "NodeName=" + own.nodes().front(), "State=RESUME"});
         for (const std::string& line : support::split(own.queue("%A %T %r"), '\n')) {
-          // What the controller holds since it lost sight of it, and what waits for what it forgot.
+          // Jobs that the controller holds since it lost sight of them, and jobs that wait for forgotten ones.
           if (has(line, "PENDING") && (has(line, "Held") || has(line, "held")))
             support::capture({"scontrol", "release", line.substr(0, line.find(' '))});
           if (has(line, "DependencyNeverSatisfied")) support::capture({"scancel", line.substr(0, line.find(' '))});

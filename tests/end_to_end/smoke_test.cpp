@@ -30,7 +30,7 @@ std::string program(const std::string& name) { return (pe::test::build_root() / 
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// A folder like a user's: configs and one pipeline file, a store of its own.
+/// A folder like a user's: configs and one pipeline file, a separate store.
 class Project {
  public:
   Project() {
@@ -49,7 +49,7 @@ class Project {
     more.insert(more.begin(), {"run", file().string()});
     return pipeline(more);
   }
-  /// Friendly name below out/ → digest of what it leads to, made_by left aside as the store leaves it.
+  /// Friendly name below out/ → digest of its object, made_by left aside as the store leaves it.
   std::map<std::string, std::string> contents() const {
     std::map<std::string, std::string> out;
     for (const auto& entry :

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A copy of a study's pipeline and of all configs, and a store of its own.
+/// A copy of a study's pipeline and of all configs, and a separate store.
 class Study {
  public:
   explicit Study(std::string name) : name_(std::move(name)) {
@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(the_structured_rows_plan_and_run_to_a_report_with_every_cel
   pe::support::write_file_atomically(study.path("configs/claims/dummy.yml"), claims, false);
   const auto changed = study.call("plan");
   BOOST_TEST(changed.out.find("1 run") != std::string::npos, changed.out << changed.err);
-  // Its numbers are the same; what the new report says besides is told in words.
+  // Its numbers are the same; additional parts of the new report are listed in words.
   fs::rename(study.path("reports/dummy"), study.path("before"));
   const auto made = study.run();
   BOOST_REQUIRE_MESSAGE(made.status.code == 0, made.out << made.err);

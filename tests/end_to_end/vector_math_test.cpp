@@ -1,4 +1,5 @@
-// Nobody's first exp is among threads: LibTorch 2.11's MKL may compute that one in low precision (kernels/vector_math.h).
+// No program's first exp is among threads: LibTorch 2.11's MKL may compute that one in low precision
+// (kernels/vector_math.h).
 #include <signal.h>
 #include <unistd.h>
 
@@ -27,7 +28,7 @@ std::string watched(std::vector<std::string> arguments, const std::vector<std::s
   return answer.out;
 }
 
-/// What a program's LibTorch holds, and when it was first called.
+/// Functions in a program's LibTorch, and the time of their first calls.
 std::map<std::string, std::string> first_calls(const std::vector<std::string>& arguments) {
   const pe::test::TempFolder folder;
   watched(arguments, {"PE_VECTOR_MATH_REPORT=" + (folder / "report").string()});
@@ -84,7 +85,8 @@ BOOST_AUTO_TEST_CASE(every_program_makes_its_first_calls_alone) {
   }
 }
 
-// The race as it is, but with its window held open: without our library it is always lost on Intel's processors, with it never.
+// The real race, but with its window held open: without our library it is always lost on Intel's processors, with it
+// never.
 BOOST_AUTO_TEST_CASE(a_race_that_is_held_open_is_not_lost) {
   BOOST_TEST(watched({PE_FIRST_CALLS, "once"}, kHeldOpen) == "same\n");
 }
@@ -95,7 +97,7 @@ BOOST_AUTO_TEST_CASE(a_race_that_is_held_open_is_lost_without_the_library, *boos
   BOOST_TEST(without == "differs\n", "this LibTorch has no such race: kernels/vector_math.h may go");
 }
 
-// The real one, thousands of times beside other work (soak: PE_TEST_ROUNDS).
+// The real one, thousands of times with other work running (soak: PE_TEST_ROUNDS).
 BOOST_AUTO_TEST_CASE(first_calls_beside_other_work_are_right) {
   const char* rounds = std::getenv("PE_TEST_ROUNDS");
   const std::string count = rounds ? rounds : "200";

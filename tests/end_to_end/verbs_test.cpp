@@ -1,5 +1,5 @@
-// What people do with results that are there, with the real pe-pipeline: verify and run again, compare, keep, drop,
-// carry elsewhere; and stages that are not ours, from the code in doc/stages-of-your-own.md.
+// Verbs on existing results, with the real pe-pipeline: verify and run again, compare, keep, drop, carry elsewhere; and
+// stages that are not ours, from the code in doc/stages-of-your-own.md.
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -113,7 +113,7 @@ std::string code_of(const std::string& page, const std::string& language) {
   return page.substr(begin, page.find("\n```", begin) + 1 - begin);
 }
 
-/// A run, and collection after collection beside it.
+/// A run, with collection after collection at the same time.
 void run_beside_collections() {
   const Place place;
   BOOST_REQUIRE(place.run({"--set", "decay.value=1"}).code == 0);
@@ -266,7 +266,7 @@ BOOST_AUTO_TEST_CASE(two_results_or_two_runs_are_compared_by_config_inputs_and_c
 BOOST_AUTO_TEST_CASE(pins_keep_what_gc_would_drop) {
   const Place place;
   BOOST_REQUIRE(place.run().code == 0);
-  // Another edition of the file; a run with --set is a run of its own for `gc`, and keeps what it made.
+  // Another edition of the file; a run with --set is a separate run for `gc`, and keeps its results.
   std::string edited = support::read_file(place.file());
   edited.replace(edited.find("{value: 7,"), 10, "{value: 8,");
   place.write(edited);
@@ -528,14 +528,14 @@ BOOST_AUTO_TEST_CASE(the_stages_of_the_document_run_as_they_stand_there, *boost:
   for (const auto& entry : fs::directory_iterator(place.root() / "store/memo/describe"))
     remembered += entry.is_regular_file();
   BOOST_TEST(remembered == 2u);
-  // An edit of a script runs it again; the counts come out as before, so the pages stay.
+  // An edit of a script runs it again; the counts are the same, so the pages stay.
   place.script("stages/count-words", code_of(page, "python") + "\n# edited\n");
   CHECK_HAS(place.run().out, "2 made, 2 reused");
   CHECK_HAS(place.run().out, "nothing to do");
-  // What is hidden is in no key and is not among the files that the stage is told.
+  // A hidden file is in no key and is not among the files that the stage gets.
   support::write_file_atomically(place.root() / "texts/.hidden", "secret words\n", false);
   CHECK_HAS(place.run().out, "nothing to do");
-  // An edit that leaves the counts of long words as they were stops there.
+  // An edit that does not change the counts of long words stops there.
   support::write_file_atomically(place.root() / "texts/b.txt", "other words a\n", false);
   const Json before = place.json({"plan", place.file().string()});
   answer = place.run();
@@ -552,7 +552,7 @@ BOOST_AUTO_TEST_CASE(the_stages_of_the_document_run_as_they_stand_there, *boost:
   CHECK_HAS(answer.err, "shortest");
 }
 
-// A stage that prints the labels of what it gathers, and its table under other labels.
+// A stage that prints the labels of its inputs, and its table under other labels.
 BOOST_AUTO_TEST_CASE(a_table_of_labels_is_made_again_when_the_labels_change) {
   const std::string pipeline = R"(schema: pe-pipeline/1
 name: labels

@@ -1,5 +1,5 @@
-// What the README promises, done as it stands there: its pipeline, its plan, its three ways in, and the numbers that
-// pages say of the programs. Trainings are cut to a few steps by flags that are added to the README's commands.
+// The promises of the README, word for word: its pipeline, its plan, its three ways in, and the numbers on pages about
+// the programs. Trainings are cut to a few steps by flags that are added to the README's commands.
 #include <boost/test/unit_test.hpp>
 #include <regex>
 
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(the_plan_of_the_readme_is_what_plan_says) {
   const Answer plan = reader.call("plan");
   BOOST_REQUIRE_MESSAGE(plan.code == 0, plan.err);
   BOOST_TEST(plan.out == block("text", "first  21 tasks"));
-  // What the README says of changes, said by plan.
+  // The README's example of changes, as plan prints it.
   BOOST_TEST(has(reader.type("pe-pipeline explain first.yml").out, "model[encoding=rope,seed=42]"));
 }
 
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(a_folder_of_text_leads_to_a_report) {
   const Answer run = reader.type("pe-pipeline run first.yml --set text.source=local",
                                  kSmall + " --set data.vocabulary=300" + kQuiet, {{"DIR", texts.string()}});
   BOOST_REQUIRE_MESSAGE(run.code == 0, run.out << run.err);
-  // It ends with what was found, and where the page is.
+  // It ends with the results, and the path of the page.
   const std::string found = support::read_file(reader.root() / "reports/first/latest/result.txt");
   BOOST_TEST(found.rfind("perplexity at ", 0) == 0u, found);
   for (const std::string& line : support::split(found, '\n'))
@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(one_number_of_a_report_is_computed_again) {
   const fs::path scores = "out/first/scores/from=model,encoding=rope,seed=42.h5";
   BOOST_REQUIRE(fs::exists(theirs.root() / scores));
 
-  const Reader mine;  // a store of its own
+  const Reader mine;  // a separate store
   const Answer part = mine.type("pe-pipeline run first.yml '+scores", kFew + kQuiet);
   BOOST_REQUIRE_MESSAGE(part.code == 0, part.out << part.err);
   BOOST_TEST(fs::exists(mine.root() / scores));

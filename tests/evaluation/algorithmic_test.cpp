@@ -265,7 +265,7 @@ BOOST_AUTO_TEST_CASE(a_small_model_learns_a_generated_task_and_is_tested_on_it) 
                  workspace);
   const data::TokenDataset dataset(folder / "data");
 
-  // What counts in a training is what the labels say.
+  // A training counts exactly the labels.
   model::ModelConfig shape;
   shape.width = 32;
   shape.layers = 2;

@@ -1,5 +1,5 @@
 /// @file
-/// What the stages that measure models are tested on: token shards of bytes and an untrained model.
+/// Inputs for tests of the stages that measure models: token shards of bytes and an untrained model.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ namespace pe::test {
 struct Bench {
   TempFolder folder;
 
-  /// @param averages of the weights: those of another seed
+  /// @param averages of the weights, made from another seed
   explicit Bench(const Json& encoding = "rope", const std::string& tokenizer_digest = {}, bool averages = false,
                  std::int64_t layers = 1) {
     const auto tokenizer = data::make_byte_tokenizer();

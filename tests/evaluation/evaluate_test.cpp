@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(an_encoding_laid_over_a_checkpoint_measures_as_a_model_that
   BOOST_TEST(perplexities(scores_of(rope, "said", {{"encoding", "trained"}})) == perplexities(plain));
   BOOST_TEST(perplexities(scores_of(rope, "itself", {{"encoding", {{"kind", "rope"}, {"base", 500.0}}}})) ==
              perplexities(plain));
-  // A factor that is not given is that of the longest context; base and layout come from the checkpoint.
+  // A factor that is not given follows the longest context; base and layout come from the checkpoint.
   BOOST_TEST(perplexities(scores_of(rope, "factor", {{"encoding", "yarn"}})) == perplexities(own));
   // Tables tell the two apart, and say what was laid over what.
   const std::string run = plain.facts["run_id"];
@@ -482,7 +482,7 @@ BOOST_AUTO_TEST_CASE(frequencies_and_layers_are_changed_one_at_a_time) {
   const auto one_band = losses("rope", {{"variants", {"plain", "pi", "base", "p_rope", "zeroed", "frozen", "layer"}},
                                         {"bands", 1}, {"bases", {10000, 500000}}, {"fractions", {1, 0.5, 0}}});
   const auto& plain = one_band.at("plain");
-  // What changes nothing gives the same number, and what should be the same by another route is.
+  // Interventions without effect give the same number, and equivalent routes agree.
   BOOST_TEST((one_band.at("base_10000") == plain));
   BOOST_TEST(std::abs(one_band.at("frozen_1").at(32) - plain.at(32)) < 1e-6);
   for (const std::int64_t length : {32, 64}) {

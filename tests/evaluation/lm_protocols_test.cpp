@@ -1,4 +1,5 @@
-// What each protocol feeds and scores, token by token, against a loop that follows its definition or the code of its source.
+// Tokens that each protocol feeds and scores, one by one, against a loop that follows its definition or the code of its
+// source.
 #include <boost/test/unit_test.hpp>
 #include <algorithm>
 #include <cmath>
@@ -38,10 +39,10 @@ class PlacedDocuments final : public DocumentSource {
   std::vector<std::int64_t> lengths_;
 };
 
-/// What was predicted from what: (all tokens before the target in its window, target).
+/// Predictions with their contexts: (all tokens before the target in its window, target).
 using Predictions = std::vector<std::pair<Ids, std::int32_t>>;
 
-/// A model that keeps what it is asked. It claims to depend on the length, so that every window is fed as it is.
+/// A model that records its inputs. It claims to depend on the length, so that every window is fed whole.
 struct Recorder {
   Predictions seen;
   std::size_t longest_fed = 0;
@@ -56,7 +57,7 @@ struct Recorder {
 
 constexpr std::int64_t kLength = 16;
 
-/// What `protocol` asks at the longest length, 16 tokens.
+/// Requests of `protocol` at the longest length, 16 tokens.
 Predictions predictions(const std::string& protocol, const std::vector<std::int64_t>& documents, const Json& more = Json::object()) {
   Recorder recorder;
   Json options = {{"context", {kLength}}, {"documents", documents.size()}, {"min_documents", 1},
@@ -153,7 +154,7 @@ BOOST_AUTO_TEST_CASE(anchored_scores_as_many_tokens_however_short_the_shortest_l
   }
   BOOST_TEST(tokens.size() == 1u);
   BOOST_TEST(*tokens.begin() >= 8 * 3 * 256);
-  // A tail is half of its own window at most, not of the shortest.
+  // A tail is at most half of its window, not of the shortest.
   BOOST_TEST(number(cell("lm_summary", rows_where(rows, "lm_summary", {{"protocol", "tail"}, {"L", "512"}}).at(0), "tokens_scored")) == 8 * 256);
 }
 
@@ -224,7 +225,7 @@ BOOST_AUTO_TEST_CASE(govreport_averages_windows_and_reads_beyond_the_longest_con
   FakeScorer model([](const Ids& ids, std::int64_t) { return FakeScorer::Answer{ids.size() == 300 ? 1.0 : 2.0, false}; });
   const Json options = {{"context", {300}}, {"documents", 10}, {"min_documents", 10}, {"perplexity", {{"protocols", {"yarn_govreport"}}}}};
   const Rows rows = run("perplexity", model, options, FakeDocuments(std::vector<std::int64_t>(10, 450)));
-  // Windows [0, 299) and [256, 450), each with a separator of its own: the mean of 1 and 2, though the first has more tokens.
+  // Windows [0, 299) and [256, 450), each with a separator: the mean of 1 and 2, though the first has more tokens.
   const Row yarn = rows_where(rows, "lm_summary", {{"protocol", "yarn_govreport"}}).at(0);
   BOOST_TEST(std::abs(number(cell("lm_summary", yarn, "nll_mean")) - 1.5) < 1e-9);
   BOOST_TEST(number(cell("lm_summary", yarn, "tokens_scored")) == 4500);
@@ -245,8 +246,9 @@ Ids stream(const Ids& joint) {
 }
 
 BOOST_AUTO_TEST_CASE(alibi_is_blocks_of_one_stream_and_one_token_a_window) {
-  // fairseq: a block's input is the block shifted by one, beginning with the token before it; with a context window of L - 1
-  // each token is predicted from the L tokens before it. Our stream begins with the separator, which nothing precedes.
+  // fairseq: a block's input is the block shifted by one, beginning with the token before it. With a context window of
+  // L - 1 each token is predicted from the L tokens before it. Our stream begins with the separator, which nothing
+  // precedes.
   const auto asked = [&](const std::string& protocol) {
     Recorder recorder;
     const Json options = {{"context", {kLength}}, {"documents", 6}, {"min_documents", 1}, {"perplexity", {{"protocols", {protocol}}}}};

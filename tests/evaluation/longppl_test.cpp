@@ -1,4 +1,4 @@
-// Tokens that need a long context, on models that can be solved by hand, and what a model makes of them.
+// Tokens that need a long context, on models that can be solved by hand, and a model's choice of them.
 #include <boost/test/unit_test.hpp>
 #include <algorithm>
 #include <cmath>
@@ -74,7 +74,8 @@ BOOST_AUTO_TEST_CASE(what_a_far_cue_gives_away_is_a_key_token) {
     BOOST_TEST(token.full == 0.5);
     BOOST_TEST(token.less == 4);
   }
-  // Short contexts are 16 tokens and up to 3 more, and begin every 4: that of 16 to 19 begins at 0 and that of 20 to 23 at 4.
+  // Short contexts are 16 tokens and up to 3 more, and begin every 4: contexts of 16 to 19 begin at 0, contexts of 20
+  // to 23 at 4.
   const std::vector<std::int64_t> expected = {20, 24, 41, 59};
   BOOST_TEST(places == expected, boost::test_tools::per_element());
   BOOST_TEST(key_tokens(reference, ids, {.gain = 2, .most = 4}, 1).size() == 5u);

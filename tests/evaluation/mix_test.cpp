@@ -16,7 +16,7 @@ using namespace pe::evaluation;
 
 namespace {
 
-/// Letters only, so that digits are those of prompts.
+/// Letters only, so that all digits come from prompts.
 std::filesystem::path text_shards(const std::filesystem::path& folder) {
   const auto tokenizer = data::make_byte_tokenizer();
   artifact::TokenShardsWriter shards(folder, {}, tokenizer->record(), 1 << 20);
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(a_share_of_the_windows_begins_with_a_prompt_and_the_text_go
     }
     prompts += behind > 0;
     if (behind > 0) {
-      // The answer repeats what the fact says, and stands at the end of the prompt.
+      // The answer repeats the number of the fact, and is at the end of the prompt.
       std::string all;
       for (std::size_t i = 0; i < behind; ++i) all += ids[i] < 256 ? std::string(1, static_cast<char>(ids[i])) : "";
       const std::string answer = all.substr(all.rfind(' ') + 1);

@@ -1,4 +1,4 @@
-// Evaluation of real, small models: what one pass may stand for, and what teacher forcing says.
+// Evaluation of real, small models: the equivalence of one pass, and the meaning of teacher forcing.
 #include "evaluation/model_scorer.h"
 
 #include <ATen/core/Tensor.h>
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(one_long_pass_holds_the_losses_of_every_prefix) {
   int tested = 0;
   for (const auto& entry : pe::encodings::encodings()) {
     Json encoding = entry.name;
-    // A table is as long as the training unless told.
+    // A table is by default as long as the training.
     if (pe::support::find_field(entry.fields, "max_positions") != nullptr) {
       encoding = {{"kind", entry.name}, {"max_positions", 64}};
     }
@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(teacher_forced_exact_match_is_that_of_greedy_decoding) {
       const at::Tensor last = model.forward(ids).select(1, length - 1);
       decoded.push_back(static_cast<std::int32_t>(model.logits(last).argmax(-1).item<std::int64_t>()));
     }
-    // Every third prompt asks for what the model says anyway, so that both outcomes occur.
+    // Every third prompt asks for the model's own answer, so that both outcomes occur.
     if (trial % 3 == 0) sequence.ids = decoded;
     greedy.push_back(sequence.ids == decoded);
     sequences.push_back(std::move(sequence));

@@ -65,7 +65,7 @@ std::vector<TokenIds> keyed_texts(std::int64_t count, std::int64_t length, std::
   return texts;
 }
 
-/// The largest change of a text's mean loss when all of it is moved by `offset` positions, nats a token.
+/// The largest change of a text's mean loss when all of it is moved by `offset` positions, nats per token.
 double moved_by(const LanguageModel& model, std::int64_t offset, std::int64_t length = 64) {
   const auto texts = keyed_texts(4, length);
   model::ForwardOptions options;
@@ -230,10 +230,10 @@ BOOST_AUTO_TEST_CASE(positions_are_read_where_an_encoding_puts_them) {
   BOOST_TEST(none.at("probe_position").size() == 3u * 3u * 2u);   // networks, places, all and second_half
 }
 
-// Heads that are told where to look by a bias that only they have.
+// Heads whose target is set by a bias that only they have.
 BOOST_AUTO_TEST_CASE(circuits_are_found_where_they_are) {
-  // ALiBi's first head with a slope of 1/16 looks near; made steep, it looks at its own token, which no score counts. Without
-  // content all scores are what uniform attention gives.
+  // ALiBi's first head with a slope of 1/16 looks near; made steep, it looks at its own token, which no score counts.
+  // Without content all scores equal uniform attention's.
   const LanguageModel blind = small_model("none");
   forget_content(blind);
   const Rows rows = run("circuits", blind, {{"context", {32}}, {"circuits", {{"sequences", 8}}}}, long_documents());
@@ -331,7 +331,7 @@ BOOST_AUTO_TEST_CASE(pairs_share_the_logits_among_them) {
   const auto pairs = rows_where(rope, "probe_frequency", {{"L", "64"}, {"layer", "0"}, {"head", "0"}});
   BOOST_TEST(pairs.size() == 8u);   // heads of 16 channels
   BOOST_TEST(value("probe_frequency", pairs[0], "theta") == 1);
-  // QK-norm: the norms of all pairs together are those of the head, √16 before its weight, which is 1.
+  // QK-norm: the norms of all pairs together equal the head's norm, √16 before its weight, which is 1.
   double square = 0;
   for (const Row& row : pairs) square += std::pow(value("probe_frequency", row, "q_norm"), 2);
   BOOST_TEST(square <= 16.001);
@@ -357,7 +357,7 @@ BOOST_AUTO_TEST_CASE(logits_drift_as_the_bias_says) {
   BOOST_TEST(std::abs(mean(alibi, "1", "0") - mean(alibi, "1", "256") - 1) < 1e-3);
   const Rows none = run("logit_drift", small_model("none"), options, long_documents());
   BOOST_TEST(mean(none, "0", "0") == mean(none, "0", "256"));
-  // A model that was never trained is as it was before its training; one whose weights changed is not.
+  // A model that was never trained equals its state before training; one whose weights changed does not.
   const LanguageModel fresh = small_model("rope");
   const Rows same = run("logit_drift", fresh, options, long_documents());
   BOOST_TEST(mean(same, "0", "8") == mean(same, "0", "8", "initial"));

@@ -67,7 +67,7 @@ class Prose final : public DocumentSource {
   std::int64_t documents_, tokens_;
 };
 
-/// Every prompt that a task feeds, once, in order: those with an answer are told by their question.
+/// Every prompt that a task feeds, once, in order: prompts with an answer are distinguished by their question.
 std::vector<std::string> prompts(const std::string& task, const Json& options, const DocumentSource& documents) {
   std::vector<std::string> seen;
   FakeScorer recorder(
@@ -235,13 +235,13 @@ BOOST_AUTO_TEST_CASE(an_oracle_is_at_the_top_of_the_ladder_and_a_uniform_model_a
     BOOST_TEST(text(cell("retrieval_ladder", measure(top, name), "status")) == "ok", name);
   }
   BOOST_TEST(std::abs(value("retrieval_ladder", measure(top, "S2_gain"), "value") - 2.302585) < 1e-5);
-  // S3 = 1/M, ties shared; nothing is gained from a fact that nobody reads.
+  // S3 = 1/M, ties shared; a fact that is never read gains nothing.
   BOOST_TEST(std::abs(value("retrieval_ladder", measure(chance, "S3"), "value") - 0.1) < 1e-12);
   BOOST_TEST(value("retrieval_ladder", measure(chance, "S3"), "chance") == 0.1);
   BOOST_TEST(std::abs(value("retrieval_ladder", measure(chance, "S4"), "value")) < 1e-12);
   BOOST_TEST(value("retrieval_ladder", measure(chance, "S2_gain"), "value") == 0);
   BOOST_TEST(value("retrieval_ladder", measure(chance, "S0"), "value") == 0);
-  // What was not learned at the training length cannot be compared with it.
+  // A task that was not learned at the training length cannot be compared with it.
   BOOST_TEST(text(cell("retrieval_ladder", measure(chance, "S5"), "status")) == "not_acquired");
   BOOST_TEST(std::isnan(value("retrieval_ladder", measure(chance, "S5"), "value")));
   for (const Row& row : rows_where(top, "retrieval_summary", {{"depth", "all"}})) {

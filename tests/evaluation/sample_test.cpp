@@ -36,7 +36,7 @@ artifact::Tables sampled(const Bench& bench, const std::string& name, const Json
   return artifact::read_eval_tables(workspace.output("texts"));
 }
 
-/// Logits behind a text, by a pass of its own.
+/// Logits after a text, by a separate pass.
 std::vector<float> logits_behind(const model::LanguageModel& model, const std::vector<std::int32_t>& ids) {
   const c10::InferenceMode inference;
   at::Tensor row = at::empty({1, std::ssize(ids)}, at::kLong);
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(each_token_follows_from_the_last_ones_that_fit_the_context)
   BOOST_TEST(greedy[0].drawn == 12);
   BOOST_TEST(!greedy[0].ended);
 
-  // A text ends with a separator, which is no part of it, and the others go on.
+  // A text ends with a separator, which is no part of it, and the others continue.
   group.temperature = 1;
   group.tokens = 40;
   group.context = 0;

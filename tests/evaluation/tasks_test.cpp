@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(too_few_long_documents_lower_the_longest_length) {
   FakeScorer scorer = uniform_model(256);
   const Rows rows = run("perplexity", scorer, kLengths, FakeDocuments(lengths));
   for (const Row& row : rows.at("lm_summary")) {
-    // Blocks and sliding end where documents no longer hold two windows; prefixes need one, and go on.
+    // Blocks and sliding end where documents no longer hold two windows; prefixes need one, and continue.
     const bool longest = value("lm_summary", row, "L") == 512 && text(cell("lm_summary", row, "protocol")) != "prefix";
     BOOST_TEST(text(cell("lm_summary", row, "status")) == (longest ? "skipped_docs" : "ok"));
     BOOST_TEST(value("lm_summary", row, "n_docs") == (longest ? 10 : 40));
@@ -263,7 +263,7 @@ BOOST_AUTO_TEST_CASE(a_uniform_model_is_uniform_under_every_protocol) {
   }
   const Row usable = rows_where(rows, "lm_length", {{"measure", "usable_context"}}).at(0);
   BOOST_TEST(value("lm_length", usable, "value") == 128);
-  // Nothing lies beyond the training length.
+  // No length exceeds the training length.
   BOOST_TEST(text(cell("lm_length", rows_where(rows, "lm_length", {{"measure", "blowup_position"}}).at(0), "status")) ==
              "na_uncovered");
   BOOST_TEST(text(cell("lm_length", rows_where(rows, "lm_length", {{"measure", "gain_4x"}}).at(0), "status")) ==

@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(near_is_two_one_sided_tests) {
   BOOST_TEST(wide.level == 0.9);
   BOOST_TEST((judged("0.5, within: 0.01").verdict == Verdict::kInconclusive));
   BOOST_TEST((judged("0.9, within: 0.01").verdict == Verdict::kRefuted));
-  // The interval of level 90 % is shorter than that of an inequality at 95 %.
+  // The interval of level 90 % is shorter than the interval of an inequality at 95 %.
   const TestResult at_least = gathered.judge("    tests:\n      - {where: {length: 40}, of: none, at_least: 0.1}\n").tests.at(0);
   BOOST_TEST(wide.interval.high - wide.interval.low < at_least.interval.high - at_least.interval.low);
 }

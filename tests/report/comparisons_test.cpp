@@ -1,4 +1,5 @@
-// What pages claim of comparisons: bold, sentences, corrections, intervals of shares, small samples, lengths of training.
+// Claims of pages about comparisons: bold, sentences, corrections, intervals of shares, small samples, lengths of
+// training.
 #include <boost/test/unit_test.hpp>
 
 #include "report/page/report.h"
@@ -82,7 +83,8 @@ BOOST_AUTO_TEST_CASE(holms_family_is_one_protocol_and_length) {
 }
 
 BOOST_AUTO_TEST_CASE(bold_and_sentences_know_the_noise_of_seeds) {
-  // Equal encodings whose seeds scatter by 0.05 nats: the documents "tell them apart", three seeds do not.
+  // Equal encodings with a standard deviation over seeds of 0.05 nats: the documents "tell them apart", three seeds do
+  // not.
   const Results three = perplexities({.seed_sd = 0.05});
   const Section section = section_of("perplexity", three);
   BOOST_TEST(bold_in(section.tables[0]) == 0u);
@@ -287,7 +289,7 @@ BOOST_AUTO_TEST_CASE(tables_of_a_task_hold_the_models_that_were_asked) {
 
 BOOST_AUTO_TEST_CASE(the_training_length_is_that_of_the_run) {
   Results results = perplexities({.encodings = {"rope", "alibi", "t5"}});
-  // A model that was trained on at 512 tokens stands beside one of 128.
+  // A model that was trained on at 512 tokens is in one table with one of 128.
   results.train_length = 0;
   results.variants = {"decay", "extend"};
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
@@ -377,7 +379,7 @@ BOOST_AUTO_TEST_CASE(a_sweep_of_learning_rates_is_one_model_chosen_on_validation
   BOOST_TEST(contains(to_csv(table_of(section, "selections")), "yes, on the seeds that are compared"));
   BOOST_TEST(contains(section.findings.at(0), "chosen on the seeds that are compared"), section.findings.at(0));
 
-  // Without validation losses nothing can be chosen, and the rates stay models of their own.
+  // Without validation losses nothing can be chosen, and the rates stay separate models.
   Results blind = perplexities({.encodings = {"rope"}, .seeds = {"1", "2"}});
   for (const char* rate : {"1", "2"}) {
     Curve curve;

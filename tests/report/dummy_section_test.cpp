@@ -1,4 +1,4 @@
-// The section on structured rows: numbers beside floors and published ones.
+// The section on structured rows: numbers compared with floors and published ones.
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 

@@ -28,7 +28,7 @@ struct HasBrowser {
   }
 };
 
-// What a reader does, written down on the page itself for --dump-dom to show.
+// Actions of a reader, written down on the page itself for --dump-dom to show.
 constexpr const char* kReader = R"(<script>
 (function () {
   var told = {errors: []};

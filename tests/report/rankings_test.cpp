@@ -91,7 +91,8 @@ BOOST_AUTO_TEST_CASE(a_protocol_that_reverses_the_ranking_is_found_and_one_that_
   BOOST_TEST_REQUIRE(section.findings.size() == 1u);
   BOOST_TEST(section.findings[0].find("under anchored and blocks") != std::string::npos, section.findings[0]);
   BOOST_TEST(section.findings[0].find("15 of them significantly under both") != std::string::npos, section.findings[0]);
-  // Where seeds scatter by more than arms differ, two seeds of one protocol disagree as well, and nothing is significant.
+  // Where the spread over seeds exceeds the differences of arms, two seeds of one protocol disagree as well, and
+  // nothing is significant.
   const Section noisy = section_of("protocol_ranking", ranked({"blocks", "sliding"}, "blocks", 2));
   const Table& rough = table_of(noisy, "rank_agreement");
   BOOST_TEST(number_in(rough, 1, "tau_seeds") < 0.7);

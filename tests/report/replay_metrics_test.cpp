@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(runs_are_called_as_their_tasks_and_chosen_by_pipeline) {
   BOOST_TEST(names({}) == "sweep.model[rate=5]-kkkkkkkk.csv sweep.model[rate=6]-oooooooo.csv");
   BOOST_TEST(names({"--pipeline", "grid"}) == "sweep.model[rate=5]-kkkkkkkk.csv");
   BOOST_TEST(names({"--task", "model[rate=6*"}) == "sweep.model[rate=6]-oooooooo.csv");
-  // The names of curves are those of the trainings' own event files.
+  // The names of curves equal the names in the trainings' own event files.
   const std::string head = support::read_file(folder / "out/sweep.model[rate=6]-oooooooo.csv");
   BOOST_TEST(head.starts_with("tokens,step,train/loss,train/bits_per_byte,train/learning_rate,train/gradient_norm,speed/tokens_per_second"), head);
   const auto none = support::capture({test::chosen_python(), script(), (folder / "store/work").string(), "--to", "csv", "--pipeline", "grd"});

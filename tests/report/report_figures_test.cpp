@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(curves_are_drawn_against_steps_where_the_config_says_so_and
   }
   BOOST_TEST(in_steps.units.at("tokens") == 512, tt::tolerance(1e-12));
   BOOST_TEST(in_steps.units.at("flops") == in_tokens.units.at("flops") * 512, tt::tolerance(1e-12));
-  // A token is another share of a step in each of two batches, and nobody timed a step.
+  // A token is another share of a step in each of two batches, and no step was timed.
   for (Curve& curve : results.curves) {
     if (curve.run.encoding != "alibi") continue;
     for (auto* points : {&curve.train, &curve.validation}) {
@@ -180,7 +180,8 @@ BOOST_AUTO_TEST_CASE(loss_is_drawn_against_parameters_and_compute_where_these_di
 }
 
 BOOST_AUTO_TEST_CASE(the_cheapest_drop_is_the_latest_that_is_shown_to_be_as_good) {
-  // A drop costs a · t^-1/2 nats after t tokens, beside its control; the trunk ends 0.05 nats below the controls.
+  // A drop costs a · t^-1/2 nats after t tokens, compared with its control; the trunk ends 0.05 nats below the
+  // controls.
   constexpr double kStep = 512, kEnd = 1000;
   const auto make = [&](bool three_seeds) {
     Results results;
@@ -229,7 +230,7 @@ BOOST_AUTO_TEST_CASE(the_cheapest_drop_is_the_latest_that_is_shown_to_be_as_good
     BOOST_TEST(cell_of(table, row, "cheapest").text == (row == 1 ? "yes" : ""));
   }
   BOOST_TEST(*cell_of(table, 0, "left").number == 500 * kStep);
-  // 20 / √t is 0.0198 after 1.02M tokens, which is too far to be told from 25,600.
+  // 20 / √t is 0.0198 after 1.02M tokens, which is too far to be distinguished from 25,600.
   const double law = std::pow(20 / std::log(1.02), 2);
   for (const std::size_t row : {0u, 1u}) BOOST_TEST(*cell_of(table, row, "recovery").number == law, tt::tolerance(0.1));
   BOOST_TEST(cell_of(table, 2, "recovery").text == "far");
@@ -242,7 +243,7 @@ BOOST_AUTO_TEST_CASE(the_cheapest_drop_is_the_latest_that_is_shown_to_be_as_good
   const Section few = section_of("drop_plan", make(false));
   BOOST_TEST(!cell_of(table_of(few, "drop_plan"), 0, "control").interval);
   BOOST_TEST(few.findings.at(0) == "No drop of rope is shown to cost less than 2 % of perplexity.");
-  // Without controls there is nothing to set a drop beside but the undisturbed training.
+  // Without controls a drop can only be compared with the undisturbed training.
   Results alone = make(true);
   std::erase_if(alone.curves, [](const Curve& curve) { return curve.run.variant.rfind("nodrop", 0) == 0; });
   const Section without = section_of("drop_plan", alone);
@@ -272,7 +273,7 @@ BOOST_AUTO_TEST_CASE(branches_say_what_sharing_a_trunk_saved) {
   BOOST_TEST(figure.panels[0].series[1].name == "drop, 20.5k tokens more");
   // 100 + 20 + 40 steps were trained; alone it would have been 100 + 100.
   BOOST_TEST(figure.caption.find("2 trained results for the price of 1.60: 81.9k tokens were trained instead of 102k") == 0u, figure.caption);
-  // What all branches share is no part of their names, which would be cut off.
+  // The common part of all branches is no part of their names, which would be cut off.
   results.curves[1].run.variant = "scaffold, nodrop, d50";
   results.curves[2].run.variant = "scaffold, drop, d50";
   const Figure named = figure_of(section_of("branches", results), "branches");
@@ -464,7 +465,7 @@ BOOST_AUTO_TEST_CASE(the_setup_states_rates_as_they_were_set_and_the_data) {
 BOOST_AUTO_TEST_CASE(the_setup_of_a_branch_is_that_of_the_training_that_it_continues) {
   test::TempFolder folder;
   const Results results = read_results({}, write_inputs(folder.path(), {.encodings = {"none", "rope"}, .stages = {"decay", "drop"}, .seeds = {1}, .documents = 8, .configs = true}));
-  Results bare = results;   // logs of branches say what they were told themselves, and no more
+  Results bare = results;   // logs of branches hold their own settings, and no more
   for (Curve& curve : bare.curves) {
     if (curve.run.labels.at("stage") == "trunk") continue;
     curve.config = {{curve.run.labels.at("stage"), {{"horizon_tokens", 600000}}}};

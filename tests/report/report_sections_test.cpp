@@ -199,7 +199,7 @@ BOOST_AUTO_TEST_CASE(context_classes_are_measured_multiples) {
   rule("plain", {3.0, 4.0, 5.0});
   rule("yarn", {3.0, 3.02, 3.3});
   rule("pi", {3.0, 3.5, 4.0});
-  // Better on the documents that choose than on those that its reach is reported from.
+  // Better on the documents that choose than on the documents of its reported reach.
   rule("ntk", {3.0, 3.03, 3.03});
   for (auto& item : items) {
     const bool reported = item[3].value() == artifact::Cell(1).value() || item[3].value() == artifact::Cell(3).value();
@@ -301,7 +301,7 @@ BOOST_AUTO_TEST_CASE(positions_and_frequencies_are_drawn_for_each_model) {
   BOOST_TEST(*cell_of(unseen, 0, "fresh_256").number == 2);
   BOOST_TEST(*cell_of(unseen, 0, "worst_256").number == 0.5);
   BOOST_TEST(*cell_of(unseen, 0, "carried_256").number == 0.5);
-  // Logits against distance: before training beside after it.
+  // Logits against distance: before training compared with after it.
   const Figure& drift = frequencies.figures.at(1);
   BOOST_TEST_REQUIRE(drift.panels.size() == 2u);
   BOOST_TEST(drift.panels[0].title == "before training");
@@ -341,7 +341,7 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   BOOST_TEST(words[0] == "pass");
   BOOST_TEST(words[2] == "pass");
   const auto reason = [&](std::size_t check) { return cell_of(table_of(section_of("checks", results), "checks"), check, "reason").text; };
-  // What goes on from a trunk goes on at its rate: no second value that was tried.
+  // A continuation of a trunk keeps its rate: no second value was tried.
   BOOST_TEST(reason(3).find("at one learning rate here (") != std::string::npos);
   results.curves.push_back(results.curves[1]);
   results.curves.back().first_step = 100;

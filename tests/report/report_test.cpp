@@ -360,7 +360,7 @@ BOOST_AUTO_TEST_CASE(a_table_of_ones_own_has_its_place_on_the_page_and_figures_a
     for (const std::string& line_of_result : section.lines)
       BOOST_TEST(line_of_result.find("scores:") == std::string::npos, line_of_result);
   }
-  // What the config asks for and is not there is named, with the nearest.
+  // A missing part that the config asks for is named, with the nearest.
   for (const auto& [text, message] :
        {std::pair<std::string, std::string>{"table=my_entropi x=distance y=entropy", "my_entropy"},
         {"table=my_entropy x=distanse y=entropy", "distance"},

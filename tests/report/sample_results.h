@@ -35,7 +35,7 @@ inline double noise(std::initializer_list<std::uint64_t> key, double sd) {
   return sd * value;
 }
 
-/// Nats that a model loses at `ratio` times its training length, by what its name reminds one of.
+/// Nats that a model loses at `ratio` times its training length, by the encoding in its name.
 inline double penalty(const std::string& encoding, const std::string& stage, double ratio) {
   const double octaves = std::log2(ratio);
   if (stage == "drop") return 0.03 + 0.05 * octaves;

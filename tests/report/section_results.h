@@ -1,5 +1,5 @@
 /// @file
-/// Results made by hand, and what tests ask of sections and tables.
+/// Results made by hand, and checks of sections and tables.
 #pragma once
 
 #include <boost/test/unit_test.hpp>

@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(an_equivalence_is_false_at_its_bound_in_one_study_of_twenty
   const auto reproduced = [](const ClaimResult& result) { return result.verdict == Verdict::kReproduced; };
   for (const std::size_t seeds : {3, 5, 16}) {
     Kind kind{.name = "seeds and documents", .seeds = seeds, .seed_sd = 0.1, .document_sd = 0.1, .rest_sd = 0.1, .effect = 0.5};
-    // The mean of "b" is that of its documents; the arm is compared with it by two claims, each a side of the bound.
+    // The mean of "b" is its documents' mean; the arm is compared with it by two claims, each a side of the bound.
     const std::string inside = "      - {of: a0, above: b, margin: -0.5}\n      - {of: b, above: a0, margin: -0.5}\n";
     BOOST_TEST(share_of(kind, studies, inside, reproduced) <= 0.05 + slack(0.05, studies), seeds << " seeds");
     kind.effect = 0;
@@ -207,7 +207,7 @@ artifact::Table scaled(const artifact::Table& table, double factor) {
   return made;
 }
 
-/// The scores of a drawn study as artifacts, an evaluation for each model, and what pe-report made of them.
+/// The scores of a drawn study as artifacts, an evaluation for each model, and pe-report's result from them.
 Json report_of(const std::filesystem::path& folder, Results study, const std::string& claims) {
   artifact::Workspace workspace;
   workspace.progress = &support::silent_progress();
@@ -313,7 +313,7 @@ BOOST_AUTO_TEST_CASE(reports_of_known_studies_say_the_truth_in_their_files,
         BOOST_TEST(page.find(seeds == 2   ? "not shown: two seeds"
                              : effect > 0 ? "(significant: p"
                                           : "(not significant: p") != std::string::npos);
-        if (seeds == 2) continue;  // the interval is that of the documents alone
+        if (seeds == 2) continue;  // the interval comes from the documents alone
         BOOST_TEST(difference["low"]["value"].get<double>() <= 0.06 * effect);
         BOOST_TEST(difference["high"]["value"].get<double>() >= 0.06 * effect);
       }

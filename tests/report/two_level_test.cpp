@@ -1,4 +1,4 @@
-// Intervals over seeds and items at once: exact cases, and simulated studies whose truth is known.
+// Intervals over seeds and items together: exact cases, and simulated studies whose truth is known.
 #include "statistics/two_level.h"
 
 #include <boost/test/unit_test.hpp>
@@ -37,9 +37,9 @@ class Noise {
 /// How two arms differ in a study.
 struct Study {
   std::size_t seeds = 3, documents = 60;
-  double effect = 0;          ///< nats a token
+  double effect = 0;          ///< Nats per token.
   double seed = 0.02;         ///< sd of one arm's seeds
-  double document = 0.05;     ///< sd of what a document does to the difference of the arms
+  double document = 0.05;     ///< Sd of a document's effect on the difference of the arms.
   double rest = 0.05;         ///< sd of one seed's one document
 };
 
@@ -188,7 +188,7 @@ BOOST_AUTO_TEST_CASE(seeds_that_agree_on_the_same_items_are_no_more_items) {
 }
 
 BOOST_AUTO_TEST_CASE(null_studies_give_no_more_findings_than_the_level) {
-  // 1,000 comparisons each without a difference: with the noise of seeds dominating, that of documents, and neither.
+  // 1,000 comparisons each without a difference: seeds dominate the noise, documents do, and neither does.
   for (const std::size_t seeds : {3u, 5u, 10u}) {
     for (const double seed : {0.02, 0.004, 0.0}) {
       const Rates rates = rates_of({.seeds = seeds, .seed = seed}, 1000, 100 + seeds);
@@ -206,7 +206,7 @@ BOOST_AUTO_TEST_CASE(known_effects_are_covered_as_often_as_said) {
 }
 
 BOOST_AUTO_TEST_CASE(an_interval_over_documents_alone_misses_the_noise_of_training) {
-  // What pages said before: with seeds pooled, most comparisons of equal arms were "told apart".
+  // An earlier rule of pages: with seeds pooled, most comparisons of equal arms were "told apart".
   Noise noise(7);
   int found = 0;
   for (int i = 0; i < 200; ++i) {
@@ -221,7 +221,7 @@ BOOST_AUTO_TEST_CASE(an_interval_over_documents_alone_misses_the_noise_of_traini
 
 BOOST_AUTO_TEST_CASE(power_is_what_simulated_studies_show) {
   const Study study{.seeds = 5};
-  // The difference of two arms scatters by √2 of one arm's seeds.
+  // The standard deviation of a difference of two arms is √2 times one arm's over seeds.
   const NoiseLevels noise{std::sqrt(2.0) * study.seed, study.document};
   Study effective = study;
   effective.effect = detectable_difference(noise, study.seeds, study.documents);
@@ -241,7 +241,7 @@ BOOST_AUTO_TEST_CASE(a_pilot_plans_with_the_upper_limit_of_its_sd) {
              boost::test_tools::tolerance(1e-3));  // chi-square, 2 degrees of freedom
   BOOST_TEST(upper_limit({0.1, 0.3}, 3).item == 0.3);
   BOOST_TEST(std::isnan(upper_limit({0.1, 0.3}, 1).seed));
-  // Four pilots of five know an sd that is large enough; planned by what they showed, half of the studies would be too
+  // Four pilots of five know an sd that is large enough; planned by their results, half of the studies would be too
   // small.
   Noise noise(5);
   int enough = 0, shown = 0;
@@ -286,7 +286,7 @@ BOOST_AUTO_TEST_CASE(only_seeds_and_documents_that_both_arms_have_are_compared) 
   BOOST_TEST(compare(arms.a, arms.b)->items == 59u);
   arms.b.seeds = {"1", "2", "3", "4"};
   BOOST_TEST(!compare(arms.a, arms.b).has_value());
-  // What one more seed of one arm says moves nothing.
+  // One more seed of one arm changes nothing.
   Arms shifted = simulate({.seeds = 4, .effect = 0.1, .seed = 0}, noise);
   shifted.b.seeds[3] = "77";
   const double before = compare(shifted.a, shifted.b)->estimate;

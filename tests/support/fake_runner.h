@@ -1,6 +1,6 @@
 /// @file
-/// A runner without processes: each started task is given to a function that plays the stage, and the clock is turned
-/// by hand. Tests of the executing loop take milliseconds with it.
+/// A runner without processes: each started task is given to a function that plays the stage, and the test advances the
+/// clock. Tests of the executing loop take milliseconds with it.
 #pragma once
 
 #include <algorithm>

@@ -55,7 +55,7 @@ std::uint64_t size_on(std::uint32_t magic) {
   BOOST_REQUIRE(::stat(path.c_str(), &before) == 0);
   support::write_file_atomically(folder / "file", "other", false);
   std::uint64_t size = 0;
-  // What kind a file system is of is remembered in each thread.
+  // The kind of a file system is remembered in each thread.
   std::thread([&] {
     lie = {path, before, magic};
     size = support::stamp_of(path.c_str()).size;

@@ -31,7 +31,7 @@ BOOST_AUTO_TEST_CASE(a_temporary_file_that_is_there_already_is_left_alone) {
   const auto path = folder / "file";
   const std::string name = unique_sibling(path).string();
   const auto dot = name.rfind('.');
-  // What another process of the same host name and number would call its own.
+  // The name that another process of the same host name and number would choose.
   const std::string next = name.substr(0, dot + 1) + std::to_string(std::stoi(name.substr(dot + 1)) + 1);
   std::ofstream(next) << "somebody's";
   write_file_atomically(path, "ours", false);

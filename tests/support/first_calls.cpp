@@ -1,5 +1,5 @@
-// A process's first calls of vector functions, made by two threads at once. Built twice: with our library, and with LibTorch
-// alone (PE_WITHOUT_LIBRARY).
+// A process's first calls of vector functions, made by two concurrent threads. Built twice: with our library, and with
+// LibTorch alone (PE_WITHOUT_LIBRARY).
 //
 //     first-calls once            two threads make the first exp; "same" when they agree with a second call, else "differs"
 //     first-calls many COUNT      as many processes, forked before any call, each with another function, type and delay;
@@ -32,7 +32,8 @@ namespace {
 using Function = at::Tensor& (*)(at::Tensor&, const at::Tensor&);
 constexpr Function kFunctions[] = {at::exp_out, at::log_out, at::sqrt_out, at::cos_out};
 
-/// Rows that do not touch, so that each is a call of its own. @return whether both threads computed what a later call does
+/// Rows that do not touch, so that each is a separate call. @return whether both threads computed the same as a later
+/// call
 bool agrees(Function function, at::ScalarType type, std::chrono::nanoseconds delay) {
   constexpr std::int64_t kRows = 512, kColumns = 24;
   const at::Tensor all = at::linspace(0.1, 3, 2 * kRows * kColumns, type).view({2, kRows, kColumns});

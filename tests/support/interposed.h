@@ -1,5 +1,5 @@
 /// @file
-/// What a program or library needs that stands before the system's calls.
+/// Common code of a program or library that replaces the system's calls.
 #pragma once
 
 #include <dlfcn.h>

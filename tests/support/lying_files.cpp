@@ -62,7 +62,7 @@ struct Lies {
     seed = seed * 6364136223846793005UL + 1442695040888963407UL;
     return one_in != 0 && (seed >> 33) % one_in == 0;
   }
-  /// What this process makes itself it sees.
+  /// A process sees the files that it makes itself.
   void made(const char* path) {
     const std::lock_guard lock(mutex);
     missed.erase(path);
@@ -92,7 +92,7 @@ int failure() {
   return l.tells("estale") ? ESTALE : EIO;
 }
 
-/// Whether a name was missed lately, so that nobody asks the server again.
+/// Whether a name was missed lately, so that the server is not asked again.
 bool is_late(const char* path) {
   Lies& l = lies();
   // Work folders are written by our own stages, on this host: what they make is there.

@@ -12,8 +12,8 @@
 
 namespace pe::test {
 
-/// Events of every name that the run, its display and its readers know, with members of every name they look at, of types
-/// that nobody expects.
+/// Events of every name that the run, its display and its readers know, with members of every name they look at, of
+/// unexpected types.
 class OddEvents {
  public:
   explicit OddEvents(std::uint64_t seed) : random_(support::make_key({11, seed})) {}

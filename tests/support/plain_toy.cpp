@@ -1,5 +1,5 @@
-// A stage with as little of its own as there can be, so that what running it costs is what running costs: no library
-// beyond libc. It copies `template.h5` from its own folder to its output and appends its task's name.
+// A stage that does as little as possible, so that its cost is the cost of running any stage: no library beyond libc.
+// It copies `template.h5` from its own folder to its output and appends its task's name.
 //
 //     plain-toy --task FILE      as a stage
 //     plain-toy --check          every config is fine

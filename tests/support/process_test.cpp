@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_CASE(a_program_that_does_not_end_in_time_is_killed_with_what_it_
   BOOST_TEST(result.status.signal == 9);
   BOOST_TEST(result.out == "begun\n");
   const int child = std::stoi(read_file(pid));
-  // Dead, or dead and not yet collected by whoever inherited it.
+  // Dead, or dead and not yet collected by its new parent.
   for (int i = 0; i < 500 && ::kill(child, 0) == 0; ++i) {
     std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
     std::string number, name, state;

@@ -49,7 +49,7 @@ std::string own_name() {
   return user ? user->pw_name : "root";
 }
 
-/// Starts a daemon in a session of its own, and waits until the program has left for the background.
+/// Starts a daemon in a separate session, and waits until the program has left for the background.
 void start(std::vector<std::string> words) {
   words.insert(words.begin(), "setsid");
   support::SpawnOptions options;
@@ -139,7 +139,7 @@ RealSlurm::RealSlurm(const RealSlurmOptions& options) {
            {"SlurmctldPort", std::to_string(port)},
            {"AuthType", "auth/munge"},
            {"CredType", "cred/munge"},
-           // A job that is queued again waits until its credential is out of date: 120 s unless told.
+           // A job that is queued again waits until its credential is out of date: by default 120 s.
            {"AuthInfo", cat("socket=", d, "/run/munge.sock,cred_expire=5")},
            {"StateSaveLocation", d + "/state"},
            {"SlurmdSpoolDir", d + "/spool-%n"},

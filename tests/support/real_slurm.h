@@ -1,8 +1,8 @@
 /// @file
-/// A real Slurm for tests: a controller, a node or several on this machine, and munge, started here and stopped here,
-/// with everything in a folder of its own and on free ports. It needs the programs of Debian's slurm-wlm and munge, and
-/// no rights but this user's; root gets two GPUs that are none. With accounting it starts slurmdbd and MariaDB, too. What
-/// this machine has of these otherwise is not touched.
+/// A real Slurm for tests: a controller, a node or several on this machine, and munge, started here and stopped here.
+/// Everything is in a separate folder and on free ports. It needs the programs of Debian's slurm-wlm and munge, and no
+/// rights but this user's; root gets two GPUs that are none. With accounting it starts slurmdbd and MariaDB, too. Other
+/// installations of these on this machine are not touched.
 #pragma once
 
 #include <sys/stat.h>
@@ -39,7 +39,7 @@ class RealSlurm {
   static std::string lacks_gpus();
   /// Waits until no job but held ones is in the queue. False after `seconds`.
   bool drain(double seconds) const;
-  /// What squeue prints of all jobs, also those that are over.
+  /// Output of squeue for all jobs, also ended ones.
   std::string jobs() const;
   /// The same of one format, without header.
   std::string queue(const std::string& format) const;
@@ -65,7 +65,7 @@ class RealSlurm {
 
   std::filesystem::path folder_;
   std::vector<std::string> nodes_;
-  std::optional<std::string> conf_before_;  // SLURM_CONF of this process before: that of another Slurm
+  std::optional<std::string> conf_before_;  // SLURM_CONF of this process before: of another Slurm
 };
 
 /// For BOOST_AUTO_TEST_CASE: the test is left out, saying so, where no Slurm can be started.

@@ -31,7 +31,7 @@ BOOST_AUTO_TEST_CASE(the_first_failure_is_thrown_when_all_have_ended_and_the_res
   const auto work = [&](std::size_t begin, std::size_t) {
     ++at_work;
     ++begun;
-    // So slow that nobody gets through all of them before the failure is seen.
+    // So slow that no thread finishes all of them before the failure is seen.
     if (begin > 5) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     --at_work;
     if (begin == 5) throw std::runtime_error("five");

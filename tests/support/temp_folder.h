@@ -1,5 +1,5 @@
 /// @file
-/// A folder of its own for a test, removed at its end. Its name holds a space and a quote, as users' folders do.
+/// A separate folder for a test, removed at its end. Its name holds a space and a quote, as users' folders do.
 #pragma once
 
 #include <stdlib.h>

@@ -39,7 +39,7 @@ struct ToyConfig {
   std::vector<std::string> path;
   std::int64_t tokens = 4, batch = 1;
   Shape shape = Shape::kFree;
-  // What cannot change the content.
+  // Fields that cannot change the content.
   double step_s = 0;
   Fail fail = Fail::kNever;
   std::int64_t fail_code = 1, fail_attempts = 1'000'000, fail_step = 0, checkpoint_every = 0, workers = 1;
@@ -72,7 +72,7 @@ struct ToyConfig {
   }
 };
 
-/// What the inputs say, in order.
+/// Contents of the inputs, in order.
 std::string digest_inputs(const Workspace& workspace) {
   std::string all;
   for (const char* role : {"init", "in"}) {
@@ -97,7 +97,7 @@ void write_state(const fs::path& path, const Workspace& workspace, const std::st
 class Toy {
  public:
   Toy(const ToyConfig& config, Workspace& workspace) : config_(config), workspace_(workspace) {
-    // Attempts are told apart by the folder that pe-pipeline gives: …/a01.
+    // Attempts are distinguished by the folder that pe-pipeline gives: …/a01.
     const std::string name = workspace.work.filename().string();
     attempt_ = name.size() > 1 && name[0] == 'a' ? std::atoi(name.c_str() + 1) : 1;
     std::string files;

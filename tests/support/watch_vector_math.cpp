@@ -25,7 +25,7 @@ int threads_of_this_process() {
 
 enum Seen : int { kNever, kAlone, kAmongThreads };
 
-/// What is known of one function; no constructor, since calls may come before this library's are run.
+/// State of one function; no constructor, since calls may come before this library's are run.
 struct Watched {
   const char* name;
   std::atomic<void*> next;
@@ -61,12 +61,13 @@ struct Watched {
 #define PE_WATCH_BOTH(NAME) PE_WATCH(float, vms##NAME) PE_WATCH(double, vmd##NAME)
 PE_EACH_FUNCTION(PE_WATCH_BOTH)
 
-/// What the CPU offers. The real one stores what a detection gave, looks that up in a table, and stores what it found there;
-/// another thread's first call may read the first of the two. Ours gives the same to the same callers, more slowly.
+/// Detects the CPU's features. The real one stores the result of a detection, looks that up in a table, and stores the
+/// entry; another thread's first call may read the first of the two. Ours gives the same to the same callers, more
+/// slowly.
 extern "C" int mkl_vml_serv_cpu_detect() {
   using Function = int (*)();
   static std::atomic<void*> real{}, detection{};
-  static std::atomic<int> state{0};   // 0: nobody called; 1: the first call is under way; 2: done
+  static std::atomic<int> state{0};   // 0: not called; 1: the first call is under way; 2: done
   if (real.load() == nullptr) {
     detection.store(::dlsym(RTLD_NEXT, "mkl_serv_vml_cpu_detect"));
     real.store(::dlsym(RTLD_NEXT, "mkl_vml_serv_cpu_detect"));

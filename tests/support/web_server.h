@@ -30,7 +30,7 @@ struct WebAnswer {
   bool stall = false;                            ///< after cut_after bytes nothing comes any more
   std::int64_t announced = -1;                   ///< a Content-Length that is not so
   bool unannounced = false;                      ///< no Content-Length; the connection's end is the body's
-  bool endless = false;  ///< the body again and again, with no Content-Length, until nobody reads
+  bool endless = false;  ///< The body again and again, with no Content-Length, until the client stops reading.
   int drip_ms = 0;       ///< between one byte and the next, of the head too
 };
 
@@ -43,7 +43,7 @@ class WebServer {
 
  private:
   void serve(int connection);
-  bool send_all(int connection, const std::string& text, int drip_ms);  ///< false when nobody reads any more
+  bool send_all(int connection, const std::string& text, int drip_ms);  ///< false when the client stopped reading
   std::function<WebAnswer(const WebRequest&)> handler_;
   int socket_ = -1, port_ = 0;
   std::atomic<bool> ended_ = false;

@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(what_is_announced_is_what_is_taken) {
       BOOST_TEST(expected.ids.sizes() == at::IntArrayRef({4, 8}), boost::test_tools::per_element());
       BOOST_TEST((expected.bytes > 0) == samples.count_bytes);
       BOOST_TEST(alike(ahead.take(samples), expected));
-      // What is read in between, and what was announced in vain, changes nothing.
+      // Reads in between, and unused announcements, change nothing.
       ahead.announce({first == 20 ? 0 : first + 4, 4, (first + 4) % 8 == 0});
       BOOST_TEST(alike(ahead.read({0, 1, false}), plain.read({0, 1, false})));
     }

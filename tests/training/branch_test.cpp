@@ -68,7 +68,7 @@ std::vector<float> tensor(const std::filesystem::path& file, const std::string& 
 
 BOOST_FIXTURE_TEST_SUITE(branch, Trunk)
 
-// The trunk with a decay of its own takes the same steps, so the branch must end with the same weights.
+// The trunk with a separate decay takes the same steps, so the branch must end with the same weights.
 BOOST_AUTO_TEST_CASE(a_decay_equals_the_run_that_would_have_decayed_itself) {
   training::TrainConfig whole = small_config();
   whole.train.decay_share = 0.2;   // steps 16 to 20

@@ -36,7 +36,7 @@ inline std::filesystem::path write_letters(const std::filesystem::path& folder) 
   return folder;
 }
 
-/// Perplexity of the model of `folder` ("model.h5") on documents of `data`, into the file of that name beside it.
+/// Perplexity of the model of `folder` ("model.h5") on documents of `data`, into the file of that name in the folder.
 inline void evaluate_perplexity(const std::filesystem::path& folder, const std::filesystem::path& data, const std::string& name,
                                 model::Precision dtype) {
   artifact::Workspace workspace = workspace_in(folder, data);

@@ -89,7 +89,7 @@ const std::vector<Kind>& kinds() {
   return all;
 }
 
-/// One attempt of a stage, with what it is told of checkpoints.
+/// One attempt of a stage, with its checkpoint settings.
 using Attempt = std::function<void(artifact::Workspace&, const training::CheckpointConfig&)>;
 
 /// Interrupted until it is done. @param init the snapshot that it branches off, or empty. @return attempts

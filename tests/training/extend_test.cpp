@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(every_way_of_extension_trains_on_from_the_weights) {
       const Json progress = Json::parse(support::read_file(folder / (std::string("to-") + kind) / "work/progress.json"));
       BOOST_TEST(progress["tokens"] == 16 * 32 + 6 * 32);
       BOOST_TEST(rows.reals("lr").back() == 1e-3, boost::test_tools::tolerance(1e-12));   // a tenth of the trunk's
-      // Six steps of at most 1e-3 each: the weights are those of the trunk, moved a little.
+      // Six steps of at most 1e-3 each: the weights are the trunk's, moved a little.
       const auto before = tensor(folder / "trunk/s16-model.h5", "model/embedding"), after = tensor(file, "model/embedding");
       double moved = 0;
       for (std::size_t i = 0; i < before.size(); ++i) moved = std::max(moved, std::abs(static_cast<double>(before[i]) - after[i]));

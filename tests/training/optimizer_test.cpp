@@ -236,7 +236,8 @@ BOOST_AUTO_TEST_CASE(many_matrices_at_once_in_bf16_are_orthogonalised_as_each_al
   }
 }
 
-// Where the plug-in is, Muon takes the matrices of a shape at once: what it does to weights is the same up to bf16's rounding.
+// With the plug-in, Muon takes all matrices of a shape in one call: its effect on weights is the same up to bf16's
+// rounding.
 BOOST_AUTO_TEST_CASE(muon_by_shape_moves_weights_as_muon_by_matrix) {
   OptimizerSettings settings = kAdamW;
   settings.kind = OptimizerKind::kMuon;

@@ -1,5 +1,6 @@
-// The same config and data give the same bytes every time, in two threads and beside other work: each encoding is trained and
-// evaluated again and again, each time in a process of its own. PE_TEST_ROUNDS says how often (soak: a thousand times).
+// The same config and data give the same bytes every time, in two threads and with other work running. Each encoding is
+// trained and evaluated again and again, each time in a separate process. PE_TEST_ROUNDS says how often (soak: a
+// thousand times).
 #include <ATen/Parallel.h>
 #include <signal.h>
 #include <unistd.h>
@@ -68,8 +69,8 @@ std::string in_a_process(const Json& encoding, const fs::path& folder, const fs:
   return found;
 }
 
-/// A fork takes no thread along but its own, so nobody may have started one to compute with. Arrow's allocator keeps one of its
-/// own, and makes it anew after a fork.
+/// A fork takes only the calling thread along, so no thread may have been started to compute with. Arrow's allocator
+/// keeps a thread, and makes it again after a fork.
 std::string threads_that_a_fork_loses() {
   std::string found;
   for (const auto& task : fs::directory_iterator("/proc/self/task")) {

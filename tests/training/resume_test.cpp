@@ -31,7 +31,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// What it was asked to write, and nothing in it.
+/// Creates the requested file, and writes nothing in it.
 void touch(const fs::path& path) { support::write_file_atomically(path, "x", false); }
 
 void flip_a_byte(const fs::path& file) {
@@ -237,7 +237,7 @@ BOOST_AUTO_TEST_CASE(a_damaged_checkpoint_pushes_no_good_one_out) {
   train_until(9, config, workspace);
   flip_a_byte(workspace.work / "checkpoints/step-9.h5");
   config.checkpoint.every = 1e6;
-  Watching stop(1);   // one step on from 8, which is 9 again, written anew
+  Watching stop(1);   // one step on from 8, which is 9 again, written again
   workspace.progress = &stop;
   BOOST_CHECK_THROW(training::train(config, workspace), support::Stopped);
   support::request_stop(0);
@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE(a_full_disk_leaves_the_last_good_checkpoint_and_one_error, 
   BOOST_REQUIRE(::mount("tmpfs", workspace.work.c_str(), "tmpfs", 0, room.c_str()) == 0);
   TrainConfig config = small_config();
   config.checkpoint.every = 0;
-  // One error, and nothing that a library prints beside it.
+  // One error, and no other output of a library.
   const support::Descriptor kept(::dup(2));
   const support::Descriptor printed(::open((folder / "printed").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   ::dup2(printed.get(), 2);

@@ -1,5 +1,5 @@
-// Several ranks as threads of one process, each with a model of its own: what they end with, and that gradients are
-// exchanged when they are complete. tests/end_to_end/ranks_test.cpp has real processes over MPI.
+// Several ranks as threads of one process, each with a separate model. Checked are their final states, and that
+// gradients are exchanged when they are complete. tests/end_to_end/ranks_test.cpp has real processes over MPI.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
@@ -27,7 +27,7 @@ using training::TrainConfig;
 
 namespace {
 
-/// What the ranks of one test share.
+/// Common state of the ranks of one test.
 struct Room {
   explicit Room(std::int64_t ranks) : count(ranks), meeting(ranks), slots(static_cast<std::size_t>(ranks)) {}
   std::int64_t count;
@@ -149,9 +149,8 @@ TrainConfig smooth_config() {
   return config;
 }
 
-/// Of gradients: sums of n = 64 tokens' terms of at most 1 in any order differ by 2 · n · 2^-24; of weights, after k =
-/// 10 updates of lr · m / (sqrt(v) + eps): k · lr / eps times that, and a factor of 10 for what feeds back through the
-/// model.
+/// Of gradients: sums of n = 64 tokens' terms of at most 1 in any order differ by 2 · n · 2^-24. Of weights, after k =
+/// 10 updates of lr · m / (sqrt(v) + eps): k · lr / eps times that, and a factor of 10 for feedback through the model.
 constexpr double kGradientRounding = 2.0 * 64 / (1 << 24);
 constexpr double kWeightRounding = 10 * 1e-2 / 1e-2 * kGradientRounding * 10;
 
@@ -243,7 +242,7 @@ BOOST_AUTO_TEST_CASE(several_ranks_do_what_one_does_with_the_whole_batch) {
   }
 }
 
-// As real runs start: weights that nobody has drawn yet, which rank 0 alone draws or resumes, and products that read
+// As real runs start: weights without values yet, which rank 0 alone draws or resumes, and products that read
 // copies of them in another type. With copies of nothing, a rank's first loss is ln V exactly.
 BOOST_AUTO_TEST_CASE(losses_of_the_first_steps_are_those_of_one_rank_in_fp32_and_bf16_fresh_and_resumed) {
   const TempFolder folder;

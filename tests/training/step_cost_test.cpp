@@ -1,6 +1,7 @@
-// What a step costs besides its arithmetic: operations of LibTorch, and bytes that are allocated. A layer's forward and
-// backward pass is the difference between models of three layers and of two; a whole step has the embedding, the loss,
-// the zeroing of gradients, clipping and the update, too. Limits are what was measured; who raises one says why.
+// Costs of a step in addition to its arithmetic: operations of LibTorch, and allocated bytes. A layer's forward and
+// backward pass is the difference between models of three layers and of two. A whole step has the embedding, the loss,
+// the zeroing of gradients, clipping and the update, too. Limits are measured values; a commit that raises one gives
+// the reason.
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/record_function.h>
@@ -45,7 +46,7 @@ std::unique_ptr<at::ObserverContext> count_operation(const at::RecordFunction& f
   return nullptr;
 }
 
-/// Told by LibTorch's allocator of every block.
+/// LibTorch's allocator reports every block to it.
 class Allocations final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override {
@@ -142,7 +143,7 @@ void compare(const Limit& limit) {
   BOOST_TEST(layer.all() <= limit.operations, limit.encoding << ": " << layer.all() << " operations a layer");
   BOOST_TEST(static_cast<double>(layer.bytes) <= limit.streams * kStream,
              limit.encoding << ": " << static_cast<double>(layer.bytes) / kStream << " streams of bytes a layer");
-  // Sums belong into products and norms, and nobody needs zeros.
+  // Sums belong into products and norms, and no operation needs zeros.
   for (const char* wasteful :
        {"aten::add", "aten::add_", "aten::zeros", "aten::zero_", "aten::zeros_like", "aten::contiguous"}) {
     const bool zero = std::string(wasteful).rfind("aten::zero", 0) == 0;
@@ -151,7 +152,7 @@ void compare(const Limit& limit) {
   }
 }
 
-/// A product of LibTorch is several operations, one of our own none.
+/// A product of LibTorch is several operations, a product of ours none.
 bool has_own_products() { return kernels::cpu_table().gemm != nullptr; }
 
 void compare_step(const Limit& limit) {
@@ -187,7 +188,7 @@ BOOST_AUTO_TEST_CASE(dropout_asks_for_no_zeros) {
 
 BOOST_AUTO_TEST_CASE(a_layer_by_the_plug_in) {
   const test::StandIn plugin;
-  // Zeros are those of LibTorch's attention on the CPU, which stands in for that on a GPU.
+  // Zeros come from LibTorch's attention on the CPU, which replaces the attention of a GPU here.
   for (const Limit& limit : {Limit{"none", 214, 47.2, 3}, Limit{"rope", 220, 47.2, 3}}) compare(limit);
 }
 

@@ -27,7 +27,7 @@ std::uint32_t word_at(const std::string& bytes, std::size_t at) {
   return value;
 }
 
-/// Tag → (step, value) in the order of the file, by a reader of its own; CRCs are checked bit by bit.
+/// Tag → (step, value) in the order of the file, by an independent reader; CRCs are checked bit by bit.
 using Chart = std::map<std::string, std::vector<std::pair<std::int64_t, float>>>;
 
 std::uint32_t slow_masked_crc(std::string_view bytes) {

@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(a_kill_falls_back_to_the_newest_whole_checkpoint) {
   workspace.progress = &stop;
   BOOST_CHECK_THROW(training::train(config, workspace), support::Stopped);
   support::request_stop(0);
-  // What a killed writer and a failing disk leave: a file without its end, and one with a flipped byte.
+  // Remains of a killed writer and a failing disk: a file without its end, and one with a flipped byte.
   const auto checkpoints = workspace.work / "checkpoints";
   std::filesystem::resize_file(checkpoints / "step-9.h5", 4000);
   std::string damaged = bytes_of(checkpoints / "step-8.h5");
@@ -246,7 +246,7 @@ BOOST_AUTO_TEST_CASE(every_optimizer_resumes_exactly_and_differs_from_the_others
     training::train(config, parts);
     BOOST_TEST((bytes_of(at / "parts/model.h5") == bytes_of(at / "whole/model.h5")));
     results.insert(bytes_of(at / "whole/model.h5"));
-    // Muon keeps one tensor for a matrix, and two for what it leaves to AdamW.
+    // Muon keeps one tensor for a matrix, and two for each parameter that it leaves to AdamW.
     const artifact::CheckpointReader checkpoint(at / "whole/model.h5");
     BOOST_TEST((checkpoint.find("optim/m/layers.0.attention.output") != nullptr));
     BOOST_TEST((checkpoint.find("optim/v/layers.0.attention.output") == nullptr) == (kind == training::OptimizerKind::kMuon));
@@ -361,7 +361,7 @@ BOOST_AUTO_TEST_CASE(the_weights_of_the_best_validation_are_kept_beside_the_last
   BOOST_TEST(fact["loss"].get<double>() == losses[static_cast<std::size_t>(lowest)]);
   BOOST_TEST(artifact::CheckpointReader(folder / "plain/model.h5").find("best/embedding") == nullptr);
 
-  // A longer training goes on from a snapshot as if there had been none, from before the first validation too.
+  // A longer training continues from a snapshot as if there had been none, from before the first validation too.
   artifact::Workspace trunk = workspace_in(folder / "trunk", data, {{"s3", 3}, {"s12", 12}, {"s20", 20}});
   training::train(config, trunk);
   for (const std::size_t from : {0, 1}) {

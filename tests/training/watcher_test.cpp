@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(every_line_of_the_log_has_every_field_and_attempts_belong_t
   training::train(small_config(), workspace);
 
   std::set<std::string> phases, runs;
-  // The batch of each step, and what it gave.
+  // The batch of each step, and its loss.
   const std::vector<double> each = artifact::read_metrics(folder / "run/metrics.h5").at("steps").reals("loss");
   std::map<std::int64_t, double> losses;
   for (std::size_t i = 0; i < each.size(); ++i) losses[static_cast<std::int64_t>(i) + 1] = each[i];

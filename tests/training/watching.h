@@ -11,7 +11,7 @@
 
 namespace pe::test {
 
-/// Asks for a stop after so many steps, and keeps what it is told.
+/// Asks for a stop after so many steps, and keeps its messages.
 class Watching : public support::Progress {
  public:
   explicit Watching(std::int64_t steps) : steps_(steps) {}
