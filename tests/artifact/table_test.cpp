@@ -57,7 +57,7 @@ BOOST_AUTO_TEST_CASE(cells_come_back_and_missing_ones_stay_missing) {
   BOOST_TEST(docs.integers("L")[3] == -5);
   BOOST_TEST(docs.cell(1, 1).missing());
   BOOST_TEST(!docs.cell(2, 1).missing());           // a 0 is no missing value
-  BOOST_TEST(!docs.cell(1, 2).missing());           // and a NaN is one of its own
+  BOOST_TEST(!docs.cell(1, 2).missing());           // and a NaN is a separate value
   BOOST_TEST(std::isnan(docs.reals("nll_sum")[1]));
   BOOST_TEST(docs.cell(2, 2).missing());
   BOOST_TEST(std::isinf(docs.reals("nll_sum")[3]));

@@ -1,4 +1,5 @@
-// Causal attention on the CPU, forward alone and with its backward pass, beside LibTorch's kernel, which has no bias.
+// Causal attention on the CPU, forward alone and with its backward pass, compared with LibTorch's kernel, which has no
+// bias.
 //
 //     attention [THREADS] [--shapes N] [--turns N]     2 threads, all 5 shapes, best of 15 turns
 #include <ATen/Parallel.h>

@@ -1,6 +1,7 @@
-// What checkpoints cost a training of 164M parameters with AdamW's moments (2 GB) on the CPU, two threads: how long it stands
-// still for one, how fast the file is written, and how soon after its start a resumed program takes its first step. Beside
-// them, in the same run and the same folder: one copy of as many bytes, and a plain write of them with the same fsync.
+// Cost of checkpoints for a training of 164M parameters with AdamW's moments (2 GB) on the CPU, two threads. Measured
+// are the pause of the training, the speed of writing the file, and the time from the start of a resumed program to its
+// first step. References in the same run and the same folder: one copy of as many bytes, and a plain write of them with
+// the same fsync.
 //
 //     checkpoint PE-TRAIN [FOLDER] [--width N]     6 GB of memory, 14 GB of FOLDER (default: the folder for temporary files);
 //                                                 a width of less than 768 makes the model smaller
@@ -159,7 +160,7 @@ int main(int argc, char** argv) {
     return words;
   };
 
-  // Checkpoints after steps 3, 6, 9 and 12 while training goes on, and one at the end while it stands.
+  // Checkpoints after steps 3, 6, 9 and 12 during the training, and one at the end while it waits.
   const auto records = [&] {
     std::vector<Json> found;
     for (const std::string& line : support::split(support::read_file(folder / "run/metrics.jsonl"), '\n')) {

@@ -1,5 +1,5 @@
-// What data cost: encoding, training a tokenizer, reading Parquet, fetching over loopback, windows of tokens, memory;
-// beside peers in the same run.
+// Costs of data: encoding, training a tokenizer, reading Parquet, fetching over loopback, windows of tokens, memory;
+// compared with peers in the same run.
 //
 //     data [tokenize] [train] [train-program] [parquet] [fetch] [window] [memory]   all by default
 //         --seconds S    at least, for each figure; 1
@@ -8,7 +8,7 @@
 //         --workers N    threads that tokenise it; may be given several times; 2
 //         --fetch-mb N   a file that is fetched; 512
 //
-// Text and models are those of PE_TEST_DATA; PE_TEST_PYTHON names a Python with the packages sentencepiece and
+// Text and models come from PE_TEST_DATA; PE_TEST_PYTHON names a Python with the packages sentencepiece and
 // tokenizers (data_peer.py). Rates of one thread are by its CPU time, so that other work on the machine moves them
 // less. Files are written to TMPDIR.
 #include <arrow/io/file.h>
@@ -138,7 +138,7 @@ std::string digest_of(const std::vector<std::string>& texts, const std::function
   return hash.hex();
 }
 
-/// What the peers print, a JSON object a line; nothing without their packages.
+/// Runs the peers, which print a JSON object a line; nothing without their packages.
 void ask_peers(const std::vector<std::string>& arguments, double ours, const std::string& digest) {
   const char* python = std::getenv("PE_TEST_PYTHON");
   std::vector<std::string> words = {python != nullptr ? python : "python3", PE_PEER};
@@ -275,7 +275,7 @@ std::size_t distinct_words(const std::vector<std::string>& texts) {
   return words.size();
 }
 
-/// Beside the package, or beside the program, which takes a line a text.
+/// Compares with the package, or with the program, which takes a line a text.
 void measure_train(bool program) {
   std::vector<std::string> texts = many_pages(train_bytes);
   if (program) {
@@ -319,7 +319,7 @@ void measure_parquet() {
   }
 }
 
-/// Serves one file, whatever is asked for, from a process of its own and by sendfile.
+/// Serves one file for every request, from a separate process and by sendfile.
 class FileServer {
  public:
   explicit FileServer(const fs::path& path) {
@@ -470,7 +470,7 @@ void measure_window() {
       1e6 * alone / 64, 1e6 * batch / 64, 1e6 * batch);
 }
 
-/// Web pages, each with a number of its own so that none is a duplicate, until there are so many bytes.
+/// Web pages, each with a separate number so that none is a duplicate, until there are so many bytes.
 void write_pages(const fs::path& folder, const std::vector<std::string>& texts, std::size_t bytes) {
   artifact::RawTextWriter raw(folder, {});
   for (std::uint64_t i = 0; raw.bytes() < bytes; ++i) {

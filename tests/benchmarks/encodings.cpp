@@ -1,24 +1,26 @@
-// What each encoding costs, beside `none`: time and peak memory of the attention alone and of a whole training step of
-// the size tiny (58.7M parameters, vocabulary 65,536) at 1,024 tokens, and of an evaluation at 4,096.
+// Cost of each encoding, compared with `none`: time and peak memory of the attention alone and of a whole training step
+// of the size tiny (58.7M parameters, vocabulary 65,536) at 1,024 tokens. The same of an evaluation at 4,096.
 //
 //     encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--sequences N] [--report]
 //     encodings --beside BASE --only NAME,NAME [--part step|evaluation] [--rounds N] [--threads N] [--sequences N]
 //
-// The second form is for narrow goals and busy machines: each NAME and BASE take turns in one process, N rounds (5) of a step
-// and of an evaluation, by processor time and on one thread unless --threads says otherwise; the median of the ratios counts.
+// The second form is for narrow goals and busy machines. Each NAME and BASE take turns in one process, N rounds (5) of
+// a step and of an evaluation, by processor time and by default on one thread (--threads). The median of the ratios
+// counts.
 //
-// Each measurement runs in a process of its own. What was measured is appended to FILE (encodings-benchmark.jsonl), and a
-// second run goes on where the first stopped: first the attention of all encodings (some three minutes on two cores), then
-// the whole models (some sixteen). `none` is measured again after every eight encodings, and each is held against the mean of
-// the two that it stands between, so that a machine that slows down slows both. The rows of
-// doc/performance-encodings.csv go to standard output; --report prints them without measuring.
+// Each measurement runs in a separate process. Its result is appended to FILE (encodings-benchmark.jsonl), and a second
+// run continues where the first stopped. First comes the attention of all encodings (some three minutes on two cores),
+// then the whole models (some sixteen). `none` is measured again after every eight encodings. Each is compared with the
+// mean of the two around it, so that a machine that slows down slows both. The rows of doc/performance-encodings.csv go
+// to standard output; --report prints them without measuring.
 //
-// One sequence unless --sequences says otherwise, and one timed step after one that warms up: on two CPU cores a step of tiny takes
-// some 3 s, an evaluation at 4,096 tokens some 4, and seventy encodings have to fit into twenty minutes. The attention alone is
-// cheap and is measured up to nine times; the smallest counts, since everything that disturbs a measurement makes it longer.
+// By default one sequence (--sequences), and one timed step after one that warms up. On two CPU cores a step of tiny
+// takes some 3 s, an evaluation at 4,096 tokens some 4, and seventy encodings have to fit into twenty minutes. The
+// attention alone is cheap and is measured up to nine times; the smallest counts, since every disturbance makes a
+// measurement longer.
 //
-// On a GPU: eight sequences, in bf16 as trainings are, every measurement up to nine times; each ends when the GPU has done its work, and
-// memory is the peak of LibTorch's allocator over what it held before.
+// On a GPU: eight sequences, in bf16 as trainings are, every measurement up to nine times. Each ends when the GPU has
+// done its work, and memory is the peak of LibTorch's allocator above its earlier level.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randint.h>
@@ -71,7 +73,7 @@ model::ModelConfig tiny(const Json& encoding, const std::string& name) {
   return config;
 }
 
-/// Options of the model rather than encodings, measured beside rope.
+/// Options of the model rather than encodings, measured with rope.
 const std::vector<std::string>& model_options() {
   static const std::vector<std::string> names = {"rope+canon_abcd", "rope+gate_headwise", "rope+gate_elementwise"};
   return names;
@@ -106,8 +108,9 @@ double resident() {
   return 0;
 }
 
-/// What `body` adds at its height to what tensors hold on a GPU, on the CPU to the resident set. There freed buffers go back to the
-/// system while this runs; afterwards large ones are kept, as malloc does by itself in a process that has run for a while.
+/// Peak memory of `body`: of tensors on a GPU, on the CPU of the resident set. There freed buffers are returned to the
+/// system while this runs. Afterwards large ones are kept, as malloc does by itself in a process that has run for a
+/// while.
 template <typename Body>
 double peak_memory(at::Device device, const Body& body) {
   if (device.is_cuda()) {
@@ -143,7 +146,7 @@ class Subject {
     attention_ = encodings::make_encoding(encoding_, shape);
   }
 
-  /// What attention is given, drawn once: that takes longer than some attention, and is nobody's memory.
+  /// Draws the inputs of attention once: that takes longer than some attention, and must not count as its memory.
   void draw(std::int64_t length, bool gradients) {
     const auto options = at::TensorOptions(at::kFloat).device(device_);
     const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes, options).to(type_).requires_grad_(gradients); };
@@ -206,7 +209,7 @@ class Subject {
   }
 
  private:
-  /// Until a GPU has done all that was given to it so far: a value of what came last is read.
+  /// Waits until a GPU has done all its work so far: a value of the last result is read.
   void wait_for(const Tensor& last) const {
     if (device_.is_cuda() && last.defined()) last.reshape({-1})[0].item<double>();
   }
@@ -247,13 +250,14 @@ Json cost_of(at::Device device, int rounds, double budget, const Body& body) {
   return {{"seconds", seconds_of(rounds, budget, body)}, {"bytes", bytes}};
 }
 
-/// In a process of its own.
+/// Measures in a separate process.
 Json measure(const std::string& part, Subject subject, const Json& what) {
   Json result = what;
-  // A GPU takes milliseconds for what takes a CPU seconds.
+  // A GPU takes milliseconds where a CPU takes seconds.
   const at::Device device = subject.device();
   const double budget = device.is_cuda() ? 1 : 0;
-  // Past a bounded table there is no evaluation at 4,096, and what evaluates models of other encodings does not train.
+  // Past a bounded table there is no evaluation at 4,096, and encodings that only evaluate models of others do not
+  // train.
   const auto unless_refused = [&](const char* key, const auto& measured) {
     try {
       result[key] = measured();
@@ -340,7 +344,7 @@ void print_beside(const std::string& name, const std::string& base, int rounds, 
 
 constexpr const char* kKeys[] = {"forward", "forward_backward", "forward_long", "step", "evaluation"};
 
-/// One encoding beside `none`.
+/// One encoding compared with `none`.
 struct Row {
   std::string name, route, error;
   std::map<std::string, std::string> seconds, bytes;   // ratios, by key; absent: not measured

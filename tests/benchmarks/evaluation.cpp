@@ -1,5 +1,5 @@
-// What an evaluation costs beyond the forward passes that nobody can do without, beside the same model in PyTorch with a plain
-// loop over lengths (evaluation_peer.py); how fast examples of tasks are made; how much memory a long context takes.
+// Costs of an evaluation beyond the necessary forward passes, compared with the same model in PyTorch with a plain loop
+// over lengths (evaluation_peer.py). Also the speed of making examples of tasks, and the memory of a long context.
 //
 //     evaluation [perplexity] [passkey] [generators] [memory]   all but memory by default
 //         --documents N    of perplexity, 4,096 tokens each; 40
@@ -300,7 +300,7 @@ Json config_of(const std::string& name) {
   return config;
 }
 
-/// In a process of its own: evaluates one long text, and says at which training length that was possible.
+/// Evaluates one long text in a separate process, and prints the training length at which that was possible.
 int evaluate_far(const std::string& encoding, std::int64_t layers) {
   for (const std::int64_t train : {std::int64_t{1024}, kFar}) {
     model::ModelConfig config;   // width 512, 6 layers, 8 heads: the defaults are tiny
@@ -326,8 +326,8 @@ int evaluate_far(const std::string& encoding, std::int64_t layers) {
   return 1;
 }
 
-/// Runs the command and prints its peak of memory in KiB behind what it prints. Linux counts the memory of whoever starts a
-/// process into that process's peak, so a process that is still small has to start it.
+/// Runs the command and prints its peak of memory in KiB after its output. Linux counts the memory of the parent
+/// process into a process's peak, so a process that is still small has to start it.
 int print_peak(std::vector<std::string> command) {
   support::SpawnOptions options;
   options.arguments = std::move(command);

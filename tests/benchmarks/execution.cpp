@@ -1,6 +1,6 @@
-// What running a task costs: a grid of toys that only copy a small file, and one report that gathers them all, on two
-// slots, beside ninja starting the same program for the same copies. Nothing is there before; the wall time of the
-// whole process is divided by the tasks. The peak of memory is that of the whole run.
+// Cost of running a task: a grid of toys that only copy a small file, and one report that gathers them all, on two
+// slots. It is compared with ninja starting the same program for the same copies. The folder is empty before; the wall
+// time of the whole process is divided by the tasks. The peak of memory is the whole run's.
 //
 //     execution PE-PIPELINE PLAIN-TOY [TASKS...] [--durable] [--no-gather]     default: 1000 10000
 //     execution PE-PIPELINE PLAIN-TOY [TASKS...] --reports [--durable]         default: 50 200 900

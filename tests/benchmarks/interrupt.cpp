@@ -86,7 +86,7 @@ void write_project(const fs::path& folder, double gigabytes) {
 }
 
 struct Interrupted {
-  double seen_ms = -1;   // until it was told
+  double seen_ms = -1;   // until it got the signal
   double ended_ms = -1;  // until the run had ended
 };
 

@@ -1,5 +1,5 @@
-// What planning costs: a generated grid of 10,012 tasks (1 tokenize, 1,430 trunks, 4,290 decays, 4,290 evaluations, 1 report
-// and what they read), beside ninja, make and snakemake on a graph of the same shape with nothing to do.
+// Cost of planning: a generated grid of 10,012 tasks (1 tokenize, 1,430 trunks, 4,290 decays, 4,290 evaluations, 1
+// report and its input). It is compared with ninja, make and snakemake on a graph of the same shape with nothing to do.
 //
 //     planning [PE-PIPELINE] [--seeds N]      with the program, the whole process is timed too; 14300 seeds give 100,102 tasks
 //
@@ -113,7 +113,7 @@ double cpu_ms() {
   return total;
 }
 
-/// @param before is not timed, such as letting go of what the last time left: a program does that once, at its end
+/// @param before is not timed, such as releasing the last result: a program does that once, at its end
 Time best_of(int times, const std::function<void()>& body, const std::function<void()>& before = [] {}) {
   Time best;
   for (int i = 0; i < times; ++i) {
@@ -204,8 +204,8 @@ void write_peers(const Graph& graph, const fs::path& folder) {
         << "'\nrule t:\n    input: lambda w: edges[int(w.i)]\n    output: 'f/{i}'\n    shell: 'touch {output}'\n";
 }
 
-/// `planning --peak COMMAND…` runs the command and prints its peak of memory in KiB. Linux counts the memory of whoever starts a
-/// process into that process's peak, so a process that is still small has to start it.
+/// `planning --peak COMMAND…` runs the command and prints its peak of memory in KiB. Linux counts the memory of the
+/// parent process into a process's peak, so a process that is still small has to start it.
 int print_peak(std::vector<std::string> command) {
   support::SpawnOptions options;
   options.arguments = std::move(command);

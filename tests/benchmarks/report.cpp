@@ -1,4 +1,5 @@
-// What a report costs: of the quickstart's size, of a grid with 900 tasks, of 10,000 evaluations, and how soon its page is seen.
+// Cost of a report: of the quickstart's size, of a grid with 900 tasks, of 10,000 evaluations, and the time until its
+// page is seen.
 //
 //     report WORK-FOLDER [quickstart|grid|evaluations|page]
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
-// How long programs take to start: `pe-pipeline --help` beside `ninja --version`, and a learning stage up to the moment
-// at which it opens its inputs (libraries loaded, instruction set and threads settled) beside merely loading LibTorch.
+// How long programs take to start: `pe-pipeline --help` compared with `ninja --version`. A learning stage is timed up
+// to the moment at which it opens its inputs (libraries loaded, instruction set and threads settled), compared with
+// merely loading LibTorch.
 //
 //     startup STAGES-FOLDER [STARTS]     default: 41 starts of pe-pipeline, 11 of the stage
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What it takes to hand 10,000 elements to a real Slurm, to ask after them, and what an element costs beside its stage:
+// Cost of sending 10,000 elements to a real Slurm and of their status, and of an element in addition to its stage:
 //     submission PE-PIPELINE FOLDER-OF-PE-TOY [ELEMENTS]
 // The many are held, so nothing of them runs. Status is asked twice: with all of them queued, and with a journal of
 // each element. PE_TEST_PYTHON names a Python with submitit and snakemake-executor-plugin-slurm, which then do the

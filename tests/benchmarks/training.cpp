@@ -1,6 +1,6 @@
-// How fast training is on the CPU, two threads, beside the same model in PyTorch (training_peer.py), eager and
-// compiled; what a step waits for data; and how much of the machine's own product peak it reaches. One run, ours before
-// and after theirs.
+// How fast training is on the CPU, two threads, compared with the same model in PyTorch (training_peer.py), eager and
+// compiled. Also the time that a step waits for data, and its share of the machine's own product peak. One run, ours
+// before and after theirs.
 //
 //     training [SECONDS] [--dtype fp32|bf16] [--size NAME] [--beside] [--alone] [--preload FILE]
 //     training [SECONDS] [--dtype fp32|bf16] [--size NAME] --forms [--device cpu|cuda] [--encoding NAME,NAME] [--ours]
@@ -11,10 +11,10 @@
 // The product peak is the best of several shapes, by our product, by LibTorch's and, in fp32, by oneDNN's micro-kernel,
 // taken before and after each size.
 //
-// --forms, which --device cuda implies: without the peer, each size with our kernels and with plain ones, on a GPU
-// deterministic and not, then other encodings with our kernels; a line each as soon as it is known, and one that fails
-// says why and ends nothing. --ours: without plain kernels. --profile: beneath each line the kernels (on a CPU the
-// operations) that took most of five more steps.
+// --forms, which --device cuda implies: without the peer. Each size runs with our kernels and with plain ones, on a GPU
+// deterministic and not, then other encodings with our kernels. Each result is printed immediately, and one that fails
+// gives its reason and ends nothing. --ours: without plain kernels. --profile: after each line the kernels (on a CPU
+// the operations) that took most of five more steps.
 #include <ATen/Parallel.h>
 #include <ATen/native/CPUBlas.h>
 #include <ATen/ops/empty.h>
@@ -227,7 +227,7 @@ std::filesystem::path write_shards(const std::filesystem::path& folder, std::int
   return folder;
 }
 
-/// What the device (on a CPU, LibTorch) did between start and stop, by name.
+/// Work of the device (on a CPU, of LibTorch) between start and stop, by name.
 class Profile {
  public:
   explicit Profile(at::Device device) : device_(device) {}
@@ -394,7 +394,7 @@ std::vector<Form> forms_of(const Options& options) {
   return forms;
 }
 
-/// @param peak that shares are of: the vendor's for a GPU, else that of products
+/// @param peak that shares are of: the vendor's for a GPU, else the peak of products
 void print_forms(const Options& options, const model::ComputeConfig& compute, at::Device device, double peak) {
   for (const Size& size : sizes_of(options)) {
     for (const Form& form : forms_of(options)) {

@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(every_command_has_help_with_an_example_and_exit_codes_in_na
     }
   }
   const std::string overview = pe::cli::help_text(pe::commands::command_table(), "", 80);
-  // A long name stands on a line of its own.
+  // A long name has a separate line.
   for (const std::string& name : pe::cli::command_names(pe::commands::command_table()))
     BOOST_TEST((has(overview, "  " + name + " ") || has(overview, "  " + name + "\n")), name);
 }

@@ -1,4 +1,5 @@
-// What a study can show, asked of a report: the report's own numbers, other counts, and simulated studies of the size that is said.
+// Differences that a study can show, computed from a report: the report's own numbers, other counts, and simulated
+// studies of the stated size.
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
@@ -104,7 +105,7 @@ BOOST_AUTO_TEST_CASE(rules_of_extension_are_beside_the_model_that_they_extend) {
     for (int document = 0; document < 12; ++document) {
       const double base = 3 + 0.1 * document + 0.01 * static_cast<double>(run);
       const double better = 0.2 + 0.03 * (document % 3) + 0.02 * static_cast<double>(run);
-      for (const int half : {0, 1}) {   // in two windows, of which one alone would say something else
+      for (const int half : {0, 1}) {   // in two windows, of which one alone would give another result
         const double shift = half == 0 ? 1 : -1;
         rows.push_back({"test", "plain", 512, document, 10, 10 * (base + shift)});
         rows.push_back({"test", "yarn", 512, document, 10, 10 * (base - better + shift)});

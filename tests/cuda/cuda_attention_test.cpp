@@ -147,7 +147,7 @@ struct Outcome {
 
 double half_at(const std::uint16_t* row, std::int64_t i) { return static_cast<double>(pe::test::from_bf16(row[i])); }
 
-/// The mathematics, and the sum of the squares of each result's terms: the variance of what their roundings add is in
+/// The mathematics, and the sum of the squares of each result's terms: the variance of their rounding errors is in
 /// proportion to it.
 struct Expected {
   Outcome value, squares;
@@ -271,7 +271,8 @@ void compare(const char* name, const std::vector<double>& found, const std::vect
                               << "; error in what is allowed: " << worst);
 }
 
-// bf16 rounds by at most u = 2⁻⁸ of a value: a result once, and each term by what p or dS is rounded. The latter errors
+// bf16 rounds by at most u = 2⁻⁸ of a value: a result once, and each term with the rounding of p or dS. The latter
+// errors
 // are independent, so that their sum's standard deviation is at most u/√3 of the root of the squares' sum.
 constexpr double kUnit = 1.0 / 256, kDeviation = kUnit / 1.7320508;
 constexpr Allowed kRounded{1.01 * kUnit, 5 * kDeviation};
@@ -406,7 +407,7 @@ BOOST_AUTO_TEST_CASE(other_widths_strides_and_groups_are_refused) {
                                         nullptr, nullptr) != 0);
 }
 
-// What the proof rests on: mistakes that a GPU would not report.
+// Premises of the proof: mistakes that a GPU would not report.
 BOOST_AUTO_TEST_CASE(mistakes_with_shared_memory_are_found) {
   const auto problem = [](auto body) {
     Simt::blocks(Mistake<decltype(body)>{body}, nullptr);

@@ -1,7 +1,7 @@
 /// @file
-/// The plug-in's kernels run on the CPU: the same bodies and the same choice among them as on a GPU, by loops in place of
-/// warps, blocks and grids, attention by simt.h. What remains unproved without a GPU are the loops of lib/cuda/kernels.cu and the
-/// instructions of lib/cuda/attention.cu.
+/// The plug-in's kernels run on the CPU: the same bodies and the same choice among them as on a GPU, by loops in place
+/// of warps, blocks and grids, attention by simt.h. Without a GPU only the loops of lib/cuda/kernels.cu and the
+/// instructions of lib/cuda/attention.cu remain untested.
 #pragma once
 
 #include <c10/util/BFloat16.h>

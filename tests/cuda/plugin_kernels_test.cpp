@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(heads_that_are_normed_and_turned_at_once_agree_with_float64
                               {.by_sequence = true},
                               {.pairs = 0},
                               {.qk_norm = false, .pairs = 0},
-                              // With packs: whole heads, parts of them, more heads than are under way at once, wide ones.
+                              // With packs: whole heads, parts of them, more heads than run concurrently, wide ones.
                               {.pairs = 32, .width = 64},
                               {.pairs = 8, .width = 64, .heads = 12, .kv_heads = 3},
                               {.pairs = 16, .half = false, .by_sequence = true, .width = 64},
@@ -212,7 +212,7 @@ BOOST_AUTO_TEST_CASE(a_rotation_alone_takes_any_table_and_goes_back) {
       for (const auto layout : {pe::encodings::PairLayout::kHalf, pe::encodings::PairLayout::kInterleaved}) {
         std::vector<std::int64_t> sizes = table;
         sizes.push_back(pairs);
-        // Not all cosines: a scale may stand in the tables, as in xPos.
+        // Not all cosines: tables may include a scale, as in xPos.
         const Tensor cos = normals(1, sizes).to(at::kFloat), sin = normals(2, sizes).to(at::kFloat);
         const auto run = [&](at::ScalarType type, const Tensor& c, const Tensor& s) {
           const Tensor leaf = values(3, {kBatch, kLength, kHeads, d}, type).requires_grad_(true);
@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE(a_rotation_alone_takes_any_table_and_goes_back) {
   }
 }
 
-// Vocabularies with and without room for packs, and larger than what the threads of a block hold.
+// Vocabularies with and without room for packs, and larger than the threads of a block hold.
 BOOST_AUTO_TEST_CASE(the_cross_entropy_agrees_with_float64_with_a_cap_and_a_z_loss) {
   for (const std::int64_t vocabulary : {1, 37, 40, 4096, 9001, 36868, 70008}) {
     for (const pe::kernels::LogitShape& shape : {pe::kernels::LogitShape{}, {3, 0}, {0, 0.2}, {3, 0.2}}) {
@@ -300,7 +300,7 @@ BOOST_AUTO_TEST_CASE(the_embeddings_gradient_agrees_with_float64_however_often_a
           return gradient;
         };
         const Tensor found = run();
-        // Sums in fp32 of at most 700 terms, bounded by what they add up without signs.
+        // Sums in fp32 of at most 700 terms, bounded by the sum of their absolute values.
         BOOST_TEST(((found.to(at::kDouble) - expected).abs() <= 4e-6 * sizes + 1e-6).all().item<bool>(), runs.size()
                                                                                                              << " runs, " << width);
         BOOST_TEST(found.equal(run()));

@@ -1,11 +1,11 @@
 /// @file
-/// Blocks of warps on the CPU, for the bodies of lib/cuda/attention.h: what instructions do follows the PTX ISA's text and
-/// is written apart from what attention.cu asks of a GPU. A warp is a thread, and one runs at a time, from one barrier to
-/// the next, so that runs do not differ.
+/// Blocks of warps on the CPU, for the bodies of lib/cuda/attention.h. Instructions follow the text of the PTX ISA and
+/// are written independently of attention.cu. A warp is a thread, and one runs at a time, from one barrier to the next,
+/// so that runs do not differ.
 ///
-/// Shared memory knows who wrote and read each word since the last barrier. Found are: words read before they are written
-/// or while a copy is on its way, words that two warps or two lanes use without a barrier between them, places out of
-/// bounds or not aligned, barriers that not all warps reach, and conflicts of banks (but for those of copies).
+/// Shared memory knows who wrote and read each word since the last barrier. It finds words read before they are written
+/// or during a copy to them, and words that two warps or two lanes use without a barrier between them. It also finds
+/// places out of bounds or not aligned, barriers that not all warps reach, and conflicts of banks (except for copies).
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct Lanes {
   static constexpr int kCount = cuda::kWarpLanes;
   std::array<T, kCount> at;
 
-  /// A value that nobody set shows.
+  /// A value that was never set shows.
   Lanes() { at.fill(std::is_floating_point_v<T> ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(0x5B5B5B5B)); }
   Lanes(T same) { at.fill(same); }   // NOLINT: as a plain value becomes one of each lane
   template <typename From>
@@ -97,7 +97,7 @@ inline std::uint32_t to_bf16(float value) {
   return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
 }
 
-/// What the warps of a block share.
+/// Common state of the warps of a block.
 class SimtBlock {
  public:
   explicit SimtBlock(int shared_bytes) : bytes_(static_cast<std::size_t>(shared_bytes)), words_(bytes_.size() / 4) {}
@@ -145,7 +145,7 @@ class SimtBlock {
     std::memcpy(bytes_.data() + to, from, static_cast<std::size_t>(size));
   }
 
-  /// A copy begins, or ends with what it brings.
+  /// A copy begins, or ends with its data.
   void expect(int warp, int lane, int to, int size) { mark(warp, lane, to, size, true); }
   void arrive(int warp, int lane, int to, const void* from, int size) {
     if (!inside(to, size)) return;
@@ -243,7 +243,7 @@ class SimtWarp {
 
   void sync() { block_->pass(warp_, false); }
 
-  /// What is copied is read as late as may be: when it is waited for.
+  /// The source of a copy is read as late as possible: at the wait for it.
   template <int bytes>
   void copy(const Lanes<int>& to, const void* from, const Lanes<std::int64_t>& offset, const Lanes<bool>& present) {
     for (int i = 0; i < 32; ++i) {

@@ -63,7 +63,7 @@ std::size_t line_of(const std::string& text, std::size_t at) {
   return 1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
 }
 
-/// What GitHub makes of a heading: lower case, blanks as hyphens, no punctuation.
+/// GitHub's anchor for a heading: lower case, blanks as hyphens, no punctuation.
 std::string anchor_of(const std::string& heading) {
   std::string out;
   for (const char c : heading) {
@@ -86,7 +86,7 @@ std::set<std::string> anchors_of(const std::string& page) {
   return anchors;
 }
 
-/// The words of a shell line as a shell makes them, up to a comment, pipe or redirection; empty when it cannot be told.
+/// The words of a shell line as a shell splits it, up to a comment, pipe or redirection; empty when that is unknown.
 std::vector<std::string> shell_words(const std::string& line) {
   std::vector<std::string> words;
   std::string word;

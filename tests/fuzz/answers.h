@@ -1,5 +1,5 @@
 /// @file
-/// What all fuzz targets share.
+/// Common code of all fuzz targets.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// The fuzz targets on seeds of our own, whole, cut at every byte and with single bytes changed.
+// The fuzz targets on built-in seeds, whole, cut at every byte and with single bytes changed.
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <functional>
@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE(expansion_ends_in_a_graph_or_a_message) {
   replay(pe::fuzz::expand_pipeline, small, 400);
 }
 
-/// What libFuzzer found worth keeping, one folder a target: tests/fuzz/corpus/<target>/.
+/// Inputs that libFuzzer found worth keeping, one folder a target: tests/fuzz/corpus/<target>/.
 BOOST_AUTO_TEST_CASE(the_corpus_ends_in_values_or_messages) {
   const std::pair<const char*, Target> targets[] = {{"read_yaml", pe::fuzz::read_yaml},
                                                     {"read_pipeline_file", pe::fuzz::read_pipeline_file},

@@ -1,5 +1,5 @@
 /// @file
-/// What is fuzzed: readers of bytes that others write. Each takes any bytes and must end in a value or an Error.
+/// Targets of fuzzing: readers of bytes from other programs. Each takes any bytes and must end in a value or an Error.
 #pragma once
 
 #include <string_view>

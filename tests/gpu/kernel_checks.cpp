@@ -35,7 +35,7 @@ struct Found {
   Tensor value;
 };
 
-/// Of a kernel in fp32 its own rounding is seen, in bf16 that of what it writes.
+/// In fp32 a kernel's own rounding is seen, in bf16 the rounding of its output.
 constexpr struct {
   at::ScalarType type;
   double allowed;

@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(two_runs_give_the_same_bytes_and_so_does_one_that_was_stopp
   }
 }
 
-/// What a process needs before it opens NCCL.
+/// State of a process before it opens NCCL.
 struct Nccl {
   at::Device device = model::open_device(model::resolve(on_gpu()));
   const PeCudaTable& plugin = *kernels::plugin();
@@ -132,7 +132,7 @@ BOOST_FIXTURE_TEST_CASE(nccl_sums_with_one_rank, Nccl) {
   plugin.nccl_close(communicator, true);
 }
 
-// Nobody else comes: the wait ends when it was told to.
+// No other rank comes: the wait ends at its limit.
 BOOST_FIXTURE_TEST_CASE(nccl_gives_up_on_ranks_that_do_not_come, Nccl) {
   BOOST_TEST(plugin.nccl_open(id, 2, 0, device.index(), 1, &communicator, problem, sizeof problem) != 0);
   BOOST_TEST(std::string(problem).find("compute.rank_timeout") != std::string::npos, problem);

@@ -1,4 +1,4 @@
-// reports/golden/encodings.json is what the code computes today.
+// reports/golden/encodings.json equals the output of the present code.
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>

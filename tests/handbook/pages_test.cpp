@@ -1,4 +1,4 @@
-// doc/encodings/ is what the code writes today; texts by their letters, figures by their data.
+// doc/encodings/ equals the output of the present code; texts by their letters, figures by their data.
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <sstream>

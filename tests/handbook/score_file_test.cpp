@@ -162,7 +162,7 @@ BOOST_AUTO_TEST_CASE(parameters_of_the_file_are_used_and_written_back) {
   order.in = with;
   handbook::score_file(order);
   const std::vector<double> biased = scene.read("logits");
-  // Row 3, key 1 of head 2: distance 2 has a bucket of its own, 2, so the bias is table[2][2] = 10.
+  // Row 3, key 1 of head 2: distance 2 has a separate bucket, 2, so the bias is table[2][2] = 10.
   const std::size_t at = ((0 * kHeads + 2) * kTokens + 3) * kTokens + 1;
   BOOST_TEST(std::abs(biased[at] - plain[at] - 10) < 1e-12);
   order.encoding = handbook::read_encoding("t5", {"buckets=16", "max_distance=32"});

@@ -1,4 +1,4 @@
-// tokenizer.json out and in, beside the tokenizers package where a Python on this machine has it.
+// tokenizer.json out and in, compared with the tokenizers package where a Python on this machine has it.
 #include "interop/tokenizer_json.h"
 
 #include <boost/test/unit_test.hpp>

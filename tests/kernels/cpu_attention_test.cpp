@@ -120,7 +120,7 @@ Results naive(const Inputs& in) {
 
 constexpr float kGuard = 12345;
 
-/// What multiplies in bf16 here: plain loops, and what this CPU has.
+/// Units that multiply in bf16 here: plain loops, and the units of this CPU.
 std::vector<const Bf16Table*> bf16_tables() {
   std::vector<const Bf16Table*> tables{&pe::test::PortableBf16::table};
   for (const auto unit : {Bf16Unit::kAvx512, Bf16Unit::kAmx})
@@ -128,8 +128,8 @@ std::vector<const Bf16Table*> bf16_tables() {
   return tables;
 }
 
-/// By the kernels, in `parts` calls each, products in bf16 where `bf16` says by what; what they overwrite and their
-/// scratch memory hold NaN before, and a guard behind.
+/// Results by the kernels, in `parts` calls each, with products in bf16 where `bf16` is set. Outputs and scratch memory
+/// hold NaN before, and a guard after them.
 Results by_kernels(const Table& table, const Inputs& in, std::int64_t parts, const Bf16Table* bf16 = nullptr) {
   const auto& [B, H, G, T, S, d, dv, with_table, documents, sum_gradient] = in.of;
   const auto empty = [](std::int64_t n) {
@@ -237,7 +237,7 @@ BOOST_AUTO_TEST_CASE(in_bf16_is_that_of_loops_but_for_rounded_weights) {
   }
 }
 
-// Threads take pieces as they come, and a resumed run may have another number of them.
+// Threads take pieces in any order, and a resumed run may have another number of them.
 BOOST_AUTO_TEST_CASE(gives_the_same_bits_however_it_is_shared_out) {
   const Inputs in({2, 4, 2, 300, 300, 32, 32, true, true, true});
   std::vector<const Bf16Table*> products = bf16_tables();

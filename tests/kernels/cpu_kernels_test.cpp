@@ -79,7 +79,8 @@ struct HeadsOnePass {
 
 BOOST_AUTO_TEST_SUITE(cpu_kernels)
 
-// Not near them: every form rounds products and sums as the rotation alone does, so that nobody's results changed.
+// Equal, not only near: every form rounds products and sums as the rotation alone does, so that no user's results
+// changed.
 BOOST_AUTO_TEST_CASE(heads_rotated_while_they_are_split_are_bit_for_bit_those_rotated_after) {
   for (const HeadsOnePass& of : {HeadsOnePass{64, 32}, {64, 32, false}, {48, 24, true, false}, {40, 7, false, true, true}, {20, 9, true, true, true},
                                  {33, 16, false, false, true}}) {
@@ -98,7 +99,7 @@ BOOST_AUTO_TEST_CASE(heads_rotated_while_they_are_split_are_bit_for_bit_those_ro
   }
 }
 
-// Shapes with and without remainders, either operand transposed, added to what was there.
+// Shapes with and without remainders, either operand transposed, added to earlier values.
 BOOST_AUTO_TEST_CASE(products_are_those_of_a_naive_loop, *boost::unit_test::precondition(HasAvx512{})) {
   const auto gemm = table_for("AVX512").gemm;
   std::vector<float> scratch(static_cast<std::size_t>(kGemmScratch));

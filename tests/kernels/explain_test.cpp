@@ -1,4 +1,4 @@
-// Exceptions of LibTorch: memory that could not be had is told from mistakes of ours.
+// Exceptions of LibTorch: a lack of memory is distinguished from mistakes of ours.
 #include "kernels/explain.h"
 
 #include <ATen/ops/empty.h>

@@ -1,7 +1,7 @@
 /// @file
-/// Products in bf16 by plain loops, so that every CPU can run what multiplies in bf16 (kernels/cpu.h, Bf16Table). What
-/// remains unproved without AVX512-BF16 or AMX are the packing and the tiles of lib/kernels/cpu_bf16.inc and oneDNN's
-/// micro-kernel.
+/// Products in bf16 by plain loops, so that every CPU can run the kernels that multiply in bf16 (kernels/cpu.h,
+/// Bf16Table). Without AVX512-BF16 or AMX only the packing and the tiles of lib/kernels/cpu_bf16.inc and oneDNN's
+/// micro-kernel remain untested.
 #pragma once
 
 #include <c10/util/BFloat16.h>

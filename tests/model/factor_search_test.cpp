@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(what_is_found_scores_so_in_a_model_built_from_it) {
       std::int64_t generations = 0;
       const FoundFactors found = search_factors(model, texts, config, [&](std::int64_t, double) { ++generations; });
       BOOST_TEST(generations == 4);
-      BOOST_TEST(loss_with(model, texts, 32) == before);   // the model is as it was
+      BOOST_TEST(loss_with(model, texts, 32) == before);   // the model is unchanged
       const LanguageModel extended = LanguageModel::make(small(found.encoding), 11, 3);
       BOOST_TEST(std::abs(loss_with(extended, texts, 32) / found.search.score - 1) <= 1e-5);
     }

@@ -32,18 +32,18 @@ double difference(const Tensor& a, const Tensor& b) {
   return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
-/// What a piece gave in one dtype: outputs, the gradient by x, those by weights.
+/// Result of a piece in one dtype: outputs, the gradient by x, gradients by weights.
 struct Outcome {
   std::vector<Tensor> outputs;
   std::vector<Tensor> gradients;
 };
 
-/// Lengths of the sums that follow each other up to the outputs, and of those that follow up to the gradients.
+/// Lengths of consecutive sums up to the outputs, and up to the gradients.
 struct Chain {
   std::vector<std::int64_t> forward, backward;
 };
 
-/// How far float32 may be from float64 at the end of such a chain: a few units for each sum and the roundings beside it,
+/// How far float32 may be from float64 at the end of such a chain: a few units for each sum and its roundings,
 /// relative to the largest element. The error of a sum grows as the root of its length, since the data have mean zero
 /// (N. J. Higham and T. Mary, SIAM J. Sci. Comput. 42, 2020).
 double rounding_bound(const Tensor& reference, const std::vector<std::int64_t>& sums) {
@@ -180,7 +180,7 @@ BOOST_AUTO_TEST_CASE(the_sum_is_of_the_parts) {
   const Weight down = weight_of(normals(4, {kWidth, 21}, 0.3), at::kDouble);
   const auto parts = pe::model::feed_forward_parts(x, norm, gate_up, down, 1e-6);
   BOOST_TEST(difference(parts.residual + parts.y, pe::model::feed_forward(x, norm, gate_up, down, 1e-6)) <= 1e-14);
-  parts.residual.sum().backward();   // nobody reads y: the residual's gradient alone comes back
+  parts.residual.sum().backward();   // y is never read: the residual's gradient alone comes back
   BOOST_TEST(x.grad().equal(at::ones_like(x)));
 }
 
@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(capped_logits_and_the_z_loss_agree_with_float64) {
   compare(run_cross_entropy(at::kFloat, {3.0, 0.1}), run_cross_entropy(at::kDouble, {3.0, 0.1}), kEntropy);
 }
 
-// The value is the cross entropy of capped logits; the gradient that of it plus z·lse², by differences.
+// The value is the cross entropy of capped logits; the gradient also has z·lse², by differences.
 BOOST_AUTO_TEST_CASE(the_gradient_with_a_cap_and_a_z_loss_agrees_with_differences) {
   for (const pe::model::LogitOptions& options : {pe::model::LogitOptions{1.5, 0}, {0, 0.2}, {1.5, 0.2}}) {
     const Tensor hidden = normals(1, {4, 5}).requires_grad_(true);

@@ -264,7 +264,7 @@ BOOST_AUTO_TEST_CASE(dropout_is_a_function_of_step_and_sample) {
   const Tensor whole = model.forward(ids, options);
   BOOST_TEST(!whole.allclose(plain.forward(ids), 0, 1e-2));
   BOOST_TEST(model.forward(ids, options).equal(whole));
-  options.first_sample = 42;   // as a micro-batch of its own
+  options.first_sample = 42;   // as a separate micro-batch
   BOOST_TEST(model.forward(ids.narrow(0, 2, 1), options).allclose(whole.narrow(0, 2, 1), 0, 1e-5));
   options.step = 6;
   BOOST_TEST(!model.forward(ids.narrow(0, 2, 1), options).allclose(whole.narrow(0, 2, 1), 0, 1e-2));

@@ -168,8 +168,8 @@ BOOST_AUTO_TEST_CASE(gradients_are_those_of_differences_for_a_parameter_of_each_
   }
 }
 
-// What leaks, and what does not: an encoder over the batch lets tokens of one row see nothing of each other (item 20 of
-// the specification's acceptance list), a block with correct axes the reverse.
+// Reach of a token: an encoder over the batch lets tokens of one row see nothing of each other (item 20 of the
+// specification's acceptance list). A block with correct axes does the reverse.
 BOOST_AUTO_TEST_CASE(over_the_batch_a_token_reaches_its_column_and_nothing_else) {
   for (const bool over_batch : {true, false}) {
     ModelConfig config = config_of(kStructures[over_batch ? 1 : 0]);

@@ -32,7 +32,7 @@ const artifact::Recipe kRecipe{
 /// Hashes of documents, as a checkpoint of a training on text has them.
 const std::vector<std::uint64_t> kTrainedOn{3, std::uint64_t{1} << 63};
 
-/// Runs a script that can import pe_artifacts, in `folder`; modules in `before` come before those of the machine.
+/// Runs a script that can import pe_artifacts, in `folder`; modules in `before` come before the machine's.
 support::Captured run_python(const fs::path& folder, const std::vector<std::string>& arguments,
                              const std::string& input = {}, const fs::path& before = {}) {
   const std::string modules = (before.empty() ? "" : before.string() + ":") + (test::source_root() / "python").string();

@@ -69,7 +69,7 @@ struct Place {
   test::TempFolder folder;
   fs::path before;
 
-  /// The exit code and what was said on standard error.
+  /// The exit code and the text on standard error.
   std::pair<int, std::string> run(std::vector<std::string> words, const std::function<void(Workspace&)>& body,
                                   const stage::StageInfo& info = toy(), const std::string& standard_output = "out") {
     words.insert(words.begin(), "pe-toy");
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(the_work_folder_of_a_stage_by_hand_goes_when_it_is_done) {
   BOOST_TEST(!fs::exists("pe-toy.work"));
   BOOST_TEST(run({"--work", "mine"}, leave("checkpoints/step-1.h5")).first == 0);
   BOOST_TEST(fs::exists("mine/checkpoints/step-1.h5"));   // it was named, so it is somebody's
-  // What a stage that did not end well goes on from, and what is looked at.
+  // Files from which a failed stage continues, and the files that are read.
   const auto fails = [&](Workspace& workspace) {
     leave("checkpoints/step-1.h5")(workspace);
     throw support::IoError("broken");

@@ -132,7 +132,7 @@ BOOST_AUTO_TEST_CASE(flags_make_the_same_order) {
   flags.sets = {"steps=1k", "path=[not a list"};
   flags.inputs = {"data=a=b c"};
   flags.outputs = {"model=out.h5"};
-  // A path is taken as it is unless it begins with a bracket.
+  // A path is not changed unless it begins with a bracket.
   BOOST_CHECK_THROW(order_from_flags(flags, kInfo, pe::support::schema_of<Config>()), ConfigError);
   flags.sets = {"steps=1k", "path=no: $(x)"};
   const WorkOrder order = order_from_flags(flags, kInfo, pe::support::schema_of<Config>());

@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_CASE(a_killed_run_goes_on_after_its_last_saved_epoch_to_the_same
     BOOST_TEST(artifact::content_digest(folder / (name + ".h5")) == artifact::content_digest(folder / (name + "-whole.h5")));
     BOOST_TEST(tables.at("dummy_grid").rows() == 3u);
 
-    // What another attempt left is no use when it is damaged: it is said, and all begins anew.
+    // The damaged state of an earlier attempt is of no use: it is reported, and training starts from the beginning.
     const std::filesystem::path state = folder / ("work of " + name + ".h5") / "dummy.h5";
     std::string bytes = support::read_file(state);
     bytes[bytes.size() / 2] ^= 1;
@@ -263,7 +263,7 @@ BOOST_AUTO_TEST_CASE(final_factors_of_trained_frequencies_are_told) {
 
 BOOST_AUTO_TEST_CASE(a_rate_that_is_too_high_is_a_result_without_numbers) {
   const test::TempFolder folder;
-  // Sixteen layers of weights of ten: nothing finite comes out.
+  // Sixteen layers of weights of ten: no finite value results.
   const auto tables = run(config_with("bare", {{"dummy", {{"epochs", {1}}, {"train_rows", 96}, {"test_rows", 32}, {"rates", {10.0}}}},
                                                {"model", {{"layers", 16}, {"encoding", "rope"}}}}), folder);
   const artifact::Table& targets = tables.at("dummy_targets");

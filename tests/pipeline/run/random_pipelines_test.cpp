@@ -334,7 +334,7 @@ class World {
   }
 
   /// A stage that read an edited file knows another recipe than its key was made from; such a result must not exist. So
-  /// a recipe is known by its key once its record exists, whoever wrote that.
+  /// a recipe is known by its key once its record exists, from any writer.
   void learn_recipes(const Store& store) {
     const auto now = store.keys();
     const std::set<ResultKey> before(keys_before_.begin(), keys_before_.end());
