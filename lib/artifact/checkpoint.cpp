@@ -57,7 +57,7 @@ Json read_json(const h5::Group& group, const std::string& name) {
   return json;
 }
 
-/// Every dataset below `group`, but for the header and the metadata.
+/// Every dataset below `group`, except the header and the metadata.
 void list_tensors(const h5::Group& group, const std::string& prefix, int depth, std::vector<TensorInfo>& out) {
   if (depth > 32) throw ArtifactError(cat(group.where(), ": groups are nested too deeply"));
   for (const std::string& name : group.names()) {

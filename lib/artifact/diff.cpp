@@ -57,7 +57,7 @@ double half_value(std::uint16_t bits, bool bfloat) {
   return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
-/// How the bytes of a dataset are to be read: a checkpoint says of uint16 what they stand for.
+/// Type of the bytes of a dataset: a checkpoint names the type that its uint16 represents.
 enum class Numbers { kF32, kF64, kBF16, kF16, kOther };
 
 Numbers numbers_of(const h5::Dataset& dataset) {
@@ -331,7 +331,7 @@ class Comparison {
     return bits_differ;
   }
 
-  /// Of two texts only what differs: members of JSON documents, else what stands around the first difference.
+  /// Of two texts only the differing parts: members of JSON documents, else the text around the first difference.
   static void texts(const char* p, std::size_t p_width, const char* q, std::size_t q_width, Difference& found) {
     const std::string x(p, ::strnlen(p, p_width)), y(q, ::strnlen(q, q_width));
     const Json first = support::parse_json(x), second = support::parse_json(y);

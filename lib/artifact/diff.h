@@ -58,7 +58,7 @@ struct ArtifactDiff {
 ArtifactDiff diff_artifacts(const std::filesystem::path& first, const std::filesystem::path& second,
                             const DiffOptions& options = {});
 
-/// How many representable numbers lie between two; 0 for equal ones (-0 and 0 are), kFar for a NaN and a number.
+/// Number of representable values between two numbers; 0 for equal ones (-0 and 0 are), kFar for a NaN and a number.
 std::uint64_t ulp_distance(float a, float b);
 std::uint64_t ulp_distance(double a, double b);
 /// Of 16-bit numbers, given as their bits: bfloat16 and float16 alike, since both are sign and magnitude.

@@ -1,6 +1,6 @@
 /// @file
 /// Tables with typed columns, as metrics and evaluation tables hold them (doc/format-tables.md). A cell may be missing;
-/// that is stated, and never a 0 or a NaN that stands for something else.
+/// that is stated, and never a 0 or a NaN with another meaning.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@ namespace pe::artifact {
 /// `code: build` another build. Nothing was written; a new plan gives the task another key.
 inline constexpr int kExitOtherProgram = 77;
 
-/// Of a work folder: what a person looks at, such as charts. By hand it stays when the rest of the folder goes.
+/// Files of a work folder for people, such as charts. By hand they stay when the rest of the folder is removed.
 inline constexpr const char* kChartFolder = "tensorboard";
 
 }  // namespace pe::artifact

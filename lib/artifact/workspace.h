@@ -65,7 +65,7 @@ class Workspace {
   bool has_input(const std::string& role) const;
   /// All inputs of a role, in the order given; empty when none.
   const std::vector<Input>& all_inputs(const std::string& role) const;
-  /// Where to write an output. @throws Error (bug) when the stage was not told of the role.
+  /// Path of an output. @throws Error (bug) when the stage has no such role.
   const std::filesystem::path& output(const std::string& role) const;
   bool has_output(const std::string& role) const { return outputs.count(role) != 0; }
 };

@@ -38,7 +38,7 @@ class CompletionSource {
   virtual ~CompletionSource() = default;
   /// Of pe-pipeline.
   virtual const CommandTable& commands() const = 0;
-  /// All that may stand for `kind` ("FILE", "SELECT", "RUN", …) and begins with `typed`; of another kind, nothing.
+  /// All values of `kind` ("FILE", "SELECT", "RUN", …) that begin with `typed`; of another kind, nothing.
   /// A candidate that ends with one of = [ , / . is the beginning of something longer.
   virtual std::vector<Candidate> find(const std::string& kind, const std::string& typed,
                                       const CompletionContext& context) = 0;

@@ -62,7 +62,7 @@ std::string one_kind(const Field& field, const VariantKind& kind, const std::str
   return text;
 }
 
-/// Everything in the schema that goes by `topic`, in order.
+/// Everything in the schema with the name `topic`, in order.
 void collect(const Schema& schema, const std::string& prefix, const std::string& topic, int columns,
              std::string& text) {
   for (const Field& field : schema) {

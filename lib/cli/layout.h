@@ -13,7 +13,7 @@ std::string wrapped(const std::string& text, int columns, int indent);
 /// `left` in the first column, `right` wrapped in the second.
 std::string entry(const std::string& left, const std::string& right, int column, int columns);
 
-/// "  -j, --jobs N": short and long names stand below each other.
+/// "  -j, --jobs N": short and long names are aligned in columns.
 std::string flag_label(const std::string& names, const std::string& value);
 
 /// The words that a value may be: "auto|always|never" → three; none for a value such as FILE.

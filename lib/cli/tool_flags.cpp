@@ -33,7 +33,7 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
   std::vector<std::string> names = {"--help", "--version"};
   std::map<std::string, bool> switches;
   std::vector<std::string> words;
-  if (!text.verbs.empty()) {  // before the flags, whose values may stand as words behind it
+  if (!text.verbs.empty()) {  // before the flags, whose values may follow it as words
     CLI::Option* verb = app.add_option("verb", words, support::join(text.verbs, ", "))->type_name("");
     if (std::any_of(text.flags.begin(), text.flags.end(), [](const ToolFlag& flag) { return flag.plain; }))
       verb->expected(1)->allow_extra_args(false);

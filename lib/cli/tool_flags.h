@@ -18,7 +18,7 @@ struct ToolFlag {
   bool many = false;                   ///< may be given several times
   std::vector<std::string> choices;    ///< what else it may be is an error
   std::string fallback;                ///< when it is not given
-  bool plain = false;                  ///< its value may also stand without the name, as a word
+  bool plain = false;                  ///< its value may also be a word without the name
 };
 
 struct ToolText {

@@ -27,7 +27,7 @@ Document StreamDocuments::read(std::int64_t id, std::int64_t limit) const {
       const bool inside = token >= first;
       const auto index = static_cast<std::size_t>(inside ? token - first : token - begins_[at]);
       piece.ids.push_back(inside ? document.ids[index] : joint_[index]);
-      // A joint's bytes stand with its first token.
+      // A joint's bytes belong to its first token.
       piece.bytes.push_back(inside ? document.bytes[index]
                                    : (index == 0 ? static_cast<std::int32_t>(joint_bytes_) : 0));
     }

@@ -12,7 +12,7 @@ namespace pe::evaluation {
 
 class StreamDocuments final : public DocumentSource {
  public:
-  /// @param source outlives it. @param joint ids before each document. @param joint_bytes of text that they stand for.
+  /// @param source outlives it. @param joint ids before each document. @param joint_bytes bytes of their text.
   StreamDocuments(const DocumentSource& source, std::vector<std::int32_t> joint, std::int64_t joint_bytes);
 
   /// Pieces that there are of that length; the remainder is dropped.
@@ -34,7 +34,7 @@ class StreamDocuments final : public DocumentSource {
   std::vector<std::int32_t> joint_;
   std::int64_t joint_bytes_;
   std::vector<std::int64_t> ids_;      ///< documents in the order of the stream
-  std::vector<std::int64_t> begins_;   ///< where each one's joint stands
+  std::vector<std::int64_t> begins_;   ///< position of each one's joint
   std::int64_t total_ = 0;
   std::int64_t piece_ = 1;
   std::int64_t history_ = 0;

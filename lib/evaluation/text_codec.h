@@ -13,8 +13,8 @@ class TextCodec {
  public:
   virtual ~TextCodec() = default;
 
-  /// Ids of a text in the middle of a document: encoded behind a newline, what that newline yields is cut off, so no
-  /// dummy space stands before it.
+  /// Ids of a text in the middle of a document: encoded after a newline, whose ids are cut off, so that the text has no
+  /// dummy space.
   virtual std::vector<std::int32_t> encode_inside(std::string_view text) const = 0;
 
   /// The separator before each document, if the data has one.

@@ -27,8 +27,8 @@ enum class BosPolicy {
 
 const char* bos_policy_name(BosPolicy policy);
 
-/// Tokens [begin, end) of a document are fed, of which [score_begin, score_end) are scored. Whether the window's very
-/// first token can be scored depends on whether a separator stands before it, which is not this struct's business.
+/// Tokens [begin, end) of a document are fed, of which [score_begin, score_end) are scored. The window's very first
+/// token can only be scored after a separator, which this struct does not know.
 struct Window {
   std::int64_t begin = 0;
   std::int64_t end = 0;

@@ -10,7 +10,7 @@
 
 namespace pe::handbook {
 
-/// Default options, but a context extension extends (factor 4), and a position map stands over rope.
+/// Default options, except that a context extension extends (factor 4), and a position map is stacked with rope.
 Json example_config(const encodings::EncodingEntry& entry);
 
 /// "factor 4"; empty where all options have their defaults.

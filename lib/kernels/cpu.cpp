@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #endif
 
-// One pass for every instruction set: the pragmas hold for the functions that follow, so all headers stand above.
+// One pass for every instruction set: the pragmas hold for the functions that follow, so all headers come first.
 #pragma GCC diagnostic ignored "-Wpsabi"   // vectors are passed between inlined functions only
 #pragma GCC diagnostic ignored "-Wunused-function"   // products are taken from the widest set alone
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"   // of GCC's own intrinsics, whose undefined operands are so meant

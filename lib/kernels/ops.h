@@ -29,7 +29,7 @@ struct Rotation {
   bool half = true;    ///< pair p is (p, p + n); else (2p, 2p + 1)
 };
 
-/// Heads that lie side by side in the rows of a packed projection, from a column on. A row is a token (b, t).
+/// Adjacent heads in the rows of a packed projection, from a column on. A row is a token (b, t).
 struct PackedHeads {
   Tensor packed;               ///< [B · T, columns]
   std::int64_t column = 0, batch = 0, heads = 0, width = 0;

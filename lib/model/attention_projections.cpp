@@ -22,7 +22,7 @@ struct Packed {
   }
 };
 
-/// Read where they lie: [B, heads, T, d_h], strided.
+/// Heads without a copy: [B, heads, T, d_h], strided.
 Tensor in_place(const PackedHeads& heads) {
   const at::AutoDispatchBelowADInplaceOrView no_view_tracking;   // an output of the node, and no view that autograd follows
   return heads.columns_of(heads.packed).view({heads.batch, heads.length(), heads.heads, heads.width}).transpose(1, 2);

@@ -16,7 +16,7 @@ class Canon {
   /// @param taps [channels, K], the last of the own token. @param bias [channels], or undefined.
   Canon(const CanonOptions& options, Weight taps, Weight bias) : options_(options), taps_(std::move(taps)), bias_(std::move(bias)) {}
 
-  /// @param x [B, T, channels]. @param span tells where documents begin, which nothing crosses.
+  /// @param x [B, T, channels]. @param span has the starts of documents, which no sum crosses.
   Tensor operator()(const Tensor& x, const encodings::Span& span) const;
 
  private:

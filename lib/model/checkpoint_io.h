@@ -38,7 +38,7 @@ struct StoredWeights {
 StoredWeights find_weights(const artifact::CheckpointReader& checkpoint, WeightsOf which);
 
 /// The model of a checkpoint, weights loaded. `replace_encoding` (canonical, or null) builds it with another encoding,
-/// whose own parameters are then freshly drawn. `weights` is where the weights lie, as find_weights says.
+/// whose own parameters are then freshly drawn. `weights` is the path of the weights, from find_weights.
 /// @throws ArtifactError with file and both values when a tensor is missing, surplus or of another shape.
 LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Device device = at::kCPU,
                          at::ScalarType compute = at::kFloat, const Json& replace_encoding = nullptr,
@@ -65,11 +65,11 @@ struct ChangedModel {
 ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const ModelChanges& changes,
                           at::Device device = at::kCPU, at::ScalarType compute = at::kFloat);
 
-/// Copies "<prefix><parameter name>" into tensors that lie like the model's parameters (the weights themselves, or
+/// Copies "<prefix><parameter name>" into tensors with the layout of the model's parameters (the weights themselves, or
 /// moments in flat buffers). Names that begin with "encoding." are skipped with `skip_encoding`.
 void read_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
                   const std::vector<at::Tensor>& flat, bool skip_encoding = false);
-/// The same, but for parameters that `skip` names.
+/// The same, except for parameters that `skip` names.
 void read_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
                   const std::vector<at::Tensor>& flat, const std::vector<std::string>& skip);
 /// @throws ArtifactError when the checkpoint lacks a tensor of such a name, or has it in another shape or dtype.

@@ -25,7 +25,7 @@ class Planner {
   void ones(const std::string& name, std::int64_t size) { add({name, {size}}); }
   void zeros(const std::string& name, std::int64_t size) { add({name, {size}, false, Start::kZeros}); }
 
-  /// Projections that read the same input and lie side by side: names, and rows of each.
+  /// Adjacent projections that read the same input: names, and rows of each.
   /// @param as_one whether Glorot's rule, where it is asked for, holds for them as one matrix
   void projections(const std::vector<std::pair<std::string, std::int64_t>>& rows, std::int64_t inputs, double std,
                    bool of_attention, bool as_one, bool biased) {

@@ -59,7 +59,8 @@ class Http {
 
 /// "https://host:port" of a URL, the port always there; empty when it is no http or https URL.
 std::string origin_of(const std::string& url);
-/// Without user, query and fragment, where signatures and passwords stand: what may be shown.
+/// The part of an address that may be shown: without user, query and fragment, which may contain signatures and
+/// passwords.
 std::string shown_url(const std::string& url);
 /// Percent-encodes all but unreserved characters, and '/' too unless `keep_slash`.
 std::string percent_encoded(std::string_view text, bool keep_slash);

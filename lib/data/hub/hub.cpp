@@ -59,7 +59,7 @@ std::string find_token() {
   return std::string(support::trim(support::read_file(path, 1 << 16)));
 }
 
-/// Mirrors hand on links to the hub itself.
+/// Mirrors return links to the hub itself.
 std::string at_endpoint(std::string url, const std::string& endpoint) {
   if (endpoint != kDefaultEndpoint && url.starts_with(cat(kDefaultEndpoint, "/"))) url.replace(0, kDefaultEndpoint.size(), endpoint);
   return url;

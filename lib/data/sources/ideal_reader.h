@@ -15,7 +15,7 @@ struct IdealReaderConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// Reads how the input `raw` was generated, tells its stories again and writes the output `scores`. Its table
+/// Reads how the input `raw` was generated, generates its stories again and writes the output `scores`. Its table
 /// `ideal_reader` has, by position in the text and by context, the nats per byte that such a reader loses to one who
 /// remembers everything. They are a lower limit: chance repetitions and the frequency of events are not counted.
 /// @throws ArtifactError when the text was not generated

@@ -36,7 +36,7 @@ class TextFile : public FileReader {
       skipping_ = false;
       if (paragraph) break_at_ = text_.size();
       if (text_.size() + line_.size() > static_cast<std::size_t>(options_.longest_document)) {
-        if (limit > 0 && break_at_ > 0) {   // what stands before the paragraph is a document
+        if (limit > 0 && break_at_ > 0) {   // the text before the paragraph is a document
           held_ = true;
           return emit(item, break_at_);
         }

@@ -16,7 +16,7 @@ class Addition : public QuestionTask {
   Symbols answer(const Symbols& input) const override;
 
  private:
-  /// A number, most significant digit first, as the task writes it where numbers of `places` digits may stand.
+  /// A number, most significant digit first, as the task writes it where numbers may have `places` digits.
   virtual Symbols written(Symbols digits, std::int64_t places) const = 0;
   /// The number that is written so: zeros in front do no harm.
   virtual Symbols read(Symbols written) const { return written; }

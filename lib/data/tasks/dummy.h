@@ -1,7 +1,7 @@
 /// @file
-/// The structured rows of a notebook that compares learnable encodings (RanMo1990/PositionalEncodingExample), as it has them
-/// and as a fair comparison needs them; doc/studies/dummy.md tells why both. A row depends on its key alone, so every model of a
-/// comparison meets the same ones.
+/// The structured rows of a notebook that compares learnable encodings (RanMo1990/PositionalEncodingExample), in its
+/// form and in the form of a fair comparison; doc/studies/dummy.md gives the reasons for both. A row depends on its key
+/// alone, so every model of a comparison meets the same ones.
 ///
 ///     seed, fixed   START a a+1 a+2 MIDDLE a+3 a+4 END PAD …          64 tokens; ids are the numbers, a of 10 … 80
 ///     hard          START a a+d … MIDDLE a+m·d … END PAD …            32 tokens; ids are numbers + 4

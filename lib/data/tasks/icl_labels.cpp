@@ -1,4 +1,4 @@
-// Labels learned from examples in the context: which class an input belongs to tells a label that is new in each text.
+// Labels learned from examples in the context: a label that is new in each text names the class of an input.
 #include "data/tasks/kit.h"
 
 namespace pe::data {

@@ -1,5 +1,5 @@
-// Products of permutations: after each element of a group, the product of all so far. A state that no sum of the elements
-// tells, in groups that are not commutative.
+// Products of permutations: after each element of a group, the product of all so far. No sum of the elements gives this
+// state, in groups that are not commutative.
 #include <array>
 
 #include "data/tasks/kit.h"

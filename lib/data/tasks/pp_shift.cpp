@@ -1,4 +1,4 @@
-// Another task of the suite behind random blanks: does the answer depend on where it stands?
+// Another task of the suite after random blanks: does the answer depend on its position?
 #include "data/tasks/kit.h"
 
 namespace pe::data {

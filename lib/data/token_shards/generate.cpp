@@ -75,7 +75,7 @@ void generate(const GenerateConfig& config, artifact::Workspace& workspace) {
   std::int64_t done = 0;
   std::uint64_t scored = 0;
   for (const auto& [split, count] : {std::pair{Split::kTrain, wanted.train}, {Split::kValidation, wanted.validation}}) {
-    // Which length stands where: shuffled, so that any part of the data has them all.
+    // Order of the lengths: shuffled, so that any part of the data has them all.
     std::vector<std::size_t> order;
     const std::vector<std::int64_t> counts = shares(weights, count);
     for (std::size_t i = 0; i < counts.size(); ++i) order.insert(order.end(), static_cast<std::size_t>(counts[i]), i);

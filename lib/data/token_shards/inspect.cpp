@@ -94,7 +94,7 @@ std::string inspect_token_shards(const fs::path& folder, const InspectOptions& o
 
 namespace {
 
-/// The folder of a collection that is named by itself, its manifest or a member; nothing for a file that stands alone.
+/// The folder of a collection, named by itself, its manifest or a member; nothing for a file without a collection.
 std::optional<fs::path> collection_of(const fs::path& path) {
   std::error_code ignored;
   const fs::path folder = fs::is_directory(path, ignored) || path.parent_path().empty() ? path : path.parent_path();

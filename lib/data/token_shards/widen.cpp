@@ -25,7 +25,7 @@ Stored widen_each(const std::byte* from, std::size_t first, std::size_t count, T
 
 #if defined(__x86_64__)
 
-/// The first four of `ids`; and the larger of each two. The last argument tells the width.
+/// The first four of `ids`; and the larger of each two. The last argument selects the width.
 __attribute__((target("avx2"))) inline __m256i four(__m128i ids, std::uint16_t) { return _mm256_cvtepu16_epi64(ids); }
 __attribute__((target("avx2"))) inline __m256i four(__m128i ids, std::uint32_t) { return _mm256_cvtepu32_epi64(ids); }
 __attribute__((target("avx2"))) inline __m128i larger(__m128i a, __m128i b, std::uint16_t) {

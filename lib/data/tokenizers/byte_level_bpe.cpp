@@ -229,7 +229,7 @@ class ByteLevel final : public ByteLevelTokenizer {
     }
   }
 
-  /// Every piece of letters for bytes that is no control token stands for text, merges or not.
+  /// Every piece of letters for bytes, except control tokens, is text, with or without merges.
   void read_whole_words(const ByteLevelFiles& files) {
     for (std::size_t id = 0; id < pieces_.size(); ++id) {
       const std::string& piece = pieces_[id];

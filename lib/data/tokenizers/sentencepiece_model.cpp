@@ -95,7 +95,7 @@ class Charsmap {
   }
   static std::size_t offset(std::uint32_t unit) { return std::size_t{unit >> 10} << ((unit & (1U << 9)) >> 6); }
 
-  /// The most leaves that a key meets after the unit whose followers lie around `base`.
+  /// The most leaves that a key meets after the unit whose followers are near `base`.
   int leaves_below(std::size_t base, int depth) {
     if ((base | 255) >= leaves_.size() || depth > kLongestKey || leaves_[base] == kUnderWay) return kWrong;
     if (leaves_[base] != kUnknown) return leaves_[base];

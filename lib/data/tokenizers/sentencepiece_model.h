@@ -33,7 +33,7 @@ struct ParsedModel {
   bool escape_whitespaces = true;  ///< a space becomes a space mark
 };
 
-/// The model sees the text itself, but for space marks and a dummy prefix.
+/// The model sees the text itself, except space marks and a dummy prefix.
 bool takes_text_as_it_is(const ParsedModel& model);
 
 /// @throws ArtifactError that names `where` when the bytes are no such model.

@@ -61,7 +61,7 @@ class SymbolTokenizer final : public Tokenizer {
     record.bos_id = bos_id();
     record.eos_id = eos_id();
     record.pad_id = pad_id();
-    record.token_bytes.assign(names_.size(), 0);   // symbols stand for no text
+    record.token_bytes.assign(names_.size(), 0);   // symbols have no text
     record.content_hash = support::sha256_hex(record.model);
     record.library = "symbols 1";
     return record;

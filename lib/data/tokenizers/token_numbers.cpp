@@ -19,7 +19,7 @@ using support::cat;
 using Ids = std::span<const std::int64_t>;
 using Numbers = std::vector<std::int64_t>;
 
-/// The text that each id stands for, the space before a word included; control ids stand for none.
+/// The text of each id, the space before a word included; control ids have none.
 std::vector<std::string> texts_of(const Tokenizer& tokenizer) {
   const std::string kind = tokenizer.record().kind;
   const bool spelled = kind != kByteLevelBpe && kind != "bytes";  // as the text itself, but for spaces and single bytes
@@ -162,7 +162,7 @@ Numbers coupled_parity(Ids ids) {
   return numbers;
 }
 
-/// The same where several examples stand one behind the other, each with its BOS.
+/// The same for several examples in a row, each with its BOS.
 TokenNumbers each_example(TokenNumbers of_one) {
   return [of_one = std::move(of_one)](Ids ids) {
     Numbers all;

@@ -24,7 +24,7 @@ using support::quote;
 
 namespace {
 
-/// The bytes of text that a piece stands for: the space mark is one space.
+/// The bytes of text of a piece: the space mark is one space.
 std::uint16_t bytes_of_piece(std::string_view piece) {
   std::size_t bytes = piece.size();
   for (std::size_t at = piece.find(kSpaceMark); at != std::string_view::npos; at = piece.find(kSpaceMark, at + kSpaceMark.size())) {

@@ -31,7 +31,7 @@ class Tokenizer {
   virtual std::int64_t unk_id() const = 0;
   /// The piece as the model spells it: "▁the", "<0x0A>".
   virtual std::string piece(std::int64_t id) const = 0;
-  /// Not control, unknown, unused or a single byte: a piece that stands for text.
+  /// Whether a piece is text: not control, unknown, unused or a single byte.
   virtual bool is_text(std::int64_t id) const = 0;
 
   /// All that the artifact stores of it.

@@ -34,13 +34,14 @@ struct TokenizerConfig {
   void describe_fields(support::FieldVisitor& v, bool with_input);
 };
 
-/// Trains or opens what the config says, all but `input`. Training reads documents of the train split of `raw` from
-/// where it stands, and rewinds it; says before how much memory it takes. Warns of models that change the text.
+/// Trains or opens the tokenizer of the config, all kinds but `input`. Training reads documents of the train split of
+/// `raw` from its present position, and rewinds it; before, it logs the memory that it needs. Warns of models that
+/// change the text.
 /// @throws ConfigError when there is nothing to train on; ArtifactError when a file is no such model
 std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizerConfig& config, const SplitRule& rule,
                                             artifact::RawTextReader* raw, support::Progress& progress);
 
-/// Bits per byte divide by the bytes that ids stand for; where a model changes the text first, that is not its length.
+/// Bits per byte divide by the bytes of the ids; where a model changes the text first, that is not the text's length.
 void warn_of_normaliser(const Tokenizer& tokenizer, support::Progress& progress);
 
 /// Bytes of memory that training a BPE model on so much text takes at its peak, from measurements.

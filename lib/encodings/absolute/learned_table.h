@@ -23,7 +23,7 @@ class LearnedTable : public AbsoluteEncoding {
   Facts facts() const override;
 
  protected:
-  /// The member calls `add_table` when it can tell its rows.
+  /// The member calls `add_table` when it knows its rows.
   LearnedTable(const std::string& kind, const LearnedTableOptions& options, const Shape& shape);
   void add_table();
 

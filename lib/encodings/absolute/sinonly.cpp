@@ -7,8 +7,8 @@
 namespace pe::encodings {
 namespace {
 
-// Adjacent frequencies of `full` lie so close in a wide model that differences of neighbouring channels are cosines
-// nearly; the other two have no such way round.
+// Adjacent frequencies of `full` are so close in a wide model that differences of neighbouring channels are nearly
+// cosines; the other two have no such substitute.
 enum class SineMode { kFull, kDuplicated, kZeros };
 
 struct SinOnlyOptions : AbsoluteOptions {

@@ -106,7 +106,7 @@ Tensor PositionalEncoding::logits(const Rows& rows) {
   const Tensor q = rows.q.to(type) * rows.scale, k = rows.k.to(type);
   const std::int64_t batch = q.size(0), heads = q.size(1), groups = k.size(1);
   if (heads == groups) return at::matmul(q, k.transpose(-1, -2));
-  // Query heads of a group lie side by side, so a group's rows are one tall matrix.
+  // Query heads of a group are adjacent, so a group's rows are one tall matrix.
   return at::matmul(q.reshape({batch, groups, heads / groups * q.size(2), q.size(3)}), k.transpose(-1, -2))
       .reshape({batch, heads, q.size(2), k.size(2)});
 }

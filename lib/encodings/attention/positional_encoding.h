@@ -68,8 +68,8 @@ struct Facts {
   ShiftInvariance shift_invariant = ShiftInvariance::kAlways;
   bool rotates = false;              ///< rotates q and k; a stack holds at most one such member
   bool learned = false;              ///< has parameters
-  /// Positions 0 .. max_positions − 1 exist, others raise RangeError. Empty: no bound. In a registry entry 0 stands for
-  /// "set by the options, by default the training length".
+  /// Positions 0 .. max_positions − 1 exist, others raise RangeError. Empty: no bound. In a registry entry 0 means "set
+  /// by the options, by default the training length".
   std::optional<std::int64_t> max_positions;
   bool length_dependent = false;     ///< The length (Span::pe_len) changes the view of earlier tokens.
   bool content_dependent = false;    ///< Reads q, k or x, and not only their product.
@@ -240,7 +240,7 @@ struct RotatedPairs {
   std::size_t groups() const { return first.empty() ? 1 : theta.size() / first.size(); }
 };
 
-/// Base class of all encodings and, but that it asks for a causal mask, the encoding `none`.
+/// Base class of all encodings. It is also the encoding `none`, except that it asks for a causal mask.
 class PositionalEncoding {
  public:
   explicit PositionalEncoding(const Shape& shape) : shape_(shape) {}
@@ -321,7 +321,7 @@ class PositionalEncoding {
   std::vector<Parameter> parameters_;
 };
 
-/// Starts a pass. @throws ConfigError where the encoding needs a length that the span does not tell, or a causal mask.
+/// Starts a pass. @throws ConfigError where the encoding needs a causal mask, or a length that the span does not have.
 State begin_pass(PositionalEncoding& encoding, const Span& span);
 
 /// S0 for a layer (or −1, the embedding). The context refers to `state`, which must outlive it.

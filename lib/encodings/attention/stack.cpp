@@ -293,7 +293,7 @@ class Stack : public PositionalEncoding,
   }
 
  private:
-  /// Of this stack alone: another may stand within it.
+  /// Of this stack alone: it may contain another stack.
   std::string count_name(int layer, std::size_t member) const {
     return cat("stack.", reinterpret_cast<std::uintptr_t>(this), ".inputs.", layer, ".", member);
   }

@@ -1,4 +1,4 @@
-// DroPE's logit scale: one factor for a pass, from the length in hand.
+// DroPE's logit scale: one factor for a pass, from the current length.
 #include "encodings/attention/temperature.h"
 #include "encodings/registry.h"
 #include "encodings/rotary/rescaling.h"

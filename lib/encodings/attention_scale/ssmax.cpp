@@ -35,7 +35,7 @@ class Ssmax : public Temperature {
     }
   }
 
-  // Positions do not enter, but how many tokens stand before does.
+  // Positions have no effect, but the number of earlier tokens has.
   Facts facts() const override { return {.shift_invariant = ShiftInvariance::kNever, .learned = true}; }
 
  protected:

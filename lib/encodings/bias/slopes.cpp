@@ -43,7 +43,7 @@ Channels SlopeBias::channels(LayerContext& context, const Heads& heads) {
   if (shape_.query_heads == shape_.key_value_heads) {
     return {.query = at::ones({1, 1, queries, 1}, options), .key = m * place, .query_pieces = 1, .key_pieces = 3};
   }
-  // Heads that share keys differ in their slopes, so these stand on the query's side. A place below 2^16 is two
+  // Heads that share keys differ in their slopes, so these are on the query's side. A place below 2^16 is two
   // numbers of eight bits.
   return {.query = m.expand({1, -1, queries, 1}), .key = place, .query_pieces = powers_of_two_ ? 1 : 3,
           .key_pieces = keys <= 65536 ? 2 : 3};

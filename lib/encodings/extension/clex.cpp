@@ -119,7 +119,7 @@ class Clex : public Rotary {
 
   std::uint64_t key(const Span& span, const char* purpose) const { return draw_key(shape_.seed, purpose, span.step, 0, 0); }
 
-  /// t, how many times the training length: drawn for each step of a training, else what the length in hand needs.
+  /// t, how many times the training length: drawn for each step of a training, else the need of the current length.
   std::int64_t factor(const Span& span) const {
     if (span.training) {
       return 1 + static_cast<std::int64_t>(

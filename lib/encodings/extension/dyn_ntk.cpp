@@ -1,4 +1,4 @@
-// Dynamic NTK: NTK-aware scaling whose factor follows the length in hand; up to the training length it is plain RoPE.
+// Dynamic NTK: NTK-aware scaling whose factor follows the current length; up to the training length it is plain RoPE.
 #include "encodings/rotary/rescaling.h"
 
 namespace pe::encodings {

@@ -25,8 +25,7 @@ const RotarySchedule* find_schedule(const std::string& name) {
   return nullptr;
 }
 
-/// The part of an encoding that a rule can stand over: a rotary one, or what a rule stands over; null where there is
-/// none.
+/// The part of an encoding that a rule can extend: a rotary one, or the base of another rule; null where there is none.
 Json rotary_of(const Json& encoding) {
   if (encoding.contains("stack")) {
     for (const Json& member : encoding["stack"]) {
@@ -58,7 +57,7 @@ Json encoding_at(const Json& wanted, const Json& had, std::int64_t trained, std:
     return made;
   }
   const EncodingEntry* entry = find_encoding(made.value("kind", ""));
-  if (entry == nullptr) return made;  // told where it is built
+  if (entry == nullptr) return made;  // reported where it is built
   const Json defaults = support::defaults(entry->fields);
   const auto plain = [&](const char* name) { return !made.contains(name) || made[name] == defaults[name]; };
   if (defaults.contains("over")) {

@@ -1,5 +1,5 @@
-// YaRN: slow pairs of RoPE are slowed further by the factor, fast ones are left alone, a ramp lies between; logits are
-// sharpened by the square of the attention factor.
+// YaRN: slow pairs of RoPE are slowed further by the factor, fast ones are not changed, with a ramp between them.
+// Logits are sharpened by the square of the attention factor.
 #include "encodings/extension/yarn.h"
 
 #include "encodings/extension/turns.h"

@@ -1,10 +1,10 @@
-// No encoding: the causal mask alone tells order.
+// No encoding: the causal mask alone shows the order.
 #include "encodings/registry.h"
 
 namespace pe::encodings {
 namespace {
 
-/// Without a causal mask nothing tells order: attention then takes tokens for a set.
+/// Without a causal mask nothing shows the order: attention then treats tokens as a set.
 class None : public PositionalEncoding {
  public:
   using PositionalEncoding::PositionalEncoding;

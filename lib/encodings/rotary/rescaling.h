@@ -1,6 +1,6 @@
 /// @file
-/// Extension of a rotary encoding to longer texts. A rule and its options make one registry entry, which may stand over
-/// any schedule of frequencies:
+/// Extension of a rotary encoding to longer texts. A rule and its options make one registry entry, which can extend any
+/// schedule of frequencies:
 ///
 ///     {kind: yarn, factor: 8}                                          # over rope
 ///     {kind: yarn, factor: 8, over: {kind: p_rope, fraction: 0.75}}    # over another member of the family

@@ -24,7 +24,7 @@ struct RopeIdOptions {
   }
 };
 
-/// θ of the slowest pair; the others lie between it and 1.
+/// θ of the slowest pair; the others are between it and 1.
 double slowest(const RopeIdOptions& options, std::int64_t length) {
   return 2 * std::numbers::pi * options.turns / static_cast<double>(length);
 }

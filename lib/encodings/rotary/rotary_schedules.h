@@ -1,5 +1,5 @@
 /// @file
-/// The members of the rotary family that an extension rule may stand over: one function a source file.
+/// The members of the rotary family that an extension rule can extend: one function a source file.
 #pragma once
 
 #include <vector>

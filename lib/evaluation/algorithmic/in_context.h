@@ -3,7 +3,7 @@
 ///
 ///     [BOS]  Input: s3 s1\nOutput: s1 s3\n  …  Input: s2 s7\nOutput: s7 s2\n
 ///
-/// Every symbol is encoded apart, with the space before it, so that it has the same tokens wherever it stands.
+/// Every symbol is encoded apart, with the space before it, so that it has the same tokens at every position.
 #pragma once
 
 #include <cstdint>

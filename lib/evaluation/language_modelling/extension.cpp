@@ -41,7 +41,7 @@ std::vector<std::string> plain_variants() {
   return names;
 }
 
-/// Each of them stands for several variants: `base_500000`, `p_rope_0.75`, `zeroed_1` (the band of the fastest pairs),
+/// Each of them has several variants: `base_500000`, `p_rope_0.75`, `zeroed_1` (the band of the fastest pairs),
 /// `frozen_4`, `layer_0`.
 const std::vector<std::string>& interventions() {
   static const std::vector<std::string> names = {"base", "p_rope", "zeroed", "frozen", "layer"};
@@ -107,7 +107,7 @@ class Extension final : public Task {
   }
 
  private:
-  /// One form of the model: a rule of the list, or one of the members that an intervention stands for.
+  /// One form of the model: a rule of the list, or one of the variants of an intervention.
   struct Variant {
     std::string kind;                                   ///< as the list has it
     std::string name;                                   ///< as the table has it

@@ -51,8 +51,8 @@ using LengthNumber = std::function<double(const std::vector<std::int64_t>&, cons
 std::vector<WithInterval> with_intervals(const LengthCurve& curve, const std::vector<LengthNumber>& numbers,
                                          int resamples = 10000);
 
-/// Width of the bins of positions that the two numbers below are made of: a quarter of the training length, at least 1. Narrower
-/// ones hold too few tokens to tell a rise from noise.
+/// Width of the bins of positions for the two numbers below: a quarter of the training length, at least 1. Narrower
+/// ones hold too few tokens to distinguish a rise from noise.
 std::int64_t blowup_bin(std::int64_t train_length);
 
 /// The beginning of the first bin at or beyond train_length from which on the loss of every bin is high. High means 0.1

@@ -8,7 +8,7 @@ namespace pe::evaluation {
 
 namespace {
 
-/// Ends of a document at which anchored targets stand.
+/// Number of ends of anchored targets in a document.
 constexpr std::int64_t kAnchors = 4;
 
 /// The document as windows see it: with its separator, if the policy puts one there.
@@ -40,7 +40,7 @@ using Requests = std::map<Pass, std::vector<Wanted>>;
 /// Places that a separator before every window takes; one before the document is part of the text.
 std::int64_t taken(BosPolicy bos) { return bos == BosPolicy::kEveryWindow ? 1 : 0; }
 
-/// The whole text: anchored windows may stand anywhere in it.
+/// The whole text: anchored windows may be anywhere in it.
 Text text_of(const TextCodec& codec, const Document& document, const std::vector<std::int32_t>& words, BosPolicy bos) {
   Text text;
   if (bos == BosPolicy::kDocStart) {
@@ -63,7 +63,7 @@ Requests requests_of(const std::vector<LmSetting>& settings, const LmCutting& cu
     const LmProtocol& protocol = *setting.protocol;
     const auto n = static_cast<std::int64_t>(texts.at(setting.bos).ids.size());
     for (const Window& window : windows_of(setting, cutting, document.id, n, document.history)) {
-      // Nothing stands before a window's first token unless each window has its separator.
+      // A window's first token has no context unless each window has its separator.
       std::int64_t from = std::max(window.score_begin, window.begin + 1 - taken(setting.bos));
       if (protocol.cut == Cut::kSliding) from = std::max(from, window.begin + cutting.min_context);
       if (from >= window.score_end) continue;
@@ -124,7 +124,7 @@ std::vector<Window> windows_of(const LmSetting& setting, const LmCutting& cuttin
   const std::int64_t fed = protocol.predicts_next ? length + 1 : length;
   if (protocol.whole) {
     if (protocol.cut != Cut::kRolling) return sliding_windows(n, fed, std::min(setting.stride, length), history);
-    // A document's separator is no target; a stream begins with one that is, though nothing stands before it.
+    // A document's separator is no target; a stream begins with one that is, though it has no context.
     return rolling_windows(n, length, protocol.text == TextKind::kDocuments ? 1 : history);
   }
   n = std::min(n - history, cutting.cut - taken(setting.bos));

@@ -1,4 +1,4 @@
-// How far each head looks, how widely, and where its peak lies, at and beyond the training length.
+// How far each head looks, how widely, and the position of its peak, at and beyond the training length.
 #include <memory>
 
 #include "encodings/attention/attend.h"

@@ -24,7 +24,7 @@ using support::cat;
 /// Causal pairs of rows (i, j) whose distance is in [begin, end).
 struct Octave {
   std::int64_t begin = 0, end = 0;
-  double weight = 0;   ///< causal pairs of a text that it stands for
+  double weight = 0;   ///< causal pairs of a text that it represents
   at::Tensor queries, keys;
 };
 
@@ -96,7 +96,7 @@ class Frequencies final : public Task {
   /// Sums over texts of one layer.
   struct Sums {
     RotatedPairs rotated;
-    std::vector<at::Tensor> q;       // ranges of rows of the batch in hand
+    std::vector<at::Tensor> q;       // ranges of rows of the current batch
     at::Tensor q_norm, k_norm;       // [H, pairs]
     at::Tensor shares;               // [octaves, H, pairs + 1]: mean |part of the logit|; last: what is not rotated
   };
@@ -138,7 +138,7 @@ class Frequencies final : public Task {
       }
       const Sums& own = found->second;
       const std::int64_t pairs = own.q_norm.size(1);
-      // Octaves stand for as many causal pairs as they have.
+      // Octaves are weighted by their numbers of causal pairs.
       at::Tensor whole = at::zeros({heads, pairs + 1}, at::kDouble);
       for (std::size_t o = 0; o < all.size(); ++o) whole.add_(own.shares[static_cast<std::int64_t>(o)], all[o].weight);
       const at::Tensor share = whole / whole.sum(-1, /*keepdim=*/true);

@@ -9,7 +9,7 @@
 
 namespace pe::evaluation {
 
-/// Vectors with the positions at which they stood. x [n, d] float32 on the CPU, position [n] float64 in tokens.
+/// Vectors with their positions. x [n, d] float32 on the CPU, position [n] float64 in tokens.
 struct Placed {
   at::Tensor x;
   at::Tensor position;

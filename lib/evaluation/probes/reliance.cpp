@@ -174,7 +174,7 @@ class Reliance final : public Task {
       for (const std::int64_t end : anchors(ids[d], n, length, kEnds)) {
         TokenIds window(document.ids.begin() + (end - length), document.ids.begin() + end);
         plain.push_back(window);
-        // The last token is the one that is asked for; what may move lies before the `kept` ones in front of it.
+        // The last token is the target; tokens before the `kept` ones in front of it may move.
         TokenIds moved(window.begin(), window.end() - 1 - kept);
         support::Xoshiro random(probe_key("reliance", end, ids[d]));
         random.shuffle(moved);

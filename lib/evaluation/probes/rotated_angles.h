@@ -10,8 +10,8 @@ namespace pe::evaluation {
 struct PairAngles {
   double trained_turns = 0;   ///< of the largest distance in training, whole turns
   double turns = 0;           ///< of the largest distance in the test
-  /// Share of the distances 0 .. L − 1 whose angle lies, modulo a turn, in no training distance's reach. 0 where the pair
-  /// went round in training, or is not rotated.
+  /// Share of the distances 0 .. L − 1 whose angle, modulo a turn, is out of reach of all training distances. 0 where
+  /// the pair made a full turn in training, or is not rotated.
   double unseen = 0;
 };
 

@@ -93,14 +93,14 @@ std::optional<HaystackPrompt> build_prompt(const TextCodec& codec, const Haystac
   prompt.landed.resize(question.facts.size());
   if (codec.bos()) prompt.ids.push_back(*codec.bos());
   if (!question.head.empty()) append(prompt.ids, codec.encode_inside(question.head));
-  std::vector<std::pair<std::size_t, std::size_t>> facts;   // where they stand: [begin, end)
+  std::vector<std::pair<std::size_t, std::size_t>> facts;   // their positions: [begin, end)
   std::int64_t used = 0;
   for (const std::size_t index : order) {
     const Fact& fact = question.facts[index];
     std::int64_t at = std::llround(fact.depth * static_cast<double>(budget));
     const std::int64_t wanted = at;
     while (at > used && at < budget && !haystack.ends_sentence(filler[static_cast<std::size_t>(at - 1)])) --at;
-    // No sentence ends between the fact before and here: the fact stands where it was asked for.
+    // No sentence ends between the fact before and here: the fact goes to the requested place.
     if (at == used && used > 0 && wanted > used && !haystack.ends_sentence(filler[static_cast<std::size_t>(at - 1)])) at = wanted;
     at = std::max(at, used);
     prompt.ids.insert(prompt.ids.end(), filler.begin() + used, filler.begin() + at);

@@ -42,7 +42,7 @@ struct HaystackPrompt {
   std::vector<std::int32_t> ids;                   ///< prompt and answer: exactly the length asked for
   std::vector<std::int32_t> control;               ///< the same with haystack in the places of facts that decide
   std::int64_t answer_begin = 0;
-  std::vector<std::int64_t> fact_begins;           ///< where facts stand, in the order of the question's
+  std::vector<std::int64_t> fact_begins;           ///< positions of the facts, in the order of the question's
   std::vector<double> landed;                      ///< share of the haystack before each: its depth, moved to a sentence's end
   std::vector<std::int64_t> answer_tokens;         ///< of each answer
 };
@@ -52,7 +52,7 @@ class Haystack {
  public:
   virtual ~Haystack() = default;
   virtual std::vector<std::int32_t> read(support::Xoshiro& random, std::int64_t count) const = 0;
-  /// Ids after which a fact may stand.
+  /// Ids after which a fact is allowed.
   virtual bool ends_sentence(std::int32_t id) const = 0;
 };
 

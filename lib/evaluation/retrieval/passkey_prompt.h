@@ -46,7 +46,7 @@ struct PasskeyPrompt {
   std::vector<std::int32_t> ids;          ///< prompt and answer: exactly the length asked for
   std::vector<std::int32_t> control;      ///< the same with filler in the fact's place
   std::int64_t answer_begin = 0;          ///< ids[answer_begin ..) is the answer
-  std::int64_t fact_begin = 0;            ///< where the fact stands
+  std::int64_t fact_begin = 0;            ///< position of the fact
   std::int64_t fact_tokens = 0;
   double landed = 0;                      ///< share of the filler before the fact: `depth`, moved back to a unit's boundary
 };

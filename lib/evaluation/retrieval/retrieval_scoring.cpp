@@ -192,7 +192,7 @@ RetrievalScore summarise_items(TaskContext& context, const std::string& task, co
                                      .n = std::ssize(trials),
                                      .status = std::isnan(value) ? status::kMeasure : status::kOk});
   };
-  // Tokens and parts of an item stand and fall together, so their intervals are over trials.
+  // Tokens and parts of an item are not independent, so their intervals are over trials.
   const auto add_ratio = [&](const char* measure, const std::vector<double>& y, const std::vector<double>& x,
                              double chance) {
     const statistics::Ratio share = statistics::ratio_of_sums(y, x);

@@ -19,7 +19,7 @@ struct RetrievalItem {
   std::vector<std::string> others;   ///< wrong answers, to rank the true one among; all items alike many
   double depth = std::numeric_limits<double>::quiet_NaN();  ///< that was asked for; NaN for several facts
   std::int64_t trial = 0;
-  double landed = std::numeric_limits<double>::quiet_NaN();  ///< where the fact stands; NaN for several
+  double landed = std::numeric_limits<double>::quiet_NaN();  ///< position of the fact; NaN for several
 };
 using RetrievalItems = std::vector<RetrievalItem>;
 

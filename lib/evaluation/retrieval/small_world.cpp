@@ -113,7 +113,7 @@ class World {
 
   int place_of(int person) const { return people_[at(person)]; }
   std::size_t moved(int person) const { return moved_[at(person)]; }
-  /// Empty where no line tells of it.
+  /// Empty where no line mentions it.
   const std::vector<Stay>& stays(int thing) const { return stays_[at(thing)]; }
 
  private:
@@ -158,7 +158,7 @@ std::optional<WorldStory> where_is_somebody(support::Xoshiro& random) {
   return story;
 }
 
-/// Things that have been at so many places, as far as lines tell.
+/// Things that have been at so many places, by the lines.
 std::vector<int> things_with(const World& world, std::size_t stays) {
   std::vector<int> things;
   for (int thing = 0; thing < kEach; ++thing) {

@@ -1,6 +1,6 @@
 /// @file
-/// A small world of people, places and things that lines of text tell about, and questions that the lines decide: five kinds,
-/// after the first of the bAbI tasks (Kuratov et al. 2024, arXiv:2406.10149, hide those in long texts).
+/// A small world of people, places and things in lines of text, and questions that the lines decide. There are five
+/// kinds, after the first of the bAbI tasks (Kuratov et al. 2024, arXiv:2406.10149, hide those in long texts).
 #pragma once
 
 #include <cstdint>

@@ -37,8 +37,8 @@ encodings::Shape wide_shape();
 /// Moves parameters away from their initial values, which are zero where an encoding starts as another.
 void stir(encodings::PositionalEncoding& encoding);
 
-/// x + PE, three projections, attention of layer 1; for encodings whose layers hand a state on, of layer 0 before, with
-/// a feed-forward in between. Inputs are leaves where gradients are wanted.
+/// x + PE, three projections, attention of layer 1. Encodings with state between layers also get layer 0 before, with a
+/// feed-forward in between. Inputs are leaves where gradients are wanted.
 struct Toy {
   explicit Toy(const encodings::Shape& shape, std::int64_t batch, std::int64_t length,
                at::ScalarType dtype = at::kDouble);

@@ -14,7 +14,7 @@ namespace pe::pipeline {
 /// Name and folder of an array.
 struct BatchPlace {
   std::string run;
-  std::string token;                 ///< tells this array from every other, of this and other runs
+  std::string token;                 ///< distinguishes this array from every other, of this and other runs
   std::string folder;                ///< of the run; jobs write their logs below it
   std::vector<std::string> command;  ///< of an element, without its index
 };

@@ -307,7 +307,7 @@ void add_jobs(RunStatus& status, const Store& store, Slurm& slurm) {
   const auto submission = read_submission(store, status.run_id);
   if (!submission) return;
   JobStates jobs;
-  // Of a run that is over the queue tells nothing new.
+  // The queue has nothing new about a run that has ended.
   if (status.ended > 0)
     jobs.rows.emplace();
   else

@@ -17,7 +17,7 @@ struct SiteFinding {
   std::string text, advice;
 };
 
-/// Whether this Slurm refuses jobs above the limits of an account, which Slurm::associations then tells.
+/// Whether this Slurm rejects jobs above the limits of an account, which Slurm::associations returns.
 bool keeps_account_limits(const SiteConfig& config);
 
 /// How many jobs a user may have in the queue with this account, or, when none is named, with the one that allows the

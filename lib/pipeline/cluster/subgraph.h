@@ -1,5 +1,5 @@
 /// @file
-/// A part of a graph that stands on its own: some tasks with all that they follow from.
+/// A part of a graph that is complete: some tasks with all their direct and indirect producers.
 #pragma once
 
 #include <map>

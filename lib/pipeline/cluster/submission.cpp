@@ -475,7 +475,7 @@ class Sending {
       report_.refusal = answer.refusal;
       if (answer.refusal != Refusal::kUnknown) return "";
       options_.tell(cat(answer.message, "; looking for ", array.name(), " in the queue"));
-      // Lost on the way there, or on the way back? Its name tells, once the controller answers again.
+      // Was the order lost, or the answer? The job's name shows it, once the controller answers again.
       double pause_s = options_.pause_s;
       int empty = 0;
       for (int look = 0; look < kLooks; ++look, pause_s *= 2) {

@@ -1,5 +1,5 @@
 /// @file
-/// Tasks that ran out of memory, as their attempts or Slurm tell: the next submission asks for more.
+/// Tasks that ran out of memory, by their attempts or by Slurm: the next submission asks for more.
 #pragma once
 
 #include <cstdint>

@@ -78,7 +78,7 @@ bool ConfigFiles::declared_anywhere(const std::string& dotted) const {
   for (const Stage& stage : stages_.all()) {
     if (!stage.description) return true;   // the missing stage's fields are not known; its error was already reported
     if (support::find_field(stage.description->fields, dotted)) return true;
-    // An option of a variant stands below the variant's own path.
+    // An option of a variant is below the variant's own path.
     for (std::size_t dot = dotted.rfind('.'); dot != std::string::npos && dot > 0; dot = dotted.rfind('.', dot - 1)) {
       const support::Field* field = support::find_field(stage.description->fields, dotted.substr(0, dot));
       if (field && field->type == support::FieldType::kVariant) return true;

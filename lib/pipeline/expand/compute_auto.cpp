@@ -62,7 +62,7 @@ void resolve_compute(const StageDescription& stage, const Resources& resources, 
   resolve("isa", [&](const support::Field& field) -> Json {
     static const std::vector<std::string> kFallingOrder{"amx", "avx512", "avx2", "portable"};
     auto at = std::find(kFallingOrder.begin(), kFallingOrder.end(), isa);
-    // Nothing else uses AMX, and keys of the rest must not tell such machines apart.
+    // Nothing else uses AMX, and keys of the rest must not distinguish such machines.
     const bool uses_amx = !cuda && compute.contains("dtype") && compute["dtype"] == "bf16";
     if (isa == "amx" && !uses_amx) ++at;
     for (; at != kFallingOrder.end(); ++at) {

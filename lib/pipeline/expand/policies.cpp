@@ -91,7 +91,7 @@ void Policies::give(const Stage& stage, const Scope& scope, Task& task, Mistakes
   task.allow_partial = node.allow_partial;
   task.record_divergence = source_.file.on_diverge == "record";
   task.exact_numerics = source_.file.numerics == "exact";
-  // Two people may give their scripts one name and one version; the text tells the scripts apart.
+  // Two people may give their scripts one name and one version; the text distinguishes the scripts.
   const bool own = stage.description->is_script && source_.file.code.empty();
   task.hash_build = own || source_.file.code == "build";
 }

@@ -10,7 +10,7 @@
 
 namespace pe::pipeline {
 
-/// A value that names a file, or a list of them. `dotted` is where it stands: "path", "model.encoding.table",
+/// A value that names a file, or a list of them. `dotted` is its path in the config: "path", "model.encoding.table",
 /// "model.encoding.stack.1.table". `hashed` is false where the field, or what holds it, is in no key.
 using PathVisit = std::function<void(const std::string& dotted, Json& value, bool hashed)>;
 void for_each_path(const support::Schema& schema, Json& config, const PathVisit& visit);

@@ -19,7 +19,7 @@ bool is_map(const support::Node& node, std::string_view what, support::Diagnosti
 void refuse_key(const support::Node::Member& member, std::string_view what, const std::vector<std::string>& known,
                 support::Diagnostics& diagnostics);
 
-/// Times and sizes need a unit, but for 0: a bare number is minutes or MiB to Slurm and something else elsewhere.
+/// Times and sizes need a unit, except 0: a bare number is minutes or MiB to Slurm and something else elsewhere.
 std::optional<std::int64_t> integer(const support::Node::Member& member, support::Suffixes suffixes, std::int64_t least,
                                     support::Diagnostics& diagnostics, std::string_view example);
 

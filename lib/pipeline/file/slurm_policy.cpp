@@ -187,7 +187,7 @@ void set_slurm(PipelineFile& file, const std::string& key, Node value) {
 
 namespace {
 
-/// A map of partitions goes by the names of the file's resources.
+/// The keys of a map of partitions are names of the file's resources.
 void check_partitions(const PipelineFile& file, const Node& slurm, Diagnostics& diagnostics) {
   const Node* partitions = slurm.is_map() ? slurm.find("partition") : nullptr;
   if (!partitions || !partitions->is_map()) return;

@@ -12,7 +12,7 @@
 
 namespace pe::pipeline {
 
-/// How a stage's tasks go to Slurm. Never hashed, but for `isa`, which `compute.isa: auto` becomes.
+/// How a stage's tasks go to Slurm. Never hashed, except `isa`, which replaces `compute.isa: auto`.
 struct SlurmPolicy {
   std::map<std::string, std::string> partitions;   ///< by name of resources, else "default"
   std::string account, qos, constraint, reservation, isa;
@@ -45,7 +45,7 @@ void set_slurm(PipelineFile& file, const std::string& key, support::Node value);
 /// Settings of the file for each of its stages.
 SlurmPolicies slurm_policies(const PipelineFile& file, support::Diagnostics& diagnostics);
 
-/// The `signal_lead` that a stage goes by; null when neither its block nor the file's names one.
+/// The `signal_lead` of a stage; null when neither its block nor the file's names one.
 const support::Node* signal_lead_of(const PipelineFile& file, const std::string& stage);
 
 /// All of it, so that equal texts are equal policies.

@@ -45,7 +45,7 @@ std::optional<TaskName> parse_task_id(std::string_view text, std::string* why) {
   return name;
 }
 
-/// Whether a pattern names a text; each '*' stands for any characters, none included.
+/// Whether a pattern names a text; each '*' matches any characters, also none.
 bool fits_text(std::string_view pattern, std::string_view text) {
   const std::size_t star = pattern.find('*');
   if (star == std::string_view::npos) return pattern == text;

@@ -25,7 +25,7 @@ struct TaskName {
 std::optional<TaskName> parse_task_id(std::string_view text, std::string* why = nullptr);
 
 /// Whether a pattern names a task: labels are equal or the pattern's is empty, and each of its axes has one of the labels
-/// that the pattern gives for it. A '*' stands for any characters ("train*"). An axis named twice means either label.
+/// that the pattern gives for it. A '*' matches any characters ("train*"). An axis named twice means either label.
 bool fits(const TaskName& pattern, std::string_view label, const AxisLabels& axes);
 
 }  // namespace pe::pipeline

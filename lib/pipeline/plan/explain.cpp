@@ -368,7 +368,7 @@ class Explainer {
     return it->second;
   }
 
-  /// Instances of a stage mostly take a value from the same line; the first one stands for them.
+  /// Instances of a stage mostly take a value from the same line; the first one represents them.
   support::Place place(const Task& task, const Cause& cause) {
     const std::string path = cause.kind == ReasonKind::kExternal && !task.externals.empty() ? task.externals[0].field
                                                                                             : cause.what;

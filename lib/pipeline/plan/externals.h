@@ -24,7 +24,7 @@ struct ListedGroups {
 };
 ListedGroups list_groups(const std::vector<std::string>& paths);
 
-/// How far hashing is, told before each file that has to be read.
+/// Progress of hashing, reported before each file that has to be read.
 struct HashingProgress {
   std::filesystem::path file;         ///< the next one
   std::uint64_t done_bytes = 0;       ///< hashed already

@@ -114,7 +114,7 @@ struct PlannedSnapshot {
   bool present = false;               ///< All of its objects exist.
   bool known = false;                 ///< not all of them came (OutputRecord::absent)
   bool bytes_wanted = false;          ///< of a known one: something that runs needs what is not here
-  /// Whether readers can go by it.
+  /// Whether readers can use it.
   bool usable() const { return present || (known && !bytes_wanted); }
 };
 
@@ -131,7 +131,7 @@ struct PlannedTask {
   bool known = false;                 ///< not all of them came (OutputRecord::absent)
   bool bytes_wanted = false;          ///< of a known one: something that runs needs what is not here
   std::vector<PlannedSnapshot> snapshots;
-  /// Of a task without snapshots: whether readers can go by its result.
+  /// Of a task without snapshots: whether readers can use its result.
   bool usable() const { return present || (known && !bytes_wanted); }
   /// Whether it or one of its snapshots is known and not here.
   bool any_known() const;

@@ -33,7 +33,7 @@ std::optional<double> past_tokens(const StageDescription& stage, const PastTask&
   return tokens && *tokens > 0 ? tokens : std::nullopt;
 }
 
-/// The same config but for names, seeds, and numbers of the same size.
+/// The same config except for names, seeds, and numbers of the same size.
 bool similar_values(const Json& a, const Json& b) {
   if (a.is_number() && b.is_number()) {
     const double x = a.get<double>(), y = b.get<double>();

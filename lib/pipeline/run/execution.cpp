@@ -50,7 +50,7 @@ RunSummary Execution::go() {
   try {
     end();
   } catch (const std::exception&) {
-    // The first mistake is the one to tell.
+    // The first mistake is reported.
   }
   std::rethrow_exception(mistake);
 }

@@ -157,7 +157,7 @@ struct LocalRunner::State {
         });
   }
 
-  /// Ends what a stage left behind: each of its processes hands on its own children only when it is dead.
+  /// Ends processes that a stage left behind: the children of each are reparented only when it is dead.
   void end_leftovers(Child& child) {
     child.ended = true;
     constexpr int kMost = 20;

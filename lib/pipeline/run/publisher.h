@@ -43,7 +43,7 @@ struct PublishAnswer {
 struct VerifyJob {
   std::size_t task = 0;
   std::uint64_t ticket = 0;  ///< of the attempt that blamed them, or 0
-  std::uint64_t number = 0;  ///< tells the jobs of one task apart
+  std::uint64_t number = 0;  ///< distinguishes the jobs of one task
   bool again = false;        ///< also what was read or published before
   std::vector<OutputRecord> outputs;
   std::shared_ptr<std::atomic<std::uint64_t>> bytes_read = std::make_shared<std::atomic<std::uint64_t>>(0);

@@ -99,7 +99,7 @@ artifact::Recipe Publishing::recipe_for(const ActiveAttempt& attempt) const {
 Standing Publishing::standing_of(std::size_t i) const {
   const bool replaces = run_.states->at(i).forced && run_.leases->holds(run_.task(i).plan_key);
   if (replaces) return Standing::kReplaced;
-  // Where only the contents of an earlier result are known, readers that went by them keep it. Without readers, and
+  // Where only the contents of an earlier result are known, its readers keep it. Without readers, and
   // where another run gives other bytes in any case, the new result counts.
   const Json* deterministic = find_value(*run_.task(i).config, "compute.deterministic");
   const bool inexact = deterministic && *deterministic == "off";

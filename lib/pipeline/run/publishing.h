@@ -31,7 +31,7 @@ class Publishing {
   /// The recipe in the manifest of a report.
   artifact::Recipe recipe_for(const ActiveAttempt& attempt) const;
   void tell_conflict(const ActiveAttempt& attempt, const Published& published);
-  /// Tells of a record that stands now. Returns the result that is valid.
+  /// Reports a record that is now valid. Returns the result that is valid.
   PackedResult announce(const ActiveAttempt& attempt, const Published& published, const Record& record, Json detail);
 
   RunContext& run_;

@@ -43,7 +43,7 @@ std::string new_run_id(const std::string& newest) {
   ::gmtime_r(&whole, &parts);
   char text[32];
   std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
-  std::random_device device;  // tells two runs of one millisecond apart
+  std::random_device device;  // distinguishes two runs of one millisecond
   char tail[16];
   std::snprintf(tail, sizeof tail, "-%03d%02x", static_cast<int>(now % 1000), device() & 0xffu);
   return std::string(text) + tail;

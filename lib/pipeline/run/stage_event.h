@@ -21,7 +21,7 @@ struct StageEvent {
   Kind kind = Kind::kProgress;
   /// Its name in the journal: "note", "warn", "checkpoint", and "stage:NAME" for every name that stages may not use.
   std::string name;
-  Json detail = Json::object();  ///< its members, but for "event" and "key", which are the journal's
+  Json detail = Json::object();  ///< its members, except "event" and "key", which are the journal's
 
   /// A member that is a whole number of 64 bits.
   std::optional<std::int64_t> integer(const char* member) const;

@@ -137,7 +137,7 @@ class Answers {
     }
   }
 
-  /// The refusals, equal ones told once.
+  /// The refusals, without duplicates.
   std::vector<support::Diagnostic> refusals() const {
     std::vector<support::Diagnostic> diagnostics;
     for (const auto& [message, where] : refused_) {

@@ -59,7 +59,7 @@ class TaskFileWriter {
 
   const StageDescription& stage_;
   std::filesystem::path folder_;
-  Json document_;                             // but for its inputs
+  Json document_;                             // without its inputs
   std::map<std::string, InputLines> inputs_;  // by role
 };
 

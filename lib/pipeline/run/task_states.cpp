@@ -137,7 +137,7 @@ void TaskStates::look_again(std::size_t i) {
 /// Counts the open inputs of a waiting task; producers that were not wanted so far are added to `producers`.
 void TaskStates::count_inputs(std::size_t i, std::vector<std::size_t>& producers) {
   const Task& task = graph_.tasks[i];
-  if (!is_own(i)) {   // its own process tells what becomes of it: no news
+  if (!is_own(i)) {   // its own process reports its end: no news
     lack(i, TaskPhase::kBlocked, "is made by another process of this run");
     return;
   }
@@ -173,7 +173,7 @@ TaskStates::Input TaskStates::look_at(std::size_t i, const Edge& edge, std::stri
   const State& producer = states_[edge.producer];
   if (!lacks_result(producer.phase)) return Input::kOpen;
   if (graph_.tasks[i].allow_partial && is_gather(graph_.tasks[i], edge.role)) return Input::kSettled;
-  // A blocked producer hands its own root on, so that every descendant names it and no chain grows.
+  // A blocked producer passes its own root on, so that every descendant names it and no chain grows.
   if (producer.phase == TaskPhase::kFailed) {
     reason = cat("needs ", producer_id(graph_, edge), ", which failed");
     root = producer_id(graph_, edge);
