@@ -28,7 +28,7 @@ using support::cat;
 using support::ConfigError;
 using Clock = std::chrono::steady_clock;
 
-// Paths of the launcher's own descriptors: mpirun hands none of them on.
+// Paths of the launcher's own descriptors: mpirun passes none of them on.
 constexpr const char* kEvents = "PE_RANK_EVENTS";
 constexpr const char* kStatus = "PE_RANK_STATUS";
 // Set under srun: ranks on other machines must not open those paths, which there lead nowhere, or to another process.

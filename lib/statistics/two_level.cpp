@@ -90,7 +90,7 @@ Parts parts_of(const std::vector<std::vector<double>>& values, const std::vector
     }
   }
   rest /= (seeds - 1) * (items - 1);
-  // Seeds vary by the rest at least; means that lie closer together do so by luck.
+  // Seeds vary by the rest at least; means that are closer together are so by luck.
   parts.first = std::max(parts.first, rest / (seeds * items));
   parts.second = std::max(0.0, of_items - rest / (seeds * items));
   // Where every seed gave the same, differences of rounding are no noise.

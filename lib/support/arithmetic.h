@@ -9,10 +9,10 @@
 
 namespace pe::support {
 
-/// The number that a name (letters, digits, '_' and '.') stands for; nothing where it stands for none.
+/// The value of a name (letters, digits, '_' and '.'); nothing where it has none.
 using ValueOf = std::function<std::optional<double>(std::string_view name)>;
 
-/// The value of `layers*(33*heads + 66)`. Nothing when a name stands for no number, or the text is no expression.
+/// The value of `layers*(33*heads + 66)`. Nothing when a name has no value, or the text is no expression.
 std::optional<double> evaluate_arithmetic(std::string_view expression, const ValueOf& value_of);
 
 }  // namespace pe::support

@@ -10,7 +10,7 @@ namespace pe::support {
 
 class ChunkedText {
  public:
-  /// Where the next whole piece is to be appended: pieces do not lie across chunks.
+  /// Place for the next whole piece: pieces never span two chunks.
   std::string& end() {
     constexpr std::size_t kFull = 64 << 10;
     if (chunks_.empty() || chunks_.back().size() >= kFull) chunks_.emplace_back();

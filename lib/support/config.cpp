@@ -154,7 +154,7 @@ class Overlay {
   void store(Json& into, Json value, const Node& node, const std::string& path) {
     into = std::move(value);
     if (origins_) {
-      // A value replaces what stood below its path, and so do the origins.
+      // A value replaces the values below its path, and so do the origins.
       for (auto it = origins_->lower_bound(path + "."); it != origins_->end() && it->first.rfind(path + ".", 0) == 0;) {
         it = origins_->erase(it);
       }
@@ -221,7 +221,7 @@ class Overlay {
     if (node.is_list()) {
       for (const Node& item : node.items) add(item);
     } else if (node.is_scalar()) {
-      add(node);   // one item may stand without brackets
+      add(node);   // one item may be written without brackets
     } else {
       wrong_type(field, node, path);
       good = false;
@@ -280,7 +280,7 @@ class Overlay {
     }
     if (node.is_map() && !node.find("kind")) {
       if (config.is_object() && config.contains("kind")) {
-        variant_options(field, node, config, path);   // options of the kind that stands already
+        variant_options(field, node, config, path);   // options of the present kind
       } else {
         mistake(node, quote(path) + " needs a 'kind'");
       }

@@ -109,14 +109,14 @@ class FieldVisitor {
   /// One path or a list of them: files, folders, globs.
   virtual void paths(std::string_view name, std::vector<std::string>& value, std::string_view help,
                      FieldOptions options = {}) = 0;
-  /// `kinds` lists what may stand here; `value.json` holds the canonical form, and the default before binding
+  /// `kinds` lists the allowed kinds; `value.json` holds the canonical form, and the default before binding
   /// (a plain name is enough: value.json = "rope").
   virtual void variant(std::string_view name, VariantValue& value, const std::vector<VariantKind>& kinds,
                        std::string_view help, bool stackable = false, FieldOptions options = {}) = 0;
   /// States how fields depend on each other; checked after the fields named before it are filled.
   virtual void check(bool holds, std::string_view why) = 0;
 
-  /// An enum with the words that stand for it. With `automatic` the value may be `auto` and `value` is an optional.
+  /// An enum with its words. With `automatic` the value may be `auto` and `value` is an optional.
   template <typename Enum>
   void choice(std::string_view name, Enum& value, std::initializer_list<std::pair<const char*, Enum>> words,
               std::string_view help, FieldOptions options = {}) {

@@ -79,7 +79,8 @@ class ArtifactError : public Error {
   explicit ArtifactError(std::string message, std::string hint = {});
 };
 
-/// Reading or writing failed. `creating` tells an output that could not be made (exit 73) from one that broke (74).
+/// Reading or writing failed. `creating` distinguishes an output that could not be made (exit 73) from one that broke
+/// (74).
 class IoError : public Error {
  public:
   explicit IoError(std::string message, bool creating = false, int system_error = 0);

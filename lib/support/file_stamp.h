@@ -1,5 +1,5 @@
 /// @file
-/// The stamp of a file when it was read, so that a later look can tell whether the file has changed.
+/// The stamp of a file when it was read, so that a later look can show whether the file has changed.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct FileRead {
 std::string read_file(const std::filesystem::path& path, std::uint64_t limit, FileRead& read);
 
 /// SHA-256 of a whole file with its stamp: the stamp belongs to the bytes that were hashed.
-/// @throws IoError when it cannot be read, or never stands still while it is read.
+/// @throws IoError when it cannot be read, or changes whenever it is read.
 FileRead hash_file(const std::filesystem::path& path);
 
 }  // namespace pe::support

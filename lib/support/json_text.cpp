@@ -46,7 +46,7 @@ void JsonText::new_line() {
   put(std::string(filled_.size() * static_cast<std::size_t>(indent_), ' '));
 }
 
-/// Writes what stands between the value before and this one.
+/// Writes the text between the value before and this one.
 void JsonText::begin_value() {
   if (std::exchange(after_key_, false) || filled_.empty()) return;
   if (filled_.back()) put(",");

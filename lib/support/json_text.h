@@ -12,7 +12,7 @@
 
 namespace pe::support {
 
-/// The text of a value that stands so many levels deep in a document. @param indent  spaces for each level; -1: one line
+/// The text of a value at a depth of so many levels. @param indent  spaces for each level; -1: one line
 std::string json_text(const Json& value, int indent, std::size_t levels);
 
 /// Takes the next bytes of a text.

@@ -118,7 +118,7 @@ pid_t spawn_bound(const SpawnOptions& options, int signal) {
   for (auto& [ours, theirs] : wanted) {
     Descriptor copy(::fcntl(ours, F_DUPFD_CLOEXEC, plan.highest + 1));
     if (!copy) {
-      if (errno == EINVAL) errno = EMFILE;   // the limit lies below the number
+      if (errno == EINVAL) errno = EMFILE;   // the limit is below the number
       throw_errno("start", program);
     }
     ours = copy.get();
@@ -325,7 +325,7 @@ std::filesystem::path find_plugin(const std::string& folder, const std::string& 
 }
 
 std::string elf_build_id(const std::filesystem::path& executable) {
-  // A build id stands among the first pages, whatever the file's size.
+  // A build id is among the first pages, whatever the file's size.
   Descriptor fd(::open(executable.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) throw_errno("read", executable.string());
   Elf64_Ehdr header{};

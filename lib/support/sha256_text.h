@@ -22,7 +22,7 @@ inline void write_hex(const void* bytes, std::size_t count, char* digits) {
   }
 }
 
-/// Appends the 32 bytes that the digits stand for; of any other text 32 zero bytes.
+/// Appends the 32 bytes of the digits; of any other text 32 zero bytes.
 inline void append_sha256(std::string& bytes, std::string_view hex) {
   if (!is_sha256(hex)) {
     bytes.append(32, '\0');

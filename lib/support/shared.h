@@ -11,7 +11,7 @@ template <typename T>
 class Shared {
  public:
   Shared() = default;
-  Shared(T value) : value_(std::make_shared<T>(std::move(value))) {}   // NOLINT: stands for its value
+  Shared(T value) : value_(std::make_shared<T>(std::move(value))) {}   // NOLINT: converts from its value
 
   const T& get() const {
     static const T none{};

@@ -89,7 +89,7 @@ std::string short_duration(double seconds) {
 
 namespace {
 
-/// A number split into its decimal text (underscores removed) and the factor that its suffix stands for.
+/// A number split into its decimal text (underscores removed) and the factor of its suffix.
 struct Spelled {
   std::string digits;
   std::int64_t factor = 1;

@@ -32,7 +32,7 @@ class BatchReader {
   /// `bytes` of the text only where asked for.
   Batch read(std::int64_t count, const WindowOf& window_of, bool count_bytes) const;
 
-  /// Targets that count in `count` windows: all of them, but for data with labels.
+  /// Targets that count in `count` windows: all of them, except for data with labels.
   std::int64_t targets(std::int64_t count, const WindowOf& window_of) const;
 
  private:

@@ -59,7 +59,7 @@ class Optimizer {
   const std::vector<at::Tensor>& averages() const { return averages_; }
 
  private:
-  /// A range of a flat buffer that is treated alike: a whole group, unless settings tell its parameters apart.
+  /// A range of a flat buffer that is treated alike: a whole group, unless settings distinguish its parameters.
   struct Part {
     std::size_t group = 0;
     std::int64_t begin = 0, count = 0;

@@ -36,7 +36,7 @@ std::vector<Spike> spikes(const std::vector<StepFact>& steps, std::int64_t first
     if (!std::isfinite(steps[t].loss)) continue;   // counted elsewhere
     for (std::size_t i = 0; i < kWindow; ++i) {
       const double loss = steps[t - kWindow + i].loss;
-      window[i] = std::isfinite(loss) ? loss : 1e300;   // a skipped step lies above the median, whatever it was
+      window[i] = std::isfinite(loss) ? loss : 1e300;   // a skipped step counts as above the median, whatever it was
     }
     const double middle = median(window);
     // Most steps are nowhere near: the smallest threshold spares them the deviation.

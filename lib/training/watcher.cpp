@@ -17,7 +17,7 @@ using support::cat;
 
 constexpr double kSpeedWindow = 10;   // seconds that a speed is taken over
 
-/// The same for all attempts of a task. By hand there is no task key; config and inputs stand for it.
+/// The same for all attempts of a task. By hand there is no task key; config and inputs replace it.
 std::string run_id_of(const artifact::Recipe& recipe) {
   if (!recipe.task_key.empty()) return recipe.task_key;
   return support::canonical_hash("pe/run", {{"stage", recipe.stage}, {"version", recipe.version},

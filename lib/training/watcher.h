@@ -44,7 +44,7 @@ class Watcher {
   void waited_for_data(double seconds) { data_s_ += seconds; }
   void validation(const ValidationRow& row);
   void attention(const LogitSample& sample);
-  /// A checkpoint to resume from was written. @param stall_s how long training stood still for it
+  /// A checkpoint to resume from was written. @param stall_s how long training waited for it
   void checkpoint(std::int64_t step, double stall_s, double write_s, std::uint64_t bytes);
   /// "done", "stopped" or "diverged".
   void end(const std::string& state);

@@ -1,6 +1,6 @@
 /// @file
-/// Which machine this is and which process is meant: what leases and attempt folders need to tell the living from the
-/// dead.
+/// Identity of this machine and of a process: leases and attempt folders need it to distinguish live owners from dead
+/// ones.
 #pragma once
 
 #include <cstdint>

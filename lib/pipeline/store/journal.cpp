@@ -109,7 +109,7 @@ class EventReader : public nlohmann::json_sax<Json> {
   enum class Number { kNone, kTime, kSeq, kAttempt, kCpus, kCpuTime, kPeak, kBytes };
 
   JournalEvent& event_;
-  std::string* text_ = nullptr;  // the fields that the key at hand fills
+  std::string* text_ = nullptr;  // the fields that the present key fills
   Number number_ = Number::kNone;
   int depth_ = 0;
   bool in_gpus_ = false, resumed_ = false;  // whether the key at hand is that
@@ -209,7 +209,7 @@ std::vector<Event> merged(const std::vector<std::filesystem::path>& files, std::
   return events;
 }
 
-/// Where an event stands.
+/// Position of an event.
 struct Line {
   Place place;
   std::size_t file;

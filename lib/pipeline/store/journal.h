@@ -21,7 +21,7 @@ class Journal {
  public:
   Journal() = default;
   explicit Journal(const std::filesystem::path& run_folder);
-  /// Adds "seq", "time" and "crc". A full disk is not fatal: the journal tells, it does not decide. False then.
+  /// Adds "seq", "time" and "crc". A full disk is not fatal: the journal records, it does not decide. False then.
   bool append(Json event);
   const std::filesystem::path& path() const { return path_; }
 

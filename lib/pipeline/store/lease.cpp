@@ -127,7 +127,7 @@ double Leases::now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// How names of this process begin: they tell `sweep` whose they are. Containers of one host may share its name and
+/// How names of this process begin: `sweep` finds their owner by it. Containers of one host may share its name and
 /// count processes from 1, so the process number space is part of it.
 std::string Leases::own_prefix(std::string_view what) const {
   std::string pids;
@@ -186,7 +186,7 @@ bool Leases::owner_is_gone(const LeaseOwner& owner, const HostIdentity& here) {
   if (owner.where.host != here.host || owner.where.machine != here.machine) return false;
   if (owner.where.boot != here.boot) return true;   // this machine has started again since
   if (owner.where.pids != here.pids) return false;  // another container of it, whose processes we do not see
-  // Of a hidden process only the heartbeats tell.
+  // A hidden process shows only by its heartbeats.
   return process_life(owner.pid, owner.process_start) == ProcessLife::kGone;
 }
 
@@ -239,7 +239,7 @@ bool Leases::break_lease(const std::string& key, const Watch& seen, const std::s
   const auto still = look(key);
   if (!still || still->inode != seen.inode || still->bytes != seen.bytes) return false;
   fault_point("break lease");
-  // Only one breaker's rename succeeds; a reply that was lost reads as a failure, and the next look tells the truth.
+  // Only one breaker's rename succeeds; a lost reply reads as a failure, and the next look shows the truth.
   if (::rename(path(key).c_str(), away.c_str()) != 0) {
     const int error = errno;
     if (::access(away.c_str(), F_OK) != 0) {

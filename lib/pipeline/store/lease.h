@@ -80,7 +80,7 @@ class Leases {
   Answer acquire(const std::string& key);
   /// Notes the stage's process in the lease; what fails is left out.
   void name_stage(const std::string& key, std::int64_t pid, std::uint64_t start);
-  /// Whether the lease still stands under its name.
+  /// Whether the lease still exists under its name.
   bool holds(const std::string& key) const;
   void release(const std::string& key);
 

@@ -14,7 +14,7 @@
 
 namespace pe::pipeline {
 
-/// The 32 bytes that 64 hex digits stand for. Any other text is none: 32 zeros, whose digits are the empty text.
+/// The 32 bytes of 64 hex digits. Any other text is none: 32 zeros, whose digits are the empty text.
 struct PackedDigest {
   PackedDigest() = default;
   explicit PackedDigest(std::string_view hex);

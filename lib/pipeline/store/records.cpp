@@ -132,7 +132,7 @@ Record completed(const Record& known, Record record) {
   for (OutputRecord& output : record.outputs) {
     const OutputRecord* before = known.output(output.role);
     if (before && !before->absent && output.is_volatile)
-      output = *before;  // another measurement: readers went by the known one
+      output = *before;  // another measurement: readers used the known one
     else
       output.absent = output.absent && (!before || before->absent);
   }

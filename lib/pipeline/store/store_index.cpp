@@ -90,7 +90,7 @@ void StoreIndex::append(const std::string& entry, bool sync, bool retried) {
   if (file_ && ::fstat(file_.get(), &status) == 0 && status.st_nlink == 0) file_.close();
   if (!file_) begin_file();
   if (const int error = write(entry); error != 0) {
-    // Merged away by another host, which a network file system tells at the write alone: once more into a new file.
+    // Merged away by another host, which a network file system reports only at the write: once more into a new file.
     if (error == ESTALE && !retried) return append(entry, sync, true);
     errno = error;
     throw_errno("append to", (folder_.root() / "index").string());
@@ -159,7 +159,7 @@ void StoreIndex::tidy() {
     const std::string merged = first ? kMergedIndex : cat(run.front().substr(0, 16), kMergedEnding);
     IndexContent content;
     for (const std::string& name : run) read_index_file(folder / name, content);
-    // It stands where they stood; should we die before they are removed, reading them again changes nothing.
+    // It takes their place in the order; after a crash before their removal, reading them again changes nothing.
     fault_point("write merged index");
     support::write_file_atomically(folder / merged, render_index(content, !first), folder_.durable());
     for (const std::string& name : run) {

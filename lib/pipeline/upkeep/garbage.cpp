@@ -125,7 +125,7 @@ class Collector {
   Collector(Store& store, const GarbageOptions& options)
       : store_(store), options_(options), now_(support::unix_time()), dry_(options.dry_run) {}
 
-  /// @throws IoError; before anything was dropped when a folder or a file that tells of results cannot be read
+  /// @throws IoError; before anything was dropped when a folder or a file with records cannot be read
   GarbageReport go() {
     // Objects are listed before records are read: what is published meanwhile is in no list, and stays.
     list_objects();
@@ -208,7 +208,7 @@ class Collector {
         // By its plan key where the run could not write its journal and the hint, on a disk that was full.
         ++report_.kept_by_runs;
       } else if (!old(result.written) || (!live_.empty() && !abandoned(result.written))) {
-        // A run commits a record first and tells its journal afterwards.
+        // A run commits a record first and writes its journal afterwards.
         ++report_.kept_by_grace;
       } else {
         droppable_.push_back(&result);
@@ -648,7 +648,7 @@ class Collector {
       for (const std::string& name : support::list_folder(trash / day)) {
         const fs::path path = trash / day / name;
         const auto seen = look(path);
-        // A rename sets ctime: that is how long it has lain here. Where it does not, its folder's time tells.
+        // A rename sets ctime: that is the time of its move here. Where it does not, the folder's time shows it.
         if (!seen || seen->ctime > cut || folder->mtime > cut) continue;
         const std::uint64_t bytes = measure(path).bytes;
         if (!dry_) support::remove_tree(path);

@@ -10,7 +10,7 @@
 /// Runs with another scale, axis or --set are counted apart. A run that found everything there counts (uses.h).
 /// Everything else goes to the trash, and leaves it after the grace.
 ///
-/// A folder or a file that tells of results and cannot be read is an error, and then nothing is dropped.
+/// A folder or a file with records that cannot be read is an error, and then nothing is dropped.
 ///
 /// Order: leftovers without references come first. Then come runs beyond the newest of each pipeline that protect
 /// nothing, and then the logs of tasks that no kept run names. Then come remembered plans that are old. Under a size

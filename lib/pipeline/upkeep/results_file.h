@@ -7,7 +7,7 @@
 ///     records/<key>.json              records of tasks; records/<key>-<step>.json of snapshots
 ///     objects/<sha256>                the bytes of outputs that travel
 ///
-/// The same results give the same bytes: nothing in it tells when or where it was written.
+/// The same results give the same bytes: they do not depend on the time or place of writing.
 ///
 /// A reader believes nothing. It bounds sizes before it reads, compares names with the list, hashes every byte, and asks
 /// for the checksum and the end of the frame.
