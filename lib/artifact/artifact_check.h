@@ -14,7 +14,7 @@ namespace h5 {
 class File;
 }
 
-/// `path` is a file, or the folder of a collection. @throws ArtifactError that names what is wrong.
+/// `path` is a file, or the folder of a collection. @throws ArtifactError that names the mistake.
 void check_artifact(const std::filesystem::path& path, Kind kind);
 /// The same of a file that is open.
 void check_artifact(const h5::File& file, Kind kind);

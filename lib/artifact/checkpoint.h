@@ -92,7 +92,8 @@ class CheckpointReader {
     TensorInfo expected;
     std::span<std::byte> out;   ///< expected.bytes()
   };
-  /// Many, shared among threads. When some are damaged, the first of them is named; what `out` holds then is undefined.
+  /// Many, shared among threads. When some are damaged, the first of them is named; the contents of `out` are then
+  /// undefined.
   void read(std::span<const Destination> destinations, int threads) const;
   /// Checks the CRC of every tensor that this reader has not read yet, so that after it the whole file was checked.
   void verify(int threads = 1) const;

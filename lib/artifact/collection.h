@@ -37,7 +37,7 @@ struct Manifest {
   Json to_json() const;
   /// @throws ArtifactError that names `where` and the mistake; also when the digest does not fit the members.
   static Manifest parse(std::string_view text, const std::string& where);
-  /// Of a folder, or of the manifest file itself. @throws ArtifactError
+  /// Reads the manifest of a folder, or the manifest file itself. @throws ArtifactError
   static Manifest read(const std::filesystem::path& path);
   const Member* find(std::string_view name) const;
 };

@@ -61,7 +61,7 @@ ArtifactDiff diff_artifacts(const std::filesystem::path& first, const std::files
 /// Number of representable values between two numbers; 0 for equal ones (-0 and 0 are), kFar for a NaN and a number.
 std::uint64_t ulp_distance(float a, float b);
 std::uint64_t ulp_distance(double a, double b);
-/// Of 16-bit numbers, given as their bits: bfloat16 and float16 alike, since both are sign and magnitude.
+/// Distance of two 16-bit numbers, given as their bits: bfloat16 and float16 alike, since both are sign and magnitude.
 std::uint64_t ulp_distance_16(std::uint16_t a, std::uint16_t b, bool bfloat);
 
 }  // namespace pe::artifact

@@ -172,10 +172,10 @@ class File {
   const std::filesystem::path& path() const;
   std::uint64_t size() const;   ///< bytes on disk when it was opened
 
-  /// Hands what was written so far to the disk without waiting for it, so that a later sync has less to do.
+  /// Starts to write finished data to the disk without waiting for it, so that a later sync has less to do.
   void start_writing_back();
 
-  /// Writes what is buffered, syncs when `durable`, and ends the file. @throws IoError, such as when the disk is full.
+  /// Writes buffered data, syncs when `durable`, and ends the file. @throws IoError, such as when the disk is full.
   /// Without it the destructor closes a file being written and keeps quiet about failures.
   void close(bool durable = true);
 

@@ -13,7 +13,7 @@ namespace pe::artifact {
 std::vector<ColumnSpec> train_columns();
 /// step, tokens, loss (nats/token), bpb (bits/byte), tokens_scored, bytes_scored
 std::vector<ColumnSpec> validation_columns();
-/// loss (nats/token), grad_norm: what each step gave, from the run's first
+/// loss (nats/token), grad_norm: values of each step, from the run's first
 std::vector<ColumnSpec> step_columns();
 /// step, largest_logit: of one sequence, over layers and heads
 std::vector<ColumnSpec> attention_columns();

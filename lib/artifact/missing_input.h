@@ -18,7 +18,7 @@ struct MissingInput {
   std::string reason;                          ///< "failed: exit code 70"
 };
 
-/// role → what it lacks
+/// role → missing inputs
 using MissingInputs = std::map<std::string, std::vector<MissingInput>>;
 
 /// Of a task's document. @throws Json::exception when it has another form.

@@ -95,7 +95,7 @@ class Table {
 /// Several named tables and facts about the whole file, in the order written.
 struct Tables {
   std::vector<Table> tables;
-  Json facts = Json::object();   ///< what the tables are about: model digest, labels, settings. Content.
+  Json facts = Json::object();   ///< subject of the tables: model digest, labels, settings. Content.
 
   const Table* find(std::string_view name) const;
   /// @throws ArtifactError that names the nearest table.

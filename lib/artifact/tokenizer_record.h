@@ -1,6 +1,6 @@
 /// @file
-/// A tokenizer as artifacts hold it: alone (kind `tokenizer`, one file), and in `dataset.h5` of token shards, so that ids never
-/// lack what they mean (doc/format-tokenizer.md).
+/// A tokenizer as artifacts hold it: alone (kind `tokenizer`, one file), and in `dataset.h5` of token shards, so that
+/// ids always have a meaning (doc/format-tokenizer.md).
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ void write_tokenizer_group(h5::Group& root, const TokenizerRecord& record);
 TokenizerRecord read_tokenizer_group(const h5::File& file);
 
 void write_tokenizer(const std::filesystem::path& path, const Recipe& recipe, const TokenizerRecord& record);
-/// Of a file of kind `tokenizer`. @throws ArtifactError
+/// Reads a file of kind `tokenizer`. @throws ArtifactError
 TokenizerRecord read_tokenizer(const std::filesystem::path& path);
 
 }  // namespace pe::artifact

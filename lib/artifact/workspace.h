@@ -11,8 +11,9 @@
 ///      "missing": {"data": [{"producer": "trunk[seed=7]", "labels": {"seed": "7"}, "reason": "failed"}]},
 ///      "work": "<folder>", "resume": "<folder of an earlier attempt>" or null, "events_fd": 3 or null}
 /// Also: "build_id", for people; "build" where `code: build` binds the program; "checkpoint"; "status" of a diverged input.
-/// Of a collection kind an input or output is a folder with a `manifest.json` (artifact/collection.h); any other is a file.
-/// Of snapshots those asked for are written, and `outputs` is empty; `earlier`: the store has one before all of them.
+/// An input or output of a collection kind is a folder with a `manifest.json` (artifact/collection.h); any other is a
+/// file. With snapshots the requested ones are written, and `outputs` is empty; `earlier`: the store has one before all
+/// of them.
 #pragma once
 
 #include <filesystem>

@@ -26,7 +26,7 @@ struct CapacityFlags {
   std::vector<std::string> pools;         ///< --pool NAME=N
 };
 
-/// Of several commands.
+/// Flags of several commands.
 struct SharedFlags {
   std::string color = "auto";
   bool json = false;
@@ -101,7 +101,7 @@ struct PowerFlags {
 struct GarbageFlags {
   std::optional<std::int64_t> max_size;   ///< bytes
   std::optional<std::int64_t> keep_last;  ///< runs of each pipeline
-  double trash_grace_s = 24 * 3600;       ///< how young what is dropped or deleted may not be
+  double trash_grace_s = 24 * 3600;       ///< minimum age of files before they are deleted
   std::string policy = "cost";            ///< cost, age
 };
 
@@ -133,7 +133,7 @@ struct CommandLine : ReadingFlags,
                      DoctorFlags,
                      ConfigFlags {
   std::string verb;                ///< "run", …
-  std::vector<std::string> words;  ///< what is no flag, in order: pipeline file, selections, keys
+  std::vector<std::string> words;  ///< words that are no flags, in order: pipeline file, selections, keys
   std::vector<std::string> given;  ///< the whole command as typed, program first
 };
 

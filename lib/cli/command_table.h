@@ -20,7 +20,7 @@
 
 namespace pe::cli {
 
-/// One flag: how it is written, what it means, and where its value goes.
+/// One flag: its spelling, its meaning, and the place of its value.
 struct Flag {
   std::string names;  ///< "-j,--jobs"
   std::string value;  ///< "N", "auto|tty|plain"; empty for a switch
@@ -36,7 +36,7 @@ struct Command {
   std::string summary;
   std::string text;  ///< a paragraph or two
   std::vector<Flag> flags;
-  std::vector<std::pair<std::string, std::string>> examples;  ///< command, what it does
+  std::vector<std::pair<std::string, std::string>> examples;  ///< command, effect
   std::string exits;
   int (*act)(const CommandLine&) = nullptr;  ///< carries it out; null for `help`, which the parser answers
 };

@@ -29,14 +29,14 @@ struct CompletionContext {
   std::string program;             ///< "pe-pipeline", "pe-train"
   std::string command;             ///< of pe-pipeline
   std::string flag;                ///< whose value is asked for, or empty
-  std::vector<std::string> words;  ///< what is no flag, after the command
+  std::vector<std::string> words;  ///< words after the command that are no flags
   std::vector<std::pair<std::string, std::string>> values;  ///< flags that were given, with their values
 };
 
 class CompletionSource {
  public:
   virtual ~CompletionSource() = default;
-  /// Of pe-pipeline.
+  /// Commands of pe-pipeline.
   virtual const CommandTable& commands() const = 0;
   /// All values of `kind` ("FILE", "SELECT", "RUN", …) that begin with `typed`; of another kind, nothing.
   /// A candidate that ends with one of = [ , / . is the beginning of something longer.

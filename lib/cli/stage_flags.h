@@ -1,5 +1,5 @@
 /// @file
-/// The flags that every stage has, as parsed; what they mean is `stage/stage_main.h`'s business. One table: the parser,
+/// The flags that every stage has, as parsed; `stage/stage_main.h` gives them their meaning. One table: the parser,
 /// help, man pages and completion read it.
 #pragma once
 

@@ -14,7 +14,7 @@ struct TerminalSize {
   int rows = 24;
 };
 
-/// Of the terminal behind `fd`; 80 by 24 when it does not say.
+/// Size of the terminal behind `fd`; 80 by 24 when it is unknown.
 TerminalSize terminal_size(int fd);
 
 /// A terminal that can be drawn on: `fd` is one, and TERM is not "dumb".
@@ -35,8 +35,8 @@ class Panel {
   /// Takes the panel away and shows the cursor again.
   ~Panel();
   Panel(const Panel&) = delete;
-  /// Replaces what the panel shows; at most the window's height, cut to its width. Nothing is written when nothing
-  /// changed.
+  /// Replaces the text of the panel; at most the window's height, cut to its width. Nothing is written without a
+  /// change.
   void show(const std::vector<std::string>& lines);
   /// Lines that stay, above the panel.
   void print(std::string_view text);

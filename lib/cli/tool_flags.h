@@ -16,7 +16,7 @@ struct ToolFlag {
   std::string help;
   bool required = false;
   bool many = false;                   ///< may be given several times
-  std::vector<std::string> choices;    ///< what else it may be is an error
+  std::vector<std::string> choices;    ///< any other value is an error
   std::string fallback;                ///< when it is not given
   bool plain = false;                  ///< its value may also be a word without the name
 };
@@ -27,7 +27,7 @@ struct ToolText {
   std::string version;
   std::vector<ToolFlag> flags;
   std::vector<std::string> verbs;   ///< the first word is one of these; none: no words are taken
-  std::string epilogue;             ///< what help says at its end
+  std::string epilogue;             ///< text at the end of the help
   std::vector<std::string> examples;
   std::string exits;                ///< "0 done; 2 flags."
 };

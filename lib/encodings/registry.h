@@ -74,7 +74,7 @@ std::vector<support::VariantKind> variant_kinds();
 /// exclude each other.
 std::unique_ptr<PositionalEncoding> make_encoding(const Json& value, const Shape& shape);
 
-/// "rope", "rope+ssmax": the column `pe` of tables. Takes what make_encoding takes.
+/// "rope", "rope+ssmax": the column `pe` of tables. Takes the same values as make_encoding.
 std::string encoding_name(const Json& value);
 
 /// Facts::heads_per_query of the encoding that make_encoding would make, without making it; 1 where it would throw.

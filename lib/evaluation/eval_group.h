@@ -16,7 +16,7 @@ namespace pe::evaluation {
 /// The word of `eval.encoding` for the encoding that the checkpoint was trained with.
 inline constexpr const char* kTrained = "trained";
 
-/// The group `eval`: which tasks, what they share, and a group of options for each task.
+/// The group `eval`: the selected tasks, their common settings, and a group of options for each task.
 struct EvalGroup {
   std::vector<std::string> tasks = {"perplexity"};
   model::WeightsOf weights = model::WeightsOf::kModel;
@@ -29,7 +29,7 @@ struct EvalGroup {
   bool replaces_encoding() const;
 };
 
-/// Selections to start from: configs/eval/<name>.yml, what each is for in one line.
+/// Selections to start from: configs/eval/<name>.yml, with the purpose of each in one line.
 struct Suite {
   std::string name, meaning;
 };
@@ -48,7 +48,7 @@ struct TaskExtras {
   Json trained_task = nullptr;
 };
 
-/// Runs the selected tasks in the order of their names. `results` keeps what they find.
+/// Runs the selected tasks in the order of their names. `results` keeps their rows.
 void run_tasks(const EvalGroup& group, Scorer& scorer, const TextCodec& text, const DocumentSource& documents,
                Results& results, support::Progress& progress, const TaskExtras& extras = {});
 

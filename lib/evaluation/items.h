@@ -22,7 +22,7 @@ inline std::uint64_t item_key(std::string_view task, Split split, std::int64_t l
                             static_cast<std::uint64_t>(length), static_cast<std::uint64_t>(index)});
 }
 
-/// Of draws that belong to no split: material of probes, trials of a tokenizer, measurements.
+/// Key of draws that belong to no split: material of probes, trials of a tokenizer, measurements.
 inline std::uint64_t probe_key(std::string_view task, std::int64_t length, std::int64_t index) {
   constexpr std::uint64_t kNoSplit = 3;
   return support::make_key({kTestSeed, support::fnv1a64(task), kNoSplit, static_cast<std::uint64_t>(length),

@@ -40,8 +40,8 @@ struct LmProtocol {
   const char* meaning = "";       ///< one line for `--list`
 };
 
-/// Whether windows follow each other within a document, which takes documents of at least twice the context: in shorter ones
-/// they would measure what `prefix` does.
+/// Whether windows follow each other within a document, which takes documents of at least twice the context: in shorter
+/// ones they would equal `prefix`.
 bool follows(const LmProtocol& protocol);
 
 const std::vector<LmProtocol>& lm_protocols();

@@ -22,7 +22,7 @@ class ShardDocuments final : public DocumentSource {
     return static_cast<std::int64_t>(document.tokens) - separators(document);
   }
 
-  /// Of the text, so that the order does not depend on the tokenizer.
+  /// Hash of the text, so that the order does not depend on the tokenizer.
   std::uint64_t hash(std::int64_t id) const override {
     const std::vector<std::int32_t> ids = text_ids(id, static_cast<std::int64_t>(dataset_.tokens(split_)));
     return support::mix(support::fnv1a64(tokenizer_.decode(ids)));

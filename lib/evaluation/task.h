@@ -1,5 +1,5 @@
 /// @file
-/// A task of an evaluation: what it measures, its options, its rows. One file in the folder of its subject and one line
+/// A task of an evaluation: its measure, its options, its rows. One file in the folder of its subject and one line
 /// in the list of this folder's meson.build.
 #pragma once
 
@@ -33,7 +33,7 @@ class Results {
  public:
   virtual ~Results() = default;
 
-  /// Calls `work` for rows that are not there yet, keeps and returns what it gives. `name` is unique in the evaluation.
+  /// Calls `work` for missing rows, keeps and returns its result. `name` is unique in the evaluation.
   /// @throws Stopped when a stop was requested.
   virtual const schema::Rows& item(const std::string& name, const std::function<schema::Rows()>& work) = 0;
 

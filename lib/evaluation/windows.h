@@ -13,7 +13,7 @@ namespace pe::evaluation {
 enum class Protocol {
   kPrefix,   ///< Its first L tokens, once.
   kBlocks,   ///< [0, L), [L, 2L), …; the last, shorter one only when it has at least 32 tokens.
-  kSliding,  ///< windows of L every S tokens; each scores what no earlier window scored
+  kSliding,  ///< Windows of L every S tokens; each scores the tokens that no earlier window scored.
 };
 
 const char* protocol_name(Protocol protocol);

@@ -1,5 +1,5 @@
 /// @file
-/// Golden vectors: what every encoding makes of inputs that a formula gives, in float64, for other implementations to
+/// Golden vectors: outputs of every encoding for inputs that a formula gives, in float64, for other implementations to
 /// test against. doc/format-golden.md describes the file.
 #pragma once
 

@@ -20,7 +20,7 @@ using at::Tensor;
 struct Normed {
   Tensor y;
   Tensor rstd;    ///< [rows], of heads [rows, heads]; undefined where nothing was normed
-  Tensor input;   ///< what was normed; of heads undefined
+  Tensor input;   ///< input of the norm; undefined for heads
 };
 
 /// A rotation by tables: encodings/rotary/rotary.h. Undefined tensors: none.

@@ -23,7 +23,7 @@ Tensor scratch_for(std::int64_t rows, std::int64_t width, const Tensor& like) {
   return at::empty({pe_cuda_parts(rows) * width}, like.options().dtype(at::kFloat));
 }
 
-/// Of no pairs where nothing rotates.
+/// Arguments of a rotation; no pairs where nothing rotates.
 PeCudaTurn rotation_of(const Rotation& rotation) {
   if (!rotation.cos.defined()) return {};
   const Tensor& cos = rotation.cos;

@@ -27,7 +27,7 @@ void multiply_in_bf16(Bf16Unit by);
 const char* name_of(Bf16Unit unit);
 
 /// For tests: multiplies in place of every unit from the next `multiply_in_bf16` on, so that CPUs without any can run
-/// what uses them. Null: none.
+/// code that uses them. Null: none.
 void stand_in_for_bf16(const Bf16Table* table);
 bool stands_in_for_bf16();
 

@@ -14,7 +14,7 @@
 
 namespace pe::model {
 
-/// Fills what the metadata says of the model: `model` and `encoding`.
+/// Fills the metadata about the model: `model` and `encoding`.
 void describe_model(const LanguageModel& model, artifact::CheckpointMeta& meta);
 
 /// Adds every parameter. On a GPU each is copied to the host first.

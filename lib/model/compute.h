@@ -55,9 +55,9 @@ std::string why_not_divided(std::int64_t batch, std::int64_t ranks, std::optiona
 /// they differ. Threads and deterministic kernels follow.
 void prepare(const Json& config, int argc, char** argv);
 
-/// Whether a variable of that name changes what libraries compute, or how they share it out: OMP_*, MKL_*, CUBLAS_*,
-/// NCCL_PROTO and others, but none that asks for a log. Other variables of NCCL, which say how machines are wired, do
-/// not.
+/// Whether a variable of that name changes the results of libraries, or how they share work out: OMP_*, MKL_*,
+/// CUBLAS_*, NCCL_PROTO and others, but none that asks for a log. Other variables of NCCL, which describe the network
+/// of machines, do not.
 bool misleads_libraries(std::string_view name);
 
 /// Variables of NCCL that stay and may still change the order of its sums, for a fingerprint: {"NCCL_P2P_DISABLE":

@@ -1,6 +1,6 @@
 /// @file
-/// The search for LongRoPE's or LongRoPE2's divisors on a trained model: what `encodings/extension/longrope_search.h`
-/// asks for, with perplexity on long texts as the score.
+/// The search for LongRoPE's or LongRoPE2's divisors on a trained model, as in `encodings/extension/longrope_search.h`,
+/// with perplexity on long texts as the score.
 ///
 ///     const auto found = search_factors(model, texts, {.factor = 8});
 ///     const Json encoding = found.encoding;     // {"kind": "longrope", "factor": 8, "long_factors": […], …}

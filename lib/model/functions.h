@@ -1,5 +1,5 @@
 /// @file
-/// The differentiable pieces of a decoder, one graph node each, that save what their backward pass needs and no more.
+/// The differentiable pieces of a decoder, one graph node each, that save only the tensors of their backward pass.
 /// Gradients of weights are added straight to `Weight::gradient`, so accumulating over micro-batches costs nothing.
 /// The computation between matrix products, and its place, is kernels/ops.h; the products are kernels/product.h.
 #pragma once

@@ -15,7 +15,7 @@ using at::Tensor;
 
 /// Called by a forward pass, for probes. Members that are empty are not called; tensors are valid during the call.
 struct Hooks {
-  /// Place 0: the input of the first block; place i + 1: what block i leaves. x [B, T, d_m].
+  /// Place 0: the input of the first block; place i + 1: the output of block i. x [B, T, d_m].
   std::function<void(std::int64_t place, const Tensor& x)> residual;
   /// q, k and v of a layer before the encoding acts on them.
   std::function<void(std::int64_t layer, const encodings::Heads& heads)> heads;

@@ -72,7 +72,7 @@ class LanguageModel {
   static LanguageModel make(const ModelConfig& config, std::int64_t vocabulary, std::uint64_t seed,
                             at::Device device = at::kCPU, at::ScalarType compute = at::kFloat,
                             Weights weights = Weights::kDrawn);
-  /// First values for a model that was made without, once; what others have been put there is lost.
+  /// Draws first values for a model that was made without, once; all other values are lost.
   void draw() const;
 
   /// @param ids [B, T] int64 on the model's device.

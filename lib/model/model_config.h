@@ -61,7 +61,7 @@ struct ModelConfig {
   bool biases = false;                 ///< of the blocks' projections, and of layer norms
   bool head_bias = false;
   Mask mask = Mask::kCausal;
-  /// Attention runs over the rows of the batch, for each position apart: what a network does whose attention takes its
+  /// Attention runs over the rows of the batch, for each position apart, as in a network whose attention takes its
   /// first axis for the sequence. Tokens of one row never see each other.
   bool attend_over_batch = false;
   /// A block is its attention alone: no residual sum, no norm, no feed-forward.

@@ -272,8 +272,7 @@ void compare(const char* name, const std::vector<double>& found, const std::vect
 }
 
 // bf16 rounds by at most u = 2⁻⁸ of a value: a result once, and each term with the rounding of p or dS. The latter
-// errors
-// are independent, so that their sum's standard deviation is at most u/√3 of the root of the squares' sum.
+// errors are independent, so that their sum's standard deviation is at most u/√3 of the root of the squares' sum.
 constexpr double kUnit = 1.0 / 256, kDeviation = kUnit / 1.7320508;
 constexpr Allowed kRounded{1.01 * kUnit, 5 * kDeviation};
 

@@ -34,7 +34,7 @@ struct DownloadPlan {
   std::vector<std::filesystem::path> here;   ///< by file of the lock; empty: not on this machine
   std::int64_t missing_files = 0;
   std::int64_t missing_of_unknown_size = 0;  ///< of them
-  std::int64_t missing_bytes = 0;            ///< of known sizes, less what parts hold
+  std::int64_t missing_bytes = 0;            ///< of known sizes, less the bytes of parts
 };
 /// Looks at the disk only.
 DownloadPlan plan_downloads(const FetchLock& lock, const DownloadOptions& options);

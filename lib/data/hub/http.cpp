@@ -91,7 +91,7 @@ struct Http::State {
   HttpOptions options;
   char error[CURL_ERROR_SIZE] = {};
 
-  // Of the request under way.
+  // State of the request under way.
   HttpAnswer answer;
   const Sink* sink = nullptr;
   std::size_t most_bytes = 0, header_bytes = 0;

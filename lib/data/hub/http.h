@@ -45,7 +45,7 @@ class Http {
  public:
   explicit Http(const HttpOptions& options = {});
   ~Http();
-  /// Takes what came of a body, or leaves it; false ends the transfer.
+  /// Takes received bytes of a body, or leaves them; false ends the transfer.
   using Sink = std::function<bool(const HttpAnswer& head, std::string& bytes)>;
   /// Bodies of answers 200 and 206 go to `sink`, as many bytes at a time as the socket had. Of other bodies the first
   /// 64 KiB are kept, and the rest is not read. Without a sink every body is kept, up to `most_bytes`; a longer one is

@@ -15,14 +15,14 @@ struct HubOrder {
   std::string name;                    ///< alias or owner/name, with @revision
   std::string urls;                    ///< a file of "<sha256>  <url>" lines, in place of a name
   std::string lock;                    ///< the lock file
-  std::vector<std::string> patterns;   ///< globs; empty: what the alias says, or all .parquet
+  std::vector<std::string> patterns;   ///< globs; empty: the alias's files, or all .parquet
   std::optional<std::int64_t> max_files;
   std::string max_bytes;               ///< as people write it: 20G; empty: all
   bool dry_run = false, offline = false, verify = false;
   int parallel = 4;
 };
 
-/// Asks the hub and writes the lock; with `dry_run` says what it would hold. @throws Error
+/// Asks the hub and writes the lock; with `dry_run` prints its contents. @throws Error
 void write_lock(const HubOrder& order, support::Progress& progress);
 /// Brings the files of a lock here; with `dry_run` says which are missing. @throws Error
 void fetch_lock(const HubOrder& order, support::Progress& progress);

@@ -15,7 +15,7 @@ namespace pe::data {
 class JsonScan {
  public:
   enum class Kind { kMissing, kNull, kBoolean, kNumber, kText, kObject, kArray };
-  /// Bytes [begin, end) of the line; of a text, what is between its quotes.
+  /// Bytes [begin, end) of the line; of a text, the bytes between its quotes.
   struct Value {
     Kind kind = Kind::kMissing;
     std::size_t begin = 0, end = 0;
@@ -28,7 +28,7 @@ class JsonScan {
   bool read(std::string_view line);
 
   Kind root() const { return root_; }
-  /// Of keys[i]; where a key is repeated, the last one counts.
+  /// Value of keys[i]; where a key is repeated, the last one counts.
   const Value& value(std::size_t i) const { return values_[i]; }
   const std::string& problem() const { return problem_; }
   std::size_t error_at() const { return at_ + 1; }

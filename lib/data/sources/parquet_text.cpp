@@ -80,7 +80,7 @@ class ColumnWalk {
 
  protected:
   virtual std::int64_t read_batch(parquet::ColumnReader& reader, std::int16_t* definitions, std::int64_t* values_read) = 0;
-  /// Of the value that `advance` stepped over.
+  /// Index of the value that `advance` stepped over.
   std::size_t value_index() const { return static_cast<std::size_t>(value_at_ - 1); }
 
  private:

@@ -42,7 +42,7 @@ class SplitRule {
   explicit SplitRule(const SplitConfig& config);
   /// `hash` is SHA-256 of the text, `source` the name of where it came from.
   artifact::Split of(const TextHash& hash, std::string_view source) const;
-  /// Of the documents, as far as the config alone says it.
+  /// Share of the train split in the documents, as far as the config alone determines it.
   double train_share() const { return config_.by_file() ? 1.0 : config_.train; }
   /// In words, with shares, key or patterns: "train 0.9, validation 0.03, test 0.07 by hash".
   std::string describe() const;

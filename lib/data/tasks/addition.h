@@ -10,7 +10,7 @@ class Addition : public QuestionTask {
  public:
   std::vector<std::string> symbols() const override;   ///< ten digits and +
   std::vector<std::int32_t> answers() const override { return ids_of(0, 10); }
-  /// Of the ordered pairs of digit counts, each as often as any other, 2n - 1 have n as the larger one.
+  /// All ordered pairs of digit counts are equally frequent; 2n - 1 of them have n as the larger one.
   double weight(std::int64_t n) const override { return n >= 1 ? static_cast<double>(2 * n - 1) : 0; }
   Symbols ask(support::Xoshiro& random, std::int64_t n) const override;
   Symbols answer(const Symbols& input) const override;

@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::int32_t kPlusSign = 10;
 
-/// Of digit strings, most significant first.
+/// Sum of digit strings, most significant digit first.
 Symbols sum_of(const Symbols& a, const Symbols& b) {
   Symbols sum;
   std::int32_t carry = 0;

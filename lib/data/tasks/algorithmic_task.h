@@ -85,7 +85,7 @@ struct TaskGenerator {
   std::string name;
   std::string summary;       ///< one line: input and output
   std::string reference;     ///< paper, and the section of the specification
-  std::string length;        ///< what a length counts: "symbols", "digits of the longer operand"
+  std::string length;        ///< unit of a length: "symbols", "digits of the longer operand"
   LengthRange train, test;   ///< as the source has them
   support::Schema fields;    ///< options
   std::function<std::unique_ptr<AlgorithmicTask>(const Json& options)> make;

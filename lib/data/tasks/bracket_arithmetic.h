@@ -19,7 +19,7 @@ class BracketArithmetic : public ChomskyTask {
   static bool is_digit(std::int32_t symbol) { return symbol < kModulus; }
   /// Appends an expression of `length` symbols; returns its value.
   std::int32_t expression(support::Xoshiro& random, std::int64_t length, Symbols& out) const;
-  /// The value of the expression that `input` begins with. @param x what the symbol behind the brackets stands for
+  /// The value of the expression that `input` begins with. @param x value of the symbol after the brackets
   std::int32_t value_of(const Symbols& input, std::int32_t x = 0) const;
 
  private:

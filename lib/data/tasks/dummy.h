@@ -83,11 +83,12 @@ class DummyData {
 
 /// Nats that no predictor of a mode's population can beat.
 struct DummyFloors {
-  /// Of mode seed, per target of a row (64): knowing frequencies alone; the token at the position alone; all tokens so far.
+  /// Losses in mode seed, per target of a row (64): knowing frequencies alone; the token at the position alone; all
+  /// tokens so far.
   static double marginal();
   static double position_wise();
   static double causal();
-  /// Of mode hard, all targets of a row together, for one who does not know which progressions are held out.
+  /// Loss in mode hard, all targets of a row together, for a reader who does not know which progressions are held out.
   static double hard_row();
   /// ln 71: START → a, and MIDDLE → a+3 for one who sees no other token.
   static double base();

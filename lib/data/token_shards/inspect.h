@@ -1,5 +1,5 @@
 /// @file
-/// Raw text, tokenizers and token shards for people: what `pe-data` prints.
+/// Raw text, tokenizers and token shards for people: the output of `pe-data`.
 #pragma once
 
 #include <cstdint>

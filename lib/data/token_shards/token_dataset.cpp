@@ -77,7 +77,7 @@ struct Stream {
   std::uint64_t documents = 0;
 };
 
-/// Of a window; more would push the first lines out again.
+/// Bytes of a window to prefetch; more would push the first lines out again.
 constexpr std::size_t kMostPrefetched = 16 << 10;
 
 [[noreturn]] void past_the_end(Split split, std::uint64_t end, std::uint64_t tokens) {

@@ -36,7 +36,7 @@ ByteLevelFiles unpack_byte_level(const std::string& model, const std::string& wh
 class ByteLevelTokenizer : public Tokenizer {
  public:
   /// Cuts text into words, in order; a word is at least a byte. Bytes that are not UTF-8 are separate words.
-  /// One a thread: it holds what the pattern's matcher needs.
+  /// One per thread: it holds the state of the pattern's matcher.
   class Words {
    public:
     explicit Words(std::string_view text, WordRule rule = WordRule::kGpt2);

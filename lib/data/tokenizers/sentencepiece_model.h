@@ -39,7 +39,7 @@ bool takes_text_as_it_is(const ParsedModel& model);
 /// @throws ArtifactError that names `where` when the bytes are no such model.
 ParsedModel parse_model(std::string_view bytes, const std::string& where);
 
-/// SHA-256 over (piece, type, score) of every piece and the normaliser: what decides ids, and no paths.
+/// SHA-256 over (piece, type, score) of every piece and the normaliser: all that decides ids, and no paths.
 std::string content_hash(const ParsedModel& model);
 
 }  // namespace pe::data

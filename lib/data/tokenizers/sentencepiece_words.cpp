@@ -20,7 +20,7 @@ std::size_t character_bytes(std::string_view text) {
   return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
 }
 
-/// Of a piece that spells one: "<0x0A>", digits in upper case as the library has them.
+/// The byte of a piece that spells one: "<0x0A>", digits in upper case as the library has them.
 std::optional<std::uint8_t> byte_of(std::string_view piece) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece.back() != '>') return std::nullopt;

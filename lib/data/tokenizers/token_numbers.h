@@ -1,6 +1,6 @@
 /// @file
-/// Numbers that are read off the tokens themselves, for encodings that count other things than tokens: places in a
-/// number, in a sentence, in a column of digits. An encoding says what it wants as JSON
+/// Numbers that are read off the tokens themselves, for encodings that count units other than tokens: places in a
+/// number, in a sentence, in a column of digits. An encoding states its kind of numbers as JSON
 /// (encodings/attention/token_reader.h):
 ///
 ///     {"reads": "digits"}                            1 channel: 0 off digits, else the place in its run of digits,

@@ -22,7 +22,7 @@ struct TokenizerStageConfig : TokenizerConfig {
 /// split how they are encoded: bytes per token, unknown tokens, lengths of documents.
 void make_tokenizer_artifact(const TokenizerStageConfig& config, artifact::Workspace& workspace);
 
-/// Writes the tokenizer's own files into a folder: tokenizer.model, or vocab.json and merges.txt. Names what it wrote.
+/// Writes the tokenizer's own files into a folder: tokenizer.model, or vocab.json and merges.txt. Returns their names.
 /// @throws ConfigError when it has no files: bytes and symbols need none
 std::string export_tokenizer(const artifact::TokenizerRecord& record, const std::filesystem::path& folder);
 

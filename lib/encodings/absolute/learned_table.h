@@ -1,5 +1,5 @@
 /// @file
-/// A trained vector for each position, added to the token embeddings; what its rows start as is the member's matter.
+/// A trained vector for each position, added to the token embeddings; each member chooses the initial rows.
 #pragma once
 
 #include <string>

@@ -271,7 +271,7 @@ class PositionalEncoding {
   virtual Tensor positions(int layer, const Span& span) const;
   /// S1. @param x [B,T,d_m] token embeddings, not modified. @return the same shape, dtype and device.
   virtual Tensor add_to_tokens(LayerContext& context, const Tensor& x) { return x; }
-  /// S2. Replaces what it changes in `heads`. q is for the last T rows of `context.positions`, k for all S.
+  /// S2. Replaces changed tensors in `heads`. q is for the last T rows of `context.positions`, k for all S.
   virtual void transform(LayerContext& context, Heads& heads) {}
   /// The pairs that S2 rotates in a layer, for probes. Absent where it rotates none there, or where its angles are not
   /// multiples of the distance.
@@ -280,12 +280,12 @@ class PositionalEncoding {
   virtual Channels channels(LayerContext& context, const Heads& heads);
   /// S4. @return [H,n], at least float32: the bias at distances 0 .. n − 1.
   virtual Tensor table(LayerContext& context, std::int64_t n);
-  /// Tensors that S5 to S8 read besides q, k and v and that may need gradients: parameters, or what was made of them
-  /// or of x. The row stages must take them from `Rows::inputs` (same order), since rows are computed twice where that
-  /// saves memory. By default the Toeplitz table over all distances in reach, if the encoding has one.
+  /// Tensors that S5 to S8 read in addition to q, k and v and that may need gradients: parameters, or tensors computed
+  /// from them or from x. The row stages must take them from `Rows::inputs` (same order), since rows are computed twice
+  /// where that saves memory. By default the Toeplitz table over all distances in reach, if the encoding has one.
   virtual std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads);
-  /// S5, the definition of every bias. @return [B or 1, H or 1, rows, keys], at least float32; what it holds for keys
-  /// that are not visible is ignored. By default looks distances up in the table.
+  /// S5, the definition of every bias. @return [B or 1, H or 1, rows, keys], at least float32; values for keys that are
+  /// not visible are ignored. By default looks distances up in the table.
   virtual Tensor bias(const Rows& rows);
   /// S6. @return [B,H,rows,keys], at least float32. By default scale·q·kᵀ.
   virtual Tensor logits(const Rows& rows);
@@ -337,7 +337,7 @@ Tensor default_positions(const Span& span);
 std::uint64_t draw_key(std::uint64_t seed, const std::string& purpose, std::int64_t step, std::int64_t layer,
                        std::int64_t sample);
 
-/// float64 for float64, else float32: what tables and logits are computed in.
+/// float64 for float64, else float32: the dtype of tables and logits.
 at::ScalarType table_type(at::ScalarType type);
 
 }  // namespace pe::encodings

@@ -1,6 +1,6 @@
 /// @file
 /// Formulas of encodings in configs, such as "-exp(a[h])*log1p(d)": parsed with care, evaluated on tensors, so that
-/// autograd trains what they name. Slow and exact: float64, an operation at a time.
+/// autograd trains their parameters. Slow and exact: float64, an operation at a time.
 #pragma once
 
 #include <cstddef>

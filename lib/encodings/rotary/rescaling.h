@@ -55,7 +55,7 @@ std::int64_t extended_length(const std::string& kind, const std::optional<std::i
 /// The length that a rule works at: `pe_len` of its options, else of the pass. @throws ConfigError without either.
 std::int64_t working_length(const std::string& kind, const std::optional<std::int64_t>& option, const Span& span);
 
-/// s^(2i/(width − 2)), what NTK divides frequency i by; 1 for a single pair.
+/// s^(2i/(width − 2)), NTK's divisor of frequency i; 1 for a single pair.
 double ntk_divisor(double factor, std::size_t pair, std::int64_t width);
 
 /// An entry's `fields` and `make` from a rule whose constructor is (Options, Shape).

@@ -85,7 +85,7 @@ class Rotary : public PositionalEncoding {
   virtual FrequencySchedule schedule() const;
   /// The schedule, rescaled.
   RotaryFrequencies frequencies(const Span& span) const { return rescaled(schedule(), span); }
-  /// Puts another rule, or none, in place of the one in force: what a search for a rule does between passes.
+  /// Replaces the rule in force by another, or by none, as a search for a rule does between passes.
   void rescale_with(RescalingPointer rescaling);
 
  protected:

@@ -14,7 +14,7 @@ namespace pe::evaluation {
 /// the training length. @param losses [document][position], nats, all of one length. Position 0 has no loss.
 schema::Rows position_items(const std::vector<std::vector<double>>& losses, std::int64_t train_length);
 
-/// Tables lm_position and lm_length of all documents. @param items what position_items gave, in order
+/// Tables lm_position and lm_length of all documents. @param items results of position_items, in order
 schema::Rows position_tables(const std::string& corpus, const std::vector<schema::Rows>& items,
                              std::int64_t train_length);
 

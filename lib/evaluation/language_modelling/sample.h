@@ -1,5 +1,5 @@
 /// @file
-/// Texts that a language model writes: what it has learned, for people to read.
+/// Texts that a language model writes: a view of its knowledge for people.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ std::int64_t choose_token(std::span<const float> logits, double temperature, std
 struct Written {
   std::vector<std::int32_t> ids;
   bool ended = false;  ///< with a separator, which is not among `ids`
-  double nll = 0;      ///< sum over what was drawn, separator included, in nats, as the model gives it at temperature 1
+  double nll = 0;      ///< sum over the drawn tokens, separator included, in nats, by the model at temperature 1
   std::int64_t drawn = 0;
 };
 

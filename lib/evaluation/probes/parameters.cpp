@@ -39,7 +39,8 @@ class Parameters final : public Task {
   }
 
  private:
-  /// Of a fresh encoding of the same kind, in the dtype that the model computes in. Missing beyond its positions.
+  /// Bytes of tables of a fresh encoding of the same kind, in the dtype that the model computes in. Missing beyond its
+  /// positions.
   static std::optional<std::int64_t> table_bytes(const model::LanguageModel& model, std::int64_t length) {
     const c10::InferenceMode inference;
     const auto encoding = encodings::make_encoding(model.config().encoding.json, model.encoding().shape());

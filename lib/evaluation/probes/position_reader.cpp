@@ -35,7 +35,7 @@ Eigen::Map<const Matrix> as_matrix(const at::Tensor& t) {
 }
 Eigen::Map<const Vector> as_vector(const at::Tensor& t) { return {t.const_data_ptr<double>(), t.size(0)}; }
 
-/// Of said against true positions, both in tokens.
+/// Score of predicted against true positions, both in tokens.
 ReaderScore score_of(const at::Tensor& said, const at::Tensor& position) {
   const at::Tensor miss = said - position;
   const double mean = position.mean().item<double>();

@@ -73,7 +73,7 @@ class Prompts {
     return group_.passkey.upto > 0 ? passkey_.draw(random) : numbers_.draw(random);
   }
 
-  /// Of a task that hides lines in filler.
+  /// Question of a task that hides lines in filler.
   Question question(const std::string& task, double depth, support::Xoshiro& random) const {
     if (task == "babi") return world_question(draw_story(1 + static_cast<int>(random.below(kWorldTasks)), random), random);
     if (task == "needle_assoc") {

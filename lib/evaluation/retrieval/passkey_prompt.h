@@ -36,7 +36,7 @@ struct PasskeyText {
 };
 
 enum class PasskeyForm {
-  kLong,    ///< what PasskeyText says; ours: header, a fact that states the key twice, a question in words
+  kLong,    ///< texts of PasskeyText; ours: header, a fact that states the key twice, a question in words
   kShort,   ///< no header, `Code {K}.`, `Code`: for lengths at which the long one leaves no room
 };
 

@@ -61,7 +61,7 @@ struct RetrievalScore {
   double exact = 0;
 };
 
-/// Adds `retrieval_summary` (by depth, and all) and `retrieval_ladder`. @param rows what score_items gave
+/// Adds `retrieval_summary` (by depth, and all) and `retrieval_ladder`. @param rows results of score_items
 RetrievalScore summarise_items(TaskContext& context, const std::string& task, const std::string& variant,
                                std::int64_t length, const std::vector<double>& depths, const schema::Rows& rows);
 

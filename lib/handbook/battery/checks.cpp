@@ -140,7 +140,7 @@ std::vector<Subject> subjects_of(const Json& encoding, const EncodingEntry* entr
   return own;
 }
 
-/// Of an encoding with default options; null for others and for stacks.
+/// Entry of an encoding with default options; null for others and for stacks.
 const EncodingEntry* plain_entry(const Json& encoding) {
   const EncodingEntry* entry =
       encoding.is_object() && encoding.contains("kind") ? find_encoding(encoding["kind"].get<std::string>()) : nullptr;

@@ -43,7 +43,7 @@ const std::vector<Check>& checks();
 /// Runs a check; an error that the encoding throws is a finding, too.
 Findings run_check(const Check& check, const Subject& subject);
 
-/// Facts, texts and counts of a registry entry, against what the encoding has.
+/// Compares facts, texts and counts of a registry entry with its encoding.
 void check_entry(const encodings::EncodingEntry& entry, Findings& findings);
 
 struct CheckReport {

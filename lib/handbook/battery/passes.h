@@ -30,7 +30,7 @@ inline encodings::Span whole(std::int64_t batch, std::int64_t length) {
   return span;
 }
 
-/// Of gradient number `i` of Evaluated.
+/// Name of gradient number `i` of Evaluated.
 inline std::string input_name(const encodings::PositionalEncoding& encoding, std::size_t i) {
   static const char* const kInputs[] = {"x", "q", "k", "v"};
   return i < 4 ? kInputs[i] : encoding.parameters().at(i - 4).name;

@@ -16,7 +16,7 @@ namespace pe::handbook::battery {
 struct Subject {
   std::string name;  ///< "alibi", "{kind: yarn, factor: 4}"
   Json config;
-  /// Of an encoding that is in no registry; empty: make_encoding(config, shape).
+  /// Makes an encoding that is in no registry; empty: make_encoding(config, shape).
   std::function<std::unique_ptr<encodings::PositionalEncoding>(const encodings::Shape&)> make = {};
 };
 

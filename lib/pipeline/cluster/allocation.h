@@ -13,7 +13,7 @@
 namespace pe::pipeline {
 
 using Environment = std::function<std::optional<std::string>(const char* name)>;
-/// Of this process.
+/// A variable of this process.
 std::optional<std::string> own_environment(const char* name);
 
 /// The job that this process is part of, as Slurm's variables name it.

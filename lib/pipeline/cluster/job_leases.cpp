@@ -40,7 +40,7 @@ std::function<bool(const LeaseOwner&)> job_ended_by(Slurm& slurm) {
   const auto asked = std::make_shared<Asked>();
   return [asked, &slurm](const LeaseOwner& owner) {
     if (owner.slurm_job.empty()) return false;
-    // Of this very job, before it was queued again.
+    // A lease of this very job, before it was queued again.
     const auto own = own_job();
     if (own && own->job == owner.slurm_job && is_of_cluster(owner, own->cluster))
       return support::parse_integer(owner.slurm_restart).value_or(0) < own->restarts;

@@ -19,11 +19,11 @@ namespace pe::pipeline {
 using SlurmCall = std::function<support::TimedCapture(const std::vector<std::string>& arguments,
                                                       const std::string& input, double limit_s)>;
 
-/// Runs the program without what this shell's SBATCH_, SLURM_ and similar variables would have it do.
+/// Runs the program without the settings of this shell's SBATCH_, SLURM_ and similar variables.
 support::TimedCapture call_slurm(const std::vector<std::string>& arguments, const std::string& input, double limit_s);
 
 /// This process's environment without the variables that Slurm's programs read as options; SLURM_CONF stays. Inside a job
-/// also without what the job was given: its GPUs, and where its ranks meet.
+/// also without the job's own variables: its GPUs, and the address of its ranks.
 std::vector<std::string> plain_environment();
 
 /// Who this process works for, as Slurm names users; the number where the system knows no name.
@@ -32,7 +32,7 @@ std::string user_name();
 struct Submitted {
   std::string job;  ///< empty: refused
   Refusal refusal = Refusal::kUnknown;
-  std::string message;  ///< what sbatch said
+  std::string message;  ///< sbatch's message
 };
 
 class Slurm {
@@ -61,9 +61,9 @@ class Slurm {
   std::optional<std::vector<EndedJob>> ended_named(const std::vector<std::string>& names, const std::string& user = {});
   /// Ids: "12", "12_3". Ended jobs are no failure. Returns scancel's message when it failed.
   std::string cancel(const std::vector<std::string>& ids);
-  /// `id` as "12_3": "12" is all of an array. Returns what scontrol said when it failed.
+  /// `id` as "12_3": "12" is all of an array. Returns scontrol's message when it failed.
   std::string requeue(const std::string& id);
-  /// Has a job that waits start no sooner than in `seconds`. Returns what scontrol said when it failed.
+  /// Makes a waiting job start no sooner than in `seconds`. Returns scontrol's message when it failed.
   std::string delay(const std::string& id, double seconds);
   std::optional<std::map<std::string, std::string>> config();
   std::optional<std::vector<std::map<std::string, std::string>>> partitions();

@@ -14,7 +14,7 @@ struct Subgraph {
   std::map<std::size_t, std::size_t> place;  ///< task of the whole → task of the part
 };
 
-/// The wanted tasks and their producers, theirs and so on. Keys stay what they are.
+/// The wanted tasks and their producers, theirs and so on. Keys do not change.
 Subgraph subgraph(const Graph& graph, std::vector<bool> wanted);
 
 }  // namespace pe::pipeline

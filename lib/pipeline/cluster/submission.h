@@ -1,6 +1,6 @@
 /// @file
-/// A submission: a run whose tasks are carried out by jobs of a cluster. It is frozen when it is made; what changes in the
-/// pipeline file, its configs or the programs later does not reach it.
+/// A submission: a run whose tasks are carried out by jobs of a cluster. It is frozen when it is made: later changes of
+/// the pipeline file, its configs or the programs do not reach it.
 ///
 ///     runs/<run>/plan.json             As of every run.
 ///                submission.json       pe-submission/1: tasks, arrays with options, scripts and dependencies.
@@ -154,8 +154,8 @@ struct SendOptions {
   std::function<void()> beat = [] {};                                        ///< before each call of Slurm
 };
 
-/// Sends what was not sent yet, each array exactly once: the intent is noted before, the job after, and where an answer
-/// was lost the job is looked for by its name. Calling it again continues from there.
+/// Sends jobs that were not sent yet, each array exactly once: the intent is noted before, the job after, and where an
+/// answer was lost the job is looked for by its name. Calling it again continues from there.
 SendReport send(const Store& store, const Submission& submission, Slurm& slurm, const SendOptions& options);
 
 /// Job ids by token, as far as they are noted.

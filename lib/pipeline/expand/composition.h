@@ -63,7 +63,7 @@ class Composer {
   struct Composed {
     std::vector<ExternalInput> externals;
     Json compute;   ///< that group as it was written, for other resources
-    std::string isa;   ///< what its `auto` becomes
+    std::string isa;   ///< value for its `auto`
     /// By cpus and gpus (maybe a share of one): paths absolute, `auto` of compute resolved. Never empty.
     std::map<std::pair<std::int64_t, double>, support::Shared<Json>> resolved;
   };
@@ -95,7 +95,7 @@ class Composer {
   const Overridden& source_;
   const ExpandOptions& options_;
   const Policies& policies_;
-  std::filesystem::path folder_;   ///< what paths in flags are relative to
+  std::filesystem::path folder_;   ///< folder of relative paths in flags
   ConfigFiles files_;
   std::vector<OfStage> stages_;    ///< by index
 };

@@ -21,8 +21,8 @@ struct ExpandOptions {
                                        ///< "resources.NAME.cpus=2"
   std::vector<std::string> axis;       ///< "encoding=rope,alibi": keeps these labels
   std::string scale;                   ///< name of a scale, or empty for the one marked default
-  std::filesystem::path folder;        ///< what paths in `set` are relative to; empty: the current folder
-  std::string isa = support::widest_instruction_set();     ///< what `compute.isa: auto` becomes
+  std::filesystem::path folder;        ///< folder of relative paths in `set`; empty: the current folder
+  std::string isa = support::widest_instruction_set();     ///< value for `compute.isa: auto`
 };
 
 /// Graph::variant of these options.

@@ -1,5 +1,5 @@
 /// @file
-/// The instances of a stage: its axes multiplied out, once for each artifact that `each` names, without what is excluded.
+/// The instances of a stage: its axes multiplied out, once for each artifact that `each` names, without excluded cells.
 #pragma once
 
 #include <deque>

@@ -14,7 +14,7 @@ class Mistakes {
  public:
   static constexpr std::size_t kMost = 100;
 
-  /// Takes what was found in one place; `local` is empty afterwards.
+  /// Takes the mistakes of one place; `local` is empty afterwards.
   void report(support::Diagnostics& local);
   void report(std::string message, support::Place place, std::string hint = {});
   bool enough() const { return told_.size() >= kMost; }

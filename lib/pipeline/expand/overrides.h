@@ -22,7 +22,7 @@ struct Flag {
   std::string target;    ///< before the first '.': a stage label, "vars", "axes", "resources"
   std::string key;       ///< after it
   std::string value;
-  std::string name;      ///< what messages call it: "--set trunk.train.tokens"
+  std::string name;      ///< its name in messages: "--set trunk.train.tokens"
 };
 
 /// Values of resources by name: (key, value).

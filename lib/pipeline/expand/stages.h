@@ -1,5 +1,5 @@
 /// @file
-/// The stages of a pipeline while it is expanded: what each says of itself, and which instances it has so far.
+/// The stages of a pipeline while it is expanded: the description of each, and its instances so far.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ struct Stage {
 
 class Stages {
  public:
-  /// Asks the catalog for every stage and checks what the file says against the answers. `source` must outlive it.
+  /// Asks the catalog for every stage and checks the file against the answers. `source` must outlive it.
   Stages(const Overridden& source, StageCatalog& catalog, Mistakes& mistakes);
 
   std::vector<Stage>& all() { return stages_; }

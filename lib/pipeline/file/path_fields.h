@@ -11,11 +11,11 @@
 namespace pe::pipeline {
 
 /// A value that names a file, or a list of them. `dotted` is its path in the config: "path", "model.encoding.table",
-/// "model.encoding.stack.1.table". `hashed` is false where the field, or what holds it, is in no key.
+/// "model.encoding.stack.1.table". `hashed` is false where the field, or a group around it, is in no key.
 using PathVisit = std::function<void(const std::string& dotted, Json& value, bool hashed)>;
 void for_each_path(const support::Schema& schema, Json& config, const PathVisit& visit);
 
-/// Takes them out of a hashed config: keys hold what is in the files. Groups that become empty go too.
+/// Removes them from a hashed config: keys hold the contents of the files. Groups that become empty are removed too.
 void erase_paths(const support::Schema& schema, Json& config);
 
 }  // namespace pe::pipeline

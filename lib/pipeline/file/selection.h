@@ -11,7 +11,7 @@
 namespace pe::pipeline {
 
 /// One flag per task. No selectors at all mean every task.
-/// @throws ConfigError for a selector that is malformed or matches nothing; says what there is.
+/// @throws ConfigError for a selector that is malformed or matches nothing, with the existing names.
 std::vector<bool> select(const Graph& graph, const std::vector<std::string>& selectors);
 
 /// True for a task, taken apart, that one selector, without `+`, names.

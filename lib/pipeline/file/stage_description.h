@@ -61,7 +61,7 @@ struct StageDescription {
   bool is_script = false;                      ///< The executable has no ELF build id.
   std::vector<std::string> plugins;            ///< Loaded while it runs: "cuda/pe-cuda" (support/program.h).
   std::vector<std::string> code;               ///< globs of files that it reads as code, from its own folder: "lib/*.py"
-  /// Of all that is its code, plug-ins and `code` included. Recorded always, hashed under `code: build`.
+  /// Digest of all its code, plug-ins and `code` included. Recorded always, hashed under `code: build`.
   std::string program_digest;
   std::string release;
   std::vector<InputDescription> inputs;
@@ -94,7 +94,7 @@ StageDescription parse_description(Json document, const std::string& source);
 /// @throws ConfigError when a glob of `code` matches nothing
 std::vector<support::FileRead> program_files(const StageDescription& stage);
 
-/// Finds executables and reads what they say, each once.
+/// Finds executables and reads their descriptions, each once.
 class StageCatalog {
  public:
   /// `folders` are searched before PATH; usually the one folder that holds `pe-pipeline`.

@@ -23,7 +23,7 @@ struct Scope {
   const std::vector<Binding>* bindings = nullptr;
   const support::Node* vars = nullptr;              ///< a map, or null
   const std::vector<std::string>* axes = nullptr;   ///< every axis of the pipeline, for messages
-  std::string instance;                             ///< what messages call it, "stage 'trunk'"
+  std::string instance;                             ///< its name in messages, "stage 'trunk'"
 
   const AxisValue* find(const std::string& axis) const;
 };

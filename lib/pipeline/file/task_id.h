@@ -20,8 +20,8 @@ struct TaskName {
   AxisLabels axes;
 };
 
-/// Takes an id, or a pattern of ids, apart: "label", "label[axis=label,axis=label]", "[axis=label]", "label[*]", which is
-/// "label". Empty for a text that is neither, and `why` says what is wrong with it.
+/// Takes an id, or a pattern of ids, apart: "label", "label[axis=label,axis=label]", "[axis=label]", "label[*]", which
+/// is "label". Empty for a text that is neither, with the mistake in `why`.
 std::optional<TaskName> parse_task_id(std::string_view text, std::string* why = nullptr);
 
 /// Whether a pattern names a task: labels are equal or the pattern's is empty, and each of its axes has one of the labels

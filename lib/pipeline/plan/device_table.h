@@ -33,7 +33,7 @@ struct DeviceTable {
   std::string dtype, deterministic;
   std::vector<MeasuredTraining> trainings;
   std::vector<MeasuredEncoding> encodings;
-  std::vector<std::string> as_none;  ///< encodings that cost what `none` costs, since they act before the first block
+  std::vector<std::string> as_none;  ///< encodings with the cost of `none`, since they act before the first block
 
   const MeasuredTraining* find(std::string_view size) const;
   /// The training that is nearest in parameters, if it is near.

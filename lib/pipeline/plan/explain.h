@@ -12,7 +12,7 @@
 
 namespace pe::pipeline {
 
-/// One difference between what is asked for and an earlier result.
+/// One difference between the present task and an earlier result.
 struct Cause {
   ReasonKind kind = ReasonKind::kNew;
   std::string what;                   ///< "train.lr", "input data", "result version of pe-train"
@@ -39,7 +39,7 @@ Explanation explain(const Graph& graph, const Plan& plan, const StoreView& store
 /// has one.
 using Against = std::map<std::size_t, PastTask>;
 
-/// Explains several; what they share is looked up once.
+/// Explains several; common look-ups are made once.
 std::vector<Explanation> explain_all(const Graph& graph, const Plan& plan, const StoreView& store,
                                      const std::vector<std::size_t>& tasks, Against against = {});
 

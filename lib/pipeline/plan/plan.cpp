@@ -106,7 +106,8 @@ void want_bytes(PlannedTask& producer, const Edge& edge, const std::string& read
   }
 }
 
-/// Of a task that is selected: people ask for a report to read it. Otherwise its contents do, if they `suffice`.
+/// Bytes of a selected task are wanted: people ask for a report to read it. For others its contents do, if they
+/// `suffice`.
 void want_selected(PlannedTask& planned, bool suffice) {
   const auto note = [&](auto& one) {
     if (!one.known || !one.result) return;

@@ -78,7 +78,7 @@ class Attempts {
   void read_earlier_tries(std::size_t i, const std::vector<std::filesystem::path>& before);
   ActiveAttempt make_attempt(std::size_t i, const Slot& slot);
   bool launch(ActiveAttempt attempt, const Launch& launch);
-  /// Of an attempt whose build is in its key: how the program changed since it started. Empty: not at all.
+  /// How the program of an attempt with the build in its key changed since its start. Empty: not at all.
   std::string program_change(const ActiveAttempt& attempt);
   void blame_inputs(ActiveAttempt attempt, const std::string& reason);
   void wake_at(std::size_t i, double when_s) { tasks_[i].not_before_s = when_s; }

@@ -44,7 +44,7 @@ constexpr std::size_t kLastTurn = 1u << 20;  // of one that has ended: as much a
 
 double clock_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// Of the kernel.
+/// Reads a small file of the kernel.
 std::string small_file(const std::string& path) { return support::read_kernel_file(path, 16384); }
 
 /// How many processes the kernel has killed for memory. It counts this process's control group and the groups below it,

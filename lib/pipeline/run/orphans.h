@@ -13,8 +13,7 @@
 namespace pe::pipeline {
 
 /// Linux reparents such processes to this one while an Orphans lives. Each has the mark of its stage in its
-/// environment; a
-/// process that clears its environment is not found. Of one thread.
+/// environment; a process that clears its environment is not found. Of one thread.
 class Orphans {
  public:
   Orphans();

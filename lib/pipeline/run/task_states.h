@@ -113,7 +113,7 @@ class TaskStates {
   std::optional<Result> result_of(const Edge& edge) const;
   /// Index into the producer's snapshots, or kWhole.
   int snapshot_number(const Edge& edge) const;
-  /// Of a task whose inputs are settled.
+  /// Inputs of a task whose inputs are settled.
   TaskInputs inputs_of(std::size_t i) const;
   /// Indices of the snapshots that the plan or a waiting reader needs, ascending.
   std::vector<std::size_t> needed_snapshots(std::size_t i) const;

@@ -9,7 +9,7 @@
 
 namespace pe::pipeline {
 
-/// Of digits alone, at most 17 of them; else nothing.
+/// Number of a text of digits alone, at most 17 of them; else nothing.
 inline std::optional<std::int64_t> number_in_name(std::string_view digits) {
   if (digits.empty() || digits.size() > 17 || digits.find_first_not_of("0123456789") != std::string_view::npos) return {};
   std::int64_t number = 0;

@@ -262,7 +262,7 @@ void each_line(const std::filesystem::path& path, std::size_t& skipped, const Ta
   if (!rest.empty()) ++skipped;
 }
 
-/// Of journals that are long: the order first, by their lines' places, then line by line.
+/// Merges long journals: the order first, by their lines' places, then line by line.
 void each_of_long(const std::vector<std::filesystem::path>& files, const std::function<void(const JournalEvent&)>& take,
                   std::size_t* skipped) {
   constexpr std::size_t kAtOnce = 1 << 20;  // bytes of lines that follow each other in one file
