@@ -176,7 +176,7 @@ struct Rows {
   Tensor raw_q, raw_k;                 ///< As q and k, before S2; see Traits::needs_raw.
   Tensor query_positions;              ///< [rows] or [B,rows]
   Tensor key_positions;                ///< [keys] or [B,keys].
-  Tensor visible;                      ///< Bool [1 or B, 1, rows, keys]: causal mask (where it exists) and document mask.
+  Tensor visible;                      ///< Bool [1 or B, 1, rows, keys]: causal (where it exists) and document mask.
   std::vector<Tensor> inputs;          ///< The result of `row_inputs`, or copies of it with the same gradients.
   /// For encodings with Traits::rows_coupled: state after the earlier rows (undefined at the start). A stage replaces
   /// it.
