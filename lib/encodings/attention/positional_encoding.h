@@ -253,8 +253,8 @@ class PositionalEncoding {
   /// Heads of q before S2.
   std::int64_t projected_heads() const { return shape_.query_heads / facts().heads_per_query; }
   virtual Traits traits(const Span& span) const { return {}; }
-  /// Is it defined for keys up to the query only (distances from 0 on, counts of earlier keys, sums over the past)? Such an
-  /// encoding refuses a pass without a causal mask. One that says no means the same to either side.
+  /// Is it defined for keys up to the query only (distances from 0 on, counts of earlier keys, sums over the past)?
+  /// Such an encoding rejects a pass without a causal mask. Encodings that return false are defined in both directions.
   virtual bool needs_causal_mask() const { return true; }
   /// Leaves a head of a layer without any sign of position, while others have one. Temperatures that are made for such
   /// heads ask for it.
