@@ -129,6 +129,8 @@ BOOST_AUTO_TEST_CASE(drops_are_compared_by_the_steps_left) { runs_to_its_report(
 
 BOOST_AUTO_TEST_CASE(the_use_of_context_is_measured) { runs_to_its_report("context_used"); }
 
+BOOST_AUTO_TEST_CASE(windows_of_alibis_source_are_measured) { runs_to_its_report("alibi_curve"); }
+
 BOOST_AUTO_TEST_CASE(known_results_get_their_verdicts) { runs_to_its_report("known_results"); }
 
 BOOST_AUTO_TEST_CASE(the_atlas_runs_at_its_smallest_scale) { runs_to_its_report("atlas", false); }
