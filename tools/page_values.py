@@ -18,7 +18,7 @@ the paragraph. GitHub shows neither comment:
 
 CLAIM may be the beginning of a name. FORMULA is an expression of x, such as 0.52-x or 100*x. The study is the one
 that the page is named after; `how_many_seeds:claim ...` names another one. Verdicts and effects come from
-tables/restated.csv where a study has this table, and from tables/verdicts.csv and tables/claims.csv elsewhere.
+tables/verdicts.csv and tables/claims.csv.
 The text may be a number, a number with an interval in brackets, or a number with a half width after ±; text in
 parentheses after it is left alone.
 
@@ -94,16 +94,12 @@ class Study:
     def claim(self, word):
         """The row of a claim (test empty), of one test or of one control."""
         name, _, test = word.partition(".")
-        rows = read(self.tables / "restated.csv")
-        if rows is not None and "effect" in self.table("verdicts")[0]:
-            raise Wrong(f"{self.tables.parent.name} has verdicts of the present rules: remove its restated.csv")
-        if rows is None:
-            counts = {}
-            rows = [dict(row, test="") for row in self.table("verdicts")]
-            for row in self.table("claims"):
-                kind = "control" if row["expected"].startswith("control") else ""
-                number = counts[row["claim_id"], kind] = counts.get((row["claim_id"], kind), 0) + 1
-                rows.append(dict(row, test=kind + str(number)))
+        counts = {}
+        rows = [dict(row, test="") for row in self.table("verdicts")]
+        for row in self.table("claims"):
+            kind = "control" if row["expected"].startswith("control") else ""
+            number = counts[row["claim_id"], kind] = counts.get((row["claim_id"], kind), 0) + 1
+            rows.append(dict(row, test=kind + str(number)))
         names = {row["claim_id"] for row in rows if row["claim_id"].startswith(name)}
         names = {name} if name in names else names
         if len(names) != 1:

@@ -121,6 +121,16 @@ BOOST_AUTO_TEST_CASE(the_first_thousand_steps_on_stories_are_compared) {
 
 BOOST_AUTO_TEST_CASE(rankings_by_protocol_are_compared) { runs_to_its_report("protocol_ranking"); }
 
+BOOST_AUTO_TEST_CASE(distances_and_keys_are_parted) { runs_to_its_report("distances_or_keys"); }
+
+BOOST_AUTO_TEST_CASE(texts_rank_encodings) { runs_to_its_report("text_ranking"); }
+
+BOOST_AUTO_TEST_CASE(the_use_of_context_is_measured) { runs_to_its_report("context_used"); }
+
+BOOST_AUTO_TEST_CASE(windows_of_alibis_source_are_measured) { runs_to_its_report("alibi_curve"); }
+
+BOOST_AUTO_TEST_CASE(the_atlas_runs_at_its_smallest_scale) { runs_to_its_report("atlas", false); }
+
 BOOST_AUTO_TEST_CASE(the_noise_of_seeds_is_measured) { runs_to_its_report("how_many_seeds"); }
 
 BOOST_AUTO_TEST_CASE(encodings_are_dropped_beside_their_controls) { runs_to_its_report("scaffold_nope_rope_yarn_pope"); }
@@ -128,6 +138,10 @@ BOOST_AUTO_TEST_CASE(encodings_are_dropped_beside_their_controls) { runs_to_its_
 BOOST_AUTO_TEST_SUITE_END()
 
 BOOST_AUTO_TEST_SUITE(studies_of_many_models)
+
+BOOST_AUTO_TEST_CASE(drops_are_compared_by_the_steps_left) { runs_to_its_report("steps_left"); }
+
+BOOST_AUTO_TEST_CASE(known_results_get_their_verdicts) { runs_to_its_report("known_results"); }
 
 BOOST_AUTO_TEST_CASE(published_claims_about_small_tasks_get_their_verdicts) { runs_to_its_report("claims_tier_a"); }
 

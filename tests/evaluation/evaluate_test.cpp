@@ -200,6 +200,15 @@ BOOST_AUTO_TEST_CASE(every_row_tells_run_encoding_seed_and_step) {
   }
 }
 
+// L tokens are fed and L are predicted there, so the last target is no token of the input.
+BOOST_AUTO_TEST_CASE(windows_that_predict_the_token_after_them_are_measured) {
+  const Bench bench;
+  for (const char* protocol : {"alibi", "alibi_stride_1", "harness"}) {
+    const artifact::Tables scores = scores_of(bench, protocol, {{"perplexity", {{"protocols", {protocol}}}}});
+    BOOST_TEST_CONTEXT(protocol) { BOOST_TEST(scores.at("lm_doc").rows() > 0u); }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_killed_evaluation_goes_on_to_the_same_bytes) {
   const Bench bench;
   artifact::Workspace first = bench.workspace("first");

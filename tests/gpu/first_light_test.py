@@ -28,6 +28,19 @@ esac
 """
 
 
+# Does what it is asked at once, save for one cell, which saves when it is told to end and is done when it is run again.
+PIPELINE = """#!/bin/sh
+echo "pipeline $*"
+while [ $# -gt 0 ]; do
+  case $1 in
+    -o) echo packed > "$2" ;;
+    *encoding=rope,seed=42*) [ -e saved ] || { trap 'echo saves; touch saved; exit 3' TERM; while :; do sleep 0.05; done; } ;;
+  esac
+  shift
+done
+"""
+
+
 def program(folder, name, text):
     path = folder / name
     path.write_text(text)
@@ -110,6 +123,22 @@ def main():
             assert not still_running(programs.resolve()), f"told to end at '{text}', it left the step running"
 
         assert call(script, "--only", "device", "--programs", str(programs), "--out", str(place / "one")).returncode == 0
+
+        # Cells of studies: results so far are packed, and a step that had no time left continues.
+        program(programs, "pe-pipeline", PIPELINE)
+        cells = place / "cells"
+        asked = ["--studies", "--programs", str(programs), "--out", str(cells), "--only", "index-pope-42,index-rope-42"]
+        for outcome in ("not done within 3 s", "passed"):
+            ran = call(script, *asked, "--most", "3")
+            records = [json.loads(line) for line in (cells / "first_light.jsonl").read_text().splitlines()]
+            assert [record["outcome"] for record in records[-2:]] == ["passed", outcome], (records, ran)
+            assert ran.returncode == (0 if outcome == "passed" else 1), ran
+            assert (cells / "known_results.tar.zst").read_text() == "packed\n"
+        assert "saves" in (cells / "first_light.txt").read_text()
+        listed = call(script, "--studies", "--list").stdout.splitlines()
+        assert listed[0].startswith("index-pope-42") and "+index[encoding=pope,seed=42]" in listed[0], listed
+        assert max(int(line.split()[1]) for line in listed) + 60 <= 480, listed
+
         unknown = call(script, "--only", "nothing")
         assert unknown.returncode == 2 and "there is no step 'nothing'; steps: device, kernels" in unknown.stderr, unknown
         assert "training-small" in call(script, "--list").stdout

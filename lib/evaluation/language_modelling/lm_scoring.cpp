@@ -94,11 +94,14 @@ Sequence sequence_of(const TextCodec& codec, const Text& text, const Pass& pass,
   sequence.guesses = false;
   if (shift != 0) sequence.ids.push_back(*codec.bos());
   sequence.ids.insert(sequence.ids.end(), text.ids.begin() + pass.begin, text.ids.begin() + pass.end);
-  sequence.first = from - pass.begin + shift;
-  sequence.last = to - pass.begin + shift;
-  if (!pass.next) return sequence;
+  const std::int64_t first = from - pass.begin + shift, last = to - pass.begin + shift;
+  if (!pass.next) {
+    sequence.first = first;
+    sequence.last = last;
+    return sequence;
+  }
   std::vector<std::int32_t> labels(sequence.ids.size() - 1, -1);
-  for (std::int64_t at = sequence.first; at < sequence.last; ++at) {
+  for (std::int64_t at = first; at < last; ++at) {
     labels[static_cast<std::size_t>(at - 1)] = sequence.ids[static_cast<std::size_t>(at)];
   }
   sequence.ids.pop_back();
