@@ -1,4 +1,5 @@
-"""Prints the values of one metric in a tracker as [[tokens, value], ...], read with its package or from its files. A NaN is the text "nan", which JSON lacks.
+"""Prints the values of one metric in a tracker as [[tokens, value], ...], read with its package or from its files. A
+NaN is the text "nan", which JSON lacks.
 
 usage: read_replayed.py wandb|trackio|tensorboard|tensorboard-package|csv FOLDER METRIC
 """
@@ -60,7 +61,7 @@ elif kind == "tensorboard":
 elif kind == "wandb":
     from wandb.proto import wandb_internal_pb2
 
-    # A header of 7 bytes, then records in blocks of 32 KiB as in LevelDB: checksum, length, kind (1 whole, 2 to 4 parts).
+    # A header of 7 bytes, then records in blocks of 32 KiB as in LevelDB: checksum, length, kind (1: whole, 2-4: part).
     with open(glob.glob(folder + "/wandb/offline-run-*/*.wandb")[0], "rb") as file:
         data = file.read()
     at, parts, records = 7, b"", []

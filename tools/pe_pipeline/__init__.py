@@ -1,4 +1,10 @@
-"""pe-pipeline in Python: reads what runs made.
+"""pe-pipeline in Python: starts runs, reads what they made, and shows reports in a notebook.
+
+    import pe_pipeline
+
+    run = pe_pipeline.run("first.yml", axes={"encoding": ["none", "rope"], "seed": [42]})
+    run.metrics()              # curves of all trainings, a pandas.DataFrame
+    run.report                 # in a notebook: the page
 
 `read_tables`, `read_checkpoint` and the other readers of artifacts need h5py, and DataFrames need pandas. Everything
 else needs Python alone. doc/python.md shows its use.
@@ -7,7 +13,8 @@ from __future__ import annotations
 
 import importlib
 
-_HOMES = {"artifacts": ["ArtifactError", "Checkpoint", "Tables", "TokenShards", "read_checkpoint", "read_figure",
+_HOMES = {"runs": ["Report", "Run", "RunError", "run"],
+          "artifacts": ["ArtifactError", "Checkpoint", "Tables", "TokenShards", "read_checkpoint", "read_figure",
                         "read_header", "read_manifest", "read_report_table", "read_tables", "read_token_shards"]}
 __all__ = [name for names in _HOMES.values() for name in names]
 

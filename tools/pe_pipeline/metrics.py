@@ -1,9 +1,9 @@
 """Sends the curves of trainings to W&B, Trackio or TensorBoard, or writes them as CSV.
 
-`pe-pipeline metrics` starts this module, and `pe_pipeline.Run.metrics` returns the same curves as a DataFrame. A row has
-all values of one step, over tokens, under the names that trainings use in their event files. Attempts of a task are
-joined. A training on this machine has a log, `metrics.jsonl`. For a result from another machine the rows come from its metrics
-artifact, which has the same curves without speeds; that needs h5py.
+`pe-pipeline metrics` starts this module, and `pe_pipeline.Run.metrics` returns the same curves as a DataFrame. A row
+has all values of one step, over tokens, under the names that trainings use in their event files. Attempts of a task
+are joined. A training on this machine has a log, `metrics.jsonl`. For a result from another machine the rows come from
+its metrics artifact, which has the same curves without speeds; that needs h5py.
 """
 from __future__ import annotations
 
