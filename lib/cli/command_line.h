@@ -34,7 +34,7 @@ struct SharedFlags {
   bool force = false;             ///< run, plan
   std::string durability = "on";  ///< on, off; of what writes into the store
   std::string run;                ///< --run ID; empty: the newest
-  std::string out;                ///< --out DIR: man, timeline
+  std::string out;                ///< --out DIR: man, metrics, timeline
 };
 
 struct RunFlags {
@@ -68,6 +68,12 @@ struct LogsFlags {
   bool follow = false;
   std::optional<std::int64_t> attempt;
   std::optional<std::int64_t> tail;
+};
+
+struct MetricsFlags {
+  std::string to = "csv";  ///< csv, tensorboard, wandb, trackio
+  std::string project;     ///< of W&B and Trackio; empty: the pipeline's name
+  double every_s = 5;      ///< between two looks with --follow
 };
 
 struct GraphFlags {
@@ -124,6 +130,7 @@ struct CommandLine : ReadingFlags,
                      ExplainFlags,
                      StatusFlags,
                      LogsFlags,
+                     MetricsFlags,
                      GraphFlags,
                      ShowFlags,
                      VerifyFlags,

@@ -11,7 +11,6 @@
 #include "commands/submissions.h"
 #include "pipeline/cluster/slurm.h"
 #include "pipeline/cluster/submission.h"
-#include "pipeline/file/selection.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/host.h"
@@ -32,40 +31,14 @@ using support::cat;
 using support::ConfigError;
 using support::quote;
 
-/// The run that is meant: --run, a word that names one, else the newest that goes on.
+/// The run to cancel: --run, a word that names a run, else the newest active one.
 std::string run_to_cancel(const Store& store, cli::CommandLine& line) {
-  if (!line.run.empty()) return pick_run(store, line.run);
-  if (!line.words.empty()) {
-    if (const auto run = run_called(store, line.words.front(), "pe-pipeline cancel")) {
-      line.words.erase(line.words.begin());
-      return *run;
-    }
-  }
+  if (const auto run = take_first_run(store, line)) return *run;
   const auto live = pipeline::live_runs(store);
   if (live.empty())
     throw ConfigError("this store has no active run", {"pe-pipeline cancel", 0, 0, "", 1},
                       "--store or a pipeline file names another store");
   return live.back();
-}
-
-/// Keys of the selected tasks; empty: everything.
-std::set<std::string> selected_keys(const RunStatus& status, const std::vector<std::string>& words) {
-  std::set<std::string> keys;
-  std::vector<std::string> known;
-  for (const std::string& word : words) {
-    bool found = false;
-    for (const auto& task : status.tasks) {
-      const auto name = pipeline::parse_task_id(task.id);
-      if (word != task.id && !(name && pipeline::matches(*name, word))) continue;
-      keys.insert(task.plan_key);
-      found = true;
-    }
-    if (found) continue;
-    for (const auto& task : status.tasks) known.push_back(word.find('[') == std::string::npos ? task.stage : task.id);
-    throw ConfigError(cat("run ", status.run_id, " has no task ", quote(word)), {"pe-pipeline cancel", 0, 0, "", 1},
-                      support::suggestion(word, known));
-  }
-  return keys;
 }
 
 /// A run of a process on this machine.
@@ -150,7 +123,7 @@ int cancel_command(const cli::CommandLine& given) {
   if (status.ended > 0) throw ConfigError(cat("run ", run, " has ended"), {"pe-pipeline cancel", 0, 0, "", 1});
   const auto submission = pipeline::read_submission(store, run);
   if (!submission) throw support::ArtifactError(cat("run ", run, " has lost its submission"));
-  const std::set<std::string> keys = selected_keys(status, line.words);
+  const std::set<std::string> keys = selected_keys(status, line.words, "cancel");
   pipeline::Slurm slurm;
   refuse_foreign(*submission, slurm);
   // First of all: no job of these is queued again from here on.

@@ -535,6 +535,33 @@ const cli::CommandTable& command_table() {
                     {"pe-pipeline timeline grid.yml 20261121-194512 --out /tmp", ""}},
                    reads,
                    timeline_command});
+    out.push_back(
+        {"metrics",
+         "[FILE] [RUN] [SELECT...] [flags]",
+         "Send the curves of trainings to a tracker",
+         "Writes CSV or TensorBoard files, or sends to W&B or Trackio. A finished training keeps its curves, and a "
+         "running "
+         "one can be followed. Attempts of a task are joined, and the axis is the number of tokens. The same command "
+         "may be "
+         "repeated: files are written again, and a tracker gets only what it has not. CSV and TensorBoard need Python "
+         "alone. "
+         "PE_PYTHON names another Python than python3, such as one that has wandb. With FILE, that pipeline's store is "
+         "used, as for status.",
+         {store_flag(),
+          text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
+          choice("--to", {"csv", "tensorboard", "wandb", "trackio"}, "Where to (default: csv)", &CommandLine::to),
+          text("--out", "DIR", "Folder for files (default: metrics/)", &CommandLine::out),
+          text("--project", "NAME", "Project of W&B and Trackio (default: the pipeline's name)", &CommandLine::project),
+          toggle("-f,--follow", "Continue until the run ends", &CommandLine::follow),
+          {"--every", "TIME", "How often --follow looks (5s)",
+           [](CommandLine& line, const std::string& given) { line.every_s = time_of("--every", given); }},
+          json_flag(),
+          color_flag()},
+         {{"pe-pipeline metrics", "the newest run of ./store, as metrics/*.csv"},
+          {"pe-pipeline metrics grid.yml 'trunk[encoding=rope]' --to wandb --follow", "while it trains"},
+          {"tensorboard --logdir metrics", "after pe-pipeline metrics --to tensorboard"}},
+         reads,
+         metrics_command});
     out.push_back({"man",
                    "[COMMAND|PROGRAM] [flags]",
                    "Show the manual of a command or stage",

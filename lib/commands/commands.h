@@ -31,6 +31,7 @@ int unpin_command(const cli::CommandLine& line);
 int push_command(const cli::CommandLine& line);
 int pull_command(const cli::CommandLine& line);
 int doctor_command(const cli::CommandLine& line);
+int metrics_command(const cli::CommandLine& line);
 int timeline_command(const cli::CommandLine& line);
 int init_command(const cli::CommandLine& line);
 int man_command(const cli::CommandLine& line);

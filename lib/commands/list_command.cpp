@@ -190,6 +190,7 @@ int list_command(const cli::CommandLine& given) {
                             {"known_only", planned.any_known()},
                             {"plan_key", task.plan_key},
                             {"task_key", planned.task_key},
+                            {"work", store.work_folder(task.plan_key).string()},
                             {"axes", task.axes}});
       rows.push_back({task.id, std::string(state_name(planned.state)), planned.task_key.substr(0, 12),
                       planned.any_known() ? "known, not here" : ""});

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "commands/session.h"
+#include "pipeline/file/selection.h"
 #include "support/error.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -48,6 +49,34 @@ std::string take_run(const pipeline::Store& store, const cli::CommandLine& line)
                       "one run at a time, or a pipeline file (ending in .yml) and a run");
   }
   return pick_run(store, line.run.empty() && !line.words.empty() ? line.words.front() : line.run);
+}
+
+std::optional<std::string> take_first_run(const pipeline::Store& store, cli::CommandLine& line) {
+  if (!line.run.empty()) return pick_run(store, line.run);
+  if (line.words.empty()) return std::nullopt;
+  const auto run = run_called(store, line.words.front(), "pe-pipeline " + line.verb);
+  if (run) line.words.erase(line.words.begin());
+  return run;
+}
+
+std::set<std::string> selected_keys(const pipeline::RunStatus& status, const std::vector<std::string>& words,
+                                    const std::string& verb) {
+  std::set<std::string> keys;
+  std::vector<std::string> known;
+  for (const std::string& word : words) {
+    bool found = false;
+    for (const auto& task : status.tasks) {
+      const auto name = pipeline::parse_task_id(task.id);
+      if (word != task.id && !(name && pipeline::matches(*name, word))) continue;
+      keys.insert(task.plan_key);
+      found = true;
+    }
+    if (found) continue;
+    for (const auto& task : status.tasks) known.push_back(word.find('[') == std::string::npos ? task.stage : task.id);
+    throw ConfigError(cat("run ", status.run_id, " has no task ", quote(word)), {"pe-pipeline " + verb, 0, 0, "", 1},
+                      support::suggestion(word, known));
+  }
+  return keys;
 }
 
 std::optional<pipeline::RunStatus> read_or_say(const pipeline::Store& store, const std::string& run) {

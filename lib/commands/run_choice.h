@@ -3,7 +3,9 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "cli/command_line.h"
 #include "pipeline/run/run_status.h"
@@ -18,8 +20,16 @@ std::optional<std::string> run_called(const pipeline::Store& store, const std::s
 /// The same; of "" or "latest", the newest. @throws ConfigError with the nearest name when there is none.
 std::string pick_run(const pipeline::Store& store, const std::string& wanted);
 
-/// --run, else the word that stands where a run may, else the newest. Nothing else may stand there.
+/// --run, else the word that stands where a run may, else the newest. Any other word is an error.
 std::string take_run(const pipeline::Store& store, const cli::CommandLine& line);
+
+/// --run, else the first word where it names a run; that word is then removed. Nothing when neither names one.
+std::optional<std::string> take_first_run(const pipeline::Store& store, cli::CommandLine& line);
+
+/// Plan keys of the tasks that `words` select in a run; empty for no words, which select everything.
+/// @throws ConfigError with the nearest name for a word that selects nothing
+std::set<std::string> selected_keys(const pipeline::RunStatus& status, const std::vector<std::string>& words,
+                                    const std::string& verb);
 
 /// The state of one of several runs. Nothing when its plan is damaged, which is said: the others are as good as ever.
 std::optional<pipeline::RunStatus> read_or_say(const pipeline::Store& store, const std::string& run);

@@ -13,6 +13,7 @@
 #include "commands/timeline.h"
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/file/selection.h"
+#include "pipeline/file/shipped.h"
 #include "pipeline/plan/estimate.h"
 #include "pipeline/plan/history.h"
 #include "pipeline/plan/noop_memo.h"
@@ -49,6 +50,20 @@ void print_reports(const std::vector<std::string>& reports) {
     }
     print(cat("report: ", short_path(pipeline::front_page(report)), "\n"));
   }
+}
+
+/// FILE of the command line. The name of a pipeline that comes with the program, such as quickstart, means the file of
+/// that name in this folder, which is written first if it is missing.
+std::string pipeline_file_to_run(const cli::CommandLine& line) {
+  const std::string word = pipeline_file_of(line);
+  if (word.find_first_of("./") != std::string::npos || fs::exists(word)) return word;
+  const fs::path shipped = pipeline::shipped_folder() / "pipelines" / (word + ".yml"), own = word + ".yml";
+  if (!fs::exists(own)) {
+    if (!shipped.is_absolute() || !fs::is_regular_file(shipped)) return word;
+    support::write_file_atomically(own, support::read_file(shipped), false);
+    say(cat("pe-pipeline: copied ", own.string(), " from the installation\n"));
+  }
+  return own.string();
 }
 
 /// `relinked`: the names in out/ and reports/ that showed another plan until now.
@@ -165,7 +180,7 @@ std::vector<std::string> command_prefix(const cli::CommandLine& line) {
 int run_command(const cli::CommandLine& line) {
   const auto started = std::chrono::steady_clock::now();
   if (line.dry_run) return plan_command(line);
-  const std::string file = pipeline_file_of(line);
+  const std::string file = pipeline_file_to_run(line);
   const std::vector<std::string> selectors = selectors_of(line);
   const fs::path root = pipeline::find_root(file);
   const fs::path store_folder = store_path(line, root);

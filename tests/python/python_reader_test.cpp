@@ -1,4 +1,4 @@
-// python/pe_artifacts.py reads what our writers write; the code of doc/python.md runs, its figures included.
+// The Python module pe_pipeline reads what our writers write; the code of doc/python.md runs, its figures included.
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <limits>
@@ -32,10 +32,10 @@ const artifact::Recipe kRecipe{
 /// Hashes of documents, as a checkpoint of a training on text has them.
 const std::vector<std::uint64_t> kTrainedOn{3, std::uint64_t{1} << 63};
 
-/// Runs a script that can import pe_artifacts, in `folder`; modules in `before` come before the machine's.
+/// Runs a script that can import pe_pipeline, in `folder`; modules in `before` come before those of the machine.
 support::Captured run_python(const fs::path& folder, const std::vector<std::string>& arguments,
                              const std::string& input = {}, const fs::path& before = {}) {
-  const std::string modules = (before.empty() ? "" : before.string() + ":") + (test::source_root() / "python").string();
+  const std::string modules = (before.empty() ? "" : before.string() + ":") + (test::source_root() / "tools").string();
   std::vector<std::string> command{"env",
                                    "PYTHONPATH=" + modules,
                                    "PYTHONDONTWRITEBYTECODE=1",
@@ -190,6 +190,11 @@ BOOST_AUTO_TEST_CASE(what_our_writers_write_is_what_python_reads, *precondition(
 
 namespace {
 
+/// True for code of doc/python.md that starts no run: runs_test.py has the rest.
+bool reads_artifacts(const test::CodeBlock& block) {
+  return block.language == "python" && block.text.find("pe_pipeline.run(") == std::string::npos;
+}
+
 /// The files that doc/python.md names, as a run of the quickstart leaves them.
 void imitate_quickstart(const fs::path& root) {
   for (const char* encoding : {"none", "rope"}) {
@@ -224,7 +229,7 @@ BOOST_AUTO_TEST_CASE(weights_and_tokens_are_read_without_pandas, *precondition(t
   write_text(folder / "hidden/pandas.py", "raise ImportError('hidden')\n");
   int ran_blocks = 0, refused_blocks = 0;
   for (const test::CodeBlock& block : test::code_blocks(page)) {
-    if (block.language != "python" || block.text.find("matplotlib") != std::string::npos) continue;
+    if (!reads_artifacts(block) || block.text.find("matplotlib") != std::string::npos) continue;
     const support::Captured ran = run_python(folder.path(), {"-"}, block.text, folder / "hidden");
     bool makes_frames = false;
     for (const char* call : {"read_tables", ".tensors", ".table("})
@@ -244,7 +249,7 @@ BOOST_AUTO_TEST_CASE(the_code_of_the_document_runs_as_it_stands_there,
   imitate_quickstart(folder.path());
   int ran_blocks = 0;
   for (const test::CodeBlock& block : test::code_blocks(page)) {
-    if (block.language != "python") continue;
+    if (!reads_artifacts(block)) continue;
     ++ran_blocks;
     const support::Captured ran = run_python(folder.path(), {"-W", "error::UserWarning", "-"}, block.text);
     BOOST_TEST(ran.status.code == 0, "doc/python.md:" << block.line << ": " << ran.err);

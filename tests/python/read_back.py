@@ -1,4 +1,4 @@
-"""Prints as JSON what pe_artifacts reads of the artifacts that python_reader_test.cpp wrote into the folder argv[1]."""
+"""Prints as JSON what pe_pipeline reads of the artifacts that python_reader_test.cpp wrote into the folder argv[1]."""
 import json
 import os
 import sys
@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pandas as pd
 
-import pe_artifacts as pe
+from pe_pipeline import artifacts as pe
 
 folder = sys.argv[1]
 

@@ -445,13 +445,19 @@ class Collector {
     }
   }
 
-  /// Logs are found by way of the runs that name their tasks. A folder that a stage can continue from stays.
+  static bool has_metrics(const std::vector<fs::path>& attempts) {
+    return std::any_of(attempts.begin(), attempts.end(),
+                       [](const fs::path& attempt) { return look(attempt / "metrics.jsonl").has_value(); });
+  }
+
+  /// Logs are found by way of the runs that name their tasks. A folder that a stage can continue from stays, and so do
+  /// the curves of a training as long as its result does.
   void drop_logs() {
     for (const std::string& plan_key : support::list_folder(store_.root() / "work")) {
       if (!may_drop_results_ || !support::is_sha256(plan_key) || named_plans_.count(plan_key) != 0 || in_use(plan_key))
         continue;
       const auto attempts = store_.attempts(plan_key);
-      if (find_resumable(attempts)) continue;
+      if (find_resumable(attempts) || (has_metrics(attempts) && finished(plan_key))) continue;
       const fs::path folder = store_.work_folder(plan_key);
       const Seen seen = measure(folder);
       if (abandoned(seen.mtime)) drop_path(folder, seen.bytes, "logs of a task that no kept run names", Dropped::What::kLog);

@@ -273,6 +273,25 @@ BOOST_FIXTURE_TEST_CASE(runs_logs_and_remembered_plans_are_bounded, SomeRuns) {
   BOOST_TEST(run().executed == 0u);
 }
 
+BOOST_FIXTURE_TEST_CASE(curves_stay_as_long_as_the_result, SomeRuns) {
+  // No kept run names the tasks of the first run. One of them has curves; both have results.
+  const std::string plan_key =
+      Json::parse(support::read_file(folder / "store/runs/20260101-000000-0001/plan.json"))["tasks"][0]["plan_key"];
+  const fs::path log = store->attempts(plan_key).back() / "metrics.jsonl";
+  support::write_file_atomically(log, "{}\n", false);
+  age(folder / "store");
+  GarbageOptions options_;
+  options_.keep_runs = 1;
+  BOOST_TEST(count(collect(options_), Dropped::What::kLog) == 1u);
+  BOOST_TEST(fs::exists(log));
+  const auto key = store->hint(plan_key);
+  BOOST_REQUIRE(key);
+  BOOST_REQUIRE(store->forget({*key, -1}));
+  age(folder / "store");
+  BOOST_TEST(count(collect(options_), Dropped::What::kLog) == 1u);
+  BOOST_TEST(!fs::exists(log));
+}
+
 BOOST_FIXTURE_TEST_CASE(what_a_stage_can_continue_from_goes_only_under_a_size_limit, SomeRuns) {
   const std::string plan_key(64, 'a');
   const fs::path attempt = store->new_attempt(plan_key);

@@ -1,7 +1,7 @@
 """Reads the artifacts of pe-pipeline into numpy and pandas.
 
-It reads and nothing else: checkpoints, tables of metrics and evaluations, token shards, manifests and the data of
-reports. It needs h5py, for tables pandas too, and nothing of pe-pipeline: copy this file to where you need it.
+It only reads: checkpoints, tables of metrics and evaluations, token shards, manifests and the data of reports. It needs
+h5py, for tables also pandas, and no other part of pe-pipeline: this file may be copied to where you need it.
 doc/python.md shows its use; the doc/format-*.md pages define the files.
 
 Artifacts are in out/<pipeline>/<stage>/ after `pe-pipeline run`. Every error is an ArtifactError that names the file,
@@ -15,8 +15,12 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-import h5py
 import numpy as np
+
+try:
+    import h5py
+except ImportError:  # figures and tables of reports are read without it
+    h5py = None
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -213,6 +217,8 @@ class TokenShards:
 
 
 def _open(path):
+    if h5py is None:
+        raise ArtifactError(f"'{path}': this Python has no h5py: pip install h5py")
     try:
         return h5py.File(path, "r")
     except FileNotFoundError:
