@@ -78,25 +78,29 @@ HfModel read_hf_model(const fs::path& folder, encodings::PairLayout layout) {
   const WeightFiles weights(folder);
   Json config = read_hf_json(file);
   const ImportPlan plan = plan_import(config, weights, layout, file.string());
-  HfModel made{.model = make_model(plan, file.string()),
-               .architecture = plan.architecture,
-               .tensors = weights.names().size(),
-               .config = std::move(config)};
-  compare_frequencies(plan, made.model, file.string());
+  model::LanguageModel model = model_of_plan(plan, weights, file.string());
+  return {.model = std::move(model),
+          .architecture = plan.architecture,
+          .tensors = weights.names().size(),
+          .config = std::move(config)};
+}
+
+model::LanguageModel model_of_plan(const ImportPlan& plan, const WeightFiles& weights, const std::string& where) {
+  model::LanguageModel made = make_model(plan, where);
+  compare_frequencies(plan, made, where);
   std::map<std::string, const ImportTensor*> by_name;
   for (const ImportTensor& tensor : plan.tensors) by_name.emplace(tensor.name, &tensor);
-  for (const model::Parameter& parameter : made.model.parameters()) {
+  for (const model::Parameter& parameter : made.parameters()) {
     auto found = by_name.find(parameter.name);
     if (found == by_name.end()) found = by_name.find(hf_name(parameter.name));  // of an encoding
-    if (found == by_name.end()) {
-      throw ArtifactError(cat(quote(folder.string()), ": has no tensor for ", parameter.name));
-    }
+    if (found == by_name.end())
+      throw ArtifactError(cat(quote(weights.where()), ": has no tensor for ", parameter.name));
     fill_parameter(parameter, *found->second, weights);
   }
-  if (made.model.parameters().size() != plan.tensors.size()) {
-    throw ArtifactError(cat(quote(folder.string()), ": has tensors of an encoding that config.json does not describe"));
+  if (made.parameters().size() != plan.tensors.size()) {
+    throw ArtifactError(cat(quote(where), ": there are tensors of an encoding that it does not describe"));
   }
-  made.model.after_step();
+  made.after_step();
   return made;
 }
 

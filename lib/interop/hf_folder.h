@@ -29,6 +29,11 @@ struct HfModel {
 /// @throws ArtifactError
 HfModel read_hf_model(const std::filesystem::path& folder, encodings::PairLayout layout = encodings::PairLayout::kHalf);
 
+struct ImportPlan;
+class WeightFiles;
+/// The same for a plan. @throws ArtifactError where a parameter has no tensor, or frequencies differ from the plan's
+model::LanguageModel model_of_plan(const ImportPlan& plan, const WeightFiles& weights, const std::string& where);
+
 /// A short English text with newlines, runs of spaces, numbers and accents, by which models are compared.
 std::string golden_text();
 

@@ -194,15 +194,6 @@ std::vector<float> from_16_bits(std::string_view bytes, const Convert& convert) 
   return values;
 }
 
-void write_all(int fd, std::string_view bytes, const std::filesystem::path& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) support::throw_errno("cannot write", path.string());
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
 }  // namespace
 
 std::size_t safetensors_dtype_bytes(std::string_view dtype) {
@@ -239,6 +230,15 @@ std::string from_floats(std::string_view dtype, std::span<const float> values) {
   return bytes;
 }
 
+void write_bytes(int fd, std::string_view bytes, const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) support::throw_errno("cannot write", path.string());
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
 void write_safetensors(const std::filesystem::path& path, std::vector<SafetensorsTensor> tensors,
                        const std::map<std::string, std::string>& metadata) {
   std::sort(tensors.begin(), tensors.end(), [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
@@ -259,9 +259,9 @@ void write_safetensors(const std::filesystem::path& path, std::vector<Safetensor
   const std::uint64_t length = text.size();
   const support::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file) support::throw_errno("cannot create", path.string(), /*creating=*/true);
-  write_all(file.get(), {reinterpret_cast<const char*>(&length), 8}, path);
-  write_all(file.get(), text, path);
-  for (const SafetensorsTensor& tensor : tensors) write_all(file.get(), tensor.bytes(), path);
+  write_bytes(file.get(), {reinterpret_cast<const char*>(&length), 8}, path);
+  write_bytes(file.get(), text, path);
+  for (const SafetensorsTensor& tensor : tensors) write_bytes(file.get(), tensor.bytes(), path);
   if (::fsync(file.get()) != 0) support::throw_errno("cannot sync", path.string());
 }
 

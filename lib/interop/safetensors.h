@@ -53,6 +53,9 @@ struct SafetensorsTensor {
 /// Numbers as the bytes of a dtype: "F32", or rounded to nearest even "BF16" or "F16".
 std::string from_floats(std::string_view dtype, std::span<const float> values);
 
+/// All of `bytes` at the file's position. @throws IoError
+void write_bytes(int fd, std::string_view bytes, const std::filesystem::path& path);
+
 /// The same tensors in any order give the same bytes: wide dtypes first, then by name. The file is synced.
 /// @throws IoError
 void write_safetensors(const std::filesystem::path& path, std::vector<SafetensorsTensor> tensors,

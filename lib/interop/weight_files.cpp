@@ -91,6 +91,15 @@ WeightFiles::WeightFiles(const fs::path& folder) : where_(folder.string()) {
   }
 }
 
+WeightFiles::WeightFiles(support::MappedFile file, std::vector<SafetensorsEntry> tensors, std::string where)
+    : where_(std::move(where)) {
+  for (SafetensorsEntry& entry : tensors) {
+    std::string name = entry.name;
+    tensors_.emplace(std::move(name), Place{0, std::move(entry)});
+  }
+  files_.push_back(std::move(file));
+}
+
 void WeightFiles::add_file(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) throw ArtifactError(cat(quote(path.string()), ": there is no such file"));

@@ -21,6 +21,8 @@ class WeightFiles {
   /// Maps every file and checks its header. @throws ArtifactError; also where a tensor is in two files, and where index
   /// and files differ. A folder with pickle files alone is refused: they run code when they are read.
   explicit WeightFiles(const std::filesystem::path& folder);
+  /// Tensors of one file of another form, whose header was checked.
+  WeightFiles(support::MappedFile file, std::vector<SafetensorsEntry> tensors, std::string where);
 
   /// Null when there is no such tensor.
   const SafetensorsEntry* find(const std::string& name) const;

@@ -65,13 +65,13 @@ class Bench {
     words.insert(words.end(), flags.begin(), flags.end());
     must(words);
   }
-  Json python(const std::vector<std::string>& words) const {
+  Json python(const std::vector<std::string>& words, const std::string& oracle = "models_oracle.py") const {
     std::vector<std::string> command{"env",
                                      "HF_HOME=" + path("hub").string(),
                                      "HF_HUB_OFFLINE=1",
                                      "OMP_NUM_THREADS=1",
                                      chosen_python(),
-                                     (test::source_root() / "tests/interop/oracles/models_oracle.py").string()};
+                                     (test::source_root() / "tests/interop/oracles" / oracle).string()};
     command.insert(command.end(), words.begin(), words.end());
     const support::Captured ran = support::capture(command, "", 64u << 20, folder_.path());
     BOOST_TEST_REQUIRE(ran.status.code == 0, ran.err);
@@ -209,7 +209,7 @@ BOOST_AUTO_TEST_CASE(models_of_transformers_compute_the_same_here,
   for (const std::string& kind : kinds) {
     for (const std::string layout : {"half", "interleaved"}) {
       const std::string name = kind + "_" + layout;
-      const bool turns = kind != "gpt2" && kind != "smollm3_nope";
+      const bool turns = !kind.starts_with("gpt2") && kind != "smollm3_nope";
       if (!turns && layout == "interleaved") continue;
       bench.must({"pe-import", "--set", "import.model=hf_" + kind, "--set", "import.layout=" + layout, "--output",
                   "model=" + name + ".h5", "--output", "tokenizer=" + name + ".tokenizer.h5"});
@@ -230,6 +230,126 @@ BOOST_AUTO_TEST_CASE(models_of_transformers_compute_the_same_here,
     BOOST_TEST(answer.at("greedy") == true, kind);
     BOOST_TEST(answer.at("ids") == true, kind);
   }
+}
+
+struct GgufCase {
+  const char* name;
+  const char* architecture;
+  bool divisors;
+  const char* scaling;  ///< empty: none
+  std::vector<std::string> settings;
+};
+
+constexpr const char* kPlain = "model.qk_norm=false";
+constexpr const char* kGrouped = "model.key_value_heads=2";
+const GgufCase kGgufCases[] = {
+    {"g_llama", "llama", false, "", {kPlain, kGrouped}},
+    {"g_interleaved",
+     "llama",
+     false,
+     "",
+     {kPlain, "model.tied=false", "model.encoding={kind: rope, layout: interleaved}"}},
+    {"g_biases", "llama", false, "", {kPlain, kGrouped, "model.biases=true", "model.head_width=12"}},
+    {"g_scaled", "llama", false, "linear", {kPlain, "model.embed_scale=3", "model.encoding={kind: pi, factor: 2}"}},
+    {"g_none", "llama", false, "linear", {kPlain, kGrouped, "model.encoding=none"}},
+    {"g_ntk", "llama", false, "", {kPlain, "model.encoding={kind: ntk, factor: 4}"}},
+    {"g_llama3", "llama", true, "", {kPlain, "model.encoding={kind: llama3, factor: 8}"}},
+    {"g_yarn", "llama", true, "", {kPlain, "model.encoding={kind: yarn, factor: 4, beta_fast: 8, truncate: false}"}},
+    {"g_partial", "llama", true, "", {kPlain, "model.encoding={kind: partial, fraction: 0.5, layout: interleaved}"}},
+    {"g_qwen3", "qwen3", false, "", {kGrouped, "model.tied=false", "model.encoding={kind: rope, layout: interleaved}"}},
+    {"g_qwen3_pi", "qwen3", false, "linear", {"model.encoding={kind: pi, factor: 3}", "model.head_width=12"}},
+    {"g_qwen3_yarn", "qwen3", false, "yarn", {"model.encoding={kind: yarn, factor: 4}"}},
+    {"g_qwen3_none", "qwen3", false, "linear", {"model.encoding=none"}},
+};
+
+BOOST_AUTO_TEST_CASE(gguf_files_compute_the_same,
+                     *precondition(PythonHas{"gguf, numpy, regex, torch, transformers", chosen_python()})) {
+  const Bench& bench = Bench::shared();
+  std::vector<std::string> words{"compare"};
+  for (const GgufCase& one : kGgufCases) {
+    const std::string name = one.name, file = name + ".gguf";
+    bench.train(name, one.settings);
+    bench.must({"pe-export", "--model", name + ".h5", "--tokenizer", "data", "--out", file});
+    bench.must({"pe-export", "--verify", file});
+    words.push_back(file);
+  }
+  for (const std::string dtype : {"bfloat16", "float16"}) {
+    const std::string file = "g_llama_" + dtype + ".gguf";
+    bench.must({"pe-export", "--model", "g_llama.h5", "--tokenizer", "data", "--dtype", dtype, "--out", file});
+    bench.must({"pe-export", "--verify", file});
+    words.push_back(file);
+  }
+  bench.python({"make", "llama", "hf_digits"});  // merges, and words cut at digits
+  bench.must({"pe-import", "--set", "import.model=hf_digits", "--output", "model=digits.h5", "--output",
+              "tokenizer=digits.tokenizer.h5"});
+  bench.must({"pe-export", "--model", "digits.h5", "--tokenizer", "digits.tokenizer.h5", "--out", "digits.gguf"});
+  words.emplace_back("digits.gguf");
+  const Json answers = bench.python(words, "gguf_oracle.py");
+  const auto same = [](const Json& answer, const std::string& name) {
+    BOOST_TEST(answer.at("worst").get<double>() <= 1e-4, name << ": " << answer.dump());
+    BOOST_TEST(answer.at("greedy") == true, name);
+    BOOST_TEST(answer.at("ids") == true, name);
+  };
+  for (const GgufCase& one : kGgufCases) {
+    const Json& answer = answers.at(one.name + std::string(".gguf"));
+    same(answer, one.name);
+    BOOST_TEST(answer.at("arch") == one.architecture, one.name);
+    BOOST_TEST(answer.at("divisors") == one.divisors, one.name);
+    BOOST_TEST((answer.at("scaling").is_null() ? "" : answer.at("scaling").get<std::string>()) == one.scaling,
+               one.name);
+    BOOST_TEST(answer.at("lengths") == 3, one.name);
+    BOOST_TEST(answer.at("vocabulary") == 330, one.name);
+    if (answer.at("llama_cpp").is_null()) {
+      BOOST_TEST_MESSAGE(one.name << ": llama_cpp is not there, so only numpy computed the same");
+    } else {
+      same(answer.at("llama_cpp"), one.name + std::string(" in llama.cpp"));
+    }
+  }
+  same(answers.at("digits.gguf"), "digits");
+  for (const auto& [dtype, type] : {std::pair{"bfloat16", 32}, {"float16", 1}}) {
+    const Json& answer = answers.at(std::string("g_llama_") + dtype + ".gguf");
+    same(answer, dtype);
+    BOOST_TEST(answer.at("file_type") == type, dtype);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gguf_that_would_lie_is_refused_and_a_damaged_file_is_found) {
+  const Bench& bench = Bench::shared();
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& part, int code) {
+    const support::Captured ran = bench.call(words);
+    BOOST_TEST(ran.status.code == code, ran.err);
+    BOOST_TEST(has(ran.err, part), ran.err);
+  };
+  const auto no_form = [&](const std::string& name, const std::vector<std::string>& settings, const std::string& part) {
+    bench.train(name, settings);
+    refused({"pe-export", "--model", name + ".h5", "--tokenizer", "data", "--out", name + ".gguf"}, part, 2);
+    BOOST_TEST(!fs::exists(bench.path(name + ".gguf")), name);
+  };
+  no_form("n_p_rope", {"model.encoding={kind: p_rope, fraction: 0.5}"}, "by plain, linear or YaRN angles alone");
+  no_form("n_yarn", {"model.encoding={kind: yarn, factor: 4, beta_fast: 8}"}, "by plain, linear or YaRN angles alone");
+  no_form("n_alibi", {"model.encoding=alibi"}, "no form in llama.cpp: encoding 'alibi'");
+  no_form("n_mixed", {"model.qk_norm=false", "model.encoding={kind: local_global, interval: 2, size: 12}"},
+          "layers with other positions");
+
+  bench.train("damaged", {});
+  bench.must({"pe-export", "--model", "damaged.h5", "--tokenizer", "data", "--out", "damaged.gguf"});
+  refused({"pe-export", "--model", "damaged.h5", "--tokenizer", "data", "--out", "damaged.gguf"}, "is there already",
+          73);
+  const std::string whole = support::read_file(bench.path("damaged.gguf"));
+  const auto damaged = [&](std::string bytes, const std::string& part) {
+    support::write_file_atomically(bench.path("damaged.gguf"), bytes, false);
+    refused({"pe-export", "--verify", "damaged.gguf"}, part, 3);
+  };
+  damaged(whole.substr(0, whole.size() - 4096), "it is cut");
+  damaged(whole.substr(0, 100), "states 46 entries, more than its 100 bytes hold");
+  std::string other = whole;
+  other[other.size() - 1001] ^= 0x40;  // an exponent
+  damaged(other, "log-probabilities differ by");
+  other = whole;
+  other[8 + 6] = 1;  // 2^48 tensors more
+  damaged(other, "entries, more than its");
+  damaged("GGUF", "it is cut");
+  for (const std::string& name : support::list_folder(bench.path("."))) BOOST_TEST(!has(name, ".tmp."), name);
 }
 
 BOOST_AUTO_TEST_CASE(exports_are_whole_or_not_there) {

@@ -90,6 +90,7 @@ BOOST_AUTO_TEST_CASE(the_corpus_ends_in_values_or_messages) {
                                                     {"read_sentencepiece", pe::fuzz::read_sentencepiece},
                                                     {"read_byte_level", pe::fuzz::read_byte_level},
                                                     {"read_hub_answer", pe::fuzz::read_hub_answer},
+                                                    {"read_gguf", pe::fuzz::read_gguf},
                                                     {"read_safetensors", pe::fuzz::read_safetensors},
                                                     {"read_tokenizer_json", pe::fuzz::read_tokenizer_json},
                                                     {"read_rope_parameters", pe::fuzz::read_rope_parameters},

@@ -4,6 +4,7 @@
 #include "data/tokenizers/byte_level_bpe.h"
 #include "fuzz/answers.h"
 #include "fuzz/targets.h"
+#include "interop/gguf.h"
 #include "interop/rope_parameters.h"
 #include "interop/safetensors.h"
 #include "interop/tokenizer_json.h"
@@ -12,18 +13,28 @@
 
 namespace pe::fuzz {
 
+namespace {
+
+void read_tensors(const std::vector<interop::SafetensorsEntry>& tensors, std::string_view bytes) {
+  std::uint64_t sum = 0;
+  for (const auto& tensor : tensors) {
+    if (tensor.begin > tensor.end || tensor.end > bytes.size())
+      throw std::logic_error("a tensor lies outside the file");
+    sum += tensor.end - tensor.begin;
+    expect_answer(
+        [&] { interop::to_floats(tensor.dtype, bytes.substr(tensor.begin, tensor.end - tensor.begin), "fuzz"); });
+  }
+  if (sum > bytes.size()) throw std::logic_error("tensors overlap");
+}
+
+}  // namespace
+
+void read_gguf(std::string_view bytes) {
+  expect_answer([&] { read_tensors(interop::parse_gguf(bytes, "fuzz").tensors, bytes); });
+}
+
 void read_safetensors(std::string_view bytes) {
-  expect_answer([&] {
-    std::uint64_t sum = 0;
-    for (const auto& tensor : interop::parse_safetensors(bytes, "fuzz").tensors) {
-      if (tensor.begin > tensor.end || tensor.end > bytes.size())
-        throw std::logic_error("a tensor lies outside the file");
-      sum += tensor.end - tensor.begin;
-      expect_answer(
-          [&] { interop::to_floats(tensor.dtype, bytes.substr(tensor.begin, tensor.end - tensor.begin), "fuzz"); });
-    }
-    if (sum > bytes.size()) throw std::logic_error("tensors overlap");
-  });
+  expect_answer([&] { read_tensors(interop::parse_safetensors(bytes, "fuzz").tensors, bytes); });
   expect_answer([&] { interop::parse_weight_index(bytes, "fuzz"); });
 }
 

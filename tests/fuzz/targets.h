@@ -21,6 +21,7 @@ void read_parquet(std::string_view bytes);        ///< documents of a .parquet, 
 void read_sentencepiece(std::string_view bytes);  ///< a sentencepiece model, and words encoded by it
 void read_byte_level(std::string_view bytes);     ///< the halves as vocab.json and merges.txt
 void read_hub_answer(std::string_view bytes);     ///< a listing, a Link header, a lock, a list of addresses
+void read_gguf(std::string_view bytes);           ///< a file of llama.cpp, and its tensors
 void read_safetensors(std::string_view bytes);    ///< a file of weights, and the index of several
 void read_tokenizer_json(std::string_view bytes); ///< a tokenizer.json, and words encoded by it
 void read_rope_parameters(std::string_view bytes); ///< a config.json, its rotary frequencies and their encoding
