@@ -59,7 +59,7 @@ struct ProbeAttentionOctave {
     column("layer", row.layer, "", "from 0");
     column("head", row.head, "", "from 0");
     column("query_lo", row.query_lo, "", "first query");
-    column("query_hi", row.query_hi, "", "first query beyond");
+    column("query_hi", row.query_hi, "", "first query after the cell");
     column("distance", row.distance, "tokens", "Σ_j A_ij (i − j)");
     column("distance_share", row.distance_share, "", "the same over i");
     column("entropy", row.entropy, "nats", "−Σ_j A_ij ln A_ij");
@@ -88,6 +88,37 @@ struct ProbeArgmax {
     column("bin_lo", row.bin_lo, "", "");
     column("bin_hi", row.bin_hi, "", "");
     column("share", row.share, "", "of the queries");
+  }
+};
+
+struct ProbeMap {
+  static constexpr const char* kName = "probe_map";
+  static constexpr const char* kMeaning = "Maps of attention: queries by keys, pooled, without the keys after a query.";
+  std::string corpus;
+  std::int64_t length = 0;
+  std::optional<std::int64_t> layer;
+  std::optional<std::int64_t> head;
+  std::int64_t query_lo = 0;
+  std::int64_t query_hi = 0;
+  std::int64_t key_lo = 0;
+  std::int64_t key_hi = 0;
+  std::int64_t n = 0;
+  double share = kMissing;
+  std::string status;
+
+  template <typename Row, typename Visitor>
+  static void columns(Row& row, Visitor& column) {
+    column("corpus", row.corpus, "", "split of the data");
+    column("L", row.length, "tokens", "length of the texts", kNeeded);
+    column("layer", row.layer, "", "from 0");
+    column("head", row.head, "", "from 0");
+    column("query_lo", row.query_lo, "", "first query of the cell");
+    column("query_hi", row.query_hi, "", "first query after the cell");
+    column("key_lo", row.key_lo, "", "first key of the cell");
+    column("key_hi", row.key_hi, "", "first key after the cell");
+    column("n", row.n, "", "texts");
+    column("share", row.share, "", "share of a query's attention that these keys get, mean over the queries and texts");
+    column("status", row.status, "", "ok, na_positions or skipped_docs");
   }
 };
 

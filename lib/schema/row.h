@@ -61,7 +61,8 @@ struct Identity {
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
     column("run_id", row.run_id, "",
-           "first 12 digits of the model's content digest; with -ema or -best where these weights of it were measured");
+           "first 12 digits of the model's content digest; with -ema or -best where these weights of it were measured, "
+           "and with the encoding that was laid over them");
     column("pe", row.pe, "", "encoding");
     column("seed", row.seed, "", "seed of the model");
     column("step", row.step, "steps", "optimizer step of the model");

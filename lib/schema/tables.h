@@ -19,7 +19,7 @@ struct TypeList {};
 using EvaluationTables =
     TypeList<LmDocument, LmSummary, LmKeyToken, LongPplDocument, LongPpl, LmWords, LmPosition, LmLength,
              ExtensionDocument, Extension, RetrievalTrial, RetrievalSummary, RetrievalLadder, AlgoTrial, AlgoSummary,
-             AlgoLength, Cost, ProbeAttention, ProbeAttentionOctave, ProbeArgmax, ProbeSink, ProbeSinkSummary,
+             AlgoLength, Cost, ProbeAttention, ProbeAttentionOctave, ProbeArgmax, ProbeMap, ProbeSink, ProbeSinkSummary,
              ProbePosition, ProbeFrequency, ProbeFrequencyDistance, ProbeAngle, ProbeLogit, ProbeCircuit,
              ProbeCircuitSummary, ProbeReliance, ProbePositionLoss, ProbeSimilarity, Sample, Parameters>;
 

@@ -153,6 +153,39 @@ BOOST_AUTO_TEST_CASE(item_21_uniform_and_identity_attention_have_the_figures_wor
   BOOST_TEST(jensen_shannon(here, here).item<double>() == 0);
 }
 
+/// Uniform attention: query i gives each of its i + 1 keys the same.
+BOOST_AUTO_TEST_CASE(a_map_holds_the_shares_of_its_cells) {
+  const LanguageModel model = small_model("none");
+  forget_content(model);
+  Json options = kSmall;
+  options["maps"] = {{"layers", {1}}, {"size", 5}, {"texts", 3}, {"lengths", {0.5, 1}}};
+  const Rows rows = run("maps", model, options, long_documents());
+  for (const std::int64_t length : {32, 64}) {
+    const auto found = rows_where(rows, "probe_map", {{"L", std::to_string(length)}, {"status", "ok"}});
+    BOOST_TEST(found.size() == 2u * 15u);  // heads, cells on and below the diagonal
+    for (const Row& row : found) {
+      const auto at = [&](const char* column) { return static_cast<std::int64_t>(value("probe_map", row, column)); };
+      double expected = 0;
+      for (std::int64_t i = at("query_lo"); i < at("query_hi"); ++i) {
+        const std::int64_t seen = std::min(i + 1, at("key_hi")) - at("key_lo");
+        expected += static_cast<double>(std::max<std::int64_t>(0, seen)) / static_cast<double>(i + 1);
+      }
+      expected /= static_cast<double>(at("query_hi") - at("query_lo"));
+      BOOST_TEST(std::abs(value("probe_map", row, "share") - expected) < 1e-6);
+      BOOST_TEST(at("layer") == 1);
+      BOOST_TEST(at("n") == 3);
+    }
+  }
+  options["maps"]["layers"] = {2};
+  BOOST_CHECK_EXCEPTION(run("maps", model, options, long_documents()), support::ConfigError, [](const auto& error) {
+    return std::string(error.what()).find("eval.maps.layers: no layer 2; the model has layers 0 to 1") !=
+           std::string::npos;
+  });
+  // Without options the document of an evaluation is what it was before there were maps.
+  const support::Schema schema = support::schema_of<EvalGroup>();
+  BOOST_TEST(!support::hashed_config(schema, support::defaults(schema)).contains("maps"));
+}
+
 BOOST_AUTO_TEST_CASE(a_model_whose_queries_are_zero_looks_everywhere_alike) {
   const LanguageModel model = small_model("none");
   forget_content(model);

@@ -124,12 +124,81 @@ BOOST_AUTO_TEST_CASE(attention_is_averaged_over_heads_and_says_what_is_missing) 
   }
   const Section section = section_of("attention", results);
   every_row_is_whole(section);
-  BOOST_TEST(section.figures.size() == 3u);   // peaks, entropy, sinks
+  BOOST_TEST(section.figures.size() == 4u);  // peaks, entropy, distance, sinks
   const Table& table = table_of(section, "attention");
   BOOST_TEST(std::abs(*cell_of(table, 0, "distance_128").number - 0.3) < 1e-12);
   BOOST_TEST(cell_of(table, 0, "distance_256").text == "–");
   BOOST_TEST(cell_of(table, 1, "distance_256").text == "n/a");
   BOOST_TEST(!cell_of(table, 1, "distance_256").number.has_value());
+}
+
+BOOST_AUTO_TEST_CASE(attention_is_drawn_as_maps_and_distances_by_head) {
+  Results results = two_models();
+  BOOST_TEST(section_of("attention_maps", results).empty());
+  std::vector<std::vector<artifact::Cell>> cells, heads;
+  for (int head = 0; head < 2; ++head) {
+    for (int row = 0; row < 128; ++row) {  // each query looks at itself, and head 1 at the first key too
+      const double itself = head == 0 || row == 0 ? 1.0 : 0.5;
+      for (int column = 0; column <= row; ++column) {
+        const double share = column == row ? itself : column == 0 ? 1 - itself : 0;
+        cells.push_back({"test", 256, 3, head, 2 * row, 2 * row + 2, 2 * column, 2 * column + 2, 4, share, "ok"});
+      }
+    }
+    for (const int length : {128, 256}) {
+      heads.push_back({"test", length, 0, head, 8, 10.0, 0.2 + 0.2 * head, 2.0, 0.5, 1.0, "ok"});
+    }
+  }
+  add(results, 0, "probe_map",
+      {{"corpus", kText, ""},
+       {"L", kInteger, ""},
+       {"layer", kInteger, ""},
+       {"head", kInteger, ""},
+       {"query_lo", kInteger, ""},
+       {"query_hi", kInteger, ""},
+       {"key_lo", kInteger, ""},
+       {"key_hi", kInteger, ""},
+       {"n", kInteger, ""},
+       {"share", kReal, ""},
+       {"status", kText, ""}},
+      cells);
+  add(results, 0, "probe_attention",
+      {{"corpus", kText, ""},
+       {"L", kInteger, ""},
+       {"layer", kInteger, ""},
+       {"head", kInteger, ""},
+       {"n", kInteger, ""},
+       {"distance", kReal, ""},
+       {"distance_share", kReal, ""},
+       {"entropy", kReal, ""},
+       {"entropy_share", kReal, ""},
+       {"mass", kReal, ""},
+       {"status", kText, ""}},
+      heads);
+  const Section section = section_of("attention_maps", results);
+  every_row_is_whole(section);
+  BOOST_REQUIRE(section.figures.size() == 1u);
+  const Section by_head = section_of("attention", results);
+  const auto distance = std::find_if(by_head.figures.begin(), by_head.figures.end(),
+                                     [](const Figure& figure) { return figure.id == "attention_distance"; });
+  BOOST_REQUIRE((distance != by_head.figures.end()));
+  BOOST_REQUIRE(distance->panels.size() == 2u);  // at the training length and at the longest
+  BOOST_TEST(distance->panels[0].title == "rope, 128 tokens");
+  BOOST_TEST(distance->panels[1].title == "rope, 256 tokens");
+  BOOST_TEST(distance->panels[0].cells.at(1).text == "40");
+  const Figure& maps = section.figures[0];
+  BOOST_REQUIRE(maps.panels.size() == 1u);
+  BOOST_TEST(maps.panels[0].title == "rope, layer 3");
+  BOOST_TEST(maps.panels[0].cells.size() == 32u * 33u / 2u);
+  const auto share = [&](int key, int query) {  // mean over both heads; the first query is on top
+    for (const HeatCell& cell : maps.panels[0].cells) {
+      if (cell.column == key && cell.row == 31 - query) return std::pow(10, cell.value);
+    }
+    return -1.0;
+  };
+  BOOST_TEST(std::abs(share(12, 12) - 0.75) < 1e-9);
+  BOOST_TEST(std::abs(share(0, 12) - 0.25) < 1e-9);
+  BOOST_TEST(std::abs(share(5, 12) - 1e-3) < 1e-9);  // nothing: the faintest colour
+  BOOST_TEST(maps.caption.find("256 tokens") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(cost_gives_both_overheads_and_never_a_zero_for_what_has_no_positions) {

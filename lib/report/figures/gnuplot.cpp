@@ -239,9 +239,11 @@ class Script {
   bool is_forest() const { return figure_.kind == Figure::Kind::kForest || figure_.kind == Figure::Kind::kBars; }
 
   void ranges(const Panel& panel, Frame& f) const {
-    const auto categories = [](const std::vector<std::string>& names) {
+    const auto categories = [this](const std::vector<std::string>& names) {
       Range range{-0.5, std::max<double>(1, static_cast<double>(names.size())) - 0.5, {}};
-      for (std::size_t i = 0; i < names.size(); ++i)
+      // A fine map has labels at some of its rows and columns.
+      const std::size_t step = is_forest() || names.size() <= 16 ? 1 : (names.size() + 5) / 6;
+      for (std::size_t i = 0; i < names.size(); i += step)
         range.ticks.push_back({static_cast<double>(i), shortened(names[i])});
       return range;
     };

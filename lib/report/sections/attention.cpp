@@ -14,11 +14,20 @@ namespace {
 
 using support::cat;
 
-/// The tested length nearest to the training length; 0 without any.
+/// Lengths with numbers.
+template <typename T>
+std::set<std::int64_t> lengths_of(const Results& results) {
+  std::set<std::int64_t> lengths;
+  each_row<T>(results, [&](std::size_t, const T& row) {
+    if (const std::optional<std::int64_t> layer = row.layer) lengths.insert(row.length);
+  });
+  return lengths;
+}
+
+/// The training length if it was tested, else the shortest; 0 without any.
 template <typename T>
 std::int64_t usual_length(const Results& results) {
-  std::set<std::int64_t> lengths;
-  each_row<T>(results, [&](std::size_t, const T& row) { lengths.insert(row.length); });
+  const std::set<std::int64_t> lengths = lengths_of<T>(results);
   if (lengths.empty()) return 0;
   return lengths.count(results.train_length) ? results.train_length : *lengths.begin();
 }
@@ -62,44 +71,74 @@ Figure peaks_figure(const Results& results, Palette& palette) {
 const std::string* separator_of(const schema::ProbeSink& row) { return &row.separator; }
 const std::string* separator_of(const schema::ProbeAttention&) { return nullptr; }
 
-/// Layer by head, a panel for each arm, of its first seed.
+/// Layer by head, a panel for each arm and length, of its first seed.
 template <typename T>
-Figure heat_figure(const Results& results, double T::*column, const std::string& id, const std::string& title,
-                   const std::string& what) {
-  const std::int64_t length = usual_length<T>(results);
-  Figure figure{.id = id, .title = title, .kind = Figure::Kind::kHeatMap, .x = {.title = "Head"}, .y = {.title = "Layer"}, .columns = 3};
+Figure heat_figure(const Results& results, double T::*column, const std::set<std::int64_t>& lengths, Figure figure) {
+  figure.kind = Figure::Kind::kHeatMap;
+  figure.x.title = "Head";
+  figure.y.title = "Layer";
+  figure.columns = 3;
+  figure.heat_ticks = TickStyle::kPercent;
   std::int64_t layers = 0, heads = 0;
   bool any_separator = false;
   each_row<T>(results, [&](std::size_t, const T& row) {
     const std::string* separator = separator_of(row);
     any_separator = any_separator || (separator != nullptr && *separator == "first");
   });
-  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
-    Panel panel{.title = arm_name(results.arms[arm], tells_variants(results)), .encoding = results.arms[arm].encoding, .variant = results.arms[arm].variant};
-    each_row<T>(results, [&](std::size_t run, const T& row) {
-      if (run != results.arms[arm].runs.front() || row.length != length) return;
-      const std::string* separator = separator_of(row);
-      if (separator != nullptr && *separator != (any_separator ? "first" : "none")) return;
-      const std::optional<std::int64_t> layer = row.layer, head = row.head;
-      if (!layer || !head) return;  // a length without numbers
-      const double value = row.*column;
-      layers = std::max(layers, *layer + 1);
-      heads = std::max(heads, *head + 1);
-      panel.cells.push_back({.column = static_cast<int>(*head),
-                             .row = static_cast<int>(*layer),
-                             .value = value,
-                             .text = std::isfinite(value) ? cat(std::llround(value * 100)) : "n/a"});
-    });
-    if (!panel.cells.empty()) figure.panels.push_back(std::move(panel));
+  for (const Arm& arm : results.arms) {
+    for (const std::int64_t length : lengths) {
+      const std::string tokens = lengths.size() > 1 ? cat(", ", support::with_commas(length), " tokens") : "";
+      Panel panel{
+          .title = arm_name(arm, tells_variants(results)) + tokens, .encoding = arm.encoding, .variant = arm.variant};
+      each_row<T>(results, [&](std::size_t run, const T& row) {
+        if (run != arm.runs.front() || row.length != length) return;
+        const std::string* separator = separator_of(row);
+        if (separator != nullptr && *separator != (any_separator ? "first" : "none")) return;
+        const std::optional<std::int64_t> layer = row.layer, head = row.head;
+        if (!layer || !head) return;  // a length without numbers
+        const double value = row.*column;
+        layers = std::max(layers, *layer + 1);
+        heads = std::max(heads, *head + 1);
+        panel.cells.push_back({.column = static_cast<int>(*head),
+                               .row = static_cast<int>(*layer),
+                               .value = value,
+                               .text = std::isfinite(value) ? cat(std::llround(value * 100)) : "n/a"});
+      });
+      if (!panel.cells.empty()) figure.panels.push_back(std::move(panel));
+    }
   }
   for (std::int64_t h = 0; h < heads; ++h) figure.x_names.push_back(cat(h));
   for (std::int64_t l = 0; l < layers; ++l) figure.y_names.push_back(cat(l));
-  figure.heat_low = 0;
-  figure.heat_ticks = TickStyle::kPercent;
-  figure.heat_high = 1;
-  figure.caption = cat(what, " Percent, at ", support::with_commas(length), " tokens; the first seed of each model, layer 0 below.");
+  if (lengths.size() == 1) figure.caption += cat(" At ", support::with_commas(*lengths.begin()), " tokens.");
+  figure.caption += " In percent; the first seed of each model, layer 0 below.";
   figure.description = "Heat maps of layer by head, one for each model.";
   return figure;
+}
+
+/// Heat maps of layer by head. Distances are drawn at the longest length, too.
+std::vector<Figure> heat_figures(const Results& results) {
+  using Probe = schema::ProbeAttention;
+  std::vector<Figure> figures;
+  if (const std::set<std::int64_t> lengths = lengths_of<Probe>(results); !lengths.empty()) {
+    const std::int64_t usual = usual_length<Probe>(results);
+    figures.push_back(heat_figure(results, &Probe::entropy_share, {usual},
+                                  {.id = "attention_entropy",
+                                   .title = "Entropy by layer and head",
+                                   .caption = "Entropy of attention over that of uniform attention."}));
+    figures.push_back(heat_figure(results, &Probe::distance_share, {usual, *lengths.rbegin()},
+                                  {.id = "attention_distance",
+                                   .title = "Distance by layer and head",
+                                   .caption = "Mean distance of attention over the distance to the first token. "
+                                              "Uniform attention has 50 %."}));
+  }
+  if (has_table<schema::ProbeSink>(results)) {
+    figures.push_back(
+        heat_figure(results, &schema::ProbeSink::alpha_first, {usual_length<schema::ProbeSink>(results)},
+                    {.id = "attention_sinks",
+                     .title = "Attention to the first token",
+                     .caption = "Mean share of attention that the first token gets from the queries that see it."}));
+  }
+  return figures;
 }
 
 Table attention_table(const Results& results) {
@@ -188,16 +227,7 @@ Section attention_section(const Results& results, Palette& palette) {
       !has_table<schema::ProbeCircuitSummary>(results))
     return section;
   if (has_table<schema::ProbeArgmax>(results)) section.figures.push_back(peaks_figure(results, palette));
-  if (has_table<schema::ProbeAttention>(results)) {
-    section.figures.push_back(heat_figure(results, &schema::ProbeAttention::entropy_share, "attention_entropy",
-                                          "Entropy by layer and head",
-                                          "Entropy of attention over that of uniform attention."));
-  }
-  if (has_table<schema::ProbeSink>(results)) {
-    section.figures.push_back(
-        heat_figure(results, &schema::ProbeSink::alpha_first, "attention_sinks", "What the first token gets",
-                    "Mean share of attention that the first token gets from the queries that see it."));
-  }
+  for (Figure& figure : heat_figures(results)) section.figures.push_back(std::move(figure));
   std::erase_if(section.figures, [](const Figure& figure) { return figure.panels.empty(); });
   section.tables.push_back(attention_table(results));
   return section;
