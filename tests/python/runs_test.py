@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """runs_test.py SOURCE PROGRAMS: starts real runs from Python.
 
 The examples in the docstrings of pe_pipeline.runs, the code of doc/python.md that starts runs, curves of a run while
