@@ -12,7 +12,7 @@ PACKAGE = pathlib.Path(__file__).resolve().parent
 def program(name: str = "pe-pipeline") -> str:
     """The path of a program. Raises FileNotFoundError that says what to do."""
     installed = [above / "bin" for above in list(PACKAGE.parents)[3:4]]  # share/pe-pipeline/tools/pe_pipeline
-    for folder in (PACKAGE / "bin", PACKAGE.parents[1] / "build/stages", *installed):  # a wheel, a clone, an installation
+    for folder in (PACKAGE / "bin", PACKAGE.parents[1] / "build/stages", *installed):  # of a wheel, clone, or this
         if os.access(folder / name, os.X_OK):
             return str(folder / name)
     found = shutil.which(name)
