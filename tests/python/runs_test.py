@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """runs_test.py SOURCE PROGRAMS: starts real runs from Python.
 
 The examples in the docstrings of pe_pipeline.runs, the code of doc/python.md that starts runs, curves of a run while
@@ -78,7 +78,10 @@ def check_command(pe_pipeline):
         return {path.name: [{key: value for key, value in row.items() if not key.startswith("speed/")}
                             for row in csv.DictReader(path.open())] for path in pathlib.Path(folder).glob("*.csv")}
 
-    assert pe_pipeline.run("first.yml", axes={"encoding": ["none", "rope"]}, progress=False).id is None  # all is reused
+    run = pe_pipeline.run("first.yml", axes={"encoding": ["none", "rope"]}, progress=False)
+    assert run.id is None  # all is reused
+    page = run._repr_html_()
+    assert page.startswith('<iframe srcdoc="&lt;!') and "loss_tokens" in page, page[:200]
     with_log = curves("with")
     assert with_log and all(len(rows) > 2 for rows in with_log.values()), with_log
     shutil.move("store/work", "work")

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """wheel_test.py SOURCE BUILD TORCH ARROW: makes a wheel of a build, installs it into a fresh virtual environment, and
 runs a small quickstart where compilers, plot programs, fonts and the libraries of Debian packages are hidden.
 

@@ -11,8 +11,8 @@ PACKAGE = pathlib.Path(__file__).resolve().parent
 
 def program(name: str = "pe-pipeline") -> str:
     """The path of a program. Raises FileNotFoundError that says what to do."""
-    for folder in (PACKAGE / "bin", PACKAGE.parents[1] / "build/stages", PACKAGE.parents[2] / "bin",
-                   PACKAGE.parents[3] / "bin"):  # a wheel, a clone, an installation (share/pe-pipeline/tools)
+    installed = [above / "bin" for above in list(PACKAGE.parents)[3:4]]  # share/pe-pipeline/tools/pe_pipeline
+    for folder in (PACKAGE / "bin", PACKAGE.parents[1] / "build/stages", *installed):  # of a wheel, clone, or this
         if os.access(folder / name, os.X_OK):
             return str(folder / name)
     found = shutil.which(name)
