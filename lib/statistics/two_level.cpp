@@ -1,6 +1,7 @@
 #include "statistics/two_level.h"
 
 #include <algorithm>
+#include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/chi_squared.hpp>
 #include <boost/math/distributions/non_central_t.hpp>
 #include <boost/math/distributions/students_t.hpp>
@@ -8,6 +9,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 
 #include "support/missing.h"
@@ -212,6 +214,50 @@ TwoLevel two_level_share(const std::vector<std::vector<double>>& values) {
     share.interval = {std::max(0.0, std::min(share.interval.low, least.low)), std::min(1.0, std::max(share.interval.high, least.high))};
   }
   return share;
+}
+
+namespace {
+
+/// The one-sided bound of a median: its place among the ordered seeds, and the level that is left for each seed's
+/// items.
+struct SignBound {
+  std::size_t place = 0;  ///< from 1; 0: the seeds are too few
+  double of_items = 0;
+};
+/// All seeds but `place` − 1 lie on one side of the median with a chance of at most 0.8 · `level`. The rest of the
+/// level is for the items: a bound that they make wrong needs one wrong seed of `place`.
+SignBound sign_bound(std::size_t seeds, double level) {
+  const math::binomial_distribution<double, Fast> heads(static_cast<double>(seeds), 0.5);
+  SignBound bound;
+  for (std::size_t place = 1; 2 * place <= seeds; ++place) {
+    const double beyond = math::cdf(heads, static_cast<double>(place - 1));
+    if (beyond > 0.8 * level) break;
+    bound = {place, (level - beyond) / static_cast<double>(place)};
+  }
+  return bound;
+}
+
+}  // namespace
+
+Interval median_interval(const std::vector<double>& scores, double alpha,
+                         const std::function<Interval(std::size_t, double)>& of_seed) {
+  const SignBound bound = sign_bound(scores.size(), alpha / 2);
+  if (bound.place == 0) return {kMissing, kMissing};
+  std::vector<double> lows, highs;
+  for (std::size_t s = 0; s < scores.size(); ++s) {
+    const Interval own = of_seed ? of_seed(s, 2 * bound.of_items) : Interval{scores[s], scores[s]};
+    lows.push_back(own.low);
+    highs.push_back(own.high);
+  }
+  std::sort(lows.begin(), lows.end());
+  std::sort(highs.begin(), highs.end(), std::greater<>());
+  return {lows[bound.place - 1], highs[bound.place - 1]};
+}
+
+std::size_t seeds_for_median(double alpha) {
+  std::size_t seeds = 2;
+  while (sign_bound(seeds, alpha / 2).place == 0) ++seeds;
+  return seeds;
 }
 
 NoiseLevels upper_limit(const NoiseLevels& noise, std::size_t pilot_seeds) {
