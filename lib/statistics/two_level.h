@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "statistics/estimates.h"
@@ -56,6 +57,17 @@ TwoLevel two_level_difference(const std::vector<SeedItems>& a, const std::vector
 /// two none (NaN). From three on it is the interval of `two_level`, and no narrower than Wilson's with as many trials
 /// as items: seeds that agree on the same items are no more items.
 TwoLevel two_level_share(const std::vector<std::vector<double>>& values);
+
+/// The interval of a score's median over all possible seeds, at level 1 − `alpha`, by the sign test. It holds for any
+/// distribution. Seeds often learn a task or do not, and a t interval over such seeds misses the truth in half of the
+/// cases. The interval goes from the k-th lowest low to the k-th highest high of the seeds' intervals over items.
+/// @param of_seed the interval of a seed's score over items, at level 1 − the second argument; empty: scores have no
+/// noise of items
+/// @return NaN below `seeds_for_median`
+Interval median_interval(const std::vector<double>& scores, double alpha,
+                         const std::function<Interval(std::size_t, double)>& of_seed = {});
+/// The fewest seeds with such an interval: 5 at 90 %, 6 at 95 %.
+std::size_t seeds_for_median(double alpha);
 
 /// How noisy a difference is: standard deviations of one seed's and of one item's difference.
 struct NoiseLevels {

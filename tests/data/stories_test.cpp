@@ -118,6 +118,29 @@ BOOST_AUTO_TEST_CASE(what_a_sentence_says_again_stands_that_far_before_it) {
   BOOST_TEST(numbers > 300u);
 }
 
+BOOST_AUTO_TEST_CASE(the_value_of_context_agrees_with_an_independent_count) {
+  // Counted by other code over facts that sentences ask for, without names: a lower bound. Nats per token of 4.375
+  // bytes.
+  const struct { double tokens, counted; } contexts[] = {{128, 0.129}, {512, 0.042}, {2048, 0.003}};
+  constexpr double kBytes = 4.375;
+  double bytes = 0, lost[3] = {};
+  for (std::uint64_t index = 0; index < 200; ++index) {
+    const Story story = make_story(1, index, 1600, 4000);
+    bytes += static_cast<double>(story.text.size());
+    for (const data::Recall& recall : story.recalls) {
+      for (int i = 0; i < 3; ++i) {
+        if (static_cast<double>(recall.distance) > contexts[i].tokens * kBytes) lost[i] += recall.nats;
+      }
+    }
+  }
+  for (int i = 0; i < 3; ++i) {
+    const double ours = lost[i] / bytes * kBytes;
+    BOOST_TEST_MESSAGE(contexts[i].tokens << " tokens: " << ours << " nats per token");
+    BOOST_TEST(ours >= 0.9 * contexts[i].counted);
+    BOOST_TEST(ours <= 1.4 * contexts[i].counted);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_ideal_reader_loses_less_with_more_context) {
   const test::TempFolder folder;
   artifact::Workspace workspace;

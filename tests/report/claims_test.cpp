@@ -22,12 +22,16 @@ class Gathered {
   void add(const std::string& encoding, const std::string& seed, const std::vector<double>& short_items, const std::vector<double>& long_items,
            std::map<std::string, std::string> labels = {}) {
     using enum artifact::ColumnType;
-    artifact::Table trials("algo_trial", {{"length", kInteger, ""}, {"trial", kInteger, ""}, {"em", kReal, ""}, {"weight", kReal, ""}});
+    artifact::Table trials("algo_trial", {{"length", kInteger, ""},
+                                          {"trial", kInteger, ""},
+                                          {"em", kReal, ""},
+                                          {"weight", kReal, ""},
+                                          {"loss", kReal, "nats"}});
     artifact::Table summary("algo_summary", {{"length", kInteger, ""}, {"em", kReal, ""}, {"status", kText, ""}});
     for (const auto& [length, items] : {std::pair(20, &short_items), std::pair(40, &long_items)}) {
       double sum = 0;
       for (std::size_t i = 0; i < items->size(); ++i) {
-        trials.add_row({length, static_cast<std::int64_t>(i), (*items)[i], 2.0});
+        trials.add_row({length, static_cast<std::int64_t>(i), (*items)[i], 2.0, (*items)[i]});
         sum += (*items)[i];
       }
       const bool there = !items->empty();
@@ -154,15 +158,17 @@ BOOST_AUTO_TEST_CASE(near_is_two_one_sided_tests) {
   const int none[] = {24, 25, 26};
   for (int seed = 0; seed < 3; ++seed) gathered.add("none", std::to_string(seed), kAll, some(none[seed]));
   const auto judged = [&](const std::string& rest) {
-    return gathered.judge("    tests:\n      - {where: {length: 40}, of: none, near: " + rest + "}\n").tests.at(0);
+    return gathered.judge("    tests:\n      - {measure: loss, where: {length: 40}, of: none, near: " + rest + "}\n")
+        .tests.at(0);
   };
   const TestResult wide = judged("0.5, within: 0.4");
   BOOST_TEST((wide.verdict == Verdict::kReproduced));
   BOOST_TEST(wide.level == 0.9);
   BOOST_TEST((judged("0.5, within: 0.01").verdict == Verdict::kInconclusive));
   BOOST_TEST((judged("0.9, within: 0.01").verdict == Verdict::kRefuted));
-  // The interval of level 90 % is shorter than the interval of an inequality at 95 %.
-  const TestResult at_least = gathered.judge("    tests:\n      - {where: {length: 40}, of: none, at_least: 0.1}\n").tests.at(0);
+  // The interval of level 90 % is shorter than that of an inequality at 95 %.
+  const TestResult at_least =
+      gathered.judge("    tests:\n      - {measure: loss, where: {length: 40}, of: none, at_least: 0.1}\n").tests.at(0);
   BOOST_TEST(wide.interval.high - wide.interval.low < at_least.interval.high - at_least.interval.low);
 }
 
@@ -215,7 +221,7 @@ BOOST_AUTO_TEST_CASE(more_seeds_make_reproduced_more_likely) {
 
 BOOST_AUTO_TEST_CASE(the_least_favourable_arm_and_the_worst_test_decide) {
   Gathered gathered;
-  for (const char* seed : {"1", "2", "3"}) {
+  for (const char* seed : {"1", "2", "3", "4", "5"}) {
     gathered.add("none", seed, kAll, some(45));
     gathered.add("t5", seed, kAll, some(10));
     gathered.add("rope", seed, kAll, some(40));
@@ -251,7 +257,7 @@ BOOST_AUTO_TEST_CASE(three_seeds_give_an_interval_over_seeds) {
 
 BOOST_AUTO_TEST_CASE(a_number_to_reach_is_reached_when_it_is_met) {
   Gathered gathered;
-  for (const char* seed : {"1", "2", "3"}) gathered.add("none", seed, kAll, kNone);
+  for (const char* seed : {"1", "2", "3", "4", "5"}) gathered.add("none", seed, kAll, kNone);
   const auto verdict = [&](const std::string& test) { return gathered.judge("    tests:\n      - {" + test + "}\n").verdict; };
   BOOST_TEST((verdict("where: {length: 20}, of: none, at_least: 1") == Verdict::kReproduced));
   BOOST_TEST((verdict("where: {length: 40}, of: none, at_most: 0") == Verdict::kReproduced));
@@ -261,9 +267,63 @@ BOOST_AUTO_TEST_CASE(a_number_to_reach_is_reached_when_it_is_met) {
   BOOST_TEST((verdict("where: {length: 20}, of: none, above: none") == Verdict::kNotTestable));
 }
 
+BOOST_AUTO_TEST_CASE(a_score_is_judged_by_its_median_and_shows_each_seed) {
+  Gathered gathered;
+  const auto judged = [&](const std::string& test) {
+    return gathered.judge("    tests:\n      - {where: {length: 40}, of: none, " + test + "}\n");
+  };
+  for (const char* seed : {"1", "2", "3", "4"}) gathered.add("none", seed, kAll, some(49));
+  // Four seeds that agree are too few: half of all trainings may fail, and one study of sixteen shows this.
+  const ClaimResult four = judged("at_least: 0.5");
+  BOOST_TEST((four.verdict == Verdict::kInconclusive));
+  BOOST_TEST(four.reason == "4 seeds: five are needed for a score, since seeds often learn a task or do not");
+  BOOST_TEST(std::isnan(four.tests.at(0).interval.low));
+  gathered.add("none", "5", kAll, some(48));
+  const ClaimResult five = judged("at_least: 0.5");
+  BOOST_TEST((five.verdict == Verdict::kReproduced), five.reason);
+  BOOST_TEST(five.tests.at(0).level == 0.9);
+  BOOST_TEST(five.tests.at(0).effect == 0.48, boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(five.tests.at(0).observed == "none median 0.98 (0.98, 0.98, 0.98, 0.98, 0.96)");
+  // Five seeds below a bound do not refute it, and the reason is no contradiction of the interval.
+  const ClaimResult below = judged("at_most: 0.5");
+  BOOST_TEST((below.verdict == Verdict::kInconclusive));
+  BOOST_TEST(below.reason ==
+             "the interval excludes the claim, but not at the level of \"refuted\", which needs 6 seeds for a score");
+  // The items are few, too: 49 of 50 do not show 95 %.
+  BOOST_TEST((judged("at_least: 0.95").verdict == Verdict::kInconclusive));
+  // One seed that has not learned: a t interval would say 0.78 ± 0.6. The typical training is as it was, and not shown
+  // by five.
+  gathered.add("none", "6", kAll, kNone);
+  const TestResult six = judged("at_least: 0.5").tests.at(0);
+  BOOST_TEST((six.verdict == Verdict::kInconclusive));
+  BOOST_TEST(six.effect == 0.48, boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(six.interval.low < -0.4);
+  BOOST_TEST((judged("at_most: 0.5").verdict == Verdict::kInconclusive));
+  // A control goes by the mean, which the seed that has not learned lowers.
+  const ClaimResult gate = gathered.judge(
+      "    control:\n      - {where: {length: 40}, of: none, at_least: 0.9}\n    tests:\n      - {where: {length: 20}, "
+      "of: none, at_least: 0.5}\n");
+  BOOST_TEST((gate.verdict == Verdict::kNotTestable));
+}
+
+BOOST_AUTO_TEST_CASE(a_score_less_that_elsewhere_is_a_score_and_nats_are_none) {
+  Gathered gathered;
+  for (int seed = 0; seed < 6; ++seed) gathered.add("none", std::to_string(seed), kAll, seed == 0 ? kAll : some(2));
+  const auto judged = [&](const std::string& test) {
+    return gathered.judge("    tests:\n      - {" + test + "}\n").tests.at(0);
+  };
+  const TestResult loss = judged("where: {length: 20}, minus: {length: 40}, of: none, at_least: 0.5");
+  BOOST_TEST(loss.is_score);
+  BOOST_TEST(loss.effect == 0.96 - 0.5, boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(loss.interval.low < -0.5 + 1e-12);  // the seed that loses nothing
+  BOOST_TEST(!judged("measure: loss, where: {length: 20}, of: none, at_least: 0.5").is_score);
+  BOOST_TEST(!judged("measure: weight, where: {length: 20}, of: none, at_least: 0.5").is_score);     // 2
+  BOOST_TEST((judged("where: {length: 20}, of: none, at_most: 0.5").verdict == Verdict::kRefuted));  // six seeds of six
+}
+
 BOOST_AUTO_TEST_CASE(a_band_and_the_published_number_are_numbers) {
   Gathered gathered;
-  for (const char* seed : {"1", "2", "3"}) {
+  for (const char* seed : {"1", "2", "3", "4", "5"}) {
     gathered.add("none", seed, kAll, some(40));
     gathered.add("rope", seed, kAll, some(10));
   }
@@ -304,7 +364,8 @@ BOOST_AUTO_TEST_CASE(arms_are_paired_by_item_and_not_by_row) {
     if (gathered.results.runs[table.run].encoding != "rope") continue;
     artifact::Table others("algo_trial", table.table.columns());
     for (std::size_t row = 0; row < table.table.rows(); ++row) {
-      others.add_row({table.table.cell(row, 0), static_cast<std::int64_t>(1000 + row), table.table.cell(row, 2), table.table.cell(row, 3)});
+      others.add_row({table.table.cell(row, 0), static_cast<std::int64_t>(1000 + row), table.table.cell(row, 2),
+                      table.table.cell(row, 3), table.table.cell(row, 4)});
     }
     table.table = std::move(others);
   }
@@ -483,8 +544,14 @@ struct Rows {
   void add(const std::string& from, const std::string& mode, const std::string& network, const std::string& encoding, int depth, int seed,
            double all, double middle, double determined) {
     using enum artifact::ColumnType;
-    artifact::Table grid("dummy_grid", {{"mode", kText, ""}, {"network", kText, ""}, {"pe", kText, ""}, {"depth", kInteger, ""},
-                                        {"epochs", kInteger, ""}, {"loss_all", kReal, ""}, {"det_loss", kReal, ""}, {"loss_pos4", kReal, ""}});
+    artifact::Table grid("dummy_grid", {{"mode", kText, ""},
+                                        {"network", kText, ""},
+                                        {"pe", kText, ""},
+                                        {"depth", kInteger, ""},
+                                        {"epochs", kInteger, ""},
+                                        {"loss_all", kReal, "nats"},
+                                        {"det_loss", kReal, "nats"},
+                                        {"loss_pos4", kReal, "nats"}});
     for (const std::int64_t epochs : {1, 16}) {
       const double early = epochs == 1 ? 0.5 : 0;
       grid.add_row({mode, network, encoding, depth, epochs, all + early, determined + early, middle + early});

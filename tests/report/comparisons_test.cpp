@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(the_end_of_a_run_says_what_the_page_says) {
       BOOST_TEST(contains(line, verdict), line);
       BOOST_TEST(contains(sentence, verdict), sentence);
       BOOST_TEST(contains(line, ", " + options.protocols[0] + ": "), line);
-      BOOST_TEST(contains(sentence, "(" + options.protocols[0] + ") "), sentence);
+      BOOST_TEST(contains(sentence, ", " + options.protocols[0] + ", "), sentence);
       const std::size_t at = line.find(": ") + 2;
       const std::string best = line.substr(at, line.find(',', at) - at);  // "alibi 14.91"
       BOOST_TEST(contains(sentence, best.substr(0, best.find(' ')) + " has the lowest perplexity, " +
@@ -163,7 +163,8 @@ BOOST_AUTO_TEST_CASE(the_end_of_a_run_says_what_the_page_says) {
 BOOST_AUTO_TEST_CASE(sentences_forest_and_parity_use_one_protocol) {
   const Results results = perplexities({.protocols = {"prefix", "sliding", "anchored"}, .better = 0.3});
   BOOST_TEST(headline_protocol(results) == "anchored");
-  for (const std::string& finding : section_of("perplexity", results).findings) BOOST_TEST(contains(finding, "(anchored)"), finding);
+  for (const std::string& finding : section_of("perplexity", results).findings)
+    BOOST_TEST(contains(finding, ", anchored, "), finding);
   BOOST_TEST(contains(section_of("differences", results).figures.at(0).title, "anchored"));
   const Table checks = table_of(section_of("checks", results), "checks");
   BOOST_TEST(contains(cell_of(checks, 5, "reason").text, "(anchored)"), cell_of(checks, 5, "reason").text);

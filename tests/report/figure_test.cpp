@@ -45,6 +45,21 @@ BOOST_AUTO_TEST_CASE(perplexities_are_ticked_1_2_5) {
   BOOST_TEST(ticks_of(axis, 30, 41, 5).size() >= 3u);  // a narrow range still gets ticks
 }
 
+BOOST_AUTO_TEST_CASE(differences_of_both_signs_have_a_logarithmic_axis) {
+  const Axis axis{.title = {}, .scale = Scale::kSigned};
+  std::vector<std::string> labels;
+  for (const Tick& tick : ticks_of(axis, -0.3, 2, 5)) labels.push_back(tick.label);
+  BOOST_TEST(labels == (std::vector<std::string>{"−0.1", "−0.01", "0", "0.01", "0.1", "1"}), tt::per_element());
+  BOOST_TEST(ticks_of(axis, -0.004, 0.003, 5).size() >= 3u);  // a narrow range is linear
+  for (const double value : {-0.3, -0.002, 0.0, 0.02, 2.0}) {
+    const double position = position_in(axis.scale, -0.3, 2, value);
+    BOOST_TEST(std::abs(value_at(axis.scale, -0.3, 2, position) - value) < 1e-12);
+  }
+  // Half of the height for what is below 0.05, where a linear axis has a fortieth.
+  BOOST_TEST(position_in(axis.scale, 0, 2, 0.05) > 0.38);
+  BOOST_TEST(figure_json({.id = "f", .title = "", .y = axis}, 10).at("y").at("scale") == "linear");
+}
+
 BOOST_AUTO_TEST_CASE(tokens_share_one_unit) {
   const Axis axis{.title = {}, .scale = Scale::kLinear, .ticks = TickStyle::kCount};
   std::vector<std::string> labels;
@@ -53,7 +68,7 @@ BOOST_AUTO_TEST_CASE(tokens_share_one_unit) {
 }
 
 BOOST_AUTO_TEST_CASE(a_single_value_and_no_value_have_a_range) {
-  for (const Scale scale : {Scale::kLinear, Scale::kLog2, Scale::kLog10}) {
+  for (const Scale scale : {Scale::kLinear, Scale::kLog2, Scale::kLog10, Scale::kSigned}) {
     for (const std::vector<double>& values : {std::vector<double>{}, {128}, {NAN, INFINITY}}) {
       const Range range = range_of({.title = {}, .scale = scale}, values);
       BOOST_TEST(range.low < range.high);

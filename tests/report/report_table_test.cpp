@@ -113,4 +113,23 @@ BOOST_AUTO_TEST_CASE(html_names_rows_and_explains_what_is_missing) {
   BOOST_TEST(text.find("title=\"perplexity above 10,000 or not finite\"") != std::string::npos, text);
 }
 
+BOOST_AUTO_TEST_CASE(a_paper_has_one_protocol_and_a_title_one_mark_at_its_end) {
+  Table table{.id = "t", .title = "Which one?"};
+  table.columns = {{.id = "encoding", .header = "Encoding", .text = true},
+                   {.id = "a", .header = "128", .group = "anchored"},
+                   {.id = "s", .header = "128", .group = "sliding"}};
+  table.rows = {{.cells = {Cell::of_text("rope"), Cell::of_number(1), Cell::of_number(2)}}};
+  const std::vector<std::string> protocols{"anchored", "sliding"};
+  const Table one = with_protocol(table, "sliding", protocols);
+  BOOST_TEST(one.columns.size() == 2u);
+  BOOST_TEST(*one.rows[0].cells[1].number == 2);
+  BOOST_TEST(with_protocol(table, "blocks", protocols).columns.size() == 3u);  // it has none of it
+  BOOST_TEST(to_latex(one).find("Which one?}") != std::string::npos);
+  table.columns = {{.id = "protocol", .header = "Protocol", .text = true}, {.id = "n", .header = "n"}};
+  table.rows = {{.cells = {Cell::of_text("anchored"), Cell::of_number(1)}},
+                {.cells = {Cell::of_text("sliding"), Cell::of_number(2)}}};
+  BOOST_TEST(with_protocol(table, "anchored", protocols).rows.size() == 1u);
+  BOOST_TEST(title_sentence({.id = "t", .title = "Loss"}) == "Loss.");
+}
+
 BOOST_AUTO_TEST_SUITE_END()

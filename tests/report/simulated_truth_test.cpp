@@ -16,6 +16,7 @@
 #include "support/process.h"
 #include "support/random.h"
 #include "support/temp_folder.h"
+#include "support/text.h"
 
 using namespace pe;
 using namespace pe::report;
@@ -65,7 +66,8 @@ Results draw_study(const Kind& kind, int arms, Noise& noise) {
     for (int arm = -1; arm < arms; ++arm) {
       // One seed in five does not learn: mean 0 and standard deviation `seed_sd` again.
       const double of_seed = kind.shape == NoiseShape::kSeedsThatLearnOrNot ? (noise.uniform() < 0.2 ? 2 : -0.5) : noise.normal();
-      artifact::Table table("lm_doc", {{"doc_id", kInteger, ""}, {"nll_sum", kReal, ""}, {"tokens_scored", kReal, ""}});
+      artifact::Table table("lm_doc",
+                            {{"doc_id", kInteger, ""}, {"nll_sum", kReal, "nats"}, {"tokens_scored", kReal, ""}});
       for (std::size_t document = 0; document < kind.documents; ++document) {
         double value = base[document];
         if (arm < 0 && kind.shape == NoiseShape::kSeedsThatLearnOrNot) value += kind.seed_sd * of_seed;
@@ -142,7 +144,7 @@ BOOST_AUTO_TEST_CASE(without_an_effect_findings_are_rare_and_intervals_cover_it)
 }
 
 BOOST_AUTO_TEST_CASE(a_true_claim_is_hardly_ever_refuted) {
-  const int studies = studies_of_each_kind(400);
+  const int studies = studies_of_each_kind(200);
   const auto refuted = [](const ClaimResult& result) { return result.verdict == Verdict::kRefuted; };
   for (const std::size_t seeds : {3, 5, 10, 16}) {
     for (Kind kind : kinds(seeds)) {
@@ -194,6 +196,102 @@ BOOST_AUTO_TEST_CASE(seeds_that_learn_or_do_not_and_skewed_documents_give_few_fa
   }
   const Kind skewed{.name = "skewed", .shape = NoiseShape::kLognormalItems, .seeds = 5, .documents = 200, .seed_sd = 0.2, .document_sd = 1, .rest_sd = 0.3};
   BOOST_TEST(share_of(skewed, studies, kAbove, found) <= 0.09 + slack(0.07, studies));
+}
+
+namespace {
+
+/// Scores of one arm over seeds: the shares of right answers that its trainings would have on all items.
+struct Scores {
+  const char* name;
+  std::function<double(Noise&)> of_seed;
+  double median = 0;    ///< of `of_seed`
+  double shared = 0.5;  ///< share of items that are easy or hard for every seed alike
+};
+
+Results draw_scores(const Scores& scores, std::size_t seeds, std::size_t items, Noise& noise) {
+  using enum artifact::ColumnType;
+  Results results;
+  std::vector<double> of_item(items), is_shared(items);
+  for (std::size_t item = 0; item < items; ++item)
+    of_item[item] = noise.uniform(), is_shared[item] = noise.uniform() < scores.shared;
+  for (std::size_t seed = 0; seed < seeds; ++seed) {
+    const double share = scores.of_seed(noise);
+    artifact::Table table("lm_doc", {{"doc_id", kInteger, ""}, {"nll_sum", kReal, ""}, {"tokens_scored", kReal, ""}});
+    for (std::size_t item = 0; item < items; ++item) {
+      const double hardness = is_shared[item] ? of_item[item] : noise.uniform();
+      table.add_row({static_cast<std::int64_t>(item), hardness < share ? 1.0 : 0.0, 1.0});
+    }
+    Run run;
+    run.encoding = "a0";
+    run.seed = std::to_string(seed);
+    results.runs.push_back(run);
+    results.tables["lm_doc"].push_back({seed, "simulated", std::move(table)});
+  }
+  results.encodings = {"a0"};
+  return results;
+}
+
+/// How often the median's interval covers it, and how often a bound just below it is refuted and one just above is
+/// reproduced.
+struct ScoreRates {
+  double covered = 0, refuted = 0, reproduced = 0;
+};
+ScoreRates score_rates(const Scores& scores, std::size_t seeds, int studies) {
+  const auto claims = [&](double bound) {
+    return claims_of(support::cat("      - {of: a0, at_least: ", bound, "}\n"));
+  };
+  const auto at = claims(scores.median), above = claims(scores.median + 1e-3);
+  Noise noise(seeds);
+  ScoreRates rates;
+  for (int study = 0; study < studies; ++study) {
+    const Results results = draw_scores(scores, seeds, 64, noise);
+    const TestResult result = judge(at, results).at(0).tests.at(0);
+    BOOST_TEST_REQUIRE(result.is_score);
+    rates.covered += std::isnan(result.interval.low) || (result.interval.low <= 0 && result.interval.high >= 0);
+    rates.refuted += result.verdict == Verdict::kRefuted;
+    rates.reproduced += judge(above, results).at(0).verdict == Verdict::kReproduced;
+  }
+  return {rates.covered / studies, rates.refuted / studies, rates.reproduced / studies};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_number_that_scores_reach_is_judged_by_their_median) {
+  const int studies = studies_of_each_kind(200);
+  const auto logistic = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const std::vector<Scores> kinds = {
+      // Half of the trainings learn: any number between is a median, such as a half.
+      {.name = "half learn",
+       .of_seed = [](Noise& noise) { return noise.uniform() < 0.5 ? 0.97 : 0.03; },
+       .median = 0.5},
+      {.name = "four of five learn",
+       .of_seed = [](Noise& noise) { return noise.uniform() < 0.8 ? 0.97 : 0.03; },
+       .median = 0.97},
+      {.name = "all degrees",
+       .of_seed = [&](Noise& noise) { return logistic(1.5 + 2 * noise.normal()); },
+       .median = logistic(1.5)},
+      {.name = "seeds alike, items shared", .of_seed = [](Noise&) { return 0.9; }, .median = 0.9, .shared = 1}};
+  for (const std::size_t seeds : {3, 5, 6, 10, 16}) {
+    for (const Scores& scores : kinds) {
+      const ScoreRates rates = score_rates(scores, seeds, studies);
+      BOOST_TEST_MESSAGE(seeds << " seeds, " << scores.name << ": covered " << rates.covered
+                               << ", refuted at the bound " << rates.refuted << ", reproduced beyond it "
+                               << rates.reproduced);
+      BOOST_TEST_CONTEXT(seeds << " seeds, " << scores.name) {
+        BOOST_TEST(rates.covered >= 0.9 - slack(0.1, studies));
+        BOOST_TEST(rates.refuted <= 0.03 + slack(0.03, studies));
+        BOOST_TEST(rates.reproduced <= 0.05 + slack(0.05, studies));
+      }
+    }
+  }
+  // Ten seeds of which nineteen in twenty learn show it.
+  const auto claims = claims_of("      - {of: a0, at_least: 0.5}\n");
+  const Scores learn{.name = "", .of_seed = [](Noise& noise) { return noise.uniform() < 0.95 ? 0.97 : 0.03; }};
+  Noise noise(1);
+  int reproduced = 0;
+  for (int study = 0; study < studies; ++study)
+    reproduced += judge(claims, draw_scores(learn, 10, 64, noise)).at(0).verdict == Verdict::kReproduced;
+  BOOST_TEST(reproduced >= 0.8 * studies);
 }
 
 namespace {

@@ -236,6 +236,22 @@ BOOST_AUTO_TEST_CASE(power_is_what_simulated_studies_show) {
   BOOST_TEST(seeds_to_detect(1e-9, noise, 10) == 0u);
 }
 
+BOOST_AUTO_TEST_CASE(a_detectable_difference_is_known_for_any_noise) {
+  for (const std::size_t seeds : {3u, 4u, 5u, 10u, 16u, 200u}) {
+    for (const std::size_t items : {2u, 8u, 40u, 200u, 100000u}) {
+      for (int part = 0; part <= 300; ++part) {
+        const double ratio = std::exp(0.1 * (part - 150));
+        const double difference = detectable_difference({ratio, 1}, seeds, items);
+        const double error = std::sqrt(ratio * ratio / static_cast<double>(seeds) + 1.0 / static_cast<double>(items));
+        BOOST_REQUIRE(std::isfinite(difference));
+        // At least what is found with a known error, and at most what one degree of freedom finds.
+        BOOST_REQUIRE_GE(difference, 2.79 * error);
+        BOOST_REQUIRE_LE(difference, 64 * error);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_pilot_plans_with_the_upper_limit_of_its_sd) {
   BOOST_TEST(upper_limit({0.1, 0.3}, 3).seed == 0.1 * 2.1170,
              boost::test_tools::tolerance(1e-3));  // chi-square, 2 degrees of freedom

@@ -57,6 +57,13 @@ std::vector<double> values_of(const Measured& measured, const CommonItems& items
   return values;
 }
 
+/// Of one seed, on the items that all have.
+double score_of(const ItemSums& sums, const CommonItems& items, const Words& names) {
+  if (!items.paired) return ratio(sums);
+  const statistics::SeedItems picked = pick(sums, names);
+  return statistics::ratio_of_sums(picked.y, picked.x).value;
+}
+
 bool is_answer(double value) { return value == 0 || value == 1; }
 
 /// Whether the arm's items are answers, right or wrong, that are all alike: no scatter to estimate noise from.
@@ -77,6 +84,16 @@ statistics::Interval share_interval(double share, const std::optional<double>& o
 }
 
 }  // namespace
+
+bool is_score(const Measured& measured) {
+  const auto shares = [](const ItemSums& sums) {
+    return std::all_of(sums.begin(), sums.end(), [](const auto& item) {
+      const double share = item.second.first / item.second.second;
+      return share >= 0 && share <= 1;
+    });
+  };
+  return !measured.has_unit && shares(measured.main) && shares(measured.minus);
+}
 
 double Measured::value() const { return has_minus ? ratio(main) - ratio(minus) : ratio(main); }
 
@@ -128,7 +145,7 @@ CommonItems common_items(const ArmSeeds& arms, const std::vector<std::string>& n
 }
 
 ComponentResult evaluate(const Component& component, const ArmSeeds& arms, const std::vector<std::string>& seeds,
-                         const CommonItems& items) {
+                         const CommonItems& items, bool as_score) {
   std::vector<std::vector<double>> own, others, differences;
   for (const std::string& seed : seeds) {
     own.push_back(values_of(arms.at(component.arm).at(seed), items));
@@ -147,14 +164,39 @@ ComponentResult evaluate(const Component& component, const ArmSeeds& arms, const
     result.share = {.own = own[0][0], .trials = static_cast<double>(items.main.size()), .sign = component.sign, .offset = component.offset};
     if (!others.empty()) result.share->other = others[0][0];
   }
+  if (!as_score) return result;
+  const bool has_noise = items.paired && !(alike && result.difference.estimate == 0);
+  for (const std::string& seed : seeds) {
+    const Measured& measured = arms.at(component.arm).at(seed);
+    result.scores.push_back({.own = score_of(measured.main, items, items.main),
+                             .trials = has_noise ? static_cast<double>(items.main.size()) : 0,
+                             .sign = component.sign,
+                             .offset = component.offset});
+    if (measured.has_minus) result.scores.back().other = score_of(measured.minus, items, items.minus);
+  }
   return result;
 }
 
-statistics::Interval ComponentResult::interval(double alpha) const {
-  if (!share) return difference.interval_at(alpha);
-  const statistics::Interval shares = share_interval(share->own, share->other, share->trials, alpha);
-  const double a = share->sign * shares.low + share->offset, b = share->sign * shares.high + share->offset;
+statistics::Interval ComponentResult::Share::interval(double alpha) const {
+  if (trials == 0) return {value(), value()};
+  const statistics::Interval shares = share_interval(own, other, trials, alpha);
+  const double a = sign * shares.low + offset, b = sign * shares.high + offset;
   return {std::min(a, b), std::max(a, b)};
+}
+
+double ComponentResult::effect() const {
+  if (scores.empty()) return difference.estimate;
+  std::vector<double> values;
+  for (const Share& score : scores) values.push_back(score.value());
+  return statistics::median_of(values);
+}
+
+statistics::Interval ComponentResult::interval(double alpha) const {
+  if (scores.empty()) return share ? share->interval(alpha) : difference.interval_at(alpha);
+  std::vector<double> values;
+  for (const Share& score : scores) values.push_back(score.value());
+  return statistics::median_interval(values, alpha,
+                                     [&](std::size_t seed, double level) { return scores[seed].interval(level); });
 }
 
 }  // namespace pe::report

@@ -20,9 +20,13 @@ using ItemSums = std::map<std::string, std::pair<double, double>>;
 struct Measured {
   ItemSums main, minus;
   bool has_minus = false, has_items = false;
+  bool has_unit = false;  ///< of the measure: nats are no score
   std::string status;   ///< of rows that hold no number
   double value() const;
 };
+
+/// A score of answers: a measure without a unit whose items are all from 0 to 1. Seeds often have all of it or nothing.
+bool is_score(const Measured& measured);
 
 /// Arm → seed.
 using ArmSeeds = std::map<std::string, std::map<std::string, Measured>>;
@@ -51,17 +55,23 @@ struct Component {
 struct ComponentResult {
   statistics::TwoLevel difference;
   bool at_bound = false;   ///< both arms answered everything right, or nothing: they cannot be told apart
-  /// The interval at level 1 − `alpha`.
+  /// Mean over seeds; of scores the median.
+  double effect() const;
+  /// The interval at level 1 − `alpha`. NaN where there are too few seeds for a median.
   statistics::Interval interval(double alpha) const;
 
   /// Answers of an arm that are all alike have no scatter: the interval is that of their share.
   struct Share {
-    double own = 0, trials = 0, sign = 1, offset = 0;
+    double own = 0, trials = 0, sign = 1, offset = 0;  ///< no trials: the share has no noise of items
     std::optional<double> other;
+    double value() const { return sign * (own - other.value_or(0)) + offset; }
+    statistics::Interval interval(double alpha) const;
   };
   std::optional<Share> share;
+  std::vector<Share> scores;  ///< of each seed, for a score that is compared with a number; else empty
 };
+/// @param as_score the arm's number is a score (`is_score`), and the inequality one about its median over seeds
 ComponentResult evaluate(const Component& component, const ArmSeeds& arms, const std::vector<std::string>& seeds,
-                         const CommonItems& items);
+                         const CommonItems& items, bool as_score);
 
 }  // namespace pe::report

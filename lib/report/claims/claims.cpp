@@ -117,21 +117,22 @@ class Judge {
   /// A control passes for an arm whose mean meets the condition. Each arm is judged by itself: one that is missing or has not
   /// learned says nothing of the others.
   TestResult control(const ClaimTest& test) {
-    TestResult result = run(test, {});
+    TestResult result = run(test, {}, false);
     result.failed_arms.clear();
     for (const std::string& arm : test.of) {
       ClaimTest alone = test;
       alone.of = {arm};
-      const TestResult own = run(alone, {});
+      const TestResult own = run(alone, {}, false);
       result.failed_arms.insert(result.failed_arms.end(), own.failed_arms.begin(), own.failed_arms.end());
     }
     return result;
   }
 
-  TestResult run(const ClaimTest& test, const Gates& gates) {
+  /// @param medians scores are judged by their median; a control goes by the mean, which seeds that have not learned
+  /// lower
+  TestResult run(const ClaimTest& test, const Gates& gates, bool medians = true) {
     TestResult result;
     result.test = &test;
-    result.level = 1 - alpha_of(test);
     result.failed_arms = test.of;   // until their means are known
     const ArmSeeds arms = measure(test, result);
     const Words all = test.arms();
@@ -153,7 +154,9 @@ class Judge {
       seeds = first ? own : both;
       first = false;
     }
-    result.observed = observed(test, arms);
+    result.is_score = medians && about_scores(test, arms);
+    result.level = 1 - alpha_of(result);
+    result.observed = observed(result, arms);
     if (seeds.empty()) {
       if (result.reason.empty()) result.reason = "no seed that all of them have";
       return result;
@@ -167,7 +170,7 @@ class Judge {
       return result;
     }
     result.items = items.paired ? items.main.size() : 0;
-    decide(compare(test, arms, common, items, gates), items, result);
+    decide(compare(result, arms, common, items, gates), items, result);
     if (items.paired && items.main.size() < items.most) {
       result.reason += cat(result.reason.empty() ? "" : "; ", "on the ", items.main.size(), " of ", items.most, " items that all arms have");
     }
@@ -210,21 +213,35 @@ class Judge {
     return test.of.size() * (test.kind == ClaimTest::Kind::kAbove ? test.others.size() : 1);
   }
 
-  /// `near` is two one-sided tests at 5 %: its interval has level 90 %.
-  static double alpha_of(const ClaimTest& test) { return test.kind == ClaimTest::Kind::kNear ? 0.1 : 0.05; }
+  /// Whether a test compares scores of answers with a number.
+  static bool about_scores(const ClaimTest& test, const ArmSeeds& arms) {
+    if (test.kind == ClaimTest::Kind::kAbove || !test.noise) return false;
+    return std::all_of(test.of.begin(), test.of.end(), [&](const std::string& name) {
+      const auto arm = arms.find(name);
+      return arm == arms.end() || std::all_of(arm->second.begin(), arm->second.end(),
+                                              [](const auto& seed) { return is_score(seed.second); });
+    });
+  }
+
+  /// `near` is two one-sided tests at 5 %, a number that a score reaches is one: their intervals have level 90 %.
+  static double alpha_of(const TestResult& result) {
+    return result.test->kind == ClaimTest::Kind::kNear || result.is_score ? 0.1 : 0.05;
+  }
 
   /// Every comparison of a test by itself. All must hold, so "reproduced" needs no correction. One that fails refutes the
   /// claim, so the level of "refuted" is shared among its comparisons (Bonferroni).
-  std::vector<Comparison> compare(const ClaimTest& test, const ArmSeeds& arms, const Words& seeds, const CommonItems& items,
-                                  const Gates& gates) const {
+  std::vector<Comparison> compare(const TestResult& result, const ArmSeeds& arms, const Words& seeds,
+                                  const CommonItems& items, const Gates& gates) const {
+    const ClaimTest& test = *result.test;
+    const bool as_score = result.is_score && seeds.size() >= statistics::kSeedsForNoise;
     const std::vector<Component> components = components_of(test);
     const std::size_t sides = components.size() / comparisons_of(test);
     const double count = static_cast<double>(std::max<std::size_t>(comparisons_, 1));
     std::vector<Comparison> comparisons;
     for (std::size_t i = 0; i < components.size(); ++i) {
-      Comparison one{.component = components[i], .measured = evaluate(components[i], arms, seeds, items)};
+      Comparison one{.component = components[i], .measured = evaluate(components[i], arms, seeds, items, as_score)};
       const statistics::TwoLevel& difference = one.measured.difference;
-      const double value = (difference.estimate - one.component.offset) * one.component.sign;
+      const double value = (one.measured.effect() - one.component.offset) * one.component.sign;
       one.in_band = !test.band || (value >= test.band->low && value <= test.band->high);
       one.reason = gates.reason(one.component);
       if (one.reason.empty() && one.measured.at_bound && test.value == 0) {
@@ -232,7 +249,7 @@ class Judge {
       }
       if (one.reason.empty()) {
         const statistics::Interval exact{difference.estimate, difference.estimate};   // a number without noise
-        one.verdict = verdict_of({.interval = test.noise ? one.measured.interval(alpha_of(test)) : exact,
+        one.verdict = verdict_of({.interval = test.noise ? one.measured.interval(alpha_of(result)) : exact,
                                   .refuting = test.noise ? one.measured.interval(0.05 / count) : exact,
                                   .inclusive = test.kind != ClaimTest::Kind::kAbove,
                                   .in_band = one.in_band,
@@ -252,11 +269,11 @@ class Judge {
     const bool a_tested = a.verdict != Verdict::kNotTestable, b_tested = b.verdict != Verdict::kNotTestable;
     if (a_tested != b_tested) return a_tested;
     if (a.verdict != b.verdict) return a.verdict > b.verdict;
-    return a.measured.difference.estimate < b.measured.difference.estimate;
+    return a.measured.effect() < b.measured.effect();
   }
 
   /// The verdict of a test is that of its least favourable comparison, whose effect and interval are shown.
-  static void decide(const std::vector<Comparison>& comparisons, const CommonItems& items, TestResult& result) {
+  void decide(const std::vector<Comparison>& comparisons, const CommonItems& items, TestResult& result) const {
     const Comparison* shown = &comparisons.front();
     result.failed_arms.clear();
     result.comparisons = comparisons.size();
@@ -264,7 +281,7 @@ class Judge {
       if (less_favourable(one, *shown)) shown = &one;
       if (one.verdict == Verdict::kNotTestable) ++result.untested;
       const bool inclusive = result.test->kind != ClaimTest::Kind::kAbove;
-      const double estimate = one.measured.difference.estimate;
+      const double estimate = one.measured.effect();
       if (one.in_band && (inclusive ? estimate >= 0 : estimate > 0)) continue;
       result.failed_arms.push_back(one.component.arm);
       if (!one.component.other.empty()) result.failed_arms.push_back(one.component.other);
@@ -272,9 +289,11 @@ class Judge {
     const statistics::TwoLevel& difference = shown->measured.difference;
     const bool noise = result.test->noise;
     result.shown = shown->component.other.empty() ? shown->component.arm : cat(shown->component.arm, " above ", shown->component.other);
-    result.effect = difference.estimate;
-    result.interval = noise ? shown->measured.interval(alpha_of(*result.test)) : statistics::Interval{difference.estimate, difference.estimate};
-    result.detectable = noise ? difference.detectable() : std::numeric_limits<double>::quiet_NaN();
+    result.effect = shown->measured.effect();
+    result.interval = noise ? shown->measured.interval(alpha_of(result))
+                            : statistics::Interval{difference.estimate, difference.estimate};
+    result.detectable =
+        noise && shown->measured.scores.empty() ? difference.detectable() : std::numeric_limits<double>::quiet_NaN();
     result.verdict = shown->verdict;
     result.reason = shown->reason;
     if (result.verdict == Verdict::kInconclusive) result.reason = why_inconclusive(*shown, items, result);
@@ -284,15 +303,28 @@ class Judge {
     }
   }
 
-  static std::string why_inconclusive(const Comparison& one, const CommonItems& items, const TestResult& result) {
+  std::string why_inconclusive(const Comparison& one, const CommonItems& items, const TestResult& result) const {
     const std::string seeds = result.seeds == 1 ? "one seed" : result.seeds == 2 ? "two seeds" : cat(result.seeds, " seeds");
-    if (result.test->noise && result.seeds < statistics::kSeedsForNoise) {
-      const bool no_interval = std::isnan(result.interval.low);
-      return cat(seeds, ": three are needed",
-                 no_interval ? cat(", and there is no interval over items: ", items.most > 1 ? "they cannot be paired" : "the table holds summaries") : "");
+    const std::size_t needed =
+        result.is_score ? statistics::seeds_for_median(alpha_of(result)) : statistics::kSeedsForNoise;
+    if (result.test->noise && result.seeds < needed) {
+      const bool no_interval = std::isnan(result.interval.low) && result.seeds < statistics::kSeedsForNoise;
+      return cat(seeds,
+                 result.is_score ? ": five are needed for a score, since seeds often learn a task or do not"
+                                 : ": three are needed",
+                 no_interval ? cat(", and there is no interval over items: ",
+                                   items.most > 1 ? "they cannot be paired" : "the table holds summaries")
+                             : "");
     }
     const bool outside = (result.test->kind != ClaimTest::Kind::kAbove ? result.interval.low >= 0 : result.interval.low > 0) && !one.in_band;
     if (outside) return "the value lies outside the band";
+    if (result.test->kind == ClaimTest::Kind::kAbove ? result.interval.high <= 0 : result.interval.high < 0) {
+      const std::size_t to_refute =
+          result.is_score ? statistics::seeds_for_median(0.05 / static_cast<double>(comparisons_)) : 0;
+      return cat("the interval excludes the claim, but not at the level of \"refuted\"",
+                 comparisons_ > 1 ? cat(" for ", comparisons_, " comparisons") : "",
+                 to_refute > result.seeds ? cat(", which needs ", to_refute, " seeds for a score") : "");
+    }
     return cat("the interval contains both outcomes",
                std::isfinite(result.detectable) ? cat("; ", seeds, " can show a difference of ", fmt::format("{:.2g}", result.detectable)) : "");
   }
@@ -301,7 +333,9 @@ class Judge {
     return std::all_of(names.begin(), names.end(), [&](const std::string& name) { return arms.at(name).at(seeds.front()).has_items; });
   }
 
-  std::string observed(const ClaimTest& test, const ArmSeeds& arms) const {
+  static std::string observed(const TestResult& result, const ArmSeeds& arms) {
+    const ClaimTest& test = *result.test;
+    const auto text = [](double value) { return std::isfinite(value) ? fmt::format("{:.4g}", value) : "–"; };
     const auto of = [&](const Words& names) {
       Words parts;
       for (const std::string& name : names) {
@@ -310,10 +344,16 @@ class Judge {
           parts.push_back(cat(name, " –"));
           continue;
         }
-        double sum = 0;
-        for (const auto& [seed, measured] : arm->second) sum += measured.value();
-        const double mean = sum / static_cast<double>(arm->second.size());
-        parts.push_back(cat(name, " ", std::isfinite(mean) ? fmt::format("{:.4g}", mean) : "–"));
+        std::vector<double> values;
+        Words seeds;
+        for (const auto& [seed, measured] : arm->second) {
+          values.push_back(measured.value());
+          seeds.push_back(text(values.back()));
+        }
+        const bool each = result.is_score && values.size() > 1;
+        parts.push_back(
+            each ? cat(name, " median ", text(statistics::median_of(values)), " (", support::join(seeds, ", "), ")")
+                 : cat(name, " ", text(statistics::mean_of(values))));
       }
       return support::join(parts, ", ");
     };
@@ -438,7 +478,8 @@ class Judge {
     const Words asked = test.arms();
     bool used = false;
     const Words item_names = item_columns(table, quantity);
-    const bool has_items = !item_names.empty();
+    const bool has_items = !item_names.empty(),
+               has_unit = !table.columns()[*table.find_column(quantity.measure)].unit.empty();
     const auto take = [&](const RowFilter& filter, bool is_minus) {
       for (const auto& [name, values] : filter) check_column(test, table, name);
       for (std::size_t row = 0; row < table.rows(); ++row) {
@@ -453,6 +494,7 @@ class Judge {
         Measured& measured = arms[name][seed];
         measured.has_items = has_items;
         measured.has_minus = quantity.minus.has_value();
+        measured.has_unit = has_unit;
         ItemSums& sums = is_minus ? measured.minus : measured.main;
         if (!has_items && !sums.empty()) {
           throw support::ConfigError(cat("several rows of ", quote(table.name()), " fit '", filter_text(filter), "' for ", name,

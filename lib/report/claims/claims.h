@@ -1,7 +1,8 @@
 /// @file
-/// Claims of papers and hypotheses of one's own, tested on what was gathered (doc/claims.md). A claim is a list of tests, each a
-/// comparison of arms or of an arm with a number; all of them must hold. Verdicts are those of statistics.h: a claim is
-/// reproduced when every comparison excludes the opposite, and refuted when one comparison excludes the claim.
+/// Claims of papers and hypotheses of a study, tested on gathered results (doc/claims.md). A claim is a list of
+/// tests, each a comparison of arms or of an arm with a number; all of them must hold. Verdicts are those of verdict.h:
+/// a claim is reproduced when every comparison excludes the opposite, and refuted when one comparison excludes the
+/// claim.
 #pragma once
 
 #include <cstdint>
@@ -69,11 +70,13 @@ struct TestResult {
   std::string observed;              ///< "none 0.97, t5 0.95; rope 0.02"
   std::string configs;               ///< hash of what was measured: of the configs of its runs, 12 hex digits
   std::string shown;                 ///< the comparison that decides, whose effect and interval these are: "none above rope"
-  double effect = std::numeric_limits<double>::quiet_NaN();   ///< mean over seeds; above zero: as claimed
+  double effect =
+      std::numeric_limits<double>::quiet_NaN();  ///< mean over seeds, of scores the median; above zero: as claimed
   statistics::Interval interval{std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()};
-  double level = 0.95;               ///< of the interval: 0.9 for `near`, which is two one-sided tests at 5 %
+  double level = 0.95;  ///< of the interval: 0.9 for `near` and for scores, which are one-sided tests at 5 %
   double detectable = std::numeric_limits<double>::quiet_NaN();   ///< the smallest effect that these seeds find with power 80 %
   std::size_t seeds = 0, items = 0;
+  bool is_score = false;  ///< a score against a number: effect and interval describe the median over seeds
   std::size_t comparisons = 0, untested = 0;   ///< those of the test, and those without a verdict of their own
   std::vector<std::string> failed_arms;        ///< of a control: arms whose mean misses the condition
 };

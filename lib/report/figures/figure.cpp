@@ -14,11 +14,14 @@ namespace {
 
 using support::cat;
 
-bool is_log(Scale scale) { return scale != Scale::kLinear; }
+bool is_log(Scale scale) { return scale == Scale::kLog2 || scale == Scale::kLog10; }
+
+double signed_log(double value) { return std::asinh(value / kSignedLinear); }
 
 // A straight line on the scale, from a (t = 0) to b (t = 1).
 double between(Scale scale, double a, double b, double t) {
   if (is_log(scale)) return std::exp(std::log(std::max(a, 1e-300)) * (1 - t) + std::log(std::max(b, 1e-300)) * t);
+  if (scale == Scale::kSigned) return kSignedLinear * std::sinh(signed_log(a) * (1 - t) + signed_log(b) * t);
   return a * (1 - t) + b * t;
 }
 
@@ -102,11 +105,13 @@ struct Pool {
 
 double position_in(Scale scale, double low, double high, double value) {
   if (is_log(scale)) return std::log(value / low) / std::log(high / low);
+  if (scale == Scale::kSigned) return (signed_log(value) - signed_log(low)) / (signed_log(high) - signed_log(low));
   return (value - low) / (high - low);
 }
 
 double value_at(Scale scale, double low, double high, double position) {
   if (is_log(scale)) return low * std::pow(high / low, position);
+  if (scale == Scale::kSigned) return between(scale, low, high, position);
   return low + (high - low) * position;
 }
 
@@ -131,6 +136,16 @@ std::vector<Tick> ticks_of(const Axis& axis, double low, double high, int about)
     }
     return ticks.size() >= 3 ? ticks : linear_ticks(axis, low, high, about);
   }
+  if (axis.scale == Scale::kSigned && std::max(-low, high) > 5 * kSignedLinear) {
+    std::vector<Tick> ticks{{0, "0"}};
+    for (double size = kSignedLinear; size <= std::max(-low, high); size *= 10) {
+      for (const double at : {-size, size}) {
+        if (at >= low && at <= high) ticks.push_back({at, tick_label(at, axis, high, 6)});
+      }
+    }
+    std::sort(ticks.begin(), ticks.end(), [](const Tick& a, const Tick& b) { return a.at < b.at; });
+    return ticks;
+  }
   return linear_ticks(axis, low, high, about);
 }
 
@@ -145,7 +160,7 @@ Range range_of(const Axis& axis, const std::vector<double>& values) {
     low = std::isnan(axis.low) ? (is_log(axis.scale) ? 1 : 0) : axis.low;
     high = std::isnan(axis.high) ? (is_log(axis.scale) ? 2 * low : low + 1) : axis.high;
   }
-  if (axis.scale == Scale::kLinear) {
+  if (!is_log(axis.scale)) {
     const double air = high > low ? 0.04 * (high - low) : std::max(0.05 * std::abs(low), 1e-3);
     low -= air;
     high += air;
@@ -439,7 +454,7 @@ std::string figure_csv(const Figure& figure) {
 
 Json figure_json(const Figure& figure, std::size_t limit) {
   const auto axis = [](const Axis& a) {
-    static const char* const scales[] = {"linear", "log2", "log10"};
+    static const char* const scales[] = {"linear", "log2", "log10", "linear"};
     static const char* const styles[] = {"plain", "count", "percent"};
     Json entry{{"title", a.title}, {"scale", scales[static_cast<int>(a.scale)]}, {"ticks", styles[static_cast<int>(a.ticks)]}};
     if (a.hidden) entry["hidden"] = true;

@@ -19,7 +19,9 @@ namespace pe::report {
 
 inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-enum class Scale { kLinear, kLog2, kLog10 };
+/// kSigned has both signs: linear up to ±kSignedLinear, logarithmic beyond.
+enum class Scale { kLinear, kLog2, kLog10, kSigned };
+inline constexpr double kSignedLinear = 0.01;
 enum class TickStyle { kPlain, kCount, kPercent };  ///< 0.5 · 512, 1k, 2M · a share as "50 %"
 
 struct Axis {

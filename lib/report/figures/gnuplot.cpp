@@ -187,7 +187,7 @@ class Script {
     f.cell_right = f.cell_left + canvas_.panel_width;
     f.cell_top = height_ - canvas_.panel_height * row;
     f.cell_bottom = f.cell_top - canvas_.panel_height;
-    body_ += "unset label\nunset arrow\nunset object\nunset logscale\nunset grid\n";
+    body_ += "unset label\nunset arrow\nunset object\nunset logscale\nunset nonlinear y\nunset grid\n";
     ranges(panel, f);
 
     double tick_width = 0;
@@ -309,6 +309,8 @@ class Script {
     if (x_scale() == Scale::kLog10) body_ += "set logscale x 10\n";
     if (y_scale() == Scale::kLog2) body_ += "set logscale y 2\n";
     if (y_scale() == Scale::kLog10) body_ += "set logscale y 10\n";
+    if (y_scale() == Scale::kSigned)
+      body_ += cat("set nonlinear y via asinh(y/", num(kSignedLinear), ") inverse ", num(kSignedLinear), "*sinh(y)\n");
     if (figure_.kind == Figure::Kind::kLines) {
       body_ += cat("set grid noxtics ytics back lt 1 lc rgb '#e6e6e6' lw ", num(hair), "\n");
     } else if (is_forest()) {
@@ -577,7 +579,8 @@ class Script {
   void finish(const std::vector<std::string>& plots, const Frame& f) {
     if (plots.empty()) {
       // An empty panel still shows its axes: a constant below the range is drawn nowhere.
-      body_ += cat("plot ", num(y_scale() == Scale::kLinear ? f.y.low - 1 : f.y.low / 2), " with lines\n");
+      body_ += cat("plot ", num(y_scale() == Scale::kLinear || y_scale() == Scale::kSigned ? f.y.low - 1 : f.y.low / 2),
+                   " with lines\n");
     } else {
       body_ += "plot " + support::join(plots, ", \\\n     ") + "\n";
     }

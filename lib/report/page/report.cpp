@@ -16,6 +16,7 @@
 #include "report/text_escape.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -257,6 +258,16 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
                                      "retrieval_trial, algo_summary, dummy_grid, train or validation"));
   }
 
+  const std::vector<std::string> protocols = protocols_of(results);
+  const std::string& only = config.latex_protocol;
+  if (!only.empty() && !protocols.empty() && std::find(protocols.begin(), protocols.end(), only) == protocols.end()) {
+    throw support::ConfigError(cat("latex_protocol: no model was evaluated by ", support::quote(only)), {},
+                               support::suggestion(only, protocols));
+  }
+  const auto for_papers = [&](const Table& table) {
+    return only.empty() ? table : with_protocol(table, only, protocols);
+  };
+
   artifact::CollectionWriter out(workspace.output("report"), artifact::Kind::kReport, workspace.recipe);
   const auto put = [&](const std::string& name, const std::string& content) {
     support::write_file_atomically(out.add(name), content, false);
@@ -288,7 +299,7 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
     for (const Table& table : section.tables) {
       put(cat("tables/", table.id, ".csv"), to_csv(table));
       put(cat("tables/", table.id, ".md"), to_markdown(table));
-      put(cat("tables/", table.id, ".tex"), to_latex(table));
+      put(cat("tables/", table.id, ".tex"), to_latex(for_papers(table)));
       entry["tables"].push_back(to_json(table));
     }
     page.sections.push_back(std::move(shown));

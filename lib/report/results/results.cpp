@@ -398,6 +398,9 @@ void ReportConfig::describe(support::FieldVisitor& v) {
           {.neutral = Json("")});
   v.field("rankings", rankings, "Also say how far the ranking of the encodings depends on the protocol, and on the seed.",
           {.neutral = Json(false)});
+  v.field("latex_protocol", latex_protocol,
+          "The protocol whose columns and rows tables/*.tex have, such as anchored; empty: all protocols.",
+          {.neutral = Json("")});
   v.choice("x_unit", x_unit, {{"tokens", "tokens"}, {"steps", "steps"}, {"flops", "flops"}, {"hours", "hours"}},
            "The x axis of curves over a training; tokens if the trainings differ in tokens per step. The page offers "
            "the other units.",

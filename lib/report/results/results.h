@@ -39,6 +39,7 @@ struct ReportConfig {
   std::vector<std::string> highlight;   ///< encodings in colour where there are many
   std::string primary;             ///< what was to decide, declared before the run
   bool rankings = false;           ///< also how far rankings depend on protocol and seed
+  std::string latex_protocol;      ///< the only one in tables for papers; empty: all
   std::string x_unit = "tokens";   ///< what curves over a training are drawn against: tokens, steps, flops, hours
 
   void describe(support::FieldVisitor& v);

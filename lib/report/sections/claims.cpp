@@ -122,10 +122,17 @@ Section claims_section(const Results& results, Palette&) {
   board.caption = "Reproduced: in every comparison the interval excludes the opposite of the claim. Refuted: in one comparison the interval excludes the "
                   "claim. Inconclusive: neither. Not testable: a control failed, both arms are at a bound, or something was not measured. Three seeds or "
                   "more are needed. Effect: that of the deciding comparison, above zero as claimed. Hash: of the claim as it was written.";
-  tests.caption = cat("A test has one comparison for each arm, and all must hold. Effect and interval belong to the comparison that is named, the least "
-                      "favourable one, in the unit of the measure; above zero is as claimed. Intervals cover seeds and items from three seeds on, else items; "
-                      "their level is 90 % for `near`, which is two one-sided tests at 5 %. Refuted needs an interval of level 95 %, shared among the "
-                      "comparisons of a claim. Detectable: the smallest effect that these seeds find with power 80 %. ", training_sentence(results));
+  tests.caption =
+      cat("A test has one comparison for each arm, and all must hold. Effect and interval belong to the comparison "
+          "that is named, the least "
+          "favourable one, in the unit of the measure; above zero is as claimed. Intervals cover seeds and items from "
+          "three seeds on, else items; "
+          "their level is 90 % for `near`, which is two one-sided tests at 5 %, and for scores against a number. "
+          "Effect and interval of such "
+          "scores describe the median over seeds, and five seeds are needed. Refuted needs an interval of level 95 "
+          "%, shared among the "
+          "comparisons of a claim. Detectable: the smallest effect that these seeds find with power 80 %. ",
+          training_sentence(results));
   section.tables = {std::move(board), std::move(tests)};
   return section;
 }

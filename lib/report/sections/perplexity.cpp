@@ -377,7 +377,7 @@ void add_finding(const Results& results, const std::string& variant, std::int64_
   const bool several = std::any_of(arms.begin(), arms.end(), [&](const Arm* arm) { return arm->variant != variant; });
   const std::string front = several && !variant.empty() ? variant + ": " : "";
   std::string text =
-      cat(front, "at ", tokens_header(results, length), " (", protocol, ") ", best.name(),
+      cat(front, "at ", tokens_header(results, length), ", ", protocol, ", ", best.name(),
           " has the lowest perplexity, ", best.perplexity(), "; next ", next.name(), " with ", next.perplexity());
   if (difference) text += cat(" (", certainty(*difference, p), ")");
   if (ranking.arms.size() > 2) text += cat("; highest ", last.name(), " with ", last.perplexity());

@@ -56,7 +56,8 @@ Section training_gap_section(const Results& results, Palette& palette) {
   Figure figure{.id = "training_gap",
                 .title = cat("Training loss against that of ", results.baseline),
                 .x = {.title = "Tokens seen", .ticks = TickStyle::kCount},
-                .y = {.title = cat("Loss minus that of ", results.baseline, ", nats per token, lower is better")}};
+                .y = {.title = cat("Loss minus that of ", results.baseline, ", nats per token, lower is better"),
+                      .scale = Scale::kSigned}};
   std::size_t most_seeds = 0;
   std::vector<double> settled;   // once the steep beginning, where differences are of speed alone, is over
   double last = 0;
@@ -106,11 +107,13 @@ Section training_gap_section(const Results& results, Palette& palette) {
     figure.y.high = std::max(*high + air, air);
   }
   add_units(figure, results.x_unit);
-  figure.caption = cat("Training loss minus that of ", results.baseline, " at the same step, same data order and same seed; ", smoothing_words(half), ". ",
-                       most_seeds >= 3   ? "Lines: mean over seeds; bands: 95 % t interval over seeds, from three on. "
-                       : most_seeds == 2 ? "Thick: mean over two seeds; thin: single seeds. "
-                                         : "One seed: the noise of training is unknown. ",
-                       training_sentence(results));
+  figure.caption =
+      cat("Training loss minus that of ", results.baseline, " at the same step, same data order and same seed; ",
+          smoothing_words(half), "; axis linear within ±0.01 nats and logarithmic beyond. ",
+          most_seeds >= 3   ? "Lines: mean over seeds; bands: 95 % t interval over seeds, from three on. "
+          : most_seeds == 2 ? "Thick: mean over two seeds; thin: single seeds. "
+                            : "One seed: the noise of training is unknown. ",
+          training_sentence(results));
   figure.description = cat("Line chart of the paired difference of training loss from ", results.baseline, ".");
   section.figures.push_back(std::move(figure));
   return section;

@@ -14,7 +14,7 @@ namespace pe::report {
 namespace {
 
 /// Columns of a display: cells with more wrap.
-constexpr std::size_t kLongText = 100;
+constexpr std::size_t kLongText = 60;
 
 using support::cat;
 
@@ -258,8 +258,33 @@ std::string to_csv(const Table& table) {
   return text;
 }
 
+std::string title_sentence(const Table& table) {
+  const bool ends = !table.title.empty() && std::string("?!.").find(table.title.back()) != std::string::npos;
+  return table.title + (ends ? "" : ".");
+}
+
+Table with_protocol(Table table, const std::string& protocol, const std::vector<std::string>& protocols) {
+  const auto is_other = [&](const std::string& name) {
+    return name != protocol && std::find(protocols.begin(), protocols.end(), name) != protocols.end();
+  };
+  const auto has = [&](const Column& column) { return column.group == protocol; };
+  if (std::any_of(table.columns.begin(), table.columns.end(), has)) {
+    for (std::size_t c = table.columns.size(); c-- > 0;) {
+      if (!is_other(table.columns[c].group)) continue;
+      table.columns.erase(table.columns.begin() + static_cast<std::ptrdiff_t>(c));
+      for (Row& row : table.rows) row.cells.erase(row.cells.begin() + static_cast<std::ptrdiff_t>(c));
+    }
+  }
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const auto is_own = [&](const Row& row) { return row.cells[c].text == protocol; };
+    if (table.columns[c].id == "protocol" && std::any_of(table.rows.begin(), table.rows.end(), is_own))
+      std::erase_if(table.rows, [&](const Row& row) { return is_other(row.cells[c].text); });
+  }
+  return table;
+}
+
 std::string to_markdown(const Table& table) {
-  std::string text = cat("**", escape_markdown(table.title), ".** ", escape_markdown(table.caption), "\n\n|");
+  std::string text = cat("**", escape_markdown(title_sentence(table)), "** ", escape_markdown(table.caption), "\n\n|");
   std::string rule = "|";
   for (const Column& column : table.columns) {
     text += cat(" ", escape_markdown(column.group), column.group.empty() ? "" : " ", escape_markdown(header_text(column)), " |");
@@ -281,9 +306,15 @@ std::string to_markdown(const Table& table) {
 }
 
 std::string to_html(const Table& table) {
+  std::vector<bool> is_long;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    is_long.push_back(table.columns[i].text && std::any_of(table.rows.begin(), table.rows.end(), [&](const Row& row) {
+                        return support::display_width(row.cells[i].text) > kLongText;
+                      }));
+  }
   std::string text =
       cat("<figure class=\"table\" id=\"table-", escape_html(table.id), "\">\n<figcaption><b>",
-          escape_html(table.title), ".</b> ", escape_html(table.caption),
+          escape_html(title_sentence(table)), "</b> ", escape_html(table.caption),
           "</figcaption>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", escape_html(table.title),
           "\">\n<table style=\"--columns: ", table.columns.size(), "\">\n<thead>\n");
   if (has_groups(table)) {
@@ -328,8 +359,7 @@ std::string to_html(const Table& table) {
       } else {
         shown = escape_html(cell.text);
       }
-      const bool long_text = column.text && support::display_width(cell.text) > kLongText;
-      const char* kind = long_text     ? " class=\"wide\""
+      const char* kind = is_long[i]    ? " class=\"wide\""
                          : column.text ? ""
                          : cell.number ? " class=\"n\""
                                        : " class=\"n miss\"";

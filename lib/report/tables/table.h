@@ -89,6 +89,11 @@ std::string to_markdown(const Table& table);
 /// booktabs and siunitx S columns, each with the number's interval or seeds beside it; a tabular for each group where columns are many,
 /// shrunk to the width of the line where it is wider.
 std::string to_latex(const Table& table);
+/// The title as a sentence: "Which encoding?", "Perplexity against context length.".
+std::string title_sentence(const Table& table);
+/// For a paper: without the columns and rows of other protocols. A table that has nothing of `protocol` keeps its
+/// columns and rows.
+Table with_protocol(Table table, const std::string& protocol, const std::vector<std::string>& protocols);
 std::string to_html(const Table& table);   ///< a <figure> with table and notes
 Json to_json(const Table& table);
 

@@ -186,10 +186,11 @@ std::string to_latex(const Table& table) {
   std::size_t most = 0;
   for (const auto& columns : parts_of(table)) most = std::max(most, columns.size());
   const std::string place = most > kColumnsOfOne ? "table*" : "table";
-  std::string text = cat(
-      "% Needs \\usepackage{booktabs,siunitx,graphicx} and, with pdflatex, \\usepackage[T1]{fontenc}.\n"
-      "% Bold numbers: \\sisetup{detect-weight=true,mode=text}.\n",
-      "\\begin{", place, "}\n\\centering\n\\caption{", escape_latex(table.title), ".}\n\\label{tab:", table.id, "}\n");
+  std::string text =
+      cat("% Needs \\usepackage{booktabs,siunitx,graphicx} and, with pdflatex, \\usepackage[T1]{fontenc}.\n"
+          "% Bold numbers: \\sisetup{detect-weight=true,mode=text}.\n",
+          "\\begin{", place, "}\n\\centering\n\\caption{", escape_latex(title_sentence(table)),
+          "}\n\\label{tab:", table.id, "}\n");
   bool first = true;
   for (const auto& columns : parts_of(table)) {
     text += first ? "" : "\n\\medskip\n\n";
