@@ -225,15 +225,15 @@ bool has_causal_kernel(const Span& span, at::ScalarType type, bool plain, std::i
 
 bool takes_widths(const Tensor& q, const Tensor& v) { return kernels::cpu_for(q) != nullptr || q.size(3) == v.size(3); }
 
-Tensor attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const Tensor& starts, double scale,
-                     const Tensor& sink) {
+Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const Tensor& starts,
+                     double scale, const Tensor& sink) {
   variable_list tensors{q, k, v};
   if (table.defined()) tensors.push_back(table.to(at::kFloat));
   const variable_list made = CausalFunction::apply(at::TensorList(tensors), Fixed{starts, scale});
-  if (!sink.defined()) return made[0];
-  const Tensor logit = sink.to(made[1].scalar_type()).view({1, -1, 1});
+  if (!sink.defined()) return {made[0], {}};
+  const Tensor logit = sink.to(made[1].scalar_type()).view({sink.dim() == 1 ? 1 : sink.size(0), made[1].size(1), -1});
   const Tensor kept = at::exp(made[1] - at::logaddexp(made[1], logit)).unsqueeze(-1);   // what the sink leaves
-  return made[0] * kept.to(made[0].scalar_type());
+  return {made[0] * kept.to(made[0].scalar_type()), kept};
 }
 
 }  // namespace pe::encodings

@@ -48,7 +48,10 @@ class Stack : public PositionalEncoding,
     by_trait("replace the product of queries and keys", &Traits::own_logits);
     by_trait("rewrite the logits", &Traits::rewrites_logits);
     by_trait("normalise the weights", &Traits::normalises);
-    by_trait("mix more than the values", &Traits::extra_values);
+    exclusive("mix more than the values", [&](PositionalEncoding& e) {
+      const Traits t = e.traits(span);
+      return t.extra_values || t.sink_share;
+    });
     by_trait("carry something from row to row", &Traits::rows_coupled);
     std::stable_partition(members_.begin(), members_.end(),
                           [](const StackMember& m) { return m.encoding->facts().rotates; });
@@ -107,6 +110,7 @@ class Stack : public PositionalEncoding,
       all.rewrites_logits |= t.rewrites_logits;
       all.normalises |= t.normalises;
       all.sink |= t.sink;
+      all.sink_share |= t.sink_share;
       all.rows_coupled |= t.rows_coupled;
       all.needs_row_constants |= t.needs_row_constants;
       all.needs_raw |= t.needs_raw;
@@ -278,8 +282,8 @@ class Stack : public PositionalEncoding,
   Tensor finish(LayerContext& context, const Tensor& out, const Tensor& extra) override {
     Tensor result = out;
     for (StackMember& member : members_) {
-      const bool owns = member.encoding->traits(context.span).extra_values;
-      result = member.encoding->finish(context, result, owns ? extra : Tensor());
+      const Traits traits = member.encoding->traits(context.span);
+      result = member.encoding->finish(context, result, traits.extra_values || traits.sink_share ? extra : Tensor());
     }
     return result;
   }
