@@ -18,6 +18,18 @@ namespace {
 constexpr const char* kByDistance[] = {"'alibi'", "'nape'", "'t5'", "'kerple_log'", "'kerple_power'", "'sandwich'", "'bam'", "'fire'",
                                        "'fire_guide'", "{'stack': ['rope', 'alibi', 't5']}", "{'stack': ['t5', 'sink_logit']}"};
 
+constexpr const char* kGated[] = {"'fox'",
+                                  "{'kind': 'fox', 'gate': 'bias_only'}",
+                                  "{'kind': 'fox', 'gate': 'fixed'}",
+                                  "'cable'",
+                                  "'cable_nw'",
+                                  "'grape_a'",
+                                  "{'kind': 'grape_a', 'form': 'k'}",
+                                  "{'kind': 'grape_a', 'form': 'q'}",
+                                  "{'stack': ['rope', 'fox']}",
+                                  "{'stack': ['cable', 'sink_logit']}",
+                                  "{'stack': ['fox', 'sink_kv', {'kind': 'window', 'size': 40}]}"};
+
 Json json(std::string text) {
   std::replace(text.begin(), text.end(), '\'', '"');
   return Json::parse(text);
@@ -78,6 +90,11 @@ int reads_of(const std::function<void()>& pass) {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(attend_by_plugin)
+
+BOOST_DATA_TEST_CASE(gated_distances_agree_with_the_definition, data::make(kGated), config) {
+  compare(json(config), shape_of_heads(4, 2), Span::whole(2, 90), "fused, gated distance");
+  compare(json(config), shape_of_heads(4, 2), packed_documents(), "fused, gated distance");
+}
 
 // On a GPU each read waits for all queued work.
 BOOST_AUTO_TEST_CASE(a_pass_on_a_gpu_reads_no_values) {

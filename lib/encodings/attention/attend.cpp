@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "encodings/attention/attend_rows.h"
+#include "encodings/attention/gated_distance.h"
 #include "encodings/attention/sight.h"
 #include "encodings/attention/weight_mix.h"
 #include "support/text.h"
@@ -31,6 +32,7 @@ struct Plan {
   Kernel kernel = Kernel::kBare;
   Traits traits;
   bool causal_flag = false;    // the kernel's own causal mask is what we mean
+  GatesDistances* gates = nullptr;  // kCausal takes the bias from here
 };
 
 /// May only ranges of rows carry it? A normaliser that is a softmax with a sink is no reason.
@@ -72,6 +74,12 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at
   } else if (by_distance && span.causal && span.queries >= kCausalRows && !traits.extra_values &&
              has_causal_kernel(span, dtype, traits.bias == BiasKind::kNone && !sink && !windowed, encoding.shape().head_width)) {
     plan.kernel = Kernel::kCausal;
+  } else if (GatesDistances* gates = gates_of(encoding, span);
+             gates != nullptr && span.causal && span.queries >= kCausalRows && !traits.maps_positions &&
+             !span.positions.defined() && !traits.extra_values &&
+             has_gated_kernel(span, dtype, encoding.shape().head_width)) {
+    plan.kernel = Kernel::kCausal;
+    plan.gates = gates;
   } else if (sink) {
     plan.kernel = traits.sink_share ? Kernel::kChunked : Kernel::kSoftmax;
   } else if (traits.bias == BiasKind::kNone) {
@@ -404,9 +412,12 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
       }
       break;
     case Kernel::kCausal: {
-      const Tensor table = traits.bias == BiasKind::kNone ? Tensor() : encoding.table(context, span.keys);
+      const bool has_table = traits.bias != BiasKind::kNone && plan.gates == nullptr;
+      const Tensor table = has_table ? encoding.table(context, span.keys) : Tensor();
+      const GatedDistance gated = plan.gates != nullptr ? plan.gates->gated_distance(context, heads) : GatedDistance();
       const Tensor sink = traits.sink ? encoding.normaliser(context, source.inputs)->sink_logits() : Tensor();
-      const Causal made = attend_causal(heads.q, heads.k, heads.v, table, first_keys(context), heads.scale, sink);
+      const Causal made =
+          attend_causal(heads.q, heads.k, heads.v, table, gated, first_keys(context), heads.scale, sink);
       mixed.out = made.out;
       if (traits.sink_share) mixed.extra = made.kept;
       break;
@@ -493,7 +504,8 @@ std::string route_name(PositionalEncoding& encoding, const Span& span, at::Scala
   switch (plan.kernel) {
     case Kernel::kBare: return bare_route(encoding, span, dtype, needs_grad);
     case Kernel::kCausal:
-      return plan.traits.bias != BiasKind::kNone ? "fused, distance table"
+      return plan.gates != nullptr                 ? "fused, gated distance"
+             : plan.traits.bias != BiasKind::kNone ? "fused, distance table"
              : plan.traits.sink                    ? "fused, sink"
                                                    : "fused";
     case Kernel::kChannels: return "fused, extra channels";

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "encodings/attention/attend.h"
+#include "encodings/attention/gated_distance.h"
 #include "encodings/attention/products.h"
 
 namespace pe::encodings {
@@ -104,6 +105,9 @@ RowSource unpack(at::TensorList tensors, const std::vector<std::size_t>& slots);
 /// @param plain neither a bias nor a sink.
 bool has_causal_kernel(const Span& span, at::ScalarType type, bool plain, std::int64_t width);
 
+/// Has the plug-in a kernel for a gated distance?
+bool has_gated_kernel(const Span& span, at::ScalarType type, std::int64_t width);
+
 /// The plug-in's kernel has one width for all.
 bool takes_widths(const Tensor& q, const Tensor& v);
 
@@ -112,10 +116,11 @@ struct Causal {
   Tensor kept;  ///< [B,H,T,1]: the weight of each row that the sink leaves; undefined without a sink
 };
 
-/// Causal softmax by these kernels, with gradients. @param table [H,S] or undefined. @param starts of `first_keys`.
+/// Causal softmax by these kernels, with gradients. @param table [H,S] or undefined. @param gated used instead of a
+/// table if `has_gated_kernel`. @param starts of `first_keys`.
 /// @param sink [H], [B,H,T] or undefined: a logit of value 0 in each row.
-Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const Tensor& starts,
-                     double scale, const Tensor& sink);
+Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const GatedDistance& gated,
+                     const Tensor& starts, double scale, const Tensor& sink);
 
 /// Softmax, with a bias or a sink or both, whose gradient is written out: the forward pass takes the fused kernel of the
 /// CPU where there is one, the backward pass computes weights again, a range of rows at a time.

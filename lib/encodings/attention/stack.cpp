@@ -1,6 +1,7 @@
 #include "encodings/attention/stack.h"
 
 #include "encodings/attention/frozen.h"
+#include "encodings/attention/gated_distance.h"
 #include "encodings/attention/sight.h"
 #include "encodings/attention/token_reader.h"
 #include "encodings/attention/weight_mix.h"
@@ -12,6 +13,7 @@ namespace {
 using support::cat;
 
 class Stack : public PositionalEncoding,
+              public GatesDistances,
               public HoldsFrozen,
               public LimitsSight,
               public MixesByWeights,
@@ -200,6 +202,11 @@ class Stack : public PositionalEncoding,
     return all;
   }
 
+  bool gates_distances(const Span& span) const override { return gating(span) != nullptr; }
+  GatedDistance gated_distance(LayerContext& context, const Heads& heads) override {
+    return gating(context.span)->gated_distance(context, heads);
+  }
+
   Tensor table(LayerContext& context, std::int64_t n) override {
     Tensor sum;
     for (StackMember& member : members_) {
@@ -297,6 +304,17 @@ class Stack : public PositionalEncoding,
   }
 
  private:
+  /// The member that has the only bias, where that is a gated distance; else null.
+  GatesDistances* gating(const Span& span) const {
+    PositionalEncoding* only = nullptr;
+    for (const StackMember& member : members_) {
+      if (member.encoding->traits(span).bias == BiasKind::kNone) continue;
+      if (only != nullptr) return nullptr;
+      only = member.encoding.get();
+    }
+    return only != nullptr ? gates_of(*only, span) : nullptr;
+  }
+
   /// Of this stack alone: another may stand within it.
   std::string count_name(int layer, std::size_t member) const {
     return cat("stack.", reinterpret_cast<std::uintptr_t>(this), ".inputs.", layer, ".", member);
