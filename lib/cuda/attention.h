@@ -267,16 +267,193 @@ PE_BODY const void* row_at(const void* head, const PeCudaStrides& strides, int r
 PE_BODY int smaller(std::int64_t a, std::int64_t b) { return static_cast<int>(a < b ? a : b); }
 PE_BODY int larger(std::int64_t a, std::int64_t b) { return static_cast<int>(a > b ? a : b); }
 
+// ---- Mods -----------------------------------------------------------------------------------------------------------
+//
+// A Mod defines the term that is added to the products of queries and keys. OfQueries has the state of a lane if rows
+// are queries, OfKeys if rows are keys. `fetch` copies the data of a tile into a stage of shared memory. `add` makes
+// logits times log2(e) from scores. `take` sums gradients in registers from the slopes of the logits, and `write`
+// stores them. Each sum has one owner and one order.
+
+/// Nothing is added.
+struct Plain {
+  static constexpr bool kAdds = false, kSums = false;
+  PE_SIZE static int floats(int) { return 0; }
+
+  template <typename W, int strips>
+  struct OfQueries {
+    PE_BODY void begin(W&, const PeCudaAttention&, int, int, int) {}
+    PE_BODY static void fetch(W&, const PeCudaAttention&, int, int, int, int, int) {}
+  };
+  template <typename W>
+  struct OfKeys {
+    PE_BODY static void fetch(W&, const PeCudaAttention&, int, int, int, int, int) {}
+  };
+};
+
+/// A bias by distance, from a table. The gradient by the table is AttentionQueryGradients' own.
+struct ByDistance {
+  static constexpr bool kAdds = true, kSums = false;
+  PE_SIZE static int floats(int strips) { return strips * kThreads; }
+
+  template <typename W, int strips>
+  struct OfQueries {
+    PE_BODY void begin(W&, const PeCudaAttention&, int, int, int) {}
+    /// @param place key row of the tile's first query
+    PE_BODY static void fetch(W& w, const PeCudaAttention& of, int, int h, int place, int key, int to) {
+      fetch_floats<floats(strips)>(w, to, of.table + h * of.keys, place - key - (kTile - 1), static_cast<int>(of.keys));
+    }
+    template <int columns>
+    PE_BODY void add(W& w, Sums<W, strips, columns>& scores, int own, int column, int from, float scale) const {
+      add_bias<strips, columns, 1>(w, scores, (w.lane() / 4 - w.lane() % 4 * 2 + (own - column + kTile - 1)) * 4 + from,
+                                   scale);
+    }
+  };
+  template <typename W>
+  struct OfKeys {
+    PE_BODY static void fetch(W& w, const PeCudaAttention& of, int, int h, int row, int key, int to) {
+      const int shift = static_cast<int>(of.keys - of.queries);
+      fetch_floats<kThreads>(w, to, of.table + h * of.keys, row + shift - key - (kTile - 1), static_cast<int>(of.keys));
+    }
+    PE_BODY void begin(W&, const PeCudaAttention&, int, int, int) {}
+    template <int columns>
+    PE_BODY void add(W& w, Sums<W, 1, columns>& scores, int own, int column, int from, float scale) const {
+      add_bias<1, columns, -1>(w, scores, (w.lane() % 4 * 2 - w.lane() / 4 + (column - own + kTile - 1)) * 4 + from,
+                               scale);
+    }
+  };
+};
+
+/// (gate of the query + gate of the key) · (place of the key − place of the query), with the gradients by all four.
+struct GatedDistance {
+  static constexpr bool kAdds = true, kSums = true;
+  PE_SIZE static int floats(int) { return 2 * kThreads; }  ///< places, then gates, of the tile's columns
+
+  /// Of a lane's rows, `strips` times two. `sign` is 1 where rows are queries, −1 where they are keys.
+  template <typename W, int strips, int sign>
+  struct OfRows {
+    Per<float, W> place[strips][2], gate[strips][2], by_place[strips][2], by_gate[strips][2];
+    bool gated;  ///< columns have gates
+
+    PE_BODY void begin_rows(W& w, const float* places, const float* gates, int first, int count,
+                            bool columns_have_gates) {
+      gated = columns_have_gates;
+      PE_UNROLL
+      for (int strip = 0; strip < strips; ++strip) {
+        PE_UNROLL
+        for (int r = 0; r < 2; ++r) {
+          const Per<int, W> row = w.lane() / 4 + (first + 16 * strip + 8 * r);
+          const auto there = row < count;
+          place[strip][r] = W::read(places, Per<std::int64_t, W>(row), there);
+          gate[strip][r] = 0.0F;
+          if (gates != nullptr) gate[strip][r] = W::read(gates, Per<std::int64_t, W>(row), there);
+          by_place[strip][r] = 0.0F;
+          by_gate[strip][r] = 0.0F;
+        }
+      }
+    }
+    /// Calls with(strip, i, n, way, gate) for each score: the place of the key less that of the query, and the sum of
+    /// gates.
+    template <int columns, typename With>
+    PE_BODY void each(W& w, int column, int from, const With& with) const {
+      const Per<int, W> at = w.lane() % 4 * 8 + (from + 4 * column);
+      PE_UNROLL
+      for (int n = 0; n < columns / 8; ++n) {
+        Per<float, W> places[2], gates[2];
+        w.load_two(places, at + 32 * n);
+        gates[0] = gates[1] = 0.0F;
+        if (gated) w.load_two(gates, at + (32 * n + 4 * kThreads));
+        PE_UNROLL
+        for (int strip = 0; strip < strips; ++strip) {
+          PE_UNROLL
+          for (int i = 0; i < 4; ++i) {
+            const Per<float, W> way =
+                sign > 0 ? places[i % 2] - place[strip][i / 2] : place[strip][i / 2] - places[i % 2];
+            with(strip, i, n, way, gate[strip][i / 2] + gates[i % 2]);
+          }
+        }
+      }
+    }
+    template <int columns>
+    PE_BODY void add(W& w, Sums<W, strips, columns>& scores, int, int column, int from, float scale) const {
+      each<columns>(w, column, from, [&](int strip, int i, int n, const Per<float, W>& way, const Per<float, W>& both) {
+        scores[strip][n][i] = scores[strip][n][i] * scale + way * both * kLog2E;
+      });
+    }
+    template <int columns>
+    PE_BODY void take(W& w, const Sums<W, strips, columns>& slopes, int column, int from) {
+      each<columns>(w, column, from, [&](int strip, int i, int n, const Per<float, W>& way, const Per<float, W>& both) {
+        by_gate[strip][i / 2] = by_gate[strip][i / 2] + slopes[strip][n][i] * way;
+        by_place[strip][i / 2] = by_place[strip][i / 2] + slopes[strip][n][i] * both * static_cast<float>(-sign);
+      });
+    }
+    /// The lanes of a row put their sums together.
+    PE_BODY void end(W& w, float* gates, float* places, int first, int count) {
+      PE_UNROLL
+      for (int strip = 0; strip < strips; ++strip) {
+        PE_UNROLL
+        for (int r = 0; r < 2; ++r) {
+          const Per<int, W> row = w.lane() / 4 + (first + 16 * strip + 8 * r);
+          const auto writes = (row < count) & (w.lane() % 4 == 0);
+          W::write(gates, Per<std::int64_t, W>(row), together(w, by_gate[strip][r]), writes);
+          W::write(places, Per<std::int64_t, W>(row), together(w, by_place[strip][r]), writes);
+        }
+      }
+    }
+    PE_BODY static Per<float, W> together(W& w, Per<float, W> sum) {
+      sum = sum + w.shuffle_xor(sum, 1);
+      return sum + w.shuffle_xor(sum, 2);
+    }
+  };
+
+  PE_BODY static std::int64_t head(const PeCudaAttention& of, int b, int h) { return b * of.heads + h; }
+
+  template <typename W, int strips>
+  struct OfQueries : OfRows<W, strips, 1> {
+    PE_BODY void begin(W& w, const PeCudaAttention& of, int b, int h, int first) {
+      const std::int64_t at = head(of, b, h);
+      this->begin_rows(w, of.places + at * of.keys + (of.keys - of.queries), of.query_gates + at * of.queries, first,
+                       static_cast<int>(of.queries), of.key_gates != nullptr);
+    }
+    PE_BODY static void fetch(W& w, const PeCudaAttention& of, int b, int h, int, int key, int to) {
+      const std::int64_t at = head(of, b, h) * of.keys;
+      fetch_floats<kThreads>(w, to, of.places + at, key, static_cast<int>(of.keys));
+      if (of.key_gates != nullptr)
+        fetch_floats<kThreads>(w, to + 4 * kThreads, of.key_gates + at, key, static_cast<int>(of.keys));
+    }
+    PE_BODY void write(W& w, const PeCudaAttention& of, const PeCudaGatedGradients& to, int b, int h, int first) {
+      const std::int64_t at = head(of, b, h) * of.queries;
+      this->end(w, to.query_gates + at, to.query_places + at, first, static_cast<int>(of.queries));
+    }
+  };
+  template <typename W>
+  struct OfKeys : OfRows<W, 1, -1> {
+    PE_BODY void begin(W& w, const PeCudaAttention& of, int b, int h, int key) {
+      const std::int64_t at = head(of, b, h) * of.keys;
+      this->begin_rows(w, of.places + at, of.key_gates == nullptr ? nullptr : of.key_gates + at, key,
+                       static_cast<int>(of.keys), true);
+    }
+    PE_BODY static void fetch(W& w, const PeCudaAttention& of, int b, int h, int row, int, int to) {
+      const std::int64_t at = head(of, b, h);
+      fetch_floats<kThreads>(w, to, of.places + at * of.keys + (of.keys - of.queries), row,
+                             static_cast<int>(of.queries));
+      fetch_floats<kThreads>(w, to + 4 * kThreads, of.query_gates + at * of.queries, row, static_cast<int>(of.queries));
+    }
+    PE_BODY void write(W& w, const PeCudaAttention& of, const PeCudaGatedGradients& to, int b, int h, int key) {
+      const std::int64_t at = head(of, b, h) * of.keys;
+      this->end(w, to.key_gates + at, to.key_places + at, key, static_cast<int>(of.keys));
+    }
+  };
+};
+
 // ---- Forward --------------------------------------------------------------------------------------------------------
 
 /// A block for each tile of queries. `strips` strips of 16 queries a warp.
-template <int width, int strips, bool biased>
+template <int width, int strips, typename Mod>
 struct AttentionForward {
   static constexpr int kAtOnce = 2;   ///< blocks that a multiprocessor's registers are to hold
   static constexpr int kRows = kTile * strips;
-  static constexpr int kWindow = kRows + kTile <= kThreads ? kThreads : 2 * kThreads;   ///< biases
-  static constexpr int kKeys = kRows * pitch(width), kValues = kTile * pitch(width), kBiases = 2 * kValues;
-  static constexpr int kStage = kBiases + (biased ? 4 * kWindow : 0);
+  static constexpr int kKeys = kRows * pitch(width), kValues = kTile * pitch(width), kMod = 2 * kValues;
+  static constexpr int kStage = kMod + 4 * Mod::floats(strips);
   static constexpr int kShared = kKeys + 2 * kStage;
 
   PeCudaAttention of;
@@ -301,9 +478,7 @@ struct AttentionForward {
       const int stage = kKeys + at % 2 * kStage, key = at * kTile, present = static_cast<int>(of.keys) - key;
       fetch_rows<width, kTile>(w, stage, row_at(keys, of.k, key), of.k.by_row, present);
       fetch_rows<width, kTile>(w, stage + kValues, row_at(values, of.v, key), of.v.by_row, present);
-      if constexpr (biased) {
-        fetch_floats<kWindow>(w, stage + kBiases, of.table + h * of.keys, first + shift - key - (kTile - 1), static_cast<int>(of.keys));
-      }
+      Mod::template OfQueries<W, strips>::fetch(w, of, b, h, first + shift, key, stage + kMod);
       w.commit();
     };
     fetch_rows<width, kRows>(w, 0, row_at(queries, of.q, first), of.q.by_row, static_cast<int>(of.queries) - first);
@@ -312,6 +487,8 @@ struct AttentionForward {
     const int own = w.warp() * 16 * strips;   // first row in the tile
     QueryMask<W, strips> mask;
     mask.begin(w, of, b, first + own, false);
+    typename Mod::template OfQueries<W, strips> mod;
+    mod.begin(w, of, b, h, first + own);
     const float scale = of.scale * kLog2E;
     Sums<W, strips, width> sums;
     clear<W, strips, width>(sums);
@@ -341,11 +518,9 @@ struct AttentionForward {
       Sums<W, strips, kTile> scores;
       clear<W, strips, kTile>(scores);
       multiply_rows<width, strips, kTile>(w, scores, left, stage);
-      if constexpr (biased) {
-        add_bias<strips, kTile, 1>(w, scores, (w.lane() / 4 - w.lane() % 4 * 2 + (own + kTile - 1)) * 4 + (stage + kBiases), scale);
-      }
+      if constexpr (Mod::kAdds) mod.template add<kTile>(w, scores, own, 0, stage + kMod, scale);
       if (key + kTile - 1 > first + own + shift || key < last_start) mask.template hide<kTile>(w, scores, key);
-      const float factor = biased ? 1.0F : scale;
+      const float factor = Mod::kAdds ? 1.0F : scale;
       PE_UNROLL
       for (int strip = 0; strip < strips; ++strip) {
         PE_UNROLL
@@ -400,18 +575,19 @@ struct AttentionForward {
 
 /// Gradients by keys and values: a block for each tile of keys, which meets all queries of its group's heads in order.
 /// Scores are transposed, 16 keys a warp, so that they are left operands as they come; `part` queries at a time.
-template <int width, int part, bool biased>
+template <int width, int part, typename Mod>
 struct AttentionKeyGradients {
   static constexpr int kAtOnce = width < 64 ? 3 : 2;
   static constexpr int kValues = kTile * pitch(width), kStages = 2 * kValues;
-  static constexpr int kLse = 2 * kValues, kDelta = kLse + 4 * kThreads, kBiases = kDelta + 4 * kThreads;   ///< of a stage
-  static constexpr int kStage = kBiases + (biased ? 4 * kThreads : 0);
+  static constexpr int kLse = 2 * kValues, kDelta = kLse + 4 * kThreads, kMod = kDelta + 4 * kThreads;  ///< of a stage
+  static constexpr int kStage = kMod + 4 * Mod::floats(1);
   static constexpr int kShared = kStages + 2 * kStage;
 
   PeCudaAttention of;
   const void *q, *k, *v, *dout;
   const float *lse, *delta;
   void *dk, *dv;
+  PeCudaGatedGradients dgated;
 
   std::int64_t blocks() const { return of.batch * of.groups * tiles(of.keys); }
 
@@ -433,9 +609,7 @@ struct AttentionKeyGradients {
       const std::int64_t head = (b * of.heads + h) * of.queries;
       fetch_floats<kThreads>(w, stage + kLse, lse + head, row, static_cast<int>(of.queries));
       fetch_floats<kThreads>(w, stage + kDelta, delta + head, row, static_cast<int>(of.queries));
-      if constexpr (biased) {
-        fetch_floats<kThreads>(w, stage + kBiases, of.table + h * of.keys, row + shift - key - (kTile - 1), static_cast<int>(of.keys));
-      }
+      Mod::template OfKeys<W>::fetch(w, of, b, h, row, key, stage + kMod);
       w.commit();
     };
     const int present_keys = static_cast<int>(of.keys) - key;
@@ -453,6 +627,7 @@ struct AttentionKeyGradients {
     LeftRows<W, width, 1, width <= 64> left_keys, left_values;
     left_keys.begin(w, own * pitch(width));
     left_values.begin(w, kValues + own * pitch(width));
+    typename Mod::template OfKeys<W> mod;
 
     for (int step = 0; step < steps; ++step) {
       if (step > 0) {
@@ -460,6 +635,9 @@ struct AttentionKeyGradients {
         w.sync();
       }
       if (step + 1 < steps) fetch(step + 1);
+      if constexpr (Mod::kAdds) {
+        if (step % seen == 0) mod.begin(w, of, b, group * sharing + step / seen, key + own);
+      }
       const int stage = kStages + step % 2 * kStage, tile = (first_tile + step % seen) * kTile;
       const int last = smaller(tile + kTile, of.queries) - 1;
       const bool hides = tile + shift < key + own + 15 || last < tile + kTile - 1 || first_seen(of, b, last) > key;
@@ -470,11 +648,9 @@ struct AttentionKeyGradients {
         Sums<W, 1, part> scores;
         clear<W, 1, part>(scores);
         multiply_rows<width, 1, part>(w, scores, left_keys, stage + column * pitch(width));
-        if constexpr (biased) {
-          add_bias<1, part, -1>(w, scores, (w.lane() % 4 * 2 - w.lane() / 4 + (column - own + kTile - 1)) * 4 + (stage + kBiases), scale);
-        }
+        if constexpr (Mod::kAdds) mod.template add<part>(w, scores, own, column, stage + kMod, scale);
         if (hides) hide(w, scores, b, key + own, row, shift);
-        const float factor = biased ? 1.0F : scale;
+        const float factor = Mod::kAdds ? 1.0F : scale;
         const Per<int, W> columns = w.lane() % 4 * 8 + (stage + 4 * column);
         PE_UNROLL
         for (int n = 0; n < part / 8; ++n) {
@@ -494,7 +670,11 @@ struct AttentionKeyGradients {
           PE_UNROLL
           for (int i = 0; i < 4; ++i) scores[0][n][i] = scores[0][n][i] * (wanted[0][n][i] - of_row[i % 2]);
         }
+        if constexpr (Mod::kSums) mod.template take<part>(w, scores, column, stage + kMod);
         multiply_columns<width, 1, part>(w, by_key, scores, stage + column * pitch(width));
+      }
+      if constexpr (Mod::kSums) {
+        if (step % seen == seen - 1) mod.write(w, of, dgated, b, group * sharing + step / seen, key + own);
       }
     }
     const Per<float, W> scales[1][2] = {{of.scale, of.scale}}, ones[1][2] = {{1.0F, 1.0F}};
@@ -528,11 +708,11 @@ struct AttentionKeyGradients {
 
 /// Gradients by queries: a block for each tile of queries, as forward. With `summed` also a row of partial sums of the
 /// gradient by the table: what the tile's queries add to each distance up to `reach`.
-template <int width, int part, bool biased, bool summed>
+template <int width, int part, typename Mod, bool summed>
 struct AttentionQueryGradients {
   static constexpr int kAtOnce = width <= 64 ? 3 : 2;
   static constexpr int kValues = kTile * pitch(width), kStages = 2 * kValues;
-  static constexpr int kBiases = 2 * kValues, kStage = kBiases + (biased ? 4 * kThreads : 0);
+  static constexpr int kMod = 2 * kValues, kStage = kMod + 4 * Mod::floats(1);
   static constexpr int kSums = kStages + 2 * kStage;
   /// A lane's sums over its scores' diagonals; 8 more floats a diagonal put what a warp reads at once into 32 banks.
   static constexpr int kDiagonals = kTile / 8 + 1, kDiagonal = 4 * (2 * kWarpLanes + 8), kWarpSums = kDiagonals * kDiagonal - 32;
@@ -544,6 +724,7 @@ struct AttentionQueryGradients {
   void* dq;
   float* partials;                ///< [count, S]
   std::int64_t first_row, count;  ///< of [H, B, tiles]: which blocks run
+  PeCudaGatedGradients dgated;
 
   std::int64_t blocks() const { return count; }
 
@@ -562,9 +743,7 @@ struct AttentionQueryGradients {
       const int stage = kStages + at % 2 * kStage, key = at * kTile, present_keys = static_cast<int>(of.keys) - key;
       fetch_rows<width, kTile>(w, stage, row_at(keys, of.k, key), of.k.by_row, present_keys);
       fetch_rows<width, kTile>(w, stage + kValues, row_at(values, of.v, key), of.v.by_row, present_keys);
-      if constexpr (biased) {
-        fetch_floats<kThreads>(w, stage + kBiases, of.table + h * of.keys, first + shift - key - (kTile - 1), static_cast<int>(of.keys));
-      }
+      Mod::template OfQueries<W, 1>::fetch(w, of, b, h, first + shift, key, stage + kMod);
       w.commit();
     };
     fetch_rows<width, kTile>(w, 0, row_at(head_at(q, of.q, b, h), of.q, first), of.q.by_row, present);
@@ -575,6 +754,8 @@ struct AttentionQueryGradients {
     const float scale = of.scale * kLog2E;
     QueryMask<W, 1> mask;
     mask.begin(w, of, b, first + own, true);
+    typename Mod::template OfQueries<W, 1> mod;
+    mod.begin(w, of, b, h, first + own);
     Per<float, W> of_row[2], deltas[2];
     PE_UNROLL
     for (int r = 0; r < 2; ++r) {
@@ -612,11 +793,9 @@ struct AttentionQueryGradients {
         Sums<W, 1, part> scores;
         clear<W, 1, part>(scores);
         multiply_rows<width, 1, part>(w, scores, left_queries, stage + column * pitch(width));
-        if constexpr (biased) {
-          add_bias<1, part, 1>(w, scores, (w.lane() / 4 - w.lane() % 4 * 2 + (own - column + kTile - 1)) * 4 + (stage + kBiases), scale);
-        }
+        if constexpr (Mod::kAdds) mod.template add<part>(w, scores, own, column, stage + kMod, scale);
         if (hides) mask.template hide<part>(w, scores, key + column);
-        const float factor = biased ? 1.0F : scale;
+        const float factor = Mod::kAdds ? 1.0F : scale;
         Sums<W, 1, part> wanted;
         clear<W, 1, part>(wanted);
         multiply_rows<width, 1, part>(w, wanted, left_douts, stage + kValues + column * pitch(width));
@@ -631,6 +810,7 @@ struct AttentionQueryGradients {
             }
           }
         }
+        if constexpr (Mod::kSums) mod.template take<part>(w, scores, column, stage + kMod);
         multiply_columns<width, 1, part>(w, sums, scores, stage + column * pitch(width));
       }
       if constexpr (summed) {
@@ -644,6 +824,7 @@ struct AttentionQueryGradients {
         W::write(partials + block * of.keys, Per<std::int64_t, W>(distance), Per<float, W>(0.0F), distance < reach);
       }
     }
+    if constexpr (Mod::kSums) mod.write(w, of, dgated, b, h, first + own);
     const Per<float, W> scales[1][2] = {{of.scale, of.scale}};
     write_rows<width, 1>(w, sums, scales, head_at(dq, of.dq, b, h), of.dq.by_row, first + own, static_cast<int>(of.queries));
   }
@@ -747,9 +928,12 @@ struct AttentionLaunchers {
     PeCudaAttention of;
     of.width = width;
     return sized(of, [&]<int width_of>() {
-      constexpr int kNeeds[] = {AttentionForward<width_of, width_of <= 64 ? 2 : 1, true>::kShared,
-                                AttentionKeyGradients<width_of, width_of <= 64 ? 64 : 32, true>::kShared,
-                                AttentionQueryGradients<width_of, 32, true, true>::kShared};
+      constexpr int kStrips = width_of <= 64 ? 2 : 1, kPart = width_of <= 64 ? 64 : 32;
+      constexpr int kNeeds[] = {AttentionForward<width_of, kStrips, ByDistance>::kShared,
+                                AttentionForward<width_of, kStrips, GatedDistance>::kShared,
+                                AttentionKeyGradients<width_of, kPart, GatedDistance>::kShared,
+                                AttentionQueryGradients<width_of, 32, ByDistance, true>::kShared,
+                                AttentionQueryGradients<width_of, kPart, GatedDistance, false>::kShared};
       int most = 0;
       for (const int bytes : kNeeds) most = bytes > most ? bytes : most;
       return most;
@@ -765,48 +949,61 @@ struct AttentionLaunchers {
     return with.template operator()<128>();
   }
 
+  /// Calls with.operator()<Mod>().
+  template <typename With>
+  static int modified(const PeCudaAttention& of, const With& with) {
+    if (of.places != nullptr) return with.template operator()<GatedDistance>();
+    if (of.table != nullptr) return with.template operator()<ByDistance>();
+    return with.template operator()<Plain>();
+  }
+
   static int attention(const PeCudaAttention* of, const void* q, const void* k, const void* v, void* out, float* lse, void* stream) {
     if (!takes(*of)) return kRefused;
     if (is_empty(*of)) return 0;
     return sized(*of, [&]<int width>() {
       constexpr int kStrips = width <= 64 ? 2 : 1;
-      if (of->table == nullptr) return On::blocks(AttentionForward<width, kStrips, false>{*of, q, k, v, out, lse}, stream);
-      return On::blocks(AttentionForward<width, kStrips, true>{*of, q, k, v, out, lse}, stream);
+      return modified(*of, [&]<typename Mod>() {
+        return On::blocks(AttentionForward<width, kStrips, Mod>{*of, q, k, v, out, lse}, stream);
+      });
     });
   }
 
-  static int attention_backward(const PeCudaAttention* of, const void* q, const void* k, const void* v, const void* dout,
-                                const float* lse, const float* delta, void* dq, void* dk, void* dv, float* dtable, float* scratch,
-                                void* stream) {
-    return backward(of, q, k, v, dout, lse, delta, dq, dk, dv, dtable, scratch, pe_cuda_attention_scratch(*of), stream);
+  static int attention_backward(const PeCudaAttention* of, const void* q, const void* k, const void* v,
+                                const void* dout, const float* lse, const float* delta, void* dq, void* dk, void* dv,
+                                float* dtable, float* scratch, const PeCudaGatedGradients* dgated, void* stream) {
+    return backward(of, q, k, v, dout, lse, delta, dq, dk, dv, dtable, scratch, pe_cuda_attention_scratch(*of), dgated,
+                    stream);
   }
 
   /// @param floats  of scratch memory; where all partial sums need more, they come in slices
-  static int backward(const PeCudaAttention* of, const void* q, const void* k, const void* v, const void* dout, const float* lse,
-                      const float* delta, void* dq, void* dk, void* dv, float* dtable, float* scratch, std::int64_t floats,
-                      void* stream) {
-    if (!takes(*of) || (dtable != nullptr && of->table == nullptr)) return kRefused;
+  static int backward(const PeCudaAttention* of, const void* q, const void* k, const void* v, const void* dout,
+                      const float* lse, const float* delta, void* dq, void* dk, void* dv, float* dtable, float* scratch,
+                      std::int64_t floats, const PeCudaGatedGradients* dgated, void* stream) {
+    if (!takes(*of) || (dtable != nullptr && of->table == nullptr) || (of->places != nullptr && dgated == nullptr))
+      return kRefused;
     if (is_empty(*of)) return 0;
     return sized(*of, [&]<int width>() {
       constexpr int kPart = width <= 64 ? 64 : 32;
-      const auto by_key = [&]<bool biased>() {
-        return On::blocks(AttentionKeyGradients<width, kPart, biased>{*of, q, k, v, dout, lse, delta, dk, dv}, stream);
-      };
-      const auto by_query = [&]<bool biased, bool summed>(std::int64_t first, std::int64_t count) {
+      const PeCudaGatedGradients gated = dgated != nullptr ? *dgated : PeCudaGatedGradients{};
+      const auto by_query = [&]<typename Mod, bool summed>(std::int64_t first, std::int64_t count) {
         constexpr int kFewer = summed ? 32 : kPart;   // leaves registers for the sums
-        return On::blocks(AttentionQueryGradients<width, kFewer, biased, summed>{*of, q, k, v, dout, lse, delta, dq, scratch, first,
-                                                                                 count},
+        return On::blocks(AttentionQueryGradients<width, kFewer, Mod, summed>{*of, q, k, v, dout, lse, delta, dq,
+                                                                              scratch, first, count, gated},
                           stream);
       };
       const std::int64_t rows = of->batch * of->heads * tiles(of->queries);
-      const int status = of->table == nullptr ? by_key.template operator()<false>() : by_key.template operator()<true>();
+      const int status = modified(*of, [&]<typename Mod>() {
+        return On::blocks(AttentionKeyGradients<width, kPart, Mod>{*of, q, k, v, dout, lse, delta, dk, dv, gated},
+                          stream);
+      });
       if (status != 0) return status;
-      if (of->table == nullptr) return by_query.template operator()<false, false>(0, rows);
-      if (dtable == nullptr) return by_query.template operator()<true, false>(0, rows);
+      if (dtable == nullptr || of->places != nullptr) {
+        return modified(*of, [&]<typename Mod>() { return by_query.template operator()<Mod, false>(0, rows); });
+      }
       const std::int64_t at_once = floats / of->keys;
       for (std::int64_t first = 0; first < rows; first += at_once) {
         const std::int64_t count = at_once < rows - first ? at_once : rows - first;
-        if (const int failed = by_query.template operator()<true, true>(first, count)) return failed;
+        if (const int failed = by_query.template operator()<ByDistance, true>(first, count)) return failed;
         if (const int failed = On::blocks(FoldDistances{*of, scratch, dtable, first, count}, stream)) return failed;
       }
       return 0;

@@ -84,6 +84,15 @@ struct PeCudaAttention {
   std::int64_t starts_by_sequence = 0;
   const float* table = nullptr;      ///< [H, S], finite or −∞, but finite at distance 0; null: no bias
   float scale = 1;                   ///< above 0
+  /// A gated distance, in place of a table. The term of a logit is
+  /// −(query_gates[t] + key_gates[s]) · (places[S − T + t] − places[s]). Null places: none; null key_gates: zeros.
+  const float *places = nullptr, *query_gates = nullptr, *key_gates = nullptr;  ///< [B, H, S], [B, H, T], [B, H, S]
+};
+
+/// Gradients by a gated distance, written. The gradient by a place is the sum of those as a query and as a key.
+struct PeCudaGatedGradients {
+  float *query_gates = nullptr, *query_places = nullptr;  ///< [B, H, T]
+  float *key_gates = nullptr, *key_places = nullptr;      ///< [B, H, S]
 };
 
 /// Widths of heads for which there is attention.
@@ -174,12 +183,12 @@ struct PeCudaTable {
   /// delta [B, H, T]: each row's dout · out, less dlse [B, H, T], which may be null.
   int (*attention_products)(const PeCudaAttention* of, const void* dout, const void* out, const float* dlse, float* delta,
                             void* stream);
-  /// dtable [H, S] += the gradient by the table; it and
-  /// `scratch` (see pe_cuda_attention_scratch) may be null. dk and dv are sums over the heads that share them. Two runs give
-  /// the same bits.
+  /// dtable [H, S] += the gradient by the table; it and `scratch` (see pe_cuda_attention_scratch) may be null. `dgated`
+  /// is written where there is a gated distance, and may be null elsewhere. dk and dv are sums over the heads that
+  /// share them. Two runs give the same bits.
   int (*attention_backward)(const PeCudaAttention* of, const void* q, const void* k, const void* v, const void* dout,
-                            const float* lse, const float* delta, void* dq, void* dk, void* dv, float* dtable, float* scratch,
-                            void* stream);
+                            const float* lse, const float* delta, void* dq, void* dk, void* dv, float* dtable,
+                            float* scratch, const PeCudaGatedGradients* dgated, void* stream);
 
   /// NCCL; null where the build found no nccl.h. `id` is 128 bytes made by rank 0 and given to all. A communicator has a
   /// stream of its own, so that sums of gradients run beside the backward pass.

@@ -33,6 +33,12 @@ inline const Table* cpu_for(const at::Tensor& x) { return cpu_for(x.device(), x.
 const PeCudaTable* plugin_for(at::Device device, at::ScalarType type);
 inline const PeCudaTable* plugin_for(const at::Tensor& x) { return plugin_for(x.device(), x.scalar_type()); }
 
+/// Whether a read of a value by the host waits for queued work: on GPUs, and in tests with a stand-in for the plug-in.
+bool waits_for_reads(at::Device device);
+
+/// Bytes of memory of a GPU; 0 where no plug-in is loaded.
+std::int64_t device_memory(at::Device device);
+
 /// LibTorch's current stream on the tensor's device.
 void* stream_of(const PeCudaTable* plugin, const at::Tensor& x);
 

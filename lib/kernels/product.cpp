@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
@@ -63,6 +64,11 @@ Tensor product(const Tensor& a, const Tensor& b) {
 Tensor wide_product(const Tensor& a, const Tensor& b) {
   if (a.scalar_type() != at::kBFloat16) return product(a, b);
   return a.is_cuda() ? at::mm(a, b, at::kFloat) : at::mm(a.to(at::kFloat), b.to(at::kFloat));
+}
+
+Tensor wide_products(const Tensor& a, const Tensor& b, at::ScalarType type) {
+  if (!a.is_cuda()) return at::bmm(a.to(at::kFloat), b.to(at::kFloat)).to(type);
+  return a.scalar_type() == type ? at::bmm(a, b) : at::bmm(a, b, type);
 }
 
 Tensor sum_with_product(const Tensor& base, const Tensor& a, const Tensor& b) {

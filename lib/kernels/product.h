@@ -13,6 +13,10 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b);
 /// a · b with sums that are not rounded to a narrower type: fp32 for bf16 factors, else as `product`.
 at::Tensor wide_product(const at::Tensor& a, const at::Tensor& b);
 
+/// `wide_product` of batches of matrices [n, m, k] and [n, k, p], both bf16 or fp16. Each sum is rounded once, to
+/// `type`: fp32 or the type of the factors.
+at::Tensor wide_products(const at::Tensor& a, const at::Tensor& b, at::ScalarType type);
+
 /// `product` into `to`, [m, n] with columns side by side.
 void product_into(at::Tensor& to, const at::Tensor& a, const at::Tensor& b);
 

@@ -69,8 +69,8 @@ int main(int argc, char** argv) {
     const Tensor table = at::randn({s.heads, s.length}).requires_grad_(true), upstream = heads();
     const double scale = 1 / std::sqrt(static_cast<double>(s.width));
     const auto theirs = [&] { return at::scaled_dot_product_attention(q, k, v, {}, 0.0, true, scale); };
-    const auto bare = [&] { return pe::encodings::attend_causal(q, k, v, {}, {}, scale, {}); };
-    const auto biased = [&] { return pe::encodings::attend_causal(q, k, v, table, {}, scale, {}); };
+    const auto bare = [&] { return pe::encodings::attend_causal(q, k, v, {}, {}, {}, scale, {}).out; };
+    const auto biased = [&] { return pe::encodings::attend_causal(q, k, v, table, {}, {}, scale, {}).out; };
     const auto alone = [](const auto& made) {
       return [&] {
         c10::NoGradGuard none;

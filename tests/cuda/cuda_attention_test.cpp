@@ -19,7 +19,13 @@ using pe::test::Lanes;
 using pe::test::Simt;
 using pe::test::SimtWarp;
 
-enum class Bias { kNone, kSlopes, kLearned };   ///< slopes: without a gradient
+enum class Bias {
+  kNone,
+  kSlopes,
+  kLearned,
+  kQueryGates,
+  kBothGates
+};                                              ///< slopes: without a gradient; gates: a gated distance
 enum class Documents { kOne, kShared, kOwn };   ///< starts: none, [S], [B, S]
 
 struct Case {
@@ -34,6 +40,8 @@ struct Case {
   std::int64_t scratch_rows = 0;   ///< of S floats; 0: as many as are asked for
 
   std::int64_t heads() const { return groups * sharing; }
+  bool has_table() const { return bias == Bias::kSlopes || bias == Bias::kLearned; }
+  bool is_gated() const { return bias == Bias::kQueryGates || bias == Bias::kBothGates; }
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -105,7 +113,7 @@ struct Floats {
 struct Inputs {
   Matrix q, k, v, dout;
   std::vector<std::int64_t> starts;
-  std::vector<float> table;
+  std::vector<float> table, places, query_gates, key_gates;
   std::vector<double> dlse;
 
   explicit Inputs(const Case& c)
@@ -115,7 +123,17 @@ struct Inputs {
     k.fill(2, 1);
     v.fill(3, 1);
     dout.fill(4, 1);
-    if (c.bias != Bias::kNone) {
+    if (c.is_gated()) {  // places rise by steps, as running sums do
+      const std::int64_t heads = c.batch * c.heads();
+      for (std::int64_t i = 0; i < heads * c.keys; ++i) {
+        const float step = 0.05F + 0.03F * std::sin(static_cast<float>(i * i % 97));
+        places.push_back(i % c.keys == 0 ? step : places.back() + step);
+        if (c.bias == Bias::kBothGates) key_gates.push_back(0.4F * std::cos(static_cast<float>(i * 7 % 31)));
+      }
+      for (std::int64_t i = 0; i < heads * c.queries; ++i)
+        query_gates.push_back(1.0F + 0.5F * std::sin(static_cast<float>(i * 5 % 23)));
+    }
+    if (c.has_table()) {
       std::vector<double> noise(static_cast<std::size_t>(c.heads() * c.keys));
       pe::support::philox_normal(5, noise.data(), noise.size());
       for (std::int64_t h = 0; h < c.heads(); ++h) {
@@ -143,6 +161,7 @@ struct Inputs {
 
 struct Outcome {
   std::vector<double> out, lse, delta, dq, dk, dv, dtable;
+  std::vector<double> query_gates, query_places, key_gates, key_places;  ///< gradients by a gated distance
 };
 
 double half_at(const std::uint16_t* row, std::int64_t i) { return static_cast<double>(pe::test::from_bf16(row[i])); }
@@ -158,8 +177,10 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
   Expected made;
   const auto zeros = [](std::int64_t count) { return std::vector<double>(static_cast<std::size_t>(count)); };
   for (Outcome* outcome : {&made.value, &made.squares}) {
-    *outcome = {zeros(c.batch * H * T * D), zeros(c.batch * H * T), zeros(c.batch * H * T), zeros(c.batch * H * T * D),
-                zeros(c.batch * G * S * D), zeros(c.batch * G * S * D), zeros(H * S)};
+    *outcome = {
+        zeros(c.batch * H * T * D), zeros(c.batch * H * T),     zeros(c.batch * H * T), zeros(c.batch * H * T * D),
+        zeros(c.batch * G * S * D), zeros(c.batch * G * S * D), zeros(H * S),           zeros(c.batch * H * T),
+        zeros(c.batch * H * T),     zeros(c.batch * H * S),     zeros(c.batch * H * S)};
   }
   const auto add = [&](std::vector<double> Outcome::* of, std::int64_t at, double value, double size) {
     (made.value.*of)[static_cast<std::size_t>(at)] += value;
@@ -173,6 +194,16 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
         const std::int64_t start =
             in.starts.empty() ? 0 : in.starts[static_cast<std::size_t>((c.documents == Documents::kOwn ? b * S : 0) + stands)];
         const std::uint16_t *q = in.q.row(b, h, t), *dout = in.dout.row(b, h, t);
+        const std::int64_t key_row = (b * H + h) * S;
+        const auto way = [&](std::int64_t s) {
+          return static_cast<double>(in.places[static_cast<std::size_t>(key_row + s)]) -
+                 static_cast<double>(in.places[static_cast<std::size_t>(key_row + stands)]);
+        };
+        const auto gate = [&](std::int64_t s) {
+          const double of_key =
+              in.key_gates.empty() ? 0 : static_cast<double>(in.key_gates[static_cast<std::size_t>(key_row + s)]);
+          return static_cast<double>(in.query_gates[static_cast<std::size_t>(row)]) + of_key;
+        };
         std::vector<double> p(static_cast<std::size_t>(S)), wanted(static_cast<std::size_t>(S)), sizes(static_cast<std::size_t>(S));
         double top = -std::numeric_limits<double>::infinity(), total = 0;
         for (std::int64_t s = start; s <= stands; ++s) {
@@ -180,6 +211,7 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
           for (std::int64_t i = 0; i < D; ++i) logit += half_at(q, i) * half_at(in.k.row(b, g, s), i);
           logit *= scale;
           if (!in.table.empty()) logit += static_cast<double>(in.table[static_cast<std::size_t>(h * S + stands - s)]);
+          if (c.is_gated()) logit += way(s) * gate(s);
           p[static_cast<std::size_t>(s)] = logit;
           top = std::max(top, logit);
         }
@@ -207,7 +239,13 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
             add(&Outcome::dq, row * D + i, by_query, by_query);
             add(&Outcome::dk, ((b * G + g) * S + s) * D + i, by_key, by_key);
           }
-          if (!in.table.empty()) add(&Outcome::dtable, h * S + stands - s, ds, p[at] * (sizes[at] + std::abs(delta)));
+          const double size = p[at] * (sizes[at] + std::abs(delta));
+          if (!in.table.empty()) add(&Outcome::dtable, h * S + stands - s, ds, size);
+          if (!c.is_gated()) continue;
+          add(&Outcome::query_gates, row, ds * way(s), size * way(s));
+          add(&Outcome::query_places, row, -ds * gate(s), size * gate(s));
+          add(&Outcome::key_gates, key_row + s, ds * way(s), size * way(s));
+          add(&Outcome::key_places, key_row + s, ds * gate(s), size * gate(s));
         }
       }
     }
@@ -230,27 +268,44 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   if (!in.starts.empty()) of.starts = in.starts.data();
   if (c.documents == Documents::kOwn) of.starts_by_sequence = c.keys;
   if (!in.table.empty()) of.table = in.table.data();
+  if (c.is_gated()) of.places = in.places.data(), of.query_gates = in.query_gates.data();
+  if (!in.key_gates.empty()) of.key_gates = in.key_gates.data();
   of.scale = scale;
 
   const std::int64_t rows = c.batch * c.heads() * c.queries;
   const std::int64_t scratch_floats = c.scratch_rows > 0 ? c.scratch_rows * c.keys : pe_cuda_attention_scratch(of);
   Floats lse(rows), delta(rows), dtable(c.heads() * c.keys), scratch(scratch_floats);
   std::fill(dtable.data(), dtable.data() + dtable.count(), kBefore);
+  const std::int64_t key_rows = c.batch * c.heads() * c.keys;
+  Floats query_gates(rows), query_places(rows), key_gates(key_rows), key_places(key_rows);
+  const PeCudaGatedGradients dgated{query_gates.data(), query_places.data(), key_gates.data(), key_places.data()};
   using Launch = AttentionLaunchers<Simt>;
   BOOST_TEST_REQUIRE(Launch::attention(&of, in.q.data(), in.k.data(), in.v.data(), out.data(), lse.data(), nullptr) == 0, Simt::problem);
   std::copy(delta_of_rows.begin(), delta_of_rows.end(), delta.data());
   const bool summed = c.bias == Bias::kLearned;
-  BOOST_TEST_REQUIRE(Launch::backward(&of, in.q.data(), in.k.data(), in.v.data(), in.dout.data(), lse.data(), delta.data(), dq.data(),
-                                      dk.data(), dv.data(), summed ? dtable.data() : nullptr, summed ? scratch.data() : nullptr,
-                                      scratch_floats, nullptr) == 0,
-                     Simt::problem);
+  BOOST_TEST_REQUIRE(
+      Launch::backward(&of, in.q.data(), in.k.data(), in.v.data(), in.dout.data(), lse.data(), delta.data(), dq.data(),
+                       dk.data(), dv.data(), summed ? dtable.data() : nullptr, summed ? scratch.data() : nullptr,
+                       scratch_floats, c.is_gated() ? &dgated : nullptr, nullptr) == 0,
+      Simt::problem);
   for (float& sum : dtable.memory) sum = sum == kFloatGuard ? sum : sum - kBefore;
   for (const Matrix* matrix : {&out, &dq, &dk, &dv}) BOOST_TEST(matrix->keeps_guards());
-  for (const Floats* floats : {&lse, &dtable, &scratch}) BOOST_TEST(floats->keeps_guards());
+  for (const Floats* floats : {&lse, &dtable, &scratch, &query_gates, &query_places, &key_gates, &key_places})
+    BOOST_TEST(floats->keeps_guards());
   const auto doubles = [](Floats& floats) { return std::vector<double>(floats.data(), floats.data() + floats.count()); };
-  return {{out.values(), doubles(lse), {}, dq.values(), dk.values(), dv.values(), summed ? doubles(dtable) : std::vector<double>()},
+  return {{out.values(),
+           doubles(lse),
+           {},
+           dq.values(),
+           dk.values(),
+           dv.values(),
+           summed ? doubles(dtable) : std::vector<double>(),
+           doubles(query_gates),
+           doubles(query_places),
+           doubles(key_gates),
+           doubles(key_places)},
           {out.memory, dq.memory, dk.memory, dv.memory},
-          {lse.memory, dtable.memory}};
+          {lse.memory, dtable.memory, query_gates.memory, query_places.memory, key_gates.memory, key_places.memory}};
 }
 
 struct Allowed {
@@ -291,6 +346,13 @@ void check(const Case& c) {
     against("dk", &Outcome::dk, kRounded);
     against("dv", &Outcome::dv, kRounded);
     if (c.bias == Bias::kLearned) against("dtable", &Outcome::dtable, {1e-6, 5e-6 + 1e-6 * c.raised});   // fp32 throughout
+    if (c.is_gated()) {  // fp32 throughout
+      constexpr Allowed kSums{1e-6, 1e-5};
+      against("gradient by gates of queries", &Outcome::query_gates, kSums);
+      against("gradient by places of queries", &Outcome::query_places, kSums);
+      against("gradient by gates of keys", &Outcome::key_gates, kSums);
+      against("gradient by places of keys", &Outcome::key_places, kSums);
+    }
     BOOST_TEST(Simt::conflicts == 0);
   }
 }
@@ -337,6 +399,18 @@ BOOST_AUTO_TEST_CASE(heads_may_lie_inside_rows_and_share_keys) {
   }
 }
 
+// Lengths around tiles, every width, documents shared and own, keys shared by heads, keys with gates and without.
+BOOST_AUTO_TEST_CASE(gated_distances_agree_with_float64_and_give_the_gradients_of_rows_and_keys) {
+  for (const auto& [queries, keys] : kLengths) {
+    for (const Bias bias : {Bias::kQueryGates, Bias::kBothGates}) check({queries, keys, 32, 1, 2, bias});
+  }
+  for (const std::int64_t width : {64, 128}) {
+    for (const Bias bias : {Bias::kQueryGates, Bias::kBothGates})
+      check({100, 130, width, 2, 3, bias, Documents::kOwn, true});
+  }
+  check({201, 230, 32, 2, 2, Bias::kBothGates, Documents::kShared});
+}
+
 BOOST_AUTO_TEST_CASE(a_table_may_end_in_minus_infinity) {
   for (const std::int64_t width : {32, 128}) check({.queries = 130, .keys = 130, .width = width, .groups = 1, .bias = Bias::kLearned, .window = 20});
 }
@@ -364,12 +438,14 @@ BOOST_AUTO_TEST_CASE(scratch_memory_is_bounded) {
 }
 
 BOOST_AUTO_TEST_CASE(two_runs_give_the_same_bits) {
-  const Case c{130, 201, 64, 1, 2, Bias::kLearned, Documents::kOwn};
-  const Inputs in(c);
-  const std::vector<double> delta(in.dlse);
-  const Run once = attend(c, in, delta, 0.125F), again = attend(c, in, delta, 0.125F);
-  BOOST_TEST((once.halves == again.halves));
-  BOOST_TEST((once.floats == again.floats));
+  for (const Bias bias : {Bias::kLearned, Bias::kBothGates}) {
+    const Case c{130, 201, 64, 1, 2, bias, Documents::kOwn};
+    const Inputs in(c);
+    const std::vector<double> delta(in.dlse);
+    const Run once = attend(c, in, delta, 0.125F), again = attend(c, in, delta, 0.125F);
+    BOOST_TEST((once.halves == again.halves));
+    BOOST_TEST((once.floats == again.floats));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(other_widths_strides_and_groups_are_refused) {
@@ -378,8 +454,8 @@ BOOST_AUTO_TEST_CASE(other_widths_strides_and_groups_are_refused) {
   const PeCudaAttention good{.batch = 0, .heads = 2, .groups = 1, .queries = 2, .keys = 2, .width = 32, .q = strides, .dv = strides};
   const auto status = [](const PeCudaAttention& of) {
     const int forward = Launch::attention(&of, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
-    const int backward = Launch::attention_backward(&of, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                                                    nullptr, nullptr, nullptr, nullptr);
+    const int backward = Launch::attention_backward(&of, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                                    nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
     BOOST_TEST(forward == backward);
     return forward;
   };
@@ -402,8 +478,8 @@ BOOST_AUTO_TEST_CASE(other_widths_strides_and_groups_are_refused) {
   of.dv.by_head = 4;
   BOOST_TEST(status(of) != 0);
   float gradient = 0;   // by a table that is not there
-  BOOST_TEST(Launch::attention_backward(&good, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, &gradient,
-                                        nullptr, nullptr) != 0);
+  BOOST_TEST(Launch::attention_backward(&good, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                        nullptr, &gradient, nullptr, nullptr, nullptr) != 0);
 }
 
 // Premises of the proof: mistakes that a GPU would not report.

@@ -1,4 +1,5 @@
 // Encodings whose attention the plug-in's kernels take, on the CPU by their stand-in, against the definition.
+#include <ATen/record_function.h>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -16,6 +17,18 @@ namespace {
 
 constexpr const char* kByDistance[] = {"'alibi'", "'nape'", "'t5'", "'kerple_log'", "'kerple_power'", "'sandwich'", "'bam'", "'fire'",
                                        "'fire_guide'", "{'stack': ['rope', 'alibi', 't5']}", "{'stack': ['t5', 'sink_logit']}"};
+
+constexpr const char* kGated[] = {"'fox'",
+                                  "{'kind': 'fox', 'gate': 'bias_only'}",
+                                  "{'kind': 'fox', 'gate': 'fixed'}",
+                                  "'cable'",
+                                  "'cable_nw'",
+                                  "'grape_a'",
+                                  "{'kind': 'grape_a', 'form': 'k'}",
+                                  "{'kind': 'grape_a', 'form': 'q'}",
+                                  "{'stack': ['rope', 'fox']}",
+                                  "{'stack': ['cable', 'sink_logit']}",
+                                  "{'stack': ['fox', 'sink_kv', {'kind': 'window', 'size': 40}]}"};
 
 Json json(std::string text) {
   std::replace(text.begin(), text.end(), '\'', '"');
@@ -51,21 +64,73 @@ void compare(const Json& config, const Shape& shape, const Span& span, const std
   }
 }
 
+Span packed_documents() {
+  Span span = Span::whole(2, 90);
+  span.doc_start = at::zeros({2, 90}, at::TensorOptions(at::kLong));
+  span.doc_start.select(0, 0).narrow(0, 33, 57).fill_(33);
+  span.doc_start.select(0, 1).narrow(0, 70, 20).fill_(70);
+  return span;
+}
+
+int reads = 0;  ///< values of tensors that the host asked for
+std::unique_ptr<at::ObserverContext> count_read(const at::RecordFunction& function) {
+  reads += std::string(function.name()) == "aten::_local_scalar_dense";
+  return nullptr;
+}
+
+int reads_of(const std::function<void()>& pass) {
+  const auto handle =
+      at::addThreadLocalCallback(at::RecordFunctionCallback(count_read).scopes({at::RecordScope::FUNCTION}));
+  reads = 0;
+  pass();
+  at::removeCallback(handle);
+  return reads;
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(attend_by_plugin)
+
+BOOST_DATA_TEST_CASE(gated_distances_agree_with_the_definition, data::make(kGated), config) {
+  compare(json(config), shape_of_heads(4, 2), Span::whole(2, 90), "fused, gated distance");
+  compare(json(config), shape_of_heads(4, 2), packed_documents(), "fused, gated distance");
+}
+
+// On a GPU each read waits for all queued work.
+BOOST_AUTO_TEST_CASE(a_pass_on_a_gpu_reads_no_values) {
+  for (const char* config :
+       {"{'kind': 'fire', 'initial_length': 20}", "{'kind': 'fire_per_head', 'initial_length': 20}", "'pope'",
+        "'entmax'", "{'kind': 'entmax', 'alpha': 1.2}", "{'stack': ['randomised', 't5']}",
+        "{'stack': ['randomised', 'transformer_xl']}", "'learned'", "'binary'"}) {
+    const Shape shape = shape_of_heads(2, 2);
+    const auto encoding = make_encoding(json(config), shape);
+    stir(*encoding);
+    const Toy toy = Toy(shape, 2, 90).to(at::kFloat);
+    Span span = Span::whole(2, 90);
+    span.training = true;
+    if (encoding->traits(span).adds_to_tokens) {  // restarted positions are not counted from row to row
+      span = packed_documents();
+      span.restart_positions = true;
+    }
+    const Tensor expected = toy.run(*encoding, span, {.route = Route::kReference});
+    const StandIn plugin;
+    Tensor got;
+    BOOST_TEST(reads_of([&] { got = toy.run(*encoding, span, {.route = Route::kReference}); }) == 0,
+               config << " reads values");
+    BOOST_TEST(relative_difference(got, expected) <= 1e-5, config);
+  }
+}
 
 BOOST_DATA_TEST_CASE(biases_by_distance_agree_with_the_definition, data::make(kByDistance), config) {
   compare(json(config), shape_of_heads(4, 2), Span::whole(2, 90), "fused, distance table");
 }
 
-BOOST_DATA_TEST_CASE(documents_and_sinks_need_no_bias, data::make({"'none'", "'rope'", "'sink_logit'"}), config) {
-  Span span = Span::whole(2, 90);
-  span.doc_start = at::zeros({2, 90}, at::TensorOptions(at::kLong));
-  span.doc_start.select(0, 0).narrow(0, 33, 57).fill_(33);
-  span.doc_start.select(0, 1).narrow(0, 70, 20).fill_(70);
+BOOST_DATA_TEST_CASE(documents_and_sinks_need_no_bias,
+                     data::make({"'none'", "'rope'", "'sink_logit'", "'sink_kv'",
+                                 "{'kind': 'sink_kv', 'value': 'learned'}"}),
+                     config) {
   const bool sink = std::string(config).find("sink") != std::string::npos;
-  compare(json(config), shape_of_heads(2, 2), span, sink ? "fused, sink" : "fused");
+  compare(json(config), shape_of_heads(2, 2), packed_documents(), sink ? "fused, sink" : "fused");
 }
 
 // Heads of widths without a kernel, and q and k that S2 makes wider than v.

@@ -4,6 +4,7 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include "cuda/plugin.h"
 #include "encodings/attention/attend_rows.h"
 #include "encodings/attention/toeplitz.h"
 #include "fixture.h"
@@ -282,6 +283,26 @@ BOOST_DATA_TEST_CASE(every_route_gives_what_naive_loops_give, data::make(kFormul
   }
 }
 
+// A budget of 4 GiB on a GPU of 80 GB, whatever part of it the driver keeps.
+BOOST_AUTO_TEST_CASE(strips_of_a_gpu_are_taller_and_fit_its_memory) {
+  PeCudaTable plugin{};
+  plugin.device_properties = [](int device, PeCudaDevice* properties) {
+    properties->memory_bytes = std::uint64_t{79} << (device == 0 ? 30 : 28);
+    return 0;
+  };
+  kernels::set_plugin(&plugin);
+  Span span = Span::whole(8, 4096);
+  const Traits traits{.live_logits = 6};
+  BOOST_TEST(rows_at_a_time(span, 8, traits, 0) == (std::int64_t{512} << 20) / (8 * 8 * 4096 * 4 * 6));
+  span.device = at::Device(at::kCUDA, 0);
+  BOOST_TEST(rows_at_a_time(span, 8, traits, 0) == (std::int64_t{4} << 30) / (8 * 8 * 4096 * 4 * 6));
+  BOOST_TEST(rows_at_a_time(Span{.queries = 4096, .keys = 4096, .device = span.device}, 8, traits, 0) == 1024);
+  BOOST_TEST(rows_at_a_time(span, 8, traits, 24) == 24);
+  span.device = at::Device(at::kCUDA, 1);
+  BOOST_TEST(rows_at_a_time(span, 8, traits, 0) == (std::int64_t{1} << 30) / (8 * 8 * 4096 * 4 * 6));
+  kernels::set_plugin(nullptr);
+}
+
 // Strips of 8 rows: every key's gradient is a sum of up to 64 parts, which bf16 would round 64 times.
 BOOST_AUTO_TEST_CASE(gradients_of_a_long_text_in_bf16_do_not_suffer_from_its_strips) {
   const Toy toy(small_shape(), 1, 512);
@@ -362,7 +383,7 @@ BOOST_AUTO_TEST_CASE(routes_are_the_cheapest_exact_ones) {
          {"'t5'", "'fire'", "{'kind': 'fire', 'initial_length': 3}", "{'stack': ['alibi', 't5']}"}) {
       BOOST_TEST(route(learned, gradients) == (gradients ? "fused, trained mask" : "fused, additive mask"));
     }
-    for (const char* sink : {"'sink_logit'", "'sink_off_by_one'", "{'stack': ['fox', 'sink_logit']}"}) {
+    for (const char* sink : {"'sink_logit'", "'sink_off_by_one'", "'sink_kv'", "{'stack': ['fox', 'sink_logit']}"}) {
       BOOST_TEST(route(sink, gradients) == "fused, sink");
     }
     for (const char* low_rank : {"'nape'", "'fox'", "'cable'", "'cable_nw'", "{'kind': 'grape_a', 'form': 'q'}",
@@ -380,9 +401,13 @@ BOOST_AUTO_TEST_CASE(routes_are_the_cheapest_exact_ones) {
                "fused, distance table");
     BOOST_TEST(route_in(at::kFloat, "{'stack': ['randomised', 'alibi']}", gradients, Span::whole(2, 16)) ==
                "fused, additive mask");
-    for (const char* rows : {"'path'", "'wall'", "'dape_v2'", "{'stack': ['alibi', 'selective']}", "'stickbreaking'", "'sink_kv'"}) {
+    for (const char* rows : {"'path'", "'wall'", "'dape_v2'", "{'stack': ['alibi', 'selective']}", "'stickbreaking'",
+                             "{'kind': 'sink_kv', 'value': 'learned'}"}) {
       BOOST_TEST(route(rows, gradients) == "chunked");
     }
+    // Only our kernels tell what the sink leaves, which its trained value needs.
+    BOOST_TEST(route_in(at::kFloat, "{'kind': 'sink_kv', 'value': 'learned'}", gradients, Span::whole(2, 16)) ==
+               "fused, sink");
     BOOST_TEST(route("'selective'", gradients) == (gradients ? "fused, trained mask" : "fused, additive mask"));
   }
   // A gradient that half precision would round away does not go through channels.

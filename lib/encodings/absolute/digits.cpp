@@ -43,10 +43,11 @@ Tensor Digits::embed(const LayerContext& context, const Tensor& positions) {
         cat("encoding '", kind_, "' writes out whole positions, and the position map gives fractions"));
   }
   const Span& span = context.span;
-  // Contiguous positions are known here; mapped positions must be searched for their largest.
-  const bool runs = context.contiguous && !span.restart_positions;
-  const std::int64_t first = runs ? span.first_position : positions.min().item<std::int64_t>();
-  const std::int64_t last = runs ? span.first_position + span.keys - 1 : positions.max().item<std::int64_t>();
+  // Contiguous positions are known here, and bounds may suffice; others are searched for their largest.
+  const bool known = context.bounds && ((context.contiguous && !span.restart_positions) ||
+                                        (context.bounds->first >= 0 && context.bounds->second < bound_));
+  const std::int64_t first = known ? context.bounds->first : positions.min().item<std::int64_t>();
+  const std::int64_t last = known ? context.bounds->second : positions.max().item<std::int64_t>();
   if (first < 0) throw RangeError(cat("position ", first, " has no digits in encoding '", kind_, "'"));
   if (last >= bound_) {
     throw RangeError(cat("position ", last, " does not fit the ", digits_, " digits of encoding '", kind_,

@@ -38,6 +38,10 @@ Tensor LearnedTable::embed(const LayerContext& context, const Tensor& positions)
   const Span& span = context.span;
   // Contiguous positions are known here; mapped positions must be searched for their largest.
   const bool runs = context.contiguous && !span.restart_positions;
+  if (!runs && options_.overflow != Overflow::kInterpolate && context.bounds && context.bounds->first >= 0 &&
+      context.bounds->second < rows_) {
+    return lookup(table_, positions);
+  }
   const std::int64_t last = runs ? span.first_position + span.keys - 1 : positions.max().item<std::int64_t>();
   const std::int64_t first =
       runs ? span.first_position + span.keys - span.queries : positions.min().item<std::int64_t>();

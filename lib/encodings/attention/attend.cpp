@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "encodings/attention/attend_rows.h"
+#include "encodings/attention/gated_distance.h"
 #include "encodings/attention/sight.h"
 #include "encodings/attention/weight_mix.h"
 #include "support/text.h"
@@ -31,14 +32,13 @@ struct Plan {
   Kernel kernel = Kernel::kBare;
   Traits traits;
   bool causal_flag = false;    // the kernel's own causal mask is what we mean
+  GatesDistances* gates = nullptr;  // kCausal takes the bias from here
 };
 
 /// May only ranges of rows carry it? A normaliser that is a softmax with a sink is no reason.
 bool is_row_wise(const Traits& traits, bool sink, bool mixes) {
   return traits.own_logits || traits.rewrites_logits || (traits.normalises && !sink) || mixes || traits.rows_coupled;
 }
-
-bool is_half(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
 
 /// Without documents or a window, and with as many queries as keys, a single query, or sight of everything, no mask has to
 /// be made.
@@ -74,13 +74,19 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at
   } else if (by_distance && span.causal && span.queries >= kCausalRows && !traits.extra_values &&
              has_causal_kernel(span, dtype, traits.bias == BiasKind::kNone && !sink && !windowed, encoding.shape().head_width)) {
     plan.kernel = Kernel::kCausal;
+  } else if (GatesDistances* gates = gates_of(encoding, span);
+             gates != nullptr && span.causal && span.queries >= kCausalRows && !traits.maps_positions &&
+             !span.positions.defined() && !traits.extra_values &&
+             has_gated_kernel(span, dtype, encoding.shape().head_width)) {
+    plan.kernel = Kernel::kCausal;
+    plan.gates = gates;
   } else if (sink) {
-    plan.kernel = Kernel::kSoftmax;
+    plan.kernel = traits.sink_share ? Kernel::kChunked : Kernel::kSoftmax;
   } else if (traits.bias == BiasKind::kNone) {
     plan.kernel = needs_no_mask(span, windowed) ? Kernel::kBare : Kernel::kMask;
   } else if (traits.bias == BiasKind::kChannels && !traits.maps_positions && !span.positions.defined() &&
-             !traits.needs_row_constants &&
-             !traits.extra_values && needs_no_mask(span, windowed) && !(traits.channels_cancel && needs_grad && is_half(dtype))) {
+             !traits.needs_row_constants && !traits.extra_values && needs_no_mask(span, windowed) &&
+             !(traits.channels_cancel && needs_grad && is_half(dtype))) {
     plan.kernel = Kernel::kChannels;
   } else if (!needs_grad || !traits.bias_needs_grad) {
     plan.kernel = Kernel::kMask;
@@ -119,7 +125,7 @@ Tensor attend_window(PositionalEncoding& encoding, const Traits& traits, const R
   Tensor s = encoding.PositionalEncoding::logits(near);
   if (traits.bias != BiasKind::kNone) s = s + from_key(encoding.bias(rows), first);
   s = s.masked_fill(from_key(rows.visible, first).logical_not(), kMinusInfinity);
-  return mix(at::softmax(s, -1), rows.v.narrow(2, first, near.keys).to(s.scalar_type())).to(rows.v.scalar_type());
+  return mix(at::softmax(s, -1), rows.v.narrow(2, first, near.keys)).to(rows.v.scalar_type());
 }
 
 /// S6, S5, S7 and S8 for some rows: the definition that all other routes must agree with.
@@ -143,16 +149,15 @@ Mixed attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows
 
   const at::ScalarType type = s.scalar_type();
   const std::int64_t heads = rows.q.size(1);
-  const Tensor values = rows.v.to(type);
-  Mixed mixed{.out = mix(result.weights, values)};
+  Mixed mixed{.out = mix(result.weights, rows.v)};
   if (result.own.defined()) {
-    const Tensor own = repeat_groups(values.narrow(2, rows.keys - rows.count(), rows.count()), heads);
+    const Tensor own = repeat_groups(rows.v.narrow(2, rows.keys - rows.count(), rows.count()).to(type), heads);
     mixed.out = mixed.out + result.own.unsqueeze(-1) * own;
   }
   if (MixesByWeights* mixer = mixer_of(encoding)) mixed.out = mixed.out + mixer->mix(rows, result.weights);
   mixed.out = mixed.out.to(rows.v.scalar_type());
-  if (extra.defined())
-    mixed.extra = mix(result.weights, extra.narrow(2, 0, rows.keys).to(type)).to(extra.scalar_type());
+  if (traits.sink_share) mixed.extra = result.weights.sum({-1}, true);
+  if (extra.defined()) mixed.extra = mix(result.weights, extra.narrow(2, 0, rows.keys)).to(extra.scalar_type());
   return mixed;
 }
 
@@ -165,7 +170,7 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
     context->saved_data["job"] = c10::IValue::make_capsule(job);
     const RowSource source = unpack(tensors, job->slots);
     const std::int64_t queries = job->state.span.queries, chunks = (queries + job->chunk - 1) / job->chunk;
-    std::vector<Tensor> outs(chunks), extras(source.extra.defined() ? chunks : 0);
+    std::vector<Tensor> outs(chunks), extras(source.extra.defined() || job->traits.sink_share ? chunks : 0);
     Tensor carry;
     const Strips strips{queries, job->chunk, job->traits.rows_coupled, holes_matter(source, job->chunk)};
     for_each_strip(strips, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
@@ -299,10 +304,10 @@ Tensor attend_with_mask(PositionalEncoding& encoding, const LayerContext& contex
   const std::int64_t row_bytes = mask_heads * mask_batch * span.keys * static_cast<std::int64_t>(at::elementSize(type));
   std::int64_t chunk =
       std::clamp<std::int64_t>(options.mask_bytes / row_bytes, std::min<std::int64_t>(16, span.queries), span.queries);
-  // A kernel with a mask knows nothing of the future, so strips of rows leave out the keys that lie there.
-  chunk = std::min(chunk, source.q.is_cpu() ? options.chunk_rows : 4 * options.chunk_rows);
-  // What makes a pairwise bias (the hidden layer of an MLP, say) is many times as large as the bias.
-  if (traits.bias == BiasKind::kPairwise) chunk = std::min(chunk, options.chunk_rows);
+  // A kernel with a mask knows nothing of the future, so strips of rows leave out the keys that lie there. What makes a
+  // pairwise bias (the hidden layer of an MLP, say) is many times as large as the bias.
+  chunk = std::min(chunk, span.device.is_cuda() ? rows_at_a_time(span, source.q.size(1), traits, options.chunk_rows)
+                                                : most_rows(span, options.chunk_rows));
   std::vector<Tensor> outs((span.queries + chunk - 1) / chunk);
   for_each_strip({span.queries, chunk}, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
     const Rows rows = make_rows(context, source, scale, begin, end);
@@ -374,7 +379,9 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
                            {});
   }
   Kernel kernel = plan.kernel;
-  if (kernel == Kernel::kCausal && !takes_widths(heads.q, heads.v)) kernel = Kernel::kSoftmax;   // S2 has changed q's
+  // S2 has changed the width of q.
+  if (kernel == Kernel::kCausal && !takes_widths(heads.q, heads.v))
+    kernel = traits.sink_share ? Kernel::kChunked : Kernel::kSoftmax;
   // These two read strided values where they lie; the others read them many times, by LibTorch's products.
   if (kernel != Kernel::kBare && kernel != Kernel::kCausal) heads.v = heads.v.contiguous();
   RowSource source{heads.q, heads.k, heads.v, heads.raw_q, heads.raw_k,
@@ -405,9 +412,14 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
       }
       break;
     case Kernel::kCausal: {
-      const Tensor table = traits.bias == BiasKind::kNone ? Tensor() : encoding.table(context, span.keys);
+      const bool has_table = traits.bias != BiasKind::kNone && plan.gates == nullptr;
+      const Tensor table = has_table ? encoding.table(context, span.keys) : Tensor();
+      const GatedDistance gated = plan.gates != nullptr ? plan.gates->gated_distance(context, heads) : GatedDistance();
       const Tensor sink = traits.sink ? encoding.normaliser(context, source.inputs)->sink_logits() : Tensor();
-      mixed.out = attend_causal(heads.q, heads.k, heads.v, table, first_keys(context), heads.scale, sink);
+      const Causal made =
+          attend_causal(heads.q, heads.k, heads.v, table, gated, first_keys(context), heads.scale, sink);
+      mixed.out = made.out;
+      if (traits.sink_share) mixed.extra = made.kept;
       break;
     }
     case Kernel::kMask:
@@ -488,15 +500,18 @@ std::string bare_route(const PositionalEncoding& encoding, const Span& span, at:
 std::string route_name(PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad,
                        const AttendOptions& options) {
   const std::int64_t window = window_of(encoding, 0);
-  switch (make_plan(encoding, span, window > 0 && window < span.keys, dtype, needs_grad, options).kernel) {
+  const Plan plan = make_plan(encoding, span, window > 0 && window < span.keys, dtype, needs_grad, options);
+  switch (plan.kernel) {
     case Kernel::kBare: return bare_route(encoding, span, dtype, needs_grad);
     case Kernel::kCausal:
-      return encoding.traits(span).bias != BiasKind::kNone ? "fused, distance table"
-             : encoding.traits(span).sink                  ? "fused, sink"
-                                                           : "fused";
+      return plan.gates != nullptr                 ? "fused, gated distance"
+             : plan.traits.bias != BiasKind::kNone ? "fused, distance table"
+             : plan.traits.sink                    ? "fused, sink"
+                                                   : "fused";
     case Kernel::kChannels: return "fused, extra channels";
     case Kernel::kMask: return "fused, additive mask";
-    case Kernel::kSoftmax: return encoding.traits(span).sink ? "fused, sink" : "fused, trained mask";
+    case Kernel::kSoftmax:
+      return plan.traits.sink ? "fused, sink" : "fused, trained mask";
     case Kernel::kChunked: return "chunked";
     case Kernel::kReference: return "reference";
     case Kernel::kRowHook: return "chunked, for a hook";

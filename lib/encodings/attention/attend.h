@@ -34,7 +34,7 @@ using RowHook = std::function<void(const AttentionRows& rows)>;
 
 struct AttendOptions {
   Route route = Route::kAuto;
-  std::int64_t chunk_rows = 128;                 ///< query rows at a time on the chunked route
+  std::int64_t chunk_rows = 0;  ///< most query rows at a time on the chunked route; 0: 128 on a CPU, 1,024 on a GPU
   std::int64_t mask_bytes = std::int64_t{256} << 20;   ///< a larger mask is not made; the rows go in chunks
   AttentionMatrices* matrices = nullptr;         ///< not null: the reference route, and filled
   /// Not null: ranges of rows go through the definition in order, without gradients, and it is called for each. Never a

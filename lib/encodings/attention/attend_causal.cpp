@@ -23,14 +23,20 @@ using torch::autograd::variable_list;
 struct Fixed {
   Tensor starts;   // or undefined
   double scale = 1;
+  bool gated = false;  // tensors from the fourth on are a gated distance's, not a table
 };
 
 struct Given {
   Tensor q, k, v, table;   // the last may be undefined
+  GatedDistance gated;     // [B,H,·] fp32
   Fixed fixed;
 
-  Given(at::TensorList tensors, Fixed fixed)
-      : q(tensors[0]), k(tensors[1]), v(tensors[2]), table(tensors.size() > 3 ? tensors[3] : Tensor()), fixed(std::move(fixed)) {}
+  Given(at::TensorList tensors, Fixed given) : q(tensors[0]), k(tensors[1]), v(tensors[2]), fixed(std::move(given)) {
+    if (fixed.gated)
+      gated = {tensors[3], tensors[4], tensors.size() > 5 ? tensors[5] : Tensor()};
+    else if (tensors.size() > 3)
+      table = tensors[3];
+  }
 
   const std::int64_t* starts() const { return fixed.starts.defined() ? fixed.starts.data_ptr<std::int64_t>() : nullptr; }
   std::int64_t starts_by_sequence() const {
@@ -44,6 +50,7 @@ struct Result {
 
 struct Gradients {
   Tensor q, k, v, table;   // the last undefined where it is not wanted
+  GatedDistance gated;
 };
 
 /// A token's heads side by side, as the output projection reads them.
@@ -128,11 +135,27 @@ PeCudaStrides plugin_strides(const Tensor& heads) {
 }
 
 PeCudaAttention shape_for_plugin(const Given& in, const Tensor& out, const Tensor& dout = {}, const Gradients& to = {}) {
-  return {.batch = in.q.size(0), .heads = in.q.size(1), .groups = in.k.size(1), .queries = in.q.size(2), .keys = in.k.size(2),
-          .width = in.q.size(3), .q = plugin_strides(in.q), .k = plugin_strides(in.k), .v = plugin_strides(in.v),
-          .out = plugin_strides(out), .dout = plugin_strides(dout), .dq = plugin_strides(to.q), .dk = plugin_strides(to.k),
-          .dv = plugin_strides(to.v), .starts = in.starts(), .starts_by_sequence = in.starts_by_sequence(),
-          .table = floats_or_null(in.table), .scale = static_cast<float>(in.fixed.scale)};
+  return {.batch = in.q.size(0),
+          .heads = in.q.size(1),
+          .groups = in.k.size(1),
+          .queries = in.q.size(2),
+          .keys = in.k.size(2),
+          .width = in.q.size(3),
+          .q = plugin_strides(in.q),
+          .k = plugin_strides(in.k),
+          .v = plugin_strides(in.v),
+          .out = plugin_strides(out),
+          .dout = plugin_strides(dout),
+          .dq = plugin_strides(to.q),
+          .dk = plugin_strides(to.k),
+          .dv = plugin_strides(to.v),
+          .starts = in.starts(),
+          .starts_by_sequence = in.starts_by_sequence(),
+          .table = floats_or_null(in.table),
+          .scale = static_cast<float>(in.fixed.scale),
+          .places = floats_or_null(in.gated.places),
+          .query_gates = floats_or_null(in.gated.query_gates),
+          .key_gates = floats_or_null(in.gated.key_gates)};
 }
 
 Result by_plugin(const PeCudaTable& plugin, const Given& in) {
@@ -158,12 +181,23 @@ Gradients backward_by_plugin(const PeCudaTable& plugin, const Given& in, const R
     found.table = at::zeros_like(in.table);
     scratch = at::empty({pe_cuda_attention_scratch(shape)}, in.table.options());
   }
+  Tensor as_queries;  // gradient by places
+  PeCudaGatedGradients dgated;
+  if (in.fixed.gated) {
+    found.gated = {at::empty_like(in.gated.places), at::empty_like(in.gated.query_gates),
+                   at::empty_like(in.gated.places)};
+    as_queries = at::empty_like(in.gated.query_gates);
+    dgated = {found.gated.query_gates.data_ptr<float>(), as_queries.data_ptr<float>(),
+              found.gated.key_gates.data_ptr<float>(), found.gated.places.data_ptr<float>()};
+  }
   kernels::require_launched(
-      plugin.attention_backward(&shape, in.q.data_ptr(), in.k.data_ptr(), in.v.data_ptr(), dout.data_ptr(),
-                                made.lse.data_ptr<float>(), delta.data_ptr<float>(), found.q.data_ptr(), found.k.data_ptr(),
-                                found.v.data_ptr(), table_too ? found.table.data_ptr<float>() : nullptr,
-                                table_too ? scratch.data_ptr<float>() : nullptr, stream),
+      plugin.attention_backward(
+          &shape, in.q.data_ptr(), in.k.data_ptr(), in.v.data_ptr(), dout.data_ptr(), made.lse.data_ptr<float>(),
+          delta.data_ptr<float>(), found.q.data_ptr(), found.k.data_ptr(), found.v.data_ptr(),
+          table_too ? found.table.data_ptr<float>() : nullptr, table_too ? scratch.data_ptr<float>() : nullptr,
+          in.fixed.gated ? &dgated : nullptr, stream),
       "attention_backward");
+  if (in.fixed.gated) found.gated.places.narrow(2, shape.keys - shape.queries, shape.queries).add_(as_queries);
   return found;
 }
 
@@ -179,18 +213,19 @@ Tensor readable(const Tensor& heads, bool on_cpu) {
 
 class CausalFunction : public torch::autograd::Function<CausalFunction> {
  public:
-  /// @param tensors q, k, v and, where there is one, the table.
+  /// @param tensors q, k, v and, where there are any, the table, or the places and gates.
   static variable_list forward(AutogradContext* context, at::TensorList tensors, const Fixed& fixed) {
     const kernels::Table* cpu = kernels::cpu_for(tensors[0]);
     variable_list kept;
     for (int i = 0; i < 3; ++i) kept.push_back(readable(tensors[i], cpu != nullptr));
-    if (tensors.size() > 3) kept.push_back(tensors[3].contiguous());
-    const Given in(kept, {fixed.starts.defined() ? fixed.starts.contiguous() : fixed.starts, fixed.scale});
+    for (std::size_t i = 3; i < tensors.size(); ++i) kept.push_back(tensors[i].contiguous());
+    const Given in(kept, {fixed.starts.defined() ? fixed.starts.contiguous() : fixed.starts, fixed.scale, fixed.gated});
     const Result made = cpu != nullptr ? on_cpu(*cpu, in) : by_plugin(*kernels::plugin_for(in.q), in);
     kept.insert(kept.end(), {made.out, made.lse});
     context->save_for_backward(kept);
     context->saved_data["starts"] = in.fixed.starts;
     context->saved_data["scale"] = in.fixed.scale;
+    context->saved_data["gated"] = in.fixed.gated;
     context->set_materialize_grads(false);
     return {made.out, made.lse};
   }
@@ -199,7 +234,8 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
     variable_list kept = context->get_saved_variables();
     const Result made{kept[kept.size() - 2], kept.back()};
     kept.resize(kept.size() - 2);
-    const Given in(kept, {context->saved_data["starts"].toTensor(), context->saved_data["scale"].toDouble()});
+    const Given in(kept, {context->saved_data["starts"].toTensor(), context->saved_data["scale"].toDouble(),
+                          context->saved_data["gated"].toBool()});
     const kernels::Table* cpu = kernels::cpu_for(in.q);
     const Tensor dout = gradients[0].defined() ? readable(gradients[0], cpu != nullptr) : at::zeros_like(made.out);
     const Tensor dlse = gradients[1].defined() ? gradients[1].contiguous() : gradients[1];
@@ -208,6 +244,8 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
                                            : backward_by_plugin(*kernels::plugin_for(in.q), in, made, dout, dlse, table_too);
     variable_list result{found.q, found.k, found.v};
     if (in.table.defined()) result.push_back(found.table);
+    if (in.fixed.gated) result.insert(result.end(), {found.gated.places, found.gated.query_gates});
+    if (in.gated.key_gates.defined()) result.push_back(found.gated.key_gates);
     result.emplace_back();   // what is fixed
     return result;
   }
@@ -223,17 +261,25 @@ bool has_causal_kernel(const Span& span, at::ScalarType type, bool plain, std::i
          plugin->attends(span.device.is_cuda() ? span.device.index() : 0, width);
 }
 
+bool has_gated_kernel(const Span& span, at::ScalarType type, std::int64_t width) {
+  return kernels::cpu_for(span.device, type) == nullptr && has_causal_kernel(span, type, false, width);
+}
+
 bool takes_widths(const Tensor& q, const Tensor& v) { return kernels::cpu_for(q) != nullptr || q.size(3) == v.size(3); }
 
-Tensor attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const Tensor& starts, double scale,
-                     const Tensor& sink) {
+Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const GatedDistance& gated,
+                     const Tensor& starts, double scale, const Tensor& sink) {
   variable_list tensors{q, k, v};
   if (table.defined()) tensors.push_back(table.to(at::kFloat));
-  const variable_list made = CausalFunction::apply(at::TensorList(tensors), Fixed{starts, scale});
-  if (!sink.defined()) return made[0];
-  const Tensor logit = sink.to(made[1].scalar_type()).view({1, -1, 1});
+  for (const Tensor& t : {gated.places, gated.query_gates, gated.key_gates}) {
+    if (t.defined()) tensors.push_back(t.to(at::kFloat).expand({q.size(0), q.size(1), t.size(2)}));
+  }
+  const variable_list made =
+      CausalFunction::apply(at::TensorList(tensors), Fixed{starts, scale, gated.places.defined()});
+  if (!sink.defined()) return {made[0], {}};
+  const Tensor logit = sink.to(made[1].scalar_type()).view({sink.dim() == 1 ? 1 : sink.size(0), made[1].size(1), -1});
   const Tensor kept = at::exp(made[1] - at::logaddexp(made[1], logit)).unsqueeze(-1);   // what the sink leaves
-  return made[0] * kept.to(made[0].scalar_type());
+  return {made[0] * kept.to(made[0].scalar_type()), kept};
 }
 
 }  // namespace pe::encodings

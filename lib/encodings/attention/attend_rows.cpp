@@ -7,6 +7,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "encodings/attention/sight.h"
 #include "kernels/dispatch.h"
@@ -54,13 +55,6 @@ std::int64_t first_seen(const Rows& rows) {
 }
 
 Tensor from_key(const Tensor& t, std::int64_t first) { return first == 0 ? t : t.narrow(-1, first, t.size(-1) - first); }
-
-Tensor mix(const Tensor& weights, const Tensor& values) {
-  const std::int64_t batch = weights.size(0), heads = weights.size(1), rows = weights.size(2), groups = values.size(1);
-  if (heads == groups) return at::matmul(weights, values);
-  return at::matmul(weights.reshape({batch, groups, heads / groups * rows, weights.size(3)}), values)
-      .reshape({batch, heads, rows, values.size(3)});
-}
 
 Tensor repeat_groups(const Tensor& t, std::int64_t heads) {
   return t.size(1) == heads ? t : t.repeat_interleave(heads / t.size(1), 1);
@@ -145,10 +139,18 @@ Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const std::optio
                                           causal, scale, false);
 }
 
-std::int64_t rows_at_a_time(const Span& span, std::int64_t heads, const Traits& traits, std::int64_t most) {
-  constexpr std::int64_t kBudget = std::int64_t{512} << 20;
+std::int64_t most_rows(const Span& span, std::int64_t chunk_rows) {
+  return chunk_rows > 0 ? chunk_rows : span.device.is_cuda() ? 1024 : 128;
+}
+
+std::int64_t rows_at_a_time(const Span& span, std::int64_t heads, const Traits& traits, std::int64_t chunk_rows) {
+  std::int64_t budget = std::int64_t{512} << 20;
+  if (span.device.is_cuda()) {  // a power of two, so that GPUs of nominally equal memory take equal strips
+    budget = std::max(budget, static_cast<std::int64_t>(std::bit_floor(
+                                  static_cast<std::uint64_t>(kernels::device_memory(span.device) / 16))));
+  }
   const std::int64_t row_bytes = span.batch * heads * span.keys * 4 * traits.live_logits;
-  return std::min({most, span.queries, std::max<std::int64_t>(16, kBudget / row_bytes)});
+  return std::min({most_rows(span, chunk_rows), span.queries, std::max<std::int64_t>(16, budget / row_bytes)});
 }
 
 void for_each_strip(const Strips& strips, const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& body) {

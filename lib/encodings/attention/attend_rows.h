@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "encodings/attention/attend.h"
+#include "encodings/attention/gated_distance.h"
+#include "encodings/attention/products.h"
 
 namespace pe::encodings {
 
@@ -20,9 +22,6 @@ Tensor first_keys(const LayerContext& context);
 
 /// The causal and the document mask, and the window: bool [1 or B, 1, rows, keys].
 Tensor visible_keys(const LayerContext& context, std::int64_t begin, std::int64_t end, std::int64_t keys);
-
-/// [B,H,rows,keys] · [B,G,keys,n] → [B,H,rows,n]
-Tensor mix(const Tensor& weights, const Tensor& values);
 
 /// [B,G,…] → [B,H,…]: keys and values as query heads see them.
 Tensor repeat_groups(const Tensor& t, std::int64_t heads);
@@ -58,8 +57,12 @@ void require_fused_backend(std::int64_t backend, const Tensor& q, bool masked);
 Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, bool causal,
              double scale);
 
-/// How many rows at a time keep what a range of rows holds within half a gibibyte, at most `most`.
-std::int64_t rows_at_a_time(const Span& span, std::int64_t heads, const Traits& traits, std::int64_t most);
+/// AttendOptions::chunk_rows, or what 0 stands for.
+std::int64_t most_rows(const Span& span, std::int64_t chunk_rows);
+
+/// Rows at a time, at most `most_rows`, whose tensors fit a budget: half a gibibyte on a CPU, and on a GPU a power of
+/// two between a 32nd and a 16th of its memory.
+std::int64_t rows_at_a_time(const Span& span, std::int64_t heads, const Traits& traits, std::int64_t chunk_rows);
 
 /// Ranges of `chunk` query rows, whose memory grows with the keys that they see.
 struct Strips {
@@ -102,13 +105,22 @@ RowSource unpack(at::TensorList tensors, const std::vector<std::size_t>& slots);
 /// @param plain neither a bias nor a sink.
 bool has_causal_kernel(const Span& span, at::ScalarType type, bool plain, std::int64_t width);
 
+/// Has the plug-in a kernel for a gated distance?
+bool has_gated_kernel(const Span& span, at::ScalarType type, std::int64_t width);
+
 /// The plug-in's kernel has one width for all.
 bool takes_widths(const Tensor& q, const Tensor& v);
 
-/// Causal softmax by these kernels, with gradients. @param table [H,S] or undefined. @param starts of `first_keys`.
-/// @param sink [H] or undefined: a logit of value 0 in each row.
-Tensor attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const Tensor& starts, double scale,
-                     const Tensor& sink);
+struct Causal {
+  Tensor out;   ///< [B,H,T,d_v]
+  Tensor kept;  ///< [B,H,T,1]: the weight of each row that the sink leaves; undefined without a sink
+};
+
+/// Causal softmax by these kernels, with gradients. @param table [H,S] or undefined. @param gated used instead of a
+/// table if `has_gated_kernel`. @param starts of `first_keys`.
+/// @param sink [H], [B,H,T] or undefined: a logit of value 0 in each row.
+Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const GatedDistance& gated,
+                     const Tensor& starts, double scale, const Tensor& sink);
 
 /// Softmax, with a bias or a sink or both, whose gradient is written out: the forward pass takes the fused kernel of the
 /// CPU where there is one, the backward pass computes weights again, a range of rows at a time.

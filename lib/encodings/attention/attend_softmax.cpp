@@ -14,21 +14,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// [B,H,rows,n] · [B,G,keys,n]ᵀ → [B,H,rows,keys]
-Tensor products(const Tensor& a, const Tensor& b) {
-  const std::int64_t batch = a.size(0), heads = a.size(1), groups = b.size(1);
-  if (heads == groups) return at::matmul(a, b.transpose(-1, -2));
-  return at::matmul(a.reshape({batch, groups, heads / groups * a.size(2), a.size(3)}), b.transpose(-1, -2))
-      .reshape({batch, heads, a.size(2), b.size(2)});
-}
-
-/// [B,H,rows,keys]ᵀ · [B,H,rows,n], summed over the heads of a group: [B,G,keys,n]
-Tensor gathered(const Tensor& a, const Tensor& b, std::int64_t groups) {
-  const std::int64_t batch = a.size(0), tall = a.size(1) / groups * a.size(2);
-  return at::matmul(a.reshape({batch, groups, tall, a.size(3)}).transpose(-1, -2),
-                    b.reshape({batch, groups, tall, b.size(3)}));
-}
-
 bool has_cpu_kernel(const Tensor& q) {
   return q.is_cpu() && (q.scalar_type() == at::kFloat || q.scalar_type() == at::kDouble);
 }
@@ -58,18 +43,19 @@ RowsResult softmax_rows(const Rows& rows, const Tensor& all_bias) {
         rows.q, repeat_groups(seen.k, rows.q.size(1)), repeat_groups(seen.v, rows.q.size(1)), 0.0, false, mask, rows.scale);
     return {out, lse};
   }
-  Tensor s = products(rows.q.to(type) * rows.scale, seen.k.to(type));
+  Tensor s = products(rows.q, seen.k).mul_(rows.scale);
   if (bias.defined()) s = s.add_(bias);
   s.masked_fill_(hidden, kMinusInfinity);
   const Tensor lse = s.logsumexp(-1);
-  return {mix(s.sub_(lse.unsqueeze(-1)).exp_(), seen.v.to(type)), lse};
+  return {mix(s.sub_(lse.unsqueeze(-1)).exp_(), seen.v), lse};
 }
 
-/// The sink's logit of each head as [1,H,1], or undefined.
+/// The sink's logits as [1,H,1] or [B,H,T], or undefined.
 Tensor sink_of(PositionalEncoding& encoding, const Traits& traits, const LayerContext& context,
                const std::vector<Tensor>& inputs) {
   if (!traits.sink) return {};
-  return encoding.normaliser(context, inputs)->sink_logits().view({1, -1, 1});
+  const Tensor sink = encoding.normaliser(context, inputs)->sink_logits();
+  return sink.dim() == 1 ? sink.view({1, -1, 1}) : sink;
 }
 
 /// From the slopes of the logits that are seen to the bias's gradient, 0 for keys that are not.
@@ -152,9 +138,9 @@ class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
         bias = job->encoding.bias(rows);
       }
       const VisibleKeys seen(rows, bias);
-      const Tensor q = rows.q.to(type), k = seen.k.to(type), v = seen.v.to(type);
-      const Tensor d_out = upstream.narrow(2, begin, count);
-      Tensor p = products(q * job->scale, k);
+      const Tensor &q = rows.q, &k = seen.k, &v = seen.v;
+      const Tensor d_out = gradients[0].narrow(2, begin, count).to(v.scalar_type());
+      Tensor p = is_half(q.scalar_type()) ? products(q, k).mul_(job->scale) : products(q * job->scale, k);
       if (biased) p.add_(seen.bias.detach());
       p.sub_(lse.narrow(2, begin, count).unsqueeze(-1)).exp_().masked_fill_(seen.hidden, 0.0);
       if (dv.defined()) dv.narrow(2, seen.first, seen.count).add_(gathered(p, d_out, v.size(1)));
@@ -193,7 +179,7 @@ class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
     const Tensor sink = sink_of(job.encoding, job.traits, job.context, unpack(leaves, job.slots).inputs);
     if (!sink.requires_grad()) return;
     const Tensor share = at::exp(sink.detach().to(lse.scalar_type()) - lse);   // [B,H,T]
-    const Tensor upstream = -(share * inner).sum(at::IntArrayRef{0, 2}).view(sink.sizes()).to(sink.scalar_type());
+    const Tensor upstream = -at::sum_to(share * inner, sink.sizes()).to(sink.scalar_type());
     const variable_list found =
         torch::autograd::grad({sink}, asked, {upstream}, std::nullopt, false, /*allow_unused=*/true);
     at::NoGradGuard without_gradients;

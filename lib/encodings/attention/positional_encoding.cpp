@@ -1,10 +1,14 @@
 #include "encodings/attention/positional_encoding.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "encodings/attention/products.h"
 #include "encodings/attention/sight.h"
 #include "encodings/attention/toeplitz.h"
 #include "encodings/attention/token_reader.h"
+#include "kernels/dispatch.h"
 #include "kernels/vector_math.h"
 #include "support/hash.h"
 #include "support/random.h"
@@ -79,14 +83,16 @@ Tensor PositionalEncoding::table(LayerContext& context, std::int64_t n) {
 
 std::vector<Tensor> PositionalEncoding::row_inputs(LayerContext& context, const Heads& heads) {
   if (traits(context.span).bias != BiasKind::kToeplitz) return {};
-  std::int64_t reach = context.span.keys;
-  if (!context.contiguous) {
-    if (context.positions.is_floating_point()) {
-      throw support::ConfigError("a table of biases needs whole positions, and these are fractions");
-    }
-    reach = (context.positions.max() - context.positions.min()).item<std::int64_t>() + 1;
+  return {table(context, distances_in_reach(context))};
+}
+
+std::int64_t distances_in_reach(const LayerContext& context) {
+  if (context.contiguous) return context.span.keys;
+  if (context.positions.is_floating_point()) {
+    throw support::ConfigError("this encoding has a number for each whole distance, and these positions are fractions");
   }
-  return {table(context, reach)};
+  if (context.bounds) return context.bounds->second - context.bounds->first + 1;
+  return (context.positions.max() - context.positions.min()).item<std::int64_t>() + 1;
 }
 
 Tensor PositionalEncoding::bias(const Rows& rows) {
@@ -102,13 +108,8 @@ Tensor PositionalEncoding::bias(const Rows& rows) {
 }
 
 Tensor PositionalEncoding::logits(const Rows& rows) {
-  const at::ScalarType type = table_type(rows.q.scalar_type());
-  const Tensor q = rows.q.to(type) * rows.scale, k = rows.k.to(type);
-  const std::int64_t batch = q.size(0), heads = q.size(1), groups = k.size(1);
-  if (heads == groups) return at::matmul(q, k.transpose(-1, -2));
-  // Query heads of a group are adjacent, so a group's rows are one tall matrix.
-  return at::matmul(q.reshape({batch, groups, heads / groups * q.size(2), q.size(3)}), k.transpose(-1, -2))
-      .reshape({batch, heads, q.size(2), k.size(2)});
+  if (is_half(rows.q.scalar_type())) return products(rows.q, rows.k) * rows.scale;  // the scale is not rounded
+  return products(rows.q * rows.scale, rows.k);
 }
 
 namespace {
@@ -182,12 +183,26 @@ LayerContext layer_context(PositionalEncoding& encoding, State& state, int layer
   set_window(encoding, context);
   if (encoding.traits(state.span).maps_positions) {
     const ReadsTokens* reader = reader_of(encoding);
-    context.positions = reader != nullptr ? reader->positions_by(numbers_of(state), layer, state.span)
-                                          : encoding.positions(layer, state.span);
     context.contiguous = false;
+    if (reader != nullptr || state.span.doc_start.defined() || !kernels::waits_for_reads(state.span.device)) {
+      context.positions = reader != nullptr ? reader->positions_by(numbers_of(state), layer, state.span)
+                                            : encoding.positions(layer, state.span);
+      return context;
+    }
+    // Positions are drawn on the host: their bounds are known before they move.
+    Span host = state.span;
+    host.device = at::kCPU;
+    const Tensor drawn = encoding.positions(layer, host);
+    const Tensor numbers = drawn.to(at::kDouble).contiguous();
+    const double* first = numbers.data_ptr<double>();
+    const auto [low, high] = std::minmax_element(first, first + numbers.numel());
+    context.bounds = {static_cast<std::int64_t>(std::floor(*low)), static_cast<std::int64_t>(std::ceil(*high))};
+    context.positions = drawn.to(state.span.device);
     return context;
   }
   context.contiguous = !state.span.positions.defined();
+  const std::int64_t first = state.span.first_position;
+  if (context.contiguous) context.bounds = {first, first + state.span.keys - 1};
   Tensor& cached = state.tensors["positions"];
   if (!cached.defined()) cached = default_positions(state.span);
   context.positions = cached;

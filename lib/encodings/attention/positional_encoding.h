@@ -39,6 +39,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/error.h"
@@ -148,6 +149,8 @@ struct LayerContext {
   Tensor positions;      ///< [S] or [B,S], int64 or float64.
   /// Within a document positions grow by one per row, so S3 and S4, which count rows, are legal.
   bool contiguous = true;
+  /// No position is below the first or above the second number. Empty where only a read of the positions tells.
+  std::optional<std::pair<std::int64_t, std::int64_t>> bounds;
 };
 
 /// q [B,H,T,d_h], before S2 [B,projected_heads(),T,d_h]; k and v [B,G,S,d_h]. Logits are scale·q·k.
@@ -200,7 +203,8 @@ class Normaliser {
   virtual ~Normaliser() = default;
   /// @param logits [B,H,rows,keys], at least float32, −inf where masked.
   virtual Result normalise(const Tensor& logits, const Rows& rows) const = 0;
-  /// [H] or undefined: a logit with value 0 that joins each row's softmax. Where defined, fused kernels can be used.
+  /// [H], [B,H,T] or undefined: a logit with value 0 that joins each row's softmax. If defined, fused kernels can be
+  /// used.
   virtual Tensor sink_logits() const { return {}; }
 };
 
@@ -218,6 +222,7 @@ struct Traits {
   bool rewrites_logits = false;          ///< S7
   bool normalises = false;               ///< S8
   bool sink = false;                     ///< S8 is a softmax with `sink_logits`, which fused kernels can compute.
+  bool sink_share = false;               ///< S8's finish reads the weight [B,H,T,1] of the sink, as `extra`.
   bool rows_coupled = false;             ///< Chunks of rows must run in order (Rows::carry).
   bool needs_row_constants = false;      ///< A bias may not drop a constant of the row (sinks, S7, other normalisers).
   bool needs_raw = false;                ///< Reads q and k before S2.
@@ -298,7 +303,7 @@ class PositionalEncoding {
   }
   /// S8. [B,G or H,S,n] or undefined: further values that are mixed by the same weights as v.
   virtual Tensor extra_values(LayerContext& context, const Heads& heads) { return {}; }
-  /// S8. @param out [B,H,T,d_h]. @param extra the mixed extra values, [B,H,T,n].
+  /// S8. @param out [B,H,T,d_h]. @param extra the mixed extra values, [B,H,T,n], or what Traits::sink_share asks for.
   virtual Tensor finish(LayerContext& context, const Tensor& out, const Tensor& extra) { return out; }
   /// S9. @param y [B,T,d_m], output of the layer's feed-forward, before the residual sum.
   virtual void after_feed_forward(LayerContext& context, const Tensor& y) {}
@@ -329,6 +334,9 @@ LayerContext layer_context(PositionalEncoding& encoding, State& state, int layer
 
 /// S0 and S1. @param x [B,T,d_m] token embeddings.
 Tensor add_to_tokens(PositionalEncoding& encoding, const Tensor& x, State& state);
+
+/// The number n of whole distances 0 .. n − 1 between positions of a pass. @throws ConfigError if they are fractions.
+std::int64_t distances_in_reach(const LayerContext& context);
 
 /// first_position + row, restarting in each document where the span says so; [S] or [B,S] int64.
 Tensor default_positions(const Span& span);

@@ -1,6 +1,7 @@
 #include "encodings/attention/stack.h"
 
 #include "encodings/attention/frozen.h"
+#include "encodings/attention/gated_distance.h"
 #include "encodings/attention/sight.h"
 #include "encodings/attention/token_reader.h"
 #include "encodings/attention/weight_mix.h"
@@ -12,6 +13,7 @@ namespace {
 using support::cat;
 
 class Stack : public PositionalEncoding,
+              public GatesDistances,
               public HoldsFrozen,
               public LimitsSight,
               public MixesByWeights,
@@ -48,7 +50,10 @@ class Stack : public PositionalEncoding,
     by_trait("replace the product of queries and keys", &Traits::own_logits);
     by_trait("rewrite the logits", &Traits::rewrites_logits);
     by_trait("normalise the weights", &Traits::normalises);
-    by_trait("mix more than the values", &Traits::extra_values);
+    exclusive("mix more than the values", [&](PositionalEncoding& e) {
+      const Traits t = e.traits(span);
+      return t.extra_values || t.sink_share;
+    });
     by_trait("carry something from row to row", &Traits::rows_coupled);
     std::stable_partition(members_.begin(), members_.end(),
                           [](const StackMember& m) { return m.encoding->facts().rotates; });
@@ -107,6 +112,7 @@ class Stack : public PositionalEncoding,
       all.rewrites_logits |= t.rewrites_logits;
       all.normalises |= t.normalises;
       all.sink |= t.sink;
+      all.sink_share |= t.sink_share;
       all.rows_coupled |= t.rows_coupled;
       all.needs_row_constants |= t.needs_row_constants;
       all.needs_raw |= t.needs_raw;
@@ -196,6 +202,11 @@ class Stack : public PositionalEncoding,
     return all;
   }
 
+  bool gates_distances(const Span& span) const override { return gating(span) != nullptr; }
+  GatedDistance gated_distance(LayerContext& context, const Heads& heads) override {
+    return gating(context.span)->gated_distance(context, heads);
+  }
+
   Tensor table(LayerContext& context, std::int64_t n) override {
     Tensor sum;
     for (StackMember& member : members_) {
@@ -278,8 +289,8 @@ class Stack : public PositionalEncoding,
   Tensor finish(LayerContext& context, const Tensor& out, const Tensor& extra) override {
     Tensor result = out;
     for (StackMember& member : members_) {
-      const bool owns = member.encoding->traits(context.span).extra_values;
-      result = member.encoding->finish(context, result, owns ? extra : Tensor());
+      const Traits traits = member.encoding->traits(context.span);
+      result = member.encoding->finish(context, result, traits.extra_values || traits.sink_share ? extra : Tensor());
     }
     return result;
   }
@@ -293,6 +304,17 @@ class Stack : public PositionalEncoding,
   }
 
  private:
+  /// The member that has the only bias, where that is a gated distance; else null.
+  GatesDistances* gating(const Span& span) const {
+    PositionalEncoding* only = nullptr;
+    for (const StackMember& member : members_) {
+      if (member.encoding->traits(span).bias == BiasKind::kNone) continue;
+      if (only != nullptr) return nullptr;
+      only = member.encoding.get();
+    }
+    return only != nullptr ? gates_of(*only, span) : nullptr;
+  }
+
   /// Of this stack alone: it may contain another stack.
   std::string count_name(int layer, std::size_t member) const {
     return cat("stack.", reinterpret_cast<std::uintptr_t>(this), ".inputs.", layer, ".", member);

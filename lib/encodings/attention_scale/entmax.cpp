@@ -2,6 +2,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "encodings/registry.h"
+#include "kernels/dispatch.h"
 
 namespace pe::encodings {
 namespace {
@@ -24,15 +25,25 @@ Tensor powered(const Tensor& above, double alpha) {
   return alpha == 1.5 ? above * above : at::pow(above, 1 / (alpha - 1));
 }
 
-/// p = [(α−1)z − τ]₊^{1/(α−1)} with a sum of 1. The sum falls and is convex in τ, so Newton's steps from the largest logit
-/// less 1, where it is at least 1, rise to τ and never pass it.
+/// The number of Newton's steps that always suffices. f(τ) − 1 falls and is convex, so the ratios of its new to its old
+/// value and slope add up to at most 1. Each step thus divides the product of the two by at least 4. With n keys and
+/// p = 1/(α−1) the product is at most n·np before. The slope is at least p: at a product of p²·close the rise is
+/// `close`.
+int enough_steps(std::int64_t keys, double alpha, double close) {
+  const auto n = static_cast<double>(keys);
+  return static_cast<int>(std::ceil(0.5 * std::log2(std::max(n * n * (alpha - 1) / close, 1.0)))) + 1;
+}
+
+/// p = [(α−1)z − τ]₊^{1/(α−1)} with a sum of 1. The sum falls and is convex in τ, so Newton's steps from the largest
+/// logit less 1, where it is at least 1, rise to τ and never pass it. A GPU takes all steps that may be needed: a read
+/// of the rise would wait for it.
 Tensor entmax_weights(const Tensor& logits, double alpha) {
-  constexpr int kMostSteps = 200;
-  const int between = logits.is_cuda() ? 8 : 1;  // steps from one look at the rise to the next, which waits for a GPU
+  const bool looks = !kernels::waits_for_reads(logits.device());
   const double close = logits.scalar_type() == at::kDouble ? 1e-15 : 1e-7;
   const Tensor z = (logits - logits.amax({-1}, true)) * (alpha - 1);   // at most 0
   Tensor tau = at::full_like(z.narrow(-1, 0, 1), -1.0);
-  for (int step = 0; step < kMostSteps; ++step) {
+  const int most = looks ? 200 : enough_steps(logits.size(-1), alpha, close);
+  for (int step = 0; step < most; ++step) {
     const Tensor above = (z - tau).clamp_min_(0);
     const Tensor sum = powered(above, alpha).sum({-1}, true);
     const Tensor slope = (alpha == 2     ? above.gt(0).to(z.scalar_type()).sum({-1}, true)
@@ -41,7 +52,7 @@ Tensor entmax_weights(const Tensor& logits, double alpha) {
                          (alpha - 1);
     const Tensor rise = (sum - 1) / slope;
     tau = tau + rise.clamp_min(0);
-    if ((step + 1) % between == 0 && rise.max().item<double>() <= close) break;
+    if (looks && rise.max().item<double>() <= close) break;
   }
   return powered((z - tau).clamp_min_(0), alpha);
 }

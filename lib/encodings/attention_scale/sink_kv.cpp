@@ -16,18 +16,6 @@ struct SinkKvOptions {
   }
 };
 
-class KeySink : public Normaliser {
- public:
-  explicit KeySink(Tensor key) : key_(std::move(key)) {}
-  Result normalise(const Tensor& logits, const Rows& rows) const override {
-    const Tensor q = rows.raw_q.to(logits.scalar_type()) * rows.scale;
-    return softmax_with_sink(logits, at::matmul(q, key_.to(q.scalar_type()).unsqueeze(-1)));   // [H,d_h,1]
-  }
-
- private:
-  Tensor key_;   // [H,d_h]
-};
-
 class SinkKv : public PositionalEncoding {
  public:
   SinkKv(const SinkKvOptions& options, const Shape& shape)
@@ -41,19 +29,20 @@ class SinkKv : public PositionalEncoding {
 
   Facts facts() const override { return {.learned = true}; }
   Traits traits(const Span& span) const override {
-    return {.normalises = true, .needs_row_constants = true, .needs_raw = true, .extra_values = learned_value_};
+    return {
+        .normalises = true, .sink = true, .sink_share = learned_value_, .needs_row_constants = true, .needs_raw = true};
   }
-  std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override { return {key_.at(context.layer)}; }
+  /// scale·q·κ, [B,H,T].
+  std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override {
+    const Tensor& key = key_.at(context.layer);
+    const Tensor q = heads.raw_q.to(key.scalar_type()) * heads.scale;
+    return {at::matmul(q, key.unsqueeze(-1)).squeeze(-1)};
+  }
   std::unique_ptr<Normaliser> normaliser(const LayerContext& context, const std::vector<Tensor>& inputs) override {
-    return std::make_unique<KeySink>(inputs.at(0));
+    return std::make_unique<SinkNormaliser>(inputs.at(0));
   }
 
-  // Mixing ones gives what the keys of the text share; the rest is the sink's.
-  Tensor extra_values(LayerContext& context, const Heads& heads) override {
-    if (!learned_value_) return {};
-    return at::ones({context.span.batch, shape_.key_value_heads, context.span.keys, 1},
-                    heads.v.options().dtype(table_type(heads.v.scalar_type())).requires_grad(false));
-  }
+  // The keys of the text leave the rest of each row to the sink.
   Tensor finish(LayerContext& context, const Tensor& out, const Tensor& extra) override {
     if (!extra.defined()) return out;
     const Tensor value = value_.at(context.layer).unsqueeze(1);   // [H,1,d_h]

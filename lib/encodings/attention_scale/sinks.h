@@ -6,20 +6,16 @@
 
 namespace pe::encodings {
 
-/// @param extra broadcasts to [B,H,rows,1].
-Normaliser::Result softmax_with_sink(const Tensor& logits, const Tensor& extra);
-
-/// A logit of each head, the same for all rows.
+/// A logit of each head, the same for all rows, or of each row.
 class SinkNormaliser : public Normaliser {
  public:
+  /// @param sink [H] or [B,H,T].
   explicit SinkNormaliser(Tensor sink) : sink_(std::move(sink)) {}
-  Result normalise(const Tensor& logits, const Rows& rows) const override {
-    return softmax_with_sink(logits, sink_.view({1, -1, 1, 1}));
-  }
+  Result normalise(const Tensor& logits, const Rows& rows) const override;
   Tensor sink_logits() const override { return sink_; }
 
  private:
-  Tensor sink_;   // [H]
+  Tensor sink_;
 };
 
 }  // namespace pe::encodings

@@ -50,7 +50,11 @@ class FireFamily : public PositionalEncoding {
   Tensor by_distance(const Layer& layer, std::int64_t n) const;   ///< [H,n], for queries that are not beyond L
 
   double effective_length(const Span& span) const;  ///< the least of all layers
-  /// Positions of the first and the last query row, where positions of a document follow each other.
+  /// Whether a pass reads the effective length from the weights. On a GPU the read waits for queued work. A pass beyond
+  /// the initial length does without it there: the form for any length is exact at short lengths too.
+  bool asks_weights(const Span& span) const;
+  /// Positions of the first and the last query row, where positions of a document follow each other; −1 if a read of
+  /// them would wait for a GPU.
   std::pair<double, double> query_range(const Rows& rows) const;
 
   FireOptions options_;

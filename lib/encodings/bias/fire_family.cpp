@@ -1,6 +1,7 @@
 #include "encodings/bias/fire.h"
 
 #include "encodings/attention/toeplitz.h"
+#include "kernels/dispatch.h"
 
 namespace pe::encodings {
 namespace {
@@ -55,7 +56,12 @@ void FireFamily::begin(State& state) {
   state.span.effective_lengths[this] = effective_length(state.span);
 }
 
+bool FireFamily::asks_weights(const Span& span) const {
+  return !kernels::waits_for_reads(span.device) || span.first_position + span.keys - 1 <= options_.initial_length;
+}
+
 double FireFamily::effective_length(const Span& span) const {
+  if (!asks_weights(span)) return -1;  // no position is known to be within it
   if (const auto known = span.effective_lengths.find(this); known != span.effective_lengths.end()) return known->second;
   at::NoGradGuard no_grad;
   std::vector<Tensor> multipliers;
@@ -66,6 +72,7 @@ double FireFamily::effective_length(const Span& span) const {
 std::pair<double, double> FireFamily::query_range(const Rows& rows) const {
   const Span& span = rows.context.span;
   if (span.restart_positions && span.doc_start.defined()) {
+    if (kernels::waits_for_reads(span.device)) return {-1, -1};
     return {rows.query_positions.min().item<double>(), rows.query_positions.max().item<double>()};
   }
   const auto first = static_cast<double>(span.first_position + span.keys - span.queries + rows.begin);
@@ -91,7 +98,8 @@ Tensor FireFamily::bias(const Rows& rows) {
   if (rows.inputs.size() == 1) return PositionalEncoding::bias(rows);
   const Layer layer{rows.inputs[0], rows.inputs[1], rows.inputs[2], rows.inputs[3], rows.inputs[4], rows.inputs[5]};
   const at::ScalarType type = layer.w1.scalar_type();
-  const auto [first, last] = rows.context.contiguous ? query_range(rows) : std::pair(-1.0, -1.0);
+  const bool counted = rows.context.contiguous && asks_weights(rows.context.span);
+  const auto [first, last] = counted ? query_range(rows) : std::pair(-1.0, -1.0);
   if (first >= 0 && last <= effective_length(rows.context.span)) {
     // The early rows of a long text: distance alone.
     const std::int64_t offset = rows.context.span.keys - rows.context.span.queries;

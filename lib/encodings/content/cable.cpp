@@ -25,10 +25,11 @@ EncodingEntry cable_entry() {
                   "logit(i,j) += −g_i·(S_i − S_j)",
        .known_for = "The best encoding in its paper at small sizes; perplexity is flat to fifteen times the training "
                     "length.",
-       .errata = {"The first version of the paper equals FoX in another notation, and its code omits the division by "
-                  "√d_h. This is the later version.",
-                  "As extra channels in bfloat16 its gradients are wrong by tens of percent, so training uses the bias "
-                  "as a mask."}});
+       .errata = {
+           "The first version of the paper equals FoX in another notation, and its code omits the division by "
+           "√d_h. This is the later version.",
+           "As extra channels in bfloat16 its gradients are wrong by tens of percent. On a GPU a kernel computes "
+           "the bias in float32."}});
 }
 
 }  // namespace pe::encodings

@@ -26,6 +26,13 @@ Channels Cable::channels(LayerContext& context, const Heads& heads) {
           .query_pieces = 1, .key_pieces = 3};
 }
 
+GatedDistance Cable::gated_distance(LayerContext& context, const Heads& heads) {
+  const Tensor places = steps(context);
+  if (form_ == CableForm::kWeighted) return {.places = places, .query_gates = slopes(context)};
+  return {.places = places,
+          .query_gates = at::ones({1, places.size(1), context.span.queries}, places.options().requires_grad(false))};
+}
+
 std::vector<Tensor> Cable::row_inputs(LayerContext& context, const Heads& heads) {
   if (form_ == CableForm::kWeighted) return {steps(context), slopes(context)};
   return {steps(context)};

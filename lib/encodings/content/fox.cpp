@@ -1,5 +1,6 @@
 // FoX, the forgetting transformer: each token holds a gate for each head, and a key's logit loses the logarithms of the
 // gates that came after it.
+#include "encodings/attention/gated_distance.h"
 #include "encodings/content/cumulative.h"
 #include "encodings/registry.h"
 
@@ -28,7 +29,7 @@ struct FoxOptions {
   }
 };
 
-class Fox : public PositionalEncoding {
+class Fox : public PositionalEncoding, public GatesDistances {
  public:
   Fox(const FoxOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {
     if (options.gate == FoxGate::kFixed) {
@@ -59,6 +60,12 @@ class Fox : public PositionalEncoding {
     const Tensor c = sums(context);
     return {.query = at::ones({1, 1, context.span.queries, 1}, c.options().requires_grad(false)),
             .key = -c.unsqueeze(-1), .query_pieces = 1, .key_pieces = 3};
+  }
+
+  GatedDistance gated_distance(LayerContext& context, const Heads& heads) override {
+    const Tensor c = sums(context);
+    return {.places = -c,
+            .query_gates = at::ones({1, c.size(1), context.span.queries}, c.options().requires_grad(false))};
   }
 
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override { return {sums(context)}; }

@@ -68,13 +68,7 @@ class TransformerXl : public DistanceVectors {
  private:
   /// Number n of distances 0 .. n − 1 that occur and are distinguished.
   std::int64_t reach(const LayerContext& context) const {
-    std::int64_t n = context.span.keys;
-    if (!context.contiguous) {
-      if (context.positions.is_floating_point()) {
-        throw support::ConfigError("encoding 'transformer_xl' has a vector for each whole distance, and these positions are fractions");
-      }
-      n = (context.positions.max() - context.positions.min()).item<std::int64_t>() + 1;
-    }
+    const std::int64_t n = distances_in_reach(context);
     return options_.clamp_length > 0 ? std::min(n, options_.clamp_length + 1) : n;
   }
 

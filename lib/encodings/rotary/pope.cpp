@@ -64,12 +64,6 @@ class Pope : public Rotary {
     return {.theta = geometric_frequencies(options_.base, 2 * channels_), .base = options_.base, .width = 2 * channels_};
   }
 
-  void begin(State& state) override {
-    if (channels_ == 0 || (at::GradMode::is_enabled() && delta_.front().requires_grad())) return;
-    at::NoGradGuard no_grad;  // one look at all layers, since each waits for a GPU
-    state.numbers["pope.shifted"] = at::any(at::stack(delta_).ne(0)).item<bool>() ? 1 : 0;
-  }
-
   bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     if (channels_ == 0) return;
@@ -84,10 +78,7 @@ class Pope : public Rotary {
     const Tensor delta =
         delta_.at(static_cast<std::size_t>(context.layer)).to(cos.scalar_type()).clamp(-2 * std::numbers::pi, 0).unsqueeze(1);
     const Tensor c = delta.cos(), s = delta.sin();
-    const auto known = context.state.numbers.find("pope.shifted");
-    const bool shifted = pope_.delta_init != DeltaInit::kZero || delta.requires_grad() ||
-                         known == context.state.numbers.end() || known->second != 0;
-    heads.k = shifted ? with_phase(heads.k, cos * c - sin * s, sin * c + cos * s) : with_phase(heads.k, cos, sin);
+    heads.k = with_phase(heads.k, cos * c - sin * s, sin * c + cos * s);
     if (pope_.scale_dim == ScaleWidth::kTwice) heads.scale /= std::sqrt(2.0);
   }
 
