@@ -18,7 +18,7 @@ std::vector<Link> Joiner::links_of(Stage& stage) {
   std::vector<Link> links;
   for (const auto* roles : {&stage.node->needs, &stage.node->gather}) {
     for (const auto& role : *roles) {
-      const InputDescription* input = stage.description->find_input(role.name);
+      const artifact::InputRole* input = stage.description->find_input(role.name);
       if (!input) continue;
       for (const auto& text : role.references) {
         // A producer that is broken was told of; what it would have given is not known.
@@ -70,7 +70,7 @@ const Target* Joiner::resolve(Link& link, const Scope& scope) {
 }
 
 std::optional<Target> Joiner::find_target(const Reference& reference, const Mark& mark,
-                                          const InputDescription& role) {
+                                          const artifact::InputRole& role) {
   Target target;
   target.stage = stages_.find(reference.stage);
   target.reference = &reference;
@@ -79,7 +79,7 @@ std::optional<Target> Joiner::find_target(const Reference& reference, const Mark
   const StageNode& node = *target.stage->node;
   const std::string expected(artifact::kind_name(role.kind));
   if (!reference.output.empty()) {
-    const OutputDescription* output = producer.find_output(reference.output);
+    const artifact::OutputRole* output = producer.find_output(reference.output);
     if (!output) {
       mistakes_.report(cat("stage ", quote(node.label), " has no output ", quote(reference.output)), mark.place(),
              suggest_or_list(reference.output, producer.output_names()));
@@ -94,12 +94,12 @@ std::optional<Target> Joiner::find_target(const Reference& reference, const Mark
     target.output = output->name;
   } else {
     std::vector<std::string> fitting;
-    for (const OutputDescription& output : producer.outputs) {
+    for (const artifact::OutputRole& output : producer.outputs) {
       if (output.kind == role.kind && !output.is_volatile) fitting.push_back(output.name);
     }
     if (fitting.size() != 1) {
       std::vector<std::string> all;
-      for (const OutputDescription& output : producer.outputs) {
+      for (const artifact::OutputRole& output : producer.outputs) {
         all.push_back(cat(output.name, " (", artifact::kind_name(output.kind), ")"));
       }
       mistakes_.report(fitting.empty() ? cat("stage ", quote(node.label), " has no output of kind ", expected, ", which input ",
@@ -326,7 +326,7 @@ bool Joiner::make_edges(const Stage& stage, std::vector<Link>& links, std::optio
   }
   for (const auto& role : node.gather) {
     if (gathered.count(role.name)) continue;
-    const InputDescription* input = description.find_input(role.name);
+    const artifact::InputRole* input = description.find_input(role.name);
     if (input && !input->optional) {
       mistakes_.report(cat("input ", quote(role.name), " of ", task.id, " is left empty: nothing matches what it gathers"),
              role.mark.place());

@@ -14,7 +14,7 @@ using support::quote;
 void place_snapshots(const Stage& stage, const Scope& scope, Task& task, Mistakes& mistakes) {
   const StageNode& node = *stage.node;
   if (node.snapshots.empty()) return;
-  const TrajectoryDescription& trajectory = *stage.description->trajectory;
+  const artifact::Trajectory& trajectory = *stage.description->trajectory;
   const auto integer = [&](const std::string& key) -> std::int64_t {
     const Json* value = find_value(*task.config, key);
     if (!value || !value->is_number()) return 0;

@@ -70,11 +70,11 @@ std::optional<Json> read_document(const fs::path& path) {
   return document;
 }
 
-std::vector<RevisionDescription> revisions_in(const Json& document, const support::Schema& fields,
+std::vector<artifact::Revision> revisions_in(const Json& document, const support::Schema& fields,
                                               const std::string& source) {
-  std::vector<RevisionDescription> revisions;
+  std::vector<artifact::Revision> revisions;
   for (const Json& one : list_member(document, "revisions", source)) {
-    RevisionDescription revision{.name = text_member(one, "name", source)};
+    artifact::Revision revision{.name = text_member(one, "name", source)};
     revision.when = member(one, "when", source);
     const Json& number = member(one, "number", source);
     if (!revision.when.is_object() || revision.when.empty() || !number.is_number_integer()) {
@@ -98,14 +98,14 @@ std::vector<RevisionDescription> revisions_in(const Json& document, const suppor
 
 }  // namespace
 
-const InputDescription* StageDescription::find_input(const std::string& role) const {
+const artifact::InputRole* StageDescription::find_input(const std::string& role) const {
   for (const auto& input : inputs) {
     if (input.name == role) return &input;
   }
   return nullptr;
 }
 
-const OutputDescription* StageDescription::find_output(const std::string& role) const {
+const artifact::OutputRole* StageDescription::find_output(const std::string& role) const {
   for (const auto& output : outputs) {
     if (output.name == role) return &output;
   }
@@ -177,7 +177,7 @@ StageDescription parse_description(Json document, const std::string& source) {
   stage.reads_labels = !document.contains("reads_labels") || flag_member(document, "reads_labels");
   if (document.contains("trajectory") && document["trajectory"].is_object()) {
     const Json& trajectory = document["trajectory"];
-    TrajectoryDescription described;
+    artifact::Trajectory described;
     described.horizon = text_member(trajectory, "horizon", source);
     const Json& factors = member(trajectory, "tokens_per_step", source);
     if (!factors.is_array()) bad(source, "'tokens_per_step' in the description is not a list");

@@ -121,7 +121,7 @@ void compare_labels(const std::string& role, const Json& before, const Json& now
 }
 
 void compare_inputs(const StageDescription& stage, const Json& before, const Json& now, std::vector<Cause>& causes) {
-  for (const InputDescription& role : stage.inputs) {
+  for (const artifact::InputRole& role : stage.inputs) {
     const auto old = digests_of(before.value(role.name, Json::array()));
     const auto fresh = digests_of(now.value(role.name, Json::array()));
     if (old == fresh) {

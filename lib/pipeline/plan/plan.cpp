@@ -283,7 +283,7 @@ Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& op
       const PlannedTask& producer = plan.tasks[edge.producer];
       const bool cannot = producer.state == TaskState::kInputMissing || producer.state == TaskState::kBlocked;
       if (cannot) {
-        const InputDescription* input = graph.tasks[i].stage->find_input(edge.role);
+        const artifact::InputRole* input = graph.tasks[i].stage->find_input(edge.role);
         if (graph.tasks[i].allow_partial && input && input->many) continue;  // as the execution does
         planned.state = TaskState::kBlocked;
         planned.reason_kind = ReasonKind::kBlockedBy;
