@@ -118,12 +118,9 @@ Json config_json(const std::vector<support::Difference>& differences) {
   return json;
 }
 
-/// Compares two sides; true when they are the same in content.
-bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options, Json& json, std::string& out,
-             const cli::Style& style) {
-  bool same = true;
-  json["first"] = a.name;
-  json["second"] = b.name;
+/// Differences of the recipes, apart from their inputs.
+std::string recipe_text(const Side& a, const Side& b, Json& json) {
+  std::string out;
   if (!a.stage.empty() && !b.stage.empty() && (a.stage != b.stage || a.version != b.version)) {
     json["stage"] = {{"first", cat(a.stage, " ", a.version)}, {"second", cat(b.stage, " ", b.version)}};
     out += cat("stage     pe-", a.stage, " (result version ", a.version, ") -> pe-", b.stage, " (result version ",
@@ -138,6 +135,11 @@ bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options,
     };
     out += cat("config    ", each.path, ": ", shown(each.before), " -> ", shown(each.after), "\n");
   }
+  return out;
+}
+
+std::string inputs_text(const Side& a, const Side& b, Json& json) {
+  std::string out;
   json["inputs"] = Json::array();
   std::set<std::string> roles;
   for (const auto& [role, digests] : a.inputs) roles.insert(role);
@@ -158,8 +160,12 @@ bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options,
     out += cat("input     ", role, ": ", shown(x), " -> ", shown(y), x.size() > 1 ? cat(", ", apart, " differ") : "",
                "\n");
   }
-  json["artifacts"] = Json::array();
-  // Two bare files meet whatever their roles are called; so does a file with a record's only output.
+  return out;
+}
+
+/// Roles of both sides that are compared with each other, by the role that is shown.
+/// Two bare files meet whatever their roles are called; so does a file with a record's only output.
+std::map<std::string, std::pair<std::string, std::string>> pairs_of(const Side& a, const Side& b) {
   std::map<std::string, std::pair<std::string, std::string>> pairs;
   if (a.artifacts.size() == 1 && b.artifacts.size() == 1) {
     pairs[a.artifacts.begin()->first] = {a.artifacts.begin()->first, b.artifacts.begin()->first};
@@ -169,46 +175,59 @@ bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options,
     for (const auto& [role, content] : a.contents) pairs[role] = {role, role};
     for (const auto& [role, content] : b.contents) pairs[role] = {role, role};
   }
-  for (const auto& [name, roles_of] : pairs) {
+  return pairs;
+}
+
+/// Compares two artifacts that can be read; `label` is padded.
+std::string artifacts_text(const fs::path& first, const fs::path& second, const artifact::DiffOptions& options,
+                           const std::string& label, Json& each, const cli::Style& style) {
+  const artifact::ArtifactDiff diff = artifact::diff_artifacts(first, second, options);
+  each["same"] = diff.same();
+  each["compared"] = diff.compared;
+  each["differences"] = differences_json(diff);
+  std::optional<Json> x_report, y_report;
+  if (!diff.same() && options.only.empty()) {
+    x_report = report_json(first);
+    y_report = report_json(second);
+  }
+  if (diff.same() && diff.compared == 0 && !options.only.empty())
+    return cat(label, "holds nothing at ", support::join(options.only, ", "), "\n");
+  if (diff.same())
+    return cat(label, style.good("same"), options.ulp > 0 ? cat(" within ", options.ulp, " ULP") : std::string(),
+               options.only.empty() ? "" : ", as far as it was compared", " (", diff.compared, " compared)\n");
+  if (x_report && y_report) {
+    const Json changes = report_differences(*x_report, *y_report);
+    each["report"] = changes;
+    return report_differences_text(changes, style);
+  }
+  return cat(label,
+             style.bad(cat(diff.differences.size(), diff.differences.size() == 1 ? " difference" : " differences")),
+             " (", diff.compared, " compared)\n", differences_text(diff, "  ", 40));
+}
+
+/// Compares two sides; true when they are the same in content.
+bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options, Json& json, std::string& out,
+             const cli::Style& style) {
+  bool same = true;
+  json["first"] = a.name;
+  json["second"] = b.name;
+  out += recipe_text(a, b, json);
+  out += inputs_text(a, b, json);
+  json["artifacts"] = Json::array();
+  for (const auto& [name, roles_of] : pairs_of(a, b)) {
     const auto& [x, y] = roles_of;
     Json each{{"role", name}};
-    const std::string label = name.empty() ? "content" : name;
-    const bool has_x = a.artifacts.count(x) != 0, has_y = b.artifacts.count(y) != 0;
-    if (!has_x || !has_y) {
+    std::string label = name.empty() ? "content" : name;
+    label.append(label.size() < 10 ? 10 - label.size() : 1, ' ');
+    if (a.artifacts.count(x) != 0 && b.artifacts.count(y) != 0) {
+      out += artifacts_text(a.artifacts.at(x), b.artifacts.at(y), options, label, each, style);
+    } else {
       const bool equal = a.contents.count(x) != 0 && b.contents.count(y) != 0 && a.contents.at(x) == b.contents.at(y);
       each["same"] = equal;
       each["note"] = equal ? "same content; an object is gone" : "only one of them can be read";
-      same = same && equal;
-      out += cat(label, std::string(label.size() < 10 ? 10 - label.size() : 1, ' '), each["note"].get<std::string>(),
-                 "\n");
-    } else {
-      const artifact::ArtifactDiff diff = artifact::diff_artifacts(a.artifacts.at(x), b.artifacts.at(y), options);
-      each["same"] = diff.same();
-      each["compared"] = diff.compared;
-      each["differences"] = differences_json(diff);
-      same = same && diff.same();
-      std::optional<Json> x_report, y_report;
-      if (!diff.same() && options.only.empty()) {
-        x_report = report_json(a.artifacts.at(x));
-        y_report = report_json(b.artifacts.at(y));
-      }
-      const std::string pad(label.size() < 10 ? 10 - label.size() : 1, ' ');
-      if (diff.same() && diff.compared == 0 && !options.only.empty())
-        out += cat(label, pad, "holds nothing at ", support::join(options.only, ", "), "\n");
-      else if (diff.same())
-        out +=
-            cat(label, pad, style.good("same"), options.ulp > 0 ? cat(" within ", options.ulp, " ULP") : std::string(),
-                options.only.empty() ? "" : ", as far as it was compared", " (", diff.compared, " compared)\n");
-      else if (x_report && y_report) {
-        const Json changes = report_differences(*x_report, *y_report);
-        each["report"] = changes;
-        out += report_differences_text(changes, style);
-      } else
-        out +=
-            cat(label, pad,
-                style.bad(cat(diff.differences.size(), diff.differences.size() == 1 ? " difference" : " differences")),
-                " (", diff.compared, " compared)\n", differences_text(diff, "  ", 40));
+      out += cat(label, each["note"].get<std::string>(), "\n");
     }
+    same = same && each["same"].get<bool>();
     json["artifacts"].push_back(std::move(each));
   }
   json["same"] = same;

@@ -98,7 +98,7 @@ std::string array_document(const Graph& graph, const JobArray& array, const Subm
                  {"graph", freeze(part.graph)}});
 }
 
-/// The last job needs almost no resources. Its policy is that of the first array.
+/// The last job needs almost no resources. It has the policy of the first array.
 JobArray last_job(const std::vector<JobArray>& arrays) {
   JobArray last;
   last.label = "last";
