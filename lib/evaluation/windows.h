@@ -16,8 +16,6 @@ enum class Protocol {
   kSliding,  ///< windows of L every S tokens; each scores what no earlier window scored
 };
 
-const char* protocol_name(Protocol protocol);
-
 /// What stands before a document's text.
 enum class BosPolicy {
   kNone,         ///< nothing: the first token is never scored

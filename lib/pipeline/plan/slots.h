@@ -44,7 +44,6 @@ class Slots {
   bool has_room(const Resources& demand, double mem_factor = 1) const;
   /// Whether it fits into what is left when `held` keeps as much of what it asks for as is free now.
   bool has_room_beside(const Resources& demand, double mem_factor, const Resources& held, double held_mem_factor) const;
-  bool idle() const { return taken_ == 0; }
   bool full() const { return cpus_ < 1; }  ///< every task takes a CPU
   const Capacity& capacity() const { return capacity_; }
 
@@ -56,7 +55,6 @@ class Slots {
   std::int64_t mem_bytes_;
   std::map<std::string, int> gpu_units_;  // free ones, by id
   std::map<std::string, std::int64_t> pools_;
-  int taken_ = 0;
 };
 
 }  // namespace pe::pipeline
