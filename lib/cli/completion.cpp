@@ -95,6 +95,104 @@ std::string shell_escaped(const std::string& word) {
 
 }  // namespace
 
+namespace {
+
+/// Flags and places of the program that a line begins with.
+struct Grammar {
+  std::vector<Known> flags;
+  std::vector<UsagePlace> places;
+};
+
+Grammar grammar_of_tool(const ToolText& tool) {
+  Grammar grammar;
+  for (const ToolFlag& flag : tool.flags) {
+    if (flag.plain) grammar.places.push_back({flag.type, false, false});
+    grammar.flags.push_back(
+        {{flag.name}, flag.choices.empty() ? flag.type : support::join(flag.choices, "|"), flag.help, flag.many});
+  }
+  grammar.flags.push_back({{"--version"}, "", "Show the version", false});
+  if (!tool.verbs.empty()) grammar.places = {{support::join(tool.verbs, "|"), false, false}};
+  return grammar;
+}
+
+Grammar grammar_of_stage() {
+  Grammar grammar{known(stage_flags()), {}};
+  grammar.flags.push_back({{"--version"}, "", "Show the version", false});
+  grammar.flags.push_back({{"-h", "--help"}, "TOPIC", "Show help, or help on part of the config", false});
+  return grammar;
+}
+
+std::vector<Candidate> complete_command(const std::string& typed, CompletionSource& source) {
+  std::vector<Candidate> out;
+  for (const Command& command : source.commands()) {
+    if (begins(command.name, typed)) out.push_back({command.name, command.summary});
+  }
+  for (const char* flag : {"--help", "--version"}) {
+    if (!typed.empty() && begins(flag, typed)) out.push_back({flag, ""});
+  }
+  return out;
+}
+
+/// The words between the program, or its command, and the word that is typed.
+struct WordsBefore {
+  const Known* open = nullptr;  ///< a flag that still needs its value
+  bool only_words = false;      ///< after "--"
+  std::vector<std::string> given;
+};
+
+/// Notes values of flags, and words of places, in `context`.
+WordsBefore read_words(const std::vector<std::string>& words, std::size_t at, const std::vector<Known>& flags,
+                       CompletionContext& context) {
+  WordsBefore before;
+  for (; at + 1 < words.size(); ++at) {
+    const std::string& word = words[at];
+    if (before.open) {
+      context.values.emplace_back(before.open->names.back(), word);
+      before.open = nullptr;
+    } else if (!before.only_words && word == "--") {
+      before.only_words = true;
+    } else if (!before.only_words && word.size() > 1 && word.front() == '-') {
+      const auto equals = word.find('=');
+      const Known* flag = find(flags, word.substr(0, equals));
+      if (!flag) continue;
+      before.given.push_back(flag->names.back());
+      if (flag->value.empty()) continue;
+      if (equals == std::string::npos)
+        before.open = flag;
+      else
+        context.values.emplace_back(flag->names.back(), word.substr(equals + 1));
+    } else {
+      context.words.push_back(word);
+    }
+  }
+  return before;
+}
+
+/// Flags that begin with `typed`, or values of the flag in "--flag=value".
+std::vector<Candidate> complete_flag(const std::string& typed, const std::vector<Known>& flags,
+                                     const std::vector<std::string>& given, CompletionContext& context,
+                                     CompletionSource& source) {
+  std::vector<Candidate> out;
+  const auto equals = typed.find('=');
+  if (equals != std::string::npos) {
+    if (const Known* flag = find(flags, typed.substr(0, equals)); flag && !flag->value.empty()) {
+      context.flag = flag->names.back();
+      add(out, flag->value, typed.substr(equals + 1), context, source);
+      for (Candidate& candidate : out) candidate.word.insert(0, typed, 0, equals + 1);
+    }
+    return out;
+  }
+  for (const Known& flag : flags) {
+    if (!flag.repeats && std::find(given.begin(), given.end(), flag.names.back()) != given.end()) continue;
+    for (const std::string& name : flag.names) {
+      if (begins(name, typed) && (name.size() > 2 || typed.size() == 2)) out.push_back({name, flag.help});
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<Candidate> complete(const std::vector<std::string>& words, CompletionSource& source) {
   std::vector<Candidate> out;
   if (words.size() < 2) return out;
@@ -102,86 +200,30 @@ std::vector<Candidate> complete(const std::vector<std::string>& words, Completio
   CompletionContext context;
   context.program = words.front().substr(words.front().rfind('/') + 1);
   std::size_t at = 1;
-  std::vector<Known> flags;
-  std::vector<UsagePlace> places;
+  Grammar grammar;
   if (context.program == "pe-pipeline") {
-    if (words.size() == 2) {
-      for (const Command& command : source.commands()) {
-        if (begins(command.name, typed)) out.push_back({command.name, command.summary});
-      }
-      for (const char* flag : {"--help", "--version"}) {
-        if (!typed.empty() && begins(flag, typed)) out.push_back({flag, ""});
-      }
-      return out;
-    }
+    if (words.size() == 2) return complete_command(typed, source);
     const Command* command = find_command(source.commands(), words[1]);
     if (!command) return out;
     context.command = command->name;
-    flags = known(command->flags);
-    places = usage_places(command->usage);
+    grammar = {known(command->flags), usage_places(command->usage)};
     at = 2;
   } else if (const ToolText* tool = find_tool(context.program)) {
-    for (const ToolFlag& flag : tool->flags) {
-      if (flag.plain) places.push_back({flag.type, false, false});
-      flags.push_back({{flag.name}, flag.choices.empty() ? flag.type : support::join(flag.choices, "|"), flag.help, flag.many});
-    }
-    flags.push_back({{"--version"}, "", "Show the version", false});
-    if (!tool->verbs.empty()) places = {{support::join(tool->verbs, "|"), false, false}};
+    grammar = grammar_of_tool(*tool);
   } else {
-    flags = known(stage_flags());
-    flags.push_back({{"--version"}, "", "Show the version", false});
-    flags.push_back({{"-h", "--help"}, "TOPIC", "Show help, or help on part of the config", false});
+    grammar = grammar_of_stage();
   }
+  std::vector<Known>& flags = grammar.flags;
   if (!find(flags, "--help")) flags.push_back({{"-h", "--help"}, "", "Show help", false});
-
-  const Known* open = nullptr;  // a flag that still wants its value
-  bool only_words = false;
-  std::vector<std::string> given;
-  for (; at + 1 < words.size(); ++at) {
-    const std::string& word = words[at];
-    if (open) {
-      context.values.emplace_back(open->names.back(), word);
-      open = nullptr;
-    } else if (!only_words && word == "--") {
-      only_words = true;
-    } else if (!only_words && word.size() > 1 && word.front() == '-') {
-      const auto equals = word.find('=');
-      const Known* flag = find(flags, word.substr(0, equals));
-      if (!flag) continue;
-      given.push_back(flag->names.back());
-      if (flag->value.empty()) continue;
-      if (equals == std::string::npos)
-        open = flag;
-      else
-        context.values.emplace_back(flag->names.back(), word.substr(equals + 1));
-    } else {
-      context.words.push_back(word);
-    }
-  }
-  if (open) {
-    context.flag = open->names.back();
-    add(out, open->value, typed, context, source);
+  const WordsBefore before = read_words(words, at, flags, context);
+  if (before.open) {
+    context.flag = before.open->names.back();
+    add(out, before.open->value, typed, context, source);
     return out;
   }
-  if (!only_words && !typed.empty() && typed.front() == '-') {
-    const auto equals = typed.find('=');
-    if (equals != std::string::npos) {
-      if (const Known* flag = find(flags, typed.substr(0, equals)); flag && !flag->value.empty()) {
-        context.flag = flag->names.back();
-        add(out, flag->value, typed.substr(equals + 1), context, source);
-        for (Candidate& candidate : out) candidate.word.insert(0, typed, 0, equals + 1);
-      }
-      return out;
-    }
-    for (const Known& flag : flags) {
-      if (!flag.repeats && std::find(given.begin(), given.end(), flag.names.back()) != given.end()) continue;
-      for (const std::string& name : flag.names) {
-        if (begins(name, typed) && (name.size() > 2 || typed.size() == 2)) out.push_back({name, flag.help});
-      }
-    }
-    return out;
-  }
-  for (const std::string& kind : kinds_at(places, context.words)) add(out, kind, typed, context, source);
+  if (!before.only_words && !typed.empty() && typed.front() == '-')
+    return complete_flag(typed, flags, before.given, context, source);
+  for (const std::string& kind : kinds_at(grammar.places, context.words)) add(out, kind, typed, context, source);
   return out;
 }
 

@@ -25,6 +25,43 @@ std::int64_t ToolValues::integer(const std::string& flag, std::int64_t least, st
   return *value;
 }
 
+namespace {
+
+std::string footer_of(const ToolText& text) {
+  std::string footer = "\n";
+  for (const std::string& example : text.examples) footer += cat("  ", example, "\n");
+  footer += text.epilogue;
+  if (!text.exits.empty()) footer += cat("Exit codes: ", text.exits, "\n");
+  return footer;
+}
+
+void check_values(const ToolFlag& flag, const std::vector<std::string>& given) {
+  if (given.empty() && flag.required) {
+    throw ConfigError(cat(flag.name, " is missing"), {}, cat("add ", flag.plain ? "" : flag.name + " ", flag.type));
+  }
+  if (given.size() > 1 && !flag.many) {
+    throw ConfigError(cat(flag.name, " is given ", given.size(), " times"), {});
+  }
+  for (const std::string& value : given) {
+    if (flag.choices.empty() || std::find(flag.choices.begin(), flag.choices.end(), value) != flag.choices.end())
+      continue;
+    throw ConfigError(cat("expected one of ", support::join(flag.choices, ", "), ", found ", support::quote(value)),
+                      {flag.name, 0, 0, "", 1}, support::suggestion(value, flag.choices));
+  }
+}
+
+void check_verb(const std::vector<std::string>& words, const std::vector<std::string>& verbs) {
+  if (words.size() != 1) {
+    throw ConfigError(words.empty() ? "do what?" : "expected one verb", {}, cat("one of ", support::join(verbs, ", ")));
+  }
+  if (std::find(verbs.begin(), verbs.end(), words.front()) == verbs.end()) {
+    throw ConfigError(cat("unknown verb ", support::quote(words.front())), {},
+                      support::suggestion(words.front(), verbs));
+  }
+}
+
+}  // namespace
+
 std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text, ToolValues& values) {
   CLI::App app{text.summary, text.program};
   app.set_help_flag("-h,--help", "Show this and end");
@@ -50,11 +87,7 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
     const std::string names_of_it = flag.plain ? cat(flag.name, ",", flag.name.substr(2)) : flag.name;
     app.add_option(names_of_it, values.values_[flag.name], help)->type_name(flag.type)->allow_extra_args(false);
   }
-  std::string footer = "\n";
-  for (const std::string& example : text.examples) footer += cat("  ", example, "\n");
-  footer += text.epilogue;
-  if (!text.exits.empty()) footer += cat("Exit codes: ", text.exits, "\n");
-  app.footer(footer);
+  app.footer(footer_of(text));
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -78,28 +111,11 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
       if (switches[flag.name]) given = {"true"};
       continue;
     }
-    if (given.empty() && flag.required) {
-      throw ConfigError(cat(flag.name, " is missing"), {}, cat("add ", flag.plain ? "" : flag.name + " ", flag.type));
-    }
-    if (given.empty() && !flag.fallback.empty()) given = {flag.fallback};
-    if (given.size() > 1 && !flag.many) {
-      throw ConfigError(cat(flag.name, " is given ", given.size(), " times"), {});
-    }
-    for (const std::string& value : given) {
-      if (flag.choices.empty() || std::find(flag.choices.begin(), flag.choices.end(), value) != flag.choices.end()) continue;
-      throw ConfigError(cat("expected one of ", support::join(flag.choices, ", "), ", found ", support::quote(value)),
-                        {flag.name, 0, 0, "", 1}, support::suggestion(value, flag.choices));
-    }
+    if (given.empty() && !flag.fallback.empty() && !flag.required) given = {flag.fallback};
+    check_values(flag, given);
   }
   if (!text.verbs.empty()) {
-    if (words.size() != 1) {
-      throw ConfigError(words.empty() ? "do what?" : "expected one verb", {},
-                        cat("one of ", support::join(text.verbs, ", ")));
-    }
-    if (std::find(text.verbs.begin(), text.verbs.end(), words.front()) == text.verbs.end()) {
-      throw ConfigError(cat("unknown verb ", support::quote(words.front())), {},
-                        support::suggestion(words.front(), text.verbs));
-    }
+    check_verb(words, text.verbs);
     values.verb_ = words.front();
   }
   return std::nullopt;

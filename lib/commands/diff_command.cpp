@@ -118,12 +118,9 @@ Json config_json(const std::vector<support::Difference>& differences) {
   return json;
 }
 
-/// Compares two sides; true when they are the same in content.
-bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options, Json& json, std::string& out,
-             const cli::Style& style) {
-  bool same = true;
-  json["first"] = a.name;
-  json["second"] = b.name;
+/// Differences of the recipes, apart from their inputs.
+std::string recipe_text(const Side& a, const Side& b, Json& json) {
+  std::string out;
   if (!a.stage.empty() && !b.stage.empty() && (a.stage != b.stage || a.version != b.version)) {
     json["stage"] = {{"first", cat(a.stage, " ", a.version)}, {"second", cat(b.stage, " ", b.version)}};
     out += cat("stage     pe-", a.stage, " (result version ", a.version, ") -> pe-", b.stage, " (result version ",
@@ -138,6 +135,11 @@ bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options,
     };
     out += cat("config    ", each.path, ": ", shown(each.before), " -> ", shown(each.after), "\n");
   }
+  return out;
+}
+
+std::string inputs_text(const Side& a, const Side& b, Json& json) {
+  std::string out;
   json["inputs"] = Json::array();
   std::set<std::string> roles;
   for (const auto& [role, digests] : a.inputs) roles.insert(role);
@@ -158,8 +160,12 @@ bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options,
     out += cat("input     ", role, ": ", shown(x), " -> ", shown(y), x.size() > 1 ? cat(", ", apart, " differ") : "",
                "\n");
   }
-  json["artifacts"] = Json::array();
-  // Two bare files meet whatever their roles are called; so does a file with a record's only output.
+  return out;
+}
+
+/// Roles of both sides that are compared with each other, by the role that is shown.
+/// Two bare files meet whatever their roles are called; so does a file with a record's only output.
+std::map<std::string, std::pair<std::string, std::string>> pairs_of(const Side& a, const Side& b) {
   std::map<std::string, std::pair<std::string, std::string>> pairs;
   if (a.artifacts.size() == 1 && b.artifacts.size() == 1) {
     pairs[a.artifacts.begin()->first] = {a.artifacts.begin()->first, b.artifacts.begin()->first};
@@ -169,46 +175,59 @@ bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options,
     for (const auto& [role, content] : a.contents) pairs[role] = {role, role};
     for (const auto& [role, content] : b.contents) pairs[role] = {role, role};
   }
-  for (const auto& [name, roles_of] : pairs) {
+  return pairs;
+}
+
+/// Compares two artifacts that can be read; `label` is padded.
+std::string artifacts_text(const fs::path& first, const fs::path& second, const artifact::DiffOptions& options,
+                           const std::string& label, Json& each, const cli::Style& style) {
+  const artifact::ArtifactDiff diff = artifact::diff_artifacts(first, second, options);
+  each["same"] = diff.same();
+  each["compared"] = diff.compared;
+  each["differences"] = differences_json(diff);
+  std::optional<Json> x_report, y_report;
+  if (!diff.same() && options.only.empty()) {
+    x_report = report_json(first);
+    y_report = report_json(second);
+  }
+  if (diff.same() && diff.compared == 0 && !options.only.empty())
+    return cat(label, "holds nothing at ", support::join(options.only, ", "), "\n");
+  if (diff.same())
+    return cat(label, style.good("same"), options.ulp > 0 ? cat(" within ", options.ulp, " ULP") : std::string(),
+               options.only.empty() ? "" : ", as far as it was compared", " (", diff.compared, " compared)\n");
+  if (x_report && y_report) {
+    const Json changes = report_differences(*x_report, *y_report);
+    each["report"] = changes;
+    return report_differences_text(changes, style);
+  }
+  return cat(label,
+             style.bad(cat(diff.differences.size(), diff.differences.size() == 1 ? " difference" : " differences")),
+             " (", diff.compared, " compared)\n", differences_text(diff, "  ", 40));
+}
+
+/// Compares two sides; true when they are the same in content.
+bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options, Json& json, std::string& out,
+             const cli::Style& style) {
+  bool same = true;
+  json["first"] = a.name;
+  json["second"] = b.name;
+  out += recipe_text(a, b, json);
+  out += inputs_text(a, b, json);
+  json["artifacts"] = Json::array();
+  for (const auto& [name, roles_of] : pairs_of(a, b)) {
     const auto& [x, y] = roles_of;
     Json each{{"role", name}};
-    const std::string label = name.empty() ? "content" : name;
-    const bool has_x = a.artifacts.count(x) != 0, has_y = b.artifacts.count(y) != 0;
-    if (!has_x || !has_y) {
+    std::string label = name.empty() ? "content" : name;
+    label.append(label.size() < 10 ? 10 - label.size() : 1, ' ');
+    if (a.artifacts.count(x) != 0 && b.artifacts.count(y) != 0) {
+      out += artifacts_text(a.artifacts.at(x), b.artifacts.at(y), options, label, each, style);
+    } else {
       const bool equal = a.contents.count(x) != 0 && b.contents.count(y) != 0 && a.contents.at(x) == b.contents.at(y);
       each["same"] = equal;
       each["note"] = equal ? "same content; an object is gone" : "only one of them can be read";
-      same = same && equal;
-      out += cat(label, std::string(label.size() < 10 ? 10 - label.size() : 1, ' '), each["note"].get<std::string>(),
-                 "\n");
-    } else {
-      const artifact::ArtifactDiff diff = artifact::diff_artifacts(a.artifacts.at(x), b.artifacts.at(y), options);
-      each["same"] = diff.same();
-      each["compared"] = diff.compared;
-      each["differences"] = differences_json(diff);
-      same = same && diff.same();
-      std::optional<Json> x_report, y_report;
-      if (!diff.same() && options.only.empty()) {
-        x_report = report_json(a.artifacts.at(x));
-        y_report = report_json(b.artifacts.at(y));
-      }
-      const std::string pad(label.size() < 10 ? 10 - label.size() : 1, ' ');
-      if (diff.same() && diff.compared == 0 && !options.only.empty())
-        out += cat(label, pad, "holds nothing at ", support::join(options.only, ", "), "\n");
-      else if (diff.same())
-        out +=
-            cat(label, pad, style.good("same"), options.ulp > 0 ? cat(" within ", options.ulp, " ULP") : std::string(),
-                options.only.empty() ? "" : ", as far as it was compared", " (", diff.compared, " compared)\n");
-      else if (x_report && y_report) {
-        const Json changes = report_differences(*x_report, *y_report);
-        each["report"] = changes;
-        out += report_differences_text(changes, style);
-      } else
-        out +=
-            cat(label, pad,
-                style.bad(cat(diff.differences.size(), diff.differences.size() == 1 ? " difference" : " differences")),
-                " (", diff.compared, " compared)\n", differences_text(diff, "  ", 40));
+      out += cat(label, each["note"].get<std::string>(), "\n");
     }
+    same = same && each["same"].get<bool>();
     json["artifacts"].push_back(std::move(each));
   }
   json["same"] = same;
@@ -238,12 +257,45 @@ std::optional<Record> record_of(const Store& store, const pipeline::TaskStatus& 
   return store.read({key, steps.back()});
 }
 
+/// Says in words, and in `json`, how the recipes of two results of one task differ.
+std::string cause_of_difference(const Record& x, const Record& y, bool equal, Json& json) {
+  std::string cause;
+  if (x.version != y.version) cause += cat("result version ", x.version, " -> ", y.version, "; ");
+  const auto configs = support::differences(x.config, y.config);
+  json["config"] = config_json(configs);
+  for (const auto& difference : configs) {
+    cause += cat(difference.path, ": ", difference.before.is_null() ? "(none)" : support::display(difference.before),
+                 " -> ", difference.after.is_null() ? "(none)" : support::display(difference.after), "; ");
+  }
+  std::set<std::string> inputs;
+  const auto end = x.inputs.end();
+  for (auto before = x.inputs.begin(), after = y.inputs.begin(); before != end || after != end;) {
+    const bool in_first = before != end, in_second = after != end;
+    if (!in_first || !in_second || before->digest != after->digest)
+      inputs.insert(in_first ? before->role : after->role);
+    if (in_first) ++before;
+    if (in_second) ++after;
+  }
+  json["inputs"] = inputs;
+  if (!inputs.empty()) cause += cat("input ", support::join({inputs.begin(), inputs.end()}, ", "), "; ");
+  if (cause.empty()) cause = "files that its config names; ";
+  cause += equal ? "the same content came out" : "other content came out";
+  return cause;
+}
+
+std::string listed_ids(const std::string& title, const std::vector<std::string>& ids) {
+  if (ids.empty()) return "";
+  std::string out = title + "\n";
+  for (std::size_t i = 0; i < ids.size() && i < 5; ++i) out += cat("  ", ids[i], "\n");
+  if (ids.size() > 5) out += cat("  and ", ids.size() - 5, " more\n");
+  return out;
+}
+
 int diff_runs(const cli::CommandLine& line, const Store& store, const std::string& first, const std::string& second) {
   const RunTasks a = tasks_of(store, first), b = tasks_of(store, second);
   const cli::Style style = out_style(line);
   Json json{{"schema", "pe-diff/1"},       {"schema_version", 1},          {"first", first},        {"second", second},
             {"only_first", Json::array()}, {"only_second", Json::array()}, {"tasks", Json::array()}};
-  std::string out;
   std::size_t same = 0;
   // Tasks that differ in the same way are told once.
   std::map<std::string, std::vector<std::string>> causes;
@@ -267,27 +319,7 @@ int diff_runs(const cli::CommandLine& line, const Store& store, const std::strin
       continue;
     }
     each["same_content"] = equal;
-    std::string cause;
-    if (x->version != y->version) cause += cat("result version ", x->version, " -> ", y->version, "; ");
-    const auto configs = support::differences(x->config, y->config);
-    each["config"] = config_json(configs);
-    for (const auto& difference : configs) {
-      cause += cat(difference.path, ": ", difference.before.is_null() ? "(none)" : support::display(difference.before),
-                   " -> ", difference.after.is_null() ? "(none)" : support::display(difference.after), "; ");
-    }
-    std::set<std::string> inputs;
-    const auto end = x->inputs.end();
-    for (auto before = x->inputs.begin(), after = y->inputs.begin(); before != end || after != end;) {
-      const bool in_first = before != end, in_second = after != end;
-      if (!in_first || !in_second || before->digest != after->digest)
-        inputs.insert(in_first ? before->role : after->role);
-      if (in_first) ++before;
-      if (in_second) ++after;
-    }
-    each["inputs"] = inputs;
-    if (!inputs.empty()) cause += cat("input ", support::join({inputs.begin(), inputs.end()}, ", "), "; ");
-    if (cause.empty()) cause = "files that its config names; ";
-    cause += equal ? "the same content came out" : "other content came out";
+    const std::string cause = cause_of_difference(*x, *y, equal, each);
     causes[cause].push_back(id);
     json["tasks"].push_back(std::move(each));
   }
@@ -300,17 +332,10 @@ int diff_runs(const cli::CommandLine& line, const Store& store, const std::strin
     print_json(json);
     return equal ? pipeline::kRunDone : pipeline::kRunFailed;
   }
-  out += cat(style.bold(first), " and ", style.bold(second), ": ", counted(same, "task"), " the same\n");
-  const auto list = [&](const std::string& title, const std::vector<std::string>& ids) {
-    if (ids.empty()) return;
-    out += cat(title, "\n");
-    for (std::size_t i = 0; i < ids.size() && i < 5; ++i) out += cat("  ", ids[i], "\n");
-    if (ids.size() > 5) out += cat("  and ", ids.size() - 5, " more\n");
-  };
-  for (const auto& [cause, ids] : causes) list(cat(counted(ids.size(), "task"), "  ", cause), ids);
-  list(cat("only in ", first), json["only_first"].get<std::vector<std::string>>());
-  list(cat("only in ", second), json["only_second"].get<std::vector<std::string>>());
-  print(out);
+  print(cat(style.bold(first), " and ", style.bold(second), ": ", counted(same, "task"), " the same\n"));
+  for (const auto& [cause, ids] : causes) print(listed_ids(cat(counted(ids.size(), "task"), "  ", cause), ids));
+  print(listed_ids(cat("only in ", first), json["only_first"].get<std::vector<std::string>>()));
+  print(listed_ids(cat("only in ", second), json["only_second"].get<std::vector<std::string>>()));
   return equal ? pipeline::kRunDone : pipeline::kRunFailed;
 }
 
@@ -376,6 +401,74 @@ Json differences_json(const artifact::ArtifactDiff& diff) {
   return list;
 }
 
+namespace {
+
+/// The two sides of a comparison. The store is opened when a side needs it.
+class Sides {
+ public:
+  Sides(const cli::CommandLine& line, const Scope& scope) : line_(line), scope_(scope) {}
+
+  const Store& store() {
+    if (!store_) store_.emplace(open_for_reading(scope_.store));
+    return *store_;
+  }
+
+  Side side(const std::string& word) {
+    if (fs::exists(word)) return side_of_path(word);
+    const pipeline::StoredResult& newest = newest_result(word);
+    const auto record = store().read(newest.key);
+    if (!record) throw support::ArtifactError(cat("the record of ", word, " went away"));
+    const bool digits = word.size() >= 4 && word.find_first_not_of("0123456789abcdef") == std::string::npos;
+    return side_of_record(store(), *record, digits ? word : "", links_);
+  }
+
+  void print_store_warnings() {
+    if (store_) print_warnings(*store_);
+  }
+
+ private:
+  /// An id may have had several results: the newest. Of snapshots the last.
+  const pipeline::StoredResult& newest_result(const std::string& word) {
+    if (!inventory_) inventory_ = pipeline::read_inventory(store());
+    const auto& results = inventory_->results;
+    std::vector<std::size_t> found = pipeline::select_results(*inventory_, {word});
+    if (!line_.run.empty()) {
+      const std::string run = pick_run(store(), line_.run);
+      std::erase_if(found, [&](std::size_t i) { return results[i].run != run; });
+      if (found.empty()) throw ConfigError(cat("run ", run, " made no result of ", quote(word)), {"--run", 0, 0, "", 1});
+    }
+    const pipeline::StoredResult& newest =
+        results[*std::max_element(found.begin(), found.end(), [&](std::size_t a, std::size_t b) {
+          return std::pair(results[a].ended, results[a].key.step) < std::pair(results[b].ended, results[b].key.step);
+        })];
+    std::set<std::string> tasks;
+    for (const std::size_t i : found) tasks.insert(results[i].task);
+    if (tasks.size() > 1) {
+      throw ConfigError(
+          cat(quote(word), " is ambiguous: ", found.size(), " results"), {},
+          cat("as ", *tasks.begin(), " and ", *std::next(tasks.begin()), "; give the whole id or more digits"));
+    }
+    std::map<std::string, std::string> others;  // key → run
+    for (const std::size_t i : found) others[results[i].key.key] = results[i].run;
+    others.erase(newest.key.key);
+    if (!others.empty()) {
+      std::vector<std::string> named;
+      for (const auto& [key, run] : others) named.push_back(cat(key.substr(0, 12), " (run ", run, ")"));
+      say(cat("pe-pipeline: ", word, " is the newest of ", others.size() + 1, " results, of run ", newest.run,
+              "; others: ", support::join(named, ", "), "\n"));
+    }
+    return newest;
+  }
+
+  const cli::CommandLine& line_;
+  const Scope& scope_;
+  Links links_;
+  std::optional<Store> store_;
+  std::optional<Inventory> inventory_;
+};
+
+}  // namespace
+
 int diff_command(const cli::CommandLine& line) {
   const Scope scope = scope_of(line);
   if (scope.words.size() != 2) {
@@ -386,61 +479,20 @@ int diff_command(const cli::CommandLine& line) {
   options.ulp = static_cast<std::uint64_t>(line.ulp.value_or(0));
   options.only = line.only;
   const std::string &first = scope.words[0], &second = scope.words[1];
-  Links links;
-  std::optional<Store> store;
-  std::optional<Inventory> inventory;
-  const auto open_store = [&]() -> const Store& {
-    if (!store) store.emplace(open_for_reading(scope.store));
-    return *store;
-  };
+  Sides sides(line, scope);
   if (!fs::exists(first) && !fs::exists(second)) {
-    const auto x = run_called(open_store(), first, "A"), y = run_called(open_store(), second, "B");
-    if (x && y) return diff_runs(line, *store, *x, *y);
+    const Store& store = sides.store();
+    const auto x = run_called(store, first, "A"), y = run_called(store, second, "B");
+    if (x && y) return diff_runs(line, store, *x, *y);
     if (x || y)
       throw ConfigError(cat(quote(x ? second : first), " is not a run, but ", quote(x ? first : second), " is"), {},
-                        support::suggestion(x ? second : first, store->runs()));
+                        support::suggestion(x ? second : first, store.runs()));
   }
-  const auto side = [&](const std::string& word) {
-    if (fs::exists(word)) return side_of_path(word);
-    const Store& opened = open_store();
-    if (!inventory) inventory = pipeline::read_inventory(opened);
-    std::vector<std::size_t> found = pipeline::select_results(*inventory, {word});
-    if (!line.run.empty()) {
-      const std::string run = pick_run(opened, line.run);
-      std::erase_if(found, [&](std::size_t i) { return inventory->results[i].run != run; });
-      if (found.empty()) throw ConfigError(cat("run ", run, " made no result of ", quote(word)), {"--run", 0, 0, "", 1});
-    }
-    // An id may have had several results: the newest. Of snapshots the last.
-    const auto newest = std::max_element(found.begin(), found.end(), [&](std::size_t a, std::size_t b) {
-      const auto &x = inventory->results[a], &y = inventory->results[b];
-      return std::pair(x.ended, x.key.step) < std::pair(y.ended, y.key.step);
-    });
-    std::set<std::string> tasks;
-    for (const std::size_t i : found) tasks.insert(inventory->results[i].task);
-    if (tasks.size() > 1) {
-      throw ConfigError(
-          cat(quote(word), " is ambiguous: ", found.size(), " results"), {},
-          cat("as ", *tasks.begin(), " and ", *std::next(tasks.begin()), "; give the whole id or more digits"));
-    }
-    std::map<std::string, std::string> others;  // key → run
-    for (const std::size_t i : found) others[inventory->results[i].key.key] = inventory->results[i].run;
-    others.erase(inventory->results[*newest].key.key);
-    if (!others.empty()) {
-      std::vector<std::string> named;
-      for (const auto& [key, run] : others) named.push_back(cat(key.substr(0, 12), " (run ", run, ")"));
-      say(cat("pe-pipeline: ", word, " is the newest of ", others.size() + 1, " results, of run ",
-              inventory->results[*newest].run, "; others: ", support::join(named, ", "), "\n"));
-    }
-    const auto record = opened.read(inventory->results[*newest].key);
-    if (!record) throw support::ArtifactError(cat("the record of ", word, " went away"));
-    const bool digits = word.size() >= 4 && word.find_first_not_of("0123456789abcdef") == std::string::npos;
-    return side_of_record(opened, *record, digits ? word : "", links);
-  };
-  const Side a = side(first), b = side(second);
+  const Side a = sides.side(first), b = sides.side(second);
   Json json{{"schema", "pe-diff/1"}, {"schema_version", 1}};
   std::string out;
   const bool same = compare(a, b, options, json, out, out_style(line));
-  if (store) print_warnings(*store);
+  sides.print_store_warnings();
   if (line.json)
     print_json(json);
   else

@@ -33,6 +33,67 @@ pipeline::Store open_for_writing(const cli::CommandLine& line, const fs::path& p
   return pipeline::Store(path, options);
 }
 
+double hours_to_rebuild(const pipeline::GarbageReport& report) {
+  double hours = 0;
+  for (const auto& dropped : report.dropped) hours += dropped.hours;
+  return hours;
+}
+
+Json garbage_json(const pipeline::GarbageReport& report, bool dry_run) {
+  Json json{{"schema", "pe-gc/1"}, {"schema_version", 1}, {"dry_run", dry_run}, {"dropped", Json::array()}};
+  for (const auto& dropped : report.dropped) {
+    Json each{
+        {"what", what_name(dropped.what)}, {"name", dropped.name}, {"bytes", dropped.bytes}, {"why", dropped.why}};
+    if (!dropped.key.empty()) {
+      each["key"] = dropped.key;
+      each["step"] = dropped.step;
+      each["hours"] = dropped.hours;
+    }
+    json["dropped"].push_back(std::move(each));
+  }
+  json["bytes_before"] = report.bytes_before;
+  json["bytes_after"] = report.bytes_after;
+  json["to_trash"] = report.to_trash;
+  json["deleted"] = report.deleted;
+  json["hours_to_rebuild"] = hours_to_rebuild(report);
+  json["results"] = report.results;
+  json["known"] = report.known;
+  json["runs"] = report.runs;
+  json["kept"] = {{"pins", report.kept_by_pins}, {"runs", report.kept_by_runs}, {"grace", report.kept_by_grace}};
+  json["restored"] = report.restored;
+  json["fits"] = report.fits;
+  json["notes"] = report.notes;
+  return json;
+}
+
+std::string garbage_text(const pipeline::GarbageReport& report, const cli::CommandLine& line) {
+  const cli::Style style = out_style(line);
+  std::vector<std::vector<std::string>> rows;
+  constexpr std::size_t kMost = 200;
+  for (std::size_t i = 0; i < report.dropped.size() && i < kMost; ++i) {
+    const auto& dropped = report.dropped[i];
+    rows.push_back({std::string(what_name(dropped.what)), support::short_bytes(static_cast<double>(dropped.bytes)),
+                    hours_text(dropped.hours), cli::harmless(dropped.name), dropped.why});
+  }
+  std::string out = table(rows);
+  if (report.dropped.size() > kMost)
+    out += cat("and ", report.dropped.size() - kMost, " more; --json lists them all\n");
+  const auto size = [](std::uint64_t bytes) { return support::short_bytes(static_cast<double>(bytes)); };
+  out += cat(line.dry_run ? "would move " : "moved ", size(report.to_trash), " to the trash",
+             line.dry_run ? " and delete " : " and deleted ", size(report.deleted), " from it; the store holds ",
+             size(report.bytes_after), ", before ", size(report.bytes_before), "\n");
+  const double hours = hours_to_rebuild(report);
+  if (hours > 0) out += cat("recomputing what ", line.dry_run ? "would be" : "was", " dropped would take ", hours_text(hours), "\n");
+  out += cat(counted(report.results, "result"), report.known > 0 ? cat(" (", report.known, " known, not here)") : "",
+             " of ", counted(report.runs, "run"), "; kept: ", report.kept_by_pins, " by pins, ", report.kept_by_runs,
+             " by runs, ", report.kept_by_grace, " younger than ", support::short_duration(line.trash_grace_s), "\n");
+  if (report.restored > 0)
+    out += cat(counted(report.restored, "result"), " brought back for a run that began meanwhile\n");
+  if (!report.fits)
+    out += style.warn("still over the limit: what is left is pinned, needed by the newest runs, or too young") + "\n";
+  return out;
+}
+
 }  // namespace
 
 int gc_command(const cli::CommandLine& line) {
@@ -49,60 +110,12 @@ int gc_command(const cli::CommandLine& line) {
   if (line.keep_last) options.keep_last = static_cast<std::size_t>(*line.keep_last);
   const pipeline::GarbageReport report = pipeline::collect_garbage(store, options);
   print_warnings(store);
-  double hours = 0;
-  Json json{{"schema", "pe-gc/1"}, {"schema_version", 1}, {"dry_run", line.dry_run}, {"dropped", Json::array()}};
-  for (const auto& dropped : report.dropped) {
-    hours += dropped.hours;
-    Json each{
-        {"what", what_name(dropped.what)}, {"name", dropped.name}, {"bytes", dropped.bytes}, {"why", dropped.why}};
-    if (!dropped.key.empty()) {
-      each["key"] = dropped.key;
-      each["step"] = dropped.step;
-      each["hours"] = dropped.hours;
-    }
-    json["dropped"].push_back(std::move(each));
-  }
-  json["bytes_before"] = report.bytes_before;
-  json["bytes_after"] = report.bytes_after;
-  json["to_trash"] = report.to_trash;
-  json["deleted"] = report.deleted;
-  json["hours_to_rebuild"] = hours;
-  json["results"] = report.results;
-  json["known"] = report.known;
-  json["runs"] = report.runs;
-  json["kept"] = {{"pins", report.kept_by_pins}, {"runs", report.kept_by_runs}, {"grace", report.kept_by_grace}};
-  json["restored"] = report.restored;
-  json["fits"] = report.fits;
-  json["notes"] = report.notes;
   const int code = report.fits ? pipeline::kRunDone : pipeline::kRunIncomplete;
   if (line.json) {
-    print_json(json);
+    print_json(garbage_json(report, line.dry_run));
     return code;
   }
-  const cli::Style style = out_style(line);
-  std::vector<std::vector<std::string>> rows;
-  constexpr std::size_t kMost = 200;
-  for (std::size_t i = 0; i < report.dropped.size() && i < kMost; ++i) {
-    const auto& dropped = report.dropped[i];
-    rows.push_back({std::string(what_name(dropped.what)), support::short_bytes(static_cast<double>(dropped.bytes)),
-                    hours_text(dropped.hours), cli::harmless(dropped.name), dropped.why});
-  }
-  std::string out = table(rows);
-  if (report.dropped.size() > kMost)
-    out += cat("and ", report.dropped.size() - kMost, " more; --json lists them all\n");
-  const auto size = [](std::uint64_t bytes) { return support::short_bytes(static_cast<double>(bytes)); };
-  out += cat(line.dry_run ? "would move " : "moved ", size(report.to_trash), " to the trash",
-             line.dry_run ? " and delete " : " and deleted ", size(report.deleted), " from it; the store holds ",
-             size(report.bytes_after), ", before ", size(report.bytes_before), "\n");
-  if (hours > 0) out += cat("recomputing what ", line.dry_run ? "would be" : "was", " dropped would take ", hours_text(hours), "\n");
-  out += cat(counted(report.results, "result"), report.known > 0 ? cat(" (", report.known, " known, not here)") : "",
-             " of ", counted(report.runs, "run"), "; kept: ", report.kept_by_pins, " by pins, ", report.kept_by_runs,
-             " by runs, ", report.kept_by_grace, " younger than ", support::short_duration(line.trash_grace_s), "\n");
-  if (report.restored > 0)
-    out += cat(counted(report.restored, "result"), " brought back for a run that began meanwhile\n");
-  if (!report.fits)
-    out += style.warn("still over the limit: what is left is pinned, needed by the newest runs, or too young") + "\n";
-  print(out);
+  print(garbage_text(report, line));
   for (const std::string& note : report.notes) say(cat("pe-pipeline: ", note, "\n"));
   return code;
 }

@@ -162,6 +162,25 @@ std::string mermaid_of(const std::vector<Box>& boxes, const std::set<Arrow>& arr
   return out;
 }
 
+Json graph_json(const std::string& name, const std::vector<Box>& boxes, const std::set<Arrow>& arrows, bool cached) {
+  Json nodes = Json::array(), edges = Json::array();
+  for (const Box& box : boxes) {
+    Json node{{"name", box.name}, {"stage", box.stage}, {"tasks", box.tasks}};
+    if (cached) {
+      node["cached"] = box.reused();
+      node["states"] = Json::object();
+      for (const auto& [state, count] : box.states) node["states"][std::string(pipeline::state_name(state))] = count;
+    }
+    nodes.push_back(std::move(node));
+  }
+  for (const Arrow& arrow : arrows) {
+    Json edge{{"from", boxes[arrow.from].name}, {"to", boxes[arrow.to].name}};
+    if (!arrow.label.empty()) edge["snapshot"] = arrow.label;
+    edges.push_back(std::move(edge));
+  }
+  return {{"schema", "pe-graph/1"}, {"schema_version", 1}, {"pipeline", name}, {"nodes", nodes}, {"edges", edges}};
+}
+
 }  // namespace
 
 int graph_command(const cli::CommandLine& line) {
@@ -204,28 +223,8 @@ int graph_command(const cli::CommandLine& line) {
       if (selected[edge.producer]) arrows.insert({box_of[edge.producer], box_of[i], edge.snapshot});
     }
   }
-
   if (line.format == "json") {
-    Json nodes = Json::array(), edges = Json::array();
-    for (const Box& box : boxes) {
-      Json node{{"name", box.name}, {"stage", box.stage}, {"tasks", box.tasks}};
-      if (line.cached) {
-        node["cached"] = box.reused();
-        node["states"] = Json::object();
-        for (const auto& [state, count] : box.states) node["states"][std::string(pipeline::state_name(state))] = count;
-      }
-      nodes.push_back(std::move(node));
-    }
-    for (const Arrow& arrow : arrows) {
-      Json edge{{"from", boxes[arrow.from].name}, {"to", boxes[arrow.to].name}};
-      if (!arrow.label.empty()) edge["snapshot"] = arrow.label;
-      edges.push_back(std::move(edge));
-    }
-    print_json({{"schema", "pe-graph/1"},
-                {"schema_version", 1},
-                {"pipeline", graph.name},
-                {"nodes", nodes},
-                {"edges", edges}});
+    print_json(graph_json(graph.name, boxes, arrows, line.cached));
     return pipeline::kRunDone;
   }
   const std::string out = line.format == "mermaid" ? mermaid_of(boxes, arrows, line.cached)

@@ -115,6 +115,107 @@ int list_records(cli::CommandLine line, const fs::path& store_folder) {
   return pipeline::kRunDone;
 }
 
+int list_stages(const cli::CommandLine& line, const Graph& graph, const std::vector<bool>& selected) {
+  Json json = header("pe-list-stages/1");
+  json["stages"] = Json::array();
+  std::vector<std::vector<std::string>> rows;
+  for (const std::string& label : graph.stage_labels) {
+    std::size_t count = 0;
+    const pipeline::Task* first = nullptr;
+    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+      if (graph.tasks[i].label != label || !selected[i]) continue;
+      ++count;
+      if (!first) first = &graph.tasks[i];
+    }
+    if (!first) continue;
+    std::vector<std::string> axes;
+    for (const auto& [axis, value] : first->axes) axes.push_back(axis);
+    json["stages"].push_back({{"stage", label},
+                              {"program", first->stage->program},
+                              {"version", first->stage->version},
+                              {"tasks", count},
+                              {"axes", axes}});
+    rows.push_back({label, first->stage->program, counted(count, "task"),
+                    axes.empty() ? "" : cat("over ", support::join(axes, ", "))});
+  }
+  if (line.json)
+    print_json(json);
+  else
+    print(table(rows));
+  return pipeline::kRunDone;
+}
+
+int list_tasks(const cli::CommandLine& line, const Graph& graph, const std::vector<bool>& selected,
+               const pipeline::Plan& plan) {
+  Json json = header("pe-list-tasks/1");
+  json["tasks"] = Json::array();
+  std::vector<std::vector<std::string>> rows;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    if (!selected[i]) continue;
+    const pipeline::Task& task = graph.tasks[i];
+    const pipeline::PlannedTask& planned = plan.tasks[i];
+    json["tasks"].push_back({{"id", task.id},
+                             {"stage", task.label},
+                             {"state", state_name(planned.state)},
+                             {"known_only", planned.any_known()},
+                             {"plan_key", task.plan_key},
+                             {"task_key", planned.task_key},
+                             {"axes", task.axes}});
+    rows.push_back({task.id, std::string(state_name(planned.state)), planned.task_key.substr(0, 12),
+                    planned.any_known() ? "known, not here" : ""});
+  }
+  if (line.json)
+    print_json(json);
+  else
+    print(rows.empty() ? "no tasks\n" : table(rows));
+  return pipeline::kRunDone;
+}
+
+/// The results that the selected tasks have now.
+int list_artifacts(const cli::CommandLine& line, const Graph& graph, const std::vector<bool>& selected,
+                   const pipeline::Plan& plan, const Store& store) {
+  Json json = header("pe-list-artifacts/1");
+  json["artifacts"] = Json::array();
+  std::vector<std::vector<std::string>> rows;
+  const auto add = [&](const std::string& id, const pipeline::PlannedTask& planned, const auto& part,
+                       const std::string& snapshot, std::int64_t step) {
+    if (!part.result) return;
+    const bool gone = !part.present && !part.known;
+    for (const auto& output : part.result->outputs) {
+      json["artifacts"].push_back({{"task", id},
+                                   {"snapshot", snapshot},
+                                   {"key", planned.task_key},
+                                   {"step", step},
+                                   {"role", output.role},
+                                   {"kind", output.kind},
+                                   {"content", output.content},
+                                   {"object", output.object},
+                                   {"bytes", output.bytes},
+                                   {"present", !gone && !output.absent},
+                                   {"known", output.absent},
+                                   {"status", status_name(part.result->status)},
+                                   {"path", store.object_path(output.object).string()}});
+      rows.push_back({cat(id, snapshot.empty() ? "" : "@" + snapshot, ".", output.role), output.kind,
+                      support::short_bytes(static_cast<double>(output.bytes)), output.content.substr(0, 12),
+                      output.absent ? "known, not here"
+                      : gone        ? "object gone"
+                                    : ""});
+    }
+  };
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    if (!selected[i]) continue;
+    const pipeline::PlannedTask& planned = plan.tasks[i];
+    add(graph.tasks[i].id, planned, planned, "", -1);
+    for (const auto& snapshot : planned.snapshots)
+      add(graph.tasks[i].id, planned, snapshot, snapshot.label, snapshot.step);
+  }
+  if (line.json)
+    print_json(json);
+  else
+    print(rows.empty() ? "no artifacts\n" : table(rows));
+  return pipeline::kRunDone;
+}
+
 }  // namespace
 
 int list_command(const cli::CommandLine& given) {
@@ -144,93 +245,11 @@ int list_command(const cli::CommandLine& given) {
   const Loaded loaded = load(line, file, store_folder);
   const Graph& graph = loaded.graph;
   const std::vector<bool> selected = pipeline::select(graph, selectors_of(line));
-  if (kind == "stages") {
-    Json json = header("pe-list-stages/1");
-    json["stages"] = Json::array();
-    std::vector<std::vector<std::string>> rows;
-    for (const std::string& label : graph.stage_labels) {
-      std::size_t count = 0;
-      const pipeline::Task* first = nullptr;
-      for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-        if (graph.tasks[i].label != label || !selected[i]) continue;
-        ++count;
-        if (!first) first = &graph.tasks[i];
-      }
-      if (!first) continue;
-      std::vector<std::string> axes;
-      for (const auto& [axis, value] : first->axes) axes.push_back(axis);
-      json["stages"].push_back({{"stage", label},
-                                {"program", first->stage->program},
-                                {"version", first->stage->version},
-                                {"tasks", count},
-                                {"axes", axes}});
-      rows.push_back({label, first->stage->program, counted(count, "task"),
-                      axes.empty() ? "" : cat("over ", support::join(axes, ", "))});
-    }
-    if (line.json)
-      print_json(json);
-    else
-      print(table(rows));
-    return pipeline::kRunDone;
-  }
+  if (kind == "stages") return list_stages(line, graph, selected);
   const Store store = open_for_reading(store_folder);
   print_warnings(store);
   const pipeline::Plan plan = pipeline::make_plan(graph, pipeline::StoreReader(store));
-  Json json = header(kind == "tasks" ? "pe-list-tasks/1" : "pe-list-artifacts/1");
-  json[kind] = Json::array();
-  std::vector<std::vector<std::string>> rows;
-  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    if (!selected[i]) continue;
-    const pipeline::Task& task = graph.tasks[i];
-    const pipeline::PlannedTask& planned = plan.tasks[i];
-    if (kind == "tasks") {
-      json[kind].push_back({{"id", task.id},
-                            {"stage", task.label},
-                            {"state", state_name(planned.state)},
-                            {"known_only", planned.any_known()},
-                            {"plan_key", task.plan_key},
-                            {"task_key", planned.task_key},
-                            {"work", store.work_folder(task.plan_key).string()},
-                            {"axes", task.axes}});
-      rows.push_back({task.id, std::string(state_name(planned.state)), planned.task_key.substr(0, 12),
-                      planned.any_known() ? "known, not here" : ""});
-      continue;
-    }
-    const auto add = [&](const std::optional<pipeline::Result>& result, const std::string& snapshot, std::int64_t step,
-                         bool present, bool known) {
-      if (!result) return;
-      const bool gone = !present && !known;
-      for (const auto& output : result->outputs) {
-        const std::string name = cat(task.id, snapshot.empty() ? "" : "@" + snapshot, ".", output.role);
-        json[kind].push_back({{"task", task.id},
-                              {"snapshot", snapshot},
-                              {"key", planned.task_key},
-                              {"step", step},
-                              {"role", output.role},
-                              {"kind", output.kind},
-                              {"content", output.content},
-                              {"object", output.object},
-                              {"bytes", output.bytes},
-                              {"present", !gone && !output.absent},
-                              {"known", output.absent},
-                              {"status", status_name(result->status)},
-                              {"path", store.object_path(output.object).string()}});
-        rows.push_back({name, output.kind, support::short_bytes(static_cast<double>(output.bytes)),
-                        output.content.substr(0, 12),
-                        output.absent ? "known, not here"
-                        : gone        ? "object gone"
-                                      : ""});
-      }
-    };
-    add(planned.result, "", -1, planned.present, planned.known);
-    for (const auto& snapshot : planned.snapshots)
-      add(snapshot.result, snapshot.label, snapshot.step, snapshot.present, snapshot.known);
-  }
-  if (line.json)
-    print_json(json);
-  else
-    print(rows.empty() ? cat("no ", kind, "\n") : table(rows));
-  return pipeline::kRunDone;
+  return kind == "tasks" ? list_tasks(line, graph, selected, plan) : list_artifacts(line, graph, selected, plan, store);
 }
 
 namespace {

@@ -95,53 +95,61 @@ std::vector<Record> all_records(const Store& store) {
   return records;
 }
 
-/// What an artifact says of itself, without any store; one is asked only for --tree and --preimage.
-int show_file(const cli::CommandLine& line, const fs::path& path) {
+/// An artifact that is at hand as a file or folder.
+struct ArtifactFile {
+  fs::path path;
+  std::string kind, digest;
   artifact::Recipe recipe;
-  std::string kind;
   std::vector<artifact::Member> members;
-  const bool folder = fs::is_directory(path);
-  if (folder || path.filename() == artifact::kManifestName) {
+};
+
+ArtifactFile read_artifact(const fs::path& path) {
+  ArtifactFile read{path, {}, {}, {}, {}};
+  if (fs::is_directory(path) || path.filename() == artifact::kManifestName) {
     const artifact::Manifest manifest = artifact::Manifest::read(path);
-    recipe = manifest.recipe;
-    kind = artifact::kind_name(manifest.kind);
-    members = manifest.members;
+    read.recipe = manifest.recipe;
+    read.kind = artifact::kind_name(manifest.kind);
+    read.members = manifest.members;
   } else {
     const artifact::h5::File file = artifact::h5::File::open(path);
-    kind = artifact::kind_name(artifact::read_header(file).kind);
-    recipe = artifact::read_recipe(file);
+    read.kind = artifact::kind_name(artifact::read_header(file).kind);
+    read.recipe = artifact::read_recipe(file);
   }
-  const std::string digest = artifact::artifact_content_digest(path);
-  std::vector<Record> records;
-  const Record* record = nullptr;
-  if (line.tree || line.preimage) {
-    const Store store = open_for_reading(store_path(line, pipeline::find_root_of_store(fs::current_path())));
-    records = all_records(store);
-    record = record_of(records, recipe, digest);
-    if (!record)
-      say("pe-pipeline: the store has no record of this file, so what it was made from is not known (--store names "
-          "another)\n");
-  }
-  if (line.json) {
-    Json json{{"schema", "pe-show/1"}, {"schema_version", 1},      {"path", path.string()},
-              {"kind", kind},          {"content_digest", digest}, {"made_by", artifact::recipe_to_json(recipe)}};
-    if (!members.empty()) {
-      json["members"] = Json::array();
-      for (const auto& member : members) {
-        json["members"].push_back(
-            {{"name", member.name}, {"bytes", member.bytes}, {"content_digest", member.content_digest}});
-      }
+  read.digest = artifact::artifact_content_digest(path);
+  return read;
+}
+
+Json file_json(const ArtifactFile& file) {
+  Json json{{"schema", "pe-show/1"},         {"schema_version", 1},
+            {"path", file.path.string()},    {"kind", file.kind},
+            {"content_digest", file.digest}, {"made_by", artifact::recipe_to_json(file.recipe)}};
+  if (!file.members.empty()) {
+    json["members"] = Json::array();
+    for (const auto& member : file.members) {
+      json["members"].push_back(
+          {{"name", member.name}, {"bytes", member.bytes}, {"content_digest", member.content_digest}});
     }
-    if (record && line.preimage) json["preimage"] = record->preimage;
-    if (record && line.tree) json["tree"] = tree_json(records, *record, 16);
-    print_json(json);
-    return pipeline::kRunDone;
   }
-  const std::string title = out_style(line).bold(cli::harmless(path.string())) + "\n";
-  std::string out = cat("  kind      ", kind, "\n  content   ", digest, "\n");
+  return json;
+}
+
+/// Adds the leaves of a config, a line each.
+void print_config(const Json& node, const std::string& prefix, std::string& out) {
+  for (const auto& [name, value] : node.items()) {
+    const std::string path = prefix.empty() ? name : prefix + "." + name;
+    if (value.is_object() && !value.contains("kind") && !value.contains("stack"))
+      print_config(value, path, out);
+    else
+      out += cat("    ", path, ": ", support::display(value), "\n");
+  }
+}
+
+std::string file_text(const ArtifactFile& file) {
+  const artifact::Recipe& recipe = file.recipe;
+  std::string out = cat("  kind      ", file.kind, "\n  content   ", file.digest, "\n");
   out += cat("  made by   pe-", recipe.stage, ", result version ", recipe.version, "\n");
   out += cat("  task key  ", recipe.task_key.empty() ? "none: a person ran the stage" : recipe.task_key, "\n");
-  if (!members.empty()) out += cat("  members   ", members.size(), "\n");
+  if (!file.members.empty()) out += cat("  members   ", file.members.size(), "\n");
   if (recipe.inputs.is_object()) {
     for (const auto& [role, digests] : recipe.inputs.items()) {
       for (const Json& each : digests)
@@ -149,23 +157,46 @@ int show_file(const cli::CommandLine& line, const fs::path& path) {
     }
   }
   out += "  config\n";
-  const auto walk = [&](const auto& self, const Json& node, const std::string& prefix) -> void {
-    for (const auto& [name, value] : node.items()) {
-      const std::string path_of = prefix.empty() ? name : prefix + "." + name;
-      if (value.is_object() && !value.contains("kind") && !value.contains("stack"))
-        self(self, value, path_of);
-      else
-        out += cat("    ", path_of, ": ", support::display(value), "\n");
-    }
-  };
-  if (recipe.config.is_object()) walk(walk, recipe.config, "");
-  if (record && line.tree) {
+  if (recipe.config.is_object()) print_config(recipe.config, "", out);
+  return out;
+}
+
+/// The tree and the preimage of a record, where the command line asks for them.
+std::string extras_text(const cli::CommandLine& line, const std::vector<Record>& records, const Record& record) {
+  std::string out;
+  if (line.tree) {
     std::set<std::string> seen;
     out += "  made from\n";
-    print_tree(records, *record, "    ", seen, out);
+    print_tree(records, record, "    ", seen, out);
   }
-  if (record && line.preimage)
-    out += cat("  preimage\n", record->preimage.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
+  if (line.preimage)
+    out += cat("  preimage\n", record.preimage.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
+  return out;
+}
+
+/// Shows an artifact without any store, which only --tree and --preimage need.
+int show_file(const cli::CommandLine& line, const fs::path& path) {
+  const ArtifactFile file = read_artifact(path);
+  std::vector<Record> records;
+  const Record* record = nullptr;
+  if (line.tree || line.preimage) {
+    const Store store = open_for_reading(store_path(line, pipeline::find_root_of_store(fs::current_path())));
+    records = all_records(store);
+    record = record_of(records, file.recipe, file.digest);
+    if (!record)
+      say("pe-pipeline: the store has no record of this file, so what it was made from is not known (--store names "
+          "another)\n");
+  }
+  if (line.json) {
+    Json json = file_json(file);
+    if (record && line.preimage) json["preimage"] = record->preimage;
+    if (record && line.tree) json["tree"] = tree_json(records, *record, 16);
+    print_json(json);
+    return pipeline::kRunDone;
+  }
+  const std::string title = out_style(line).bold(cli::harmless(path.string())) + "\n";
+  std::string out = file_text(file);
+  if (record) out += extras_text(line, records, *record);
   print(title + cli::harmless(out));
   return pipeline::kRunDone;
 }
@@ -203,6 +234,62 @@ std::string record_text(const Record& record, const Store& store, const cli::Sty
   return out;
 }
 
+/// Records that a key or a task's id names, the newest first: an id may have had several results.
+struct FoundRecords {
+  std::vector<Record> found;
+  std::vector<Record> records;   ///< all of the store, for a tree
+  std::vector<std::string> ids;  ///< of all records, for suggestions
+};
+
+FoundRecords find_records(const Store& store, const std::string& word, bool with_all) {
+  FoundRecords of;
+  auto& [found, records, ids] = of;
+  const std::vector<pipeline::ResultKey> keys = store.matching(word);
+  for (const auto& key : keys) {
+    if (auto record = store.read(key)) found.push_back(*std::move(record));
+  }
+  if (found.empty() || with_all) {
+    for (const auto& key : store.keys()) {
+      auto record = store.read(key);
+      if (!record) continue;
+      ids.push_back(record->task);
+      if (keys.empty() && (record->task == word || cat(record->task, "@", record->key.step) == word))
+        found.push_back(*record);
+      records.push_back(*std::move(record));
+    }
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Record& a, const Record& b) {
+    const auto ended = [](const Record& record) {
+      return record.occasion.is_object() ? record.occasion.value("ended", "") : "";
+    };
+    return ended(a) > ended(b);
+  });
+  return of;
+}
+
+int show_records(const cli::CommandLine& line, const Store& store, const FoundRecords& of) {
+  const auto& [found, records, ids] = of;
+  if (line.json) {
+    Json list = Json::array();
+    for (const Record& record : found) {
+      Json json = to_json(record);
+      if (!line.preimage) json.erase("preimage");
+      if (line.tree) json["tree"] = tree_json(records, record, 16);
+      list.push_back(std::move(json));
+    }
+    print_json({{"schema", "pe-show/1"}, {"schema_version", 1}, {"records", std::move(list)}});
+    return pipeline::kRunDone;
+  }
+  const cli::Style style = out_style(line);
+  constexpr std::size_t kMost = 5;
+  for (std::size_t i = 0; i < found.size() && i < kMost; ++i) {
+    print(record_text(found[i], store, style) + extras_text(line, records, found[i]));
+  }
+  if (found.size() > kMost)
+    print(cat("and ", counted(found.size() - kMost, "more record"), "; give more digits, or --json\n"));
+  return pipeline::kRunDone;
+}
+
 }  // namespace
 
 int show_command(const cli::CommandLine& given) {
@@ -227,64 +314,13 @@ int show_command(const cli::CommandLine& given) {
   const Store store = open_for_reading(store_folder);
   print_warnings(store);
 
-  std::vector<Record> records;
-  std::vector<Record> found;
-  std::vector<std::string> ids;
-  std::vector<pipeline::ResultKey> keys = store.matching(word);
-  if (!keys.empty()) {
-    for (const auto& key : keys) {
-      if (auto record = store.read(key)) found.push_back(*std::move(record));
-    }
-  }
-  if (found.empty() || line.tree) {
-    for (const auto& key : store.keys()) {
-      auto record = store.read(key);
-      if (!record) continue;
-      ids.push_back(record->task);
-      if (keys.empty() && (record->task == word || cat(record->task, "@", record->key.step) == word))
-        found.push_back(*record);
-      records.push_back(*std::move(record));
-    }
-  }
-  if (found.empty()) {
+  const FoundRecords of = find_records(store, word, line.tree);
+  if (of.found.empty()) {
     throw ConfigError(
         cat("no artifact, record or file is called ", quote(word), " (store ", store_folder.string(), ")"), {},
-        support::suggestion(word, ids));
+        support::suggestion(word, of.ids));
   }
-  // The newest first: an id may have had several results.
-  std::stable_sort(found.begin(), found.end(), [](const Record& a, const Record& b) {
-    const auto ended = [](const Record& record) {
-      return record.occasion.is_object() ? record.occasion.value("ended", "") : "";
-    };
-    return ended(a) > ended(b);
-  });
-  if (line.json) {
-    Json list = Json::array();
-    for (const Record& record : found) {
-      Json json = to_json(record);
-      if (!line.preimage) json.erase("preimage");
-      if (line.tree) json["tree"] = tree_json(records, record, 16);
-      list.push_back(std::move(json));
-    }
-    print_json({{"schema", "pe-show/1"}, {"schema_version", 1}, {"records", std::move(list)}});
-    return pipeline::kRunDone;
-  }
-  const cli::Style style = out_style(line);
-  constexpr std::size_t kMost = 5;
-  for (std::size_t i = 0; i < found.size() && i < kMost; ++i) {
-    std::string out = record_text(found[i], store, style);
-    if (line.tree) {
-      std::set<std::string> seen;
-      out += "  made from\n";
-      print_tree(records, found[i], "    ", seen, out);
-    }
-    if (line.preimage)
-      out += cat("  preimage\n", found[i].preimage.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
-    print(out);
-  }
-  if (found.size() > kMost)
-    print(cat("and ", counted(found.size() - kMost, "more record"), "; give more digits, or --json\n"));
-  return pipeline::kRunDone;
+  return show_records(line, store, of);
 }
 
 }  // namespace pe::commands

@@ -261,84 +261,138 @@ int status_command(const cli::CommandLine& given) {
   return pipeline::kRunDone;
 }
 
+namespace {
+
+/// Logs of the selected tasks, from the newest run in which one of them has started.
+struct FoundLogs {
+  std::string run;
+  std::vector<TaskStatus> tasks;
+  std::vector<fs::path> job_logs;        ///< of tasks that no stage was started for
+  std::vector<std::string> stages, ids;  ///< of all runs that were read, for suggestions
+};
+
+void look_into_run(const pipeline::Store& store, const RunStatus& status, const std::vector<std::string>& words,
+                   FoundLogs& found) {
+  std::optional<pipeline::Submission> submission;
+  for (const TaskStatus& task : status.tasks) {
+    const auto name = pipeline::parse_task_id(task.id);
+    const bool selected = std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+      return word == task.id || (name && pipeline::matches(*name, word));
+    });
+    auto& [run, tasks, job_logs, stages, ids] = found;
+    if (std::find(stages.begin(), stages.end(), task.stage) == stages.end()) stages.push_back(task.stage);
+    if (ids.size() < 1000 && std::find(ids.begin(), ids.end(), task.id) == ids.end()) ids.push_back(task.id);
+    if (selected && !store.attempts(task.plan_key).empty()) {
+      tasks.push_back(task);
+    } else if (selected && !status.cluster.empty()) {
+      if (!submission) submission = pipeline::read_submission(store, status.run_id);
+      const fs::path log = submission ? pipeline::job_log(store, *submission, task.plan_key) : fs::path();
+      if (!log.empty()) job_logs.push_back(log);
+    }
+  }
+}
+
+FoundLogs find_logs(const pipeline::Store& store, const cli::CommandLine& line) {
+  std::vector<std::string> runs;
+  if (!line.run.empty()) {
+    runs = {pick_run(store, line.run)};
+  } else {
+    runs = store.runs();
+    std::reverse(runs.begin(), runs.end());
+    if (runs.empty()) pick_run(store, "");
+  }
+  FoundLogs found;
+  for (const std::string& run : runs) {
+    const std::optional<RunStatus> status = line.run.empty() ? read_or_say(store, run) : pipeline::read_run(store, run);
+    if (!status) continue;
+    look_into_run(store, *status, line.words, found);
+    found.run = run;
+    if (!found.tasks.empty() || !found.job_logs.empty()) break;
+  }
+  return found;
+}
+
+[[noreturn]] void throw_no_log(const std::string& word, const FoundLogs& found) {
+  const auto has = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const std::string label = word.substr(0, word.find('['));
+  const bool exists = has(found.stages, label);
+  throw ConfigError(cat("no run has a log of ", quote(word)), {},
+                    exists && has(found.ids, word)
+                        ? std::string("it has not started; `pe-pipeline status` says why")
+                        : support::suggestion(exists ? word : label, exists ? found.ids : found.stages));
+}
+
+/// A terminal gets no control characters of a stage.
+void print_log(std::string_view piece) {
+  print(::isatty(1) == 1 ? cli::harmless(std::string(piece)) : std::string(piece));
+}
+
+void print_job_logs(const std::vector<fs::path>& logs, const cli::CommandLine& line) {
+  for (const fs::path& log : logs) {
+    std::error_code error;
+    const bool empty = fs::file_size(log, error) == 0 && !error;
+    print(cat(out_style(line).bold(cat("== job ", log.filename().string())),
+              empty ? "  has printed nothing; `pe-pipeline status` says how it ended" : "", "\n"));
+    read_log(log, line.tail, print_log);
+  }
+}
+
+/// The folder of the last attempt, or of the one that --attempt names.
+fs::path attempt_folder(const pipeline::Store& store, const TaskStatus& task, const cli::CommandLine& line) {
+  const auto attempts = store.attempts(task.plan_key);
+  if (!line.attempt) return attempts.back();
+  const auto chosen = std::find_if(attempts.begin(), attempts.end(), [&](const fs::path& path) {
+    return std::stoll(path.filename().string().substr(1)) == *line.attempt;
+  });
+  if (chosen == attempts.end()) {
+    throw ConfigError(cat(quote(task.id), " has no attempt ", *line.attempt), {"--attempt", 0, 0, "", 1},
+                      cat("it has ", counted(attempts.size(), "attempt")));
+  }
+  return *chosen;
+}
+
+/// Prints more of the newest attempt's log as the stage writes it, until the run ends.
+void follow_log(const pipeline::Store& store, const TaskStatus& task, const std::string& run) {
+  fs::path folder = store.attempts(task.plan_key).back();
+  std::ifstream file(folder / "stage.log", std::ios::binary);
+  file.seekg(0, std::ios::end);
+  while (true) {
+    std::fflush(stdout);
+    const std::string more((std::istreambuf_iterator<char>(file)), {});
+    if (!more.empty()) print_log(more);
+    file.clear();
+    const auto newest = store.attempts(task.plan_key);
+    if (more.empty() && !newest.empty() && newest.back() != folder) {
+      folder = newest.back();
+      print(cat("== attempt ", folder.filename().string(), "\n"));
+      file = std::ifstream(folder / "stage.log", std::ios::binary);
+      continue;
+    }
+    if (more.empty() && pipeline::read_run(store, run).state != "running") break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+}
+
+}  // namespace
+
 int logs_command(const cli::CommandLine& given) {
   cli::CommandLine line = given;
   const pipeline::Store store = open_for_reading(store_path_for(line));
   if (line.words.empty())
     throw ConfigError("no task is selected", {"pe-pipeline logs", 0, 0, "", 1},
                       "as in: pe-pipeline logs 'trunk[seed=42]'");
-
-  // The newest run in which a selected task has started, unless one is named.
-  std::vector<std::string> runs;
-  if (!line.run.empty())
-    runs = {pick_run(store, line.run)};
-  else {
-    runs = store.runs();
-    std::reverse(runs.begin(), runs.end());
-    if (runs.empty()) pick_run(store, "");
-  }
-  std::vector<TaskStatus> found;
-  std::vector<fs::path> job_logs;  // of tasks that no stage was started for
-  std::vector<std::string> known, ids;
-  std::string run_id;
-  for (const std::string& run : runs) {
-    const std::optional<RunStatus> read = line.run.empty() ? read_or_say(store, run) : pipeline::read_run(store, run);
-    if (!read) continue;
-    const RunStatus& status = *read;
-    std::optional<pipeline::Submission> submission;
-    for (const TaskStatus& task : status.tasks) {
-      const auto name = pipeline::parse_task_id(task.id);
-      const bool selected = std::any_of(line.words.begin(), line.words.end(), [&](const std::string& word) {
-        return word == task.id || (name && pipeline::matches(*name, word));
-      });
-      if (std::find(known.begin(), known.end(), task.stage) == known.end()) known.push_back(task.stage);
-      if (ids.size() < 1000 && std::find(ids.begin(), ids.end(), task.id) == ids.end()) ids.push_back(task.id);
-      if (selected && !store.attempts(task.plan_key).empty()) {
-        found.push_back(task);
-      } else if (selected && !status.cluster.empty()) {
-        if (!submission) submission = pipeline::read_submission(store, run);
-        if (const fs::path log = submission ? pipeline::job_log(store, *submission, task.plan_key) : fs::path(); !log.empty())
-          job_logs.push_back(log);
-      }
-    }
-    run_id = run;
-    if (!found.empty() || !job_logs.empty()) break;
-  }
-  if (found.empty() && !job_logs.empty() && !line.json) {
-    for (const fs::path& log : job_logs) {
-      std::error_code error;
-      const bool empty = fs::file_size(log, error) == 0 && !error;
-      print(cat(out_style(line).bold(cat("== job ", log.filename().string())),
-                empty ? "  has printed nothing; `pe-pipeline status` says how it ended" : "", "\n"));
-      read_log(log, line.tail, [&](std::string_view piece) {
-        print(::isatty(1) == 1 ? cli::harmless(std::string(piece)) : std::string(piece));
-      });
-    }
+  const FoundLogs found = find_logs(store, line);
+  if (found.tasks.empty() && !found.job_logs.empty() && !line.json) {
+    print_job_logs(found.job_logs, line);
     return pipeline::kRunDone;
   }
-  if (found.empty()) {
-    const std::string& word = line.words.front();
-    const std::string label = word.substr(0, word.find('['));
-    const bool exists = std::find(known.begin(), known.end(), label) != known.end();
-    throw ConfigError(cat("no run has a log of ", quote(word)), {},
-                      exists && std::find(ids.begin(), ids.end(), word) != ids.end()
-                          ? std::string("it has not started; `pe-pipeline status` says why")
-                          : support::suggestion(exists ? word : label, exists ? ids : known));
-  }
+  if (found.tasks.empty()) throw_no_log(line.words.front(), found);
+  const bool several = found.tasks.size() > 1;
   Json answers = Json::array();
-  for (const TaskStatus& task : found) {
-    const auto attempts = store.attempts(task.plan_key);
-    fs::path folder = attempts.back();
-    if (line.attempt) {
-      const auto chosen = std::find_if(attempts.begin(), attempts.end(), [&](const fs::path& path) {
-        return std::stoll(path.filename().string().substr(1)) == *line.attempt;
-      });
-      if (chosen == attempts.end()) {
-        throw ConfigError(cat(quote(task.id), " has no attempt ", *line.attempt), {"--attempt", 0, 0, "", 1},
-                          cat("it has ", counted(attempts.size(), "attempt")));
-      }
-      folder = *chosen;
-    }
+  for (const TaskStatus& task : found.tasks) {
+    const fs::path folder = attempt_folder(store, task, line);
     const fs::path log = folder / "stage.log";
     if (line.json) {
       answers.push_back({{"task", task.id},
@@ -347,39 +401,21 @@ int logs_command(const cli::CommandLine& given) {
                          {"text", log_text(log, line.tail, kMostLogInJson)}});
       continue;
     }
-    if (found.size() > 1) print(cat(out_style(line).bold(cat("== ", task.id, " ", folder.filename().string())), "\n"));
+    if (several) print(cat(out_style(line).bold(cat("== ", task.id, " ", folder.filename().string())), "\n"));
     char last = '\n';
     read_log(log, line.tail, [&](std::string_view piece) {
-      print(::isatty(1) == 1 ? cli::harmless(std::string(piece)) : std::string(piece));
+      print_log(piece);
       last = piece.back();
     });
-    if (found.size() > 1 && last != '\n') print("\n");
+    if (several && last != '\n') print("\n");
   }
   if (line.json) {
-    print_json({{"schema", "pe-logs/1"}, {"schema_version", 1}, {"run", run_id}, {"logs", std::move(answers)}});
+    print_json({{"schema", "pe-logs/1"}, {"schema_version", 1}, {"run", found.run}, {"logs", std::move(answers)}});
     return pipeline::kRunDone;
   }
   if (!line.follow) return pipeline::kRunDone;
-  if (found.size() > 1)
-    throw ConfigError("--follow shows one log; the selection names several", {"--follow", 0, 0, "", 1});
-  fs::path folder = store.attempts(found.front().plan_key).back();
-  std::ifstream file(folder / "stage.log", std::ios::binary);
-  file.seekg(0, std::ios::end);
-  while (true) {
-    std::fflush(stdout);
-    std::string more((std::istreambuf_iterator<char>(file)), {});
-    if (!more.empty()) print(::isatty(1) == 1 ? cli::harmless(more) : more);
-    file.clear();
-    const auto newest = store.attempts(found.front().plan_key);
-    if (more.empty() && !newest.empty() && newest.back() != folder) {
-      folder = newest.back();
-      print(cat("== attempt ", folder.filename().string(), "\n"));
-      file = std::ifstream(folder / "stage.log", std::ios::binary);
-      continue;
-    }
-    if (more.empty() && pipeline::read_run(store, run_id).state != "running") break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  }
+  if (several) throw ConfigError("--follow shows one log; the selection names several", {"--follow", 0, 0, "", 1});
+  follow_log(store, found.tasks.front(), found.run);
   return pipeline::kRunDone;
 }
 

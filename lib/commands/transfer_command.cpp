@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/terminal.h"
@@ -22,6 +23,51 @@ fs::path other_store(const std::string& word) {
   const fs::path folder = fs::absolute(word);
   if (!fs::exists(folder / "VERSION") && fs::exists(folder / "store" / "VERSION")) return folder / "store";
   return folder;
+}
+
+Json report_json(Json json, const pipeline::TransferReport& report) {
+  json["results"] = Json::array();
+  for (const auto& each : report.results) {
+    Json item{{"task", each.task},
+              {"key", each.key.key},
+              {"step", each.key.step},
+              {"bytes", each.bytes},
+              {"record_only", each.record_only},
+              {"existed", each.existed},
+              {"conflict", each.conflict}};
+    if (!each.problem.empty()) item["problem"] = each.problem;
+    json["results"].push_back(std::move(item));
+  }
+  return json;
+}
+
+std::string report_text(const pipeline::TransferReport& report, const cli::CommandLine& line) {
+  constexpr std::size_t kMost = 20;
+  std::size_t moved = 0, there = 0, records = 0;
+  std::string out;
+  const cli::Style style = out_style(line);
+  for (const auto& each : report.results) {
+    if (!each.problem.empty()) {
+      out += cat(style.bad("problem   "), each.task, "  ", cli::harmless(each.problem), "\n");
+    } else if (each.conflict) {
+      out +=
+          cat(style.warn("conflict  "), each.task, "  the other store has other contents under this key; they stay\n",
+              "  ours    ", cli::harmless(each.ours), "\n  theirs  ", cli::harmless(each.theirs), "\n");
+    } else if (each.record_only) {
+      records += each.existed ? 0u : 1u;
+    } else if (each.existed) {
+      ++there;
+    } else if (++moved <= kMost) {
+      out += cat(line.dry_run ? "would copy" : "copied    ", "  ", each.task, "  ",
+                 support::short_bytes(static_cast<double>(each.bytes)), "\n");
+    }
+  }
+  if (moved > kMost) out += cat("and ", moved - kMost, " more\n");
+  out += cat(line.dry_run ? "would copy " : "copied ", counted(moved, "result"), " (",
+             counted(report.objects, "object"), ", ", support::short_bytes(static_cast<double>(report.bytes)), ")");
+  if (there > 0) out += cat("; ", there, " were there already");
+  if (records > 0) out += cat("; ", counted(records, "record"), " of what they were made from, without contents");
+  return out + "\n";
 }
 
 int move_results(const cli::CommandLine& given, bool push) {
@@ -55,53 +101,17 @@ int move_results(const cli::CommandLine& given, bool push) {
   print_warnings(from);
   print_warnings(to);
 
-  Json json{{"schema", "pe-transfer/1"},  {"schema_version", 1},    {"verb", verb},
-            {"from", from_path.string()}, {"to", to_path.string()}, {"dry_run", line.dry_run},
-            {"results", Json::array()},   {"bytes", report.bytes},  {"objects", report.objects}};
-  std::size_t moved = 0, there = 0, records = 0, conflicts = 0, problems = 0;
-  std::string out;
-  const cli::Style style = out_style(line);
-  for (const auto& each : report.results) {
-    Json item{{"task", each.task},
-              {"key", each.key.key},
-              {"step", each.key.step},
-              {"bytes", each.bytes},
-              {"record_only", each.record_only},
-              {"existed", each.existed},
-              {"conflict", each.conflict}};
-    if (!each.problem.empty()) item["problem"] = each.problem;
-    json["results"].push_back(std::move(item));
-    if (!each.problem.empty()) {
-      ++problems;
-      out += cat(style.bad("problem   "), each.task, "  ", cli::harmless(each.problem), "\n");
-    } else if (each.conflict) {
-      ++conflicts;
-      out +=
-          cat(style.warn("conflict  "), each.task, "  the other store has other contents under this key; they stay\n",
-              "  ours    ", cli::harmless(each.ours), "\n  theirs  ", cli::harmless(each.theirs), "\n");
-    } else if (each.record_only) {
-      records += each.existed ? 0u : 1u;
-    } else if (each.existed) {
-      ++there;
-    } else {
-      ++moved;
-      if (moved <= 20)
-        out += cat(line.dry_run ? "would copy" : "copied    ", "  ", each.task, "  ",
-                   support::short_bytes(static_cast<double>(each.bytes)), "\n");
-    }
-  }
-  if (line.json) {
-    print_json(json);
-  } else {
-    if (moved > 20) out += cat("and ", moved - 20, " more\n");
-    out += cat(line.dry_run ? "would copy " : "copied ", counted(moved, "result"), " (",
-               counted(report.objects, "object"), ", ", support::short_bytes(static_cast<double>(report.bytes)), ")");
-    if (there > 0) out += cat("; ", there, " were there already");
-    if (records > 0) out += cat("; ", counted(records, "record"), " of what they were made from, without contents");
-    print(out + "\n");
-  }
-  if (problems > 0) return pipeline::kRunStore;
-  return conflicts > 0 ? pipeline::kRunMismatch : pipeline::kRunDone;
+  const Json head{{"schema", "pe-transfer/1"},  {"schema_version", 1},      {"verb", verb},
+                  {"from", from_path.string()}, {"to", to_path.string()},   {"dry_run", line.dry_run},
+                  {"bytes", report.bytes},      {"objects", report.objects}};
+  if (line.json)
+    print_json(report_json(head, report));
+  else
+    print(report_text(report, line));
+  const auto any = [&](auto&& test) { return std::any_of(report.results.begin(), report.results.end(), test); };
+  if (any([](const pipeline::Transferred& each) { return !each.problem.empty(); })) return pipeline::kRunStore;
+  const bool conflicts = any([](const pipeline::Transferred& each) { return each.conflict; });
+  return conflicts ? pipeline::kRunMismatch : pipeline::kRunDone;
 }
 
 }  // namespace

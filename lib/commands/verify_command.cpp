@@ -120,127 +120,167 @@ bool is_known_only(const Store& store, const pipeline::StoredResult& result) {
          });
 }
 
+/// Checks the chosen results of a store, and runs them again with --rerun.
+class StoreCheck {
+ public:
+  StoreCheck(const cli::CommandLine& line, const Scope& scope, Store& store, const Inventory& inventory)
+      : line_(line), store_(store), inventory_(inventory), verifier_(store), catalog_(stage_catalog()) {
+    catalog_.remember_in(scope.store / "memo" / "describe");
+    how_.keep = line.keep;
+    how_.ulp = static_cast<std::uint64_t>(line.ulp.value_or(0));
+    how_.gpus = capacity_of(line).gpus;
+    how_.stop = StopSignals::level;
+    if (line.rerun) how_.remade = &remade_.emplace(store);
+  }
+
+  int check(const std::vector<Group>& groups) {
+    bool stopped = false;
+    for (const Group& group : groups) {
+      stopped = !check_group(group);
+      if (stopped) break;
+    }
+    for (const auto& key : inventory_.unreadable) add_unreadable(key);
+    print_warnings(store_);
+    if (line_.json)
+      print_json(finished_json());
+    else
+      print(totals_text());
+    if (tally_.broken > 0 || tally_.differs > 0 || tally_.failed > 0) return pipeline::kRunMismatch;
+    return tally_.cannot > 0 || stopped ? pipeline::kRunIncomplete : pipeline::kRunDone;
+  }
+
+ private:
+  void show(const std::string& text) {
+    if (!line_.json) print(text);
+  }
+
+  /// @returns false if a signal asks to stop
+  bool check_group(const Group& group) {
+    std::vector<Record> records;
+    bool broken = false;
+    for (const std::size_t i : group) {
+      const std::string name = inventory_.results[i].name();
+      auto record = store_.read(inventory_.results[i].key);
+      if (!record) continue;  // went away meanwhile
+      if (const auto origin = known_only(store_, *record)) {
+        ++tally_.known;
+        results_.push_back(
+            {{"task", name}, {"key", record->key.key}, {"known_from", *origin}, {"problems", Json::array()}});
+        continue;
+      }
+      broken = !check_record(*record, name) || broken;
+      records.push_back(*std::move(record));
+    }
+    if (!line_.rerun || broken || records.empty()) return true;
+    run_again(records, names_of(inventory_, group));
+    return StopSignals::level() == 0;
+  }
+
+  /// @returns false if the record has problems
+  bool check_record(const Record& record, const std::string& name) {
+    const std::vector<Problem> problems = verifier_.check(record);
+    Json each{{"task", name}, {"key", record.key.key}, {"problems", Json::array()}};
+    if (record.key.is_snapshot()) each["step"] = record.key.step;
+    for (const Problem& problem : problems) {
+      each["problems"].push_back({{"what", what_name(problem.what)},
+                                  {"role", problem.role},
+                                  {"object", problem.object},
+                                  {"text", problem.text}});
+      show(cat(style_.bad(problem.what == Problem::What::kMissing ? "gone     " : "damaged  "), name,
+               problem.role.empty() ? "" : "." + problem.role, "  ", cli::harmless(problem.text), "\n"));
+    }
+    ++(problems.empty() ? tally_.whole : tally_.broken);
+    if (!problems.empty() && line_.repair) {
+      set_aside(store_, record, problems);
+      each["set_aside"] = true;
+    }
+    results_.push_back(std::move(each));
+    return problems.empty();
+  }
+
+  void run_again(const std::vector<Record>& records, const std::string& names) {
+    const StopSignals signals;
+    const Rerun rerun = pipeline::run_again(store_, inventory_, catalog_, runner_, records, how_);
+    ++(rerun.outcome == Rerun::Outcome::kSame      ? tally_.same
+       : rerun.outcome == Rerun::Outcome::kDiffers ? tally_.differs
+       : rerun.outcome == Rerun::Outcome::kFailed  ? tally_.failed
+                                                   : tally_.cannot);
+    results_.back()["rerun"] = json_of(rerun);
+    show(text_of(rerun, names, style_));
+    std::fflush(stdout);
+  }
+
+  void add_unreadable(const pipeline::ResultKey& key) {
+    ++tally_.broken;
+    results_.push_back(
+        {{"task", ""},
+         {"key", key.key},
+         {"problems",
+          Json::array({{{"what", "record"}, {"role", ""}, {"object", ""}, {"text", "the record is damaged"}}})}});
+    if (key.is_snapshot()) results_.back()["step"] = key.step;
+    show(cat(style_.bad("damaged  "), key.short_name(), "  its record: ", store_.record_path(key).string(), "\n"));
+    if (line_.repair) store_.forget(key);
+  }
+
+  Json finished_json() {
+    Json json{{"schema", "pe-verify/1"}, {"schema_version", 1}, {"results", std::move(results_)}};
+    json["bytes"] = verifier_.bytes_read();
+    json["objects"] = verifier_.objects_read();
+    json["counts"] = {{"whole", tally_.whole}, {"damaged", tally_.broken}, {"known", tally_.known}};
+    if (line_.rerun) {
+      json["counts"]["same"] = tally_.same;
+      json["counts"]["differs"] = tally_.differs;
+      json["counts"]["failed"] = tally_.failed;
+      json["counts"]["cannot"] = tally_.cannot;
+    }
+    return json;
+  }
+
+  std::string totals_text() const {
+    std::string out = cat(counted(tally_.whole, "result"), " whole");
+    if (tally_.broken > 0) out += cat(", ", style_.bad(cat(tally_.broken, " damaged")));
+    if (tally_.known > 0) out += cat(", ", tally_.known, " known and not here");
+    out += cat("; read ", counted(verifier_.objects_read(), "object"), ", ",
+               support::short_bytes(static_cast<double>(verifier_.bytes_read())), "\n");
+    if (line_.rerun) {
+      out += cat("run again: ", tally_.same, " same");
+      if (tally_.differs > 0) out += cat(", ", style_.bad(cat(tally_.differs, " different")));
+      if (tally_.failed > 0) out += cat(", ", style_.bad(cat(tally_.failed, " failed")));
+      if (tally_.cannot > 0) out += cat(", ", tally_.cannot, " that cannot be run again");
+      out += "\n";
+    }
+    if (tally_.broken > 0) {
+      out += line_.repair ? "what is damaged lies in the trash; the next run makes it again\n"
+                          : "with --repair, what is damaged goes to the trash and the next run makes it again\n";
+    }
+    return out;
+  }
+
+  const cli::CommandLine& line_;
+  Store& store_;
+  const Inventory& inventory_;
+  const cli::Style style_ = out_style(line_);
+  Json results_ = Json::array();
+  Tally tally_;
+  pipeline::Verifier verifier_;
+  pipeline::StageCatalog catalog_;
+  pipeline::LocalRunner runner_{SIGKILL};  ///< no other process needs checkpoints of a stage that is run again
+  pipeline::RerunOptions how_;
+  std::optional<pipeline::RemadeInputs> remade_;
+};
+
 int verify_store(const cli::CommandLine& line) {
   const Scope scope = scope_of(line);
   pipeline::StoreOptions options;
   options.create = line.repair;
   Store store(scope.store, options);
   const Inventory inventory = pipeline::read_inventory(store);
-  const std::vector<std::size_t> chosen = chosen_results(line, scope, store, inventory);
-  std::vector<Group> groups = groups_of(inventory, chosen);
+  std::vector<Group> groups = groups_of(inventory, chosen_results(line, scope, store, inventory));
   if (line.rerun && line.sample) {
     std::erase_if(groups, [&](const Group& group) { return is_known_only(store, inventory.results[group.front()]); });
   }
   if (line.sample) sample(groups, *line.sample);
-
-  const cli::Style style = out_style(line);
-  Json json{{"schema", "pe-verify/1"}, {"schema_version", 1}, {"results", Json::array()}};
-  Tally tally;
-  pipeline::Verifier verifier(store);
-  pipeline::StageCatalog catalog = stage_catalog();
-  catalog.remember_in(scope.store / "memo" / "describe");
-  pipeline::LocalRunner runner(SIGKILL);  // checkpoints of a stage that is run again are of no use to other processes
-  pipeline::RerunOptions how;
-  how.keep = line.keep;
-  how.ulp = static_cast<std::uint64_t>(line.ulp.value_or(0));
-  how.gpus = capacity_of(line).gpus;
-  how.stop = StopSignals::level;
-  std::optional<pipeline::RemadeInputs> remade;
-  if (line.rerun) how.remade = &remade.emplace(store);
-  bool stopped = false;
-  const auto show = [&](const std::string& text) {
-    if (!line.json) print(text);
-  };
-  for (const Group& group : groups) {
-    std::vector<Record> records;
-    bool broken = false;
-    for (const std::size_t i : group) {
-      const std::string name = inventory.results[i].name();
-      auto record = store.read(inventory.results[i].key);
-      if (!record) continue;  // went away meanwhile
-      if (const auto origin = known_only(store, *record)) {
-        ++tally.known;
-        json["results"].push_back(
-            {{"task", name}, {"key", record->key.key}, {"known_from", *origin}, {"problems", Json::array()}});
-        continue;
-      }
-      const std::vector<Problem> problems = verifier.check(*record);
-      Json each{{"task", name}, {"key", record->key.key}, {"problems", Json::array()}};
-      if (record->key.is_snapshot()) each["step"] = record->key.step;
-      for (const Problem& problem : problems) {
-        each["problems"].push_back({{"what", what_name(problem.what)},
-                                    {"role", problem.role},
-                                    {"object", problem.object},
-                                    {"text", problem.text}});
-        show(cat(style.bad(problem.what == Problem::What::kMissing ? "gone     " : "damaged  "), name,
-                 problem.role.empty() ? "" : "." + problem.role, "  ", cli::harmless(problem.text), "\n"));
-      }
-      ++(problems.empty() ? tally.whole : tally.broken);
-      broken = broken || !problems.empty();
-      if (!problems.empty() && line.repair) {
-        set_aside(store, *record, problems);
-        each["set_aside"] = true;
-      }
-      json["results"].push_back(std::move(each));
-      records.push_back(*std::move(record));
-    }
-    if (!line.rerun || broken || records.empty()) continue;
-    const StopSignals signals;
-    const Rerun rerun = pipeline::run_again(store, inventory, catalog, runner, records, how);
-    ++(rerun.outcome == Rerun::Outcome::kSame      ? tally.same
-       : rerun.outcome == Rerun::Outcome::kDiffers ? tally.differs
-       : rerun.outcome == Rerun::Outcome::kFailed  ? tally.failed
-                                                   : tally.cannot);
-    json["results"].back()["rerun"] = json_of(rerun);
-    show(text_of(rerun, names_of(inventory, group), style));
-    std::fflush(stdout);
-    stopped = StopSignals::level() > 0;
-    if (stopped) break;
-  }
-  for (const auto& key : inventory.unreadable) {
-    ++tally.broken;
-    json["results"].push_back(
-        {{"task", ""},
-         {"key", key.key},
-         {"problems",
-          Json::array({{{"what", "record"}, {"role", ""}, {"object", ""}, {"text", "the record is damaged"}}})}});
-    if (key.is_snapshot()) json["results"].back()["step"] = key.step;
-    show(cat(style.bad("damaged  "), key.short_name(), "  its record: ", store.record_path(key).string(), "\n"));
-    if (line.repair) store.forget(key);
-  }
-  print_warnings(store);
-  json["bytes"] = verifier.bytes_read();
-  json["objects"] = verifier.objects_read();
-  json["counts"] = {{"whole", tally.whole}, {"damaged", tally.broken}, {"known", tally.known}};
-  if (line.rerun) {
-    json["counts"]["same"] = tally.same;
-    json["counts"]["differs"] = tally.differs;
-    json["counts"]["failed"] = tally.failed;
-    json["counts"]["cannot"] = tally.cannot;
-  }
-  if (line.json) {
-    print_json(json);
-  } else {
-    std::string out = cat(counted(tally.whole, "result"), " whole");
-    if (tally.broken > 0) out += cat(", ", style.bad(cat(tally.broken, " damaged")));
-    if (tally.known > 0) out += cat(", ", tally.known, " known and not here");
-    out += cat("; read ", counted(verifier.objects_read(), "object"), ", ",
-               support::short_bytes(static_cast<double>(verifier.bytes_read())), "\n");
-    if (line.rerun) {
-      out += cat("run again: ", tally.same, " same");
-      if (tally.differs > 0) out += cat(", ", style.bad(cat(tally.differs, " different")));
-      if (tally.failed > 0) out += cat(", ", style.bad(cat(tally.failed, " failed")));
-      if (tally.cannot > 0) out += cat(", ", tally.cannot, " that cannot be run again");
-      out += "\n";
-    }
-    if (tally.broken > 0) {
-      out += line.repair ? "what is damaged lies in the trash; the next run makes it again\n"
-                         : "with --repair, what is damaged goes to the trash and the next run makes it again\n";
-    }
-    print(out);
-  }
-  if (tally.broken > 0 || tally.differs > 0 || tally.failed > 0) return pipeline::kRunMismatch;
-  return tally.cannot > 0 || stopped ? pipeline::kRunIncomplete : pipeline::kRunDone;
+  return StoreCheck(line, scope, store, inventory).check(groups);
 }
 
 /// A packed file is checked like a store that holds nothing else.

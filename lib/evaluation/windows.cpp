@@ -8,15 +8,6 @@
 
 namespace pe::evaluation {
 
-const char* protocol_name(Protocol protocol) {
-  switch (protocol) {
-    case Protocol::kPrefix: return "prefix";
-    case Protocol::kBlocks: return "blocks";
-    case Protocol::kSliding: return "sliding";
-  }
-  return "";
-}
-
 const char* bos_policy_name(BosPolicy policy) {
   switch (policy) {
     case BosPolicy::kNone: return "none";

@@ -16,9 +16,7 @@ enum class Protocol {
   kSliding,  ///< Windows of L every S tokens; each scores the tokens that no earlier window scored.
 };
 
-const char* protocol_name(Protocol protocol);
-
-/// Token before a document's text.
+/// What stands before a document's text.
 enum class BosPolicy {
   kNone,         ///< nothing: the first token is never scored
   kDocStart,     ///< a separator before the document, part of its first window

@@ -6,49 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "artifact/kind.h"
+#include "artifact/stage_parts.h"
 #include "artifact/workspace.h"
 #include "support/config.h"
 
 namespace pe::stage {
 
-struct InputRole {
-  std::string name;
-  artifact::Kind kind;
-  bool many = false;       ///< takes any number of artifacts (`gather`)
-  bool optional = false;
-};
-
-struct OutputRole {
-  std::string name;
-  artifact::Kind kind;
-  bool is_volatile = false;   ///< measured quantities: outside early cutoff, conflicts and verify
-};
-
-/// How a training moves along a trajectory whose points can be asked for as snapshots.
-struct Trajectory {
-  std::string horizon;                       ///< Config key with the horizon in tokens, "train.tokens".
-  std::vector<std::string> tokens_per_step;  ///< Config keys whose product is the tokens of a step.
-  /// Config keys and values under which the horizon does not shape the steps before it, such as
-  /// {"train.schedule": "wsd"}; with other values the horizon is part of the trajectory.
-  Json free_when = Json::object();
-};
-
-/// Config keys that say where a stage that continues a training from a snapshot must end. `pe-pipeline` fills them from
-/// `budgets`.
-struct Branch {
-  std::string horizon;  ///< of the training in tokens, "decay.horizon_tokens"
-  std::string end;      ///< a share of the horizon
-  std::string share;    ///< of `end` that the branch takes
-};
-
-/// A change of contents that some configs alone have met: the number goes into their keys, and all other results stay
-/// valid.
-struct Revision {
-  std::string name;  ///< of the number in a key's config, such as "compute.bf16_on_cpu"; must differ from the names of fields
-  Json when;         ///< Config key → value, or list of values: where all hold, contents have changed.
-  int number = 2;    ///< raised with every such change
-};
+using artifact::Branch;
+using artifact::InputRole;
+using artifact::OutputRole;
+using artifact::Revision;
+using artifact::Trajectory;
 
 struct StageInfo {
   std::string name;          ///< "train"; the program is pe-train

@@ -100,15 +100,6 @@ double power_of(double effect, double sd, std::size_t seeds, double alpha) {
   return boost::math::cdf(boost::math::complement(t, critical)) + boost::math::cdf(t, -critical);
 }
 
-std::size_t seeds_for(double effect, double sd, double power, double alpha, std::size_t most) {
-  for (std::size_t seeds = 2; seeds <= most; ++seeds) {
-    if (power_of(effect, sd, seeds, alpha) >= power) return seeds;
-  }
-  return 0;
-}
-
-double normalised_score(double score, double chance) { return chance < 1 ? (score - chance) / (1 - chance) : kMissing; }
-
 std::vector<double> holm(const std::vector<double>& p) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < p.size(); ++i) {

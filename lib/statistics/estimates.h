@@ -64,12 +64,6 @@ SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& 
 /// arms. `sd` is the standard deviation of the differences over seeds. NaN below two seeds.
 double power_of(double effect, double sd, std::size_t seeds, double alpha = 0.05);
 
-/// The fewest seeds with at least that power; 0 when even `most` are too few.
-std::size_t seeds_for(double effect, double sd, double power = 0.8, double alpha = 0.05, std::size_t most = 1000);
-
-/// (score − chance)/(1 − chance); NaN where chance is 1.
-double normalised_score(double score, double chance);
-
 /// Holm's step-down adjustment, in the order given. NaN entries stay NaN and do not count.
 std::vector<double> holm(const std::vector<double>& p);
 

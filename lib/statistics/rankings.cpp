@@ -17,27 +17,6 @@ int sign_of(double value) { return (value > 0) - (value < 0); }
 
 }  // namespace
 
-std::vector<double> mean_reciprocal_ranks(const std::vector<std::vector<double>>& scores) {
-  if (scores.empty()) return {};
-  std::vector<double> sums(scores[0].size(), 0);
-  for (const std::vector<double>& row : scores) {
-    assert(row.size() == sums.size());
-    const auto better = [](double x, double y) { return std::isnan(y) ? !std::isnan(x) : x > y; };
-    for (std::size_t method = 0; method < row.size(); ++method) {
-      std::size_t above = 0, tied = 0;
-      for (const double other : row) {
-        above += better(other, row[method]);
-        tied += !better(other, row[method]) && !better(row[method], other);
-      }
-      double shared = 0;
-      for (std::size_t rank = above + 1; rank <= above + tied; ++rank) shared += 1 / static_cast<double>(rank);
-      sums[method] += shared / static_cast<double>(tied);
-    }
-  }
-  for (double& sum : sums) sum /= static_cast<double>(scores.size());
-  return sums;
-}
-
 double kendall_tau(const std::vector<double>& a, const std::vector<double>& b) {
   assert(a.size() == b.size());
   double sum = 0, untied_a = 0, untied_b = 0;

@@ -7,11 +7,6 @@
 
 namespace pe::statistics {
 
-/// Mean over (task, seed) of 1/rank by score, higher scores first. Tied methods share the average of the reciprocal
-/// ranks that they cover. A method without a score (NaN) is ranked last, tied with other methods without one.
-/// @param scores [task and seed][method]
-std::vector<double> mean_reciprocal_ranks(const std::vector<std::vector<double>>& scores);
-
 /// Kendall's τ_b of two scores of the same arms: 1 where they order all pairs alike, −1 where they reverse all. NaN below two arms, or
 /// where one of them ties all.
 double kendall_tau(const std::vector<double>& a, const std::vector<double>& b);

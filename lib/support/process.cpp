@@ -198,89 +198,134 @@ class EndsWithUs {
 
 }  // namespace
 
-TimedCapture capture_within(const std::vector<std::string>& arguments, const CaptureLimits& limits) {
-  const std::string& input = limits.input;
-  const std::size_t limit = limits.limit;
-  const double timeout_s = limits.timeout_s;
-  int in[2], out[2], err[2];
-  if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0) {
-    throw_errno("make a pipe for", arguments.at(0));
+namespace {
+
+/// The standard streams of a child, and our ends of them.
+struct Pipes {
+  Descriptor in_read, in_write, out_read, out_write, err_read, err_write;
+
+  explicit Pipes(const std::string& program) {
+    int in[2], out[2], err[2];
+    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0) {
+      throw_errno("make a pipe for", program);
+    }
+    in_read = Descriptor(in[0]), in_write = Descriptor(in[1]);
+    out_read = Descriptor(out[0]), out_write = Descriptor(out[1]);
+    err_read = Descriptor(err[0]), err_write = Descriptor(err[1]);
   }
-  Descriptor in_read(in[0]), in_write(in[1]), out_read(out[0]), out_write(out[1]), err_read(err[0]), err_write(err[1]);
+
+  void close_ends_of_child() {
+    in_read.close();
+    out_write.close();
+    err_write.close();
+  }
+};
+
+/// Feeds a child its input and keeps its outputs, within limits.
+class Exchange {
+ public:
+  Exchange(const CaptureLimits& limits, Pipes& pipes) : limits_(limits), pipes_(pipes) {}
+
+  /// Until the child closes both outputs, or a limit is reached.
+  void run() {
+    ::fcntl(pipes_.in_write.get(), F_SETFL, O_NONBLOCK);
+    if (limits_.input.empty()) pipes_.in_write.close();
+    while (pipes_.out_read || pipes_.err_read) {
+      const int wait_ms = left_ms();
+      if (wait_ms == 0) break;
+      pollfd polled[3] = {
+          {pipes_.out_read.get(), POLLIN, 0}, {pipes_.err_read.get(), POLLIN, 0}, {pipes_.in_write.get(), POLLOUT, 0}};
+      if (::poll(polled, 3, wait_ms) < 0 && errno != EINTR) break;
+      drain(pipes_.out_read, polled[0].revents, result_.out);
+      drain(pipes_.err_read, polled[1].revents, result_.err);
+      feed(polled[2].revents);
+    }
+    pipes_.in_write.close();
+  }
+
+  /// Waits for the end of the child, and kills its group when a limit is reached.
+  TimedCapture finish(pid_t pid) {
+    if (limits_.timeout_s <= 0) {
+      result_.status = wait_for(pid);
+      return std::move(result_);
+    }
+    // It may have closed its streams and continue.
+    int status = 0;
+    pid_t ended = 0;
+    while ((ended = ::waitpid(pid, &status, WNOHANG)) == 0 && left_ms() > 0)
+      ::poll(nullptr, 0, std::min(left_ms(), 10));
+    if (ended == 0) {
+      result_.timed_out = !result_.stopped && !result_.overlong;
+      ::kill(-pid, SIGKILL);
+      result_.status = wait_for(pid);
+    } else {
+      result_.status = decode_status(status);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  /// Milliseconds that may pass before the next look; -1: any number.
+  int left_ms() {
+    if (limits_.timeout_s <= 0) return -1;
+    if (limits_.stop && !result_.stopped) result_.stopped = limits_.stop();
+    if (result_.stopped || result_.overlong) return 0;
+    const std::chrono::duration<double, std::milli> left = deadline_ - std::chrono::steady_clock::now();
+    return static_cast<int>(std::clamp(std::ceil(left.count()), 0.0, limits_.stop ? 100.0 : 1e9));
+  }
+
+  void drain(Descriptor& fd, short events, std::string& into) {
+    if (!fd || !(events & (POLLIN | POLLHUP | POLLERR))) return;
+    char buffer[65536];
+    const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
+    if (count <= 0) {
+      fd.close();
+      return;
+    }
+    const std::size_t kept = std::min(static_cast<std::size_t>(count), limits_.limit - into.size());
+    into.append(buffer, kept);
+    result_.overlong = result_.overlong || kept < static_cast<std::size_t>(count);
+  }
+
+  void feed(short events) {
+    if (!pipes_.in_write || !(events & (POLLOUT | POLLERR | POLLHUP))) return;
+    const std::string& input = limits_.input;
+    const ssize_t count = ::write(pipes_.in_write.get(), input.data() + written_, input.size() - written_);
+    if (count > 0) written_ += static_cast<std::size_t>(count);
+    if ((count < 0 && errno != EAGAIN) || written_ == input.size()) pipes_.in_write.close();
+  }
+
+  const CaptureLimits& limits_;
+  Pipes& pipes_;
+  TimedCapture result_;
+  std::size_t written_ = 0;
+  const std::chrono::time_point<std::chrono::steady_clock, std::chrono::duration<double>> deadline_ =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(limits_.timeout_s);
+};
+
+}  // namespace
+
+TimedCapture capture_within(const std::vector<std::string>& arguments, const CaptureLimits& limits) {
+  Pipes pipes(arguments.at(0));
   SpawnOptions options;
   options.arguments = arguments;
   options.directory = limits.directory;
   options.environment = limits.environment;
-  options.stdin_fd = in_read.get();
-  options.stdout_fd = out_write.get();
-  options.stderr_fd = err_write.get();
-  options.new_group = timeout_s > 0;
+  options.stdin_fd = pipes.in_read.get();
+  options.stdout_fd = pipes.out_write.get();
+  options.stderr_fd = pipes.err_write.get();
+  options.new_group = limits.timeout_s > 0;
   const pid_t pid = spawn(options);
   const EndsWithUs ends_with_us(options.new_group ? pid : 0);
-  in_read.close();
-  out_write.close();
-  err_write.close();
-
-  // A child that exits without reading must not kill this process; the process's handler stays unchanged.
+  pipes.close_ends_of_child();
+  // A child that leaves without reading must not kill us; the handler of the process stays as it was.
   struct sigaction ignore {}, before {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &before);
-  ::fcntl(in_write.get(), F_SETFL, O_NONBLOCK);
-  TimedCapture result;
-  std::size_t written = 0;
-  if (input.empty()) in_write.close();
-  char buffer[65536];
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
-  /// Milliseconds that may pass before the next look; -1: any number.
-  const auto left_ms = [&]() -> int {
-    if (timeout_s <= 0) return -1;
-    if (limits.stop && !result.stopped) result.stopped = limits.stop();
-    if (result.stopped || result.overlong) return 0;
-    const std::chrono::duration<double, std::milli> left = deadline - std::chrono::steady_clock::now();
-    return static_cast<int>(std::clamp(std::ceil(left.count()), 0.0, limits.stop ? 100.0 : 1e9));
-  };
-  while (out_read || err_read) {
-    const int wait_ms = left_ms();
-    if (wait_ms == 0) break;
-    pollfd polled[3] = {{out_read.get(), POLLIN, 0}, {err_read.get(), POLLIN, 0}, {in_write.get(), POLLOUT, 0}};
-    if (::poll(polled, 3, wait_ms) < 0 && errno != EINTR) break;
-    const auto drain = [&](Descriptor& fd, short events, std::string& into) {
-      if (!fd || !(events & (POLLIN | POLLHUP | POLLERR))) return;
-      const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
-      if (count <= 0) {
-        fd.close();
-        return;
-      }
-      const std::size_t kept = std::min(static_cast<std::size_t>(count), limit - into.size());
-      into.append(buffer, kept);
-      result.overlong = result.overlong || kept < static_cast<std::size_t>(count);
-    };
-    drain(out_read, polled[0].revents, result.out);
-    drain(err_read, polled[1].revents, result.err);
-    if (in_write && (polled[2].revents & (POLLOUT | POLLERR | POLLHUP))) {
-      const ssize_t count = ::write(in_write.get(), input.data() + written, input.size() - written);
-      if (count > 0) written += static_cast<std::size_t>(count);
-      if ((count < 0 && errno != EAGAIN) || written == input.size()) in_write.close();
-    }
-  }
-  in_write.close();
+  Exchange exchange(limits, pipes);
+  exchange.run();
   ::sigaction(SIGPIPE, &before, nullptr);
-  if (timeout_s <= 0) {
-    result.status = wait_for(pid);
-    return result;
-  }
-  // It may have closed its streams and still be running.
-  int status = 0;
-  pid_t ended = 0;
-  while ((ended = ::waitpid(pid, &status, WNOHANG)) == 0 && left_ms() > 0) ::poll(nullptr, 0, std::min(left_ms(), 10));
-  if (ended == 0) {
-    result.timed_out = !result.stopped && !result.overlong;
-    ::kill(-pid, SIGKILL);
-    result.status = wait_for(pid);
-  } else {
-    result.status = decode_status(status);
-  }
-  return result;
+  return exchange.finish(pid);
 }
 
 std::optional<std::filesystem::path> find_program(const std::string& name) {

@@ -33,8 +33,6 @@ Progress& silent_progress() {
 
 bool stop_requested() { return requested_signal.load(std::memory_order_relaxed) != 0; }
 
-int stop_signal() { return requested_signal.load(std::memory_order_relaxed); }
-
 void request_stop(int signal) { requested_signal.store(signal, std::memory_order_relaxed); }
 
 void install_stop_signals() {

@@ -34,7 +34,6 @@ Progress& silent_progress();
 /// Set by SIGTERM, SIGINT and SIGUSR1 once `install_stop_signals` ran. Long loops look at it, save, and leave with
 /// exit code 75 (they can resume) or 130.
 bool stop_requested();
-int stop_signal();              ///< the signal, or 0
 void install_stop_signals();
 void request_stop(int signal);  ///< as if the signal had come; for tests
 

@@ -1,8 +1,10 @@
 #include "support/suggest.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -60,82 +62,83 @@ std::vector<std::string> parts_of(std::string_view word) {
 
 /// Names of our keys and encodings in other programs: name there (as `plain` writes it) → names here, the likeliest
 /// first.
-const std::vector<std::pair<std::string_view, std::vector<std::string_view>>>& synonyms() {
-  static const std::vector<std::pair<std::string_view, std::vector<std::string_view>>> table = {
-      {"lr", {"peak_lr"}},
-      {"learningrate", {"peak_lr"}},
-      {"maxlr", {"peak_lr"}},
-      {"bs", {"batch"}},
-      {"batchsize", {"batch"}},
-      {"wd", {"weight_decay"}},
-      {"l2", {"weight_decay"}},
-      {"steps", {"tokens", "horizon_tokens"}},
-      {"step", {"tokens", "horizon_tokens"}},
-      {"maxsteps", {"tokens", "horizon_tokens"}},
-      {"numsteps", {"tokens", "horizon_tokens"}},
-      {"iters", {"tokens", "horizon_tokens"}},
-      {"iterations", {"tokens", "horizon_tokens"}},
-      {"epochs", {"tokens", "horizon_tokens"}},
-      {"maxtokens", {"tokens", "horizon_tokens"}},
-      {"warmup", {"warmup_steps"}},
-      {"gradclip", {"clip"}},
-      {"maxgradnorm", {"clip"}},
-      {"minlr", {"final_share"}},
-      {"lrschedule", {"schedule"}},
-      {"lrscheduler", {"schedule"}},
-      {"scheduler", {"schedule"}},
-      {"optim", {"optimizer"}},
-      {"seqlen", {"length"}},
-      {"seqlength", {"length"}},
-      {"sequencelength", {"length"}},
-      {"blocksize", {"length"}},
-      {"context", {"length"}},
-      {"contextlength", {"length"}},
-      {"ctx", {"length"}},
-      {"maxlength", {"length"}},
-      {"gradaccum", {"micro_batch"}},
-      {"gradientaccumulationsteps", {"micro_batch"}},
-      {"microbatchsize", {"micro_batch"}},
-      {"dmodel", {"width"}},
-      {"dim", {"width"}},
-      {"hidden", {"width"}},
-      {"hiddensize", {"width"}},
-      {"nembd", {"width"}},
-      {"depth", {"layers"}},
-      {"nlayer", {"layers"}},
-      {"nlayers", {"layers"}},
-      {"numlayers", {"layers"}},
-      {"nhead", {"heads"}},
-      {"nheads", {"heads"}},
-      {"numheads", {"heads"}},
-      {"kvheads", {"key_value_heads"}},
-      {"nkvheads", {"key_value_heads"}},
-      {"headdim", {"head_width"}},
-      {"dhead", {"head_width"}},
-      {"dff", {"feed_forward"}},
-      {"ffn", {"feed_forward"}},
-      {"mlp", {"feed_forward"}},
-      {"intermediatesize", {"feed_forward"}},
-      {"vocab", {"vocabulary"}},
-      {"vocabsize", {"vocabulary"}},
-      {"pe", {"encoding"}},
-      {"posenc", {"encoding"}},
-      {"positionalencoding", {"encoding"}},
-      {"theta", {"base"}},
-      {"ropetheta", {"base"}},
-      {"precision", {"dtype"}},
-      {"gpus", {"ranks", "device"}},
-      {"nope", {"none"}},
-      {"nopos", {"none"}},
-      {"sincos", {"sinusoidal"}},
-      {"sin", {"sinusoidal"}},
-      {"rotary", {"rope"}},
-      {"linear", {"pi"}},
-      {"relativebias", {"t5"}},
-      {"wpe", {"learned"}},
-  };
-  return table;
-}
+struct Synonym {
+  std::string_view there;
+  std::array<std::string_view, 2> here;  ///< "" where there is one name
+};
+constexpr Synonym kSynonyms[] = {
+    {"lr", {"peak_lr"}},
+    {"learningrate", {"peak_lr"}},
+    {"maxlr", {"peak_lr"}},
+    {"bs", {"batch"}},
+    {"batchsize", {"batch"}},
+    {"wd", {"weight_decay"}},
+    {"l2", {"weight_decay"}},
+    {"steps", {"tokens", "horizon_tokens"}},
+    {"step", {"tokens", "horizon_tokens"}},
+    {"maxsteps", {"tokens", "horizon_tokens"}},
+    {"numsteps", {"tokens", "horizon_tokens"}},
+    {"iters", {"tokens", "horizon_tokens"}},
+    {"iterations", {"tokens", "horizon_tokens"}},
+    {"epochs", {"tokens", "horizon_tokens"}},
+    {"maxtokens", {"tokens", "horizon_tokens"}},
+    {"warmup", {"warmup_steps"}},
+    {"gradclip", {"clip"}},
+    {"maxgradnorm", {"clip"}},
+    {"minlr", {"final_share"}},
+    {"lrschedule", {"schedule"}},
+    {"lrscheduler", {"schedule"}},
+    {"scheduler", {"schedule"}},
+    {"optim", {"optimizer"}},
+    {"seqlen", {"length"}},
+    {"seqlength", {"length"}},
+    {"sequencelength", {"length"}},
+    {"blocksize", {"length"}},
+    {"context", {"length"}},
+    {"contextlength", {"length"}},
+    {"ctx", {"length"}},
+    {"maxlength", {"length"}},
+    {"gradaccum", {"micro_batch"}},
+    {"gradientaccumulationsteps", {"micro_batch"}},
+    {"microbatchsize", {"micro_batch"}},
+    {"dmodel", {"width"}},
+    {"dim", {"width"}},
+    {"hidden", {"width"}},
+    {"hiddensize", {"width"}},
+    {"nembd", {"width"}},
+    {"depth", {"layers"}},
+    {"nlayer", {"layers"}},
+    {"nlayers", {"layers"}},
+    {"numlayers", {"layers"}},
+    {"nhead", {"heads"}},
+    {"nheads", {"heads"}},
+    {"numheads", {"heads"}},
+    {"kvheads", {"key_value_heads"}},
+    {"nkvheads", {"key_value_heads"}},
+    {"headdim", {"head_width"}},
+    {"dhead", {"head_width"}},
+    {"dff", {"feed_forward"}},
+    {"ffn", {"feed_forward"}},
+    {"mlp", {"feed_forward"}},
+    {"intermediatesize", {"feed_forward"}},
+    {"vocab", {"vocabulary"}},
+    {"vocabsize", {"vocabulary"}},
+    {"pe", {"encoding"}},
+    {"posenc", {"encoding"}},
+    {"positionalencoding", {"encoding"}},
+    {"theta", {"base"}},
+    {"ropetheta", {"base"}},
+    {"precision", {"dtype"}},
+    {"gpus", {"ranks", "device"}},
+    {"nope", {"none"}},
+    {"nopos", {"none"}},
+    {"sincos", {"sinusoidal"}},
+    {"sin", {"sinusoidal"}},
+    {"rotary", {"rope"}},
+    {"linear", {"pi"}},
+    {"relativebias", {"t5"}},
+    {"wpe", {"learned"}},
+};
 
 /// Of the candidates that `fits` accepts: one in the word's own group, else the shortest; ties go to the first.
 template <typename Fits>
@@ -153,9 +156,10 @@ std::optional<std::string> choose(std::string_view word, const std::vector<std::
 
 std::optional<std::string> by_synonym(std::string_view word, const std::vector<std::string>& candidates) {
   const std::string told = plain(last_part(word));
-  for (const auto& [theirs, ours] : synonyms()) {
-    if (theirs != told) continue;
-    for (const std::string_view name : ours) {
+  for (const Synonym& synonym : kSynonyms) {
+    if (synonym.there != told) continue;
+    for (const std::string_view name : synonym.here) {
+      if (name.empty()) break;
       if (auto found = choose(word, candidates, [&](const std::string& c) { return last_part(c) == name; }))
         return found;
     }

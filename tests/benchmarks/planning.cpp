@@ -159,7 +159,7 @@ void fill(const Graph& graph, Store& store) {
     for (std::int64_t step : steps) {
       record.key = {keys[i], step};
       record.outputs.clear();
-      for (const OutputDescription& output : task.stage->outputs) {
+      for (const artifact::OutputRole& output : task.stage->outputs) {
         OutputRecord made;
         made.role = output.name;
         made.kind = artifact::kind_name(output.kind);

@@ -440,7 +440,7 @@ std::vector<std::string> FakeStore::run(const Graph& graph, const PlanOptions& o
       if (planned.snapshots.empty()) steps.push_back(-1);
       for (std::int64_t step : steps) {
         Result result;
-        for (const OutputDescription& output : task.stage->outputs) {
+        for (const artifact::OutputRole& output : task.stage->outputs) {
           const auto fixed = fixed_content.find(task.stage->name);
           const std::string content = support::sha256_hex(
               support::cat(fixed == fixed_content.end() ? key : fixed->second, step, output.name));

@@ -161,27 +161,13 @@ BOOST_AUTO_TEST_CASE(seeds_are_paired_by_a_t_test) {
 
 BOOST_AUTO_TEST_CASE(power_has_the_values_of_tables) {
   // A paired t test of an effect of 0.5 sd needs 34 pairs for 80 %, one of 1 sd 10 (Cohen's tables, two-sided 5 %).
-  BOOST_TEST(seeds_for(0.5, 1) == 34u);
-  BOOST_TEST(seeds_for(1, 1) == 10u);
+  BOOST_TEST(power_of(0.5, 1, 33) < 0.8);
+  BOOST_TEST(power_of(1, 1, 9) < 0.8);
+  BOOST_TEST(power_of(1, 1, 10) >= 0.8);
   BOOST_TEST(power_of(0.5, 1, 34) == 0.8078, tt::tolerance(1e-3));
   BOOST_TEST(power_of(0, 1, 10) == 0.05, tt::tolerance(1e-6));    // no effect: the level of the test
   BOOST_TEST(power_of(-0.5, 1, 34) == power_of(0.5, 1, 34), tt::tolerance(1e-12));
-  BOOST_TEST(seeds_for(0.001, 1) == 0u);
   BOOST_TEST(std::isnan(power_of(1, 1, 1)));
-}
-
-BOOST_AUTO_TEST_CASE(tied_methods_share_the_reciprocal_ranks_that_they_cover) {
-  const auto ranks = mean_reciprocal_ranks({{0.9, 0.5, 0.1}, {0.2, 0.2, 0.8}});
-  BOOST_TEST(ranks[0] == (1 + (0.5 + 1.0 / 3) / 2) / 2, tt::tolerance(1e-12));
-  BOOST_TEST(ranks[1] == (0.5 + (0.5 + 1.0 / 3) / 2) / 2, tt::tolerance(1e-12));
-  BOOST_TEST(ranks[2] == (1.0 / 3 + 1) / 2, tt::tolerance(1e-12));
-  const auto gaps = mean_reciprocal_ranks({{NAN, 0.0, NAN}});
-  BOOST_TEST(gaps[1] == 1.0);
-  BOOST_TEST(gaps[0] == (0.5 + 1.0 / 3) / 2, tt::tolerance(1e-12));
-  BOOST_TEST(gaps[2] == gaps[0]);
-  BOOST_TEST(mean_reciprocal_ranks({}).empty());
-  BOOST_TEST(normalised_score(0.55, 0.1) == 0.5, tt::tolerance(1e-12));
-  BOOST_TEST(std::isnan(normalised_score(1, 1)));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -456,81 +456,123 @@ DownloadPlan plan_downloads(const FetchLock& lock, const DownloadOptions& option
   return plan;
 }
 
-std::vector<fs::path> download_all(const FetchLock& lock, const DownloadOptions& options, support::Progress& progress) {
-  const DownloadPlan plan = plan_downloads(lock, options);
-  if (options.hub.offline && plan.missing_files > 0) {
-    std::vector<std::string> names;
-    for (std::size_t i = 0; i < lock.files.size() && names.size() < 5; ++i) {
-      if (plan.here[i].empty()) names.push_back(quote(lock.files[i].path));
+namespace {
+
+/// @throws Error with kExitUnavailable if files are missing and the hub is offline
+void require_network(const FetchLock& lock, const DownloadOptions& options, const DownloadPlan& plan) {
+  if (!options.hub.offline || plan.missing_files == 0) return;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < lock.files.size() && names.size() < 5; ++i) {
+    if (plan.here[i].empty()) names.push_back(quote(lock.files[i].path));
+  }
+  throw support::Error(support::kExitUnavailable,
+                       support::Diagnostic{cat("HF_HUB_OFFLINE is set, and ", plan.missing_files, " of ",
+                                               lock.files.size(), " files are not on this machine: ",
+                                               support::join(names, ", "), plan.missing_files > 5 ? ", …" : ""),
+                                           {},
+                                           "pe-hub fetch brings them where there is a network",
+                                           {}});
+}
+
+/// Makes the folder and announces the downloads, if files are missing. @throws IoError when the disk has no room
+void prepare_folder(const FetchLock& lock, const DownloadOptions& options, const DownloadPlan& plan,
+                    support::Progress& progress) {
+  if (plan.missing_files == 0) return;
+  support::make_folders(options.folder);
+  require_room(static_cast<double>(plan.missing_bytes), options.folder);
+  const std::string unknown =
+      plan.missing_of_unknown_size > 0 ? cat(" and ", plan.missing_of_unknown_size, " of unknown size") : "";
+  progress.note(cat("downloading ", plan.missing_files, " of ", lock.files.size(), " files, ",
+                    support::short_bytes(static_cast<double>(plan.missing_bytes)), unknown));
+}
+
+/// Downloads the files of a lock by several threads, and shows how far they are.
+class ParallelDownloads {
+ public:
+  ParallelDownloads(const FetchLock& lock, const DownloadOptions& options, const DownloadPlan& plan,
+                    support::Progress& progress)
+      : lock_(lock), options_(options), plan_(plan), progress_(progress) {}
+
+  /// @throws the first failure of a thread, after all of them have ended
+  std::vector<fs::path> run() {
+    const auto most = static_cast<int>(std::min<std::size_t>(lock_.files.size(), 64));
+    running_ = static_cast<std::size_t>(std::clamp<int>(options_.parallel, 1, most));
+    std::vector<std::thread> threads;
+    for (std::size_t i = running_; i > 0; --i) {
+      threads.emplace_back([this] {
+        download_next_files();
+        const std::lock_guard guard(mutex_);
+        if (--running_ == 0) ended_.notify_one();
+      });
     }
-    throw support::Error(support::kExitUnavailable,
-                         support::Diagnostic{cat("HF_HUB_OFFLINE is set, and ", plan.missing_files, " of ", lock.files.size(), " files are not on this machine: ",
-                                                 support::join(names, ", "), plan.missing_files > 5 ? ", …" : ""),
-                                             {}, "pe-hub fetch brings them where there is a network", {}});
+    show_until_ended();
+    for (std::thread& thread : threads) thread.join();
+    if (failure_) std::rethrow_exception(failure_);
+    return std::move(paths_);
   }
-  if (plan.missing_files > 0) {
-    support::make_folders(options.folder);
-    require_room(static_cast<double>(plan.missing_bytes), options.folder);
-    const std::string unknown =
-        plan.missing_of_unknown_size > 0 ? cat(" and ", plan.missing_of_unknown_size, " of unknown size") : "";
-    progress.note(cat("downloading ", plan.missing_files, " of ", lock.files.size(), " files, ",
-                      support::short_bytes(static_cast<double>(plan.missing_bytes)), unknown));
+
+ private:
+  void say(const std::string& line) {
+    const std::lock_guard guard(mutex_);
+    progress_.note(line);
   }
-  std::vector<fs::path> paths(lock.files.size());
-  std::vector<Transfer> transfers(lock.files.size());
-  std::atomic<std::size_t> next = 0, finished = 0;
-  std::atomic<bool> failed = false;
-  std::exception_ptr failure;
-  std::mutex mutex;
-  const auto say = [&](const std::string& line) {
-    const std::lock_guard guard(mutex);
-    progress.note(line);
-  };
-  const auto work = [&] {
+
+  void download_next_files() {
     try {
-      Downloader downloader(lock, options, say);
-      for (std::size_t i = next++; i < lock.files.size() && !failed; i = next++) {
-        paths[i] = downloader.get(lock.files[i], transfers[i].bytes);
-        const auto size = static_cast<std::int64_t>(fs::file_size(paths[i]));
-        transfers[i].bytes = size;
-        transfers[i].ended = true;
-        ++finished;
-        if (plan.here[i].empty())
-          say(cat(support::escaped(lock.files[i].path, 200), ": ", support::short_bytes(static_cast<double>(size))));
+      Downloader downloader(lock_, options_, [this](const std::string& line) { say(line); });
+      for (std::size_t i = next_++; i < lock_.files.size() && !failed_; i = next_++) {
+        paths_[i] = downloader.get(lock_.files[i], transfers_[i].bytes);
+        const auto size = static_cast<std::int64_t>(fs::file_size(paths_[i]));
+        transfers_[i].bytes = size;
+        transfers_[i].ended = true;
+        ++finished_;
+        if (plan_.here[i].empty())
+          say(cat(support::escaped(lock_.files[i].path, 200), ": ", support::short_bytes(static_cast<double>(size))));
       }
     } catch (...) {
-      const std::lock_guard guard(mutex);
-      if (!failed.exchange(true)) failure = std::current_exception();
+      const std::lock_guard guard(mutex_);
+      if (!failed_.exchange(true)) failure_ = std::current_exception();
     }
-  };
-  const auto threads = static_cast<std::size_t>(std::clamp<int>(options.parallel, 1, static_cast<int>(std::min<std::size_t>(lock.files.size(), 64))));
-  std::vector<std::thread> helpers;
-  std::size_t running = threads;
-  std::condition_variable ended;
-  for (std::size_t i = 0; i < threads; ++i) {
-    helpers.emplace_back([&] {
-      work();
-      const std::lock_guard guard(mutex);
-      if (--running == 0) ended.notify_one();
-    });
   }
-  const auto started = std::chrono::steady_clock::now();
-  const std::int64_t here = lock.bytes() - plan.missing_bytes;
-  for (bool over = false; !over;) {
-    std::unique_lock guard(mutex);
-    over = ended.wait_for(guard, std::chrono::milliseconds(20), [&] { return running == 0; });
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-    std::int64_t all = 0;
-    for (const Transfer& transfer : transfers) all += transfer.bytes;
-    Json detail = {{"megabytes_per_second", static_cast<double>(all - here) / 1e6 / std::max(seconds, 1e-3)},
-                   {"files", cat(finished.load(), "/", lock.files.size())}};
-    if (std::string now = under_way(lock, transfers); !now.empty()) detail["now"] = std::move(now);
-    const bool known = plan.missing_of_unknown_size == 0 || (over && !failed);
-    progress.advance("bytes", all, known ? std::max(lock.bytes(), all) : 0, detail);
+
+  void show_until_ended() {
+    const auto started = std::chrono::steady_clock::now();
+    const std::int64_t here = lock_.bytes() - plan_.missing_bytes;
+    for (bool over = false; !over;) {
+      std::unique_lock guard(mutex_);
+      over = ended_.wait_for(guard, std::chrono::milliseconds(20), [&] { return running_ == 0; });
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+      std::int64_t all = 0;
+      for (const Transfer& transfer : transfers_) all += transfer.bytes;
+      Json detail = {{"megabytes_per_second", static_cast<double>(all - here) / 1e6 / std::max(seconds, 1e-3)},
+                     {"files", cat(finished_.load(), "/", lock_.files.size())}};
+      if (std::string now = under_way(lock_, transfers_); !now.empty()) detail["now"] = std::move(now);
+      const bool known = plan_.missing_of_unknown_size == 0 || (over && !failed_);
+      progress_.advance("bytes", all, known ? std::max(lock_.bytes(), all) : 0, detail);
+    }
   }
-  for (std::thread& helper : helpers) helper.join();
-  if (failure) std::rethrow_exception(failure);
-  return paths;
+
+  const FetchLock& lock_;
+  const DownloadOptions& options_;
+  const DownloadPlan& plan_;
+  support::Progress& progress_;
+  std::vector<fs::path> paths_ = std::vector<fs::path>(lock_.files.size());
+  std::vector<Transfer> transfers_ = std::vector<Transfer>(lock_.files.size());
+  std::atomic<std::size_t> next_ = 0, finished_ = 0;
+  std::atomic<bool> failed_ = false;
+  std::exception_ptr failure_;
+  std::mutex mutex_;  ///< of progress, failure and the number of running threads
+  std::size_t running_ = 0;
+  std::condition_variable ended_;
+};
+
+}  // namespace
+
+std::vector<fs::path> download_all(const FetchLock& lock, const DownloadOptions& options, support::Progress& progress) {
+  const DownloadPlan plan = plan_downloads(lock, options);
+  require_network(lock, options, plan);
+  prepare_folder(lock, options, plan, progress);
+  return ParallelDownloads(lock, options, plan, progress).run();
 }
 
 }  // namespace pe::data

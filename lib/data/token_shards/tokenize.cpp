@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -273,6 +274,111 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizeConfig& config, const Sp
   return tokenizer;
 }
 
+/// Writes the documents that are kept, in the order of the raw text, and counts the others.
+class KeptDocuments {
+ public:
+  KeptDocuments(const TokenizeConfig& config, const Tokenizer& tokenizer, std::uint64_t documents,
+                artifact::TokenShardsWriter& writer, Summary& summary, support::Progress& progress)
+      : config_(config),
+        documents_(documents),
+        marks_(tokenizer.bos_id() >= 0 ? 1 : 0),
+        drops_(config.duplicates == TokenizeConfig::Duplicates::kDrop),
+        writer_(writer),
+        summary_(summary),
+        progress_(progress),
+        seen_(drops_ ? documents : 0) {
+    if (drops_ && SeenTexts::memory(documents) > (64 << 20)) {
+      progress.note(cat("looking for duplicates takes ",
+                        support::short_bytes(static_cast<double>(SeenTexts::memory(documents))), " of memory"));
+    }
+  }
+
+  void write(const Encoded& batch) {
+    for (const Encoded::Document& document : batch.documents) {
+      ++totals_.read;
+      if (document.broken_utf8) ++totals_.invalid_utf8;
+      if (document.dropped) {
+        if (!document.broken_utf8) ++totals_.empty;
+        continue;
+      }
+      if (drops_ && !seen_.insert(document.hash)) {
+        ++totals_.duplicates;
+        continue;
+      }
+      if (document.count < static_cast<std::size_t>(config_.min_tokens) + marks_) {
+        ++totals_.too_short;
+        continue;
+      }
+      if (!document.roundtrip) ++summary_.not_back;
+      writer_.add(document.split, batch.ids.data() + document.first, document.count, document.bytes, document.index);
+      samples_[static_cast<std::size_t>(document.split)].add(hash_word(document.hash, 16));
+      totals_.unknown_tokens += document.unknown;
+      summary_.lengths.add(document.count);
+      bytes_ += document.bytes;
+      tokens_ += document.count;
+    }
+    const double speed = static_cast<double>(bytes_) / 1e6 / std::max(seconds_since(started_), 1e-9);
+    progress_.advance("documents", static_cast<std::int64_t>(totals_.read), static_cast<std::int64_t>(documents_),
+                      {{"tokens", tokens_}, {"megabytes_per_second", speed}});
+  }
+
+  artifact::DatasetTotals& totals() { return totals_; }  ///< the writer completes them
+  std::uint64_t tokens() const { return tokens_; }
+  artifact::SplitRecord splits(const SplitRule& rule) {
+    return {.rule = rule.describe(), .documents = std::move(samples_)};
+  }
+
+ private:
+  const TokenizeConfig& config_;
+  std::uint64_t documents_;  ///< of the raw text
+  std::size_t marks_;        ///< tokens before each document
+  bool drops_;
+  artifact::TokenShardsWriter& writer_;
+  Summary& summary_;
+  support::Progress& progress_;
+  SeenTexts seen_;
+  artifact::DatasetTotals totals_;
+  decltype(artifact::SplitRecord::documents) samples_;
+  std::uint64_t bytes_ = 0, tokens_ = 0;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+};
+
+/// Up to 256 documents or about a megabyte; an empty batch at the end.
+Batch next_batch(RawTextReader& reader, bool& more) {
+  Batch batch;
+  std::size_t bytes = 0;
+  RawTextReader::Document document;
+  while (batch.documents.size() < 256 && bytes < (1 << 20) && (more = reader.next(document))) {
+    bytes += document.text.size();
+    batch.documents.push_back(std::move(document));
+  }
+  return batch;
+}
+
+/// Gives `write` all documents, encoded and in order. @throws support::Stopped
+void encode_all(RawTextReader& reader, EncoderPool& pool, int workers, Summary& summary,
+                const std::function<void(const Encoded&)>& write) {
+  // Batches in flight are bounded, so a slow early one cannot make the others pile up.
+  const std::uint64_t most_in_flight = 2 * static_cast<std::uint64_t>(workers) + 4;
+  std::uint64_t submitted = 0, written = 0;
+  bool more = true;
+  while (more || written < submitted) {
+    if (support::stop_requested()) throw support::Stopped(false);
+    while (more && submitted - written < most_in_flight) {
+      Batch batch = next_batch(reader, more);
+      if (batch.documents.empty()) break;
+      batch.number = submitted++;
+      pool.submit(std::move(batch));
+    }
+    if (written == submitted) continue;
+    const auto waiting = std::chrono::steady_clock::now();
+    const Encoded result = pool.take(written++);
+    summary.waited_s += seconds_since(waiting);
+    if (result.error) std::rethrow_exception(result.error);
+    write(result);
+  }
+}
+
 }  // namespace
 
 void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
@@ -286,77 +392,16 @@ void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
   EncoderPool pool(*tokenizer, config, rule, cache_agrees(*tokenizer, reader, progress), workers);
   artifact::TokenShardsWriter writer(workspace.output("data"), workspace.recipe, tokenizer->record(),
                                      static_cast<std::uint64_t>(config.shard_tokens));
-  artifact::DatasetTotals totals;
-  const bool drops = config.duplicates == TokenizeConfig::Duplicates::kDrop;
-  SeenTexts seen(drops ? reader.documents() : 0);
-  if (drops && SeenTexts::memory(reader.documents()) > (64 << 20)) {
-    progress.note(cat("looking for duplicates takes ", support::short_bytes(static_cast<double>(SeenTexts::memory(reader.documents()))), " of memory"));
-  }
-  artifact::SplitRecord splits{.rule = rule.describe(), .documents = {}};
   Summary summary;
-  std::uint64_t bytes_done = 0, tokens_done = 0;
+  KeptDocuments kept(config, *tokenizer, reader.documents(), writer, summary, progress);
   const auto started = std::chrono::steady_clock::now();
-
-  const auto write = [&](const Encoded& batch) {
-    for (const Encoded::Document& document : batch.documents) {
-      ++totals.read;
-      if (document.broken_utf8) ++totals.invalid_utf8;
-      if (document.dropped) {
-        if (!document.broken_utf8) ++totals.empty;
-        continue;
-      }
-      if (drops && !seen.insert(document.hash)) {
-        ++totals.duplicates;
-        continue;
-      }
-      if (document.count < static_cast<std::size_t>(config.min_tokens) + (tokenizer->bos_id() >= 0 ? 1 : 0)) {
-        ++totals.too_short;
-        continue;
-      }
-      if (!document.roundtrip) ++summary.not_back;
-      writer.add(document.split, batch.ids.data() + document.first, document.count, document.bytes, document.index);
-      splits.documents[static_cast<std::size_t>(document.split)].add(hash_word(document.hash, 16));
-      totals.unknown_tokens += document.unknown;
-      summary.lengths.add(document.count);
-      bytes_done += document.bytes;
-      tokens_done += document.count;
-    }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-    progress.advance("documents", static_cast<std::int64_t>(totals.read), static_cast<std::int64_t>(reader.documents()),
-                     {{"tokens", tokens_done}, {"megabytes_per_second", static_cast<double>(bytes_done) / 1e6 / std::max(seconds, 1e-9)}});
-  };
-
-  // Batches in flight are bounded, so a slow early one cannot make the others pile up.
-  const std::uint64_t most_in_flight = 2 * static_cast<std::uint64_t>(workers) + 4;
-  std::uint64_t submitted = 0, written = 0;
-  bool more = true;
-  while (more || written < submitted) {
-    if (support::stop_requested()) throw support::Stopped(false);
-    while (more && submitted - written < most_in_flight) {
-      Batch batch;
-      std::size_t bytes = 0;
-      RawTextReader::Document document;
-      while (batch.documents.size() < 256 && bytes < (1 << 20) && (more = reader.next(document))) {
-        bytes += document.text.size();
-        batch.documents.push_back(std::move(document));
-      }
-      if (batch.documents.empty()) break;
-      batch.number = submitted++;
-      pool.submit(std::move(batch));
-    }
-    if (written == submitted) continue;
-    const auto waiting = std::chrono::steady_clock::now();
-    const Encoded result = pool.take(written++);
-    summary.waited_s += seconds_since(waiting);
-    if (result.error) std::rethrow_exception(result.error);
-    write(result);
-  }
-  if (tokens_done == 0) throw support::ArtifactError("the raw text holds no document that can be kept");
+  encode_all(reader, pool, workers, summary, [&](const Encoded& batch) { kept.write(batch); });
+  if (kept.tokens() == 0) throw support::ArtifactError("the raw text holds no document that can be kept");
   rule.require_all_matched();
   summary.took_s = seconds_since(started);
-  writer.set_splits(std::move(splits));
-  writer.finish(totals);
-  report(totals, config, summary, progress);
+  writer.set_splits(kept.splits(rule));
+  writer.finish(kept.totals());
+  report(kept.totals(), config, summary, progress);
   report_speed(summary, workers, progress);
 }
 

@@ -50,6 +50,36 @@ double usual_time(const SiteRecords& partitions, const std::string& partition) {
   return 0;
 }
 
+namespace {
+
+void judge_preemption(const SiteConfig& config, const SiteRecords& partitions, std::vector<SiteFinding>& findings) {
+  const std::string type = value(config, "PreemptType");
+  if (type.empty() || type == "preempt/none") return;
+  const bool signal = mentions(value(config, "SlurmctldParameters"), "preempt_send_user_signal");
+  findings.push_back(
+      {!signal,
+       signal ? cat("preempted jobs are notified with USR1 (", type, ")")
+              : cat("preempted jobs are not notified in advance (", type, " without preempt_send_user_signal)"),
+       signal ? "" : "a job loses what it did since its last checkpoint; set checkpoint.every accordingly"});
+  for (const auto& partition : partitions) {
+    const std::string mode = value(partition, "PreemptMode"), name = value(partition, "PartitionName");
+    if (mentions(mode, "CANCEL")) {
+      findings.push_back({true, cat("partition ", name, " cancels preempted jobs (PreemptMode ", mode, ")"),
+                          "`submit` again continues from their checkpoints"});
+    }
+    if (mentions(mode, "SUSPEND")) {
+      findings.push_back({false, cat("partition ", name, " suspends preempted jobs (PreemptMode ", mode, ")"),
+                          "a suspended job keeps its memory and continues later"});
+    }
+    if (mentions(mode, "REQUEUE") && value(partition, "GraceTime") == "0") {
+      findings.push_back({true, cat("partition ", name, " gives preempted jobs no time (GraceTime 0)"),
+                          "a job loses what it did since its last checkpoint"});
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords& partitions,
                                     const SiteRecords& associations) {
   std::vector<SiteFinding> findings;
@@ -84,30 +114,7 @@ std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords&
     findings.push_back({true, cat("a job is killed ", *seconds, " s after TERM (KillWait)"),
                         "a stage that needs longer to save relies on `slurm.signal_lead`"});
   }
-  const std::string type = value(config, "PreemptType");
-  if (!type.empty() && type != "preempt/none") {
-    const bool signal = mentions(value(config, "SlurmctldParameters"), "preempt_send_user_signal");
-    findings.push_back(
-        {!signal,
-         signal ? cat("preempted jobs are notified with USR1 (", type, ")")
-                : cat("preempted jobs are not notified in advance (", type, " without preempt_send_user_signal)"),
-         signal ? "" : "a job loses what it did since its last checkpoint; set checkpoint.every accordingly"});
-    for (const auto& partition : partitions) {
-      const std::string mode = value(partition, "PreemptMode"), name = value(partition, "PartitionName");
-      if (mentions(mode, "CANCEL")) {
-        findings.push_back({true, cat("partition ", name, " cancels preempted jobs (PreemptMode ", mode, ")"),
-                            "`submit` again continues from their checkpoints"});
-      }
-      if (mentions(mode, "SUSPEND")) {
-        findings.push_back({false, cat("partition ", name, " suspends preempted jobs (PreemptMode ", mode, ")"),
-                            "a suspended job keeps its memory and continues later"});
-      }
-      if (mentions(mode, "REQUEUE") && value(partition, "GraceTime") == "0") {
-        findings.push_back({true, cat("partition ", name, " gives preempted jobs no time (GraceTime 0)"),
-                            "a job loses what it did since its last checkpoint"});
-      }
-    }
-  }
+  judge_preemption(config, partitions, findings);
   const std::string accounting = value(config, "AccountingStorageType");
   if (mentions(accounting, "none")) {
     findings.push_back({false, cat("no accounting: of ended jobs `status` knows what the run itself wrote, and what Slurm "

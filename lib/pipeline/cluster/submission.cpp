@@ -76,6 +76,46 @@ SentArray array_from(const Json& json) {
   return array;
 }
 
+/// The frozen tasks of one array, which its elements read.
+std::string array_document(const Graph& graph, const JobArray& array, const SubmissionOrder& order,
+                           const std::string& token) {
+  std::vector<bool> wanted(graph.tasks.size());
+  for (const auto& [index, tasks] : array.elements) {
+    for (const std::size_t i : tasks) wanted[i] = true;
+  }
+  const Subgraph part = subgraph(graph, wanted);
+  auto elements = array.elements;
+  for (auto& [index, tasks] : elements) {
+    for (std::size_t& i : tasks) i = part.place.at(i);
+  }
+  return dumped({{"schema", "pe-array/1"},
+                 {"run", order.run},
+                 {"pipeline", graph.name},
+                 {"token", token},
+                 {"command", order.command},
+                 {"lead_s", array.lead_s()},
+                 {"elements", elements_json(elements)},
+                 {"graph", freeze(part.graph)}});
+}
+
+/// The last job needs almost no resources. It has the policy of the first array.
+JobArray last_job(const std::vector<JobArray>& arrays) {
+  JobArray last;
+  last.label = "last";
+  last.resources.mem_bytes = 1LL << 30;
+  last.resources.time_s = 3600;
+  last.elements[0] = {};
+  const auto own = std::find_if(arrays.begin(), arrays.end(), [](const JobArray& a) { return a.live_job.empty(); });
+  if (own != arrays.end()) {
+    last.policy = own->policy;
+    last.policy.nodes = 1;
+    last.policy.at_once = 0;
+    last.policy.gpu_type.clear();
+    last.resources.name = own->resources.name;
+  }
+  return last;
+}
+
 }  // namespace
 
 MadeSubmission make_submission(const Graph& graph, const std::vector<JobArray>& arrays, const SubmissionOrder& order) {
@@ -107,23 +147,7 @@ MadeSubmission make_submission(const Graph& graph, const std::vector<JobArray>& 
     }
     if (array.live_job.empty()) {
       array.token = token_of(order.run, cat("array ", k));
-      std::vector<bool> wanted(graph.tasks.size());
-      for (const auto& [index, tasks] : from.elements) {
-        for (const std::size_t i : tasks) wanted[i] = true;
-      }
-      const Subgraph part = subgraph(graph, wanted);
-      auto elements = from.elements;
-      for (auto& [index, tasks] : elements) {
-        for (std::size_t& i : tasks) i = part.place.at(i);
-      }
-      std::string document = dumped({{"schema", "pe-array/1"},
-                                     {"run", order.run},
-                                     {"pipeline", graph.name},
-                                     {"token", array.token},
-                                     {"command", order.command},
-                                     {"lead_s", from.lead_s()},
-                                     {"elements", elements_json(elements)},
-                                     {"graph", freeze(part.graph)}});
+      std::string document = array_document(graph, from, order, array.token);
       place.token = array.token;
       place.command = {order.program, "__element", fs::absolute(order.store).string(), order.run, array.token,
                        support::sha256_hex(document)};
@@ -133,20 +157,7 @@ MadeSubmission make_submission(const Graph& graph, const std::vector<JobArray>& 
     }
     submission.arrays.push_back(std::move(array));
   }
-  // The last job asks for next to nothing, where the first array goes.
-  JobArray last;
-  last.label = "last";
-  last.resources.mem_bytes = 1LL << 30;
-  last.resources.time_s = 3600;
-  last.elements[0] = {};
-  const auto own = std::find_if(arrays.begin(), arrays.end(), [](const JobArray& a) { return a.live_job.empty(); });
-  if (own != arrays.end()) {
-    last.policy = own->policy;
-    last.policy.nodes = 1;
-    last.policy.at_once = 0;
-    last.policy.gpu_type.clear();
-    last.resources.name = own->resources.name;
-  }
+  const JobArray last = last_job(arrays);
   submission.last.label = "last";
   submission.last.token = token_of(order.run, "last");
   submission.last.elements[0] = {};

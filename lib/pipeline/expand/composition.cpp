@@ -204,7 +204,7 @@ void Composer::lay_budget(const Stage& stage, const Scope& scope, Json& config, 
                           Diagnostics& diagnostics) const {
   const AxisValue* own = stage.node->budgets ? scope.find(kBudgetAxis) : nullptr;
   if (own == nullptr) return;
-  const BranchDescription& branch = *stage.description->branch;
+  const artifact::Branch& branch = *stage.description->branch;
   Node share = own->value;
   share.text = support::shortest(stage.node->budgets->share);
   const support::OverlayOptions strict{{}, owner_of(stage)};
@@ -219,7 +219,7 @@ void Composer::check_budget(const Stage& stage, const Scope& scope, const Json& 
                             Diagnostics& diagnostics) const {
   const AxisValue* own = stage.node->budgets ? scope.find(kBudgetAxis) : nullptr;
   if (own == nullptr) return;
-  const BranchDescription& branch = *stage.description->branch;
+  const artifact::Branch& branch = *stage.description->branch;
   const auto expect = [&](const std::string& key, double wanted) {
     const Json* found = find_value(config, key);
     if (found == nullptr || !found->is_number() || found->get<double>() == wanted) return;

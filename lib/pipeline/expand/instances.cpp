@@ -128,7 +128,7 @@ std::vector<Enumerator::Seed> Enumerator::seeds_of(Stage& stage) {
     seeds.emplace_back();
   } else {
     const auto& role = node.each.front();
-    const InputDescription& input = *stage.description->find_input(role.name);
+    const artifact::InputRole& input = *stage.description->find_input(role.name);
     for (const auto& text : role.references) {
       if (has_substitution(text.text)) {
         mistakes_.report(cat("reference ", quote(text.text), " in `each` holds a substitution"), text.mark.place(),

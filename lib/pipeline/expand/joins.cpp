@@ -18,7 +18,7 @@ std::vector<Link> Joiner::links_of(Stage& stage) {
   std::vector<Link> links;
   for (const auto* roles : {&stage.node->needs, &stage.node->gather}) {
     for (const auto& role : *roles) {
-      const InputDescription* input = stage.description->find_input(role.name);
+      const artifact::InputRole* input = stage.description->find_input(role.name);
       if (!input) continue;
       for (const auto& text : role.references) {
         // The mistakes of a broken producer were reported; its outputs are not known.
@@ -70,7 +70,7 @@ const Target* Joiner::resolve(Link& link, const Scope& scope) {
 }
 
 std::optional<Target> Joiner::find_target(const Reference& reference, const Mark& mark,
-                                          const InputDescription& role) {
+                                          const artifact::InputRole& role) {
   Target target;
   target.stage = stages_.find(reference.stage);
   target.reference = &reference;
@@ -79,7 +79,7 @@ std::optional<Target> Joiner::find_target(const Reference& reference, const Mark
   const StageNode& node = *target.stage->node;
   const std::string expected(artifact::kind_name(role.kind));
   if (!reference.output.empty()) {
-    const OutputDescription* output = producer.find_output(reference.output);
+    const artifact::OutputRole* output = producer.find_output(reference.output);
     if (!output) {
       mistakes_.report(cat("stage ", quote(node.label), " has no output ", quote(reference.output)), mark.place(),
              suggest_or_list(reference.output, producer.output_names()));
@@ -94,12 +94,12 @@ std::optional<Target> Joiner::find_target(const Reference& reference, const Mark
     target.output = output->name;
   } else {
     std::vector<std::string> fitting;
-    for (const OutputDescription& output : producer.outputs) {
+    for (const artifact::OutputRole& output : producer.outputs) {
       if (output.kind == role.kind && !output.is_volatile) fitting.push_back(output.name);
     }
     if (fitting.size() != 1) {
       std::vector<std::string> all;
-      for (const OutputDescription& output : producer.outputs) {
+      for (const artifact::OutputRole& output : producer.outputs) {
         all.push_back(cat(output.name, " (", artifact::kind_name(output.kind), ")"));
       }
       mistakes_.report(fitting.empty() ? cat("stage ", quote(node.label), " has no output of kind ", expected, ", which input ",
@@ -155,6 +155,45 @@ bool Joiner::check_pins(const Target& target, const Mark& mark) {
   return good;
 }
 
+namespace {
+
+/// The cell of a group that pins and bindings name.
+struct NamedCell {
+  const std::string* lacking = nullptr;  ///< an axis that neither names
+  bool foreign = false;                  ///< a label that the group never had
+  std::size_t pinned = 0;                ///< axes that are pinned
+};
+
+/// @param key gets the labels of the cell; it is reused, since a grid has many cells
+NamedCell cell_in(const Group& group, const decltype(Reference::pins)& pins, const std::vector<Binding>& bindings,
+                  std::string& key) {
+  key.clear();
+  NamedCell cell;
+  for (std::size_t i = 0; i < group.axes.size(); ++i) {
+    const std::string* label = nullptr;
+    for (const auto& [axis, pin] : pins) {
+      if (axis == group.axes[i]) label = &pin;
+    }
+    if (label) {
+      ++cell.pinned;
+    } else {
+      for (const Binding& binding : bindings) {
+        if (binding.axis == group.axes[i]) label = &binding.value->label;
+      }
+    }
+    if (!label) {
+      cell.lacking = &group.axes[i];
+      return cell;
+    }
+    cell.foreign = cell.foreign || !group.domain[i].count(*label);
+    key += *label;
+    key += kLabelSeparator;
+  }
+  return cell;
+}
+
+}  // namespace
+
 /// The instance that agrees on all axes that both have.
 Joiner::Join Joiner::join(const Target& target, const Mark& mark, const std::vector<Binding>& bindings,
                               const std::string& reader, std::size_t* producer) {
@@ -164,38 +203,14 @@ Joiner::Join Joiner::join(const Target& target, const Mark& mark, const std::vec
   bool bound = false, strange = false;
   std::string key;
   for (const Group& group : target.stage->groups) {
-    key.clear();
-    bool usable = true, foreign = false;
-    std::string lacking;
-    std::size_t pinned = 0;
-    for (std::size_t i = 0; i < group.axes.size() && usable; ++i) {
-      const std::string* label = nullptr;
-      for (const auto& [axis, pin] : target.reference->pins) {
-        if (axis == group.axes[i]) label = &pin;
-      }
-      if (label) {
-        ++pinned;
-      } else {
-        for (const Binding& binding : bindings) {
-          if (binding.axis == group.axes[i]) label = &binding.value->label;
-        }
-      }
-      if (!label) {
-        lacking = group.axes[i];
-        usable = false;
-      } else {
-        foreign = foreign || !group.domain[i].count(*label);
-        key += *label;
-        key += kLabelSeparator;
-      }
-    }
-    if (!usable) {
-      if (open.empty()) open = lacking;
+    const NamedCell cell = cell_in(group, target.reference->pins, bindings, key);
+    if (cell.lacking) {
+      if (open.empty()) open = *cell.lacking;
       continue;
     }
-    if (pinned != target.reference->pins.size()) continue;   // a pinned axis that this group lacks
+    if (cell.pinned != target.reference->pins.size()) continue;  // a pinned axis that this group lacks
     bound = true;
-    if (foreign) {
+    if (cell.foreign) {
       strange = true;
       continue;
     }
@@ -222,10 +237,11 @@ Joiner::Join Joiner::join(const Target& target, const Mark& mark, const std::vec
     bool any = false;
     for (const Group& group : target.stage->groups) any = any || !group.by_labels.empty();
     if (any) {
-      std::vector<std::string> cell;
-      for (const Binding& binding : bindings) cell.push_back(cat(binding.axis, "=", binding.value->label));
-      mistakes_.report(cat("stage ", quote(label), " has no instance for ", reader, "[", support::join(cell, ","), "]"),
-             mark.place(), "both stages have an axis of that name, with different labels");
+      std::vector<std::string> named;
+      for (const Binding& binding : bindings) named.push_back(cat(binding.axis, "=", binding.value->label));
+      mistakes_.report(
+          cat("stage ", quote(label), " has no instance for ", reader, "[", support::join(named, ","), "]"),
+          mark.place(), "both stages have an axis of that name, with different labels");
       return Join::kMistake;
     }
   }
@@ -326,7 +342,7 @@ bool Joiner::make_edges(const Stage& stage, std::vector<Link>& links, std::optio
   }
   for (const auto& role : node.gather) {
     if (gathered.count(role.name)) continue;
-    const InputDescription* input = description.find_input(role.name);
+    const artifact::InputRole* input = description.find_input(role.name);
     if (input && !input->optional) {
       mistakes_.report(cat("input ", quote(role.name), " of ", task.id, " is left empty: nothing matches what it gathers"),
              role.mark.place());

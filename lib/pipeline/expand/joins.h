@@ -33,7 +33,7 @@ struct Link {
     Reference reference;
     std::optional<Target> target;   ///< empty for a mistake, which was reported
   };
-  const InputDescription* role = nullptr;
+  const artifact::InputRole* role = nullptr;
   const ReferenceText* text = nullptr;
   bool fixed = false;             ///< no substitution in it
   bool many = false;              ///< of `gather`
@@ -58,8 +58,8 @@ class Joiner {
   /// Ends joining: releases the look-ups.
   void finish() { gather_index_ = {}; }
 
-  // The target of `each`.
-  std::optional<Target> find_target(const Reference& reference, const support::Mark& mark, const InputDescription& role);
+  // What `each` asks for by itself.
+  std::optional<Target> find_target(const Reference& reference, const support::Mark& mark, const artifact::InputRole& role);
   bool check_pins(const Target& target, const support::Mark& mark);
   /// All instances that agree on the axes both have and on the pins.
   std::vector<std::size_t> gather(const Target& target, const std::vector<Binding>& bindings);

@@ -11,10 +11,44 @@ using support::cat;
 using support::Diagnostics;
 using support::quote;
 
+namespace {
+
+/// The step of a snapshot's point: a fraction of the horizon, {tokens: N} or {step: N}. None when the point is wrong.
+std::optional<std::int64_t> step_of(const support::Node& point, const std::string& what, std::int64_t tokens_per_step,
+                                    std::int64_t horizon_steps, Diagnostics& diagnostics) {
+  if (point.is_scalar()) {
+    const auto fraction = support::parse_real(point.text);
+    // Half up; the small number undoes what binary fractions lose, as in the training's own schedule.
+    if (fraction && *fraction >= 0 && *fraction <= 1)
+      return static_cast<std::int64_t>(std::floor(*fraction * static_cast<double>(horizon_steps) + 0.5 + 1e-9));
+    diagnostics.add(cat(what, " must be a fraction from 0 to 1, found ", point.found()), point.place(),
+                    "a point in tokens is {tokens: 1M}, one in steps {step: 1000}");
+    return std::nullopt;
+  }
+  if (!point.is_map() || point.members.size() != 1 ||
+      (point.members[0].key != "tokens" && point.members[0].key != "step")) {
+    diagnostics.add(cat(what, " must be a fraction, {tokens: N} or {step: N}, found ", point.found()), point.place());
+    return std::nullopt;
+  }
+  const auto& member = point.members[0];
+  std::string why;
+  const auto value = member.value.is_scalar()
+                         ? support::parse_integer(member.value.text, support::Suffixes::kCount, &why)
+                         : std::nullopt;
+  if (!value || *value < 0) {
+    diagnostics.add(cat(what, ": ", quote(member.key), " must be an integer from 0, found ", member.value.found()),
+                    member.value.place(), "such as 300M or 2.4e9");
+    return std::nullopt;
+  }
+  return member.key == "step" ? *value : *value / tokens_per_step + (*value % tokens_per_step != 0);
+}
+
+}  // namespace
+
 void place_snapshots(const Stage& stage, const Scope& scope, Task& task, Mistakes& mistakes) {
   const StageNode& node = *stage.node;
   if (node.snapshots.empty()) return;
-  const TrajectoryDescription& trajectory = *stage.description->trajectory;
+  const artifact::Trajectory& trajectory = *stage.description->trajectory;
   const auto integer = [&](const std::string& key) -> std::int64_t {
     const Json* value = find_value(*task.config, key);
     if (!value || !value->is_number()) return 0;
@@ -41,32 +75,9 @@ void place_snapshots(const Stage& stage, const Scope& scope, Task& task, Mistake
     const auto& [label, written] = node.snapshots[i];
     Diagnostics local;
     const auto point = substitute(written, scope, local);
-    std::optional<std::int64_t> step;
     const std::string what = cat("snapshot ", quote(label));
-    if (point && point->is_scalar()) {
-      const auto fraction = support::parse_real(point->text);
-      if (!fraction || !(*fraction >= 0 && *fraction <= 1)) {
-        local.add(cat(what, " must be a fraction from 0 to 1, found ", point->found()), point->place(),
-                  "a point in tokens is {tokens: 1M}, one in steps {step: 1000}");
-      } else {
-        // Half up; the small number undoes what binary fractions lose, as in the training's own schedule.
-        step = static_cast<std::int64_t>(std::floor(*fraction * static_cast<double>(horizon_steps) + 0.5 + 1e-9));
-      }
-    } else if (point && point->is_map() && point->members.size() == 1 &&
-               (point->members[0].key == "tokens" || point->members[0].key == "step")) {
-      const auto& member = point->members[0];
-      std::string why;
-      const auto value = member.value.is_scalar()
-                             ? support::parse_integer(member.value.text, support::Suffixes::kCount, &why) : std::nullopt;
-      if (!value || *value < 0) {
-        local.add(cat(what, ": ", quote(member.key), " must be an integer from 0, found ", member.value.found()),
-                  member.value.place(), "such as 300M or 2.4e9");
-      } else {
-        step = member.key == "step" ? *value : *value / tokens_per_step + (*value % tokens_per_step != 0);
-      }
-    } else if (point) {
-      local.add(cat(what, " must be a fraction, {tokens: N} or {step: N}, found ", point->found()), point->place());
-    }
+    std::optional<std::int64_t> step =
+        point ? step_of(*point, what, tokens_per_step, horizon_steps, local) : std::nullopt;
     if (step && *step > horizon_steps) {
       local.add(cat(what, " is at step ", *step, ", beyond the horizon of ", horizon_steps, " steps (", trajectory.horizon,
                     " = ", horizon, " at ", tokens_per_step, " tokens a step)"),

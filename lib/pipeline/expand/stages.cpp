@@ -18,7 +18,7 @@ void check_roles(Stage& stage, Mistakes& mistakes) {
   std::map<std::string, std::string> filled;
   const auto check = [&](const std::vector<StageNode::Role>& roles, const std::string& how) {
     for (const auto& role : roles) {
-      const InputDescription* input = description.find_input(role.name);
+      const artifact::InputRole* input = description.find_input(role.name);
       if (!input) {
         mistakes.report(cat(description.program, " has no input ", quote(role.name)), role.mark.place(),
                description.inputs.empty() ? "it takes no inputs" : suggest_or_list(role.name, description.input_names()));
@@ -41,7 +41,7 @@ void check_roles(Stage& stage, Mistakes& mistakes) {
   check(node.needs, "needs");
   check(node.gather, "gather");
   check(node.each, "each");
-  for (const InputDescription& input : description.inputs) {
+  for (const artifact::InputRole& input : description.inputs) {
     if (input.optional || filled.count(input.name)) continue;
     mistakes.report(cat("input ", quote(input.name), " (", artifact::kind_name(input.kind), ") of stage ", quote(node.label),
                " is left empty"),

@@ -136,6 +136,15 @@ class Reader {
   }
 
   void read_environment(const Node& names);
+  void read_schema(const Node& document);
+  void read_name(const Node& document);
+  void read_defaults(const Node& defaults);
+  void read_vars(const Node& document);
+  void read_scales(const Node& scales);
+  void read_program(const Node& node, const std::string& where, StageNode& stage);
+  void read_config(const Node& node, const std::string& where, StageNode& stage);
+  void read_snapshots(const Node& node, StageNode& stage);
+  std::vector<std::pair<std::string, Mark>> over_axes(const Node& over);
   std::vector<Axis> axes(const Node& map, const std::string& what);
   std::vector<CellPattern> patterns(const Node& node, const std::string& what);
   std::vector<StageNode::Role> roles(const Node& stage, std::string_view key, bool many, const std::string& where);
@@ -210,6 +219,54 @@ std::vector<StageNode::Role> Reader::roles(const Node& stage, std::string_view k
   return found;
 }
 
+void Reader::read_program(const Node& node, const std::string& where, StageNode& stage) {
+  if (const Node* run = node.find("run")) {
+    stage.run = text(*run, "'run'");
+    stage.run_mark = run->mark;
+    if (run->is_scalar() && stage.run.empty()) diagnostics_.add("'run' names no program", run->place());
+  } else {
+    diagnostics_.add(cat(where, " lacks 'run'"), stage.mark.place(), "`run: pe-train` names the program of the stage");
+  }
+}
+
+std::vector<std::pair<std::string, Mark>> Reader::over_axes(const Node& over) {
+  std::vector<std::pair<std::string, Mark>> found;
+  std::set<std::string> seen;
+  for (const Node& axis : scalars(over, "'over'")) {
+    if (!seen.insert(axis.text).second) {
+      diagnostics_.add(cat("axis ", quote(axis.text), " is listed twice in 'over'"), axis.place());
+      continue;
+    }
+    found.emplace_back(axis.text, axis.mark);
+  }
+  return found;
+}
+
+void Reader::read_config(const Node& node, const std::string& where, StageNode& stage) {
+  if (const Node* config = node.find("config"); config && !config->is_null() && expect_map(*config, "'config'")) {
+    check_keys(*config, cat("'config' of ", where), {"file", "set"}, "values of the stage go under `set`");
+    if (const Node* files = config->find("file")) stage.config_files = scalars(*files, "'config.file'");
+    stage.set = map_member(*config, "set", "'config.set'");
+  }
+}
+
+void Reader::read_snapshots(const Node& node, StageNode& stage) {
+  if (const Node* snapshots = node.find("snapshots"); snapshots && expect_map(*snapshots, "'snapshots'")) {
+    for (const auto& point : snapshots->members) {
+      if (!is_snapshot_label(point.key)) {
+        diagnostics_.add(cat("snapshot label ", quote(point.key), " does not match [A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}"),
+                         point.key_mark.place());
+        continue;
+      }
+      stage.snapshots.emplace_back(point.key, point.value);
+      stage.snapshot_marks.push_back(point.key_mark);
+    }
+    if (snapshots->members.empty()) {
+      diagnostics_.add("'snapshots' is empty", snapshots->place(), "leave it out, or name a point such as `final: 1.0`");
+    }
+  }
+}
+
 void Reader::stage(const Node::Member& member) {
   StageNode stage;
   stage.label = member.key;
@@ -228,23 +285,8 @@ void Reader::stage(const Node::Member& member) {
   check_keys(node, where,
              {"run", "over", "axes", "exclude", "only", "needs", "gather", "each", "config", "snapshots", "budgets",
               "resources", "retry", "checkpoint", "slurm", "allow_partial", "outputs"});
-  if (const Node* run = node.find("run")) {
-    stage.run = text(*run, "'run'");
-    stage.run_mark = run->mark;
-    if (run->is_scalar() && stage.run.empty()) diagnostics_.add("'run' names no program", run->place());
-  } else {
-    diagnostics_.add(cat(where, " lacks 'run'"), stage.mark.place(), "`run: pe-train` names the program of the stage");
-  }
-  if (const Node* over = node.find("over")) {
-    std::set<std::string> seen;
-    for (const Node& axis : scalars(*over, "'over'")) {
-      if (!seen.insert(axis.text).second) {
-        diagnostics_.add(cat("axis ", quote(axis.text), " is listed twice in 'over'"), axis.place());
-        continue;
-      }
-      stage.over.emplace_back(axis.text, axis.mark);
-    }
-  }
+  read_program(node, where, stage);
+  if (const Node* over = node.find("over")) stage.over = over_axes(*over);
   if (const Node* own = node.find("axes")) stage.axes = axes(*own, cat("'axes' of ", where));
   if (const Node* exclude = node.find("exclude")) stage.exclude = patterns(*exclude, "'exclude'");
   if (const Node* only = node.find("only")) stage.only = patterns(*only, "'only'");
@@ -255,25 +297,8 @@ void Reader::stage(const Node::Member& member) {
     diagnostics_.add(cat("'each' of ", where, " has ", stage.each.size(), " roles; it takes one"),
                      stage.each[1].mark.place(), "the other role goes under `needs`, joined by the axes both share");
   }
-  if (const Node* config = node.find("config"); config && !config->is_null() && expect_map(*config, "'config'")) {
-    check_keys(*config, cat("'config' of ", where), {"file", "set"}, "values of the stage go under `set`");
-    if (const Node* files = config->find("file")) stage.config_files = scalars(*files, "'config.file'");
-    stage.set = map_member(*config, "set", "'config.set'");
-  }
-  if (const Node* snapshots = node.find("snapshots"); snapshots && expect_map(*snapshots, "'snapshots'")) {
-    for (const auto& point : snapshots->members) {
-      if (!is_snapshot_label(point.key)) {
-        diagnostics_.add(cat("snapshot label ", quote(point.key), " does not match [A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}"),
-                         point.key_mark.place());
-        continue;
-      }
-      stage.snapshots.emplace_back(point.key, point.value);
-      stage.snapshot_marks.push_back(point.key_mark);
-    }
-    if (snapshots->members.empty()) {
-      diagnostics_.add("'snapshots' is empty", snapshots->place(), "leave it out, or name a point such as `final: 1.0`");
-    }
-  }
+  read_config(node, where, stage);
+  read_snapshots(node, stage);
   if (const Node* budgets = node.find("budgets")) stage.budgets = parse_budgets(*budgets, diagnostics_);
   if (const Node* resources = node.find("resources")) stage.resources = *resources;
   if (const Node* retry = node.find("retry")) stage.retry = *retry;
@@ -323,14 +348,7 @@ void Reader::read_environment(const Node& names) {
   }
 }
 
-PipelineFile Reader::read(const Node& document) {
-  if (!document.is_map()) {
-    diagnostics_.add(cat("expected a map with `schema: ", kSchema, "`, found ", document.found()), document.place());
-    return {};
-  }
-  check_keys(document, "the pipeline file",
-             {"schema", "name", "title", "description", "defaults", "axes", "vars", "resources", "slurm", "scales",
-              "environment", "claims", "stages"});
+void Reader::read_schema(const Node& document) {
   const Node* schema = document.find("schema");
   if (!schema) {
     diagnostics_.add("the file lacks 'schema'", document.place(), cat("begin it with `schema: ", kSchema, "`"));
@@ -340,6 +358,9 @@ PipelineFile Reader::read(const Node& document) {
         cat(newer ? "this pe-pipeline does not know schema " : "this is not a pipeline file: schema ", quote(found)),
         schema->place(), cat("expected ", kSchema));
   }
+}
+
+void Reader::read_name(const Node& document) {
   const Node* name = document.find("name");
   if (!name) {
     diagnostics_.add("the file lacks 'name'", document.place(), "`name: my_grid` names its reports and runs");
@@ -351,20 +372,20 @@ PipelineFile Reader::read(const Node& document) {
                        "that folder of reports/ is kept for committed results");
     }
   }
-  file_.title = text_member(document, "title", "'title'");
-  file_.description = text_member(document, "description", "'description'");
-  if (const Node defaults = map_member(document, "defaults", "'defaults'"); defaults.is_map()) {
-    check_keys(defaults, "'defaults'",
-               {"config", "resources", "retry", "checkpoint", "numerics", "code", "on_diverge"});
-    if (const Node* config = defaults.find("config")) file_.default_config = scalars(*config, "'defaults.config'");
-    if (const Node* resources = defaults.find("resources")) file_.default_resources = *resources;
-    if (const Node* retry = defaults.find("retry")) file_.default_retry = *retry;
-    file_.default_checkpoint = map_member(defaults, "checkpoint", "'defaults.checkpoint'");
-    file_.numerics = word_member(defaults, "numerics", {"exact", "tolerant"}, "exact");
-    file_.code = word_member(defaults, "code", {"result-version", "build"}, "");
-    file_.on_diverge = word_member(defaults, "on_diverge", {"record", "fail"}, "record");
-  }
-  if (const Node* own = document.find("axes")) file_.axes = axes(*own, "'axes'");
+}
+
+void Reader::read_defaults(const Node& defaults) {
+  check_keys(defaults, "'defaults'", {"config", "resources", "retry", "checkpoint", "numerics", "code", "on_diverge"});
+  if (const Node* config = defaults.find("config")) file_.default_config = scalars(*config, "'defaults.config'");
+  if (const Node* resources = defaults.find("resources")) file_.default_resources = *resources;
+  if (const Node* retry = defaults.find("retry")) file_.default_retry = *retry;
+  file_.default_checkpoint = map_member(defaults, "checkpoint", "'defaults.checkpoint'");
+  file_.numerics = word_member(defaults, "numerics", {"exact", "tolerant"}, "exact");
+  file_.code = word_member(defaults, "code", {"result-version", "build"}, "");
+  file_.on_diverge = word_member(defaults, "on_diverge", {"record", "fail"}, "record");
+}
+
+void Reader::read_vars(const Node& document) {
   file_.vars = map_member(document, "vars", "'vars'");
   for (const auto& member : file_.vars.members) {
     if (!is_name(member.key)) {
@@ -378,17 +399,36 @@ PipelineFile Reader::read(const Node& document) {
       }
     }
   }
+}
+
+void Reader::read_scales(const Node& scales) {
+  for (const auto& member : scales.members) scale(member);
+  const Mark* first = nullptr;
+  for (const auto& each : file_.scales) {
+    if (!each.is_default) continue;
+    if (first) diagnostics_.add("two scales are marked `default: true`", each.mark.place());
+    first = &each.mark;
+  }
+}
+
+PipelineFile Reader::read(const Node& document) {
+  if (!document.is_map()) {
+    diagnostics_.add(cat("expected a map with `schema: ", kSchema, "`, found ", document.found()), document.place());
+    return {};
+  }
+  check_keys(document, "the pipeline file",
+             {"schema", "name", "title", "description", "defaults", "axes", "vars", "resources", "slurm", "scales",
+              "environment", "claims", "stages"});
+  read_schema(document);
+  read_name(document);
+  file_.title = text_member(document, "title", "'title'");
+  file_.description = text_member(document, "description", "'description'");
+  if (const Node defaults = map_member(document, "defaults", "'defaults'"); defaults.is_map()) read_defaults(defaults);
+  if (const Node* own = document.find("axes")) file_.axes = axes(*own, "'axes'");
+  read_vars(document);
   file_.resources = map_member(document, "resources", "'resources'");
   file_.slurm = map_member(document, "slurm", "'slurm'");
-  if (const Node scales = map_member(document, "scales", "'scales'"); scales.is_map()) {
-    for (const auto& member : scales.members) scale(member);
-    const Mark* first = nullptr;
-    for (const auto& each : file_.scales) {
-      if (!each.is_default) continue;
-      if (first) diagnostics_.add("two scales are marked `default: true`", each.mark.place());
-      first = &each.mark;
-    }
-  }
+  if (const Node scales = map_member(document, "scales", "'scales'"); scales.is_map()) read_scales(scales);
   if (const Node* names = document.find("environment")) read_environment(*names);
   if (const Node* claims = document.find("claims")) {
     file_.claims = text(*claims, "'claims'");

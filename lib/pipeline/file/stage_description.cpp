@@ -70,11 +70,11 @@ std::optional<Json> read_document(const fs::path& path) {
   return document;
 }
 
-std::vector<RevisionDescription> revisions_in(const Json& document, const support::Schema& fields,
+std::vector<artifact::Revision> revisions_in(const Json& document, const support::Schema& fields,
                                               const std::string& source) {
-  std::vector<RevisionDescription> revisions;
+  std::vector<artifact::Revision> revisions;
   for (const Json& one : list_member(document, "revisions", source)) {
-    RevisionDescription revision{.name = text_member(one, "name", source)};
+    artifact::Revision revision{.name = text_member(one, "name", source)};
     revision.when = member(one, "when", source);
     const Json& number = member(one, "number", source);
     if (!revision.when.is_object() || revision.when.empty() || !number.is_number_integer()) {
@@ -96,16 +96,93 @@ std::vector<RevisionDescription> revisions_in(const Json& document, const suppor
   return revisions;
 }
 
+void check_schema(const Json& document, const std::string& source) {
+  if (!document.is_object() || !document.contains("schema") || !document["schema"].is_string()) {
+    bad(source, "this is not a stage description");
+  }
+  const std::string schema = document["schema"].get<std::string>();
+  const auto number = schema.rfind(kSchemaPrefix, 0) == 0
+                          ? support::parse_integer(std::string_view(schema).substr(kSchemaPrefix.size()))
+                          : std::nullopt;
+  if (!number) bad(source, cat("expected schema 'pe-stage/", kSchemaVersion, "', found ", support::quote(schema)));
+  if (*number > kSchemaVersion) {
+    throw ConfigError(cat(source, " speaks ", schema, "; this pe-pipeline knows pe-stage/", kSchemaVersion), {},
+                      "use the pe-pipeline that was built with it");
+  }
+}
+
+std::vector<std::string> plugins_in(const Json& document, const std::string& source) {
+  std::vector<std::string> plugins;
+  if (!document.contains("plugins")) return plugins;
+  for (const Json& plugin : document["plugins"]) {
+    if (!plugin.is_string()) bad(source, "'plugins' in the description holds something that is not a string");
+    plugins.push_back(plugin.get<std::string>());
+  }
+  return plugins;
+}
+
+std::vector<std::string> code_in(const Json& document, const std::string& source) {
+  std::vector<std::string> code;
+  if (!document.contains("code")) return code;
+  if (!document["code"].is_array())
+    bad(source, "'code' in the description is not a list of paths, as in [\"lib/*.py\"]");
+  for (const Json& glob : document["code"]) {
+    if (!glob.is_string() || glob.get_ref<const std::string&>().empty())
+      bad(source, "'code' in the description holds something that is no path, as in [\"lib/*.py\"]");
+    code.push_back(glob.get<std::string>());
+  }
+  return code;
+}
+
+std::optional<artifact::Trajectory> trajectory_in(const Json& document, const support::Schema& fields,
+                                                  const std::string& source) {
+  if (!document.contains("trajectory") || !document["trajectory"].is_object()) return std::nullopt;
+  const Json& trajectory = document["trajectory"];
+  artifact::Trajectory described;
+  described.horizon = text_member(trajectory, "horizon", source);
+  const Json& factors = member(trajectory, "tokens_per_step", source);
+  if (!factors.is_array()) bad(source, "'tokens_per_step' in the description is not a list");
+  for (const Json& key : factors) {
+    if (!key.is_string()) bad(source, "'tokens_per_step' in the description holds something that is not a string");
+    described.tokens_per_step.push_back(key.get<std::string>());
+  }
+  if (trajectory.contains("free_when") && trajectory["free_when"].is_object()) {
+    described.free_when = trajectory["free_when"];
+  }
+  std::vector<std::string> keys = described.tokens_per_step;
+  keys.push_back(described.horizon);
+  for (const auto& [key, value] : described.free_when.items()) keys.push_back(key);
+  for (const std::string& key : keys) {
+    if (!support::find_field(fields, key)) {
+      bad(source, cat("its trajectory names the field ", support::quote(key), ", which it lacks"));
+    }
+  }
+  return described;
+}
+
+std::optional<artifact::Branch> branch_in(const Json& document, const support::Schema& fields,
+                                          const std::string& source) {
+  if (!document.contains("branch") || !document["branch"].is_object()) return std::nullopt;
+  const Json& branch = document["branch"];
+  artifact::Branch described{text_member(branch, "horizon", source), text_member(branch, "end", source),
+                             text_member(branch, "share", source)};
+  for (const std::string& key : {described.horizon, described.end, described.share}) {
+    if (!support::find_field(fields, key))
+      bad(source, cat("its branch names the field ", support::quote(key), ", which it lacks"));
+  }
+  return described;
+}
+
 }  // namespace
 
-const InputDescription* StageDescription::find_input(const std::string& role) const {
+const artifact::InputRole* StageDescription::find_input(const std::string& role) const {
   for (const auto& input : inputs) {
     if (input.name == role) return &input;
   }
   return nullptr;
 }
 
-const OutputDescription* StageDescription::find_output(const std::string& role) const {
+const artifact::OutputRole* StageDescription::find_output(const std::string& role) const {
   for (const auto& output : outputs) {
     if (output.name == role) return &output;
   }
@@ -125,18 +202,7 @@ std::vector<std::string> StageDescription::output_names() const {
 }
 
 StageDescription parse_description(Json document, const std::string& source) {
-  if (!document.is_object() || !document.contains("schema") || !document["schema"].is_string()) {
-    bad(source, "this is not a stage description");
-  }
-  const std::string schema = document["schema"].get<std::string>();
-  const auto number = schema.rfind(kSchemaPrefix, 0) == 0
-                          ? support::parse_integer(std::string_view(schema).substr(kSchemaPrefix.size()))
-                          : std::nullopt;
-  if (!number) bad(source, cat("expected schema 'pe-stage/", kSchemaVersion, "', found ", support::quote(schema)));
-  if (*number > kSchemaVersion) {
-    throw ConfigError(cat(source, " speaks ", schema, "; this pe-pipeline knows pe-stage/", kSchemaVersion), {},
-                      "use the pe-pipeline that was built with it");
-  }
+  check_schema(document, source);
   StageDescription stage;
   stage.name = text_member(document, "name", source);
   stage.program = document.contains("program") ? text_member(document, "program", source) : cat("pe-", stage.name);
@@ -158,55 +224,13 @@ StageDescription parse_description(Json document, const std::string& source) {
     return support::schema_from_json(member(document, "fields", source));
   });
   if (document.contains("revisions")) stage.revisions = revisions_in(document, stage.fields, source);
-  if (document.contains("plugins")) {
-    for (const Json& plugin : document["plugins"]) {
-      if (!plugin.is_string()) bad(source, "'plugins' in the description holds something that is not a string");
-      stage.plugins.push_back(plugin.get<std::string>());
-    }
-  }
-  if (document.contains("code")) {
-    if (!document["code"].is_array()) bad(source, "'code' in the description is not a list of paths, as in [\"lib/*.py\"]");
-    for (const Json& glob : document["code"]) {
-      if (!glob.is_string() || glob.get_ref<const std::string&>().empty())
-        bad(source, "'code' in the description holds something that is no path, as in [\"lib/*.py\"]");
-      stage.code.push_back(glob.get<std::string>());
-    }
-  }
+  stage.plugins = plugins_in(document, source);
+  stage.code = code_in(document, source);
   stage.resumes = flag_member(document, "resumes");
   stage.takes_labels = flag_member(document, "takes_labels");
   stage.reads_labels = !document.contains("reads_labels") || flag_member(document, "reads_labels");
-  if (document.contains("trajectory") && document["trajectory"].is_object()) {
-    const Json& trajectory = document["trajectory"];
-    TrajectoryDescription described;
-    described.horizon = text_member(trajectory, "horizon", source);
-    const Json& factors = member(trajectory, "tokens_per_step", source);
-    if (!factors.is_array()) bad(source, "'tokens_per_step' in the description is not a list");
-    for (const Json& key : factors) {
-      if (!key.is_string()) bad(source, "'tokens_per_step' in the description holds something that is not a string");
-      described.tokens_per_step.push_back(key.get<std::string>());
-    }
-    if (trajectory.contains("free_when") && trajectory["free_when"].is_object()) {
-      described.free_when = trajectory["free_when"];
-    }
-    std::vector<std::string> keys = described.tokens_per_step;
-    keys.push_back(described.horizon);
-    for (const auto& [key, value] : described.free_when.items()) keys.push_back(key);
-    for (const std::string& key : keys) {
-      if (!support::find_field(stage.fields, key)) {
-        bad(source, cat("its trajectory names the field ", support::quote(key), ", which it lacks"));
-      }
-    }
-    stage.trajectory = std::move(described);
-  }
-  if (document.contains("branch") && document["branch"].is_object()) {
-    const Json& branch = document["branch"];
-    stage.branch = {text_member(branch, "horizon", source), text_member(branch, "end", source),
-                    text_member(branch, "share", source)};
-    for (const std::string& key : {stage.branch->horizon, stage.branch->end, stage.branch->share}) {
-      if (!support::find_field(stage.fields, key))
-        bad(source, cat("its branch names the field ", support::quote(key), ", which it lacks"));
-    }
-  }
+  stage.trajectory = trajectory_in(document, stage.fields, source);
+  stage.branch = branch_in(document, stage.fields, source);
   if (document.contains("costs") && document["costs"].is_object()) stage.costs = document["costs"];
   const bool has_build = document.erase("build_id") > 0;  // a rebuild that describes the same leaves plans valid
   stage.digest = support::sha256_hex(document.dump());

@@ -12,50 +12,18 @@
 #include <string>
 #include <vector>
 
-#include "artifact/kind.h"
+#include "artifact/stage_parts.h"
 #include "support/config.h"
 #include "support/file_stamp.h"
 #include "support/json.h"
 
 namespace pe::pipeline {
 
-struct InputDescription {
-  std::string name;
-  artifact::Kind kind;
-  bool many = false;
-  bool optional = false;
-};
-
-struct OutputDescription {
-  std::string name;
-  artifact::Kind kind;
-  bool is_volatile = false;   ///< outside early cutoff, conflicts and verify
-};
-
-/// See stage/stage_main.h: a training whose points can be asked for as snapshots.
-struct TrajectoryDescription {
-  std::string horizon;                         ///< config key of the horizon, in tokens
-  std::vector<std::string> tokens_per_step;    ///< config keys whose product is the tokens of a step
-  Json free_when = Json::object();             ///< config key → value, or list of values, that frees the horizon
-};
-
-/// See stage/stage_main.h: a stage that ends a training at a share of its horizon, and so can take `budgets`.
-struct BranchDescription {
-  std::string horizon, end, share;  ///< config keys
-};
-
-/// See stage/stage_main.h: a number in the keys of those configs whose contents have changed.
-struct RevisionDescription {
-  std::string name;  ///< dotted; no field's
-  Json when;         ///< config key → value, or list of values
-  int number = 1;
-};
-
 struct StageDescription {
   std::string name;                            ///< "train"
   std::string program;                         ///< "pe-train"
   int version = 1;                             ///< result version
-  std::vector<RevisionDescription> revisions;
+  std::vector<artifact::Revision> revisions;
   std::string summary;
   std::string build_id;                        ///< Hex of the ELF note, or SHA-256 of a file that has none (a script).
   bool is_script = false;                      ///< The executable has no ELF build id.
@@ -64,15 +32,15 @@ struct StageDescription {
   /// Digest of all its code, plug-ins and `code` included. Recorded always, hashed under `code: build`.
   std::string program_digest;
   std::string release;
-  std::vector<InputDescription> inputs;
-  std::vector<OutputDescription> outputs;
+  std::vector<artifact::InputRole> inputs;
+  std::vector<artifact::OutputRole> outputs;
   support::Schema fields;
   bool resumes = false;
   bool takes_labels = false;
   /// task.json has the labels of its inputs, and so has its key. The default, for stages that do not say.
   bool reads_labels = true;
-  std::optional<TrajectoryDescription> trajectory;
-  std::optional<BranchDescription> branch;
+  std::optional<artifact::Trajectory> trajectory;
+  std::optional<artifact::Branch> branch;
   Json costs = Json::object();                 ///< name → arithmetic expression over config keys
 
   Json document;                               ///< as it described itself
@@ -80,8 +48,8 @@ struct StageDescription {
   std::vector<support::FileRead> files;        ///< program_files of the moment when the digest was made
   std::string digest;                          ///< SHA-256 of the description's canonical form
 
-  const InputDescription* find_input(const std::string& role) const;
-  const OutputDescription* find_output(const std::string& role) const;
+  const artifact::InputRole* find_input(const std::string& role) const;
+  const artifact::OutputRole* find_output(const std::string& role) const;
   std::vector<std::string> input_names() const;
   std::vector<std::string> output_names() const;
 };

@@ -190,7 +190,7 @@ class Costing {
     }
     const auto count = static_cast<double>(artifacts);
     const auto& outputs = task.stage->outputs;
-    const bool model = std::any_of(outputs.begin(), outputs.end(), [](const OutputDescription& output) {
+    const bool model = std::any_of(outputs.begin(), outputs.end(), [](const artifact::OutputRole& output) {
       return output.kind == artifact::Kind::kCheckpoint;
     });
     if (model && work.parameters) {

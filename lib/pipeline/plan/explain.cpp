@@ -121,7 +121,7 @@ void compare_labels(const std::string& role, const Json& before, const Json& now
 }
 
 void compare_inputs(const StageDescription& stage, const Json& before, const Json& now, std::vector<Cause>& causes) {
-  for (const InputDescription& role : stage.inputs) {
+  for (const artifact::InputRole& role : stage.inputs) {
     const auto old = digests_of(before.value(role.name, Json::array()));
     const auto fresh = digests_of(now.value(role.name, Json::array()));
     if (old == fresh) {
@@ -213,77 +213,18 @@ class Explainer {
       : graph_(graph), plan_(plan), past_(store), keys_(keys_of(graph)), against_(std::move(against)) {}
 
   Explanation explain(std::size_t index) {
-    const Task& task = graph_.tasks[index];
-    const PlannedTask& planned = plan_.tasks[index];
     Explanation explanation;
     explanation.task = index;
-    for (const Edge& edge : task.inputs) {
-      const TaskState state = plan_.tasks[edge.producer].state;
-      if (state != TaskState::kRun) continue;
-      auto& follows = explanation.follows;
-      if (std::find(follows.begin(), follows.end(), edge.producer) == follows.end()) follows.push_back(edge.producer);
-    }
+    explanation.follows = running_producers(index);
     if (const auto against = against_.find(index); against != against_.end()) {
-      const PastTask& before = against->second;
-      explanation.against = before.key.key;
-      explanation.against_id = before.id;
-      explanation.against_run = before.run;
-      explanation.causes = compare(index, before);
+      compare_with(against->second, explanation);
       if (explanation.causes.empty() && explanation.follows.empty()) {
         explanation.causes.push_back({ReasonKind::kPresent, "nothing differs", {}, {}, {}});
       }
       return explanation;
     }
-    switch (planned.state) {
-      case TaskState::kReuse:
-      case TaskState::kNotNeeded:
-        explanation.against = planned.task_key;
-        explanation.causes.push_back({ReasonKind::kPresent, planned.reason, {}, {}, {}});
-        return explanation;
-      case TaskState::kLikelyReuse:
-        explanation.against = planned.task_key;
-        explanation.causes.push_back({ReasonKind::kFollows, planned.reason, {}, {}, {}});
-        return explanation;
-      case TaskState::kInputMissing:
-      case TaskState::kBlocked:
-        explanation.causes.push_back({planned.reason_kind, planned.reason, {}, {}, {}});
-        return explanation;
-      case TaskState::kRun: break;
-    }
-    if (planned.reason_kind == ReasonKind::kForced || planned.reason_kind == ReasonKind::kObjectGone ||
-        planned.reason_kind == ReasonKind::kBytesWanted) {
-      explanation.causes.push_back({planned.reason_kind, planned.reason, {}, {}, {}});
-      return explanation;
-    }
-    // A key that is only presumed may belong to the newest result, which is then the one to compare with.
-    const std::string own = task.is_trajectory() || !planned.key_is_exact ? "" : planned.task_key;
-    if (const PastTask* before = past_.find(graph_.name, task.stage->name, task.id, own)) {
-      explanation.against = before->key.key;
-      explanation.against_id = before->id;
-      explanation.against_run = before->run;
-      explanation.causes = compare(index, *before);
-      if (before->pipeline != graph_.name && !before->pipeline.empty() && !explanation.causes.empty()) {
-        // No user changed the difference: the two share a store and a name.
-        const bool near = explanation.causes.size() <= kNear;
-        Cause first{ReasonKind::kNew, "no result of this pipeline yet", {}, {}, {}};
-        if (near)
-          first.what += cat("; beside that of pipeline ", before->pipeline);
-        else
-          explanation.causes.clear();
-        explanation.causes.insert(explanation.causes.begin(), std::move(first));
-      }
-      if (explanation.causes.empty() && explanation.follows.empty()) {
-        // The recipe is unchanged: a step of the trajectory that is new, or a result that was forgotten.
-        explanation.causes.push_back(
-            {ReasonKind::kNew,
-             task.is_trajectory() ? "a snapshot that does not exist yet" : "its result is not recorded",
-             {},
-             {},
-             {}});
-      }
-    } else if (!explain_by_another_name(index, explanation) && explanation.follows.empty()) {
-      explanation.causes.push_back({ReasonKind::kNew, "no result yet", {}, {}, {}});
-    }
+    if (explain_by_plan(plan_.tasks[index], explanation)) return explanation;
+    explain_by_past(index, explanation);
     if (explanation.causes.empty()) {
       std::vector<std::string> labels;
       for (std::size_t producer : explanation.follows) {
@@ -297,6 +238,77 @@ class Explainer {
 
  private:
   static constexpr std::size_t kNear = 6;   ///< results that differ in more have nothing to do with each other
+
+  std::vector<std::size_t> running_producers(std::size_t index) const {
+    std::vector<std::size_t> found;
+    for (const Edge& edge : graph_.tasks[index].inputs) {
+      if (plan_.tasks[edge.producer].state != TaskState::kRun) continue;
+      if (std::find(found.begin(), found.end(), edge.producer) == found.end()) found.push_back(edge.producer);
+    }
+    return found;
+  }
+
+  void compare_with(const PastTask& before, Explanation& explanation) {
+    explanation.against = before.key.key;
+    explanation.against_id = before.id;
+    explanation.against_run = before.run;
+    explanation.causes = compare(explanation.task, before);
+  }
+
+  /// True if the plan alone explains the task: it does not run, or it runs for a reason that needs no comparison.
+  static bool explain_by_plan(const PlannedTask& planned, Explanation& explanation) {
+    ReasonKind reason = planned.reason_kind;
+    switch (planned.state) {
+      case TaskState::kReuse:
+      case TaskState::kNotNeeded:
+        explanation.against = planned.task_key;
+        reason = ReasonKind::kPresent;
+        break;
+      case TaskState::kLikelyReuse:
+        explanation.against = planned.task_key;
+        reason = ReasonKind::kFollows;
+        break;
+      case TaskState::kInputMissing:
+      case TaskState::kBlocked:
+        break;
+      case TaskState::kRun:
+        if (reason != ReasonKind::kForced && reason != ReasonKind::kObjectGone && reason != ReasonKind::kBytesWanted)
+          return false;
+    }
+    explanation.causes.push_back({reason, planned.reason, {}, {}, {}});
+    return true;
+  }
+
+  /// Against the newest earlier result, if there is one.
+  void explain_by_past(std::size_t index, Explanation& explanation) {
+    const Task& task = graph_.tasks[index];
+    const PlannedTask& planned = plan_.tasks[index];
+    // A key that is only presumed may be that of the newest result, which is then the one to compare with.
+    const std::string own = task.is_trajectory() || !planned.key_is_exact ? "" : planned.task_key;
+    const PastTask* const before = past_.find(graph_.name, task.stage->name, task.id, own);
+    if (!before) {
+      if (!explain_by_another_name(index, explanation) && explanation.follows.empty())
+        explanation.causes.push_back({ReasonKind::kNew, "no result yet", {}, {}, {}});
+      return;
+    }
+    compare_with(*before, explanation);
+    if (before->pipeline != graph_.name && !before->pipeline.empty() && !explanation.causes.empty()) {
+      // Nobody changed what differs: the two share a store and a name.
+      const bool near = explanation.causes.size() <= kNear;
+      Cause first{ReasonKind::kNew, "no result of this pipeline yet", {}, {}, {}};
+      if (near)
+        first.what += cat("; beside that of pipeline ", before->pipeline);
+      else
+        explanation.causes.clear();
+      explanation.causes.insert(explanation.causes.begin(), std::move(first));
+    }
+    if (explanation.causes.empty() && explanation.follows.empty()) {
+      // The recipe is unchanged: a step of the trajectory that was never requested, or a result that was forgotten.
+      const char* const why =
+          task.is_trajectory() ? "a snapshot that does not exist yet" : "its result is not recorded";
+      explanation.causes.push_back({ReasonKind::kNew, why, {}, {}, {}});
+    }
+  }
 
   /// A stage that was given another name, or a second one for nearly the same work: against the result that differs least.
   bool explain_by_another_name(std::size_t index, Explanation& explanation) {

@@ -81,7 +81,7 @@ bool horizon_is_free(const Task& task) {
 
 std::map<std::string, int> revisions_of(const StageDescription& stage, const Json& hashed_config) {
   std::map<std::string, int> met;
-  for (const RevisionDescription& revision : stage.revisions) {
+  for (const artifact::Revision& revision : stage.revisions) {
     if (holds(revision.when, hashed_config)) met[revision.name] = revision.number;
   }
   return met;

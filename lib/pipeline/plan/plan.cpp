@@ -171,6 +171,68 @@ void decide(const Task& task, PlannedTask& planned) {
     snapshot.needed = snapshot.needed && (snapshot.present || !snapshot.usable());
 }
 
+/// Decides, from the end, on each task that is needed: selected, or an input of a task that must be made.
+void decide_needed(const Graph& graph, const PlanOptions& options, Plan& plan) {
+  std::vector<bool> needed(graph.tasks.size());
+  for (std::size_t i = graph.tasks.size(); i-- > 0;) {
+    PlannedTask& planned = plan.tasks[i];
+    if (planned.selected) {
+      needed[i] = true;
+      for (PlannedSnapshot& snapshot : planned.snapshots) snapshot.needed = true;
+      want_selected(planned, options.known_suffices);
+    }
+    if (!needed[i]) {
+      planned.reason = "neither selected nor needed";
+      continue;
+    }
+    decide(graph.tasks[i], planned);
+    if (planned.state == TaskState::kReuse) continue;
+    for (const Edge& edge : graph.tasks[i].inputs) {
+      needed[edge.producer] = true;
+      for (PlannedSnapshot& snapshot : plan.tasks[edge.producer].snapshots) {
+        if (snapshot.label == edge.snapshot) snapshot.needed = true;
+      }
+      if (planned.state == TaskState::kRun) want_bytes(plan.tasks[edge.producer], edge, graph.tasks[i].id);
+    }
+  }
+}
+
+void block(PlannedTask& planned, std::string reason) {
+  planned.state = TaskState::kBlocked;
+  planned.reason_kind = ReasonKind::kBlockedBy;
+  planned.reason = std::move(reason);
+}
+
+/// Blocks a task whose producer cannot run, and notes the producers that will. All producers come before the task.
+void follow_producers(const Graph& graph, Plan& plan, std::size_t index) {
+  const Task& task = graph.tasks[index];
+  PlannedTask& planned = plan.tasks[index];
+  std::vector<std::string> follows;
+  std::size_t usable = 0;
+  for (const Edge& edge : task.inputs) {
+    const PlannedTask& producer = plan.tasks[edge.producer];
+    if (producer.state == TaskState::kInputMissing || producer.state == TaskState::kBlocked) {
+      const artifact::InputRole* input = task.stage->find_input(edge.role);
+      if (task.allow_partial && input && input->many) continue;  // as the execution does
+      // The root of it, so that a whole grid has one line a stage and not one a task.
+      return block(planned, producer.state == TaskState::kBlocked
+                                ? producer.reason
+                                : cat("waits for ", graph.tasks[edge.producer].id, ", whose input is missing"));
+    }
+    ++usable;
+    const std::string& label = graph.tasks[edge.producer].label;
+    if (producer.state == TaskState::kRun && std::find(follows.begin(), follows.end(), label) == follows.end()) {
+      follows.push_back(label);
+    }
+  }
+  if (usable == 0 && !task.inputs.empty()) {
+    block(planned, "none of its inputs can be made");
+  } else if (planned.reason_kind == ReasonKind::kNew && !planned.key_is_exact && !follows.empty()) {
+    planned.reason_kind = ReasonKind::kFollows;
+    planned.reason = cat("follows ", support::join(follows, ", "));
+  }
+}
+
 }  // namespace
 
 std::string_view state_name(TaskState state) {
@@ -249,66 +311,10 @@ Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& op
     if (!fresh) planned.same_as = it->second;
     look_up(graph, store, *keys, plan, i);
   }
-
-  // From the end: needed tasks, and the producers that must run for them.
-  std::vector<bool> needed(count);
-  for (std::size_t i = count; i-- > 0;) {
-    PlannedTask& planned = plan.tasks[i];
-    if (planned.selected) {
-      needed[i] = true;
-      for (PlannedSnapshot& snapshot : planned.snapshots) snapshot.needed = true;
-      want_selected(planned, options.known_suffices);
-    }
-    if (!needed[i]) {
-      planned.reason = "neither selected nor needed";
-      continue;
-    }
-    decide(graph.tasks[i], planned);
-    if (planned.state == TaskState::kReuse) continue;
-    for (const Edge& edge : graph.tasks[i].inputs) {
-      needed[edge.producer] = true;
-      for (PlannedSnapshot& snapshot : plan.tasks[edge.producer].snapshots) {
-        if (snapshot.label == edge.snapshot) snapshot.needed = true;
-      }
-      if (planned.state == TaskState::kRun) want_bytes(plan.tasks[edge.producer], edge, graph.tasks[i].id);
-    }
-  }
-
-  // From the front: what follows from a task that cannot run, or that will.
+  decide_needed(graph, options, plan);
   for (std::size_t i = 0; i < count; ++i) {
-    PlannedTask& planned = plan.tasks[i];
-    if (planned.state != TaskState::kRun && planned.state != TaskState::kLikelyReuse) continue;
-    std::vector<std::string> follows;
-    std::size_t usable = 0;
-    for (const Edge& edge : graph.tasks[i].inputs) {
-      const PlannedTask& producer = plan.tasks[edge.producer];
-      const bool cannot = producer.state == TaskState::kInputMissing || producer.state == TaskState::kBlocked;
-      if (cannot) {
-        const InputDescription* input = graph.tasks[i].stage->find_input(edge.role);
-        if (graph.tasks[i].allow_partial && input && input->many) continue;  // as the execution does
-        planned.state = TaskState::kBlocked;
-        planned.reason_kind = ReasonKind::kBlockedBy;
-        // The root of it, so that a whole grid has one line a stage and not one a task.
-        planned.reason = producer.state == TaskState::kBlocked
-                             ? producer.reason
-                             : cat("waits for ", graph.tasks[edge.producer].id, ", whose input is missing");
-        break;
-      }
-      ++usable;
-      const std::string& label = graph.tasks[edge.producer].label;
-      if (producer.state == TaskState::kRun && std::find(follows.begin(), follows.end(), label) == follows.end()) {
-        follows.push_back(label);
-      }
-    }
-    if (planned.state == TaskState::kBlocked) continue;
-    if (usable == 0 && !graph.tasks[i].inputs.empty()) {
-      planned.state = TaskState::kBlocked;
-      planned.reason_kind = ReasonKind::kBlockedBy;
-      planned.reason = "none of its inputs can be made";
-    } else if (planned.reason_kind == ReasonKind::kNew && !planned.key_is_exact && !follows.empty()) {
-      planned.reason_kind = ReasonKind::kFollows;
-      planned.reason = cat("follows ", support::join(follows, ", "));
-    }
+    const TaskState state = plan.tasks[i].state;
+    if (state == TaskState::kRun || state == TaskState::kLikelyReuse) follow_producers(graph, plan, i);
   }
   return plan;
 }

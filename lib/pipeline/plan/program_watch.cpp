@@ -23,7 +23,7 @@ bool stand(const std::vector<support::FileRead>& files) {
 
 bool same_revisions(const StageDescription& a, const StageDescription& b) {
   return std::equal(a.revisions.begin(), a.revisions.end(), b.revisions.begin(), b.revisions.end(),
-                    [](const RevisionDescription& one, const RevisionDescription& other) {
+                    [](const artifact::Revision& one, const artifact::Revision& other) {
                       return one.name == other.name && one.when == other.when && one.number == other.number;
                     });
 }

@@ -56,7 +56,6 @@ std::optional<Slot> Slots::take(const Resources& demand, double mem_factor, GpuL
     pools_.try_emplace(pool, size == capacity_.pools.end() ? 1 : size->second);
     --pools_[pool];
   }
-  ++taken_;
   return slot;
 }
 
@@ -97,7 +96,6 @@ void Slots::give_back(const Slot& slot) {
   mem_bytes_ += slot.mem_bytes;
   for (const std::string& id : slot.gpus) gpu_units_[id] += slot.gpu_units;
   for (const std::string& pool : slot.pools) ++pools_[pool];
-  --taken_;
 }
 
 }  // namespace pe::pipeline

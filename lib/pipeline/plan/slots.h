@@ -45,7 +45,6 @@ class Slots {
   bool has_room(const Resources& demand, double mem_factor = 1) const;
   /// Whether it fits into the rest when `held` keeps its demand, as far as that is free now.
   bool has_room_beside(const Resources& demand, double mem_factor, const Resources& held, double held_mem_factor) const;
-  bool idle() const { return taken_ == 0; }
   bool full() const { return cpus_ < 1; }  ///< every task takes a CPU
   const Capacity& capacity() const { return capacity_; }
 
@@ -57,7 +56,6 @@ class Slots {
   std::int64_t mem_bytes_;
   std::map<std::string, int> gpu_units_;  // free ones, by id
   std::map<std::string, std::int64_t> pools_;
-  int taken_ = 0;
 };
 
 }  // namespace pe::pipeline

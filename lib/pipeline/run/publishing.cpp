@@ -86,7 +86,7 @@ artifact::Recipe Publishing::recipe_for(const ActiveAttempt& attempt) const {
   // Only the manifest of a report that the publisher writes names the inputs.
   const auto& outputs = task.stage->outputs;
   if (std::none_of(outputs.begin(), outputs.end(),
-                   [](const OutputDescription& output) { return output.kind == artifact::Kind::kReport; }))
+                   [](const artifact::OutputRole& output) { return output.kind == artifact::Kind::kReport; }))
     return recipe;
   for (std::size_t e = 0; e < task.inputs.size(); ++e) {
     if (attempt.inputs.missing.count(e) == 0)
@@ -129,7 +129,7 @@ void Publishing::submit(std::uint64_t ticket, ActiveAttempt& attempt, int snapsh
     job.record.occasion["cpu_s"] = attempt.exit.cpu_s;
     job.record.occasion["peak_rss_bytes"] = attempt.exit.peak_rss_bytes;
   }
-  for (const OutputDescription& description : task.stage->outputs) {
+  for (const artifact::OutputRole& description : task.stage->outputs) {
     const std::filesystem::path path = folder / file_name(description);
     // A run that diverged gives what it has.
     if (status == ResultStatus::kDiverged && ::access(path.c_str(), F_OK) != 0 && errno == ENOENT) continue;

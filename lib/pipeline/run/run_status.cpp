@@ -52,6 +52,153 @@ bool is_alive(const std::filesystem::path& folder, const Json& plan) {
   return support::unix_time() - told < 120;
 }
 
+/// Reads the state of a run from its folder: the plan, then the journal, then the summary or the progress.
+class RunReader {
+ public:
+  explicit RunReader(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  RunStatus read(const std::string& run_id) {
+    const Json plan = read_plan(folder_, [&](const Json& json) { take_planned_task(json); });
+    status_.run_id = run_id;
+    take_plan(plan);
+    each_journal_event(
+        folder_, [&](const JournalEvent& event) { take_event(event); }, &status_.damaged_lines);
+    const Json summary = read_json("summary.json");
+    if (summary.is_object())
+      take_summary(summary);
+    else
+      take_life(is_alive(folder_, plan) || !status_.cluster.empty());
+    if (status_.state != "running") close_running_tasks();
+    return std::move(status_);
+  }
+
+ private:
+  Json read_json(const char* name) const {
+    const auto path = folder_ / name;
+    return ::access(path.c_str(), R_OK) == 0 ? support::parse_json(support::read_file(path)) : Json();
+  }
+
+  TaskStatus* find_task(const std::string& id) {
+    const auto found = by_id_.find(id);
+    return found == by_id_.end() ? nullptr : &status_.tasks[found->second];
+  }
+
+  void take_planned_task(const Json& json) {
+    TaskStatus task;
+    task.id = support::text_in(json, "id");
+    task.stage = support::text_in(json, "stage");
+    task.plan_key = support::text_in(json, "plan_key");
+    task.task_key = support::text_in(json, "task_key");
+    task.phase = support::text_in(json, "state") == "reuse" ? "reused" : "waiting";
+    task.known_only = support::field_or(json, "known_only", false);
+    if (json.contains("needs") && json["needs"].is_array()) {
+      for (const Json& need : json["needs"]) {
+        if (need.is_string()) task.needs.push_back(need.get<std::string>());
+      }
+    }
+    by_id_[task.id] = status_.tasks.size();
+    status_.tasks.push_back(std::move(task));
+  }
+
+  void take_plan(const Json& plan) {
+    status_.pipeline = support::text_in(plan, "pipeline");
+    status_.file = support::text_in(plan, "file");
+    status_.host = support::text_in(plan, "host");
+    const LeaseOwner owner = owner_of(plan);
+    status_.pid = owner.pid;
+    status_.where = owner.where;
+    status_.process_start = owner.process_start;
+    status_.started = support::field_or(plan, "started", 0.0);
+    status_.command = support::field_or(plan, "command", std::vector<std::string>());
+    if (::access((folder_ / "submission.json").c_str(), F_OK) == 0) status_.cluster = "slurm";
+  }
+
+  void take_event(const JournalEvent& event) {
+    const std::string& name = event.event;
+    if (name == "stop") stopped_ = true;
+    TaskStatus* const found = find_task(event.task);
+    if (!found) return;
+    TaskStatus& task = *found;
+    if (name == "start") {
+      task.phase = "running";
+      task.attempt = event.attempt;
+      task.log = event.log;
+      if (!event.key.empty()) task.task_key = event.key;
+      if (task.started == 0) task.started = event.time;
+      task.ended = 0;
+    } else if (name == "reuse") {
+      task.phase = "reused";
+      if (!event.key.empty()) task.task_key = event.key;
+    } else if (name == "publish") {
+      if (!event.key.empty()) task.task_key = event.key;
+      // A snapshot is published while the training continues; the exit decides there.
+      if (!event.snapshot || task.phase != "running") task.phase = "done";
+      task.ended = event.time;
+    } else if (name == "exit") {
+      if (event.outcome == "done" || event.outcome == "diverged")
+        task.phase = "done";
+      else
+        task.phase = event.outcome == "interrupted" || event.outcome == "checkpointed" ? "interrupted" : "waiting";
+      task.ended = event.time;
+    } else if (name == "retry" || name == "requeue") {
+      task.phase = "waiting";
+    } else if (name == "fail") {
+      task.phase = "failed";
+      task.reason = event.reason;
+      if (task.log.empty()) task.log = event.log;
+      task.ended = event.time;
+    } else if (name == "block") {
+      task.phase = "blocked";
+      task.reason = event.reason;
+    }
+  }
+
+  void take_summary(const Json& summary) {
+    status_.exit_code = support::field_or(summary, "exit_code", -1);
+    status_.ended = support::field_or(summary, "ended", 0.0);
+    if (support::field_or(summary, "cancelled", false)) stopped_ = true;
+    switch (status_.exit_code) {
+      case kRunDone:
+        status_.state = "done";
+        break;
+      case kRunInterrupted:
+        status_.state = "interrupted";
+        break;
+      case kRunIncomplete:
+        status_.state = stopped_ ? "interrupted" : "incomplete";
+        break;
+      default:
+        status_.state = "failed";
+        break;
+    }
+  }
+
+  /// The state of a run without a summary, and the progress of its tasks while it is alive.
+  void take_life(bool alive) {
+    status_.state = alive ? "running" : "died";
+    const Json progress = read_json("progress.json");
+    if (!alive || !progress.is_object() || !progress.contains("running")) return;
+    for (const Json& running : progress["running"]) {
+      TaskStatus* const task = find_task(support::text_in(running, "task"));
+      if (!task) continue;
+      task->progress = support::field_or(running, "progress", Json::object());
+      if (support::text_in(running, "phase") == phase_name(TaskPhase::kVerifying)) task->phase = running["phase"];
+    }
+  }
+
+  /// No task runs in a run that has ended.
+  void close_running_tasks() {
+    for (TaskStatus& task : status_.tasks) {
+      if (task.phase == "running") task.phase = status_.state == "died" ? "lost" : "interrupted";
+    }
+  }
+
+  const std::filesystem::path folder_;
+  RunStatus status_;
+  std::unordered_map<std::string, std::size_t> by_id_;
+  bool stopped_ = false;
+};
+
 }  // namespace
 
 bool run_is_alive(const Store& store, const std::string& run_id) {
@@ -75,120 +222,7 @@ std::vector<std::string> live_runs(const Store& store) {
 }
 
 RunStatus read_run(const Store& store, const std::string& run_id) {
-  const std::filesystem::path folder = store.runs_folder() / run_id;
-  RunStatus status;
-  std::unordered_map<std::string, std::size_t> by_id;
-  const Json plan = read_plan(folder, [&](const Json& json) {
-    TaskStatus task;
-    task.id = support::text_in(json, "id");
-    task.stage = support::text_in(json, "stage");
-    task.plan_key = support::text_in(json, "plan_key");
-    task.task_key = support::text_in(json, "task_key");
-    task.phase = support::text_in(json, "state") == "reuse" ? "reused" : "waiting";
-    task.known_only = support::field_or(json, "known_only", false);
-    if (json.contains("needs") && json["needs"].is_array()) {
-      for (const Json& need : json["needs"]) {
-        if (need.is_string()) task.needs.push_back(need.get<std::string>());
-      }
-    }
-    by_id[task.id] = status.tasks.size();
-    status.tasks.push_back(std::move(task));
-  });
-  status.run_id = run_id;
-  status.pipeline = support::text_in(plan, "pipeline");
-  status.file = support::text_in(plan, "file");
-  status.host = support::text_in(plan, "host");
-  const LeaseOwner owner = owner_of(plan);
-  status.pid = owner.pid;
-  status.where = owner.where;
-  status.process_start = owner.process_start;
-  status.started = support::field_or(plan, "started", 0.0);
-  status.command = support::field_or(plan, "command", std::vector<std::string>());
-  if (::access((folder / "submission.json").c_str(), F_OK) == 0) status.cluster = "slurm";
-  bool stopped = false;
-  const auto take = [&](const JournalEvent& event) {
-    const std::string& name = event.event;
-    if (name == "stop") stopped = true;
-    const auto found = by_id.find(event.task);
-    if (found == by_id.end()) return;
-    TaskStatus& task = status.tasks[found->second];
-    if (name == "start") {
-      task.phase = "running";
-      task.attempt = event.attempt;
-      task.log = event.log;
-      if (!event.key.empty()) task.task_key = event.key;
-      if (task.started == 0) task.started = event.time;
-      task.ended = 0;
-    } else if (name == "reuse") {
-      task.phase = "reused";
-      if (!event.key.empty()) task.task_key = event.key;
-    } else if (name == "publish") {
-      if (!event.key.empty()) task.task_key = event.key;
-      // A snapshot is published during the training; the exit decides there.
-      if (!event.snapshot || task.phase != "running") task.phase = "done";
-      task.ended = event.time;
-    } else if (name == "exit") {
-      if (event.outcome == "done" || event.outcome == "diverged")
-        task.phase = "done";
-      else
-        task.phase = event.outcome == "interrupted" || event.outcome == "checkpointed" ? "interrupted" : "waiting";
-      task.ended = event.time;
-    } else if (name == "retry" || name == "requeue") {
-      task.phase = "waiting";
-    } else if (name == "fail") {
-      task.phase = "failed";
-      task.reason = event.reason;
-      if (task.log.empty()) task.log = event.log;
-      task.ended = event.time;
-    } else if (name == "block") {
-      task.phase = "blocked";
-      task.reason = event.reason;
-    }
-  };
-  each_journal_event(folder, take, &status.damaged_lines);
-  const auto read_json = [&](const char* name) {
-    const auto path = folder / name;
-    return ::access(path.c_str(), R_OK) == 0 ? support::parse_json(support::read_file(path)) : Json();
-  };
-  const Json summary = read_json("summary.json");
-  if (summary.is_object()) {
-    status.exit_code = support::field_or(summary, "exit_code", -1);
-    status.ended = support::field_or(summary, "ended", 0.0);
-    if (support::field_or(summary, "cancelled", false)) stopped = true;
-    switch (status.exit_code) {
-      case kRunDone:
-        status.state = "done";
-        break;
-      case kRunInterrupted:
-        status.state = "interrupted";
-        break;
-      case kRunIncomplete:
-        status.state = stopped ? "interrupted" : "incomplete";
-        break;
-      default:
-        status.state = "failed";
-        break;
-    }
-  } else {
-    const bool alive = is_alive(folder, plan) || !status.cluster.empty();
-    status.state = alive ? "running" : "died";
-    const Json progress = read_json("progress.json");
-    if (alive && progress.is_object() && progress.contains("running")) {
-      for (const Json& running : progress["running"]) {
-        const auto found = by_id.find(support::text_in(running, "task"));
-        if (found == by_id.end()) continue;
-        TaskStatus& task = status.tasks[found->second];
-        task.progress = support::field_or(running, "progress", Json::object());
-        if (support::text_in(running, "phase") == phase_name(TaskPhase::kVerifying)) task.phase = running["phase"];
-      }
-    }
-  }
-  if (status.state != "running") {
-    for (TaskStatus& task : status.tasks) {
-      if (task.phase == "running") task.phase = status.state == "died" ? "lost" : "interrupted";
-    }
-  }
-  return status;
+  return RunReader(store.runs_folder() / run_id).read(run_id);
 }
 
 Json to_json(const RunStatus& status) {

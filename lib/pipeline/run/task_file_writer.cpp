@@ -28,7 +28,7 @@ void fill_workers(const support::Schema& fields, std::int64_t cpus, Json& config
 
 }  // namespace
 
-std::string file_name(const OutputDescription& output) {
+std::string file_name(const artifact::OutputRole& output) {
   return output.name + (artifact::is_collection(output.kind) ? "" : ".h5");
 }
 
@@ -39,12 +39,12 @@ TaskFileWriter::TaskFileWriter(const StageDescription& stage, const std::string&
   document_ = {{"schema", "pe-task/1"},       {"stage", stage.name},      {"key", key},
                {"config", std::move(config)}, {"inputs", Json::object()}, {"outputs", Json::object()},
                {"work", folder_.string()},    {"resume", nullptr},        {"events_fd", Launch::kEventsDescriptor}};
-  for (const InputDescription& input : stage.inputs) inputs_[input.name];
+  for (const artifact::InputRole& input : stage.inputs) inputs_[input.name];
 }
 
 void TaskFileWriter::bind_to_program(bool exact) {
   document_["version"] = stage_.version;
-  for (const RevisionDescription& revision : stage_.revisions) document_["revisions"][revision.name] = revision.number;
+  for (const artifact::Revision& revision : stage_.revisions) document_["revisions"][revision.name] = revision.number;
   document_["build_id"] = stage_.build_id;  // for people
   if (exact) document_["build"] = stage_.program_digest;
 }
@@ -74,7 +74,7 @@ void TaskFileWriter::add_missing(const InputRecord& input) {
 Json TaskFileWriter::paths_in(const fs::path& folder) const {
   support::make_folders(folder);
   Json outputs = Json::object();
-  for (const OutputDescription& output : stage_.outputs) outputs[output.name] = (folder / file_name(output)).string();
+  for (const artifact::OutputRole& output : stage_.outputs) outputs[output.name] = (folder / file_name(output)).string();
   return outputs;
 }
 

@@ -17,7 +17,7 @@
 namespace pe::pipeline {
 
 /// "model.h5", or the folder "report" of a collection.
-std::string file_name(const OutputDescription& output);
+std::string file_name(const artifact::OutputRole& output);
 
 class TaskFileWriter {
  public:

@@ -45,7 +45,7 @@ bool is_unfinished(TaskPhase phase) {
 namespace {
 
 bool is_gather(const Task& task, const std::string& role) {
-  const InputDescription* input = task.stage->find_input(role);
+  const artifact::InputRole* input = task.stage->find_input(role);
   return input && input->many;
 }
 

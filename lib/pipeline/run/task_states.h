@@ -102,8 +102,6 @@ class TaskStates {
   void make_ready_again(std::size_t i);
   /// Its inputs are looked at from the start, and its result with them.
   void look_again(std::size_t i);
-  /// Whether every input of a task that is wanted is settled.
-  bool inputs_settled(std::size_t i) const { return open_[i] == 0; }
 
   // ---- what follows
   std::optional<News> next_news();

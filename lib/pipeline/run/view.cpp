@@ -186,7 +186,7 @@ View::View(const Graph& graph, const Store& store, fs::path outputs, std::string
     : graph_(graph), store_(store), outputs_(std::move(outputs) / graph.name), run_id_(std::move(run_id)) {
   for (const Task& task : graph.tasks) {
     for (const auto& [role, name] : task.output_names) {
-      const OutputDescription* output = task.stage->find_output(role);
+      const artifact::OutputRole* output = task.stage->find_output(role);
       if (!output) continue;
       const bool collection = artifact::is_collection(output->kind);
       if (!task.is_trajectory()) ++takers_[given_path(task, role, "", collection)];
@@ -452,7 +452,7 @@ std::size_t count_reports(const Graph& graph, const Plan& plan) {
     if (plan.tasks[i].state == TaskState::kNotNeeded) continue;
     const auto& outputs = graph.tasks[i].stage->outputs;
     count +=
-        static_cast<std::size_t>(std::count_if(outputs.begin(), outputs.end(), [](const OutputDescription& output) {
+        static_cast<std::size_t>(std::count_if(outputs.begin(), outputs.end(), [](const artifact::OutputRole& output) {
           return output.kind == artifact::Kind::kReport;
         }));
   }

@@ -268,35 +268,67 @@ class Examination {
     const auto clock = [] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
     };
-    const fs::path a = probe / "a", b = probe / "b", c = probe / "c";
+    const fs::path a = probe / "a";
     const double began = clock();
     support::write_file_atomically(a, "first\n", true);
     const double sync_s = clock() - began;
+    bool good = links_and_renames(probe, name);
+    folder_sync(probe, name);
+    locks(a, name);
+    if (::symlink("a", (probe / "s").c_str()) != 0)
+      good = reject(name, "symbolic links cannot be made", "stages see collections as links; put the store elsewhere");
+    if (::chmod(a.c_str(), 0444) != 0) good = reject(name, "files cannot be protected", "put the store elsewhere");
+    file_clock(probe);
+    if (!good) return;
+    add(Level::kGood, "file system",
+        cat(name, ": links, renames and syncs as they must; a synced write takes ",
+            fmt::format("{:.1f} ms", sync_s * 1e3)));
+    if (name == "tmpfs")
+      add(Level::kWarning, "file system", "tmpfs forgets everything when the machine restarts",
+          "another --store for results that matter");
+    if (name == "overlay")
+      add(Level::kNote, "file system", "overlayfs: what is written goes with the container",
+          "mount a volume for results that matter");
+  }
+
+  /// Adds a finding that makes the file system useless for a store. @returns false
+  bool reject(const std::string& name, const std::string& text, const std::string& advice) {
+    add(Level::kBad, "file system", cat(name, ": ", text), advice);
+    return false;
+  }
+
+  /// True if links and renames in `probe`, which has a file "a", have the meaning that a store needs.
+  bool links_and_renames(const fs::path& probe, const std::string& name) {
+    const fs::path a = probe / "a", b = probe / "b", c = probe / "c";
     bool good = true;
-    const auto bad = [&](const std::string& text, const std::string& advice) {
-      good = false;
-      add(Level::kBad, "file system", cat(name, ": ", text), advice);
-    };
     // link(2) must make a second name, and refuse one that exists: publishing and leases rest on it.
     if (::link(a.c_str(), b.c_str()) != 0) {
-      bad(cat("files cannot be linked: ", std::strerror(errno)), "put the store on a file system with hard links");
+      good = reject(name, cat("files cannot be linked: ", std::strerror(errno)),
+                    "put the store on a file system with hard links");
     } else {
       struct stat status {};
       if (::stat(a.c_str(), &status) != 0 || status.st_nlink != 2)
-        bad("a linked file does not have two names", "put the store elsewhere");
+        good = reject(name, "a linked file does not have two names", "put the store elsewhere");
       if (::link(a.c_str(), b.c_str()) == 0 || errno != EEXIST)
-        bad("a link over an existing name is not rejected", "put the store elsewhere");
+        good = reject(name, "a link over an existing name is not rejected", "put the store elsewhere");
     }
     // rename(2) must replace in one step.
     support::write_file_atomically(c, "second\n", false);
     if (::rename(c.c_str(), b.c_str()) != 0 || support::read_file(b) != "second\n")
-      bad("renaming over a file does not replace it", "put the store elsewhere");
+      good = reject(name, "renaming over a file does not replace it", "put the store elsewhere");
+    return good;
+  }
+
+  void folder_sync(const fs::path& probe, const std::string& name) {
     const int folder = ::open(probe.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0 || ::fsync(folder) != 0) {
       add(Level::kNote, "file system", cat(name, ": a folder cannot be synced"),
           "after a power failure the newest results may have to be made again");
     }
     if (folder >= 0) ::close(folder);
+  }
+
+  void locks(const fs::path& a, const std::string& name) {
     const int lock = ::open(a.c_str(), O_RDWR | O_CLOEXEC), other = ::open(a.c_str(), O_RDWR | O_CLOEXEC);
     if (lock < 0 || ::flock(lock, LOCK_EX | LOCK_NB) != 0) {
       add(Level::kNote, "file system", cat(name, ": files cannot be locked"), "results do not depend on locks");
@@ -306,9 +338,9 @@ class Examination {
     }
     if (lock >= 0) ::close(lock);
     if (other >= 0) ::close(other);
-    if (::symlink("a", (probe / "s").c_str()) != 0)
-      bad("symbolic links cannot be made", "stages see collections as links; put the store elsewhere");
-    if (::chmod(a.c_str(), 0444) != 0) bad("files cannot be protected", "put the store elsewhere");
+  }
+
+  void file_clock(const fs::path& probe) {
     // The clock of the file server against ours: grace and staleness are counted in it.
     struct stat status {};
     support::write_file_atomically(probe / "clock", "\n", false);
@@ -324,16 +356,6 @@ class Examination {
       else
         add(Level::kGood, "clock", "the file system's clock agrees with this host's");
     }
-    if (!good) return;
-    add(Level::kGood, "file system",
-        cat(name, ": links, renames and syncs as they must; a synced write takes ",
-            fmt::format("{:.1f} ms", sync_s * 1e3)));
-    if (name == "tmpfs")
-      add(Level::kWarning, "file system", "tmpfs forgets everything when the machine restarts",
-          "another --store for results that matter");
-    if (name == "overlay")
-      add(Level::kNote, "file system", "overlayfs: what is written goes with the container",
-          "mount a volume for results that matter");
   }
 
   // ---- machines -----------------------------------------------------------------------------------------------------

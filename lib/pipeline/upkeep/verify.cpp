@@ -369,7 +369,7 @@ std::string last_line(const fs::path& log) {
 void compare(const Store& store, const StageDescription& stage, const std::vector<Record>& records,
              const fs::path& folder, const RerunOptions& options, Rerun& rerun) {
   for (const Record& record : records) {
-    for (const OutputDescription& description : stage.outputs) {
+    for (const artifact::OutputRole& description : stage.outputs) {
       if (description.is_volatile) continue;
       const OutputRecord* stored = record.output(description.name);
       fs::path path = folder / "out";
@@ -411,7 +411,7 @@ void compare(const Store& store, const StageDescription& stage, const std::vecto
 void keep_as_inputs(const StageDescription& stage, const std::vector<Record>& records, const fs::path& folder,
                     RemadeInputs& remade) {
   for (const Record& record : records) {
-    for (const OutputDescription& description : stage.outputs) {
+    for (const artifact::OutputRole& description : stage.outputs) {
       fs::path path = folder / "out";
       if (record.key.is_snapshot()) path /= snapshot_label(record);
       path /= file_name(description);

@@ -1,0 +1,51 @@
+/// @file
+/// The parts of a stage's description, which a stage writes (stage/stage_main.h) and `pe-pipeline` reads
+/// (pipeline/file/stage_description.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "artifact/kind.h"
+#include "support/json.h"
+
+namespace pe::artifact {
+
+struct InputRole {
+  std::string name;
+  Kind kind;
+  bool many = false;  ///< takes any number of artifacts (`gather`)
+  bool optional = false;
+};
+
+struct OutputRole {
+  std::string name;
+  Kind kind;
+  bool is_volatile = false;  ///< measured quantities: outside early cutoff, conflicts and verify
+};
+
+/// How a training moves along a trajectory whose points can be asked for as snapshots.
+struct Trajectory {
+  std::string horizon;                       ///< config key of the horizon in tokens, "train.tokens"
+  std::vector<std::string> tokens_per_step;  ///< config keys whose product is the tokens of a step
+  /// Config keys and values, or lists of values, under which the horizon does not shape the steps before it, such as
+  /// {"train.schedule": "wsd"}. With other values the horizon is part of the trajectory.
+  Json free_when = Json::object();
+};
+
+/// The config keys that say where a stage ends which continues a training from a snapshot. `pe-pipeline` fills them
+/// from `budgets`.
+struct Branch {
+  std::string horizon;  ///< of the training in tokens, "decay.horizon_tokens"
+  std::string end;      ///< a share of the horizon
+  std::string share;    ///< of `end` that the branch takes
+};
+
+/// A change of contents that only some configs have met. The number enters their keys; all other results stay valid.
+struct Revision {
+  std::string name;  ///< of the number in a key's config, such as "compute.bf16_on_cpu"; differs from all fields' names
+  Json when;         ///< config key → value, or list of values: where all hold, contents have changed
+  int number = 2;    ///< raised with every such change
+};
+
+}  // namespace pe::artifact
