@@ -47,22 +47,24 @@ ToolText score_text() {
 ToolText export_text() {
   return {
       .program = "pe-export",
-      .summary = "Write a model and its tokenizer as a folder that Hugging Face transformers loads.",
+      .summary = "Write a model and its tokenizer for Hugging Face transformers or llama.cpp.",
       .version = PE_VERSION,
       .flags =
           {{"--model", "PATH", "A checkpoint"},
            {"--tokenizer", "PATH", "The token shards that it was trained on, or their tokenizer"},
-           {"--out", "PATH", "The folder to write; it must not exist"},
+           {"--out", "PATH", "The folder to write, or a file NAME.gguf for llama.cpp; it must not exist"},
            {"--dtype", "TYPE", "Type of the weights", false, false, {"float32", "bfloat16", "float16"}, "float32"},
            {"--weights", "NAME", "Which weights of the checkpoint", false, false, {"model", "ema", "best"}, "model"},
            {"--length", "N", "The context that the config states; without it the training context"},
-           {"--verify", "FOLDER", "Check the files of an exported folder and the numbers of its model"}},
+           {"--verify", "PATH", "Check an exported folder or GGUF file, and the numbers of its model"}},
       .epilogue =
           "A stock class is used where one computes the same: Qwen3, Llama or SmolLM3. Other models come with\n"
-          "one file of code and need trust_remote_code. doc/interop.md says which is which.\n",
-      .examples = {"pe-export --model model.h5 --tokenizer data --out exported", "pe-export --verify exported"},
+          "one file of code and need trust_remote_code. GGUF files are of architecture qwen3 or llama.\n"
+          "doc/interop.md says which model becomes which.\n",
+      .examples = {"pe-export --model model.h5 --tokenizer data --out exported",
+                   "pe-export --model model.h5 --tokenizer data --out model.gguf", "pe-export --verify exported"},
       .exits =
-          "0 done; 2 flags, or nothing in transformers computes the same; 3 not such an artifact, damaged, or a check "
+          "0 done; 2 flags, or nothing there computes the same; 3 not such an artifact, damaged, or a check "
           "of --verify failed; 70 an internal error; 73 the output exists or cannot be created; 74 it cannot be read "
           "or written; 137 out of memory."};
 }
