@@ -8,6 +8,7 @@
 #include <system_error>
 #include <unordered_set>
 
+#include "pipeline/file/policy_values.h"
 #include "support/files.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -136,6 +137,7 @@ class Reader {
   }
 
   void read_environment(const Node& names);
+  void read_sequential(const Node& own);
   std::vector<Axis> axes(const Node& map, const std::string& what);
   std::vector<CellPattern> patterns(const Node& node, const std::string& what);
   std::vector<StageNode::Role> roles(const Node& stage, std::string_view key, bool many, const std::string& where);
@@ -323,6 +325,45 @@ void Reader::read_environment(const Node& names) {
   }
 }
 
+void Reader::read_sequential(const Node& own) {
+  check_keys(own, "'sequential'", {"axis", "claim", "from", "most", "alpha"});
+  Sequential& sequential = file_.sequential.emplace();
+  sequential.axis = text_member(own, "axis", "'sequential.axis'");
+  sequential.claim = text_member(own, "claim", "'sequential.claim'");
+  std::optional<std::int64_t> most;
+  for (const Node::Member& member : own.members) {
+    if (member.key == "from" || member.key == "most") {
+      const auto count = integer(member, support::Suffixes::kNone, 3, diagnostics_, "8");
+      if (member.key == "most")
+        most = count;
+      else
+        sequential.from = count.value_or(sequential.from);
+    } else if (member.key == "alpha") {
+      sequential.alpha = real(member, support::Suffixes::kNone, 1e-6, diagnostics_, "0.05").value_or(sequential.alpha);
+    }
+  }
+  sequential.most = most.value_or(0);
+  for (const char* key : {"axis", "claim", "most"}) {
+    if (!own.find(key)) diagnostics_.add(cat("'sequential' lacks ", quote(key)), own.place());
+  }
+  if (!most || sequential.axis.empty()) return;
+  if (sequential.from > sequential.most)
+    diagnostics_.add(cat("'sequential.from' is ", sequential.from, ", above 'most', ", sequential.most), own.place());
+  if (sequential.alpha > 0.5)
+    diagnostics_.add(cat("expected at most 0.5 as 'sequential.alpha', found ", sequential.alpha), own.place());
+  std::vector<std::string> names;
+  for (const Axis& axis : file_.axes) {
+    names.push_back(axis.name);
+    if (axis.name == sequential.axis && std::ssize(axis.values) < sequential.most)
+      diagnostics_.add(cat("'sequential.most' is ", sequential.most, ", but axis ", quote(axis.name), " has ",
+                           axis.values.size(), " labels"),
+                       own.place(), "name as many seeds in 'axes'");
+  }
+  if (std::find(names.begin(), names.end(), sequential.axis) == names.end())
+    diagnostics_.add(cat("'sequential': no axis ", quote(sequential.axis)), own.place(),
+                     support::suggestion(sequential.axis, names));
+}
+
 PipelineFile Reader::read(const Node& document) {
   if (!document.is_map()) {
     diagnostics_.add(cat("expected a map with `schema: ", kSchema, "`, found ", document.found()), document.place());
@@ -330,7 +371,7 @@ PipelineFile Reader::read(const Node& document) {
   }
   check_keys(document, "the pipeline file",
              {"schema", "name", "title", "description", "defaults", "axes", "vars", "resources", "slurm", "scales",
-              "environment", "claims", "stages"});
+              "environment", "claims", "sequential", "stages"});
   const Node* schema = document.find("schema");
   if (!schema) {
     diagnostics_.add("the file lacks 'schema'", document.place(), cat("begin it with `schema: ", kSchema, "`"));
@@ -394,6 +435,7 @@ PipelineFile Reader::read(const Node& document) {
     file_.claims = text(*claims, "'claims'");
     file_.claims_mark = claims->mark;
   }
+  if (const Node own = map_member(document, "sequential", "'sequential'"); own.is_map()) read_sequential(own);
   const Node* stages = document.find("stages");
   if (!stages) {
     diagnostics_.add("the file lacks 'stages'", document.place());

@@ -77,6 +77,7 @@ class Judge {
   ClaimResult judge(const ClaimSpec& claim) {
     ClaimResult result;
     result.claim = &claim;
+    repeated_ = claim.id == results_.sequential.claim;
     Gates gates;
     std::set<std::string> compared;
     comparisons_ = 0;
@@ -131,7 +132,6 @@ class Judge {
   TestResult run(const ClaimTest& test, const Gates& gates) {
     TestResult result;
     result.test = &test;
-    result.level = 1 - alpha_of(test);
     result.failed_arms = test.of;   // until their means are known
     const ArmSeeds arms = measure(test, result);
     const Words all = test.arms();
@@ -160,6 +160,7 @@ class Judge {
     }
     result.reason.clear();
     result.seeds = seeds.size();
+    result.level = 1 - alpha_of(test, seeds.size());
     const Words common(seeds.begin(), seeds.end());
     const CommonItems items = common_items(arms, all, common);
     if (items.most > 1 && has_items(arms, all, common) && items.main.empty() && !test.quantity.minus) {
@@ -211,7 +212,18 @@ class Judge {
   }
 
   /// `near` is two one-sided tests at 5 %: its interval has level 90 %.
-  static double alpha_of(const ClaimTest& test) { return test.kind == ClaimTest::Kind::kNear ? 0.1 : 0.05; }
+  double alpha_of(const ClaimTest& test, std::size_t seeds) const {
+    return at_look(test.kind == ClaimTest::Kind::kNear ? 0.1 : 0.05, seeds);
+  }
+
+  /// Level of the test at this look, of a claim whose seeds are added until it is decided. `alpha`: without looks.
+  double at_look(double alpha, std::size_t seeds) const {
+    const statistics::Looks looks = results_.sequential.looks();
+    return repeated_ && seeds >= looks.from ? looks.level(seeds, alpha * results_.sequential.alpha / 0.05) : alpha;
+  }
+
+  /// A verdict needs as many, of a number with noise.
+  std::size_t fewest_seeds() const { return repeated_ ? results_.sequential.looks().from : statistics::kSeedsForNoise; }
 
   /// Every comparison of a test by itself. All must hold, so "reproduced" needs no correction. One that fails refutes the
   /// claim, so the level of "refuted" is shared among its comparisons (Bonferroni).
@@ -220,6 +232,7 @@ class Judge {
     const std::vector<Component> components = components_of(test);
     const std::size_t sides = components.size() / comparisons_of(test);
     const double count = static_cast<double>(std::max<std::size_t>(comparisons_, 1));
+    const double alpha = alpha_of(test, seeds.size()), shared = at_look(0.05 / count, seeds.size());
     std::vector<Comparison> comparisons;
     for (std::size_t i = 0; i < components.size(); ++i) {
       Comparison one{.component = components[i], .measured = evaluate(components[i], arms, seeds, items)};
@@ -232,11 +245,11 @@ class Judge {
       }
       if (one.reason.empty()) {
         const statistics::Interval exact{difference.estimate, difference.estimate};   // a number without noise
-        one.verdict = verdict_of({.interval = test.noise ? one.measured.interval(alpha_of(test)) : exact,
-                                  .refuting = test.noise ? one.measured.interval(0.05 / count) : exact,
+        one.verdict = verdict_of({.interval = test.noise ? one.measured.interval(alpha) : exact,
+                                  .refuting = test.noise ? one.measured.interval(shared) : exact,
                                   .inclusive = test.kind != ClaimTest::Kind::kAbove,
                                   .in_band = one.in_band,
-                                  .enough_seeds = seeds.size() >= (test.noise ? statistics::kSeedsForNoise : 1)});
+                                  .enough_seeds = seeds.size() >= (test.noise ? fewest_seeds() : 1)});
       }
       if (i % sides == 0) {
         comparisons.push_back(std::move(one));
@@ -256,7 +269,7 @@ class Judge {
   }
 
   /// The verdict of a test is that of its least favourable comparison, whose effect and interval are shown.
-  static void decide(const std::vector<Comparison>& comparisons, const CommonItems& items, TestResult& result) {
+  void decide(const std::vector<Comparison>& comparisons, const CommonItems& items, TestResult& result) const {
     const Comparison* shown = &comparisons.front();
     result.failed_arms.clear();
     result.comparisons = comparisons.size();
@@ -273,7 +286,8 @@ class Judge {
     const bool noise = result.test->noise;
     result.shown = shown->component.other.empty() ? shown->component.arm : cat(shown->component.arm, " above ", shown->component.other);
     result.effect = difference.estimate;
-    result.interval = noise ? shown->measured.interval(alpha_of(*result.test)) : statistics::Interval{difference.estimate, difference.estimate};
+    result.interval = noise ? shown->measured.interval(alpha_of(*result.test, result.seeds))
+                            : statistics::Interval{difference.estimate, difference.estimate};
     result.detectable = noise ? difference.detectable() : std::numeric_limits<double>::quiet_NaN();
     result.verdict = shown->verdict;
     result.reason = shown->reason;
@@ -284,12 +298,14 @@ class Judge {
     }
   }
 
-  static std::string why_inconclusive(const Comparison& one, const CommonItems& items, const TestResult& result) {
+  std::string why_inconclusive(const Comparison& one, const CommonItems& items, const TestResult& result) const {
     const std::string seeds = result.seeds == 1 ? "one seed" : result.seeds == 2 ? "two seeds" : cat(result.seeds, " seeds");
-    if (result.test->noise && result.seeds < statistics::kSeedsForNoise) {
+    if (const std::size_t fewest = fewest_seeds(); result.test->noise && result.seeds < fewest) {
       const bool no_interval = std::isnan(result.interval.low);
-      return cat(seeds, ": three are needed",
-                 no_interval ? cat(", and there is no interval over items: ", items.most > 1 ? "they cannot be paired" : "the table holds summaries") : "");
+      return cat(seeds, ": ", fewest == 3 ? "three" : cat(fewest), " are needed",
+                 no_interval ? cat(", and there is no interval over items: ",
+                                   items.most > 1 ? "they cannot be paired" : "the table holds summaries")
+                             : "");
     }
     const bool outside = (result.test->kind != ClaimTest::Kind::kAbove ? result.interval.low >= 0 : result.interval.low > 0) && !one.in_band;
     if (outside) return "the value lies outside the band";
@@ -476,6 +492,7 @@ class Judge {
 
   const Results& results_;
   std::size_t comparisons_ = 1;   ///< of the claim that is judged
+  bool repeated_ = false;         ///< whether its seeds are added until it is decided
 };
 
 }  // namespace
@@ -500,6 +517,31 @@ std::string ClaimTest::text() const {
   if (quantity.minus) words += cat(", less where ", filter_text(*quantity.minus));
   for (const auto& [label, name] : quantity.runs) words += cat(", ", label, " ", name);
   return words;
+}
+
+std::optional<SequentialState> sequential_state(const Results& results, const std::vector<ClaimResult>& judged) {
+  const SequentialConfig& config = results.sequential;
+  const auto result =
+      std::find_if(judged.begin(), judged.end(), [&](const ClaimResult& one) { return one.claim->id == config.claim; });
+  if (result == judged.end()) return std::nullopt;
+  const statistics::Looks looks = config.looks();
+  return SequentialState{.claim = config.claim,
+                         .verdict = result->verdict,
+                         .seeds = result->seeds,
+                         .most = looks.most,
+                         .look = looks.count(result->seeds),
+                         .looks = looks.count(looks.most),
+                         .alpha = config.alpha,
+                         .spent = looks.spent(result->seeds, config.alpha),
+                         .level = looks.level(result->seeds, config.alpha)};
+}
+
+Json to_json(const SequentialState& look) {
+  return {{"claim", look.claim}, {"verdict", verdict_name(look.verdict)},
+          {"seeds", look.seeds}, {"most", look.most},
+          {"look", look.look},   {"looks", look.looks},
+          {"alpha", look.alpha}, {"spent", look.spent},
+          {"level", look.level}};
 }
 
 std::vector<ClaimResult> judge(const std::vector<ClaimSpec>& claims, const Results& results) {
