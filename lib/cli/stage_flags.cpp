@@ -83,8 +83,7 @@ const std::vector<StageFlag>& stage_flags() {
       text("--work", "DIR", "Folder to resume in; else pe-NAME.work until done", &StageFlags::work),
       toggle("--describe", "Print the stage's description as JSON and exit", &StageFlags::describe),
       toggle("--check", "Check configs, JSON lines on stdin, and exit", &StageFlags::check),
-      text("--color", "auto|always|never", "Colour; auto honours NO_COLOR, CLICOLOR_FORCE and the terminal",
-           &StageFlags::color),
+      text("--color", "auto|always|never", "Colour; auto honours NO_COLOR and the terminal", &StageFlags::color),
       text("--progress", "auto|plain|none", "How to show progress", &StageFlags::progress)};
   return table;
 }

@@ -1,6 +1,9 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <map>
 
+#include "cli/terminal.h"
 #include "commands/commands.h"
 #include "commands/encodings_command.h"
 #include "commands/run_choice.h"
@@ -281,6 +284,7 @@ int config_command(const cli::CommandLine& line) {
   const Graph& graph = loaded.graph;
   const std::vector<bool> selected = pipeline::select(graph, selectors_of(line));
   const cli::Style style = out_style(line);
+  const int columns = ::isatty(STDOUT_FILENO) == 1 ? cli::terminal_size(STDOUT_FILENO).columns : 0;
   Json json = header("pe-config/1");
   json["tasks"] = Json::array();
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
@@ -304,7 +308,17 @@ int config_command(const cli::CommandLine& line) {
       if (!value) continue;
       const std::string from = asks ? origin_text(task, path, *value, origins) : "";
       if (line.changed && from == "default") continue;
-      out += cat("  ", path, ": ", support::display(*value), line.origin ? cat("  # ", from) : "", "\n");
+      const auto fitted = [&](const std::string& text) {
+        return cat(columns > 0 ? cli::fit(text, columns) : text, "\n");
+      };
+      const std::string setting = cat("  ", path, ": ", support::display(*value)), comment = cat("  # ", from);
+      const std::size_t width = support::display_width(setting) + support::display_width(comment);
+      if (!line.origin)
+        out += fitted(setting);
+      else if (columns > 0 && width > static_cast<std::size_t>(columns))  // the origin gets the next line
+        out += fitted(setting) + fitted("    " + comment);
+      else
+        out += fitted(setting + comment);
     }
     print(out);
   }

@@ -1,11 +1,14 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
 #include <vector>
 
+#include "cli/layout.h"
 #include "cli/terminal.h"
 #include "commands/chosen.h"
 #include "commands/chosen_report.h"
@@ -111,11 +114,19 @@ Json power_of_report(const Json& report, const PowerQuestion& question) {
   return measures;
 }
 
-std::string power_text(const Json& measures, const PowerQuestion& question) {
-  std::vector<std::vector<std::string>> rows{
-      {"measure", "length", "seeds", "items", "sd of a seed", "sd of an item", "smallest difference"}};
+namespace {
+
+int widest_line(const std::string& text) {
+  std::size_t widest = 0;
+  for (const std::string& line : support::split(text, '\n')) widest = std::max(widest, support::display_width(line));
+  return static_cast<int>(widest);
+}
+
+std::string power_rows(const Json& measures, const PowerQuestion& question, bool answers_only) {
+  std::vector<std::vector<std::string>> rows{{"measure", "length"}};
+  if (!answers_only) rows.front().insert(rows.front().end(), {"seeds", "items", "sd of a seed", "sd of an item"});
+  rows.front().push_back("smallest difference");
   if (question.difference) rows.front().push_back(cat("seeds for ", support::shortest(*question.difference)));
-  bool unknown = false;
   for (const Json& each : measures) {
     const auto number = [&](const char* key) {
       return each[key].is_null() ? std::string("-") : fmt::format("{:.4f}", each[key].get<double>());
@@ -124,26 +135,42 @@ std::string power_text(const Json& measures, const PowerQuestion& question) {
     std::string shown = number("detectable");
     if (!each["detectable"].is_null()) {
       const double least = each["detectable"];
-      shown += nats ? fmt::format(" nats, {:.1f} % of perplexity", 100 * std::expm1(least))
+      shown += nats ? fmt::format(" nats, {:.1f} %{}", 100 * std::expm1(least), answers_only ? "" : " of perplexity")
                     : fmt::format(", {:.1f} points", 100 * least);
     }
-    unknown = unknown || each["detectable"].is_null();
-    rows.push_back({cli::harmless(each["measure"].get<std::string>()), each["length"].is_null() ? std::string("-") : support::with_commas(each["length"].get<std::int64_t>()),
-                    each["seeds"].dump(), each["items"].dump(), number("seed_sd"), number("item_sd"), shown});
+    rows.push_back(
+        {cli::harmless(each["measure"].get<std::string>()),
+         each["length"].is_null() ? std::string("-") : support::with_commas(each["length"].get<std::int64_t>())});
+    if (!answers_only)
+      rows.back().insert(rows.back().end(),
+                         {each["seeds"].dump(), each["items"].dump(), number("seed_sd"), number("item_sd")});
+    rows.back().push_back(shown);
     if (question.difference)
       rows.back().push_back(!each.contains("seeds_needed")   ? "-"
-                            : each["seeds_needed"].is_null() ? "more than 200, or more items"
+                            : each["seeds_needed"].is_null() ? (answers_only ? "> 200" : "more than 200, or more items")
                                                              : each["seeds_needed"].dump());
   }
-  std::string out = table(std::move(rows));
-  out +=
-      "Of differences from the baseline, found in 80 % of studies by a two-sided test at 5 %; the noise is that of the report's "
-      "scores.\n";
+  return table(std::move(rows));
+}
+
+}  // namespace
+
+std::string power_text(const Json& measures, const PowerQuestion& question, int columns) {
+  std::string out = power_rows(measures, question, false);
+  if (columns > 0 && widest_line(out) > columns) out = power_rows(measures, question, true);
+  const auto sentence = [&](const char* text) {
+    out += columns > 0 ? cli::wrapped(text, columns, 0) : cat(text, "\n");
+  };
+  sentence(
+      "Of differences from the baseline, found in 80 % of studies by a two-sided test at 5 %; the noise is that of the "
+      "report's "
+      "scores.");
   if (question.seeds || question.difference)
-    out +=
+    sentence(
         "A study to come is planned with the upper 80 % limit of the sd of a seed: few seeds often show too small a "
-        "one.\n";
-  if (unknown) out += "-: the noise of training takes three seeds to know.\n";
+        "one.");
+  if (std::any_of(measures.begin(), measures.end(), [](const Json& each) { return each["detectable"].is_null(); }))
+    sentence("-: the noise of training takes three seeds to know.");
   return out;
 }
 
@@ -181,7 +208,7 @@ int power_command(const cli::CommandLine& line) {
     print(cat(cli::harmless(name), " compares nothing: it takes an encoding and the baseline with results of one measure, or one model with and without a rule of "
               "extension\n"));
   else
-    print(power_text(measures, question));
+    print(power_text(measures, question, ::isatty(STDOUT_FILENO) == 1 ? cli::terminal_size(STDOUT_FILENO).columns : 0));
   return pipeline::kRunDone;
 }
 

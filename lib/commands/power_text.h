@@ -21,7 +21,8 @@ struct PowerQuestion {
 /// the report compares nothing. @throws ArtifactError for a report of another version
 Json power_of_report(const Json& report, const PowerQuestion& question);
 
-/// The same for people.
-std::string power_text(const Json& measures, const PowerQuestion& question);
+/// The same for people. In a terminal that is too narrow for all columns, only the answers are shown.
+/// @param columns  of the terminal; 0: no limit
+std::string power_text(const Json& measures, const PowerQuestion& question, int columns = 0);
 
 }  // namespace pe::commands

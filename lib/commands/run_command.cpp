@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "cli/terminal.h"
+#include "commands/chosen_report.h"
 #include "commands/commands.h"
 #include "commands/display.h"
 #include "commands/session.h"
@@ -175,11 +176,58 @@ std::vector<std::string> command_prefix(const cli::CommandLine& line) {
   return words;
 }
 
-}  // namespace
+bool narrows(const cli::CommandLine& line, const std::string& axis) {
+  return std::any_of(line.axis.begin(), line.axis.end(),
+                     [&](const std::string& text) { return text.starts_with(axis + "="); });
+}
 
-int run_command(const cli::CommandLine& line) {
+/// Runs a pipeline with the axes of the command line. `reports`: folders of the reports of its plan.
+int run_once(const cli::CommandLine& line, std::vector<std::string>& reports);
+
+/// The state of a study that adds seeds, by its report. @throws ArtifactError without one
+Json look_of(const std::vector<std::string>& reports, const pipeline::Sequential& sequential) {
+  for (const std::string& folder : reports) {
+    const Json look = report_json(folder).value_or(Json::object()).value("sequential", Json::object());
+    if (look.is_object() && look.value("claim", "") == sequential.claim) return look;
+  }
+  throw support::ArtifactError(cat("'sequential': no report of the pipeline judges claim ",
+                                   support::quote(sequential.claim), "; it needs a stage pe-report and 'claims'"));
+}
+
+/// Runs with the first labels of an axis, and adds one until the claim is decided.
+int run_looks(const cli::CommandLine& line, const pipeline::Sequential& sequential,
+              const std::vector<std::string>& labels) {
+  const std::size_t most = std::min(static_cast<std::size_t>(sequential.most), labels.size());
+  cli::CommandLine narrowed = line;
+  for (std::size_t count = std::min(static_cast<std::size_t>(sequential.from), most);; ++count) {
+    narrowed.axis = line.axis;
+    narrowed.axis.push_back(
+        cat(sequential.axis, "=",
+            support::join({labels.begin(), labels.begin() + static_cast<std::ptrdiff_t>(count)}, ",")));
+    std::vector<std::string> reports;
+    if (const int code = run_once(narrowed, reports); code != pipeline::kRunDone) return code;
+    narrowed.force = false;
+    Json look = look_of(reports, sequential);
+    const bool decided = look.value("verdict", "") != "inconclusive", spent = count == most;
+    if (line.progress == "json") {
+      look["event"] = "look";
+      look["schema_version"] = 1;
+      look["next"] = decided || spent ? Json() : Json(labels[count]);
+      print(look.dump() + "\n");
+    } else {
+      print(cat("look ", look.value("look", 0), " of ", look.value("looks", 0), ": claim ", sequential.claim, " is ",
+                look.value("verdict", ""), " with ", count, " of at most ", most, " labels of ", sequential.axis,
+                decided ? ""
+                : spent ? "; all are used"
+                        : cat("; adds ", labels[count]),
+                "\n"));
+    }
+    if (decided || spent) return pipeline::kRunDone;
+  }
+}
+
+int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
   const auto started = std::chrono::steady_clock::now();
-  if (line.dry_run) return plan_command(line);
   const std::string file = pipeline_file_to_run(line);
   const std::vector<std::string> selectors = selectors_of(line);
   const fs::path root = pipeline::find_root(file);
@@ -189,7 +237,6 @@ int run_command(const cli::CommandLine& line) {
   // The usual case: the same command again, and everything is there. No YAML, no lock.
   if (selectors.empty() && !line.force && line.pools.empty()) {
     if (const auto memo = pipeline::NoopMemo::find(store_folder, file, options)) {
-      std::vector<std::string> reports;
       const auto present = [&] {
         if (memo->objects_stand()) return true;
         const Store store = open_for_reading(store_folder);
@@ -209,6 +256,8 @@ int run_command(const cli::CommandLine& line) {
   // A pipeline file that is wrong should say so before anything is made, the store included.
   Loaded loaded = load(line, file, store_folder);
   const pipeline::Graph& graph = loaded.graph;
+  if (const auto& sequential = graph.sequential; sequential && selectors.empty() && !narrows(line, sequential->axis))
+    return run_looks(line, *sequential, graph.axes.at(sequential->axis).get<std::vector<std::string>>());
   pipeline::PlanOptions plan_options;
   plan_options.selected = pipeline::select(graph, selectors);
   plan_options.force = line.force;
@@ -229,6 +278,7 @@ int run_command(const cli::CommandLine& line) {
     const pipeline::Shown shown =
         pipeline::show_all(graph, plan, store, root, pipeline::new_run_id(), selectors.empty());
     for (const std::string& text : shown.odd) say(cat("pe-pipeline: warning: ", text, "\n"));
+    reports = shown.reports;
     tell_origins(store, graph, plan, shown.reports);
     remember(plan);
     note_use(store, graph, plan, selectors);
@@ -265,12 +315,21 @@ int run_command(const cli::CommandLine& line) {
     remember(pipeline::make_plan(graph, reader, plan_options));
   }
   print_summary(line, graph, summary);
+  reports = summary.reports;
   // What follows takes as much memory again where there are very many tasks.
   loaded = {};
   if (summary.executed > 0) pipeline::History gathers_new_records(store);   // so that the next `plan` need not
   ::malloc_trim(0);
   tell_timeline(line, store, summary.run_id);
   return summary.exit_code;
+}
+
+}  // namespace
+
+int run_command(const cli::CommandLine& line) {
+  if (line.dry_run) return plan_command(line);
+  std::vector<std::string> reports;
+  return run_once(line, reports);
 }
 
 }  // namespace pe::commands

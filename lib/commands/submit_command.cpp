@@ -362,34 +362,54 @@ int send_arrays(Store& store, const Graph& graph, const Plan& plan, const std::v
   return told(report, order.run);
 }
 
-/// Jobs without a time limit have the partition's, which may end them in the middle; and data that is read again and again.
-void warn_of_time(const Graph& graph, const Plan& plan, const Store& store, const pipeline::SlurmPolicies& policies) {
-  struct Unlimited {
-    std::size_t tasks = 0;
-    double longest_s = 0;
-  };
-  std::map<std::string, Unlimited> unlimited;
-  std::vector<double> seconds;
+/// Tasks of a stage whose job may end them in the middle.
+struct LateTasks {
+  std::size_t unlimited = 0, requeued = 0;
+  double longest_s = 0;          ///< of those without a limit; 0: unknown
+  double jobs = 0, limit_s = 0;  ///< of the task that is requeued most often
+};
+
+std::map<std::string, LateTasks> late_tasks(const Graph& graph, const Plan& plan, const Store& store,
+                                            const pipeline::SlurmPolicies& policies) {
+  pipeline::Capacity all = capacity_on_device({}, false, graph);
+  all.gpus.assign(64, "");
+  const std::vector<double> seconds = pipeline::estimate(graph, plan, StoreReader(store), all).seconds;
+  std::map<std::string, LateTasks> late;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     const pipeline::Task& task = graph.tasks[i];
-    if (!runs(plan, i) || task.resources.time_s > 0) continue;
     const pipeline::SlurmPolicy& policy = policies.at(task.label);
-    if (policy.here || policy.time_s > 0) continue;
-    if (seconds.empty()) {
-      pipeline::Capacity all = capacity_on_device({}, false, graph);
-      all.gpus.assign(64, "");
-      seconds = pipeline::estimate(graph, plan, StoreReader(store), all).seconds;
+    if (!runs(plan, i) || policy.here) continue;
+    const double limit = task.resources.time_s > 0 ? task.resources.time_s : policy.time_s;
+    if (limit <= 0) {
+      LateTasks& one = late[task.label];
+      ++one.unlimited;
+      one.longest_s = std::max(one.longest_s, seconds[i]);
+    } else if (seconds[i] > limit) {
+      LateTasks& one = late[task.label];
+      ++one.requeued;
+      if (seconds[i] / limit > one.jobs) one = {one.unlimited, one.requeued, one.longest_s, seconds[i] / limit, limit};
     }
-    Unlimited& one = unlimited[task.label];
-    ++one.tasks;
-    one.longest_s = std::max(one.longest_s, seconds[i]);
   }
-  for (const auto& [label, one] : unlimited) {
-    say(cat("pe-pipeline: warning: ", counted(one.tasks, "task"), " of ", label,
-            one.tasks == 1 ? " has" : " have", " no time limit, so the partition's default holds; ",
-            one.longest_s > 0 ? cat("the longest is expected to take ", support::short_duration(one.longest_s))
-                              : "how long they take is not known here",
-            "; `time` in their resources sets one\n"));
+  return late;
+}
+
+/// Jobs without a time limit have the partition's, which may end them in the middle; jobs that are too short are
+/// requeued; and data may be read again and again.
+void warn_of_time(const Graph& graph, const Plan& plan, const Store& store, const pipeline::SlurmPolicies& policies) {
+  for (const auto& [label, one] : late_tasks(graph, plan, store, policies)) {
+    if (one.unlimited > 0) {
+      say(cat("pe-pipeline: warning: ", counted(one.unlimited, "task"), " of ", label,
+              one.unlimited == 1 ? " has" : " have", " no time limit, so the partition's default holds; ",
+              one.longest_s > 0 ? cat("the longest is expected to take ", support::short_duration(one.longest_s))
+                                : "how long they take is not known here",
+              "; `time` in their resources sets one\n"));
+    }
+    if (one.requeued > 0) {
+      say(cat("pe-pipeline: warning: ", counted(one.requeued, "task"), " of ", label,
+              one.requeued == 1 ? " is" : " are", " expected to take up to ",
+              support::short_duration(one.jobs * one.limit_s), ", so up to ", std::ceil(one.jobs), " jobs of ",
+              support::short_duration(one.limit_s), " each, which continue from checkpoints\n"));
+    }
   }
   for (const Epochs& epochs : epochs_of(graph, plan, store)) {
     if (!epochs.data || epochs.tokens <= *epochs.data) continue;

@@ -52,6 +52,11 @@ BOOST_AUTO_TEST_CASE(a_report_answers_for_its_own_and_for_other_counts) {
   const std::string text = power_text(more, {.seeds = 10, .items = 1000, .difference = 0.05});
   BOOST_TEST(text.find("% of perplexity") != std::string::npos, text);
   BOOST_TEST(text.find("seeds for 0.05") != std::string::npos, text);
+  const std::string narrow = power_text(more, {.seeds = 10, .items = 1000, .difference = 0.05}, 60);
+  for (const std::string& line : support::split(narrow, '\n')) BOOST_TEST(support::display_width(line) <= 60u, line);
+  BOOST_TEST(narrow.find("smallest difference  seeds for 0.05") != std::string::npos, narrow);
+  BOOST_TEST(power_text(more, {.seeds = 10, .items = 1000, .difference = 0.05}, 200).find("sd of an item") !=
+             std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(fewer_than_three_seeds_are_no_noise_of_training) {

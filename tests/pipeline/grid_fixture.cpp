@@ -157,15 +157,29 @@ struct EvaluateStage {
   }
 };
 
+struct Sequential {
+  std::string claim;
+  std::int64_t from = 3, most = 3;
+  double alpha = 0.05;
+  void describe(FieldVisitor& v) {
+    v.field("claim", claim, "What is decided.", {.neutral = Json("")});
+    v.field("from", from, "Seeds of the first look.", {.neutral = Json(3)});
+    v.field("most", most, "Seeds of the last look.", {.neutral = Json(3)});
+    v.field("alpha", alpha, "Error of all looks.", {.neutral = Json(0.05)});
+  }
+};
+
 struct Report {
   std::string title, claims, style = "plain";
   std::vector<std::string> labels, left_out;
+  Sequential sequential;
   void describe(FieldVisitor& v) {
     v.field("title", title, "Heading.");
     v.field("labels", labels, "What is what.");
     v.field("left_out", left_out, "What is not there.", {.neutral = Json::array()});
     v.field("style", style, "Looks.");
     v.path("claims", claims, "Claims to check.");
+    v.group("sequential", sequential, "Seeds are added.");
   }
 };
 

@@ -255,6 +255,64 @@ BOOST_AUTO_TEST_CASE(three_seeds_give_an_interval_over_seeds) {
   BOOST_TEST((gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n").verdict == Verdict::kInconclusive));
 }
 
+BOOST_AUTO_TEST_CASE(a_claim_whose_seeds_are_added_is_corrected_for_looks) {
+  Gathered gathered;
+  const auto add = [&](int seed, int right) {
+    gathered.add("none", std::to_string(seed), kAll, some(right));
+    gathered.add("rope", std::to_string(seed), kAll, some(10));
+  };
+  const std::string body = "    tests:\n      - {where: {length: 40}, of: none, above: rope}\n";
+  for (const int seed : {0, 1, 2}) add(seed, 40 + 2 * seed);
+  BOOST_TEST((gathered.judge(body).verdict == Verdict::kReproduced));
+  BOOST_TEST(!sequential_state(gathered.results, judge(gathered.claims, gathered.results)).has_value());
+  gathered.results.sequential = {.claim = "C1", .from = 3, .most = 8};
+  ClaimResult result = gathered.judge(body);
+  BOOST_TEST((result.verdict == Verdict::kInconclusive));  // three of eight seeds: a test at 0.05 %
+  BOOST_TEST(std::abs(1 - result.tests.at(0).level - 5.0405e-4) < 1e-7);
+  BOOST_TEST(result.tests.at(0).interval.low < 0);
+  SequentialState look = *sequential_state(gathered.results, {result});
+  BOOST_TEST(look.seeds == 3u);
+  BOOST_TEST(look.look == 1u);
+  BOOST_TEST(look.looks == 6u);
+  BOOST_TEST(std::abs(look.spent - (1 - result.tests.at(0).level)) < 1e-12);  // of a first look
+  add(3, 41);
+  result = gathered.judge(body);
+  BOOST_TEST((result.verdict == Verdict::kReproduced));
+  look = *sequential_state(gathered.results, {result});
+  BOOST_TEST(look.look == 2u);
+  BOOST_TEST(look.spent > look.level);  // of both looks
+  BOOST_TEST(to_json(look).at("verdict") == "reproduced");
+  // Looks may begin later; other claims are not corrected.
+  gathered.results.sequential = {.claim = "C1", .from = 5, .most = 8};
+  says(gathered.judge(body).reason, "4 seeds: 5 are needed");
+  gathered.results.sequential.claim = "C2";
+  BOOST_TEST((gathered.judge(body).verdict == Verdict::kReproduced));
+}
+
+// Before anything is trained: a stage checks its config at the start of a run.
+BOOST_AUTO_TEST_CASE(a_study_that_adds_seeds_needs_a_claim_that_exists) {
+  const test::TempFolder folder;
+  const std::string file = (folder / "claims.yml").string();
+  support::write_file_atomically(
+      file, "claims:\n  C1:\n    says: a\n    table: t\n    measure: m\n    tests:\n      - {of: a, at_least: 1}\n",
+      false);
+  const auto error_of = [](const Json& config) -> std::string {
+    try {
+      support::make_config<ReportConfig>(config);
+    } catch (const support::ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto sequential = [](const char* claim) {
+    return Json{{"claim", claim}, {"from", 3}, {"most", 8}, {"alpha", 0.05}};
+  };
+  BOOST_TEST(error_of({{"claims", file}, {"sequential", sequential("C1")}}) == "");
+  says(error_of({{"claims", file}, {"sequential", sequential("C2")}}), "sequential.claim: no claim 'C2' in " + file);
+  says(error_of({{"claims", file}, {"sequential", sequential("C2")}}), "did you mean 'C1'?");
+  says(error_of({{"sequential", sequential("C1")}}), "sequential.claim needs a file of claims: 'claims'");
+}
+
 BOOST_AUTO_TEST_CASE(a_number_to_reach_is_reached_when_it_is_met) {
   Gathered gathered;
   for (const char* seed : {"1", "2", "3", "4", "5"}) gathered.add("none", seed, kAll, kNone);

@@ -274,6 +274,15 @@ void Composer::lay_claims(const Stage& stage, Json& config) const {
   if (claims.is_null() || (claims.is_string() && claims.get_ref<const std::string&>().empty())) claims = source_.file.claims;
 }
 
+/// The file's `sequential`, for a report whose config has none.
+void Composer::lay_sequential(const Stage& stage, Json& config) const {
+  const auto& own = source_.file.sequential;
+  if (!own || !stage.description->takes_labels || !support::find_field(stage.description->fields, "sequential")) return;
+  Json& group = config["sequential"];
+  if (!group.is_object() || group.value("claim", "").empty())
+    group = {{"claim", own->claim}, {"from", own->from}, {"most", own->most}, {"alpha", own->alpha}};
+}
+
 /// Makes paths absolute; returns those whose content is an input.
 std::vector<ExternalInput> Composer::make_paths_absolute(const Stage& stage, Json& config) const {
   std::vector<ExternalInput> externals;
@@ -349,6 +358,7 @@ bool Composer::compose(const Stage& stage, const Scope& scope, const std::vector
     if (!config) return false;
     Composed composed;
     lay_claims(stage, *config);
+    lay_sequential(stage, *config);
     composed.externals = make_paths_absolute(stage, *config);
     if (const auto group = config->find("compute"); group != config->end()) composed.compute = *group;
     composed.isa = isa_of(stage, mistakes);

@@ -86,6 +86,7 @@ class Composer {
   void check_budget(const Stage& stage, const Scope& scope, const Json& config,
                     support::Diagnostics& diagnostics) const;
   void lay_claims(const Stage& stage, Json& config) const;
+  void lay_sequential(const Stage& stage, Json& config) const;
   std::vector<ExternalInput> make_paths_absolute(const Stage& stage, Json& config) const;
   std::optional<Json> config_of(const Stage& stage, const Scope& scope, Mistakes& mistakes);
   void give_labels(const Stage& stage, const std::vector<Task>& producers, Task& task) const;

@@ -98,6 +98,7 @@ Graph Expansion::go() {
   }
   graph_.resources = source_.resources;
   graph_.environment = file.environment;
+  graph_.sequential = file.sequential;
   finish();
   return std::move(graph_);
 }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/file/sequential.h"
 #include "pipeline/file/stage_description.h"
 #include "pipeline/file/task_id.h"
 #include "support/config.h"
@@ -116,6 +117,7 @@ struct Graph {
   Json axes = Json::object();                    ///< axis → list of labels, in order
   std::map<std::string, Resources> resources;
   std::vector<std::string> environment;          ///< further environment variables of stages, by name
+  std::optional<Sequential> sequential;          ///< how seeds are added; its axis may be narrowed
   std::vector<support::FileRead> files;          ///< the pipeline file and every config file, in their state of reading
   /// Where each config value of a task came from; computed on demand.
   support::Origins origins_of(const Task& task) const { return source ? source->origins_of(task) : support::Origins(); }

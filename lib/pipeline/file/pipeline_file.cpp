@@ -8,6 +8,7 @@
 #include <system_error>
 #include <unordered_set>
 
+#include "pipeline/file/policy_values.h"
 #include "support/files.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -136,6 +137,7 @@ class Reader {
   }
 
   void read_environment(const Node& names);
+  void read_sequential(const Node& own);
   void read_schema(const Node& document);
   void read_name(const Node& document);
   void read_defaults(const Node& defaults);
@@ -348,6 +350,45 @@ void Reader::read_environment(const Node& names) {
   }
 }
 
+void Reader::read_sequential(const Node& own) {
+  check_keys(own, "'sequential'", {"axis", "claim", "from", "most", "alpha"});
+  Sequential& sequential = file_.sequential.emplace();
+  sequential.axis = text_member(own, "axis", "'sequential.axis'");
+  sequential.claim = text_member(own, "claim", "'sequential.claim'");
+  std::optional<std::int64_t> most;
+  for (const Node::Member& member : own.members) {
+    if (member.key == "from" || member.key == "most") {
+      const auto count = integer(member, support::Suffixes::kNone, 3, diagnostics_, "8");
+      if (member.key == "most")
+        most = count;
+      else
+        sequential.from = count.value_or(sequential.from);
+    } else if (member.key == "alpha") {
+      sequential.alpha = real(member, support::Suffixes::kNone, 1e-6, diagnostics_, "0.05").value_or(sequential.alpha);
+    }
+  }
+  sequential.most = most.value_or(0);
+  for (const char* key : {"axis", "claim", "most"}) {
+    if (!own.find(key)) diagnostics_.add(cat("'sequential' lacks ", quote(key)), own.place());
+  }
+  if (!most || sequential.axis.empty()) return;
+  if (sequential.from > sequential.most)
+    diagnostics_.add(cat("'sequential.from' is ", sequential.from, ", above 'most', ", sequential.most), own.place());
+  if (sequential.alpha > 0.5)
+    diagnostics_.add(cat("expected at most 0.5 as 'sequential.alpha', found ", sequential.alpha), own.place());
+  std::vector<std::string> names;
+  for (const Axis& axis : file_.axes) {
+    names.push_back(axis.name);
+    if (axis.name == sequential.axis && std::ssize(axis.values) < sequential.most)
+      diagnostics_.add(cat("'sequential.most' is ", sequential.most, ", but axis ", quote(axis.name), " has ",
+                           axis.values.size(), " labels"),
+                       own.place(), "name as many seeds in 'axes'");
+  }
+  if (std::find(names.begin(), names.end(), sequential.axis) == names.end())
+    diagnostics_.add(cat("'sequential': no axis ", quote(sequential.axis)), own.place(),
+                     support::suggestion(sequential.axis, names));
+}
+
 void Reader::read_schema(const Node& document) {
   const Node* schema = document.find("schema");
   if (!schema) {
@@ -418,7 +459,7 @@ PipelineFile Reader::read(const Node& document) {
   }
   check_keys(document, "the pipeline file",
              {"schema", "name", "title", "description", "defaults", "axes", "vars", "resources", "slurm", "scales",
-              "environment", "claims", "stages"});
+              "environment", "claims", "sequential", "stages"});
   read_schema(document);
   read_name(document);
   file_.title = text_member(document, "title", "'title'");
@@ -434,6 +475,7 @@ PipelineFile Reader::read(const Node& document) {
     file_.claims = text(*claims, "'claims'");
     file_.claims_mark = claims->mark;
   }
+  if (const Node own = map_member(document, "sequential", "'sequential'"); own.is_map()) read_sequential(own);
   const Node* stages = document.find("stages");
   if (!stages) {
     diagnostics_.add("the file lacks 'stages'", document.place());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pipeline/file/budgets.h"
+#include "pipeline/file/sequential.h"
 #include "support/file_stamp.h"
 #include "support/yaml.h"
 
@@ -97,6 +98,7 @@ struct PipelineFile {
   std::vector<std::string> environment;        ///< further environment variables of stages, by name
   std::string claims;                          ///< path, or empty
   support::Mark claims_mark;
+  std::optional<Sequential> sequential;
   std::vector<StageNode> stages;
 
   const StageNode* find_stage(const std::string& label) const;

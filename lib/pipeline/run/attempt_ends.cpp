@@ -88,6 +88,9 @@ void Attempts::on_exit(const RunnerEvent& event) {
   if (attempt.peak_rss_bytes > 0) attempt.exit.peak_rss_bytes = attempt.peak_rss_bytes;
   attempt.outcome = classify(event, attempt.stop_sent || attempt.superseded);
   attempt.reason = describe_exit(event);
+  if (attempt.outcome == Outcome::kTransient && event.code == 1 && event.signal == 0 &&
+      is_python_mistake(last_lines(attempt.folder / "stage.log", kTailLines)))
+    attempt.outcome = Outcome::kPermanent;
   const bool saved = ended_well(attempt.outcome) || attempt.outcome == Outcome::kCheckpointed;
   if (attempt.timed_out && !attempt.stop_sent && !saved) {
     attempt.outcome = Outcome::kTimeLimit;

@@ -82,6 +82,20 @@ Outcome classify(const RunnerEvent& exit, bool stop_sent) {
   return Outcome::kTransient;
 }
 
+bool is_python_mistake(const std::vector<std::string>& tail) {
+  static constexpr std::string_view kErrors[] = {
+      "AssertionError", "AttributeError",      "ImportError",       "IndentationError", "IndexError",
+      "KeyError",       "ModuleNotFoundError", "NameError",         "RecursionError",   "SyntaxError",
+      "TabError",       "TypeError",           "UnboundLocalError", "ValueError",       "ZeroDivisionError",
+      "LookupError",    "NotImplementedError", "UnicodeDecodeError"};
+  const auto last =
+      std::find_if(tail.rbegin(), tail.rend(), [](const std::string& line) { return !support::trim(line).empty(); });
+  if (last == tail.rend()) return false;
+  const std::string name = last->substr(0, last->find(':'));
+  return std::find(std::begin(kErrors), std::end(kErrors), name) != std::end(kErrors) &&
+         std::any_of(tail.begin(), tail.end(), [](const std::string& line) { return line.starts_with("  File \""); });
+}
+
 Decision decide(Outcome outcome, const RetryPolicy& policy, const Tries& before, bool moved) {
   using Kind = Decision::Kind;
   Decision decision;

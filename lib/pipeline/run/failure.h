@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "pipeline/file/graph.h"
 #include "pipeline/run/runner.h"
@@ -32,6 +33,11 @@ std::string_view outcome_name(Outcome outcome);
 
 /// @param stop_sent  whether we asked the stage to stop or killed it
 Outcome classify(const RunnerEvent& exit, bool stop_sent);
+
+/// Whether a log ends with an error of a Python program that another attempt would meet again, such as SyntaxError or
+/// ModuleNotFoundError. Errors of the machine, such as OSError, are not among them.
+/// @param tail  last lines of the log
+bool is_python_mistake(const std::vector<std::string>& tail);
 
 /// Number of tries of a task that count as attempts.
 struct Tries {

@@ -77,6 +77,7 @@ class Judge {
   ClaimResult judge(const ClaimSpec& claim) {
     ClaimResult result;
     result.claim = &claim;
+    repeated_ = claim.id == results_.sequential.claim;
     Gates gates;
     std::set<std::string> compared;
     comparisons_ = 0;
@@ -155,7 +156,7 @@ class Judge {
       first = false;
     }
     result.is_score = medians && about_scores(test, arms);
-    result.level = 1 - alpha_of(result);
+    result.level = 1 - alpha_of(result, seeds.size());
     result.observed = observed(result, arms);
     if (seeds.empty()) {
       if (result.reason.empty()) result.reason = "no seed that all of them have";
@@ -224,9 +225,18 @@ class Judge {
   }
 
   /// `near` is two one-sided tests at 5 %, a number that a score reaches is one: their intervals have level 90 %.
-  static double alpha_of(const TestResult& result) {
-    return result.test->kind == ClaimTest::Kind::kNear || result.is_score ? 0.1 : 0.05;
+  double alpha_of(const TestResult& result, std::size_t seeds) const {
+    return at_look(result.test->kind == ClaimTest::Kind::kNear || result.is_score ? 0.1 : 0.05, seeds);
   }
+
+  /// Level of the test at this look, of a claim whose seeds are added until it is decided. `alpha`: without looks.
+  double at_look(double alpha, std::size_t seeds) const {
+    const statistics::Looks looks = results_.sequential.looks();
+    return repeated_ && seeds >= looks.from ? looks.level(seeds, alpha * results_.sequential.alpha / 0.05) : alpha;
+  }
+
+  /// Seeds that a verdict on a number with noise needs.
+  std::size_t fewest_seeds() const { return repeated_ ? results_.sequential.looks().from : statistics::kSeedsForNoise; }
 
   /// Every comparison of a test by itself. All must hold, so "reproduced" needs no correction. One that fails refutes the
   /// claim, so the level of "refuted" is shared among its comparisons (Bonferroni).
@@ -237,6 +247,7 @@ class Judge {
     const std::vector<Component> components = components_of(test);
     const std::size_t sides = components.size() / comparisons_of(test);
     const double count = static_cast<double>(std::max<std::size_t>(comparisons_, 1));
+    const double alpha = alpha_of(result, seeds.size()), shared = at_look(0.05 / count, seeds.size());
     std::vector<Comparison> comparisons;
     for (std::size_t i = 0; i < components.size(); ++i) {
       Comparison one{.component = components[i], .measured = evaluate(components[i], arms, seeds, items, as_score)};
@@ -249,11 +260,11 @@ class Judge {
       }
       if (one.reason.empty()) {
         const statistics::Interval exact{difference.estimate, difference.estimate};   // a number without noise
-        one.verdict = verdict_of({.interval = test.noise ? one.measured.interval(alpha_of(result)) : exact,
-                                  .refuting = test.noise ? one.measured.interval(0.05 / count) : exact,
+        one.verdict = verdict_of({.interval = test.noise ? one.measured.interval(alpha) : exact,
+                                  .refuting = test.noise ? one.measured.interval(shared) : exact,
                                   .inclusive = test.kind != ClaimTest::Kind::kAbove,
                                   .in_band = one.in_band,
-                                  .enough_seeds = seeds.size() >= (test.noise ? statistics::kSeedsForNoise : 1)});
+                                  .enough_seeds = seeds.size() >= (test.noise ? fewest_seeds() : 1)});
       }
       if (i % sides == 0) {
         comparisons.push_back(std::move(one));
@@ -290,7 +301,7 @@ class Judge {
     const bool noise = result.test->noise;
     result.shown = shown->component.other.empty() ? shown->component.arm : cat(shown->component.arm, " above ", shown->component.other);
     result.effect = shown->measured.effect();
-    result.interval = noise ? shown->measured.interval(alpha_of(result))
+    result.interval = noise ? shown->measured.interval(alpha_of(result, result.seeds))
                             : statistics::Interval{difference.estimate, difference.estimate};
     result.detectable =
         noise && shown->measured.scores.empty() ? difference.detectable() : std::numeric_limits<double>::quiet_NaN();
@@ -305,13 +316,15 @@ class Judge {
 
   std::string why_inconclusive(const Comparison& one, const CommonItems& items, const TestResult& result) const {
     const std::string seeds = result.seeds == 1 ? "one seed" : result.seeds == 2 ? "two seeds" : cat(result.seeds, " seeds");
-    const std::size_t needed =
-        result.is_score ? statistics::seeds_for_median(alpha_of(result)) : statistics::kSeedsForNoise;
+    const std::size_t fewest = fewest_seeds();
+    const std::size_t needed = result.is_score
+                                   ? std::max(fewest, statistics::seeds_for_median(alpha_of(result, result.seeds)))
+                                   : fewest;
     if (result.test->noise && result.seeds < needed) {
       const bool no_interval = std::isnan(result.interval.low) && result.seeds < statistics::kSeedsForNoise;
-      return cat(seeds,
-                 result.is_score ? ": five are needed for a score, since seeds often learn a task or do not"
-                                 : ": three are needed",
+      return cat(seeds, ": ",
+                 result.is_score && needed > fewest ? "five are needed for a score, since seeds often learn a task or do not"
+                                                    : cat(needed == 3 ? "three" : cat(needed), " are needed"),
                  no_interval ? cat(", and there is no interval over items: ",
                                    items.most > 1 ? "they cannot be paired" : "the table holds summaries")
                              : "");
@@ -518,6 +531,7 @@ class Judge {
 
   const Results& results_;
   std::size_t comparisons_ = 1;   ///< of the claim that is judged
+  bool repeated_ = false;         ///< whether its seeds are added until it is decided
 };
 
 }  // namespace
@@ -542,6 +556,31 @@ std::string ClaimTest::text() const {
   if (quantity.minus) words += cat(", less where ", filter_text(*quantity.minus));
   for (const auto& [label, name] : quantity.runs) words += cat(", ", label, " ", name);
   return words;
+}
+
+std::optional<SequentialState> sequential_state(const Results& results, const std::vector<ClaimResult>& judged) {
+  const SequentialConfig& config = results.sequential;
+  const auto result =
+      std::find_if(judged.begin(), judged.end(), [&](const ClaimResult& one) { return one.claim->id == config.claim; });
+  if (result == judged.end()) return std::nullopt;
+  const statistics::Looks looks = config.looks();
+  return SequentialState{.claim = config.claim,
+                         .verdict = result->verdict,
+                         .seeds = result->seeds,
+                         .most = looks.most,
+                         .look = looks.count(result->seeds),
+                         .looks = looks.count(looks.most),
+                         .alpha = config.alpha,
+                         .spent = looks.spent(result->seeds, config.alpha),
+                         .level = looks.level(result->seeds, config.alpha)};
+}
+
+Json to_json(const SequentialState& look) {
+  return {{"claim", look.claim}, {"verdict", verdict_name(look.verdict)},
+          {"seeds", look.seeds}, {"most", look.most},
+          {"look", look.look},   {"looks", look.looks},
+          {"alpha", look.alpha}, {"spent", look.spent},
+          {"level", look.level}};
 }
 
 std::vector<ClaimResult> judge(const std::vector<ClaimSpec>& claims, const Results& results) {

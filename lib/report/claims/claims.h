@@ -16,6 +16,7 @@
 #include "report/claims/verdict.h"
 #include "statistics/estimates.h"
 #include "support/error.h"
+#include "support/json.h"
 
 namespace pe::report {
 
@@ -88,6 +89,19 @@ struct ClaimResult {
   std::size_t seeds = 0;                     ///< of the test with fewest
   std::vector<TestResult> control, tests;
 };
+
+/// A study that adds seeds, at its present look.
+struct SequentialState {
+  std::string claim;
+  Verdict verdict = Verdict::kNotTestable;
+  std::size_t seeds = 0, most = 0;  ///< of the claim: now, and at the last look
+  std::size_t look = 0, looks = 0;  ///< of this one, from 1, and of the last
+  double alpha = 0, spent = 0;      ///< error of all looks together, and of those so far
+  double level = 0;                 ///< of the two-sided test at this look
+};
+/// Nothing for a study with a fixed number of seeds.
+std::optional<SequentialState> sequential_state(const Results& results, const std::vector<ClaimResult>& judged);
+Json to_json(const SequentialState& look);
 
 /// What a gather that is not whole lacks, or a run leaves out (--axis), makes a test not testable, with the reason.
 /// @throws ConfigError at the test's line for a table, column, label or arm that nobody has or asked for, naming the nearest.

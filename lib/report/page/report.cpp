@@ -278,6 +278,7 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
             {"baseline", results.baseline},   {"train_length", results.train_length},
             {"encodings", results.encodings}, {"missing", results.missing},
             {"study", page.study},            {"sections", Json::array()}};
+  if (const auto look = sequential_state(results, judge(results.claims, results))) json["sequential"] = to_json(*look);
   std::map<const Figure*, Drawn> drawn = draw(sections, *workspace.progress);
   const std::size_t total = drawn.size();
   for (const Section& section : sections) {

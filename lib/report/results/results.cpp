@@ -24,6 +24,7 @@
 #include "statistics/estimates.h"
 #include "support/error.h"
 #include "support/missing.h"
+#include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -368,6 +369,16 @@ std::vector<Labels> labels_of(const ReportConfig& config, const artifact::Worksp
 
 }  // namespace
 
+/// A study should not train for a claim that does not exist. @throws ConfigError
+static void check_claim(const std::string& id, const std::string& file) {
+  if (file.empty()) throw support::ConfigError("sequential.claim needs a file of claims: 'claims'");
+  std::vector<std::string> known;
+  for (const ClaimSpec& claim : read_claims(file)) known.push_back(claim.id);
+  if (std::find(known.begin(), known.end(), id) == known.end())
+    throw support::ConfigError(cat("sequential.claim: no claim ", support::quote(id), " in ", file), {},
+                               support::suggestion(id, known));
+}
+
 void ReportConfig::describe(support::FieldVisitor& v) {
   v.field("title", title, "Title of the report; pe-pipeline fills in its own.");
   v.field(
@@ -417,6 +428,16 @@ void ReportConfig::describe(support::FieldVisitor& v) {
   v.field("notes", notes, "Sentences that captions of results repeat, such as how absolute encodings were scaled.");
   v.path("claims", claims, "A file of claims to test on what is gathered; doc/claims.md tells how to write one.",
          {.neutral = Json("")});
+  v.group("sequential", sequential, "Seeds are added until a claim is decided.");
+  if (!sequential.claim.empty()) check_claim(sequential.claim, claims);
+}
+
+void SequentialConfig::describe(support::FieldVisitor& v) {
+  v.field("claim", claim, "Its id. Empty: the number of seeds is fixed.", {.neutral = Json("")});
+  v.field("from", from, "Seeds of the first look.", {.min = 3, .max = 1000, .neutral = Json(3)});
+  v.field("most", most, "Seeds of the last look.", {.min = 3, .max = 1000, .neutral = Json(3)});
+  v.field("alpha", alpha, "Error of all looks together.", {.min = 1e-6, .max = 0.5, .neutral = Json(0.05)});
+  v.check(from <= most, "sequential.from must not be above sequential.most");
 }
 
 bool is_known_table(const std::string& name) {
@@ -679,6 +700,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   Results results;
   results.title = config.title.empty() ? "Comparison of positional encodings" : config.title;
   if (!config.claims.empty()) results.claims = read_claims(config.claims);
+  results.sequential = config.sequential;
   results.missing = config.missing;
   results.left_out = config.left_out;
   results.notes = config.notes;

@@ -15,10 +15,21 @@
 #include "artifact/workspace.h"
 #include "report/claims/claims.h"
 #include "schema/language_modelling.h"
+#include "statistics/sequential.h"
 #include "support/config.h"
 #include "support/json.h"
 
 namespace pe::report {
+
+/// A study that adds seeds until a claim is decided. Its tests are corrected for repeated looks.
+struct SequentialConfig {
+  std::string claim;  ///< id; empty: no such study
+  std::int64_t from = 3, most = 3;
+  double alpha = 0.05;
+
+  void describe(support::FieldVisitor& v);
+  statistics::Looks looks() const { return {static_cast<std::size_t>(from), static_cast<std::size_t>(most)}; }
+};
 
 struct ReportConfig {
   std::string title;                 ///< empty: the pipeline's, else words of our own
@@ -30,6 +41,7 @@ struct ReportConfig {
   std::vector<std::string> palette;
   std::vector<std::string> notes;  ///< sentences for captions, such as the scale of absolute encodings
   std::string claims;              ///< a file of claims to test (claims.h); empty: none
+  SequentialConfig sequential;
   std::vector<std::string> select{"lr"};   ///< axes of which one value is chosen for each encoding
   std::vector<std::string>
       select_seeds;  ///< seeds that only select; empty: the compared seeds select
@@ -208,6 +220,7 @@ struct Results {
   std::vector<std::string> palette;
   std::vector<std::string> figures, data_names;  ///< as in ReportConfig
   std::vector<ClaimSpec> claims;
+  SequentialConfig sequential;
   /// Every row of every table that was read, as CSV with the labels in front: file name → text.
   std::vector<std::pair<std::string, std::string>> data;
 

@@ -1,6 +1,8 @@
 // Claims and what became of them: one line for each claim, and one for each of its tests.
 #include "report/claims/claims.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -57,6 +59,37 @@ Row test_row(const std::string& id, const TestResult& result, bool is_control) {
                     Cell::of_number(static_cast<double>(result.seeds)), Cell::of_text(verdict_text(result, is_control)), Cell::of_text(reason)}};
 }
 
+/// Every look of a study that adds seeds: the error spent so far, and the level of the test.
+Table looks_table(const SequentialConfig& config, const SequentialState& present) {
+  Table table{.id = "looks", .title = "Looks"};
+  table.columns = {{.id = "look", .header = "Look", .style = NumberStyle::kCount},
+                   {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+                   {.id = "spent", .header = "Spent", .style = NumberStyle::kPercent},
+                   {.id = "level", .header = "Level of intervals", .style = NumberStyle::kPercent},
+                   {.id = "verdict", .header = "Verdict", .text = true}};
+  const statistics::Looks looks = config.looks();
+  for (std::size_t seeds = looks.from; seeds <= looks.most; ++seeds) {
+    table.rows.push_back(
+        {.cells = {Cell::of_number(static_cast<double>(looks.count(seeds))),
+                   Cell::of_number(static_cast<double>(seeds)), Cell::of_number(looks.spent(seeds, config.alpha)),
+                   Cell::of_number(1 - looks.level(seeds, config.alpha)),
+                   Cell::of_text(seeds == present.seeds ? verdict_name(present.verdict) : "")}});
+  }
+  table.caption =
+      cat("Seeds are added one at a time until claim ", config.claim,
+          " is decided. Spent: the probability, up to this "
+          "look, of a difference where there is none (Lan and DeMets, O'Brien and Fleming's type), at most ",
+          support::shortest(config.alpha), ". Only this claim is corrected for repeated looks.");
+  return table;
+}
+
+std::string look_text(const SequentialState& look) {
+  return cat("claim ", look.claim, ": look ", look.look, " of ", look.looks, ", ", seeds_in_words(look.seeds),
+             " of at most ", look.most, "; spent ", fmt::format("{:.2g}", look.spent), " of ",
+             support::shortest(look.alpha), ", so intervals have level ", fmt::format("{:.4g}", 100 * (1 - look.level)),
+             " %");
+}
+
 /// One claim with its effect, or how many got which verdict.
 std::string line_of(const std::vector<ClaimResult>& judged) {
   if (judged.size() == 1) {
@@ -81,7 +114,9 @@ Section claims_section(const Results& results, Palette&) {
   Section section{.id = "claims", .title = "Claims"};
   if (results.claims.empty()) return section;
   const std::vector<ClaimResult> judged = judge(results.claims, results);
+  const std::optional<SequentialState> look = sequential_state(results, judged);
   section.lines.push_back(line_of(judged));
+  if (look) section.findings.push_back(look_text(*look));
 
   Table board{.id = "verdicts", .title = "Claims and verdicts"};
   board.columns = {{.id = "claim_id", .header = "Claim", .text = true},      {.id = "says", .header = "What it says", .text = true},
@@ -134,6 +169,7 @@ Section claims_section(const Results& results, Palette&) {
           "comparisons of a claim. Detectable: the smallest effect that these seeds find with power 80 %. ",
           training_sentence(results));
   section.tables = {std::move(board), std::move(tests)};
+  if (look) section.tables.push_back(looks_table(results.sequential, *look));
   return section;
 }
 

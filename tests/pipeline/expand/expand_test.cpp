@@ -143,6 +143,23 @@ BOOST_AUTO_TEST_CASE(a_report_is_told_which_labels_a_run_leaves_out) {
              narrowed.dump());
 }
 
+BOOST_AUTO_TEST_CASE(a_report_knows_the_looks_of_a_study_that_adds_seeds) {
+  const GridFolder folder;
+  const Graph fixed = folder.expand(kGrid);
+  BOOST_TEST(!fixed.sequential.has_value());
+  const std::string text = std::string(kGrid) + "\nsequential: {axis: seed, claim: A1, most: 3, alpha: 0.01}\n";
+  ExpandOptions options = GridFolder::plain_options();
+  options.axis = {"seed=42,43"};
+  const Graph graph = folder.expand(text, options);  // a look before the last one has the same plan of looks
+  BOOST_REQUIRE(graph.sequential.has_value());
+  BOOST_TEST(graph.sequential->axis == "seed");
+  BOOST_TEST(graph.tasks.back().config->at("sequential") ==
+             (Json{{"claim", "A1"}, {"from", 3}, {"most", 3}, {"alpha", 0.01}}));
+  const auto& fields = fixed.tasks.back().stage->fields;
+  BOOST_TEST(!support::hashed_config(fields, *fixed.tasks.back().config).contains("sequential"));
+  BOOST_TEST(support::hashed_config(fields, *graph.tasks.back().config).at("sequential").at("claim") == "A1");
+}
+
 BOOST_AUTO_TEST_CASE(narrowing_an_axis_keeps_the_rest) {
   ExpandOptions options = GridFolder::plain_options();
   options.axis = {"encoding=rope,none", "seed=42", "size=tiny"};

@@ -76,6 +76,7 @@ BOOST_AUTO_TEST_CASE(every_key_that_the_parser_knows_is_explained_with_an_exampl
   const std::string stage = "stages:\n  a:\n    run: pe-a\n";
   check_section(page, "## Top level", keys_of_file(head + "qqqqqqqqqqqq: 1\n" + stage));
   check_section(page, "## `defaults`", keys_of_file(head + "defaults: {qqqqqqqqqqqq: 1}\n" + stage));
+  check_section(page, "## `sequential`", keys_of_file(head + "sequential: {qqqqqqqqqqqq: 1}\n" + stage));
   check_section(page, "## A stage", keys_of_file(head + stage + "    qqqqqqqqqqqq: 1\n"));
   check_section(page, "### `config`", {"file", "set"});
   check_section(page, "## `scales`", keys_of_file(head + "scales: {a: {qqqqqqqqqqqq: 1}}\n" + stage));

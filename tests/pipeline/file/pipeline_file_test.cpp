@@ -97,6 +97,29 @@ BOOST_AUTO_TEST_CASE(mistakes_of_axes_vars_and_scales_are_told) {
   check(kHead + "scales: {a: {var: {}}}\n" + kStages, "did you mean 'vars'?");
 }
 
+BOOST_AUTO_TEST_CASE(mistakes_of_sequential_seeds_are_told) {
+  const auto file = [](const std::string& members) {
+    return kHead + "axes: {seed: [1, 2, 3, 4, 5]}\nsequential: {" + members + "}\n" + kStages;
+  };
+  const PipelineFile good =
+      parse_pipeline_file(file("axis: seed, claim: A1, from: 4, most: 5, alpha: 0.1"), "a.yml", "/");
+  BOOST_REQUIRE(good.sequential.has_value());
+  BOOST_TEST(good.sequential->from == 4);
+  BOOST_TEST(good.sequential->most == 5);
+  BOOST_TEST(good.sequential->alpha == 0.1);
+  check(file("axis: seed, most: 5"), "'sequential' lacks 'claim'");
+  check(file("axis: seed, claim: A1"), "'sequential' lacks 'most'");
+  check(file("axis: sed, claim: A1, most: 5"), "'sequential': no axis 'sed'");
+  check(file("axis: sed, claim: A1, most: 5"), "did you mean 'seed'?");
+  check(file("axis: seed, claim: A1, most: 6"), "'sequential.most' is 6, but axis 'seed' has 5 labels");
+  check(file("axis: seed, claim: A1, from: 2, most: 5"), "'from' must be an integer from 3, found '2'");
+  check(file("axis: seed, claim: A1, from: 5, most: 4"), "'sequential.from' is 5, above 'most', 4");
+  check(file("axis: seed, claim: A1, most: 5, alpha: 0.7"), "expected at most 0.5 as 'sequential.alpha', found 0.7");
+  check(file("axis: seed, claim: A1, most: 5, alpha: 0"), "'alpha' must be a number from 1e-06, found '0'");
+  check(file("axis: seed, claims: A1, most: 5"), "did you mean 'claim'?");
+  check(kHead + "sequential: [seed]\n" + kStages, "expected a map for 'sequential', found a list");
+}
+
 BOOST_AUTO_TEST_CASE(mistakes_of_stages_are_told) {
   const auto stage = [](const std::string& rest) { return kHead + "stages:\n  a: {run: pe-a, " + rest + "}\n"; };
   check(kHead + "stages: {A: {run: x}}\n", "stage label 'A' does not match [a-z][a-z0-9_]*");

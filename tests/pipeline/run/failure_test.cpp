@@ -57,6 +57,24 @@ BOOST_AUTO_TEST_CASE(a_stage_that_ends_with_137_is_out_of_memory_whoever_counts)
   BOOST_TEST((classify(event, false) == Outcome::kTransient));
 }
 
+BOOST_AUTO_TEST_CASE(a_mistake_of_a_python_program_is_met_again) {
+  const auto ends = [](const std::string& last) {
+    return is_python_mistake({"working", "Traceback (most recent call last):",
+                              "  File \"/p/stage.py\", line 3, in <module>", "    import x", last, ""});
+  };
+  BOOST_TEST(ends("ModuleNotFoundError: No module named 'x'"));
+  BOOST_TEST(ends("KeyError: 'a'"));
+  BOOST_TEST(ends("AssertionError"));
+  BOOST_TEST(
+      is_python_mistake({"  File \"/p/stage.py\", line 1", "    x = = 2", "        ^", "SyntaxError: invalid syntax"}));
+  // Of the machine, of a library, or of no program at all.
+  BOOST_TEST(!ends("OSError: [Errno 5] Input/output error"));
+  BOOST_TEST(!ends("requests.exceptions.ConnectionError: refused"));
+  BOOST_TEST(!ends("MemoryError"));
+  BOOST_TEST(!is_python_mistake({"KeyError: as another program says it"}));
+  BOOST_TEST(!is_python_mistake({}));
+}
+
 BOOST_AUTO_TEST_CASE(retries_follow_the_policy) {
   using Kind = Decision::Kind;
   RetryPolicy policy;
