@@ -189,6 +189,32 @@ class CheckpointVariants final : public ModelVariants {
   std::function<void(const model::LanguageModel&)> prepare_;
 };
 
+/// The model with `encoding`, which gets the policy for lengths beyond it.
+model::LanguageModel load_evaluated(const EvalGroup& group, const artifact::CheckpointReader& checkpoint,
+                                    Json& encoding, at::Device device, at::ScalarType dtype,
+                                    const std::string& weights) {
+  const bool beyond =
+      group.settings.beyond != Beyond::kReportNa && set_overflow(encoding, beyond_name(group.settings.beyond));
+  return beyond || group.replaces_encoding() ? load_beyond(checkpoint, device, dtype, encoding, weights)
+                                             : model::load_model(checkpoint, device, dtype, nullptr, weights);
+}
+
+/// Null when the evaluation has no reference.
+const artifact::Input* reference_input(const artifact::Workspace& workspace) {
+  const auto found = workspace.inputs.find("reference");
+  return found == workspace.inputs.end() || found->second.empty() ? nullptr : &found->second.front();
+}
+
+/// The journal's file, with the items of an earlier attempt if there was one.
+std::filesystem::path journal_file(const artifact::Workspace& workspace) {
+  const std::filesystem::path name = "evaluation.jsonl";
+  if (workspace.resume && *workspace.resume != workspace.work && std::filesystem::exists(*workspace.resume / name)) {
+    std::filesystem::copy_file(*workspace.resume / name, workspace.work / name,
+                               std::filesystem::copy_options::overwrite_existing);
+  }
+  return workspace.work / name;
+}
+
 }  // namespace
 
 void EvaluateConfig::describe(support::FieldVisitor& v) {
@@ -218,11 +244,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   ModelIdentity identity =
       identify(checkpoint, model_input, group.weights, group.replaces_encoding() ? encoding : nullptr);
   const Json laid_over = encoding;  // variants set their own policy for lengths beyond it
-  const bool beyond =
-      group.settings.beyond != Beyond::kReportNa && set_overflow(encoding, beyond_name(group.settings.beyond));
-  const model::LanguageModel model = beyond || group.replaces_encoding()
-                                         ? load_beyond(checkpoint, device, dtype, encoding, weights)
-                                         : model::load_model(checkpoint, device, dtype, nullptr, weights);
+  const model::LanguageModel model = load_evaluated(group, checkpoint, encoding, device, dtype, weights);
   const auto prepare = [&](const model::LanguageModel& made) { tell_tokens(made, dataset, data_input.path); };
   prepare(model);
 
@@ -234,15 +256,13 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
 
   TaskExtras extras{.model = &model};
   std::optional<model::LanguageModel> reference;
-  const auto reference_input = workspace.inputs.find("reference");
-  if (reference_input != workspace.inputs.end() && !reference_input->second.empty()) {
-    const artifact::Input& input = reference_input->second.front();
-    const artifact::CheckpointReader other(input.path);
+  if (const artifact::Input* input = reference_input(workspace)) {
+    const artifact::CheckpointReader other(input->path);
     require_fit(other, dataset, data_input.path, group.settings.split, progress);
     reference = model::load_model(other, device, dtype);
     prepare(*reference);
     extras.reference = &*reference;
-    const Json facts = identify(other, input).facts;
+    const Json facts = identify(other, *input).facts;
     extras.reference_name = facts["pe"].get<std::string>() + " " + facts["run_id"].get<std::string>();
   }
   if (dataset.tokenizer().kind == data::kSymbolTokenizer) {
@@ -253,13 +273,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
                {"model", identity.digest},
                {"data", dataset.content_digest()}};
   if (extras.reference != nullptr) work["reference"] = extras.reference_name;
-  const std::string journal_identity = support::canonical_hash("pe/evaluation-journal/2", work);
-  const std::filesystem::path name = "evaluation.jsonl";
-  if (workspace.resume && *workspace.resume != workspace.work && std::filesystem::exists(*workspace.resume / name)) {
-    std::filesystem::copy_file(*workspace.resume / name, workspace.work / name,
-                               std::filesystem::copy_options::overwrite_existing);
-  }
-  Journal journal(workspace.work / name, journal_identity);
+  Journal journal(journal_file(workspace), support::canonical_hash("pe/evaluation-journal/2", work));
   if (journal.recovered() > 0) progress.note(cat("continuing after ", journal.recovered(), " finished items"));
   const CheckpointVariants variants(checkpoint, model.config(), device, dtype, weights, group.settings.batch_tokens,
                                     laid_over, prepare);
@@ -270,13 +284,12 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   extras.fitting = fitting.get();
   run_tasks(group, *scorer, *text, *documents, journal, progress, extras);
 
-  artifact::Tables tables;
-  tables.tables = schema::make_tables(journal.rows(), identity.identity);
-  tables.facts = std::move(identity.facts);
-  tables.facts.update({{"data_digest", dataset.content_digest()},
-                       {"tokenizer_digest", dataset.tokenizer_digest()},
-                       {"contexts", group.settings.contexts(model.config().length)},
-                       {"tasks", group.tasks}});
+  identity.facts.update({{"data_digest", dataset.content_digest()},
+                         {"tokenizer_digest", dataset.tokenizer_digest()},
+                         {"contexts", group.settings.contexts(model.config().length)},
+                         {"tasks", group.tasks}});
+  const artifact::Tables tables{.tables = schema::make_tables(journal.rows(), identity.identity),
+                                .facts = std::move(identity.facts)};
   artifact::write_eval_tables(workspace.output("scores"), workspace.recipe, tables);
 }
 

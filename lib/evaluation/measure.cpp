@@ -134,6 +134,88 @@ struct Timings {
   std::vector<double> with, without;
 };
 
+/// Measures with and without the encoding in turns, since the speed of a machine changes with time.
+struct Turns {
+  at::Device device;
+  std::int64_t warmup, repetitions;
+
+  /// @throws support::Stopped when the stage is asked to stop
+  Timings take(const std::function<void(bool)>& work) const {
+    Timings timings;
+    for (std::int64_t i = -warmup; i < repetitions; ++i) {
+      if (support::stop_requested()) throw support::Stopped(/*resumable=*/false);
+      const double without = milliseconds(device, [&] { work(false); });
+      const double with = milliseconds(device, [&] { work(true); });
+      if (i < 0) continue;
+      timings.without.push_back(without);
+      timings.with.push_back(with);
+    }
+    return timings;
+  }
+};
+
+class CostRows {
+ public:
+  CostRows(std::string device, std::string dtype, std::int64_t batch)
+      : device_(std::move(device)), dtype_(std::move(dtype)), batch_(batch) {}
+
+  void add(const char* path, std::int64_t length, const char* component, const std::vector<double>& times,
+           std::int64_t peak) {
+    rows_.add(schema::Cost{.device = device_,
+                           .dtype = dtype_,
+                           .path = path,
+                           .batch = batch_,
+                           .length = length,
+                           .component = component,
+                           .reps = std::ssize(times),
+                           .median_ms = quantile(times, 0.5),
+                           .p25_ms = quantile(times, 0.25),
+                           .p75_ms = quantile(times, 0.75),
+                           .peak_bytes = peak,
+                           .status = schema::status::kOk});
+  }
+
+  /// For a length that the model has no positions for.
+  void add_without_positions(std::int64_t length) {
+    for (const char* path : {"unfused", "best"}) {
+      rows_.add(schema::Cost{.device = device_,
+                             .dtype = dtype_,
+                             .path = path,
+                             .batch = batch_,
+                             .length = length,
+                             .component = "forward",
+                             .status = schema::status::kPositions});
+    }
+  }
+
+  const schema::Rows& rows() const { return rows_; }
+
+ private:
+  std::string device_, dtype_;
+  std::int64_t batch_;
+  schema::Rows rows_;
+};
+
+void measure_passes(const Bench& bench, bool best, std::int64_t length, const Turns& turns, CostRows& rows,
+                    support::Progress& progress) {
+  const char* path = best ? "best" : "unfused";
+  const Timings attention = turns.take([&](bool with) { bench.attend(with, best); });
+  std::vector<double> encode;
+  for (std::size_t i = 0; i < attention.with.size(); ++i) encode.push_back(attention.with[i] - attention.without[i]);
+  const auto peak = [&](bool with) { return memory_of([&] { bench.attend(with, best); }).peak; };
+  const std::int64_t without = peak(false);
+  rows.add(path, length, "encode", encode, peak(true) - without);
+  rows.add(path, length, "attention", attention.without, peak(false));
+  const Timings forward = turns.take([&](bool with) { bench.forward(with, best); });
+  rows.add(path, length, "forward", forward.with, memory_of([&] { bench.forward(true, best); }).peak);
+  rows.add(path, length, "forward_none", forward.without, memory_of([&] { bench.forward(false, best); }).peak);
+  const auto shown = [](const std::vector<double>& times) {
+    return support::shortest(std::round(100 * quantile(times, 0.5)) / 100);
+  };
+  progress.note(
+      cat(length, " tokens, ", path, ": encode ", shown(encode), " ms, forward ", shown(forward.with), " ms"));
+}
+
 }  // namespace
 
 void MeasureGroup::describe(support::FieldVisitor& v) {
@@ -161,80 +243,30 @@ void measure(const MeasureConfig& config, artifact::Workspace& workspace) {
   const model::LanguageModel model = model::load_model(checkpoint, device, dtype);
   encodings::read_examples(model.encoding());  // ids are drawn: they say nothing
   const model::LanguageModel none = model::load_model(checkpoint, device, dtype, Json("none"));
-  const std::int64_t warmup = group.warmup.value_or(device.is_cpu() ? 5 : 10);
-  const std::int64_t repetitions = group.repetitions.value_or(device.is_cpu() ? 20 : 50);
+  const Turns turns{device, group.warmup.value_or(device.is_cpu() ? 5 : 10),
+                    group.repetitions.value_or(device.is_cpu() ? 20 : 50)};
   const std::string on = model::device_summary(compute, device);
   progress.note(cat("measuring on ", on));
 
-  const std::string type = dtype == at::kBFloat16 ? "bf16" : "fp32";
-  schema::Rows rows;
-  const auto add = [&](const char* path, std::int64_t length, const char* component, const std::vector<double>& times,
-                       std::int64_t peak) {
-    rows.add(schema::Cost{.device = on,
-                          .dtype = type,
-                          .path = path,
-                          .batch = group.batch,
-                          .length = length,
-                          .component = component,
-                          .reps = std::ssize(times),
-                          .median_ms = quantile(times, 0.5),
-                          .p25_ms = quantile(times, 0.25),
-                          .p75_ms = quantile(times, 0.75),
-                          .peak_bytes = peak,
-                          .status = schema::status::kOk});
-  };
+  CostRows rows(on, dtype == at::kBFloat16 ? "bf16" : "fp32", group.batch);
   const auto limit = model.encoding().facts().max_positions;
   for (const std::int64_t length : group.lengths) {
     if (limit && length > *limit) {
-      for (const char* path : {"unfused", "best"}) {
-        rows.add(schema::Cost{.device = on,
-                              .dtype = type,
-                              .path = path,
-                              .batch = group.batch,
-                              .length = length,
-                              .component = "forward",
-                              .status = schema::status::kPositions});
-      }
+      rows.add_without_positions(length);
       continue;
     }
     const Bench bench(model, none, group.batch, length);
-    const auto take_turns = [&](const std::function<void(bool)>& work) {
-      Timings timings;
-      for (std::int64_t i = -warmup; i < repetitions; ++i) {
-        if (support::stop_requested()) throw support::Stopped(/*resumable=*/false);
-        const double without = milliseconds(device, [&] { work(false); });
-        const double with = milliseconds(device, [&] { work(true); });
-        if (i < 0) continue;
-        timings.without.push_back(without);
-        timings.with.push_back(with);
-      }
-      return timings;
-    };
-    for (const bool best : {false, true}) {
-      const char* path = best ? "best" : "unfused";
-      const Timings attention = take_turns([&](bool with) { bench.attend(with, best); });
-      std::vector<double> encode;
-      for (std::size_t i = 0; i < attention.with.size(); ++i) encode.push_back(attention.with[i] - attention.without[i]);
-      const auto peak = [&](bool with) { return memory_of([&] { bench.attend(with, best); }).peak; };
-      const std::int64_t without = memory_of([&] { bench.attend(false, best); }).peak;
-      add(path, length, "encode", encode, memory_of([&] { bench.attend(true, best); }).peak - without);
-      add(path, length, "attention", attention.without, peak(false));
-      const Timings forward = take_turns([&](bool with) { bench.forward(with, best); });
-      add(path, length, "forward", forward.with, memory_of([&] { bench.forward(true, best); }).peak);
-      add(path, length, "forward_none", forward.without, memory_of([&] { bench.forward(false, best); }).peak);
-      progress.note(cat(length, " tokens, ", path, ": encode ", support::shortest(std::round(100 * quantile(encode, 0.5)) / 100),
-                        " ms, forward ", support::shortest(std::round(100 * quantile(forward.with, 0.5)) / 100), " ms"));
-    }
+    for (const bool best : {false, true}) measure_passes(bench, best, length, turns, rows, progress);
     if (group.training_step) {
-      const Timings step = take_turns([&](bool with) { bench.train(with); });
-      add("best", length, "training_step", step.with, memory_of([&] { bench.train(true); }).peak);
-      add("best", length, "training_step_none", step.without, memory_of([&] { bench.train(false); }).peak);
+      const Timings step = turns.take([&](bool with) { bench.train(with); });
+      rows.add("best", length, "training_step", step.with, memory_of([&] { bench.train(true); }).peak);
+      rows.add("best", length, "training_step_none", step.without, memory_of([&] { bench.train(false); }).peak);
     }
   }
 
   ModelIdentity identity = identify(checkpoint, input);
   artifact::Tables tables;
-  tables.tables = schema::make_tables(rows, identity.identity);
+  tables.tables = schema::make_tables(rows.rows(), identity.identity);
   tables.facts = std::move(identity.facts);
   artifact::write_eval_tables(workspace.output("cost"), workspace.recipe, tables);
 }

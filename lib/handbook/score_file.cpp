@@ -252,6 +252,203 @@ Json read_encoding(const std::string& text, const std::vector<std::string>& sets
   return config.at("encoding");
 }
 
+namespace {
+
+/// Computes what a score file holds, from reading the tensors to writing them.
+class Scoring {
+ public:
+  explicit Scoring(const ScoreOrder& order) : order_(order), reader_(order.in) {}
+
+  void run() {
+    read_tensors();
+    make_encoding();
+    evaluate_definition();
+    evaluate_route();
+    write();
+  }
+
+ private:
+  void read_tensors() {
+    q64_ = reader_.read("q", {"B", "H", "T", "d_h"});
+    k64_ = reader_.read("k", {"B", "G", "T", "d_h"});
+    v64_ = reader_.read("v", {"B", "G", "T", "d_h"});
+    const std::int64_t batch = reader_.size("B"), length = reader_.size("T");
+    const std::int64_t heads = reader_.size("H") * encodings::heads_per_query(order_.encoding);
+    reader_.bind("heads", heads, "the encoding");
+    const std::uint64_t logits = static_cast<std::uint64_t>(batch * heads) * static_cast<std::uint64_t>(length) *
+                                 static_cast<std::uint64_t>(length);
+    if (logits > kMostLogits) {
+      throw ArtifactError(cat(order_.in.string(), ": logits [", batch, ", ", heads, ", ", length, ", ", length,
+                              "] are more than the ", kMostLogits, " numbers that are written"),
+                          "take fewer sequences, heads or tokens");
+    }
+    const std::int64_t width = read_width();
+    if (order_.layer >= order_.layers) {
+      throw ConfigError(cat("layer ", order_.layer, " of ", order_.layers, " layers: they count from 0"),
+                        {"--layer", 0, 0, "", 1}, cat("add --layers ", order_.layer + 1));
+    }
+    shape_ = {.width = width,
+              .layers = order_.layers,
+              .query_heads = heads,
+              .key_value_heads = reader_.size("G"),
+              .head_width = reader_.size("d_h"),
+              .train_length = order_.train_length > 0 ? order_.train_length : length,
+              .dtype = order_.dtype == at::kDouble ? at::kDouble : at::kFloat};
+    span_ = Span::whole(batch, length);
+    span_.pe_len = order_.pe_length;
+    // The output of an encoding from an x that is not given must not pass for an answer: NaN shows that x was read.
+    if (blind_) x_ = at::full({batch, length, width}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
+    x_ = x_.to(order_.dtype);
+    q_ = q64_.to(order_.dtype);
+    k_ = k64_.to(order_.dtype);
+    v_ = v64_.to(order_.dtype);
+  }
+
+  /// Width of the model; reads x if the file has it.
+  std::int64_t read_width() {
+    std::int64_t width = reader_.size("H") * reader_.size("d_h");
+    if (reader_.root().has_attribute("d_model")) {
+      width = reader_.root().integer("d_model");
+      if (width < 1 || width > (1 << 20)) {
+        throw ArtifactError(cat(reader_.root().where(), ": attribute d_model is ", width, "; expected 1 to ", 1 << 20));
+      }
+      reader_.bind("d_m", width, "the attribute d_model");
+    }
+    blind_ = !reader_.has("x");
+    if (blind_) return width;
+    x_ = reader_.read("x", {"B", "T", "d_m"});
+    return reader_.size("d_m");
+  }
+
+  void make_encoding() {
+    encoding_ = encodings::make_encoding(order_.encoding, shape_);
+    name_ = encodings::encoding_name(order_.encoding);
+    read_positions(reader_, *encoding_, name_, span_);
+    read_parameters(reader_, *encoding_, order_.layer);
+    used_ = parameters_of(*encoding_, order_.layer);
+    numbers_ = read_numbers(reader_, *encoding_, name_);
+  }
+
+  encodings::State begin_pass() {
+    encodings::State state = encodings::begin_pass(*encoding_, span_);
+    if (numbers_.defined()) encodings::give_numbers(state, numbers_);
+    return state;
+  }
+
+  Tensor attend(const encodings::AttendOptions& options) {
+    encodings::State state = begin_pass();
+    encodings::LayerContext context = encodings::layer_context(*encoding_, state, static_cast<int>(order_.layer), x_);
+    const double scale = 1 / std::sqrt(static_cast<double>(shape_.head_width));
+    return encodings::attend(*encoding_, context, {.q = q_, .k = k_, .v = v_, .scale = scale}, options);
+  }
+
+  /// Logits and weights by the definition, and the embedding that the encoding adds.
+  void evaluate_definition() {
+    at::NoGradGuard no_grad;
+    bool read_x = false;
+    try {
+      const Tensor defined = attend({.route = encodings::Route::kReference, .matrices = &matrices_});
+      const auto has_nan = [](const Tensor& t) { return at::any(at::isnan(t)).item<bool>(); };
+      read_x = blind_ && has_nan(defined) && !has_nan(q64_) && !has_nan(k64_) && !has_nan(v64_);
+    } catch (const c10::Error& error) {   // a NaN that was made an index
+      if (!blind_ || !encoding_->facts().content_dependent || kernels::explain(error)) throw;
+      read_x = true;
+    }
+    if (read_x) {
+      throw ArtifactError(cat(reader_.root().where(), ": dataset 'x' [B, T, d_m] is missing, and encoding ",
+                              quote(name_), " reads the input of the attention"));
+    }
+    if (encoding_->traits(span_).adds_to_tokens) {
+      encodings::State state = begin_pass();
+      const at::ScalarType type = order_.dtype == at::kDouble ? at::kDouble : at::kFloat;
+      const Tensor zeros = at::zeros({1, reader_.size("T"), shape_.width}, type);
+      embedding_ = encodings::add_to_tokens(*encoding_, zeros, state)[0];
+    }
+  }
+
+  /// Output and gradients by the route of the order.
+  void evaluate_route() {
+    if (!order_.gradients) {
+      at::NoGradGuard no_grad;
+      output_ = attend({.route = order_.route});
+      return;
+    }
+    const Tensor direction = reader_.read("grad_output", {"B", "heads", "T", "d_h"}).to(order_.dtype);
+    for (Tensor* t : {&q_, &k_, &v_}) t->requires_grad_(true);
+    wanted_ = {{"q", q_}, {"k", k_}, {"v", v_}};
+    if (!blind_) {
+      x_.requires_grad_(true);
+      wanted_.emplace_back("x", x_);
+    }
+    for (const auto& [file_name, parameter] : used_) {
+      if (parameter->value.requires_grad()) wanted_.emplace_back(cat("parameters/", file_name), parameter->value);
+    }
+    output_ = attend({.route = order_.route});
+    std::vector<Tensor> leaves;
+    for (const auto& [label, leaf] : wanted_) leaves.push_back(leaf);
+    gradients_ = torch::autograd::grad({(output_ * direction).sum()}, leaves, {}, std::nullopt, false,
+                                       /*allow_unused=*/true);
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      if (!gradients_[i].defined()) gradients_[i] = at::zeros_like(leaves[i]);
+    }
+  }
+
+  void write() {
+    const std::filesystem::path partial = support::unique_sibling(order_.out);
+    try {
+      h5::File file = h5::File::create(partial);
+      write_results(file.root());
+      file.close();
+      support::rename_durably(partial, order_.out);
+    } catch (...) {
+      std::error_code ignored;
+      std::filesystem::remove(partial, ignored);
+      throw;
+    }
+  }
+
+  void write_results(h5::Group root) {
+    const at::ScalarType dtype = order_.dtype;
+    root.set_text("format", "pe-scores/1");
+    root.set_text("encoding", order_.encoding.dump());
+    root.set_text("dtype", dtype == at::kDouble ? "float64" : dtype == at::kFloat ? "float32" : "bfloat16");
+    root.set_text("route", encodings::route_name(*encoding_, span_, dtype, order_.gradients, {.route = order_.route}));
+    root.set_integer("layer", order_.layer);
+    root.set_integer("train_length", shape_.train_length);
+    write_tensor(root, "logits", matrices_.logits);
+    write_tensor(root, "weights", matrices_.weights);
+    write_tensor(root, "output", output_);
+    if (embedding_.defined()) write_tensor(root, "embedding", embedding_);
+    if (!used_.empty()) {
+      h5::Group group = root.create_group("parameters");
+      for (const auto& [file_name, parameter] : used_) write_tensor(group, file_name, parameter->value);
+    }
+    if (order_.gradients) {
+      h5::Group group = root.create_group("gradients");
+      if (!used_.empty()) group.create_group("parameters");
+      for (std::size_t i = 0; i < wanted_.size(); ++i) write_tensor(group, wanted_[i].first, gradients_[i]);
+    }
+  }
+
+  const ScoreOrder& order_;
+  Reader reader_;
+  Tensor q64_, k64_, v64_;  ///< as the file has them
+  Tensor q_, k_, v_, x_;    ///< in the precision of the order
+  bool blind_ = false;      ///< the file has no x
+  Shape shape_;
+  Span span_;
+  std::string name_;  ///< of the encoding
+  std::unique_ptr<PositionalEncoding> encoding_;
+  std::vector<std::pair<std::string, const Parameter*>> used_;
+  Tensor numbers_;
+  encodings::AttentionMatrices matrices_;
+  Tensor embedding_, output_;
+  std::vector<std::pair<std::string, Tensor>> wanted_;  ///< gradients are taken of these
+  std::vector<Tensor> gradients_;
+};
+
+}  // namespace
+
 void score_file(const ScoreOrder& order) {
   support::require_replaceable(order.out);
   std::error_code not_there;
@@ -259,149 +456,7 @@ void score_file(const ScoreOrder& order) {
     throw ConfigError(cat("--out ", quote(order.out.string()), " is the file of --in, which would be lost"),
                       {"--out", 0, 0, "", 1}, "choose another path");
   }
-  Reader reader(order.in);
-  const Tensor q64 = reader.read("q", {"B", "H", "T", "d_h"});
-  const Tensor k64 = reader.read("k", {"B", "G", "T", "d_h"}), v64 = reader.read("v", {"B", "G", "T", "d_h"});
-  const std::int64_t batch = reader.size("B"), length = reader.size("T"), heads = reader.size("H") * encodings::heads_per_query(order.encoding);
-  reader.bind("heads", heads, "the encoding");
-  const std::uint64_t logits = static_cast<std::uint64_t>(batch * heads) * static_cast<std::uint64_t>(length) *
-                               static_cast<std::uint64_t>(length);
-  if (logits > kMostLogits) {
-    throw ArtifactError(cat(order.in.string(), ": logits [", batch, ", ", heads, ", ", length, ", ", length,
-                            "] are more than the ", kMostLogits, " numbers that are written"),
-                        "take fewer sequences, heads or tokens");
-  }
-  std::int64_t width = reader.size("H") * reader.size("d_h");
-  if (reader.root().has_attribute("d_model")) {
-    width = reader.root().integer("d_model");
-    if (width < 1 || width > (1 << 20)) {
-      throw ArtifactError(cat(reader.root().where(), ": attribute d_model is ", width, "; expected 1 to ", 1 << 20));
-    }
-    reader.bind("d_m", width, "the attribute d_model");
-  }
-  Tensor x64;
-  if (reader.has("x")) {
-    x64 = reader.read("x", {"B", "T", "d_m"});
-    width = reader.size("d_m");
-  }
-  if (order.layer >= order.layers) {
-    throw ConfigError(cat("layer ", order.layer, " of ", order.layers, " layers: they count from 0"),
-                      {"--layer", 0, 0, "", 1}, cat("add --layers ", order.layer + 1));
-  }
-  const Shape shape{.width = width,
-                    .layers = order.layers,
-                    .query_heads = heads,
-                    .key_value_heads = reader.size("G"),
-                    .head_width = reader.size("d_h"),
-                    .train_length = order.train_length > 0 ? order.train_length : length,
-                    .dtype = order.dtype == at::kDouble ? at::kDouble : at::kFloat};
-  Span span = Span::whole(batch, length);
-  span.pe_len = order.pe_length;
-
-  const std::unique_ptr<PositionalEncoding> encoding = encodings::make_encoding(order.encoding, shape);
-  const std::string name = encodings::encoding_name(order.encoding);
-  read_positions(reader, *encoding, name, span);
-  read_parameters(reader, *encoding, order.layer);
-  const auto used = parameters_of(*encoding, order.layer);
-
-  // Without x, a result that depends on x must not pass for an answer: NaN shows such a dependence.
-  const bool blind = !x64.defined();
-  if (blind) x64 = at::full({batch, length, width}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
-  Tensor q = q64.to(order.dtype), k = k64.to(order.dtype), v = v64.to(order.dtype), x = x64.to(order.dtype);
-  const double scale = 1 / std::sqrt(static_cast<double>(shape.head_width));
-  const Tensor numbers = read_numbers(reader, *encoding, name);
-  const auto begin_pass = [&] {
-    encodings::State state = encodings::begin_pass(*encoding, span);
-    if (numbers.defined()) encodings::give_numbers(state, numbers);
-    return state;
-  };
-  const auto attend = [&](const encodings::AttendOptions& options) {
-    encodings::State state = begin_pass();
-    encodings::LayerContext context = encodings::layer_context(*encoding, state, static_cast<int>(order.layer), x);
-    return encodings::attend(*encoding, context, {.q = q, .k = k, .v = v, .scale = scale}, options);
-  };
-
-  encodings::AttentionMatrices matrices;
-  Tensor embedding;
-  {
-    at::NoGradGuard no_grad;
-    bool read_x = false;
-    try {
-      const Tensor defined = attend({.route = encodings::Route::kReference, .matrices = &matrices});
-      const auto has_nan = [](const Tensor& t) { return at::any(at::isnan(t)).item<bool>(); };
-      read_x = blind && has_nan(defined) && !has_nan(q64) && !has_nan(k64) && !has_nan(v64);
-    } catch (const c10::Error& error) {   // a NaN that was made an index
-      if (!blind || !encoding->facts().content_dependent || kernels::explain(error)) throw;
-      read_x = true;
-    }
-    if (read_x) {
-      throw ArtifactError(cat(reader.root().where(), ": dataset 'x' [B, T, d_m] is missing, and encoding ", quote(name),
-                              " reads the input of the attention"));
-    }
-    if (encoding->traits(span).adds_to_tokens) {
-      encodings::State state = begin_pass();
-      const at::ScalarType type = order.dtype == at::kDouble ? at::kDouble : at::kFloat;
-      embedding = encodings::add_to_tokens(*encoding, at::zeros({1, length, width}, type), state)[0];
-    }
-  }
-
-  std::vector<std::pair<std::string, Tensor>> wanted;
-  Tensor output;
-  std::vector<Tensor> gradients;
-  if (order.gradients) {
-    const Tensor direction = reader.read("grad_output", {"B", "heads", "T", "d_h"}).to(order.dtype);
-    for (Tensor* t : {&q, &k, &v}) t->requires_grad_(true);
-    wanted = {{"q", q}, {"k", k}, {"v", v}};
-    if (!blind) {
-      x.requires_grad_(true);
-      wanted.emplace_back("x", x);
-    }
-    for (const auto& [file_name, parameter] : used) {
-      if (parameter->value.requires_grad()) wanted.emplace_back(cat("parameters/", file_name), parameter->value);
-    }
-    output = attend({.route = order.route});
-    std::vector<Tensor> leaves;
-    for (const auto& [label, leaf] : wanted) leaves.push_back(leaf);
-    gradients = torch::autograd::grad({(output * direction).sum()}, leaves, {}, std::nullopt, false,
-                                      /*allow_unused=*/true);
-    for (std::size_t i = 0; i < gradients.size(); ++i) {
-      if (!gradients[i].defined()) gradients[i] = at::zeros_like(leaves[i]);
-    }
-  } else {
-    at::NoGradGuard no_grad;
-    output = attend({.route = order.route});
-  }
-
-  const std::filesystem::path partial = support::unique_sibling(order.out);
-  try {
-    h5::File file = h5::File::create(partial);
-    h5::Group root = file.root();
-    root.set_text("format", "pe-scores/1");
-    root.set_text("encoding", order.encoding.dump());
-    root.set_text("dtype", order.dtype == at::kDouble ? "float64" : order.dtype == at::kFloat ? "float32" : "bfloat16");
-    root.set_text("route", encodings::route_name(*encoding, span, order.dtype, order.gradients, {.route = order.route}));
-    root.set_integer("layer", order.layer);
-    root.set_integer("train_length", shape.train_length);
-    write_tensor(root, "logits", matrices.logits);
-    write_tensor(root, "weights", matrices.weights);
-    write_tensor(root, "output", output);
-    if (embedding.defined()) write_tensor(root, "embedding", embedding);
-    if (!used.empty()) {
-      h5::Group group = root.create_group("parameters");
-      for (const auto& [file_name, parameter] : used) write_tensor(group, file_name, parameter->value);
-    }
-    if (order.gradients) {
-      h5::Group group = root.create_group("gradients");
-      if (!used.empty()) group.create_group("parameters");
-      for (std::size_t i = 0; i < wanted.size(); ++i) write_tensor(group, wanted[i].first, gradients[i]);
-    }
-    file.close();
-    support::rename_durably(partial, order.out);
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(partial, ignored);
-    throw;
-  }
+  Scoring(order).run();
 }
 
 }  // namespace pe::handbook

@@ -177,6 +177,30 @@ Json to_json(const ModelConfig& config) {
   return json;
 }
 
+namespace {
+
+/// @throws ArtifactError that names the first size out of its bounds
+void require_sizes(const ModelConfig& config, const std::string& where) {
+  struct Bound {
+    const char* name;
+    std::int64_t value, most;
+  };
+  for (const auto& [name, value, most] : {Bound{"width", config.width, kMostWidth},
+                                          {"layers", config.layers, kMostParts},
+                                          {"heads", config.heads, kMostParts},
+                                          {"key_value_heads", config.key_value_heads, kMostParts},
+                                          {"head_width", config.head_width, kMostWidth},
+                                          {"feed_forward", config.feed_forward, 4 * kMostWidth},
+                                          {"vocabulary", config.vocabulary, kMostTokens},
+                                          {"length", config.length, kMostTokens}}) {
+    if (value > 0 && value <= most) continue;
+    throw ArtifactError(
+        cat(where, ": the model config has ", value, " for '", name, "'; expected a number from 1 to ", most));
+  }
+}
+
+}  // namespace
+
 ModelConfig config_from_json(const Json& json, const std::string& where) {
   const auto take = [&](const char* name, auto& to) {
     const auto found = json.find(name);
@@ -228,20 +252,7 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
       take(field.name, config.*(field.member));
     }
   });
-  struct Bound {
-    const char* name;
-    std::int64_t value, most;
-  };
-  for (const auto& [name, value, most] : {Bound{"width", config.width, kMostWidth}, {"layers", config.layers, kMostParts},
-                                          {"heads", config.heads, kMostParts},
-                                          {"key_value_heads", config.key_value_heads, kMostParts},
-                                          {"head_width", config.head_width, kMostWidth},
-                                          {"feed_forward", config.feed_forward, 4 * kMostWidth},
-                                          {"vocabulary", config.vocabulary, kMostTokens},
-                                          {"length", config.length, kMostTokens}}) {
-    if (value > 0 && value <= most) continue;
-    throw ArtifactError(cat(where, ": the model config has ", value, " for '", name, "'; expected a number from 1 to ", most));
-  }
+  require_sizes(config, where);
   return config;
 }
 

@@ -456,6 +456,45 @@ std::string digest_of_first_batch(const Rows& rows, std::int64_t batch, bool las
   return support::sha256_hex({static_cast<const char*>(part.data_ptr()), static_cast<std::size_t>(part.nbytes())}).substr(0, 12);
 }
 
+std::vector<Variant> variants_of(const DummyConfig::Dummy& wanted) {
+  std::vector<Variant> variants = {{"plain"}};
+  for (const std::int64_t shift : wanted.shifts) variants.push_back({cat("shift_", shift), shift});
+  if (wanted.long_rows) variants.push_back({"long", 0, true});
+  return variants;
+}
+
+/// The place of the living learner with the lowest loss, else 0.
+std::size_t lowest_loss(const std::vector<Learner>& learners, const std::vector<bool>& alive, const Rows& validation,
+                        std::int64_t batch) {
+  std::size_t best = 0;
+  double lowest = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < learners.size(); ++i) {
+    if (!alive[i]) continue;
+    const double loss = test(learners[i].model(), validation, batch, 0).all.loss();
+    if (loss < lowest) {
+      lowest = loss;
+      best = i;
+    }
+  }
+  return best;
+}
+
+/// Tests a learner in all variants. @returns the plain one
+Found add_tests(const Learner& learner, bool alive, const std::vector<Variant>& variants, const Rows& tests,
+                const Rows& long_tests, const DummyConfig::Dummy& wanted, std::int64_t epoch, Tables& tables) {
+  Found plain;
+  for (const Variant& variant : variants) {
+    Found found = test(learner.model(), variant.long_rows ? long_tests : tests, wanted.batch, variant.shift);
+    if (!alive) found.status = "overflow";  // training has ended, and what it ended with is no result
+    if (variant.name == "plain") {
+      plain = found;
+      tables.add_grid(epoch, found, wanted.mode);
+    }
+    tables.add_targets(epoch, variant.name, found, learner.rate(), wanted.mode);
+  }
+  return plain;
+}
+
 }  // namespace
 
 void dummy(const DummyConfig& config, artifact::Workspace& workspace) {
@@ -476,10 +515,8 @@ void dummy(const DummyConfig& config, artifact::Workspace& workspace) {
              tests = rows_of(Split::kTest, wanted.test_rows, false);
   const bool chooses = wanted.rates.size() > 1;
   const Rows validation = chooses ? rows_of(Split::kValidation, 0, false) : Rows();
-  std::vector<Variant> variants = {{"plain"}};
-  for (const std::int64_t shift : wanted.shifts) variants.push_back({cat("shift_", shift), shift});
-  if (wanted.long_rows) variants.push_back({"long", 0, true});
   const Rows long_tests = wanted.long_rows ? rows_of(Split::kTest, wanted.test_rows, true) : Rows();
+  const std::vector<Variant> variants = variants_of(wanted);
 
   std::vector<Learner> learners;
   learners.reserve(wanted.rates.size());
@@ -504,28 +541,11 @@ void dummy(const DummyConfig& config, artifact::Workspace& workspace) {
       saved.epoch(epoch, learners, tables);
       continue;
     }
-    std::size_t best = 0;
-    double lowest = std::numeric_limits<double>::infinity(), seconds = 0;
-    for (std::size_t i = 0; i < learners.size(); ++i) {
-      seconds += learners[i].seconds();
-      if (!chooses || !alive[i]) continue;
-      const double loss = test(learners[i].model(), validation, wanted.batch, 0).all.loss();
-      if (loss < lowest) {
-        lowest = loss;
-        best = i;
-      }
-    }
+    const std::size_t best = chooses ? lowest_loss(learners, alive, validation, wanted.batch) : 0;
+    double seconds = 0;
+    for (const Learner& one : learners) seconds += one.seconds();
     const Learner& learner = learners[best];
-    Found plain;
-    for (const Variant& variant : variants) {
-      Found found = test(learner.model(), variant.long_rows ? long_tests : tests, wanted.batch, variant.shift);
-      if (!alive[best]) found.status = "overflow";   // training has ended, and what it ended with is no result
-      if (variant.name == "plain") {
-        plain = found;
-        tables.add_grid(epoch, found, wanted.mode);
-      }
-      tables.add_targets(epoch, variant.name, found, learner.rate(), wanted.mode);
-    }
+    const Found plain = add_tests(learner, alive[best], variants, tests, long_tests, wanted, epoch, tables);
     if (epoch == last) tables.add_scales(epoch, learner.model());
     tables.add_seconds(epoch, seconds);
     progress.advance("dummy: epochs", epoch, last, {{"loss", plain.all.loss()}});

@@ -35,6 +35,33 @@ void require_own_only_of_imports(const DropConfig& drop, bool imported, const st
                              {}, "leave it at 0");
 }
 
+/// @throws ArtifactError unless `snapshot` lies before the decay of its schedule and before step `end`
+void require_before_end(const BranchPoint& snapshot, std::int64_t end) {
+  if (snapshot.phase == "decay" || snapshot.phase == "done") {
+    throw ArtifactError(cat(snapshot.checkpoint.path().string(), ": step ", snapshot.step, " lies in phase '",
+                            snapshot.phase, "' of its schedule; a drop branches off before a decay"));
+  }
+  if (snapshot.step >= end) {
+    throw ArtifactError(cat(snapshot.checkpoint.path().string(), ": a snapshot at step ", snapshot.step,
+                            ", but the horizon of drop.horizon_tokens ends at step ", end));
+  }
+}
+
+/// Changes of the arm. `had` is the encoding before.
+model::ModelChanges changes_of(const DropConfig& drop, const Json& had) {
+  const bool drops = drop.arm == DropConfig::Arm::kDrop;
+  model::ModelChanges changes;
+  if (drops) changes.encoding = drop.encoding.json;
+  if (drop.qk_norm == DropConfig::QkNorm::kWidth) changes.qk_norm_over = model::QkNormOver::kWidth;
+  const bool scaled = drop.logit_scale != DropConfig::LogitScale::kNone;
+  if (scaled) {
+    const double slope = drop.logit_scale == DropConfig::LogitScale::kGiven ? drop.logit_scale_slope : 0.0;
+    changes.encoding = with_length_scale(drops ? drop.encoding.json : had, slope);
+    changes.keep_encoding_parameters = !drops;
+  }
+  return changes;
+}
+
 }  // namespace
 
 void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
@@ -53,14 +80,7 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
   const std::unique_ptr<Communicator> ranks = open_communicator(compute, device);
 
   const std::int64_t end = horizon_steps(config.drop.horizon_tokens, snapshot.batch * snapshot.length);
-  if (snapshot.phase == "decay" || snapshot.phase == "done") {
-    throw ArtifactError(cat(file, ": step ", snapshot.step, " lies in phase '", snapshot.phase,
-                            "' of its schedule; a drop branches off before a decay"));
-  }
-  if (snapshot.step >= end) {
-    throw ArtifactError(cat(file, ": a snapshot at step ", snapshot.step, ", but the horizon of drop.horizon_tokens ends at step ",
-                            end));
-  }
+  require_before_end(snapshot, end);
   const bool drops = config.drop.arm == DropConfig::Arm::kDrop;
   const Json& had = snapshot.checkpoint.meta().encoding;
   const Json& wanted = config.drop.encoding.json;
@@ -74,16 +94,8 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
   }
   OptimizerSettings optimizer = snapshot.optimizer;
   optimizer.peak_lr = schedule.peak;
-  model::ModelChanges changes;
-  if (drops) changes.encoding = wanted;
+  model::ModelChanges changes = changes_of(config.drop, had);
   if (imported) changes.length = length;
-  if (config.drop.qk_norm == DropConfig::QkNorm::kWidth) changes.qk_norm_over = model::QkNormOver::kWidth;
-  const bool scaled = config.drop.logit_scale != DropConfig::LogitScale::kNone;
-  if (scaled) {
-    const double slope = config.drop.logit_scale == DropConfig::LogitScale::kGiven ? config.drop.logit_scale_slope : 0.0;
-    changes.encoding = with_length_scale(drops ? wanted : had, slope);
-    changes.keep_encoding_parameters = !drops;
-  }
   const model::ChangedModel loaded = model::load_changed(snapshot.checkpoint, changes, device, model::compute_type(compute));
   Json branch = {{"kind", drops ? "drop" : "nodrop"}, {"step", snapshot.step}, {"end", end}, {"encoding_before", had}};
   if (config.drop.qk_norm == DropConfig::QkNorm::kWidth) branch["qk_norm"] = "width";

@@ -27,6 +27,37 @@ std::string names(const std::vector<std::string>& list) {
   return list.size() > kShown ? cat(text, " and ", list.size() - kShown, " more") : text;
 }
 
+[[noreturn]] void throw_not_longer(const BranchPoint& snapshot, std::int64_t length) {
+  throw ConfigError(cat("extend.length is ", length, ", and ", snapshot.checkpoint.path().string(), " was trained at ",
+                        snapshot.length),
+                    {},
+                    cat("an extension goes to a longer context, such as ", 2 * snapshot.length,
+                        "; at the same length a model is tuned without a change, with extend.encoding_of: "
+                        "checkpoint"));
+}
+
+Schedule extension_schedule(const ExtendConfig& extend, double snapshot_peak, std::int64_t batch) {
+  Schedule schedule;
+  schedule.kind = extend.schedule;
+  schedule.peak = extend.peak_lr > 0 ? extend.peak_lr : extend.peak_scale * snapshot_peak;
+  schedule.final_share = extend.final_share;
+  schedule.warmup = extend.warmup_steps;
+  schedule.decay_begin = schedule.end = horizon_steps(extend.tokens, batch * extend.length);
+  if (schedule.warmup > schedule.end) {
+    throw ConfigError(cat("extend.warmup_steps is ", schedule.warmup, ", but the extension takes ", schedule.end,
+                          " steps of ", batch, " x ", extend.length, " tokens"));
+  }
+  return schedule;
+}
+
+void note_changes(const model::ChangedModel& loaded, support::Progress& progress) {
+  if (!loaded.fresh.empty()) progress.note(cat("parameters that restart: ", names(loaded.fresh)));
+  if (!loaded.grown.empty()) progress.note(cat("tables that grow behind the rows they had: ", names(loaded.grown)));
+  if (!loaded.dropped.empty()) {
+    progress.note(cat("parameters of the encoding before that are left behind: ", names(loaded.dropped)));
+  }
+}
+
 }  // namespace
 
 void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
@@ -34,14 +65,9 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
   const data::TokenDataset dataset = open_data(workspace, extend.length, "extend.length");
   const bool keeps = extend.optimizer == DropConfig::Optimizer::kKeep;
   const BranchPoint snapshot = open_branch_point(workspace, dataset, {.moments = keeps, .same_data = false});
-  const std::string file = snapshot.checkpoint.path().string();
   const bool own = extend.encoding_of == ExtendConfig::EncodingOf::kCheckpoint;
-  if (extend.length < snapshot.length || (extend.length == snapshot.length && !own)) {
-    throw ConfigError(cat("extend.length is ", extend.length, ", and ", file, " was trained at ", snapshot.length), {},
-                      cat("an extension goes to a longer context, such as ", 2 * snapshot.length,
-                          "; at the same length a model is tuned without a change, with extend.encoding_of: "
-                          "checkpoint"));
-  }
+  if (extend.length < snapshot.length || (extend.length == snapshot.length && !own))
+    throw_not_longer(snapshot, extend.length);
   const std::int64_t batch =
       extend.batch > 0 ? extend.batch : std::max<std::int64_t>(1, snapshot.batch * snapshot.length / extend.length);
   const model::ComputeConfig compute = model::resolve(config.compute, batch, extend.length);
@@ -63,16 +89,7 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
                       {}, "give it that many in extend.encoding: the rows that the checkpoint has come first");
   }
 
-  Schedule schedule;
-  schedule.kind = extend.schedule;
-  schedule.peak = extend.peak_lr > 0 ? extend.peak_lr : extend.peak_scale * snapshot.optimizer.peak_lr;
-  schedule.final_share = extend.final_share;
-  schedule.warmup = extend.warmup_steps;
-  schedule.decay_begin = schedule.end = horizon_steps(extend.tokens, batch * extend.length);
-  if (schedule.warmup > schedule.end) {
-    throw ConfigError(cat("extend.warmup_steps is ", schedule.warmup, ", but the extension takes ", schedule.end, " steps of ",
-                          batch, " x ", extend.length, " tokens"));
-  }
+  const Schedule schedule = extension_schedule(extend, snapshot.optimizer.peak_lr, batch);
   OptimizerSettings optimizer = snapshot.optimizer;
   optimizer.peak_lr = schedule.peak;
   std::vector<std::string> fresh = loaded.fresh;
@@ -101,13 +118,7 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
           .fresh = fresh,
           .moments_from = keeps ? &snapshot.checkpoint : nullptr};
   run.parents.push_back(snapshot.digest);
-  if (workspace.progress != nullptr && ranks->is_first()) {
-    if (!loaded.fresh.empty()) workspace.progress->note(cat("parameters that restart: ", names(loaded.fresh)));
-    if (!loaded.grown.empty()) workspace.progress->note(cat("tables that grow behind the rows they had: ", names(loaded.grown)));
-    if (!loaded.dropped.empty()) {
-      workspace.progress->note(cat("parameters of the encoding before that are left behind: ", names(loaded.dropped)));
-    }
-  }
+  if (workspace.progress != nullptr && ranks->is_first()) note_changes(loaded, *workspace.progress);
   execute(run, dataset, workspace);
 }
 

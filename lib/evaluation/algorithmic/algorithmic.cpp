@@ -122,6 +122,61 @@ class Algorithmic final : public Task {
     const char* state;
   };
 
+  schema::Rows score_examples(TaskContext& context, const data::ChosenTask& chosen, std::int64_t length,
+                              const std::vector<data::TaskExample>& examples) const {
+    std::vector<Sequence> sequences;
+    for (const data::TaskExample& example : examples) {
+      Sequence sequence;
+      sequence.ids = example.ids;
+      sequence.labels = example.labels;
+      sequence.unjudged = example.unjudged;
+      sequence.among = chosen.task->rivals();
+      sequences.push_back(std::move(sequence));
+    }
+    const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
+    schema::Rows made;
+    std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> by_distance, by_part;
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      double correct = 0, judged = 0, nll = 0;
+      std::size_t target = 0;
+      for (std::size_t t = 0; t < examples[i].labels.size(); ++t) {
+        if (examples[i].labels[t] == data::kUnlabelled) continue;
+        if (examples[i].unjudged.empty() || examples[i].unjudged[t] == 0) {
+          correct += scores[i].correct[target];
+          nll += scores[i].nll[target];
+          judged += 1;
+          if (!examples[i].part.empty() && examples[i].part[t] != 0) {
+            auto& [right, all] = by_part[examples[i].part[t]];
+            right += scores[i].correct[target] > 0.5 ? 1 : 0;
+            ++all;
+          }
+          if (!scores[i].among_share.empty() && !examples[i].distance.empty()) {
+            auto& [confident, all] = by_distance[examples[i].distance[t]];
+            confident += scores[i].among_share[target] > kConfident ? 1 : 0;
+            ++all;
+          }
+        }
+        ++target;
+      }
+      made.add(schema::AlgoTrial{.task = chosen.name,
+                                 .split = "test",
+                                 .length = length,
+                                 .trial = static_cast<std::int64_t>(i),
+                                 .size = std::ssize(examples[i].ids),
+                                 .em = scores[i].exact,
+                                 .token_correct = correct,
+                                 .token_total = static_cast<std::int64_t>(judged),
+                                 .nll_sum = nll});
+    }
+    for (const auto& [part, counts] : by_part) {
+      made.add(PartCounts{{part, counts.first, counts.second}});
+    }
+    for (const auto& [distance, counts] : by_distance) {
+      made.add(DistanceCounts{{distance, counts.first, counts.second}});
+    }
+    return made;
+  }
+
   Point at_length(TaskContext& context, const data::ChosenTask& chosen, std::int64_t length) const {
     const auto& limit = context.scorer.capabilities().max_positions;
     const char* state = chosen.task->weight(length) > 0 ? status::kOk : status::kLength;
@@ -139,59 +194,8 @@ class Algorithmic final : public Task {
       context.results.add_row(missing(chosen.name, length, state));
       return {length, kMissing, kMissing, state};
     }
-    const schema::Rows& rows = context.results.item(cat("algorithmic/", chosen.name, "/", length), [&] {
-      std::vector<Sequence> sequences;
-      for (const data::TaskExample& example : examples) {
-        Sequence sequence;
-        sequence.ids = example.ids;
-        sequence.labels = example.labels;
-        sequence.unjudged = example.unjudged;
-        sequence.among = chosen.task->rivals();
-        sequences.push_back(std::move(sequence));
-      }
-      const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
-      schema::Rows made;
-      std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> by_distance, by_part;
-      for (std::size_t i = 0; i < scores.size(); ++i) {
-        double correct = 0, judged = 0, nll = 0;
-        std::size_t target = 0;
-        for (std::size_t t = 0; t < examples[i].labels.size(); ++t) {
-          if (examples[i].labels[t] == data::kUnlabelled) continue;
-          if (examples[i].unjudged.empty() || examples[i].unjudged[t] == 0) {
-            correct += scores[i].correct[target];
-            nll += scores[i].nll[target];
-            judged += 1;
-            if (!examples[i].part.empty() && examples[i].part[t] != 0) {
-              auto& [right, all] = by_part[examples[i].part[t]];
-              right += scores[i].correct[target] > 0.5 ? 1 : 0;
-              ++all;
-            }
-            if (!scores[i].among_share.empty() && !examples[i].distance.empty()) {
-              auto& [confident, all] = by_distance[examples[i].distance[t]];
-              confident += scores[i].among_share[target] > kConfident ? 1 : 0;
-              ++all;
-            }
-          }
-          ++target;
-        }
-        made.add(schema::AlgoTrial{.task = chosen.name,
-                                   .split = "test",
-                                   .length = length,
-                                   .trial = static_cast<std::int64_t>(i),
-                                   .size = std::ssize(examples[i].ids),
-                                   .em = scores[i].exact,
-                                   .token_correct = correct,
-                                   .token_total = static_cast<std::int64_t>(judged),
-                                   .nll_sum = nll});
-      }
-      for (const auto& [part, counts] : by_part) {
-        made.add(PartCounts{{part, counts.first, counts.second}});
-      }
-      for (const auto& [distance, counts] : by_distance) {
-        made.add(DistanceCounts{{distance, counts.first, counts.second}});
-      }
-      return made;
-    });
+    const schema::Rows& rows = context.results.item(cat("algorithmic/", chosen.name, "/", length),
+                                                    [&] { return score_examples(context, chosen, length, examples); });
     for (const PartCounts& counts : rows.of<PartCounts>()) {
       context.results.add_row(schema::AlgoLength{chosen.name, cat(chosen.task->part(), "_", counts.number, "_", length),
                                                  counts.share(), status::kOk});

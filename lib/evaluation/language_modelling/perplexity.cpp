@@ -123,14 +123,24 @@ class Perplexity final : public Task {
     return std::min(context.settings.min_documents, context.settings.documents);
   }
 
-  void measure(TaskContext& context, const Part& part, std::vector<schema::Rows>& summaries) const {
+  /// Settings of the protocols of a part, with their sums and rows.
+  struct Findings {
+    std::vector<LmSetting> live;                             ///< that texts and positions are there for
+    std::vector<std::pair<std::size_t, std::size_t>> place;  ///< of the live ones: protocol, setting of that protocol
+    std::vector<std::vector<schema::Rows>> cells;            ///< protocol → setting
+    std::vector<std::vector<LmSums>> sums;                   ///< live setting → document
+    std::vector<schema::Rows> items;
+  };
+
+  /// The longest context that enough texts hold, or 0. `skipped` gets the longer ones: context → documents that hold
+  /// it.
+  std::int64_t find_longest(TaskContext& context, const Part& part,
+                            std::map<std::int64_t, std::int64_t>& skipped) const {
     const Settings& settings = context.settings;
     const DocumentSource& source = part.source;
     StreamDocuments* const stream = part.stream;
-
     // Texts do not depend on the model: a length that this model has no positions for still selects them.
     std::int64_t longest = 0;
-    std::map<std::int64_t, std::int64_t> skipped;   // context → documents that hold it
     for (auto length = context.lengths.rbegin(); length != context.lengths.rend() && longest == 0; ++length) {
       const std::int64_t there = stream != nullptr ? stream->pieces(*length) : count_documents(source, part.contexts * *length);
       if (there >= least(context)) longest = *length;
@@ -146,21 +156,17 @@ class Perplexity final : public Task {
                                      " tokens", part.contexts == 2 ? ", and blocks and sliding need twice as many" : ""),
                                  {}, "raise eval.document_tokens, or lower eval.lengths or eval.context");
     }
-    const auto& limit = context.scorer.capabilities().max_positions;
-    LmCutting cutting{.longest = longest,
-                      .cut = stream == nullptr ? std::max(settings.document_tokens, part.contexts * longest) : longest,
-                      .targets = targets_,
-                      .min_context = min_context_,
-                      .common = scored_ == Scored::kCommon,
-                      .words = words_};
+    return longest;
+  }
 
-    std::vector<LmSetting> live;
-    std::vector<std::pair<std::size_t, std::size_t>> place;   // of the live ones: protocol, setting of that protocol
-    std::vector<std::vector<schema::Rows>> cells(protocols_.size());
-    bool reaches_back = false;
+  Findings plan_settings(TaskContext& context, const Part& part, std::int64_t longest,
+                         const std::map<std::int64_t, std::int64_t>& skipped) const {
+    const Settings& settings = context.settings;
+    const auto& limit = context.scorer.capabilities().max_positions;
+    Findings found;
+    found.cells.resize(protocols_.size());
     for (const std::size_t p : part.protocols) {
       const LmProtocol& protocol = *find_lm_protocol(protocols_[p]);
-      reaches_back = reaches_back || protocol.whole;
       BosPolicy bos = protocol.bos.value_or(settings.bos);
       if (!context.text.bos()) bos = BosPolicy::kNone;
       std::vector<std::int64_t> lengths = context.lengths;
@@ -173,56 +179,78 @@ class Perplexity final : public Task {
       for (const std::int64_t length : lengths) {
         const LmSetting setting{&protocol, length, stride_of(protocol, length), bos};
         if (skipped.count(length) != 0) {
-          cells[p].push_back(missing(context, setting, skipped[length], status::kSkipped));
+          found.cells[p].push_back(missing(context, setting, skipped.at(length), status::kSkipped));
         } else if (limit && length > *limit) {
-          cells[p].push_back(missing(context, setting, std::nullopt, status::kPositions));
+          found.cells[p].push_back(missing(context, setting, std::nullopt, status::kPositions));
         } else {
-          place.emplace_back(p, cells[p].size());
-          cells[p].emplace_back();
-          live.push_back(setting);
+          found.place.emplace_back(p, found.cells[p].size());
+          found.cells[p].emplace_back();
+          found.live.push_back(setting);
         }
       }
     }
+    return found;
+  }
 
-    if (stream != nullptr && longest > 0) stream->cut_at(longest, reaches_back ? longest : 0);
-    std::vector<std::int64_t> ids;
-    if (!live.empty()) ids = select_documents(source, part.contexts * longest, settings.documents);
-    std::vector<std::vector<LmSums>> sums(live.size());   // setting → document
-    std::vector<schema::Rows> items;
+  void score_documents_of(TaskContext& context, const Part& part, const LmCutting& cutting,
+                          const std::vector<std::int64_t>& ids, Findings& found) const {
     std::vector<std::size_t> summed;                    // settings that have rows by document
-    for (std::size_t setting = 0; setting < live.size(); ++setting) {
-      if (live[setting].protocol->cut != Cut::kPosition) summed.push_back(setting);
+    for (std::size_t setting = 0; setting < found.live.size(); ++setting) {
+      if (found.live[setting].protocol->cut != Cut::kPosition) summed.push_back(setting);
     }
+    found.sums.resize(found.live.size());
     for (std::size_t begin = 0; begin < ids.size(); begin += kDocumentsPerItem) {
       const std::size_t end = std::min(ids.size(), begin + static_cast<std::size_t>(kDocumentsPerItem));
       const std::vector<std::int64_t> some(ids.begin() + static_cast<std::ptrdiff_t>(begin),
                                            ids.begin() + static_cast<std::ptrdiff_t>(end));
       const schema::Rows& rows = context.results.item(cat(part.item, "/", begin, "-", end), [&] {
-        return score(context, source, live, cutting, some, static_cast<std::int64_t>(begin));
+        return score(context, part.source, found.live, cutting, some, static_cast<std::int64_t>(begin));
       });
       schema::Rows documents;
       std::size_t row = 0;  // documents in order, settings within
       for (const LmSums& sum : rows.of<LmSums>()) {
-        sums[summed[row++ % summed.size()]].push_back(sum);
+        found.sums[summed[row++ % summed.size()]].push_back(sum);
         documents.add<schema::LmDocument>(sum);
       }
       context.results.add(documents);
-      items.push_back(rows);
+      found.items.push_back(rows);
       context.progress.advance(part.item + ": documents", static_cast<std::int64_t>(end), static_cast<std::int64_t>(ids.size()));
     }
-    for (std::size_t setting = 0; setting < live.size(); ++setting) {
-      const auto [p, at] = place[setting];
-      if (live[setting].protocol->cut == Cut::kPosition) {
-        cells[p][at] = position_tables(context.documents.split(), items, context.scorer.capabilities().train_length);
+  }
+
+  void measure(TaskContext& context, const Part& part, std::vector<schema::Rows>& summaries) const {
+    const Settings& settings = context.settings;
+    StreamDocuments* const stream = part.stream;
+    std::map<std::int64_t, std::int64_t> skipped;
+    const std::int64_t longest = find_longest(context, part, skipped);
+    const LmCutting cutting{
+        .longest = longest,
+        .cut = stream == nullptr ? std::max(settings.document_tokens, part.contexts * longest) : longest,
+        .targets = targets_,
+        .min_context = min_context_,
+        .common = scored_ == Scored::kCommon,
+        .words = words_};
+    Findings found = plan_settings(context, part, longest, skipped);
+    const bool reaches_back = std::any_of(part.protocols.begin(), part.protocols.end(),
+                                          [&](std::size_t p) { return find_lm_protocol(protocols_[p])->whole; });
+    if (stream != nullptr && longest > 0) stream->cut_at(longest, reaches_back ? longest : 0);
+    std::vector<std::int64_t> ids;
+    if (!found.live.empty()) ids = select_documents(part.source, part.contexts * longest, settings.documents);
+    score_documents_of(context, part, cutting, ids, found);
+    for (std::size_t setting = 0; setting < found.live.size(); ++setting) {
+      const auto [p, at] = found.place[setting];
+      if (found.live[setting].protocol->cut == Cut::kPosition) {
+        found.cells[p][at] =
+            position_tables(context.documents.split(), found.items, context.scorer.capabilities().train_length);
         continue;
       }
-      cells[p][at].add(summarise(context, live[setting], sums[setting]));
-      if (words_) cells[p][at].add(in_words(context, live[setting], sums[setting]));
+      found.cells[p][at].add(summarise(context, found.live[setting], found.sums[setting]));
+      if (words_) found.cells[p][at].add(in_words(context, found.live[setting], found.sums[setting]));
     }
     for (const std::size_t p : part.protocols) {
-      for (const schema::Rows& rows : cells[p]) summaries[p].append(rows);
-      if (!cells[p].empty() && find_lm_protocol(protocols_[p])->cut == Cut::kAnchored) {
-        summaries[p].append(length_numbers(context, p, live, sums, place));
+      for (const schema::Rows& rows : found.cells[p]) summaries[p].append(rows);
+      if (!found.cells[p].empty() && find_lm_protocol(protocols_[p])->cut == Cut::kAnchored) {
+        summaries[p].append(length_numbers(context, p, found.live, found.sums, found.place));
       }
     }
   }
