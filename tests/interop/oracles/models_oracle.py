@@ -77,6 +77,7 @@ def make(kind, folder):
                                                   layer_types=["sliding_attention", "full_attention"] * 2),
         "smollm3_nope": lambda: t.SmolLM3Config(**shared, no_rope_layers=[0] * 4),
         "gpt2": lambda: t.GPT2Config(**gpt2, activation_function="gelu"),
+        "gpt2_new": lambda: t.GPT2Config(**gpt2),
     }
     config = configs[kind]()
     model = AutoModelForCausalLM.from_config(config)
