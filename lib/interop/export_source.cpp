@@ -40,12 +40,9 @@ void round_weights(const model::LanguageModel& model, const std::string& dtype, 
   model.after_step();
 }
 
-std::vector<float> values_of(const model::LanguageModel& model, const std::string& name) {
+at::Tensor parameter_of(const model::LanguageModel& model, const std::string& name) {
   for (const model::Parameter& parameter : model.parameters()) {
-    if (parameter.name != name) continue;
-    const at::Tensor flat = parameter.tensor.detach().contiguous();
-    const float* values = flat.const_data_ptr<float>();
-    return {values, values + flat.numel()};
+    if (parameter.name == name) return parameter.tensor.detach().contiguous();
   }
   throw support::Error(support::kExitBug, support::Diagnostic{cat("the model has no parameter ", name)});
 }
@@ -113,8 +110,13 @@ ExportSource open_export(const ExportOrder& order, bool round_vectors) {
   return {std::move(checkpoint), std::move(tokenizer), std::move(loaded), weights};
 }
 
-std::string tensor_bytes(const ExportTensor& tensor, const model::LanguageModel& model, const std::string& dtype) {
-  return from_floats(dtype, exported_values(tensor, values_of(model, tensor.source)));
+SafetensorsTensor export_tensor(const ExportTensor& tensor, const model::LanguageModel& model,
+                                const std::string& dtype) {
+  return {tensor.name, dtype, tensor.shape,
+          [&tensor, source = parameter_of(model, tensor.source), dtype](const ByteSink& sink) {
+            const std::span all(source.const_data_ptr<float>(), static_cast<std::size_t>(source.numel()));
+            exported_values(tensor, all, [&](std::span<const float> values) { sink(from_floats(dtype, values)); });
+          }};
 }
 
 Json manifest_of(const ExportSource& source, const ExportPlan& plan, const ExportOrder& order) {

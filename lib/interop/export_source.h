@@ -9,6 +9,7 @@
 #include "artifact/tokenizer_record.h"
 #include "interop/hf_export.h"
 #include "interop/hf_export_plan.h"
+#include "interop/safetensors.h"
 #include "model/checkpoint_io.h"
 #include "model/language_model.h"
 #include "support/json.h"
@@ -26,8 +27,9 @@ struct ExportSource {
 /// @throws ArtifactError where the tokenizer is not the model's. IoError where `order.out` exists.
 ExportSource open_export(const ExportOrder& order, bool round_vectors);
 
-/// Row-major little-endian bytes of a tensor of the export.
-std::string tensor_bytes(const ExportTensor& tensor, const model::LanguageModel& model, const std::string& dtype);
+/// A tensor of the export, to be written while model and tensor are there.
+SafetensorsTensor export_tensor(const ExportTensor& tensor, const model::LanguageModel& model,
+                                const std::string& dtype);
 
 /// Log-probabilities of a fixed text at three lengths, and where the model comes from.
 Json manifest_of(const ExportSource& source, const ExportPlan& plan, const ExportOrder& order);

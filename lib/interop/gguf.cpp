@@ -313,9 +313,8 @@ void write_gguf(const std::filesystem::path& path, const GgufValues& values,
   if (!file) support::throw_errno("cannot create", path.string(), /*creating=*/true);
   write_bytes(file.get(), header.bytes(), path);
   for (const SafetensorsTensor& tensor : tensors) {
-    const std::string bytes = tensor.bytes();
-    write_bytes(file.get(), bytes, path);
-    write_bytes(file.get(), std::string(aligned(bytes.size(), kAlignment) - bytes.size(), '\0'), path);
+    const std::uint64_t bytes = write_tensor(file.get(), tensor, path);
+    write_bytes(file.get(), std::string(aligned(bytes, kAlignment) - bytes, '\0'), path);
   }
   if (::fsync(file.get()) != 0) support::throw_errno("cannot sync", path.string());
 }

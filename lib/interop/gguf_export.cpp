@@ -22,14 +22,14 @@ std::vector<SafetensorsTensor> tensors_of(const GgufPlan& plan, const model::Lan
                                           const std::string& dtype) {
   std::vector<SafetensorsTensor> tensors;
   if (!plan.divisors.empty()) {
-    tensors.push_back({"rope_freqs.weight", "F32", {static_cast<std::int64_t>(plan.divisors.size())}, [&plan] {
-                         return from_floats("F32", plan.divisors);
-                       }});
+    tensors.push_back(
+        {"rope_freqs.weight", "F32", {static_cast<std::int64_t>(plan.divisors.size())}, [&plan](const ByteSink& sink) {
+           sink(from_floats("F32", plan.divisors));
+         }});
   }
   for (const ExportTensor& tensor : plan.tensors) {
     const std::string own = tensor.shape.size() < 2 ? "F32" : dtype;  // llama.cpp adds float32 vectors alone
-    tensors.push_back(
-        {tensor.name, own, tensor.shape, [&model, &tensor, own] { return tensor_bytes(tensor, model, own); }});
+    tensors.push_back(export_tensor(tensor, model, own));
   }
   return tensors;
 }

@@ -40,8 +40,7 @@ void write_weight_file(const fs::path& path, const model::LanguageModel& model, 
                        const std::string& dtype, const std::map<std::string, std::string>& metadata) {
   std::vector<SafetensorsTensor> tensors;
   for (const ExportTensor& tensor : plan.tensors) {
-    tensors.push_back(
-        {tensor.name, dtype, tensor.shape, [&model, &tensor, dtype] { return tensor_bytes(tensor, model, dtype); }});
+    tensors.push_back(export_tensor(tensor, model, dtype));
   }
   write_safetensors(path, std::move(tensors), metadata);
 }

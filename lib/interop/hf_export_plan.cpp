@@ -395,20 +395,25 @@ ExportPlan plan_export(const model::LanguageModel& model, std::int64_t longest) 
   return plan;
 }
 
-std::vector<float> exported_values(const ExportTensor& tensor, std::vector<float> values) {
-  if (tensor.scale != 1) {
-    for (float& value : values) value = static_cast<float>(value * tensor.scale);
-  }
-  if (tensor.rows.empty()) return values;
-  const std::size_t head = tensor.rows.size();
+void exported_values(const ExportTensor& tensor, std::span<const float> values,
+                     const std::function<void(std::span<const float>)>& sink) {
+  constexpr std::size_t kPiece = 1u << 20;
   const std::size_t width = tensor.shape.size() > 1 ? static_cast<std::size_t>(tensor.shape[1]) : 1;
-  std::vector<float> ordered(values.size());
-  for (std::size_t row = 0; row < values.size() / width; ++row) {
-    const std::size_t from = row / head * head + static_cast<std::size_t>(tensor.rows[row % head]);
-    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(from * width), width,
-                ordered.begin() + static_cast<std::ptrdiff_t>(row * width));
+  const std::size_t rows = values.size() / std::max<std::size_t>(width, 1), step = kPiece / (width + 1) + 1;
+  const std::size_t head = std::max<std::size_t>(tensor.rows.size(), 1);
+  std::vector<float> piece;
+  for (std::size_t begin = 0; begin < rows; begin += step) {
+    piece.clear();
+    for (std::size_t row = begin; row < std::min(begin + step, rows); ++row) {
+      const std::size_t within = tensor.rows.empty() ? 0 : static_cast<std::size_t>(tensor.rows[row % head]);
+      const std::span<const float> from = values.subspan((row / head * head + within) * width, width);
+      piece.insert(piece.end(), from.begin(), from.end());
+    }
+    if (tensor.scale != 1) {
+      for (float& value : piece) value = static_cast<float>(value * tensor.scale);
+    }
+    sink(piece);
   }
-  return ordered;
 }
 
 bool code_knows(const std::string& kind) {

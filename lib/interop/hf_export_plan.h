@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,8 +36,9 @@ struct ExportPlan {
 /// @throws ConfigError with the reason where nothing computes the same
 ExportPlan plan_export(const model::LanguageModel& model, std::int64_t longest = 0);
 
-/// Numbers of a tensor as the export holds them. @param values of its source, row-major
-std::vector<float> exported_values(const ExportTensor& tensor, std::vector<float> values);
+/// Numbers of a tensor as the export holds them, some rows at a time. @param values of its source, row-major
+void exported_values(const ExportTensor& tensor, std::span<const float> values,
+                     const std::function<void(std::span<const float>)>& sink);
 
 /// Kinds of encoding that the code knows, apart from rotations by fixed angles.
 bool code_knows(const std::string& kind);

@@ -133,15 +133,15 @@ std::vector<GoldenRun> golden_runs(const model::LanguageModel& model, const std:
     GoldenRun run;
     run.ids.assign(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(length));
     const at::Tensor input = at::tensor(run.ids, at::kLong).unsqueeze(0);
-    const at::Tensor logs = at::log_softmax(model.logits(model.forward(input))[0], -1).to(at::kDouble).contiguous();
-    const double* values = logs.const_data_ptr<double>();
+    const at::Tensor logs = at::log_softmax(model.logits(model.forward(input))[0], -1).contiguous();
+    const float* values = logs.const_data_ptr<float>();
     const std::int64_t vocabulary = logs.size(1);
     for (std::size_t t = 1; t < length; ++t) {
       run.log_probabilities.push_back(values[static_cast<std::int64_t>(t - 1) * vocabulary + run.ids[t]]);
     }
     const auto [top, at] = at::topk(logs[static_cast<std::int64_t>(length) - 1], std::min(kTop, vocabulary));
     for (std::int64_t i = 0; i < top.size(0); ++i) {
-      run.top_log_probabilities.push_back(top[i].item<double>());
+      run.top_log_probabilities.push_back(double{top[i].item<float>()});
       run.top_ids.push_back(at[i].item<std::int64_t>());
     }
     runs.push_back(std::move(run));

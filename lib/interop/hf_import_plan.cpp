@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "interop/hf_names.h"
@@ -191,12 +192,17 @@ void read_gpt2(const ConfigReader& in, ImportPlan& plan) {
   in.must_be("scale_attn_weights", true);
   in.must_be("scale_attn_by_inverse_layer_idx", false);
   in.must_be("add_cross_attention", false);
+  static const std::map<std::string, model::Activation> known = {{"gelu", model::Activation::kGelu},
+                                                                 {"gelu_new", model::Activation::kGeluTanh},
+                                                                 {"gelu_pytorch_tanh", model::Activation::kGeluTanh},
+                                                                 {"relu", model::Activation::kRelu}};
   const std::string act = in.word("activation_function", "gelu_new");
-  if (act == "gelu" || act == "relu") {
-    c.activation = act == "gelu" ? model::Activation::kGelu : model::Activation::kRelu;
-  } else {
-    in.fail(cat("activation_function is ", quote(support::escaped(act, 40)), "; known are gelu and relu"));
+  const auto found = known.find(act);
+  if (found == known.end()) {
+    in.fail(cat("activation_function is ", quote(support::escaped(act, 40)),
+                "; known are gelu, gelu_new, gelu_pytorch_tanh and relu"));
   }
+  c.activation = found->second;
   c.encoding.json = {{"kind", "learned"}, {"max_positions", c.length}};
 }
 

@@ -239,6 +239,15 @@ void write_bytes(int fd, std::string_view bytes, const std::filesystem::path& pa
   }
 }
 
+std::uint64_t write_tensor(int fd, const SafetensorsTensor& tensor, const std::filesystem::path& path) {
+  std::uint64_t written = 0;
+  tensor.bytes([&](std::string_view piece) {
+    write_bytes(fd, piece, path);
+    written += piece.size();
+  });
+  return written;
+}
+
 void write_safetensors(const std::filesystem::path& path, std::vector<SafetensorsTensor> tensors,
                        const std::map<std::string, std::string>& metadata) {
   std::sort(tensors.begin(), tensors.end(), [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
@@ -261,7 +270,7 @@ void write_safetensors(const std::filesystem::path& path, std::vector<Safetensor
   if (!file) support::throw_errno("cannot create", path.string(), /*creating=*/true);
   write_bytes(file.get(), {reinterpret_cast<const char*>(&length), 8}, path);
   write_bytes(file.get(), text, path);
-  for (const SafetensorsTensor& tensor : tensors) write_bytes(file.get(), tensor.bytes(), path);
+  for (const SafetensorsTensor& tensor : tensors) write_tensor(file.get(), tensor, path);
   if (::fsync(file.get()) != 0) support::throw_errno("cannot sync", path.string());
 }
 

@@ -42,12 +42,15 @@ SafetensorsHeader parse_safetensors(std::string_view file, const std::string& wh
 /// The numbers of a tensor as float32. @throws ArtifactError for a dtype that is no real number.
 std::vector<float> to_floats(std::string_view dtype, std::string_view bytes, const std::string& where);
 
-/// A tensor to write. `bytes` is called once, when the tensor is written, and returns row-major little-endian bytes.
+using ByteSink = std::function<void(std::string_view)>;
+
+/// A tensor to write. `bytes` is called once, when the tensor is written. It gives row-major little-endian bytes to its
+/// sink, piece by piece, so that a large tensor is not in memory twice.
 struct SafetensorsTensor {
   std::string name;
   std::string dtype;
   std::vector<std::int64_t> shape;
-  std::function<std::string()> bytes;
+  std::function<void(const ByteSink&)> bytes;
 };
 
 /// Numbers as the bytes of a dtype: "F32", or rounded to nearest even "BF16" or "F16".
@@ -55,6 +58,8 @@ std::string from_floats(std::string_view dtype, std::span<const float> values);
 
 /// All of `bytes` at the file's position. @throws IoError
 void write_bytes(int fd, std::string_view bytes, const std::filesystem::path& path);
+/// The same for a tensor. @return how many bytes it has
+std::uint64_t write_tensor(int fd, const SafetensorsTensor& tensor, const std::filesystem::path& path);
 
 /// The same tensors in any order give the same bytes: wide dtypes first, then by name. The file is synced.
 /// @throws IoError

@@ -183,9 +183,10 @@ FeedForward make_feed_forward(const ModelConfig& config, const WeightSource& wei
   }
   const Map up = make_linear(weights, at + "up", inner, config.width);
   const bool relu = config.activation == Activation::kRelu;
+  const char* const gelu = config.activation == Activation::kGeluTanh ? "tanh" : "none";
   return [=](const Tensor& x, const encodings::Span& span) {
     const Tensor inner_x = inside(up(before(x, span)), span);
-    return down(relu ? at::relu(inner_x) : at::gelu(inner_x));
+    return down(relu ? at::relu(inner_x) : at::gelu(inner_x, gelu));
   };
 }
 

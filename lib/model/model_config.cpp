@@ -40,7 +40,8 @@ void for_each_later_field(const Use& use) {
   use(LaterField<NormPlacement>{"norm_placement", &ModelConfig::norm_placement,
                                 {{"pre", NormPlacement::kPre}, {"post", NormPlacement::kPost}}});
   use(LaterField<Activation>{"activation", &ModelConfig::activation,
-                             {{"swiglu", Activation::kSwiglu}, {"relu", Activation::kRelu}, {"gelu", Activation::kGelu}}});
+                             {{"swiglu", Activation::kSwiglu}, {"relu", Activation::kRelu}, {"gelu", Activation::kGelu},
+                              {"gelu_tanh", Activation::kGeluTanh}}});
   use(LaterField<bool>{"biases", &ModelConfig::biases, {}});
   use(LaterField<bool>{"head_bias", &ModelConfig::head_bias, {}});
   use(LaterField<Mask>{"mask", &ModelConfig::mask, {{"causal", Mask::kCausal}, {"bidirectional", Mask::kBidirectional}}});
@@ -102,8 +103,12 @@ void ModelConfig::describe(support::FieldVisitor& v) {
            "pre is x + f(norm(x)), with a norm before the head. post is norm(x + f(x)), as in 2017.",
            {.neutral = Json("pre")});
   v.choice("activation", activation,
-           {{"swiglu", Activation::kSwiglu}, {"relu", Activation::kRelu}, {"gelu", Activation::kGelu}},
-           "Feed-forward: down · (silu(gate · x) ∘ (up · x)), or down · act(up · x).", {.neutral = Json("swiglu")});
+           {{"swiglu", Activation::kSwiglu},
+            {"relu", Activation::kRelu},
+            {"gelu", Activation::kGelu},
+            {"gelu_tanh", Activation::kGeluTanh}},
+           "Feed-forward: down · (silu(gate · x) ∘ (up · x)), or down · act(up · x). gelu_tanh is GPT-2's approximation.",
+           {.neutral = Json("swiglu")});
   v.field("biases", biases, "Projections of the blocks have biases, and layer norms too.", {.neutral = Json(false)});
   v.field("head_bias", head_bias, "The output head has a bias.", {.neutral = Json(false)});
   v.choice("mask", mask, {{"causal", Mask::kCausal}, {"bidirectional", Mask::kBidirectional}},

@@ -14,7 +14,7 @@ namespace pe::model {
 enum class QkNormOver { kHead, kWidth };
 enum class NormKind { kRms, kLayer };
 enum class NormPlacement { kPre, kPost };
-enum class Activation { kSwiglu, kRelu, kGelu };
+enum class Activation { kSwiglu, kRelu, kGelu, kGeluTanh };
 enum class Mask { kCausal, kBidirectional };
 enum class Init { kNormal, kFanIn, kGlorot };
 /// Gate of the output of a head: one number per head, or one per channel, by a sigmoid of the attention's input.

@@ -201,8 +201,9 @@ BOOST_AUTO_TEST_CASE(shipped_code_computes_the_same, *precondition(PythonHas{"to
 BOOST_AUTO_TEST_CASE(models_of_transformers_compute_the_same_here,
                      *precondition(PythonHas{"torch, transformers, tokenizers", chosen_python()})) {
   const Bench& bench = Bench::shared();
-  const std::vector<std::string> kinds = {"llama", "llama_untied", "llama3",         "mistral",      "qwen2",
-                                          "qwen3", "smollm3",      "smollm3_window", "smollm3_nope", "gpt2"};
+  const std::vector<std::string> kinds = {"llama",          "llama_untied", "llama3", "longrope",
+                                          "mistral",        "qwen2",        "qwen3",  "smollm3",
+                                          "smollm3_window", "smollm3_nope", "gpt2",   "gpt2_new"};
   std::vector<std::string> make{"make"}, against{"against"};
   for (const std::string& kind : kinds) make.insert(make.end(), {kind, "hf_" + kind});
   bench.python(make);

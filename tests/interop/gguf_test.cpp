@@ -40,8 +40,8 @@ std::string written() {
   const test::TempFolder folder;
   const std::vector<float> a{1, 2, 3, 4, 5, 6}, b{0.5f};
   interop::write_gguf(folder / "a.gguf", kValues,
-                      {{"matrix", "BF16", {3, 2}, [&] { return interop::from_floats("BF16", a); }},
-                       {"vector", "F32", {1}, [&] { return interop::from_floats("F32", b); }}});
+                      {{"matrix", "BF16", {3, 2}, [&](const auto& sink) { sink(interop::from_floats("BF16", a)); }},
+                       {"vector", "F32", {1}, [&](const auto& sink) { sink(interop::from_floats("F32", b)); }}});
   return support::read_file(folder / "a.gguf");
 }
 

@@ -45,11 +45,11 @@ void write_two(const std::filesystem::path& path) {
   const std::vector<float> a{1.5f, -2, 3, 4, 5, 6}, b{0.1f, 70000, -1e-8f, 1};
   interop::write_safetensors(
       path,
-      {{"b.f16", "F16", {4}, [&] { return interop::from_floats("F16", b); }},
-       {"a", "F32", {2, 3}, [&] { return interop::from_floats("F32", a); }},
-       {"b.bf16", "BF16", {2, 2}, [&] { return interop::from_floats("BF16", b); }},
-       {"none", "F32", {0, 7}, [] { return std::string(); }},
-       {"scalar", "F32", {}, [&] { return interop::from_floats("F32", std::vector<float>{9}); }}},
+      {{"b.f16", "F16", {4}, [&](const auto& sink) { sink(interop::from_floats("F16", b)); }},
+       {"a", "F32", {2, 3}, [&](const auto& sink) { sink(interop::from_floats("F32", a)); }},
+       {"b.bf16", "BF16", {2, 2}, [&](const auto& sink) { sink(interop::from_floats("BF16", b)); }},
+       {"none", "F32", {0, 7}, [](const auto&) {}},
+       {"scalar", "F32", {}, [&](const auto& sink) { sink(interop::from_floats("F32", std::vector<float>{9})); }}},
       {{"format", "pt"}});
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -199,6 +200,8 @@ class NaiveDecoder {
         double& value = inner[t][i];
         if (gated) value *= gate[t][i] / (1 + std::exp(-gate[t][i]));
         else if (config_.activation == model::Activation::kRelu) value = value > 0 ? value : 0;
+        else if (config_.activation == model::Activation::kGeluTanh)
+          value *= 0.5 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (value + 0.044715 * value * value * value)));
         else value *= 0.5 * std::erfc(-value / std::sqrt(2.0));
       }
     return times(inner, prefix + "down");

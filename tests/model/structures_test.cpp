@@ -76,6 +76,12 @@ const Structure kStructures[] = {
        c.gate = Gate::kHeadwise;
        c.canon.set = "A";
      }},
+    {"GPT-2's block", [](ModelConfig& c) {
+       c.norm = NormKind::kLayer;
+       c.activation = Activation::kGeluTanh;
+       c.biases = true;
+       c.qk_norm = false;
+     }},
 };
 
 ModelConfig config_of(const Structure& structure) {

@@ -59,10 +59,16 @@ def make(kind, folder):
     yarn = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
     llama3 = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
               "original_max_position_embeddings": 64}
+    divisors = [0.5, 1.5, 1.25, 4.0]  # they fall, and one is below 1; float32 has the first angle exactly
+    longrope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": divisors, "long_factor": divisors,
+                "original_max_position_embeddings": 256}
+    gpt2 = dict(vocab_size=len(tokenizer), n_embd=32, n_layer=3, n_head=4, n_positions=256, initializer_range=0.3, bos_token_id=0,
+                eos_token_id=0)
     configs = {
         "llama": lambda: t.LlamaConfig(**shared, tie_word_embeddings=True),
         "llama_untied": lambda: t.LlamaConfig(**shared, tie_word_embeddings=False, attention_bias=True, mlp_bias=True, head_dim=12),
         "llama3": lambda: t.LlamaConfig(**shared, tie_word_embeddings=True, rope_parameters=llama3),
+        "longrope": lambda: t.LlamaConfig(**shared, tie_word_embeddings=True, rope_parameters=longrope),
         "mistral": lambda: t.MistralConfig(**shared, tie_word_embeddings=False, sliding_window=None),
         "qwen2": lambda: t.Qwen2Config(**shared, tie_word_embeddings=True, rope_parameters=yarn),
         "qwen3": lambda: t.Qwen3Config(**shared, tie_word_embeddings=False, head_dim=16),
@@ -70,8 +76,8 @@ def make(kind, folder):
         "smollm3_window": lambda: t.SmolLM3Config(**shared, no_rope_layers=[1, 0, 1, 0], use_sliding_window=True, sliding_window=24,
                                                   layer_types=["sliding_attention", "full_attention"] * 2),
         "smollm3_nope": lambda: t.SmolLM3Config(**shared, no_rope_layers=[0] * 4),
-        "gpt2": lambda: t.GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=3, n_head=4, n_positions=256, activation_function="gelu",
-                                     initializer_range=0.3, bos_token_id=0, eos_token_id=0),
+        "gpt2": lambda: t.GPT2Config(**gpt2, activation_function="gelu"),
+        "gpt2_new": lambda: t.GPT2Config(**gpt2),
     }
     config = configs[kind]()
     model = AutoModelForCausalLM.from_config(config)
