@@ -148,7 +148,7 @@ int list_stages(const cli::CommandLine& line, const Graph& graph, const std::vec
   return pipeline::kRunDone;
 }
 
-int list_tasks(const cli::CommandLine& line, const Graph& graph, const std::vector<bool>& selected,
+int list_tasks(const cli::CommandLine& line, const Store& store, const Graph& graph, const std::vector<bool>& selected,
                const pipeline::Plan& plan) {
   Json json = header("pe-list-tasks/1");
   json["tasks"] = Json::array();
@@ -252,7 +252,7 @@ int list_command(const cli::CommandLine& given) {
   const Store store = open_for_reading(store_folder);
   print_warnings(store);
   const pipeline::Plan plan = pipeline::make_plan(graph, pipeline::StoreReader(store));
-  return kind == "tasks" ? list_tasks(line, graph, selected, plan) : list_artifacts(line, graph, selected, plan, store);
+  return kind == "tasks" ? list_tasks(line, store, graph, selected, plan) : list_artifacts(line, graph, selected, plan, store);
 }
 
 namespace {
