@@ -56,62 +56,82 @@ class ModelScorer final : public Scorer {
     for (const Sequence* sequence : batch) {
       if (!sequence->among.empty()) confined.assign(sequence->among.begin(), sequence->among.end());
     }
-    std::vector<std::uint8_t> among(confined.empty() ? 0 : targets.size());
-    std::vector<float> among_share(among.size());
-    bool guesses = false;
-    for (const Sequence* sequence : batch) guesses = guesses || sequence->guesses;
-    std::vector<float> nll(targets.size());
-    std::vector<std::uint8_t> correct(targets.size());
+    TargetScores of;
+    of.nll.resize(targets.size());
+    of.correct.resize(targets.size());
+    of.among.resize(confined.empty() ? 0 : targets.size());
+    of.among_share.resize(of.among.size());
+    const bool guesses = std::any_of(batch.begin(), batch.end(), [](const Sequence* one) { return one->guesses; });
     const auto count = static_cast<std::int64_t>(targets.size());
     for (std::int64_t begin = 0; begin < count; begin += kLogitRows) {
       const std::int64_t n = std::min(kLogitRows, count - begin);
-      const at::Tensor at_rows = from_vector(where, begin, n).to(device);
-      const at::Tensor wanted = from_vector(targets, begin, n).to(device);
-      const at::Tensor chosen = flat.index_select(0, at_rows);
-      if (!guesses && confined.empty()) {
-        const at::Tensor losses = model_.losses(chosen, wanted).to(at::kFloat).to(at::kCPU).contiguous();
-        std::copy_n(losses.data_ptr<float>(), n, nll.begin() + begin);
-        continue;
-      }
-      const at::Tensor logits = model_.logits(chosen);
-      const at::Tensor losses =
-          (logits.logsumexp(-1) - logits.gather(-1, wanted.unsqueeze(-1)).squeeze(-1)).to(at::kCPU).contiguous();
-      const at::Tensor right = logits.argmax(-1).eq(wanted).to(at::kCPU).contiguous();
-      std::copy_n(losses.data_ptr<float>(), n, nll.begin() + begin);
-      std::copy_n(right.data_ptr<bool>(), n, correct.begin() + begin);
-      if (!confined.empty()) {
-        const at::Tensor ids_among = from_vector(confined, 0, static_cast<std::int64_t>(confined.size())).to(device);
-        const at::Tensor theirs = logits.index_select(-1, ids_among);
-        const at::Tensor best = ids_among.index_select(0, theirs.argmax(-1));
-        const at::Tensor share =
-            (logits.gather(-1, wanted.unsqueeze(-1)).squeeze(-1) - theirs.logsumexp(-1)).exp().to(at::kFloat).to(at::kCPU).contiguous();
-        std::copy_n(share.data_ptr<float>(), n, among_share.begin() + begin);
-        const at::Tensor chosen_right = best.eq(wanted).to(at::kCPU).contiguous();
-        std::copy_n(chosen_right.data_ptr<bool>(), n, among.begin() + begin);
-      }
+      const at::Tensor chosen = flat.index_select(0, from_vector(where, begin, n).to(device));
+      score_targets(chosen, from_vector(targets, begin, n).to(device), confined, guesses, begin, of);
     }
+    return split_scores(batch, counts, of);
+  }
 
+ private:
+  /// Of each target of a batch; `among` and `among_share` only where guesses are confined.
+  struct TargetScores {
+    std::vector<float> nll, among_share;
+    std::vector<std::uint8_t> correct, among;
+  };
+
+  /// Scores of the targets from `begin` on. @param chosen the hidden states before them, [n, width]
+  void score_targets(const at::Tensor& chosen, const at::Tensor& wanted, const std::vector<std::int64_t>& confined,
+                     bool guesses, std::int64_t begin, TargetScores& out) const {
+    const std::int64_t n = wanted.numel();
+    const at::Device device = model_.device();
+    if (!guesses && confined.empty()) {
+      const at::Tensor losses = model_.losses(chosen, wanted).to(at::kFloat).to(at::kCPU).contiguous();
+      std::copy_n(losses.data_ptr<float>(), n, out.nll.begin() + begin);
+      return;
+    }
+    const at::Tensor logits = model_.logits(chosen);
+    const at::Tensor losses =
+        (logits.logsumexp(-1) - logits.gather(-1, wanted.unsqueeze(-1)).squeeze(-1)).to(at::kCPU).contiguous();
+    const at::Tensor right = logits.argmax(-1).eq(wanted).to(at::kCPU).contiguous();
+    std::copy_n(losses.data_ptr<float>(), n, out.nll.begin() + begin);
+    std::copy_n(right.data_ptr<bool>(), n, out.correct.begin() + begin);
+    if (!confined.empty()) {
+      const at::Tensor ids_among = from_vector(confined, 0, static_cast<std::int64_t>(confined.size())).to(device);
+      const at::Tensor theirs = logits.index_select(-1, ids_among);
+      const at::Tensor best = ids_among.index_select(0, theirs.argmax(-1));
+      const at::Tensor share = (logits.gather(-1, wanted.unsqueeze(-1)).squeeze(-1) - theirs.logsumexp(-1))
+                                   .exp()
+                                   .to(at::kFloat)
+                                   .to(at::kCPU)
+                                   .contiguous();
+      std::copy_n(share.data_ptr<float>(), n, out.among_share.begin() + begin);
+      const at::Tensor chosen_right = best.eq(wanted).to(at::kCPU).contiguous();
+      std::copy_n(chosen_right.data_ptr<bool>(), n, out.among.begin() + begin);
+    }
+  }
+
+  static std::vector<Score> split_scores(const std::vector<const Sequence*>& batch,
+                                         const std::vector<std::size_t>& counts, const TargetScores& of) {
     std::vector<Score> scores(batch.size());
     std::size_t at = 0;
     for (std::size_t row = 0; row < batch.size(); ++row) {
       const std::size_t n = counts[row] - at;
-      scores[row].nll.assign(nll.begin() + static_cast<std::ptrdiff_t>(at),
-                             nll.begin() + static_cast<std::ptrdiff_t>(at + n));
+      scores[row].nll.assign(of.nll.begin() + static_cast<std::ptrdiff_t>(at),
+                             of.nll.begin() + static_cast<std::ptrdiff_t>(at + n));
       if (batch[row]->guesses) {
-        scores[row].correct.assign(correct.begin() + static_cast<std::ptrdiff_t>(at),
-                                   correct.begin() + static_cast<std::ptrdiff_t>(at + n));
+        scores[row].correct.assign(of.correct.begin() + static_cast<std::ptrdiff_t>(at),
+                                   of.correct.begin() + static_cast<std::ptrdiff_t>(at + n));
       }
       if (!batch[row]->among.empty()) {
-        scores[row].among_share.assign(among_share.begin() + static_cast<std::ptrdiff_t>(at),
-                                       among_share.begin() + static_cast<std::ptrdiff_t>(at + n));
-        scores[row].among.assign(among.begin() + static_cast<std::ptrdiff_t>(at), among.begin() + static_cast<std::ptrdiff_t>(at + n));
+        scores[row].among_share.assign(of.among_share.begin() + static_cast<std::ptrdiff_t>(at),
+                                       of.among_share.begin() + static_cast<std::ptrdiff_t>(at + n));
+        scores[row].among.assign(of.among.begin() + static_cast<std::ptrdiff_t>(at),
+                                 of.among.begin() + static_cast<std::ptrdiff_t>(at + n));
       }
       at += n;
     }
     return scores;
   }
 
- private:
   static at::Tensor from_vector(const std::vector<std::int64_t>& values, std::int64_t begin, std::int64_t n) {
     at::Tensor tensor = at::empty({n}, at::kLong);
     std::copy_n(values.begin() + begin, n, tensor.data_ptr<std::int64_t>());

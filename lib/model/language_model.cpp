@@ -95,6 +95,23 @@ void start(const Tensor& view, const PlannedParameter& plan, std::uint64_t seed,
   view.copy_(host);
 }
 
+/// Takes the vocabulary of the data where the config names none. @throws ConfigError
+void complete_sizes(ModelConfig& own, std::int64_t vocabulary) {
+  if (own.vocabulary == 0) own.vocabulary = vocabulary;
+  if (own.vocabulary <= 0 || own.length <= 0) {
+    throw ConfigError(
+        cat("a model needs a vocabulary and a training length, not ", own.vocabulary, " and ", own.length));
+  }
+  if (vocabulary > own.vocabulary) {
+    throw ConfigError(cat("model.vocabulary is ", own.vocabulary, ", but the data has ", vocabulary, " tokens"), {},
+                      "leave it at 0 to take the data's");
+  }
+  if (own.heads % own.kv_heads() != 0 || (own.head_width == 0 && own.width % own.heads != 0)) {
+    throw ConfigError(cat("a model of width ", own.width, " with ", own.heads, " heads and ", own.kv_heads(),
+                          " key/value heads does not hold together"));
+  }
+}
+
 }  // namespace
 
 struct LanguageModel::State {
@@ -132,6 +149,69 @@ struct LanguageModel::State {
     return {};
   }
 
+  /// @throws ConfigError when it does not fit the mask
+  void make_encoding() {
+    encodings::Shape shape;
+    shape.width = config.width;
+    shape.layers = config.layers;
+    shape.query_heads = config.heads;
+    shape.key_value_heads = config.kv_heads();
+    shape.head_width = config.d_h();
+    shape.train_length = config.length;
+    shape.seed = seed;
+    shape.token_std = config.token_std() * config.embed_scale;
+    shape.dtype = master();
+    shape.device = device;
+    encoding = encodings::make_encoding(config.encoding.json, shape);
+    if (config.mask == Mask::kBidirectional && encoding->needs_causal_mask()) {
+      throw ConfigError(why_mask_does_not_fit(encodings::encoding_name(config.encoding.json)), {}, kMaskHint);
+    }
+  }
+
+  void place_parameters(const std::vector<PlannedParameter>& plans) {
+    // Which buffer, and where: matrices that decay in group 0, the rest in group 1. Fused ones follow each other.
+    std::int64_t sizes[2] = {0, 0};
+    int fused = 0;
+    const auto place = [&](bool decay, std::int64_t count, int with) {
+      const std::size_t group = decay ? 0 : 1;
+      std::int64_t& size = sizes[group];
+      if (with == 0 || with != fused) size = (size + kAlignment - 1) / kAlignment * kAlignment;
+      fused = with;
+      locations.push_back({group, size});
+      size += count;
+    };
+    for (const PlannedParameter& plan : plans) place(plan.decay, plan.count(), plan.fused);
+    for (const encodings::Parameter& parameter : encoding->parameters()) {
+      place(parameter.weight_decay, parameter.value.numel(), 0);
+      encoding_count += parameter.value.numel();
+    }
+    for (const bool decay : {true, false}) {
+      const std::int64_t size = (sizes[decay ? 0 : 1] + kAlignment - 1) / kAlignment * kAlignment;
+      groups.push_back({flat_zeros(size, at::TensorOptions(master()).device(device)), {}, {}, decay});
+    }
+  }
+
+  /// Views of the flat buffers, in the order of the places.
+  void make_parameters(const std::vector<PlannedParameter>& plans) {
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      const PlannedParameter& plan = plans[i];
+      const Location& at = locations[i];
+      Tensor view = groups[at.group].values.narrow(0, at.offset, plan.count()).view(plan.shape).detach();
+      if (!waits_for_values) start(view, plan, seed, master());
+      view.set_requires_grad(true);
+      parameters.push_back({plan.name, view, plan.decay});
+    }
+    for (std::size_t i = 0; i < encoding->parameters().size(); ++i) {
+      const encodings::Parameter& parameter = encoding->parameters()[i];
+      const Location& at = locations[plans.size() + i];
+      Tensor value = parameter.value;  // a handle that the encoding shares
+      const Tensor view = groups[at.group].values.narrow(0, at.offset, value.numel()).view(value.sizes()).detach();
+      view.copy_(value);
+      value.set_data(view);
+      parameters.push_back({"encoding." + parameter.name, value, parameter.weight_decay});
+    }
+  }
+
   void bind_weights() {
     const auto source = [this](const std::string& first, std::vector<std::int64_t> shape, bool low_precision) {
       return weight(first, std::move(shape), low_precision);
@@ -167,79 +247,15 @@ LanguageModel LanguageModel::make(const ModelConfig& config, std::int64_t vocabu
   at::NoGradGuard no_gradients;
   auto state = std::make_shared<State>();
   state->config = config;
-  ModelConfig& own = state->config;
-  if (own.vocabulary == 0) own.vocabulary = vocabulary;
-  if (own.vocabulary <= 0 || own.length <= 0) {
-    throw ConfigError(cat("a model needs a vocabulary and a training length, not ", own.vocabulary, " and ", own.length));
-  }
-  if (vocabulary > own.vocabulary) {
-    throw ConfigError(cat("model.vocabulary is ", own.vocabulary, ", but the data has ", vocabulary, " tokens"),
-                      {}, "leave it at 0 to take the data's");
-  }
-  if (own.heads % own.kv_heads() != 0 || (own.head_width == 0 && own.width % own.heads != 0)) {
-    throw ConfigError(cat("a model of width ", own.width, " with ", own.heads, " heads and ", own.kv_heads(),
-                          " key/value heads does not hold together"));
-  }
+  complete_sizes(state->config, vocabulary);
   state->seed = seed;
   state->device = device;
   state->compute = compute;
-
-  encodings::Shape shape;
-  shape.width = own.width;
-  shape.layers = own.layers;
-  shape.query_heads = own.heads;
-  shape.key_value_heads = own.kv_heads();
-  shape.head_width = own.d_h();
-  shape.train_length = own.length;
-  shape.seed = seed;
-  shape.token_std = own.token_std() * own.embed_scale;
-  shape.dtype = state->master();
-  shape.device = device;
-  state->encoding = encodings::make_encoding(own.encoding.json, shape);
-  if (own.mask == Mask::kBidirectional && state->encoding->needs_causal_mask()) {
-    throw ConfigError(why_mask_does_not_fit(encodings::encoding_name(own.encoding.json)), {}, kMaskHint);
-  }
-
-  // Which buffer, and where: matrices that decay in group 0, the rest in group 1. Fused ones follow each other.
-  const std::vector<PlannedParameter> plans = plan_parameters(own);
-  std::int64_t sizes[2] = {0, 0};
-  int fused = 0;
-  const auto place = [&](bool decay, std::int64_t count, int with) {
-    const std::size_t group = decay ? 0 : 1;
-    std::int64_t& size = sizes[group];
-    if (with == 0 || with != fused) size = (size + kAlignment - 1) / kAlignment * kAlignment;
-    fused = with;
-    state->locations.push_back({group, size});
-    size += count;
-  };
-  for (const PlannedParameter& plan : plans) place(plan.decay, plan.count(), plan.fused);
-  for (const encodings::Parameter& parameter : state->encoding->parameters()) {
-    place(parameter.weight_decay, parameter.value.numel(), 0);
-    state->encoding_count += parameter.value.numel();
-  }
-  for (const bool decay : {true, false}) {
-    const std::int64_t size = (sizes[decay ? 0 : 1] + kAlignment - 1) / kAlignment * kAlignment;
-    state->groups.push_back({flat_zeros(size, at::TensorOptions(state->master()).device(device)), {}, {}, decay});
-  }
+  state->make_encoding();
+  const std::vector<PlannedParameter> plans = plan_parameters(state->config);
+  state->place_parameters(plans);
   state->waits_for_values = weights == Weights::kLater;
-
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    const PlannedParameter& plan = plans[i];
-    const Location& at = state->locations[i];
-    Tensor view = state->groups[at.group].values.narrow(0, at.offset, plan.count()).view(plan.shape).detach();
-    if (!state->waits_for_values) start(view, plan, seed, state->master());
-    view.set_requires_grad(true);
-    state->parameters.push_back({plan.name, view, plan.decay});
-  }
-  for (std::size_t i = 0; i < state->encoding->parameters().size(); ++i) {
-    const encodings::Parameter& parameter = state->encoding->parameters()[i];
-    const Location& at = state->locations[plans.size() + i];
-    Tensor value = parameter.value;   // a handle that the encoding shares
-    const Tensor view = state->groups[at.group].values.narrow(0, at.offset, value.numel()).view(value.sizes()).detach();
-    view.copy_(value);
-    value.set_data(view);
-    state->parameters.push_back({"encoding." + parameter.name, value, parameter.weight_decay});
-  }
+  state->make_parameters(plans);
   if (compute != state->master()) {
     for (FlatGroup& group : state->groups) group.shadow = group.values.to(compute);
   }

@@ -48,8 +48,8 @@ class Circuits final : public Task {
   }
 
  private:
-  schema::Rows at_length(TaskContext& context, const model::LanguageModel& model,
-                         const std::vector<std::int32_t>& pieces, std::int64_t m) const {
+  /// Texts of m random tokens and the same ones again.
+  std::vector<TokenIds> repeated_texts(const std::vector<std::int32_t>& pieces, std::int64_t m) const {
     std::vector<TokenIds> texts;
     for (std::int64_t index = 0; index < sequences_; ++index) {
       support::Xoshiro random(probe_key("circuits", m, index));
@@ -63,6 +63,12 @@ class Circuits final : public Task {
       ids.insert(ids.end(), again.begin(), again.end());
       texts.push_back(std::move(ids));
     }
+    return texts;
+  }
+
+  schema::Rows at_length(TaskContext& context, const model::LanguageModel& model,
+                         const std::vector<std::int32_t>& pieces, std::int64_t m) const {
+    const std::vector<TokenIds> texts = repeated_texts(pieces, m);
     const std::int64_t heads = model.config().heads, layers = model.config().layers;
     // Sums over sequences and queries of the second copy, [layers, scores, H].
     at::Tensor sums = at::zeros({layers, 3, heads}, at::kDouble);

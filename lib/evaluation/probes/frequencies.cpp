@@ -101,6 +101,25 @@ class Frequencies final : public Task {
     at::Tensor shares;               // [octaves, H, pairs + 1]: mean |part of the logit|; last: what is not rotated
   };
 
+  /// Shares of the pairs of one layer, by distance.
+  static void add_distances(const std::string& corpus, std::int64_t length, std::int64_t layer,
+                            const std::vector<Octave>& all, const Sums& own, schema::Rows& rows) {
+    const std::int64_t pairs = own.q_norm.size(1);
+    for (std::size_t o = 0; o < all.size(); ++o) {
+      const at::Tensor by_pair = own.shares[static_cast<std::int64_t>(o)].sum(0);  // over heads
+      const double total = by_pair.sum().item<double>();
+      for (std::int64_t pair = 0; pair < pairs; ++pair) {
+        rows.add(schema::ProbeFrequencyDistance{.corpus = corpus,
+                                                .length = length,
+                                                .layer = layer,
+                                                .pair = pair,
+                                                .distance_lo = all[o].begin,
+                                                .distance_hi = all[o].end,
+                                                .logit_share = by_pair[pair].item<double>() / total});
+      }
+    }
+  }
+
   schema::Rows at_length(TaskContext& context, const model::LanguageModel& model, std::int64_t longest,
                          std::int64_t length) const {
     const std::int64_t heads = model.config().heads;
@@ -160,19 +179,7 @@ class Frequencies final : public Task {
           rows.add(std::move(row));
         }
       }
-      for (std::size_t o = 0; o < all.size(); ++o) {
-        const at::Tensor by_pair = own.shares[static_cast<std::int64_t>(o)].sum(0);   // over heads
-        const double total = by_pair.sum().item<double>();
-        for (std::int64_t pair = 0; pair < pairs; ++pair) {
-          rows.add(schema::ProbeFrequencyDistance{.corpus = corpus,
-                                                  .length = length,
-                                                  .layer = layer,
-                                                  .pair = pair,
-                                                  .distance_lo = all[o].begin,
-                                                  .distance_hi = all[o].end,
-                                                  .logit_share = by_pair[pair].item<double>() / total});
-        }
-      }
+      add_distances(corpus, length, layer, all, own, rows);
     }
     return rows;
   }

@@ -68,6 +68,23 @@ class LogitDrift final : public Task {
   }
 
  private:
+  static at::Tensor permutation(std::int64_t count, support::Xoshiro& random) {
+    std::vector<std::int64_t> deal(static_cast<std::size_t>(count));
+    for (std::int64_t n = 0; n < count; ++n) deal[static_cast<std::size_t>(n)] = n;
+    random.shuffle(deal);
+    at::Tensor dealt = at::empty({count}, at::kLong);
+    std::copy(deal.begin(), deal.end(), dealt.mutable_data_ptr<std::int64_t>());
+    return dealt;
+  }
+
+  /// Puts the rows of `from`, [heads, T, d_h], into `into` as [n, heads, d_h].
+  static void take_rows(const at::Tensor& from, const std::vector<std::int64_t>& rows, std::vector<at::Tensor>& into) {
+    if (rows.empty()) return;
+    at::Tensor index = at::empty({static_cast<std::int64_t>(rows.size())}, at::kLong);
+    std::copy(rows.begin(), rows.end(), index.mutable_data_ptr<std::int64_t>());
+    into.push_back(from.index_select(1, index.to(from.device())).transpose(0, 1));  // [n, heads, d_h]
+  }
+
   schema::Rows measure(TaskContext& context, const char* network, const model::LanguageModel& model,
                        std::int64_t length, std::int64_t longest) const {
     const std::int64_t heads = model.config().heads, layers = model.config().layers;
@@ -89,14 +106,8 @@ class LogitDrift final : public Task {
       scale[static_cast<std::size_t>(layer)] = of.scale;
       for (std::int64_t b = 0; b < of.q.size(0); ++b) {
         const auto text = static_cast<std::size_t>(begins + b);
-        const auto take = [&](const at::Tensor& from, const std::vector<std::int64_t>& rows, std::vector<at::Tensor>& into) {
-          if (rows.empty()) return;
-          at::Tensor index = at::empty({static_cast<std::int64_t>(rows.size())}, at::kLong);
-          std::copy(rows.begin(), rows.end(), index.mutable_data_ptr<std::int64_t>());
-          into.push_back(from[b].index_select(1, index.to(from.device())).transpose(0, 1));   // [n, heads, d_h]
-        };
-        take(of.q, wanted_q[text], q[static_cast<std::size_t>(layer)]);
-        take(of.k, wanted_k[text], k[static_cast<std::size_t>(layer)]);
+        take_rows(of.q[b], wanted_q[text], q[static_cast<std::size_t>(layer)]);
+        take_rows(of.k[b], wanted_k[text], k[static_cast<std::size_t>(layer)]);
       }
     };
     in_batches(model, texts, context.settings.batch_tokens, [&](std::int64_t first, const at::Tensor& ids) {
@@ -107,12 +118,8 @@ class LogitDrift final : public Task {
     schema::Rows rows;
     const c10::InferenceMode inference;
     const std::optional<std::int64_t> limit = context.scorer.capabilities().max_positions;
-    // A text's tokens are ordered, so keys are shuffled: pairs then consist of unrelated tokens.
-    std::vector<std::int64_t> deal(static_cast<std::size_t>(pairs_));
-    for (std::int64_t n = 0; n < pairs_; ++n) deal[static_cast<std::size_t>(n)] = n;
-    random.shuffle(deal);
-    at::Tensor dealt = at::empty({pairs_}, at::kLong);
-    std::copy(deal.begin(), deal.end(), dealt.mutable_data_ptr<std::int64_t>());
+    // A text's tokens stand in order, so keys are dealt out anew: pairs are of tokens that have nothing to do with each other.
+    const at::Tensor dealt = permutation(pairs_, random);
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       const at::Tensor query = at::cat(q[static_cast<std::size_t>(layer)], 0).unsqueeze(2);   // [n, H, 1, d_h]
       const at::Tensor key = at::cat(k[static_cast<std::size_t>(layer)], 0).index_select(0, dealt.to(model.device())).unsqueeze(2);

@@ -91,6 +91,22 @@ class Reliance final : public Task {
     std::int64_t amount = 0;
   };
 
+  /// Moves the tokens of the model under test. @returns the first token that is scored
+  static std::int64_t move_positions(const Case& one, std::int64_t length, at::Device device,
+                                     model::ForwardOptions& options) {
+    std::int64_t begin = 1;
+    const auto longs = at::TensorOptions(at::kLong).device(device);
+    if (one.test == "constant_position") options.positions = at::zeros({length}, longs);
+    if (one.test == "translation") options.position = one.amount;
+    if (one.test == "gap") {
+      const std::int64_t half = length / 2;
+      options.positions = at::arange(length, longs);
+      options.positions.narrow(0, half, length - half).add_(one.amount);
+      begin = half + 1;  // those that look across the gap
+    }
+    return begin;
+  }
+
   schema::Rows measure(TaskContext& context, const model::LanguageModel& model, const std::vector<TokenIds>& texts,
                        std::int64_t length, const Case& one) const {
     const std::int64_t tokens = context.settings.batch_tokens;
@@ -110,17 +126,8 @@ class Reliance final : public Task {
         ++scored[owner[i]];
       }
     } else {
-      std::int64_t begin = 1;
       model::ForwardOptions options;
-      const auto longs = at::TensorOptions(at::kLong).device(model.device());
-      if (one.test == "constant_position") options.positions = at::zeros({length}, longs);
-      if (one.test == "translation") options.position = one.amount;
-      if (one.test == "gap") {
-        const std::int64_t half = length / 2;
-        options.positions = at::arange(length, longs);
-        options.positions.narrow(0, half, length - half).add_(one.amount);
-        begin = half + 1;   // targets whose context spans the gap
-      }
+      const std::int64_t begin = move_positions(one, length, model.device(), options);
       before = summed_losses(model, texts, begin, length, tokens);
       if (one.test == "without_encoding") {
         const auto other = context.variants->make(Json("none"));

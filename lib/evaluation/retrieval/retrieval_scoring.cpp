@@ -115,71 +115,68 @@ schema::Rows score_items(TaskContext& context, const std::string& task, const st
   return rows;
 }
 
-RetrievalScore summarise_items(TaskContext& context, const std::string& task, const std::string& variant,
-                               std::int64_t length, const std::vector<double>& depths, const schema::Rows& scored) {
-  const std::vector<schema::RetrievalTrial>& trials = scored.of<schema::RetrievalTrial>();
-  schema::Rows rows;
-  const auto cell = [&](const std::string& name, const std::function<bool(const schema::RetrievalTrial&)>& belongs) {
-    std::vector<double> exact, correct, tokens, nll, control, gain, ranked, landed;
-    for (const schema::RetrievalTrial& row : trials) {
-      if (!belongs(row)) continue;
-      exact.push_back(row.em);
-      correct.push_back(row.digit_correct);
-      tokens.push_back(static_cast<double>(row.digit_total));
-      nll.push_back(row.nll_key);
-      control.push_back(row.nll_key_control);
-      gain.push_back((control.back() - nll.back()) / tokens.back());
-      ranked.push_back(row.rank_score);
-      landed.push_back(row.landed);
-    }
-    const double n = static_cast<double>(exact.size());
-    const statistics::Interval interval = statistics::wilson(sum(exact), n);
-    const double token = statistics::ratio_of_sums(nll, tokens).value;
-    const double token_control = statistics::ratio_of_sums(control, tokens).value;
-    const statistics::Ratio mean_gain = statistics::mean_with_error(gain);
-    rows.add(schema::RetrievalSummary{.task = task,
-                                      .variant = variant,
-                                      .length = length,
-                                      .depth = name,
-                                      .n = std::ssize(exact),
-                                      .em = sum(exact) / n,
-                                      .em_lo = interval.low,
-                                      .em_hi = interval.high,
-                                      .digit_acc = statistics::ratio_of_sums(correct, tokens).value,
-                                      .nll_token = token,
-                                      .nll_token_control = token_control,
-                                      .gain = mean_gain.value,
-                                      .se_gain = mean_gain.se,
-                                      .recovered = token_control > 0 ? mean_gain.value / token_control : kMissing,
-                                      .rank_acc = sum(ranked) / n,
-                                      .landed = sum(landed) / n,
-                                      .status = std::isfinite(token) ? status::kOk : status::kOverflow});
-  };
-  for (const double depth : depths) {
-    cell(support::shortest(depth), [&](const schema::RetrievalTrial& row) { return row.depth == depth; });
-  }
-  cell("all", [](const schema::RetrievalTrial&) { return true; });
+namespace {
 
-  const double n = static_cast<double>(trials.size());
-  std::vector<double> exact, correct, tokens, nll, control, gain, rank_score, reciprocal, parts, of_parts, confined, of_digits;
+/// Trials of a cell, by column.
+struct TrialColumns {
+  std::vector<double> exact, correct, tokens, nll, control, gain, ranked, landed, reciprocal;
   double candidates = 1;
-  for (const schema::RetrievalTrial& row : trials) {
+
+  void add(const schema::RetrievalTrial& row) {
     exact.push_back(row.em);
     correct.push_back(row.digit_correct);
     tokens.push_back(static_cast<double>(row.digit_total));
     nll.push_back(row.nll_key);
     control.push_back(row.nll_key_control);
     gain.push_back((control.back() - nll.back()) / tokens.back());
+    ranked.push_back(row.rank_score);
+    landed.push_back(row.landed);
     reciprocal.push_back(1 / row.rank);
-    rank_score.push_back(row.rank_score);
     candidates = static_cast<double>(row.n_candidates);
   }
-  for (const TrialParts& row : scored.of<TrialParts>()) {
-    parts.push_back(row.right);
-    of_parts.push_back(static_cast<double>(row.parts));
-    confined.push_back(row.right_digits);
-    of_digits.push_back(row.digits);
+};
+
+/// Right parts and digits of the trials.
+struct PartColumns {
+  std::vector<double> right, all, right_digits, digits;
+
+  void add(const TrialParts& row) {
+    right.push_back(row.right);
+    all.push_back(static_cast<double>(row.parts));
+    right_digits.push_back(row.right_digits);
+    digits.push_back(row.digits);
   }
+};
+
+void add_summary(const std::string& task, const std::string& variant, std::int64_t length, const std::string& name,
+                 const TrialColumns& of, schema::Rows& rows) {
+  const double n = static_cast<double>(of.exact.size());
+  const statistics::Interval interval = statistics::wilson(sum(of.exact), n);
+  const double token = statistics::ratio_of_sums(of.nll, of.tokens).value;
+  const double token_control = statistics::ratio_of_sums(of.control, of.tokens).value;
+  const statistics::Ratio mean_gain = statistics::mean_with_error(of.gain);
+  rows.add(schema::RetrievalSummary{.task = task,
+                                    .variant = variant,
+                                    .length = length,
+                                    .depth = name,
+                                    .n = std::ssize(of.exact),
+                                    .em = sum(of.exact) / n,
+                                    .em_lo = interval.low,
+                                    .em_hi = interval.high,
+                                    .digit_acc = statistics::ratio_of_sums(of.correct, of.tokens).value,
+                                    .nll_token = token,
+                                    .nll_token_control = token_control,
+                                    .gain = mean_gain.value,
+                                    .se_gain = mean_gain.se,
+                                    .recovered = token_control > 0 ? mean_gain.value / token_control : kMissing,
+                                    .rank_acc = sum(of.ranked) / n,
+                                    .landed = sum(of.landed) / n,
+                                    .status = std::isfinite(token) ? status::kOk : status::kOverflow});
+}
+
+void add_ladder(const std::string& task, const std::string& variant, std::int64_t length, const TrialColumns& of,
+                const PartColumns& parts, schema::Rows& rows) {
+  const double n = static_cast<double>(of.exact.size());
   const auto add = [&](const char* measure, double value, double low, double high, double chance) {
     rows.add(schema::RetrievalLadder{.task = task,
                                      .variant = variant,
@@ -189,7 +186,7 @@ RetrievalScore summarise_items(TaskContext& context, const std::string& task, co
                                      .ci_lo = low,
                                      .ci_hi = high,
                                      .chance = chance,
-                                     .n = std::ssize(trials),
+                                     .n = std::ssize(of.exact),
                                      .status = std::isnan(value) ? status::kMeasure : status::kOk});
   };
   // Tokens and parts of an item are not independent, so their intervals are over trials.
@@ -198,31 +195,53 @@ RetrievalScore summarise_items(TaskContext& context, const std::string& task, co
     const statistics::Ratio share = statistics::ratio_of_sums(y, x);
     add(measure, share.value, share.low(), share.high(), chance);
   };
-  const statistics::Interval whole = statistics::wilson(sum(exact), n);
-  add("S0", sum(exact) / n, whole.low, whole.high, kMissing);
-  add_ratio("parts", parts, of_parts, kMissing);
-  add_ratio("S1", correct, tokens, kMissing);
-  if (sum(of_digits) > 0) add_ratio("S1_digits", confined, of_digits, 0.1);
+  const statistics::Interval whole = statistics::wilson(sum(of.exact), n);
+  add("S0", sum(of.exact) / n, whole.low, whole.high, kMissing);
+  add_ratio("parts", parts.right, parts.all, kMissing);
+  add_ratio("S1", of.correct, of.tokens, kMissing);
+  if (sum(parts.digits) > 0)
+    add_ratio("S1_digits", parts.right_digits, parts.digits, 0.1);
   else add("S1_digits", kMissing, kMissing, kMissing, kMissing);
-  const statistics::Ratio mean_gain = statistics::mean_with_error(gain);
+  const statistics::Ratio mean_gain = statistics::mean_with_error(of.gain);
   add("S2_gain", mean_gain.value, mean_gain.low(), mean_gain.high(), 0);
-  const double control_token = statistics::ratio_of_sums(control, tokens).value;
+  const double control_token = statistics::ratio_of_sums(of.control, of.tokens).value;
   add("S2_recovered", control_token > 0 ? mean_gain.value / control_token : kMissing, kMissing, kMissing, 0);
-  if (candidates > 1) {
-    const statistics::Interval ranking = statistics::wilson(sum(rank_score), n);
-    const double chance = 1 / candidates;
-    add("S3", sum(rank_score) / n, ranking.low, ranking.high, chance);
-    const statistics::Ratio mrr = statistics::mean_with_error(reciprocal);
+  if (of.candidates > 1) {
+    const statistics::Interval ranking = statistics::wilson(sum(of.ranked), n);
+    const double chance = 1 / of.candidates;
+    add("S3", sum(of.ranked) / n, ranking.low, ranking.high, chance);
+    const statistics::Ratio mrr = statistics::mean_with_error(of.reciprocal);
     double by_chance = 0;   // the mean of 1/rank over ranks that are equally likely
-    for (double rank = 1; rank <= candidates; ++rank) by_chance += 1 / rank / candidates;
+    for (double rank = 1; rank <= of.candidates; ++rank) by_chance += 1 / rank / of.candidates;
     add("S3_mrr", mrr.value, mrr.low(), mrr.high(), by_chance);
     const auto above = [&](double score) { return (score - chance) / (1 - chance); };
-    add("S4", above(sum(rank_score) / n), above(ranking.low), above(ranking.high), 0);
+    add("S4", above(sum(of.ranked) / n), above(ranking.low), above(ranking.high), 0);
   } else {
     for (const char* measure : {"S3", "S3_mrr", "S4"}) add(measure, kMissing, kMissing, kMissing, kMissing);
   }
+}
+
+}  // namespace
+
+RetrievalScore summarise_items(TaskContext& context, const std::string& task, const std::string& variant,
+                               std::int64_t length, const std::vector<double>& depths, const schema::Rows& scored) {
+  const std::vector<schema::RetrievalTrial>& trials = scored.of<schema::RetrievalTrial>();
+  schema::Rows rows;
+  for (const double depth : depths) {
+    TrialColumns columns;
+    for (const schema::RetrievalTrial& row : trials) {
+      if (row.depth == depth) columns.add(row);
+    }
+    add_summary(task, variant, length, support::shortest(depth), columns, rows);
+  }
+  TrialColumns all;
+  for (const schema::RetrievalTrial& row : trials) all.add(row);
+  add_summary(task, variant, length, "all", all, rows);
+  PartColumns parts;
+  for (const TrialParts& row : scored.of<TrialParts>()) parts.add(row);
+  add_ladder(task, variant, length, all, parts, rows);
   context.results.add(rows);
-  return {length, sum(exact) / n};
+  return {length, sum(all.exact) / static_cast<double>(trials.size())};
 }
 
 std::optional<RetrievalItem> item_of(std::optional<HaystackPrompt> prompt, const Question& question, std::size_t fact) {
