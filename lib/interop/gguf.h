@@ -15,7 +15,7 @@
 
 namespace pe::interop {
 
-/// Whole numbers are written as UINT32, real ones as FLOAT32, which is what llama.cpp asks for. An array that was read
+/// Whole numbers are written as UINT32 and real ones as FLOAT32: llama.cpp takes no others. An array that was read
 /// and has elements of another type is std::monostate.
 using GgufValue = std::variant<std::monostate, std::int64_t, double, bool, std::string, std::vector<std::int32_t>,
                                std::vector<float>, std::vector<std::string>>;

@@ -28,7 +28,7 @@ constexpr std::pair<std::string_view, std::string_view> kInLayer[] = {
     {"mlp.gate_proj", "ffn_gate"},       {"mlp.up_proj", "ffn_up"},
     {"mlp.down_proj", "ffn_down"}};
 
-/// A name of one side as that of the other. `side` gets a pair's own name, `other` the wanted one.
+/// Translates a name of one side. `side` takes the known name of a pair, `other` the wanted one.
 template <typename Side, typename Other>
 std::string translate(const std::string& name, std::string_view layers, std::string_view other_layers, const Side& side,
                       const Other& other) {
@@ -128,7 +128,7 @@ void set_rope(const Json& config, GgufPlan& made) {
     set_divisors(rope, wanted, made);
   } else if (!set_yarn(rope, wanted, prefix, made.values)) {
     no_gguf_form(
-        "with a norm of queries and keys llama.cpp turns pairs by plain, linear or YaRN angles alone (YaRN of its own "
+        "with a norm of queries and keys llama.cpp rotates by plain, linear or YaRN angles alone (YaRN with fixed "
         "constants), and this encoding has others");
   }
 }

@@ -14,7 +14,7 @@ namespace pe::interop {
 
 struct GgufPlan {
   std::string architecture;
-  GgufValues values;                  ///< of the model; those of the tokenizer are apart (gguf_tokenizer.h)
+  GgufValues values;                  ///< of the model; gguf_tokenizer.h has the others
   std::vector<ExportTensor> tensors;  ///< names and rows as llama.cpp has them
   std::vector<float> divisors;        ///< of the angles of pairs, tensor rope_freqs.weight; empty: none
 };
