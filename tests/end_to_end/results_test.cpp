@@ -114,6 +114,8 @@ BOOST_AUTO_TEST_CASE(an_imported_study_gives_the_same_report_without_a_training)
   BOOST_TEST(clone.report() == made.report());
   BOOST_TEST((clone.contents() == made.contents()));
   CHECK_HAS(support::read_file(clone.root() / "reports/tiny/latest/origins.csv"), "imported from");
+  CHECK_HAS(support::read_file(clone.root() / "reports/tiny/latest/report.html"),
+            "results.tar.zst&#39;. <a href=\"origins.csv\">");
 
   // Every command names the state.
   CHECK_HAS(clone.call("run").out, "nothing to do");
