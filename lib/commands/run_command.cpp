@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <map>
 
 #include "cli/terminal.h"
 #include "commands/chosen_report.h"
@@ -24,6 +25,7 @@
 #include "pipeline/run/run_status.h"
 #include "pipeline/run/view.h"
 #include "pipeline/upkeep/uses.h"
+#include "report/text_escape.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/process.h"
@@ -121,8 +123,24 @@ void tell_timeline(const cli::CommandLine& line, const Store& store, const std::
   }
 }
 
-/// Beside a report whose results are not all here: where each was made, and by which file it came. The report itself
-/// says the same on every machine.
+/// Fills the page's place for it: the number of results of each origin.
+void tell_page(const fs::path& page, const std::map<std::string, int>& origins) {
+  constexpr std::string_view kPlace = "<!--origins-->";
+  std::string text = support::read_file(page);
+  const std::size_t from = text.find(kPlace), end = text.find('\n', from);
+  if (from == std::string::npos || end == std::string::npos) return;
+  std::vector<std::string> parts;
+  for (const auto& [origin, count] : origins)
+    parts.push_back(cat(counted(static_cast<std::size_t>(count), "result"), " ", origin));
+  const std::string told = cat(kPlace, "<p class=\"setting\">Origin: ", report::escape_html(support::join(parts, ". ")),
+                               ". <a href=\"origins.csv\">All</a></p>");
+  if (text.compare(from, end - from, told) == 0) return;
+  text.replace(from, end - from, told);
+  support::write_file_atomically(page, text, false);
+}
+
+/// With a report whose results are not all here: where each was made, and by which file it came. The report in the
+/// store is the same on every machine.
 void tell_origins(const Store& store, const pipeline::Graph& graph, const pipeline::Plan& plan,
                   const std::vector<std::string>& reports) {
   if (reports.empty() || plan.count_known() == 0) return;
@@ -131,13 +149,16 @@ void tell_origins(const Store& store, const pipeline::Graph& graph, const pipeli
     return cat('"', text, '"');
   };
   std::string rows = "task,key,origin\n";
+  std::map<std::string, int> origins;  // without the times of imports
   for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
     const pipeline::PlannedTask& task = plan.tasks[i];
     if (task.state != pipeline::TaskState::kReuse) continue;
     const auto add = [&](std::int64_t step, const std::string& label) {
       const auto record = store.read({task.task_key, step});
       if (!record) return;
-      rows += cat(cell(graph.tasks[i].id + label), ",", record->key.short_name(), ",", cell(origin_of(*record)), "\n");
+      const std::string origin = origin_of(*record);
+      rows += cat(cell(graph.tasks[i].id + label), ",", record->key.short_name(), ",", cell(origin), "\n");
+      ++origins[origin.find("imported from") == std::string::npos ? origin : origin.substr(0, origin.rfind(" on "))];
     };
     if (task.snapshots.empty()) add(-1, "");
     for (const auto& snapshot : task.snapshots) {
@@ -145,10 +166,13 @@ void tell_origins(const Store& store, const pipeline::Graph& graph, const pipeli
     }
   }
   try {
-    for (const std::string& report : reports)
+    for (const std::string& report : reports) {
       support::write_file_atomically(fs::path(report) / "origins.csv", rows, false);
+      tell_page(fs::path(report) / "report.html", origins);
+    }
   } catch (const support::IoError& error) {
-    say(cat("pe-pipeline: warning: no origins.csv: ", error.diagnostics().front().message, "\n"));
+    say(cat("pe-pipeline: warning: the origins of results are not in the report: ", error.diagnostics().front().message,
+            "\n"));
   }
 }
 

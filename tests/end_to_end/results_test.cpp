@@ -114,6 +114,8 @@ BOOST_AUTO_TEST_CASE(an_imported_study_gives_the_same_report_without_a_training)
   BOOST_TEST(clone.report() == made.report());
   BOOST_TEST((clone.contents() == made.contents()));
   CHECK_HAS(support::read_file(clone.root() / "reports/tiny/latest/origins.csv"), "imported from");
+  CHECK_HAS(support::read_file(clone.root() / "reports/tiny/latest/report.html"),
+            "results.tar.zst&#39;. <a href=\"origins.csv\">");
 
   // Every command names the state.
   CHECK_HAS(clone.call("run").out, "nothing to do");
@@ -194,12 +196,12 @@ BOOST_AUTO_TEST_CASE(bad_files_are_refused_and_nothing_is_written) {
   BOOST_TEST(support::read_file(notes) == "mine");
 }
 
-BOOST_AUTO_TEST_CASE(a_file_that_disagrees_with_the_store_is_a_conflict_with_both_origins) {
-  const Project here, there;
-  BOOST_REQUIRE(here.call("run").code == 0);
+namespace {
+
+/// The results of a machine that has other contents for the key of `data`.
+std::string packed_with_other_data(const Project& there) {
   BOOST_REQUIRE(there.call("run").code == 0);
   const std::string file = (there.root() / "toy.tar.zst").string();
-  // The other machine has other contents for the key of `data`.
   {
     pipeline::Store store(there.root() / "store", {false, true});
     for (const auto& key : store.keys()) {
@@ -215,6 +217,53 @@ BOOST_AUTO_TEST_CASE(a_file_that_disagrees_with_the_store_is_a_conflict_with_bot
   const Answer exported = there.call_words(
       {Project::program(), "export", "data", "-o", file, "--store", (there.root() / "store").string()});
   BOOST_REQUIRE_MESSAGE(exported.code == 0, exported.out << exported.err);
+  return file;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(two_files_of_one_call_that_disagree_are_a_conflict_and_nothing_is_written) {
+  const Project here, there, third;
+  BOOST_REQUIRE(here.call("run").code == 0);
+  const std::string own = (here.root() / "own.tar.zst").string();
+  BOOST_REQUIRE(here.call("export", {"-o", own}).code == 0);
+  const std::string other = packed_with_other_data(there);
+  for (const auto& files : {std::vector{own, other}, std::vector{other, own}}) {
+    const Answer answer = third.call("import", files);
+    BOOST_TEST(answer.code == 5, answer.out << answer.err);
+    CHECK_HAS(answer.out, "conflict  data  key ");
+    CHECK_HAS(answer.out, "nothing was written");
+    std::size_t origins = 0;
+    for (auto at = answer.out.find("made by run "); at != std::string::npos;
+         at = answer.out.find("made by run ", at + 1))
+      ++origins;
+    BOOST_TEST(origins == 2u, answer.out);
+    BOOST_TEST(!fs::exists(third.root() / "store/VERSION"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_sample_of_imported_results_is_run_again_and_a_false_one_is_found) {
+  const Project here, there, third;
+  BOOST_REQUIRE(here.call("run").code == 0);
+  const std::string own = (here.root() / "own.tar.zst").string();
+  BOOST_REQUIRE(here.call("export", {"-o", own}).code == 0);
+  BOOST_REQUIRE(third.call("import", {own}).code == 0);
+  const Answer sample = third.call("verify", {"--rerun", "--sample", "50%"});
+  BOOST_TEST(sample.code == 0, sample.out << sample.err);
+  CHECK_HAS(sample.out, "run again: ");
+  CHECK_HAS(sample.out, " same");
+  // Digests that agree with each other do not make a number true; running it again tells.
+  const Project fooled;
+  BOOST_REQUIRE(fooled.call("import", {packed_with_other_data(there)}).code == 0);
+  const Answer found = fooled.call("verify", {"data", "--rerun"});
+  BOOST_TEST(found.code != 0, found.out << found.err);
+  CHECK_HAS(found.out, "differ");
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_disagrees_with_the_store_is_a_conflict_with_both_origins) {
+  const Project here, there;
+  BOOST_REQUIRE(here.call("run").code == 0);
+  const std::string file = packed_with_other_data(there);
   const auto before = here.contents();
   const Answer answer = here.call("import", {file});
   BOOST_TEST(answer.code == 5, answer.out << answer.err);

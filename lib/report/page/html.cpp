@@ -9,6 +9,10 @@ namespace {
 
 using support::cat;
 
+/// The page is the same on every machine. `pe-pipeline run` fills this place in the copy in reports/ with the origins
+/// of results.
+constexpr const char kNoOrigins[] = "<!--origins-->\n";
+
 constexpr const char kStyle[] =
 #include "page.css.inc"
     ;
@@ -82,8 +86,8 @@ std::string render_page(const Page& page) {
       cat("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
           escape_html(page.title), "</title>\n<style>\n", kStyle, "</style>\n</head>\n<body>\n<header>\n<h1>",
-          escape_html(page.title), "</h1>\n<p class=\"lead\">", escape_html(page.lead),
-          "</p>\n</header>\n<nav aria-label=\"Sections\">\n<details open>\n<summary>Contents</summary>\n<ul>\n");
+          escape_html(page.title), "</h1>\n<p class=\"lead\">", escape_html(page.lead), "</p>\n", kNoOrigins,
+          "</header>\n<nav aria-label=\"Sections\">\n<details open>\n<summary>Contents</summary>\n<ul>\n");
   for (const PageSection& shown : page.sections) {
     text +=
         cat("<li><a href=\"#", escape_html(shown.section->id), "\">", escape_html(shown.section->title), "</a></li>\n");
