@@ -1,4 +1,5 @@
 // The arrows of doc/architecture.md: who may include whom. A new arrow has to be drawn there first.
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <fstream>
@@ -6,6 +7,8 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "support/test_data.h"
 
@@ -143,6 +146,59 @@ std::vector<Include> includes_below(const fs::path& folder) {
   return out;
 }
 
+/// Files with functions above the limit. The list only shrinks.
+const std::set<std::string> kLongFunctions = {
+    "lib/commands/run_command.cpp",          "lib/cuda/attention.h",
+    "lib/encodings/attention/attend.cpp",    "lib/evaluation/language_modelling/lm_scoring.cpp",
+    "lib/report/figures/figure.cpp",         "lib/report/figures/gnuplot.cpp",
+    "lib/report/sections/attention.cpp",     "lib/report/sections/branches.cpp",
+    "lib/report/sections/cost.cpp",          "lib/report/sections/drop_plan.cpp",
+    "lib/report/sections/extension_map.cpp", "lib/report/sections/frequencies.cpp",
+    "lib/report/sections/loss.cpp",          "lib/report/sections/overhead.cpp",
+    "lib/report/sections/setup.cpp",         "lib/report/sections/stability.cpp",
+    "lib/report/sections/training_gap.cpp",
+};
+constexpr int kMostLines = 70;
+
+struct Function {
+  int line = 0;   ///< of its signature
+  int lines = 0;  ///< with signature and closing brace
+};
+
+std::size_t indent_of(const std::string& line) { return std::min(line.find_first_not_of(' '), line.size()); }
+
+/// True if a declaration cannot continue after this line.
+bool ends_declaration(const std::string& line) {
+  static const std::regex pattern(R"(^\s*$|[;{}]$|^\s*(public|private|protected):$|^\s*(//|#|template\b))");
+  return std::regex_search(line, pattern);
+}
+
+/// Functions of a namespace or class, by their layout: a signature with a parenthesis whose last line ends with a
+/// brace, up to a closing brace in the column of the signature.
+std::vector<Function> functions_in(const std::vector<std::string>& lines) {
+  static const std::regex other(
+      R"(^\s*(namespace|struct|class|enum|union|extern|switch|for|if|while|else|do|try|case)\b|=\s*\{$)");
+  std::vector<Function> found;
+  for (std::size_t end = 0; end < lines.size(); ++end) {
+    if (!lines[end].ends_with('{')) continue;
+    std::size_t begin = end;
+    std::string signature = lines[end];
+    while (begin > 0 && !ends_declaration(lines[begin - 1])) signature = lines[--begin] + " " + signature;
+    const std::size_t indent = indent_of(lines[begin]);
+    if (signature.find('(') == std::string::npos || std::regex_search(signature, other) || indent > 6) continue;
+    while (end < lines.size() && (indent_of(lines[end]) != indent || lines[end][indent] != '}')) ++end;
+    found.push_back({static_cast<int>(begin) + 1, static_cast<int>(end - begin) + 1});
+  }
+  return found;
+}
+
+std::vector<std::string> source_lines(const fs::path& path) {
+  std::vector<std::string> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
 std::string at(const Include& include) {
   return include.file.lexically_relative(pe::test::source_root()).string() + ":" + std::to_string(include.line);
 }
@@ -260,6 +316,39 @@ BOOST_AUTO_TEST_CASE(a_stage_is_a_thin_program) {
     for (std::string line; std::getline(file, line);) ++lines;
     BOOST_TEST(lines <= 60, entry.path().filename() << " has " << lines << " lines");
   }
+}
+
+BOOST_AUTO_TEST_CASE(functions_are_found_by_their_layout) {
+  std::vector<std::string> text = {
+      "int short_one() { return 1; }", "", "struct S {", "  S(int a,", "    int b)", "      : a_(a) {"};
+  text.insert(text.end(), 66, "    step();");
+  text.insert(text.end(),
+              {"  }", "};", "", "void free_one(int a,", "              int b) {", "  if (a) {", "  }", "}"});
+  const std::vector<Function> found = functions_in(text);
+  BOOST_REQUIRE(found.size() == 2u);
+  BOOST_TEST(found[0].line == 4);
+  BOOST_TEST(found[0].lines == 70);
+  BOOST_TEST(found[1].line == 76);
+  BOOST_TEST(found[1].lines == 5);
+}
+
+BOOST_AUTO_TEST_CASE(functions_are_short) {
+  std::set<std::string> still_long;
+  for (const char* folder : {"lib", "stages"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(pe::test::source_root() / folder)) {
+      const fs::path& path = entry.path();
+      if (path.extension() != ".h" && path.extension() != ".cpp" && path.extension() != ".cu") continue;
+      const std::string name = path.lexically_relative(pe::test::source_root()).generic_string();
+      for (const Function& function : functions_in(source_lines(path))) {
+        if (function.lines <= kMostLines) continue;
+        still_long.insert(name);
+        BOOST_TEST(kLongFunctions.count(name), name << ":" << function.line << ": a function of " << function.lines
+                                                    << " lines; expected at most " << kMostLines);
+      }
+    }
+  }
+  for (const std::string& name : kLongFunctions)
+    BOOST_WARN_MESSAGE(still_long.count(name), name << " has no long function any more: take it off the list");
 }
 
 BOOST_AUTO_TEST_CASE(every_source_of_the_library_is_built) {
