@@ -4,11 +4,11 @@
 #include "cli/print.h"
 #include "cli/run_program.h"
 #include "cli/tool_table.h"
-#include "handbook/battery/checks.h"
-#include "handbook/golden.h"
-#include "handbook/pages.h"
-#include "handbook/pitfalls.h"
-#include "handbook/score_file.h"
+#include "encoding_docs/battery/checks.h"
+#include "encoding_docs/golden.h"
+#include "encoding_docs/pages.h"
+#include "encoding_docs/pitfalls.h"
+#include "encoding_docs/score_file.h"
 #include "kernels/explain.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
                                        "add NAME, such as alibi");
       }
       const auto report =
-          pe::handbook::battery::check_encoding(pe::handbook::read_encoding(flags.text("--encoding"), {}));
+          pe::encoding_docs::battery::check_encoding(pe::encoding_docs::read_encoding(flags.text("--encoding"), {}));
       pe::cli::print(report.text);
       return report.passed ? 0 : 1;
     }
@@ -31,11 +31,11 @@ int main(int argc, char** argv) {
       if (!flags.is_set("--out")) {
         throw pe::support::ConfigError("--out is missing", {"pe-encodings pages", 0, 0, "", 1}, "add --out FOLDER");
       }
-      const int changed = pe::handbook::write_pages(flags.text("--out"));
+      const int changed = pe::encoding_docs::write_pages(flags.text("--out"));
       std::fprintf(stderr, "%d files changed\n", changed);
       return 0;
     }
-    const std::string content = flags.verb() == "golden" ? pe::handbook::golden_vectors() : pe::handbook::pitfalls_page();
+    const std::string content = flags.verb() == "golden" ? pe::encoding_docs::golden_vectors() : pe::encoding_docs::pitfalls_page();
     if (flags.is_set("--out")) {
       pe::support::write_file_atomically(flags.text("--out"), content, /*durable=*/false);
     } else {

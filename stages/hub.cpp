@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
     order.parallel = static_cast<int>(flags.integer("--parallel", 1, 64));
     try {
       flags.verb() == "lock" ? pe::data::write_lock(order, *progress) : pe::data::fetch_lock(order, *progress);
-    } catch (const pe::support::Stopped&) {
+    } catch (const pe::support::StopRequest&) {
       std::fprintf(stderr, "pe-hub: stopped; what is there already is kept\n");
       return static_cast<int>(pe::support::kExitInterrupted);
     }

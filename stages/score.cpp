@@ -2,7 +2,7 @@
 // takes any file with the right datasets.
 #include "cli/run_program.h"
 #include "cli/tool_table.h"
-#include "handbook/score_file.h"
+#include "encoding_docs/score_file.h"
 #include "kernels/explain.h"
 
 using pe::encodings::Route;
@@ -11,8 +11,8 @@ int main(int argc, char** argv) {
   const auto body = [&] {
     pe::cli::ToolValues flags;
     if (const auto code = pe::cli::parse_tool_flags(argc, argv, *pe::cli::find_tool("pe-score"), flags)) return *code;
-    pe::handbook::ScoreOrder order;
-    order.encoding = pe::handbook::read_encoding(flags.text("--encoding"), flags.all("--set"));
+    pe::encoding_docs::ScoreOrder order;
+    order.encoding = pe::encoding_docs::read_encoding(flags.text("--encoding"), flags.all("--set"));
     order.in = flags.text("--in");
     order.out = flags.text("--out");
     const std::string& dtype = flags.text("--dtype");
@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     order.layers = flags.is_set("--layers") ? flags.integer("--layers", 1, 1024) : order.layer + 1;
     if (flags.is_set("--train-length")) order.train_length = flags.integer("--train-length", 1);
     if (flags.is_set("--pe-length")) order.pe_length = flags.integer("--pe-length", 1);
-    pe::handbook::score_file(order);
+    pe::encoding_docs::score_file(order);
     return 0;
   };
   return pe::cli::run_program("pe-score", body, [](const std::exception& error) { return pe::kernels::explain(error); });

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "artifact/closing_note.h"
+#include "artifact/member_digests.h"
 #include "artifact/content_digest.h"
 #include "artifact/header.h"
 #include "support/error.h"
@@ -164,7 +164,7 @@ fs::path CollectionWriter::add(const std::string& name) {
 Manifest CollectionWriter::finish(bool durable) {
   std::sort(manifest_.members.begin(), manifest_.members.end(),
             [](const Member& a, const Member& b) { return a.name < b.name; });
-  ClosingNote note;
+  MemberDigests note;
   for (Member& member : manifest_.members) {
     const fs::path path = building_ / member.name;
     const support::FileStamp before = support::stamp_of(path);

@@ -36,9 +36,9 @@ std::recursive_mutex& hdf5_mutex() {
   return mutex;
 }
 
-class Locked {
+class Hdf5Lock {
  public:
-  Locked() : guard_(hdf5_mutex()) {
+  Hdf5Lock() : guard_(hdf5_mutex()) {
     static const bool opened = [] {
       // This library closes its files. A file that a full disk kept from closing would be tried again at exit, and
       // crash there.
@@ -92,7 +92,7 @@ class Id {
   Id(const Id&) = delete;
   ~Id() {
     if (id_ < 0) return;
-    const Locked lock;
+    const Hdf5Lock lock;
     // A file that was closed takes its objects with it.
     if (H5Iis_valid(id_) > 0) close_(id_);
   }
@@ -210,7 +210,7 @@ struct FileState {
 
   ~FileState() {
     if (id < 0) return;
-    const Locked lock;
+    const Hdf5Lock lock;
     for (const hid_t dataset : held) {
       if (H5Iis_valid(dataset) > 0) H5Idec_ref(dataset);
     }
@@ -296,14 +296,14 @@ const std::filesystem::path& Object::file() const { return core_->file->path; }
 std::string Object::where() const { return core_->where(); }
 
 bool Object::has_attribute(const std::string& name) const {
-  const Locked lock;
+  const Hdf5Lock lock;
   const htri_t found = H5Aexists(core_->id, name.c_str());
   if (found < 0) core_->fail(cat("looking for attribute ", quote(name)));
   return found > 0;
 }
 
 std::vector<std::string> Object::attribute_names() const {
-  const Locked lock;
+  const Hdf5Lock lock;
   std::vector<std::string> names;
   hsize_t at = 0;
   const herr_t status = H5Aiterate2(
@@ -331,19 +331,19 @@ std::string write_attribute(hid_t object, const std::string& name, hid_t type, c
 }  // namespace
 
 void Object::set_integer(const std::string& name, std::int64_t value) {
-  const Locked lock;
+  const Hdf5Lock lock;
   const std::string reason = write_attribute(core_->id, name, H5T_STD_I64LE, &value);
   if (!reason.empty()) core_->fail(cat("writing attribute ", quote(name)), reason);
 }
 
 void Object::set_real(const std::string& name, double value) {
-  const Locked lock;
+  const Hdf5Lock lock;
   const std::string reason = write_attribute(core_->id, name, H5T_IEEE_F64LE, &value);
   if (!reason.empty()) core_->fail(cat("writing attribute ", quote(name)), reason);
 }
 
 void Object::set_text(const std::string& name, std::string_view value) {
-  const Locked lock;
+  const Hdf5Lock lock;
   if (value.size() > kLongestAttribute) {
     throw IoError(cat(where(), ": attribute ", quote(name), " has ", value.size(), " bytes, more than an attribute holds"));
   }
@@ -354,7 +354,7 @@ void Object::set_text(const std::string& name, std::string_view value) {
 }
 
 Object::RawAttribute Object::raw_attribute(const std::string& name) const {
-  const Locked lock;
+  const Hdf5Lock lock;
   const Id attribute(H5Aopen(core_->id, name.c_str(), H5P_DEFAULT), H5Aclose);
   if (!attribute.ok()) {
     const std::string reason = hdf5_reason();
@@ -490,7 +490,7 @@ namespace {
 }  // namespace
 
 bool Group::has(const std::string& name) const {
-  const Locked lock;
+  const Hdf5Lock lock;
   check_name(name);
   std::string at;
   for (const std::string& part : support::split(name, '/')) {
@@ -507,7 +507,7 @@ bool Group::has(const std::string& name) const {
 }
 
 bool Group::is_group(const std::string& name) const {
-  const Locked lock;
+  const Hdf5Lock lock;
   if (!has(name)) throw ArtifactError(cat(quote(file().string()), ": ", core_->child(name), " is missing"));
   const Id object(H5Oopen(core_->id, name.c_str(), H5P_DEFAULT), H5Oclose);
   if (!object.ok()) core_->fail(cat("opening ", quote(name)));
@@ -515,7 +515,7 @@ bool Group::is_group(const std::string& name) const {
 }
 
 std::vector<std::string> Group::names() const {
-  const Locked lock;
+  const Hdf5Lock lock;
   struct Walk {
     std::vector<std::string> names;
     std::string foreign;
@@ -536,7 +536,7 @@ std::vector<std::string> Group::names() const {
 }
 
 Group Group::create_group(const std::string& name) {
-  const Locked lock;
+  const Hdf5Lock lock;
   check_name(name);
   Group at = *this;
   for (const std::string& part : support::split(name, '/')) {
@@ -554,7 +554,7 @@ Group Group::create_group(const std::string& name) {
 }
 
 Group Group::open_group(const std::string& name) const {
-  const Locked lock;
+  const Hdf5Lock lock;
   if (!has(name)) throw ArtifactError(cat(quote(file().string()), ": group ", core_->child(name), " is missing"));
   Id id(H5Gopen2(core_->id, name.c_str(), H5P_DEFAULT), H5Gclose);
   if (!id.ok()) core_->fail(cat("opening group ", quote(name)));
@@ -588,7 +588,7 @@ std::pair<std::string, std::string> split_parent(const std::string& name) {
 }  // namespace
 
 Dataset Group::write_raw(const std::string& name, Type type, const Shape& shape, const void* data) {
-  const Locked lock;
+  const Hdf5Lock lock;
   check_name(name);
   const auto [folder, leaf] = split_parent(name);
   Group parent = folder.empty() ? *this : create_group(folder);
@@ -604,7 +604,7 @@ Dataset Group::write_raw(const std::string& name, Type type, const Shape& shape,
 }
 
 Dataset Group::write_text(const std::string& name, std::string_view value) {
-  const Locked lock;
+  const Hdf5Lock lock;
   check_name(name);
   const auto [folder, leaf] = split_parent(name);
   Group parent = folder.empty() ? *this : create_group(folder);
@@ -621,7 +621,7 @@ Dataset Group::write_text(const std::string& name, std::string_view value) {
 }
 
 Dataset Group::write_texts(const std::string& name, const std::vector<std::string>& values) {
-  const Locked lock;
+  const Hdf5Lock lock;
   check_name(name);
   const auto [folder, leaf] = split_parent(name);
   Group parent = folder.empty() ? *this : create_group(folder);
@@ -642,7 +642,7 @@ Dataset Group::write_texts(const std::string& name, const std::vector<std::strin
 }
 
 Dataset Group::open_dataset(const std::string& name) const {
-  const Locked lock;
+  const Hdf5Lock lock;
   if (!has(name)) throw ArtifactError(cat(quote(file().string()), ": dataset ", core_->child(name), " is missing"));
   Id id(H5Dopen2(core_->id, name.c_str(), H5P_DEFAULT), H5Dclose);
   if (!id.ok()) core_->fail(cat("opening dataset ", quote(name)));
@@ -693,7 +693,7 @@ std::string Group::read_text(const std::string& name) const {
 // ---- files
 
 File File::create(const std::filesystem::path& path, const CreateOptions& options) {
-  const Locked lock;
+  const Hdf5Lock lock;
   const Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   const Id creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110);
@@ -728,7 +728,7 @@ File File::open(const std::filesystem::path& path) {
     throw ArtifactError(cat(quote(path.string()), ": expected an HDF5 file, found ",
                             size == 0 ? "an empty file" : cat("a file of ", size, " bytes without its signature")));
   }
-  const Locked lock;
+  const Hdf5Lock lock;
   const Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
   H5Pset_file_locking(access, false, true);
@@ -745,7 +745,7 @@ File File::open(const std::filesystem::path& path) {
 }
 
 Group File::root() const {
-  const Locked lock;
+  const Hdf5Lock lock;
   Id id(H5Gopen2(state_->id, "/", H5P_DEFAULT), H5Gclose);
   if (!id.ok()) throw ArtifactError(cat(quote(state_->path.string()), ": the root group cannot be opened: ", hdf5_reason()));
   return Group(std::make_shared<Object::Core>(state_, std::move(id), "/"));
@@ -755,14 +755,14 @@ const std::filesystem::path& File::path() const { return state_->path; }
 std::uint64_t File::size() const { return state_->size; }
 
 void File::start_writing_back() {
-  const Locked lock;
+  const Hdf5Lock lock;
   void* handle = nullptr;
   if (H5Fget_vfd_handle(state_->id, H5P_DEFAULT, &handle) < 0 || handle == nullptr) return;
   ::sync_file_range(*static_cast<const int*>(handle), 0, 0, SYNC_FILE_RANGE_WRITE);   // advice: a failure shows in the sync
 }
 
 void File::close(bool durable) {
-  const Locked lock;
+  const Hdf5Lock lock;
   if (state_->id < 0) return;
   errno = 0;
   const herr_t status = H5Fclose(state_->id);

@@ -20,7 +20,7 @@ constexpr int kTokenShardsFormat = 1;
 }  // namespace
 
 /// The shard in writing. Ids are narrowed on arrival.
-struct TokenShardsWriter::Open {
+struct TokenShardsWriter::OpenShard {
   bool wide = false;
   std::vector<std::uint16_t> narrow_tokens;
   std::vector<std::uint32_t> wide_tokens;
@@ -38,7 +38,7 @@ TokenShardsWriter::TokenShardsWriter(std::filesystem::path folder, const Recipe&
     : recipe_(recipe), collection_(std::move(folder), Kind::kTokenShards, recipe), tokenizer_(tokenizer),
       shard_tokens_(shard_tokens) {
   for (auto& open : open_) {
-    open = std::make_unique<Open>();
+    open = std::make_unique<OpenShard>();
     open->wide = tokenizer.vocabulary > 65536;
   }
 }
@@ -48,7 +48,7 @@ TokenShardsWriter::~TokenShardsWriter() = default;
 void TokenShardsWriter::add(Split split, const std::int32_t* ids, std::size_t count, std::uint32_t text_bytes, std::uint64_t index,
                             const std::int32_t* labels) {
   const auto at = static_cast<std::size_t>(split);
-  Open& open = *open_[at];
+  OpenShard& open = *open_[at];
   if (open.tokens() > 0 && open.tokens() + count > shard_tokens_) flush(split);
   for (std::size_t i = 0; i < count; ++i) {
     if (ids[i] < 0 || ids[i] >= tokenizer_.vocabulary) {
@@ -70,7 +70,7 @@ void TokenShardsWriter::add(Split split, const std::int32_t* ids, std::size_t co
 }
 
 void TokenShardsWriter::flush(Split split) {
-  Open& open = *open_[static_cast<std::size_t>(split)];
+  OpenShard& open = *open_[static_cast<std::size_t>(split)];
   const std::filesystem::path path = collection_.add(fmt::format("{}-{:05}.h5", split_name(split), open.number));
   write_artifact(path, Kind::kTokenShards, kTokenShardsFormat, recipe_,
                  [&](h5::Group& root) {

@@ -59,7 +59,7 @@ class TokenShardsWriter {
   Manifest finish(DatasetTotals& totals);
 
  private:
-  struct Open;
+  struct OpenShard;
   void flush(Split split);
   Recipe recipe_;
   CollectionWriter collection_;
@@ -67,7 +67,7 @@ class TokenShardsWriter {
   std::uint64_t shard_tokens_;
   std::uint64_t window_ = 0;
   SplitRecord splits_;
-  std::array<std::unique_ptr<Open>, 3> open_;
+  std::array<std::unique_ptr<OpenShard>, 3> open_;
   std::array<SplitTotals, 3> totals_;
 };
 

@@ -17,21 +17,21 @@ using support::cat;
 bool begins(const std::string& word, const std::string& typed) { return word.rfind(typed, 0) == 0; }
 
 /// A flag as completion sees it, of a command or of a stage.
-struct Known {
+struct CompletedFlag {
   std::vector<std::string> names;
   std::string value, help;
   bool repeats;
 };
 
 template <typename Table>
-std::vector<Known> known(const Table& table) {
-  std::vector<Known> out;
+std::vector<CompletedFlag> known(const Table& table) {
+  std::vector<CompletedFlag> out;
   for (const auto& flag : table) out.push_back({support::split(flag.names, ','), flag.value, flag.help, flag.repeats});
   return out;
 }
 
-const Known* find(const std::vector<Known>& flags, const std::string& name) {
-  for (const Known& flag : flags) {
+const CompletedFlag* find(const std::vector<CompletedFlag>& flags, const std::string& name) {
+  for (const CompletedFlag& flag : flags) {
     if (std::find(flag.names.begin(), flag.names.end(), name) != flag.names.end()) return &flag;
   }
   return nullptr;
@@ -99,7 +99,7 @@ namespace {
 
 /// Flags and places of the program that a line begins with.
 struct Grammar {
-  std::vector<Known> flags;
+  std::vector<CompletedFlag> flags;
   std::vector<UsagePlace> places;
 };
 
@@ -135,13 +135,13 @@ std::vector<Candidate> complete_command(const std::string& typed, CompletionSour
 
 /// The words between the program, or its command, and the word that is typed.
 struct WordsBefore {
-  const Known* open = nullptr;  ///< a flag that still needs its value
+  const CompletedFlag* open = nullptr;  ///< a flag that still needs its value
   bool only_words = false;      ///< after "--"
   std::vector<std::string> given;
 };
 
 /// Notes values of flags, and words of places, in `context`.
-WordsBefore read_words(const std::vector<std::string>& words, std::size_t at, const std::vector<Known>& flags,
+WordsBefore read_words(const std::vector<std::string>& words, std::size_t at, const std::vector<CompletedFlag>& flags,
                        CompletionContext& context) {
   WordsBefore before;
   for (; at + 1 < words.size(); ++at) {
@@ -153,7 +153,7 @@ WordsBefore read_words(const std::vector<std::string>& words, std::size_t at, co
       before.only_words = true;
     } else if (!before.only_words && word.size() > 1 && word.front() == '-') {
       const auto equals = word.find('=');
-      const Known* flag = find(flags, word.substr(0, equals));
+      const CompletedFlag* flag = find(flags, word.substr(0, equals));
       if (!flag) continue;
       before.given.push_back(flag->names.back());
       if (flag->value.empty()) continue;
@@ -169,20 +169,20 @@ WordsBefore read_words(const std::vector<std::string>& words, std::size_t at, co
 }
 
 /// Flags that begin with `typed`, or values of the flag in "--flag=value".
-std::vector<Candidate> complete_flag(const std::string& typed, const std::vector<Known>& flags,
+std::vector<Candidate> complete_flag(const std::string& typed, const std::vector<CompletedFlag>& flags,
                                      const std::vector<std::string>& given, CompletionContext& context,
                                      CompletionSource& source) {
   std::vector<Candidate> out;
   const auto equals = typed.find('=');
   if (equals != std::string::npos) {
-    if (const Known* flag = find(flags, typed.substr(0, equals)); flag && !flag->value.empty()) {
+    if (const CompletedFlag* flag = find(flags, typed.substr(0, equals)); flag && !flag->value.empty()) {
       context.flag = flag->names.back();
       add(out, flag->value, typed.substr(equals + 1), context, source);
       for (Candidate& candidate : out) candidate.word.insert(0, typed, 0, equals + 1);
     }
     return out;
   }
-  for (const Known& flag : flags) {
+  for (const CompletedFlag& flag : flags) {
     if (!flag.repeats && std::find(given.begin(), given.end(), flag.names.back()) != given.end()) continue;
     for (const std::string& name : flag.names) {
       if (begins(name, typed) && (name.size() > 2 || typed.size() == 2)) out.push_back({name, flag.help});
@@ -213,7 +213,7 @@ std::vector<Candidate> complete(const std::vector<std::string>& words, Completio
   } else {
     grammar = grammar_of_stage();
   }
-  std::vector<Known>& flags = grammar.flags;
+  std::vector<CompletedFlag>& flags = grammar.flags;
   if (!find(flags, "--help")) flags.push_back({{"-h", "--help"}, "", "Show help", false});
   const WordsBefore before = read_words(words, at, flags, context);
   if (before.open) {

@@ -105,7 +105,7 @@ Against against_graph(const Graph& before, const Graph& now, const std::vector<s
 
 }  // namespace
 
-Against find_against(const cli::CommandLine& line, const Planned& planned, const std::vector<std::size_t>& tasks) {
+Against find_against(const cli::CommandLine& line, const PlannedPipeline& planned, const std::vector<std::size_t>& tasks) {
   const std::string& text = line.against;
   const Graph& graph = planned.loaded.graph;
   const pipeline::Store& store = planned.store;
@@ -131,11 +131,11 @@ Against find_against(const cli::CommandLine& line, const Planned& planned, const
       if (!record && !steps.empty()) record = store.read({found->second, steps.back()});
       if (!record) continue;
       PastTask past = past_of(*record);
-      struct Named {
+      struct OwnedTexts {
         std::string run;
         std::shared_ptr<const void> rest;
       };
-      auto named = std::make_shared<Named>(Named{*run, past.owner});
+      auto named = std::make_shared<OwnedTexts>(OwnedTexts{*run, past.owner});
       past.run = named->run;
       past.owner = std::move(named);
       against[i] = std::move(past);

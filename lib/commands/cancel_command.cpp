@@ -70,7 +70,7 @@ std::vector<std::string> jobs_to_cancel(const Submission& submission, const std:
                                         const std::vector<pipeline::JobRow>& rows) {
   const pipeline::JobTable table(rows);
   std::vector<std::string> ids;
-  for (const pipeline::SentArray& array : submission.arrays) {
+  for (const pipeline::SubmittedArray& array : submission.arrays) {
     if (!array.live_job.empty()) continue;
     std::set<std::int64_t> chosen;
     for (const auto& [index, tasks] : array.elements) {

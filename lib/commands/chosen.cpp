@@ -22,7 +22,7 @@ Scope scope_of(const cli::CommandLine& given) {
 std::vector<std::size_t> chosen_results(const cli::CommandLine& line, const Scope& scope, const pipeline::Store& store,
                                         const pipeline::Inventory& inventory) {
   if (scope.file.empty()) return pipeline::select_results(inventory, scope.words);
-  const Loaded loaded = load(line, scope.file, scope.store);
+  const ExpandedPipeline loaded = load(line, scope.file, scope.store);
   const std::vector<bool> selected = pipeline::select(loaded.graph, scope.words);
   const pipeline::Plan plan = pipeline::make_plan(loaded.graph, pipeline::StoreReader(store));
   std::set<std::size_t> chosen;

@@ -7,7 +7,7 @@
 
 #include "cli/command_line.h"
 #include "pipeline/store/store.h"
-#include "pipeline/upkeep/inventory.h"
+#include "pipeline/maintenance/inventory.h"
 
 namespace pe::commands {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "pipeline/store/store.h"
-#include "pipeline/upkeep/inventory.h"
+#include "pipeline/maintenance/inventory.h"
 #include "support/json.h"
 
 namespace pe::commands {

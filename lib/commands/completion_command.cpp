@@ -82,7 +82,7 @@ void add_axis(Axes& axes, AxisWords axis) {
 }
 
 /// The axes of a stage: those it goes over, and `from` and those of the stages whose instances it follows.
-void collect_axes(const pipeline::PipelineFile& file, const pipeline::StageNode& stage, Axes& axes,
+void collect_axes(const pipeline::PipelineFile& file, const pipeline::StageDeclaration& stage, Axes& axes,
                   std::set<std::string>& seen) {
   if (!seen.insert(stage.label).second) return;
   for (const auto& [name, mark] : stage.over) {
@@ -103,7 +103,7 @@ void collect_axes(const pipeline::PipelineFile& file, const pipeline::StageNode&
   }
 }
 
-Axes axes_of(const pipeline::PipelineFile& file, const pipeline::StageNode& stage) {
+Axes axes_of(const pipeline::PipelineFile& file, const pipeline::StageDeclaration& stage) {
   Axes axes;
   std::set<std::string> seen;
   collect_axes(file, stage, axes, seen);

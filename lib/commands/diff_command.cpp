@@ -14,7 +14,7 @@
 #include "commands/session.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/run_status.h"
-#include "pipeline/upkeep/inventory.h"
+#include "pipeline/maintenance/inventory.h"
 #include "support/config.h"
 #include "support/error.h"
 #include "support/files.h"

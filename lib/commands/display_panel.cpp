@@ -91,7 +91,7 @@ void TaskClock::look(const RunState& state) {
     const auto done = task.progress.find("done");
     if (done == task.progress.end() || !done->is_number()) continue;
     const double now = done->get<double>();
-    const auto [at, fresh] = seen_.try_emplace({task.task, task.attempt}, Seen{now, state.now_s, now, state.now_s});
+    const auto [at, fresh] = seen_.try_emplace({task.task, task.attempt}, ProgressMark{now, state.now_s, now, state.now_s});
     // A stage may count several things in turn: a count that falls begins anew.
     if (!fresh && now < at->second.last_done) at->second = {now, state.now_s, now, state.now_s};
     at->second.last_done = now;
@@ -103,7 +103,7 @@ double TaskClock::left_s(const RunState& state, const RunningTask& task) const {
   const auto seen = seen_.find({task.task, task.attempt});
   const auto total = task.progress.find("total");
   if (seen != seen_.end() && total != task.progress.end() && total->is_number()) {
-    const Seen& at = seen->second;
+    const ProgressMark& at = seen->second;
     const double whole = total->get<double>(), gone = at.last_s - at.time_s;
     if (whole > 0 && at.last_done >= whole) return 0;
     if (whole > 0 && gone >= 1 && at.last_done > at.done) {

@@ -24,11 +24,11 @@ class TaskClock {
   double left_s(const pipeline::RunState& state, const pipeline::RunningTask& task) const;
 
  private:
-  struct Seen {
+  struct ProgressMark {
     double done = 0, time_s = 0;          // when first seen
     double last_done = 0, last_s = 0;
   };
-  std::map<std::pair<std::size_t, int>, Seen> seen_;  // task, attempt
+  std::map<std::pair<std::size_t, int>, ProgressMark> seen_;  // task, attempt
 };
 
 /// "step 120/400 30%  31k tokens/s  loss 4.2  1m 10s  2m 44s left".

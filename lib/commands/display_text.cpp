@@ -5,7 +5,7 @@
 
 #include "cli/terminal.h"
 #include "commands/session.h"
-#include "support/figures.h"
+#include "support/progress_format.h"
 #include "support/json_fields.h"
 #include "support/json_text.h"
 #include "support/text.h"
@@ -131,7 +131,7 @@ ProgressText progress_text(const Json& progress) {
   if (detail != progress.end() && detail->is_object()) {
     for (const auto& [name, value] : support::figures_in_order(*detail)) {
       std::string& to = name.ends_with("_per_second") ? out.speed : out.figures;
-      to += cat(to.empty() ? "" : "  ", on_one_line(support::figure_text(name, value)));
+      to += cat(to.empty() ? "" : "  ", on_one_line(support::format_metric(name, value)));
     }
   }
   return out;

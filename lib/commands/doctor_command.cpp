@@ -3,7 +3,7 @@
 #include "commands/commands.h"
 #include "commands/session.h"
 #include "pipeline/run/exit_code.h"
-#include "pipeline/upkeep/health.h"
+#include "pipeline/maintenance/health.h"
 #include "support/error.h"
 #include "support/text.h"
 

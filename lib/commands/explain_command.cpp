@@ -22,14 +22,14 @@ namespace {
 using pipeline::Explanation;
 
 /// Where a result comes from that is reused, or that is known and not here.
-std::string origin_text(const Planned& planned, const PlannedTask& task) {
+std::string origin_text(const PlannedPipeline& planned, const PlannedTask& task) {
   if (task.state != TaskState::kReuse && task.reason_kind != pipeline::ReasonKind::kBytesWanted) return "";
   const std::int64_t step = task.snapshots.empty() ? -1 : task.snapshots.back().step;
   const auto record = planned.store.read({task.task_key, step});
   return record ? origin_of(*record) : "";
 }
 
-Json explanation_json(const Planned& planned, const Explanation& explanation) {
+Json explanation_json(const PlannedPipeline& planned, const Explanation& explanation) {
   const Graph& graph = planned.loaded.graph;
   Json json = task_json(graph, planned.plan, explanation.task);
   json["causes"] = Json::array();
@@ -50,7 +50,7 @@ Json explanation_json(const Planned& planned, const Explanation& explanation) {
 }
 
 /// `asked` for a comparison with an earlier run.
-std::string explanation_text(const Planned& planned, const Explanation& explanation, bool asked,
+std::string explanation_text(const PlannedPipeline& planned, const Explanation& explanation, bool asked,
                              const cli::Style& style) {
   const Graph& graph = planned.loaded.graph;
   const PlannedTask& task = planned.plan.tasks[explanation.task];
@@ -86,7 +86,7 @@ std::string explanation_text(const Planned& planned, const Explanation& explanat
 
 int explain_command(const cli::CommandLine& line) {
   const std::vector<std::string> selectors = selectors_of(line);
-  const Planned planned = make_planned(line, selectors);
+  const PlannedPipeline planned = make_planned(line, selectors);
   const Graph& graph = planned.loaded.graph;
   const pipeline::StoreReader reader(planned.store);
   const std::vector<bool> selected = pipeline::select(graph, selectors);

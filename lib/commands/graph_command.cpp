@@ -75,7 +75,7 @@ std::string svg_of(const std::string& dot, std::size_t boxes) {
   }
   std::vector<std::string> command = {"dot", "-Tsvg"};
   if (boxes > 200) command.insert(command.end(), {"-Gsplines=line", "-Gnslimit=2", "-Gnslimit1=2", "-Gmclimit=0.2"});
-  const support::Captured drawn = support::capture(command, dot);
+  const support::CapturedOutput drawn = support::capture(command, dot);
   if (drawn.status.code != 0 || drawn.out.empty())
     throw support::IoError(cat("dot ended with ", drawn.status.code, ": ", support::trim(drawn.err)));
   return drawn.out;
@@ -186,7 +186,7 @@ Json graph_json(const std::string& name, const std::vector<Box>& boxes, const st
 int graph_command(const cli::CommandLine& line) {
   const std::string file = pipeline_file_of(line);
   const fs::path store_folder = store_path(line, pipeline::find_root(file));
-  const Loaded loaded = load(line, file, store_folder);
+  const ExpandedPipeline loaded = load(line, file, store_folder);
   const pipeline::Graph& graph = loaded.graph;
   std::set<std::string> axes;
   for (const auto& task : graph.tasks) {

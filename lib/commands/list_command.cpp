@@ -245,7 +245,7 @@ int list_command(const cli::CommandLine& given) {
 
   const std::string file = pipeline_file_of(line);
   const fs::path store_folder = store_path(line, pipeline::find_root(file));
-  const Loaded loaded = load(line, file, store_folder);
+  const ExpandedPipeline loaded = load(line, file, store_folder);
   const Graph& graph = loaded.graph;
   const std::vector<bool> selected = pipeline::select(graph, selectors_of(line));
   if (kind == "stages") return list_stages(line, graph, selected);
@@ -280,7 +280,7 @@ std::string origin_text(const pipeline::Task& task, const std::string& path, con
 
 int config_command(const cli::CommandLine& line) {
   const std::string file = pipeline_file_of(line);
-  const Loaded loaded = load(line, file, store_path(line, pipeline::find_root(file)));
+  const ExpandedPipeline loaded = load(line, file, store_path(line, pipeline::find_root(file)));
   const Graph& graph = loaded.graph;
   const std::vector<bool> selected = pipeline::select(graph, selectors_of(line));
   const cli::Style style = out_style(line);
@@ -334,7 +334,7 @@ int forget_command(const cli::CommandLine& line) {
                       "name them, or '*' for all of this pipeline");
   }
   const fs::path store_folder = store_path(line, pipeline::find_root(file));
-  const Loaded loaded = load(line, file, store_folder);
+  const ExpandedPipeline loaded = load(line, file, store_folder);
   const Graph& graph = loaded.graph;
   const std::vector<bool> selected = pipeline::select(graph, selectors);
   pipeline::StoreOptions options;

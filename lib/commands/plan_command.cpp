@@ -79,12 +79,12 @@ std::vector<std::pair<std::string, std::size_t>> impossible_demands(const Graph&
 
 }  // namespace
 
-Planned make_planned(const cli::CommandLine& line, const std::vector<std::string>& selectors) {
+PlannedPipeline make_planned(const cli::CommandLine& line, const std::vector<std::string>& selectors) {
   const std::string file = pipeline_file_of(line);
   const fs::path store_folder = store_path(line, pipeline::find_root(file));
   pipeline::Store store = open_for_reading(store_folder);
   print_warnings(store);
-  Loaded loaded = load(line, file, store_folder);
+  ExpandedPipeline loaded = load(line, file, store_folder);
   pipeline::PlanOptions options;
   options.selected = pipeline::select(loaded.graph, selectors);
   options.force = line.force;
@@ -127,8 +127,8 @@ namespace {
 using Demands = std::vector<std::pair<std::string, std::size_t>>;
 
 /// All that is said of a plan.
-struct Told {
-  const Planned& planned;
+struct PlanReport {
+  const PlannedPipeline& planned;
   pipeline::StoreReader reader;
   pipeline::Capacity capacity;
   std::optional<pipeline::DeviceTable> table;
@@ -144,7 +144,7 @@ struct Told {
   const pipeline::DeviceTable* device() const { return table ? &*table : nullptr; }
 };
 
-Json cost_json(const Told& told) {
+Json cost_json(const PlanReport& told) {
   const pipeline::Estimate& cost = told.cost;
   std::vector<std::string> chain;
   for (const std::size_t i : cost.chain) chain.push_back(told.graph().tasks[i].id);
@@ -181,7 +181,7 @@ Json cost_json(const Told& told) {
   return json;
 }
 
-void print_plan_json(const Told& told) {
+void print_plan_json(const PlanReport& told) {
   const Graph& graph = told.graph();
   const Plan& plan = told.plan();
   Json tasks = Json::array(), causes = Json::array(), counts = Json::object(), too_much = Json::array();
@@ -217,7 +217,7 @@ void print_plan_json(const Told& told) {
   print_json(json);
 }
 
-void print_head(const Told& told, const cli::Style& style) {
+void print_head(const PlanReport& told, const cli::Style& style) {
   const Graph& graph = told.graph();
   std::size_t needed = 0;
   for (const PlannedTask& task : told.plan().tasks) needed += task.state != TaskState::kNotNeeded;
@@ -259,7 +259,7 @@ void print_reasons(const std::vector<std::vector<std::string>>& rows,
 }
 
 /// --why: every task with its reasons.
-void print_tasks(const Told& told) {
+void print_tasks(const PlanReport& told) {
   const Graph& graph = told.graph();
   const Plan& plan = told.plan();
   std::vector<std::size_t> running;
@@ -283,7 +283,7 @@ void print_tasks(const Told& told) {
   print_reasons(rows, reasons);
 }
 
-void print_groups(const Told& told) {
+void print_groups(const PlanReport& told) {
   std::vector<std::vector<std::string>> rows, reasons;
   for (std::size_t g = 0; g < told.groups.size() && g < kMostGroups; ++g) {
     const auto& group = told.groups[g];
@@ -311,8 +311,8 @@ void print_too_large(const Demands& demands, const cli::Style& style) {
 }  // namespace
 
 int plan_command(const cli::CommandLine& line) {
-  const Planned planned = make_planned(line, selectors_of(line));
-  Told told{planned, pipeline::StoreReader(planned.store), capacity_of(line), {}, {}, {}, {}, {}, {}, false};
+  const PlannedPipeline planned = make_planned(line, selectors_of(line));
+  PlanReport told{planned, pipeline::StoreReader(planned.store), capacity_of(line), {}, {}, {}, {}, {}, {}, false};
   const Graph& graph = told.graph();
   const Plan& plan = told.plan();
   told.work = !plan.nothing_to_do();

@@ -15,12 +15,12 @@
 namespace pe::commands {
 
 /// A pipeline, its store and the plan for what was selected.
-struct Planned {
-  Loaded loaded;
+struct PlannedPipeline {
+  ExpandedPipeline loaded;
   pipeline::Store store;
   pipeline::Plan plan;
 };
-Planned make_planned(const cli::CommandLine& line, const std::vector<std::string>& selectors);
+PlannedPipeline make_planned(const cli::CommandLine& line, const std::vector<std::string>& selectors);
 
 /// "configs/train.yml:14"; a flag has no lines.
 std::string place_text(const support::Place& place);

@@ -41,9 +41,9 @@ const Json* power_table(const Json& report) {
 }
 
 /// A report of a store as a folder of links, which lives as long as this does.
-class Opened {
+class ReportFolder {
  public:
-  explicit Opened(const cli::CommandLine& line, const Scope& scope)
+  explicit ReportFolder(const cli::CommandLine& line, const Scope& scope)
       : folder_(support::unique_sibling(fs::temp_directory_path() / "pe-power")) {
     const pipeline::Store store = open_for_reading(scope.store);
     const pipeline::Inventory inventory = pipeline::read_inventory(store);
@@ -55,8 +55,8 @@ class Opened {
     }
     print_warnings(store);
   }
-  Opened(const Opened&) = delete;
-  ~Opened() {
+  ReportFolder(const ReportFolder&) = delete;
+  ~ReportFolder() {
     std::error_code ignored;
     fs::remove_all(folder_, ignored);
   }
@@ -184,7 +184,7 @@ int power_command(const cli::CommandLine& line) {
   if (fs::exists(name)) {
     report = report_json(fs::is_directory(name) ? fs::path(name) : fs::absolute(name).parent_path());
   } else {
-    Opened opened(line, scope);
+    ReportFolder opened(line, scope);
     name = opened.name;
     report = std::move(opened.json);
   }

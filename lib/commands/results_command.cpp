@@ -12,8 +12,8 @@
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/run_folder.h"
 #include "pipeline/store/journal.h"
-#include "pipeline/upkeep/results_file.h"
-#include "pipeline/upkeep/transfer.h"
+#include "pipeline/maintenance/results_file.h"
+#include "pipeline/maintenance/transfer.h"
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -139,7 +139,7 @@ std::string setting_for(const Record& record) {
 }
 
 /// The results of one file.
-struct Imported {
+struct ImportSummary {
   fs::path file;
   std::string sha256;
   pipeline::TransferReport report;
@@ -206,7 +206,7 @@ class Import {
 
  private:
   struct Item {
-    Imported imported;
+    ImportSummary imported;
     std::unique_ptr<Store> store;
     Inventory inventory;
   };
@@ -223,7 +223,7 @@ class Import {
     how.dry_run = true;
     item.imported.report = pipeline::transfer(*item.store, item.inventory, everything(item.inventory), to, how);
     for (const auto& each : item.imported.report.results) {
-      Imported& imported = item.imported;
+      ImportSummary& imported = item.imported;
       const auto result = item.store->find(each.key);
       const bool whole = result && item.store->complete(*result);
       if (!each.problem.empty())
@@ -267,7 +267,7 @@ int Import::tell() const {
             {"files", Json::array()}};
   std::string out;
   for (const Item& item : items_) {
-    const Imported& imported = item.imported;
+    const ImportSummary& imported = item.imported;
     Json file{{"path", imported.file.string()}, {"sha256", imported.sha256}, {"results", imported.fresh},
               {"known", imported.known},        {"existed", imported.there}, {"conflicts", Json::array()},
               {"old", Json::object()}};

@@ -18,13 +18,13 @@
 #include "pipeline/file/shipped.h"
 #include "pipeline/plan/estimate.h"
 #include "pipeline/plan/history.h"
-#include "pipeline/plan/noop_memo.h"
+#include "pipeline/plan/up_to_date_cache.h"
 #include "pipeline/run/local_runner.h"
 #include "pipeline/run/run.h"
 #include "pipeline/run/run_folder.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/run/view.h"
-#include "pipeline/upkeep/uses.h"
+#include "pipeline/maintenance/uses.h"
 #include "report/text_escape.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -260,7 +260,7 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
 
   // The usual case: the same command again, and everything is there. No YAML, no lock.
   if (selectors.empty() && !line.force && line.pools.empty()) {
-    if (const auto memo = pipeline::NoopMemo::find(store_folder, file, options)) {
+    if (const auto memo = pipeline::UpToDateCache::find(store_folder, file, options)) {
       const auto present = [&] {
         if (memo->objects_stand()) return true;
         const Store store = open_for_reading(store_folder);
@@ -278,7 +278,7 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
   }
 
   // A pipeline file that is wrong should say so before anything is made, the store included.
-  Loaded loaded = load(line, file, store_folder);
+  ExpandedPipeline loaded = load(line, file, store_folder);
   const pipeline::Graph& graph = loaded.graph;
   if (const auto& sequential = graph.sequential; sequential && selectors.empty() && !narrows(line, sequential->axis))
     return run_looks(line, *sequential, graph.axes.at(sequential->axis).get<std::vector<std::string>>());
@@ -293,13 +293,13 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
   StoreReader reader(store);
   const auto remember = [&](const pipeline::Plan& plan) {
     if (!selectors.empty()) return;
-    pipeline::NoopMemo::remember(store_folder, file, options, graph, plan, *loaded.catalog,
+    pipeline::UpToDateCache::remember(store_folder, file, options, graph, plan, *loaded.catalog,
                                  pipeline::view_id(graph, plan, store));
   };
   pipeline::Plan plan = pipeline::make_plan(graph, reader, plan_options);
   print_warnings(store);
   if (plan.nothing_to_do()) {
-    const pipeline::Shown shown =
+    const pipeline::ViewChange shown =
         pipeline::show_all(graph, plan, store, root, pipeline::new_run_id(), selectors.empty());
     for (const std::string& text : shown.odd) say(cat("pe-pipeline: warning: ", text, "\n"));
     reports = shown.reports;
@@ -342,7 +342,7 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
   reports = summary.reports;
   // What follows takes as much memory again where there are very many tasks.
   loaded = {};
-  if (summary.executed > 0) pipeline::History gathers_new_records(store);   // so that the next `plan` need not
+  if (summary.executed > 0) pipeline::History refresh_history_cache(store);   // so that the next `plan` need not
   ::malloc_trim(0);
   tell_timeline(line, store, summary.run_id);
   return summary.exit_code;

@@ -156,8 +156,8 @@ void check_pools(const cli::CommandLine& line, const pipeline::Graph& graph) {
   }
 }
 
-Loaded load(const cli::CommandLine& line, const std::string& file, const fs::path& store) {
-  Loaded loaded;
+ExpandedPipeline load(const cli::CommandLine& line, const std::string& file, const fs::path& store) {
+  ExpandedPipeline loaded;
   pipeline::share_with_group(store);  // before the first cache is written, whoever plans
   loaded.catalog = std::make_unique<pipeline::StageCatalog>(stage_catalog());
   loaded.catalog->remember_in(store / "memo" / "describe");

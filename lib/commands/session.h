@@ -43,11 +43,11 @@ pipeline::Capacity capacity_of(const cli::CommandLine& line);
 void check_pools(const cli::CommandLine& line, const pipeline::Graph& graph);
 
 /// A pipeline, expanded, hashed and keyed.
-struct Loaded {
+struct ExpandedPipeline {
   std::unique_ptr<pipeline::StageCatalog> catalog;
   pipeline::Graph graph;
 };
-Loaded load(const cli::CommandLine& line, const std::string& file, const fs::path& store);
+ExpandedPipeline load(const cli::CommandLine& line, const std::string& file, const fs::path& store);
 
 /// Reads a store without touching it; says on standard error what was odd.
 pipeline::Store open_for_reading(const fs::path& path);

@@ -14,8 +14,8 @@
 #include "commands/stop_signals.h"
 #include "commands/submissions.h"
 #include "commands/timeline.h"
-#include "pipeline/cluster/elements.h"
-#include "pipeline/cluster/last_job.h"
+#include "pipeline/cluster/array_layout.h"
+#include "pipeline/cluster/finalizer.h"
 #include "pipeline/cluster/site.h"
 #include "pipeline/cluster/slurm.h"
 #include "pipeline/cluster/submission.h"
@@ -107,7 +107,7 @@ Slurm slurm_or_refuse() {
 
 void print_arrays(const Submission& submission, const std::map<std::string, std::string>& jobs) {
   std::vector<std::vector<std::string>> rows;
-  for (const pipeline::SentArray& array : submission.arrays) {
+  for (const pipeline::SubmittedArray& array : submission.arrays) {
     if (!array.live_job.empty()) continue;
     const auto job = jobs.find(array.token);
     rows.push_back({"  " + array.label, counted(array.elements.size(), "element"),
@@ -118,14 +118,14 @@ void print_arrays(const Submission& submission, const std::map<std::string, std:
 
 /// --print: what would be sent, as a shell would read it.
 void print_scripts(const Submission& submission) {
-  for (const pipeline::SentArray& array : submission.arrays) {
+  for (const pipeline::SubmittedArray& array : submission.arrays) {
     if (!array.live_job.empty()) continue;
     std::vector<std::string> words = {"sbatch", "--parsable"};
     words.insert(words.end(), array.options.begin(), array.options.end());
     std::string needs;
     for (const pipeline::ArrayNeed& need : array.needs) {
       static constexpr const char* kWords[] = {"aftercorr", "afterok", "afterany"};
-      const pipeline::SentArray& other = submission.arrays[need.array];
+      const pipeline::SubmittedArray& other = submission.arrays[need.array];
       needs += cat(needs.empty() ? "" : ",", kWords[static_cast<int>(need.kind)], ":<",
                    other.live_job.empty() ? other.name() : other.live_job, ">");
       if (!need.indices.empty()) needs += cat(" (", counted(need.indices.size(), "element"), " of it)");
@@ -203,7 +203,7 @@ std::size_t ask_for_more_memory(Graph& graph, const Plan& plan, const Store& sto
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     if (!runs(plan, i)) continue;
     pipeline::Task& task = graph.tasks[i];
-    const std::int64_t had = pipeline::memory_that_was_too_little(store, task.plan_key);
+    const std::int64_t had = pipeline::last_oom_memory_bytes(store, task.plan_key);
     if (had <= 0) continue;
     const auto wanted = static_cast<std::int64_t>(std::ceil(static_cast<double>(had) * task.retry->oom_mem));
     if (wanted <= task.resources.mem_bytes) continue;
@@ -339,7 +339,7 @@ void adopt(const Store& store, const Graph& graph, const std::vector<bool>& to_r
 
 /// Makes the run and sends it.
 int send_arrays(Store& store, const Graph& graph, const Plan& plan, const std::vector<JobArray>& arrays,
-                pipeline::SubmissionOrder order, bool whole, const pipeline::SendOptions& options, Slurm& slurm) {
+                pipeline::SubmissionRequest order, bool whole, const pipeline::SendOptions& options, Slurm& slurm) {
   const auto started = std::chrono::steady_clock::now();
   pipeline::RunOptions run_options;
   run_options.command = order.command;
@@ -424,7 +424,7 @@ int submit_plan(const cli::CommandLine& line, Store& store, Graph& graph, const 
   pipeline::SlurmPolicy policy = grouping.policies.begin()->second;  // what it says of the file, all have
   grouping.mode = policy.mode;
   const std::vector<bool> to_run = tasks_to_run(plan);
-  pipeline::SubmissionOrder order;
+  pipeline::SubmissionRequest order;
   order.store = store.root();
   order.program = support::own_executable().string();
   order.command = run_words(line);
@@ -480,7 +480,7 @@ int submit_command(const cli::CommandLine& line) {
   const std::string file = pipeline_file_of(line);
   const std::vector<std::string> selectors = selectors_of(line);
   const fs::path store_folder = store_path(line, pipeline::find_root(file));
-  Loaded loaded = load(line, file, store_folder);
+  ExpandedPipeline loaded = load(line, file, store_folder);
   pipeline::Grouping grouping;
   grouping.policies = policies_of(line, file);
   pipeline::PlanOptions plan_options;

@@ -6,7 +6,7 @@
 #include "commands/commands.h"
 #include "commands/session.h"
 #include "pipeline/run/exit_code.h"
-#include "pipeline/upkeep/transfer.h"
+#include "pipeline/maintenance/transfer.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -109,8 +109,8 @@ int move_results(const cli::CommandLine& given, bool push) {
   else
     print(report_text(report, line));
   const auto any = [&](auto&& test) { return std::any_of(report.results.begin(), report.results.end(), test); };
-  if (any([](const pipeline::Transferred& each) { return !each.problem.empty(); })) return pipeline::kRunStore;
-  const bool conflicts = any([](const pipeline::Transferred& each) { return each.conflict; });
+  if (any([](const pipeline::TransferItem& each) { return !each.problem.empty(); })) return pipeline::kRunStore;
+  const bool conflicts = any([](const pipeline::TransferItem& each) { return each.conflict; });
   return conflicts ? pipeline::kRunMismatch : pipeline::kRunDone;
 }
 

@@ -11,8 +11,8 @@
 #include "commands/stop_signals.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/local_runner.h"
-#include "pipeline/upkeep/results_file.h"
-#include "pipeline/upkeep/verify.h"
+#include "pipeline/maintenance/results_file.h"
+#include "pipeline/maintenance/verify.h"
 #include "support/error.h"
 #include "support/folders.h"
 #include "support/text.h"
@@ -24,7 +24,7 @@ namespace {
 using pipeline::Inventory;
 using pipeline::Problem;
 using pipeline::Record;
-using pipeline::Rerun;
+using pipeline::RerunResult;
 using pipeline::Store;
 using support::cat;
 
@@ -60,7 +60,7 @@ struct Tally {
   std::size_t known = 0, whole = 0, broken = 0, same = 0, differs = 0, failed = 0, cannot = 0;
 };
 
-Json json_of(const Rerun& rerun) {
+Json json_of(const RerunResult& rerun) {
   Json json{{"outcome", outcome_name(rerun.outcome)}, {"wall_s", rerun.wall_s}, {"outputs", Json::array()}};
   if (!rerun.why.empty()) json["why"] = rerun.why;
   if (rerun.inputs_made > 0) json["inputs_made"] = rerun.inputs_made;
@@ -74,17 +74,17 @@ Json json_of(const Rerun& rerun) {
   return json;
 }
 
-std::string text_of(const Rerun& rerun, const std::string& name, const cli::Style& style) {
+std::string text_of(const RerunResult& rerun, const std::string& name, const cli::Style& style) {
   std::string out;
   switch (rerun.outcome) {
-    case Rerun::Outcome::kSame:
+    case RerunResult::Outcome::kSame:
       out = cat(style.good("same     "), name, "  ", support::short_duration(rerun.wall_s),
                 rerun.inputs_made > 0
                     ? cat(", and ", counted(rerun.inputs_made, "task"), " for inputs that were not here")
                     : "",
                 "\n");
       break;
-    case Rerun::Outcome::kDiffers:
+    case RerunResult::Outcome::kDiffers:
       out = cat(style.bad("differs  "), name, rerun.why.empty() ? "" : "  ", cli::harmless(rerun.why), "\n");
       for (const auto& output : rerun.outputs) {
         if (output.same()) continue;
@@ -98,10 +98,10 @@ std::string text_of(const Rerun& rerun, const std::string& name, const cli::Styl
                      differences_text(output.diff, "    ", 8));
       }
       break;
-    case Rerun::Outcome::kFailed:
+    case RerunResult::Outcome::kFailed:
       out = cat(style.bad("failed   "), name, "  ", cli::harmless(rerun.why), "\n");
       break;
-    case Rerun::Outcome::kCannot:
+    case RerunResult::Outcome::kCannot:
       out = cat(style.warn("cannot   "), name, "  ", cli::harmless(rerun.why), "\n");
       break;
   }
@@ -200,10 +200,10 @@ class StoreCheck {
 
   void run_again(const std::vector<Record>& records, const std::string& names) {
     const StopSignals signals;
-    const Rerun rerun = pipeline::run_again(store_, inventory_, catalog_, runner_, records, how_);
-    ++(rerun.outcome == Rerun::Outcome::kSame      ? tally_.same
-       : rerun.outcome == Rerun::Outcome::kDiffers ? tally_.differs
-       : rerun.outcome == Rerun::Outcome::kFailed  ? tally_.failed
+    const RerunResult rerun = pipeline::run_again(store_, inventory_, catalog_, runner_, records, how_);
+    ++(rerun.outcome == RerunResult::Outcome::kSame      ? tally_.same
+       : rerun.outcome == RerunResult::Outcome::kDiffers ? tally_.differs
+       : rerun.outcome == RerunResult::Outcome::kFailed  ? tally_.failed
                                                    : tally_.cannot);
     results_.back()["rerun"] = json_of(rerun);
     show(text_of(rerun, names, style_));

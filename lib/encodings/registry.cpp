@@ -36,17 +36,17 @@ void check_shape(const Shape& shape) {
   }
 }
 
-struct Named {
+struct NamedEncoding {
   const EncodingEntry* entry;
   Json options;   // without "kind"
 };
 
-Named member(const Json& value) {
+NamedEncoding member(const Json& value) {
   if (value.is_string()) return {&entry_named(value.get<std::string>()), Json::object()};
   if (!value.is_object() || !value.contains("kind") || !value["kind"].is_string()) {
     throw ConfigError(cat("an encoding is a name or a map with 'kind', found ", value.dump()));
   }
-  Named named{&entry_named(value["kind"].get<std::string>()), value};
+  NamedEncoding named{&entry_named(value["kind"].get<std::string>()), value};
   named.options.erase("kind");
   std::vector<std::string> known;
   for (const support::Field& field : named.entry->fields) known.push_back(field.name);
@@ -128,12 +128,12 @@ std::unique_ptr<PositionalEncoding> make_encoding(const Json& value, const Shape
   if (const Json* members = stack_of(value)) {
     std::vector<StackMember> made;
     for (const Json& item : *members) {
-      const Named named = member(item);
+      const NamedEncoding named = member(item);
       made.push_back({named.entry->name, named.entry->make(named.options, shape)});
     }
     return make_stack(std::move(made), shape);
   }
-  const Named named = member(value);
+  const NamedEncoding named = member(value);
   return named.entry->make(named.options, shape);
 }
 

@@ -31,7 +31,7 @@ Journal::Journal(std::filesystem::path path, std::string identity) : path_(std::
 const schema::Rows& Journal::item(const std::string& name, const std::function<schema::Rows()>& work) {
   auto found = items_.find(name);
   if (found == items_.end()) {
-    if (support::stop_requested()) throw support::Stopped(/*resumable=*/true);
+    if (support::stop_requested()) throw support::StopRequest(/*resumable=*/true);
     found = items_.emplace(name, work()).first;
     support::append_file(path_, Json{{"item", name}, {"rows", found->second.to_json()}}.dump() + "\n");
   }

@@ -143,7 +143,7 @@ struct Turns {
   Timings take(const std::function<void(bool)>& work) const {
     Timings timings;
     for (std::int64_t i = -warmup; i < repetitions; ++i) {
-      if (support::stop_requested()) throw support::Stopped(/*resumable=*/false);
+      if (support::stop_requested()) throw support::StopRequest(/*resumable=*/false);
       const double without = milliseconds(device, [&] { work(false); });
       const double with = milliseconds(device, [&] { work(true); });
       if (i < 0) continue;

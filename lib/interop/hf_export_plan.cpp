@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "encodings/attention/positional_encoding.h"
-#include "encodings/attention/sight.h"
+#include "encodings/attention/attention_window.h"
 #include "encodings/bias/slopes.h"
 #include "encodings/registry.h"
 #include "encodings/rotary/rotary.h"

@@ -17,7 +17,7 @@ namespace pe::kernels {
 
 using at::Tensor;
 
-struct Normed {
+struct NormResult {
   Tensor y;
   Tensor rstd;    ///< [rows], of heads [rows, heads]; undefined where nothing was normed
   Tensor input;   ///< input of the norm; undefined for heads
@@ -80,13 +80,13 @@ struct Operations {
   bool takes_low_precision_logits;
 
   /// RMSNorm over the last dimension, of x or of x + delta where that is defined.
-  Normed (*rms_norm)(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta);
+  NormResult (*rms_norm)(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta);
   /// The gradient by x, plus `add` where defined; adds the weight's own to `weight_gradient` where that is defined.
   Tensor (*rms_norm_backward)(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& add,
                               const Tensor& weight_gradient);
 
   /// Heads [B, heads, T, d_h] of queries and of keys, normed by head, then rotated.
-  std::array<Normed, 2> (*split_heads)(const SplitPart& q, const SplitPart& k, double eps, const Rotation& rotation);
+  std::array<NormResult, 2> (*split_heads)(const SplitPart& q, const SplitPart& k, double eps, const Rotation& rotation);
   /// The inverse for gradients: writes the columns of queries, keys and values (whose heads are neither normed nor rotated).
   void (*split_heads_backward)(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v, const Rotation& rotation,
                                const Tensor& dpacked);

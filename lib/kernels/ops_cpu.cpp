@@ -49,7 +49,7 @@ float* floats_of(const Tensor& x) { return x.defined() ? x.data_ptr<float>() : n
 
 HeadStrides strides_of(const Tensor& heads) { return {heads.stride(0), heads.stride(1), heads.stride(2)}; }
 
-Normed rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta) {
+NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta) {
   const Tensor in = delta.defined() ? x + delta : x.contiguous();
   const std::int64_t width = in.size(-1), rows = in.numel() / width;
   Tensor y = at::empty_like(in, at::MemoryFormat::Contiguous), rstd = at::empty({rows}, in.options());
@@ -86,7 +86,7 @@ HeadRotation rotation_of(const Rotation& tables, std::int64_t batch) {
   return {cos.data_ptr<float>(), tables.sin.data_ptr<float>(), cos.size(-1), by_sequence ? cos.stride(0) : 0, cos.stride(-2), tables.half};
 }
 
-Normed split_part(const SplitPart& part, double eps, const Rotation& tables) {
+NormResult split_part(const SplitPart& part, double eps, const Rotation& tables) {
   const auto& [from, weight] = part;
   const Tensor& packed = from.packed;
   Tensor out = at::empty({from.batch, from.heads, from.length(), from.width}, packed.options());
@@ -101,7 +101,7 @@ Normed split_part(const SplitPart& part, double eps, const Rotation& tables) {
   return {out, rstd, {}};
 }
 
-std::array<Normed, 2> split_heads(const SplitPart& q, const SplitPart& k, double eps, const Rotation& rotation) {
+std::array<NormResult, 2> split_heads(const SplitPart& q, const SplitPart& k, double eps, const Rotation& rotation) {
   return {split_part(q, eps, rotation), split_part(k, eps, rotation)};
 }
 

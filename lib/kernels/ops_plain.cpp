@@ -15,7 +15,7 @@
 namespace pe::kernels {
 namespace {
 
-Normed rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta) {
+NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta) {
   const Tensor in = delta.defined() ? x + delta : x, values = in.to(at_least_fp32(in));
   const Tensor rstd = at::rsqrt((values * values).mean(-1, true) + eps);
   return {(values * rstd * weight).to(in.scalar_type()), rstd.reshape({-1}), in};
@@ -35,15 +35,15 @@ Tensor rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
   return dx.to(x.scalar_type());
 }
 
-Normed split_part(const SplitPart& part, double eps) {
+NormResult split_part(const SplitPart& part, double eps) {
   const PackedHeads& from = part.from;
   const Tensor heads = from.columns_of(from.packed).reshape({from.batch, from.length(), from.heads, from.width});
   if (!part.weight.defined()) return {heads.transpose(1, 2).contiguous(), {}, {}};
-  const Normed normed = rms_norm(heads, part.weight, eps, {});
+  const NormResult normed = rms_norm(heads, part.weight, eps, {});
   return {normed.y.transpose(1, 2).contiguous(), normed.rstd, {}};
 }
 
-std::array<Normed, 2> split_heads(const SplitPart& q, const SplitPart& k, double eps, const Rotation&) {
+std::array<NormResult, 2> split_heads(const SplitPart& q, const SplitPart& k, double eps, const Rotation&) {
   return {split_part(q, eps), split_part(k, eps)};
 }
 

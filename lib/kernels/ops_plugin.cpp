@@ -31,7 +31,7 @@ PeCudaTurn rotation_of(const Rotation& rotation) {
           cos.stride(-2), cos.size(-1), rotation.half};
 }
 
-Normed rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta) {
+NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta) {
   const PeCudaTable* plugin = plugin_for(x);
   const std::int64_t width = x.size(-1), rows = x.numel() / width;
   const Tensor in = x.contiguous(), more = delta.defined() ? delta.to(x.scalar_type()).contiguous() : delta;
@@ -81,7 +81,7 @@ PeCudaSplit split_of(const PackedHeads& from, const Rotation& rotation) {
           .packed_row = from.packed.size(1)};
 }
 
-std::array<Normed, 2> split_heads(const SplitPart& q, const SplitPart& k, double eps, const Rotation& rotation) {
+std::array<NormResult, 2> split_heads(const SplitPart& q, const SplitPart& k, double eps, const Rotation& rotation) {
   const Tensor& packed = q.from.packed;
   if (q.from.width > kWidestRotatedHead) return kPlainOperations.split_heads(q, k, eps, {});
   const PeCudaTable* plugin = plugin_for(packed);
@@ -89,7 +89,7 @@ std::array<Normed, 2> split_heads(const SplitPart& q, const SplitPart& k, double
   // behind.
   const auto fresh = [&](const SplitPart& part, bool by_tokens) {
     const PackedHeads& from = part.from;
-    Normed made{by_tokens
+    NormResult made{by_tokens
                     ? at::empty({from.batch, from.length(), from.heads, from.width}, packed.options()).transpose(1, 2)
                     : at::empty({from.batch, from.heads, from.length(), from.width}, packed.options()),
                 {},
@@ -97,7 +97,7 @@ std::array<Normed, 2> split_heads(const SplitPart& q, const SplitPart& k, double
     if (part.weight.defined()) made.rstd = at::empty({from.rows(), from.heads}, packed.options().dtype(at::kFloat));
     return made;
   };
-  std::array<Normed, 2> out{fresh(q, true), fresh(k, false)};
+  std::array<NormResult, 2> out{fresh(q, true), fresh(k, false)};
   PeCudaSplit split = split_of(q.from, rotation);
   split.eps = static_cast<float>(eps);
   split.q = part_of(q.from, out[0].y, q.weight, out[0].rstd, {});

@@ -44,8 +44,8 @@ Tensor pairs_memory(std::int64_t rows, std::int64_t pairs, const Tensor& like) {
 
 }  // namespace
 
-void stand_in_for_bf16(const Bf16Table* table) { stand_in = table; }
-bool stands_in_for_bf16() { return stand_in != nullptr; }
+void set_bf16_test_table(const Bf16Table* table) { stand_in = table; }
+bool uses_bf16_test_table() { return stand_in != nullptr; }
 
 const Bf16Table* bf16_table_of(Bf16Unit by) {
   if (by == Bf16Unit::kNone) return nullptr;

@@ -28,8 +28,8 @@ const char* name_of(Bf16Unit unit);
 
 /// For tests: multiplies in place of every unit from the next `multiply_in_bf16` on, so that CPUs without any can run
 /// code that uses them. Null: none.
-void stand_in_for_bf16(const Bf16Table* table);
-bool stands_in_for_bf16();
+void set_bf16_test_table(const Bf16Table* table);
+bool uses_bf16_test_table();
 
 /// The kernels that multiply x in bf16: for fp32 on the CPU, where the config asks for bf16; else null.
 const Bf16Table* bf16_products_of(const at::Tensor& x);

@@ -11,10 +11,10 @@ namespace {
 using kernels::PackedHeads;
 
 /// q, k and v side by side in a projection.
-struct Packed {
+struct PackedProjections {
   PackedHeads q, k, v;
 
-  Packed(const Tensor& projected, std::int64_t batch, const AttentionShape& shape) {
+  PackedProjections(const Tensor& projected, std::int64_t batch, const AttentionShape& shape) {
     const std::int64_t d = shape.head_width;
     q = {projected, 0, batch, shape.heads, d};
     k = {projected, shape.heads * d, batch, shape.kv_heads, d};
@@ -31,13 +31,13 @@ Tensor in_place(const PackedHeads& heads) {
 /// Whether a norm is over all heads of a token together.
 bool over_all_heads(const Tensor& weight, std::int64_t head_width) { return weight.defined() && weight.numel() != head_width; }
 
-Normed norm_over_all_heads(const PackedHeads& from, const Tensor& weight, double eps) {
-  const Normed normed = rms_norm_of(from.columns_of(from.packed).contiguous(), weight, eps);
+NormResult norm_over_all_heads(const PackedHeads& from, const Tensor& weight, double eps) {
+  const NormResult normed = rms_norm_of(from.columns_of(from.packed).contiguous(), weight, eps);
   return {normed.y.view({from.batch, from.length(), from.heads, from.width}).transpose(1, 2).contiguous(), normed.rstd, {}};
 }
 
 /// `rotation` only where rotates_with_heads() says so.
-std::array<Normed, 2> split(const Packed& heads, const Tensor& query_norm, const Tensor& key_norm, double eps, const Rotation& rotation) {
+std::array<NormResult, 2> split(const PackedProjections& heads, const Tensor& query_norm, const Tensor& key_norm, double eps, const Rotation& rotation) {
   if (!over_all_heads(query_norm, heads.q.width) && !over_all_heads(key_norm, heads.k.width)) {
     return operations_for(heads.q.packed).split_heads({heads.q, query_norm}, {heads.k, key_norm}, eps, rotation);
   }
@@ -55,7 +55,7 @@ void norm_over_all_heads_gradient(const HeadGradient& of, const PackedHeads& fro
   from.columns_of(dpacked).copy_(rms_norm_gradient(rows, from.columns_of(from.packed).contiguous(), of.norm, of.rstd));
 }
 
-void split_gradient(const HeadGradient& q, const HeadGradient& k, const Tensor& dv, const Packed& heads, const Rotation& rotation,
+void split_gradient(const HeadGradient& q, const HeadGradient& k, const Tensor& dv, const PackedProjections& heads, const Rotation& rotation,
                     const Tensor& dpacked) {
   const auto by_kernel = [&](const HeadGradient& of, const PackedHeads& from) {
     kernels::SplitGradient made{from, of.dout, of.norm.value, of.rstd, of.norm.gradient};
@@ -77,9 +77,9 @@ class NormProject : public Function<NormProject> {
                                const Weight& query_norm, const Weight& key_norm, const AttentionShape& shape,
                                const Rotation& rotation) {
     const std::int64_t batch = x.size(0);
-    const Normed normed = rms_norm_of(x, norm.value, shape.eps);
+    const NormResult normed = rms_norm_of(x, norm.value, shape.eps);
     const Tensor projected = product(rows_of(normed.y), packed.value.t());
-    const Packed heads(projected, batch, shape);
+    const PackedProjections heads(projected, batch, shape);
     const auto [q, k] = split(heads, query_norm.value, key_norm.value, shape.eps, rotation);
     const Tensor v = in_place(heads.v);
     if (context != nullptr) {
@@ -115,7 +115,7 @@ class NormProject : public Function<NormProject> {
     const auto tables = data["rotation"].toTensorVector();
     const Rotation rotation{tables[0], tables[1], data["rotation_half"].toBool()};
     const Tensor dprojected = at::empty_like(projected);
-    const Packed heads(projected, x.size(0), shape);
+    const PackedProjections heads(projected, x.size(0), shape);
     split_gradient({gradients[1], query_norm, saved[4]}, {gradients[2], key_norm, saved[5]}, gradients[3], heads, rotation, dprojected);
     add_product(data["packed_gradient"].toTensor(), dprojected, rows_of(normed));
     Tensor dnormed = product(dprojected, weights[1]).view(x.sizes());
@@ -160,7 +160,7 @@ bool rotates_with_heads(const Tensor& x, const Weight& query_norm, const Weight&
          !over_all_heads(query_norm.value, shape.head_width) && !over_all_heads(key_norm.value, shape.head_width);
 }
 
-Projected norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
+ProjectedHeads norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
                        const Weight& key_norm, const AttentionShape& shape, const Rotation& rotation) {
   const variable_list out = at::GradMode::is_enabled()
                                 ? NormProject::apply(x, norm, packed, query_norm, key_norm, shape, rotation)

@@ -47,7 +47,7 @@ Tensor gated(const Tensor& mixed, const Tensor& x, const Weight& gate) {
 }
 
 /// Stands for an encoding that only rotates q and k, once they are rotated: it does nothing more.
-class Rotated final : public encodings::PositionalEncoding {
+class AlreadyRotated final : public encodings::PositionalEncoding {
  public:
   using PositionalEncoding::PositionalEncoding;
   bool needs_causal_mask() const override { return false; }
@@ -105,10 +105,10 @@ class LlamaBlock final : public Block {
 
   Tensor forward(const Tensor& in, int layer, Pass& pass) const override {
     const std::optional<Rotation> rotation = rotation_of(in, layer, pass);
-    Projected projected =
+    ProjectedHeads projected =
         norm_project(in, attention_norm_, packed_, query_norm_, key_norm_, shape_, rotation ? *rotation : Rotation{});
     LayerContext context = encodings::layer_context(pass.encoding, pass.state, layer, projected.normed);
-    std::optional<Rotated> rotated;
+    std::optional<AlreadyRotated> rotated;
     if (rotation) rotated.emplace(pass.encoding.shape());
     encodings::PositionalEncoding& encoding = rotated ? *rotated : pass.encoding;
     const Tensor mixed = gated(

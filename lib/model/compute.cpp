@@ -142,7 +142,7 @@ ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch, std::int6
                       "set compute.isa: avx512 or native, or compute.dtype: bf16");
   }
   if (!cuda && result.dtype == Precision::kBf16) {
-    if (result.isa > Isa::kAvx512 && !kernels::stands_in_for_bf16()) {
+    if (result.isa > Isa::kAvx512 && !kernels::uses_bf16_test_table()) {
       throw ConfigError(cat("compute.dtype is bf16 and compute.isa is ", isa_name(result.isa),
                             "; products in bf16 on a CPU need avx512 with AVX512-BF16, or amx"),
                         {}, "set compute.isa: native on a CPU with AVX512-BF16 or AMX, or compute.dtype: fp32");

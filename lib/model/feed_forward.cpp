@@ -9,7 +9,7 @@ class FeedForwardNode : public Function<FeedForwardNode> {
  public:
   static variable_list forward(AutogradContext* context, const Tensor& x, const Weight& norm, const Weight& gate_up,
                                const Weight& down, double eps, bool summed) {
-    const Normed normed = rms_norm_of(x, norm.value, eps);
+    const NormResult normed = rms_norm_of(x, norm.value, eps);
     const Tensor inner = product(rows_of(normed.y), gate_up.value.t());
     const Tensor a = operations_for(inner).swiglu(inner);
     const Tensor out = summed ? kernels::sum_with_product(rows_of(x), a, down.value.t()) : product(a, down.value.t());

@@ -27,7 +27,7 @@ struct AttentionShape {
   double eps = 1e-6;
 };
 
-struct Projected {
+struct ProjectedHeads {
   Tensor normed;   ///< [B, T, d_m], the input of the attention
   Tensor q;        ///< [B, H, T, d_h]
   Tensor k, v;     ///< [B, G, T, d_h]; v is read where the projection wrote it, and strided
@@ -59,7 +59,7 @@ bool rotates_with_heads(const Tensor& x, const Weight& query_norm, const Weight&
 /// RMSNorm, the packed projection [(H + 2G) · d_h, d_m], and RMSNorm on q and k where the weights are defined. It is
 /// per head for weights [d_h], over all heads together for [H · d_h] and [G · d_h]. With `rotation` q and k are then
 /// rotated.
-Projected norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
+ProjectedHeads norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
                        const Weight& key_norm, const AttentionShape& shape, const Rotation& rotation = {});
 
 /// x + merge(heads) · Wᵀ. @param heads [B, H, T, d_h].

@@ -26,12 +26,12 @@ class Planner {
   void zeros(const std::string& name, std::int64_t size) { add({name, {size}, false, Start::kZeros}); }
 
   /// Adjacent projections that read the same input: names, and rows of each.
-  /// @param as_one whether Glorot's rule, where it is asked for, holds for them as one matrix
+  /// @param join_as_sentence whether Glorot's rule, where it is asked for, holds for them as one matrix
   void projections(const std::vector<std::pair<std::string, std::int64_t>>& rows, std::int64_t inputs, double std,
-                   bool of_attention, bool as_one, bool biased) {
+                   bool of_attention, bool join_as_sentence, bool biased) {
     std::int64_t all = 0;
     for (const auto& [name, count] : rows) all += count;
-    const bool glorot = config_.init == Init::kGlorot && of_attention && as_one;
+    const bool glorot = config_.init == Init::kGlorot && of_attention && join_as_sentence;
     const double bound = glorot ? std::sqrt(6.0 / static_cast<double>(inputs + all)) : 1 / std::sqrt(static_cast<double>(inputs));
     const bool normal = config_.init == Init::kNormal;
     const int together = rows.size() > 1 ? ++fused_ : 0;

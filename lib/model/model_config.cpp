@@ -186,11 +186,11 @@ namespace {
 
 /// @throws ArtifactError that names the first size out of its bounds
 void require_sizes(const ModelConfig& config, const std::string& where) {
-  struct Bound {
+  struct Limit {
     const char* name;
     std::int64_t value, most;
   };
-  for (const auto& [name, value, most] : {Bound{"width", config.width, kMostWidth},
+  for (const auto& [name, value, most] : {Limit{"width", config.width, kMostWidth},
                                           {"layers", config.layers, kMostParts},
                                           {"heads", config.heads, kMostParts},
                                           {"key_value_heads", config.key_value_heads, kMostParts},

@@ -16,7 +16,7 @@
 namespace pe::model {
 
 using kernels::add_product;
-using kernels::Normed;
+using kernels::NormResult;
 using kernels::operations_for;
 using kernels::product;
 using torch::autograd::AutogradContext;
@@ -25,7 +25,7 @@ using torch::autograd::variable_list;
 
 inline Tensor rows_of(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-inline Normed rms_norm_of(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta = {}) {
+inline NormResult rms_norm_of(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta = {}) {
   return operations_for(x).rms_norm(x, weight, eps, delta);
 }
 

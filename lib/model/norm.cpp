@@ -9,7 +9,7 @@ namespace {
 class RmsNorm : public Function<RmsNorm> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, const Weight& weight, double eps) {
-    const Normed normed = rms_norm_of(x, weight.value, eps);
+    const NormResult normed = rms_norm_of(x, weight.value, eps);
     context->save_for_backward({x, normed.rstd, weight.value});
     context->saved_data["gradient"] = weight.gradient;
     return normed.y;
@@ -24,7 +24,7 @@ class RmsNorm : public Function<RmsNorm> {
 class AddRmsNorm : public Function<AddRmsNorm> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& delta, const Weight& weight, double eps) {
-    const Normed normed = rms_norm_of(x, weight.value, eps, delta);
+    const NormResult normed = rms_norm_of(x, weight.value, eps, delta);
     context->save_for_backward({normed.input, normed.rstd, weight.value});
     context->saved_data["gradient"] = weight.gradient;
     return normed.y;

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <mutex>
 
-#include "support/figures.h"
+#include "support/progress_format.h"
 #include "support/text.h"
 
 namespace pe::stage {
@@ -26,7 +26,7 @@ std::string progress_line(std::string_view what, std::int64_t done, std::int64_t
     const double left = seconds / static_cast<double>(done - first) * static_cast<double>(total - done);
     line += "  " + support::short_duration(left) + " left";
   }
-  for (const auto& [name, value] : support::figures_in_order(detail)) line += "  " + support::figure_text(name, value);
+  for (const auto& [name, value] : support::figures_in_order(detail)) line += "  " + support::format_metric(name, value);
   return line;
 }
 

@@ -218,7 +218,7 @@ int run_order(WorkOrder order, const StageInfo& info, const cli::StageFlags& fla
   const auto tell_memory = [&] { progress->event({{"event", "memory"}, {"peak_rss_bytes", support::peak_memory()}}); };
   try {
     body(order.config, order.workspace);
-  } catch (const support::Stopped& stopped) {
+  } catch (const support::StopRequest& stopped) {
     tell_memory();
     progress->note(stopped.resumable() ? "stopped at a checkpoint; the same command resumes from it" : "interrupted");
     return stopped.resumable() ? support::kExitCheckpointed : support::kExitInterrupted;

@@ -128,17 +128,17 @@ struct Score {
 };
 
 /// Result of one test.
-struct Found {
+struct TestScores {
   std::string status = "ok";
   std::map<DummyTarget, Score> by_target;
   std::vector<Score> by_position;
   Score all;
 };
 
-Found test(const model::LanguageModel& model, const Rows& rows, std::int64_t batch, std::int64_t shift) {
+TestScores test(const model::LanguageModel& model, const Rows& rows, std::int64_t batch, std::int64_t shift) {
   const at::NoGradGuard no_gradients;
   const std::int64_t length = rows.ids.size(1);
-  Found found;
+  TestScores found;
   found.by_position.resize(static_cast<std::size_t>(length));
   for (std::int64_t first = 0; first < rows.count(); first += batch) {
     const std::int64_t count = std::min(batch, rows.count() - first);
@@ -225,7 +225,7 @@ class Learner {
     std::copy(order.begin(), order.end(), shuffled.data_ptr<std::int64_t>());
     const at::Tensor index = shuffled.to(rows.ids.device());
     for (std::int64_t first = 0; first < rows.count() && finite_; first += config_.batch) {
-      if (support::stop_requested()) throw support::Stopped(true);
+      if (support::stop_requested()) throw support::StopRequest(true);
       const at::Tensor which = index.narrow(0, first, std::min(config_.batch, rows.count() - first));
       step(rows.ids.index_select(0, which), rows.labels.index_select(0, which));
     }
@@ -278,7 +278,7 @@ class Tables {
                   .depth = config.model.layers,
                   .seed = config.dummy.seed} {}
 
-  void add_grid(std::int64_t epochs, const Found& plain, DummyMode mode) {
+  void add_grid(std::int64_t epochs, const TestScores& plain, DummyMode mode) {
     const auto of = [&](DummyTarget target) {
       const auto found = plain.by_target.find(target);
       return found == plain.by_target.end() ? Score() : found->second;
@@ -296,7 +296,7 @@ class Tables {
     rows_.add(std::move(row));
   }
 
-  void add_targets(std::int64_t epochs, const std::string& variant, const Found& found, double rate, DummyMode mode) {
+  void add_targets(std::int64_t epochs, const std::string& variant, const TestScores& found, double rate, DummyMode mode) {
     const auto add = [&](std::string_view target, const Score& score, std::optional<double> floor) {
       schema::DummyTargets row{after(epochs)};
       row.variant = variant;
@@ -392,9 +392,9 @@ Json told_config(const artifact::Workspace& workspace) {
 }
 
 /// State from which a killed run continues: `dummy.h5` in the work folder, written after an epoch.
-class Saved {
+class SavedState {
  public:
-  Saved(const artifact::Workspace& workspace, double every_seconds)
+  SavedState(const artifact::Workspace& workspace, double every_seconds)
       : path_(workspace.work / "dummy.h5"), every_(every_seconds), last_(std::chrono::steady_clock::now()),
         identity_(support::canonical_hash("pe/dummy-state/1", told_config(workspace))) {
     for (const auto& folder : {std::optional(workspace.work), workspace.resume}) {
@@ -437,7 +437,7 @@ class Saved {
     for (std::size_t i = 0; i < learners.size(); ++i) learners[i].save(prefix_of(i), writer);
     writer.finish();
     last_ = std::chrono::steady_clock::now();
-    if (stops) throw support::Stopped(true);
+    if (stops) throw support::StopRequest(true);
   }
 
  private:
@@ -480,11 +480,11 @@ std::size_t lowest_loss(const std::vector<Learner>& learners, const std::vector<
 }
 
 /// Tests a learner in all variants. @returns the plain one
-Found add_tests(const Learner& learner, bool alive, const std::vector<Variant>& variants, const Rows& tests,
+TestScores add_tests(const Learner& learner, bool alive, const std::vector<Variant>& variants, const Rows& tests,
                 const Rows& long_tests, const DummyConfig::Dummy& wanted, std::int64_t epoch, Tables& tables) {
-  Found plain;
+  TestScores plain;
   for (const Variant& variant : variants) {
-    Found found = test(learner.model(), variant.long_rows ? long_tests : tests, wanted.batch, variant.shift);
+    TestScores found = test(learner.model(), variant.long_rows ? long_tests : tests, wanted.batch, variant.shift);
     if (!alive) found.status = "overflow";  // training has ended, and what it ended with is no result
     if (variant.name == "plain") {
       plain = found;
@@ -528,7 +528,7 @@ void dummy(const DummyConfig& config, artifact::Workspace& workspace) {
 
   Tables tables(config, pe);
   const std::int64_t last = wanted.epochs.back();
-  Saved saved(workspace, wanted.save_every);
+  SavedState saved(workspace, wanted.save_every);
   const std::int64_t done = saved.restore(learners, tables, progress);
   std::vector<bool> alive;
   for (const Learner& learner : learners) alive.push_back(learner.finite());
@@ -545,7 +545,7 @@ void dummy(const DummyConfig& config, artifact::Workspace& workspace) {
     double seconds = 0;
     for (const Learner& one : learners) seconds += one.seconds();
     const Learner& learner = learners[best];
-    const Found plain = add_tests(learner, alive[best], variants, tests, long_tests, wanted, epoch, tables);
+    const TestScores plain = add_tests(learner, alive[best], variants, tests, long_tests, wanted, epoch, tables);
     if (epoch == last) tables.add_scales(epoch, learner.model());
     tables.add_seconds(epoch, seconds);
     progress.advance("dummy: epochs", epoch, last, {{"loss", plain.all.loss()}});

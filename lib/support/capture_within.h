@@ -22,7 +22,7 @@ struct CaptureLimits {
   std::function<bool()> stop = {};    ///< asked ten times a second; true ends it as its time does. Needs a timeout_s
 };
 
-struct TimedCapture : Captured {
+struct TimedCapture : CapturedOutput {
   bool timed_out = false;   ///< it was killed since it did not end in time
   bool stopped = false;     ///< or since `stop` said so
   bool overlong = false;    ///< it printed more than the limit; it was killed for that where it had a time

@@ -84,7 +84,7 @@ std::string in_child(const std::string& what, const std::string& hint, const std
     if (stop_requested()) {
       ::kill(child, SIGKILL);
       wait_for(child);
-      throw Stopped(false);
+      throw StopRequest(false);
     }
     if (ready <= 0) continue;
     const ssize_t got = ::read(from.get(), piece.data(), piece.size());

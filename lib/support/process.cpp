@@ -154,7 +154,7 @@ ExitStatus wait_for(pid_t pid) {
   return decode_status(status);
 }
 
-Captured capture(const std::vector<std::string>& arguments, const std::string& input, std::size_t limit,
+CapturedOutput capture(const std::vector<std::string>& arguments, const std::string& input, std::size_t limit,
                  const std::filesystem::path& directory) {
   return capture_within(arguments, {.timeout_s = 0, .input = input, .limit = limit, .directory = directory});
 }

@@ -35,14 +35,14 @@ struct ExitStatus {
 ExitStatus wait_for(pid_t pid);
 ExitStatus decode_status(int wait_status);
 
-struct Captured {
+struct CapturedOutput {
   ExitStatus status;
   std::string out;
   std::string err;
 };
 
 /// Runs to the end, feeding `input`, and keeps what it prints (at most `limit` bytes of each stream).
-Captured capture(const std::vector<std::string>& arguments, const std::string& input = {},
+CapturedOutput capture(const std::vector<std::string>& arguments, const std::string& input = {},
                  std::size_t limit = 64u << 20, const std::filesystem::path& directory = {});
 
 /// The program as a path: itself when it holds a '/', else the first executable of that name on the PATH.

@@ -41,9 +41,9 @@ void request_stop(int signal);  ///< as if the signal had come; for tests
 void stop_when_closed(int fd);
 
 /// Thrown by a loop that stopped on request. `resumable` decides between exit 75 and 130.
-class Stopped : public std::exception {
+class StopRequest : public std::exception {
  public:
-  explicit Stopped(bool resumable) : resumable_(resumable) {}
+  explicit StopRequest(bool resumable) : resumable_(resumable) {}
   const char* what() const noexcept override { return "stopped on request"; }
   bool resumable() const { return resumable_; }
 

@@ -276,7 +276,7 @@ std::vector<std::string> expand_hosts(const std::string& list) {
   return hosts;
 }
 
-std::string hand_round(const Ranks& ranks, const std::string& text, double timeout_s) {
+std::string broadcast_text(const Ranks& ranks, const std::string& text, double timeout_s) {
   if (ranks.count <= 1) return text;
   const Clock::time_point until = Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000));
   if (!ranks.is_first()) return ask(ranks, until, timeout_s);

@@ -38,7 +38,7 @@ std::vector<std::string> expand_hosts(const std::string& list);
 
 /// Rank 0 sends `text` to every other rank over TCP; their argument is ignored. @return rank 0's text.
 /// @throws Error (69) naming host and port when not all have come within `timeout_s`.
-std::string hand_round(const Ranks& ranks, const std::string& text, double timeout_s);
+std::string broadcast_text(const Ranks& ranks, const std::string& text, double timeout_s);
 
 /// Sequences that a GPU takes at a time where `compute.micro_batch` is `auto`: the largest divisor of a rank's `part`
 /// of a batch with at most 32,768 tokens, at least 1. No machine changes it. @param length tokens of a sequence.

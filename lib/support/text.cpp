@@ -90,16 +90,16 @@ std::string short_duration(double seconds) {
 namespace {
 
 /// A number split into its decimal text (underscores removed) and the factor of its suffix.
-struct Spelled {
+struct SuffixedNumber {
   std::string digits;
   std::int64_t factor = 1;
   bool divides = false;   // "ms": factor is a divisor
 };
 
-std::optional<Spelled> spell(std::string_view text, Suffixes suffixes) {
+std::optional<SuffixedNumber> spell(std::string_view text, Suffixes suffixes) {
   text = trim(text);
   if (text.empty()) return std::nullopt;
-  Spelled out;
+  SuffixedNumber out;
   std::size_t at = 0;
   if (text[at] == '+' || text[at] == '-') {
     if (text[at] == '-') out.digits += '-';

@@ -33,7 +33,7 @@ std::shared_ptr<const Source> make_source(std::string_view text, const std::stri
 }
 
 /// Thrown through yaml-cpp to leave the parser early; the mistakes are in the diagnostics.
-struct Abandoned {};
+struct ParseStop {};
 
 class Builder : public YAML::EventHandler {
  public:
@@ -66,7 +66,7 @@ class Builder : public YAML::EventHandler {
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end()) {
       diagnostics_.add("an alias to something that is not complete yet", at(mark).place());
-      throw Abandoned{};
+      throw ParseStop{};
     }
     Node copy = found->second;
     count(copy, mark);
@@ -118,7 +118,7 @@ class Builder : public YAML::EventHandler {
   void count(const Node& node, const YAML::Mark& mark) {
     if (++nodes_ > kMaxNodes) {
       diagnostics_.add("the file holds more than 500,000 values, counting each use of an alias", at(mark).place());
-      throw Abandoned{};
+      throw ParseStop{};
     }
     for (const Node& item : node.items) count(item, mark);
     for (const auto& member : node.members) count(member.value, mark);
@@ -129,7 +129,7 @@ class Builder : public YAML::EventHandler {
     refuse_tag(mark, tag);
     if (stack_.size() >= kMaxDepth) {
       diagnostics_.add("nested deeper than 64 levels", at(mark).place());
-      throw Abandoned{};
+      throw ParseStop{};
     }
     Frame frame;
     frame.node.kind = kind;
@@ -148,7 +148,7 @@ class Builder : public YAML::EventHandler {
   void place(Node node, YAML::anchor_t anchor, const YAML::Mark& mark) {
     if (++nodes_ > kMaxNodes) {
       diagnostics_.add("the file holds more than 500,000 values", at(mark).place());
-      throw Abandoned{};
+      throw ParseStop{};
     }
     if (anchor != 0) anchors_[anchor] = node;
     if (stack_.empty()) {
@@ -259,7 +259,7 @@ Node parse_yaml(std::string_view text, const std::string& name) {
       Builder second(source, ignored);
       if (parser.HandleNextDocument(second)) diagnostics.add("the file holds more than one document ('---')", {name, 0, 0, "", 1});
     }
-  } catch (const Abandoned&) {
+  } catch (const ParseStop&) {
   } catch (const YAML::Exception& error) {
     Mark mark = builder.at(error.mark);
     std::string message = error.msg;

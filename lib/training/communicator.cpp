@@ -241,7 +241,7 @@ std::unique_ptr<Communicator> open_nccl(std::int64_t ranks, at::Device device, d
     mpi = open_mpi(ranks, timeout_s);
     id = mpi->Communicator::broadcast(id);
   } else {
-    id = support::hand_round(own, id, timeout_s);
+    id = support::broadcast_text(own, id, timeout_s);
   }
   void* handle = nullptr;
   char problem[256] = {};

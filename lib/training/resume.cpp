@@ -18,22 +18,22 @@ namespace {
 
 using support::cat;
 
-struct Found {
+struct CheckpointFile {
   std::int64_t step = 0;
   std::filesystem::path path;
   std::filesystem::path metrics;   ///< of a snapshot
 };
 
 /// Newest first. @throws IoError: a folder that cannot be listed is no folder without checkpoints
-std::vector<Found> checkpoints_in(const std::filesystem::path& folder) {
-  std::vector<Found> found;
+std::vector<CheckpointFile> checkpoints_in(const std::filesystem::path& folder) {
+  std::vector<CheckpointFile> found;
   for (const std::string& name : support::list_folder(folder)) {
     const std::filesystem::path path = folder / name;
     if (name.rfind("step-", 0) != 0 || path.extension() != ".h5") continue;
     const auto step = support::parse_integer(path.stem().string().substr(5));
     if (step) found.push_back({*step, path, {}});
   }
-  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.step > b.step; });
+  std::sort(found.begin(), found.end(), [](const CheckpointFile& a, const CheckpointFile& b) { return a.step > b.step; });
   return found;
 }
 
@@ -44,16 +44,16 @@ std::vector<std::filesystem::path> folders_of(const artifact::Workspace& workspa
 }
 
 /// Every checkpoint that a run may resume from, newest first.
-std::vector<Found> candidates(const std::vector<std::filesystem::path>& folders, const std::optional<artifact::Snapshot>& earlier) {
-  std::vector<Found> found;
+std::vector<CheckpointFile> candidates(const std::vector<std::filesystem::path>& folders, const std::optional<artifact::Snapshot>& earlier) {
+  std::vector<CheckpointFile> found;
   for (const auto& folder : folders) {
-    const std::vector<Found> more = checkpoints_in(folder);
+    const std::vector<CheckpointFile> more = checkpoints_in(folder);
     found.insert(found.end(), more.begin(), more.end());
   }
   if (earlier && earlier->outputs.count("model") && earlier->outputs.count("metrics")) {
     found.push_back({earlier->step, earlier->outputs.at("model"), earlier->outputs.at("metrics")});
   }
-  std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.step > b.step; });
+  std::stable_sort(found.begin(), found.end(), [](const CheckpointFile& a, const CheckpointFile& b) { return a.step > b.step; });
   return found;
 }
 
@@ -80,7 +80,7 @@ std::string difference(const artifact::CheckpointMeta& found, const artifact::Ch
 }  // namespace
 
 void prefetch_checkpoint(const artifact::Workspace& workspace) {
-  const std::vector<Found> found = candidates(folders_of(workspace), workspace.earlier);
+  const std::vector<CheckpointFile> found = candidates(folders_of(workspace), workspace.earlier);
   if (found.empty()) return;
   // In a thread, since the calls block while the disk's queue is full. The reader of the file reports errors.
   std::thread([path = found.front().path] {
@@ -110,7 +110,7 @@ void ResumeStore::save(std::int64_t step, std::optional<std::int64_t> best, Writ
     write(path);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     std::error_code ignored;
-    const Written written{step, seconds, std::filesystem::file_size(path, ignored)};
+    const WriteReport written{step, seconds, std::filesystem::file_size(path, ignored)};
     tidy(step, best);
     return written;
   });
@@ -121,7 +121,7 @@ void ResumeStore::wait() {
   try {
     written_ = writer_.get();
   } catch (support::Error& error) {
-    const std::vector<Found> there = checkpoints_in(folders_.front());
+    const std::vector<CheckpointFile> there = checkpoints_in(folders_.front());
     error.add_context(there.empty() ? cat("while writing the checkpoint of step ", step_, ", the first one")
                                     : cat("while writing the checkpoint of step ", step_, "; the one of step ",
                                           there.front().step, " is unchanged, and the same command continues from it"));
@@ -129,7 +129,7 @@ void ResumeStore::wait() {
   }
 }
 
-std::optional<ResumeStore::Written> ResumeStore::written() { return std::exchange(written_, std::nullopt); }
+std::optional<ResumeStore::WriteReport> ResumeStore::written() { return std::exchange(written_, std::nullopt); }
 
 void ResumeStore::check() {
   if (writer_.valid() && writer_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) wait();
@@ -141,7 +141,7 @@ void ResumeStore::tidy(std::int64_t step, std::optional<std::int64_t> best) cons
     if (path.parent_path() == folders_.front() && path.filename() != cat("step-", step, ".h5")) std::filesystem::remove(path, ignored);
   }
   std::int64_t newest = 0;
-  for (const Found& found : checkpoints_in(folders_.front())) {
+  for (const CheckpointFile& found : checkpoints_in(folders_.front())) {
     if (found.step > step) continue;   // of another run in the same folder: not ours to remove
     const bool pinned = config_.pin_every > 0 && found.step % config_.pin_every == 0;
     if (newest++ < config_.keep || pinned || found.step == best) continue;
@@ -158,7 +158,7 @@ void ResumeStore::tidy(std::int64_t step, std::optional<std::int64_t> best) cons
 void ResumeStore::adopt(std::int64_t step) const {
   if (folders_.size() < 2) return;
   support::make_folders(folders_.front());
-  for (const Found& found : checkpoints_in(folders_.back())) {
+  for (const CheckpointFile& found : checkpoints_in(folders_.back())) {
     std::error_code ignored;   // another file system, or there already
     if (found.step <= step && !damaged_.count(found.path)) {
       std::filesystem::create_hard_link(found.path, folders_.front() / found.path.filename(), ignored);
@@ -169,7 +169,7 @@ void ResumeStore::adopt(std::int64_t step) const {
 bool ResumeStore::restore(const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
                           const std::function<void(const artifact::CheckpointReader&,
                                                    const std::filesystem::path* metrics)>& load) {
-  for (const Found& candidate : candidates(folders_, earlier_)) {
+  for (const CheckpointFile& candidate : candidates(folders_, earlier_)) {
     if (candidate.step <= after || candidate.step > until) continue;
     try {
       const artifact::CheckpointReader checkpoint(candidate.path);

@@ -35,13 +35,13 @@ class ResumeStore {
   /// time: it waits for the one before. `write` must own the data that it writes, since training continues.
   /// @throws what the writer of the one before threw.
   void save(std::int64_t step, std::optional<std::int64_t> best, Write write);
-  struct Written {
+  struct WriteReport {
     std::int64_t step = 0;
     double seconds = 0;       ///< from the file's first byte to its durable name, during training
     std::uint64_t bytes = 0;
   };
   /// The checkpoint written since the last call; at most one, since they are written one at a time.
-  std::optional<Written> written();
+  std::optional<WriteReport> written();
 
   /// Waits for the writer. @throws the writer's error, with the step and the checkpoints that are left.
   void wait();
@@ -68,8 +68,8 @@ class ResumeStore {
   support::Progress& progress_;
   std::set<std::filesystem::path> damaged_;      ///< passed over; they never count as kept
   std::int64_t step_ = 0;                        ///< step of the checkpoint in writing
-  std::future<Written> writer_;
-  std::optional<Written> written_;
+  std::future<WriteReport> writer_;
+  std::optional<WriteReport> written_;
 };
 
 }  // namespace pe::training

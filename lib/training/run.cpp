@@ -65,25 +65,25 @@ Curves curves_of_snapshot(const Run& run, const std::filesystem::path& metrics, 
 }
 
 /// Everything that lives as long as a run.
-class Loop {
+class TrainingLoop {
  public:
-  Loop(const Run& run, const data::TokenDataset& dataset, artifact::Workspace& workspace)
+  TrainingLoop(const Run& run, const data::TokenDataset& dataset, artifact::Workspace& workspace)
       : run_(run),
         workspace_(workspace),
-        ranks_(run.communicator == nullptr ? *alone_ : *run.communicator),
-        progress_(workspace.progress == nullptr || !ranks_.is_first() ? support::silent_progress()
+        communicator_(run.communicator == nullptr ? *alone_ : *run.communicator),
+        progress_(workspace.progress == nullptr || !communicator_.is_first() ? support::silent_progress()
                                                                       : *workspace.progress),
         length_(run.model.config().length),
         end_(workspace.snapshots.empty() ? run.last_step : workspace.snapshots.back().step),
         samples_({dataset, Split::kTrain, length_, run.model.device(), run.documents},
                  static_cast<std::uint64_t>(run.data_seed), dataset.windows(Split::kTrain, length_)),
         optimizer_(run.model, run.optimizer, run.optimizer_start),
-        artifacts_(run, dataset, workspace, optimizer_, ranks_),
+        artifacts_(run, dataset, workspace, optimizer_, communicator_),
         store_(workspace, run.checkpoint, progress_) {
-    at_.step = run.first_step;
+    position_.step = run.first_step;
     if (run.keep_best) {
       for (const model::FlatGroup& group : run.model.groups()) {
-        at_.best.push_back(model::flat_zeros(group.values.numel(), group.values.options()));
+        position_.best.push_back(model::flat_zeros(group.values.numel(), group.values.options()));
       }
     }
     check_snapshots();
@@ -92,21 +92,21 @@ class Loop {
 
   void go() {
     require_same_run();
-    if (ranks_.is_first() && !resume()) run_.model.draw();
-    if (ranks_.count() > 1) take_over_state();
+    if (communicator_.is_first() && !resume()) run_.model.draw();
+    if (communicator_.count() > 1) take_over_state();
     announce();
-    stopping_ = ranks_.any(support::stop_requested());
+    stopping_ = communicator_.any(support::stop_requested());
     last_checkpoint_ = Clock::now();
     std::size_t next_snapshot = 0;
     const auto& snapshots = workspace_.snapshots;
-    while (next_snapshot < snapshots.size() && snapshots[next_snapshot].step < at_.step) ++next_snapshot;
+    while (next_snapshot < snapshots.size() && snapshots[next_snapshot].step < position_.step) ++next_snapshot;
     for (;;) {
-      while (next_snapshot < snapshots.size() && snapshots[next_snapshot].step == at_.step) {
+      while (next_snapshot < snapshots.size() && snapshots[next_snapshot].step == position_.step) {
         write_snapshot(snapshots[next_snapshot], false);
         ++next_snapshot;
       }
-      if (at_.step >= end_) break;
-      if (ranks_.count() == 1 ? support::stop_requested() : stopping_) stop();
+      if (position_.step >= end_) break;
+      if (communicator_.count() == 1 ? support::stop_requested() : stopping_) stop();
       if (!one_step()) diverged(next_snapshot);
       after_step();
     }
@@ -117,7 +117,7 @@ class Loop {
     }
     if (snapshots.empty()) write_artifacts(workspace_.outputs, run_.artifact_holds_moments, false);
     if (watcher_) watcher_->end("done");
-    ranks_.barrier();
+    communicator_.barrier();
   }
 
  private:
@@ -156,7 +156,7 @@ class Loop {
   void announce() {
     const std::int64_t parameters = run_.model.parameter_count();
     progress_.note(cat(support::short_count(static_cast<double>(parameters)), " parameters (", support::with_commas(parameters),
-                       "), steps ", at_.step, " to ", end_,
+                       "), steps ", position_.step, " to ", end_,
                        " of ", support::with_commas(tokens(1)), " tokens, ",
                        model::device_summary(run_.compute, run_.model.device())));
     encodings::Span span = encodings::Span::whole(*run_.compute.micro_batch, length_);
@@ -186,20 +186,20 @@ class Loop {
                                            ? std::optional(run_.watch_files.peak_tflops * 1e12)
                                            : model::peak_flops(run_.model.device(), device);
     if (peak) progress_.note(mfu_formula(flops(), peak, device));
-    if (ranks_.count() > 1) {
-      progress_.note(cat(ranks_.count(), " ranks, each with ", run_.batch / ranks_.count(), " of a step's ", run_.batch,
+    if (communicator_.count() > 1) {
+      progress_.note(cat(communicator_.count(), " ranks, each with ", run_.batch / communicator_.count(), " of a step's ", run_.batch,
                          " sequences"));
     }
-    if (!ranks_.is_first()) return;
+    if (!communicator_.is_first()) return;
     watcher_.emplace(
         workspace_, run_.watch_files,
-        Watched{.first_step = run_.first_step,
-                .step = at_.step,
+        MonitorState{.first_step = run_.first_step,
+                .step = position_.step,
                 .last_step = end_,
                 .tokens_per_step = tokens(1),
                 .tokens_before = run_.tokens_before,
                 .flops_per_token = flops(),
-                .peak_flops = peak ? std::optional(*peak * static_cast<double>(ranks_.count())) : peak,
+                .peak_flops = peak ? std::optional(*peak * static_cast<double>(communicator_.count())) : peak,
                 .memory_bytes = [device = run_.model.device()] { return model::memory_in_use(device); }},
         progress_);
   }
@@ -208,20 +208,20 @@ class Loop {
 
   /// The micro-batch of this rank that begins at `first` of its share.
   Samples micro_batch(std::int64_t step, std::int64_t first) const {
-    const Samples share = find_share(step, run_.batch, ranks_.rank(), ranks_.count());
+    const Samples share = find_share(step, run_.batch, communicator_.rank(), communicator_.count());
     return {share.first + first, *run_.compute.micro_batch, is_logged(step)};
   }
 
   /// Has what follows a micro-batch read while that one is computed.
   void read_ahead(std::int64_t first) {
     const std::int64_t next = first + *run_.compute.micro_batch;
-    if (next < run_.batch / ranks_.count()) samples_.announce(micro_batch(at_.step, next));
-    else if (at_.step + 1 < end_) samples_.announce(micro_batch(at_.step + 1, 0));
+    if (next < run_.batch / communicator_.count()) samples_.announce(micro_batch(position_.step, next));
+    else if (position_.step + 1 < end_) samples_.announce(micro_batch(position_.step + 1, 0));
   }
 
   /// @return false when the run has diverged. Nothing was updated then, nor in a step that was skipped.
   bool one_step() {
-    const std::int64_t step = at_.step, part = run_.batch / ranks_.count(), micro = *run_.compute.micro_batch;
+    const std::int64_t step = position_.step, part = run_.batch / communicator_.count(), micro = *run_.compute.micro_batch;
     const double scale =
         1.0 / static_cast<double>(std::max<std::int64_t>(1, samples_.targets(step * run_.batch, run_.batch)));
     if (step % kLogitEvery == 0) sample_logits();
@@ -251,36 +251,36 @@ class Loop {
       buckets_->finish();
       // Every rank gets the same loss and the same decision to continue.
       const std::vector<double> all =
-          ranks_.sum({loss, static_cast<double>(bytes), support::stop_requested() ? 1.0 : 0.0});
+          communicator_.sum({loss, static_cast<double>(bytes), support::stop_requested() ? 1.0 : 0.0});
       loss = all[0];
       bytes = static_cast<std::int64_t>(all[1]);
       stopping_ = all[2] > 0;
     }
     const double lr = run_.schedule.at(step);
     const Optimizer::StepResult updated = update(optimizer_, step, lr, loss);
-    ++at_.step;
-    at_.curves.steps.push_back({loss, updated.grad_norm});
-    const TrainRow row{at_.step, artifacts_.tokens_seen(at_.step), loss, bits_per_byte(loss / scale, bytes), lr,
+    ++position_.step;
+    position_.curves.steps.push_back({loss, updated.grad_norm});
+    const TrainRow row{position_.step, artifacts_.tokens_seen(position_.step), loss, bits_per_byte(loss / scale, bytes), lr,
                        updated.grad_norm, updated.clipped};
     const bool logged = is_logged(step) || !updated.finite;
-    if (logged) at_.curves.train.push_back(row);
+    if (logged) position_.curves.train.push_back(row);
     if (watcher_) watcher_->step(row, logged);
     if (updated.finite) return true;
-    at_.skipped.push_back(at_.step);
-    return in_a_row(at_.skipped) <= run_.optimizer.skip_nonfinite;
+    position_.skipped.push_back(position_.step);
+    return in_a_row(position_.skipped) <= run_.optimizer.skip_nonfinite;
   }
 
   /// Work that is due between two steps: validation, a comparison of ranks, a checkpoint.
   void after_step() {
     const CheckpointConfig& checkpoint = run_.checkpoint;
-    const bool is_best = run_.watch.validate_every > 0 && at_.step % run_.watch.validate_every == 0 && add_validation();
-    const bool pinned = checkpoint.pin_every > 0 && at_.step % checkpoint.pin_every == 0;
+    const bool is_best = run_.watch.validate_every > 0 && position_.step % run_.watch.validate_every == 0 && add_validation();
+    const bool pinned = checkpoint.pin_every > 0 && position_.step % checkpoint.pin_every == 0;
     const double since = seconds_since(last_checkpoint_);
-    if (at_.step % kCompareEvery == 0) compare_ranks();
-    if (ranks_.is_first()) {
+    if (position_.step % kCompareEvery == 0) compare_ranks();
+    if (communicator_.is_first()) {
       const bool likely = checkpoint.pin_every > 0 || checkpoint.best || since >= checkpoint.every / 2;
       if (likely) copy_.prepare(state());
-      if (pinned || (is_best && checkpoint.best) || (since >= checkpoint.every && at_.step < end_)) save();
+      if (pinned || (is_best && checkpoint.best) || (since >= checkpoint.every && position_.step < end_)) save();
     }
     store_.check();
     log_written();
@@ -289,11 +289,11 @@ class Loop {
   /// The largest attention logit that one sequence of this step meets, with the weights before the update.
   void sample_logits() {
     const at::NoGradGuard no_gradients;
-    const std::int64_t sample = at_.step * run_.batch;
+    const std::int64_t sample = position_.step * run_.batch;
     const Batch batch = samples_.read({sample, 1, false});
-    LogitSample found{at_.step, 0};
+    LogitSample found{position_.step, 0};
     model::ForwardOptions options;
-    options.step = at_.step;
+    options.step = position_.step;
     options.first_sample = sample;
     options.pe_len = length_;
     options.largest_logit = &found.largest;
@@ -301,7 +301,7 @@ class Loop {
     if (batch.doc_start.defined()) options.doc_start = batch.doc_start.narrow(1, 0, count);
     options.restart_positions = run_.documents == Documents::kRestarted;
     run_.model.forward(batch.ids.narrow(1, 0, count), options);
-    at_.curves.logits.push_back(found);
+    position_.curves.logits.push_back(found);
     if (watcher_) watcher_->attention(found);
   }
 
@@ -309,25 +309,25 @@ class Loop {
 
   /// @return whether its loss is the lowest so far.
   bool add_validation() {
-    const std::optional<ValidationRow> row = artifacts_.validation(at_.step);
+    const std::optional<ValidationRow> row = artifacts_.validation(position_.step);
     if (!row) return false;
-    at_.curves.validation.push_back(*row);
+    position_.curves.validation.push_back(*row);
     if (watcher_) watcher_->validation(*row);
-    const std::optional<ValidationRow> best = at_.curves.best();
-    if (!best || best->step != at_.step) return false;
+    const std::optional<ValidationRow> best = position_.curves.best();
+    if (!best || best->step != position_.step) return false;
     const at::NoGradGuard no_gradients;
-    for (std::size_t i = 0; i < at_.best.size(); ++i) at_.best[i].copy_(run_.model.groups()[i].values);
+    for (std::size_t i = 0; i < position_.best.size(); ++i) position_.best[i].copy_(run_.model.groups()[i].values);
     return true;
   }
 
   void write_artifacts(const std::map<std::string, std::filesystem::path>& outputs, bool moments, bool is_diverged) {
     compare_ranks();
-    artifacts_.write(outputs, at_, moments, is_diverged);
+    artifacts_.write(outputs, position_, moments, is_diverged);
   }
 
   void write_snapshot(const artifact::Snapshot& snapshot, bool is_diverged) {
     write_artifacts(snapshot.outputs, true, is_diverged);
-    if (!ranks_.is_first()) return;
+    if (!communicator_.is_first()) return;
     Json event = {{"event", "snapshot"}, {"step", snapshot.step}, {"label", snapshot.label}};
     if (is_diverged) event["status"] = "diverged";
     progress_.event(event);
@@ -337,19 +337,19 @@ class Loop {
   void save() {
     const auto begin = Clock::now();
     finish_writing();   // the copy is the writer's until it is done
-    artifact::CheckpointMeta now = artifacts_.meta(at_, false);
+    artifact::CheckpointMeta now = artifacts_.meta(position_, false);
     now.fingerprint = fingerprint_of(run_);
     now.extra["run"] = identity_of(run_);
-    const std::optional<ValidationRow> best = run_.checkpoint.best ? at_.curves.best() : std::nullopt;
-    store_.save(at_.step, best ? std::optional(best->step) : std::nullopt,
+    const std::optional<ValidationRow> best = run_.checkpoint.best ? position_.curves.best() : std::nullopt;
+    store_.save(position_.step, best ? std::optional(best->step) : std::nullopt,
                 [recipe = workspace_.recipe, model = run_.model, now = std::move(now),
-                 copy = copy_.take(state()), curves = at_.curves](const std::filesystem::path& path) {
+                 copy = copy_.take(state()), curves = position_.curves](const std::filesystem::path& path) {
                   artifact::CheckpointWriter writer(path, recipe, now);
                   for (const StatePart& part : copy) model::write_tensors(writer, part.name, model, part.flat, part.absent);
                   curves.write(writer);
                   writer.finish();
                 });
-    saved_ = at_.step;
+    saved_ = position_.step;
     last_checkpoint_ = Clock::now();
     stall_s_ = std::chrono::duration<double>(last_checkpoint_ - begin).count();
   }
@@ -357,7 +357,7 @@ class Loop {
   /// State that the run resumes from: weights, the optimizer's state, and the best weights so far where they are kept.
   std::vector<StatePart> state() const {
     std::vector<StatePart> parts = state_of(run_.model, optimizer_);
-    if (!at_.best.empty()) parts.push_back({.name = kBestPart, .flat = at_.best, .absent = {}, .of_updates = false});
+    if (!position_.best.empty()) parts.push_back({.name = kBestPart, .flat = position_.best, .absent = {}, .of_updates = false});
     return parts;
   }
 
@@ -372,33 +372,33 @@ class Loop {
   }
 
   [[noreturn]] void stop() {
-    if (ranks_.is_first()) {
-      if (saved_ != at_.step) save();
+    if (communicator_.is_first()) {
+      if (saved_ != position_.step) save();
       finish_writing();
       watcher_->end("stopped");
     }
-    progress_.note(cat("stopped at step ", at_.step, "; run again to continue"));
-    ranks_.agree_on_end();
-    throw support::Stopped(true);
+    progress_.note(cat("stopped at step ", position_.step, "; run again to continue"));
+    communicator_.agree_on_end();
+    throw support::StopRequest(true);
   }
 
   [[noreturn]] void diverged(std::size_t next_snapshot) {
     const auto& snapshots = workspace_.snapshots;
     for (; next_snapshot < snapshots.size(); ++next_snapshot) write_snapshot(snapshots[next_snapshot], true);
     if (snapshots.empty()) write_artifacts(workspace_.outputs, false, true);
-    const TrainRow& row = at_.curves.train.back();
+    const TrainRow& row = position_.curves.train.back();
     if (watcher_) watcher_->end("diverged");
-    ranks_.agree_on_end();
+    communicator_.agree_on_end();
     throw support::Error(support::kExitDiverged,
-                         support::Diagnostic{cat("training diverged at step ", at_.step, ": loss ", support::shortest(row.loss),
+                         support::Diagnostic{cat("training diverged at step ", position_.step, ": loss ", support::shortest(row.loss),
                                                  ", gradient norm ", support::shortest(row.grad_norm)),
                                              {}, "lower train.peak_lr, or lengthen the warm-up", {}});
   }
 
   /// Ranks that were started on different configs or data would add up gradients of different runs.
   void require_same_run() {
-    if (ranks_.count() == 1) return;
-    const artifact::CheckpointMeta here = artifacts_.meta(at_, false);
+    if (communicator_.count() == 1) return;
+    const artifact::CheckpointMeta here = artifacts_.meta(position_, false);
     const Json run = {{"config", workspace_.recipe.config},
                       {"data", here.data_digest},
                       {"order", here.data},
@@ -409,8 +409,8 @@ class Loop {
                       {"run", identity_of(run_)},
                       {"steps", {run_.first_step, run_.last_step}}};
     const std::string digest = support::canonical_hash("pe/ranks", run);
-    const bool unlike = ranks_.broadcast(digest) != digest;
-    const std::vector<double> all = ranks_.gather(unlike ? 1.0 : 0.0);
+    const bool unlike = communicator_.broadcast(digest) != digest;
+    const std::vector<double> all = communicator_.gather(unlike ? 1.0 : 0.0);
     const auto other = std::find(all.begin(), all.end(), 1.0);
     if (other == all.end()) return;
     throw support::ConfigError(
@@ -420,29 +420,29 @@ class Loop {
 
   /// All ranks start from the state of rank 0, fresh or resumed.
   void take_over_state() {
-    const Json mine = {{"step", at_.step}, {"skipped", at_.skipped}, {"inexact", at_.inexact}};
-    const Json first = support::require_json(ranks_.broadcast(mine.dump()));
-    at_.step = first.at("step");
-    at_.skipped = first.at("skipped").get<std::vector<std::int64_t>>();
-    at_.inexact = first.at("inexact");
+    const Json mine = {{"step", position_.step}, {"skipped", position_.skipped}, {"inexact", position_.inexact}};
+    const Json first = support::require_json(communicator_.broadcast(mine.dump()));
+    position_.step = first.at("step");
+    position_.skipped = first.at("skipped").get<std::vector<std::int64_t>>();
+    position_.inexact = first.at("inexact");
     const at::NoGradGuard no_gradients;
     for (const StatePart& part : state()) {
       for (const at::Tensor& flat : part.flat) {
-        if (flat.numel() > 0) ranks_.broadcast(flat);
+        if (flat.numel() > 0) communicator_.broadcast(flat);
       }
     }
-    if (!ranks_.is_first()) run_.model.after_step();  // products read copies of the values, of a new training too
-    buckets_.emplace(run_.model, ranks_);
+    if (!communicator_.is_first()) run_.model.after_step();  // products read copies of the values, of a new training too
+    buckets_.emplace(run_.model, communicator_);
   }
 
   /// Each rank has updated its own copy; bits must not have come apart.
   void compare_ranks() {
-    if (ranks_.count() > 1) require_agreement(ranks_, parameter_hash(run_.model), at_.step);
+    if (communicator_.count() > 1) require_agreement(communicator_, parameter_hash(run_.model), position_.step);
   }
 
   /// @return whether there was a checkpoint to resume from
   bool resume() {
-    artifact::CheckpointMeta expected = artifacts_.meta(at_, false);
+    artifact::CheckpointMeta expected = artifacts_.meta(position_, false);
     expected.extra["run"] = identity_of(run_);
     const std::int64_t limit = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.front().step;
     return store_.restore(expected, run_.first_step, limit, [&](const artifact::CheckpointReader& checkpoint,
@@ -461,12 +461,12 @@ class Loop {
       for (std::size_t i = 0; i < state.size(); ++i) {
         for (std::size_t j = 0; j < state[i].flat.size(); ++j) model::move_contents(read[i].flat[j], state[i].flat[j]);
       }
-      at_.step = checkpoint.meta().step;
-      at_.curves = std::move(curves);
-      at_.skipped = checkpoint.meta().extra.value("skipped", std::vector<std::int64_t>());
-      at_.inexact = std::move(inexact);
+      position_.step = checkpoint.meta().step;
+      position_.curves = std::move(curves);
+      position_.skipped = checkpoint.meta().extra.value("skipped", std::vector<std::int64_t>());
+      position_.inexact = std::move(inexact);
       run_.model.after_step();
-      progress_.note(cat(metrics == nullptr ? "resuming at step " : "continuing from the snapshot at step ", at_.step));
+      progress_.note(cat(metrics == nullptr ? "resuming at step " : "continuing from the snapshot at step ", position_.step));
     });
   }
 
@@ -490,14 +490,14 @@ class Loop {
   const Run& run_;
   artifact::Workspace& workspace_;
   const std::unique_ptr<Communicator> alone_ = make_null_communicator();
-  Communicator& ranks_;
+  Communicator& communicator_;
   support::Progress& progress_;
   std::int64_t length_;
   std::int64_t end_;                        ///< the last step that will be done
   SampleReader samples_;
   Optimizer optimizer_;
   ArtifactWriter artifacts_;
-  Position at_;
+  Position position_;
   StateCopy copy_;                          ///< before the writer, which reads it and ends first
   ResumeStore store_;
   std::optional<Watcher> watcher_;          ///< of rank 0
@@ -514,7 +514,7 @@ void execute(const Run& run, const data::TokenDataset& dataset, artifact::Worksp
   if (encodings::ReadsTokens* reader = encodings::reader_of(run.model.encoding()); reader != nullptr) {
     reader->read_with(data::token_numbers(reader->reads(), dataset.tokenizer(), workspace.input("data").path.string()));
   }
-  Loop(run, dataset, workspace).go();
+  TrainingLoop(run, dataset, workspace).go();
 }
 
 }  // namespace pe::training

@@ -40,7 +40,7 @@ void adopt_events(const std::filesystem::path& work, const std::optional<std::fi
 
 }  // namespace
 
-Watcher::Watcher(const artifact::Workspace& workspace, const WatchFiles& files, Watched about, support::Progress& progress)
+Watcher::Watcher(const artifact::Workspace& workspace, const WatchFiles& files, MonitorState about, support::Progress& progress)
     : work_(workspace.work), files_(files), about_(std::move(about)), progress_(progress),
       run_id_(run_id_of(workspace.recipe)), stage_(workspace.recipe.stage),
       log_(workspace.work, workspace.resume.value_or(""), about_.step) {

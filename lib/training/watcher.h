@@ -23,7 +23,7 @@
 namespace pe::training {
 
 /// Facts that the watcher gets at the start and cannot compute.
-struct Watched {
+struct MonitorState {
   std::int64_t first_step = 0;        ///< where the run began
   std::int64_t step = 0;              ///< where this attempt begins
   std::int64_t last_step = 0;
@@ -37,7 +37,7 @@ struct Watched {
 class Watcher {
  public:
   /// Takes over the log of an earlier attempt up to `about.step`, and begins a new attempt.
-  Watcher(const artifact::Workspace& workspace, const WatchFiles& files, Watched about, support::Progress& progress);
+  Watcher(const artifact::Workspace& workspace, const WatchFiles& files, MonitorState about, support::Progress& progress);
 
   /// After each step. @param logged whether it is a row of metrics
   void step(const TrainRow& row, bool logged);
@@ -63,7 +63,7 @@ class Watcher {
 
   std::filesystem::path work_;
   WatchFiles files_;
-  Watched about_;
+  MonitorState about_;
   support::Progress& progress_;
   std::string run_id_, stage_;
   MetricsLog log_;

@@ -143,7 +143,7 @@ void ask_peers(const std::vector<std::string>& arguments, double ours, const std
   const char* python = std::getenv("PE_TEST_PYTHON");
   std::vector<std::string> words = {python != nullptr ? python : "python3", PE_PEER};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  const support::Captured answer = support::capture(words);
+  const support::CapturedOutput answer = support::capture(words);
   if (answer.status.code != 0) {
     fmt::print("  no peer: {}\n", support::trim(answer.err));
     return;

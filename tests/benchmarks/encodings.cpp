@@ -493,7 +493,7 @@ int main(int argc, char** argv) {
     std::vector<Json> lines = read_state(state, device_name, sequences);
     const double begin = now();
     const auto run = [&](const std::string& name, const std::string& part) {
-      const support::Captured answer = support::capture(
+      const support::CapturedOutput answer = support::capture(
           {support::own_executable().string(), "--measure", name, "--part", part, "--device", device_name, "--sequences",
            std::to_string(sequences)});
       Json line = Json::parse(answer.out, nullptr, false);

@@ -22,7 +22,7 @@
 #include "pipeline/expand/expand.h"
 #include "pipeline/plan/explain.h"
 #include "pipeline/plan/key.h"
-#include "pipeline/plan/noop_memo.h"
+#include "pipeline/plan/up_to_date_cache.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/store/store.h"
 #include "support/files.h"
@@ -283,10 +283,10 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "the filled store does not hold what the plan looks for\n");
     return 1;
   }
-  NoopMemo::remember(store_path, file, options, graph, plan, catalog);
+  UpToDateCache::remember(store_path, file, options, graph, plan, catalog);
   bool found = false;
   const Time memo_ms = best_of(5, [&] {
-    const auto memo = NoopMemo::find(store_path, file, options);
+    const auto memo = UpToDateCache::find(store_path, file, options);
     found = memo && memo->objects_stand();
     if (memo && !found) {   // the first time
       Store store(store_path, {.durable = false});

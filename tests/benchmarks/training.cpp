@@ -352,7 +352,7 @@ Speed measure(const Size& size, const Options& options, const model::ComputeConf
   model::reset_peak_memory(device);
   try {
     training::train(config, workspace);
-  } catch (const support::Stopped&) {
+  } catch (const support::StopRequest&) {
   }
   Speed speed;
   speed.bytes = model::memory_in_use(device);

@@ -120,7 +120,7 @@ Outcome run_heads(at::ScalarType type, const HeadsCase& of) {
   const auto table_type = type == at::kDouble ? at::kDouble : at::kFloat;
   const Tensor angles = normals(6, table);
   const Tensor cos = angles.cos().to(at::kFloat).to(table_type), sin = angles.sin().to(at::kFloat).to(table_type);
-  pe::model::Projected out;
+  pe::model::ProjectedHeads out;
   if (type == at::kDouble) {
     out = pe::model::norm_project(x, norm, packed, q_norm, k_norm, shape);
     if (of.pairs > 0) {

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "data/tasks/algorithmic_task.h"
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/test_data.h"

@@ -630,14 +630,14 @@ BOOST_FIXTURE_TEST_CASE(small_files_are_asked_for_again_and_a_stop_ends_the_wait
     support::request_stop(SIGTERM);
     return {.body = "small", .drip_ms = 200};
   };
-  BOOST_CHECK_THROW(locked(), support::Stopped);
+  BOOST_CHECK_THROW(locked(), support::StopRequest);
   support::request_stop(0);
   file = [&](const WebRequest&) -> WebAnswer { return {.status = 503, .headers = {"Retry-After: 60"}}; };
   std::thread stopper([] {
     ::usleep(300'000);
     support::request_stop(SIGTERM);
   });
-  BOOST_CHECK_THROW(locked(), support::Stopped);
+  BOOST_CHECK_THROW(locked(), support::StopRequest);
   stopper.join();
   support::request_stop(0);
 }

@@ -317,7 +317,7 @@ BOOST_AUTO_TEST_CASE(words_are_spelt_well, *precondition(test::Installed{"codesp
                            "stages", "pipelines", "configs", "python", "examples", "reports/README.md"}) {
     command.push_back((root / name).string());
   }
-  const support::Captured answer = support::capture(command);
+  const support::CapturedOutput answer = support::capture(command);
   BOOST_TEST(answer.out.empty(), answer.out << "words that are right here belong into tests/documents/words.txt");
   BOOST_TEST((answer.status.code == 0 || !answer.out.empty()), answer.err);
   const test::TempFolder folder;  // it does find a slip
@@ -330,7 +330,7 @@ BOOST_AUTO_TEST_CASE(words_are_spelt_well, *precondition(test::Installed{"codesp
 
 BOOST_AUTO_TEST_CASE(the_documents_become_a_site_with_search, *precondition(test::Installed{"mkdocs"})) {
   const test::TempFolder folder;
-  const support::Captured made =
+  const support::CapturedOutput made =
       support::capture({(test::source_root() / "doc/site").string(), (folder / "site").string()});
   BOOST_REQUIRE_MESSAGE(made.status.code == 0, made.out << made.err);  // a link that leads nowhere ends it, too
   std::size_t found = 0;

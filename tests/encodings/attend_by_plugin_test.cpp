@@ -49,10 +49,10 @@ void compare(const Json& config, const Shape& shape, const Span& span, const std
   for (Tensor Toy::*member : {&Toy::wq, &Toy::wk, &Toy::wv}) (low.*member).zero_();
   low = low.to(at::kBFloat16);
   const Toy high = low.to(at::kFloat);
-  const Evaluated expected = evaluate(*encoding, high, span, {.route = Route::kReference});
+  const ToyGradients expected = evaluate(*encoding, high, span, {.route = Route::kReference});
   const StandIn plugin;
   BOOST_TEST(route_name(*encoding, span, at::kBFloat16, true) == route);
-  const Evaluated got = evaluate(*encoding, low, span, {});
+  const ToyGradients got = evaluate(*encoding, low, span, {});
   BOOST_TEST(relative_difference(got.out, expected.out) <= 1e-2);
   double largest = 0;
   for (const Tensor& g : expected.gradients) largest = std::max(largest, value(g.norm()));

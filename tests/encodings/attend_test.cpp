@@ -429,12 +429,12 @@ BOOST_AUTO_TEST_CASE(without_kernels_of_ours_other_routes_give_the_same) {
   stir(*t5);
   const Span span = Span::whole(2, 40);
   const Toy toy(small_shape(), 2, 40, at::kFloat);
-  const Evaluated ours = evaluate(*t5, toy, span, {});
+  const ToyGradients ours = evaluate(*t5, toy, span, {});
   const struct Plain {
     Plain() { kernels::use_fused(false); }
     ~Plain() { kernels::use_fused(true); }
   } plain_kernels;
-  const Evaluated plain = evaluate(*t5, toy, span, {});
+  const ToyGradients plain = evaluate(*t5, toy, span, {});
   BOOST_TEST(route_name(*t5, span, at::kFloat, true) == "fused, trained mask");
   BOOST_TEST(route_name(*make_encoding("rope", small_shape()), span, at::kFloat, true) == "fused");
   BOOST_TEST(largest_difference(ours.out, plain.out) <= 1e-5);

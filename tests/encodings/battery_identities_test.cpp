@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(selection_at_once_is_selection_row_after_row) {
     BOOST_TEST(at_once->traits(span).rewrites_logits == false);
     BOOST_TEST(by_row->traits(span).rewrites_logits == true);
     const Toy toy(small_shape(), 2, 12);
-    const Evaluated expected = evaluate(*by_row, toy, span, {}), found = evaluate(*at_once, toy, span, {});
+    const ToyGradients expected = evaluate(*by_row, toy, span, {}), found = evaluate(*at_once, toy, span, {});
     BOOST_TEST(largest_difference(found.out, expected.out) <= 1e-12);
     for (std::size_t i = 0; i < 4; ++i) BOOST_TEST(largest_difference(found.gradients[i], expected.gradients[i]) <= 1e-11);
   }

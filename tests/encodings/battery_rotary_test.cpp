@@ -2,7 +2,7 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
-#include "encodings/attention/sight.h"
+#include "encodings/attention/attention_window.h"
 #include "encodings/rotary/rescaling.h"
 #include "encodings/rotary/rotary.h"
 #include "encodings/rotary/rotary_schedules.h"

@@ -1,12 +1,12 @@
 // Invariants of every encoding, run over the registry: a new encoding is under test once it is listed.
-// `pe-encodings check NAME` runs the same checks (handbook/battery/checks.h) for one encoding.
+// `pe-encodings check NAME` runs the same checks (encoding_docs/battery/checks.h) for one encoding.
 #include <ATen/ops/arange.h>
 
 #include <boost/test/unit_test.hpp>
 #include <tuple>
 
 #include "fixture.h"
-#include "handbook/battery/checks.h"
+#include "encoding_docs/battery/checks.h"
 
 using namespace pe;
 using namespace pe::test;

@@ -49,7 +49,7 @@ std::vector<Subject> some() {
 
 /// Errors of the output, then of each gradient, relative to the expected one; a parameter's also relative to a tenth of
 /// the largest parameter gradient and to `floor`.
-std::vector<double> errors(const Evaluated& got, const Evaluated& expected, double floor) {
+std::vector<double> errors(const ToyGradients& got, const ToyGradients& expected, double floor) {
   constexpr std::size_t kInputs = 4;  // x, q, k, v
   double largest = 0;
   for (std::size_t i = kInputs; i < expected.gradients.size(); ++i)
@@ -75,7 +75,7 @@ BOOST_DATA_TEST_CASE(all_routes_agree_with_the_reference_on_the_cpu, data::make(
                      groups) {
   if (groups < 4 && exempt(subject, "shared keys")) return;
   const BothDevices pair = on_both(subject.config, groups);
-  const Evaluated expected = evaluate(*pair.cpu, pair.on_cpu, pair.cpu_span, {.route = Route::kReference});
+  const ToyGradients expected = evaluate(*pair.cpu, pair.on_cpu, pair.cpu_span, {.route = Route::kReference});
   BOOST_TEST_REQUIRE(all_finite(expected.out));
   const auto run = [&](at::ScalarType type, Route route) {
     return errors(evaluate(*pair.gpu, pair.on_gpu.to(type), pair.gpu_span, {.route = route, .chunk_rows = 24}),
@@ -121,12 +121,12 @@ BOOST_DATA_TEST_CASE(attention_at_real_lengths_agrees_with_float64,
   const auto encoding = make_encoding(name, shape);
   stir(*encoding);
   encoding->after_step();  // into the range that training keeps to
-  const Evaluated expected = evaluate(*encoding, rounded.to(at::kDouble).on(shape.device), span, {.route = Route::kReference});
-  const Evaluated got = evaluate(*encoding, rounded.on(shape.device), span, {.route = Route::kAuto});
+  const ToyGradients expected = evaluate(*encoding, rounded.to(at::kDouble).on(shape.device), span, {.route = Route::kReference});
+  const ToyGradients got = evaluate(*encoding, rounded.on(shape.device), span, {.route = Route::kAuto});
   BOOST_TEST(relative_difference(got.out, expected.out) <= 2e-2);
   for (std::size_t i = 0; i < got.gradients.size(); ++i)
     BOOST_TEST(relative_difference(got.gradients[i], expected.gradients[i]) <= 3e-2, "gradient " << i);
-  const Evaluated again = evaluate(*encoding, rounded.on(shape.device), span, {.route = Route::kAuto});
+  const ToyGradients again = evaluate(*encoding, rounded.on(shape.device), span, {.route = Route::kAuto});
   BOOST_TEST(again.out.equal(got.out));
   for (std::size_t i = 0; i < got.gradients.size(); ++i) BOOST_TEST(again.gradients[i].equal(got.gradients[i]), "gradient " << i);
 }
@@ -139,13 +139,13 @@ BOOST_DATA_TEST_CASE(a_frozen_model_trains_its_bias, data::make({"t5", "fire"}),
     (out.to(at::kFloat) * normals("direction", out.sizes()).to(at::kBFloat16).to(out.device(), at::kFloat))
         .sum()
         .backward();
-    Evaluated found{.out = out, .gradients = std::vector<Tensor>(4, at::zeros({1}))};  // inputs are frozen
+    ToyGradients found{.out = out, .gradients = std::vector<Tensor>(4, at::zeros({1}))};  // inputs are frozen
     for (const Parameter& p : encoding.parameters()) {
       found.gradients.push_back(p.value.grad().defined() ? p.value.grad() : at::zeros_like(p.value));
     }
     return found;
   };
-  const Evaluated expected = gradients(*pair.cpu, pair.on_cpu, pair.cpu_span, Route::kReference),
+  const ToyGradients expected = gradients(*pair.cpu, pair.on_cpu, pair.cpu_span, Route::kReference),
                   got = gradients(*pair.gpu, pair.on_gpu, pair.gpu_span, Route::kAuto);
   for (const double error : errors(got, expected, kFloor)) BOOST_TEST(error <= kRounded);
 }

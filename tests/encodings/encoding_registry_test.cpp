@@ -1,7 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "fixture.h"
-#include "handbook/battery/checks.h"
+#include "encoding_docs/battery/checks.h"
 #include "support/config.h"
 
 using namespace pe;

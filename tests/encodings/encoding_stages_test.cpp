@@ -246,16 +246,16 @@ BOOST_DATA_TEST_CASE(routes_agree_on_outputs_and_gradients, data::make(kNames) *
   const auto encoding = make(name, shape);
   stir(*encoding);
   const Toy toy(shape, 2, 8);
-  const Evaluated reference = evaluate(*encoding, toy, Span::whole(2, 8), {.route = Route::kReference});
+  const ToyGradients reference = evaluate(*encoding, toy, Span::whole(2, 8), {.route = Route::kReference});
   for (const std::int64_t rows : {1, 3, 8}) {
-    const Evaluated chunked =
+    const ToyGradients chunked =
         evaluate(*encoding, toy, Span::whole(2, 8), {.route = Route::kChunked, .chunk_rows = rows});
     BOOST_TEST(largest_difference(reference.out, chunked.out) <= 1e-12);
     for (std::size_t i = 0; i < reference.gradients.size(); ++i) {
       BOOST_TEST(largest_difference(reference.gradients[i], chunked.gradients[i]) <= 1e-11, "gradient " << i);
     }
   }
-  const Evaluated automatic = evaluate(*encoding, toy, Span::whole(2, 8), {});
+  const ToyGradients automatic = evaluate(*encoding, toy, Span::whole(2, 8), {});
   BOOST_TEST(largest_difference(reference.out, automatic.out) <= 1e-11);
 }
 
@@ -264,7 +264,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_a_carry_are_those_of_finite_differences) {
   Toy toy(small_shape(), 1, 6);
   const Span span = Span::whole(1, 6);
   const AttendOptions options{.route = Route::kChunked, .chunk_rows = 2};
-  const Evaluated found = evaluate(encoding, toy, span, options);
+  const ToyGradients found = evaluate(encoding, toy, span, options);
   at::NoGradGuard no_grad;
   const Tensor direction = normals("direction", found.out.sizes()).to(at::kBFloat16).to(at::kDouble);
   Tensor q = toy.q.view(-1);

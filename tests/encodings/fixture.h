@@ -1,5 +1,5 @@
 /// @file
-/// Common code of the tests of encodings and the battery (handbook/battery/), and cases that are named like their
+/// Common code of the tests of encodings and the battery (encoding_docs/battery/), and cases that are named like their
 /// subject.
 #pragma once
 
@@ -9,18 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "handbook/battery/subjects.h"
-#include "handbook/battery/toy.h"
+#include "encoding_docs/battery/subjects.h"
+#include "encoding_docs/battery/toy.h"
 
-namespace pe::handbook::battery {
+namespace pe::encoding_docs::battery {
 
 inline std::ostream& operator<<(std::ostream& out, const Subject& subject) { return out << subject.name; }
 
-}  // namespace pe::handbook::battery
+}  // namespace pe::encoding_docs::battery
 
 namespace pe::test {
 
-using namespace handbook::battery;
+using namespace encoding_docs::battery;
 
 /// Is a subject left out of a property? Prints the reason where it is.
 inline bool exempt(const Subject& subject, const std::string& property) {

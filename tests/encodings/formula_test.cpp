@@ -6,7 +6,7 @@
 
 #include "encodings/bias/expression.h"
 #include "fixture.h"
-#include "handbook/battery/passes.h"
+#include "encoding_docs/battery/passes.h"
 #include "support/error.h"
 
 using namespace pe;

@@ -272,11 +272,11 @@ BOOST_AUTO_TEST_CASE(resonance_rounds_wavelengths) {
 }
 
 BOOST_AUTO_TEST_CASE(resonance_repeats_to_the_bit) {
-  AngleTable table(dynamic_cast<Rotary&>(*score(R"("resonance")", 16, 64).encoding).frequencies({}));
+  RotaryCache table(dynamic_cast<Rotary&>(*score(R"("resonance")", 16, 64).encoding).frequencies({}));
   const auto none = make_encoding("none", small_shape());
   State state = begin_pass(*none, Span::whole(1, 4096));
   LayerContext context = layer_context(*none, state, 0);
-  const AngleTable::Values all = table(context, 0, 4096, at::kFloat);
+  const RotaryCache::Values all = table(context, 0, 4096, at::kFloat);
   int pair = 0;
   for (const std::int64_t period : {6, 20, 63, 199, 628, 1987}) {
     const std::int64_t rows = 4096 - period;

@@ -2,7 +2,7 @@
 // identities for special options.
 #include <functional>
 
-#include "encodings/attention/sight.h"
+#include "encodings/attention/attention_window.h"
 #include "encodings/attention/token_reader.h"
 #include "encodings/positions/training_windows.h"
 #include "encodings/rotary/rotary.h"
@@ -508,7 +508,7 @@ BOOST_AUTO_TEST_CASE(keys_before_the_window_are_not_read) {
 
 BOOST_AUTO_TEST_CASE(layers_may_begin_each_group) {
   const auto inope = make(R"({"kind": "inope", "interval": 3, "phase": 0})", {.width = 4, .layers = 6, .head_width = 4});
-  for (int layer = 0; layer < 6; ++layer) BOOST_TEST(inope->spares(layer, 0) == (layer % 3 == 0));
+  for (int layer = 0; layer < 6; ++layer) BOOST_TEST(inope->is_position_free_head(layer, 0) == (layer % 3 == 0));
   BOOST_CHECK_THROW(make(R"({"kind": "inope", "interval": 3, "phase": 3})", {.width = 4, .layers = 6, .head_width = 4}), support::ConfigError);
   const auto window = make(R"({"kind": "window", "size": 7, "interval": 3})", {.width = 4, .layers = 6, .head_width = 4});
   for (int layer = 0; layer < 6; ++layer) BOOST_TEST(window_of(*window, layer) == (layer % 3 == 2 ? 0 : 7));

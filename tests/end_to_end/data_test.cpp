@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 
 std::string program(const std::string& name) { return (test::build_root() / "stages" / name).string(); }
 
-support::Captured call(const std::vector<std::string>& words) { return support::capture(words); }
+support::CapturedOutput call(const std::vector<std::string>& words) { return support::capture(words); }
 
 /// Environment of this process and its children, as it was at the end.
 class Environment {
@@ -254,7 +254,7 @@ BOOST_AUTO_TEST_CASE(fetch_and_tokenize_killed_at_any_moment_make_the_same) {
     BOOST_REQUIRE(support::wait_for(start(whole)).code == 0);
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     const artifact::Manifest expected = artifact::Manifest::read(whole.output);
-    const support::Captured told = call({program("pe-data"), whole.output.string(), "--documents", "1"});
+    const support::CapturedOutput told = call({program("pe-data"), whole.output.string(), "--documents", "1"});
     BOOST_TEST(told.status.code == 0, told.err);
     BOOST_TEST(told.out.find("document 0") != std::string::npos, told.out);
     const Work killed = make("killed");

@@ -16,7 +16,7 @@
 namespace fs = std::filesystem;
 using pe::Json;
 using pe::support::capture;
-using pe::support::Captured;
+using pe::support::CapturedOutput;
 
 namespace {
 
@@ -27,7 +27,7 @@ void check_says(const std::string& text, const std::vector<std::string>& parts) 
 }
 
 std::vector<std::string> listed_names() {
-  const Captured answer = capture({program("pe-pipeline"), "list", "encodings", "--json"});
+  const CapturedOutput answer = capture({program("pe-pipeline"), "list", "encodings", "--json"});
   BOOST_REQUIRE_MESSAGE(answer.status.code == 0, answer.err);
   std::vector<std::string> names;
   const Json listed = Json::parse(answer.out);
@@ -65,7 +65,7 @@ stages:
         model.encoding: )" << encoding << "\n";
   }
   std::string refusal() const {
-    const Captured answer = capture({program("pe-pipeline"), "run", (folder / "bad.yml").string(), "--store", (folder / "store").string()});
+    const CapturedOutput answer = capture({program("pe-pipeline"), "run", (folder / "bad.yml").string(), "--store", (folder / "store").string()});
     BOOST_TEST(answer.status.code == 2, answer.err);
     return answer.err;
   }
@@ -78,7 +78,7 @@ std::string tasks_of(const std::string& name, const std::string& scale) {
       program("pe-pipeline"), "list",  "tasks", (pe::test::source_root() / "pipelines" / name).string(), "--store",
       "/nonexistent-store",   "--json"};
   if (!scale.empty()) words.insert(words.end(), {"--scale", scale});
-  const Captured listed = capture(words);
+  const CapturedOutput listed = capture(words);
   BOOST_REQUIRE_MESSAGE(listed.status.code == 0, listed.err);
   return listed.out;
 }
@@ -88,7 +88,7 @@ std::string tasks_of(const std::string& name, const std::string& scale) {
 BOOST_AUTO_TEST_SUITE(encodings_for_people)
 
 BOOST_AUTO_TEST_CASE(list_encodings_has_a_line_for_each) {
-  const Captured answer = capture({program("pe-pipeline"), "list", "encodings"});
+  const CapturedOutput answer = capture({program("pe-pipeline"), "list", "encodings"});
   BOOST_TEST(answer.status.code == 0);
   check_says(answer.out, {"name", "kind", "acts on", "learned", "reference", "rope", "token embeddings", "arXiv:2104.09864",
                           "layers·(33·heads + 66)"});
@@ -98,22 +98,22 @@ BOOST_AUTO_TEST_CASE(list_encodings_has_a_line_for_each) {
 }
 
 BOOST_AUTO_TEST_CASE(show_encoding_tells_formula_options_and_errata) {
-  const Captured answer = capture({program("pe-pipeline"), "show", "encoding", "yarn"});
+  const CapturedOutput answer = capture({program("pe-pipeline"), "show", "encoding", "yarn"});
   BOOST_TEST(answer.status.code == 0);
   check_says(answer.out, {"formula", "ramp", "known for", "errata", "options", "factor", "default 1", "tokens", "arXiv:2309.00071"});
-  const Captured json = capture({program("pe-pipeline"), "show", "encoding", "nope", "--json"});
+  const CapturedOutput json = capture({program("pe-pipeline"), "show", "encoding", "nope", "--json"});
   BOOST_TEST(Json::parse(json.out).at("name") == "none");
-  const Captured unknown = capture({program("pe-pipeline"), "show", "encoding", "yran"});
+  const CapturedOutput unknown = capture({program("pe-pipeline"), "show", "encoding", "yran"});
   BOOST_TEST(unknown.status.code == 2);
   check_says(unknown.err, {"unknown encoding 'yran'", "did you mean 'yarn'?"});
-  const Captured none = capture({program("pe-pipeline"), "show", "encoding"});
+  const CapturedOutput none = capture({program("pe-pipeline"), "show", "encoding"});
   BOOST_TEST(none.status.code == 2);
   check_says(none.err, {"which encoding?", "list encodings"});
 }
 
 BOOST_AUTO_TEST_CASE(scores_agree_with_numpy_through_h5py, *boost::unit_test::precondition(pe::test::PythonHas{"h5py, numpy"})) {
   const pe::test::TempFolder folder;
-  const Captured answer = capture({"/usr/bin/python3", (pe::test::source_root() / "tests/end_to_end/score_oracle.py").string(),
+  const CapturedOutput answer = capture({"/usr/bin/python3", (pe::test::source_root() / "tests/end_to_end/score_oracle.py").string(),
                                    program("pe-score"), folder.path().string()});
   BOOST_TEST(answer.status.code == 0, answer.out << answer.err);
 }
@@ -123,18 +123,18 @@ BOOST_AUTO_TEST_CASE(pe_encodings_checks_one_encoding) {
     words.insert(words.begin(), {program("pe-encodings"), "check"});
     return capture(words);
   };
-  const Captured alibi = check({"alibi"});
+  const CapturedOutput alibi = check({"alibi"});
   BOOST_TEST(alibi.status.code == 0, alibi.out << alibi.err);
   check_says(alibi.out, {"ok    entry", "ok    gradients", "finite differences", "ok    causality", "ok    repetition",
                          "alibi: ", "configurations, all checks passed"});
   BOOST_TEST(alibi.out.find("FAIL") == std::string::npos);
-  const Captured yarn = check({"{kind: yarn, factor: 4}"});
+  const CapturedOutput yarn = check({"{kind: yarn, factor: 4}"});
   BOOST_TEST(yarn.status.code == 0, yarn.out << yarn.err);
   check_says(yarn.out, {"yarn: 1 configuration, all checks passed"});
-  const Captured unknown = check({"alibbi"});
+  const CapturedOutput unknown = check({"alibbi"});
   BOOST_TEST(unknown.status.code == 2);
   check_says(unknown.err, {"alibbi", "did you mean 'alibi'?"});
-  const Captured none = check({});
+  const CapturedOutput none = check({});
   BOOST_TEST(none.status.code == 2);
   check_says(none.err, {"the name of an encoding is missing", "add NAME"});
 }
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(pe_score_names_what_is_wrong) {
   const pe::test::TempFolder folder;
   const auto said = [&](std::vector<std::string> flags) {
     flags.insert(flags.begin(), program("pe-score"));
-    const Captured answer = capture(flags);
+    const CapturedOutput answer = capture(flags);
     BOOST_TEST(answer.status.code != 0);
     return answer.err;
   };

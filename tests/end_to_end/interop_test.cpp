@@ -33,12 +33,12 @@ class Bench {
   }
   fs::path path(const std::string& name) const { return folder_.path() / name; }
 
-  support::Captured call(std::vector<std::string> words) const {
+  support::CapturedOutput call(std::vector<std::string> words) const {
     words[0] = program(words[0]);
     return support::capture(words, "", 64u << 20, folder_.path());
   }
   void must(const std::vector<std::string>& words) const {
-    const support::Captured ran = call(words);
+    const support::CapturedOutput ran = call(words);
     BOOST_TEST_REQUIRE(ran.status.code == 0, words[0] << ": " << ran.err);
   }
 
@@ -73,7 +73,7 @@ class Bench {
                                      chosen_python(),
                                      (test::source_root() / "tests/interop/oracles" / oracle).string()};
     command.insert(command.end(), words.begin(), words.end());
-    const support::Captured ran = support::capture(command, "", 64u << 20, folder_.path());
+    const support::CapturedOutput ran = support::capture(command, "", 64u << 20, folder_.path());
     BOOST_TEST_REQUIRE(ran.status.code == 0, ran.err);
     return ran.out.empty() ? Json() : Json::parse(ran.out);
   }
@@ -317,7 +317,7 @@ BOOST_AUTO_TEST_CASE(gguf_files_compute_the_same,
 BOOST_AUTO_TEST_CASE(gguf_that_would_lie_is_refused_and_a_damaged_file_is_found) {
   const Bench& bench = Bench::shared();
   const auto refused = [&](const std::vector<std::string>& words, const std::string& part, int code) {
-    const support::Captured ran = bench.call(words);
+    const support::CapturedOutput ran = bench.call(words);
     BOOST_TEST(ran.status.code == code, ran.err);
     BOOST_TEST(has(ran.err, part), ran.err);
   };
@@ -368,7 +368,7 @@ BOOST_AUTO_TEST_CASE(exports_are_whole_or_not_there) {
   BOOST_TEST(has(bench.call({"pe-export", "--verify", "plain"}).out, "files are as they were written"));
 
   const auto refused = [&](const std::vector<std::string>& words, const std::string& part, int code) {
-    const support::Captured ran = bench.call(words);
+    const support::CapturedOutput ran = bench.call(words);
     BOOST_TEST(ran.status.code == code, ran.err);
     BOOST_TEST(has(ran.err, part), ran.err);
   };
@@ -399,7 +399,7 @@ BOOST_AUTO_TEST_CASE(models_that_are_not_understood_are_refused_and_nothing_is_w
     const fs::path folder = bench.path("bad_" + what);
     fs::copy(bench.path("source"), folder);
     change(folder);
-    const support::Captured ran = bench.call({"pe-import", "--set", "import.model=bad_" + what, "--output",
+    const support::CapturedOutput ran = bench.call({"pe-import", "--set", "import.model=bad_" + what, "--output",
                                               "model=bad.h5", "--output", "tokenizer=bad.tokenizer.h5"});
     BOOST_TEST(ran.status.code == 3, what << ": " << ran.err);
     BOOST_TEST(has(ran.err, part), what << ": " << ran.err);
@@ -457,7 +457,7 @@ BOOST_AUTO_TEST_CASE(stages_go_on_from_an_imported_model) {
                                "--output", "metrics=" + name + ".metrics.h5", "--set", "compute.threads=1"});
     return bench.call(words);
   };
-  const support::Captured dropped = go({"pe-drop-pe", "--set", "drop.horizon_tokens=512", "--set", "drop.batch=4",
+  const support::CapturedOutput dropped = go({"pe-drop-pe", "--set", "drop.horizon_tokens=512", "--set", "drop.batch=4",
                                         "--set", "drop.length=32", "--set", "drop.validate_windows=2"},
                                        "dropped");
   BOOST_TEST(dropped.status.code == 0, dropped.err);
@@ -465,16 +465,16 @@ BOOST_AUTO_TEST_CASE(stages_go_on_from_an_imported_model) {
   BOOST_TEST(after.meta().encoding.at("kind") == "none");
   BOOST_TEST(after.meta().model.at("length") == 32);
   BOOST_TEST(after.meta().step == 4);
-  const support::Captured kept =
+  const support::CapturedOutput kept =
       go({"pe-drop-pe", "--set", "drop.horizon_tokens=512", "--set", "drop.optimizer=keep"}, "kept");
   BOOST_TEST(kept.status.code == 3);
   BOOST_TEST(has(kept.err, "an imported model has no optimizer state"), kept.err);
-  const support::Captured extended =
+  const support::CapturedOutput extended =
       go({"pe-extend", "--set", "extend.length=128", "--set", "extend.tokens=512", "--set", "extend.batch=2", "--set",
           "extend.encoding=yarn", "--set", "extend.warmup_steps=1", "--set", "extend.validate_windows=2"},
          "extended");
   BOOST_TEST(extended.status.code == 0, extended.err);
-  const support::Captured own =
+  const support::CapturedOutput own =
       bench.call({"pe-drop-pe", "--set", "drop.horizon_tokens=512", "--set", "drop.batch=4", "--input", "data=data",
                   "--input", "init=origin.h5", "--output", "model=own.h5", "--output", "metrics=own.metrics.h5"});
   BOOST_TEST(own.status.code == 2);

@@ -21,7 +21,7 @@
 
 namespace fs = std::filesystem;
 using pe::support::capture;
-using pe::support::Captured;
+using pe::support::CapturedOutput;
 
 namespace {
 
@@ -31,11 +31,11 @@ std::string program(const std::string& name) { return (pe::test::build_root() / 
 class Data {
  public:
   Data() {
-    const Captured fetched =
+    const CapturedOutput fetched =
         capture({program("pe-fetch"), "--set", "source=generated", "--set", "generated.words=20k", "--output",
                  "raw=" + (folder_ / "raw").string(), "--work", (folder_ / "w1").string(), "--progress", "none"});
     BOOST_REQUIRE_MESSAGE(fetched.status.code == 0, fetched.err);
-    const Captured made =
+    const CapturedOutput made =
         capture({program("pe-tokenize"), "--set", "tokenizer=bpe", "--set", "vocabulary=512", "--input",
                  "raw=" + (folder_ / "raw").string(), "--output", "data=" + path(), "--work", (folder_ / "w2").string(),
                  "--progress", "none"});
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_SUITE(interruptions)
 BOOST_AUTO_TEST_CASE(killed_while_it_writes_checkpoints_and_resumed_gives_the_same_bytes) {
   const pe::test::TempFolder folder;
   const Training whole(folder / "whole");
-  const Captured undisturbed = capture(whole.command({}));
+  const CapturedOutput undisturbed = capture(whole.command({}));
   BOOST_REQUIRE_MESSAGE(undisturbed.status.code == 0, undisturbed.err);
   const std::string expected = whole.digests();
 

@@ -12,7 +12,7 @@
 
 namespace fs = std::filesystem;
 using pe::support::capture;
-using pe::support::Captured;
+using pe::support::CapturedOutput;
 
 namespace {
 
@@ -40,7 +40,7 @@ BOOST_AUTO_TEST_CASE(the_example_builds_and_runs_against_an_installed_prefix) {
                                   std::string("-C"), pe::test::build_root().string(), std::string("--destdir"), prefix.string()}) {
     install.push_back(word);
   }
-  const Captured installed = capture(install);
+  const CapturedOutput installed = capture(install);
   BOOST_REQUIRE_MESSAGE(installed.status.code == 0, installed.out << installed.err);
   fs::path pc;
   for (const auto& entry : fs::recursive_directory_iterator(prefix)) {
@@ -54,9 +54,9 @@ BOOST_AUTO_TEST_CASE(the_example_builds_and_runs_against_an_installed_prefix) {
       "set -e; cd ", prefix.string(), "; export PKG_CONFIG_PATH=", pc.parent_path().string(), "; ", compiler,
       " -std=c++20 -O0 -c '", source, "' -o attention.o $(pkg-config --cflags pe-encodings); c++ attention.o -o attention "
       "$(pkg-config --libs pe-encodings)");
-  const Captured built = capture({"/bin/sh", "-c", script});
+  const CapturedOutput built = capture({"/bin/sh", "-c", script});
   BOOST_REQUIRE_MESSAGE(built.status.code == 0, built.out << built.err);
-  const Captured ran = capture({program});
+  const CapturedOutput ran = capture({program});
   BOOST_TEST(ran.status.code == 0, ran.err);
   for (const char* part : {"x[0, 1, 0] = 0.841471", "bias table: 4 heads, 16 distances, 128 learned numbers",
                            "route: fused, distance table; gradient of ssmax's s: 4 numbers"}) {

@@ -29,7 +29,7 @@ struct Ended {
 /// A line of a shell, with the programs on its PATH.
 Ended shell(const std::string& line, const fs::path& folder) {
   const std::string path = "PATH='" + (test::build_root() / "stages").string() + "':\"$PATH\"; ";
-  const support::Captured found = support::capture({"bash", "-c", path + line}, {}, 1u << 20, folder);
+  const support::CapturedOutput found = support::capture({"bash", "-c", path + line}, {}, 1u << 20, folder);
   return {found.status.code, found.err};
 }
 

@@ -20,7 +20,7 @@
 namespace fs = std::filesystem;
 using namespace pe::test;  // NOLINT
 using pe::support::capture;
-using pe::support::Captured;
+using pe::support::CapturedOutput;
 
 namespace {
 
@@ -41,7 +41,7 @@ struct HasSlurm {
       result.message() << "srun was not found";
       return result;
     }
-    const Captured tried = capture({"srun", "--mpi=pmix", "--immediate=10", "-n", "2", "true"});
+    const CapturedOutput tried = capture({"srun", "--mpi=pmix", "--immediate=10", "-n", "2", "true"});
     if (tried.status.code == 0) return true;
     result.message() << "srun --mpi=pmix starts no two tasks here: " << tried.err;
     return result;
@@ -61,7 +61,7 @@ class Data {
       std::vector<std::string> command = words;
       command.front() = program(words.front());
       command.insert(command.end(), {"--work", (folder_ / words.front()).string(), "--progress", "none"});
-      const Captured made = capture(command);
+      const CapturedOutput made = capture(command);
       BOOST_REQUIRE_MESSAGE(made.status.code == 0, made.err);
     }
   }
@@ -186,7 +186,7 @@ const Training& undisturbed() {
   static const TempFolder folder;
   static const Training training(folder / "whole");
   static const bool done = [] {
-    const Captured run = capture(training.command({"compute.ranks=2"}));
+    const CapturedOutput run = capture(training.command({"compute.ranks=2"}));
     BOOST_REQUIRE_MESSAGE(run.status.code == 0, run.err);
     CHECK_HAS(run.err, "2 ranks, each with 2 of a step's 4 sequences");
     return true;
@@ -205,7 +205,7 @@ BOOST_AUTO_TEST_SUITE(ranks_end_to_end, *boost::unit_test::precondition(HasMpi{}
 BOOST_AUTO_TEST_CASE(two_ranks_see_the_samples_of_one_and_give_its_curves) {
   const TempFolder folder;
   const Training one(folder / "one");
-  const Captured alone = capture(one.command({}));
+  const CapturedOutput alone = capture(one.command({}));
   BOOST_REQUIRE_MESSAGE(alone.status.code == 0, alone.err);
   BOOST_TEST(alone.err.find("ranks") == std::string::npos, alone.err);
   // The same sums in another order: rounding of fp32 (2^-24) over the 128 tokens of a batch, which updates of at most
@@ -227,11 +227,11 @@ BOOST_AUTO_TEST_CASE(by_mpirun_it_gives_the_same_bytes) {
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   // compute.ranks is left open: as many as were started.
-  const Captured run = capture(
+  const CapturedOutput run = capture(
       training.command({}, {"mpirun", "-n", "2", "--oversubscribe", "--bind-to", "none", "--mca", "plm", "isolated"}));
   BOOST_TEST(run.status.code == 0, run.err);
   BOOST_TEST(training.digests() == undisturbed().digests());
-  const Captured three =
+  const CapturedOutput three =
       capture(training.command(kTwo, {"mpirun", "-n", "3", "--oversubscribe", "--mca", "plm", "isolated"}));
   BOOST_TEST(three.status.code == 2);
   CHECK_HAS(three.err, "compute.ranks is 2, but 3 processes were started (OMPI_COMM_WORLD_SIZE)");
@@ -244,7 +244,7 @@ BOOST_AUTO_TEST_CASE(by_srun_it_gives_the_same_bytes_and_goes_on_after_its_signa
   const std::string job = "pe-ranks-" + std::to_string(::getpid());
   const std::vector<std::string> srun = {"srun", "--mpi=pmix", "-n", "2", "--kill-on-bad-exit=1", "--job-name", job};
   const Training whole(folder / "whole");
-  const Captured run = capture(whole.command({}, srun));
+  const CapturedOutput run = capture(whole.command({}, srun));
   BOOST_TEST(run.status.code == 0, run.err);
   BOOST_TEST(whole.digests() == undisturbed().digests());
 
@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE(by_srun_it_gives_the_same_bytes_and_goes_on_after_its_signa
   BOOST_TEST(wait_for_end(pid) == 75, told.text());
   const std::int64_t last = told.checkpoints().back();
   CHECK_HAS(told.text(), "stopped at step " + std::to_string(last));
-  const Captured rest = capture(told.command(kTwo, srun));
+  const CapturedOutput rest = capture(told.command(kTwo, srun));
   BOOST_TEST(rest.status.code == 0, rest.err);
   CHECK_HAS(rest.err, "resuming at step " + std::to_string(last));
   BOOST_TEST(told.digests() == undisturbed().digests());
@@ -275,7 +275,7 @@ BOOST_AUTO_TEST_CASE(stopped_by_a_signal_to_one_rank_and_resumed_gives_the_same_
     BOOST_TEST(code == 75, text);
     const std::int64_t last = training.checkpoints().back();
     CHECK_HAS(text, "stopped at step " + std::to_string(last));
-    const Captured rest = capture(training.command(kTwo));
+    const CapturedOutput rest = capture(training.command(kTwo));
     BOOST_TEST(rest.status.code == 0, rest.err);
     CHECK_HAS(rest.err, "resuming at step " + std::to_string(last));
     BOOST_TEST(training.digests() == undisturbed().digests());
@@ -302,7 +302,7 @@ BOOST_AUTO_TEST_CASE(a_killed_rank_ends_the_others_soon_and_the_last_checkpoint_
     const auto steps = training.checkpoints();
     BOOST_TEST_REQUIRE(!steps.empty());
     BOOST_TEST(!fs::exists(training.model()));
-    const Captured rest = capture(training.command(kTwo));
+    const CapturedOutput rest = capture(training.command(kTwo));
     BOOST_TEST(rest.status.code == 0, rest.err);
     CHECK_HAS(rest.err, "resuming at step ");
     BOOST_TEST(training.digests() == undisturbed().digests());
@@ -340,10 +340,10 @@ BOOST_AUTO_TEST_CASE(ranks_end_with_the_launcher) {
 BOOST_AUTO_TEST_CASE(an_environment_that_misleads_libraries_is_left_out_and_told) {
   const TempFolder folder;
   const Training plain(folder / "plain", 6), misled(folder / "misled", 6);
-  const Captured first = capture(plain.command({}));
+  const CapturedOutput first = capture(plain.command({}));
   BOOST_REQUIRE_MESSAGE(first.status.code == 0, first.err);
   BOOST_TEST(first.err.find("left out of the environment") == std::string::npos, first.err);
-  const Captured second =
+  const CapturedOutput second =
       capture(misled.command({}, {"env", "PE_COMPUTE_PREPARED=1", "OMP_NUM_THREADS=3", "MKL_CBWR=AVX2",
                                   "ATEN_CPU_CAPABILITY=avx2", "OMP_THREAD_LIMIT=1", "NCCL_DEBUG=WARN", "NCCL_PROTO=LL",
                                   "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2_Usable,-FMA_Usable"}));
@@ -357,21 +357,21 @@ BOOST_AUTO_TEST_CASE(an_environment_that_misleads_libraries_is_left_out_and_told
 BOOST_AUTO_TEST_CASE(what_cannot_be_is_told_once_before_the_first_step) {
   const TempFolder folder;
   const Training training(folder / "run");
-  const Captured odd = capture(training.command({"compute.ranks=3"}));
+  const CapturedOutput odd = capture(training.command({"compute.ranks=3"}));
   BOOST_TEST(odd.status.code == 2);
   CHECK_HAS(odd.err, "train.batch of 4 sequences does not divide among 3 ranks (compute.ranks); it does among 2");
-  const Captured micro = capture(training.command({"compute.ranks=2", "train.batch=12", "compute.micro_batch=4"}));
+  const CapturedOutput micro = capture(training.command({"compute.ranks=2", "train.batch=12", "compute.micro_batch=4"}));
   BOOST_TEST(micro.status.code == 2);
   CHECK_HAS(micro.err, "compute.micro_batch is 4, which does not divide a rank's 6 sequences of train.batch of 12");
   // Errors that only the ranks find are reported by rank 0 alone.
-  const Captured missing =
+  const CapturedOutput missing =
       capture(training.command({"compute.ranks=2", "train.length=4000000", "train.warmup_steps=0"}));
   BOOST_TEST(missing.status.code == 3);
   const std::string said = "too few for one window";
   BOOST_TEST(missing.err.find(said) != std::string::npos, missing.err);
   BOOST_TEST(missing.err.find(said, missing.err.find(said) + 1) == std::string::npos, missing.err);
   // Made a rank by a program that did not start it through MPI.
-  const Captured alone = capture(training.command({}, {"env", "RANK=0", "WORLD_SIZE=2"}));
+  const CapturedOutput alone = capture(training.command({}, {"env", "RANK=0", "WORLD_SIZE=2"}));
   BOOST_TEST(alone.status.code == 2);
   CHECK_HAS(alone.err, "compute.ranks is 2, but MPI sees 1 process");
   CHECK_HAS(alone.err, "start them by mpirun -n 2, or srun --mpi=pmix -n 2");
@@ -380,11 +380,11 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_told_once_before_the_first_step) {
   std::vector<std::string> words = training.command(kTwo);
   words.front() = (folder / "pe-train").string();
   words.insert(words.begin(), {"env", "LD_LIBRARY_PATH=" PE_TORCH_LIBRARIES});
-  const Captured plain = capture(words);
+  const CapturedOutput plain = capture(words);
   BOOST_TEST(plain.status.code == 2);
   CHECK_HAS(plain.err, "compute.ranks is 2, but this build has no pe-mpi.so");
   CHECK_HAS(plain.err, "install libopenmpi-dev and openmpi-bin and build again (./bootstrap build), or set");
-  const Captured evaluate =
+  const CapturedOutput evaluate =
       capture({program("pe-evaluate"), "--input", "model=" + undisturbed().model().string(), "--input",
                "data=" + data().path(), "--set", "compute.ranks=2", "--work", (folder / "w").string()});
   BOOST_TEST(evaluate.status.code == 2);

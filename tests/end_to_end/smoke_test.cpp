@@ -22,7 +22,7 @@
 
 namespace fs = std::filesystem;
 using pe::support::capture;
-using pe::support::Captured;
+using pe::support::CapturedOutput;
 
 namespace {
 
@@ -40,12 +40,12 @@ class Project {
   }
   fs::path file() const { return folder_ / "pipelines/smoke.yml"; }
   fs::path path(const std::string& name) const { return folder_ / name; }
-  Captured pipeline(std::vector<std::string> arguments) const {
+  CapturedOutput pipeline(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), program("pe-pipeline"));
     arguments.insert(arguments.end(), {"--store", (folder_ / "store").string()});
     return capture(arguments);
   }
-  Captured run(std::vector<std::string> more = {}) const {
+  CapturedOutput run(std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {"run", file().string()});
     return pipeline(more);
   }
@@ -82,7 +82,7 @@ class Project {
 /// One run for all cases that only read.
 const Project& finished() {
   static const Project project;
-  static const Captured first = project.run();
+  static const CapturedOutput first = project.run();
   BOOST_REQUIRE_MESSAGE(first.status.code == 0, first.out << first.err);
   return project;
 }
@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_SUITE(smoke)
 
 BOOST_AUTO_TEST_CASE(a_second_run_has_nothing_to_do_and_the_same_bytes_come_again) {
   const Project& project = finished();
-  const Captured again = project.run();
+  const CapturedOutput again = project.run();
   BOOST_TEST(again.status.code == 0);
   BOOST_TEST(contains(again.out + again.err, "nothing to do"), again.out + again.err);
 
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(the_report_is_one_page_that_needs_no_network) {
 
 BOOST_AUTO_TEST_CASE(an_edited_value_runs_what_hangs_on_it_and_says_why) {
   const Project& project = finished();
-  const Captured plan = project.pipeline({"plan", project.file().string(), "--set", "evaluate.eval.copy.trials=5"});
+  const CapturedOutput plan = project.pipeline({"plan", project.file().string(), "--set", "evaluate.eval.copy.trials=5"});
   BOOST_TEST(plan.status.code == 0);
   BOOST_TEST(contains(plan.out, "4 run"), plan.out);  // three evaluations and the report
   BOOST_TEST(contains(plan.out, "eval.copy.trials 4 -> 5"), plan.out);
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(a_longer_budget_goes_on_from_the_snapshots_of_the_store) {
   const Project grown, whole;
   BOOST_REQUIRE(grown.run({"trunk[encoding=rope]"}).status.code == 0);
   fs::remove_all(grown.path("store/work"));
-  const Captured second = grown.run(longer);
+  const CapturedOutput second = grown.run(longer);
   BOOST_REQUIRE_MESSAGE(second.status.code == 0, second.err);
   std::string log;
   for (const auto& entry : fs::recursive_directory_iterator(grown.path("store/work"))) {
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(a_training_killed_again_and_again_gives_the_undisturbed_byt
   pe::test::TempFolder folder;
   fs::create_directories(folder / "calm");
   fs::create_directories(folder / "killed");
-  const Captured calm = capture(train_command(project, folder / "calm"));
+  const CapturedOutput calm = capture(train_command(project, folder / "calm"));
   BOOST_REQUIRE_MESSAGE(calm.status.code == 0, calm.err);
   int kills = 0;
   for (int attempt = 0; attempt < 40 && !fs::exists(folder / "killed/model.h5"); ++attempt) {
@@ -235,7 +235,7 @@ BOOST_AUTO_TEST_CASE(damaged_inputs_end_in_exit_code_3_and_one_message) {
   for (std::string& word : command) {
     if (word.rfind("data=", 0) == 0) word = "data=" + data.string();
   }
-  const Captured truncated = capture(command);
+  const CapturedOutput truncated = capture(command);
   BOOST_TEST(truncated.status.code == 3);
   BOOST_TEST(contains(truncated.err, "train-00000.h5"), truncated.err);
   BOOST_TEST(!fs::exists(folder / "model.h5"));
@@ -245,7 +245,7 @@ BOOST_AUTO_TEST_CASE(damaged_inputs_end_in_exit_code_3_and_one_message) {
   }
   BOOST_TEST(capture(command).status.code == 3);
 
-  const Captured wrong = capture({program("pe-evaluate"), "--input", "data=" + project.find({"tokenize"}).string(),
+  const CapturedOutput wrong = capture({program("pe-evaluate"), "--input", "data=" + project.find({"tokenize"}).string(),
                                   "--input", "model=" + project.find({"decay", ".metrics"}).string(), "--work",
                                   (folder / "w").string(), "--output", "scores=" + (folder / "s.h5").string()});
   BOOST_TEST(wrong.status.code == 3);
@@ -256,17 +256,17 @@ BOOST_AUTO_TEST_CASE(every_stage_explains_itself) {
   for (const char* name : {"pe-fetch", "pe-generate", "pe-make-tokenizer", "pe-tokenize", "pe-mix", "pe-train",
                            "pe-branch-decay", "pe-drop-pe", "pe-extend", "pe-dummy", "pe-evaluate", "pe-sample",
                            "pe-report"}) {
-    const Captured help = capture({program(name), "--help"});
+    const CapturedOutput help = capture({program(name), "--help"});
     BOOST_TEST(help.status.code == 0);
     BOOST_TEST(contains(help.out, "Config fields"), name);
     BOOST_TEST(contains(help.out, "Exit codes"), name);
-    const Captured version = capture({program(name), "--version"});
+    const CapturedOutput version = capture({program(name), "--version"});
     BOOST_TEST(version.status.code == 0);
     const std::string build = pe::support::elf_build_id(program(name)).substr(0, 12);
     BOOST_TEST(contains(version.out, pe::support::cat(name, " " PE_VERSION ", result version ")), version.out);
     BOOST_TEST(contains(version.out, pe::support::cat(", build ", build, "\n")), version.out);
     BOOST_TEST(capture({program(name), "--no-such-flag"}).status.code == 2);
-    const Captured check = capture({program(name), "--check"}, "{}\n{\"nonsense\": 1}\n");
+    const CapturedOutput check = capture({program(name), "--check"}, "{}\n{\"nonsense\": 1}\n");
     BOOST_TEST(contains(check.out, "unknown key 'nonsense'"), check.out);
     BOOST_TEST(check.status.code == 2);
   }
@@ -287,7 +287,7 @@ BOOST_AUTO_TEST_CASE(a_task_that_was_planned_for_another_revision_is_refused) {
   for (const pe::Json& revision : described["revisions"])
     task["revisions"][revision["name"].get<std::string>()] = revision["number"].get<int>() - 1;
   std::ofstream(folder / "task.json") << task.dump();
-  const Captured refused = capture({program("pe-train"), "--task", (folder / "task.json").string()});
+  const CapturedOutput refused = capture({program("pe-train"), "--task", (folder / "task.json").string()});
   BOOST_TEST(refused.status.code == 77, refused.err);
   BOOST_TEST(contains(refused.err, "this task was planned for revisions {\"compute.bf16_on_cpu\":"), refused.err);
 }
@@ -301,7 +301,7 @@ BOOST_AUTO_TEST_CASE(names_never_reach_a_shell) {
     std::ofstream(texts / ("it's; rm -rf " + std::to_string(i) + ".txt"))
         << std::string(200, static_cast<char>('a' + i % 26)) << i << "\n";
   }
-  const Captured result =
+  const CapturedOutput result =
       project.run({"fetch", "--set", "fetch.source=local", "--set", "fetch.path=" + texts.string()});
   BOOST_TEST(result.status.code == 0, result.err);
   BOOST_TEST(!fs::exists(folder / "x"));
@@ -315,7 +315,7 @@ BOOST_AUTO_TEST_CASE(an_independent_reader_opens_a_checkpoint) {
       "f = h5py.File(sys.argv[1], 'r')\nn = []\nf.visititems(lambda k, v: n.append(k) if hasattr(v, 'shape') else "
       "None)\n"
       "print(len(n), 'datasets')\nassert any('embedding' in k for k in n), n\n";
-  const Captured result = capture({"/usr/bin/python3", "-c", script, project.find({"decay", ".model"}).string()});
+  const CapturedOutput result = capture({"/usr/bin/python3", "-c", script, project.find({"decay", ".model"}).string()});
   BOOST_TEST(result.status.code == 0, result.out + result.err);
 }
 

@@ -25,18 +25,18 @@ class Study {
   }
   fs::path file() const { return folder_ / "pipelines" / (name_ + ".yml"); }
   fs::path path(const std::string& below) const { return folder_ / below; }
-  pe::support::Captured call(const std::string& verb, std::vector<std::string> more = {}) const {
+  pe::support::CapturedOutput call(const std::string& verb, std::vector<std::string> more = {}) const {
     std::vector<std::string> words = {(pe::test::build_root() / "stages/pe-pipeline").string(), verb, file().string(),
                                       "--scale", "smoke", "--store", (folder_ / "store").string()};
     words.insert(words.end(), more.begin(), more.end());
     return pe::support::capture(words, "", 64u << 20, folder_.path());
   }
   /// Of words alone: neither file nor store is added.
-  pe::support::Captured plain_call(std::vector<std::string> words) const {
+  pe::support::CapturedOutput plain_call(std::vector<std::string> words) const {
     words.insert(words.begin(), (pe::test::build_root() / "stages/pe-pipeline").string());
     return pe::support::capture(words, "", 64u << 20, folder_.path());
   }
-  pe::support::Captured run() const { return call("run", {"--durability", "off", "--progress", "plain"}); }
+  pe::support::CapturedOutput run() const { return call("run", {"--durability", "off", "--progress", "plain"}); }
   std::string reported(const std::string& member) const {
     return pe::support::read_file(folder_ / "reports" / name_ / "latest" / member);
   }

@@ -85,8 +85,8 @@ at::Tensor noise(std::uint64_t key, std::int64_t rows, std::int64_t columns) {
   return made.to(at::kFloat);
 }
 
-Placed placed(std::uint64_t key, std::int64_t texts, std::int64_t length, bool tells) {
-  Placed made{noise(key, texts * length, 16), at::arange(length, at::kDouble).repeat({texts})};
+PositionedVectors placed(std::uint64_t key, std::int64_t texts, std::int64_t length, bool tells) {
+  PositionedVectors made{noise(key, texts * length, 16), at::arange(length, at::kDouble).repeat({texts})};
   if (tells) made.x.select(1, 5).copy_(made.position / static_cast<double>(length));
   return made;
 }
@@ -236,7 +236,7 @@ BOOST_AUTO_TEST_CASE(item_23_a_position_in_one_channel_is_read_and_noise_is_not)
 }
 
 BOOST_AUTO_TEST_CASE(a_reader_without_data_has_no_score) {
-  const Placed some = placed(1, 2, 16, true), none = some.between(100, 200);
+  const PositionedVectors some = placed(1, 2, 16, true), none = some.between(100, 200);
   BOOST_TEST(none.x.size(0) == 0);
   BOOST_TEST(std::isnan(read_by_ridge(some, some, none, 16).mad));
   BOOST_TEST(std::isnan(read_by_ridge(none, some, some, 16).r2));

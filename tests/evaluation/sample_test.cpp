@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(each_token_follows_from_the_last_ones_that_fit_the_context)
   group.tokens = 12;
   group.context = 8;
   const std::vector<std::int32_t> prompt = {256, 'a', 'b', 'c', 'd'};
-  const std::vector<Written> greedy = write_texts(model, prompt, 1, group, {}, 1);
+  const std::vector<GeneratedSample> greedy = write_texts(model, prompt, 1, group, {}, 1);
   std::vector<std::int32_t> ids = prompt;
   double nll = 0;
   for (int step = 0; step < 12; ++step) {
@@ -111,10 +111,10 @@ BOOST_AUTO_TEST_CASE(each_token_follows_from_the_last_ones_that_fit_the_context)
   group.temperature = 1;
   group.tokens = 40;
   group.context = 0;
-  const std::vector<Written> free = write_texts(model, prompt, 4, group, {}, 7);
+  const std::vector<GeneratedSample> free = write_texts(model, prompt, 4, group, {}, 7);
   BOOST_TEST((free[0].ids != free[1].ids));
   const std::int64_t end = free[0].ids[6];
-  const std::vector<Written> ending = write_texts(model, prompt, 4, group, std::vector<std::int64_t>{end}, 7);
+  const std::vector<GeneratedSample> ending = write_texts(model, prompt, 4, group, std::vector<std::int64_t>{end}, 7);
   for (std::size_t i = 0; i < free.size(); ++i) {
     const auto at = std::find(free[i].ids.begin(), free[i].ids.end(), static_cast<std::int32_t>(end));
     BOOST_TEST(ending[i].ended == (at != free[i].ids.end()));

@@ -16,7 +16,7 @@
 #include "pipeline/plan/key.h"
 #include "pipeline/run/stage_event.h"
 #include "pipeline/store/journal.h"
-#include "pipeline/upkeep/results_file.h"
+#include "pipeline/maintenance/results_file.h"
 #include "stage/task_file.h"
 #include "support/error.h"
 #include "support/folders.h"

@@ -73,7 +73,7 @@ void check_norms(at::Device device, const KernelShapes& shapes) {
     for (const bool with_delta : {false, true}) {
       compare(with_delta ? "norm of a sum" : "norm", [&](const kernels::Operations& by, at::ScalarType type) {
         const Tensor weight = w.to(wide(type)), gradient = at::zeros_like(weight);
-        const kernels::Normed out = by.rms_norm(x.to(type), weight, 1e-6, with_delta ? delta.to(type) : Tensor());
+        const kernels::NormResult out = by.rms_norm(x.to(type), weight, 1e-6, with_delta ? delta.to(type) : Tensor());
         const Tensor dx = by.rms_norm_backward(dy.to(type), out.input, weight, out.rstd, delta.to(type), gradient);
         // A sum over thousands of rows is as exact as its terms.
         return std::vector<Found>{{"y", out.y},

@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(two_runs_give_the_same_bytes_and_so_does_one_that_was_stopp
     artifact::Workspace parts = workspace_in(place("parts"), data);
     Watching stop(5);
     parts.progress = &stop;
-    BOOST_CHECK_THROW(training::train(config, parts), support::Stopped);
+    BOOST_CHECK_THROW(training::train(config, parts), support::StopRequest);
     support::request_stop(0);
     Watching rest(-1);
     parts.progress = &rest;

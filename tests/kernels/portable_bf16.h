@@ -72,10 +72,10 @@ struct PortableBf16 {
 /// While it lives, the loops multiply where this CPU cannot; afterwards nothing does in bf16.
 struct Bf16OnAnyCpu {
   Bf16OnAnyCpu() {
-    if (!kernels::can_multiply_in_bf16()) kernels::stand_in_for_bf16(&PortableBf16::table);
+    if (!kernels::can_multiply_in_bf16()) kernels::set_bf16_test_table(&PortableBf16::table);
   }
   ~Bf16OnAnyCpu() {
-    kernels::stand_in_for_bf16(nullptr);
+    kernels::set_bf16_test_table(nullptr);
     kernels::multiply_in_bf16(kernels::Bf16Unit::kNone);
   }
 };

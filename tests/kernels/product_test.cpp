@@ -39,9 +39,9 @@ void for_each_unit(const Check& check) {
     BOOST_TEST_CONTEXT(name) check();
     kernels::multiply_in_bf16(kernels::Bf16Unit::kNone);
   };
-  kernels::stand_in_for_bf16(&test::PortableBf16::table);
+  kernels::set_bf16_test_table(&test::PortableBf16::table);
   run(kernels::Bf16Unit::kAvx512, "plain loops");
-  kernels::stand_in_for_bf16(nullptr);
+  kernels::set_bf16_test_table(nullptr);
   for (const auto unit : {kernels::Bf16Unit::kAvx512, kernels::Bf16Unit::kAmx})
     if (kernels::can_multiply_in_bf16(unit)) run(unit, name_of(unit));
 }

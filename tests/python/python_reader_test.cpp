@@ -33,7 +33,7 @@ const artifact::Recipe kRecipe{
 const std::vector<std::uint64_t> kTrainedOn{3, std::uint64_t{1} << 63};
 
 /// Runs a script that can import pe_pipeline, in `folder`; modules in `before` come before those of the machine.
-support::Captured run_python(const fs::path& folder, const std::vector<std::string>& arguments,
+support::CapturedOutput run_python(const fs::path& folder, const std::vector<std::string>& arguments,
                              const std::string& input = {}, const fs::path& before = {}) {
   const std::string modules = (before.empty() ? "" : before.string() + ":") + (test::source_root() / "tools").string();
   std::vector<std::string> command{"env",
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(what_our_writers_write_is_what_python_reads, *precondition(
   write_text(folder / "report/data/figure_loss.csv", report::figure_csv(curves("loss")));
   write_text(folder / "plain.txt", "no HDF5\n");
   artifact::write_artifact(folder / "newer.h5", artifact::Kind::kMetrics, 99, kRecipe, [](artifact::h5::Group&) {});
-  const support::Captured ran =
+  const support::CapturedOutput ran =
       run_python(folder.path(), {(test::source_root() / "tests/python/read_back.py").string(), folder.path().string()});
   BOOST_REQUIRE_MESSAGE(ran.status.code == 0, ran.err);
   const Json read = Json::parse(ran.out);
@@ -230,7 +230,7 @@ BOOST_AUTO_TEST_CASE(weights_and_tokens_are_read_without_pandas, *precondition(t
   int ran_blocks = 0, refused_blocks = 0;
   for (const test::CodeBlock& block : test::code_blocks(page)) {
     if (!reads_artifacts(block) || block.text.find("matplotlib") != std::string::npos) continue;
-    const support::Captured ran = run_python(folder.path(), {"-"}, block.text, folder / "hidden");
+    const support::CapturedOutput ran = run_python(folder.path(), {"-"}, block.text, folder / "hidden");
     bool makes_frames = false;
     for (const char* call : {"read_tables", ".tensors", ".table("})
       makes_frames = makes_frames || block.text.find(call) != std::string::npos;
@@ -251,7 +251,7 @@ BOOST_AUTO_TEST_CASE(the_code_of_the_document_runs_as_it_stands_there,
   for (const test::CodeBlock& block : test::code_blocks(page)) {
     if (!reads_artifacts(block)) continue;
     ++ran_blocks;
-    const support::Captured ran = run_python(folder.path(), {"-W", "error::UserWarning", "-"}, block.text);
+    const support::CapturedOutput ran = run_python(folder.path(), {"-W", "error::UserWarning", "-"}, block.text);
     BOOST_TEST(ran.status.code == 0, "doc/python.md:" << block.line << ": " << ran.err);
     BOOST_TEST((block.text.find("print(") == std::string::npos) == ran.out.empty(),
                "doc/python.md:" << block.line << " printed: " << ran.out);

@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(a_single_value_and_no_value_have_a_range) {
 }
 
 BOOST_AUTO_TEST_CASE(a_line_that_leaves_is_cut_where_it_leaves) {
-  const Clipped clipped = clip_line({{1, 10}, {2, 20}, {4, 2000}}, Scale::kLinear, Scale::kLog10, 5, 200);
+  const ClippedLine clipped = clip_line({{1, 10}, {2, 20}, {4, 2000}}, Scale::kLinear, Scale::kLog10, 5, 200);
   BOOST_REQUIRE(clipped.pieces.size() == 1u);
   BOOST_TEST(clipped.leaves_top);
   BOOST_TEST(clipped.exit_x == 3.0, tt::tolerance(1e-9));  // half way from 20 to 2000 on the scale
@@ -88,11 +88,11 @@ BOOST_AUTO_TEST_CASE(a_line_that_leaves_is_cut_where_it_leaves) {
 }
 
 BOOST_AUTO_TEST_CASE(overflow_goes_to_the_top_and_gaps_split) {
-  const Clipped overflow = clip_line({{1, 10}, {2, INFINITY}}, Scale::kLinear, Scale::kLog10, 5, 200);
+  const ClippedLine overflow = clip_line({{1, 10}, {2, INFINITY}}, Scale::kLinear, Scale::kLog10, 5, 200);
   BOOST_TEST(overflow.leaves_top);
   BOOST_TEST(overflow.pieces.at(0).back().x == 2.0);
   BOOST_TEST(overflow.pieces.at(0).back().y == 200.0);
-  const Clipped gap = clip_line({{1, 10}, {2, NAN}, {3, 12}, {4, 13}}, Scale::kLinear, Scale::kLog10, 5, 200);
+  const ClippedLine gap = clip_line({{1, 10}, {2, NAN}, {3, 12}, {4, 13}}, Scale::kLinear, Scale::kLog10, 5, 200);
   BOOST_TEST(gap.pieces.size() == 2u);
   BOOST_TEST(!gap.leaves_top);
 }

@@ -110,7 +110,7 @@ constexpr const char* kReader = R"(<script>
 })();
 </script></body>)";
 
-struct Shown {
+struct ViewChange {
   std::string dom, log;
 };
 
@@ -119,7 +119,7 @@ struct Screen {
   bool dark = false;
 };
 
-Shown show(const std::filesystem::path& folder, const Screen& screen) {
+ViewChange show(const std::filesystem::path& folder, const Screen& screen) {
   const auto done = support::capture({"timeout", "120", *browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                                       "--enable-logging=stderr", "--user-data-dir=" + (folder / "profile").string(),
                                       "--window-size=" + std::to_string(screen.width) + ",900",
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(a_reader_wakes_sorts_and_filters_without_an_error_or_a_requ
   page.replace(page.rfind("</body>"), 7, kReader);
   support::write_file_atomically(folder / "driven.html", page, false);
   for (const Screen& screen : {Screen{1280}, Screen{500}, Screen{1280, true}}) {
-    const Shown shown = show(folder.path(), screen);
+    const ViewChange shown = show(folder.path(), screen);
     const std::string where = std::to_string(screen.width) + (screen.dark ? " dark" : "");
     const auto at = shown.dom.find("data-told=\"");
     BOOST_TEST_REQUIRE(at != std::string::npos, shown.log);

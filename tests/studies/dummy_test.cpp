@@ -196,7 +196,7 @@ BOOST_AUTO_TEST_CASE(a_killed_run_goes_on_after_its_last_saved_epoch_to_the_same
     Watch watch;
     watch.stop_at = {1, 2, 4};   // where it is measured, and where it is not
     for (int stops = 0; stops < 3; ++stops) {
-      BOOST_CHECK_EXCEPTION(run(config, folder, name + ".h5", watch), support::Stopped, [](const auto& stopped) { return stopped.resumable(); });
+      BOOST_CHECK_EXCEPTION(run(config, folder, name + ".h5", watch), support::StopRequest, [](const auto& stopped) { return stopped.resumable(); });
       support::request_stop(0);
     }
     const artifact::Tables tables = run(config, folder, name + ".h5", watch);

@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(a_stop_ends_it_at_once) {
                       for (;;) ::pause();
                       return std::string();
                     }),
-                    Stopped);
+                    StopRequest);
   BOOST_TEST(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count() < 5);
   later.join();
   request_stop(0);

@@ -41,7 +41,7 @@ struct PythonHas {
         "  except Exception: print(name)\n";
     std::string missing = modules;
     try {
-      const support::Captured ran = support::capture({python, "-c", kMissing, modules});
+      const support::CapturedOutput ran = support::capture({python, "-c", kMissing, modules});
       if (ran.status.code == 0) missing = ran.out;
     } catch (const support::IoError&) {
       // There is no such Python.

@@ -34,7 +34,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"training", {"model", "encodings", "kernels", "data", "artifact", "support", "cuda", "mpi"}},
     {"evaluation", {"model", "encodings", "data", "schema", "artifact", "statistics", "support"}},
     {"studies", {"training", "evaluation", "model", "encodings", "data", "schema", "artifact", "support"}},
-    {"handbook", {"encodings", "kernels", "report", "artifact", "support"}},
+    {"encoding_docs", {"encodings", "kernels", "report", "artifact", "support"}},
     {"cuda", {}},
     {"mpi", {}},
     {"sentencepiece", {}},
@@ -53,7 +53,7 @@ const std::map<std::string, Rooms> kRooms = {
          {"plan", {"expand", "file", "store"}},
          {"run", {"plan", "expand", "file", "store"}},
          {"cluster", {"run", "plan", "expand", "file", "store"}},
-         {"upkeep", {"cluster", "run", "plan", "expand", "file", "store"}},
+         {"maintenance", {"cluster", "run", "plan", "expand", "file", "store"}},
      }},
     {"data",
      {
@@ -117,10 +117,10 @@ const std::map<std::string, std::set<std::string>> kThirdParty = {
     {"curl/", {"data"}},
     {"pcre2", {"data"}},
     {"Eigen/", {"report", "evaluation"}},
-    {"ATen/", {"kernels", "encodings", "model", "interop", "training", "evaluation", "studies", "handbook", "cuda"}},
-    {"torch/", {"encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},
+    {"ATen/", {"kernels", "encodings", "model", "interop", "training", "evaluation", "studies", "encoding_docs", "cuda"}},
+    {"torch/", {"encodings", "model", "training", "evaluation", "studies", "encoding_docs", "cuda"}},
     {"mpi.h", {"mpi"}},
-    {"c10/", {"kernels", "encodings", "model", "interop", "training", "evaluation", "studies", "handbook", "cuda"}},
+    {"c10/", {"kernels", "encodings", "model", "interop", "training", "evaluation", "studies", "encoding_docs", "cuda"}},
 };
 
 struct Include {

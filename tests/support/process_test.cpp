@@ -21,7 +21,7 @@ BOOST_AUTO_TEST_SUITE(process)
 
 BOOST_AUTO_TEST_CASE(arguments_reach_the_child_as_they_are) {
   const std::string nasty = "a b'c\"$(touch x)\n;`id`";
-  const Captured result = capture({"printf", "%s", nasty});
+  const CapturedOutput result = capture({"printf", "%s", nasty});
   BOOST_TEST(result.status.code == 0);
   BOOST_TEST(result.out == nasty);
 }
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(a_program_that_prints_without_end_is_killed_long_before_its
   }
   BOOST_TEST(!capture_within({"printf", "12345"}, {.timeout_s = 60, .limit = 5}).overlong);
   // Without a time the rest is read and dropped.
-  const Captured whole = capture({"sh", "-c", "head -c 100000 /dev/zero"}, {}, 1000);
+  const CapturedOutput whole = capture({"sh", "-c", "head -c 100000 /dev/zero"}, {}, 1000);
   BOOST_TEST(whole.status.code == 0);
   BOOST_TEST(whole.out.size() == 1000u);
 }

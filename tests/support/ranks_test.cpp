@@ -130,10 +130,10 @@ BOOST_AUTO_TEST_CASE(rank_0_hands_its_word_to_all_whoever_knocks) {
     return own;
   };
   std::string second, third;
-  std::thread early([&] { second = hand_round(rank(1), "mine", 20); });  // before there is anyone to ask
+  std::thread early([&] { second = broadcast_text(rank(1), "mine", 20); });  // before there is anyone to ask
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   std::string first;
-  std::thread zero([&] { first = hand_round(rank(0), id, 20); });
+  std::thread zero([&] { first = broadcast_text(rank(0), id, 20); });
   {  // a stranger that says the wrong thing
     Descriptor fd;
     sockaddr_in to{};
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(rank_0_hands_its_word_to_all_whoever_knocks) {
     }
     BOOST_TEST(::send(fd.get(), "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL) == 18);
   }
-  third = hand_round(rank(2), "mine", 20);
+  third = broadcast_text(rank(2), "mine", 20);
   early.join();
   zero.join();
   BOOST_TEST((first == id));
@@ -162,13 +162,13 @@ BOOST_AUTO_TEST_CASE(a_rank_of_another_start_of_the_job_is_turned_away) {
   own.port = free_port();
   own.start = "12.0.1";
   std::string first;
-  std::thread zero([&] { first = hand_round(own, "word", 20); });
+  std::thread zero([&] { first = broadcast_text(own, "word", 20); });
   Ranks other = own;
   other.rank = 1;
   other.start = "12.0.0";  // before it was queued again
-  BOOST_TEST(message<Error>([&] { hand_round(other, "mine", 0.5); }).find("has not reached rank 0") != std::string::npos);
+  BOOST_TEST(message<Error>([&] { broadcast_text(other, "mine", 0.5); }).find("has not reached rank 0") != std::string::npos);
   other.start = own.start;
-  BOOST_TEST(hand_round(other, "mine", 20) == "word");
+  BOOST_TEST(broadcast_text(other, "mine", 20) == "word");
   zero.join();
   BOOST_TEST(first == "word");
 }
@@ -180,10 +180,10 @@ BOOST_AUTO_TEST_CASE(who_does_not_come_is_named_after_the_time_allowed) {
   own.port = free_port();
   const std::string port = std::to_string(own.port);
   BOOST_TEST(message<Error>([&] {
-               hand_round(own, "x", 0.1);
+               broadcast_text(own, "x", 0.1);
              }).find("rank 0 has waited 0.1 s on port " + port + " of 127.0.0.1 for rank 1, 2") != std::string::npos);
   own.rank = 2;
-  BOOST_CHECK_EXCEPTION(hand_round(own, "x", 0.1), Error, [&](const Error& error) {
+  BOOST_CHECK_EXCEPTION(broadcast_text(own, "x", 0.1), Error, [&](const Error& error) {
     return error.exit_code() == kExitUnavailable && std::string(error.what())
                                                             .find("rank 2 has not reached rank 0 at 127.0.0.1, port " +
                                                                   port + ", within 0.1 s") != std::string::npos;

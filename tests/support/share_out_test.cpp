@@ -1,4 +1,4 @@
-#include "support/share_out.h"
+#include "support/parallel_chunks.h"
 
 #include <atomic>
 #include <boost/test/unit_test.hpp>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-using pe::support::share_out;
+using pe::support::parallel_chunks;
 
 BOOST_AUTO_TEST_SUITE(share_out_work)
 
@@ -15,7 +15,7 @@ BOOST_AUTO_TEST_CASE(each_piece_is_done_once_whatever_the_parts) {
   for (const std::size_t count : {0u, 1u, 7u, 64u, 1000u}) {
     for (const std::size_t part : {1u, 3u, 64u, 5000u}) {
       std::vector<std::atomic<int>> done(count);
-      share_out(count, part, [&](std::size_t begin, std::size_t end) {
+      parallel_chunks(count, part, [&](std::size_t begin, std::size_t end) {
         BOOST_REQUIRE(begin < end);
         BOOST_REQUIRE(end <= count);
         BOOST_REQUIRE(end - begin <= part);
@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(the_first_failure_is_thrown_when_all_have_ended_and_the_res
     --at_work;
     if (begin == 5) throw std::runtime_error("five");
   };
-  BOOST_CHECK_THROW(share_out(100'000, 1, work), std::runtime_error);
+  BOOST_CHECK_THROW(parallel_chunks(100'000, 1, work), std::runtime_error);
   BOOST_TEST(at_work == 0);
   BOOST_TEST(begun < 100'000);
 }

@@ -122,7 +122,7 @@ class Toy {
       if (step_ >= end) break;
       if (pe::support::stop_requested()) {
         checkpoint();
-        throw pe::support::Stopped(true);
+        throw pe::support::StopRequest(true);
       }
       if (config_.step_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(config_.step_s));
       state_ = pe::support::sha256_hex(cat(state_, ":", ++step_));
@@ -182,7 +182,7 @@ class Toy {
         // Ends only when its watcher is gone or asks for it.
         while (!pe::support::stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
         checkpoint();
-        throw pe::support::Stopped(true);
+        throw pe::support::StopRequest(true);
       case ToyConfig::Fail::kNever:
         break;
     }

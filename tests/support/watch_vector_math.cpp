@@ -26,7 +26,7 @@ int threads_of_this_process() {
 enum Seen : int { kNever, kAlone, kAmongThreads };
 
 /// State of one function; no constructor, since calls may come before this library's are run.
-struct Watched {
+struct MonitorState {
   const char* name;
   std::atomic<void*> next;
   std::atomic<int> seen;
@@ -52,7 +52,7 @@ struct Watched {
   DO(Floor) DO(Ceil) DO(Trunc) DO(Round) DO(NearbyInt) DO(Rint) DO(Frac)
 
 #define PE_WATCH(TYPE, NAME)                                                                       \
-  static Watched watched_##NAME{#NAME, {}, {}};                                                    \
+  static MonitorState watched_##NAME{#NAME, {}, {}};                                                    \
   extern "C" void NAME(int count, const TYPE* from, TYPE* to, long long mode) {                    \
     watched_##NAME.note();                                                                         \
     using Function = void (*)(int, const TYPE*, TYPE*, long long);                                 \
@@ -93,7 +93,7 @@ struct Report {
     FILE* file = path == nullptr ? nullptr : ::fopen(path, "w");
     if (file == nullptr) return;
     static const char* const kWords[] = {"never", "alone", "among threads"};
-    const auto tell = [&](Watched& one) {
+    const auto tell = [&](MonitorState& one) {
       if (one.target() != nullptr) ::fprintf(file, "%s %s\n", one.name, kWords[one.seen.load()]);
     };
 #define PE_TELL(NAME) tell(watched_vms##NAME), tell(watched_vmd##NAME);

@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_dtype_is_marked) {
   config.compute.dtype = model::Precision::kBf16;
   Watching stop(9);
   workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, workspace), support::Stopped);
+  BOOST_CHECK_THROW(training::train(config, workspace), support::StopRequest);
   support::request_stop(0);
   Watching rest(-1);
   workspace.progress = &rest;

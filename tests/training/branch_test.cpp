@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(a_branch_resumes_exactly) {
   } stop;
   artifact::Workspace parts = branch("parts", "s10");
   parts.progress = &stop;
-  BOOST_CHECK_THROW(training::drop_pe(drop(), parts), support::Stopped);
+  BOOST_CHECK_THROW(training::drop_pe(drop(), parts), support::StopRequest);
   support::request_stop(0);
   parts.progress = &support::silent_progress();
   training::drop_pe(drop(), parts);

@@ -137,7 +137,7 @@ BOOST_AUTO_TEST_CASE(training_on_masked_documents_resumes_exactly_and_its_branch
     training::train(config, whole);
     Watching stop(7);
     parts.progress = &stop;
-    BOOST_CHECK_THROW(training::train(config, parts), support::Stopped);
+    BOOST_CHECK_THROW(training::train(config, parts), support::StopRequest);
     support::request_stop(0);
     parts.progress = &support::silent_progress();
     training::train(config, parts);

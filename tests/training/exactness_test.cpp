@@ -121,7 +121,7 @@ int finish(const Attempt& attempt_at, const fs::path& folder, const fs::path& da
       support::request_stop(0);  // at the last step it came too late
       BOOST_TEST(interrupting.warnings.empty());
       return attempt + 1;
-    } catch (const support::Stopped&) {
+    } catch (const support::StopRequest&) {
     } catch (const Killed&) {
     }
     support::request_stop(0);
@@ -310,7 +310,7 @@ artifact::Workspace of_another_machine(const TempFolder& folder, const fs::path&
   config.compute.threads = 3;   // only told, never set: the fingerprint holds it
   Watching stop(9);
   workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, workspace), support::Stopped);
+  BOOST_CHECK_THROW(training::train(config, workspace), support::StopRequest);
   support::request_stop(0);
   workspace.progress = &support::silent_progress();
   return workspace;
@@ -324,7 +324,7 @@ BOOST_AUTO_TEST_CASE(a_resume_that_cannot_be_exact_marks_its_results) {
   artifact::Workspace workspace = of_another_machine(folder, data);
   Watching stop(4);   // and the mark survives another stop
   workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(small_config(), workspace), support::Stopped);
+  BOOST_CHECK_THROW(training::train(small_config(), workspace), support::StopRequest);
   BOOST_TEST_REQUIRE(stop.warnings.size() == 1U);
   BOOST_TEST(stop.warnings[0].find("not be bit-exact") != std::string::npos);
   support::request_stop(0);
@@ -365,7 +365,7 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_holds_words_and_no_numbers_of_enumerators) {
   config.train.decay_share = 0.5;
   Watching stop(9);
   workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, workspace), support::Stopped);
+  BOOST_CHECK_THROW(training::train(config, workspace), support::StopRequest);
   support::request_stop(0);
   const artifact::CheckpointReader checkpoint(folder / "run/work/checkpoints/step-9.h5");
   BOOST_TEST(checkpoint.meta().extra["run"]["kind"] == "wsd");

@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(an_extension_resumes_exactly) {
   BOOST_TEST(artifact::CheckpointReader(folder / "whole/model.h5").meta().optimizer["start"] == -16);
   Watching stop(4);
   parts.progress = &stop;
-  BOOST_CHECK_THROW(training::extend(config, parts), support::Stopped);
+  BOOST_CHECK_THROW(training::extend(config, parts), support::StopRequest);
   support::request_stop(0);
   parts.progress = &support::silent_progress();
   training::extend(config, parts);

@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(the_tensorboard_package_reads_a_resumed_run,
   artifact::Workspace first = workspace_in(folder / "1", data), second = workspace_in(folder / "2", data);
   Watching stop(9);
   first.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, first), support::Stopped);
+  BOOST_CHECK_THROW(training::train(config, first), support::StopRequest);
   support::request_stop(0);
   const fs::path charts = first.work / "tensorboard";
   BOOST_TEST_REQUIRE(std::distance(fs::directory_iterator(charts), {}) == 1);

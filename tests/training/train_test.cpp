@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(stopped_and_resumed_gives_the_same_bytes_as_undisturbed) {
       BOOST_TEST((bytes_of(attempt / "model.h5") == bytes_of(folder / "whole/model.h5")));
       BOOST_TEST((bytes_of(attempt / "metrics.h5") == bytes_of(folder / "whole/metrics.h5")));
     } else {
-      BOOST_CHECK_EXCEPTION(training::train(small_config(), workspace), support::Stopped,
+      BOOST_CHECK_EXCEPTION(training::train(small_config(), workspace), support::StopRequest,
                             [](const auto& stopped) { return stopped.resumable(); });
       ++stops;
     }
@@ -131,7 +131,7 @@ BOOST_AUTO_TEST_CASE(a_kill_falls_back_to_the_newest_whole_checkpoint) {
   artifact::Workspace workspace = workspace_in(folder / "killed", data);
   Watching stop(9);
   workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, workspace), support::Stopped);
+  BOOST_CHECK_THROW(training::train(config, workspace), support::StopRequest);
   support::request_stop(0);
   // Remains of a killed writer and a failing disk: a file without its end, and one with a flipped byte.
   const auto checkpoints = workspace.work / "checkpoints";
@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(the_log_drops_what_lies_beyond_the_checkpoint) {
   artifact::Workspace workspace = workspace_in(folder / "run", data);
   Watching stop(6);
   workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(small_config(), workspace), support::Stopped);
+  BOOST_CHECK_THROW(training::train(small_config(), workspace), support::StopRequest);
   support::request_stop(0);
   support::append_file(workspace.work / "metrics.jsonl", "{\"attempt\":1,\"step\":8,\"loss\":1}\n{\"attempt\":1,\"st");
   workspace.progress = &support::silent_progress();
@@ -221,7 +221,7 @@ BOOST_AUTO_TEST_CASE(an_encoding_with_parameters_and_draws_resumes_exactly) {
   artifact::Workspace parts = workspace_in(folder / "parts", data);
   Watching stop(11);
   parts.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, parts), support::Stopped);
+  BOOST_CHECK_THROW(training::train(config, parts), support::StopRequest);
   support::request_stop(0);
   parts.progress = &support::silent_progress();
   training::train(config, parts);
@@ -240,7 +240,7 @@ BOOST_AUTO_TEST_CASE(every_optimizer_resumes_exactly_and_differs_from_the_others
     training::train(config, whole);
     Watching stop(7);
     parts.progress = &stop;
-    BOOST_CHECK_THROW(training::train(config, parts), support::Stopped);
+    BOOST_CHECK_THROW(training::train(config, parts), support::StopRequest);
     support::request_stop(0);
     parts.progress = &support::silent_progress();
     training::train(config, parts);
@@ -269,7 +269,7 @@ BOOST_AUTO_TEST_CASE(dropout_a_z_loss_a_cap_and_averages_resume_exactly) {
   for (const std::int64_t steps : {3, 8}) {
     Watching stop(steps);
     parts.progress = &stop;
-    BOOST_CHECK_THROW(training::train(config, parts), support::Stopped);
+    BOOST_CHECK_THROW(training::train(config, parts), support::StopRequest);
     support::request_stop(0);
   }
   parts.progress = &support::silent_progress();
@@ -339,7 +339,7 @@ BOOST_AUTO_TEST_CASE(the_weights_of_the_best_validation_are_kept_beside_the_last
   for (const std::int64_t stop_after : {3, 8, 6}) {  // before the first validation, and behind others
     Watching stop(stop_after);
     parts.progress = &stop;
-    BOOST_CHECK_THROW(training::train(config, parts), support::Stopped);
+    BOOST_CHECK_THROW(training::train(config, parts), support::StopRequest);
     support::request_stop(0);
   }
   parts.progress = &support::silent_progress();
@@ -449,7 +449,7 @@ BOOST_AUTO_TEST_CASE(steps_without_finite_gradients_are_skipped_and_counted) {
   BOOST_TEST(std::isfinite(artifact::read_metrics(folder / "whole/metrics.h5").at("train").reals("loss").back()));
 
   // Stopped between the skips and resumed: the same bytes, with the same count.
-  BOOST_CHECK_THROW(execute("parts", {6, 7, 12}, 9), support::Stopped);
+  BOOST_CHECK_THROW(execute("parts", {6, 7, 12}, 9), support::StopRequest);
   support::request_stop(0);
   execute("parts", {12});
   BOOST_TEST((bytes_of(folder / "parts/model.h5") == bytes_of(folder / "whole/model.h5")));

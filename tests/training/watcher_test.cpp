@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(every_line_of_the_log_has_every_field_and_attempts_belong_t
   workspace.recipe.stage = "train";
   Watching stop(7);
   workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(small_config(), workspace), support::Stopped);
+  BOOST_CHECK_THROW(training::train(small_config(), workspace), support::StopRequest);
   BOOST_TEST(progress_of(workspace.work)["state"] == "stopped");
   BOOST_TEST(progress_of(workspace.work)["step"] == 7);
   support::request_stop(0);

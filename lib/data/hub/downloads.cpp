@@ -157,7 +157,7 @@ class Part {
     std::string piece;
     ::lseek(fd_.get(), 0, SEEK_SET);
     while (bytes_ < size) {
-      if (support::stop_requested()) throw support::Stopped(true);
+      if (support::stop_requested()) throw support::StopRequest(true);
       piece.resize(1 << 20);
       const ssize_t got = ::read(fd_.get(), piece.data(), piece.size());
       if (got < 0 && errno == EINTR) continue;
@@ -242,7 +242,7 @@ void require_room(double bytes, const fs::path& folder) {
 }
 
 /// How long a file may become while it comes.
-struct Bound {
+struct SizeLimit {
   std::int64_t bytes = 0;
   const char* from = "";  ///< "of the lock"
 };
@@ -297,7 +297,7 @@ class Downloader {
     const std::string url = download_url(options_.hub, lock_, file);
     const bool of_hub = file.url.empty();
     bool restarted = false;
-    Bound bound{file.bytes, "of the lock"};
+    SizeLimit bound{file.bytes, "of the lock"};
     for (int attempt = 1;;) {
       if (file.bytes >= 0 && part.bytes() == file.bytes) return;
       const std::int64_t from = part.bytes();
@@ -320,7 +320,7 @@ class Downloader {
         part.append(bytes);
         return true;
       });
-      if (support::stop_requested()) throw support::Stopped(true);
+      if (support::stop_requested()) throw support::StopRequest(true);
       if (!refused.empty()) {
         // Not this file; a second look in case a proxy answered for the server.
         part.restart();
@@ -349,7 +349,7 @@ class Downloader {
 
   /// For a file without a size in the lock: the size that the server announces, or else a share of the disk.
   /// @throws IoError when the disk has no room for the announced size
-  Bound find_bound(const HttpAnswer& head, std::int64_t from) const {
+  SizeLimit find_bound(const HttpAnswer& head, std::int64_t from) const {
     const auto length = support::parse_integer(head.header("content-length"));
     if (length && *length >= 0 && *length <= kMostLockedBytes) {
       require_room(static_cast<double>(*length), options_.folder);

@@ -175,7 +175,7 @@ HttpAnswer Hub::ask(const std::string& url, const std::string& what, std::size_t
   }
   for (int attempt = 1;; ++attempt) {
     HttpAnswer answer = http_.get({url, options_.token}, {}, most_bytes);
-    if (support::stop_requested()) throw support::Stopped(true);
+    if (support::stop_requested()) throw support::StopRequest(true);
     if (answer.problem.empty() && answer.status == 200) return answer;
     if (!worth_a_retry(answer) || attempt >= options_.retry.attempts) fail_hub(answer, what, !options_.token.empty());
     const auto wait = wait_before(answer, attempt, options_.retry);

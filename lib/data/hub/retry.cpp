@@ -64,7 +64,7 @@ milliseconds wait_before(const HttpAnswer& answer, int next, const RetryOptions&
 void wait_for(milliseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < end) {
-    if (support::stop_requested()) throw support::Stopped(true);
+    if (support::stop_requested()) throw support::StopRequest(true);
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(milliseconds(100), end - std::chrono::steady_clock::now()));
   }
 }

@@ -12,7 +12,7 @@ namespace pe::data {
 using support::cat;
 using support::with_commas;
 
-void FetchConfig::Generated::describe(support::FieldVisitor& v) {
+void FetchConfig::GeneratedText::describe(support::FieldVisitor& v) {
   v.field("seed", seed, "Seed of the stories; another seed gives other stories.", {.min = 0});
   v.field("words", words, "Size of the supply: the story that reaches it is the last.", {.unit = "words", .min = 1, .max = 1e12});
   v.field("min_words", min_words, "Shortest story.", {.unit = "words", .min = 50, .max = 20000});
@@ -70,7 +70,7 @@ TextOptions text_options(const FetchConfig::Text& text) {
 }
 
 std::unique_ptr<DocumentSource> open_source(const FetchConfig& config, support::Progress& progress) {
-  const FetchConfig::Generated& told = config.generated;
+  const FetchConfig::GeneratedText& told = config.generated;
   switch (config.source) {
     case FetchConfig::Source::kGenerated: return make_story_source({told.seed, told.words, told.min_words, told.max_words});
     case FetchConfig::Source::kLocal: return make_local_source(config.path, text_options(config.text), progress);
@@ -121,7 +121,7 @@ void fetch(const FetchConfig& config, artifact::Workspace& workspace) {
                      {{"documents", writer.documents()}, {"bytes", writer.bytes()}});
   };
   while (true) {
-    if (support::stop_requested()) throw support::Stopped(false);
+    if (support::stop_requested()) throw support::StopRequest(false);
     show();
     if (config.max_documents > 0 && writer.documents() >= static_cast<std::uint64_t>(config.max_documents)) break;
     const DocumentSource::Outcome outcome = source->next(item);

@@ -16,7 +16,7 @@ struct FetchConfig {
   enum class OnBad { kError, kSkip };
   enum class InvalidUtf8 { kBad, kReplace, kKeep };
 
-  struct Generated {
+  struct GeneratedText {
     std::int64_t seed = 1;
     std::int64_t words = 1'000'000;
     std::int64_t min_words = 50;
@@ -36,7 +36,7 @@ struct FetchConfig {
   Source source = Source::kLocal;
   std::vector<std::string> path;
   std::string lock;
-  Generated generated;
+  GeneratedText generated;
   Text text;
   OnBad on_bad = OnBad::kError;
   InvalidUtf8 invalid_utf8 = InvalidUtf8::kBad;

@@ -46,15 +46,15 @@ class ParquetFile : public FileReader {
 
 }  // namespace
 
-std::optional<Recognised> recognise(const fs::path& path) {
+std::optional<FileFormat> recognise(const fs::path& path) {
   std::string name = path.filename().string();
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return c < 128 ? std::tolower(c) : c; });
   const auto ends = [&](std::string_view tail) { return name.size() > tail.size() && std::string_view(name).ends_with(tail); };
   for (const auto& [tail, compression] : {std::pair{".gz", Compression::kGzip}, std::pair{".zst", Compression::kZstd}, std::pair{"", Compression::kNone}}) {
-    if (ends(cat(".txt", tail))) return Recognised{Format::kText, compression};
-    if (ends(cat(".jsonl", tail))) return Recognised{Format::kJsonLines, compression};
+    if (ends(cat(".txt", tail))) return FileFormat{Format::kText, compression};
+    if (ends(cat(".jsonl", tail))) return FileFormat{Format::kJsonLines, compression};
   }
-  if (ends(".parquet")) return Recognised{Format::kParquet, Compression::kNone};
+  if (ends(".parquet")) return FileFormat{Format::kParquet, Compression::kNone};
   return std::nullopt;
 }
 

@@ -23,13 +23,13 @@ class FileReader {
 };
 
 enum class Format { kText, kJsonLines, kParquet };
-struct Recognised {
+struct FileFormat {
   Format format;
   Compression compression;
 };
 inline constexpr std::string_view kKnownFiles = ".txt, .jsonl (both plain, .gz or .zst), .parquet";
 /// By the name's ending, in either case; nothing for other kinds.
-std::optional<Recognised> recognise(const std::filesystem::path& path);
+std::optional<FileFormat> recognise(const std::filesystem::path& path);
 
 /// `name` says of which kind the file at `path` is.
 std::unique_ptr<FileReader> open_reader(const std::filesystem::path& path, const std::string& name, const TextOptions& options,

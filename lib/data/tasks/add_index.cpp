@@ -13,7 +13,7 @@ std::vector<std::string> letters() {
   return names;
 }
 
-class AddIndexed final : public Addition {
+class IndexedAddition final : public Addition {
  public:
   std::vector<std::string> symbols() const override { return Addition::symbols() + letters(); }
   double weight(std::int64_t n) const override { return n <= 26 ? Addition::weight(n) : 0; }
@@ -37,7 +37,7 @@ class AddIndexed final : public Addition {
 }  // namespace
 
 TaskGenerator add_index_task() {
-  return task<AddIndexed>({.name = "add_index",
+  return task<IndexedAddition>({.name = "add_index",
                            .summary = "Letter digit letter digit … + …, and the sum in the same form. Letters name "
                                       "places: a is the place of ones.",
                            .reference = "E 3.10",

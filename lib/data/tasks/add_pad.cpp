@@ -5,7 +5,7 @@ namespace pe::data {
 
 namespace {
 
-class AddPadded final : public Addition {
+class PaddedAddition final : public Addition {
   Symbols written(Symbols digits, std::int64_t places) const override {
     digits.insert(digits.begin(), static_cast<std::size_t>(places) - digits.size(), 0);
     return digits;
@@ -15,7 +15,7 @@ class AddPadded final : public Addition {
 }  // namespace
 
 TaskGenerator add_pad_task() {
-  return task<AddPadded>({.name = "add_pad",
+  return task<PaddedAddition>({.name = "add_pad",
                         .summary = "Digits + digits, padded with zeros to n; the sum, padded to n + 1.",
                         .reference = "E 3.10",
                         .length = "digits of the longer operand",

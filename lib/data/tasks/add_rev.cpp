@@ -5,7 +5,7 @@ namespace pe::data {
 
 namespace {
 
-class AddReversed final : public Addition {
+class ReversedAddition final : public Addition {
   Symbols written(Symbols digits, std::int64_t) const override { return read(std::move(digits)); }
   Symbols read(Symbols written) const override { return {written.rbegin(), written.rend()}; }
 };
@@ -13,7 +13,7 @@ class AddReversed final : public Addition {
 }  // namespace
 
 TaskGenerator add_rev_task() {
-  return task<AddReversed>({.name = "add_rev",
+  return task<ReversedAddition>({.name = "add_rev",
                             .summary = "Digits + digits and their sum, all with the least significant digit first.",
                             .reference = "E 3.10",
                             .length = "digits of the longer operand",

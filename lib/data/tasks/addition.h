@@ -2,7 +2,7 @@
 /// Sums of two numbers, for tasks that draw the same operands and differ in how they write digits down.
 #pragma once
 
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -2,7 +2,7 @@
 /// Two binary numbers, low bit first with a 2 between them, and their result in the same form, a 2, zeros.
 #pragma once
 
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

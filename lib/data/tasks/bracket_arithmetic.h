@@ -2,7 +2,7 @@
 /// Fully bracketed expressions of the digits 0 to 4, and their values modulo five.
 #pragma once
 
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

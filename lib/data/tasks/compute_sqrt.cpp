@@ -1,5 +1,5 @@
 // Context-sensitive: the square root of a binary number, rounded down.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Copying as strings: whole, or what follows an n-gram that occurs once.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // One symbol, repeated: rsc of the source, "Copy" of its main figure.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

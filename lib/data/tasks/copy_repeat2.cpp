@@ -1,5 +1,5 @@
 // One symbol, repeated twice as often: rsc2x of the source.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

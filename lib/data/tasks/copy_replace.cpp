@@ -1,5 +1,5 @@
 // One symbol by another: rdc of the source.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

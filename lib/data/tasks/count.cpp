@@ -1,5 +1,5 @@
 // Counters in a program: what is the value of a variable after these lines?
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

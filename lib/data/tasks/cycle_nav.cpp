@@ -1,5 +1,5 @@
 // Regular: steps on a circle of five places.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

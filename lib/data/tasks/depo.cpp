@@ -2,7 +2,7 @@
 #include <cmath>
 #include <set>
 
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Context-sensitive: twice.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Brackets of several kinds, nested to a bounded depth: a language model, judged where a bracket closes.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

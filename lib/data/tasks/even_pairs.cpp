@@ -1,5 +1,5 @@
 // Regular: is the number of unequal neighbours odd? That is whether first and last differ.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Write, read and ignore: what was written last?
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Labels learned from examples in the context: a label that is new in each text names the class of an input.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

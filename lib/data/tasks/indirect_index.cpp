@@ -1,5 +1,5 @@
 // The letter so many places from another one.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // A marker that occurs once: what followed it?
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // A random segment twice: the second copy is known.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

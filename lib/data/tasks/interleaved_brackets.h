@@ -2,7 +2,7 @@
 /// Brackets of several kinds, each balanced by itself, interleaved; after each prefix the set of kinds that may close.
 #pragma once
 
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

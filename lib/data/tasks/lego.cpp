@@ -1,5 +1,5 @@
 // A chain of variables, each plus or minus the one before it.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Expressions in prefix notation modulo 23, without any step written down.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Context-sensitive: the bit that one of two copies hides.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Regular: arithmetic without brackets modulo five. An even length is lowered by one, as in the source's code; its paper says raised.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,7 +1,7 @@
 // Several keys with values, asked for again after gaps that are nearly 1/x.
 #include <cmath>
 
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Needles in filler, of tokens alone.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Several needles with the same key, distinguished by their order alone.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

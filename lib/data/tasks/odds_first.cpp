@@ -1,5 +1,5 @@
 // Context-sensitive: elements at odd places (counted from 0), then those at even ones, as the source's code has it; its docstring shows the opposite order.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

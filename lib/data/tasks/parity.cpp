@@ -1,5 +1,5 @@
 // Is the number of ones even?
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Regular: the sum modulo two.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

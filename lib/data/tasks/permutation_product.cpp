@@ -2,7 +2,7 @@
 // state, in groups that are not commutative.
 #include <array>
 
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // A polynomial at a point, modulo ten.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Sequences that continue by a rule on places.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 #include "support/hash.h"
 
 namespace pe::data {

@@ -1,5 +1,5 @@
 // An offset at every place: the symbol so many places back.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // The magnitude of a displacement: how far apart are the marks?
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // An absolute place: the index of a mark, modulo sixteen.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

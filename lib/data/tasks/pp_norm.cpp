@@ -1,5 +1,5 @@
 // A copy, to be read with an added encoding whose norm is scaled (the option pe_scale of the model): how much does magnitude swamp content?
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

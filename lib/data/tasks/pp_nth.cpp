@@ -1,5 +1,5 @@
 // An address: which symbol has this index?
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // The sign of a displacement: which mark came first?
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Another task of the suite after random blanks: does the answer depend on its position?
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Backwards: mc of the source.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

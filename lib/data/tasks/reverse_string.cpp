@@ -1,5 +1,5 @@
 // Deterministic context-free: backwards.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -2,7 +2,7 @@
 /// Symbols that are said twice with NEXT between, each time forwards or backwards.
 #pragma once
 
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

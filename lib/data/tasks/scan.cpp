@@ -1,5 +1,5 @@
 // SCAN, whole: 34 phrases, each also two or three times, alone or two of them with `and` or `after`: 20,910 commands.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

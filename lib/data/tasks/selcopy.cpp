@@ -1,7 +1,7 @@
 // Data among blanks: say the data in order.
 #include <cmath>
 
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // Integers of several digits, sorted.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

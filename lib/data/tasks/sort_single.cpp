@@ -1,5 +1,5 @@
 // Symbols of an ordered alphabet, sorted.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

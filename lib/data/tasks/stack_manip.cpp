@@ -1,5 +1,5 @@
 // Deterministic context-free: a stack, and operations on it.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

@@ -1,5 +1,5 @@
 // A chain of digits, modulo ten.
-#include "data/tasks/kit.h"
+#include "data/tasks/task_base.h"
 
 namespace pe::data {
 

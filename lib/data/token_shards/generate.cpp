@@ -84,7 +84,7 @@ void generate(const GenerateConfig& config, artifact::Workspace& workspace) {
     std::vector<std::int64_t> index(lengths.size(), 0);
     for (const std::size_t at : order) {
       if (done % 4096 == 0) {
-        if (support::stop_requested()) throw support::Stopped(false);
+        if (support::stop_requested()) throw support::StopRequest(false);
         progress.advance("generate: examples", done, all);
       }
       TaskExample example = make_example(*chosen.task, chosen.name, static_cast<std::uint64_t>(wanted.seed), split,

@@ -75,7 +75,7 @@ struct Batch {
   std::vector<RawTextReader::Document> documents;
 };
 
-struct Encoded {
+struct TokenBatch {
   struct Document {
     std::size_t first = 0, count = 0;   // of its ids
     std::uint32_t bytes = 0;
@@ -117,10 +117,10 @@ class EncoderPool {
     ready_.notify_one();
   }
 
-  Encoded take(std::uint64_t number) {
+  TokenBatch take(std::uint64_t number) {
     std::unique_lock lock(mutex_);
     done_.wait(lock, [&] { return results_.count(number) != 0; });
-    Encoded result = std::move(results_.at(number));
+    TokenBatch result = std::move(results_.at(number));
     results_.erase(number);
     return result;
   }
@@ -138,7 +138,7 @@ class EncoderPool {
         batch = std::move(queue_.front());
         queue_.pop_front();
       }
-      Encoded result;
+      TokenBatch result;
       try {
         encode(batch, encoder, ids, result);
       } catch (...) {
@@ -152,9 +152,9 @@ class EncoderPool {
     }
   }
 
-  void encode(const Batch& batch, CachedEncoder& encoder, std::vector<std::int32_t>& ids, Encoded& result) const {
+  void encode(const Batch& batch, CachedEncoder& encoder, std::vector<std::int32_t>& ids, TokenBatch& result) const {
     for (const RawTextReader::Document& from : batch.documents) {
-      Encoded::Document to;
+      TokenBatch::Document to;
       to.index = from.index;
       to.first = result.ids.size();
       std::string mended;
@@ -200,7 +200,7 @@ class EncoderPool {
   std::mutex mutex_;
   std::condition_variable ready_, done_;
   std::deque<Batch> queue_;
-  std::map<std::uint64_t, Encoded> results_;
+  std::map<std::uint64_t, TokenBatch> results_;
   bool ended_ = false;
   std::vector<std::thread> threads_;
 };
@@ -293,8 +293,8 @@ class KeptDocuments {
     }
   }
 
-  void write(const Encoded& batch) {
-    for (const Encoded::Document& document : batch.documents) {
+  void write(const TokenBatch& batch) {
+    for (const TokenBatch::Document& document : batch.documents) {
       ++totals_.read;
       if (document.broken_utf8) ++totals_.invalid_utf8;
       if (document.dropped) {
@@ -357,13 +357,13 @@ Batch next_batch(RawTextReader& reader, bool& more) {
 
 /// Gives `write` all documents, encoded and in order. @throws support::Stopped
 void encode_all(RawTextReader& reader, EncoderPool& pool, int workers, Summary& summary,
-                const std::function<void(const Encoded&)>& write) {
+                const std::function<void(const TokenBatch&)>& write) {
   // Batches in flight are bounded, so a slow early one cannot make the others pile up.
   const std::uint64_t most_in_flight = 2 * static_cast<std::uint64_t>(workers) + 4;
   std::uint64_t submitted = 0, written = 0;
   bool more = true;
   while (more || written < submitted) {
-    if (support::stop_requested()) throw support::Stopped(false);
+    if (support::stop_requested()) throw support::StopRequest(false);
     while (more && submitted - written < most_in_flight) {
       Batch batch = next_batch(reader, more);
       if (batch.documents.empty()) break;
@@ -372,7 +372,7 @@ void encode_all(RawTextReader& reader, EncoderPool& pool, int workers, Summary& 
     }
     if (written == submitted) continue;
     const auto waiting = std::chrono::steady_clock::now();
-    const Encoded result = pool.take(written++);
+    const TokenBatch result = pool.take(written++);
     summary.waited_s += seconds_since(waiting);
     if (result.error) std::rethrow_exception(result.error);
     write(result);
@@ -395,7 +395,7 @@ void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
   Summary summary;
   KeptDocuments kept(config, *tokenizer, reader.documents(), writer, summary, progress);
   const auto started = std::chrono::steady_clock::now();
-  encode_all(reader, pool, workers, summary, [&](const Encoded& batch) { kept.write(batch); });
+  encode_all(reader, pool, workers, summary, [&](const TokenBatch& batch) { kept.write(batch); });
   if (kept.tokens() == 0) throw support::ArtifactError("the raw text holds no document that can be kept");
   rule.require_all_matched();
   summary.took_s = seconds_since(started);

@@ -108,7 +108,7 @@ std::string train_model(const TokenizerConfig& config, const SplitRule& rule, ar
   const double share = std::min(1.0, static_cast<double>(config.bpe.train_bytes) / of_text);
   const auto expected = static_cast<std::int64_t>(share * of_text);
   tell_training_memory(expected, available_memory(), progress);
-  struct Taken {
+  struct SampleSize {
     std::uint64_t documents = 0, bytes = 0;
   } taken;
   const auto started = std::chrono::steady_clock::now();

@@ -36,7 +36,7 @@ void summarise(const Tokenizer& tokenizer, const SplitRule& rule, artifact::RawT
   const auto started = std::chrono::steady_clock::now();
   artifact::RawTextReader::Document document;
   while (bytes < static_cast<std::uint64_t>(most_bytes) && reader.next(document)) {
-    if (support::stop_requested()) throw support::Stopped(false);
+    if (support::stop_requested()) throw support::StopRequest(false);
     if (document.text.empty() || support::find_invalid_utf8(document.text) != std::string_view::npos) continue;
     if (rule.of(hash_of(document.text), document.source) != artifact::Split::kTrain) continue;
     encoder.encode(document.text, ids);

@@ -1,7 +1,7 @@
 // A trained vector for each position that starts as the sinusoid.
 #include "encodings/absolute/learned_table.h"
 #include "encodings/registry.h"
-#include "encodings/rotary/angles.h"
+#include "encodings/rotary/rotary_cache.h"
 #include "support/text.h"
 
 namespace pe::encodings {

@@ -1,7 +1,7 @@
 // Sinusoids without their cosines: what is lost when no linear map takes a position to its neighbour.
 #include "encodings/absolute/absolute.h"
 #include "encodings/registry.h"
-#include "encodings/rotary/angles.h"
+#include "encodings/rotary/rotary_cache.h"
 #include "support/text.h"
 
 namespace pe::encodings {
@@ -48,7 +48,7 @@ class SinOnly : public AbsoluteEncoding {
   }
 
   SineMode mode_;
-  AngleTable angles_;
+  RotaryCache angles_;
 };
 
 }  // namespace

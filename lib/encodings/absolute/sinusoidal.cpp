@@ -1,7 +1,7 @@
 // Sines and cosines of geometrically spaced wavelengths, added to the token embeddings.
 #include "encodings/absolute/absolute.h"
 #include "encodings/registry.h"
-#include "encodings/rotary/angles.h"
+#include "encodings/rotary/rotary_cache.h"
 #include "support/text.h"
 
 namespace pe::encodings {
@@ -30,7 +30,7 @@ class Sinusoidal : public AbsoluteEncoding {
  protected:
   Tensor embed(const LayerContext& context, const Tensor& positions) override {
     const Span& span = context.span;
-    const AngleTable::Values values = angles_(context, span.keys - span.queries, span.queries, shape_.dtype);
+    const RotaryCache::Values values = angles_(context, span.keys - span.queries, span.queries, shape_.dtype);
     if (layout_ == SineLayout::kConcatenated) return at::cat({values.sin, values.cos}, -1);
     return at::stack({values.sin, values.cos}, -1).flatten(-2);
   }
@@ -44,7 +44,7 @@ class Sinusoidal : public AbsoluteEncoding {
   }
 
   SineLayout layout_;
-  AngleTable angles_;
+  RotaryCache angles_;
 };
 
 }  // namespace

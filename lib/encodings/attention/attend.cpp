@@ -7,7 +7,7 @@
 
 #include "encodings/attention/attend_rows.h"
 #include "encodings/attention/gated_distance.h"
-#include "encodings/attention/sight.h"
+#include "encodings/attention/attention_window.h"
 #include "encodings/attention/weight_mix.h"
 #include "support/text.h"
 
@@ -106,7 +106,7 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at
 
 // ---------------------------------------------------------------- rows
 
-struct Mixed {
+struct MixedRows {
   Tensor out;     // [B,H,rows,d_h]
   Tensor extra;   // [B,H,rows,n] or undefined
 };
@@ -129,7 +129,7 @@ Tensor attend_window(PositionalEncoding& encoding, const Traits& traits, const R
 }
 
 /// S6, S5, S7 and S8 for some rows: the definition that all other routes must agree with.
-Mixed attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows& rows, const Tensor& extra,
+MixedRows attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows& rows, const Tensor& extra,
                   AttentionMatrices* matrices) {
   if (matrices == nullptr && !extra.defined() && first_seen(rows) > 0 && is_plain(encoding, traits)) {
     return {attend_window(encoding, traits, rows), {}};
@@ -149,7 +149,7 @@ Mixed attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows
 
   const at::ScalarType type = s.scalar_type();
   const std::int64_t heads = rows.q.size(1);
-  Mixed mixed{.out = mix(result.weights, rows.v)};
+  MixedRows mixed{.out = mix(result.weights, rows.v)};
   if (result.own.defined()) {
     const Tensor own = repeat_groups(rows.v.narrow(2, rows.keys - rows.count(), rows.count()).to(type), heads);
     mixed.out = mixed.out + result.own.unsqueeze(-1) * own;
@@ -172,14 +172,14 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
     const std::int64_t queries = job->state.span.queries, chunks = (queries + job->chunk - 1) / job->chunk;
     std::vector<Tensor> outs(chunks), extras(source.extra.defined() || job->traits.sink_share ? chunks : 0);
     Tensor carry;
-    const Strips strips{queries, job->chunk, job->traits.rows_coupled, holes_matter(source, job->chunk)};
+    const Strips strips{queries, job->chunk, job->traits.rows_coupled, worth_returning_memory(source, job->chunk)};
     for_each_strip(strips, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
       Rows rows = make_rows(job->context, source, job->scale, begin, end);
       if (job->traits.rows_coupled) {
         job->carries.push_back(carry.defined() ? carry.detach() : Tensor());
         rows.carry = &carry;
       }
-      Mixed mixed = attend_rows(job->encoding, job->traits, rows, source.extra, nullptr);
+      MixedRows mixed = attend_rows(job->encoding, job->traits, rows, source.extra, nullptr);
       outs[c] = mixed.out;
       if (mixed.extra.defined()) extras[c] = mixed.extra;
     });
@@ -225,7 +225,7 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
         carry = carry_before;
         rows.carry = &carry;
       }
-      const Mixed mixed = attend_rows(job->encoding, job->traits, rows, source.extra, nullptr);
+      const MixedRows mixed = attend_rows(job->encoding, job->traits, rows, source.extra, nullptr);
       variable_list outputs, output_gradients;
       const auto add_output = [&](const Tensor& output, const Tensor& gradient) {
         if (!output.defined() || !gradient.defined() || !output.requires_grad()) return;
@@ -389,7 +389,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
                    kernel == Kernel::kBare || (kernel == Kernel::kCausal && !traits.sink)
                        ? std::vector<Tensor>()
                        : encoding.row_inputs(context, heads)};
-  Mixed mixed;
+  MixedRows mixed;
   // A kernel that saves its log-sum-exp only where q, k or v need gradients corrupts memory when the mask alone does.
   const bool frozen = !heads.q.requires_grad() && !heads.k.requires_grad() && !heads.v.requires_grad();
   if (kernel == Kernel::kMask && grad_mode && traits.bias_needs_grad && frozen && any_requires_grad(source)) {
@@ -462,12 +462,12 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
       const std::int64_t chunk = rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows);
       std::vector<Tensor> outs, extras;
       Tensor carry;
-      const Strips strips{span.queries, chunk, true, holes_matter(source, chunk)};   // they are shown in order
+      const Strips strips{span.queries, chunk, true, worth_returning_memory(source, chunk)};   // they are shown in order
       for_each_strip(strips, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
         Rows rows = make_rows(context, source, heads.scale, begin, end);
         if (traits.rows_coupled) rows.carry = &carry;
         AttentionMatrices seen;
-        const Mixed part = attend_rows(encoding, traits, rows, source.extra, &seen);
+        const MixedRows part = attend_rows(encoding, traits, rows, source.extra, &seen);
         (*options.row_hook)({rows, seen.logits, seen.weights});
         outs.push_back(part.out);
         if (part.extra.defined()) extras.push_back(part.extra);

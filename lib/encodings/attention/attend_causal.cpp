@@ -20,18 +20,18 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 /// What has no gradient.
-struct Fixed {
+struct CausalConstants {
   Tensor starts;   // or undefined
   double scale = 1;
   bool gated = false;  // tensors from the fourth on are a gated distance's, not a table
 };
 
-struct Given {
+struct CausalInputs {
   Tensor q, k, v, table;   // the last may be undefined
   GatedDistance gated;     // [B,H,·] fp32
-  Fixed fixed;
+  CausalConstants fixed;
 
-  Given(at::TensorList tensors, Fixed given) : q(tensors[0]), k(tensors[1]), v(tensors[2]), fixed(std::move(given)) {
+  CausalInputs(at::TensorList tensors, CausalConstants given) : q(tensors[0]), k(tensors[1]), v(tensors[2]), fixed(std::move(given)) {
     if (fixed.gated)
       gated = {tensors[3], tensors[4], tensors.size() > 5 ? tensors[5] : Tensor()};
     else if (tensors.size() > 3)
@@ -54,13 +54,13 @@ struct Gradients {
 };
 
 /// A token's heads side by side, as the output projection reads them.
-Result make_result(const Given& in) {
+Result make_result(const CausalInputs& in) {
   const std::int64_t batch = in.q.size(0), heads = in.q.size(1), queries = in.q.size(2);
   return {at::empty({batch, queries, heads, in.v.size(3)}, in.v.options()).transpose(1, 2),
           at::empty({batch, heads, queries}, in.v.options().dtype(at::kFloat))};
 }
 
-Gradients make_gradients(const Given& in) {
+Gradients make_gradients(const CausalInputs& in) {
   const auto made = [](const Tensor& like) { return at::empty(like.sizes(), like.options()); };
   return {made(in.q), made(in.k), made(in.v), {}};
 }
@@ -77,14 +77,14 @@ float* scratch(std::int64_t floats) {
   return held.data();
 }
 
-kernels::AttentionShape shape_on_cpu(const Given& in, const Tensor& out) {
+kernels::AttentionShape shape_on_cpu(const CausalInputs& in, const Tensor& out) {
   return {.batch = in.q.size(0), .heads = in.q.size(1), .groups = in.k.size(1), .queries = in.q.size(2), .keys = in.k.size(2),
           .width = in.q.size(3), .value_width = in.v.size(3), .q = strides_of(in.q), .k = strides_of(in.k),
           .v = strides_of(in.v), .out = strides_of(out), .dout = {}, .table = floats_or_null(in.table), .starts = in.starts(),
           .starts_batch = in.starts_by_sequence(), .scale = static_cast<float>(in.fixed.scale)};
 }
 
-Result on_cpu(const kernels::Table& kernel, const Given& in) {
+Result on_cpu(const kernels::Table& kernel, const CausalInputs& in) {
   Result made = make_result(in);
   const kernels::AttentionShape shape = shape_on_cpu(in, made.out);
   const float *q = in.q.data_ptr<float>(), *k = in.k.data_ptr<float>(), *v = in.v.data_ptr<float>();
@@ -103,7 +103,7 @@ Result on_cpu(const kernels::Table& kernel, const Given& in) {
   return made;
 }
 
-Gradients backward_on_cpu(const kernels::Table& kernel, const Given& in, const Result& made, const Tensor& dout,
+Gradients backward_on_cpu(const kernels::Table& kernel, const CausalInputs& in, const Result& made, const Tensor& dout,
                           const Tensor& dlse, bool table_too) {
   kernels::AttentionShape shape = shape_on_cpu(in, made.out);
   shape.dout = strides_of(dout);
@@ -134,7 +134,7 @@ PeCudaStrides plugin_strides(const Tensor& heads) {
   return heads.defined() ? PeCudaStrides{heads.stride(0), heads.stride(1), heads.stride(2)} : PeCudaStrides{};
 }
 
-PeCudaAttention shape_for_plugin(const Given& in, const Tensor& out, const Tensor& dout = {}, const Gradients& to = {}) {
+PeCudaAttention shape_for_plugin(const CausalInputs& in, const Tensor& out, const Tensor& dout = {}, const Gradients& to = {}) {
   return {.batch = in.q.size(0),
           .heads = in.q.size(1),
           .groups = in.k.size(1),
@@ -158,7 +158,7 @@ PeCudaAttention shape_for_plugin(const Given& in, const Tensor& out, const Tenso
           .key_gates = floats_or_null(in.gated.key_gates)};
 }
 
-Result by_plugin(const PeCudaTable& plugin, const Given& in) {
+Result by_plugin(const PeCudaTable& plugin, const CausalInputs& in) {
   Result made = make_result(in);
   const PeCudaAttention shape = shape_for_plugin(in, made.out);
   kernels::require_launched(plugin.attention(&shape, in.q.data_ptr(), in.k.data_ptr(), in.v.data_ptr(), made.out.data_ptr(),
@@ -167,7 +167,7 @@ Result by_plugin(const PeCudaTable& plugin, const Given& in) {
   return made;
 }
 
-Gradients backward_by_plugin(const PeCudaTable& plugin, const Given& in, const Result& made, const Tensor& dout,
+Gradients backward_by_plugin(const PeCudaTable& plugin, const CausalInputs& in, const Result& made, const Tensor& dout,
                              const Tensor& dlse, bool table_too) {
   Gradients found = make_gradients(in);
   const PeCudaAttention shape = shape_for_plugin(in, made.out, dout, found);
@@ -214,12 +214,12 @@ Tensor readable(const Tensor& heads, bool on_cpu) {
 class CausalFunction : public torch::autograd::Function<CausalFunction> {
  public:
   /// @param tensors q, k, v and, where there are any, the table, or the places and gates.
-  static variable_list forward(AutogradContext* context, at::TensorList tensors, const Fixed& fixed) {
+  static variable_list forward(AutogradContext* context, at::TensorList tensors, const CausalConstants& fixed) {
     const kernels::Table* cpu = kernels::cpu_for(tensors[0]);
     variable_list kept;
     for (int i = 0; i < 3; ++i) kept.push_back(readable(tensors[i], cpu != nullptr));
     for (std::size_t i = 3; i < tensors.size(); ++i) kept.push_back(tensors[i].contiguous());
-    const Given in(kept, {fixed.starts.defined() ? fixed.starts.contiguous() : fixed.starts, fixed.scale, fixed.gated});
+    const CausalInputs in(kept, {fixed.starts.defined() ? fixed.starts.contiguous() : fixed.starts, fixed.scale, fixed.gated});
     const Result made = cpu != nullptr ? on_cpu(*cpu, in) : by_plugin(*kernels::plugin_for(in.q), in);
     kept.insert(kept.end(), {made.out, made.lse});
     context->save_for_backward(kept);
@@ -234,7 +234,7 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
     variable_list kept = context->get_saved_variables();
     const Result made{kept[kept.size() - 2], kept.back()};
     kept.resize(kept.size() - 2);
-    const Given in(kept, {context->saved_data["starts"].toTensor(), context->saved_data["scale"].toDouble(),
+    const CausalInputs in(kept, {context->saved_data["starts"].toTensor(), context->saved_data["scale"].toDouble(),
                           context->saved_data["gated"].toBool()});
     const kernels::Table* cpu = kernels::cpu_for(in.q);
     const Tensor dout = gradients[0].defined() ? readable(gradients[0], cpu != nullptr) : at::zeros_like(made.out);
@@ -275,7 +275,7 @@ Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Te
     if (t.defined()) tensors.push_back(t.to(at::kFloat).expand({q.size(0), q.size(1), t.size(2)}));
   }
   const variable_list made =
-      CausalFunction::apply(at::TensorList(tensors), Fixed{starts, scale, gated.places.defined()});
+      CausalFunction::apply(at::TensorList(tensors), CausalConstants{starts, scale, gated.places.defined()});
   if (!sink.defined()) return {made[0], {}};
   const Tensor logit = sink.to(made[1].scalar_type()).view({sink.dim() == 1 ? 1 : sink.size(0), made[1].size(1), -1});
   const Tensor kept = at::exp(made[1] - at::logaddexp(made[1], logit)).unsqueeze(-1);   // what the sink leaves

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "encodings/attention/sight.h"
+#include "encodings/attention/attention_window.h"
 #include "kernels/dispatch.h"
 #include "support/error.h"
 #include "support/text.h"
@@ -165,7 +165,7 @@ void for_each_strip(const Strips& strips, const std::function<void(std::int64_t,
 
 Tensor joined(const std::vector<Tensor>& strips) { return strips.size() == 1 ? strips[0] : at::cat(strips, 2); }
 
-bool holes_matter(const RowSource& source, std::int64_t chunk) {
+bool worth_returning_memory(const RowSource& source, std::int64_t chunk) {
   constexpr std::int64_t kLarge = std::int64_t{32} << 20;
   const std::int64_t bytes = source.q.size(0) * source.q.size(1) * chunk * source.k.size(2) * 4;
   return source.q.is_cpu() && !source.q.requires_grad() && bytes >= kLarge;

@@ -80,7 +80,7 @@ void for_each_strip(const Strips& strips,
 Tensor joined(const std::vector<Tensor>& strips);
 
 /// Is a strip so large that holes are worth a search for them? Training takes what it gives back again in the next step.
-bool holes_matter(const RowSource& source, std::int64_t chunk);
+bool worth_returning_memory(const RowSource& source, std::int64_t chunk);
 
 /// What the backward pass needs to run rows again. The state is a copy: the pass that made it may be over by then.
 struct Job : torch::CustomClassHolder {

@@ -9,9 +9,9 @@
 
 namespace pe::encodings {
 
-class HoldsFrozen {
+class FrozenTables {
  public:
-  virtual ~HoldsFrozen() = default;
+  virtual ~FrozenTables() = default;
   /// Named like parameters; none requires a gradient. Write to one only before the first pass.
   virtual const std::vector<Parameter>& frozen() const = 0;
 };

@@ -9,7 +9,7 @@ class HoldsHeadVectors {
  public:
   virtual ~HoldsHeadVectors() = default;
   /// Do the vectors multiply the output of S2? False for encodings that read q and k before it.
-  virtual bool meet_turned_heads() const { return true; }
+  virtual bool apply_after_rotation() const { return true; }
 };
 
 }  // namespace pe::encodings

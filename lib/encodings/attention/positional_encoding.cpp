@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "encodings/attention/products.h"
-#include "encodings/attention/sight.h"
+#include "encodings/attention/attention_window.h"
 #include "encodings/attention/toeplitz.h"
 #include "encodings/attention/token_reader.h"
 #include "kernels/dispatch.h"

@@ -263,7 +263,7 @@ class PositionalEncoding {
   virtual bool needs_causal_mask() const { return true; }
   /// Leaves a head of a layer without any sign of position, while others have one. Temperatures that are made for such
   /// heads ask for it.
-  virtual bool spares(int layer, int head) const { return false; }
+  virtual bool is_position_free_head(int layer, int head) const { return false; }
   /// Once, from the stack that holds it: the other members, which live as long.
   virtual void join(const std::vector<const PositionalEncoding*>& others) {}
   /// All parameters of the model's layers, in a fixed order.

@@ -2,7 +2,7 @@
 
 #include "encodings/attention/frozen.h"
 #include "encodings/attention/gated_distance.h"
-#include "encodings/attention/sight.h"
+#include "encodings/attention/attention_window.h"
 #include "encodings/attention/token_reader.h"
 #include "encodings/attention/weight_mix.h"
 #include "support/text.h"
@@ -14,8 +14,8 @@ using support::cat;
 
 class Stack : public PositionalEncoding,
               public GatesDistances,
-              public HoldsFrozen,
-              public LimitsSight,
+              public FrozenTables,
+              public WindowedEncoding,
               public MixesByWeights,
               public ReadsTokens {
  public:

@@ -1,6 +1,6 @@
 #include "encodings/attention/temperature.h"
 
-#include "encodings/attention/sight.h"
+#include "encodings/attention/attention_window.h"
 
 namespace pe::encodings {
 

@@ -44,7 +44,7 @@ class AsentmaxScale : public Temperature {
     for (const PositionalEncoding* other : others) {
       for (int layer = 0; layer < shape_.layers; ++layer) {
         for (int head = 0; head < shape_.query_heads; ++head) {
-          if (other->spares(layer, head)) spared_[layer][head].fill_(true);
+          if (other->is_position_free_head(layer, head)) spared_[layer][head].fill_(true);
         }
       }
     }

@@ -30,7 +30,7 @@ class Llama4Temperature : public Temperature {
     const auto spared = [&](int layer) {
       for (const PositionalEncoding* other : others) {
         bool all = true;
-        for (int head = 0; head < shape_.query_heads; ++head) all = all && other->spares(layer, head);
+        for (int head = 0; head < shape_.query_heads; ++head) all = all && other->is_position_free_head(layer, head);
         if (all) return true;
       }
       return false;

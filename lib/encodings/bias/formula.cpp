@@ -36,7 +36,7 @@ constexpr const char* kExampleBias = "-exp(a[h])*log1p(d)";
 constexpr const char* kExampleParameter = "a[h] = 0";
 
 /// A trained tensor for each layer that has its own, with the indices of its dimensions.
-struct Declared {
+struct TrainedTensor {
   std::string name;
   bool by_layer = false;
   std::vector<std::string> indices;  ///< without l, in the order h, g, c
@@ -64,7 +64,7 @@ class Formula : public PositionalEncoding {
       }
       frequencies_.emplace(options_.frequencies, names_for({"c", "g", "l", "P", "L"}, {"l", "g", "c"}), "frequencies");
     }
-    for (const Declared& parameter : declared_) {
+    for (const TrainedTensor& parameter : declared_) {
       if (!uses(bias_, parameter.name) && !uses(frequencies_, parameter.name)) {
         throw ConfigError(cat("encoding 'formula': parameter ", quote(parameter.name), " is in no formula"), {},
                           "leave it out, or use it");
@@ -82,7 +82,7 @@ class Formula : public PositionalEncoding {
   Traits traits(const Span& span) const override {
     if (!bias_) return {};
     const bool trained =
-        std::any_of(declared_.begin(), declared_.end(), [&](const Declared& p) { return uses(bias_, p.name); });
+        std::any_of(declared_.begin(), declared_.end(), [&](const TrainedTensor& p) { return uses(bias_, p.name); });
     return {.bias = by_distance() ? BiasKind::kToeplitz : BiasKind::kPairwise, .bias_needs_grad = trained};
   }
 
@@ -96,7 +96,7 @@ class Formula : public PositionalEncoding {
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override {
     if (!bias_ || by_distance()) return PositionalEncoding::row_inputs(context, heads);
     std::vector<Tensor> inputs;
-    for (const Declared* parameter : used_by(bias_)) inputs.push_back(own(*parameter, context.layer));
+    for (const TrainedTensor* parameter : used_by(bias_)) inputs.push_back(own(*parameter, context.layer));
     return inputs;
   }
 
@@ -152,9 +152,9 @@ class Formula : public PositionalEncoding {
   static bool uses(const std::optional<Expression>& formula, const std::string& name) {
     return formula && formula->names().count(name) != 0;
   }
-  std::vector<const Declared*> used_by(const std::optional<Expression>& formula) const {
-    std::vector<const Declared*> used;
-    for (const Declared& parameter : declared_) {
+  std::vector<const TrainedTensor*> used_by(const std::optional<Expression>& formula) const {
+    std::vector<const TrainedTensor*> used;
+    for (const TrainedTensor& parameter : declared_) {
       if (uses(formula, parameter.name)) used.push_back(&parameter);
     }
     return used;
@@ -165,7 +165,7 @@ class Formula : public PositionalEncoding {
   FormulaNames names_for(const std::vector<std::string>& own, const std::vector<std::string>& counted) const {
     FormulaNames names;
     for (const std::string& name : own) names[name] = {};
-    for (const Declared& parameter : declared_) {
+    for (const TrainedTensor& parameter : declared_) {
       std::vector<std::string> indices;
       if (parameter.by_layer) indices.push_back("l");
       indices.insert(indices.end(), parameter.indices.begin(), parameter.indices.end());
@@ -186,7 +186,7 @@ class Formula : public PositionalEncoding {
     if (equals == std::string::npos) fail("where does it start?");
     std::string head(support::trim(std::string_view(text).substr(0, equals)));
     const std::string start(support::trim(std::string_view(text).substr(equals + 1)));
-    Declared made;
+    TrainedTensor made;
     std::set<std::string> indices;
     if (const std::size_t open = head.find('['); open != std::string::npos) {
       if (head.back() != ']') fail("expected ']' before '='");
@@ -199,7 +199,7 @@ class Formula : public PositionalEncoding {
     if (!is_formula_name(head)) fail(cat(quote(head), " is no name, or one of a function"));
     static const std::set<std::string> kTaken{"d", "i", "j", "h", "l", "g", "c", "H", "L", "P"};
     if (kTaken.count(head) != 0) fail(cat(quote(head), " has a meaning already"));
-    for (const Declared& other : declared_) {
+    for (const TrainedTensor& other : declared_) {
       if (other.name == head) fail("it is in the list twice");
     }
     made.by_layer = indices.erase("l") > 0;
@@ -213,7 +213,7 @@ class Formula : public PositionalEncoding {
     declared_.push_back(std::move(made));
   }
 
-  void add_tensors(Declared& made, const std::string& start) {
+  void add_tensors(TrainedTensor& made, const std::string& start) {
     FormulaNames names{{"l", {}}, {"H", {}}, {"L", {}}, {"P", {}}};
     if (!made.by_layer) names.erase("l");
     for (const std::string& index : made.indices) names[index] = {};
@@ -233,7 +233,7 @@ class Formula : public PositionalEncoding {
     }
   }
 
-  const Tensor& own(const Declared& parameter, int layer) const {
+  const Tensor& own(const TrainedTensor& parameter, int layer) const {
     return parameter.values.at(parameter.by_layer ? static_cast<std::size_t>(std::max(layer, 0)) : 0);
   }
 
@@ -260,7 +260,7 @@ class Formula : public PositionalEncoding {
       sizes[static_cast<std::size_t>(dim)] = sizes_.at(index);
       values[index] = at::arange(sizes_.at(index), at::TensorOptions(at::kDouble).device(shape_.device)).view(sizes);
     }
-    const std::vector<const Declared*> used = used_by(formula);
+    const std::vector<const TrainedTensor*> used = used_by(formula);
     for (std::size_t p = 0; p < used.size(); ++p) {
       std::vector<std::int64_t> sizes(static_cast<std::size_t>(dims), 1);
       for (const std::string& index : used[p]->indices) {
@@ -309,7 +309,7 @@ class Formula : public PositionalEncoding {
 
   FormulaOptions options_;
   std::map<std::string, std::int64_t> sizes_;
-  std::vector<Declared> declared_;
+  std::vector<TrainedTensor> declared_;
   std::optional<Expression> bias_, frequencies_;
 };
 

@@ -28,7 +28,7 @@ class Nape : public SlopeBias {
   Nape(const NapeOptions& options, const Shape& shape)
       : SlopeBias("nape", nape_slopes(options.slopes, shape.query_heads), shape) {}
 
-  bool spares(int layer, int head) const override { return slopes()[head] == 0; }
+  bool is_position_free_head(int layer, int head) const override { return slopes()[head] == 0; }
 };
 
 }  // namespace

@@ -8,15 +8,15 @@
 namespace pe::encodings {
 namespace {
 
-enum class Between { kRope, kAlibi };
+enum class InterSegment { kRope, kAlibi };
 
 struct BipeOptions {
-  Between inter = Between::kRope;
+  InterSegment inter = InterSegment::kRope;
   std::vector<std::string> separators = {"\n", "."};
   std::optional<std::int64_t> intra_positions;
   double base = 10000;
   void describe(support::FieldVisitor& v) {
-    v.choice("inter", inter, {{"rope", Between::kRope}, {"alibi", Between::kAlibi}},
+    v.choice("inter", inter, {{"rope", InterSegment::kRope}, {"alibi", InterSegment::kAlibi}},
              "Between segments: rotations, or slopes 96 times the slopes of alibi, both by the numbers of the "
              "segments.");
     v.field("separators", separators,
@@ -66,7 +66,7 @@ std::unique_ptr<PositionalEncoding> make_bipe(const Json& given, const Shape& sh
   const auto options = support::make_config<BipeOptions>(given, "encoding 'bipe'");
   std::vector<StackMember> members;
   members.push_back({"bipe", std::make_unique<Segments>(options, shape)});
-  if (options.inter == Between::kRope) {
+  if (options.inter == InterSegment::kRope) {
     members.push_back({"rope", make_encoding({{"kind", "rope"}, {"base", options.base}}, shape)});
   } else {
     std::vector<double> steep = alibi_slopes(shape.query_heads);

@@ -34,7 +34,7 @@ class Cope : public PositionalEncoding, public HoldsHeadVectors {
     }
   }
 
-  bool meet_turned_heads() const override { return options_.z == Reading::kRotated; }
+  bool apply_after_rotation() const override { return options_.z == Reading::kRotated; }
   // Where a rotated q reads the table, its place shows in the added logit.
   Facts facts() const override {
     return {.shift_invariant = options_.z == Reading::kRaw ? ShiftInvariance::kAlways : ShiftInvariance::kNever,

@@ -1,6 +1,6 @@
 // Inkling: all heads share trained profiles over the distance. Each token mixes them into its bias, which ends at an
 // extent.
-#include "encodings/attention/sight.h"
+#include "encodings/attention/attention_window.h"
 #include "encodings/attention/temperature.h"
 #include "encodings/content/ordered_gather.h"
 #include "encodings/registry.h"

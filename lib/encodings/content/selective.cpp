@@ -1,5 +1,5 @@
 // Selective attention: a token may mark earlier ones as no longer needed, and later queries see less of those.
-#include "encodings/attention/sight.h"
+#include "encodings/attention/attention_window.h"
 #include "encodings/registry.h"
 
 namespace pe::encodings {

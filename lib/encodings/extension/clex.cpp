@@ -92,7 +92,7 @@ class Clex : public Rotary {
     // Alone it maps positions for all layers alike; another member of a stack may give each layer its own.
     const bool shared = context.contiguous || context.span.training;
     if (!shared || !cos.defined() || cos.scalar_type() != type) {
-      AngleTable::Values made = learned_angles(context.positions, context.state.tensors.at("clex.theta"), type);
+      RotaryCache::Values made = learned_angles(context.positions, context.state.tensors.at("clex.theta"), type);
       cos = made.cos;
       sin = made.sin;
     }

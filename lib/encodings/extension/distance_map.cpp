@@ -90,7 +90,7 @@ class DistanceMap : public PositionalEncoding {
     if (options_.logn) q = q * sharpened(context).to(type);
     std::vector<Tensor> rotated;
     for (const Places& places : maps(context)) {
-      const AngleTable::Values of_queries = angles(context, places.query, type), of_keys = angles(context, places.key, type);
+      const RotaryCache::Values of_queries = angles(context, places.query, type), of_keys = angles(context, places.key, type);
       const auto last = [&](const Tensor& t) { return t.narrow(t.dim() - 2, span.keys - span.queries, span.queries); };
       rotated.push_back(rotate(q, last(of_queries.cos), last(of_queries.sin), over_->layout()));
       rotated.push_back(rotate(heads.k.to(type), of_keys.cos, of_keys.sin, over_->layout()));
@@ -164,7 +164,7 @@ class DistanceMap : public PositionalEncoding {
   }
 
   /// The encoding's own cosines and sines at other positions.
-  AngleTable::Values angles(LayerContext& context, const Tensor& positions, at::ScalarType type) {
+  RotaryCache::Values angles(LayerContext& context, const Tensor& positions, at::ScalarType type) {
     LayerContext elsewhere{.state = context.state, .span = context.span, .layer = context.layer, .positions = positions,
                            .contiguous = false};
     return over_->tables_for(elsewhere, type);

@@ -1,5 +1,5 @@
 // Llama 3's scaling: short wavelengths stay, long ones are stretched by the factor, those between are blended.
-#include "encodings/extension/turns.h"
+#include "encodings/extension/wavelength_ramp.h"
 
 namespace pe::encodings {
 namespace {
@@ -30,7 +30,7 @@ class Llama3 : public Rescaling {
     RotaryFrequencies made{.theta = of.theta};
     // Turns within a length are that length divided by the wavelength.
     for (double& theta : made.theta) {
-      theta = by_turns(theta, options_.factor, train_length_, options_.low_freq_factor, options_.high_freq_factor);
+      theta = ramp_by_wavelength(theta, options_.factor, train_length_, options_.low_freq_factor, options_.high_freq_factor);
     }
     return made;
   }

@@ -23,7 +23,7 @@ struct Genome {
   auto operator<=>(const Genome&) const = default;   // NOLINT(modernize-use-nullptr): clang-tidy 14 sees a pointer in its 0
 };
 
-struct Scored {
+struct ScoredGenome {
   Genome genome;
   double score;
 };
@@ -46,7 +46,7 @@ FactorSearchResult evolve(const Space& space, const FactorSearchOptions& options
                           const FactorProgress& progress, const char* purpose) {
   support::Xoshiro random(support::make_key({options.seed, support::fnv1a64(purpose)}));
   FactorSearchResult result;
-  std::vector<Scored> living;
+  std::vector<ScoredGenome> living;
   std::set<Genome> seen;
   const auto add = [&](const Genome& genome) {
     seen.insert(genome);
@@ -57,7 +57,7 @@ FactorSearchResult evolve(const Space& space, const FactorSearchOptions& options
   };
   const auto is_new = [&](const Genome& genome) { return never_falls(genome) && seen.count(genome) == 0; };
   const auto sort_living = [&] {
-    std::stable_sort(living.begin(), living.end(), [](const Scored& a, const Scored& b) { return a.score < b.score; });
+    std::stable_sort(living.begin(), living.end(), [](const ScoredGenome& a, const ScoredGenome& b) { return a.score < b.score; });
   };
   const auto pick = [&](std::size_t among) { return living[random.below(among)].genome; };
   const auto add_mutant = [&](const Genome& of) {

@@ -1,5 +1,5 @@
 // NTK by parts: pairs that turn often within the training length stay, pairs that turn seldom are slowed by the factor.
-#include "encodings/extension/turns.h"
+#include "encodings/extension/wavelength_ramp.h"
 
 namespace pe::encodings {
 namespace {
@@ -30,7 +30,7 @@ class NtkByParts : public Rescaling {
   RotaryFrequencies rescale(const FrequencySchedule& of, const Span& span) const override {
     RotaryFrequencies made{.theta = of.theta};
     for (double& theta : made.theta)
-      theta = by_turns(theta, options_.factor, train_length_, options_.alpha, options_.beta);
+      theta = ramp_by_wavelength(theta, options_.factor, train_length_, options_.alpha, options_.beta);
     return made;
   }
 

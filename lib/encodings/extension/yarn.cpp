@@ -2,7 +2,7 @@
 // Logits are sharpened by the square of the attention factor.
 #include "encodings/extension/yarn.h"
 
-#include "encodings/extension/turns.h"
+#include "encodings/extension/wavelength_ramp.h"
 
 namespace pe::encodings {
 namespace {
@@ -76,7 +76,7 @@ RotaryFrequencies YarnRule::rescale(const FrequencySchedule& of, const Span& spa
     if (options_.ramp == YarnRamp::kIndex) {
       made.theta[i] = ramp(i) * of.theta[i] / s + (1 - ramp(i)) * of.theta[i];
     } else {
-      made.theta[i] = by_turns(of.theta[i], s, train_length_, options_.beta_slow, options_.beta_fast);
+      made.theta[i] = ramp_by_wavelength(of.theta[i], s, train_length_, options_.beta_slow, options_.beta_fast);
     }
   }
   return made;

@@ -20,9 +20,9 @@ struct CoupledOptions {
   }
 };
 
-class Coupled : public PositionalEncoding, public ReadsTokens {
+class CoupledPositions : public PositionalEncoding, public ReadsTokens {
  public:
-  Coupled(const CoupledOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {}
+  CoupledPositions(const CoupledOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {}
 
   Facts facts() const override {
     return {.shift_invariant = ShiftInvariance::kNever, .max_positions = options_.max_position + 1, .stochastic = true};
@@ -71,7 +71,7 @@ class Coupled : public PositionalEncoding, public ReadsTokens {
 }  // namespace
 
 EncodingEntry coupled_entry() {
-  return with_options<Coupled, CoupledOptions>(
+  return with_options<CoupledPositions, CoupledOptions>(
       {.name = "coupled",
        .aliases = {"position_coupling"},
        .summary = "Gives tokens that belong together in an algorithmic task one position; for a stack.",

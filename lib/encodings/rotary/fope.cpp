@@ -35,7 +35,7 @@ struct FopeOptions : RotaryOptions {
   }
 };
 
-class Fope : public Rotary, public HoldsFrozen {
+class Fope : public Rotary, public FrozenTables {
  public:
   Fope(const FopeOptions& options, const Shape& shape)
       : Rotary("fope", shape, options), fope_(options), length_(extended_length("fope", options.train_length, shape)) {
@@ -78,7 +78,7 @@ class Fope : public Rotary, public HoldsFrozen {
     if (fope_.learnable || !context.contiguous) return rotate_heads(heads, span, mixtures(context, 0, span.keys, type));
     // Frozen: the tables of a layer are made once for positions 0, 1, 2, …
     if (kept_tables_.empty()) kept_tables_.resize(static_cast<std::size_t>(shape_.layers));
-    AngleTable::Values& kept = kept_tables_.at(static_cast<std::size_t>(context.layer));
+    RotaryCache::Values& kept = kept_tables_.at(static_cast<std::size_t>(context.layer));
     const std::int64_t first = span.first_position, last = first + span.keys;
     if (span.restart_positions || first < 0) return rotate_heads(heads, span, mixtures(context, 0, span.keys, type));
     if (!kept.cos.defined() || kept.cos.size(2) < last || kept.cos.scalar_type() != table_type(type) ||
@@ -127,8 +127,8 @@ class Fope : public Rotary, public HoldsFrozen {
   }
 
   /// [1 or B, G, rows, d_h/2]
-  AngleTable::Values mixtures(const LayerContext& context, std::int64_t begin, std::int64_t count, at::ScalarType type) {
-    const AngleTable::Values plain = table(context.span)(context, begin, count, type);
+  RotaryCache::Values mixtures(const LayerContext& context, std::int64_t begin, std::int64_t count, at::ScalarType type) {
+    const RotaryCache::Values plain = table(context.span)(context, begin, count, type);
     const auto layer = static_cast<std::size_t>(context.layer);
     const std::int64_t rest = shape_.head_width / 2 - mixed_;
     const auto mix = [&](const Tensor& of, const Tensor& matrix, double pad) {
@@ -142,7 +142,7 @@ class Fope : public Rotary, public HoldsFrozen {
   FopeOptions fope_;
   std::int64_t length_, kept_ = 0, mixed_ = 0;
   std::vector<Tensor> cos_, sin_;   // a layer each, [G, D, M]
-  std::vector<AngleTable::Values> kept_tables_;
+  std::vector<RotaryCache::Values> kept_tables_;
   std::vector<Parameter> frozen_;
 };
 

@@ -32,15 +32,15 @@ class Inope : public Rotary {
       : Rotary("inope", shape, options, std::move(rescaling)), inope_(options),
         floor_scale_(options.temperature ? extended_length("inope", options.floor_scale, shape) : 1) {}
 
-  bool spares(int layer, int head) const override { return inope_.spared.holds(layer); }
+  bool is_position_free_head(int layer, int head) const override { return inope_.spared.holds(layer); }
 
   std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override {
-    return spares(layer, 0) ? std::nullopt : Rotary::rotated_pairs(layer, span);
+    return is_position_free_head(layer, 0) ? std::nullopt : Rotary::rotated_pairs(layer, span);
   }
 
   bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
-    if (!spares(context.layer, 0)) return Rotary::transform(context, heads);
+    if (!is_position_free_head(context.layer, 0)) return Rotary::transform(context, heads);
     if (!inope_.temperature) return;
     const std::int64_t queries = context.span.queries, offset = context.span.keys - queries;
     const Tensor positions = context.positions.narrow(-1, offset, queries).to(at::kDouble);

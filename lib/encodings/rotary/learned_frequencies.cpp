@@ -45,7 +45,7 @@ class AnglesFunction : public torch::autograd::Function<AnglesFunction> {
 
 }  // namespace
 
-AngleTable::Values learned_angles(const Tensor& positions, const Tensor& theta, at::ScalarType type) {
+RotaryCache::Values learned_angles(const Tensor& positions, const Tensor& theta, at::ScalarType type) {
   const variable_list made =
       AnglesFunction::apply(positions.to(at::kDouble), theta, static_cast<std::int64_t>(type));
   return {made[0], made[1]};
@@ -101,7 +101,7 @@ void LearnedFrequencies::transform(LayerContext& context, Heads& heads) {
   const bool shared = frequency_.size() == 1 && context.contiguous;
   Tensor &cos = context.state.tensors[support::cat(kind_, ".cos")], &sin = context.state.tensors[support::cat(kind_, ".sin")];
   if (!shared || !cos.defined() || cos.scalar_type() != type) {
-    const AngleTable::Values made = learned_angles(context.positions, theta(context.layer, span), type);
+    const RotaryCache::Values made = learned_angles(context.positions, theta(context.layer, span), type);
     cos = made.cos;
     sin = made.sin;
     if (rescaling_ != nullptr) {

@@ -13,7 +13,7 @@ enum class FrequencyForm { kScale, kDirect, kLog, kLogShared };
 
 /// cos and sin of position·θ, taken in float64 and rounded to `type`, with a gradient for θ.
 /// @param positions [T] or [B,T]. @param theta float64 [n] or [G,n]. @return [..,T,n] or [..,G,T,n].
-AngleTable::Values learned_angles(const Tensor& positions, const Tensor& theta, at::ScalarType type);
+RotaryCache::Values learned_angles(const Tensor& positions, const Tensor& theta, at::ScalarType type);
 
 class LearnedFrequencies : public Rotary {
  public:

@@ -1,6 +1,6 @@
 // Local layers with RoPE and a window, global ones without either.
 #include "encodings/attention/layer_pattern.h"
-#include "encodings/attention/sight.h"
+#include "encodings/attention/attention_window.h"
 #include "encodings/attention/temperature.h"
 #include "encodings/registry.h"
 #include "encodings/rotary/rescaling.h"
@@ -31,7 +31,7 @@ struct LocalGlobalOptions : RotaryOptions {
   }
 };
 
-class LocalGlobal : public Rotary, public LimitsSight {
+class LocalGlobal : public Rotary, public WindowedEncoding {
  public:
   LocalGlobal(const LocalGlobalOptions& options, const Shape& shape)
       : Rotary("local_global", shape, options), of_(options),
@@ -44,7 +44,7 @@ class LocalGlobal : public Rotary, public LimitsSight {
 
   std::int64_t window(int layer) const override { return of_.global.holds(layer) ? 0 : size_; }
   bool needs_causal_mask() const override { return true; }
-  bool spares(int layer, int head) const override { return of_.global.holds(layer); }
+  bool is_position_free_head(int layer, int head) const override { return of_.global.holds(layer); }
   std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override {
     return of_.global.holds(layer) ? std::nullopt : Rotary::rotated_pairs(layer, span);
   }

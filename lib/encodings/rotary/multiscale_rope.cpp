@@ -32,7 +32,7 @@ class MultiscaleRope : public Rotary {
 
   bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
-    AngleTable::Values all = table(context.span)(context, 0, context.span.keys, heads.q.scalar_type());
+    RotaryCache::Values all = table(context.span)(context, 0, context.span.keys, heads.q.scalar_type());
     // [T or B,T, G·n] → [1 or B, G, T, n]
     const auto by_head = [&](const Tensor& t) {
       const Tensor batched = t.dim() == 2 ? t.unsqueeze(0) : t;

@@ -52,7 +52,7 @@ class Pope : public Rotary {
   void join(const std::vector<const PositionalEncoding*>& others) override {
     for (const PositionalEncoding* other : others) {
       const auto* holder = dynamic_cast<const HoldsHeadVectors*>(other);
-      if (channels_ == 0 || holder == nullptr || !holder->meet_turned_heads()) continue;
+      if (channels_ == 0 || holder == nullptr || !holder->apply_after_rotation()) continue;
       throw support::ConfigError("encoding 'pope' makes queries and keys up to twice as wide as a head, and another member of the "
                                  "stack multiplies them by vectors as wide as a head",
                                  {}, "leave one of them out");
@@ -69,7 +69,7 @@ class Pope : public Rotary {
     if (channels_ == 0) return;
     const Span& span = context.span;
     const at::ScalarType type = heads.q.scalar_type();
-    const AngleTable::Values all = table(span)(context, 0, span.keys, type);
+    const RotaryCache::Values all = table(span)(context, 0, span.keys, type);
     const std::int64_t offset = span.keys - span.queries;
     const auto batched = [](const Tensor& t) { return t.dim() == 3 ? t.unsqueeze(1) : t; };
     const Tensor cos = batched(all.cos), sin = batched(all.sin);

@@ -184,17 +184,17 @@ void Rotary::rescale_with(RescalingPointer rescaling) {
   tables_.clear();
 }
 
-AngleTable& Rotary::table(const Span& span) {
+RotaryCache& Rotary::table(const Span& span) {
   const std::int64_t key = frequency_key(span);
   auto found = tables_.find(key);
   if (found == tables_.end()) {
     if (tables_.size() > 8) tables_.clear();   // an evaluation at many lengths need not keep them all
-    found = tables_.emplace(key, AngleTable(table_rule(span))).first;
+    found = tables_.emplace(key, RotaryCache(table_rule(span))).first;
   }
   return found->second;
 }
 
-void Rotary::rotate_heads(Heads& heads, const Span& span, const AngleTable::Values& all) const {
+void Rotary::rotate_heads(Heads& heads, const Span& span, const RotaryCache::Values& all) const {
   const std::int64_t offset = span.keys - span.queries, rows = all.cos.dim() - 2;
   heads.q = rotate(heads.q, all.cos.narrow(rows, offset, span.queries), all.sin.narrow(rows, offset, span.queries),
                    options_.layout);
@@ -228,7 +228,7 @@ std::optional<RotaryTables> rotary_tables(PositionalEncoding& encoding, LayerCon
       encoding.traits(span).needs_raw) {
     return std::nullopt;
   }
-  const AngleTable::Values values = rotary->tables_for(context, type);
+  const RotaryCache::Values values = rotary->tables_for(context, type);
   if (values.cos.size(-1) == 0 || values.cos.requires_grad()) return std::nullopt;
   return RotaryTables{values.cos, values.sin, rotary->layout()};
 }

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "encodings/attention/positional_encoding.h"
-#include "encodings/rotary/angles.h"
+#include "encodings/rotary/rotary_cache.h"
 #include "support/config.h"
 
 namespace pe::encodings {
@@ -77,7 +77,7 @@ class Rotary : public PositionalEncoding {
   /// Is rotating q and k by one table all that S2 does? Override it to return false with `transform`.
   virtual bool only_rotates() const { return true; }
   /// That table.
-  AngleTable::Values tables_for(LayerContext& context, at::ScalarType type) {
+  RotaryCache::Values tables_for(LayerContext& context, at::ScalarType type) {
     return table(context.span)(context, 0, context.span.keys, type);
   }
   PairLayout layout() const { return options_.layout; }
@@ -95,9 +95,9 @@ class Rotary : public PositionalEncoding {
   RotaryFrequencies rescaled(const FrequencySchedule& of, const Span& span) const;
   /// 0 unless the rescaling depends on the span.
   std::int64_t frequency_key(const Span& span) const { return rescaling_ ? rescaling_->key(span) : 0; }
-  AngleTable& table(const Span& span);
+  RotaryCache& table(const Span& span);
   /// Rotates q and k by the angles of their rows.
-  void rotate_heads(Heads& heads, const Span& span, const AngleTable::Values& all) const;
+  void rotate_heads(Heads& heads, const Span& span, const RotaryCache::Values& all) const;
   /// Frequencies that a table is made of: by default `frequencies`.
   virtual RotaryFrequencies table_rule(const Span& span) const { return frequencies(span); }
 
@@ -106,7 +106,7 @@ class Rotary : public PositionalEncoding {
   RescalingPointer rescaling_;
 
  private:
-  std::map<std::int64_t, AngleTable> tables_;
+  std::map<std::int64_t, RotaryCache> tables_;
 };
 
 /// The cosines and sines [S, n] or [B, S, n] by which S2 rotates q and k. Empty where q has fewer rows than k, and for

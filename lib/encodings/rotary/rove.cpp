@@ -39,7 +39,7 @@ class Rove : public Rotary {
 
   void transform(LayerContext& context, Heads& heads) override {
     if (width_ == 0) return;
-    const AngleTable::Values all = tables_for(context, heads.q.scalar_type());
+    const RotaryCache::Values all = tables_for(context, heads.q.scalar_type());
     if (rove_.keys) rotate_heads(heads, context.span, all);
     heads.v = rotate(heads.v, all.cos, all.sin, options_.layout);
   }
@@ -47,7 +47,7 @@ class Rove : public Rotary {
   Tensor finish(LayerContext& context, const Tensor& out, const Tensor& extra) override {
     if (width_ == 0 || !rove_.undo) return out;
     const Span& span = context.span;
-    const AngleTable::Values all = tables_for(context, out.scalar_type());
+    const RotaryCache::Values all = tables_for(context, out.scalar_type());
     const auto of_queries = [&](const Tensor& t) { return t.narrow(t.dim() - 2, span.keys - span.queries, span.queries); };
     return rotate(out, of_queries(all.cos), -of_queries(all.sin), options_.layout);
   }

@@ -36,7 +36,7 @@ class Xpos : public Rotary {
     // All layers of a pass share the tables, unless their positions differ.
     const auto kept = [&](const char* name) -> Tensor& { return context.state.tensors[std::string("xpos.") + name]; };
     if (!context.contiguous || !kept("query_cos").defined() || kept("query_cos").scalar_type() != table_type(type)) {
-      const AngleTable::Values angles = table(span)(context, 0, span.keys, type);
+      const RotaryCache::Values angles = table(span)(context, 0, span.keys, type);
       const Tensor fade = scales(context, table_type(type)), grow = fade.reciprocal();
       const std::int64_t offset = span.keys - span.queries;
       const auto of_queries = [&](const Tensor& t) { return t.narrow(-2, offset, span.queries); };

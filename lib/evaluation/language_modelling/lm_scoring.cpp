@@ -19,7 +19,7 @@ struct Text {
 };
 
 /// A setting's wish for a window: which of its tokens [from, to) it scores.
-struct Wanted {
+struct ScoreRange {
   std::size_t setting;
   std::int64_t from, to;
 };
@@ -35,7 +35,7 @@ struct Pass {
     return std::tie(bos, begin, end, next) < std::tie(other.bos, other.begin, other.end, other.next);
   }
 };
-using Requests = std::map<Pass, std::vector<Wanted>>;
+using Requests = std::map<Pass, std::vector<ScoreRange>>;
 
 /// Places that a separator before every window takes; one before the document is part of the text.
 std::int64_t taken(BosPolicy bos) { return bos == BosPolicy::kEveryWindow ? 1 : 0; }
@@ -75,7 +75,7 @@ Requests requests_of(const std::vector<LmSetting>& settings, const LmCutting& cu
 
 /// One pass over the longest window has the losses of all shorter ones that begin where it does.
 Requests shared(const Requests& requests) {
-  std::map<std::pair<BosPolicy, std::int64_t>, std::vector<Wanted>> wanted;
+  std::map<std::pair<BosPolicy, std::int64_t>, std::vector<ScoreRange>> wanted;
   std::map<std::pair<BosPolicy, std::int64_t>, Pass> longest;
   for (const auto& [pass, wishes] : requests) {   // ascending in `end`, then `next`: the last one serves all
     auto& all = wanted[{pass.bos, pass.begin}];
@@ -162,7 +162,7 @@ LmScores score_documents(const LmModel& model, const DocumentSource& source, con
     std::size_t document;
     const Pass* pass;
     std::int64_t from;                 // token of the text that the first score belongs to
-    const std::vector<Wanted>* wanted;
+    const std::vector<ScoreRange>* wanted;
   };
   std::vector<Owner> owners;
   for (std::size_t d = 0; d < ids.size(); ++d) {
@@ -178,7 +178,7 @@ LmScores score_documents(const LmModel& model, const DocumentSource& source, con
   for (std::size_t d = 0; d < ids.size(); ++d) {
     for (const auto& [pass, wanted] : requests[d]) {
       std::int64_t from = pass.end, to = pass.begin;
-      for (const Wanted& one : wanted) {
+      for (const ScoreRange& one : wanted) {
         from = std::min(from, one.from);
         to = std::max(to, one.to);
       }
@@ -204,7 +204,7 @@ LmScores score_documents(const LmModel& model, const DocumentSource& source, con
     const Owner& owner = owners[i];
     const Text& text = texts[owner.document].at(owner.pass->bos);
     const std::int64_t shift = taken(owner.pass->bos);
-    for (const Wanted& wanted : *owner.wanted) {
+    for (const ScoreRange& wanted : *owner.wanted) {
       const auto nll_at = [&](std::int64_t token) { return scores[i].nll[static_cast<std::size_t>(token - owner.from)]; };
       const auto place = [&](std::int64_t token) { return token - owner.pass->begin + shift; };   // in the window
       if (settings[wanted.setting].protocol->cut == Cut::kPosition) {

@@ -46,7 +46,7 @@ class Perplexity final : public Task {
             {.min = 0, .max = 1});
     v.field("min_context", min_context_, "In sliding windows, tokens with fewer before them in the window are not scored.",
             {.unit = "tokens", .min = 0, .neutral = Json(0)});
-    v.choice("scored", scored_, {{"common", Scored::kCommon}, {"all", Scored::kAll}},
+    v.choice("scored", scored_, {{"common", ScoredTokens::kCommon}, {"all", ScoredTokens::kAll}},
              "Tokens that blocks and sliding score: the tokens beyond the longest context, which are the same at "
              "every length; or every token once.",
              {.neutral = Json("common")});
@@ -88,7 +88,7 @@ class Perplexity final : public Task {
   }
 
  private:
-  enum class Scored { kCommon, kAll };
+  enum class ScoredTokens { kCommon, kAll };
 
   template <typename Choice>
   std::vector<std::size_t> protocols_of(const Choice& choice) const {
@@ -228,7 +228,7 @@ class Perplexity final : public Task {
         .cut = stream == nullptr ? std::max(settings.document_tokens, part.contexts * longest) : longest,
         .targets = targets_,
         .min_context = min_context_,
-        .common = scored_ == Scored::kCommon,
+        .common = scored_ == ScoredTokens::kCommon,
         .words = words_};
     Findings found = plan_settings(context, part, longest, skipped);
     const bool reaches_back = std::any_of(part.protocols.begin(), part.protocols.end(),
@@ -426,7 +426,7 @@ class Perplexity final : public Task {
   std::int64_t stride_ = 0;
   double stride_share_ = 0;
   std::int64_t min_context_ = 0;
-  Scored scored_ = Scored::kCommon;
+  ScoredTokens scored_ = ScoredTokens::kCommon;
   std::int64_t targets_ = 256;
   double tolerance_ = 0.05;
   double margin_ = 0.01;

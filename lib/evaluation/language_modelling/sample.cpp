@@ -139,17 +139,17 @@ std::int64_t choose_token(std::span<const float> logits, double temperature, std
   return order[static_cast<std::size_t>(std::min(at, kept - 1))];
 }
 
-std::vector<Written> write_texts(const model::LanguageModel& model, const std::vector<std::int32_t>& prompt,
+std::vector<GeneratedSample> write_texts(const model::LanguageModel& model, const std::vector<std::int32_t>& prompt,
                                  std::int64_t count, const SampleGroup& group, std::span<const std::int64_t> ends,
                                  std::uint64_t key) {
   const c10::InferenceMode inference;
   const std::int64_t context = group.context > 0 ? group.context : model.config().length;
-  std::vector<Written> written(static_cast<std::size_t>(count));
+  std::vector<GeneratedSample> written(static_cast<std::size_t>(count));
   std::vector<support::Xoshiro> random;
   for (std::int64_t i = 0; i < count; ++i) random.emplace_back(support::make_key({key, static_cast<std::uint64_t>(i)}));
   std::vector<std::vector<std::int32_t>> rows(static_cast<std::size_t>(count), prompt);
   for (std::int64_t step = 0; step < group.tokens; ++step) {
-    if (support::stop_requested()) throw support::Stopped(false);
+    if (support::stop_requested()) throw support::StopRequest(false);
     std::vector<std::size_t> open;  // texts that have not ended
     for (std::size_t i = 0; i < written.size(); ++i) {
       if (!written[i].ended) open.push_back(i);
@@ -166,7 +166,7 @@ std::vector<Written> write_texts(const model::LanguageModel& model, const std::v
     for (std::size_t n = 0; n < open.size(); ++n) {
       const std::span<const float> row(values + static_cast<std::int64_t>(n) * vocabulary,
                                        static_cast<std::size_t>(vocabulary));
-      Written& text = written[open[n]];
+      GeneratedSample& text = written[open[n]];
       const std::int64_t token = choose_token(row, group.temperature, group.top_k, random[open[n]].uniform());
       text.nll += log_sum_exp(row) - static_cast<double>(row[static_cast<std::size_t>(token)]);
       ++text.drawn;
@@ -230,10 +230,10 @@ void sample(const SampleConfig& config, artifact::Workspace& workspace) {
     const std::vector<std::int32_t>& prompt = prompts[p].ids;
     const std::uint64_t key =
         support::make_key({static_cast<std::uint64_t>(group.seed), support::fnv1a64("sample"), p});
-    const std::vector<Written> written = write_texts(model, prompt, group.texts, group, ends, key);
+    const std::vector<GeneratedSample> written = write_texts(model, prompt, group.texts, group, ends, key);
     const std::string asked = text_of(std::span(prompt).subspan(bos ? 1 : 0));
     for (std::size_t i = 0; i < written.size(); ++i) {
-      const Written& text = written[i];
+      const GeneratedSample& text = written[i];
       rows.add(schema::Sample{.prompt_id = prompts[p].name,
                               .text_id = static_cast<std::int64_t>(i),
                               .temperature = group.temperature,

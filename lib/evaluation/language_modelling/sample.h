@@ -41,7 +41,7 @@ struct SampleConfig {
 std::int64_t choose_token(std::span<const float> logits, double temperature, std::int64_t top_k, double uniform);
 
 /// Continuation of a prompt by a model.
-struct Written {
+struct GeneratedSample {
   std::vector<std::int32_t> ids;
   bool ended = false;  ///< with a separator, which is not among `ids`
   double nll = 0;      ///< sum over the drawn tokens, separator included, in nats, by the model at temperature 1
@@ -50,7 +50,7 @@ struct Written {
 
 /// `count` texts behind `prompt`, as `group` asks for; token number t of text i is drawn with a number that depends on
 /// `key`, i and t alone. `ends` are ids that end a text.
-std::vector<Written> write_texts(const model::LanguageModel& model, const std::vector<std::int32_t>& prompt,
+std::vector<GeneratedSample> write_texts(const model::LanguageModel& model, const std::vector<std::int32_t>& prompt,
                                  std::int64_t count, const SampleGroup& group, std::span<const std::int64_t> ends,
                                  std::uint64_t key);
 

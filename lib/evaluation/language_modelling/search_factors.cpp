@@ -130,7 +130,7 @@ void search_factors(const SearchFactorsConfig& config, artifact::Workspace& work
   const model::FoundFactors found =
       model::search_factors(model, texts, group.config, [&](std::int64_t generation, double best) {
         progress.advance("search", generation, group.config.options.generations, {{"perplexity", best}});
-        if (support::stop_requested()) throw support::Stopped(false);
+        if (support::stop_requested()) throw support::StopRequest(false);
       });
   progress.note(cat("divisors: perplexity ", found.search.best_of_generation.front(), " at the start, ", found.search.score,
                     " after ", found.search.evaluated, " candidates"));

@@ -141,7 +141,7 @@ class PositionProbe final : public Task {
                         const std::vector<std::vector<std::int64_t>>& positions) const {
     const std::size_t third = texts.size() / 3;
     const auto part = [&](std::size_t begin, std::size_t end) {
-      Placed of;
+      PositionedVectors of;
       std::vector<std::int64_t> all;
       for (std::size_t i = begin; i < end; ++i) all.insert(all.end(), positions[i].begin(), positions[i].end());
       of.x = at::cat(std::vector<at::Tensor>(texts.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -150,7 +150,7 @@ class PositionProbe final : public Task {
       std::copy(all.begin(), all.end(), of.position.mutable_data_ptr<double>());
       return of;
     };
-    const Placed test = part(0, third), validation = part(third, 2 * third), train = part(2 * third, texts.size());
+    const PositionedVectors test = part(0, third), validation = part(third, 2 * third), train = part(2 * third, texts.size());
     const double half = static_cast<double>(length) / 2, whole = static_cast<double>(length);
     schema::Rows rows;
     const auto add = [&](const std::string& method, const char* range, std::int64_t trained, const ReaderScore& score) {
@@ -173,7 +173,7 @@ class PositionProbe final : public Task {
     for (const std::string& method : methods_) {
       if (method == "ridge") {
         add(method, "all", train.x.size(0), read_by_ridge(train, validation, test, length));
-        const Placed near = train.between(0, half);
+        const PositionedVectors near = train.between(0, half);
         add(method, "second_half", near.x.size(0),
             read_by_ridge(near, validation.between(0, half), test.between(half, whole), length));
       } else {

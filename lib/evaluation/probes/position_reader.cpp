@@ -28,7 +28,7 @@ using support::kMissing;
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Vector = Eigen::VectorXd;
 
-std::int64_t count(const Placed& of) { return of.x.defined() ? of.x.size(0) : 0; }
+std::int64_t count(const PositionedVectors& of) { return of.x.defined() ? of.x.size(0) : 0; }
 
 Eigen::Map<const Matrix> as_matrix(const at::Tensor& t) {
   return {t.const_data_ptr<double>(), t.size(0), t.size(1)};
@@ -60,12 +60,12 @@ struct Standard {
 
 }  // namespace
 
-Placed Placed::between(double begin, double end) const {
+PositionedVectors PositionedVectors::between(double begin, double end) const {
   const at::Tensor inside = position.ge(begin).logical_and(position.lt(end)).nonzero().squeeze(1);
   return {x.index_select(0, inside), position.index_select(0, inside)};
 }
 
-ReaderScore read_by_ridge(const Placed& train, const Placed& validation, const Placed& test, std::int64_t length) {
+ReaderScore read_by_ridge(const PositionedVectors& train, const PositionedVectors& validation, const PositionedVectors& test, std::int64_t length) {
   if (count(train) < 2 || count(validation) == 0 || count(test) == 0)
     return {kMissing, kMissing, kMissing, count(test)};
   const auto scale = static_cast<double>(length);
@@ -104,7 +104,7 @@ ReaderScore read_by_ridge(const Placed& train, const Placed& validation, const P
   return score;
 }
 
-ReaderScore read_by_classifier(const Placed& train, const Placed& test, std::int64_t length,
+ReaderScore read_by_classifier(const PositionedVectors& train, const PositionedVectors& test, std::int64_t length,
                                const ClassifierOptions& options, std::uint64_t key) {
   if (count(train) < 2 || count(test) == 0) return {kMissing, kMissing, kMissing, count(test)};
   const at::NoGradGuard no_gradients;

@@ -10,11 +10,11 @@
 namespace pe::evaluation {
 
 /// Vectors with their positions. x [n, d] float32 on the CPU, position [n] float64 in tokens.
-struct Placed {
+struct PositionedVectors {
   at::Tensor x;
   at::Tensor position;
   /// Those with begin <= position < end.
-  Placed between(double begin, double end) const;
+  PositionedVectors between(double begin, double end) const;
 };
 
 struct ReaderScore {
@@ -26,7 +26,7 @@ struct ReaderScore {
 
 /// Ridge regression of position / length on centred features of unit variance, λ of 10⁻³ … 10³ by the squared error on
 /// `validation`. NaN where a part is empty.
-ReaderScore read_by_ridge(const Placed& train, const Placed& validation, const Placed& test, std::int64_t length);
+ReaderScore read_by_ridge(const PositionedVectors& train, const PositionedVectors& validation, const PositionedVectors& test, std::int64_t length);
 
 /// ReLU network with one hidden layer, softmax over bins of equal width, the expectation over their middles. Adam.
 struct ClassifierOptions {
@@ -37,7 +37,7 @@ struct ClassifierOptions {
   double rate = 2e-3;
 };
 /// Weights and batches follow from `key`.
-ReaderScore read_by_classifier(const Placed& train, const Placed& test, std::int64_t length,
+ReaderScore read_by_classifier(const PositionedVectors& train, const PositionedVectors& test, std::int64_t length,
                                const ClassifierOptions& options, std::uint64_t key);
 
 }  // namespace pe::evaluation

@@ -57,7 +57,7 @@ void in_batches(const model::LanguageModel& model, const std::vector<TokenIds>& 
   const std::int64_t rows = std::max<std::int64_t>(1, batch_tokens / std::max<std::int64_t>(1, length));
   const auto count = static_cast<std::int64_t>(sequences.size());
   for (std::int64_t first = 0; first < count; first += rows) {
-    if (support::stop_requested()) throw support::Stopped(/*resumable=*/true);
+    if (support::stop_requested()) throw support::StopRequest(/*resumable=*/true);
     const std::int64_t batch = std::min(rows, count - first);
     at::Tensor ids = at::empty({batch, length}, at::kLong);
     auto* to = ids.data_ptr<std::int64_t>();

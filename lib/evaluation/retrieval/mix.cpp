@@ -169,7 +169,7 @@ void mix(const MixConfig& config, artifact::Workspace& workspace) {
   std::int32_t last = 0;
   while (windows < end) {
     if (windows % 256 == 0) {
-      if (support::stop_requested()) throw support::Stopped(false);
+      if (support::stop_requested()) throw support::StopRequest(false);
       progress.advance("mix: tokens of text", static_cast<std::int64_t>(used), static_cast<std::int64_t>(tokens));
     }
     window = prompts_of(windows);

@@ -131,13 +131,13 @@ void decide(WorldStory& story, std::vector<std::size_t> lines) {
   story.deciding = std::move(lines);
 }
 
-struct Told {
+struct WorldScene {
   World world;
   std::vector<Event> events;
 };
 
-Told tell(support::Xoshiro& random, int least, int most, bool moves_only, WorldStory& story) {
-  Told told{World(random), {}};
+WorldScene tell(support::Xoshiro& random, int least, int most, bool moves_only, WorldStory& story) {
+  WorldScene told{World(random), {}};
   const int count = least + below(random, static_cast<std::size_t>(most - least + 1));
   for (int i = 0; i < count; ++i) {
     told.events.push_back(told.world.draw(random, moves_only));
@@ -149,7 +149,7 @@ Told tell(support::Xoshiro& random, int least, int most, bool moves_only, WorldS
 
 std::optional<WorldStory> where_is_somebody(support::Xoshiro& random) {
   WorldStory story;
-  const Told told = tell(random, 2, 8, true, story);
+  const WorldScene told = tell(random, 2, 8, true, story);
   const int person = one_of(told.events, random).person;
   story.question = cat("Where is ", name(kPeople, person), "?");
   story.answer = name(kPlaces, told.world.place_of(person));
@@ -169,7 +169,7 @@ std::vector<int> things_with(const World& world, std::size_t stays) {
 
 std::optional<WorldStory> where_is_a_thing(support::Xoshiro& random) {
   WorldStory story;
-  const Told told = tell(random, 4, 12, false, story);
+  const WorldScene told = tell(random, 4, 12, false, story);
   const std::vector<int> things = things_with(told.world, 1);
   if (things.empty()) return std::nullopt;
   const int thing = one_of(things, random);
@@ -183,7 +183,7 @@ std::optional<WorldStory> where_is_a_thing(support::Xoshiro& random) {
 
 std::optional<WorldStory> where_was_a_thing(support::Xoshiro& random) {
   WorldStory story;
-  const Told told = tell(random, 6, 16, false, story);
+  const WorldScene told = tell(random, 6, 16, false, story);
   const std::vector<int> things = things_with(told.world, 2);
   if (things.empty()) return std::nullopt;
   const int thing = one_of(things, random);
@@ -221,7 +221,7 @@ std::optional<WorldStory> what_lies_beside(support::Xoshiro& random) {
 
 std::optional<WorldStory> who_gave_what(support::Xoshiro& random) {
   WorldStory story;
-  const Told told = tell(random, 2, 6, false, story);
+  const WorldScene told = tell(random, 2, 6, false, story);
   std::vector<std::size_t> handed;
   for (std::size_t i = 0; i < told.events.size(); ++i) {
     if (told.events[i].kind == Kind::kHand) handed.push_back(i);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/cluster/elements.h"
+#include "pipeline/cluster/array_layout.h"
 
 namespace pe::pipeline {
 

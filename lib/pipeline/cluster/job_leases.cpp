@@ -30,14 +30,14 @@ bool job_is_over(const LeaseOwner& owner, const std::string& cluster, const std:
 
 std::function<bool(const LeaseOwner&)> job_ended_by(Slurm& slurm) {
   using Clock = std::chrono::steady_clock;
-  struct Asked {
+  struct ClusterQueue {
     std::string cluster;
     std::optional<std::vector<JobRow>> rows;
     Clock::time_point at{};  // when the question was asked
     std::map<std::string, Clock::time_point> seen;  // lease owner → first look at its lease
     Clock::time_point next{};
   };
-  const auto asked = std::make_shared<Asked>();
+  const auto asked = std::make_shared<ClusterQueue>();
   return [asked, &slurm](const LeaseOwner& owner) {
     if (owner.slurm_job.empty()) return false;
     // A lease of this very job, before it was queued again.

@@ -30,7 +30,7 @@ bool settled(const TaskStatus& task) {
   return task.phase == "done" || task.phase == "reused" || task.phase == "failed" || task.phase == "blocked";
 }
 
-std::optional<Json> state_of(const Store& store, const std::string& run, const SentArray& array, std::int64_t index) {
+std::optional<Json> state_of(const Store& store, const std::string& run, const SubmittedArray& array, std::int64_t index) {
   const auto path = store.runs_folder() / run / "state" / cat(array.token, "_", index, ".json");
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
@@ -88,7 +88,7 @@ class Overlay {
   }
 
   void go() {
-    for (const SentArray& array : submission_.arrays) {
+    for (const SubmittedArray& array : submission_.arrays) {
       const auto job = sent_.find(array.token);
       const std::string id = !array.live_job.empty() ? array.live_job : job == sent_.end() ? "" : job->second;
       for (const auto& [index, tasks] : array.elements) {
@@ -96,7 +96,7 @@ class Overlay {
         if (element.is_live()) ++live_;
         for (const std::size_t i : tasks) {
           const auto at = places_.find(submission_.tasks[i].plan_key);
-          if (at != places_.end()) lay_over(status_.tasks[at->second], element);
+          if (at != places_.end()) apply_overrides(status_.tasks[at->second], element);
         }
       }
     }
@@ -106,7 +106,7 @@ class Overlay {
 
  private:
   struct Element {
-    const SentArray& array;
+    const SubmittedArray& array;
     std::int64_t index;
     const std::string& job;  // of its array; empty: not sent
     const JobRow* row;       // null: the queue does not hold it
@@ -121,7 +121,7 @@ class Overlay {
     return element.row ? element.row->state : "";
   }
 
-  void lay_over(TaskStatus& task, const Element& element) {
+  void apply_overrides(TaskStatus& task, const Element& element) {
     if (!element.job.empty()) task.job = cat(element.job, "_", element.index);
     if (task.log.empty() && task.phase != "done" && task.phase != "reused") {
       const auto log = store_.runs_folder() / status_.run_id / "jobs" / cat(element.array.token, "_", element.index, ".log");
@@ -239,7 +239,7 @@ class Overlay {
   const JobStates& jobs_;
   std::map<std::string, std::size_t> places_;
   std::map<std::string, std::string> sent_;
-  Cancelled cancelled_;
+  Cancellation cancelled_;
   JobTable table_;
   std::map<ElementName, const EndedJob*> ended_;
   std::set<std::string> waits_for_success_;  // plan keys of tasks whose jobs run only when their needs ended well
@@ -250,7 +250,7 @@ class Overlay {
 /// Names that jobs of a submission have, the last ones included.
 std::vector<std::string> names_of(const Store& store, const Submission& submission) {
   std::vector<std::string> names;
-  for (const SentArray& array : submission.arrays) {
+  for (const SubmittedArray& array : submission.arrays) {
     if (array.live_job.empty()) names.push_back(array.name());
   }
   for (const auto& [token, job] : sent_jobs(store, submission.run)) {
@@ -265,7 +265,7 @@ bool should_ask_accounts(const RunStatus& status, const Store& store, const Subm
   const auto places = by_plan_key(status);
   const auto sent = sent_jobs(store, status.run_id);
   const JobTable table(rows);
-  for (const SentArray& array : submission.arrays) {
+  for (const SubmittedArray& array : submission.arrays) {
     if (!sent.count(array.token)) continue;
     for (const auto& [index, tasks] : array.elements) {
       const JobRow* row = table.find(array, index);

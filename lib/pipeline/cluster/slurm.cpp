@@ -89,11 +89,11 @@ std::optional<std::string> Slurm::ask(const std::vector<std::string>& arguments)
   return std::nullopt;
 }
 
-Submitted Slurm::submit(const std::vector<std::string>& options, const std::string& script) {
+SbatchReply Slurm::submit(const std::vector<std::string>& options, const std::string& script) {
   std::vector<std::string> words = {"sbatch", "--parsable"};
   words.insert(words.end(), options.begin(), options.end());
   const TimedCapture answer = call(words, script);
-  Submitted submitted;
+  SbatchReply submitted;
   if (went_well(answer)) {
     submitted.job = parse_submitted(answer.out);
     if (submitted.job.empty()) submitted.message = cat("sbatch printed no job id: ", support::trim(answer.out));

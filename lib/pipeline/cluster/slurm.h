@@ -29,7 +29,7 @@ std::vector<std::string> plain_environment();
 /// Who this process works for, as Slurm names users; the number where the system knows no name.
 std::string user_name();
 
-struct Submitted {
+struct SbatchReply {
   std::string job;  ///< empty: refused
   Refusal refusal = Refusal::kUnknown;
   std::string message;  ///< sbatch's message
@@ -47,7 +47,7 @@ class Slurm {
   /// Whether sbatch is on the PATH.
   static bool is_here();
 
-  Submitted submit(const std::vector<std::string>& options, const std::string& script);
+  SbatchReply submit(const std::vector<std::string>& options, const std::string& script);
   /// Every job of `user` (empty: this one) that has one of these names, ended ones as long as the controller remembers
   /// them. A site may hide jobs of others.
   std::optional<std::vector<JobRow>> jobs_named(const std::vector<std::string>& names, const std::string& user = {});

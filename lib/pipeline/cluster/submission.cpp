@@ -50,7 +50,7 @@ std::map<std::int64_t, std::vector<std::size_t>> elements_from(const Json& json)
   return elements;
 }
 
-Json array_json(const SentArray& array) {
+Json array_json(const SubmittedArray& array) {
   Json needs = Json::array();
   for (const ArrayNeed& need : array.needs)
     needs.push_back(Json::array({static_cast<int>(need.kind), need.array, need.indices}));
@@ -59,8 +59,8 @@ Json array_json(const SentArray& array) {
           {"live_job", array.live_job}};
 }
 
-SentArray array_from(const Json& json) {
-  SentArray array;
+SubmittedArray array_from(const Json& json) {
+  SubmittedArray array;
   array.token = json.at("token");
   array.label = json.at("label");
   array.options = json.at("options").get<std::vector<std::string>>();
@@ -77,7 +77,7 @@ SentArray array_from(const Json& json) {
 }
 
 /// The frozen tasks of one array, which its elements read.
-std::string array_document(const Graph& graph, const JobArray& array, const SubmissionOrder& order,
+std::string array_document(const Graph& graph, const JobArray& array, const SubmissionRequest& order,
                            const std::string& token) {
   std::vector<bool> wanted(graph.tasks.size());
   for (const auto& [index, tasks] : array.elements) {
@@ -118,8 +118,8 @@ JobArray last_job(const std::vector<JobArray>& arrays) {
 
 }  // namespace
 
-MadeSubmission make_submission(const Graph& graph, const std::vector<JobArray>& arrays, const SubmissionOrder& order) {
-  MadeSubmission made;
+PreparedSubmission make_submission(const Graph& graph, const std::vector<JobArray>& arrays, const SubmissionRequest& order) {
+  PreparedSubmission made;
   Submission& submission = made.submission;
   submission.run = order.run;
   submission.pipeline = graph.name;
@@ -133,7 +133,7 @@ MadeSubmission make_submission(const Graph& graph, const std::vector<JobArray>& 
   BatchPlace place{order.run, "", folder.string(), {}};
   for (std::size_t k = 0; k < arrays.size(); ++k) {
     const JobArray& from = arrays[k];
-    SentArray array;
+    SubmittedArray array;
     array.label = from.label;
     array.needs = from.needs;
     array.live_job = from.live_job;
@@ -168,7 +168,7 @@ MadeSubmission make_submission(const Graph& graph, const std::vector<JobArray>& 
   return made;
 }
 
-void write_submission(const Store& store, const Graph& graph, const MadeSubmission& made) {
+void write_submission(const Store& store, const Graph& graph, const PreparedSubmission& made) {
   const Submission& submission = made.submission;
   const fs::path folder = folder_of(store, submission.run);
   for (const char* part : {"arrays", "sent", "jobs", "state"}) support::make_folders(folder / part);
@@ -177,7 +177,7 @@ void write_submission(const Store& store, const Graph& graph, const MadeSubmissi
   support::write_file_atomically(folder / "graph.json", dumped(freeze(graph)), store.durable());
   Json tasks = Json::array(), arrays = Json::array();
   for (const SentTask& task : submission.tasks) tasks.push_back(Json::array({task.id, task.stage, task.plan_key}));
-  for (const SentArray& array : submission.arrays) arrays.push_back(array_json(array));
+  for (const SubmittedArray& array : submission.arrays) arrays.push_back(array_json(array));
   const Json json{{"schema", kSchema},
                   {"run", submission.run},
                   {"pipeline", submission.pipeline},
@@ -211,7 +211,7 @@ std::optional<Submission> read_submission(const Store& store, const std::string&
     for (const Json& task : json.at("tasks")) submission.tasks.push_back({task.at(0), task.at(1), task.at(2)});
     for (const Json& array : json.at("arrays")) {
       submission.arrays.push_back(array_from(array));
-      const SentArray& read = submission.arrays.back();
+      const SubmittedArray& read = submission.arrays.back();
       for (const auto& [index, tasks] : read.elements) {
         for (const std::size_t i : tasks) {
           if (i >= submission.tasks.size()) throw support::ArtifactError("it names a task that it does not list");
@@ -240,8 +240,8 @@ void mark_cancelled(const Store& store, const std::string& run, const std::set<s
       store.durable());
 }
 
-Cancelled read_cancelled(const Store& store, const std::string& run) {
-  Cancelled cancelled;
+Cancellation read_cancelled(const Store& store, const std::string& run) {
+  Cancellation cancelled;
   const fs::path folder = folder_of(store, run) / "cancelled";
   for (const std::string& name : support::list_folder(folder)) {
     if (!name.ends_with(".json")) continue;
@@ -270,14 +270,14 @@ JobTable::JobTable(const std::vector<JobRow>& rows) {
   }
 }
 
-const JobRow* JobTable::find(const SentArray& array, std::int64_t index) const {
+const JobRow* JobTable::find(const SubmittedArray& array, std::int64_t index) const {
   const auto rows = by_name_.find(array.name());
   if (rows == by_name_.end()) return nullptr;
   const auto found = rows->second.by_index.find(index);
   return found == rows->second.by_index.end() ? nullptr : found->second;
 }
 
-std::vector<const JobRow*> JobTable::rows_of(const SentArray& array) const {
+std::vector<const JobRow*> JobTable::rows_of(const SubmittedArray& array) const {
   const auto rows = by_name_.find(array.name());
   return rows == by_name_.end() ? std::vector<const JobRow*>() : rows->second.all;
 }
@@ -311,7 +311,7 @@ std::string submitter(const Submission& submission) {
 }
 
 std::filesystem::path job_log(const Store& store, const Submission& submission, const std::string& plan_key) {
-  for (const SentArray& array : submission.arrays) {
+  for (const SubmittedArray& array : submission.arrays) {
     for (const auto& [index, tasks] : array.elements) {
       for (const std::size_t i : tasks) {
         if (submission.tasks[i].plan_key != plan_key || !array.live_job.empty()) continue;
@@ -327,7 +327,7 @@ std::filesystem::path job_log(const Store& store, const Submission& submission, 
 bool has_jobs(const Submission& submission, const std::vector<JobRow>& rows) {
   const std::string last = submission.last.name();
   std::set<std::string> names;
-  for (const SentArray& array : submission.arrays) names.insert(array.name());
+  for (const SubmittedArray& array : submission.arrays) names.insert(array.name());
   return std::any_of(rows.begin(), rows.end(), [&](const JobRow& row) {
     return !is_final(row.state) && (names.count(row.name) > 0 || row.name.rfind(last, 0) == 0);
   });
@@ -337,8 +337,8 @@ LiveTasks live_tasks(const Store& store, const std::vector<Submission>& open, co
   LiveTasks live;
   const JobTable table(rows);
   for (const Submission& submission : open) {
-    std::optional<Cancelled> cancelled;
-    for (const SentArray& array : submission.arrays) {
+    std::optional<Cancellation> cancelled;
+    for (const SubmittedArray& array : submission.arrays) {
       if (!array.live_job.empty()) continue;
       for (const JobRow* row : table.rows_of(array)) {
         if (row->reason == "DependencyNeverSatisfied" && !is_final(row->state)) live.blocked.push_back(row->id());
@@ -363,13 +363,13 @@ constexpr int kLooks = 4;   // for a job whose answer was lost
 constexpr int kTries = 3;
 constexpr int kLookAgain = 300;  // seconds after which a last job that has nothing to wait for looks for room
 
-struct Sent {
+struct SubmittedJobs {
   std::map<std::string, std::string> jobs;  // token → id
   std::set<std::string> intents;            // without a job
 };
 
-Sent read_sent(const fs::path& folder) {
-  Sent sent;
+SubmittedJobs read_sent(const fs::path& folder) {
+  SubmittedJobs sent;
   for (const Json& event : read_journal(folder)) {
     const std::string name = event.value("event", ""), token = event.value("token", "");
     if (name == "submit-intent") sent.intents.insert(token);
@@ -397,7 +397,7 @@ class Sending {
     }
     std::int64_t room = options_.room - 1;  // one is the last job's
     for (std::size_t k = 0; k < submission_.arrays.size(); ++k) {
-      const SentArray& array = submission_.arrays[k];
+      const SubmittedArray& array = submission_.arrays[k];
       const auto size = static_cast<std::int64_t>(array.elements.size());
       if (!array.live_job.empty()) {
         jobs_[k] = array.live_job;
@@ -429,7 +429,7 @@ class Sending {
   /// The queue takes no more: what is left is for the last job, for which there may still be room.
   SendReport leave_from(std::size_t k) {
     for (; k < submission_.arrays.size(); ++k) {
-      const SentArray& left = submission_.arrays[k];
+      const SubmittedArray& left = submission_.arrays[k];
       const bool skipped = std::find(options_.skip.begin(), options_.skip.end(), k) != options_.skip.end();
       if (left.live_job.empty() && !skipped && !sent_.jobs.count(left.token)) report_.waiting += left.elements.size();
     }
@@ -442,12 +442,12 @@ class Sending {
   bool look_around() {
     rows_ = slurm_.own_jobs();
     if (!rows_) return false;
-    for (const SentArray& array : submission_.arrays) adopt(array);
+    for (const SubmittedArray& array : submission_.arrays) adopt(array);
     return true;
   }
 
   /// A job whose answer was lost when it was sent.
-  void adopt(const SentArray& array) {
+  void adopt(const SubmittedArray& array) {
     if (!sent_.intents.count(array.token)) return;
     for (const JobRow& row : *rows_) {
       if (row.name != array.name()) continue;
@@ -456,19 +456,19 @@ class Sending {
     }
   }
 
-  void note_sent(const SentArray& array, const std::string& job) {
+  void note_sent(const SubmittedArray& array, const std::string& job) {
     sent_.jobs[array.token] = job;
     sent_.intents.erase(array.token);
     journal_.append({{"event", "submitted"}, {"token", array.token}, {"job", job}, {"name", array.name()}});
   }
 
-  bool is_in_queue(const SentArray& array, const std::string& job) const {
+  bool is_in_queue(const SubmittedArray& array, const std::string& job) const {
     return rows_ && std::any_of(rows_->begin(), rows_->end(), [&](const JobRow& row) {
              return row.array_job == job && row.name == array.name() && !is_final(row.state);
            });
   }
 
-  std::string send_once(const SentArray& array, const std::string& dependency) {
+  std::string send_once(const SubmittedArray& array, const std::string& dependency) {
     std::vector<std::string> words = array.options;
     if (!dependency.empty()) {
       words.push_back("--dependency=" + dependency);
@@ -477,7 +477,7 @@ class Sending {
     for (int tries = 0; tries < kTries; ++tries) {
       journal_.append({{"event", "submit-intent"}, {"token", array.token}});
       options_.beat();
-      const Submitted answer = slurm_.submit(words, array.script);
+      const SbatchReply answer = slurm_.submit(words, array.script);
       if (!answer.job.empty()) {
         note_sent(array, answer.job);
         return answer.job;
@@ -509,7 +509,7 @@ class Sending {
   }
 
   void send_last() {
-    SentArray last = submission_.last;
+    SubmittedArray last = submission_.last;
     // A new one after each window, under a separate name.
     int number = 0;
     for (;; ++number) {
@@ -538,7 +538,7 @@ class Sending {
   Slurm& slurm_;
   const SendOptions& options_;
   fs::path folder_;
-  Sent sent_;
+  SubmittedJobs sent_;
   Journal journal_;
   std::optional<std::vector<JobRow>> rows_;
   std::map<std::size_t, std::string> jobs_;  // arrays that still count → job

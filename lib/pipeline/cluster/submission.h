@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "pipeline/cluster/batch.h"
-#include "pipeline/cluster/elements.h"
+#include "pipeline/cluster/array_layout.h"
 #include "pipeline/cluster/slurm.h"
 #include "pipeline/file/graph.h"
 #include "pipeline/store/store.h"
@@ -35,7 +35,7 @@ struct SentTask {
   std::string id, stage, plan_key;
 };
 
-struct SentArray {
+struct SubmittedArray {
   std::string token, label;
   std::vector<std::string> options;  ///< of sbatch, without dependencies
   std::string script;
@@ -50,15 +50,15 @@ struct Submission {
   std::string run, pipeline, file;
   std::string user, cluster;  ///< whose jobs they are and of which Slurm; empty in submissions of older versions
   std::vector<SentTask> tasks;
-  std::vector<SentArray> arrays;
+  std::vector<SubmittedArray> arrays;
   /// Of the last job, which waits for all others and then sends remaining jobs, or completes the run.
-  SentArray last;
+  SubmittedArray last;
   std::int64_t max_in_queue = 0;
   double created = 0;
 };
 
 /// Parts of a submission.
-struct SubmissionOrder {
+struct SubmissionRequest {
   std::string run;
   std::filesystem::path store;
   std::string program;               ///< this one, absolute
@@ -68,14 +68,14 @@ struct SubmissionOrder {
 };
 
 /// The submission with the frozen documents of its arrays, by token; nothing is written.
-struct MadeSubmission {
+struct PreparedSubmission {
   Submission submission;
   std::map<std::string, std::string> documents;
 };
-MadeSubmission make_submission(const Graph& graph, const std::vector<JobArray>& arrays, const SubmissionOrder& order);
+PreparedSubmission make_submission(const Graph& graph, const std::vector<JobArray>& arrays, const SubmissionRequest& order);
 
 /// Writes it into the folder of its run, which must be there. @throws IoError
-void write_submission(const Store& store, const Graph& graph, const MadeSubmission& made);
+void write_submission(const Store& store, const Graph& graph, const PreparedSubmission& made);
 /// Empty when the run is none. @throws ArtifactError when it is damaged
 std::optional<Submission> read_submission(const Store& store, const std::string& run);
 
@@ -83,12 +83,12 @@ std::optional<Submission> read_submission(const Store& store, const std::string&
 
 /// Marks tasks as cancelled, by plan key; none: all of the run. @throws IoError
 void mark_cancelled(const Store& store, const std::string& run, const std::set<std::string>& plan_keys);
-struct Cancelled {
+struct Cancellation {
   bool all = false;
   std::set<std::string> plan_keys;
   bool covers(const std::string& plan_key) const { return all || plan_keys.count(plan_key) > 0; }
 };
-Cancelled read_cancelled(const Store& store, const std::string& run);
+Cancellation read_cancelled(const Store& store, const std::string& run);
 
 // ---- what is in the queue ------------------------------------------------------------------------------------------------
 
@@ -97,9 +97,9 @@ class JobTable {
  public:
   JobTable(const std::vector<JobRow>& rows);
   /// Null when the queue does not hold it.
-  const JobRow* find(const SentArray& array, std::int64_t index) const;
+  const JobRow* find(const SubmittedArray& array, std::int64_t index) const;
   /// Every row of it.
-  std::vector<const JobRow*> rows_of(const SentArray& array) const;
+  std::vector<const JobRow*> rows_of(const SubmittedArray& array) const;
 
  private:
   struct Rows {

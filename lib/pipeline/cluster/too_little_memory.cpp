@@ -27,7 +27,7 @@ Json read_exit(const fs::path& attempt) {
 }
 
 /// The number behind "--mem=" and the like, in the unit that we write; 0 when it is not there.
-std::int64_t number_of(const SentArray& array, const std::string& option) {
+std::int64_t number_of(const SubmittedArray& array, const std::string& option) {
   for (const std::string& word : array.options) {
     if (word.rfind(option, 0) != 0) continue;
     std::string number = word.substr(option.size());
@@ -38,7 +38,7 @@ std::int64_t number_of(const SentArray& array, const std::string& option) {
 }
 
 /// Bytes that an element of it asked for; 0: it did not ask.
-std::int64_t memory_of(const SentArray& array) {
+std::int64_t memory_of(const SubmittedArray& array) {
   if (const std::int64_t node = number_of(array, "--mem="); node > 0) return node << 20;
   return (number_of(array, "--mem-per-cpu=") << 20) * number_of(array, "--cpus-per-task=");
 }
@@ -68,7 +68,7 @@ void note(const Store& store, const Submission& submission, const std::string& p
 
 }  // namespace
 
-std::int64_t memory_that_was_too_little(const Store& store, const std::string& plan_key) {
+std::int64_t last_oom_memory_bytes(const Store& store, const std::string& plan_key) {
   const auto attempts = store.attempts(plan_key);
   for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
     const Json json = read_exit(*attempt);
@@ -85,7 +85,7 @@ void note_lost_to_memory(const Store& store, const std::vector<Submission>& open
   const std::string kState = "OUT_OF_MEMORY";
   std::vector<std::string> asked;  // names of arrays with an element that did not end well, or of which nothing is known
   for (const Submission& submission : open) {
-    for (const SentArray& array : submission.arrays) {
+    for (const SubmittedArray& array : submission.arrays) {
       bool ask = false;
       for (const auto& [index, tasks] : array.elements) {
         const JobRow* row = table.find(array, index);
@@ -99,7 +99,7 @@ void note_lost_to_memory(const Store& store, const std::vector<Submission>& open
     for (const EndedJob& job : *ended) states[{job.name, job.index}] = job.state;
   }
   for (const Submission& submission : open) {
-    for (const SentArray& array : submission.arrays) {
+    for (const SubmittedArray& array : submission.arrays) {
       if (!array.live_job.empty()) continue;
       for (const auto& [index, tasks] : array.elements) {
         const JobRow* row = table.find(array, index);

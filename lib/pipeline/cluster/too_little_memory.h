@@ -13,7 +13,7 @@
 namespace pe::pipeline {
 
 /// Memory in bytes that the newest attempt had when it ran out of memory; 0 when it ended otherwise, or its end is unknown.
-std::int64_t memory_that_was_too_little(const Store& store, const std::string& plan_key);
+std::int64_t last_oom_memory_bytes(const Store& store, const std::string& plan_key);
 
 /// Notes "oom" in the newest attempt of each task whose job ran out of memory according to Slurm alone. The kernel may have
 /// killed the whole job, or Slurm calls the job FAILED and only its step OUT_OF_MEMORY. `open` belong to this user and

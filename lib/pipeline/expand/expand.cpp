@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "pipeline/expand/composition.h"
+#include "pipeline/expand/config_builder.h"
 #include "pipeline/expand/instances.h"
-#include "pipeline/expand/joins.h"
+#include "pipeline/expand/edge_resolver.h"
 #include "pipeline/expand/mistakes.h"
 #include "pipeline/expand/overrides.h"
 #include "pipeline/expand/policies.h"
@@ -35,7 +35,7 @@ class Expansion : public OriginSource {
  public:
   Expansion(const PipelineFile& file, StageCatalog& catalog, const ExpandOptions& options)
       : options_(options),
-        source_(lay_over(file, options_, mistakes_)),
+        source_(apply_overrides(file, options_, mistakes_)),
         stages_(source_, catalog, mistakes_),
         policies_(source_, stages_),
         composer_(source_, options_, stages_, policies_),
@@ -58,7 +58,7 @@ class Expansion : public OriginSource {
 
   const ExpandOptions options_;
   Mistakes mistakes_;
-  const Overridden source_;
+  const OverriddenPipeline source_;
   Graph graph_;
   std::vector<std::vector<Binding>> bindings_;   ///< of each task, until all are there
   std::unordered_set<std::string> ids_;          ///< likewise
@@ -67,9 +67,9 @@ class Expansion : public OriginSource {
   std::vector<std::pair<std::size_t, std::uint32_t>> places_;
   Stages stages_;
   Policies policies_;
-  Composer composer_;
-  Joiner joiner_;
-  Enumerator enumerator_;
+  ConfigBuilder composer_;
+  EdgeResolver joiner_;
+  InstanceEnumerator enumerator_;
 };
 
 Graph Expansion::go() {
@@ -93,7 +93,7 @@ Graph Expansion::go() {
   graph_.files.insert(graph_.files.end(), composer_.files().begin(), composer_.files().end());
   graph_.stage_labels = source_.stage_labels();
   for (const Axis& axis : source_.axes) graph_.axes[axis.name] = axis.labels();
-  for (const StageNode& stage : file.stages) {
+  for (const StageDeclaration& stage : file.stages) {
     for (const Axis& axis : stage.axes) graph_.axes[axis.name] = axis.labels();
   }
   graph_.resources = source_.resources;
@@ -105,7 +105,7 @@ Graph Expansion::go() {
 
 /// Slurm sends its signal before a job ends, not before it begins. The default lead is cut to half of the time.
 void Expansion::check_leads(const SlurmPolicies& policies, support::Diagnostics& diagnostics) const {
-  for (const StageNode& stage : source_.file.stages) {
+  for (const StageDeclaration& stage : source_.file.stages) {
     const support::Node* lead = signal_lead_of(source_.file, stage.label);
     const Stage* expanded = lead ? stages_.find(stage.label) : nullptr;
     if (!expanded) continue;

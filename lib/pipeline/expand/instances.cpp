@@ -19,7 +19,7 @@ namespace {
 /// `exclude` and `only` of a stage, with the labels of long entries ready for looking up.
 class CellFilter {
  public:
-  explicit CellFilter(const StageNode& node) : node_(node) {
+  explicit CellFilter(const StageDeclaration& node) : node_(node) {
     for (const auto* patterns : {&node.exclude, &node.only}) {
       for (const CellPattern& pattern : *patterns) {
         for (const AxisPattern& entry : pattern) {
@@ -48,13 +48,13 @@ class CellFilter {
     });
   }
 
-  const StageNode& node_;
+  const StageDeclaration& node_;
   std::unordered_map<const AxisPattern*, std::unordered_set<std::string_view>> sets_;
 };
 
 }  // namespace
 
-const Axis* Enumerator::find_axis(const StageNode& stage, const std::string& name) const {
+const Axis* InstanceEnumerator::find_axis(const StageDeclaration& stage, const std::string& name) const {
   for (const auto* axes : {&stage.axes, &source_.axes}) {
     for (const Axis& axis : *axes) {
       if (axis.name == name) return &axis;
@@ -63,7 +63,7 @@ const Axis* Enumerator::find_axis(const StageNode& stage, const std::string& nam
   return nullptr;
 }
 
-void Enumerator::check_patterns(const Stage& stage, const std::vector<CellPattern>& patterns, const std::string& what,
+void InstanceEnumerator::check_patterns(const Stage& stage, const std::vector<CellPattern>& patterns, const std::string& what,
                               const std::set<std::string>& bound) {
   for (const CellPattern& pattern : patterns) {
     for (const auto& [axis, axis_mark, labels, label_marks] : pattern) {
@@ -86,7 +86,7 @@ void Enumerator::check_patterns(const Stage& stage, const std::vector<CellPatter
 }
 
 /// Told before anything is made, since a few lines of axes can ask for more tasks than there are atoms.
-bool Enumerator::too_many(const Stage& stage, std::size_t seeds, const std::vector<const Axis*>& over) {
+bool InstanceEnumerator::too_many(const Stage& stage, std::size_t seeds, const std::vector<const Axis*>& over) {
   std::size_t count = seeds;
   for (const Axis* axis : over) {
     if (__builtin_mul_overflow(count, axis->values.size(), &count)) count = static_cast<std::size_t>(1) << 62;
@@ -102,8 +102,8 @@ bool Enumerator::too_many(const Stage& stage, std::size_t seeds, const std::vect
 }
 
 /// The axes of `over`.
-std::vector<const Axis*> Enumerator::axes_over(Stage& stage) {
-  const StageNode& node = *stage.node;
+std::vector<const Axis*> InstanceEnumerator::axes_over(Stage& stage) {
+  const StageDeclaration& node = *stage.node;
   std::vector<const Axis*> over;
   for (const auto& [name, mark] : node.over) {
     const Axis* axis = find_axis(node, name);
@@ -121,8 +121,8 @@ std::vector<const Axis*> Enumerator::axes_over(Stage& stage) {
   return over;
 }
 
-std::vector<Enumerator::Seed> Enumerator::seeds_of(Stage& stage) {
-  const StageNode& node = *stage.node;
+std::vector<InstanceEnumerator::Seed> InstanceEnumerator::seeds_of(Stage& stage) {
+  const StageDeclaration& node = *stage.node;
   std::vector<Seed> seeds;
   if (node.each.empty()) {
     seeds.emplace_back();
@@ -169,7 +169,7 @@ std::vector<Enumerator::Seed> Enumerator::seeds_of(Stage& stage) {
 }
 
 /// The group of a seed, which has the same axes; made when there is none yet.
-std::size_t Enumerator::group_of(Stage& stage, const Seed& seed, const std::vector<const Axis*>& over) {
+std::size_t InstanceEnumerator::group_of(Stage& stage, const Seed& seed, const std::vector<const Axis*>& over) {
   std::vector<std::string> names;
   for (const Binding& binding : seed.bindings) names.push_back(binding.axis);
   for (const Axis* axis : over) names.push_back(axis->name);
@@ -190,8 +190,8 @@ std::size_t Enumerator::group_of(Stage& stage, const Seed& seed, const std::vect
   return group;
 }
 
-std::vector<Instance> Enumerator::instances_of(Stage& stage) {
-  const StageNode& node = *stage.node;
+std::vector<Instance> InstanceEnumerator::instances_of(Stage& stage) {
+  const StageDeclaration& node = *stage.node;
   const std::vector<const Axis*> over = axes_over(stage);
   if (stage.broken) return {};
   std::vector<Seed> seeds = seeds_of(stage);

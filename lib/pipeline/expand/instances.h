@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/expand/joins.h"
+#include "pipeline/expand/edge_resolver.h"
 #include "pipeline/expand/mistakes.h"
 #include "pipeline/expand/overrides.h"
 #include "pipeline/expand/stages.h"
@@ -24,12 +24,12 @@ struct Instance {
   std::size_t group = 0;         ///< of the stage
 };
 
-class Enumerator {
+class InstanceEnumerator {
  public:
   static constexpr std::size_t kMostTasks = 300'000;
 
   /// `bindings` holds the bindings of each task made so far.
-  Enumerator(const Overridden& source, Joiner& joiner, const std::vector<std::vector<Binding>>& bindings,
+  InstanceEnumerator(const OverriddenPipeline& source, EdgeResolver& joiner, const std::vector<std::vector<Binding>>& bindings,
              Mistakes& mistakes)
       : source_(source), joiner_(joiner), bindings_(bindings), mistakes_(mistakes), known_labels_(source.known_labels) {}
 
@@ -48,13 +48,13 @@ class Enumerator {
   std::vector<const Axis*> axes_over(Stage& stage);
   std::vector<Seed> seeds_of(Stage& stage);
   std::size_t group_of(Stage& stage, const Seed& seed, const std::vector<const Axis*>& over);
-  const Axis* find_axis(const StageNode& stage, const std::string& name) const;
+  const Axis* find_axis(const StageDeclaration& stage, const std::string& name) const;
   bool too_many(const Stage& stage, std::size_t seeds, const std::vector<const Axis*>& over);
   void check_patterns(const Stage& stage, const std::vector<CellPattern>& patterns, const std::string& what,
                       const std::set<std::string>& bound);
 
-  const Overridden& source_;
-  Joiner& joiner_;
+  const OverriddenPipeline& source_;
+  EdgeResolver& joiner_;
   const std::vector<std::vector<Binding>>& bindings_;
   Mistakes& mistakes_;
   std::map<std::string, std::set<std::string>> known_labels_;   ///< includes the axes `from` and `snapshot`

@@ -47,7 +47,7 @@ class Overriding {
     out_.vars = file.vars;
   }
 
-  Overridden go() {
+  OverriddenPipeline go() {
     learn_names();
     take_scale();
     take_sets();
@@ -73,7 +73,7 @@ class Overriding {
 
   const ExpandOptions& options_;
   Mistakes& mistakes_;
-  Overridden out_;
+  OverriddenPipeline out_;
 };
 
 void Overriding::learn_names() {
@@ -84,7 +84,7 @@ void Overriding::learn_names() {
     for (const AxisValue& value : axis.values) out_.known_labels[axis.name].insert(value.label);
   };
   for (const Axis& axis : out_.axes) know(axis);
-  for (const StageNode& stage : out_.file.stages) {
+  for (const StageDeclaration& stage : out_.file.stages) {
     for (const Axis& axis : stage.axes) know(axis);
   }
   for (const auto& scale : out_.file.scales) {
@@ -213,7 +213,7 @@ void Overriding::set_axis(const Flag& flag, const Node& value) {
       *there = added;
   };
   for (Axis& known : out_.axes) take(known);
-  for (StageNode& stage : out_.file.stages) {
+  for (StageDeclaration& stage : out_.file.stages) {
     for (Axis& known : stage.axes) take(known);
   }
   if (!found) mistakes_.report(cat("no axis ", quote(name)), Place{flag.name}, suggest_or_list(name, out_.axis_names));
@@ -247,7 +247,7 @@ void Overriding::narrow_axes() {
       });
     };
     for (Axis& axis : out_.axes) narrow(axis);
-    for (StageNode& stage : out_.file.stages) {
+    for (StageDeclaration& stage : out_.file.stages) {
       for (Axis& axis : stage.axes) narrow(axis);
     }
     if (!found) mistakes_.report(cat("no axis ", quote(name)), place, suggest_or_list(name, out_.axis_names));
@@ -255,7 +255,7 @@ void Overriding::narrow_axes() {
 }
 
 void Overriding::check_names() {
-  for (const StageNode& stage : out_.file.stages) {
+  for (const StageDeclaration& stage : out_.file.stages) {
     for (const Axis& axis : stage.axes) {
       const bool taken = std::any_of(out_.axes.begin(), out_.axes.end(), [&](const Axis& top) { return top.name == axis.name; });
       if (taken) {
@@ -306,7 +306,7 @@ void Overriding::read_named_resources() {
 
 void Overriding::check_unused() {
   std::set<std::string> used, over;
-  for (const StageNode& stage : out_.file.stages) {
+  for (const StageDeclaration& stage : out_.file.stages) {
     collect_names(stage.set, used);
     for (const Node& file : stage.config_files) collect_names(file, used);
     for (const auto& [label, point] : stage.snapshots) collect_names(point, used);
@@ -343,17 +343,17 @@ void Overriding::check_unused() {
 
 }  // namespace
 
-std::vector<std::string> Overridden::stage_labels() const {
+std::vector<std::string> OverriddenPipeline::stage_labels() const {
   std::vector<std::string> labels;
-  for (const StageNode& stage : file.stages) labels.push_back(stage.label);
+  for (const StageDeclaration& stage : file.stages) labels.push_back(stage.label);
   return labels;
 }
 
-Scope Overridden::scope_of(const std::vector<Binding>& bindings, const std::string& stage) const {
+Scope OverriddenPipeline::scope_of(const std::vector<Binding>& bindings, const std::string& stage) const {
   return {&bindings, vars.is_map() ? &vars : nullptr, &axis_names, cat("stage ", quote(stage))};
 }
 
-Overridden lay_over(const PipelineFile& file, const ExpandOptions& options, Mistakes& mistakes) {
+OverriddenPipeline apply_overrides(const PipelineFile& file, const ExpandOptions& options, Mistakes& mistakes) {
   return Overriding(file, options, mistakes).go();
 }
 

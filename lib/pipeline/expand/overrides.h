@@ -28,7 +28,7 @@ struct Flag {
 /// Values of resources by name: (key, value).
 using ResourceFlags = std::map<std::string, std::vector<std::pair<std::string, support::Node>>>;
 
-struct Overridden {
+struct OverriddenPipeline {
   PipelineFile file;                                            ///< axes of stages are narrowed
   std::vector<Axis> axes;                                       ///< of the top level
   std::map<std::string, std::set<std::string>> known_labels;    ///< of every axis, before narrowing
@@ -44,7 +44,7 @@ struct Overridden {
 };
 
 /// Mistakes of the options, and names in the file that nothing uses, go to `mistakes`.
-Overridden lay_over(const PipelineFile& file, const ExpandOptions& options, Mistakes& mistakes);
+OverriddenPipeline apply_overrides(const PipelineFile& file, const ExpandOptions& options, Mistakes& mistakes);
 
 /// A map node with one member, for the value of a flag.
 support::Node single(const std::string& key, support::Node value);

@@ -22,7 +22,7 @@ std::string labels_of(const std::vector<std::string>& axes, const Scope& scope) 
   return labels;
 }
 
-Policies::Policies(const Overridden& source, const Stages& stages) : source_(source) {
+Policies::Policies(const OverriddenPipeline& source, const Stages& stages) : source_(source) {
   stages_.resize(stages.all().size());
   for (const Stage& stage : stages.all()) {
     std::set<std::string> names;
@@ -47,7 +47,7 @@ Json Policies::checkpoint_of(const Stage& stage, const Scope& scope, Diagnostics
 Policies::Policy Policies::policy_of(const Stage& stage, const Scope& scope, Mistakes& mistakes) const {
   Policy policy;
   Diagnostics local;
-  const StageNode& node = *stage.node;
+  const StageDeclaration& node = *stage.node;
   const Node& wanted = node.resources.is_null() ? source_.file.default_resources : node.resources;
   if (!wanted.is_null()) {
     if (const auto value = substitute(wanted, scope, local)) {
@@ -87,7 +87,7 @@ void Policies::give(const Stage& stage, const Scope& scope, Task& task, Mistakes
   task.resources = found->second.resources;
   task.retry = found->second.retry;
   task.checkpoint = found->second.checkpoint;
-  const StageNode& node = *stage.node;
+  const StageDeclaration& node = *stage.node;
   task.allow_partial = node.allow_partial;
   task.record_divergence = source_.file.on_diverge == "record";
   task.exact_numerics = source_.file.numerics == "exact";

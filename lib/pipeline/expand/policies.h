@@ -17,7 +17,7 @@ namespace pe::pipeline {
 class Policies {
  public:
   /// Both must outlive it.
-  Policies(const Overridden& source, const Stages& stages);
+  Policies(const OverriddenPipeline& source, const Stages& stages);
 
   /// Fills resources, retry, checkpoint and the settings of the file for all tasks. Instances that agree on the axes
   /// that these use share them.
@@ -38,7 +38,7 @@ class Policies {
   };
   Policy policy_of(const Stage& stage, const Scope& scope, Mistakes& mistakes) const;
 
-  const Overridden& source_;
+  const OverriddenPipeline& source_;
   std::vector<OfStage> stages_;   ///< by index
 };
 

@@ -46,7 +46,7 @@ std::optional<std::int64_t> step_of(const support::Node& point, const std::strin
 }  // namespace
 
 void place_snapshots(const Stage& stage, const Scope& scope, Task& task, Mistakes& mistakes) {
-  const StageNode& node = *stage.node;
+  const StageDeclaration& node = *stage.node;
   if (node.snapshots.empty()) return;
   const artifact::Trajectory& trajectory = *stage.description->trajectory;
   const auto integer = [&](const std::string& key) -> std::int64_t {
@@ -92,7 +92,7 @@ void place_snapshots(const Stage& stage, const Scope& scope, Task& task, Mistake
 }
 
 void give_horizon(const Stage& stage, const std::vector<Task>& tasks, Task& task, Mistakes& mistakes) {
-  const StageNode& node = *stage.node;
+  const StageDeclaration& node = *stage.node;
   if (!node.budgets) return;
   const std::string& key = stage.description->branch->horizon;
   for (const Edge& edge : task.inputs) {

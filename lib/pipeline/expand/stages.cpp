@@ -13,10 +13,10 @@ using support::quote;
 namespace {
 
 void check_roles(Stage& stage, Mistakes& mistakes) {
-  const StageNode& node = *stage.node;
+  const StageDeclaration& node = *stage.node;
   const StageDescription& description = *stage.description;
   std::map<std::string, std::string> filled;
-  const auto check = [&](const std::vector<StageNode::Role>& roles, const std::string& how) {
+  const auto check = [&](const std::vector<StageDeclaration::Role>& roles, const std::string& how) {
     for (const auto& role : roles) {
       const artifact::InputRole* input = description.find_input(role.name);
       if (!input) {
@@ -71,7 +71,7 @@ void check_outputs(Stage& stage, Mistakes& mistakes) {
 
 }  // namespace
 
-Stages::Stages(const Overridden& source, StageCatalog& catalog, Mistakes& mistakes) : source_(source) {
+Stages::Stages(const OverriddenPipeline& source, StageCatalog& catalog, Mistakes& mistakes) : source_(source) {
   stages_.resize(source.file.stages.size());
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     Stage& stage = stages_[i];
@@ -103,7 +103,7 @@ const Stage* Stages::find(const std::string& label) const {
 std::vector<std::size_t> Stages::in_order(Mistakes& mistakes) {
   std::vector<std::set<std::size_t>> needs(stages_.size());
   for (std::size_t i = 0; i < stages_.size(); ++i) {
-    const StageNode& node = *stages_[i].node;
+    const StageDeclaration& node = *stages_[i].node;
     for (const auto* roles : {&node.needs, &node.gather, &node.each}) {
       for (const auto& role : *roles) {
         for (const auto& reference : role.references) {

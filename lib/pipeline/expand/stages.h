@@ -28,7 +28,7 @@ struct Group {
 };
 
 struct Stage {
-  const StageNode* node = nullptr;
+  const StageDeclaration* node = nullptr;
   std::size_t index = 0;                     ///< in the file
   std::shared_ptr<const StageDescription> description;
   bool broken = false;                       ///< a mistake was reported; its consequences are not
@@ -39,7 +39,7 @@ struct Stage {
 class Stages {
  public:
   /// Asks the catalog for every stage and checks the file against the answers. `source` must outlive it.
-  Stages(const Overridden& source, StageCatalog& catalog, Mistakes& mistakes);
+  Stages(const OverriddenPipeline& source, StageCatalog& catalog, Mistakes& mistakes);
 
   std::vector<Stage>& all() { return stages_; }
   const std::vector<Stage>& all() const { return stages_; }
@@ -50,7 +50,7 @@ class Stages {
   std::vector<std::size_t> in_order(Mistakes& mistakes);
 
  private:
-  const Overridden& source_;
+  const OverriddenPipeline& source_;
   std::vector<Stage> stages_;
   std::map<std::string, std::size_t> by_label_;
 };

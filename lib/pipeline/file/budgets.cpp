@@ -46,7 +46,7 @@ std::string at_budget(const std::string& reference) {
   return cat(reference.substr(0, pins), "@$(", kBudgetAxis, ")", reference.substr(pins));
 }
 
-void add_snapshot(StageNode& trunk, const Budgets::One& budget, double share, const std::string& branch,
+void add_snapshot(StageDeclaration& trunk, const Budgets::One& budget, double share, const std::string& branch,
                   Diagnostics& diagnostics) {
   const double point = budget.end * (1 - share);
   for (const auto& [label, written] : trunk.snapshots) {
@@ -63,10 +63,10 @@ void add_snapshot(StageNode& trunk, const Budgets::One& budget, double share, co
   trunk.snapshot_marks.push_back(budget.mark);
 }
 
-void spread(PipelineFile& file, StageNode& stage, Diagnostics& diagnostics) {
+void spread(PipelineFile& file, StageDeclaration& stage, Diagnostics& diagnostics) {
   const Budgets& budgets = *stage.budgets;
   const auto role =
-      std::find_if(stage.needs.begin(), stage.needs.end(), [](const StageNode::Role& r) { return r.name == kRole; });
+      std::find_if(stage.needs.begin(), stage.needs.end(), [](const StageDeclaration::Role& r) { return r.name == kRole; });
   if (role == stage.needs.end()) {
     diagnostics.add(cat("stage ", quote(stage.label), " has budgets, but needs no ", quote(kRole)),
                     budgets.mark.place(), "`needs: {init: STAGE}` names the training whose budgets they are");
@@ -80,7 +80,7 @@ void spread(PipelineFile& file, StageNode& stage, Diagnostics& diagnostics) {
     return;
   }
   const std::string of = reference.text.substr(0, reference.text.find_first_of(".["));
-  for (StageNode& trunk : file.stages) {  // an unknown stage is reported when references are resolved
+  for (StageDeclaration& trunk : file.stages) {  // an unknown stage is reported when references are resolved
     if (trunk.label != of) continue;
     for (const Budgets::One& budget : budgets.all) add_snapshot(trunk, budget, budgets.share, stage.label, diagnostics);
   }
@@ -142,7 +142,7 @@ std::optional<Budgets> parse_budgets(const Node& node, Diagnostics& diagnostics)
 }
 
 void spread_budgets(PipelineFile& file, Diagnostics& diagnostics) {
-  for (StageNode& stage : file.stages) {
+  for (StageDeclaration& stage : file.stages) {
     if (stage.budgets) spread(file, stage, diagnostics);
   }
 }

@@ -143,13 +143,13 @@ class Reader {
   void read_defaults(const Node& defaults);
   void read_vars(const Node& document);
   void read_scales(const Node& scales);
-  void read_program(const Node& node, const std::string& where, StageNode& stage);
-  void read_config(const Node& node, const std::string& where, StageNode& stage);
-  void read_snapshots(const Node& node, StageNode& stage);
+  void read_program(const Node& node, const std::string& where, StageDeclaration& stage);
+  void read_config(const Node& node, const std::string& where, StageDeclaration& stage);
+  void read_snapshots(const Node& node, StageDeclaration& stage);
   std::vector<std::pair<std::string, Mark>> over_axes(const Node& over);
   std::vector<Axis> axes(const Node& map, const std::string& what);
   std::vector<CellPattern> patterns(const Node& node, const std::string& what);
-  std::vector<StageNode::Role> roles(const Node& stage, std::string_view key, bool many, const std::string& where);
+  std::vector<StageDeclaration::Role> roles(const Node& stage, std::string_view key, bool many, const std::string& where);
   void stage(const Node::Member& member);
   void scale(const Node::Member& member);
 
@@ -194,14 +194,14 @@ std::vector<CellPattern> Reader::patterns(const Node& node, const std::string& w
   return found;
 }
 
-std::vector<StageNode::Role> Reader::roles(const Node& stage, std::string_view key, bool many,
+std::vector<StageDeclaration::Role> Reader::roles(const Node& stage, std::string_view key, bool many,
                                            const std::string& where) {
-  std::vector<StageNode::Role> found;
+  std::vector<StageDeclaration::Role> found;
   const Node* node = stage.find(key);
   if (!node || node->is_null()) return found;
   if (!expect_map(*node, cat(quote(key), " of ", where))) return found;
   for (const auto& member : node->members) {
-    StageNode::Role role{member.key, member.key_mark, {}};
+    StageDeclaration::Role role{member.key, member.key_mark, {}};
     if (!many && !member.value.is_scalar()) {
       diagnostics_.add(cat("expected one reference for role ", quote(member.key), ", found ", member.value.found()),
                        member.value.place(),
@@ -221,7 +221,7 @@ std::vector<StageNode::Role> Reader::roles(const Node& stage, std::string_view k
   return found;
 }
 
-void Reader::read_program(const Node& node, const std::string& where, StageNode& stage) {
+void Reader::read_program(const Node& node, const std::string& where, StageDeclaration& stage) {
   if (const Node* run = node.find("run")) {
     stage.run = text(*run, "'run'");
     stage.run_mark = run->mark;
@@ -244,7 +244,7 @@ std::vector<std::pair<std::string, Mark>> Reader::over_axes(const Node& over) {
   return found;
 }
 
-void Reader::read_config(const Node& node, const std::string& where, StageNode& stage) {
+void Reader::read_config(const Node& node, const std::string& where, StageDeclaration& stage) {
   if (const Node* config = node.find("config"); config && !config->is_null() && expect_map(*config, "'config'")) {
     check_keys(*config, cat("'config' of ", where), {"file", "set"}, "values of the stage go under `set`");
     if (const Node* files = config->find("file")) stage.config_files = scalars(*files, "'config.file'");
@@ -252,7 +252,7 @@ void Reader::read_config(const Node& node, const std::string& where, StageNode& 
   }
 }
 
-void Reader::read_snapshots(const Node& node, StageNode& stage) {
+void Reader::read_snapshots(const Node& node, StageDeclaration& stage) {
   if (const Node* snapshots = node.find("snapshots"); snapshots && expect_map(*snapshots, "'snapshots'")) {
     for (const auto& point : snapshots->members) {
       if (!is_snapshot_label(point.key)) {
@@ -270,7 +270,7 @@ void Reader::read_snapshots(const Node& node, StageNode& stage) {
 }
 
 void Reader::stage(const Node::Member& member) {
-  StageNode stage;
+  StageDeclaration stage;
   stage.label = member.key;
   stage.mark = member.key_mark;
   const std::size_t before = diagnostics_.size();
@@ -519,8 +519,8 @@ std::vector<std::string> Axis::labels() const {
   return found;
 }
 
-const StageNode* PipelineFile::find_stage(const std::string& label) const {
-  for (const StageNode& stage : stages) {
+const StageDeclaration* PipelineFile::find_stage(const std::string& label) const {
+  for (const StageDeclaration& stage : stages) {
     if (stage.label == label) return &stage;
   }
   return nullptr;

@@ -46,7 +46,7 @@ struct AxisPattern {
 };
 using CellPattern = std::vector<AxisPattern>;   ///< matches when every axis has one of its labels
 
-struct StageNode {
+struct StageDeclaration {
   std::string label;
   support::Mark mark;
   std::string run;
@@ -99,9 +99,9 @@ struct PipelineFile {
   std::string claims;                          ///< path, or empty
   support::Mark claims_mark;
   std::optional<Sequential> sequential;
-  std::vector<StageNode> stages;
+  std::vector<StageDeclaration> stages;
 
-  const StageNode* find_stage(const std::string& label) const;
+  const StageDeclaration* find_stage(const std::string& label) const;
 };
 
 /// Checks and reads. @throws ConfigError with every mistake that can be separated.

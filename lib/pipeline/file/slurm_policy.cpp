@@ -38,12 +38,12 @@ std::string one_of(const Node::Member& member, const std::vector<std::string>& k
 
 /// Options of sbatch that `submit` itself sets, or that would keep it from finding and steering its jobs; each with the
 /// way out. Those at the end would replace what the pipeline file asks for: the plan would count with other resources.
-struct Reserved {
+struct ReservedOption {
   const char* name;
   const char* instead;
 };
 constexpr const char* kNameless = "leave it out: `submit` sets it, and finds its jobs again by it";
-constexpr Reserved kReserved[] = {
+constexpr ReservedOption kReserved[] = {
     {"job-name", kNameless},
     {"array", kNameless},
     {"dependency", "leave it out: `submit` sets what each job waits for"},
@@ -84,10 +84,10 @@ constexpr Reserved kReserved[] = {
 };
 
 /// sbatch takes any beginning of a name that is no other option's, so that "--job=x" is --job-name.
-const Reserved* reserved(const std::string& option) {
+const ReservedOption* reserved(const std::string& option) {
   const std::string name = option.substr(2, option.find('=') - 2);
   if (name.size() < 3) return nullptr;  // ambiguous: sbatch refuses it
-  for (const Reserved& one : kReserved) {
+  for (const ReservedOption& one : kReserved) {
     if (std::string_view(one.name).substr(0, name.size()) == name) return &one;
   }
   return nullptr;
@@ -97,7 +97,7 @@ void check_option(const std::string& option, const support::Place& place, Diagno
   if (option.rfind("--", 0) != 0) {
     diagnostics.add(cat("an entry of 'options' is one option of sbatch, found ", quote(option)), place,
                     "such as --exclude=node7");
-  } else if (const Reserved* one = reserved(option)) {
+  } else if (const ReservedOption* one = reserved(option)) {
     diagnostics.add(cat("'options' of 'slurm' cannot hold --", one->name, ", found ", quote(option)), place, one->instead);
   } else if (option.rfind("--gres=", 0) == 0 && option.find("gpu") != std::string::npos) {
     diagnostics.add(cat("'options' of 'slurm' cannot ask for GPUs, found ", quote(option)), place,
@@ -203,7 +203,7 @@ void check_partitions(const PipelineFile& file, const Node& slurm, Diagnostics& 
 }  // namespace
 
 const Node* signal_lead_of(const PipelineFile& file, const std::string& stage) {
-  const StageNode* node = file.find_stage(stage);
+  const StageDeclaration* node = file.find_stage(stage);
   for (const Node* block : {node ? &node->slurm : nullptr, &file.slurm}) {
     const Node* lead = block && block->is_map() ? block->find("signal_lead") : nullptr;
     if (lead) return lead;
@@ -216,8 +216,8 @@ SlurmPolicies slurm_policies(const PipelineFile& file, Diagnostics& diagnostics)
   SlurmPolicy of_file;
   if (!file.slurm.is_null()) read_slurm(file.slurm, /*of_stage=*/false, of_file, diagnostics);
   check_partitions(file, file.slurm, diagnostics);
-  for (const StageNode& stage : file.stages) check_partitions(file, stage.slurm, diagnostics);
-  for (const StageNode& stage : file.stages) {
+  for (const StageDeclaration& stage : file.stages) check_partitions(file, stage.slurm, diagnostics);
+  for (const StageDeclaration& stage : file.stages) {
     SlurmPolicy& policy = policies[stage.label] = of_file;
     if (!stage.slurm.is_null()) read_slurm(stage.slurm, /*of_stage=*/true, policy, diagnostics);
   }

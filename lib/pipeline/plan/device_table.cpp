@@ -117,9 +117,9 @@ const MeasuredTraining* DeviceTable::nearest(double parameters) const {
   return best;
 }
 
-DeviceTable::Found DeviceTable::find(const Task& task, const Work& work) const {
+DeviceTable::Lookup DeviceTable::find(const Task& task, const Work& work) const {
   const auto not_measured = [&](const std::string& what) {
-    return Found{0, "", cat(what, " was not measured on ", device)};
+    return Lookup{0, "", cat(what, " was not measured on ", device)};
   };
   if (!work.tokens) return not_measured(task.stage->program);
   if (!work.parameters || !work.flops) return {0, "", "the size of its model is not known"};
@@ -139,7 +139,7 @@ DeviceTable::Found DeviceTable::find(const Task& task, const Work& work) const {
   if (encoding == encodings.end()) return not_measured(cat("encoding ", work.encoding.empty() ? "?" : work.encoding));
   if (!encoding->at.empty() && !near(find(encoding->at)->parameters, *work.parameters))
     return not_measured(cat("encoding ", work.encoding, " at a size near ", support::short_count(*work.parameters)));
-  Found found;
+  Lookup found;
   found.seconds = *work.tokens * *work.flops / (training->tokens_per_s * training->flops) * encoding->factor;
   found.source = cat(training->size, " (", support::short_count(training->parameters), ", ",
                      support::short_count(training->tokens_per_s), " tokens/s) on ", device, ", ", measured);

@@ -39,12 +39,12 @@ struct DeviceTable {
   /// The training that is nearest in parameters, if it is near.
   const MeasuredTraining* nearest(double parameters) const;
 
-  struct Found {
+  struct Lookup {
     double seconds = 0;
     std::string source;   ///< the measurement; empty: none is near, and `why_not` says which is lacking
     std::string why_not;  ///< "encoding fox was not measured on NVIDIA H100 80GB HBM3"
   };
-  Found find(const Task& task, const Work& work) const;
+  Lookup find(const Task& task, const Work& work) const;
 };
 
 /// Names of the tables that the program carries: "h100".

@@ -125,7 +125,7 @@ class Costing {
     if (known) {
       ++result.sources[known->source];
     } else if (table_ && work.gpus > 0) {
-      DeviceTable::Found found = table_->find(task, work);
+      DeviceTable::Lookup found = table_->find(task, work);
       if (found.source.empty()) {
         why = std::move(found.why_not);
       } else {

@@ -93,12 +93,12 @@ History::History(const Store& store) : path_(store.root() / "memo" / "history") 
     }
     for (const OutputRecord& output : record->outputs) past.bytes += output.bytes;
     // Separate texts, which the others' owner does not hold.
-    struct Named {
+    struct OwnedTexts {
       std::string run, pipeline, device, encoding;
       std::shared_ptr<const void> rest;
     };
     const Json model = record->occasion.is_object() ? record->occasion.value("model", Json()) : Json();
-    auto named = std::make_shared<Named>(Named{text_in(record->occasion, "run"), text_in(record->occasion, "pipeline"),
+    auto named = std::make_shared<OwnedTexts>(OwnedTexts{text_in(record->occasion, "run"), text_in(record->occasion, "pipeline"),
                                                text_in(record->occasion, "device"), text_in(model, "encoding"),
                                                past.owner});
     past.run = named->run;

@@ -130,39 +130,39 @@ Json plan_preimage(const Graph& graph, const Task& task) {
 
 struct KeyMaker::State {
   /// Inputs of the bytes below. Files follow from the paths in the config, so they need no place here.
-  struct Shared {
+  struct SharedKey {
     const void* config;
     const void* stage;
     bool trajectory, exact;
-    bool operator==(const Shared&) const = default;
+    bool operator==(const SharedKey&) const = default;
   };
-  struct SharedHash {
-    std::size_t operator()(const Shared& shared) const {
+  struct SharedKeyHash {
+    std::size_t operator()(const SharedKey& shared) const {
       return std::hash<const void*>()(shared.config) * 31 + std::hash<const void*>()(shared.stage) * 4 +
              static_cast<std::size_t>(shared.trajectory) * 2 + static_cast<std::size_t>(shared.exact);
     }
   };
-  struct Encoded {
+  struct KeyParts {
     support::Shared<Json> keep;   ///< so that no other config gets its address
     std::string config, externals;
   };
-  using Known = std::unordered_map<Shared, Encoded, SharedHash>;
+  using Cache = std::unordered_map<SharedKey, KeyParts, SharedKeyHash>;
   // Tasks that share a config come near each other, so only the last few thousand are remembered, in two generations.
   static constexpr std::size_t kGeneration = 8192;
-  Known young, old;
-  Known lent;  ///< what callers hold references to, so never dropped
+  Cache young, old;
+  Cache lent;  ///< what callers hold references to, so never dropped
   std::string bytes;
 
-  static Shared shared_of(const Task& task) {
+  static SharedKey shared_of(const Task& task) {
     return {task.config.identity(), task.stage.get(), task.is_trajectory(), task.exact_numerics};
   }
-  static Encoded encode(const Task& task) {
-    Encoded parts{task.config, support::canonical_cbor(hashed_part(task)), {}};
+  static KeyParts encode(const Task& task) {
+    KeyParts parts{task.config, support::canonical_cbor(hashed_part(task)), {}};
     if (!task.externals.empty()) parts.externals = support::canonical_cbor(external_part(task));
     return parts;
   }
-  const Encoded& encoded(const Task& task) {
-    const Shared shared = shared_of(task);
+  const KeyParts& encoded(const Task& task) {
+    const SharedKey shared = shared_of(task);
     if (task.config.identity()) {
       if (const auto found = young.find(shared); found != young.end()) return found->second;
     }
@@ -176,8 +176,8 @@ struct KeyMaker::State {
     put_cbor_text(bytes, "labels");
     bytes += support::canonical_cbor(labels_of(graph, edge));
   }
-  const Encoded& lend(const Task& task) {
-    const Shared shared = shared_of(task);
+  const KeyParts& lend(const Task& task) {
+    const SharedKey shared = shared_of(task);
     auto found = task.config.identity() ? lent.find(shared) : lent.end();
     if (found == lent.end()) found = lent.insert_or_assign(shared, encoded(task)).first;
     return found->second;
@@ -188,7 +188,7 @@ struct KeyMaker::State {
   template <typename Role, typename PutInput>
   std::string hash(const char* type, const Task& task, std::size_t inputs, const Role& role, const PutInput& put_input) {
     const StageDescription& stage = *task.stage;
-    const Encoded& parts = encoded(task);
+    const KeyParts& parts = encoded(task);
     bytes.clear();
     put_cbor_head(bytes, Cbor::kArray, 2);
     put_cbor_text(bytes, type);

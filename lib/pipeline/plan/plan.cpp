@@ -53,8 +53,8 @@ bool bytes_wanted(const PlannedTask& task) {
 }
 
 /// Of a task or a snapshot.
-template <typename Planned>
-void take_presence(const StoreView& store, Planned& planned) {
+template <typename PlannedPipeline>
+void take_presence(const StoreView& store, PlannedPipeline& planned) {
   if (!planned.result) return;
   const Presence presence = store.presence(*planned.result);
   planned.present = presence == Presence::kHere;

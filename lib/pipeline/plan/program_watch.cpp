@@ -42,7 +42,7 @@ std::string difference(const StageDescription& planned) {
 
 }  // namespace
 
-void ProgramWatch::read(const StageDescription& stage, Seen& seen) {
+void ProgramWatch::read(const StageDescription& stage, ProgramState& seen) {
   const std::filesystem::path executable = stage.executable;
   seen.files = program_files(stage);  // looked at before they are read
   seen.digest = support::program_digest(executable, stage.plugins, stage.code);
@@ -50,7 +50,7 @@ void ProgramWatch::read(const StageDescription& stage, Seen& seen) {
 
 ProgramWatch::Answer ProgramWatch::look(const StageDescription& stage, bool exact) {
   if (stage.executable.empty()) return {};
-  Seen& seen = seen_.try_emplace(stage.executable, Seen{stage.files, stage.program_digest, {}, {}}).first->second;
+  ProgramState& seen = seen_.try_emplace(stage.executable, ProgramState{stage.files, stage.program_digest, {}, {}}).first->second;
   std::error_code error;
   if (!std::filesystem::is_regular_file(stage.executable, error))
     return {State::kGone, cat(stage.program, ": ", support::quote(stage.executable), " is gone")};

@@ -31,15 +31,15 @@ class ProgramWatch {
   Answer look(const StageDescription& stage, bool exact);
 
  private:
-  struct Seen {
+  struct ProgramState {
     std::vector<support::FileRead> files;
     std::string digest;
     std::string described;  ///< the digest of the build that `other` describes
     std::string other;      ///< its difference in name, version or revisions; empty: none
   };
-  void read(const StageDescription& stage, Seen& seen);
+  void read(const StageDescription& stage, ProgramState& seen);
 
-  std::map<std::string, Seen> seen_;  // by executable
+  std::map<std::string, ProgramState> seen_;  // by executable
 };
 
 }  // namespace pe::pipeline

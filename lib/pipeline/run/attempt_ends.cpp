@@ -102,7 +102,7 @@ void Attempts::on_exit(const RunnerEvent& event) {
     attempt.outcome = Outcome::kOtherProgram;
     attempt.reason = cat(change, "; it changed while it ran, so nothing is published");
   }
-  Tries& tries = tasks_[i].tries;
+  RetryCounts& tries = tasks_[i].tries;
   attempt.moved = attempt.step > tries.last_step;
   tries.last_step = std::max(tries.last_step, attempt.step);
   write_exit(attempt);
@@ -289,7 +289,7 @@ void Attempts::write_exit(const ActiveAttempt& attempt) const {
 
 void Attempts::after_failure(const ActiveAttempt& attempt, Outcome outcome, std::string reason, bool moved) {
   const std::size_t i = attempt.task;
-  Tried& tried = tasks_[i];
+  AttemptHistory& tried = tasks_[i];
   const Task& task = run_.task(i);
   reason += lack_of_room(run_.store.root(), outcome);  // before anything makes room
   if (outcome == Outcome::kIo) run_.store_changes([&] { prove_writable(attempt.folder); });

@@ -33,7 +33,7 @@ bool lacks_descriptors(const support::IoError& error) {
 
 }  // namespace
 
-Attempts::Attempts(RunContext& run, Publishing& publishing, InputChecks& checks, RunEstimate& estimate,
+Attempts::Attempts(RunContext& run, PublishState& publishing, InputChecks& checks, RunEstimate& estimate,
                    ReuseFunction reuse_if_there, SlotFunction give_back)
     : run_(run),
       publishing_(publishing),
@@ -109,7 +109,7 @@ bool Attempts::postpone(std::size_t i, const ActiveAttempt& attempt) {
 }
 
 bool Attempts::lease(std::size_t i) {
-  Tried& tried = tasks_[i];
+  AttemptHistory& tried = tasks_[i];
   const Leases::Answer answer = run_.acquire(i);
   if (answer.broken) {
     run_.note(i, cat("broke the lease of ",
@@ -146,7 +146,7 @@ bool Attempts::lease(std::size_t i) {
 bool Attempts::orphan_is_gone(std::size_t i, const std::vector<fs::path>& before) {
   const auto orphan = find_orphan(before);
   if (!orphan) return true;
-  Tried& tried = tasks_[i];
+  AttemptHistory& tried = tasks_[i];
   const double now = run_.runner.now();
   if (tried.orphan_since_s < 0) {
     tried.orphan_since_s = now;
@@ -169,7 +169,7 @@ bool Attempts::orphan_is_gone(std::size_t i, const std::vector<fs::path>& before
 /// attempts of the run.
 void Attempts::read_earlier_tries(std::size_t i, const std::vector<fs::path>& before) {
   if (!run_.options.join) return;
-  Tries& tries = tasks_[i].tries;
+  RetryCounts& tries = tasks_[i].tries;
   for (const fs::path& folder : before) {
     const fs::path path = folder / "exit.json";
     if (!support::is_there(path)) continue;
@@ -184,7 +184,7 @@ void Attempts::read_earlier_tries(std::size_t i, const std::vector<fs::path>& be
 }
 
 ActiveAttempt Attempts::make_attempt(std::size_t i, const Slot& slot) {
-  Tried& tried = tasks_[i];
+  AttemptHistory& tried = tasks_[i];
   ActiveAttempt attempt;
   attempt.task = i;
   attempt.slot = slot;

@@ -14,7 +14,7 @@
 #include "pipeline/plan/program_watch.h"
 #include "pipeline/run/active_attempt.h"
 #include "pipeline/run/input_checks.h"
-#include "pipeline/run/publishing.h"
+#include "pipeline/run/publish_state.h"
 #include "pipeline/run/run_context.h"
 #include "pipeline/run/run_estimate.h"
 
@@ -28,7 +28,7 @@ class Attempts {
   using ReuseFunction = std::function<bool(std::size_t task)>;
   using SlotFunction = std::function<void(const Slot&)>;
 
-  Attempts(RunContext& run, Publishing& publishing, InputChecks& checks, RunEstimate& estimate,
+  Attempts(RunContext& run, PublishState& publishing, InputChecks& checks, RunEstimate& estimate,
            ReuseFunction reuse_if_there, SlotFunction give_back);
 
   // ---- before the start
@@ -59,8 +59,8 @@ class Attempts {
 
  private:
   /// Facts about a task that this run keeps from one attempt to the next.
-  struct Tried {
-    Tries tries;
+  struct AttemptHistory {
+    RetryCounts tries;
     double mem_factor = 1;
     double not_before_s = 0;
     double orphan_since_s = -1;
@@ -112,12 +112,12 @@ class Attempts {
   bool results_there(std::size_t i) const;
 
   RunContext& run_;
-  Publishing& publishing_;
+  PublishState& publishing_;
   InputChecks& checks_;
   RunEstimate& estimate_;
   ReuseFunction reuse_if_there_;
   SlotFunction give_back_;
-  std::vector<Tried> tasks_;
+  std::vector<AttemptHistory> tasks_;
   std::map<std::uint64_t, ActiveAttempt> running_;
   std::map<std::uint64_t, ActiveAttempt> ending_;
   ProgramWatch programs_;

@@ -87,9 +87,9 @@ void Execution::begin() {
   lease_options.pipeline = run_.graph.name;
   if (!lease_options.now) lease_options.now = [this] { return run_.runner.now(); };
   run_.leases = std::make_unique<Leases>(run_.store.leases_folder(), lease_options);
-  publisher_ = std::make_unique<Publisher>(run_.store, options.publish_threads, [this] { run_.runner.wake(); });
+  publisher_ = std::make_unique<PublishThreads>(run_.store, options.publish_threads, [this] { run_.runner.wake(); });
   if (!options.join) names_ = std::make_unique<FriendlyNames>(run_);
-  publishing_ = std::make_unique<Publishing>(run_, *publisher_, names_.get());
+  publishing_ = std::make_unique<PublishState>(run_, *publisher_, names_.get());
   checks_ = std::make_unique<InputChecks>(run_, *publisher_);
   attempts_ = std::make_unique<Attempts>(
       run_, *publishing_, *checks_, estimate_, [this](std::size_t i) { return reuse_if_there(i); },
@@ -220,9 +220,9 @@ bool Execution::collect_answers() {
   return any;
 }
 
-void Execution::settle() {
-  while (const auto news = run_.states->next_news()) {
-    if (news->kind == TaskStates::News::Kind::kInputsSettled) {
+void Execution::process_ready_tasks() {
+  while (const auto news = run_.states->next_event()) {
+    if (news->kind == TaskStates::TaskEvent::Kind::kInputsSettled) {
       refresh(news->task);
       continue;
     }
@@ -238,7 +238,7 @@ void Execution::refresh(std::size_t i) {
   TaskStates::State& state = states.at(i);
   const Task& task = run_.task(i);
   TaskInputs inputs = states.inputs_of(i);
-  if (task.allow_partial && inputs.nothing_there()) {
+  if (task.allow_partial && inputs.all_inputs_missing()) {
     states.block(i, "none of the results that it gathers is present");
     return;
   }
@@ -325,7 +325,7 @@ bool Execution::take_if_there(std::size_t i) {
 void Execution::start_ready() {
   next_wake_s_ = -1;
   do {
-    settle();
+    process_ready_tasks();
     if (run_.no_new_starts || run_.stop_level > 0) return;
     start_in_order();
   } while (collect_answers() || run_.states->has_news());
@@ -389,12 +389,12 @@ bool Execution::may_pass(std::size_t i, std::size_t head) {
     return true;
   const double expected = estimate_.expected_s(i);
   if (expected < 0) return false;
-  if (!head_starts_s_) head_starts_s_ = could_start_s(head);
+  if (!head_starts_s_) head_starts_s_ = earliest_start_s(head);
   return run_.runner.now() + expected <= *head_starts_s_;
 }
 
 /// When enough of the machine is free, should what runs take as long as expected; now where that is not known.
-double Execution::could_start_s(std::size_t i) const {
+double Execution::earliest_start_s(std::size_t i) const {
   const double now = run_.runner.now();
   std::vector<std::pair<double, const Slot*>> ends;
   for (const auto& [ticket, attempt] : attempts_->running()) {

@@ -23,8 +23,8 @@
 #include "pipeline/run/attempts.h"
 #include "pipeline/run/gpu_lease.h"
 #include "pipeline/run/input_checks.h"
-#include "pipeline/run/publisher.h"
-#include "pipeline/run/publishing.h"
+#include "pipeline/run/publish_threads.h"
+#include "pipeline/run/publish_state.h"
 #include "pipeline/run/run.h"
 #include "pipeline/run/run_context.h"
 #include "pipeline/run/run_estimate.h"
@@ -51,7 +51,7 @@ class Execution {
   /// Collects the answers of the publisher's threads. True when there were any.
   bool collect_answers();
   /// Looks at every task whose inputs are settled now, and reports blocked ones.
-  void settle();
+  void process_ready_tasks();
   /// A task whose inputs are known: reuses its result, or makes it ready.
   void refresh(std::size_t i);
   /// Takes what the store has under the task's key. True when the task need not start: that is all that is needed, or
@@ -64,7 +64,7 @@ class Execution {
   /// Whether a task may start although `head`, which is more urgent, waits for parts of the machine: when it leaves what
   /// `head` gathers, or ends before `head` could start.
   bool may_pass(std::size_t i, std::size_t head);
-  double could_start_s(std::size_t i) const;
+  double earliest_start_s(std::size_t i) const;
   void tick();
   void give_back(const Slot& slot);
   void wake_at(double when_s);
@@ -77,9 +77,9 @@ class Execution {
   GpuLeases gpu_leases_;
   std::optional<double> head_starts_s_;  // of one pass over the ready tasks
   std::shared_ptr<KeyMaker> keys_;
-  std::unique_ptr<Publisher> publisher_;
+  std::unique_ptr<PublishThreads> publisher_;
   std::unique_ptr<FriendlyNames> names_;
-  std::unique_ptr<Publishing> publishing_;
+  std::unique_ptr<PublishState> publishing_;
   std::unique_ptr<InputChecks> checks_;
   std::unique_ptr<Attempts> attempts_;
   double started_s_ = 0;

@@ -96,7 +96,7 @@ bool is_python_mistake(const std::vector<std::string>& tail) {
          std::any_of(tail.begin(), tail.end(), [](const std::string& line) { return line.starts_with("  File \""); });
 }
 
-Decision decide(Outcome outcome, const RetryPolicy& policy, const Tries& before, bool moved) {
+Decision decide(Outcome outcome, const RetryPolicy& policy, const RetryCounts& before, bool moved) {
   using Kind = Decision::Kind;
   Decision decision;
   const auto retries_on = [&](std::string_view reason) {

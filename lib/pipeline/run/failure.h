@@ -40,7 +40,7 @@ Outcome classify(const RunnerEvent& exit, bool stop_sent);
 bool is_python_mistake(const std::vector<std::string>& tail);
 
 /// Number of tries of a task that count as attempts.
-struct Tries {
+struct RetryCounts {
   int failed = 0;               ///< attempts that ended in a retryable failure
   int unstarted = 0;            ///< attempts that could not start
   int requeued = 0;             ///< in a row without a step
@@ -55,7 +55,7 @@ struct Decision {
 };
 
 /// The table of doc/failures.md, "Ends of stages". `moved` says whether a checkpoint later than the start's was reported.
-Decision decide(Outcome outcome, const RetryPolicy& policy, const Tries& before, bool moved);
+Decision decide(Outcome outcome, const RetryPolicy& policy, const RetryCounts& before, bool moved);
 
 /// Description of an exit for people: "exit code 70", "killed by signal 9 (Killed), out of memory".
 std::string describe_exit(const RunnerEvent& exit);

@@ -51,7 +51,7 @@ void InputChecks::each_input(std::size_t i, const std::function<void(const Outpu
 std::vector<OutputRecord> InputChecks::unread(std::size_t i) const {
   std::vector<OutputRecord> outputs;
   const auto take = [&](const OutputRecord& output) {
-    if (!run_.store.known_whole(output)) outputs.push_back(output);
+    if (!run_.store.is_verified(output)) outputs.push_back(output);
   };
   each_input(i, take);
   if (const auto earlier = earlier_snapshot(i, wanted_snapshots(i)))

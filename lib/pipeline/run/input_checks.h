@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/run/publisher.h"
+#include "pipeline/run/publish_threads.h"
 #include "pipeline/run/run_context.h"
 
 namespace pe::pipeline {
@@ -21,7 +21,7 @@ bool names_any(const OutputRecord& output, const std::set<std::string>& digests)
 
 class InputChecks {
  public:
-  InputChecks(RunContext& run, Publisher& publisher) : run_(run), publisher_(publisher), passed_(run.graph.tasks.size()) {}
+  InputChecks(RunContext& run, PublishThreads& publisher) : run_(run), publisher_(publisher), passed_(run.graph.tasks.size()) {}
 
   struct Reading {
     double started_s = 0;
@@ -60,7 +60,7 @@ class InputChecks {
   std::vector<OutputRecord> unread(std::size_t task) const;
 
   RunContext& run_;
-  Publisher& publisher_;
+  PublishThreads& publisher_;
   std::vector<bool> passed_;
   std::map<std::size_t, Reading> reading_;
   std::uint64_t last_number_ = 0;

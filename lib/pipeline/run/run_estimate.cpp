@@ -39,7 +39,7 @@ RunEstimate::RunEstimate(const Graph& graph, const Store& store, const std::vect
 }
 
 void RunEstimate::add(std::size_t task, double seconds) {
-  Known& known = by_label_[graph_.tasks[task].label];
+  MeanSeconds& known = by_label_[graph_.tasks[task].label];
   known.sum_s += seconds;
   ++known.count;
 }

@@ -31,7 +31,7 @@ class RunEstimate {
                 const Capacity& capacity) const;
 
  private:
-  struct Known {
+  struct MeanSeconds {
     double sum_s = 0;
     int count = 0;
     double mean_s() const { return sum_s / count; }
@@ -39,7 +39,7 @@ class RunEstimate {
   const Graph& graph_;
   const std::vector<double>& given_;
   std::vector<double> seconds_;
-  std::map<std::string, Known> by_label_;
+  std::map<std::string, MeanSeconds> by_label_;
 };
 
 }  // namespace pe::pipeline

@@ -128,7 +128,7 @@ namespace {
 /// The answers of a stage to its configs, in order, one a line: {"ok": true} or {"ok": false, "errors": ["…"]}.
 class Answers {
  public:
-  Answers(const Graph& graph, const std::vector<std::size_t>& tasks, const support::Captured& captured)
+  Answers(const Graph& graph, const std::vector<std::size_t>& tasks, const support::CapturedOutput& captured)
       : graph_(graph), tasks_(tasks) {
     for (const std::string& line : support::split(captured.out, '\n')) {
       const Json answer = support::parse_json(line, support::kForeignJson);

@@ -138,7 +138,7 @@ void TaskStates::look_again(std::size_t i) {
 void TaskStates::count_inputs(std::size_t i, std::vector<std::size_t>& producers) {
   const Task& task = graph_.tasks[i];
   if (!is_own(i)) {   // its own process reports its end: no news
-    lack(i, TaskPhase::kBlocked, "is made by another process of this run");
+    mark_unavailable(i, TaskPhase::kBlocked, "is made by another process of this run");
     return;
   }
   for (const ExternalInput& external : task.externals) {
@@ -194,7 +194,7 @@ void TaskStates::settle_input(std::size_t reader, std::size_t edge) {
   if (--open_[reader] == 0 && states_[reader].phase == TaskPhase::kWaiting) push_settled(reader);
 }
 
-void TaskStates::push_settled(std::size_t i) { news_.push_back({News::Kind::kInputsSettled, i}); }
+void TaskStates::push_settled(std::size_t i) { news_.push_back({TaskEvent::Kind::kInputsSettled, i}); }
 
 void TaskStates::add_result(std::size_t i, int snapshot, PackedResult added) {
   if (snapshot == kWhole)
@@ -227,24 +227,24 @@ void TaskStates::drop_result(std::size_t i, int snapshot) {
 }
 
 void TaskStates::fail(std::size_t i, const std::string& reason) {
-  lack(i, TaskPhase::kFailed, reason);
+  mark_unavailable(i, TaskPhase::kFailed, reason);
 }
 
 void TaskStates::block(std::size_t i, const std::string& reason, const std::string& root) {
   states_[i].blocked_by = root;
-  news_.push_back({News::Kind::kBlocked, i});
-  lack(i, TaskPhase::kBlocked, reason);
+  news_.push_back({TaskEvent::Kind::kBlocked, i});
+  mark_unavailable(i, TaskPhase::kBlocked, reason);
 }
 
 /// Ends a task without a result.
-void TaskStates::lack(std::size_t i, TaskPhase phase, const std::string& reason) {
+void TaskStates::mark_unavailable(std::size_t i, TaskPhase phase, const std::string& reason) {
   states_[i].reason = reason;
   set_phase(i, phase);
-  spread_lack(i);
+  propagate_unavailable(i);
 }
 
 /// Tells the readers of a task that failed or is blocked, and theirs: without recursion, since chains may be long.
-void TaskStates::spread_lack(std::size_t first) {
+void TaskStates::propagate_unavailable(std::size_t first) {
   std::vector<std::size_t> lacking{first};
   while (!lacking.empty()) {
     const std::size_t i = lacking.back();
@@ -258,7 +258,7 @@ void TaskStates::spread_lack(std::size_t first) {
       states_[reader.task].reason = reason;
       states_[reader.task].blocked_by = root;
       set_phase(reader.task, TaskPhase::kBlocked);
-      news_.push_back({News::Kind::kBlocked, reader.task});
+      news_.push_back({TaskEvent::Kind::kBlocked, reader.task});
       lacking.push_back(reader.task);
     }
   }
@@ -271,11 +271,11 @@ void TaskStates::make_ready_again(std::size_t i) {
 
 // ---- what follows
 
-std::optional<TaskStates::News> TaskStates::next_news() {
+std::optional<TaskStates::TaskEvent> TaskStates::next_event() {
   while (!news_.empty()) {
-    const News news = news_.front();
+    const TaskEvent news = news_.front();
     news_.pop_front();
-    if (news.kind == News::Kind::kBlocked) return news;
+    if (news.kind == TaskEvent::Kind::kBlocked) return news;
     if (states_[news.task].phase != TaskPhase::kWaiting || open_[news.task] != 0) continue;
     if (const auto twin = plan_.tasks[news.task].same_as; twin && is_unfinished(states_[*twin].phase)) {
       twins_[*twin].push_back(news.task);

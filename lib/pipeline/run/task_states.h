@@ -33,7 +33,7 @@ struct TaskInputs {
   std::vector<InputDigest> digests;            ///< of its key, one for each of Task::inputs, in order
   std::map<std::size_t, std::string> missing;  ///< missing ones, by number, with the reason
   std::string diverged_parent;                 ///< id of the first whose divergence it inherits; empty: none
-  bool nothing_there() const { return !digests.empty() && missing.size() == digests.size(); }
+  bool all_inputs_missing() const { return !digests.empty() && missing.size() == digests.size(); }
 };
 
 /// Record of an input of `task`, by its number.
@@ -58,7 +58,7 @@ class TaskStates {
     support::Shared<std::string> reason;      ///< Of a failure, a block or an interruption.
     support::Shared<std::string> blocked_by;  ///< Id of the task at the root of a block; empty: the task itself.
   };
-  struct News {
+  struct TaskEvent {
     enum class Kind { kInputsSettled, kBlocked };
     Kind kind = Kind::kInputsSettled;
     std::size_t task = 0;
@@ -104,7 +104,7 @@ class TaskStates {
   void look_again(std::size_t i);
 
   // ---- what follows
-  std::optional<News> next_news();
+  std::optional<TaskEvent> next_event();
   bool has_news() const { return !news_.empty(); }
 
   // ---- looking
@@ -127,8 +127,8 @@ class TaskStates {
   Input look_at(std::size_t i, const Edge& edge, std::string& reason, std::string& root) const;
   void count_inputs(std::size_t i, std::vector<std::size_t>& producers);
   void settle_input(std::size_t reader, std::size_t edge);
-  void lack(std::size_t i, TaskPhase phase, const std::string& reason);
-  void spread_lack(std::size_t i);
+  void mark_unavailable(std::size_t i, TaskPhase phase, const std::string& reason);
+  void propagate_unavailable(std::size_t i);
   void push_settled(std::size_t i);
   std::optional<Result> result(std::size_t i, int snapshot) const;
   void tally(std::size_t i, int sign);
@@ -147,7 +147,7 @@ class TaskStates {
   std::vector<std::size_t> open_;             // by task
   std::map<std::size_t, std::vector<std::size_t>> twins_;  // task → tasks that wait for it, having its plan key
   std::map<std::string, Remaining> remaining_;
-  std::deque<News> news_;
+  std::deque<TaskEvent> news_;
 };
 
 }  // namespace pe::pipeline

@@ -459,9 +459,9 @@ std::size_t count_reports(const Graph& graph, const Plan& plan) {
   return count;
 }
 
-Shown show_all(const Graph& graph, const Plan& plan, const Store& store, const fs::path& root,
+ViewChange show_all(const Graph& graph, const Plan& plan, const Store& store, const fs::path& root,
                const std::string& run_id, bool whole) {
-  Shown shown;
+  ViewChange shown;
   bool failed = false;
   const auto attempt = [&](const auto& body) {
     try {

@@ -108,7 +108,7 @@ class Reports {
 /// How many reports the needed tasks of a plan make.
 std::size_t count_reports(const Graph& graph, const Plan& plan);
 
-struct Shown {
+struct ViewChange {
   std::vector<std::string> reports;  ///< folders that are current
   std::vector<std::string> odd;      ///< for people: odd names, files that were moved, and failures
   std::string relinked;              ///< for people: the names that show something else now; empty when none does
@@ -119,7 +119,7 @@ std::string relinked_text(const View& view, const Reports& reports, const std::f
 
 /// Names everything that a plan found below `root`. `whole`: it is a plan of the whole pipeline. Names decide nothing,
 /// so no failure is thrown.
-Shown show_all(const Graph& graph, const Plan& plan, const Store& store, const std::filesystem::path& root,
+ViewChange show_all(const Graph& graph, const Plan& plan, const Store& store, const std::filesystem::path& root,
                const std::string& run_id, bool whole);
 
 /// Tells views apart: a digest of the store's place and of the artifacts that a plan shows, with their names.

@@ -28,7 +28,7 @@ ContentMemo::ContentMemo(const fs::path& store) : path_(store / "memo" / "conten
   const std::uint64_t count = unpacker.number();
   for (std::uint64_t i = 0; i < count && unpacker.good(); ++i) {
     std::string name(unpacker.text());
-    Known known;
+    StampedDigest known;
     known.stamp = unpacker.stamp();
     known.sha256 = unpacker.text();
     if (unpacker.good()) known_[std::move(name)] = std::move(known);

@@ -31,12 +31,12 @@ class ContentMemo {
   void save();
 
  private:
-  struct Known {
+  struct StampedDigest {
     support::FileStamp stamp;
     std::string sha256;
   };
   std::filesystem::path path_;
-  std::unordered_map<std::string, Known> known_;
+  std::unordered_map<std::string, StampedDigest> known_;
   std::chrono::steady_clock::time_point saved_ = std::chrono::steady_clock::now();
   bool changed_ = false;
 };

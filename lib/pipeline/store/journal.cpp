@@ -16,7 +16,7 @@
 #include "support/fault_point.h"
 #include "support/hash.h"
 #include "support/parse_json.h"
-#include "support/share_out.h"
+#include "support/parallel_chunks.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -190,7 +190,7 @@ std::vector<Event> merged(const std::vector<std::filesystem::path>& files, std::
   constexpr std::size_t kFiles = 64;  // a part for a thread: some milliseconds
   std::vector<std::vector<Event>> parts(files.size());
   std::atomic<std::size_t> bad = 0;
-  support::share_out(files.size(), kFiles, [&](std::size_t begin, std::size_t end) {
+  support::parallel_chunks(files.size(), kFiles, [&](std::size_t begin, std::size_t end) {
     std::size_t bad_here = 0;
     for (std::size_t i = begin; i < end; ++i) parts[i] = parse_lines<Event>(support::read_file(files[i]), bad_here);
     bad += bad_here;

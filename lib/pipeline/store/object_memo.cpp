@@ -48,7 +48,7 @@ ObjectMemo::~ObjectMemo() { save(); }
 void ObjectMemo::load() {
   if (loaded_) return;
   loaded_ = true;
-  for (auto& [digest, stamp] : read_memo(path_)) known_.try_emplace(PackedDigest(digest), Known{stamp});
+  for (auto& [digest, stamp] : read_memo(path_)) known_.try_emplace(PackedDigest(digest), StampedDigest{stamp});
 }
 
 bool ObjectMemo::known(const fs::path& file, const std::string& digest) {

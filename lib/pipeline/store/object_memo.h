@@ -47,12 +47,12 @@ class ObjectMemo {
 
   std::filesystem::path path_;
   std::mutex mutex_;
-  struct Known {
+  struct StampedDigest {
     support::FileStamp stamp;
     /// Published by this process: its attempt gives up a link, which moves the ctime of the same bytes.
     bool own = false;
   };
-  std::unordered_map<PackedDigest, Known, PackedHash> known_;
+  std::unordered_map<PackedDigest, StampedDigest, PackedHash> known_;
   std::unordered_map<std::string, std::filesystem::path> fresh_;   ///< not saved yet: digest → file
   std::chrono::steady_clock::time_point saved_ = std::chrono::steady_clock::now();
   bool loaded_ = false;

@@ -15,7 +15,7 @@
 #include <optional>
 
 #include "artifact/artifact_check.h"
-#include "artifact/closing_note.h"
+#include "artifact/member_digests.h"
 #include "artifact/collection.h"
 #include "artifact/content_digest.h"
 #include "artifact/h5.h"
@@ -163,7 +163,7 @@ bool Objects::complete(const std::vector<OutputRecord>& outputs, bool strict) co
   return true;
 }
 
-OutputRecord Objects::publish(const Produced& produced, const artifact::Recipe* expected) {
+OutputRecord Objects::publish(const StageOutput& produced, const artifact::Recipe* expected) {
   OutputRecord output;
   output.role = produced.role;
   output.kind = std::string(artifact::kind_name(produced.kind));
@@ -196,7 +196,7 @@ OutputRecord Objects::publish(const Produced& produced, const artifact::Recipe* 
   const std::string text = support::read_file(manifest_path);
   const artifact::Manifest manifest = artifact::Manifest::parse(text, manifest_path.string());
   if (expected) require_maker(produced.path, manifest.recipe, *expected);
-  const artifact::ClosingNote closed = artifact::ClosingNote::read(produced.path);
+  const artifact::MemberDigests closed = artifact::MemberDigests::read(produced.path);
   for (const artifact::Member& member : manifest.members) {
     const fs::path path = produced.path / member.name;
     // Hashed again although the manifest has the digest, unless nothing can have changed it since: an object's name
@@ -314,7 +314,7 @@ void Objects::export_copy(const std::string& digest, const fs::path& to) const {
   if (::close(file.release()) != 0) throw_errno("close", to.string());
 }
 
-bool Objects::known_whole(const OutputRecord& output) {
+bool Objects::is_verified(const OutputRecord& output) {
   const auto known = [&](const std::string& digest) {
     return support::is_sha256(digest) && memo_.known(folder_.object(digest), digest);
   };

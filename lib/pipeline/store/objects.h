@@ -21,7 +21,7 @@ struct Recipe;
 namespace pe::pipeline {
 
 /// A file or a collection's folder that a stage has written and closed.
-struct Produced {
+struct StageOutput {
   std::string role;
   artifact::Kind kind = artifact::Kind::kReport;
   bool is_volatile = false;
@@ -40,15 +40,15 @@ class Objects {
  public:
   explicit Objects(const StoreFolder& folder);
 
-  /// See Store::has_object, complete, export_object, publish_output, import_object, damaged, known_whole, materialise.
+  /// See Store::has_object, complete, export_object, publish_output, import_object, damaged, is_verified, materialise.
   bool has(const std::string& digest) const;
   bool complete(const std::vector<OutputRecord>& outputs, bool strict = false) const;
-  OutputRecord publish(const Produced& produced, const artifact::Recipe* expected);
+  OutputRecord publish(const StageOutput& produced, const artifact::Recipe* expected);
   void import_copy(const std::filesystem::path& from, const std::string& digest);
   void export_copy(const std::string& digest, const std::filesystem::path& to) const;
   std::vector<std::string> damaged(const OutputRecord& output, Reread reread,
                                    const std::function<bool(std::uint64_t bytes)>& go_on);
-  bool known_whole(const OutputRecord& output);
+  bool is_verified(const OutputRecord& output);
   std::filesystem::path materialise(const OutputRecord& output, const std::filesystem::path& folder) const;
 
   /// Moves an object to the trash.

@@ -110,7 +110,7 @@ bool brings_more(const Record& known, const Record& record) {
 
 /// Whether a record that is there, whole or known, keeps its place. `published` then says what became of the new one.
 bool Records::holds(const Record& existing, Presence presence, const Record& record, Standing standing,
-                    Published& published) const {
+                    PublishResult& published) const {
   const bool same = same_contents(existing, record);
   if (same && brings_more(existing, record)) return false;
   const bool whole = presence == Presence::kHere;
@@ -143,8 +143,8 @@ Record completed(const Record& known, Record record) {
 
 }  // namespace
 
-Published Records::place(const Record& given, Standing standing) const {
-  Published published;
+PublishResult Records::place(const Record& given, Standing standing) const {
+  PublishResult published;
   const fs::path path = folder_.record(given.key);
   folder_.make_folder_of(path);
   published.key = given.key;

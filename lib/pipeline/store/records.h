@@ -24,7 +24,7 @@ enum class Standing {
 };
 
 /// How publishing a record ended.
-struct Published {
+struct PublishResult {
   bool existed = false;   ///< The key had a record already, with the same contents.
   bool conflict = false;  ///< It had one with other contents: the first stays, this one is kept next to it.
   std::string known_from;  ///< origin_of the record of other contents, where its bytes are not here
@@ -50,7 +50,7 @@ class Records {
   bool listed(const ResultKey& key);
   /// The commit point. `standing` is for a record that exists and whose objects are there; see Published. @throws
   /// IoError
-  Published place(const Record& record, Standing standing = Standing::kStays) const;
+  PublishResult place(const Record& record, Standing standing = Standing::kStays) const;
   /// Moves it to the trash.
   void drop(const ResultKey& key);
 
@@ -61,7 +61,7 @@ class Records {
 
  private:
   bool holds(const Record& existing, Presence presence, const Record& record, Standing standing,
-             Published& published) const;
+             PublishResult& published) const;
   std::filesystem::path keep_conflict(const Record& record) const;
   std::filesystem::path replace(const std::filesystem::path& fresh, const std::filesystem::path& path) const;
 

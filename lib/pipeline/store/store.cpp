@@ -90,19 +90,19 @@ std::vector<ResultKey> Store::matching(const std::string& prefix) const {
   return found;
 }
 
-Published Store::commit(const Record& record) {
-  Published published = place_record(record);
+PublishResult Store::commit(const Record& record) {
+  PublishResult published = place_record(record);
   remember(published);
   return published;
 }
 
-Published Store::place_record(const Record& record, Standing standing) const {
+PublishResult Store::place_record(const Record& record, Standing standing) const {
   return parts_->records.place(record, standing);
 }
 
 void Store::expect_replacement(const ResultKey& key) { parts_->index.forget(key); }
 
-void Store::remember(const Published& published) {
+void Store::remember(const PublishResult& published) {
   parts_->index.add_result(published.key, published.result);
 }
 
@@ -131,10 +131,10 @@ Presence Store::presence(Result& result, bool strict) const {
 }
 bool Store::has_object(const std::string& digest) const { return parts_->objects.has(digest); }
 fs::path Store::object_path(const std::string& digest) const { return parts_->folder.object(digest); }
-bool Store::known_whole(const OutputRecord& output) const { return parts_->objects.known_whole(output); }
+bool Store::is_verified(const OutputRecord& output) const { return parts_->objects.is_verified(output); }
 void Store::discard_object(const std::string& digest) { parts_->objects.discard(digest); }
 
-OutputRecord Store::publish_output(const Produced& produced, const artifact::Recipe* expected) const {
+OutputRecord Store::publish_output(const StageOutput& produced, const artifact::Recipe* expected) const {
   return parts_->objects.publish(produced, expected);
 }
 

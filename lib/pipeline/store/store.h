@@ -10,7 +10,7 @@
 ///     plans/ab/<plan key>             hint: plan key → task or trajectory key; may be deleted freely
 ///     work/<plan key>/aNN/            private folder of an attempt
 ///     runs/<run id>/                  frozen plan, journal, summary (journal.h, status.h)
-///     used/<id>/plan.json             results that the last run with nothing to do found (upkeep/uses.h)
+///     used/<id>/plan.json             results that the last run with nothing to do found (maintenance/uses.h)
 ///     leases/<plan key>               who works on it now (lease.h)
 ///     index/                          digest of records and hints for a fast start (index.h); may be deleted freely
 ///     roots/<name>.json               what `gc` must keep: pins (pin.h)
@@ -81,13 +81,13 @@ class Store {
   /// Checks a closed output (artifact_check), hashes it and moves it into objects/. Files of a collection move one by
   /// one, its manifest last. Where the artifact says by which result version and for which key it was made, that must
   /// be as in `expected`. @throws ArtifactError when it is no whole artifact of its kind, or another's. IoError.
-  OutputRecord publish_output(const Produced& produced, const artifact::Recipe* expected = nullptr) const;
+  OutputRecord publish_output(const StageOutput& produced, const artifact::Recipe* expected = nullptr) const;
   /// The commit point. Keeps a record that exists; see Published.
-  Published commit(const Record& record);
+  PublishResult commit(const Record& record);
   /// The two halves of `commit`: the record's file, and the entry of this process. The first, like `publish_output`,
   /// may be called on another thread, concurrently with all other functions.
-  Published place_record(const Record& record, Standing standing = Standing::kStays) const;
-  void remember(const Published& published);
+  PublishResult place_record(const Record& record, Standing standing = Standing::kStays) const;
+  void remember(const PublishResult& published);
   /// To be called before a record is replaced: from here on the record answers, and no index does.
   void expect_replacement(const ResultKey& key);
   void set_hint(const std::string& plan_key, const std::string& key);
@@ -109,7 +109,7 @@ class Store {
                                    const std::function<bool(std::uint64_t bytes)>& go_on = {}) const;
   /// Whether all of its objects were published by this process, or read by any, and have not changed since
   /// (object_memo.h): one stat each.
-  bool known_whole(const OutputRecord& output) const;
+  bool is_verified(const OutputRecord& output) const;
 
   /// Removes wrong entries from the caches of memo/: gone or changed files, dropped objects.
   void tidy_memos() const;

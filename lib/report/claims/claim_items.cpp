@@ -48,7 +48,7 @@ statistics::SeedItems pick(const ItemSums& sums, const Words& names) {
 }
 
 /// Values of one seed's items (or the one value of a summary) whose mean is the arm's number.
-std::vector<double> values_of(const Measured& measured, const CommonItems& items) {
+std::vector<double> values_of(const Measurement& measured, const CommonItems& items) {
   if (!items.paired) return {measured.value()};
   std::vector<double> values = statistics::linearised(pick(measured.main, items.main));
   if (!measured.has_minus) return values;
@@ -85,7 +85,7 @@ statistics::Interval share_interval(double share, const std::optional<double>& o
 
 }  // namespace
 
-bool is_score(const Measured& measured) {
+bool is_score(const Measurement& measured) {
   const auto shares = [](const ItemSums& sums) {
     return std::all_of(sums.begin(), sums.end(), [](const auto& item) {
       const double share = item.second.first / item.second.second;
@@ -95,7 +95,7 @@ bool is_score(const Measured& measured) {
   return !measured.has_unit && shares(measured.main) && shares(measured.minus);
 }
 
-double Measured::value() const { return has_minus ? ratio(main) - ratio(minus) : ratio(main); }
+double Measurement::value() const { return has_minus ? ratio(main) - ratio(minus) : ratio(main); }
 
 bool same_value(const std::string& a, const std::string& b) {
   if (a == b) return true;
@@ -126,7 +126,7 @@ CommonItems common_items(const ArmSeeds& arms, const std::vector<std::string>& n
   bool first = true, all = true, has_minus = false;
   for (const std::string& name : names) {
     for (const std::string& seed : seeds) {
-      const Measured& measured = arms.at(name).at(seed);
+      const Measurement& measured = arms.at(name).at(seed);
       all = all && measured.has_items;
       has_minus = measured.has_minus;
       items.most = std::max(items.most, measured.main.size());
@@ -167,7 +167,7 @@ ComponentResult evaluate(const Component& component, const ArmSeeds& arms, const
   if (!as_score) return result;
   const bool has_noise = items.paired && !(alike && result.difference.estimate == 0);
   for (const std::string& seed : seeds) {
-    const Measured& measured = arms.at(component.arm).at(seed);
+    const Measurement& measured = arms.at(component.arm).at(seed);
     result.scores.push_back({.own = score_of(measured.main, items, items.main),
                              .trials = has_noise ? static_cast<double>(items.main.size()) : 0,
                              .sign = component.sign,

@@ -17,7 +17,7 @@ namespace pe::report {
 /// Numerator and denominator of every row, by what names its item: "doc_id 7, L 512".
 using ItemSums = std::map<std::string, std::pair<double, double>>;
 
-struct Measured {
+struct Measurement {
   ItemSums main, minus;
   bool has_minus = false, has_items = false;
   bool has_unit = false;  ///< of the measure: nats are no score
@@ -26,10 +26,10 @@ struct Measured {
 };
 
 /// A score of answers: a measure without a unit whose items are all from 0 to 1. Seeds often have all of it or nothing.
-bool is_score(const Measured& measured);
+bool is_score(const Measurement& measured);
 
 /// Arm → seed.
-using ArmSeeds = std::map<std::string, std::map<std::string, Measured>>;
+using ArmSeeds = std::map<std::string, std::map<std::string, Measurement>>;
 
 /// "512" and "5.12e2" are one value.
 bool same_value(const std::string& a, const std::string& b);

@@ -504,7 +504,7 @@ class Judge {
         const std::string name = quantity.by.empty() ? run_name : read.text(row, quantity.by);
         const std::string seed = quantity.seed_by.empty() ? run_seed : read.text(row, quantity.seed_by);
         used = used || std::find(asked.begin(), asked.end(), name) != asked.end();
-        Measured& measured = arms[name][seed];
+        Measurement& measured = arms[name][seed];
         measured.has_items = has_items;
         measured.has_minus = quantity.minus.has_value();
         measured.has_unit = has_unit;

@@ -222,8 +222,8 @@ std::vector<Point> thin(const std::vector<Point>& points, std::size_t limit) {
   return kept;
 }
 
-Clipped clip_line(const std::vector<Point>& points, Scale x_scale, Scale y_scale, double low, double high) {
-  Clipped result;
+ClippedLine clip_line(const std::vector<Point>& points, Scale x_scale, Scale y_scale, double low, double high) {
+  ClippedLine result;
   std::vector<Point> piece;
   const auto flush = [&] {
     if (!piece.empty()) result.pieces.push_back(std::move(piece));

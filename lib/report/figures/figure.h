@@ -170,13 +170,13 @@ std::vector<double> spread_labels(const std::vector<double>& wanted, double gap,
 std::vector<Point> thin(const std::vector<Point>& points, std::size_t limit);
 
 /// Clips a line to [low, high] in y, cutting segments where they, drawn straight on both scales, cross. Gaps split it.
-struct Clipped {
+struct ClippedLine {
   std::vector<std::vector<Point>> pieces;
   bool leaves_top = false;
   double exit_x = 0;  ///< where it first leaves for good
   double last_y = 0;  ///< its last value, which may be infinite
 };
-Clipped clip_line(const std::vector<Point>& points, Scale x_scale, Scale y_scale, double low, double high);
+ClippedLine clip_line(const std::vector<Point>& points, Scale x_scale, Scale y_scale, double low, double high);
 
 /// A band clamped to [low, high], each segment resampled on both scales, so that no back end clips areas.
 std::vector<std::vector<Point>> clamp_band(const std::vector<Point>& points, Scale x_scale, Scale y_scale, double low,

@@ -359,7 +359,7 @@ class Script {
       const bool owner = series.role != Series::Role::kSeed && series.role != Series::Role::kRaw &&
                          series.role != Series::Role::kPoints;
       if (!owner || !series.labelled || series.name.empty()) continue;
-      const Clipped clipped = clip_line(series.points, x_scale(), y_scale(), f.y.low, f.y.high);
+      const ClippedLine clipped = clip_line(series.points, x_scale(), y_scale(), f.y.low, f.y.high);
       EndLabel label;
       label.text = shortened(series.name);
       label.colour = series.role == Series::Role::kContext ? "#777777" : series.look.colour;
@@ -445,7 +445,7 @@ class Script {
     };
     const auto strokes = [&](const Series& series, double width, const std::string& colour, bool markers) {
       const auto points = trimmed(series);
-      const Clipped clipped = clip_line(points, x_scale(), y_scale(), f.y.low, f.y.high);
+      const ClippedLine clipped = clip_line(points, x_scale(), y_scale(), f.y.low, f.y.high);
       std::string rows;
       for (const auto& piece : clipped.pieces) {
         if (!rows.empty()) rows += "\n";
@@ -623,7 +623,7 @@ class Script {
 std::string run_gnuplot(const std::string& script) {
   if (!support::find_program("gnuplot")) missing_program("gnuplot", "gnuplot-nox");
   // From `-` gnuplot reads a byte at a time, and to its standard output it writes line by line; files, even these, go by blocks.
-  const support::Captured run = support::capture({"gnuplot", "-d", "/dev/stdin"}, "set output '/dev/stdout'\n" + script);
+  const support::CapturedOutput run = support::capture({"gnuplot", "-d", "/dev/stdin"}, "set output '/dev/stdout'\n" + script);
   if (run.status.code != 0 || run.out.empty()) {
     throw support::Error(
         support::kExitBug,
@@ -801,7 +801,7 @@ std::string render_png(const std::string& svg) {
   constexpr double kZoom = 2, kLongest = 16000;
   const double side = std::max(number_of(svg, "width=\""), number_of(svg, "height=\""));
   const double zoom = side > 0 ? std::min(kZoom, kLongest / side) : kZoom;
-  const support::Captured run = support::capture({"rsvg-convert", "--format=png", cat("--zoom=", support::shortest(zoom))}, svg);
+  const support::CapturedOutput run = support::capture({"rsvg-convert", "--format=png", cat("--zoom=", support::shortest(zoom))}, svg);
   if (run.status.code != 0 || run.out.empty()) {
     throw support::Error(
         support::kExitBug,

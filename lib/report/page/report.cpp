@@ -35,7 +35,7 @@ std::string lead_of(const Results& results) {
                          results.curves.size(), " training ", results.curves.size() == 1 ? "log" : "logs");
   if (const std::string setting = setting_words(results); !setting.empty()) text += cat(". ", setting);
   if (!names.empty()) text += cat(". Encodings: ", support::join(names, ", "));
-  if (tells_variants(results)) text += cat(". Variants: ", support::join(results.variants, "; "));
+  if (has_variants(results)) text += cat(". Variants: ", support::join(results.variants, "; "));
   if (!results.left_out.empty()) text += cat(". Left out of this run: ", support::join(results.left_out, ", "));
   return text + ".";
 }
@@ -160,7 +160,7 @@ std::vector<Section> make_sections(const Results& results) {
 namespace {
 
 /// A figure, drawn.
-struct Drawn {
+struct FigureFiles {
   Pictures pictures;
   std::string png;
 };
@@ -176,8 +176,8 @@ std::size_t size_of(const Figure& figure) {
 }
 
 /// Every figure of the report. Programs do the work, so several are asked at once, and the largest first.
-std::map<const Figure*, Drawn> draw(const std::vector<Section>& sections, support::Progress& progress) {
-  std::map<const Figure*, Drawn> drawn;
+std::map<const Figure*, FigureFiles> draw(const std::vector<Section>& sections, support::Progress& progress) {
+  std::map<const Figure*, FigureFiles> drawn;
   std::vector<const Figure*> figures;
   for (const Section& section : sections) {
     for (const Figure& figure : section.figures) figures.push_back(&figure);
@@ -185,7 +185,7 @@ std::map<const Figure*, Drawn> draw(const std::vector<Section>& sections, suppor
   std::stable_sort(figures.begin(), figures.end(), [](const Figure* a, const Figure* b) { return size_of(*a) > size_of(*b); });
   std::vector<std::function<void()>> jobs;
   for (const Figure* figure : figures) {
-    Drawn& own = drawn[figure];  // a place of its own: maps do not move what they hold
+    FigureFiles& own = drawn[figure];  // a place of its own: maps do not move what they hold
     jobs.push_back([figure, &own] {
       own.pictures = render(*figure, std::min(figure->panels.size(), kPanelsOnPage), figure->id);
       own.png = render_png(own.pictures.svg);
@@ -217,7 +217,7 @@ std::map<const Figure*, Drawn> draw(const std::vector<Section>& sections, suppor
   return drawn;
 }
 
-std::vector<std::string> fallen_claims(const Results& results) {
+std::vector<std::string> failed_claims(const Results& results) {
   std::vector<std::string> fallen;
   for (const ClaimResult& result : judge(results.claims, results)) {
     const Verdict expected = result.claim->expected.value_or(Verdict::kReproduced);
@@ -279,7 +279,7 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
             {"encodings", results.encodings}, {"missing", results.missing},
             {"study", page.study},            {"sections", Json::array()}};
   if (const auto look = sequential_state(results, judge(results.claims, results))) json["sequential"] = to_json(*look);
-  std::map<const Figure*, Drawn> drawn = draw(sections, *workspace.progress);
+  std::map<const Figure*, FigureFiles> drawn = draw(sections, *workspace.progress);
   const std::size_t total = drawn.size();
   for (const Section& section : sections) {
     PageSection shown{.section = &section, .figures = {}};
@@ -289,7 +289,7 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
                {"figures", Json::array()},
                {"tables", Json::array()}};
     for (const Figure& figure : section.figures) {
-      Drawn& own = drawn.at(&figure);
+      FigureFiles& own = drawn.at(&figure);
       put(cat("figures/", figure.id, ".svg"), own.pictures.svg);
       put(cat("figures/", figure.id, ".pdf"), own.pictures.pdf);
       put(cat("figures/", figure.id, ".png"), own.png);
@@ -314,7 +314,7 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
   out.finish();
   // Where it will lie is not said: within a pipeline this folder is a temporary one.
   workspace.progress->note(cat("report: ", sections.size(), " sections, ", total, " figures"));
-  return fallen_claims(results);
+  return failed_claims(results);
 }
 
 }  // namespace pe::report

@@ -59,7 +59,7 @@ std::vector<std::int64_t> lengths_of(const Results& results, const std::string& 
   return {lengths.begin(), lengths.end()};
 }
 
-bool tells_variants(const Results& results) { return results.variants.size() > 1; }
+bool has_variants(const Results& results) { return results.variants.size() > 1; }
 
 std::string reason_of(const std::string& status) {
   if (status == "na_positions") return "the length is beyond the positions that the encoding has";

@@ -50,7 +50,7 @@ Figure peaks_figure(const Results& results, Palette& palette) {
   figure.x.high = 1;
   figure.y.low = 0;
   for (const std::string& variant : results.variants) {
-    Panel panel{.title = tells_variants(results) ? variant : ""};
+    Panel panel{.title = has_variants(results) ? variant : ""};
     for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
       if (results.arms[arm].variant != variant || !shares.count(arm)) continue;
       Series series{.name = results.arms[arm].encoding, .role = Series::Role::kMain, .look = palette.look(results.arms[arm].encoding)};
@@ -89,7 +89,7 @@ Figure heat_figure(const Results& results, double T::*column, const std::set<std
     for (const std::int64_t length : lengths) {
       const std::string tokens = lengths.size() > 1 ? cat(", ", support::with_commas(length), " tokens") : "";
       Panel panel{
-          .title = arm_name(arm, tells_variants(results)) + tokens, .encoding = arm.encoding, .variant = arm.variant};
+          .title = arm_name(arm, has_variants(results)) + tokens, .encoding = arm.encoding, .variant = arm.variant};
       each_row<T>(results, [&](std::size_t run, const T& row) {
         if (run != arm.runs.front() || row.length != length) return;
         const std::string* separator = separator_of(row);

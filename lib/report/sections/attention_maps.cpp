@@ -85,7 +85,7 @@ Section attention_maps_section(const Results& results, Palette&) {
       if (figure.panels.size() == kMostMaps) {
         ++left_out;
       } else {
-        figure.panels.push_back({.title = cat(arm_name(arm, tells_variants(results)), ", layer ", layer),
+        figure.panels.push_back({.title = cat(arm_name(arm, has_variants(results)), ", layer ", layer),
                                  .cells = map.cells(),
                                  .encoding = arm.encoding,
                                  .variant = arm.variant});

@@ -87,7 +87,7 @@ Section branches_section(const Results& results, Palette& palette) {
                             .units = units});
     std::vector<std::string> labels;
     for (const Branch& branch : branches) labels.push_back(branch.curve->run.variant);
-    if (labels.size() > 1) labels = what_tells_apart(labels);
+    if (labels.size() > 1) labels = distinguishing_parts(labels);
     for (std::size_t b = 0; b < branches.size(); ++b) {
       const Branch& branch = branches[b];
       Look own = look;

@@ -214,7 +214,7 @@ Check enough_seeds(const Results& results) {
   }
   if (least == nullptr) return {check.what, Outcome::kUnknown, "no evaluation was gathered"};
   if (fewest < 3) {
-    return {check.what, Outcome::kFail, cat(arm_name(*least, tells_variants(results)), " has ", fewest == 1 ? "one seed" : "two seeds",
+    return {check.what, Outcome::kFail, cat(arm_name(*least, has_variants(results)), " has ", fewest == 1 ? "one seed" : "two seeds",
                                             ": differences within seed noise are no findings")};
   }
   return {check.what, Outcome::kPass, cat("at least ", fewest, " for every model")};
@@ -228,7 +228,7 @@ Check parity(const Results& results) {
     const std::int64_t length = train_length_of(results, arm);
     const ArmScore score = arm_score(results, arm, protocol, length);
     if (score.ok())
-      losses[length].emplace_back(arm_name(arm, tells_variants(results)), statistics::summarise_seeds(score.nll).mean);
+      losses[length].emplace_back(arm_name(arm, has_variants(results)), statistics::summarise_seeds(score.nll).mean);
   }
   std::vector<std::string> worse, agree;
   for (const auto& [length, own] : losses) {

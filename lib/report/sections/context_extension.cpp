@@ -124,7 +124,7 @@ std::map<std::int64_t, double> losses_of(const RuleLosses& rule, std::size_t fir
 }
 
 /// The documents that a rule is judged by: half of those of the test, or all of a split.
-struct Judged {
+struct RuleScores {
   const std::map<std::string, RuleLosses>* rules;
   std::size_t first = 0, step = 1;
 
@@ -145,18 +145,18 @@ struct Judged {
   }
 };
 
-struct Rescaled {
+struct BestRule {
   std::string rule;
   std::int64_t reach = 0, longest = 0;
 };
 
 /// The rule that reaches farthest (then: with the least loss there) on documents that its reach is not reported from: those of
 /// validation where they were scored, else every second one of the test.
-Rescaled rescaled(const ArmReach& arm, std::int64_t trained) {
+BestRule rescaled(const ArmReach& arm, std::int64_t trained) {
   const bool held_out = !arm.validation.empty();
-  const Judged choice{held_out ? &arm.validation : &arm.test, 0, held_out ? 1U : 2U};
-  const Judged report{&arm.test, held_out ? 0U : 1U, held_out ? 1U : 2U};
-  Rescaled best;
+  const RuleScores choice{held_out ? &arm.validation : &arm.test, 0, held_out ? 1U : 2U};
+  const RuleScores report{&arm.test, held_out ? 0U : 1U, held_out ? 1U : 2U};
+  BestRule best;
   std::int64_t farthest = 0;
   double least = INFINITY;
   const std::set<std::int64_t> none;
@@ -195,7 +195,7 @@ Cell retrieval_cell(const std::map<std::int64_t, double>& scores, const std::fun
 }
 
 void add_rescaled(Row& row, const ArmReach& arm, std::int64_t trained) {
-  const Rescaled best = trained > 0 ? rescaled(arm, trained) : Rescaled{};
+  const BestRule best = trained > 0 ? rescaled(arm, trained) : BestRule{};
   if (best.rule.empty()) {
     const bool tried = arm.test.size() > 1 && trained > 0;
     const std::string why = !arm.extended ? reason_of("not_measured") : trained == 0 ? "the training length is not known"

@@ -60,15 +60,15 @@ const char* word_of(const statistics::TwoLevel& loss, double ideal) {
   return "not shown";
 }
 
-struct Used {
+struct ContextGain {
   const Arm* arm;
   std::int64_t length;
   double ideal;
   statistics::TwoLevel loss;
 };
 
-std::vector<Used> uses_of(const Results& results, const std::string& protocol) {
-  std::vector<Used> uses;
+std::vector<ContextGain> uses_of(const Results& results, const std::string& protocol) {
+  std::vector<ContextGain> uses;
   for (const Arm& arm : results.arms) {
     const std::int64_t trained = train_length_of(results, arm);
     const ArmScore base = arm_score(results, arm, protocol, trained);
@@ -82,7 +82,7 @@ std::vector<Used> uses_of(const Results& results, const std::string& protocol) {
   return uses;
 }
 
-Table used_table(const Results& results, const std::vector<Used>& uses, const std::string& protocol) {
+Table used_table(const Results& results, const std::vector<ContextGain>& uses, const std::string& protocol) {
   Table table{.id = "context_used", .title = "How much of a longer context is used"};
   table.columns = arm_columns(results);
   table.columns.insert(table.columns.end(), {{.id = "length", .header = "Length", .style = NumberStyle::kCount},
@@ -98,7 +98,7 @@ Table used_table(const Results& results, const std::vector<Used>& uses, const st
                                              {.id = "word", .header = "In words", .text = true},
                                              {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount}});
   const Arm* last = nullptr;
-  for (const Used& used : uses) {
+  for (const ContextGain& used : uses) {
     Row row{.cells = arm_cells(results, *used.arm), .rule_above = last && last != used.arm};
     last = used.arm;
     Cell gain = Cell::of_number(-used.loss.estimate), share = Cell::of_number(-used.loss.estimate / used.ideal);
@@ -117,7 +117,7 @@ Table used_table(const Results& results, const std::vector<Used>& uses, const st
   return table;
 }
 
-Figure used_figure(const Results& results, const std::vector<Used>& uses, const std::string& protocol,
+Figure used_figure(const Results& results, const std::vector<ContextGain>& uses, const std::string& protocol,
                    Palette& palette) {
   Figure figure{.id = "context_used",
                 .title = cat("Share of the ideal gain from a longer context,  ", protocol),
@@ -132,7 +132,7 @@ Figure used_figure(const Results& results, const std::vector<Used>& uses, const 
   figure.y_names = row_names(results, rows);
   for (const std::int64_t length : lengths) {
     Panel panel{.title = tokens_header(results, length), .x_low = -1.0, .x_high = 1.05};
-    for (const Used& used : uses) {
+    for (const ContextGain& used : uses) {
       if (used.length != length) continue;
       const double row = static_cast<double>(std::find(rows.begin(), rows.end(), used.arm) - rows.begin()),
                    share = -used.loss.estimate / used.ideal;
@@ -141,7 +141,7 @@ Figure used_figure(const Results& results, const std::vector<Used>& uses, const 
             {0, row, cat("loses ", format_number(used.loss.estimate, NumberStyle::kNats), " nats"), ""});
         continue;
       }
-      Series series{.name = arm_name(*used.arm, tells_variants(results)),
+      Series series{.name = arm_name(*used.arm, has_variants(results)),
                     .look = palette.look(used.arm->encoding),
                     .labelled = false};
       series.points.push_back({.x = share,
@@ -168,7 +168,7 @@ Section context_used_section(const Results& results, Palette& palette) {
   Section section{.id = "perplexity", .title = "Perplexity against context length"};
   if (results.ideal.empty() || results.lm.empty()) return section;
   const std::string protocol = headline_protocol(results);
-  const std::vector<Used> uses = uses_of(results, protocol);
+  const std::vector<ContextGain> uses = uses_of(results, protocol);
   if (uses.empty()) return section;
   section.tables.push_back(used_table(results, uses, protocol));
   section.figures.push_back(used_figure(results, uses, protocol, palette));

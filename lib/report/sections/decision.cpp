@@ -168,13 +168,13 @@ Table decision_table(const Results& results, const Costs& costs, const std::vect
     table.rows.push_back(decision_row(results, costs, arm, protocol, longest, measured));
   std::size_t fewest = SIZE_MAX;
   for (const std::size_t arm : arms) fewest = std::min(fewest, results.arms[arm].runs.size());
-  table.caption = cat(as_one({cat("usable context: the largest tested length up to which perplexity (", protocol,
+  table.caption = cat(join_as_sentence({cat("usable context: the largest tested length up to which perplexity (", protocol,
                                   ") stays within 5 % of that at the training length, in brackets the lengths that "
                                   "noise does not exclude"),
                               "below 2 times the training length it is none beyond training, below 4 limited, below 8 "
                               "moderate, else large"}),
                       " ",
-                      as_one({fewest < statistics::kSeedsForNoise
+                      join_as_sentence({fewest < statistics::kSeedsForNoise
                                   ? cat("with ", seeds_in_words(fewest), " the noise covers documents alone")
                                   : "the noise covers seeds and documents, paired",
                               measured ? cat("times: the cheapest exact route, quartiles in brackets (",
@@ -202,7 +202,7 @@ Figure quality_figure(const Results& results, const Costs& costs, const std::vec
       lowest = std::min(lowest, *loss.number);
       highest = std::max(highest, *loss.number);
       const Look& look = palette.look(results.arms[arm].encoding);
-      const std::string name = arm_name(results.arms[arm], tells_variants(results));
+      const std::string name = arm_name(results.arms[arm], has_variants(results));
       Series across{.name = name,
                     .role = Series::Role::kLine,
                     .look = look,
@@ -222,7 +222,7 @@ Figure quality_figure(const Results& results, const Costs& costs, const std::vec
     if (panel.series.size() > 2) figure.panels.push_back(std::move(panel));  // one model alone is no comparison
   }
   if (highest > lowest + kTallest) figure.y.high = lowest + kTallest;
-  figure.caption = cat(as_one({"lower left is better",
+  figure.caption = cat(join_as_sentence({"lower left is better",
                                "upright: 95 % interval over seeds and documents, from three seeds on, which is wider "
                                "than the interval of a difference of two models, "
                                "since they share the documents",

@@ -180,7 +180,7 @@ void add_row(const Results& results, const Pair& pair, double row, double reach,
     panel.flags.push_back({0, row, cat("off the axis: ", format_number(d.estimate, NumberStyle::kSignedNats)), ""});
     return;
   }
-  Series series{.name = arm_name(*pair.arm, tells_variants(results)),
+  Series series{.name = arm_name(*pair.arm, has_variants(results)),
                 .look = palette.look(pair.arm->encoding),
                 .labelled = false};
   series.points.push_back(
@@ -227,7 +227,7 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
   figure.caption = cat(
       "Difference of mean NLL from ", forest.against, ", paired by seed and document, ", protocol,
       " protocol; line: 95 % interval over ", noise_words(fewest_seeds), ". ",
-      as_one({forest.sorted ? "sorted by the difference at the longest length" : "", "each length has its own scale",
+      join_as_sentence({forest.sorted ? "sorted by the difference at the longest length" : "", "each length has its own scale",
               lengths.size() < lengths_of(results, protocol).size() ? "other lengths are in the table" : ""}),
       " ", training_sentence(results));
   figure.description = "Forest plot; the values are in the table of paired differences.";
@@ -252,7 +252,7 @@ Section differences_section(const Results& results, Palette& palette) {
     if (base && base != &arm && (was_read(&arm) || was_read(base))) arms.emplace_back(&arm, base);
   }
   if (!arms.empty()) {
-    const std::string against = cat(results.baseline, tells_variants(results) ? " of the same variant" : "");
+    const std::string against = cat(results.baseline, has_variants(results) ? " of the same variant" : "");
     const auto pairs = pairs_of(results, arms);
     section.figures.push_back(
         forest_of(results, pairs, headline, {"differences", against, results.baseline, true}, palette));

@@ -20,12 +20,12 @@ const double kBase = std::log(71.0), kPositionWise = 2 * kBase / 64, kCausal = k
 constexpr double kMarginal = 0.846567;
 
 /// Test losses in RanMo1990/PositionalEncodingExample, one seed, after 1, 4 and 16 epochs.
-struct Published {
+struct PublishedLosses {
   const char* encoding;
   std::int64_t depth;
   std::array<double, 3> losses;
 };
-constexpr Published kPublished[] = {
+constexpr PublishedLosses kPublished[] = {
     {"sinusoidal", 1, {.7871, .3949, .1488}}, {"sinusoidal", 4, {.6835, .3223, .1410}}, {"sinusoidal", 16, {.6664, .4399, .4147}},
     {"sininit", 1, {.7122, .3726, .1450}},    {"sininit", 4, {.6249, .2809, .1414}},    {"sininit", 16, {.6069, .4416, .3922}},
     {"learned", 1, {.7194, .3298, .1471}},    {"learned", 4, {.6684, .3388, .1420}},    {"learned", 16, {.5997, .4335, .3359}},
@@ -33,7 +33,7 @@ constexpr Published kPublished[] = {
     {"lrope", 1, {.8761, .5821, .2899}},      {"lrope", 4, {.9803, .5273, .4717}},      {"lrope", 16, {.9537, .8506, .8494}}};
 
 std::optional<double> published(const std::string& encoding, std::int64_t depth, std::int64_t epochs) {
-  for (const Published& row : kPublished) {
+  for (const PublishedLosses& row : kPublished) {
     if (row.encoding != encoding || row.depth != depth) continue;
     return epochs == 1 ? row.losses[0] : epochs == 4 ? row.losses[1] : epochs == 16 ? std::optional(row.losses[2]) : std::nullopt;
   }
@@ -171,7 +171,7 @@ Table losses_table(const Grid& grid, const std::string& mode, const std::string&
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Mean over ", scored(mode), ". ", as_one({seeds, "± is the 95 % t interval over seeds, from three on"}));
+  table.caption = cat("Mean over ", scored(mode), ". ", join_as_sentence({seeds, "± is the 95 % t interval over seeds, from three on"}));
   if (mode == "seed") {
     table.caption += cat(" No predictor that sees one token at a time gets below ", format_number(kPositionWise, NumberStyle::kNats),
                          ", causal attention not below ", format_number(kCausal, NumberStyle::kNats),

@@ -68,7 +68,7 @@ Section extension_map_section(const Results& results, Palette&) {
     const std::int64_t trained = train_length_of(results, arm);
     double reference = NAN;
     if (const auto own = arms[a].find({"plain", trained}); own != arms[a].end()) reference = mean_of_finite(own->second.nll);
-    Panel panel{.title = arm_name(arm, tells_variants(results)), .encoding = arm.encoding, .variant = arm.variant};
+    Panel panel{.title = arm_name(arm, has_variants(results)), .encoding = arm.encoding, .variant = arm.variant};
     bool first = !table.rows.empty();
     for (std::size_t r = 0; r < rules.size(); ++r) {
       Row row{.cells = arm_cells(results, arm), .rule_above = first};

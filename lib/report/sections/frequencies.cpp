@@ -33,7 +33,7 @@ Figure map_figure(const Results& results) {
       if (std::isfinite(layer) && std::isfinite(pair))
         shares[{std::llround(layer), std::llround(pair)}].push_back(row.logit_share);
     });
-    Panel panel{.title = arm_name(results.arms[arm], tells_variants(results)), .encoding = results.arms[arm].encoding, .variant = results.arms[arm].variant};
+    Panel panel{.title = arm_name(results.arms[arm], has_variants(results)), .encoding = results.arms[arm].encoding, .variant = results.arms[arm].variant};
     for (const auto& [at, values] : shares) {
       layers = std::max(layers, at.first + 1);
       pairs = std::max(pairs, at.second + 1);
@@ -148,7 +148,7 @@ Figure drift_figure(const Results& results, Palette& palette) {
   for (const std::string& variant : results.variants) {
     for (const char* network : {"initial", "trained"}) {
       if (networks.count(network) == 0) continue;
-      Panel panel{.title = tells_variants(results) ? variant : "", .variant = variant};
+      Panel panel{.title = has_variants(results) ? variant : "", .variant = variant};
       if (networks.size() > 1)
         panel.title +=
             cat(panel.title.empty() ? "" : ", ", std::string(network) == "trained" ? "after training" : "before training");

@@ -161,7 +161,7 @@ Figure loss_figure(const Results& results, const std::vector<const Curve*>& curv
   figure.caption =
       cat(validated ? "Left: training" : "Training", " loss, ", smoothing_words(half),
           validated ? cat("; right: validation loss, later half of the ", unit, ", on its own scale. ") : ". ",
-          as_one({"Thick: mean over seeds", "thin: single seeds", branches,
+          join_as_sentence({"Thick: mean over seeds", "thin: single seeds", branches,
                   drops ? "× marks where the encoding is dropped" : ""}),
           " ", training_sentence(results));
   figure.description = cat("Line charts of loss against ", unit, " for ", support::join(results.encodings, ", "),

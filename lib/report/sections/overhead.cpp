@@ -83,7 +83,7 @@ Section overhead_section(const Results& results, Palette& palette) {
     double low = 0, high = 0;
     for (const Bar& bar : bars_of(length, with, without, memory)) {
       const Arm& arm = results.arms[bar.arm];
-      Series series{.name = arm_name(arm, tells_variants(results)), .look = palette.look(arm.encoding), .labelled = false, .variant = arm.variant};
+      Series series{.name = arm_name(arm, has_variants(results)), .look = palette.look(arm.encoding), .labelled = false, .variant = arm.variant};
       series.points.push_back({.x = bar.share, .y = static_cast<double>(std::find(order.begin(), order.end(), bar.arm) - order.begin()), .low = bar.low, .high = bar.high,
                                .n = repetitions});
       for (const double x : {bar.share, bar.low, bar.high}) {

@@ -67,7 +67,7 @@ std::string context_words(const Results& results, const std::string& protocol, s
 std::string caption(const Results& results) {
   std::vector<std::string> protocols;
   for (const std::string& protocol : protocols_of(results)) protocols.push_back(protocol_words(results, protocol));
-  return cat(as_one(protocols), " ", as_one({documents_sentence(results), seeds_sentence(results), training_sentence(results)}));
+  return cat(join_as_sentence(protocols), " ", join_as_sentence({documents_sentence(results), seeds_sentence(results), training_sentence(results)}));
 }
 
 Cell score_cell(const ArmScore& score) {
@@ -100,7 +100,7 @@ Figure perplexity_figure(const Results& results, Palette& palette) {
     std::vector<Panel> panels;
     for (const std::string& protocol : protocols) {
       Panel panel;
-      panel.title = tells_variants(results) ? cat(variant, " · ", protocol) : protocol;
+      panel.title = has_variants(results) ? cat(variant, " · ", protocol) : protocol;
       add_training_rules(panel, results, variant);
       const auto& lengths = lengths_under.at(protocol);
       for (const Arm& arm : results.arms) {
@@ -167,7 +167,7 @@ Figure variants_figure(const Results& results) {
       names.push_back(arm->variant);
     }
     if (arms.size() < 2 || arms.size() > kNamesInColour) continue;
-    names = what_tells_apart(names);
+    names = distinguishing_parts(names);
     Palette palette;
     palette.tell_apart(names);
     Panel panel{.title = encoding, .encoding = encoding};
@@ -250,7 +250,7 @@ Table perplexity_table(const Results& results) {
   }
   table.caption =
       cat(caption(results), " ",
-          as_one({contexts ? "In brackets below a length: mean number of tokens before a scored one" : "",
+          join_as_sentence({contexts ? "In brackets below a length: mean number of tokens before a scored one" : "",
                   "mean over seeds of the log-likelihood, from three seeds on with its 95 % interval over seeds and "
                   "documents; models "
                   "share the documents, so compare them by their paired differences",
@@ -308,7 +308,7 @@ Table bits_table(const Results& results) {
     table.rows.push_back(std::move(row));
   }
   if (!any) table.rows.clear();
-  table.caption = as_one({"Mean over seeds", documents_sentence(results), training_sentence(results)});
+  table.caption = join_as_sentence({"Mean over seeds", documents_sentence(results), training_sentence(results)});
   return table;
 }
 
@@ -320,14 +320,14 @@ std::string percent_in_words(double percent) {
 
 /// The arms of a variant at one length, best first, and those without a number.
 struct Ranking {
-  struct Ranked {
+  struct RankedArm {
     const Arm* arm;
     ArmScore score;
     double mean;
     std::string name() const { return arm->encoding; }
     std::string perplexity() const { return format_number(std::exp(mean), NumberStyle::kPerplexity); }
   };
-  std::vector<Ranked> arms;
+  std::vector<RankedArm> arms;
   std::vector<std::string> absent;
 };
 
@@ -351,7 +351,7 @@ Ranking rank(const Results& results, const std::string& variant, const std::stri
 
 /// "57 % below none (significant)", "next none 8.01 (not shown: two seeds)": how far the best is below the next, as a
 /// share of perplexity where that is shown.
-std::string lead_in_words(const statistics::TwoLevel& difference, double p, const Ranking::Ranked& next) {
+std::string lead_in_words(const statistics::TwoLevel& difference, double p, const Ranking::RankedArm& next) {
   const std::string verdict = verdict_words(difference, p);
   if (verdict != "significant") {
     const std::string why = difference.knows_seeds() ? cat(": ", p_in_words(p)) : "";
@@ -370,7 +370,7 @@ void add_finding(const Results& results, const std::string& variant, std::int64_
   const std::string protocol = headline_protocol(results);
   const Ranking ranking = rank(results, variant, protocol, length);
   if (ranking.arms.size() < 2) return;
-  const Ranking::Ranked &best = ranking.arms[0], &next = ranking.arms[1], &last = ranking.arms.back();
+  const Ranking::RankedArm &best = ranking.arms[0], &next = ranking.arms[1], &last = ranking.arms.back();
   const auto difference = compare(best.score, next.score);
   const double p = difference ? adjusted_p(*difference, pairs_of_arms(ranking.arms.size())) : 1;
   const std::vector<const Arm*> arms = readers(results);
@@ -387,8 +387,8 @@ void add_finding(const Results& results, const std::string& variant, std::int64_
   std::string line = cat(front, "perplexity at ", length_header(results, length), ", ", protocol, ": ", best.name(),
                          " ", best.perplexity(), ", ");
   line += difference ? lead_in_words(*difference, p, next) : cat("next ", next.name(), " ", next.perplexity());
-  if (ranking.arms.size() > 2) add_if_it_fits(line, cat("; ", last.name(), " ", last.perplexity()));
-  if (!ranking.absent.empty()) add_if_it_fits(line, cat("; ", support::join(ranking.absent, ", ")));
+  if (ranking.arms.size() > 2) append_if_fits(line, cat("; ", last.name(), " ", last.perplexity()));
+  if (!ranking.absent.empty()) append_if_fits(line, cat("; ", support::join(ranking.absent, ", ")));
   findings.lines.push_back(std::move(line));
 }
 

@@ -41,7 +41,7 @@ Section position_curve_section(const Results& results, Palette& palette) {
   double documents = 0, lowest = INFINITY, highest = 0;
   std::size_t most_seeds = 0;
   for (const std::string& variant : results.variants) {
-    Panel panel{.title = tells_variants(results) ? variant : "", .variant = variant};
+    Panel panel{.title = has_variants(results) ? variant : "", .variant = variant};
     add_training_rules(panel, results, variant);
     for (const Arm& arm : results.arms) {
       if (arm.variant != variant) continue;

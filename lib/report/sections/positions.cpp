@@ -45,7 +45,7 @@ Figure reading_figure(const Results& results, const Readings& readings, double c
     for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
       const auto found = readings.find({arm, network, "ridge", "all"});
       if (found == readings.end()) continue;
-      Series series{.name = arm_name(results.arms[arm], tells_variants(results)), .role = Series::Role::kMain,
+      Series series{.name = arm_name(results.arms[arm], has_variants(results)), .role = Series::Role::kMain,
                     .look = palette.look(results.arms[arm].encoding)};
       for (const auto& [place, values] : found->second) {
         series.points.push_back({.x = static_cast<double>(place), .y = mean_of_finite(values.second), .n = static_cast<double>(values.second.size())});
@@ -264,7 +264,7 @@ Figure cause_figure(const Results& results, const CausesByLength& causes, Palett
     for (std::size_t arm = 0; arm < arms.size(); ++arm) {
       const statistics::SeedSummary summary = statistics::summarise_seeds(arms[arm].*values);
       if (!std::isfinite(summary.mean)) continue;
-      Series series{.name = arm_name(results.arms[arm], tells_variants(results)),
+      Series series{.name = arm_name(results.arms[arm], has_variants(results)),
                     .look = palette.look(results.arms[arm].encoding),
                     .labelled = false};
       series.points.push_back({.x = summary.mean,

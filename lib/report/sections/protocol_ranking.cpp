@@ -19,15 +19,15 @@ using support::cat;
 constexpr std::size_t kFewestArms = 4;   // three pairs or fewer are no ranking
 
 /// Scores by seed of the arms that have all of them, at one length.
-struct Scored {
+struct ProtocolScores {
   std::vector<const Arm*> arms;
   std::vector<std::string> seeds;                                          ///< that all of these arms have
   std::map<std::string, std::vector<ArmScore>> scores;                     ///< protocol → of each arm
   std::map<std::string, std::map<std::string, std::vector<double>>> nll;   ///< protocol → seed → of each arm
 };
 
-std::optional<Scored> scored_at(const Results& results, const std::vector<std::string>& protocols, std::int64_t length) {
-  Scored scored;
+std::optional<ProtocolScores> scored_at(const Results& results, const std::vector<std::string>& protocols, std::int64_t length) {
+  ProtocolScores scored;
   for (const Arm& arm : results.arms) {
     const bool whole = std::all_of(protocols.begin(), protocols.end(), [&](const std::string& p) { return arm_score(results, arm, p, length).ok(); });
     if (whole) scored.arms.push_back(&arm);
@@ -53,7 +53,7 @@ std::optional<Scored> scored_at(const Results& results, const std::vector<std::s
   return scored;
 }
 
-std::vector<double> means(const Scored& scored, const std::string& protocol) {
+std::vector<double> means(const ProtocolScores& scored, const std::string& protocol) {
   std::vector<double> sums(scored.arms.size(), 0);
   for (const auto& [seed, values] : scored.nll.at(protocol)) {
     for (std::size_t i = 0; i < values.size(); ++i) sums[i] += values[i] / static_cast<double>(scored.seeds.size());
@@ -68,7 +68,7 @@ struct Agreement {
   std::size_t pairs = 0, significant = 0;   ///< reversed, and significant under both protocols
 };
 
-Agreement agreement(const Scored& scored, const std::string& one, const std::string& other) {
+Agreement agreement(const ProtocolScores& scored, const std::string& one, const std::string& other) {
   Agreement found;
   for (const std::string& seed : scored.seeds)
     found.by_seed.push_back(statistics::kendall_tau(scored.nll.at(one).at(seed), scored.nll.at(other).at(seed)));
@@ -89,7 +89,7 @@ Agreement agreement(const Scored& scored, const std::string& one, const std::str
 }
 
 /// τ of two seeds under one protocol, of all pairs of seeds.
-std::vector<double> seed_pairs(const Scored& scored, const std::string& protocol) {
+std::vector<double> seed_pairs(const ProtocolScores& scored, const std::string& protocol) {
   std::vector<double> found;
   const auto& by_seed = scored.nll.at(protocol);
   for (auto one = by_seed.begin(); one != by_seed.end(); ++one) {
@@ -99,7 +99,7 @@ std::vector<double> seed_pairs(const Scored& scored, const std::string& protocol
   return found;
 }
 
-double between_seeds(const Scored& scored, const std::string& protocol) {
+double between_seeds(const ProtocolScores& scored, const std::string& protocol) {
   return mean_of_finite(seed_pairs(scored, protocol));
 }
 
@@ -111,7 +111,7 @@ Cell seed_cell(const std::vector<double>& values) {
   return cell;
 }
 
-Table agreement_table(const Results& results, const std::vector<std::string>& protocols, const std::map<std::int64_t, Scored>& lengths) {
+Table agreement_table(const Results& results, const std::vector<std::string>& protocols, const std::map<std::int64_t, ProtocolScores>& lengths) {
   Table table{.id = "rank_agreement", .title = "Agreement of rankings under two protocols"};
   table.columns = {{.id = "length", .header = "Length", .style = NumberStyle::kCount},
                    {.id = "protocol", .header = "Protocol", .text = true},
@@ -147,7 +147,7 @@ Table agreement_table(const Results& results, const std::vector<std::string>& pr
 }
 
 Figure agreement_figure(const Results& results, const std::vector<std::string>& protocols, const std::string& headline,
-                        const std::map<std::int64_t, Scored>& lengths) {
+                        const std::map<std::int64_t, ProtocolScores>& lengths) {
   const std::string other_seed = cat(headline, ", another seed");
   Palette palette;  // of protocols
   std::vector<std::string> names{other_seed};
@@ -203,7 +203,7 @@ Section protocol_ranking_section(const Results& results, Palette&) {
   if (!results.rankings || results.lm.empty()) return section;
   const auto protocols = protocols_of(results);
   const std::string headline = headline_protocol(results);
-  std::map<std::int64_t, Scored> lengths;
+  std::map<std::int64_t, ProtocolScores> lengths;
   for (const std::int64_t length : lengths_of(results, headline)) {
     if (auto scored = scored_at(results, protocols, length)) lengths.emplace(length, std::move(*scored));
   }

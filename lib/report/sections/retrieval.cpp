@@ -174,7 +174,7 @@ class RetrievalView {
     if (not_acquired_.empty()) return "";
     std::vector<std::string> names;
     for (const Arm* arm : asked_) {
-      if (not_acquired_.count(arm) != 0) names.push_back(arm_name(*arm, tells_variants(results_)));
+      if (not_acquired_.count(arm) != 0) names.push_back(arm_name(*arm, has_variants(results_)));
     }
     return cat("not shown beyond training, since the fact saves them less than ", support::shortest(kLeastGain),
                " nats per token where they were trained: ", support::join(names, ", "), ".");
@@ -183,7 +183,7 @@ class RetrievalView {
   std::string protocol_words() const {
     const std::string trials = fewest_ == most_ ? cat(most_) : cat(fewest_, " to ", most_);
     const std::string where = depths_.empty() ? " per length" : cat(" per length at each of ", depths_.size(), depths_.size() == 1 ? " depth" : " depths");
-    return as_one({most_ > 0 ? cat(trials, " trials", where, ", the same for every model") : "",
+    return join_as_sentence({most_ > 0 ? cat(trials, " trials", where, ", the same for every model") : "",
                    seeds_sentence(results_), training_sentence(results_), not_drawn_words()});
   }
 
@@ -202,7 +202,7 @@ class RetrievalView {
       figure.y.high = 1.02;
     }
     for (const std::string& variant : results_.variants) {
-      Panel panel{.title = tells_variants(results_) ? variant : ""};
+      Panel panel{.title = has_variants(results_) ? variant : ""};
       add_training_rules(panel, results_, variant);
       if (!exact_leads_) panel.rules.push_back({false, 0, ""});
       for (const Arm& arm : results_.arms) {
@@ -262,7 +262,7 @@ class RetrievalView {
     map.heat_high = exact_leads_ ? 1 : 0.1;
     for (const Arm* each : asked_) {
       const Arm& arm = *each;
-      Panel panel{.title = arm_name(arm, tells_variants(results_)), .encoding = arm.encoding, .variant = arm.variant};
+      Panel panel{.title = arm_name(arm, has_variants(results_)), .encoding = arm.encoding, .variant = arm.variant};
       const std::int64_t trained = train_length_of(results_, arm);
       int column = 0;
       for (const std::int64_t length : lengths_) {

@@ -20,11 +20,11 @@ using support::kMissing;
 
 }  // namespace
 
-void add_if_it_fits(std::string& line, const std::string& tail) {
+void append_if_fits(std::string& line, const std::string& tail) {
   if (support::display_width(line) + support::display_width(tail) <= kLineColumns) line += tail;
 }
 
-std::string as_one(const std::vector<std::string>& sentences) {
+std::string join_as_sentence(const std::vector<std::string>& sentences) {
   std::string text;
   for (std::string sentence : sentences) {
     if (sentence.empty()) continue;
@@ -83,7 +83,7 @@ std::string lengths_sentence(const Results& results) {
   std::vector<std::string> unknown;
   for (const Arm& arm : results.arms) {
     const std::int64_t length = train_length_of(results, arm);
-    const std::string name = tells_variants(results) && !arm.variant.empty() ? arm.variant : arm.encoding;
+    const std::string name = has_variants(results) && !arm.variant.empty() ? arm.variant : arm.encoding;
     auto& names = arms[length];
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
@@ -116,7 +116,7 @@ std::string training_sentence(const Results& results) {
     parts.push_back(cat("pe_scale: ", support::join({scales.begin(), scales.end()}, ", ")));
   }
   parts.insert(parts.end(), results.notes.begin(), results.notes.end());
-  return as_one(parts);
+  return join_as_sentence(parts);
 }
 
 std::string seeds_sentence(const Results& results) {
@@ -172,13 +172,13 @@ std::string setting_words(const Results& results) {
 
 std::vector<Column> arm_columns(const Results& results) {
   std::vector<Column> columns{{.id = "encoding", .header = "Encoding", .text = true}};
-  if (tells_variants(results)) columns.push_back({.id = "variant", .header = "Variant", .text = true});
+  if (has_variants(results)) columns.push_back({.id = "variant", .header = "Variant", .text = true});
   return columns;
 }
 
 std::vector<Cell> arm_cells(const Results& results, const Arm& arm) {
   std::vector<Cell> cells{Cell::of_text(arm.encoding)};
-  if (tells_variants(results)) cells.push_back(Cell::of_text(arm.variant));
+  if (has_variants(results)) cells.push_back(Cell::of_text(arm.variant));
   return cells;
 }
 
@@ -192,7 +192,7 @@ std::string in_words(std::string name) {
   return name;
 }
 
-std::vector<std::string> what_tells_apart(const std::vector<std::string>& variants) {
+std::vector<std::string> distinguishing_parts(const std::vector<std::string>& variants) {
   std::vector<std::vector<std::string>> parts;
   for (const std::string& variant : variants) parts.push_back(support::split(variant, ','));
   const bool comparable = std::all_of(parts.begin(), parts.end(), [&](const auto& own) { return own.size() == parts[0].size(); });
@@ -212,10 +212,10 @@ std::vector<std::string> what_tells_apart(const std::vector<std::string>& varian
 std::vector<std::string> row_names(const Results& results, const std::vector<const Arm*>& arms) {
   std::vector<std::string> variants, names;
   for (const Arm* arm : arms) variants.push_back(arm->variant);
-  variants = what_tells_apart(variants);
+  variants = distinguishing_parts(variants);
   for (std::size_t i = 0; i < arms.size(); ++i) {
     names.push_back(
-        arm_name({.encoding = arms[i]->encoding, .variant = variants[i], .runs = {}}, tells_variants(results)));
+        arm_name({.encoding = arms[i]->encoding, .variant = variants[i], .runs = {}}, has_variants(results)));
   }
   return names;
 }

@@ -43,9 +43,9 @@ const std::vector<SectionEntry>& section_table();
 // What sections share.
 
 /// Sentences as one: "A; b; c."
-std::string as_one(const std::vector<std::string>& sentences);
+std::string join_as_sentence(const std::vector<std::string>& sentences);
 /// Adds `tail` to a line of Section::lines unless it becomes too long.
-void add_if_it_fits(std::string& line, const std::string& tail);
+void append_if_fits(std::string& line, const std::string& tail);
 
 /// A protocol and a length that some model was measured at: a column of numbers.
 struct LmPlace {
@@ -70,7 +70,7 @@ std::string heat_text(double value);
 /// A name of a network or a task without its underscores: "post norm over batch".
 std::string in_words(std::string name);
 /// Variants without the parts ("drop" of "scaffold, drop, d50") that are the same in all of them.
-std::vector<std::string> what_tells_apart(const std::vector<std::string>& variants);
+std::vector<std::string> distinguishing_parts(const std::vector<std::string>& variants);
 /// Names of a figure's rows: arm_name without the parts of the variant that are the same in all of these arms, so that what tells
 /// them apart is not cut off. The names stay distinct.
 std::vector<std::string> row_names(const Results& results, const std::vector<const Arm*>& arms);

@@ -121,7 +121,7 @@ class TaskView {
     parts.push_back(seeds_sentence(results_));
     if (!algorithmic_) parts.push_back(training_sentence(results_));
     else if (trained_.size() == 1) parts.push_back(cat("trained up to length ", format_number(*trained_.begin(), NumberStyle::kCount)));
-    return cat(task_ == "copy" ? "Copy: distinct pieces, a newline, and the same pieces again; the second half is scored with the true pieces fed. " : "", as_one(parts));
+    return cat(task_ == "copy" ? "Copy: distinct pieces, a newline, and the same pieces again; the second half is scored with the true pieces fed. " : "", join_as_sentence(parts));
   }
 
   Figure figure(Palette& palette) const {
@@ -140,7 +140,7 @@ class TaskView {
     }
     figure.y.high = highest > 0.5 || algorithmic_ ? 1.02 : std::max(0.01, 1.15 * highest);
     figure.caption = cat(words(), " ",
-                         as_one({"Line: median over seeds; small marks: single seeds, since they often learn a task or "
+                         join_as_sentence({"Line: median over seeds; small marks: single seeds, since they often learn a task or "
                                  "do not; whiskers: Wilson's 95 % interval over items, of one seed",
                                  highest > 0.5 || algorithmic_ ? "" : "the axis ends far below 100 %"}));
     figure.description = cat("Line chart of ", algorithmic_ ? "exact match" : "token accuracy", " against length for ",
@@ -150,7 +150,7 @@ class TaskView {
 
   void add_panel(Figure& figure, const std::string& variant, const std::string& measure, Values values,
                  Palette& palette, double& highest) const {
-    Panel panel{.title = tells_variants(results_) ? cat(variant, " · ", measure) : measure};
+    Panel panel{.title = has_variants(results_) ? cat(variant, " · ", measure) : measure};
     if (!algorithmic_) {
       add_training_rules(panel, results_, variant);
     } else if (!trained_.empty() && !lengths_.empty()) {

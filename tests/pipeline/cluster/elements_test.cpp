@@ -6,7 +6,7 @@
 #include <set>
 
 #include "pipeline/cluster/batch.h"
-#include "pipeline/cluster/elements.h"
+#include "pipeline/cluster/array_layout.h"
 #include "pipeline/grid_fixture.h"
 
 using namespace pe::pipeline;  // NOLINT

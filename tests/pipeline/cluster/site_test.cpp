@@ -3,7 +3,7 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include "pipeline/cluster/elements.h"
+#include "pipeline/cluster/array_layout.h"
 #include "pipeline/cluster/slurm_answers.h"
 
 using namespace pe;            // NOLINT

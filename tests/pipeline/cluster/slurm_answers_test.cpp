@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(a_full_queue_in_which_sbatch_waits_is_told_in_its_words) {
     answer.err = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n";
     return answer;
   });
-  const Submitted submitted = slurm.submit({}, "");
+  const SbatchReply submitted = slurm.submit({}, "");
   BOOST_TEST((submitted.refusal == Refusal::kFull));
   BOOST_TEST(submitted.message == "sbatch did not answer in time; it says: sbatch: error: Slurm temporarily unable to accept "
                                   "job, sleeping and retrying");

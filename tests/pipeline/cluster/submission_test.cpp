@@ -11,7 +11,7 @@
 #include "pipeline/cluster/allocation.h"
 #include "pipeline/cluster/job_leases.h"
 #include "pipeline/cluster/job_states.h"
-#include "pipeline/cluster/last_job.h"
+#include "pipeline/cluster/finalizer.h"
 #include "pipeline/cluster/submission.h"
 #include "pipeline/cluster/submit_lease.h"
 #include "pipeline/cluster/too_little_memory.h"
@@ -38,7 +38,7 @@ class Submitted900 {
     RunOptions options;
     const FakeStore nothing;
     plan = make_plan(graph, nothing);
-    SubmissionOrder order;
+    SubmissionRequest order;
     order.store = folder_.path("store");
     order.program = "/bin/pe-pipeline";
     order.command = {"pe-pipeline", "run", "grid.yml"};
@@ -53,7 +53,7 @@ class Submitted900 {
   /// Fewer than tasks: eight evaluations share an element (`pack: 8`).
   std::size_t elements() const {
     std::size_t count = 0;
-    for (const SentArray& array : submission().arrays) count += array.elements.size();
+    for (const SubmittedArray& array : submission().arrays) count += array.elements.size();
     return count;
   }
   SendReport send_with(FakeSlurm& fake, std::int64_t room = 1'000'000) {
@@ -65,7 +65,7 @@ class Submitted900 {
   }
   /// Each array is in the queue once, and so is one last job.
   void check_once(const FakeSlurm& fake) const {
-    for (const SentArray& array : submission().arrays) BOOST_TEST(fake.named(array.name()).size() == 1u, array.name());
+    for (const SubmittedArray& array : submission().arrays) BOOST_TEST(fake.named(array.name()).size() == 1u, array.name());
     BOOST_TEST(fake.named(submission().last.name()).size() == 1u);
     BOOST_TEST(fake.jobs.size() == submission().arrays.size() + 1);
   }
@@ -77,7 +77,7 @@ class Submitted900 {
   Graph graph;
   Store store;
   Plan plan;
-  MadeSubmission made;
+  PreparedSubmission made;
 };
 
 }  // namespace
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(windows_keep_to_the_room_and_the_last_job_of_each_goes_on) 
     fake.end_all("COMPLETED");
     if (report.waiting == 0) break;
   }
-  for (const SentArray& array : it.submission().arrays) BOOST_TEST(fake.named(array.name()).size() == 1u);
+  for (const SubmittedArray& array : it.submission().arrays) BOOST_TEST(fake.named(array.name()).size() == 1u);
   // An array that has ended when its reader is sent is not named.
   BOOST_TEST(windows > it.elements() / 60);
 }
@@ -242,7 +242,7 @@ BOOST_AUTO_TEST_CASE(where_a_limit_of_the_site_is_met_the_last_job_goes_on) {
   const SendReport rest = it.send_with(fake);
   BOOST_TEST(rest.failed == "");
   BOOST_TEST(rest.waiting == 0u);
-  for (const SentArray& array : it.submission().arrays) BOOST_TEST(fake.named(array.name()).size() == 1u);
+  for (const SubmittedArray& array : it.submission().arrays) BOOST_TEST(fake.named(array.name()).size() == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(without_room_for_a_last_job_the_limit_is_told) {
@@ -370,7 +370,7 @@ BOOST_AUTO_TEST_CASE(ten_thousand_elements_are_a_few_calls) {
   Submission submission;
   submission.run = "many";
   for (int k = 0; k < 10; ++k) {
-    SentArray array;
+    SubmittedArray array;
     array.token = support::cat("token", k);
     array.label = "many";
     for (std::int64_t i = 0; i < 1000; ++i) array.elements[i] = {};
@@ -457,7 +457,7 @@ BOOST_AUTO_TEST_CASE(a_job_that_failed_before_its_first_word_is_lost_and_what_fo
   FakeSlurm fake;
   it.send_with(fake);
   const auto folder = it.store.runs_folder() / it.submission().run;
-  const SentArray& array = it.submission().arrays.front();
+  const SubmittedArray& array = it.submission().arrays.front();
   const auto& [index, tasks] = *array.elements.begin();
   const std::string id = it.submission().tasks[tasks.front()].id;
   const auto log = folder / "jobs" / (array.token + "_" + std::to_string(index) + ".log");
@@ -512,7 +512,7 @@ BOOST_AUTO_TEST_CASE(memory_that_slurm_alone_knows_to_be_too_little_is_asked_for
   Submitted900 it;
   FakeSlurm fake;
   it.send_with(fake);
-  const SentArray& array = it.submission().arrays.front();
+  const SubmittedArray& array = it.submission().arrays.front();
   const auto& [index, tasks] = *array.elements.begin();
   const std::string& key = it.submission().tasks[tasks.front()].plan_key;
   const auto attempt = it.store.new_attempt(key);
@@ -520,7 +520,7 @@ BOOST_AUTO_TEST_CASE(memory_that_slurm_alone_knows_to_be_too_little_is_asked_for
   Slurm slurm(fake.call());
   fake.end_all("FAILED");
   note_lost_to_memory(it.store, {it.submission()}, *slurm.own_jobs(), slurm);  // no accounts
-  BOOST_TEST(memory_that_was_too_little(it.store, key) == 0);
+  BOOST_TEST(last_oom_memory_bytes(it.store, key) == 0);
   fake.accounts = support::cat("101_", index, "|FAILED|9:0|", array.name(), "\n101_", index, ".batch|OUT_OF_MEMORY|0:125|batch\n");
   note_lost_to_memory(it.store, {it.submission()}, *slurm.own_jobs(), slurm);
   std::int64_t asked = 0;
@@ -528,19 +528,19 @@ BOOST_AUTO_TEST_CASE(memory_that_slurm_alone_knows_to_be_too_little_is_asked_for
     if (option.rfind("--mem=", 0) == 0) asked = std::stoll(option.substr(6)) << 20;
   }
   BOOST_TEST(asked > 0);
-  BOOST_TEST(memory_that_was_too_little(it.store, key) == asked);
+  BOOST_TEST(last_oom_memory_bytes(it.store, key) == asked);
   // An attempt that ended otherwise is not touched.
   const auto second = it.store.new_attempt(key);
   support::write_file_atomically(second / "exit.json", Json{{"run", it.submission().run}, {"class", "permanent"}}.dump(), false);
   note_lost_to_memory(it.store, {it.submission()}, *slurm.own_jobs(), slurm);
-  BOOST_TEST(memory_that_was_too_little(it.store, key) == 0);
+  BOOST_TEST(last_oom_memory_bytes(it.store, key) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(a_job_that_no_answer_names_runs_as_long_as_it_gives_signs_of_itself) {
   Submitted900 it;
   FakeSlurm fake;
   it.send_with(fake);
-  const SentArray& array = it.submission().arrays.front();
+  const SubmittedArray& array = it.submission().arrays.front();
   const auto& [index, tasks] = *array.elements.begin();
   const std::string id = it.submission().tasks[tasks.front()].id;
   const auto folder = it.store.runs_folder() / it.submission().run;

@@ -1,5 +1,5 @@
 // Plans are remembered with the state of all their inputs at reading; damage costs time only.
-#include "pipeline/plan/noop_memo.h"
+#include "pipeline/plan/up_to_date_cache.h"
 
 #include <unistd.h>
 
@@ -49,14 +49,14 @@ struct Ran {
     compute_plan_keys(graph);
     store.run(graph);
   }
-  void remember() { NoopMemo::remember(store_path, file, few(), graph, make_plan(graph, store), catalog); }
+  void remember() { UpToDateCache::remember(store_path, file, few(), graph, make_plan(graph, store), catalog); }
   /// An edit with a trusted stat; everything else stays unchanged.
   void edit(const std::string& name, const std::string& text) const {
     folder.write(name, text);
     fs::last_write_time(folder.path(name), fs::file_time_type::clock::now() - std::chrono::hours(2));
   }
   bool found(const ExpandOptions& options = few()) const {
-    return NoopMemo::find(store_path, file, options).has_value();
+    return UpToDateCache::find(store_path, file, options).has_value();
   }
 };
 
@@ -66,10 +66,10 @@ struct Remembered : Ran {
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(noop_memo)
+BOOST_AUTO_TEST_SUITE(up_to_date_cache)
 
 BOOST_FIXTURE_TEST_CASE(a_plan_is_found_again_while_nothing_changed, Remembered) {
-  const auto memo = NoopMemo::find(store_path, file, few());
+  const auto memo = UpToDateCache::find(store_path, file, few());
   BOOST_REQUIRE(memo.has_value());
   BOOST_TEST(memo->pipeline_name() == "fineweb_grid");
   BOOST_TEST(memo->task_count() == 37u);
@@ -92,9 +92,9 @@ BOOST_FIXTURE_TEST_CASE(objects_are_stated_without_the_index_until_it_changes, R
     write(some_object, "");
   }
   write(store_path / "index/1.log", "PEINDEX1");
-  const auto stands = [&] { return NoopMemo::find(store_path, file, few())->objects_stand(); };
+  const auto stands = [&] { return UpToDateCache::find(store_path, file, few())->objects_stand(); };
   BOOST_TEST(!stands());   // the index has not been read yet
-  NoopMemo::find(store_path, file, few())->renew();
+  UpToDateCache::find(store_path, file, few())->renew();
   BOOST_TEST(stands());
   write(some_object, "another size");
   BOOST_TEST(!stands());
@@ -104,15 +104,15 @@ BOOST_FIXTURE_TEST_CASE(objects_are_stated_without_the_index_until_it_changes, R
   BOOST_TEST(stands());
   std::ofstream(store_path / "index/1.log", std::ios::app) << "forgotten";
   BOOST_TEST(!stands());
-  NoopMemo::find(store_path, file, few())->renew();
+  UpToDateCache::find(store_path, file, few())->renew();
   BOOST_TEST(stands());
   write(store_path / "tasks/ab/abcd.json", "a record");
-  NoopMemo::find(store_path, file, few())->renew();
+  UpToDateCache::find(store_path, file, few())->renew();
   BOOST_TEST(stands());
   ::usleep(20'000);   // a folder's time moves in ticks of some milliseconds
   fs::remove(store_path / "tasks/ab/abcd.json");   // by hand, behind the index's back
   BOOST_TEST(!stands());
-  NoopMemo::find(store_path, file, few())->renew();
+  UpToDateCache::find(store_path, file, few())->renew();
   BOOST_TEST(stands());
   write(store_path / "index/2.log", "another process");
   BOOST_TEST(!stands());
@@ -123,11 +123,11 @@ BOOST_FIXTURE_TEST_CASE(objects_are_stated_without_the_index_until_it_changes, R
 BOOST_FIXTURE_TEST_CASE(a_mark_of_an_index_that_changed_while_it_was_looked_at_is_of_no_use, Remembered) {
   fs::create_directories(store_path / "index");
   std::ofstream(store_path / "index/1.log") << "a";
-  const auto memo = NoopMemo::find(store_path, file, few());
+  const auto memo = UpToDateCache::find(store_path, file, few());
   BOOST_TEST(!memo->objects_stand());
   std::ofstream(store_path / "index/1.log", std::ios::app) << "dropped by another process";
   memo->renew();  // the earlier look was before `objects_stand` answered
-  BOOST_TEST(!NoopMemo::find(store_path, file, few())->objects_stand());
+  BOOST_TEST(!UpToDateCache::find(store_path, file, few())->objects_stand());
 }
 
 BOOST_FIXTURE_TEST_CASE(a_touched_file_keeps_the_memo_and_an_edited_one_ends_it, Remembered) {
@@ -237,7 +237,7 @@ BOOST_FIXTURE_TEST_CASE(an_unfinished_plan_is_not_remembered, Remembered) {
   ContentMemo contents(store_path);
   hash_externals(other, contents);
   compute_plan_keys(other);
-  NoopMemo::remember(store_path, file, options, other, make_plan(other, store), catalog);
+  UpToDateCache::remember(store_path, file, options, other, make_plan(other, store), catalog);
   BOOST_TEST(!found(options));
 }
 

@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(retries_follow_the_policy) {
   RetryPolicy policy;
   policy.max = 3;
   policy.backoff_s = 30;
-  Tries tries;
+  RetryCounts tries;
   BOOST_TEST((decide(Outcome::kTransient, policy, tries, false).kind == Kind::kRetry));
   BOOST_TEST((decide(Outcome::kBroken, policy, tries, false).kind == Kind::kFail));
   BOOST_TEST((decide(Outcome::kPermanent, policy, tries, true).kind == Kind::kFail));
@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(retries_follow_the_policy) {
 BOOST_AUTO_TEST_CASE(what_cannot_start_is_tried_for_fifteen_seconds) {
   using Kind = Decision::Kind;
   RetryPolicy policy;
-  Tries tries;
+  RetryCounts tries;
   tries.failed = 1;  // which ran, and is counted apart
   std::vector<double> delays;
   for (; decide(Outcome::kNode, policy, tries, false).kind == Kind::kRetry; ++tries.unstarted)

@@ -1,4 +1,4 @@
-#include "pipeline/run/publisher.h"
+#include "pipeline/run/publish_threads.h"
 
 #include <boost/test/unit_test.hpp>
 
@@ -60,7 +60,7 @@ struct SlowSync {
   std::vector<PublishAnswer> publish(bool collections) {
     Store store(folder / "store");
     std::vector<PublishAnswer> answers;
-    Publisher publisher(store, kPublishThreads, {});
+    PublishThreads publisher(store, kPublishThreads, {});
     for (int i = 0; i < kJobs; ++i) {
       PublishJob job;
       job.ticket = static_cast<std::uint64_t>(i);
@@ -114,7 +114,7 @@ BOOST_FIXTURE_TEST_CASE(two_large_outputs_at_most_are_hashed_at_once, SlowSync) 
 
 BOOST_FIXTURE_TEST_CASE(without_threads_all_is_done_at_once, SlowSync) {
   Store store(folder / "store");
-  Publisher publisher(store, 0, {});
+  PublishThreads publisher(store, 0, {});
   PublishJob job;
   job.outputs.push_back({"out", artifact::Kind::kMetrics, false, folder / "nothing"});
   publisher.submit(std::move(job));

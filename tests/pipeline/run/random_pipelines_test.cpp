@@ -17,7 +17,7 @@
 #include "pipeline/plan/explain.h"
 #include "pipeline/plan/key.h"
 #include "pipeline/plan/externals.h"
-#include "pipeline/plan/noop_memo.h"
+#include "pipeline/plan/up_to_date_cache.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/run/naive_model.h"
 #include "pipeline/run/run.h"
@@ -147,7 +147,7 @@ class World {
   Ran run(const std::vector<bool>& selected, bool force, const Meanwhile& meanwhile = {}) {
     const bool whole = std::all_of(selected.begin(), selected.end(), [](bool one) { return one; });
     if (whole && !force) {
-      if (const auto memo = NoopMemo::find(store_folder(), file(), expand_options())) {
+      if (const auto memo = UpToDateCache::find(store_folder(), file(), expand_options())) {
         if (memo->objects_stand()) return remembered();
         const Store store = open();
         if (memo->everything_present(StoreReader(store))) {
@@ -185,7 +185,7 @@ class World {
     ran.summary = pipeline::run(made, plan, store, runner, quiet, options,
                                 [&] { return meanwhile.stop_after >= 0 && starts > meanwhile.stop_after ? 1 : 0; });
     if (whole && ran.summary.exit_code == kRunDone)
-      NoopMemo::remember(store_folder(), file(), expand_options(), made, make_plan(made, StoreReader(store)), catalog);
+      UpToDateCache::remember(store_folder(), file(), expand_options(), made, make_plan(made, StoreReader(store)), catalog);
     learn_recipes(store);
     return ran;
   }

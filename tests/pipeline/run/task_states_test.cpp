@@ -29,9 +29,9 @@ struct States : test::SmallRun {
   /// All news: "b" for inputs that are settled, "b!" for a block.
   Names news() {
     Names names;
-    while (const auto next = states->next_news()) {
-      names.push_back(graph.tasks[next->task].id + (next->kind == TaskStates::News::Kind::kBlocked ? "!" : ""));
-      if (next->kind == TaskStates::News::Kind::kInputsSettled) states->set_phase(next->task, TaskPhase::kReady);
+    while (const auto next = states->next_event()) {
+      names.push_back(graph.tasks[next->task].id + (next->kind == TaskStates::TaskEvent::Kind::kBlocked ? "!" : ""));
+      if (next->kind == TaskStates::TaskEvent::Kind::kInputsSettled) states->set_phase(next->task, TaskPhase::kReady);
     }
     return names;
   }
@@ -116,7 +116,7 @@ BOOST_FIXTURE_TEST_CASE(a_partial_gather_tells_in_its_key_what_is_missing_and_wh
   BOOST_TEST((news() == Names{"report", "strict!"}));
   const TaskInputs failed = states->inputs_of(report);
   BOOST_TEST(failed.missing.at(1) == "failed");
-  BOOST_TEST(!failed.nothing_there());
+  BOOST_TEST(!failed.all_inputs_missing());
   const InputRecord told = input_record(graph, task(report), failed, 1);
   BOOST_TEST(told.missing == "failed");
   BOOST_TEST(told.producer == "b");

@@ -110,7 +110,7 @@ BOOST_FIXTURE_TEST_CASE(names_that_cannot_be_written_are_a_warning, SomeReports)
   BOOST_TEST(summary.exit_code == kRunDone);
   BOOST_TEST(summary.executed == 1u);
   BOOST_TEST(has(warnings(), "could not be written"), warnings());
-  const Shown shown = show_all(graph, plan(), *store, root(""), "20260102-000000-0002", true);
+  const ViewChange shown = show_all(graph, plan(), *store, root(""), "20260102-000000-0002", true);
   BOOST_REQUIRE(shown.odd.size() == 1u);
   BOOST_TEST(has(shown.odd[0], "root/out"), shown.odd[0]);
   BOOST_TEST(read("out") == "a file");
@@ -169,7 +169,7 @@ BOOST_FIXTURE_TEST_CASE(bytes_that_were_damaged_are_not_handed_out_as_a_report, 
   bytes[0] ^= 1;
   support::write_file_atomically(member, bytes, false);
   fs::remove_all(root("reports"));
-  const Shown shown = show_all(graph, plan(), *store, root(""), "20260102-000000-0002", true);
+  const ViewChange shown = show_all(graph, plan(), *store, root(""), "20260102-000000-0002", true);
   BOOST_TEST(shown.reports.empty());
   BOOST_REQUIRE(shown.odd.size() == 1u);
   BOOST_TEST(has(shown.odd[0], "is damaged"), shown.odd[0]);
@@ -225,7 +225,7 @@ BOOST_FIXTURE_TEST_CASE(another_plan_of_the_same_pipeline_shows_its_own_report, 
   task(a).config.edit()["salt"] = "";
   open();
   BOOST_TEST(!stands());
-  const Shown shown = show_all(graph, plan(), *store, root(""), "20260103-000000-0003", true);
+  const ViewChange shown = show_all(graph, plan(), *store, root(""), "20260103-000000-0003", true);
   BOOST_TEST(shown.relinked == "1 link in out/small replaced, reports/small/latest turned");
   BOOST_REQUIRE(shown.reports.size() == 1u);
   BOOST_TEST(fs::path(shown.reports[0]).filename() == "20260101-000000-0001");

@@ -11,8 +11,8 @@
 #include <memory>
 #include <optional>
 
-#include "pipeline/cluster/element.h"
-#include "pipeline/cluster/last_job.h"
+#include "pipeline/cluster/array_runner.h"
+#include "pipeline/cluster/finalizer.h"
 #include "pipeline/cluster/submission.h"
 #include "pipeline/cluster/submit_lease.h"
 #include "pipeline/plan/plan.h"
@@ -178,7 +178,7 @@ class Cluster {
   void look_at(Job& job) {
     Choices& choices = world_.choices();
     if (job.is_final()) return;
-    if (job.code) return settle(job);
+    if (job.code) return process_ready_tasks(job);
     if (job.process) {
       if (world_.now() >= job.kill_s) job.process->dead = true;
       if (job.state != "RUNNING") return;
@@ -224,7 +224,7 @@ class Cluster {
   }
 
   /// Its process is over.
-  void settle(Job& job) {
+  void process_ready_tasks(Job& job) {
     const int code = *job.code;
     job.process = nullptr;
     job.code.reset();
@@ -497,7 +497,7 @@ class ClusterPlay {
       if (!fs::exists(opened.runs_folder() / run / "summary.json")) continue;
       const auto submission = read_submission(opened, run);
       if (!submission) continue;
-      for (const SentArray& array : submission->arrays) {
+      for (const SubmittedArray& array : submission->arrays) {
         for (const auto& cluster : clusters_) {
           for (const auto& job : cluster->jobs) {
             if (job->name == array.name() && !job->is_final() && array.live_job.empty())
@@ -544,7 +544,7 @@ class ClusterPlay {
     options.run_id = "20260101-000000-" + std::to_string(++runs_);
     options.command = {"pe-pipeline", "run", "small.yml"};
     const RunFolder folder(opened, graph, plan, options);
-    SubmissionOrder order;
+    SubmissionRequest order;
     order.run = folder.run_id();
     order.store = store();
     order.program = "/bin/pe-pipeline";
@@ -552,7 +552,7 @@ class ClusterPlay {
     order.max_in_queue = max_in_queue;
     order.user = slurm.user();
     order.cluster = slurm.cluster();
-    const MadeSubmission made = make_submission(graph, arrays, order);
+    const PreparedSubmission made = make_submission(graph, arrays, order);
     write_submission(opened, graph, made);
     SendOptions sending;
     sending.beat = [&] { lease.beat(); };
@@ -568,7 +568,7 @@ class ClusterPlay {
       if (submission.cluster != cluster.name) continue;
       mark_cancelled(opened, submission.run, {});
       cancelled_runs_.insert(submission.run);
-      for (const SentArray& array : submission.arrays) {
+      for (const SubmittedArray& array : submission.arrays) {
         for (const auto& job : cluster.jobs) {
           if (job->name == array.name() && !job->is_final()) cluster.cancel(*job);
         }

@@ -17,7 +17,7 @@
 #include "pipeline/simulation/stages.h"
 #include "pipeline/simulation/world.h"
 #include "pipeline/store/store.h"
-#include "pipeline/upkeep/garbage.h"
+#include "pipeline/maintenance/garbage.h"
 #include "support/error.h"
 #include "support/odd_events.h"
 #include "support/files.h"
@@ -203,9 +203,9 @@ class Play {
       Store opened(store(), store_options);
       const GarbageReport report = collect_garbage(opened, options);
       ++collected;
-      for (const Dropped& dropped : report.dropped) {
-        dropped_results += dropped.what == Dropped::What::kResult;
-        dropped_leftovers += dropped.what == Dropped::What::kLeftover;
+      for (const Deletion& dropped : report.dropped) {
+        dropped_results += dropped.what == Deletion::What::kResult;
+        dropped_leftovers += dropped.what == Deletion::What::kLeftover;
       }
     } catch (const Crashed&) {
     } catch (const support::Error& error) {

@@ -313,7 +313,7 @@ BOOST_FIXTURE_TEST_CASE(a_record_is_the_commit_point_and_is_found_after_reopenin
     Store store = open();
     Record record = this->record("t", {store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")})});
     BOOST_TEST(!store.find(record.key));
-    const Published published = store.commit(record);
+    const PublishResult published = store.commit(record);
     BOOST_TEST(!published.existed);
     store.set_hint(record.plan_key, record.key.key);
     return record;
@@ -337,7 +337,7 @@ BOOST_FIXTURE_TEST_CASE(other_contents_under_one_key_are_kept_as_a_conflict, One
   BOOST_TEST(store.commit(first).existed);
   const Record second = record("t", {store.publish_output({"out", artifact::Kind::kMetrics, false, file("y")})});
   for (int n = 1; n <= 2; ++n) {
-    const Published published = store.commit(second);
+    const PublishResult published = store.commit(second);
     BOOST_TEST(published.conflict);
     BOOST_TEST(published.conflict_file.filename().string() ==
                first.key.key + ".conflict." + std::to_string(n) + ".json");
@@ -597,7 +597,7 @@ BOOST_FIXTURE_TEST_CASE(an_output_of_another_version_or_key_is_refused, OneStore
   artifact::Tables tables;
   tables.tables.push_back(std::move(table));
   artifact::write_metrics(path, recipe, tables);
-  const Produced produced{"out", artifact::Kind::kMetrics, false, path};
+  const StageOutput produced{"out", artifact::Kind::kMetrics, false, path};
   artifact::Recipe expected = recipe;
   BOOST_CHECK_NO_THROW(store.publish_output(produced, &expected));
   expected.version = 1;

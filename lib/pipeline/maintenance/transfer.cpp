@@ -1,0 +1,116 @@
+#include "pipeline/maintenance/transfer.h"
+
+#include <algorithm>
+#include <set>
+
+#include "pipeline/store/host.h"
+#include "support/error.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+
+namespace {
+
+class Transfer {
+ public:
+  Transfer(const Store& from, const Inventory& inventory, Store& to, const TransferOptions& options)
+      : from_(from), inventory_(inventory), to_(to), options_(options) {}
+
+  TransferReport go(const std::vector<std::size_t>& chosen) {
+    const std::set<std::size_t> whole(chosen.begin(), chosen.end());
+    const std::set<std::size_t> above = inventory_.behind(chosen);
+    std::size_t number = 0;
+    for (const std::size_t i : above) {
+      if (whole.count(i) == 0) one(inventory_.results[i], true);
+    }
+    for (const std::size_t i : whole) {
+      if (options_.progress) options_.progress(inventory_.results[i], ++number, whole.size());
+      one(inventory_.results[i], false);
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void one(const StoredResult& result, bool record_only) {
+    TransferItem moved;
+    moved.task = result.name();
+    moved.key = result.key;
+    moved.record_only = record_only;
+    try {
+      auto record = from_.read(result.key);
+      if (!record) throw support::ArtifactError("its record went away meanwhile");
+      Result ours = to_result(*record);
+      if (!record_only) from_.presence(ours);
+      for (OutputRecord& output : ours.outputs) output.absent = output.absent || record_only;
+      record->outputs = ours.outputs;
+      const auto there = to_.read(result.key);
+      Result theirs = there ? to_result(*there) : Result();
+      const Presence presence = there ? to_.presence(theirs) : Presence::kGone;
+      moved.existed = there && (record_only || (presence != Presence::kGone && !brings_more(ours, theirs)));
+      if (there && presence != Presence::kGone && !same_contents(*there, *record)) {
+        moved.conflict = true;
+        moved.ours = origin_of(*record);
+        moved.theirs = origin_of(*there);
+      }
+      if (moved.existed && record_only) return add(std::move(moved));
+      copy_objects(ours, moved);
+      if (!options_.dry_run) {
+        if (options_.amend) options_.amend(*record);
+        if (record_only && record->occasion.is_object())
+          record->occasion["kept_at"] = cat(host_name(), ":", from_.root().string());
+        to_.commit(*record);
+        if (!result.plan_key.empty() && !moved.conflict) to_.set_hint(result.plan_key, result.key.key);
+      }
+    } catch (const support::ArtifactError& error) {
+      moved.problem = error.diagnostics().front().message;
+    }
+    add(std::move(moved));
+  }
+
+  /// Whether an output that is only known there is here.
+  static bool brings_more(const Result& ours, const Result& theirs) {
+    return std::any_of(theirs.outputs.begin(), theirs.outputs.end(), [&](const OutputRecord& output) {
+      const OutputRecord* own = ours.output(output.role);
+      return output.absent && own && !own->absent;
+    });
+  }
+
+  void copy_objects(const Result& result, TransferItem& moved) {
+    for (const OutputRecord& output : result.outputs) {
+      if (output.absent) continue;
+      std::vector<std::string> digests = output.members;
+      digests.push_back(output.object);  // a manifest after what it names
+      for (const std::string& digest : digests) {
+        if (to_.has_object(digest) || !seen_.insert(digest).second) continue;
+        const fs::path path = from_.object_path(digest);
+        std::error_code error;
+        const auto bytes = fs::file_size(path, error);
+        if (error) throw support::ArtifactError(cat("its object ", digest.substr(0, 12), " is gone"));
+        if (!options_.dry_run) to_.import_object(path, digest);
+        moved.bytes += bytes;
+        ++report_.objects;
+      }
+    }
+    report_.bytes += moved.bytes;
+  }
+
+  void add(TransferItem moved) { report_.results.push_back(std::move(moved)); }
+
+  const Store& from_;
+  const Inventory& inventory_;
+  Store& to_;
+  const TransferOptions& options_;
+  std::set<std::string> seen_;
+  TransferReport report_;
+};
+
+}  // namespace
+
+TransferReport transfer(const Store& from, const Inventory& inventory, const std::vector<std::size_t>& chosen,
+                        Store& to, const TransferOptions& options) {
+  return Transfer(from, inventory, to, options).go(chosen);
+}
+
+}  // namespace pe::pipeline

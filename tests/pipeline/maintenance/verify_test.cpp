@@ -1,0 +1,296 @@
+// Whether damage of every kind is found, and its consequences. Running again is tested with real stages in
+// end_to_end/verbs_test.cpp.
+#include "pipeline/maintenance/verify.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <set>
+
+#include "pipeline/run/local_runner.h"
+#include "pipeline/run/run_fixture.h"
+#include "pipeline/store/migrate.h"
+#include "pipeline/maintenance/transfer.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
+namespace fs = std::filesystem;
+
+namespace {
+
+struct MadeOnce : test::SmallRun {
+  std::size_t a, b;
+  MadeOnce() {
+    a = add("a");
+    b = add("b", {a});
+    BOOST_REQUIRE(run().exit_code == 0);
+    open();
+  }
+  Record record(std::size_t i) { return *store->read({*store->hint(graph.tasks[i].plan_key), -1}); }
+  fs::path object(std::size_t i) { return store->object_path(record(i).outputs.front().object); }
+  std::vector<Problem> check(std::size_t i) {
+    open();
+    return Verifier(*store).check(record(i));
+  }
+  static void flip(const fs::path& path, std::uint64_t at, int bit = 0) {
+    std::string bytes = support::read_file(path);
+    bytes.at(at) = static_cast<char>(bytes.at(at) ^ (1 << bit));
+    fs::remove(path);
+    support::write_file_atomically(path, bytes, false);
+  }
+  bool warned(const std::string& part) const {
+    return std::any_of(events.begin(), events.end(), [&](const RunEvent& event) {
+      return event.name == "warn" && event.detail.value("text", "").find(part) != std::string::npos;
+    });
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(verify)
+
+BOOST_FIXTURE_TEST_CASE(a_whole_store_has_no_problems, MadeOnce) {
+  BOOST_TEST(check(a).empty());
+  BOOST_TEST(check(b).empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(any_flipped_bit_of_an_object_is_found, MadeOnce) {
+  const fs::path path = object(a);
+  const std::string whole = support::read_file(path);
+  for (std::size_t at = 0; at < whole.size(); at += 97) {
+    flip(path, at, static_cast<int>(at % 8));
+    const auto problems = check(a);
+    BOOST_REQUIRE(problems.size() == 1u);
+    BOOST_REQUIRE((problems[0].what == Problem::What::kDamaged));
+    fs::remove(path);
+    support::write_file_atomically(path, whole, false);
+  }
+  BOOST_TEST(check(a).empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(truncated_missing_and_swapped_objects_are_told_apart, MadeOnce) {
+  const fs::path first = object(a), second = object(b);
+  const std::string one = support::read_file(first), two = support::read_file(second);
+  const auto put = [](const fs::path& path, const std::string& bytes) {
+    fs::remove(path);
+    support::write_file_atomically(path, bytes, false);
+  };
+  put(first, one.substr(0, one.size() / 2));
+  BOOST_TEST((check(a).at(0).what == Problem::What::kDamaged));
+  put(first, two);
+  put(second, one);
+  BOOST_TEST((check(a).at(0).what == Problem::What::kDamaged));
+  BOOST_TEST((check(b).at(0).what == Problem::What::kDamaged));
+  put(first, one);
+  put(second, two);
+  BOOST_TEST(check(a).empty());
+  fs::remove(first);
+  BOOST_TEST((check(a).at(0).what == Problem::What::kMissing));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_record_that_points_at_another_results_object_is_found_by_the_objects_own_header, MadeOnce) {
+  Record one = record(a);
+  one.outputs = record(b).outputs;
+  support::write_file_atomically(store->record_path(one.key), to_json(one).dump(1) + "\n", false);
+  const auto problems = check(a);
+  BOOST_REQUIRE(problems.size() == 1u);
+  BOOST_TEST((problems[0].what == Problem::What::kContent));
+  BOOST_TEST(problems[0].text.find("says of itself that it was made for key") != std::string::npos);
+  one = record(a);
+  one.outputs.front().content = std::string(64, 'a');
+  one.preimage["version"] = 77;
+  support::write_file_atomically(store->record_path(one.key), to_json(one).dump(1) + "\n", false);
+  BOOST_TEST(check(a).size() == 3u);  // key, content, header
+}
+
+BOOST_FIXTURE_TEST_CASE(a_record_with_any_flipped_bit_is_no_record_or_says_the_same, MadeOnce) {
+  const Record whole = record(a);
+  const fs::path path = store->record_path(whole.key);
+  const std::string bytes = support::read_file(path);
+  fs::remove_all(folder / "store/index");
+  std::size_t refused = 0;
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    std::string damaged = bytes;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
+    try {
+      const Record read = record_from_text(damaged, "here");
+      BOOST_REQUIRE(to_json(read) == to_json(whole));  // white space
+    } catch (const support::ArtifactError&) {
+      ++refused;
+    }
+  }
+  BOOST_TEST(refused > bytes.size() / 2);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_damaged_input_is_found_before_a_stage_reads_it_and_made_again, MadeOnce) {
+  const std::string before = content(a);
+  flip(object(a), 600);  // the size stays: a look at the disk sees nothing
+  add("c", {a});
+  bool read_damaged = false;
+  behaviour["c"] = [&](test::FakeAttempt& attempt) {
+    for (const Json& input : attempt.task.at("inputs").at("in")) {
+      read_damaged = read_damaged || support::sha256_file(input.at("path").get<std::string>()) !=
+                                         fs::path(input.at("path").get<std::string>()).filename().string();
+    }
+    test::write_all_outputs(attempt);
+  };
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == 0);
+  BOOST_TEST(summary.executed == 2u);  // a again, then c
+  BOOST_TEST(!read_damaged);
+  BOOST_TEST(warned("was damaged in the store and is made again"));
+  BOOST_TEST(content(a) == before);
+  open();
+  BOOST_TEST(Verifier(*store).check(record(a)).empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_set_aside_is_made_again_by_the_next_run, MadeOnce) {
+  flip(object(a), 600);
+  open();
+  const Record damaged = record(a);
+  const auto problems = Verifier(*store).check(damaged);
+  set_aside(*store, damaged, problems);
+  BOOST_TEST(run().executed == 1u);
+  BOOST_TEST(check(a).empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_record_that_was_deleted_by_hand_counts_as_missing_although_the_index_knows_it, MadeOnce) {
+  fs::remove(store->record_path(record(a).key));
+  // Anything published since makes the index newer than the folder that the record went from.
+  for (const auto& entry : fs::directory_iterator(folder / "store/index")) {
+    fs::last_write_time(entry.path(), fs::file_time_type::clock::now() + std::chrono::minutes(1));
+  }
+  open();
+  const ResultKey key{*store->hint(graph.tasks[a].plan_key), -1};
+  BOOST_TEST(!store->find(key));
+  const auto warnings = store->take_warnings();
+  BOOST_REQUIRE(warnings.size() == 1u);
+  BOOST_TEST(warnings[0].find("is gone, though the index knows it") != std::string::npos);
+  BOOST_TEST(run().executed == 1u);
+  BOOST_TEST(check(a).empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(an_index_that_was_cut_or_flipped_costs_a_warning_and_no_result, MadeOnce) {
+  fs::path index;
+  for (const auto& entry : fs::directory_iterator(folder / "store/index")) index = entry.path();
+  const std::string bytes = support::read_file(index);
+  for (std::size_t at = 0; at < bytes.size(); at += 7) {
+    for (const bool cut : {true, false}) {
+      std::string damaged = bytes;
+      if (cut)
+        damaged.resize(at);
+      else
+        damaged[at] = static_cast<char>(damaged[at] ^ 16);
+      support::write_file_atomically(index, damaged, false);
+      open();
+      const Plan planned = plan();
+      BOOST_REQUIRE(planned.nothing_to_do());
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_store_of_format_1_is_brought_up_when_it_is_written_and_read_as_it_is, MadeOnce) {
+  const Record whole = record(a);
+  const fs::path path = store->record_path(whole.key);
+  Json old = to_json(whole);
+  old.erase("check");
+  support::write_file_atomically(path, old.dump(1), false);
+  support::write_file_atomically(folder / "store/VERSION", "1\n", false);
+  StoreOptions reading;
+  reading.create = false;
+  BOOST_TEST(Store(folder / "store", reading).read(whole.key)->task == "a");
+  BOOST_TEST(support::read_file(folder / "store/VERSION") == "1\n");
+  open();
+  BOOST_TEST(support::read_file(folder / "store/VERSION") == "2\n");
+  BOOST_TEST(Json::parse(support::read_file(path)).contains("check"));
+  BOOST_TEST(run().executed == 0u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_stage_that_is_run_again_is_stopped_on_request_and_when_its_time_is_over, test::SmallRun) {
+  const fs::path script = folder / "sleeper";
+  support::write_file_atomically(script, R"sh(#!/bin/sh
+case "$1" in
+--describe) echo '{"schema": "pe-stage/1", "name": "sleeper", "version": 1, "inputs": [], "fields": [],
+  "outputs": [{"name": "out", "kind": "metrics"}]}' ;;
+--task) trap '' TERM; while true; do sleep 0.1; done ;;
+esac
+)sh",
+                                 false);
+  fs::permissions(script, fs::perms::owner_all);
+  Record slow;
+  slow.key = {std::string(64, 'a'), -1};
+  slow.stage = slow.task = "sleeper";
+  slow.version = 1;
+  slow.config = slow.preimage = Json::object();
+  slow.occasion = {{"executable", script.string()}, {"wall_s", 0.01}};
+  StageCatalog catalog({folder.path()});
+  LocalRunner runner;
+  RerunOptions how;
+  how.grace_s = 0.2;
+  how.patience_s = 0.3;
+  const auto again = [&] { return run_again(*store, read_inventory(*store), catalog, runner, {slow}, how); };
+  RerunResult rerun = again();
+  BOOST_TEST((rerun.outcome == RerunResult::Outcome::kFailed));
+  BOOST_TEST(rerun.why.find("it was stopped after") == 0u, rerun.why);
+  how.patience_s = 600;
+  how.stop = [] { return 1; };
+  rerun = again();
+  BOOST_TEST((rerun.outcome == RerunResult::Outcome::kCannot));
+  BOOST_TEST(rerun.why == "it was interrupted");
+}
+
+BOOST_FIXTURE_TEST_CASE(results_are_chosen_by_id_label_axes_digits_and_relation, MadeOnce) {
+  task(a).id = "a[seed=1,size=tiny]";
+  task(a).config.edit()["salt"] = "1";
+  task(b).id = "b[seed=1]";
+  BOOST_REQUIRE(run().exit_code == 0);
+  open();
+  const Inventory inventory = read_inventory(*store);
+  const auto names = [&](const std::vector<std::string>& words) {
+    std::multiset<std::string> found;
+    for (const std::size_t i : select_results(inventory, words)) found.insert(inventory.results[i].name());
+    return support::join({found.begin(), found.end()}, " ");
+  };
+  BOOST_TEST(names({}) == "a a[seed=1,size=tiny] b b[seed=1]");
+  BOOST_TEST(names({"a"}) == "a a[seed=1,size=tiny]");
+  BOOST_TEST(names({"a[seed=*]"}) == "a[seed=1,size=tiny]");
+  BOOST_TEST(names({"[seed=1]"}) == "a[seed=1,size=tiny] b[seed=1]");
+  BOOST_TEST(names({"+b[seed=1]"}) == "a[seed=1,size=tiny] b[seed=1]");
+  BOOST_TEST(names({"a[seed=1]+"}) == "a[seed=1,size=tiny] b[seed=1]");
+  BOOST_TEST(names({store->keys().front().key.substr(0, 12)}).size() > 0u);
+  BOOST_CHECK_THROW(names({"c"}), support::ConfigError);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_transfer_brings_results_whole_and_of_their_inputs_the_records, MadeOnce) {
+  const Inventory inventory = read_inventory(*store);
+  const auto chosen = select_results(inventory, {"b"});
+  StoreOptions how;
+  how.durable = false;
+  Store other(folder / "other", how);
+  TransferReport report = transfer(*store, inventory, chosen, other, {.dry_run = true});
+  BOOST_TEST(report.objects == 1u);
+  BOOST_TEST(other.keys().empty());
+  report = transfer(*store, inventory, chosen, other, {});
+  BOOST_REQUIRE(report.results.size() == 2u);
+  BOOST_TEST(other.complete(*other.find(record(b).key)));
+  BOOST_TEST(!other.complete(*other.find(record(a).key)));
+  // Over there, b is reused although what it was made from is not there.
+  PlanOptions only;
+  only.selected = {false, true};
+  const Plan there = make_plan(graph, StoreReader(other), only);
+  BOOST_TEST((there.tasks[b].state == TaskState::kReuse));
+  BOOST_TEST((there.tasks[a].state == TaskState::kNotNeeded));
+  BOOST_TEST(transfer(*store, inventory, chosen, other, {}).objects == 0u);
+  // A damaged object does not travel.
+  Store third(folder / "third", how);
+  flip(object(b), 600);
+  report = transfer(*store, inventory, chosen, third, {});
+  BOOST_TEST(!report.results.back().problem.empty());
+  BOOST_TEST(!third.find(record(b).key));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
