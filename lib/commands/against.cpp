@@ -9,10 +9,7 @@
 #include <utility>
 
 #include "commands/run_choice.h"
-#include "pipeline/file/pipeline_file.h"
-#include "pipeline/plan/history.h"
-#include "pipeline/plan/externals.h"
-#include "pipeline/run/run_status.h"
+#include "pipeline/orchestrator.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/folders.h"

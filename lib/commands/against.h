@@ -7,7 +7,7 @@
 
 #include "cli/command_line.h"
 #include "commands/planned.h"
-#include "pipeline/plan/explain.h"
+#include "pipeline/orchestrator.h"
 
 namespace pe::commands {
 

@@ -4,9 +4,7 @@
 #include <set>
 
 #include "commands/session.h"
-#include "pipeline/file/pipeline_file.h"
-#include "pipeline/file/selection.h"
-#include "pipeline/plan/plan.h"
+#include "pipeline/orchestrator.h"
 
 namespace pe::commands {
 

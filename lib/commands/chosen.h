@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "cli/command_line.h"
-#include "pipeline/store/store.h"
-#include "pipeline/maintenance/inventory.h"
+#include "pipeline/orchestrator.h"
 
 namespace pe::commands {
 

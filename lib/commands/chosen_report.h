@@ -6,8 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "pipeline/store/store.h"
-#include "pipeline/maintenance/inventory.h"
+#include "pipeline/orchestrator.h"
 #include "support/json.h"
 
 namespace pe::commands {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "cli/command_line.h"
-#include "pipeline/run/run.h"
+#include "pipeline/orchestrator.h"
 
 namespace pe::commands {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/color.h"
-#include "pipeline/run/run.h"
+#include "pipeline/orchestrator.h"
 
 namespace pe::commands {
 

@@ -2,8 +2,7 @@
 #include "commands/chosen.h"
 #include "commands/commands.h"
 #include "commands/session.h"
-#include "pipeline/run/exit_code.h"
-#include "pipeline/maintenance/health.h"
+#include "pipeline/orchestrator.h"
 #include "support/error.h"
 #include "support/text.h"
 

@@ -5,9 +5,7 @@
 #include "commands/display.h"
 #include "commands/stop_signals.h"
 #include "commands/submissions.h"
-#include "pipeline/cluster/array_runner.h"
-#include "pipeline/cluster/slurm.h"
-#include "pipeline/run/local_runner.h"
+#include "pipeline/orchestrator.h"
 #include "support/error.h"
 #include "support/text.h"
 

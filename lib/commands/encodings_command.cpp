@@ -7,8 +7,7 @@
 
 #include "cli/terminal.h"
 #include "commands/session.h"
-#include "pipeline/plan/cost.h"
-#include "pipeline/run/exit_code.h"
+#include "pipeline/orchestrator.h"
 #include "support/config.h"
 #include "support/error.h"
 #include "support/suggest.h"

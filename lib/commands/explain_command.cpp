@@ -5,9 +5,7 @@
 #include "commands/against.h"
 #include "commands/commands.h"
 #include "commands/planned.h"
-#include "pipeline/file/selection.h"
-#include "pipeline/plan/explain.h"
-#include "pipeline/run/exit_code.h"
+#include "pipeline/orchestrator.h"
 #include "support/text.h"
 
 namespace pe::commands {

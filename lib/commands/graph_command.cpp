@@ -4,9 +4,7 @@
 
 #include "commands/commands.h"
 #include "commands/session.h"
-#include "pipeline/file/pipeline_file.h"
-#include "pipeline/file/selection.h"
-#include "pipeline/run/exit_code.h"
+#include "pipeline/orchestrator.h"
 #include "support/error.h"
 #include "support/process.h"
 #include "support/suggest.h"

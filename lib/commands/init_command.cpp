@@ -3,8 +3,7 @@
 
 #include "commands/commands.h"
 #include "commands/session.h"
-#include "pipeline/file/shipped.h"
-#include "pipeline/run/exit_code.h"
+#include "pipeline/orchestrator.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/folders.h"

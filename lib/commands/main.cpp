@@ -8,7 +8,7 @@
 #include "commands/commands.h"
 #include "commands/session.h"
 #include "commands/submissions.h"
-#include "pipeline/run/exit_code.h"
+#include "pipeline/orchestrator.h"
 #include "support/error.h"
 #include "support/explain.h"
 #include "support/program.h"

@@ -11,7 +11,7 @@
 #include "commands/command_table.h"
 #include "commands/commands.h"
 #include "commands/session.h"
-#include "pipeline/run/exit_code.h"
+#include "pipeline/orchestrator.h"
 #include "support/clock.h"
 #include "support/config.h"
 #include "support/error.h"

@@ -10,7 +10,7 @@
 #include "artifact/split.h"
 #include "artifact/token_shards.h"
 #include "commands/session.h"
-#include "pipeline/plan/cost.h"
+#include "pipeline/orchestrator.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"

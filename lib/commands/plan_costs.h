@@ -6,10 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/plan/capacity.h"
-#include "pipeline/plan/estimate.h"
-#include "pipeline/plan/plan.h"
-#include "pipeline/store/store.h"
+#include "pipeline/orchestrator.h"
 
 namespace pe::commands {
 

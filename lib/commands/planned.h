@@ -8,8 +8,7 @@
 
 #include "cli/command_line.h"
 #include "commands/session.h"
-#include "pipeline/plan/plan.h"
-#include "pipeline/store/store.h"
+#include "pipeline/orchestrator.h"
 #include "support/error.h"
 
 namespace pe::commands {

@@ -15,7 +15,7 @@
 #include "commands/commands.h"
 #include "commands/power_text.h"
 #include "commands/session.h"
-#include "pipeline/run/exit_code.h"
+#include "pipeline/orchestrator.h"
 #include "statistics/two_level.h"
 #include "support/error.h"
 #include "support/files.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "commands/session.h"
-#include "pipeline/file/selection.h"
+#include "pipeline/orchestrator.h"
 #include "support/error.h"
 #include "support/suggest.h"
 #include "support/text.h"

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "cli/command_line.h"
-#include "pipeline/run/run_status.h"
-#include "pipeline/store/store.h"
+#include "pipeline/orchestrator.h"
 
 namespace pe::commands {
 

@@ -9,10 +9,7 @@
 #include <functional>
 #include <set>
 
-#include "pipeline/file/pipeline_file.h"
-#include "pipeline/plan/externals.h"
-#include "pipeline/plan/key.h"
-#include "pipeline/store/group_rights.h"
+#include "pipeline/orchestrator.h"
 #include "support/error.h"
 #include "support/folders.h"
 #include "support/process.h"

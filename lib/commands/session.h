@@ -10,11 +10,7 @@
 
 #include "cli/color.h"
 #include "cli/command_line.h"
-#include "pipeline/expand/expand.h"
-#include "pipeline/file/graph.h"
-#include "pipeline/plan/plan.h"
-#include "pipeline/plan/capacity.h"
-#include "pipeline/store/store.h"
+#include "pipeline/orchestrator.h"
 
 namespace pe::commands {
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "pipeline/run/timeline.h"
+#include "pipeline/orchestrator.h"
 
 namespace pe::commands {
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "pipeline/run/timeline.h"
+#include "pipeline/orchestrator.h"
 
 namespace pe::commands {
 

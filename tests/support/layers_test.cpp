@@ -54,6 +54,7 @@ const std::map<std::string, Rooms> kRooms = {
          {"run", {"plan", "expand", "file", "store"}},
          {"cluster", {"run", "plan", "expand", "file", "store"}},
          {"maintenance", {"cluster", "run", "plan", "expand", "file", "store"}},
+         {"", {"maintenance", "cluster", "run", "plan", "expand", "file", "store"}},
      }},
     {"data",
      {
@@ -293,6 +294,13 @@ BOOST_AUTO_TEST_CASE(only_the_schema_names_columns_of_evaluations) {
         BOOST_TEST(!std::regex_search(line, pattern), entry.path() << ":" << number << ": " << line);
       }
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(commands_see_the_orchestrator_through_one_header) {
+  for (const Include& include : includes_below(pe::test::source_root() / "lib/commands")) {
+    const bool holds = include.name.rfind("pipeline/", 0) != 0 || include.name == "pipeline/orchestrator.h";
+    BOOST_TEST(holds, at(include) << ": include pipeline/orchestrator.h, which names " << include.name);
   }
 }
 
