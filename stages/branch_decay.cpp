@@ -1,9 +1,9 @@
 // pe-branch-decay: from a stable-phase snapshot, decays the learning rate to reach a smaller budget.
 #include "training/branch_decay.h"
+#include "costs.h"
 #include "kernels/explain.h"
 #include "model/compute.h"
 #include "model/machine.h"
-#include "costs.h"
 #include "revisions.h"
 #include "stage/stage_main.h"
 #include "training/resume.h"

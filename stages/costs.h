@@ -20,10 +20,10 @@ inline Json costs_of_new_model(const std::string& tokens) {
                     matrices = cat("model.layers * model.width * (2 * ", head, " * (model.heads + ", key_value_heads,
                                    ") + 3 * ", feed_forward, ")");
   return {{"tokens", tokens},
-          {"parameters", cat(embedding, " * (2 - model.tied) + ", matrices, " + model.layers * 2 * (model.width + ", head,
-                             " * model.qk_norm) + model.width")},
-          {"flops", cat("6 * (", embedding, " + ", matrices, ") + 12 * model.layers * model.heads * ", head,
-                        " * train.length")},
+          {"parameters", cat(embedding, " * (2 - model.tied) + ", matrices, " + model.layers * 2 * (model.width + ",
+                             head, " * model.qk_norm) + model.width")},
+          {"flops",
+           cat("6 * (", embedding, " + ", matrices, ") + 12 * model.layers * model.heads * ", head, " * train.length")},
           {"encoding", "model.encoding"}};
 }
 

@@ -1,9 +1,9 @@
 // pe-drop-pe: from a snapshot, continues without the positional encoding, or with it as the control.
 #include "training/drop_pe.h"
+#include "costs.h"
 #include "kernels/explain.h"
 #include "model/compute.h"
 #include "model/machine.h"
-#include "costs.h"
 #include "revisions.h"
 #include "stage/stage_main.h"
 #include "training/resume.h"

@@ -16,7 +16,8 @@
 int main(int argc, char** argv) {
   const auto body = [&] {
     pe::cli::ToolValues flags;
-    if (const auto code = pe::cli::parse_tool_flags(argc, argv, *pe::cli::find_tool("pe-encodings"), flags)) return *code;
+    if (const auto code = pe::cli::parse_tool_flags(argc, argv, *pe::cli::find_tool("pe-encodings"), flags))
+      return *code;
     if (flags.verb() == "check") {
       if (!flags.is_set("--encoding")) {
         throw pe::support::ConfigError("the name of an encoding is missing", {"pe-encodings check", 0, 0, "", 1},
@@ -35,7 +36,8 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "%d files changed\n", changed);
       return 0;
     }
-    const std::string content = flags.verb() == "golden" ? pe::encoding_docs::golden_vectors() : pe::encoding_docs::pitfalls_page();
+    const std::string content =
+        flags.verb() == "golden" ? pe::encoding_docs::golden_vectors() : pe::encoding_docs::pitfalls_page();
     if (flags.is_set("--out")) {
       pe::support::write_file_atomically(flags.text("--out"), content, /*durable=*/false);
     } else {
@@ -43,5 +45,6 @@ int main(int argc, char** argv) {
     }
     return 0;
   };
-  return pe::cli::run_program("pe-encodings", body, [](const std::exception& error) { return pe::kernels::explain(error); });
+  return pe::cli::run_program("pe-encodings", body,
+                              [](const std::exception& error) { return pe::kernels::explain(error); });
 }

@@ -3,10 +3,10 @@
 
 #include "cli/print.h"
 #include "cli/run_program.h"
+#include "costs.h"
 #include "evaluation/evaluate.h"
 #include "kernels/explain.h"
 #include "model/machine.h"
-#include "costs.h"
 #include "revisions.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;

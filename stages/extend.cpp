@@ -1,7 +1,7 @@
 // pe-extend: trains a checkpoint on at a longer context, with its encoding extended or another one.
 #include "training/extend.h"
-#include "kernels/explain.h"
 #include "costs.h"
+#include "kernels/explain.h"
 #include "revisions.h"
 
 #include "model/compute.h"

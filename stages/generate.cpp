@@ -7,9 +7,9 @@ using pe::artifact::Kind;
 int main(int argc, char** argv) {
   std::string epilogue = "Tasks (lengths of their source: training / test):\n";
   for (const auto& task : pe::data::task_generators()) {
-    epilogue += "  " + task.name + ": " + task.summary + " [" + task.length + " " + std::to_string(task.train.low) + "-" +
-                std::to_string(task.train.high) + " / " + std::to_string(task.test.low) + "-" + std::to_string(task.test.high) +
-                "] " + task.reference + "\n";
+    epilogue += "  " + task.name + ": " + task.summary + " [" + task.length + " " + std::to_string(task.train.low) +
+                "-" + std::to_string(task.train.high) + " / " + std::to_string(task.test.low) + "-" +
+                std::to_string(task.test.high) + "] " + task.reference + "\n";
   }
   return pe::stage::run<pe::data::GenerateConfig>(
       argc, argv,

@@ -1,5 +1,5 @@
-// pe-hub: writes the lock of a data set on the hub, and brings its files here. No stage: what it learns from the network
-// goes into a file, so that pipelines plan without one.
+// pe-hub: writes the lock of a data set on the hub, and brings its files here. No stage: what it learns from the
+// network goes into a file, so that pipelines plan without one.
 #include <cstdio>
 
 #include "cli/run_program.h"

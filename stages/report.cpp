@@ -22,7 +22,7 @@ using pe::artifact::Kind;
 
 namespace {
 
-std::vector<std::string> fallen;   // claims with a worse verdict than expected
+std::vector<std::string> fallen;  // claims with a worse verdict than expected
 
 void make_report(const pe::report::ReportConfig& config, pe::artifact::Workspace& workspace) {
   fallen = pe::report::write_report(config, workspace);
@@ -43,7 +43,8 @@ int main(int argc, char** argv) {
        .inputs = {{.name = "scores", .kind = Kind::kEvalTable, .many = true, .optional = true},
                   {.name = "curves", .kind = Kind::kMetrics, .many = true, .optional = true}},
        .outputs = {{"report", Kind::kReport}},
-       .epilogue = "--check-claims ends with 1 when a verdict is worse than the claim's `expected` (else reproduced). Needs gnuplot "
+       .epilogue = "--check-claims ends with 1 when a verdict is worse than the claim's `expected` (else reproduced). "
+                   "Needs gnuplot "
                    "and rsvg-convert.",
        .takes_labels = true},
       make_report);

@@ -27,5 +27,6 @@ int main(int argc, char** argv) {
     pe::encoding_docs::score_file(order);
     return 0;
   };
-  return pe::cli::run_program("pe-score", body, [](const std::exception& error) { return pe::kernels::explain(error); });
+  return pe::cli::run_program("pe-score", body,
+                              [](const std::exception& error) { return pe::kernels::explain(error); });
 }

@@ -1,9 +1,9 @@
 // pe-train: trains one model on token shards and writes a checkpoint, or snapshots of it on the way.
 #include "training/train.h"
+#include "costs.h"
 #include "kernels/explain.h"
 #include "model/compute.h"
 #include "model/machine.h"
-#include "costs.h"
 #include "revisions.h"
 #include "stage/stage_main.h"
 #include "training/resume.h"

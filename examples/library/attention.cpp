@@ -11,7 +11,11 @@ using namespace pe::encodings;
 
 int main() {
   const std::int64_t batch = 2, tokens = 16, heads = 4, head_width = 8, width = 32;
-  const Shape shape{.width = width, .layers = 1, .query_heads = heads, .key_value_heads = heads, .head_width = head_width,
+  const Shape shape{.width = width,
+                    .layers = 1,
+                    .query_heads = heads,
+                    .key_value_heads = heads,
+                    .head_width = head_width,
                     .train_length = tokens};
   const Span span = Span::whole(batch, tokens);
 

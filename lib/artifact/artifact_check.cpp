@@ -32,7 +32,8 @@ void check_token_shards(const fs::path& folder) {
       require_kind(file, Kind::kTokenShards, 1);
       const h5::Group root = file.root();
       if (const std::string digest = root.text("tokenizer_digest"); digest != tokenizer.digest()) {
-        throw ArtifactError(cat(quote(file.path().string()), ": expected tokenizer ", tokenizer.digest(), ", found ", digest));
+        throw ArtifactError(
+            cat(quote(file.path().string()), ": expected tokenizer ", tokenizer.digest(), ", found ", digest));
       }
       const h5::Dataset tokens = root.open_dataset("tokens");
       tokens.require_rank(tokenizer.vocabulary > 65536 ? h5::Type::kU32 : h5::Type::kU16, 1);
@@ -46,7 +47,8 @@ void check_token_shards(const fs::path& folder) {
     const SplitTotals& stated = totals.splits[static_cast<std::size_t>(split)];
     if (found.tokens != stated.tokens || found.documents != stated.documents) {
       throw ArtifactError(cat(quote(folder.string()), ": split ", split_name(split), ": expected ", stated.documents,
-                              " documents and ", stated.tokens, " tokens, found ", found.documents, " and ", found.tokens));
+                              " documents and ", stated.tokens, " tokens, found ", found.documents, " and ",
+                              found.tokens));
     }
   }
 }
@@ -66,17 +68,26 @@ void check_artifact(const h5::File& file, Kind kind) {
 
 void check_artifact(const fs::path& path, Kind kind) {
   switch (kind) {
-    case Kind::kRawText: static_cast<void>(RawTextReader(path)); return;
-    case Kind::kTokenizer: static_cast<void>(read_tokenizer(path)); return;
-    case Kind::kTokenShards: check_token_shards(path); return;
-    case Kind::kCheckpoint: static_cast<void>(CheckpointReader(path)); return;
+    case Kind::kRawText:
+      static_cast<void>(RawTextReader(path));
+      return;
+    case Kind::kTokenizer:
+      static_cast<void>(read_tokenizer(path));
+      return;
+    case Kind::kTokenShards:
+      check_token_shards(path);
+      return;
+    case Kind::kCheckpoint:
+      static_cast<void>(CheckpointReader(path));
+      return;
     case Kind::kMetrics:
     case Kind::kEvalTable:
       check_tables(read_tables(path, kind), path);
       return;
     case Kind::kReport: {
       const Collection report(path, kind);
-      if (report.manifest().members.empty()) throw ArtifactError(cat(quote(path.string()), ": the report has no files"));
+      if (report.manifest().members.empty())
+        throw ArtifactError(cat(quote(path.string()), ": the report has no files"));
       return;
     }
   }

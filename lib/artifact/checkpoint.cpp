@@ -34,13 +34,19 @@ constexpr h5::CreateOptions kLayout{.alignment = 64, .aligned_from = 64};
 
 h5::Type stored_type(Dtype dtype) {
   switch (dtype) {
-    case Dtype::kF32: return h5::Type::kF32;
-    case Dtype::kF64: return h5::Type::kF64;
+    case Dtype::kF32:
+      return h5::Type::kF32;
+    case Dtype::kF64:
+      return h5::Type::kF64;
     case Dtype::kBF16:
-    case Dtype::kF16: return h5::Type::kU16;
-    case Dtype::kI64: return h5::Type::kI64;
-    case Dtype::kI32: return h5::Type::kI32;
-    case Dtype::kU8: return h5::Type::kU8;
+    case Dtype::kF16:
+      return h5::Type::kU16;
+    case Dtype::kI64:
+      return h5::Type::kI64;
+    case Dtype::kI32:
+      return h5::Type::kI32;
+    case Dtype::kU8:
+      return h5::Type::kU8;
   }
   return h5::Type::kU8;
 }
@@ -53,7 +59,8 @@ std::string describe(const TensorInfo& info) {
 Json read_json(const h5::Group& group, const std::string& name) {
   const std::string text = group.read_text(name);
   const Json json = support::parse_json(text);
-  if (json.is_discarded()) throw ArtifactError(cat(group.where(), "/", name, ": the text ", support::json_problem(text)));
+  if (json.is_discarded())
+    throw ArtifactError(cat(group.where(), "/", name, ": the text ", support::json_problem(text)));
   return json;
 }
 
@@ -83,7 +90,7 @@ struct Stretch {
   std::string where;
   std::uint64_t offset = 0, bytes = 0;
   std::int64_t crc = 0;
-  std::byte* to = nullptr;   ///< null: only checked
+  std::byte* to = nullptr;  ///< null: only checked
 };
 
 Stretch stretch_of(const h5::Dataset& dataset, std::byte* to) {
@@ -118,13 +125,14 @@ void read_stretch(int fd, const std::filesystem::path& path, const Stretch& stre
 }
 
 void read_stretches(const std::filesystem::path& path, const std::vector<Stretch>& stretches, int threads) {
-  std::vector<support::Descriptor> files;   // one per thread, since the system keeps its read-ahead window per open file
+  std::vector<support::Descriptor> files;  // one per thread, since the system keeps its read-ahead window per open file
   for (int i = 0; i < std::max(1, threads); ++i) {
     files.push_back(support::open_regular(path));
   }
-  std::vector<std::size_t> order(stretches.size());   // the largest first, so that threads end together
+  std::vector<std::size_t> order(stretches.size());  // the largest first, so that threads end together
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return stretches[a].bytes > stretches[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return stretches[a].bytes > stretches[b].bytes; });
   std::vector<std::exception_ptr> problems(stretches.size());
   std::atomic<std::size_t> next{0};
   const auto work = [&](const support::Descriptor& fd) {
@@ -140,7 +148,7 @@ void read_stretches(const std::filesystem::path& path, const std::vector<Stretch
   std::vector<std::jthread> others;
   for (std::size_t i = 1; i < files.size(); ++i) others.emplace_back([&, i] { work(files[i]); });
   work(files[0]);
-  others.clear();   // joins
+  others.clear();  // joins
   for (const std::exception_ptr& problem : problems) {
     if (problem) std::rethrow_exception(problem);
   }
@@ -150,19 +158,27 @@ void read_stretches(const std::filesystem::path& path, const std::vector<Stretch
 
 std::string_view dtype_name(Dtype dtype) {
   switch (dtype) {
-    case Dtype::kF32: return "f32";
-    case Dtype::kF64: return "f64";
-    case Dtype::kBF16: return "bf16";
-    case Dtype::kF16: return "f16";
-    case Dtype::kI64: return "i64";
-    case Dtype::kI32: return "i32";
-    case Dtype::kU8: return "u8";
+    case Dtype::kF32:
+      return "f32";
+    case Dtype::kF64:
+      return "f64";
+    case Dtype::kBF16:
+      return "bf16";
+    case Dtype::kF16:
+      return "f16";
+    case Dtype::kI64:
+      return "i64";
+    case Dtype::kI32:
+      return "i32";
+    case Dtype::kU8:
+      return "u8";
   }
   return "?";
 }
 
 std::optional<Dtype> find_dtype(std::string_view name) {
-  for (const Dtype dtype : {Dtype::kF32, Dtype::kF64, Dtype::kBF16, Dtype::kF16, Dtype::kI64, Dtype::kI32, Dtype::kU8}) {
+  for (const Dtype dtype :
+       {Dtype::kF32, Dtype::kF64, Dtype::kBF16, Dtype::kF16, Dtype::kI64, Dtype::kI32, Dtype::kU8}) {
     if (dtype_name(dtype) == name) return dtype;
   }
   return std::nullopt;
@@ -226,7 +242,8 @@ void CheckpointWriter::add(const TensorInfo& info, std::span<const std::byte> da
   }
   if (!state_->names.insert(info.name).second) bug(cat("tensor ", quote(info.name), " was written twice"));
   if (data.size() != info.bytes()) {
-    bug(cat("tensor ", quote(info.name), ": ", describe(info), " needs ", info.bytes(), " bytes, was given ", data.size()));
+    bug(cat("tensor ", quote(info.name), ": ", describe(info), " needs ", info.bytes(), " bytes, was given ",
+            data.size()));
   }
   const h5::Shape shape(info.shape.begin(), info.shape.end());
   // Sums take a third of the time of writing, so a thread sums large ones meanwhile; and the disk begins before the
@@ -252,7 +269,7 @@ struct CheckpointReader::State {
   h5::Group root;
   CheckpointMeta meta;
   std::vector<TensorInfo> tensors;
-  std::set<std::string, std::less<>> checked;   ///< names of tensors whose CRC was found right
+  std::set<std::string, std::less<>> checked;  ///< names of tensors whose CRC was found right
 
   const TensorInfo& at(std::string_view name, const CheckpointReader& reader) const {
     if (const TensorInfo* info = reader.find(name)) return *info;
@@ -321,8 +338,8 @@ const TensorInfo* CheckpointReader::find(std::string_view name) const {
 void CheckpointReader::read(std::string_view name, std::span<std::byte> out) const {
   const TensorInfo& info = state_->at(name, *this);
   if (out.size() != info.bytes()) {
-    throw ArtifactError(cat(quote(path().string()), ": tensor ", quote(name), ": expected ", out.size(), " bytes, found ",
-                            info.bytes(), " (", describe(info), ")"));
+    throw ArtifactError(cat(quote(path().string()), ": tensor ", quote(name), ": expected ", out.size(),
+                            " bytes, found ", info.bytes(), " (", describe(info), ")"));
   }
   const h5::Dataset dataset = state_->root.open_dataset(info.name);
   dataset.read_raw(out.data());
@@ -337,8 +354,8 @@ void CheckpointReader::read(std::string_view name, std::span<std::byte> out) con
 void CheckpointReader::require(const TensorInfo& expected) const {
   const TensorInfo& found = state_->at(expected.name, *this);
   if (found.dtype != expected.dtype || found.shape != expected.shape) {
-    throw ArtifactError(cat(quote(path().string()), ": tensor ", quote(expected.name), ": expected ", describe(expected),
-                            ", found ", describe(found)),
+    throw ArtifactError(cat(quote(path().string()), ": tensor ", quote(expected.name), ": expected ",
+                            describe(expected), ", found ", describe(found)),
                         "this is a checkpoint of another model");
   }
 }
@@ -370,7 +387,8 @@ std::vector<std::byte> CheckpointReader::read(std::string_view name) const {
 void CheckpointReader::verify(int threads) const {
   std::vector<Stretch> stretches;
   for (const TensorInfo& info : state_->tensors) {
-    if (!state_->checked.contains(info.name)) stretches.push_back(stretch_of(state_->root.open_dataset(info.name), nullptr));
+    if (!state_->checked.contains(info.name))
+      stretches.push_back(stretch_of(state_->root.open_dataset(info.name), nullptr));
   }
   read_stretches(path(), stretches, threads);
   for (const TensorInfo& info : state_->tensors) state_->checked.insert(info.name);

@@ -22,15 +22,15 @@
 
 namespace pe::artifact {
 
-enum class Dtype { kF32, kF64, kBF16, kF16, kI64, kI32, kU8 };   ///< stored in the file: bf16 and f16 as uint16
-std::string_view dtype_name(Dtype dtype);   ///< "f32", "f64", "bf16", "f16", "i64", "i32", "u8"
+enum class Dtype { kF32, kF64, kBF16, kF16, kI64, kI32, kU8 };  ///< stored in the file: bf16 and f16 as uint16
+std::string_view dtype_name(Dtype dtype);                       ///< "f32", "f64", "bf16", "f16", "i64", "i32", "u8"
 std::optional<Dtype> find_dtype(std::string_view name);
 std::size_t dtype_bytes(Dtype dtype);
 
 struct TensorInfo {
   std::string name;
   Dtype dtype = Dtype::kF32;
-  std::vector<std::int64_t> shape;   ///< empty for a scalar
+  std::vector<std::int64_t> shape;  ///< empty for a scalar
   std::uint64_t bytes() const;
 };
 
@@ -39,20 +39,20 @@ enum class TrainingStatus { kOk, kDiverged };
 /// Metadata for consumers of the model; all of it is content, except `fingerprint`, which snapshots leave empty.
 struct CheckpointMeta {
   TrainingStatus status = TrainingStatus::kOk;
-  std::int64_t step = 0;             ///< optimizer steps done
+  std::int64_t step = 0;  ///< optimizer steps done
   std::int64_t tokens_seen = 0;
-  std::int64_t next_sample = 0;      ///< The data position: number of the next sample in the keyed order.
-  std::string tokenizer_digest;      ///< of the token shards it was trained on (data/token_shards/token_dataset.h)
-  std::string data_digest;           ///< Content digest of those token shards.
-  std::string split_rule;            ///< Rule of their split; empty where the data has no such record.
-  DocumentSample trained_on;         ///< Sample of the documents that it and its parents were trained on.
-  std::vector<std::string> parents;  ///< Content digests of the checkpoints it descends from, oldest first.
-  Json model = Json::object();       ///< Model config, complete.
-  Json encoding = Json::object();    ///< encoding config, canonical
-  Json optimizer = Json::object();   ///< optimizer settings and scalars
-  Json data = Json::object();        ///< Window length, batch, seed and all else that fixes the order.
-  Json extra = Json::object();       ///< Entries of the stage: branch record, schedule.
-  Json fingerprint = Json::object(); ///< library versions, device; in rotating checkpoints only
+  std::int64_t next_sample = 0;       ///< The data position: number of the next sample in the keyed order.
+  std::string tokenizer_digest;       ///< of the token shards it was trained on (data/token_shards/token_dataset.h)
+  std::string data_digest;            ///< Content digest of those token shards.
+  std::string split_rule;             ///< Rule of their split; empty where the data has no such record.
+  DocumentSample trained_on;          ///< Sample of the documents that it and its parents were trained on.
+  std::vector<std::string> parents;   ///< Content digests of the checkpoints it descends from, oldest first.
+  Json model = Json::object();        ///< Model config, complete.
+  Json encoding = Json::object();     ///< encoding config, canonical
+  Json optimizer = Json::object();    ///< optimizer settings and scalars
+  Json data = Json::object();         ///< Window length, batch, seed and all else that fixes the order.
+  Json extra = Json::object();        ///< Entries of the stage: branch record, schedule.
+  Json fingerprint = Json::object();  ///< library versions, device; in rotating checkpoints only
 };
 
 /// Writes tensor by tensor to a temporary file; `finish` syncs and renames. Without `finish` no file remains.
@@ -78,7 +78,7 @@ class CheckpointReader {
   CheckpointReader(CheckpointReader&&) noexcept;
   const std::filesystem::path& path() const;
   const CheckpointMeta& meta() const;
-  const std::vector<TensorInfo>& tensors() const;   ///< sorted by name
+  const std::vector<TensorInfo>& tensors() const;  ///< sorted by name
   const TensorInfo* find(std::string_view name) const;
   /// @throws ArtifactError when it is missing (naming the nearest), of another size, or its CRC does not fit.
   void read(std::string_view name, std::span<std::byte> out) const;
@@ -90,7 +90,7 @@ class CheckpointReader {
 
   struct Destination {
     TensorInfo expected;
-    std::span<std::byte> out;   ///< expected.bytes()
+    std::span<std::byte> out;  ///< expected.bytes()
   };
   /// Many, shared among threads. When some are damaged, the first of them is named; the contents of `out` are then
   /// undefined.

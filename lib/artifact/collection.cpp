@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <set>
 
-#include "artifact/member_digests.h"
 #include "artifact/content_digest.h"
 #include "artifact/header.h"
+#include "artifact/member_digests.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/parse_json.h"
-#include "support/suggest.h"
 #include "support/sha256_text.h"
+#include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::artifact {
@@ -115,7 +115,8 @@ Manifest Manifest::read(const fs::path& path) {
   const fs::path file = manifest_path(path);
   std::error_code ignored;
   if (!fs::exists(file, ignored)) {
-    throw ArtifactError(cat(quote(file.string()), ": there is no such file, so the collection is missing or unfinished"));
+    throw ArtifactError(
+        cat(quote(file.string()), ": there is no such file, so the collection is missing or unfinished"));
   }
   if (const auto kind = support::irregular_kind(file, /*follow_links=*/true)) {
     throw ArtifactError(cat(quote(file.string()), ": expected a manifest, found ", *kind));
@@ -130,7 +131,7 @@ const Member* Manifest::find(std::string_view name) const {
 }
 
 CollectionWriter::CollectionWriter(fs::path folder, Kind kind, Recipe recipe) : folder_(std::move(folder)) {
-  if (!folder_.has_filename()) folder_ = folder_.parent_path();   // "out/" is "out"
+  if (!folder_.has_filename()) folder_ = folder_.parent_path();  // "out/" is "out"
   manifest_.kind = kind;
   manifest_.recipe = std::move(recipe);
   std::error_code ignored;
@@ -175,7 +176,8 @@ Manifest CollectionWriter::finish(bool durable) {
     member.content_digest = std::move(digests.content);
     if (durable) support::sync_path(path);
   }
-  support::write_file_atomically(building_ / kManifestName, manifest_.to_json().dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
+  support::write_file_atomically(building_ / kManifestName,
+                                 manifest_.to_json().dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
                                  durable);
   // Only pe-pipeline reads it, and takes it away with the attempt.
   if (!manifest_.recipe.task_key.empty()) note.write(folder_);
@@ -188,11 +190,13 @@ Collection::Collection(fs::path folder, Kind kind) : folder_(std::move(folder)) 
   std::error_code ignored;
   if (!fs::exists(folder_, ignored)) throw ArtifactError(cat(quote(folder_.string()), ": there is no such folder"));
   if (!fs::is_directory(folder_, ignored)) {
-    throw ArtifactError(cat(quote(folder_.string()), ": expected a folder with ", kManifestName, " (", kind_name(kind), "), found a file"));
+    throw ArtifactError(cat(quote(folder_.string()), ": expected a folder with ", kManifestName, " (", kind_name(kind),
+                            "), found a file"));
   }
   manifest_ = Manifest::read(folder_);
   if (manifest_.kind != kind) {
-    throw ArtifactError(cat(quote(folder_.string()), ": expected kind ", kind_name(kind), ", found ", kind_name(manifest_.kind)));
+    throw ArtifactError(
+        cat(quote(folder_.string()), ": expected kind ", kind_name(kind), ", found ", kind_name(manifest_.kind)));
   }
   for (const Member& member : manifest_.members) {
     const fs::path at = path(member);
@@ -224,7 +228,8 @@ void Collection::verify() const {
                           "the file is corrupt");
     }
     if (const std::string found = content_digest(at); found != member.content_digest) {
-      throw ArtifactError(cat(quote(at.string()), ": expected content digest ", member.content_digest, ", found ", found));
+      throw ArtifactError(
+          cat(quote(at.string()), ": expected content digest ", member.content_digest, ", found ", found));
     }
   }
   for (const auto& entry : fs::recursive_directory_iterator(folder_)) {

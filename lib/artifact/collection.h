@@ -4,8 +4,8 @@
 ///     {"schema": "pe-collection/1", "kind": "token-shards", "content_digest": "…", "made_by": {recipe},
 ///      "members": [{"name": "train-00000.h5", "bytes": 123, "file_digest": "…", "content_digest": "…"}]}
 ///
-/// Members are sorted by name (bytewise); names are relative, UTF-8, with '/' and without '.' or '..' parts. The content
-/// digest of the collection is SHA-256 over its sorted (name, content digest).
+/// Members are sorted by name (bytewise); names are relative, UTF-8, with '/' and without '.' or '..' parts. The
+/// content digest of the collection is SHA-256 over its sorted (name, content digest).
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 struct Member {
   std::string name;
   std::uint64_t bytes = 0;
-  std::string file_digest;      ///< SHA-256 of the bytes, hex
-  std::string content_digest;   ///< artifact/content_digest.h
+  std::string file_digest;     ///< SHA-256 of the bytes, hex
+  std::string content_digest;  ///< artifact/content_digest.h
 };
 
 struct Manifest {
@@ -50,7 +50,8 @@ bool valid_member_name(std::string_view name);
 /// process is killed, and then under a temporary name.
 class CollectionWriter {
  public:
-  /// @throws IoError when the folder cannot be made, or something of that name is there already (an empty folder may be).
+  /// @throws IoError when the folder cannot be made, or something of that name is there already (an empty folder may
+  /// be).
   CollectionWriter(std::filesystem::path folder, Kind kind, Recipe recipe);
   ~CollectionWriter();
   CollectionWriter(const CollectionWriter&) = delete;

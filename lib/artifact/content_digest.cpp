@@ -74,7 +74,8 @@ class Walk {
     if (++objects_ > kMostObjects) throw ArtifactError(cat(quote(file_), ": there are too many datasets"));
     put("dataset");
     put(dataset.path());
-    put(dataset.type() == h5::Type::kText ? cat("text", dataset.element_bytes()) : std::string(h5::type_name(dataset.type())));
+    put(dataset.type() == h5::Type::kText ? cat("text", dataset.element_bytes())
+                                          : std::string(h5::type_name(dataset.type())));
     shape(dataset.shape());
     attributes(dataset);
     number(dataset.bytes());
@@ -108,8 +109,9 @@ FileDigests digests_of(const std::filesystem::path& path) {
   }
   // HDF5 is for one thread; a second thread hashes the plain bytes, while they are in memory anyway.
   constexpr std::uintmax_t kLarge = 1 << 20;
-  std::future<std::string> file = std::async(std::filesystem::file_size(path) < kLarge ? std::launch::deferred : std::launch::async,
-                                             [path] { return support::sha256_file(path); });
+  std::future<std::string> file =
+      std::async(std::filesystem::file_size(path) < kLarge ? std::launch::deferred : std::launch::async,
+                 [path] { return support::sha256_file(path); });
   std::string content = content_digest(h5::File::open(path));
   return {file.get(), std::move(content)};
 }

@@ -25,7 +25,7 @@ struct Difference {
   enum class What {
     kOnlyInFirst,
     kOnlyInSecond,
-    kType,       ///< a group against a dataset, or datasets of other types
+    kType,  ///< a group against a dataset, or datasets of other types
     kShape,
     kAttribute,  ///< `path` ends in "@name"
     kValues,     ///< of a dataset

@@ -20,13 +20,13 @@ class DocumentSample {
   /// Afterwards this is the sample of both sets together.
   void add(const DocumentSample& other);
   bool empty() const { return hashes_.empty(); }
-  std::vector<std::uint64_t> hashes() const { return {hashes_.begin(), hashes_.end()}; }   ///< rising
+  std::vector<std::uint64_t> hashes() const { return {hashes_.begin(), hashes_.end()}; }  ///< rising
   /// @throws ArtifactError that names `where` unless the hashes rise and are few enough.
   static DocumentSample from_hashes(const std::vector<std::uint64_t>& hashes, const std::string& where);
 
   struct Overlap {
-    std::uint64_t compared = 0;   ///< documents of this set that would be in `other` if its set had them
-    std::uint64_t common = 0;     ///< how many of them are
+    std::uint64_t compared = 0;  ///< documents of this set that would be in `other` if its set had them
+    std::uint64_t common = 0;    ///< how many of them are
   };
   Overlap overlap(const DocumentSample& other) const;
 

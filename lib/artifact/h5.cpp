@@ -27,7 +27,7 @@ using support::quote;
 
 namespace {
 
-constexpr std::size_t kLongestAttribute = 60'000;   // an object header message holds less than 64 KiB
+constexpr std::size_t kLongestAttribute = 60'000;  // an object header message holds less than 64 KiB
 constexpr std::size_t kWidestText = 1ULL << 31;
 
 /// The library keeps global state, and only some builds of it have a lock.
@@ -107,17 +107,28 @@ class Id {
 
 hid_t file_type(Type type) {
   switch (type) {
-    case Type::kU8: return H5T_STD_U8LE;
-    case Type::kI8: return H5T_STD_I8LE;
-    case Type::kU16: return H5T_STD_U16LE;
-    case Type::kI16: return H5T_STD_I16LE;
-    case Type::kU32: return H5T_STD_U32LE;
-    case Type::kI32: return H5T_STD_I32LE;
-    case Type::kU64: return H5T_STD_U64LE;
-    case Type::kI64: return H5T_STD_I64LE;
-    case Type::kF32: return H5T_IEEE_F32LE;
-    case Type::kF64: return H5T_IEEE_F64LE;
-    case Type::kText: break;
+    case Type::kU8:
+      return H5T_STD_U8LE;
+    case Type::kI8:
+      return H5T_STD_I8LE;
+    case Type::kU16:
+      return H5T_STD_U16LE;
+    case Type::kI16:
+      return H5T_STD_I16LE;
+    case Type::kU32:
+      return H5T_STD_U32LE;
+    case Type::kI32:
+      return H5T_STD_I32LE;
+    case Type::kU64:
+      return H5T_STD_U64LE;
+    case Type::kI64:
+      return H5T_STD_I64LE;
+    case Type::kF32:
+      return H5T_IEEE_F32LE;
+    case Type::kF64:
+      return H5T_IEEE_F64LE;
+    case Type::kText:
+      break;
   }
   return -1;
 }
@@ -153,13 +164,16 @@ std::optional<std::pair<Type, std::size_t>> classify(hid_t stored) {
 std::string describe_stored(hid_t stored) {
   const std::size_t bytes = H5Tget_size(stored);
   switch (H5Tget_class(stored)) {
-    case H5T_STRING: return H5Tis_variable_str(stored) > 0 ? "text of variable length" : cat("text of ", bytes, " bytes");
+    case H5T_STRING:
+      return H5Tis_variable_str(stored) > 0 ? "text of variable length" : cat("text of ", bytes, " bytes");
     case H5T_INTEGER:
     case H5T_FLOAT:
       return cat(H5Tget_class(stored) == H5T_FLOAT ? "a real of " : "an integer of ", bytes, " bytes",
                  H5Tget_order(stored) == H5T_ORDER_BE ? ", big-endian" : "");
-    case H5T_COMPOUND: return "a compound type";
-    default: return "another HDF5 type";
+    case H5T_COMPOUND:
+      return "a compound type";
+    default:
+      return "another HDF5 type";
   }
 }
 
@@ -203,7 +217,7 @@ struct FileState {
   hid_t id = -1;
   bool writing = false;
   std::uint64_t size = 0;
-  support::Descriptor bytes;   // of a file that is read: elements are read at their offset.
+  support::Descriptor bytes;  // of a file that is read: elements are read at their offset.
   // The first datasets that were read stay open, since an open one is opened again in a fraction of the time. A
   // published file is checked and then hashed.
   std::vector<hid_t> held;
@@ -222,7 +236,7 @@ struct FileState {
 struct Object::Core {
   Core(std::shared_ptr<FileState> state, Id handle, std::string at)
       : file(std::move(state)), id(std::move(handle)), path(std::move(at)) {}
-  std::shared_ptr<FileState> file;   // before the id: the object goes first
+  std::shared_ptr<FileState> file;  // before the id: the object goes first
   Id id;
   std::string path;
   // Of datasets.
@@ -245,17 +259,28 @@ struct Object::Core {
 
 std::string_view type_name(Type type) {
   switch (type) {
-    case Type::kU8: return "uint8";
-    case Type::kI8: return "int8";
-    case Type::kU16: return "uint16";
-    case Type::kI16: return "int16";
-    case Type::kU32: return "uint32";
-    case Type::kI32: return "int32";
-    case Type::kU64: return "uint64";
-    case Type::kI64: return "int64";
-    case Type::kF32: return "float32";
-    case Type::kF64: return "float64";
-    case Type::kText: return "text";
+    case Type::kU8:
+      return "uint8";
+    case Type::kI8:
+      return "int8";
+    case Type::kU16:
+      return "uint16";
+    case Type::kI16:
+      return "int16";
+    case Type::kU32:
+      return "uint32";
+    case Type::kI32:
+      return "int32";
+    case Type::kU64:
+      return "uint64";
+    case Type::kI64:
+      return "int64";
+    case Type::kF32:
+      return "float32";
+    case Type::kF64:
+      return "float64";
+    case Type::kText:
+      return "text";
   }
   return "?";
 }
@@ -263,16 +288,21 @@ std::string_view type_name(Type type) {
 std::size_t type_bytes(Type type) {
   switch (type) {
     case Type::kU8:
-    case Type::kI8: return 1;
+    case Type::kI8:
+      return 1;
     case Type::kU16:
-    case Type::kI16: return 2;
+    case Type::kI16:
+      return 2;
     case Type::kU32:
     case Type::kI32:
-    case Type::kF32: return 4;
+    case Type::kF32:
+      return 4;
     case Type::kU64:
     case Type::kI64:
-    case Type::kF64: return 8;
-    case Type::kText: return 0;
+    case Type::kF64:
+      return 8;
+    case Type::kText:
+      return 0;
   }
   return 0;
 }
@@ -345,7 +375,8 @@ void Object::set_real(const std::string& name, double value) {
 void Object::set_text(const std::string& name, std::string_view value) {
   const Hdf5Lock lock;
   if (value.size() > kLongestAttribute) {
-    throw IoError(cat(where(), ": attribute ", quote(name), " has ", value.size(), " bytes, more than an attribute holds"));
+    throw IoError(
+        cat(where(), ": attribute ", quote(name), " has ", value.size(), " bytes, more than an attribute holds"));
   }
   std::string padded(value);
   if (padded.empty()) padded.push_back('\0');
@@ -372,7 +403,8 @@ Object::RawAttribute Object::raw_attribute(const std::string& name) const {
   raw.shape = shape_of(space);
   const auto count = checked_count(raw.shape);
   if (!count || *count > (1U << 20) || known->second > (1U << 20) || *count * known->second > (1U << 20)) {
-    throw ArtifactError(cat(where(), ": attribute ", quote(name), " claims shape ", shape_text(raw.shape), ", too large"));
+    throw ArtifactError(
+        cat(where(), ": attribute ", quote(name), " claims shape ", shape_text(raw.shape), ", too large"));
   }
   raw.type = known->first == Type::kText ? cat("text", known->second) : std::string(type_name(known->first));
   raw.bytes.resize(static_cast<std::size_t>(*count) * known->second);
@@ -445,7 +477,8 @@ void Dataset::require_rank(Type type, std::size_t rank) const {
 void Dataset::read_raw(void* out, std::uint64_t first, std::uint64_t count) const {
   if (count == 0) return;
   if (first > core_->count || count > core_->count - first) {
-    throw ArtifactError(cat(where(), ": elements ", first, " to ", first + count, " were asked for, it has ", core_->count));
+    throw ArtifactError(
+        cat(where(), ": elements ", first, " to ", first + count, " were asked for, it has ", core_->count));
   }
   if (core_->file->writing) bug(cat(where(), ": is read while it is written"));
   // Datasets are contiguous, so elements are a range of bytes, whatever the rank.
@@ -496,7 +529,8 @@ bool Group::has(const std::string& name) const {
   for (const std::string& part : support::split(name, '/')) {
     at += at.empty() ? part : "/" + part;
     H5L_info_t info{};
-    if (H5Lexists(core_->id, at.c_str(), H5P_DEFAULT) <= 0 || H5Lget_info(core_->id, at.c_str(), &info, H5P_DEFAULT) < 0) {
+    if (H5Lexists(core_->id, at.c_str(), H5P_DEFAULT) <= 0 ||
+        H5Lget_info(core_->id, at.c_str(), &info, H5P_DEFAULT) < 0) {
       H5Eclear2(H5E_DEFAULT);
       return false;
     }
@@ -564,7 +598,8 @@ Group Group::open_group(const std::string& name) const {
 namespace {
 
 /// Writes one dataset under `parent`; returns its identifier, or -1 and why.
-hid_t write_dataset(hid_t parent, const std::string& name, hid_t type, const Shape& shape, const void* data, std::string& reason) {
+hid_t write_dataset(hid_t parent, const std::string& name, hid_t type, const Shape& shape, const void* data,
+                    std::string& reason) {
   const Id creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   H5Pset_obj_track_times(creation, false);
   H5Pset_layout(creation, H5D_CONTIGUOUS);
@@ -575,7 +610,7 @@ hid_t write_dataset(hid_t parent, const std::string& name, hid_t type, const Sha
     reason = hdf5_reason();
     return -1;
   }
-  H5Iinc_ref(id);   // the caller takes it over
+  H5Iinc_ref(id);  // the caller takes it over
   return id.get();
 }
 
@@ -628,7 +663,8 @@ Dataset Group::write_texts(const std::string& name, const std::vector<std::strin
   std::size_t width = 1;
   for (const std::string& value : values) width = std::max(width, value.size());
   std::string padded(width * values.size(), '\0');
-  for (std::size_t i = 0; i < values.size(); ++i) std::copy(values[i].begin(), values[i].end(), padded.begin() + i * width);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    std::copy(values[i].begin(), values[i].end(), padded.begin() + i * width);
   const Id type = text_type(width);
   std::string reason;
   const hid_t raw = write_dataset(parent.core_->id, leaf, type, {values.size()}, padded.data(), reason);
@@ -651,7 +687,8 @@ Dataset Group::open_dataset(const std::string& name) const {
   const Id space(H5Dget_space(core->id), H5Sclose);
   if (!type.ok() || !space.ok()) core->fail("reading its description");
   const auto known = classify(type);
-  if (!known) throw ArtifactError(cat(core->where(), ": holds ", describe_stored(type), ", which no artifact of ours does"));
+  if (!known)
+    throw ArtifactError(cat(core->where(), ": holds ", describe_stored(type), ", which no artifact of ours does"));
   core->type = known->first;
   core->element_bytes = known->second;
   core->shape = shape_of(space);
@@ -661,7 +698,7 @@ Dataset Group::open_dataset(const std::string& name) const {
   core->count = *count;
   if (core->count == 0) return Dataset(core);
 
-  const haddr_t offset = H5Dget_offset(core->id);   // only contiguous storage within the file has one
+  const haddr_t offset = H5Dget_offset(core->id);  // only contiguous storage within the file has one
   if (offset == HADDR_UNDEF) {
     const Id creation(H5Dget_create_plist(core->id), H5Pclose);
     if (creation.ok() && (H5Pget_layout(creation) != H5D_CONTIGUOUS || H5Pget_external_count(creation) != 0)) {
@@ -699,7 +736,7 @@ File File::create(const std::filesystem::path& path, const CreateOptions& option
   H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110);
   H5Pset_alignment(access, options.aligned_from, options.alignment);
   H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
-  H5Pset_file_locking(access, false, true);   // network file systems; only this process writes a temporary name
+  H5Pset_file_locking(access, false, true);  // network file systems; only this process writes a temporary name
   H5Pset_obj_track_times(creation, false);
   auto state = std::make_shared<FileState>();
   state->path = path;
@@ -710,7 +747,8 @@ File File::create(const std::filesystem::path& path, const CreateOptions& option
     const int code = errno;
     const std::string reason = hdf5_reason();
     errno = code;
-    if (code != 0) support::throw_errno("create", path.string(), true);   // a full disk is told from a name that cannot be
+    if (code != 0)
+      support::throw_errno("create", path.string(), true);  // a full disk is told from a name that cannot be
     throw IoError(cat("cannot create ", quote(path.string()), ": ", reason), true);
   }
   return File(state);
@@ -747,7 +785,8 @@ File File::open(const std::filesystem::path& path) {
 Group File::root() const {
   const Hdf5Lock lock;
   Id id(H5Gopen2(state_->id, "/", H5P_DEFAULT), H5Gclose);
-  if (!id.ok()) throw ArtifactError(cat(quote(state_->path.string()), ": the root group cannot be opened: ", hdf5_reason()));
+  if (!id.ok())
+    throw ArtifactError(cat(quote(state_->path.string()), ": the root group cannot be opened: ", hdf5_reason()));
   return Group(std::make_shared<Object::Core>(state_, std::move(id), "/"));
 }
 
@@ -758,7 +797,8 @@ void File::start_writing_back() {
   const Hdf5Lock lock;
   void* handle = nullptr;
   if (H5Fget_vfd_handle(state_->id, H5P_DEFAULT, &handle) < 0 || handle == nullptr) return;
-  ::sync_file_range(*static_cast<const int*>(handle), 0, 0, SYNC_FILE_RANGE_WRITE);   // advice: a failure shows in the sync
+  ::sync_file_range(*static_cast<const int*>(handle), 0, 0,
+                    SYNC_FILE_RANGE_WRITE);  // advice: a failure shows in the sync
 }
 
 void File::close(bool durable) {
@@ -770,7 +810,8 @@ void File::close(bool durable) {
   state_->id = -1;
   if (status < 0) {
     const std::string reason = hdf5_reason();
-    throw IoError(cat(quote(state_->path.string()), ": ending the file failed: ", code ? std::strerror(code) : reason.c_str()));
+    throw IoError(
+        cat(quote(state_->path.string()), ": ending the file failed: ", code ? std::strerror(code) : reason.c_str()));
   }
   if (state_->writing && durable) support::sync_path(state_->path);
 }

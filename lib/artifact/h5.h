@@ -1,6 +1,6 @@
 /// @file
-/// Checked wrappers over the HDF5 C API, for the small part of it that our artifacts use: groups, contiguous datasets of
-/// fixed little-endian types, fixed-length UTF-8 text, scalar attributes.
+/// Checked wrappers over the HDF5 C API, for the small part of it that our artifacts use: groups, contiguous datasets
+/// of fixed little-endian types, fixed-length UTF-8 text, scalar attributes.
 ///
 /// Writing: object times are off on files, groups and datasets, format bounds are 1.8 to 1.10, nothing is chunked or
 /// filtered. The same calls in the same order therefore give the same bytes. Reading: type, shape and extent are
@@ -24,26 +24,32 @@ namespace pe::artifact::h5 {
 
 enum class Type { kU8, kI8, kU16, kI16, kU32, kI32, kU64, kI64, kF32, kF64, kText };
 
-std::string_view type_name(Type type);   ///< "uint16", "float32", "text", …
-std::size_t type_bytes(Type type);       ///< of one element; 0 for text, whose width is the dataset's own
+std::string_view type_name(Type type);  ///< "uint16", "float32", "text", …
+std::size_t type_bytes(Type type);      ///< of one element; 0 for text, whose width is the dataset's own
 
 template <typename T>
 constexpr Type type_of() {
-  if constexpr (std::is_same_v<T, float>) return Type::kF32;
-  else if constexpr (std::is_same_v<T, double>) return Type::kF64;
+  if constexpr (std::is_same_v<T, float>)
+    return Type::kF32;
+  else if constexpr (std::is_same_v<T, double>)
+    return Type::kF64;
   else {
     static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "this type has no HDF5 type");
     constexpr bool s = std::is_signed_v<T>;
-    if constexpr (sizeof(T) == 1) return s ? Type::kI8 : Type::kU8;
-    else if constexpr (sizeof(T) == 2) return s ? Type::kI16 : Type::kU16;
-    else if constexpr (sizeof(T) == 4) return s ? Type::kI32 : Type::kU32;
-    else return s ? Type::kI64 : Type::kU64;
+    if constexpr (sizeof(T) == 1)
+      return s ? Type::kI8 : Type::kU8;
+    else if constexpr (sizeof(T) == 2)
+      return s ? Type::kI16 : Type::kU16;
+    else if constexpr (sizeof(T) == 4)
+      return s ? Type::kI32 : Type::kU32;
+    else
+      return s ? Type::kI64 : Type::kU64;
   }
 }
 
-using Shape = std::vector<std::uint64_t>;   ///< empty for a scalar
+using Shape = std::vector<std::uint64_t>;  ///< empty for a scalar
 
-std::string shape_text(const Shape& shape);   ///< "[3, 4]", "[]" for a scalar
+std::string shape_text(const Shape& shape);  ///< "[3, 4]", "[]" for a scalar
 std::uint64_t element_count(const Shape& shape);
 
 struct FileState;
@@ -51,15 +57,15 @@ struct FileState;
 /// Anything with a path and attributes: a group or a dataset. Copies share the underlying object.
 class Object {
  public:
-  const std::string& path() const;              ///< inside the file: "/pe"
+  const std::string& path() const;  ///< inside the file: "/pe"
   const std::filesystem::path& file() const;
-  std::string where() const;                    ///< "'shards/a.h5': /pe", for messages
+  std::string where() const;  ///< "'shards/a.h5': /pe", for messages
 
   bool has_attribute(const std::string& name) const;
-  std::vector<std::string> attribute_names() const;   ///< sorted
+  std::vector<std::string> attribute_names() const;  ///< sorted
   void set_integer(const std::string& name, std::int64_t value);
   void set_real(const std::string& name, double value);
-  void set_text(const std::string& name, std::string_view value);   ///< at most 60,000 bytes
+  void set_text(const std::string& name, std::string_view value);  ///< at most 60,000 bytes
   /// @throws ArtifactError when the attribute is missing or of another type.
   std::int64_t integer(const std::string& name) const;
   double real(const std::string& name) const;
@@ -83,8 +89,8 @@ class Dataset : public Object {
  public:
   Type type() const;
   const Shape& shape() const;
-  std::uint64_t count() const;            ///< elements
-  std::size_t element_bytes() const;      ///< of one element; a text dataset's width
+  std::uint64_t count() const;        ///< elements
+  std::size_t element_bytes() const;  ///< of one element; a text dataset's width
   std::uint64_t bytes() const { return count() * element_bytes(); }
   /// Offset of its bytes in the file, to map them; empty when it holds none.
   std::optional<std::uint64_t> file_offset() const;
@@ -122,9 +128,9 @@ class Group : public Object {
   /// Rejects links wherever a name is looked up: artifacts hold none, and a link may lead out of the file.
   /// @throws ArtifactError when the group is missing. Also when a part of its name is a soft or external link.
   Group open_group(const std::string& name) const;
-  bool has(const std::string& name) const;   ///< @throws ArtifactError on a link
+  bool has(const std::string& name) const;  ///< @throws ArtifactError on a link
   bool is_group(const std::string& name) const;
-  std::vector<std::string> names() const;   ///< members, sorted bytewise. @throws ArtifactError on a link
+  std::vector<std::string> names() const;  ///< members, sorted bytewise. @throws ArtifactError on a link
 
   /// Writes a dataset whole. `name` may hold slashes; groups on the way are made.
   Dataset write_raw(const std::string& name, Type type, const Shape& shape, const void* data);
@@ -170,7 +176,7 @@ class File {
 
   Group root() const;
   const std::filesystem::path& path() const;
-  std::uint64_t size() const;   ///< bytes on disk when it was opened
+  std::uint64_t size() const;  ///< bytes on disk when it was opened
 
   /// Starts to write finished data to the disk without waiting for it, so that a later sync has less to do.
   void start_writing_back();

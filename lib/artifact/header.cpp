@@ -29,8 +29,11 @@ T member_or(const Json& json, const char* name, T otherwise) {
 }  // namespace
 
 Json recipe_to_json(const Recipe& recipe) {
-  return {{"stage", recipe.stage},   {"version", recipe.version}, {"task_key", recipe.task_key},
-          {"config", recipe.config}, {"inputs", recipe.inputs}};
+  return {{"stage", recipe.stage},
+          {"version", recipe.version},
+          {"task_key", recipe.task_key},
+          {"config", recipe.config},
+          {"inputs", recipe.inputs}};
 }
 
 Recipe recipe_from_json(const Json& json) {
@@ -74,14 +77,16 @@ Recipe read_recipe(const h5::File& file) {
   const h5::Group root = file.root();
   const std::string text = root.read_text("pe/made_by");
   const Json json = support::parse_json(text);
-  if (json.is_discarded()) throw ArtifactError(cat(quote(file.path().string()), ": /pe/made_by ", support::json_problem(text)));
+  if (json.is_discarded())
+    throw ArtifactError(cat(quote(file.path().string()), ": /pe/made_by ", support::json_problem(text)));
   return recipe_from_json(json);
 }
 
 void require_kind(const h5::File& file, Kind kind, int newest) {
   const Header header = read_header(file);
   if (header.kind != kind) {
-    throw ArtifactError(cat(quote(file.path().string()), ": expected kind ", kind_name(kind), ", found ", kind_name(header.kind)));
+    throw ArtifactError(
+        cat(quote(file.path().string()), ": expected kind ", kind_name(kind), ", found ", kind_name(header.kind)));
   }
   if (header.format > newest) {
     throw ArtifactError(cat(quote(file.path().string()), ": format ", header.format, " of kind ", kind_name(kind),

@@ -10,7 +10,7 @@ namespace pe::artifact {
 
 enum class Kind { kRawText, kTokenizer, kTokenShards, kCheckpoint, kMetrics, kEvalTable, kReport };
 
-std::string_view kind_name(Kind kind);   ///< as files and pipelines spell it: "raw-text", "tokenizer", "token-shards", …
+std::string_view kind_name(Kind kind);  ///< as files and pipelines spell it: "raw-text", "tokenizer", "token-shards", …
 std::optional<Kind> find_kind(std::string_view name);
 std::vector<Kind> all_kinds();
 

@@ -22,7 +22,8 @@ constexpr std::uint64_t kLargestNote = 256ULL << 20;
 /// clock. Times with a part below a millisecond come from a clock with at least a hundred ticks per second.
 bool tells_later_writes(const support::FileStamp& stamp) {
   const bool fine = stamp.mtime_ns % 1'000'000u != 0 && stamp.ctime_ns % 1'000'000u != 0;
-  return stamp.exists && std::max(stamp.mtime_ns, stamp.ctime_ns) + (fine ? 50'000'000u : 2'000'000'000u) <= stamp.looked_ns;
+  return stamp.exists &&
+         std::max(stamp.mtime_ns, stamp.ctime_ns) + (fine ? 50'000'000u : 2'000'000'000u) <= stamp.looked_ns;
 }
 
 fs::path note_path(const fs::path& folder) { return fs::path(folder) += ".closed"; }
@@ -30,7 +31,7 @@ fs::path note_path(const fs::path& folder) { return fs::path(folder) += ".closed
 }  // namespace
 
 void MemberDigests::add(const std::string& name, const std::string& sha256, const support::FileStamp& before,
-                      const support::FileStamp& after) {
+                        const support::FileStamp& after) {
   if (before == after && tells_later_writes(after)) members_[name] = {sha256, after};
 }
 
@@ -60,7 +61,8 @@ MemberDigests MemberDigests::read(const fs::path& folder) {
   try {
     const Json json = support::require_json(support::read_file(path, kLargestNote));
     // Data that another start of the kernel had in memory may never have reached the disk.
-    if (json.at("schema") != kClosingSchema || json.at("boot") != support::boot_id() || support::boot_id().empty()) return note;
+    if (json.at("schema") != kClosingSchema || json.at("boot") != support::boot_id() || support::boot_id().empty())
+      return note;
     for (const Json& item : json.at("members")) {
       MemberDigest closed;
       closed.sha256 = item.at("sha256").get<std::string>();

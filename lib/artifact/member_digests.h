@@ -17,7 +17,8 @@ class MemberDigests {
  public:
   /// SHA-256 of a member, and looks at it before and after it was hashed. Not noted when a later write might leave the
   /// same stamp.
-  void add(const std::string& name, const std::string& sha256, const support::FileStamp& before, const support::FileStamp& after);
+  void add(const std::string& name, const std::string& sha256, const support::FileStamp& before,
+           const support::FileStamp& after);
   /// Failing is no error: it only costs time.
   void write(const std::filesystem::path& folder) const;
 

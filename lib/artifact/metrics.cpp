@@ -3,9 +3,12 @@
 namespace pe::artifact {
 
 std::vector<ColumnSpec> train_columns() {
-  return {{"step", ColumnType::kInteger, "steps"}, {"tokens", ColumnType::kInteger, "tokens"},
-          {"loss", ColumnType::kReal, "nats/token"}, {"bpb", ColumnType::kReal, "bits/byte"},
-          {"lr", ColumnType::kReal, ""},             {"grad_norm", ColumnType::kReal, ""},
+  return {{"step", ColumnType::kInteger, "steps"},
+          {"tokens", ColumnType::kInteger, "tokens"},
+          {"loss", ColumnType::kReal, "nats/token"},
+          {"bpb", ColumnType::kReal, "bits/byte"},
+          {"lr", ColumnType::kReal, ""},
+          {"grad_norm", ColumnType::kReal, ""},
           {"clipped", ColumnType::kInteger, ""}};
 }
 

@@ -144,7 +144,8 @@ void RawTextReader::open_member(std::size_t number) {
 
 std::string_view RawTextReader::source_of(std::uint64_t document) const {
   const std::uint32_t source = source_[document];
-  return map_->view().substr(names_offset_ + source_offsets_[source], source_offsets_[source + 1] - source_offsets_[source]);
+  return map_->view().substr(names_offset_ + source_offsets_[source],
+                             source_offsets_[source + 1] - source_offsets_[source]);
 }
 
 bool RawTextReader::next(Document& document) {

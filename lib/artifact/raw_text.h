@@ -6,8 +6,8 @@
 ///     /offsets  uint64 [n + 1]     document i is bytes [offsets[i], offsets[i + 1])
 ///     /source   uint32 [n]         which source it came from
 ///     /row      uint64 [n]         its number there: row, line or piece, from 0
-///     /source_names    uint8 [k]        names of the sources, relative to the folder that was asked for, one after another
-///     /source_offsets  uint64 [m + 1]   name i is bytes [source_offsets[i], source_offsets[i + 1])
+///     /source_names    uint8 [k]        names of the sources, relative to the folder that was asked for, one after
+///     another /source_offsets  uint64 [m + 1]   name i is bytes [source_offsets[i], source_offsets[i + 1])
 #pragma once
 
 #include <cstdint>
@@ -58,10 +58,10 @@ class RawTextReader {
   std::uint64_t bytes() const { return bytes_; }
 
   struct Document {
-    std::string_view text;     ///< lives as long as `owner`
-    std::string_view source;   ///< the name of where it came from, as text
+    std::string_view text;    ///< lives as long as `owner`
+    std::string_view source;  ///< the name of where it came from, as text
     std::shared_ptr<const support::MappedFile> owner;
-    std::uint64_t index = 0;   ///< over the whole collection
+    std::uint64_t index = 0;  ///< over the whole collection
   };
   /// False at the end.
   bool next(Document& document);

@@ -40,9 +40,12 @@ bool valid_name(const std::string& name) {
 
 std::string_view column_type_name(ColumnType type) {
   switch (type) {
-    case ColumnType::kInteger: return "integer";
-    case ColumnType::kReal: return "real";
-    case ColumnType::kText: return "text";
+    case ColumnType::kInteger:
+      return "integer";
+    case ColumnType::kReal:
+      return "real";
+    case ColumnType::kText:
+      return "text";
   }
   return "?";
 }
@@ -65,10 +68,13 @@ void Table::add_row(std::vector<Cell> cells) {
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const auto& value = cells[i].value();
     const ColumnType type = columns_[i].type;
-    const bool fits = cells[i].missing() || (type == ColumnType::kInteger && std::holds_alternative<std::int64_t>(value)) ||
+    const bool fits = cells[i].missing() ||
+                      (type == ColumnType::kInteger && std::holds_alternative<std::int64_t>(value)) ||
                       (type == ColumnType::kReal && !std::holds_alternative<std::string>(value)) ||
                       (type == ColumnType::kText && std::holds_alternative<std::string>(value));
-    if (!fits) bug(cat("table ", name_, ": column ", quote(columns_[i].name), " holds ", column_type_name(type), ", the cell does not"));
+    if (!fits)
+      bug(cat("table ", name_, ": column ", quote(columns_[i].name), " holds ", column_type_name(type),
+              ", the cell does not"));
   }
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const auto& value = cells[i].value();
@@ -110,9 +116,12 @@ Cell Table::cell(std::size_t row, std::size_t column) const {
   const Data& data = data_[column];
   if (data.missing[row]) return {};
   switch (columns_[column].type) {
-    case ColumnType::kInteger: return data.integers[row];
-    case ColumnType::kReal: return data.reals[row];
-    case ColumnType::kText: return data.texts[row];
+    case ColumnType::kInteger:
+      return data.integers[row];
+    case ColumnType::kReal:
+      return data.reals[row];
+    case ColumnType::kText:
+      return data.texts[row];
   }
   return {};
 }
@@ -138,7 +147,8 @@ std::vector<double> Table::reals(std::string_view name) const {
   if (columns_[at].type == ColumnType::kText) wrong_type(*this, name, ColumnType::kReal, ColumnType::kText);
   std::vector<double> values(rows_);
   for (std::size_t i = 0; i < rows_; ++i) {
-    values[i] = data_[at].missing[i] ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(data_[at].integers[i]);
+    values[i] =
+        data_[at].missing[i] ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(data_[at].integers[i]);
   }
   return values;
 }
@@ -199,12 +209,12 @@ struct TableIo {
     const Json attributes = support::parse_json(group.read_text("attributes"));
     const std::int64_t rows = group.integer("rows");
     std::vector<ColumnSpec> specs;
-    std::vector<h5::Dataset> columns;   // opened once: opening takes longer than reading
+    std::vector<h5::Dataset> columns;  // opened once: opening takes longer than reading
     std::set<std::string> seen;
     if (!order.is_array() || !attributes.is_object() || rows < 0) {
       throw ArtifactError(cat(group.where(), ": 'columns', 'attributes' or 'rows' has the wrong type"));
     }
-    const h5::Group data_group = order.empty() ? group : group.open_group("data");   // its name is looked up once
+    const h5::Group data_group = order.empty() ? group : group.open_group("data");  // its name is looked up once
     for (const Json& item : order) {
       if (!item.is_string() || !valid_name(item.get<std::string>()) || !seen.insert(item.get<std::string>()).second) {
         throw ArtifactError(cat(group.where(), ": 'columns' holds an invalid or duplicate name"));
@@ -223,7 +233,7 @@ struct TableIo {
     }
     const h5::Shape shape{static_cast<std::uint64_t>(rows)};
     std::optional<h5::Group> missing;
-    std::vector<std::string> with_missing;   // sorted
+    std::vector<std::string> with_missing;  // sorted
     if (group.has("missing")) {
       missing = group.open_group("missing");
       with_missing = missing->names();

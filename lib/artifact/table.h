@@ -23,12 +23,12 @@ class File;
 namespace pe::artifact {
 
 enum class ColumnType { kInteger, kReal, kText };
-std::string_view column_type_name(ColumnType type);   ///< "integer", "real", "text"
+std::string_view column_type_name(ColumnType type);  ///< "integer", "real", "text"
 
 struct ColumnSpec {
   std::string name;
   ColumnType type = ColumnType::kReal;
-  std::string unit;   ///< "tokens", "nats", "bits/byte", …; empty when it has none
+  std::string unit;  ///< "tokens", "nats", "bits/byte", …; empty when it has none
 };
 
 /// A value in a row; monostate is a missing one. Any integer or real type, text, and std::nullopt convert.
@@ -36,15 +36,17 @@ class Cell {
  public:
   Cell() = default;
   Cell(std::nullopt_t) {}
-  template <typename T> requires std::is_integral_v<T>
-  Cell(T value) : value_(static_cast<std::int64_t>(value)) {}
-  template <typename T> requires std::is_floating_point_v<T>
-  Cell(T value) : value_(static_cast<double>(value)) {}
+  template <typename T>
+  requires std::is_integral_v<T> Cell(T value) : value_(static_cast<std::int64_t>(value)) {}
+  template <typename T>
+  requires std::is_floating_point_v<T> Cell(T value) : value_(static_cast<double>(value)) {}
   Cell(std::string value) : value_(std::move(value)) {}
   Cell(std::string_view value) : value_(std::string(value)) {}
   Cell(const char* value) : value_(std::string(value)) {}
   template <typename T>
-  Cell(const std::optional<T>& value) { if (value) *this = Cell(*value); }
+  Cell(const std::optional<T>& value) {
+    if (value) *this = Cell(*value);
+  }
   bool missing() const { return value_.index() == 0; }
   const std::variant<std::monostate, std::int64_t, double, std::string>& value() const { return value_; }
 
@@ -95,7 +97,7 @@ class Table {
 /// Several named tables and facts about the whole file, in the order written.
 struct Tables {
   std::vector<Table> tables;
-  Json facts = Json::object();   ///< subject of the tables: model digest, labels, settings. Content.
+  Json facts = Json::object();  ///< subject of the tables: model digest, labels, settings. Content.
 
   const Table* find(std::string_view name) const;
   /// @throws ArtifactError that names the nearest table.

@@ -33,9 +33,11 @@ struct TokenShardsWriter::OpenShard {
   std::uint64_t tokens() const { return offsets.back(); }
 };
 
-TokenShardsWriter::TokenShardsWriter(std::filesystem::path folder, const Recipe& recipe, const TokenizerRecord& tokenizer,
-                                     std::uint64_t shard_tokens)
-    : recipe_(recipe), collection_(std::move(folder), Kind::kTokenShards, recipe), tokenizer_(tokenizer),
+TokenShardsWriter::TokenShardsWriter(std::filesystem::path folder, const Recipe& recipe,
+                                     const TokenizerRecord& tokenizer, std::uint64_t shard_tokens)
+    : recipe_(recipe),
+      collection_(std::move(folder), Kind::kTokenShards, recipe),
+      tokenizer_(tokenizer),
       shard_tokens_(shard_tokens) {
   for (auto& open : open_) {
     open = std::make_unique<OpenShard>();
@@ -45,14 +47,15 @@ TokenShardsWriter::TokenShardsWriter(std::filesystem::path folder, const Recipe&
 
 TokenShardsWriter::~TokenShardsWriter() = default;
 
-void TokenShardsWriter::add(Split split, const std::int32_t* ids, std::size_t count, std::uint32_t text_bytes, std::uint64_t index,
-                            const std::int32_t* labels) {
+void TokenShardsWriter::add(Split split, const std::int32_t* ids, std::size_t count, std::uint32_t text_bytes,
+                            std::uint64_t index, const std::int32_t* labels) {
   const auto at = static_cast<std::size_t>(split);
   OpenShard& open = *open_[at];
   if (open.tokens() > 0 && open.tokens() + count > shard_tokens_) flush(split);
   for (std::size_t i = 0; i < count; ++i) {
     if (ids[i] < 0 || ids[i] >= tokenizer_.vocabulary) {
-      throw support::Error(support::kExitBug, support::Diagnostic{cat("id ", ids[i], " is outside the vocabulary of ", tokenizer_.vocabulary)});
+      throw support::Error(support::kExitBug, support::Diagnostic{cat("id ", ids[i], " is outside the vocabulary of ",
+                                                                      tokenizer_.vocabulary)});
     }
   }
   if (labels != nullptr) open.labels.insert(open.labels.end(), labels, labels + count);
@@ -186,7 +189,8 @@ DatasetTotals read_dataset_totals(const std::filesystem::path& dataset_file) {
   DatasetTotals totals;
   for (const Split split : kAllSplits) {
     const h5::Group part = sums.open_group(std::string(split_name(split)));
-    totals.splits[static_cast<std::size_t>(split)] = {count(part, "documents"), count(part, "tokens"), count(part, "bytes")};
+    totals.splits[static_cast<std::size_t>(split)] = {count(part, "documents"), count(part, "tokens"),
+                                                      count(part, "bytes")};
   }
   totals.read = count(sums, "read");
   totals.duplicates = count(sums, "duplicates");

@@ -28,19 +28,19 @@ struct SplitTotals {
 };
 
 struct DatasetTotals {
-  std::array<SplitTotals, 3> splits;     ///< by Split
-  std::uint64_t read = 0;                ///< documents of the raw text
-  std::uint64_t duplicates = 0;          ///< exact ones, dropped
+  std::array<SplitTotals, 3> splits;  ///< by Split
+  std::uint64_t read = 0;             ///< documents of the raw text
+  std::uint64_t duplicates = 0;       ///< exact ones, dropped
   std::uint64_t empty = 0;
-  std::uint64_t invalid_utf8 = 0;        ///< dropped or repaired, by `utf8`
+  std::uint64_t invalid_utf8 = 0;  ///< dropped or repaired, by `utf8`
   std::uint64_t too_short = 0;
   std::uint64_t unknown_tokens = 0;
 };
 
 /// How documents were put into splits, and a sample of each. Data of tasks have neither.
 struct SplitRecord {
-  std::string rule;                      ///< "train 0.9, validation 0.03, test 0.07 by hash": for people, and equal or not
-  std::array<DocumentSample, 3> documents;   ///< by Split
+  std::string rule;  ///< "train 0.9, validation 0.03, test 0.07 by hash": for people, and equal or not
+  std::array<DocumentSample, 3> documents;  ///< by Split
 };
 
 /// Writes the shards of all splits; documents come in order, each to its split.

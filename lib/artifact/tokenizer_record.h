@@ -15,15 +15,15 @@ namespace pe::artifact {
 
 /// All about the tokenizer that a consumer needs.
 struct TokenizerRecord {
-  std::string kind;                      ///< "sentencepiece", "byte-level-bpe", "bytes" or "symbols"
-  std::string model;                     ///< serialized model; empty for bytes
+  std::string kind;   ///< "sentencepiece", "byte-level-bpe", "bytes" or "symbols"
+  std::string model;  ///< serialized model; empty for bytes
   std::int64_t vocabulary = 0;
-  std::int64_t bos_id = -1, eos_id = -1, pad_id = -1, unk_id = -1;   ///< -1: none
+  std::int64_t bos_id = -1, eos_id = -1, pad_id = -1, unk_id = -1;  ///< -1: none
   bool bos_before_documents = false;
-  bool dummy_prefix = false;             ///< a space is put before each document, and counts no byte there
-  std::vector<std::uint16_t> token_bytes;   ///< [V] bytes of text that an id stands for; control and unknown ids 0.
-  std::string content_hash;              ///< Hash of pieces, types, scores and normaliser.
-  std::string library;                   ///< "sentencepiece 0.1.97", of the program that encoded.
+  bool dummy_prefix = false;               ///< a space is put before each document, and counts no byte there
+  std::vector<std::uint16_t> token_bytes;  ///< [V] bytes of text that an id stands for; control and unknown ids 0.
+  std::string content_hash;                ///< Hash of pieces, types, scores and normaliser.
+  std::string library;                     ///< "sentencepiece 0.1.97", of the program that encoded.
   /// Names the tokenizer in checkpoints: models and data that differ in it do not fit.
   std::string digest() const;
 };

@@ -11,9 +11,9 @@ using support::quote;
 const Input& Workspace::input(const std::string& role) const {
   const std::vector<Input>& all = all_inputs(role);
   if (all.size() != 1) {
-    throw support::ArtifactError(
-        cat("input ", quote(role), ": expected one artifact, found ", all.empty() ? "none" : std::to_string(all.size())),
-        all.empty() ? cat("give it with --input ", role, "=PATH") : "");
+    throw support::ArtifactError(cat("input ", quote(role), ": expected one artifact, found ",
+                                     all.empty() ? "none" : std::to_string(all.size())),
+                                 all.empty() ? cat("give it with --input ", role, "=PATH") : "");
   }
   return all.front();
 }
@@ -29,7 +29,8 @@ const std::vector<Input>& Workspace::all_inputs(const std::string& role) const {
 const std::filesystem::path& Workspace::output(const std::string& role) const {
   const auto found = outputs.find(role);
   if (found == outputs.end()) {
-    throw support::Error(support::kExitBug, support::Diagnostic{cat("the stage was not told where output ", quote(role), " goes")});
+    throw support::Error(support::kExitBug,
+                         support::Diagnostic{cat("the stage was not told where output ", quote(role), " goes")});
   }
   return found->second;
 }

@@ -1,6 +1,7 @@
 /// @file
 /// Whether to colour, and how. In this order: `--color=always|never`, NO_COLOR (set and not empty), CLICOLOR_FORCE or
-/// FORCE_COLOR (set, neither empty nor 0), CLICOLOR=0 (never), then whether the stream is a terminal that is not "dumb".
+/// FORCE_COLOR (set, neither empty nor 0), CLICOLOR=0 (never), then whether the stream is a terminal that is not
+/// "dumb".
 #pragma once
 
 #include <string>

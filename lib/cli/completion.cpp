@@ -136,7 +136,7 @@ std::vector<Candidate> complete_command(const std::string& typed, CompletionSour
 /// The words between the program, or its command, and the word that is typed.
 struct WordsBefore {
   const CompletedFlag* open = nullptr;  ///< a flag that still needs its value
-  bool only_words = false;      ///< after "--"
+  bool only_words = false;              ///< after "--"
   std::vector<std::string> given;
 };
 
@@ -275,7 +275,8 @@ std::string answer_completion(const std::vector<std::string>& arguments, Complet
     TypedLine line = split_line(arguments[1], arguments.size() > 2 ? arguments[2] : "");
     std::vector<Candidate> found = complete(line.words, source);
     // Bash closes a quote after a single candidate, so an incomplete one is returned with its possible continuations.
-    if (found.size() == 1 && !found[0].word.empty() && std::string_view("=[,/.").find(found[0].word.back()) != std::string_view::npos) {
+    if (found.size() == 1 && !found[0].word.empty() &&
+        std::string_view("=[,/.").find(found[0].word.back()) != std::string_view::npos) {
       line.words.back() = found[0].word;
       if (std::vector<Candidate> further = complete(line.words, source); !further.empty()) found = std::move(further);
     }

@@ -26,10 +26,10 @@ struct Candidate {
 
 /// A command line up to the cursor.
 struct CompletionContext {
-  std::string program;             ///< "pe-pipeline", "pe-train"
-  std::string command;             ///< of pe-pipeline
-  std::string flag;                ///< whose value is asked for, or empty
-  std::vector<std::string> words;  ///< words after the command that are no flags
+  std::string program;                                      ///< "pe-pipeline", "pe-train"
+  std::string command;                                      ///< of pe-pipeline
+  std::string flag;                                         ///< whose value is asked for, or empty
+  std::vector<std::string> words;                           ///< words after the command that are no flags
   std::vector<std::pair<std::string, std::string>> values;  ///< flags that were given, with their values
 };
 

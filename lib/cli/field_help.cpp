@@ -109,7 +109,8 @@ std::string field_outline(const Schema& schema, int columns) {
           help += cat(" ", inner.kinds.size(), " ", plural(inner), ": --help ", plural(inner), ".");
       }
     }
-    const std::string told = entry("  " + field.name, help, static_cast<int>(std::min<std::size_t>(widest, 20)) + 4, columns - 2);
+    const std::string told =
+        entry("  " + field.name, help, static_cast<int>(std::min<std::size_t>(widest, 20)) + 4, columns - 2);
     // The rest of a field's help is a separate topic.
     const bool cut = field.type != FieldType::kGroup && told.find('\n') + 1 < told.size();
     text += cut ? told.substr(0, told.find('\n')) + " …\n" : told;

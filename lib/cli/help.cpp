@@ -53,7 +53,8 @@ std::string help_text(const CommandTable& table, const std::string& name, int co
   if (!command->text.empty()) out += "\n" + wrapped(command->text, columns, 0);
   if (!command->flags.empty()) out += "\nFlags:\n";
   for (const Flag& flag : command->flags) {
-    out += entry(flag_label(flag.names, flag.value), flag.help + (flag.repeats ? "; may be repeated" : ""), 30, columns);
+    out +=
+        entry(flag_label(flag.names, flag.value), flag.help + (flag.repeats ? "; may be repeated" : ""), 30, columns);
   }
   if (!command->flags.empty()) out += entry("  -h, --help", "Show this", 30, columns);
   if (!command->examples.empty()) out += "\nExamples:\n";

@@ -45,9 +45,8 @@ std::string flag_label(const std::string& names, const std::string& value) {
 }
 
 std::vector<std::string> choices_of(const std::string& value) {
-  const bool words = value.find('|') != std::string::npos && std::none_of(value.begin(), value.end(), [](char c) {
-    return c >= 'A' && c <= 'Z';
-  });
+  const bool words = value.find('|') != std::string::npos &&
+                     std::none_of(value.begin(), value.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
   return words ? support::split(value, '|') : std::vector<std::string>();
 }
 

@@ -82,9 +82,9 @@ std::string exit_list(const std::string& text) {
     const std::string trimmed(support::trim(part));
     const auto digits = trimmed.find_first_not_of("0123456789");
     if (digits == 0) return paragraphs(text);
-    out += cat(".TP\n.B ", trimmed.substr(0, digits), "\n",
-               digits == std::string::npos ? "Done.\n"
-                                           : escaped(std::string(support::trim(trimmed.substr(digits)))) + "\n");
+    out += cat(
+        ".TP\n.B ", trimmed.substr(0, digits), "\n",
+        digits == std::string::npos ? "Done.\n" : escaped(std::string(support::trim(trimmed.substr(digits)))) + "\n");
   }
   return out;
 }
@@ -164,9 +164,10 @@ std::string command_manual(const CommandTable& table, const std::string& name, c
 std::string stage_manual(const StagePage& page, const std::string& date) {
   std::string out = heading(page.program, date, page.version);
   out += title_of(page.program, page.summary);
-  out += section("SYNOPSIS") + cat(".B ", escaped(page.program),
-                                   "\n[\\fB\\-\\-config\\fR \\fIFILE\\fR] [\\fB\\-\\-set\\fR \\fIKEY=VALUE\\fR] "
-                                   "[\\fB\\-\\-input\\fR \\fIROLE=PATH\\fR] [\\fB\\-\\-output\\fR \\fIROLE=PATH\\fR]\n");
+  out +=
+      section("SYNOPSIS") + cat(".B ", escaped(page.program),
+                                "\n[\\fB\\-\\-config\\fR \\fIFILE\\fR] [\\fB\\-\\-set\\fR \\fIKEY=VALUE\\fR] "
+                                "[\\fB\\-\\-input\\fR \\fIROLE=PATH\\fR] [\\fB\\-\\-output\\fR \\fIROLE=PATH\\fR]\n");
   out += section("DESCRIPTION") + paragraphs(page.summary + (page.summary.back() == '.' ? "" : "."));
   out += ".PP\nA stage of pe\\-pipeline; run alone it writes the same bytes as within a pipeline.\n";
   const auto roles = [&](const char* title, const std::vector<StagePage::Entry>& entries) {
@@ -188,8 +189,17 @@ namespace {
 
 /// The text that troff shows for the output of `escaped`.
 std::string unescaped(std::string text) {
-  for (const auto& [sequence, shown] : {std::pair{"\\fB", ""}, {"\\fI", ""}, {"\\fR", ""}, {"\\&", ""}, {"\\-", "-"}, {"\\(aq", "'"},
-                                        {"\\(ha", "^"}, {"\\(ti", "~"}, {"\\(ga", "`"}, {"\\(dq", "\""}, {"\\e", "\\"}}) {
+  for (const auto& [sequence, shown] : {std::pair{"\\fB", ""},
+                                        {"\\fI", ""},
+                                        {"\\fR", ""},
+                                        {"\\&", ""},
+                                        {"\\-", "-"},
+                                        {"\\(aq", "'"},
+                                        {"\\(ha", "^"},
+                                        {"\\(ti", "~"},
+                                        {"\\(ga", "`"},
+                                        {"\\(dq", "\""},
+                                        {"\\e", "\\"}}) {
     const std::string what = sequence;
     for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + std::strlen(shown)))
       text.replace(at, what.size(), shown);
@@ -234,10 +244,12 @@ std::string tool_manual(const ToolText& tool, const std::string& date) {
   if (!tool.verbs.empty()) out += escaped(support::join(tool.verbs, "|")) + "\n";
   for (const ToolFlag& flag : tool.flags) {
     const std::string name = cat("\\fB", escaped(flag.name), "\\fR");
-    const std::string shown = cat(flag.plain ? cat("[", name, "]") : name, flag.type.empty() ? "" : cat(" \\fI", escaped(flag.type), "\\fR"));
+    const std::string shown =
+        cat(flag.plain ? cat("[", name, "]") : name, flag.type.empty() ? "" : cat(" \\fI", escaped(flag.type), "\\fR"));
     out += flag.required ? shown + "\n" : cat("[", shown, "]\n");
   }
-  out += section("DESCRIPTION") + paragraphs(tool.summary) + (tool.epilogue.empty() ? "" : ".PP\n" + paragraphs(tool.epilogue));
+  out += section("DESCRIPTION") + paragraphs(tool.summary) +
+         (tool.epilogue.empty() ? "" : ".PP\n" + paragraphs(tool.epilogue));
   out += section("OPTIONS");
   for (const ToolFlag& flag : tool.flags) {
     std::string help = flag.help;

@@ -22,11 +22,11 @@ struct StagePage {
   struct Entry {
     std::string name, text;
   };
-  std::string program;           ///< "pe-train"
+  std::string program;  ///< "pe-train"
   std::string summary;
-  std::string version;           ///< "0.2.0, result version 3"
+  std::string version;  ///< "0.2.0, result version 3"
   std::vector<Entry> inputs, outputs;
-  std::string fields;            ///< lines of `--help`, unchanged
+  std::string fields;  ///< lines of `--help`, unchanged
 };
 std::string stage_manual(const StagePage& page, const std::string& date);
 

@@ -10,7 +10,8 @@ namespace pe::cli {
 void print_error(const std::string& program, const support::Error& error) {
   std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());
   if (error.exit_code() != support::kExitBug) return;
-  std::fprintf(stderr, "This is a mistake of %s %s; please report it with this message.\n", program.c_str(), PE_VERSION);
+  std::fprintf(stderr, "This is a mistake of %s %s; please report it with this message.\n", program.c_str(),
+               PE_VERSION);
 }
 
 int run_program(const std::string& program, const std::function<int()>& body, const support::Explain& explain) {

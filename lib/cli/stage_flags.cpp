@@ -54,7 +54,8 @@ constexpr const char* kUsualExitCodes = "0 done; 2 config; 3 inputs; 75 saved, r
 std::string help(const StageText& text, int columns) {
   std::string out = cat("usage: ", text.program, " [flags]\n\n", text.summary, "\n\nFlags:\n");
   for (const StageFlag& flag : stage_flags()) {
-    out += entry(flag_label(flag.names, flag.value), flag.help + (flag.repeats ? "; may be repeated" : ""), 30, columns);
+    out +=
+        entry(flag_label(flag.names, flag.value), flag.help + (flag.repeats ? "; may be repeated" : ""), 30, columns);
   }
   out += entry(flag_label("-h,--help", "[TOPIC]"), "Show this, or help on part of the config", 30, columns);
   out += entry(flag_label("--version", ""), "Show the version", 30, columns);

@@ -41,10 +41,10 @@ extern const char* const kStageExitCodes;
 
 /// Texts of the stage for `--help` and `--version`.
 struct StageText {
-  std::string program;     ///< "pe-train"
+  std::string program;  ///< "pe-train"
   std::string summary;
-  std::string version;     ///< "0.2.0, result version 3"
-  std::string roles;       ///< the inputs and outputs, one a line
+  std::string version;                      ///< "0.2.0, result version 3"
+  std::string roles;                        ///< the inputs and outputs, one a line
   const support::Schema* schema = nullptr;  ///< the config fields
   std::string epilogue;
 };

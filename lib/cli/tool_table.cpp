@@ -147,7 +147,8 @@ const std::vector<ToolText>& tools() {
 }
 
 const ToolText* find_tool(const std::string& program) {
-  const auto found = std::find_if(tools().begin(), tools().end(), [&](const ToolText& tool) { return tool.program == program; });
+  const auto found =
+      std::find_if(tools().begin(), tools().end(), [&](const ToolText& tool) { return tool.program == program; });
   return found == tools().end() ? nullptr : &*found;
 }
 

@@ -48,16 +48,18 @@ std::string git(const fs::path& folder, std::vector<std::string> arguments, cons
 
 /// The pipeline file and the configs beside it as they were, in a folder of the same shape. Files that configs name are
 /// those of today: git does not hold them.
-Graph graph_of_file(const cli::CommandLine& line, const fs::path& store, const std::string& file, const std::string& revision) {
+Graph graph_of_file(const cli::CommandLine& line, const fs::path& store, const std::string& file,
+                    const std::string& revision) {
   cli::CommandLine plain = line;
-  plain.set.clear();   // the earlier side is the file as it stands
+  plain.set.clear();  // the earlier side is the file as it stands
   plain.axis.clear();
   if (revision.empty()) return load(plain, file, store).graph;
   if (!support::find_program("git")) throw ConfigError("FILE@REV needs git, which is not on the PATH", kFlag);
   const fs::path absolute = fs::absolute(file).lexically_normal();
   const fs::path root = pipeline::find_root(absolute);
   const fs::path top = git(root, {"rev-parse", "--show-toplevel"}, cat("repository at ", quote(root.string())));
-  const std::string commit = git(top, {"rev-parse", "--verify", "--quiet", revision + "^{commit}"}, cat("revision ", quote(revision)));
+  const std::string commit =
+      git(top, {"rev-parse", "--verify", "--quiet", revision + "^{commit}"}, cat("revision ", quote(revision)));
   const std::string name = absolute.lexically_relative(top).string();
   const std::string folder = root.lexically_relative(top).string();
   const auto scratch = support::ScratchFolder::temporary("pe-against");
@@ -78,7 +80,8 @@ Graph graph_of_file(const cli::CommandLine& line, const fs::path& store, const s
   for (Task& task : graph.tasks) {
     for (auto& external : task.externals) {
       for (std::string& path : external.paths) {
-        if (path.rfind(then, 0) == 0) path = (root / fs::path(path).lexically_relative(then)).lexically_normal().string();
+        if (path.rfind(then, 0) == 0)
+          path = (root / fs::path(path).lexically_relative(then)).lexically_normal().string();
       }
     }
   }
@@ -102,7 +105,8 @@ Against against_graph(const Graph& before, const Graph& now, const std::vector<s
 
 }  // namespace
 
-Against find_against(const cli::CommandLine& line, const PlannedPipeline& planned, const std::vector<std::size_t>& tasks) {
+Against find_against(const cli::CommandLine& line, const PlannedPipeline& planned,
+                     const std::vector<std::size_t>& tasks) {
   const std::string& text = line.against;
   const Graph& graph = planned.loaded.graph;
   const pipeline::Store& store = planned.store;
@@ -110,10 +114,12 @@ Against find_against(const cli::CommandLine& line, const PlannedPipeline& planne
   const std::string file = text.substr(0, at);
   const bool names_file = !file.empty() && fs::is_regular_file(file);
   if (at != std::string::npos && at + 1 < text.size() && (file.empty() || names_file)) {
-    return against_graph(graph_of_file(line, store.root(), file.empty() ? pipeline_file_of(line) : file, text.substr(at + 1)),
-                         graph, tasks);
+    return against_graph(
+        graph_of_file(line, store.root(), file.empty() ? pipeline_file_of(line) : file, text.substr(at + 1)), graph,
+        tasks);
   }
-  if (at == std::string::npos && names_file) return against_graph(graph_of_file(line, store.root(), file, ""), graph, tasks);
+  if (at == std::string::npos && names_file)
+    return against_graph(graph_of_file(line, store.root(), file, ""), graph, tasks);
 
   const auto run = run_called(store, text, "--against");
   Against against;
@@ -149,11 +155,14 @@ Against find_against(const cli::CommandLine& line, const PlannedPipeline& planne
     }
   }
   if (!against.empty()) return against;
-  if (!keys.empty()) throw ConfigError(cat("result ", keys[0].short_name(), " is of another stage than these tasks"), kFlag);
+  if (!keys.empty())
+    throw ConfigError(cat("result ", keys[0].short_name(), " is of another stage than these tasks"), kFlag);
   const std::vector<std::string> runs = store.runs();
-  std::vector<std::string> newest(runs.end() - static_cast<std::ptrdiff_t>(std::min<std::size_t>(runs.size(), 3)), runs.end());
-  throw ConfigError(cat("no run, result or pipeline file ", quote(text)), kFlag,
-                    newest.empty() ? "the store has no runs" : cat("the newest runs are ", support::join(newest, ", ")));
+  std::vector<std::string> newest(runs.end() - static_cast<std::ptrdiff_t>(std::min<std::size_t>(runs.size(), 3)),
+                                  runs.end());
+  throw ConfigError(
+      cat("no run, result or pipeline file ", quote(text)), kFlag,
+      newest.empty() ? "the store has no runs" : cat("the newest runs are ", support::join(newest, ", ")));
 }
 
 }  // namespace pe::commands

@@ -56,7 +56,8 @@ int stop_process(const Store& store, const RunStatus& status, const std::vector<
                                                 : ""),
                       {"pe-pipeline cancel", 0, 0, "", 1}, "stop it there");
   }
-  if (::kill(static_cast<pid_t>(status.pid), SIGTERM) != 0) support::throw_errno("stop process", std::to_string(status.pid));
+  if (::kill(static_cast<pid_t>(status.pid), SIGTERM) != 0)
+    support::throw_errno("stop process", std::to_string(status.pid));
   print(cat("run ", status.run_id, ": process ", status.pid, " was asked to save and stop\n"));
   return pipeline::kRunDone;
 }
@@ -70,9 +71,8 @@ std::vector<std::string> jobs_to_cancel(const Submission& submission, const std:
     if (!array.live_job.empty()) continue;
     std::set<std::int64_t> chosen;
     for (const auto& [index, tasks] : array.elements) {
-      if (std::all_of(tasks.begin(), tasks.end(), [&](std::size_t i) {
-            return keys.empty() || keys.count(submission.tasks[i].plan_key) > 0;
-          })) {
+      if (std::all_of(tasks.begin(), tasks.end(),
+                      [&](std::size_t i) { return keys.empty() || keys.count(submission.tasks[i].plan_key) > 0; })) {
         chosen.insert(index);
       }
     }
@@ -90,22 +90,24 @@ std::vector<std::string> jobs_to_cancel(const Submission& submission, const std:
   if (keys.empty()) {
     // The last job, too, under whichever of its names it waits.
     for (const pipeline::JobRow& row : rows) {
-      if (row.name.rfind(submission.last.name(), 0) == 0 && !pipeline::is_final(row.state)) ids.push_back(row.array_job);
+      if (row.name.rfind(submission.last.name(), 0) == 0 && !pipeline::is_final(row.state))
+        ids.push_back(row.array_job);
     }
   }
   return ids;
 }
 
-/// Refuses to cancel jobs of another user or cluster: marks stop only tasks that have not started, and scancel obeys their
-/// user alone.
+/// Refuses to cancel jobs of another user or cluster: marks stop only tasks that have not started, and scancel obeys
+/// their user alone.
 void refuse_foreign(const Submission& submission, pipeline::Slurm& slurm) {
   const bool may = submission.user.empty() || submission.user == slurm.user() || ::geteuid() == 0;
   // Without an answer the marks are still right.
   const bool here = submission.cluster.empty() || slurm.cluster().empty() || submission.cluster == slurm.cluster();
   if (may && here) return;
-  throw ConfigError(cat("run ", submission.run, " was submitted by ", pipeline::submitter(submission), "; here is user ",
-                        quote(slurm.user()), slurm.cluster().empty() ? "" : cat(" on cluster ", quote(slurm.cluster()))),
-                    {"pe-pipeline cancel", 0, 0, "", 1}, "only there can its jobs be cancelled");
+  throw ConfigError(
+      cat("run ", submission.run, " was submitted by ", pipeline::submitter(submission), "; here is user ",
+          quote(slurm.user()), slurm.cluster().empty() ? "" : cat(" on cluster ", quote(slurm.cluster()))),
+      {"pe-pipeline cancel", 0, 0, "", 1}, "only there can its jobs be cancelled");
 }
 
 }  // namespace
@@ -126,8 +128,10 @@ int cancel_command(const cli::CommandLine& given) {
   pipeline::mark_cancelled(store, run, keys);
   const auto rows = slurm.jobs_of(submission->user);
   if (!rows) {
-    say(cat("pe-pipeline: ", slurm.trouble(), ". The tasks are marked, and their jobs end when they look; call "
-            "`pe-pipeline cancel --run ", run, "` again for scancel\n"));
+    say(cat("pe-pipeline: ", slurm.trouble(),
+            ". The tasks are marked, and their jobs end when they look; call "
+            "`pe-pipeline cancel --run ",
+            run, "` again for scancel\n"));
     return pipeline::kRunIncomplete;
   }
   const std::vector<std::string> ids = jobs_to_cancel(*submission, keys, *rows);
@@ -139,8 +143,11 @@ int cancel_command(const cli::CommandLine& given) {
   print(cat("run ", run, ": ", keys.empty() ? std::string("everything") : counted(keys.size(), "task"), " cancelled, ",
             counted(ids.size(), "order"), " to Slurm\n"));
   if (!keys.empty()) return pipeline::kRunDone;
-  const Json json{{"schema", "pe-run-summary/1"}, {"run", run},        {"exit_code", pipeline::kRunIncomplete},
-                  {"cancelled", true},            {"ended", support::unix_time()}};
+  const Json json{{"schema", "pe-run-summary/1"},
+                  {"run", run},
+                  {"exit_code", pipeline::kRunIncomplete},
+                  {"cancelled", true},
+                  {"ended", support::unix_time()}};
   support::write_file_atomically(store.runs_folder() / run / "summary.json", json.dump(1) + "\n", store.durable());
   return pipeline::kRunDone;
 }

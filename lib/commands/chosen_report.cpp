@@ -19,8 +19,9 @@ using support::ConfigError;
 using support::quote;
 
 bool is_report(const Record& record) {
-  return std::any_of(record.outputs.begin(), record.outputs.end(),
-                     [](const OutputRecord& output) { return output.kind == artifact::kind_name(artifact::Kind::kReport); });
+  return std::any_of(record.outputs.begin(), record.outputs.end(), [](const OutputRecord& output) {
+    return output.kind == artifact::kind_name(artifact::Kind::kReport);
+  });
 }
 
 Record report_of(const Store& store, const Inventory& inventory, const std::vector<std::size_t>& chosen) {
@@ -30,13 +31,16 @@ Record report_of(const Store& store, const Inventory& inventory, const std::vect
     auto record = store.read(inventory.results[i].key);
     if (!record || !is_report(*record)) continue;
     if (found && found->task != record->task)
-      throw ConfigError(cat(quote(found->task), " and ", quote(record->task), " are both reports"), {}, "name one of them");
+      throw ConfigError(cat(quote(found->task), " and ", quote(record->task), " are both reports"), {},
+                        "name one of them");
     if (!found || inventory.results[i].ended > inventory.results[index].ended) {
       found = std::move(record);
       index = i;
     }
   }
-  if (!found) throw ConfigError("none of the results that were named is a report", {}, "name the stage of the report, as in: grid.yml report");
+  if (!found)
+    throw ConfigError("none of the results that were named is a report", {},
+                      "name the stage of the report, as in: grid.yml report");
   return *std::move(found);
 }
 

@@ -14,8 +14,8 @@ namespace pe::commands {
 /// By what it writes, so that reports of others' stages count.
 bool is_report(const pipeline::Record& record);
 
-/// The one report among these results: of several results of one task the newest. @throws ConfigError for none, or two tasks'
-/// reports
+/// The one report among these results: of several results of one task the newest. @throws ConfigError for none, or two
+/// tasks' reports
 pipeline::Record report_of(const pipeline::Store& store, const pipeline::Inventory& inventory,
                            const std::vector<std::size_t>& chosen);
 

@@ -591,28 +591,30 @@ cli::Command timeline_entry() {
 }
 
 cli::Command metrics_entry() {
-  return {"metrics",
-          "[FILE] [RUN] [SELECT...] [flags]",
-          "Send the curves of trainings to a tracker",
-          "Writes CSV or TensorBoard files, or sends to W&B or Trackio. A finished training keeps its curves, and a "
-          "running one can be followed. Attempts of a task are joined, and the axis is the number of tokens. The same "
-          "command may be repeated: files are written again, and a tracker gets only what it has not. CSV and "
-          "TensorBoard need Python alone. PE_PYTHON names another Python than python3, such as one that has wandb. With "
-          "FILE, that pipeline's store is used, as for status.",
-          {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
-           choice("--to", {"csv", "tensorboard", "wandb", "trackio"}, "Where to (default: csv)", &CommandLine::to),
-           text("--out", "DIR", "Folder for files (default: metrics/)", &CommandLine::out),
-           text("--project", "NAME", "Project of W&B and Trackio (default: the pipeline's name)",
-                &CommandLine::project),
-           toggle("-f,--follow", "Continue until the run ends", &CommandLine::follow),
-           {"--every", "TIME", "How often --follow looks (5s)",
-            [](CommandLine& line, const std::string& given) { line.every_s = time_of("--every", given); }},
-           json_flag(), color_flag()},
-          {{"pe-pipeline metrics", "the newest run of ./store, as metrics/*.csv"},
-           {"pe-pipeline metrics grid.yml 'trunk[encoding=rope]' --to wandb --follow", "while it trains"},
-           {"tensorboard --logdir metrics", "after pe-pipeline metrics --to tensorboard"}},
-          kReadingExits,
-          metrics_command};
+  return {
+      "metrics",
+      "[FILE] [RUN] [SELECT...] [flags]",
+      "Send the curves of trainings to a tracker",
+      "Writes CSV or TensorBoard files, or sends to W&B or Trackio. A finished training keeps its curves, and a "
+      "running one can be followed. Attempts of a task are joined, and the axis is the number of tokens. The same "
+      "command may be repeated: files are written again, and a tracker gets only what it has not. CSV and "
+      "TensorBoard need Python alone. PE_PYTHON names another Python than python3, such as one that has wandb. With "
+      "FILE, that pipeline's store is used, as for status.",
+      {store_flag(),
+       text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
+       choice("--to", {"csv", "tensorboard", "wandb", "trackio"}, "Where to (default: csv)", &CommandLine::to),
+       text("--out", "DIR", "Folder for files (default: metrics/)", &CommandLine::out),
+       text("--project", "NAME", "Project of W&B and Trackio (default: the pipeline's name)", &CommandLine::project),
+       toggle("-f,--follow", "Continue until the run ends", &CommandLine::follow),
+       {"--every", "TIME", "How often --follow looks (5s)",
+        [](CommandLine& line, const std::string& given) { line.every_s = time_of("--every", given); }},
+       json_flag(),
+       color_flag()},
+      {{"pe-pipeline metrics", "the newest run of ./store, as metrics/*.csv"},
+       {"pe-pipeline metrics grid.yml 'trunk[encoding=rope]' --to wandb --follow", "while it trains"},
+       {"tensorboard --logdir metrics", "after pe-pipeline metrics --to tensorboard"}},
+      kReadingExits,
+      metrics_command};
 }
 
 cli::Command man_entry() {
@@ -646,11 +648,12 @@ cli::Command help_entry() { return {"help", "[COMMAND]", "Show help, or the help
 }  // namespace
 const cli::CommandTable& command_table() {
   static const cli::CommandTable table = {
-      run_entry(),      submit_entry(),       cancel_entry(),        init_entry(),   plan_entry(),   explain_entry(),
-      status_entry(),   logs_entry(),         graph_entry(),         show_entry(),   list_entry(),   config_entry(),
-      forget_entry(),   verify_entry(),       diff_entry(),          power_entry(),  gc_entry(),     pin_entry(),
-      unpin_entry(),    transfer_entry(true), transfer_entry(false), export_entry(), import_entry(), doctor_entry(),
-      timeline_entry(), metrics_entry(), man_entry(),          completion_entry(),    help_entry()};
+      run_entry(),           submit_entry(), cancel_entry(),     init_entry(),   plan_entry(),
+      explain_entry(),       status_entry(), logs_entry(),       graph_entry(),  show_entry(),
+      list_entry(),          config_entry(), forget_entry(),     verify_entry(), diff_entry(),
+      power_entry(),         gc_entry(),     pin_entry(),        unpin_entry(),  transfer_entry(true),
+      transfer_entry(false), export_entry(), import_entry(),     doctor_entry(), timeline_entry(),
+      metrics_entry(),       man_entry(),    completion_entry(), help_entry()};
   return table;
 }
 

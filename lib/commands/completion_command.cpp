@@ -1,4 +1,5 @@
-// pe-pipeline completion, and the hidden __complete that its scripts ask: what there is of stages, axes, runs and files.
+// pe-pipeline completion, and the hidden __complete that its scripts ask: what there is of stages, axes, runs and
+// files.
 #include <algorithm>
 #include <set>
 
@@ -288,7 +289,8 @@ class Source : public cli::CompletionSource {
       for (const AxisWords& axis : all_axes(file)) out.push_back({cat("axes.", axis.name, "="), ""});
     } else if (label == "vars" || label == "resources") {
       const support::Node& map = label == "vars" ? file.vars : file.resources;
-      for (const auto& member : map.members) out.push_back({cat(label, ".", member.key, label == "vars" ? "=" : "."), ""});
+      for (const auto& member : map.members)
+        out.push_back({cat(label, ".", member.key, label == "vars" ? "=" : "."), ""});
     } else if (const auto* stage = file.find_stage(label)) {
       try {
         pipeline::StageCatalog catalog = stage_catalog();
@@ -319,7 +321,8 @@ class Source : public cli::CompletionSource {
         return out;
       }
       const bool output = context.flag == "--output";
-      for (const std::string& role : output ? stage->output_names() : stage->input_names()) out.push_back({role + "=", ""});
+      for (const std::string& role : output ? stage->output_names() : stage->input_names())
+        out.push_back({role + "=", ""});
     } catch (const support::Error&) {
       // Nothing is known of it.
     }
@@ -334,8 +337,9 @@ int completion_command(const cli::CommandLine& line) {
   if (line.words.size() != 1 || std::find(shells.begin(), shells.end(), line.words[0]) == shells.end()) {
     const std::string word = line.words.empty() ? "" : line.words.back();
     const std::string near = word.empty() ? "" : support::suggestion(word, shells);
-    throw support::ConfigError(word.empty() ? "completion for which shell?" : cat("no completion for ", support::quote(word)),
-                               {"pe-pipeline completion", 0, 0, "", 1}, near.empty() ? "one of bash, zsh, fish" : near);
+    throw support::ConfigError(
+        word.empty() ? "completion for which shell?" : cat("no completion for ", support::quote(word)),
+        {"pe-pipeline completion", 0, 0, "", 1}, near.empty() ? "one of bash, zsh, fish" : near);
   }
   std::vector<std::string> programs = stage_programs();
   programs.insert(programs.begin(), "pe-pipeline");

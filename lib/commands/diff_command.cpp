@@ -433,7 +433,8 @@ class Sides {
     if (!line_.run.empty()) {
       const std::string run = pick_run(store(), line_.run);
       std::erase_if(found, [&](std::size_t i) { return results[i].run != run; });
-      if (found.empty()) throw ConfigError(cat("run ", run, " made no result of ", quote(word)), {"--run", 0, 0, "", 1});
+      if (found.empty())
+        throw ConfigError(cat("run ", run, " made no result of ", quote(word)), {"--run", 0, 0, "", 1});
     }
     const pipeline::StoredResult& newest =
         results[*std::max_element(found.begin(), found.end(), [&](std::size_t a, std::size_t b) {

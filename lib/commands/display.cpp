@@ -47,7 +47,8 @@ class Plain : public Display {
     last_s_ = state.now_s;
   }
   void finish() override {
-    if (more_blocked_) say(cat(time_text(), " ", style_.warn("blocked "), " ", counted(more_blocked_, "more task"), "\n"));
+    if (more_blocked_)
+      say(cat(time_text(), " ", style_.warn("blocked "), " ", counted(more_blocked_, "more task"), "\n"));
   }
   void on_tick(const RunState& state) override {
     clock_.look(state);

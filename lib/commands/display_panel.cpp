@@ -52,8 +52,8 @@ std::string holdup(const RunState& state) {
   }
   const std::size_t count = waiting.empty() ? 0 : waiting[most];
   if (count == 0) return "";
-  return cat(support::with_commas(static_cast<std::int64_t>(count)), count == 1 ? " task waits for " : " tasks wait for ",
-             state.graph->tasks[most].id);
+  return cat(support::with_commas(static_cast<std::int64_t>(count)),
+             count == 1 ? " task waits for " : " tasks wait for ", state.graph->tasks[most].id);
 }
 
 class PanelDisplay : public Display {
@@ -91,7 +91,8 @@ void TaskClock::look(const RunState& state) {
     const auto done = task.progress.find("done");
     if (done == task.progress.end() || !done->is_number()) continue;
     const double now = done->get<double>();
-    const auto [at, fresh] = seen_.try_emplace({task.task, task.attempt}, ProgressMark{now, state.now_s, now, state.now_s});
+    const auto [at, fresh] =
+        seen_.try_emplace({task.task, task.attempt}, ProgressMark{now, state.now_s, now, state.now_s});
     // A stage may count several things in turn: a count that falls begins anew.
     if (!fresh && now < at->second.last_done) at->second = {now, state.now_s, now, state.now_s};
     at->second.last_done = now;
@@ -139,16 +140,18 @@ std::vector<std::string> panel_lines(const RunState& state, const TaskClock& clo
   if (const std::string text = holdup(state); !text.empty()) below.push_back("  " + style.dim(text));
   if (!state.elsewhere.empty()) {
     const auto& [task, owner] = *state.elsewhere.begin();
-    below.push_back(cat("  ", style.dim(cat(state.elsewhere.size(), " made by other runs: ", state.graph->tasks[task].id,
-                                            " by ", cli::harmless(owner)))));
+    below.push_back(cat("  ", style.dim(cat(state.elsewhere.size(), " made by other runs: ",
+                                            state.graph->tasks[task].id, " by ", cli::harmless(owner)))));
   }
   if (!trouble.empty()) below.push_back("  " + trouble);
 
   std::vector<RunningTask> running = state.running;
-  std::stable_sort(running.begin(), running.end(), [](const auto& a, const auto& b) { return a.started_s < b.started_s; });
+  std::stable_sort(running.begin(), running.end(),
+                   [](const auto& a, const auto& b) { return a.started_s < b.started_s; });
   // The panel leaves one row of the window to what stays.
   const auto most = static_cast<std::size_t>(std::max(rows - 1, 1));
-  while (!below.empty() && 1 + below.size() + std::min<std::size_t>(running.size(), 2) > most) below.erase(below.begin());
+  while (!below.empty() && 1 + below.size() + std::min<std::size_t>(running.size(), 2) > most)
+    below.erase(below.begin());
   std::size_t room = most - std::min(most, 1 + below.size());
   const bool cut = running.size() > room;
   if (cut && room > 0) --room;
@@ -165,8 +168,8 @@ std::vector<std::string> panel_lines(const RunState& state, const TaskClock& clo
       // What is left matters most where there is room for little.
       const ProgressText parts = progress_text(running[i].progress);
       text = left >= 0 ? cat(support::short_duration(left), " left  ") : "";
-      text += cat(cli::harmless(parts.work), "  ", cli::harmless(parts.figures.substr(0, parts.figures.find("  "))), "  ",
-                  cli::harmless(parts.speed));
+      text += cat(cli::harmless(parts.work), "  ", cli::harmless(parts.figures.substr(0, parts.figures.find("  "))),
+                  "  ", cli::harmless(parts.speed));
     } else {
       text = running_text(state, running[i], left);
     }

@@ -1,6 +1,6 @@
 /// @file
-/// The panel of a run on a terminal: counts, what runs with its speed and what is left of it, and what holds up the rest.
-/// At most the window's height; what stays (failures, results) scrolls past above it.
+/// The panel of a run on a terminal: counts, what runs with its speed and what is left of it, and what holds up the
+/// rest. At most the window's height; what stays (failures, results) scrolls past above it.
 #pragma once
 
 #include <map>
@@ -14,8 +14,8 @@
 
 namespace pe::commands {
 
-/// How long running tasks have yet to go: from their own pace since they were first seen, else from what such tasks took
-/// before.
+/// How long running tasks have yet to go: from their own pace since they were first seen, else from what such tasks
+/// took before.
 class TaskClock {
  public:
   /// Notes how far everything is; called at every tick.
@@ -25,7 +25,7 @@ class TaskClock {
 
  private:
   struct ProgressMark {
-    double done = 0, time_s = 0;          // when first seen
+    double done = 0, time_s = 0;  // when first seen
     double last_done = 0, last_s = 0;
   };
   std::map<std::pair<std::size_t, int>, ProgressMark> seen_;  // task, attempt
@@ -35,8 +35,8 @@ class TaskClock {
 std::string running_text(const pipeline::RunState& state, const pipeline::RunningTask& task, double left_s);
 
 /// The lines of the panel for a window of that size, most important first.
-std::vector<std::string> panel_lines(const pipeline::RunState& state, const TaskClock& clock, const std::string& trouble,
-                                     const cli::Style& style, int columns, int rows);
+std::vector<std::string> panel_lines(const pipeline::RunState& state, const TaskClock& clock,
+                                     const std::string& trouble, const cli::Style& style, int columns, int rows);
 
 std::unique_ptr<Display> make_panel_display(cli::Style style, int fd);
 

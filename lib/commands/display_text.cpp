@@ -5,9 +5,9 @@
 
 #include "cli/terminal.h"
 #include "commands/session.h"
-#include "support/progress_format.h"
 #include "support/json_fields.h"
 #include "support/json_text.h"
+#include "support/progress_format.h"
 #include "support/text.h"
 
 namespace pe::commands {
@@ -123,8 +123,7 @@ ProgressText progress_text(const Json& progress) {
     out.work += cat(out.work.empty() ? "" : " ", count_text(done));
     if (total > 0) {
       out.share = std::clamp(done / total, 0.0, 1.0);
-      out.work += cat("/", count_text(total), " ",
-                      static_cast<int>(out.share * 100), "%");
+      out.work += cat("/", count_text(total), " ", static_cast<int>(out.share * 100), "%");
     }
   }
   const auto detail = progress.find("detail");

@@ -22,8 +22,8 @@ using support::VariantKind;
 
 // The order in which people meet them; a family that is not named here comes last.
 constexpr std::array<std::string_view, 10> kFamilies = {
-    "baseline", "absolute", "rotary", "context extension", "position map",
-    "bias",     "temperature", "sink", "content",          "combination"};
+    "baseline", "absolute",    "rotary", "context extension", "position map",
+    "bias",     "temperature", "sink",   "content",           "combination"};
 
 std::size_t rank(const VariantKind& kind) {
   const std::string family = kind.facts.value("family", "");
@@ -35,7 +35,8 @@ std::vector<VariantKind> known_encodings() {
   pipeline::StageCatalog catalog = stage_catalog();
   const auto stage = catalog.find("pe-train", fs::current_path(), {});
   const support::Field* field = support::find_field(stage->fields, "model.encoding");
-  if (field == nullptr) throw ConfigError("pe-train describes no encodings", {}, "install pe-pipeline and pe-train of one release");
+  if (field == nullptr)
+    throw ConfigError("pe-train describes no encodings", {}, "install pe-pipeline and pe-train of one release");
   std::vector<VariantKind> kinds = field->kinds;
   std::stable_sort(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) {
     return rank(a) != rank(b) ? rank(a) < rank(b) : a.name < b.name;
@@ -62,7 +63,8 @@ std::string learned(const VariantKind& kind) {
 std::optional<double> learned_in_tiny(const VariantKind& kind) {
   const std::string arithmetic = fact(kind, "parameters");
   if (arithmetic.empty()) return 0;
-  Json known = {{"width", 512}, {"layers", 6}, {"heads", 8}, {"kv_heads", 8}, {"head_width", 64}, {"train_length", 1024}};
+  Json known = {{"width", 512},  {"layers", 6},      {"heads", 8},
+                {"kv_heads", 8}, {"head_width", 64}, {"train_length", 1024}};
   known.update(support::defaults(kind.fields));
   return pipeline::evaluate_expression(arithmetic, known);
 }
@@ -85,7 +87,7 @@ std::string paragraph(const std::string& text, int width, int indent, int hang =
       const auto needed = support::display_width(line) + support::display_width(word) + 1;
       if (!fresh && static_cast<int>(needed) > width) {
         out += line + "\n";
-        line.assign(static_cast<std::size_t>(indent + hang), ' ');   // what goes on may stand further in
+        line.assign(static_cast<std::size_t>(indent + hang), ' ');  // what goes on may stand further in
         fresh = true;
       }
       line += (fresh ? "" : " ") + word;
@@ -134,7 +136,7 @@ int list_encodings(const cli::CommandLine& line) {
     rows.push_back({kind.name, fact(kind, "family"), fact(kind, "acts_on"), learned(kind), fact(kind, "reference")});
   }
   std::string out;
-  const bool terminal = cli::can_draw(1);   // a pipe gets whole lines
+  const bool terminal = cli::can_draw(1);  // a pipe gets whole lines
   // Where there is little room, what it acts on and its kind go before its source does.
   for (const std::ptrdiff_t column : {2, 1}) {
     const std::string shown = table(rows);
@@ -178,13 +180,15 @@ int show_encoding(const cli::CommandLine& line, const std::string& name) {
   }
   const cli::Style style = out_style(line);
   const int width = std::clamp(cli::terminal_size(1).columns, 40, 100);
-  std::string text = cat(style.bold(kind.name), kind.aliases.empty() ? "" : cat(" (", support::join(kind.aliases, ", "), ")"),
-                         "  ", fact(kind, "family"), "\n", paragraph(kind.summary, width, 2), "\n");
+  std::string text =
+      cat(style.bold(kind.name), kind.aliases.empty() ? "" : cat(" (", support::join(kind.aliases, ", "), ")"), "  ",
+          fact(kind, "family"), "\n", paragraph(kind.summary, width, 2), "\n");
   text += cat(style.bold("formula"), "\n", paragraph(fact(kind, "formula"), width, 2, 2), "\n");
   text += cat(style.bold("known for"), "\n", paragraph(fact(kind, "known_for"), width, 2), "\n");
   if (kind.facts.contains("errata") && !kind.facts["errata"].empty()) {
     text += cat(style.bold("errata"), "\n");
-    for (const Json& erratum : kind.facts["errata"]) text += paragraph(cat("- ", erratum.get<std::string>()), width, 2, 2);
+    for (const Json& erratum : kind.facts["errata"])
+      text += paragraph(cat("- ", erratum.get<std::string>()), width, 2, 2);
     text += "\n";
   }
   std::vector<std::vector<std::string>> rows = {{"  acts on", fact(kind, "acts_on")}};

@@ -94,8 +94,10 @@ int explain_command(const cli::CommandLine& line) {
   std::size_t left = 0;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     if (!selected[i]) continue;
-    if (tasks.size() == most) ++left;
-    else tasks.push_back(i);
+    if (tasks.size() == most)
+      ++left;
+    else
+      tasks.push_back(i);
   }
   pipeline::Against against;
   if (!line.against.empty()) against = find_against(line, planned, tasks);

@@ -81,7 +81,8 @@ std::string garbage_text(const pipeline::GarbageReport& report, const cli::Comma
              line.dry_run ? " and delete " : " and deleted ", size(report.deleted), " from it; the store holds ",
              size(report.bytes_after), ", before ", size(report.bytes_before), "\n");
   const double hours = hours_to_rebuild(report);
-  if (hours > 0) out += cat("recomputing what ", line.dry_run ? "would be" : "was", " dropped would take ", hours_text(hours), "\n");
+  if (hours > 0)
+    out += cat("recomputing what ", line.dry_run ? "would be" : "was", " dropped would take ", hours_text(hours), "\n");
   out += cat(counted(report.results, "result"), report.known > 0 ? cat(" (", report.known, " known, not here)") : "",
              " of ", counted(report.runs, "run"), "; kept: ", report.kept_by_pins, " by pins, ", report.kept_by_runs,
              " by runs, ", report.kept_by_grace, " younger than ", support::short_duration(line.trash_grace_s), "\n");

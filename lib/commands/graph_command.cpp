@@ -30,7 +30,8 @@ struct Box {
   std::size_t reused() const { return count(pipeline::TaskState::kReuse); }
 };
 
-/// How a box looks that holds tasks of these states: the worst of them decides. Never by colour alone: the label counts.
+/// How a box looks that holds tasks of these states: the worst of them decides. Never by colour alone: the label
+/// counts.
 struct Look {
   const char* name;
   const char* fill;
@@ -152,8 +153,8 @@ std::string mermaid_of(const std::vector<Box>& boxes, const std::set<Arrow>& arr
     out += "\n";
   }
   for (const Arrow& arrow : arrows) {
-    out += cat("  n", arrow.from, " -->", arrow.label.empty() ? "" : cat("|\"", escaped(arrow.label, true), "\"|"), " n",
-               arrow.to, "\n");
+    out += cat("  n", arrow.from, " -->", arrow.label.empty() ? "" : cat("|\"", escaped(arrow.label, true), "\"|"),
+               " n", arrow.to, "\n");
   }
   for (const auto& [name, look] : used)
     out += cat("  classDef ", name, " fill:", look.fill, ",stroke:", look.line, ",color:#111\n");

@@ -18,7 +18,8 @@ using support::quote;
 int init_command(const cli::CommandLine& line) {
   const support::Place place{"pe-pipeline init", 0, 0, "", 1};
   if (line.words.size() != 1)
-    throw ConfigError(cat("expected one folder, found ", line.words.size(), " words"), place, "as in: pe-pipeline init study");
+    throw ConfigError(cat("expected one folder, found ", line.words.size(), " words"), place,
+                      "as in: pe-pipeline init study");
   const fs::path shipped = pipeline::shipped_folder(), folder = line.words.front();
   if (shipped.empty()) {
     throw ConfigError("the configs that come with pe-pipeline are not beside it", place,

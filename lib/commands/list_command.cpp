@@ -236,7 +236,8 @@ int list_command(const cli::CommandLine& given) {
     return list_encodings(line);
   }
   if (kind == "stages" && line.words.empty()) return list_programs(line);
-  if (kind == "artifacts" && line.words.empty()) return list_records(line, store_path(line, pipeline::find_root_of_store(fs::current_path())));
+  if (kind == "artifacts" && line.words.empty())
+    return list_records(line, store_path(line, pipeline::find_root_of_store(fs::current_path())));
 
   const std::string file = pipeline_file_of(line);
   const fs::path store_folder = store_path(line, pipeline::find_root(file));
@@ -247,7 +248,8 @@ int list_command(const cli::CommandLine& given) {
   const Store store = open_for_reading(store_folder);
   print_warnings(store);
   const pipeline::Plan plan = pipeline::make_plan(graph, pipeline::StoreReader(store));
-  return kind == "tasks" ? list_tasks(line, store, graph, selected, plan) : list_artifacts(line, graph, selected, plan, store);
+  return kind == "tasks" ? list_tasks(line, store, graph, selected, plan)
+                         : list_artifacts(line, graph, selected, plan, store);
 }
 
 namespace {

@@ -62,8 +62,7 @@ void read_log(const fs::path& file, std::optional<std::int64_t> lines,
 
 std::string log_text(const fs::path& file, std::optional<std::int64_t> lines, std::size_t limit) {
   const std::uint64_t size = size_of(file);
-  const std::uint64_t from =
-      std::max(lines ? tail_offset(file, *lines) : 0, size > limit ? size - limit : 0);
+  const std::uint64_t from = std::max(lines ? tail_offset(file, *lines) : 0, size > limit ? size - limit : 0);
   std::ifstream stream(file, std::ios::binary);
   return from < size ? range(stream, from, size) : std::string();
 }

@@ -38,8 +38,7 @@ int pipeline_main(int argc, char** argv) {
     if (argc > 1 && std::string_view(argv[1]) == "__element") return element_command({argv + 2, argv + argc});
     if (argc > 1 && std::string_view(argv[1]) == "__last") return last_command({argv + 2, argv + argc});
     cli::CommandLine line;
-    if (const auto code = cli::parse_command_line(command_table(), argc, argv, PE_VERSION, line))
-      return *code;
+    if (const auto code = cli::parse_command_line(command_table(), argc, argv, PE_VERSION, line)) return *code;
     const int code = cli::find_command(command_table(), line.verb)->act(line);
     if (std::fflush(stdout) != 0) {
       std::fputs("pe-pipeline: cannot write to standard output\n", stderr);

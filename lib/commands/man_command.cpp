@@ -81,8 +81,7 @@ int man_command(const cli::CommandLine& line) {
   pipeline::StageCatalog catalog = stage_catalog();
   const std::vector<std::string> programs = stage_programs();
   if (!line.out.empty()) {
-    if (!line.words.empty())
-      throw ConfigError("--out writes all pages; name none", {"pe-pipeline man", 0, 0, "", 1});
+    if (!line.words.empty()) throw ConfigError("--out writes all pages; name none", {"pe-pipeline man", 0, 0, "", 1});
     support::make_folders(line.out);
     const auto write = [&](const std::string& name, const std::string& text) {
       support::write_file_atomically(fs::path(line.out) / (name + ".1"), text, false);

@@ -38,7 +38,7 @@ Tokens tokens_of(const Graph& graph, const Plan& plan) {
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     const PlannedTask& planned = plan.tasks[i];
     if (planned.state != TaskState::kRun && planned.state != TaskState::kBlocked) continue;
-    if (planned.same_as) continue;   // one run serves both
+    if (planned.same_as) continue;  // one run serves both
     if (const auto own = pipeline::training_tokens(graph, graph.tasks[i], planned)) {
       tokens.count += *own;
       ++tokens.trainings;
@@ -144,7 +144,8 @@ Json cost_json(const PlanReport& told) {
   for (const std::size_t i : cost.chain) chain.push_back(told.graph().tasks[i].id);
   Json epochs = Json::array();
   for (const Epochs& one : epochs_of(told.graph(), told.plan(), told.planned.store)) {
-    epochs.push_back({{"stage", one.label}, {"tokens", one.tokens}, {"data_tokens", one.data ? Json(*one.data) : Json()}});
+    epochs.push_back(
+        {{"stage", one.label}, {"tokens", one.tokens}, {"data_tokens", one.data ? Json(*one.data) : Json()}});
   }
   Json json{{"seconds", cost.task_s},
             {"gpu_seconds", cost.gpu_s},
@@ -282,7 +283,8 @@ void print_groups(const PlanReport& told) {
   for (std::size_t g = 0; g < told.groups.size() && g < kMostGroups; ++g) {
     const auto& group = told.groups[g];
     const std::string state(state_name(told.plan().tasks[group.tasks.front()].state));
-    const std::string name = group.tasks.size() == 1 ? told.graph().tasks[group.tasks.front()].id : cat(group.stage, "[*]");
+    const std::string name =
+        group.tasks.size() == 1 ? told.graph().tasks[group.tasks.front()].id : cat(group.stage, "[*]");
     rows.push_back({cat("  ", state), std::to_string(group.tasks.size()), name});
     std::vector<std::string> texts = group.texts;
     if (const std::string place = place_text(group.place); !place.empty()) texts.front() += "  " + place;
@@ -337,7 +339,8 @@ int plan_command(const cli::CommandLine& line) {
               counted(told.tokens.trainings, "training"), "\n"));
   }
   if (const std::string text = sharing_text(told.sharing); !text.empty()) print(cat("sharing  ", text, "\n"));
-  print(told.work ? cost_lines(graph, plan, planned.store, told.cost, told.capacity, told.device()) : "nothing to do\n");
+  print(told.work ? cost_lines(graph, plan, planned.store, told.cost, told.capacity, told.device())
+                  : "nothing to do\n");
   print_too_large(told.demands, style);
   return code;
 }

@@ -50,10 +50,11 @@ std::string spent_text(const Graph& graph, const Plan& plan, const Estimate& cos
     parts.push_back("unknown: no such task ran here");
   } else {
     const std::string error = cost.compared ? fmt::format(" (+-{:.0f} %)", cost.error * 100) : "";
-    const std::string slots = cost.gpu_s > 0 ? counted(capacity.gpus.size(), "GPU")
-                                             : counted(static_cast<std::size_t>(capacity.cpus), "CPU");
+    const std::string slots =
+        cost.gpu_s > 0 ? counted(capacity.gpus.size(), "GPU") : counted(static_cast<std::size_t>(capacity.cpus), "CPU");
     if (cost.gpu_s > 0)
-      parts.push_back(fmt::format("GPU hours {}{}", support::with_commas(std::llround(std::ceil(cost.gpu_s / 3600))), error));
+      parts.push_back(
+          fmt::format("GPU hours {}{}", support::with_commas(std::llround(std::ceil(cost.gpu_s / 3600))), error));
     else
       parts.push_back(cat("task time ", support::short_duration(cost.task_s), error));
     parts.push_back(cat("wall ", support::short_duration(cost.wall_s), " on ", slots));
@@ -75,8 +76,7 @@ std::string lines_of(const char* name, const std::map<std::string, std::size_t>&
   std::string lines;
   for (std::size_t i = 0; i < sorted.size() && i < kMostLines; ++i)
     lines += fmt::format("{:<9}{}: {}\n", i == 0 ? name : "", counted(sorted[i].first, "task"), sorted[i].second);
-  if (sorted.size() > kMostLines)
-    lines += fmt::format("{:<9}and {} of other kinds\n", "", sorted.size() - kMostLines);
+  if (sorted.size() > kMostLines) lines += fmt::format("{:<9}and {} of other kinds\n", "", sorted.size() - kMostLines);
   return lines;
 }
 
@@ -95,8 +95,8 @@ std::string memory_text(const std::vector<MemoryNeed>& needs, const DeviceTable&
   for (const MemoryNeed& need : needs) {
     const std::string size = cat(support::short_count(need.parameters), " parameters ");
     if (need.measured) {
-      parts.push_back(cat(size, support::shortest(need.measured->memory_gib), " GiB with ", need.measured->sequences, " x ",
-                          support::with_commas(need.measured->length), " tokens",
+      parts.push_back(cat(size, support::shortest(need.measured->memory_gib), " GiB with ", need.measured->sequences,
+                          " x ", support::with_commas(need.measured->length), " tokens",
                           need.measured->memory_gib > table.memory_gib ? ", too much" : ""));
     } else {
       parts.push_back(cat(size, "unknown"));
@@ -182,7 +182,8 @@ std::vector<Epochs> epochs_of(const Graph& graph, const Plan& plan, const Store&
 std::vector<MemoryNeed> memory_of(const Graph& graph, const Plan& plan, const DeviceTable& table) {
   std::map<double, MemoryNeed> by_size;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    if (!counts(plan, i) || graph.tasks[i].resources.gpus <= 0 || !pipeline::own_tokens(graph, graph.tasks[i])) continue;
+    if (!counts(plan, i) || graph.tasks[i].resources.gpus <= 0 || !pipeline::own_tokens(graph, graph.tasks[i]))
+      continue;
     const auto parameters = pipeline::model_costs(graph, graph.tasks[i]).parameters;
     if (!parameters) continue;
     MemoryNeed& need = by_size[*parameters];

@@ -77,8 +77,8 @@ Json power_of_report(const Json& report, const PowerQuestion& question) {
   for (const Json& each : table->at("columns")) column.emplace(each.value("id", ""), column.size());
   for (const char* needed : {"measure", "unit", "length", "seeds", "items", "seed_sd", "item_sd"}) {
     if (column.count(needed) == 0)
-      throw support::ArtifactError(
-          cat("its table 'power' has no column '", needed, "': another version of pe-report wrote it; make the report again"));
+      throw support::ArtifactError(cat("its table 'power' has no column '", needed,
+                                       "': another version of pe-report wrote it; make the report again"));
   }
   for (const Json& row : table->at("rows")) {
     const auto number = [&](const char* name) {
@@ -188,7 +188,8 @@ int power_command(const cli::CommandLine& line) {
     name = opened.name;
     report = std::move(opened.json);
   }
-  if (!report) throw support::ArtifactError(cat(name, ": expected a report with report.json of pe-report/1, found none"));
+  if (!report)
+    throw support::ArtifactError(cat(name, ": expected a report with report.json of pe-report/1, found none"));
   PowerQuestion question;
   const auto count = [](const std::optional<std::int64_t>& given) {
     return given ? std::optional<std::size_t>(static_cast<std::size_t>(*given)) : std::nullopt;
@@ -205,7 +206,9 @@ int power_command(const cli::CommandLine& line) {
                 {"level", 0.05},
                 {"measures", measures}});
   else if (measures.empty())
-    print(cat(cli::harmless(name), " compares nothing: it takes an encoding and the baseline with results of one measure, or one model with and without a rule of "
+    print(cat(cli::harmless(name),
+              " compares nothing: it takes an encoding and the baseline with results of one measure, or one model with "
+              "and without a rule of "
               "extension\n"));
   else
     print(power_text(measures, question, ::isatty(STDOUT_FILENO) == 1 ? cli::terminal_size(STDOUT_FILENO).columns : 0));

@@ -16,9 +16,10 @@ struct PowerQuestion {
   std::optional<double> difference;  ///< in the measure's unit: how many seeds find it?
 };
 
-/// For each measure and length of the report's table `power`: "measure", "unit", "length" (null where the measure has none), "seeds", "items", "seed_sd", "item_sd",
-/// "detectable" (null below three seeds) and, where a difference is asked about, "seeds_needed" (null: not with 200). Empty where
-/// the report compares nothing. @throws ArtifactError for a report of another version
+/// For each measure and length of the report's table `power`: "measure", "unit", "length" (null where the measure has
+/// none), "seeds", "items", "seed_sd", "item_sd", "detectable" (null below three seeds) and, where a difference is
+/// asked about, "seeds_needed" (null: not with 200). Empty where the report compares nothing. @throws ArtifactError for
+/// a report of another version
 Json power_of_report(const Json& report, const PowerQuestion& question);
 
 /// The same for people. In a terminal that is too narrow for all columns, only the answers are shown.

@@ -19,13 +19,15 @@ namespace {
 using support::cat;
 
 /// Columns that say what a row is about, and not what came out.
-const std::set<std::string> kNaming = {"encoding", "variant", "seed", "protocol", "network",  "method", "tested", "rule", "labels",
-                                       "measure",  "unit",    "task", "expected", "claim_id", "what",   "length", "axis"};
+const std::set<std::string> kNaming = {"encoding", "variant",  "seed",   "protocol", "network", "method",
+                                       "tested",   "rule",     "labels", "measure",  "unit",    "task",
+                                       "expected", "claim_id", "what",   "length",   "axis"};
 /// Names of contents, which differ whenever anything does.
 const std::set<std::string> kNames = {"run_id", "hash", "config_hash", "data"};
 
 /// Columns of p values and counts: they move with any number, and have no noise that an interval could tell.
-const std::set<std::string> kCounts = {"p", "p_value", "p_adjusted", "seeds", "n", "items", "documents", "runs", "keys", "count"};
+const std::set<std::string> kCounts = {"p",     "p_value",   "p_adjusted", "seeds", "n",
+                                       "items", "documents", "runs",       "keys",  "count"};
 
 /// Two numbers with as many digits as tell them apart, six at least.
 std::pair<std::string, std::string> told_apart(double first, double second) {
@@ -82,7 +84,8 @@ std::map<std::string, TableView> tables_of(const Json& report) {
 /// Half of the 95 % interval; nothing where the number has none.
 std::optional<double> half_width_of(const Json& cell) {
   if (cell.contains("half_width")) return cell["half_width"].get<double>();
-  if (cell.contains("interval") && cell["interval"].size() == 2 && cell["interval"][0].is_number() && cell["interval"][1].is_number())
+  if (cell.contains("interval") && cell["interval"].size() == 2 && cell["interval"][0].is_number() &&
+      cell["interval"][1].is_number())
     return (cell["interval"][1].get<double>() - cell["interval"][0].get<double>()) / 2;
   return std::nullopt;
 }
@@ -95,7 +98,8 @@ std::map<std::string, Json> settings_of(const Json& report) {
     const auto index = training.value("config", std::size_t{0});
     const std::string variant = training.value("variant", "");
     const Json& configs = study.at("configs");
-    if (index < configs.size()) settings.emplace(cat(training.value("encoding", ""), variant.empty() ? "" : ", ", variant), configs[index]);
+    if (index < configs.size())
+      settings.emplace(cat(training.value("encoding", ""), variant.empty() ? "" : ", ", variant), configs[index]);
   }
   return settings;
 }
@@ -105,7 +109,8 @@ std::set<std::string> runs_of(const Json& report) {
   const Json study = report.value("study", Json::object());
   for (const Json& run : study.value("runs", Json::array())) {
     const std::string variant = run.value("variant", ""), seed = run.value("seed", "");
-    runs.insert(cat(run.value("encoding", ""), variant.empty() ? "" : ", ", variant, seed.empty() ? "" : ", seed ", seed));
+    runs.insert(
+        cat(run.value("encoding", ""), variant.empty() ? "" : ", ", variant, seed.empty() ? "" : ", seed ", seed));
   }
   return runs;
 }
@@ -123,10 +128,13 @@ void only_one_side(const Keys& first, const Keys& second, const std::string& wha
   json["only_second"][what] = missing(second, first);
 }
 
-void compare_cells(const std::string& table, const std::string& row, const std::string& column, const Json& a, const Json& b, Json& json) {
+void compare_cells(const std::string& table, const std::string& row, const std::string& column, const Json& a,
+                   const Json& b, Json& json) {
   const bool numbers = a.contains("value") && b.contains("value");
   if (!numbers) {
-    if (shown(a) != shown(b)) json["texts"].push_back({{"table", table}, {"row", row}, {"column", column}, {"first", shown(a)}, {"second", shown(b)}});
+    if (shown(a) != shown(b))
+      json["texts"].push_back(
+          {{"table", table}, {"row", row}, {"column", column}, {"first", shown(a)}, {"second", shown(b)}});
     return;
   }
   const double first = a["value"], second = b["value"];
@@ -134,14 +142,16 @@ void compare_cells(const std::string& table, const std::string& row, const std::
   if (first == second) return;
   Json change{{"table", table}, {"row", row}, {"column", column}, {"first", first}, {"second", second}};
   const auto own = half_width_of(a), other = half_width_of(b);
-  if (own && other && std::hypot(*own, *other) > 0) change["noises"] = std::abs(second - first) / std::hypot(*own, *other);
+  if (own && other && std::hypot(*own, *other) > 0)
+    change["noises"] = std::abs(second - first) / std::hypot(*own, *other);
   json["numbers"].push_back(std::move(change));
 }
 
 }  // namespace
 
 Json report_differences(const Json& first, const Json& second) {
-  Json json{{"schema", "pe-report-diff/1"}, {"schema_version", 1}, {"compared", 0}, {"numbers", Json::array()}, {"texts", Json::array()}, {"settings", Json::array()}};
+  Json json{{"schema", "pe-report-diff/1"}, {"schema_version", 1},    {"compared", 0},
+            {"numbers", Json::array()},     {"texts", Json::array()}, {"settings", Json::array()}};
   const auto a = tables_of(first), b = tables_of(second);
   std::set<std::string> tables_a, tables_b, rows_a, rows_b;
   for (const auto& [id, view] : a) tables_a.insert(id);
@@ -162,7 +172,8 @@ Json report_differences(const Json& first, const Json& second) {
       for (std::size_t c = 0; c < mine.columns.size(); ++c) {
         const auto place = std::find(other.columns.begin(), other.columns.end(), mine.columns[c]);
         if (place == other.columns.end() || kNaming.count(mine.columns[c]) || kNames.count(mine.columns[c])) continue;
-        compare_cells(id, row.name, mine.columns[c], row.cells->at(c), partner->second->at(static_cast<std::size_t>(place - other.columns.begin())), json);
+        compare_cells(id, row.name, mine.columns[c], row.cells->at(c),
+                      partner->second->at(static_cast<std::size_t>(place - other.columns.begin())), json);
       }
     }
   }
@@ -184,7 +195,8 @@ Json report_differences(const Json& first, const Json& second) {
   }
   // The largest first; what has no noise behind it last, as it was found.
   auto& numbers = json["numbers"].get_ref<Json::array_t&>();
-  std::stable_sort(numbers.begin(), numbers.end(), [](const Json& x, const Json& y) { return x.value("noises", -1.0) > y.value("noises", -1.0); });
+  std::stable_sort(numbers.begin(), numbers.end(),
+                   [](const Json& x, const Json& y) { return x.value("noises", -1.0) > y.value("noises", -1.0); });
   return json;
 }
 
@@ -198,38 +210,51 @@ std::string report_differences_text(const Json& differences, const cli::Style& s
     }
     if (list.size() > most) out += cat("  and ", list.size() - most, " more\n");
   };
-  const auto text = [](const Json& value) { return value.is_null() ? std::string("(none)") : value.is_string() ? value.get<std::string>() : value.dump(); };
-  const auto place = [](const Json& each) {
-    return cat(each["table"].get<std::string>(), "  ", each["row"].get<std::string>(), "  ", each["column"].get<std::string>());
+  const auto text = [](const Json& value) {
+    return value.is_null() ? std::string("(none)") : value.is_string() ? value.get<std::string>() : value.dump();
   };
-  std::map<std::string, Json> kinds{{"beyond", Json::array()}, {"within", Json::array()}, {"unknown", Json::array()}, {"counts", Json::array()}};
+  const auto place = [](const Json& each) {
+    return cat(each["table"].get<std::string>(), "  ", each["row"].get<std::string>(), "  ",
+               each["column"].get<std::string>());
+  };
+  std::map<std::string, Json> kinds{
+      {"beyond", Json::array()}, {"within", Json::array()}, {"unknown", Json::array()}, {"counts", Json::array()}};
   for (const Json& change : differences["numbers"]) {
     if (!change.contains("noises") && kCounts.count(change["column"].get<std::string>())) {
       kinds["counts"].push_back(change);
       continue;
     }
-    kinds[!change.contains("noises") ? "unknown" : change["noises"].get<double>() > 1 ? "beyond" : "within"].push_back(change);
+    kinds[!change.contains("noises")           ? "unknown"
+          : change["noises"].get<double>() > 1 ? "beyond"
+                                               : "within"]
+        .push_back(change);
   }
   const std::size_t beyond = kinds["beyond"].size();
-  out += cat("numbers   ", differences["compared"].get<std::int64_t>(), " compared: ", beyond > 0 ? style.bad(cat(beyond, " changed beyond noise")) : style.good("none changed beyond noise"),
+  out += cat("numbers   ", differences["compared"].get<std::int64_t>(), " compared: ",
+             beyond > 0 ? style.bad(cat(beyond, " changed beyond noise")) : style.good("none changed beyond noise"),
              ", ", kinds["within"].size(), " within, ", kinds["unknown"].size(), " without a known noise",
              kinds["counts"].empty() ? "" : cat(", ", kinds["counts"].size(), " p values and counts"), "\n");
   const auto number = [&](const Json& each) {
     const auto [before, after] = told_apart(each["first"].get<double>(), each["second"].get<double>());
     std::string line = cat(place(each), ": ", before, " -> ", after);
-    if (each.contains("noises")) line += cat("  (", support::shortest(std::round(100 * each["noises"].get<double>()) / 100), " times the 95 % noise of both)");
+    if (each.contains("noises"))
+      line += cat("  (", support::shortest(std::round(100 * each["noises"].get<double>()) / 100),
+                  " times the 95 % noise of both)");
     return line;
   };
   listed(kinds["beyond"], number);
   if (kinds["unknown"].size() > 0) out += "numbers without a known noise\n";
   listed(kinds["unknown"], number);
   if (!differences["texts"].empty()) out += "words\n";
-  listed(differences["texts"], [&](const Json& each) { return cat(place(each), ": ", text(each["first"]), " -> ", text(each["second"])); });
+  listed(differences["texts"],
+         [&](const Json& each) { return cat(place(each), ": ", text(each["first"]), " -> ", text(each["second"])); });
   if (!differences["settings"].empty()) out += "settings\n";
   listed(differences["settings"], [&](const Json& each) {
-    return cat(each["model"].get<std::string>(), "  ", each["setting"].get<std::string>(), ": ", text(each["first"]), " -> ", text(each["second"]));
+    return cat(each["model"].get<std::string>(), "  ", each["setting"].get<std::string>(), ": ", text(each["first"]),
+               " -> ", text(each["second"]));
   });
-  for (const auto& [side, words] : {std::pair<const char*, const char*>{"only_first", "only in the first"}, {"only_second", "only in the second"}}) {
+  for (const auto& [side, words] : {std::pair<const char*, const char*>{"only_first", "only in the first"},
+                                    {"only_second", "only in the second"}}) {
     for (const char* what : {"runs", "tables", "rows"}) {
       const Json& names = differences[side][what];
       if (names.empty()) continue;

@@ -12,8 +12,8 @@
 
 namespace pe::commands {
 
-/// The run that a word means: its id, or the beginning of it (4 characters or more) that no other run shares. Nothing when
-/// no run is called so. @throws ConfigError at `flag` when several are.
+/// The run that a word means: its id, or the beginning of it (4 characters or more) that no other run shares. Nothing
+/// when no run is called so. @throws ConfigError at `flag` when several are.
 std::optional<std::string> run_called(const pipeline::Store& store, const std::string& word, const std::string& flag);
 
 /// The same; of "" or "latest", the newest. @throws ConfigError with the nearest name when there is none.

@@ -283,7 +283,7 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
   const auto remember = [&](const pipeline::Plan& plan) {
     if (!selectors.empty()) return;
     pipeline::UpToDateCache::remember(store_folder, file, options, graph, plan, *loaded.catalog,
-                                 pipeline::view_id(graph, plan, store));
+                                      pipeline::view_id(graph, plan, store));
   };
   pipeline::Plan plan = pipeline::make_plan(graph, reader, plan_options);
   print_warnings(store);
@@ -331,7 +331,7 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
   reports = summary.reports;
   // What follows takes as much memory again where there are very many tasks.
   loaded = {};
-  if (summary.executed > 0) pipeline::History refresh_history_cache(store);   // so that the next `plan` need not
+  if (summary.executed > 0) pipeline::History refresh_history_cache(store);  // so that the next `plan` need not
   ::malloc_trim(0);
   tell_timeline(line, store, summary.run_id);
   return summary.exit_code;

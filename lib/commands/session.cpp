@@ -78,8 +78,9 @@ fs::path store_path(const cli::CommandLine& line, const fs::path& root) {
   if (!line.store.empty()) return fs::absolute(line.store);
   const char* named = std::getenv("PE_STORE");
   if (named && *named && !fs::path(named).is_absolute()) {
-    throw ConfigError(cat("PE_STORE must be an absolute path, found ", quote(named)), {},
-                      cat("a relative path is another store in each folder; here it would be ", fs::absolute(named).string()));
+    throw ConfigError(
+        cat("PE_STORE must be an absolute path, found ", quote(named)), {},
+        cat("a relative path is another store in each folder; here it would be ", fs::absolute(named).string()));
   }
   if (named && *named) return named;
   return root / "store";
@@ -219,7 +220,8 @@ std::string short_path(const fs::path& path) {
 
 std::string counted(std::size_t count, const std::string& noun) {
   const std::string number = support::with_commas(static_cast<std::int64_t>(count));
-  const bool after_vowel = noun.size() > 1 && std::string_view("aeiou").find(noun[noun.size() - 2]) != std::string_view::npos;
+  const bool after_vowel =
+      noun.size() > 1 && std::string_view("aeiou").find(noun[noun.size() - 2]) != std::string_view::npos;
   if (count != 1 && noun.back() == 'y' && !after_vowel) return cat(number, " ", noun.substr(0, noun.size() - 1), "ies");
   return cat(number, " ", noun, count == 1 ? "" : "s");
 }

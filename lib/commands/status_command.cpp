@@ -69,8 +69,8 @@ std::string reasons_text(const RunStatus& status, const cli::Style& style) {
   std::string out;
   for (std::size_t k = 0; k < std::min(order.size(), kMost); ++k) {
     const Group& group = groups.at(order[k]);
-    out += cat("  ", style.warn(order[k].first), "  ", group.first->id, group.more > 0 ? cat(" and ", group.more, " more") : "",
-               "  ", cli::harmless(order[k].second), "\n");
+    out += cat("  ", style.warn(order[k].first), "  ", group.first->id,
+               group.more > 0 ? cat(" and ", group.more, " more") : "", "  ", cli::harmless(order[k].second), "\n");
     const bool ended = order[k].first == "waiting" && !group.first->log.empty();
     if (ended) out += cat("      log ", group.first->log, "\n");
   }
@@ -95,11 +95,11 @@ std::string status_text(const RunStatus& status, bool only_failed, const cli::St
                             : status.state == "failed" || status.state == "died" ? style.bad(status.state)
                                                                                  : style.warn(status.state);
   out += cat(style.bold(status.pipeline), "  run ", status.run_id, "  ", state,
-            !status.cluster.empty()        ? " (jobs of Slurm)"
-            : status.state == "running" ? cat(" (process ", status.pid, " on ", status.host, ")")
-                                        : "", "  began ",
-            support::utc_text(status.started),
-            status.ended > 0 ? cat(", took ", support::short_duration(status.ended - status.started)) : "", "\n");
+             !status.cluster.empty()     ? " (jobs of Slurm)"
+             : status.state == "running" ? cat(" (process ", status.pid, " on ", status.host, ")")
+                                         : "",
+             "  began ", support::utc_text(status.started),
+             status.ended > 0 ? cat(", took ", support::short_duration(status.ended - status.started)) : "", "\n");
   if (!only_failed) {
     std::vector<std::vector<std::string>> rows;
     for (const std::string& stage : stages) {
@@ -154,7 +154,7 @@ Json status_json(const RunStatus& status, bool only_failed) {
 int show_stale(const pipeline::Store& store, const cli::CommandLine& line) {
   Json json{{"schema", "pe-stale/1"}, {"schema_version", 1}, {"leases", Json::array()}};
   std::vector<std::vector<std::string>> rows;
-  std::map<std::string, std::map<std::string, std::string>> tasks;   // of each run: plan key → id
+  std::map<std::string, std::map<std::string, std::string>> tasks;  // of each run: plan key → id
   const auto task_of = [&](const std::string& run, const std::string& plan_key) -> std::string {
     const auto [known, fresh] = tasks.try_emplace(run);
     if (fresh && fs::exists(store.runs_folder() / run / "plan.json")) {
@@ -197,7 +197,8 @@ std::atomic<bool> left{false};
 
 /// Shows the run until it ends or somebody has seen enough: in place on a terminal, elsewhere what changed.
 void watch(const pipeline::Store& store, const std::string& run, const cli::CommandLine& line) {
-  struct sigaction action {}, before_int{}, before_term{};
+  struct sigaction action {
+  }, before_int{}, before_term{};
   action.sa_handler = [](int) { left = true; };
   sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, &before_int);

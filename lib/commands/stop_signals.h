@@ -8,8 +8,8 @@
 
 namespace pe::commands {
 
-/// Listens to signals while it lives. Each Ctrl-C counts, and the second kills stages. TERM, USR1 and HUP ask to save and
-/// stop however often they come: clusters repeat them, and a terminal that closes is no reason to lose work.
+/// Listens to signals while it lives. Each Ctrl-C counts, and the second kills stages. TERM, USR1 and HUP ask to save
+/// and stop however often they come: clusters repeat them, and a terminal that closes is no reason to lose work.
 class StopSignals {
  public:
   StopSignals();

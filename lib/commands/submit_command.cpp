@@ -81,7 +81,8 @@ Slurm slurm_or_refuse() {
   for (const char* name : {"SLURM_CLUSTERS", "SBATCH_CLUSTERS"}) {
     if (pipeline::own_environment(name))
       throw ConfigError(cat(name, " is set, and `submit` sends jobs to the Slurm of this machine alone"),
-                        {"pe-pipeline submit", 0, 0, "", 1}, "unset it; SLURM_CONF names the settings of another Slurm");
+                        {"pe-pipeline submit", 0, 0, "", 1},
+                        "unset it; SLURM_CONF names the settings of another Slurm");
   }
   if (Slurm::is_here()) return Slurm(call_and_tell);
   throw ConfigError("sbatch was not found: there is no Slurm on this machine", {"pe-pipeline submit", 0, 0, "", 1},
@@ -122,7 +123,8 @@ void print_scripts(const Submission& submission) {
 int told(const pipeline::SendReport& report, const std::string& run) {
   if (!report.failed.empty()) {
     const bool any = report.arrays > 0;
-    say(cat("pe-pipeline: ", report.refusal == pipeline::Refusal::kUnknown ? "" : "Slurm refused: ", report.failed, "\n",
+    say(cat("pe-pipeline: ", report.refusal == pipeline::Refusal::kUnknown ? "" : "Slurm refused: ", report.failed,
+            "\n",
             report.refusal == pipeline::Refusal::kFinal
                 ? cat(any ? "jobs that were submitted continue; " : "nothing was submitted; ",
                       "correct the file's block 'slurm' and submit again\n")
@@ -143,8 +145,8 @@ int told(const pipeline::SendReport& report, const std::string& run) {
 }
 
 /// Tasks with `where: here` are made now, by this process.
-bool run_here(const cli::CommandLine& line, const Graph& graph, const pipeline::SlurmPolicies& policies, const Plan& plan,
-              Store& store) {
+bool run_here(const cli::CommandLine& line, const Graph& graph, const pipeline::SlurmPolicies& policies,
+              const Plan& plan, Store& store) {
   std::vector<bool> here(graph.tasks.size());
   bool any = false;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
@@ -167,13 +169,14 @@ bool run_here(const cli::CommandLine& line, const Graph& graph, const pipeline::
   const auto display = make_display(line);
   StopSignals signals;
   pipeline::LocalRunner runner;
-  const pipeline::RunSummary summary =
-      pipeline::run(graph, plan, store, runner, *display, options, StopSignals::level);
+  const pipeline::RunSummary summary = pipeline::run(graph, plan, store, runner, *display, options, StopSignals::level);
   display->finish();
   for (std::size_t i = 0; i < here.size(); ++i) {
-    if (!here[i] || summary.phases[i] == pipeline::TaskPhase::kDone || summary.phases[i] == pipeline::TaskPhase::kReused)
+    if (!here[i] || summary.phases[i] == pipeline::TaskPhase::kDone ||
+        summary.phases[i] == pipeline::TaskPhase::kReused)
       continue;
-    throw ConfigError(cat(quote(graph.tasks[i].id), ", which is to run here (slurm.where), did not end well; nothing was "
+    throw ConfigError(cat(quote(graph.tasks[i].id),
+                          ", which is to run here (slurm.where), did not end well; nothing was "
                           "submitted"),
                       {}, cat("pe-pipeline logs --run ", summary.run_id, " ", quote(graph.tasks[i].id), " shows why"));
   }
@@ -198,7 +201,8 @@ std::size_t ask_for_more_memory(Graph& graph, const Plan& plan, const Store& sto
 
 /// How many jobs the queue takes now.
 std::int64_t room_of(std::int64_t limit, const std::vector<pipeline::JobRow>& rows) {
-  const auto there = std::count_if(rows.begin(), rows.end(), [](const auto& row) { return !pipeline::is_final(row.state); });
+  const auto there =
+      std::count_if(rows.begin(), rows.end(), [](const auto& row) { return !pipeline::is_final(row.state); });
   return std::max<std::int64_t>(0, limit - there);
 }
 
@@ -224,23 +228,24 @@ void set_usual_times(std::vector<JobArray>& arrays, Slurm& slurm) {
     array.usual_time_s = pipeline::usual_time(*partitions, array.policy.partition(array.resources.name));
 }
 
-/// Names submissions of other users and clusters with the same tasks. Each task is made once, by the holder of its lease.
+/// Names submissions of other users and clusters with the same tasks. Each task is made once, by the holder of its
+/// lease.
 void tell_of_others(const std::vector<Submission>& others, const Graph& graph, const std::vector<bool>& to_run) {
   std::set<std::string> wanted;
   for (std::size_t i = 0; i < to_run.size(); ++i) {
     if (to_run[i]) wanted.insert(graph.tasks[i].plan_key);
   }
   for (const Submission& other : others) {
-    const auto same = static_cast<std::size_t>(
-        std::count_if(other.tasks.begin(), other.tasks.end(), [&](const auto& task) { return wanted.count(task.plan_key) > 0; }));
+    const auto same = static_cast<std::size_t>(std::count_if(
+        other.tasks.begin(), other.tasks.end(), [&](const auto& task) { return wanted.count(task.plan_key) > 0; }));
     if (same == 0) continue;
     print(cat("run ", other.run, " of ", pipeline::submitter(other), " has ", counted(same, "task"),
               " of these; each is made once, by whichever job comes to it first\n"));
   }
 }
 
-/// The largest number of elements in an array: it fits into the queue with the jobs that are there now. It is at least a
-/// quarter of the limit, since other jobs end.
+/// The largest number of elements in an array: it fits into the queue with the jobs that are there now. It is at least
+/// a quarter of the limit, since other jobs end.
 std::int64_t largest_window(std::int64_t limit, const std::vector<pipeline::JobRow>& rows) {
   return std::max<std::int64_t>({1, (limit - 1) / 4, room_of(limit, rows) - 1});
 }
@@ -268,7 +273,8 @@ std::vector<bool> tasks_to_run(const Plan& plan) {
     if (plan.tasks[i].state == TaskState::kInputMissing || plan.tasks[i].state == TaskState::kBlocked) ++impossible;
   }
   if (impossible > 0)
-    say(cat("pe-pipeline: warning: ", counted(impossible, "task"), " cannot run, since files that configs name are not "
+    say(cat("pe-pipeline: warning: ", counted(impossible, "task"),
+            " cannot run, since files that configs name are not "
             "there; `pe-pipeline plan` names them\n"));
   return to_run;
 }
@@ -397,7 +403,8 @@ void warn_of_time(const Graph& graph, const Plan& plan, const Store& store, cons
   for (const Epochs& epochs : epochs_of(graph, plan, store)) {
     if (!epochs.data || epochs.tokens <= *epochs.data) continue;
     say(fmt::format("pe-pipeline: warning: {} reads its data {:.2g} times ({} of {} tokens)\n", epochs.label,
-                    epochs.tokens / *epochs.data, support::short_count(epochs.tokens), support::short_count(*epochs.data)));
+                    epochs.tokens / *epochs.data, support::short_count(epochs.tokens),
+                    support::short_count(*epochs.data)));
   }
 }
 
@@ -441,7 +448,8 @@ int submit_plan(const cli::CommandLine& line, Store& store, Graph& graph, const 
   pipeline::end_abandoned(store, open, *rows, slurm);
   const std::size_t more = ask_for_more_memory(graph, plan, store);
   if (more > 0)
-    print(cat(counted(more, "task"), more == 1 ? " asks" : " ask", " for more memory than last time, when it was too little\n"));
+    print(cat(counted(more, "task"), more == 1 ? " asks" : " ask",
+              " for more memory than last time, when it was too little\n"));
   std::vector<JobArray> arrays = pipeline::group(graph, to_run, grouping);
   set_usual_times(arrays, slurm);
   if (std::all_of(arrays.begin(), arrays.end(), [](const JobArray& array) { return !array.live_job.empty(); })) {

@@ -46,7 +46,9 @@ double rounded(double seconds) { return std::round(seconds * 1000) / 1000; }
 std::string data_of(const Timeline& timeline) {
   const auto text_of = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
   // A task after the other: one tree of all would take several times the memory of the page.
-  std::string all = text_of({{"length", rounded(timeline.length_s)}, {"lanes", timeline.lanes}, {"stages", timeline.stages},
+  std::string all = text_of({{"length", rounded(timeline.length_s)},
+                             {"lanes", timeline.lanes},
+                             {"stages", timeline.stages},
                              {"critical", timeline.critical}});
   all.back() = ',';
   all += "\"tasks\":[";
@@ -58,7 +60,8 @@ std::string data_of(const Timeline& timeline) {
                        rounded(span.cpu_s), span.attempt, span.cpus, support::join(span.gpus, " ")});
     }
     if (all.back() != '[') all += ',';
-    all += text_of(Json::array({task.id, stage, task.state, rounded(task.ready_s), task.bytes, task.reason, std::move(spans)}));
+    all += text_of(
+        Json::array({task.id, stage, task.state, rounded(task.ready_s), task.bytes, task.reason, std::move(spans)}));
   }
   all += "]}";
   std::string out;
@@ -113,13 +116,14 @@ std::string cards(const Timeline& timeline) {
                                      : cat(std::llround(100.0 * static_cast<double>(timeline.count("reused")) /
                                                         static_cast<double>(timeline.tasks.size())),
                                            " % of the tasks"));
-  if (failed || blocked) out += card("Failed", cat(failed), blocked ? cat(blocked, " blocked by them") : "", failed > 0);
+  if (failed || blocked)
+    out += card("Failed", cat(failed), blocked ? cat(blocked, " blocked by them") : "", failed > 0);
   if (rest) out += card("Not finished", cat(rest), "");
   const double work = timeline.task_seconds();
   out += card("Work", seconds_text(work),
-              timeline.length_s > 0
-                  ? cat(fmt::format("{:.1f}", work / timeline.length_s), " tasks at a time, ", timeline.lanes, " at most")
-                  : "");
+              timeline.length_s > 0 ? cat(fmt::format("{:.1f}", work / timeline.length_s), " tasks at a time, ",
+                                          timeline.lanes, " at most")
+                                    : "");
   if (waits)
     out += card("Waiting for a slot", seconds_text(waited / static_cast<double>(waits)),
                 cat("a task on average, ", seconds_text(longest_wait), " at most"));
@@ -146,14 +150,15 @@ std::string critical_table(const Timeline& timeline) {
                 number_cell(seconds_text(task.waited_s())), number_cell(seconds_text(task.ran_s())),
                 number_cell(bytes_text(static_cast<double>(task.peak_rss_bytes()))), "</tr>\n");
   }
-  return cat("<p class=\"note\">Each of these became ready when the one above it was published; together they ran ",
-             html(seconds_text(ran)), " and waited ", html(seconds_text(waited)),
-             " for a slot. More slots shorten the waiting only.",
-             timeline.critical.size() > kMost ? cat(" The first ", kMost, " of ", timeline.critical.size(), ".") : "",
-             "</p>\n<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\">Task</th><th scope=\"col\" "
-             "class=\"n\">Ready</th><th scope=\"col\" class=\"n\">Waited</th><th scope=\"col\" class=\"n\">Ran</th><th "
-             "scope=\"col\" class=\"n\">Peak memory</th></tr></thead>\n<tbody>\n",
-             rows, "</tbody></table></div>\n");
+  return cat(
+      "<p class=\"note\">Each of these became ready when the one above it was published; together they ran ",
+      html(seconds_text(ran)), " and waited ", html(seconds_text(waited)),
+      " for a slot. More slots shorten the waiting only.",
+      timeline.critical.size() > kMost ? cat(" The first ", kMost, " of ", timeline.critical.size(), ".") : "",
+      "</p>\n<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\">Task</th><th scope=\"col\" "
+      "class=\"n\">Ready</th><th scope=\"col\" class=\"n\">Waited</th><th scope=\"col\" class=\"n\">Ran</th><th "
+      "scope=\"col\" class=\"n\">Peak memory</th></tr></thead>\n<tbody>\n",
+      rows, "</tbody></table></div>\n");
 }
 
 std::string stage_table(const Timeline& timeline) {
@@ -181,16 +186,16 @@ std::string stage_table(const Timeline& timeline) {
   for (const std::string& stage : timeline.stages) {
     const Sum& sum = sums[stage];
     const auto mean = [&](double total) { return sum.ran ? seconds_text(total / static_cast<double>(sum.ran)) : ""; };
-    rows += cat("<tr><td>", html(stage), "</td>", number_cell(cat(sum.tasks)), number_cell(cat(sum.made)),
-                number_cell(cat(sum.reused)), number_cell(sum.failed ? cat(sum.failed) : ""), number_cell(mean(sum.waited)),
-                number_cell(mean(sum.seconds)), number_cell(sum.ran ? seconds_text(sum.longest) : ""),
-                number_cell(sum.ran ? seconds_text(sum.seconds) : ""),
-                number_cell(bytes_text(static_cast<double>(sum.peak))),
-                number_cell(bytes_text(static_cast<double>(sum.bytes))), "</tr>\n");
+    rows += cat(
+        "<tr><td>", html(stage), "</td>", number_cell(cat(sum.tasks)), number_cell(cat(sum.made)),
+        number_cell(cat(sum.reused)), number_cell(sum.failed ? cat(sum.failed) : ""), number_cell(mean(sum.waited)),
+        number_cell(mean(sum.seconds)), number_cell(sum.ran ? seconds_text(sum.longest) : ""),
+        number_cell(sum.ran ? seconds_text(sum.seconds) : ""), number_cell(bytes_text(static_cast<double>(sum.peak))),
+        number_cell(bytes_text(static_cast<double>(sum.bytes))), "</tr>\n");
   }
   std::string head;
-  for (const char* name : {"Tasks", "Made", "From the store", "Failed", "Waited, mean", "Ran, mean", "Longest", "Ran, all",
-                           "Peak memory", "Published"}) {
+  for (const char* name : {"Tasks", "Made", "From the store", "Failed", "Waited, mean", "Ran, mean", "Longest",
+                           "Ran, all", "Peak memory", "Published"}) {
     head += cat("<th scope=\"col\" class=\"n\">", name, "</th>");
   }
   return cat("<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\">Stage</th>", head,
@@ -209,25 +214,34 @@ std::string render_timeline(const Timeline& timeline) {
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
       "content=\"width=device-width, initial-scale=1\">\n<title>Timeline of ",
       html(timeline.pipeline), ", run ", html(timeline.run_id), "</title>\n<style>\n", kStyle,
-      "</style>\n</head>\n<body>\n<header>\n<h1>", html(title), "</h1>\n<p class=\"lead\">Run ", html(timeline.run_id), ", ",
-      html(timeline.state), ", on ", html(timeline.host), " since ", html(support::utc_text(timeline.started)), "</p>\n",
-      cards(timeline), "</header>\n<main>\n<section aria-labelledby=\"chart\">\n<h2 id=\"chart\">Who ran when</h2>\n",
-      "<noscript><p class=\"note\">The chart and the list of tasks need JavaScript; the tables below do not.</p></noscript>\n",
-      "<div class=\"needs-script\" hidden>\n<div class=\"tools\"><button id=\"slots\" aria-pressed=\"true\">Slots</button>"
-      "<button id=\"tasks\" aria-pressed=\"false\">Tasks</button><button id=\"in\" aria-label=\"Nearer\">+</button><button "
-      "id=\"out\" aria-label=\"Farther\">−</button><button id=\"all\">All</button><span class=\"note\">drag to move, Ctrl and "
+      "</style>\n</head>\n<body>\n<header>\n<h1>", html(title), "</h1>\n<p class=\"lead\">Run ", html(timeline.run_id),
+      ", ", html(timeline.state), ", on ", html(timeline.host), " since ", html(support::utc_text(timeline.started)),
+      "</p>\n", cards(timeline),
+      "</header>\n<main>\n<section aria-labelledby=\"chart\">\n<h2 id=\"chart\">Who ran when</h2>\n",
+      "<noscript><p class=\"note\">The chart and the list of tasks need JavaScript; the tables below do "
+      "not.</p></noscript>\n",
+      "<div class=\"needs-script\" hidden>\n<div class=\"tools\"><button id=\"slots\" "
+      "aria-pressed=\"true\">Slots</button>"
+      "<button id=\"tasks\" aria-pressed=\"false\">Tasks</button><button id=\"in\" "
+      "aria-label=\"Nearer\">+</button><button "
+      "id=\"out\" aria-label=\"Farther\">−</button><button id=\"all\">All</button><span class=\"note\">drag to move, "
+      "Ctrl and "
       "wheel to go nearer</span></div>\n<ul class=\"legend\">",
       legend,
-      "</ul>\n<div id=\"rows\"><canvas tabindex=\"0\" role=\"img\" aria-label=\"Tasks over time; the tables below say the "
+      "</ul>\n<div id=\"rows\"><canvas tabindex=\"0\" role=\"img\" aria-label=\"Tasks over time; the tables below say "
+      "the "
       "same\"></canvas><div></div></div>\n<p class=\"note\">A line below a bar: the critical path. A red frame: an "
       "attempt that failed. Grey, among Tasks: ready, but no slot was free.</p>\n</div>\n</section>\n",
       "<section aria-labelledby=\"critical\">\n<h2 id=\"critical\">Critical path</h2>\n", critical_table(timeline),
       "</section>\n<section aria-labelledby=\"stages\">\n<h2 id=\"stages\">Stages</h2>\n", stage_table(timeline),
       "</section>\n<section class=\"needs-script\" aria-labelledby=\"list\" hidden>\n<h2 id=\"list\">Tasks</h2>\n<div "
-      "class=\"tools\"><input id=\"filter\" type=\"search\" placeholder=\"words of a name, or a state\" aria-label=\"Which "
+      "class=\"tools\"><input id=\"filter\" type=\"search\" placeholder=\"words of a name, or a state\" "
+      "aria-label=\"Which "
       "tasks\"><span id=\"found\" class=\"note\"></span></div>\n<div class=\"scroll\" tabindex=\"0\"><table><thead><tr "
-      "id=\"tasks-head\"></tr></thead><tbody id=\"tasks-body\"></tbody></table></div>\n<p><button id=\"more\">More</button></p>"
-      "\n</section>\n</main>\n<div id=\"tip\" role=\"status\" hidden></div>\n<footer>Made from the journal of the run by "
+      "id=\"tasks-head\"></tr></thead><tbody id=\"tasks-body\"></tbody></table></div>\n<p><button "
+      "id=\"more\">More</button></p>"
+      "\n</section>\n</main>\n<div id=\"tip\" role=\"status\" hidden></div>\n<footer>Made from the journal of the run "
+      "by "
       "pe-pipeline timeline.",
       timeline.damaged_lines ? cat(" ", timeline.damaged_lines, " damaged lines were left out.") : "",
       "</footer>\n<script type=\"application/json\" id=\"data\">", data_of(timeline), "</script>\n<script>\n", kScript,

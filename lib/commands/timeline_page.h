@@ -1,6 +1,6 @@
 /// @file
-/// One page that shows how a run went: style, script and data are in it, so it opens from a file, without a network. Its
-/// figures and tables read without JavaScript; the chart and the list of all tasks need it.
+/// One page that shows how a run went: style, script and data are in it, so it opens from a file, without a network.
+/// Its figures and tables read without JavaScript; the chart and the list of all tasks need it.
 #pragma once
 
 #include <string>

@@ -201,7 +201,7 @@ class StoreCheck {
     ++(rerun.outcome == RerunResult::Outcome::kSame      ? tally_.same
        : rerun.outcome == RerunResult::Outcome::kDiffers ? tally_.differs
        : rerun.outcome == RerunResult::Outcome::kFailed  ? tally_.failed
-                                                   : tally_.cannot);
+                                                         : tally_.cannot);
     results_.back()["rerun"] = json_of(rerun);
     show(text_of(rerun, names, style_));
     std::fflush(stdout);

@@ -8,8 +8,8 @@
 /// Shared memory is addressed in bytes.
 ///
 /// Scores are products of 16 × 8 × 16 by mma.sync.m16n8k16 (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating
-/// point type"): of a 16 × 8 result, a lane holds row `group` at 0 and 1, row group + 8 at 2 and 3, columns 2 · pair and
-/// 2 · pair + 1, where group = lane / 4 and pair = lane % 4. Two such results lie as the left operand of a product.
+/// point type"): of a 16 × 8 result, a lane holds row `group` at 0 and 1, row group + 8 at 2 and 3, columns 2 · pair
+/// and 2 · pair + 1, where group = lane / 4 and pair = lane % 4. Two such results lie as the left operand of a product.
 ///
 /// No sum depends on who comes first: two runs give the same bits.
 #pragma once
@@ -179,7 +179,8 @@ PE_BODY void write_rows(W& w, const Sums<W, strips, width>& sums, const Per<floa
       PE_UNROLL
       for (int n = 0; n < width / 8; ++n) {
         W::write(static_cast<std::uint32_t*>(to), at + 4 * n,
-                 W::pack(sums[strip][n][2 * r] * factor[strip][r], sums[strip][n][2 * r + 1] * factor[strip][r]), row < present);
+                 W::pack(sums[strip][n][2 * r] * factor[strip][r], sums[strip][n][2 * r + 1] * factor[strip][r]),
+                 row < present);
       }
     }
   }
@@ -187,7 +188,8 @@ PE_BODY void write_rows(W& w, const Sums<W, strips, width>& sums, const Per<floa
 
 // ---- Logits ---------------------------------------------------------------------------------------------------------
 
-/// Scores to logits times log2(e). A tile's biases hang on i − j alone, so that few of them serve all of a lane's scores.
+/// Scores to logits times log2(e). A tile's biases hang on i − j alone, so that few of them serve all of a lane's
+/// scores.
 /// @param window  the bias of the lane's first score in shared memory
 /// @param sign    1 where rows are queries: the distance grows with the row; −1 where they are keys
 template <int strips, int columns, int sign, typename W>
@@ -204,7 +206,8 @@ PE_BODY void add_bias(W& w, Sums<W, strips, columns>& scores, const Per<int, W>&
     PE_UNROLL
     for (int n = 0; n < kNs; ++n) {
       PE_UNROLL
-      for (int i = 0; i < 4; ++i) scores[strip][n][i] = scores[strip][n][i] * scale + bias[2 * strip + i / 2 - n + kNs - 1][i % 2];
+      for (int i = 0; i < 4; ++i)
+        scores[strip][n][i] = scores[strip][n][i] * scale + bias[2 * strip + i / 2 - n + kNs - 1][i % 2];
     }
   }
 }
@@ -212,7 +215,7 @@ PE_BODY void add_bias(W& w, Sums<W, strips, columns>& scores, const Per<int, W>&
 /// Of a tile of rows that are queries.
 template <typename W, int strips>
 struct QueryMask {
-  Per<int, W> start[strips][2], position[strips][2];   ///< key rows
+  Per<int, W> start[strips][2], position[strips][2];  ///< key rows
 
   /// @param first         the warp's first query row
   /// @param hide_missing  rows past the last query see nothing
@@ -227,7 +230,8 @@ struct QueryMask {
         position[strip][r] = hide_missing ? W::select(there, stands, Per<int, W>(-1)) : stands;
         start[strip][r] = 0;
         if (of.starts != nullptr) {
-          start[strip][r] = Per<int, W>(W::read(of.starts + b * of.starts_by_sequence, Per<std::int64_t, W>(stands), there));
+          start[strip][r] =
+              Per<int, W>(W::read(of.starts + b * of.starts_by_sequence, Per<std::int64_t, W>(stands), there));
         }
       }
     }
@@ -242,7 +246,8 @@ struct QueryMask {
         const Per<int, W> low = start[strip][i / 2] - shift, high = position[strip][i / 2] - shift;
         PE_UNROLL
         for (int n = 0; n < columns / 8; ++n) {
-          logits[strip][n][i] = W::select((low <= 8 * n) & (high >= 8 * n), logits[strip][n][i], Per<float, W>(-INFINITY));
+          logits[strip][n][i] =
+              W::select((low <= 8 * n) & (high >= 8 * n), logits[strip][n][i], Per<float, W>(-INFINITY));
         }
       }
     }
@@ -450,7 +455,7 @@ struct GatedDistance {
 /// A block for each tile of queries. `strips` strips of 16 queries a warp.
 template <int width, int strips, typename Mod>
 struct AttentionForward {
-  static constexpr int kAtOnce = 2;   ///< blocks that a multiprocessor's registers are to hold
+  static constexpr int kAtOnce = 2;  ///< blocks that a multiprocessor's registers are to hold
   static constexpr int kRows = kTile * strips;
   static constexpr int kKeys = kRows * pitch(width), kValues = kTile * pitch(width), kMod = 2 * kValues;
   static constexpr int kStage = kMod + 4 * Mod::floats(strips);
@@ -467,10 +472,12 @@ struct AttentionForward {
   PE_BODY void operator()(W& w, std::int64_t block) const {
     // Tiles of a head one after the other, so that its keys stay in cache; long ones first.
     const int count = tiles(of.queries, kRows), tile = count - 1 - static_cast<int>(block % count);
-    const int pair = static_cast<int>(block / count), heads = static_cast<int>(of.heads), h = pair % heads, b = pair / heads;
+    const int pair = static_cast<int>(block / count), heads = static_cast<int>(of.heads), h = pair % heads,
+              b = pair / heads;
     const int group = h / static_cast<int>(of.heads / of.groups), shift = static_cast<int>(of.keys - of.queries);
     const int first = tile * kRows, last = smaller(first + kRows, of.queries) - 1;
-    const void *queries = head_at(q, of.q, b, h), *keys = head_at(k, of.k, b, group), *values = head_at(v, of.v, b, group);
+    const void *queries = head_at(q, of.q, b, h), *keys = head_at(k, of.k, b, group),
+               *values = head_at(v, of.v, b, group);
     const int first_tile = first_seen(of, b, first) / kTile, last_tile = (last + shift) / kTile;
     const int last_start = first_seen(of, b, last);
 
@@ -484,7 +491,7 @@ struct AttentionForward {
     fetch_rows<width, kRows>(w, 0, row_at(queries, of.q, first), of.q.by_row, static_cast<int>(of.queries) - first);
     fetch(first_tile);
 
-    const int own = w.warp() * 16 * strips;   // first row in the tile
+    const int own = w.warp() * 16 * strips;  // first row in the tile
     QueryMask<W, strips> mask;
     mask.begin(w, of, b, first + own, false);
     typename Mod::template OfQueries<W, strips> mod;
@@ -492,7 +499,7 @@ struct AttentionForward {
     const float scale = of.scale * kLog2E;
     Sums<W, strips, width> sums;
     clear<W, strips, width>(sums);
-    Per<float, W> top[strips][2], total[strips][2];   // totals of this lane's columns
+    Per<float, W> top[strips][2], total[strips][2];  // totals of this lane's columns
     PE_UNROLL
     for (int strip = 0; strip < strips; ++strip) {
       PE_UNROLL
@@ -511,7 +518,7 @@ struct AttentionForward {
         w.template wait<0>();
         w.sync();
       }
-      if (at < last_tile) fetch(at + 1);   // over the tile before this one, which all have left
+      if (at < last_tile) fetch(at + 1);  // over the tile before this one, which all have left
       const int stage = kKeys + at % 2 * kStage, key = at * kTile;
       if (key > first + own + 16 * strips - 1 + shift) continue;
 
@@ -527,7 +534,8 @@ struct AttentionForward {
         for (int r = 0; r < 2; ++r) {
           Per<float, W> high = -INFINITY;
           PE_UNROLL
-          for (int n = 0; n < kTile / 8; ++n) high = W::larger(high, W::larger(scores[strip][n][2 * r], scores[strip][n][2 * r + 1]));
+          for (int n = 0; n < kTile / 8; ++n)
+            high = W::larger(high, W::larger(scores[strip][n][2 * r], scores[strip][n][2 * r + 1]));
           high = W::larger(high, w.shuffle_xor(high, 1));
           high = W::larger(high, w.shuffle_xor(high, 2)) * factor;
           const Per<float, W> next = W::larger(top[strip][r], high);
@@ -567,7 +575,8 @@ struct AttentionForward {
         total[strip][r] = 1.0F / all;
       }
     }
-    write_rows<width, strips>(w, sums, total, head_at(out, of.out, b, h), of.out.by_row, first + own, static_cast<int>(of.queries));
+    write_rows<width, strips>(w, sums, total, head_at(out, of.out, b, h), of.out.by_row, first + own,
+                              static_cast<int>(of.queries));
   }
 };
 
@@ -593,19 +602,22 @@ struct AttentionKeyGradients {
 
   template <typename W>
   PE_BODY void operator()(W& w, std::int64_t block) const {
-    const int count = tiles(of.keys), key = static_cast<int>(block % count) * kTile, pair = static_cast<int>(block / count);
+    const int count = tiles(of.keys), key = static_cast<int>(block % count) * kTile,
+              pair = static_cast<int>(block / count);
     const int groups = static_cast<int>(of.groups), group = pair % groups, b = pair / groups;
     const int sharing = static_cast<int>(of.heads / of.groups), shift = static_cast<int>(of.keys - of.queries);
     const int first_tile = larger(key - shift, 0) / kTile, end = tiles(of.queries);
-    int seen = 1;   // tiles of queries
+    int seen = 1;  // tiles of queries
     while (first_tile + seen < end && first_seen(of, b, (first_tile + seen) * kTile) < key + kTile) ++seen;
     const int steps = seen * sharing;
 
     const auto fetch = [&](int step) {
-      const int stage = kStages + step % 2 * kStage, h = group * sharing + step / seen, row = (first_tile + step % seen) * kTile;
+      const int stage = kStages + step % 2 * kStage, h = group * sharing + step / seen,
+                row = (first_tile + step % seen) * kTile;
       const int present = static_cast<int>(of.queries) - row;
       fetch_rows<width, kTile>(w, stage, row_at(head_at(q, of.q, b, h), of.q, row), of.q.by_row, present);
-      fetch_rows<width, kTile>(w, stage + kValues, row_at(head_at(dout, of.dout, b, h), of.dout, row), of.dout.by_row, present);
+      fetch_rows<width, kTile>(w, stage + kValues, row_at(head_at(dout, of.dout, b, h), of.dout, row), of.dout.by_row,
+                               present);
       const std::int64_t head = (b * of.heads + h) * of.queries;
       fetch_floats<kThreads>(w, stage + kLse, lse + head, row, static_cast<int>(of.queries));
       fetch_floats<kThreads>(w, stage + kDelta, delta + head, row, static_cast<int>(of.queries));
@@ -644,7 +656,7 @@ struct AttentionKeyGradients {
       PE_UNROLL
       for (int column = 0; column < kTile; column += part) {
         const int row = tile + column;
-        if (row + part - 1 + shift < key + own) continue;   // before all of the warp's keys
+        if (row + part - 1 + shift < key + own) continue;  // before all of the warp's keys
         Sums<W, 1, part> scores;
         clear<W, 1, part>(scores);
         multiply_rows<width, 1, part>(w, scores, left_keys, stage + column * pitch(width));
@@ -678,8 +690,10 @@ struct AttentionKeyGradients {
       }
     }
     const Per<float, W> scales[1][2] = {{of.scale, of.scale}}, ones[1][2] = {{1.0F, 1.0F}};
-    write_rows<width, 1>(w, by_key, scales, head_at(dk, of.dk, b, group), of.dk.by_row, key + own, static_cast<int>(of.keys));
-    write_rows<width, 1>(w, by_value, ones, head_at(dv, of.dv, b, group), of.dv.by_row, key + own, static_cast<int>(of.keys));
+    write_rows<width, 1>(w, by_key, scales, head_at(dk, of.dk, b, group), of.dk.by_row, key + own,
+                         static_cast<int>(of.keys));
+    write_rows<width, 1>(w, by_value, ones, head_at(dv, of.dv, b, group), of.dv.by_row, key + own,
+                         static_cast<int>(of.keys));
   }
 
   template <typename W>
@@ -693,7 +707,8 @@ struct AttentionKeyGradients {
         const auto there = query < static_cast<int>(of.queries);
         Per<int, W> start = 0;
         if (of.starts != nullptr) {
-          start = Per<int, W>(W::read(of.starts + b * of.starts_by_sequence + shift, Per<std::int64_t, W>(query), there));
+          start =
+              Per<int, W>(W::read(of.starts + b * of.starts_by_sequence + shift, Per<std::int64_t, W>(query), there));
         }
         PE_UNROLL
         for (int r = 0; r < 2; ++r) {
@@ -715,7 +730,8 @@ struct AttentionQueryGradients {
   static constexpr int kMod = 2 * kValues, kStage = kMod + 4 * Mod::floats(1);
   static constexpr int kSums = kStages + 2 * kStage;
   /// A lane's sums over its scores' diagonals; 8 more floats a diagonal put what a warp reads at once into 32 banks.
-  static constexpr int kDiagonals = kTile / 8 + 1, kDiagonal = 4 * (2 * kWarpLanes + 8), kWarpSums = kDiagonals * kDiagonal - 32;
+  static constexpr int kDiagonals = kTile / 8 + 1, kDiagonal = 4 * (2 * kWarpLanes + 8),
+                       kWarpSums = kDiagonals * kDiagonal - 32;
   static constexpr int kShared = kSums + (summed ? kWarps * kWarpSums : 0);
 
   PeCudaAttention of;
@@ -814,10 +830,11 @@ struct AttentionQueryGradients {
         multiply_columns<width, 1, part>(w, sums, scores, stage + column * pitch(width));
       }
       if constexpr (summed) {
-        add_diagonals(w, diagonals, carried, block, first + shift - key - (kTile - 1), at - first_tile, at == last_tile);
+        add_diagonals(w, diagonals, carried, block, first + shift - key - (kTile - 1), at - first_tile,
+                      at == last_tile);
       }
     }
-    if constexpr (summed) {   // distances to tiles before all documents of the rows
+    if constexpr (summed) {  // distances to tiles before all documents of the rows
       const int reach = smaller(first + shift + kTile, of.keys);
       for (int from = first + shift - first_tile * kTile + kTile + 1; from < reach; from += kThreads) {
         const Per<int, W> distance = w.thread() + from;
@@ -826,20 +843,23 @@ struct AttentionQueryGradients {
     }
     if constexpr (Mod::kSums) mod.write(w, of, dgated, b, h, first + own);
     const Per<float, W> scales[1][2] = {{of.scale, of.scale}};
-    write_rows<width, 1>(w, sums, scales, head_at(dq, of.dq, b, h), of.dq.by_row, first + own, static_cast<int>(of.queries));
+    write_rows<width, 1>(w, sums, scales, head_at(dq, of.dq, b, h), of.dq.by_row, first + own,
+                         static_cast<int>(of.queries));
   }
 
-  /// From a lane's diagonals to the tile's. Of the tile's 128 distances from `base` on (the last is not its own) the next
-  /// tile has the lower half as its upper one: lanes keep it, and the halves of the block change places at each tile.
+  /// From a lane's diagonals to the tile's. Of the tile's 128 distances from `base` on (the last is not its own) the
+  /// next tile has the lower half as its upper one: lanes keep it, and the halves of the block change places at each
+  /// tile.
   template <typename W>
-  PE_BODY void add_diagonals(W& w, const Per<float, W> (&diagonals)[kDiagonals][2], Per<float, W>& carried, std::int64_t block,
-                             int base, int turn, bool is_last) const {
+  PE_BODY void add_diagonals(W& w, const Per<float, W> (&diagonals)[kDiagonals][2], Per<float, W>& carried,
+                             std::int64_t block, int base, int turn, bool is_last) const {
     const Per<int, W> group = w.lane() / 4, pair = w.lane() % 4;
     PE_UNROLL
     for (int i = 0; i < kDiagonals; ++i) {
       PE_UNROLL
       for (int e = 0; e < 2; ++e) {
-        w.store((pair * 8 + group) * 4 + (kSums + w.warp() * kWarpSums + i * kDiagonal + 4 * kWarpLanes * e), diagonals[i][e]);
+        w.store((pair * 8 + group) * 4 + (kSums + w.warp() * kWarpSums + i * kDiagonal + 4 * kWarpLanes * e),
+                diagonals[i][e]);
       }
     }
     w.sync();
@@ -849,7 +869,7 @@ struct AttentionQueryGradients {
     PE_UNROLL
     for (int from = 0; from < kWarps; ++from) {
       PE_UNROLL
-      for (int column = 0; column < 8; ++column) {   // modulo 8; the row follows from the distance
+      for (int column = 0; column < 8; ++column) {  // modulo 8; the row follows from the distance
         // Unsigned: what lies before the strip's first diagonal is past its last one.
         const Per<std::uint32_t, W> line(index + (column + 1 - 8 - 16 * from));
         sum = sum + w.load(Per<int, W>(line / 8 * kDiagonal + line % 8 * 4) +
@@ -860,8 +880,10 @@ struct AttentionQueryGradients {
     const Per<int, W> distance = index + base;
     W::write(partials + block * of.keys, Per<std::int64_t, W>(distance), sum,
              (distance >= 0) & (distance < static_cast<int>(of.keys)) & Per<bool, W>(upper || is_last));
-    if (upper) carried = 0.0F;
-    else carried = sum;
+    if (upper)
+      carried = 0.0F;
+    else
+      carried = sum;
   }
 };
 
@@ -870,7 +892,7 @@ struct AttentionQueryGradients {
 struct FoldDistances {
   static constexpr int kAtOnce = 8, kShared = 4 * kThreads, kTogether = 8;
   PeCudaAttention of;
-  const float* partials;   ///< [count, S]
+  const float* partials;  ///< [count, S]
   float* gradient;
   std::int64_t first_row, count;
 
@@ -885,7 +907,8 @@ struct FoldDistances {
     const int chunks = tiles(of.keys, kWarpLanes), in_sequence = tiles(of.queries);
     const std::int64_t rows = of.batch * in_sequence, h = first_row / rows + block / chunks;
     const Per<int, W> distance = w.lane() + static_cast<int>(block % chunks) * kWarpLanes;
-    const std::int64_t begin = h * rows < first_row ? first_row : h * rows, end = earlier((h + 1) * rows, first_row + count);
+    const std::int64_t begin = h * rows < first_row ? first_row : h * rows,
+                       end = earlier((h + 1) * rows, first_row + count);
     Per<float, W> sum = 0.0F;
     for (std::int64_t row = begin + w.warp(); row < end; row += kWarps * kTogether) {
       Per<float, W> read[kTogether];
@@ -915,7 +938,7 @@ struct FoldDistances {
 /// `On::blocks(body, stream)` runs body.blocks() blocks of kWarps warps, 0 on success.
 template <typename On>
 struct AttentionLaunchers {
-  static constexpr int kRefused = 1;   ///< cudaErrorInvalidValue
+  static constexpr int kRefused = 1;  ///< cudaErrorInvalidValue
 
   static bool takes(const PeCudaAttention& of) {
     for (const PeCudaStrides* strides : {&of.q, &of.k, &of.v, &of.out, &of.dout, &of.dq, &of.dk, &of.dv}) {
@@ -957,7 +980,8 @@ struct AttentionLaunchers {
     return with.template operator()<Plain>();
   }
 
-  static int attention(const PeCudaAttention* of, const void* q, const void* k, const void* v, void* out, float* lse, void* stream) {
+  static int attention(const PeCudaAttention* of, const void* q, const void* k, const void* v, void* out, float* lse,
+                       void* stream) {
     if (!takes(*of)) return kRefused;
     if (is_empty(*of)) return 0;
     return sized(*of, [&]<int width>() {
@@ -986,7 +1010,7 @@ struct AttentionLaunchers {
       constexpr int kPart = width <= 64 ? 64 : 32;
       const PeCudaGatedGradients gated = dgated != nullptr ? *dgated : PeCudaGatedGradients{};
       const auto by_query = [&]<typename Mod, bool summed>(std::int64_t first, std::int64_t count) {
-        constexpr int kFewer = summed ? 32 : kPart;   // leaves registers for the sums
+        constexpr int kFewer = summed ? 32 : kPart;  // leaves registers for the sums
         return On::blocks(AttentionQueryGradients<width, kFewer, Mod, summed>{*of, q, k, v, dout, lse, delta, dq,
                                                                               scratch, first, count, gated},
                           stream);

@@ -1,6 +1,6 @@
 /// @file
-/// Dropout masks, drawn where they are used, with the bits that the host draws (support/random.h); and sums of what a gather has
-/// read, in the order of the reading.
+/// Dropout masks, drawn where they are used, with the bits that the host draws (support/random.h); and sums of what a
+/// gather has read, in the order of the reading.
 #pragma once
 
 #include "cuda/rows.h"
@@ -29,9 +29,9 @@ PE_BOTH void philox(std::uint64_t key, std::uint64_t counter, std::uint32_t (&x)
 template <typename Value>
 struct DropoutMask {
   Value* mask;
-  const std::int64_t* keys;   ///< of each sample, the bits of unsigned numbers
-  std::int64_t count;         ///< of a sample
-  std::uint32_t threshold;    ///< of 24 bits
+  const std::int64_t* keys;  ///< of each sample, the bits of unsigned numbers
+  std::int64_t count;        ///< of a sample
+  std::uint32_t threshold;   ///< of 24 bits
   float kept;
 
   PE_BOTH void operator()(std::int64_t sample, std::int64_t block) const {
@@ -48,9 +48,9 @@ struct DropoutMask {
 /// Cell (row, position): the sum of the row's gradients whose index is the position.
 template <typename Value>
 struct GatherGradient {
-  const Value* gradient;       ///< [rows, keys]
-  const std::int64_t* index;   ///< [rows, keys]
-  Value* to;                   ///< [rows, positions]
+  const Value* gradient;      ///< [rows, keys]
+  const std::int64_t* index;  ///< [rows, keys]
+  Value* to;                  ///< [rows, positions]
   std::int64_t keys, positions;
 
   PE_BOTH void operator()(std::int64_t row, std::int64_t position) const {

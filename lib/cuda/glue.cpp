@@ -105,11 +105,12 @@ int nccl_open(const char id[128], int ranks, int rank, int device, double timeou
   ncclUniqueId given;
   std::memcpy(&given, id, sizeof given);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;   // a rank that died must not hold the others for ever
+  config.blocking = 0;  // a rank that died must not hold the others for ever
   const ncclResult_t result = settled(*made, ncclCommInitRankConfig(&made->nccl, ranks, given, rank, &config));
   if (result != ncclSuccess) {
-    say(result == ncclInProgress ? "the other ranks did not come within compute.rank_timeout" : ncclGetErrorString(result), problem,
-        size);
+    say(result == ncclInProgress ? "the other ranks did not come within compute.rank_timeout"
+                                 : ncclGetErrorString(result),
+        problem, size);
     if (made->nccl != nullptr) ncclCommAbort(made->nccl);
     return result;
   }
@@ -126,14 +127,15 @@ cudaError_t follow(const Communicator& communicator, void* stream) {
 int nccl_start_sum(void* communicator, void* data, std::int64_t count, bool is_double, void* stream) {
   const auto& self = *static_cast<Communicator*>(communicator);
   if (const cudaError_t status = follow(self, stream); status != cudaSuccess) return cuda_status(status);
-  return settled(self, ncclAllReduce(data, data, static_cast<std::size_t>(count), is_double ? ncclDouble : ncclFloat, ncclSum,
-                                     self.nccl, self.stream));
+  return settled(self, ncclAllReduce(data, data, static_cast<std::size_t>(count), is_double ? ncclDouble : ncclFloat,
+                                     ncclSum, self.nccl, self.stream));
 }
 
 int nccl_start_broadcast(void* communicator, void* data, std::int64_t bytes, int root, void* stream) {
   const auto& self = *static_cast<Communicator*>(communicator);
   if (const cudaError_t status = follow(self, stream); status != cudaSuccess) return cuda_status(status);
-  return settled(self, ncclBroadcast(data, data, static_cast<std::size_t>(bytes), ncclChar, root, self.nccl, self.stream));
+  return settled(self,
+                 ncclBroadcast(data, data, static_cast<std::size_t>(bytes), ncclChar, root, self.nccl, self.stream));
 }
 
 int nccl_join(void* communicator, void* stream) {

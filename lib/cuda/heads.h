@@ -14,17 +14,19 @@
 
 namespace pe::cuda {
 
-/// Which values of a head a lane holds: unit u is two packs of n values, whose pairs are u·n … u·n + n − 1 where they rotate.
-/// Pair p of a head is (p, p + pairs) or (2p, 2p + 1); n divides width and pairs.
+/// Which values of a head a lane holds: unit u is two packs of n values, whose pairs are u·n … u·n + n − 1 where they
+/// rotate. Pair p of a head is (p, p + pairs) or (2p, 2p + 1); n divides width and pairs.
 template <int n>
 struct HeadUnits {
   std::uint32_t width = 0, pairs = 0;
   bool half = true;
-  std::uint32_t lanes = 1;   ///< of a head; a power of two
+  std::uint32_t lanes = 1;  ///< of a head; a power of two
 
   PE_BOTH bool rotates(std::uint32_t unit) const { return unit * n < pairs; }
   PE_BOTH std::uint32_t first(std::uint32_t unit) const { return half && rotates(unit) ? unit * n : 2 * unit * n; }
-  PE_BOTH std::uint32_t second(std::uint32_t unit) const { return half && rotates(unit) ? pairs + unit * n : (2 * unit + 1) * n; }
+  PE_BOTH std::uint32_t second(std::uint32_t unit) const {
+    return half && rotates(unit) ? pairs + unit * n : (2 * unit + 1) * n;
+  }
   PE_BOTH std::uint32_t heads_at_once() const { return kLanes / lanes; }
 };
 
@@ -50,7 +52,7 @@ struct Angles {
   }
   /// Rotates the unit x, its first pack and then its second; `sign` −1: back.
   PE_BOTH void rotate(float (&x)[2 * n], bool half, float sign) const {
-    if (half) {   // two loops: indices must be constants, or x would not lie in registers
+    if (half) {  // two loops: indices must be constants, or x would not lie in registers
       PE_UNROLL
       for (int j = 0; j < n; ++j) rotate_pair(x[j], x[n + j], j, sign);
     } else {
@@ -95,8 +97,8 @@ struct SplitHeads {
   PeCudaSplit of;
   HeadUnits<n> at;
   const Value* packed;
-  Value* dpacked;    ///< backward only
-  float* partials;   ///< [2, tiles, width]; null: no gradients by weights
+  Value* dpacked;   ///< backward only
+  float* partials;  ///< [2, tiles, width]; null: no gradients by weights
   std::int64_t tokens, per_tile, tiles;
 
   struct Own {
@@ -146,7 +148,9 @@ struct SplitHeads {
     }
   }
 
-  PE_BOTH std::uint32_t head_of(std::uint32_t slot, int lane) const { return slot * at.heads_at_once() + lane / at.lanes; }
+  PE_BOTH std::uint32_t head_of(std::uint32_t slot, int lane) const {
+    return slot * at.heads_at_once() + lane / at.lanes;
+  }
 
   PE_BOTH float partial(int p, std::uint32_t slot, int lane, Own& own) const {
     const PeCudaPart& which = part(p);
@@ -159,7 +163,8 @@ struct SplitHeads {
       const std::uint32_t unit = lane % at.lanes + i * at.lanes, first = at.first(unit), second = at.second(unit);
       if (first >= at.width) continue;
       const bool whole = second < at.width;
-      if (!kBackward || which.weight != nullptr) read_unit<n>(packed + own.from + head * at.width, first, second, whole, own.x[i]);
+      if (!kBackward || which.weight != nullptr)
+        read_unit<n>(packed + own.from + head * at.width, first, second, whole, own.x[i]);
       if constexpr (kBackward) {
         if (heads == nullptr) {
           PE_UNROLL
@@ -173,7 +178,7 @@ struct SplitHeads {
       float weight[2 * n];
       if constexpr (kBackward) read_weight(which, first, second, whole, weight);
       PE_UNROLL
-      for (int j = 0; j < 2 * n; ++j) {   // what is not there was read as 0
+      for (int j = 0; j < 2 * n; ++j) {  // what is not there was read as 0
         sum += kBackward ? own.g[i][j] * weight[j] * own.x[i][j] : own.x[i][j] * own.x[i][j];
       }
     }
@@ -241,8 +246,8 @@ struct SplitHeads {
   }
 };
 
-/// Rotates heads by a table of any shape, for those whose rotation is not all that happens to them: row (sequence, head, token) and
-/// unit of the cells. Values behind the pairs are copied.
+/// Rotates heads by a table of any shape, for those whose rotation is not all that happens to them: row (sequence,
+/// head, token) and unit of the cells. Values behind the pairs are copied.
 template <typename Value, int n>
 struct RotateHeads {
   PeCudaRotation of;
@@ -260,14 +265,16 @@ struct RotateHeads {
     if (first >= at.width) return;
     const bool whole = second < at.width;
     float values[2 * n];
-    read_unit<n>(x + sequence * of.from.by_sequence + head * of.from.by_head + token * of.from.by_row, first, second, whole,
-                 values);
+    read_unit<n>(x + sequence * of.from.by_sequence + head * of.from.by_head + token * of.from.by_row, first, second,
+                 whole, values);
     if (at.rotates(u)) {
       Angles<n> angles;
-      angles.read(of.turn, sequence * of.turn.by_sequence + head * groups / heads * of.by_group + token * of.turn.by_row, u);
+      angles.read(of.turn,
+                  sequence * of.turn.by_sequence + head * groups / heads * of.by_group + token * of.turn.by_row, u);
       angles.rotate(values, at.half, of.sign);
     }
-    write_unit<n>(out + sequence * of.to.by_sequence + head * of.to.by_head + token * of.to.by_row, first, second, whole, values);
+    write_unit<n>(out + sequence * of.to.by_sequence + head * of.to.by_head + token * of.to.by_row, first, second,
+                  whole, values);
   }
 };
 

@@ -25,14 +25,16 @@ struct Launchers {
   }
 
   template <typename Term>
-  static int add_over_rows(const Term& term, float* gradient, float* scratch, std::int64_t rows, std::int64_t width, void* stream) {
+  static int add_over_rows(const Term& term, float* gradient, float* scratch, std::int64_t rows, std::int64_t width,
+                           void* stream) {
     const std::int64_t parts = pe_cuda_parts(rows), step = (rows + parts - 1) / parts;
-    if (const int status = On::cells(PartSums<Term>{term, scratch, rows, step, width}, parts, width, stream)) return status;
+    if (const int status = On::cells(PartSums<Term>{term, scratch, rows, step, width}, parts, width, stream))
+      return status;
     return On::rows(FoldParts{scratch, gradient, parts, width}, width, stream);
   }
 
-  static int rms_norm(const void* x, const void* delta, const float* weight, void* sum, void* y, float* rstd, std::int64_t rows,
-                      std::int64_t width, float eps, bool bf16, void* stream) {
+  static int rms_norm(const void* x, const void* delta, const float* weight, void* sum, void* y, float* rstd,
+                      std::int64_t rows, std::int64_t width, float eps, bool bf16, void* stream) {
     return typed(bf16, width, [&]<typename Value, int n>() {
       return On::rows(NormForward<Value, n>{static_cast<const Value*>(x), static_cast<const Value*>(delta), weight,
                                             static_cast<Value*>(sum), static_cast<Value*>(y), rstd, width, eps},
@@ -40,11 +42,13 @@ struct Launchers {
     });
   }
 
-  static int rms_norm_backward(const void* dy, const void* x, const float* weight, const float* rstd, const void* add, void* dx,
-                               float* dweight, float* scratch, std::int64_t rows, std::int64_t width, bool bf16, void* stream) {
+  static int rms_norm_backward(const void* dy, const void* x, const float* weight, const float* rstd, const void* add,
+                               void* dx, float* dweight, float* scratch, std::int64_t rows, std::int64_t width,
+                               bool bf16, void* stream) {
     return typed(bf16, width, [&]<typename Value, int n>() {
       const auto *g = static_cast<const Value*>(dy), *in = static_cast<const Value*>(x);
-      const NormBackward<Value, n> body{g, in, weight, rstd, static_cast<const Value*>(add), static_cast<Value*>(dx), width};
+      const NormBackward<Value, n> body{g,    in, weight, rstd, static_cast<const Value*>(add), static_cast<Value*>(dx),
+                                        width};
       if (dweight != nullptr && n > 1 && width <= 8 * kLanes * n) {
         const std::int64_t parts = pe_cuda_parts(rows), step = (rows + parts - 1) / parts,
                            packs = (width / n + kLanes - 1) / kLanes;
@@ -72,13 +76,14 @@ struct Launchers {
   static bool packs_of(const PeCudaTurn& turn, std::int64_t width) {
     if (turn.pairs % n != 0 || width % n != 0) return false;
     constexpr std::int64_t wide = n >= 4 ? 4 : n;
-    return turn.pairs == 0 ||
-           (turn.by_sequence % wide == 0 && turn.by_row % wide == 0 && aligned(turn.cos, 4 * wide) && aligned(turn.sin, 4 * wide));
+    return turn.pairs == 0 || (turn.by_sequence % wide == 0 && turn.by_row % wide == 0 && aligned(turn.cos, 4 * wide) &&
+                               aligned(turn.sin, 4 * wide));
   }
   template <typename Value, int n>
   static bool packs_of(const PeCudaPart& part) {
-    return part.heads == 0 || (part.column % n == 0 && part.by_sequence % n == 0 && part.by_head % n == 0 && part.by_row % n == 0 &&
-                               aligned(part.values, sizeof(Value) * n) && aligned(part.weight, 4 * (n >= 4 ? 4 : n)));
+    return part.heads == 0 ||
+           (part.column % n == 0 && part.by_sequence % n == 0 && part.by_head % n == 0 && part.by_row % n == 0 &&
+            aligned(part.values, sizeof(Value) * n) && aligned(part.weight, 4 * (n >= 4 ? 4 : n)));
   }
 
   /// The power of two that holds so many units with `units` of them in each lane.
@@ -94,8 +99,9 @@ struct Launchers {
   static int typed_heads(const PeCudaSplit& of, const void* packed, const void* dpacked, bool bf16, const With& with) {
     if (of.width > 512) return 1;
     const auto fits = [&]<typename Value, int n>() {
-      return packs_of<n>(of.turn, of.width) && of.packed_row % n == 0 && packs_of<Value, n>(of.q) && packs_of<Value, n>(of.k) &&
-             packs_of<Value, n>(of.v) && aligned(packed, sizeof(Value) * n) && aligned(dpacked, sizeof(Value) * n);
+      return packs_of<n>(of.turn, of.width) && of.packed_row % n == 0 && packs_of<Value, n>(of.q) &&
+             packs_of<Value, n>(of.k) && packs_of<Value, n>(of.v) && aligned(packed, sizeof(Value) * n) &&
+             aligned(dpacked, sizeof(Value) * n);
     };
     if (bf16) {
       // Half of what could be moved at once: a head has twice the lanes, so that a team's are in use with 12 heads of
@@ -103,26 +109,29 @@ struct Launchers {
       constexpr int kPack = 4;
       if (of.width <= 2 * kPack * kLanes && fits.template operator()<Half, kPack>())
         return with.template operator()<Half, kPack, 1>();
-      return fits.template operator()<Half, 8>() ? with.template operator()<Half, 8, 1>() : with.template operator()<Half, 1, 8>();
+      return fits.template operator()<Half, 8>() ? with.template operator()<Half, 8, 1>()
+                                                 : with.template operator()<Half, 1, 8>();
     }
-    return fits.template operator()<float, 4>() ? with.template operator()<float, 4, 2>() : with.template operator()<float, 1, 8>();
+    return fits.template operator()<float, 4>() ? with.template operator()<float, 4, 2>()
+                                                : with.template operator()<float, 1, 8>();
   }
 
   static int split_heads(const void* packed, const PeCudaSplit* split, bool bf16, void* stream) {
     PeCudaSplit of = *split;
     of.v = {};
     return typed_heads(of, packed, nullptr, bf16, [&]<typename Value, int n, int units>() {
-      return On::heads(
-          SplitHeads<Value, n, units, false>{of, units_of<n, units>(of.turn, of.width), static_cast<const Value*>(packed), nullptr,
-                                             nullptr, of.tokens, 1, of.tokens},
-          of.tokens, stream);
+      return On::heads(SplitHeads<Value, n, units, false>{of, units_of<n, units>(of.turn, of.width),
+                                                          static_cast<const Value*>(packed), nullptr, nullptr,
+                                                          of.tokens, 1, of.tokens},
+                       of.tokens, stream);
     });
   }
 
-  static int split_heads_backward(const void* packed, void* dpacked, const PeCudaSplit* split, float* scratch, bool bf16,
-                                  void* stream) {
+  static int split_heads_backward(const void* packed, void* dpacked, const PeCudaSplit* split, float* scratch,
+                                  bool bf16, void* stream) {
     const PeCudaSplit& of = *split;
-    const std::int64_t per_tile = scratch == nullptr ? 1 : pe_cuda_head_tile, tiles = (of.tokens + per_tile - 1) / per_tile;
+    const std::int64_t per_tile = scratch == nullptr ? 1 : pe_cuda_head_tile,
+                       tiles = (of.tokens + per_tile - 1) / per_tile;
     return typed_heads(of, packed, dpacked, bf16, [&]<typename Value, int n, int units>() {
       const SplitHeads<Value, n, units, true> body{of,
                                                    units_of<n, units>(of.turn, of.width),
@@ -135,7 +144,8 @@ struct Launchers {
       if (const int status = On::heads(body, tiles, stream); status != 0 || scratch == nullptr) return status;
       for (const auto& [part, partials] : {std::pair{&of.q, scratch}, std::pair{&of.k, scratch + tiles * of.width}}) {
         if (part->weight == nullptr || part->dweight == nullptr) continue;
-        if (const int status = On::rows(FoldParts{partials, part->dweight, tiles, of.width}, of.width, stream)) return status;
+        if (const int status = On::rows(FoldParts{partials, part->dweight, tiles, of.width}, of.width, stream))
+          return status;
       }
       return 0;
     });
@@ -144,26 +154,32 @@ struct Launchers {
   static int rotate(const void* x, void* out, const PeCudaRotation* rotation, bool bf16, void* stream) {
     const PeCudaRotation& of = *rotation;
     const auto fits = [&]<typename Value, int n>() {
-      const auto strides = [](const PeCudaStrides& s) { return s.by_sequence % n == 0 && s.by_head % n == 0 && s.by_row % n == 0; };
-      return packs_of<n>(of.turn, of.width) && of.by_group % (n >= 4 ? 4 : n) == 0 && strides(of.from) && strides(of.to) &&
-             aligned(x, sizeof(Value) * n) && aligned(out, sizeof(Value) * n);
+      const auto strides = [](const PeCudaStrides& s) {
+        return s.by_sequence % n == 0 && s.by_head % n == 0 && s.by_row % n == 0;
+      };
+      return packs_of<n>(of.turn, of.width) && of.by_group % (n >= 4 ? 4 : n) == 0 && strides(of.from) &&
+             strides(of.to) && aligned(x, sizeof(Value) * n) && aligned(out, sizeof(Value) * n);
     };
     const auto run = [&]<typename Value, int n>() {
       const RotateHeads<Value, n> body{of, units_of<n, 1>(of.turn, of.width), static_cast<const Value*>(x),
                                        static_cast<Value*>(out)};
       return On::cells(body, of.batch * of.heads * of.length, (of.width + 2 * n - 1) / (2 * n), stream);
     };
-    if (bf16) return fits.template operator()<Half, 8>() ? run.template operator()<Half, 8>() : run.template operator()<Half, 1>();
-    return fits.template operator()<float, 4>() ? run.template operator()<float, 4>() : run.template operator()<float, 1>();
+    if (bf16)
+      return fits.template operator()<Half, 8>() ? run.template operator()<Half, 8>()
+                                                 : run.template operator()<Half, 1>();
+    return fits.template operator()<float, 4>() ? run.template operator()<float, 4>()
+                                                : run.template operator()<float, 1>();
   }
 
   static int cross_entropy(void* logits, bool logits_bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
                            std::int64_t vocabulary, bool gradient, const PeCudaLogits* shape, void* stream) {
     return typed(logits_bf16, vocabulary, [&]<typename Value, int n>() {
       const auto run = [&]<int kHeld, bool kCapped>() {
-        return On::lines(CrossEntropyLine<Value, n, kHeld, kCapped>{static_cast<Value*>(logits), targets, loss, vocabulary,
-                                                                    gradient, shape->softcap, shape->z_loss},
-                         rows, stream);
+        return On::lines(
+            CrossEntropyLine<Value, n, kHeld, kCapped>{static_cast<Value*>(logits), targets, loss, vocabulary, gradient,
+                                                       shape->softcap, shape->z_loss},
+            rows, stream);
       };
       const auto held = [&]<int kHeld>() {
         return shape->softcap > 0 ? run.template operator()<kHeld, true>() : run.template operator()<kHeld, false>();
@@ -184,40 +200,43 @@ struct Launchers {
                                 void* stream) {
     return typed(rows_bf16, width, [&]<typename Value, int n>() {
       const std::int64_t pieces = (count + kEmbeddingPiece - 1) / kEmbeddingPiece;
-      const EmbeddingPieces<Value, n> body{sorted, order, static_cast<const Value*>(rows), gradient, scratch, count, width, scale};
+      const EmbeddingPieces<Value, n> body{sorted, order, static_cast<const Value*>(rows), gradient, scratch, count,
+                                           width,  scale};
       if (const int status = On::cells(body, pieces, width / n, stream)) return status;
       return On::cells(EmbeddingRuns{sorted, gradient, scratch, count, width, scale}, pieces, width, stream);
     });
   }
 
-  static int dropout_mask(void* mask, const std::int64_t* keys, std::int64_t samples, std::int64_t count, double p, bool bf16,
-                          void* stream) {
+  static int dropout_mask(void* mask, const std::int64_t* keys, std::int64_t samples, std::int64_t count, double p,
+                          bool bf16, void* stream) {
     const auto run = [&]<typename Value>() {
-      const auto threshold = static_cast<std::uint32_t>(std::ceil(p * 0x1p24));   // a draw of 24 bits lies below p
-      return On::cells(DropoutMask<Value>{static_cast<Value*>(mask), keys, count, threshold, static_cast<float>(1 / (1 - p))},
-                       samples, (count + 3) / 4, stream);
+      const auto threshold = static_cast<std::uint32_t>(std::ceil(p * 0x1p24));  // a draw of 24 bits lies below p
+      return On::cells(
+          DropoutMask<Value>{static_cast<Value*>(mask), keys, count, threshold, static_cast<float>(1 / (1 - p))},
+          samples, (count + 3) / 4, stream);
     };
     return bf16 ? run.template operator()<Half>() : run.template operator()<float>();
   }
 
-  static int gather_gradient(const void* gradient, const std::int64_t* index, void* to, std::int64_t rows, std::int64_t keys,
-                             std::int64_t positions, bool bf16, void* stream) {
+  static int gather_gradient(const void* gradient, const std::int64_t* index, void* to, std::int64_t rows,
+                             std::int64_t keys, std::int64_t positions, bool bf16, void* stream) {
     const auto run = [&]<typename Value>() {
-      return On::cells(GatherGradient<Value>{static_cast<const Value*>(gradient), index, static_cast<Value*>(to), keys, positions},
-                       rows, positions, stream);
+      return On::cells(
+          GatherGradient<Value>{static_cast<const Value*>(gradient), index, static_cast<Value*>(to), keys, positions},
+          rows, positions, stream);
     };
     return bf16 ? run.template operator()<Half>() : run.template operator()<float>();
   }
 
   static int swiglu(const void* gate_up, void* a, std::int64_t rows, std::int64_t inner, bool bf16, void* stream) {
     return typed(bf16, inner, [&]<typename Value, int n>() {
-      return On::cells(SwigluForward<Value, n>{static_cast<const Value*>(gate_up), static_cast<Value*>(a), inner}, rows, inner / n,
-                       stream);
+      return On::cells(SwigluForward<Value, n>{static_cast<const Value*>(gate_up), static_cast<Value*>(a), inner}, rows,
+                       inner / n, stream);
     });
   }
 
-  static int swiglu_backward(const void* da, const void* gate_up, void* dgate_up, std::int64_t rows, std::int64_t inner, bool bf16,
-                             void* stream) {
+  static int swiglu_backward(const void* da, const void* gate_up, void* dgate_up, std::int64_t rows, std::int64_t inner,
+                             bool bf16, void* stream) {
     return typed(bf16, inner, [&]<typename Value, int n>() {
       return On::cells(SwigluBackward<Value, n>{static_cast<const Value*>(da), static_cast<const Value*>(gate_up),
                                                 static_cast<Value*>(dgate_up), inner},
@@ -225,8 +244,8 @@ struct Launchers {
     });
   }
 
-  static int attention_products(const PeCudaAttention* of, const void* dout, const void* out, const float* dlse, float* delta,
-                                void* stream) {
+  static int attention_products(const PeCudaAttention* of, const void* dout, const void* out, const float* dlse,
+                                float* delta, void* stream) {
     return On::cells(RowProducts<Half>{*of, static_cast<const Half*>(dout), static_cast<const Half*>(out), dlse, delta},
                      1, of->batch * of->heads * of->queries, stream);
   }

@@ -39,9 +39,9 @@ PE_BOTH LogSum merge(LogSum a, LogSum b) {
 
 inline constexpr int kLineThreads = 512;
 
-/// A row of logits is read once: its first packs stay with the threads until the gradient takes their place, and only what a
-/// vocabulary has beyond them is read again. softcap: logits are cap · tanh(logit / cap). z_loss: adds z · lse² to what the
-/// gradient is of, not to the loss that is told.
+/// A row of logits is read once: its first packs stay with the threads until the gradient takes their place, and only
+/// what a vocabulary has beyond them is read again. softcap: logits are cap · tanh(logit / cap). z_loss: adds z · lse²
+/// to what the gradient is of, not to the loss that is told.
 template <typename Value, int n, int kHeld, bool kCapped>
 struct CrossEntropyLine {
   static constexpr int kThreads = kLineThreads;
@@ -89,7 +89,8 @@ struct CrossEntropyLine {
     for (int i = 0; i < kHeld; ++i) {
       if (static_cast<std::uint32_t>(thread + i * kThreads) < packs) take(own.held[i], mine);
     }
-    for (std::uint32_t pack = thread + kHeld * kThreads; pack < packs; pack += kThreads) take(load<n>(values + pack * n), mine);
+    for (std::uint32_t pack = thread + kHeld * kThreads; pack < packs; pack += kThreads)
+      take(load<n>(values + pack * n), mine);
     return mine;
   }
 
@@ -99,7 +100,8 @@ struct CrossEntropyLine {
     const auto packs = static_cast<std::uint32_t>(vocabulary / n);
     if (target < 0) {
       if (thread == 0) loss[row] = 0;
-      for (std::uint32_t pack = thread; gradient && pack < packs; pack += kThreads) store<n>(values + pack * n, Pack<Value, n>{});
+      for (std::uint32_t pack = thread; gradient && pack < packs; pack += kThreads)
+        store<n>(values + pack * n, Pack<Value, n>{});
       return;
     }
     const float lse = (log2f(all.total) + all.top) * kLn2, factor = (1.0F + 2.0F * z_loss * lse) / all.total;
@@ -125,18 +127,20 @@ struct CrossEntropyLine {
     for (int i = 0; i < kHeld; ++i) {
       if (static_cast<std::uint32_t>(thread + i * kThreads) < packs) give(thread + i * kThreads, own.held[i]);
     }
-    for (std::uint32_t pack = thread + kHeld * kThreads; pack < packs; pack += kThreads) give(pack, load<n>(values + pack * n));
+    for (std::uint32_t pack = thread + kHeld * kThreads; pack < packs; pack += kThreads)
+      give(pack, load<n>(values + pack * n));
     if (has_target) values[target] = slope(of_target, 1);
   }
 };
 
-// ---- The embedding's gradient ------------------------------------------------------------------------------------------
+// ---- The embedding's gradient
+// ------------------------------------------------------------------------------------------
 
 /// Places of the sorted order that a cell walks through. A token that stands in thousands of places is shared by many.
 inline constexpr std::int64_t kEmbeddingPiece = pe_cuda_embedding_piece;
 
-/// gradient[id] += scale · the rows of every run of equal ids that lies within one piece; of runs that go on before or behind it
-/// the piece's own sum goes to `edges` [pieces, 2, width]: what it begins with, and what it ends with.
+/// gradient[id] += scale · the rows of every run of equal ids that lies within one piece; of runs that go on before or
+/// behind it the piece's own sum goes to `edges` [pieces, 2, width]: what it begins with, and what it ends with.
 template <typename Value, int n>
 struct EmbeddingPieces {
   const std::int64_t *sorted, *order;
@@ -146,7 +150,8 @@ struct EmbeddingPieces {
   float scale;
 
   PE_BOTH void operator()(std::int64_t piece, std::int64_t column) const {
-    const std::int64_t first = piece * kEmbeddingPiece, end = first + kEmbeddingPiece < count ? first + kEmbeddingPiece : count;
+    const std::int64_t first = piece * kEmbeddingPiece,
+                       end = first + kEmbeddingPiece < count ? first + kEmbeddingPiece : count;
     for (std::int64_t i = first; i < end;) {
       const std::int64_t id = sorted[i], begin = i;
       float sum[n] = {};
@@ -185,7 +190,8 @@ struct EmbeddingRuns {
     const bool begun_before = first > 0 && sorted[first] == id && sorted[first - 1] == id;
     if (id < 0 || sorted[end] != id || begun_before) return;
     float sum = edges[(2 * piece + 1) * width + column];
-    for (std::int64_t next = piece + 1; next * kEmbeddingPiece < count && sorted[next * kEmbeddingPiece] == id; ++next) {
+    for (std::int64_t next = piece + 1; next * kEmbeddingPiece < count && sorted[next * kEmbeddingPiece] == id;
+         ++next) {
       sum += edges[2 * next * width + column];
     }
     gradient[id * width + column] += scale * sum;

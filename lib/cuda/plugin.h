@@ -8,16 +8,17 @@
 
 struct PeCudaDevice {
   char name[256];
-  int major = 0, minor = 0;          ///< compute capability
+  int major = 0, minor = 0;  ///< compute capability
   int multiprocessors = 0;
   std::uint64_t memory_bytes = 0;
 };
 
-/// A rotation of the first 2 · pairs values of each head: cosine and sine of pair p at b · by_sequence + t · by_row + p.
+/// A rotation of the first 2 · pairs values of each head: cosine and sine of pair p at b · by_sequence + t · by_row +
+/// p.
 struct PeCudaTurn {
   const float *cos = nullptr, *sin = nullptr;
   std::int64_t by_sequence = 0, by_row = 0, pairs = 0;
-  bool half = true;   ///< pair p is (p, p + pairs); else (2p, 2p + 1)
+  bool half = true;  ///< pair p is (p, p + pairs); else (2p, 2p + 1)
 };
 
 /// From a sequence, a head and a row to the next, in values; those of a head's row follow each other.
@@ -25,24 +26,25 @@ struct PeCudaStrides {
   std::int64_t by_sequence = 0, by_head = 0, by_row = 0;
 };
 
-/// The queries, keys or values of a packed projection: head h of a token begins at column + h · width of its packed row, and at
-/// b · by_sequence + h · by_head + t · by_row of `values`.
+/// The queries, keys or values of a packed projection: head h of a token begins at column + h · width of its packed
+/// row, and at b · by_sequence + h · by_head + t · by_row of `values`.
 struct PeCudaPart {
-  std::int64_t heads = 0;          ///< 0: this part is not touched
+  std::int64_t heads = 0;  ///< 0: this part is not touched
   std::int64_t column = 0;
-  void* values = nullptr;          ///< written; of the backward pass the gradients, read, null: zeros
+  void* values = nullptr;  ///< written; of the backward pass the gradients, read, null: zeros
   std::int64_t by_sequence = 0, by_head = 0, by_row = 0;
-  const float* weight = nullptr;   ///< of the norm, [width]; null: none
-  float* rstd = nullptr;           ///< [tokens, heads]
-  float* dweight = nullptr;        ///< [width]; null: not wanted
+  const float* weight = nullptr;  ///< of the norm, [width]; null: none
+  float* rstd = nullptr;          ///< [tokens, heads]
+  float* dweight = nullptr;       ///< [width]; null: not wanted
 };
 
-/// Heads of q and k are normed, then rotated. `v` is for the backward pass alone: its gradient goes where the others' do.
+/// Heads of q and k are normed, then rotated. `v` is for the backward pass alone: its gradient goes where the others'
+/// do.
 struct PeCudaSplit {
   PeCudaPart q, k, v;
   PeCudaTurn turn;
-  std::int64_t tokens = 0, length = 0, width = 0;   ///< B · T, T, d_h, at most 512
-  std::int64_t packed_row = 0;                      ///< columns of the packed matrix
+  std::int64_t tokens = 0, length = 0, width = 0;  ///< B · T, T, d_h, at most 512
+  std::int64_t packed_row = 0;                     ///< columns of the packed matrix
   float eps = 0;
 };
 
@@ -51,39 +53,39 @@ struct PeCudaRotation {
   PeCudaTurn turn;
   std::int64_t batch = 0, heads = 0, length = 0, width = 0, groups = 1, by_group = 0;
   PeCudaStrides from, to;
-  float sign = 1;   ///< −1: back
+  float sign = 1;  ///< −1: back
 };
 
 /// What shapes the logits of a cross-entropy; 0: nothing.
 struct PeCudaLogits {
-  float softcap = 0;   ///< logits are softcap · tanh(logit / softcap)
-  float z_loss = 0;    ///< the gradient is also that of z_loss · logsumexp²; the loss that is told is not
+  float softcap = 0;  ///< logits are softcap · tanh(logit / softcap)
+  float z_loss = 0;   ///< the gradient is also that of z_loss · logsumexp²; the loss that is told is not
 };
 
 struct PeCudaAdam {
   float* values = nullptr;
   const float* gradients = nullptr;
   float *first = nullptr, *second = nullptr;
-  void* shadow = nullptr;        ///< bf16 copies of the values, written too; may be null
+  void* shadow = nullptr;  ///< bf16 copies of the values, written too; may be null
   std::int64_t count = 0;
   float lr = 0, beta1 = 0, beta2 = 0, decay = 0, eps = 0;
-  float correction1 = 1, correction2 = 1;   ///< 1 − betaᵗ
-  float divisor = 1;             ///< of the gradients: clipping
-  bool coupled = false;          ///< decay goes into the gradient (Adam), not past it (AdamW)
+  float correction1 = 1, correction2 = 1;  ///< 1 − betaᵗ
+  float divisor = 1;                       ///< of the gradients: clipping
+  bool coupled = false;                    ///< decay goes into the gradient (Adam), not past it (AdamW)
 };
 
-/// Causal attention of q [B, H, T, d_h] to k and v [B, G, S, d_h], bf16, H a multiple of G and 0 < T <= S < 2³⁰: query row t
-/// stands at key row S − T + t and sees the keys up to it, by softmax over scale · q·k + table[h, distance]. All matrices
-/// begin at multiples of 16 bytes, and strides are multiples of 8; see pe_cuda_attends for d_h.
+/// Causal attention of q [B, H, T, d_h] to k and v [B, G, S, d_h], bf16, H a multiple of G and 0 < T <= S < 2³⁰: query
+/// row t stands at key row S − T + t and sees the keys up to it, by softmax over scale · q·k + table[h, distance]. All
+/// matrices begin at multiples of 16 bytes, and strides are multiples of 8; see pe_cuda_attends for d_h.
 struct PeCudaAttention {
-  std::int64_t batch = 0, heads = 0, groups = 0, queries = 0, keys = 0, width = 0;   ///< B, H, G, T, S, d_h
+  std::int64_t batch = 0, heads = 0, groups = 0, queries = 0, keys = 0, width = 0;  ///< B, H, G, T, S, d_h
   PeCudaStrides q, k, v, out, dout, dq, dk, dv;
-  /// [S] (starts_by_sequence 0) or [B, S]: the first key row of the document that a key row belongs to, never after the row
-  /// itself, never falling from a row to the next. Keys before it are hidden. Null: one document.
+  /// [S] (starts_by_sequence 0) or [B, S]: the first key row of the document that a key row belongs to, never after the
+  /// row itself, never falling from a row to the next. Keys before it are hidden. Null: one document.
   const std::int64_t* starts = nullptr;
   std::int64_t starts_by_sequence = 0;
-  const float* table = nullptr;      ///< [H, S], finite or −∞, but finite at distance 0; null: no bias
-  float scale = 1;                   ///< above 0
+  const float* table = nullptr;  ///< [H, S], finite or −∞, but finite at distance 0; null: no bias
+  float scale = 1;               ///< above 0
   /// A gated distance, in place of a table. The term of a logit is
   /// −(query_gates[t] + key_gates[s]) · (places[S − T + t] − places[s]). Null places: none; null key_gates: zeros.
   const float *places = nullptr, *query_gates = nullptr, *key_gates = nullptr;  ///< [B, H, S], [B, H, T], [B, H, S]
@@ -128,61 +130,69 @@ struct PeCudaTable {
   /// Number of devices; 0 or less with a text when there is none.
   int (*device_count)(char* problem, std::size_t size);
   int (*device_properties)(int device, PeCudaDevice* properties);
-  int (*set_device)(int device);         ///< of the calling thread, from here on
-  void* (*current_stream)(int device);   ///< LibTorch's
+  int (*set_device)(int device);        ///< of the calling thread, from here on
+  void* (*current_stream)(int device);  ///< LibTorch's
 
-  /// gradient[ids[i], :] += scale · rows[i, :], in an order that two runs share. `sorted` are the ids in rising order, `order`
-  /// their places, those of equal ids rising; negative ids count for nothing. fp32 table; rows fp32, or bf16 with `rows_bf16`.
-  /// Scratch memory: see pe_cuda_embedding_scratch.
-  int (*embedding_gradient)(const std::int64_t* sorted, const std::int64_t* order, const void* rows, bool rows_bf16, float* gradient,
-                            float* scratch, std::int64_t count, std::int64_t width, float scale, void* stream);
+  /// gradient[ids[i], :] += scale · rows[i, :], in an order that two runs share. `sorted` are the ids in rising order,
+  /// `order` their places, those of equal ids rising; negative ids count for nothing. fp32 table; rows fp32, or bf16
+  /// with `rows_bf16`. Scratch memory: see pe_cuda_embedding_scratch.
+  int (*embedding_gradient)(const std::int64_t* sorted, const std::int64_t* order, const void* rows, bool rows_bf16,
+                            float* gradient, float* scratch, std::int64_t count, std::int64_t width, float scale,
+                            void* stream);
 
-  /// Per row: loss = logsumexp − logit of the target; with `gradient` the row becomes softmax − one-hot, in place, each with what
-  /// `shape` says. Negative targets: loss 0, zero row. logits fp32, or bf16 with `logits_bf16`; fewer than 2³² in a row.
+  /// Per row: loss = logsumexp − logit of the target; with `gradient` the row becomes softmax − one-hot, in place, each
+  /// with what `shape` says. Negative targets: loss 0, zero row. logits fp32, or bf16 with `logits_bf16`; fewer than
+  /// 2³² in a row.
   int (*cross_entropy)(void* logits, bool logits_bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
                        std::int64_t vocabulary, bool gradient, const PeCudaLogits* shape, void* stream);
 
-  /// Values of the following are fp32, or bf16 with `bf16`; norms' weights and their gradients fp32. All lie one row behind
-  /// the other. Scratch memory: see pe_cuda_parts. Sums have one order, so that two runs agree.
+  /// Values of the following are fp32, or bf16 with `bf16`; norms' weights and their gradients fp32. All lie one row
+  /// behind the other. Scratch memory: see pe_cuda_parts. Sums have one order, so that two runs agree.
 
-  /// y = x · rstd · weight, rstd = 1/sqrt(mean(x²) + eps) [rows]. With `delta` (may be null) x + delta takes the place of
-  /// x and is written to `sum`.
-  int (*rms_norm)(const void* x, const void* delta, const float* weight, void* sum, void* y, float* rstd, std::int64_t rows,
-                  std::int64_t width, float eps, bool bf16, void* stream);
+  /// y = x · rstd · weight, rstd = 1/sqrt(mean(x²) + eps) [rows]. With `delta` (may be null) x + delta takes the place
+  /// of x and is written to `sum`.
+  int (*rms_norm)(const void* x, const void* delta, const float* weight, void* sum, void* y, float* rstd,
+                  std::int64_t rows, std::int64_t width, float eps, bool bf16, void* stream);
   /// dx = add + the gradient by x; dweight += the gradient by the weight. `add` and `dweight` may be null.
-  int (*rms_norm_backward)(const void* dy, const void* x, const float* weight, const float* rstd, const void* add, void* dx,
-                           float* dweight, float* scratch, std::int64_t rows, std::int64_t width, bool bf16, void* stream);
+  int (*rms_norm_backward)(const void* dy, const void* x, const float* weight, const float* rstd, const void* add,
+                           void* dx, float* dweight, float* scratch, std::int64_t rows, std::int64_t width, bool bf16,
+                           void* stream);
 
   /// Heads of q and k out of a packed projection. Fewer than 2³¹ tokens, and not 0 where heads are wider than 512.
   int (*split_heads)(const void* packed, const PeCudaSplit* split, bool bf16, void* stream);
-  /// The inverse for gradients: the columns of q, k and v of dpacked, and dweight +=. Scratch memory: see pe_cuda_head_scratch;
-  /// null where no dweight is wanted.
-  int (*split_heads_backward)(const void* packed, void* dpacked, const PeCudaSplit* split, float* scratch, bool bf16, void* stream);
+  /// The inverse for gradients: the columns of q, k and v of dpacked, and dweight +=. Scratch memory: see
+  /// pe_cuda_head_scratch; null where no dweight is wanted.
+  int (*split_heads_backward)(const void* packed, void* dpacked, const PeCudaSplit* split, float* scratch, bool bf16,
+                              void* stream);
   /// Rotates by a table of any shape. Fewer than 2³¹ rows of heads.
   int (*rotate)(const void* x, void* out, const PeCudaRotation* rotation, bool bf16, void* stream);
 
-  /// mask [samples, count]: 0 with probability p, else 1 / (1 − p), drawn as support/random.h does by the key of each sample.
-  int (*dropout_mask)(void* mask, const std::int64_t* keys, std::int64_t samples, std::int64_t count, double p, bool bf16, void* stream);
+  /// mask [samples, count]: 0 with probability p, else 1 / (1 − p), drawn as support/random.h does by the key of each
+  /// sample.
+  int (*dropout_mask)(void* mask, const std::int64_t* keys, std::int64_t samples, std::int64_t count, double p,
+                      bool bf16, void* stream);
   /// to [rows, positions]: the gradient of what a gather by `index` [rows, keys] read, summed in the order of the keys.
-  int (*gather_gradient)(const void* gradient, const std::int64_t* index, void* to, std::int64_t rows, std::int64_t keys,
-                         std::int64_t positions, bool bf16, void* stream);
+  int (*gather_gradient)(const void* gradient, const std::int64_t* index, void* to, std::int64_t rows,
+                         std::int64_t keys, std::int64_t positions, bool bf16, void* stream);
 
   /// a [rows, inner] = silu(gate) · up, where a row of gate_up [rows, 2 · inner] is gate, then up.
   int (*swiglu)(const void* gate_up, void* a, std::int64_t rows, std::int64_t inner, bool bf16, void* stream);
-  int (*swiglu_backward)(const void* da, const void* gate_up, void* dgate_up, std::int64_t rows, std::int64_t inner, bool bf16,
-                         void* stream);
+  int (*swiglu_backward)(const void* da, const void* gate_up, void* dgate_up, std::int64_t rows, std::int64_t inner,
+                         bool bf16, void* stream);
 
   /// One step of AdamW or Adam over fp32 weights.
   int (*adam)(const PeCudaAdam* with, void* stream);
 
-  /// Whether the device has attention for heads of that width: wide ones need more shared memory than some give a block.
+  /// Whether the device has attention for heads of that width: wide ones need more shared memory than some give a
+  /// block.
   bool (*attends)(int device, std::int64_t width);
-  /// Attention whose scores never lie in memory (Dao 2023, arXiv:2307.08691). lse [B, H, T] is the natural logarithm of the
-  /// sum of the logits' exponentials. Not 0 where strides or sizes are not those that PeCudaAttention asks for.
-  int (*attention)(const PeCudaAttention* of, const void* q, const void* k, const void* v, void* out, float* lse, void* stream);
+  /// Attention whose scores never lie in memory (Dao 2023, arXiv:2307.08691). lse [B, H, T] is the natural logarithm of
+  /// the sum of the logits' exponentials. Not 0 where strides or sizes are not those that PeCudaAttention asks for.
+  int (*attention)(const PeCudaAttention* of, const void* q, const void* k, const void* v, void* out, float* lse,
+                   void* stream);
   /// delta [B, H, T]: each row's dout · out, less dlse [B, H, T], which may be null.
-  int (*attention_products)(const PeCudaAttention* of, const void* dout, const void* out, const float* dlse, float* delta,
-                            void* stream);
+  int (*attention_products)(const PeCudaAttention* of, const void* dout, const void* out, const float* dlse,
+                            float* delta, void* stream);
   /// dtable [H, S] += the gradient by the table; it and `scratch` (see pe_cuda_attention_scratch) may be null. `dgated`
   /// is written where there is a gated distance, and may be null elsewhere. dk and dv are sums over the heads that
   /// share them. Two runs give the same bits.
@@ -190,17 +200,17 @@ struct PeCudaTable {
                             const float* lse, const float* delta, void* dq, void* dk, void* dv, float* dtable,
                             float* scratch, const PeCudaGatedGradients* dgated, void* stream);
 
-  /// NCCL; null where the build found no nccl.h. `id` is 128 bytes made by rank 0 and given to all. A communicator has a
-  /// stream of its own, so that sums of gradients run beside the backward pass.
+  /// NCCL; null where the build found no nccl.h. `id` is 128 bytes made by rank 0 and given to all. A communicator has
+  /// a stream of its own, so that sums of gradients run beside the backward pass.
   int (*nccl_unique_id)(char id[128]);
   /// Waits at most `timeout_s` for the other ranks, then and in every later call.
-  int (*nccl_open)(const char id[128], int ranks, int rank, int device, double timeout_s, void** communicator, char* problem,
-                   std::size_t size);
+  int (*nccl_open)(const char id[128], int ranks, int rank, int device, double timeout_s, void** communicator,
+                   char* problem, std::size_t size);
   /// Begin once what `stream` holds by now is done; every rank begins the same ones in the same order.
   int (*nccl_start_sum)(void* communicator, void* data, std::int64_t count, bool is_double, void* stream);
   int (*nccl_start_broadcast)(void* communicator, void* data, std::int64_t bytes, int root, void* stream);
-  /// What `stream` gets from now on runs after everything begun. `done` says whether that has ended already; a rank that
-  /// is gone shows as an error with its text.
+  /// What `stream` gets from now on runs after everything begun. `done` says whether that has ended already; a rank
+  /// that is gone shows as an error with its text.
   int (*nccl_join)(void* communicator, void* stream);
   int (*nccl_done)(void* communicator, int* done, char* problem, std::size_t size);
   /// @param agreed all ranks come here; else what is under way is cut off

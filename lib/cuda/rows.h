@@ -1,10 +1,11 @@
 /// @file
-/// The arithmetic of the row kernels, for host and device alike. A body says what one lane of a team does with one row, or
-/// what happens to one cell; kernels.cu runs bodies on a GPU, the tests run the same ones on the CPU.
+/// The arithmetic of the row kernels, for host and device alike. A body says what one lane of a team does with one row,
+/// or what happens to one cell; kernels.cu runs bodies on a GPU, the tests run the same ones on the CPU.
 ///
-/// A row body has `partial(row, lane)`, what the lane adds to the row's sum, and `finish(row, lane, sum)`. A cell body has
-/// `operator()(row, column)`. heads.h and loss.h have bodies of other forms. Sums are taken lane by lane and then in pairs, so that their order never changes.
-/// Values are fp32 or bf16; sums, weights of norms and everything between reading and writing are fp32.
+/// A row body has `partial(row, lane)`, what the lane adds to the row's sum, and `finish(row, lane, sum)`. A cell body
+/// has `operator()(row, column)`. heads.h and loss.h have bodies of other forms. Sums are taken lane by lane and then
+/// in pairs, so that their order never changes. Values are fp32 or bf16; sums, weights of norms and everything between
+/// reading and writing are fp32.
 #pragma once
 
 #include <cmath>
@@ -16,7 +17,7 @@
 
 #if defined(__CUDACC__)
 #define PE_BOTH __host__ __device__ __forceinline__
-#define PE_UNROLL _Pragma("unroll")   // so that indices are constants, and arrays lie in registers
+#define PE_UNROLL _Pragma("unroll")  // so that indices are constants, and arrays lie in registers
 #else
 #define PE_BOTH inline
 #define PE_UNROLL
@@ -24,8 +25,8 @@
 
 namespace pe::cuda {
 
-inline constexpr int kLanes = 32;   ///< of a team: a warp
-inline constexpr int kTeams = 8;    ///< of a block
+inline constexpr int kLanes = 32;  ///< of a team: a warp
+inline constexpr int kTeams = 8;   ///< of a block
 
 /// `n` values that are read and written in one go. Rows of a multiple of n values lie aligned to it.
 template <typename Value, int n>
@@ -38,13 +39,21 @@ struct alignas(sizeof(Value) * n) Pack {
 template <std::size_t bytes>
 struct Word;
 template <>
-struct Word<2> { using Type = unsigned short; };
+struct Word<2> {
+  using Type = unsigned short;
+};
 template <>
-struct Word<4> { using Type = unsigned; };
+struct Word<4> {
+  using Type = unsigned;
+};
 template <>
-struct Word<8> { using Type = uint2; };
+struct Word<8> {
+  using Type = uint2;
+};
 template <>
-struct Word<16> { using Type = uint4; };
+struct Word<16> {
+  using Type = uint4;
+};
 #endif
 
 template <int n, typename Value>
@@ -66,7 +75,7 @@ PE_BOTH void store(Value* to, const Pack<Value, n>& pack) {
   using Moved = typename Word<sizeof pack>::Type;
   Moved word;
   std::memcpy(&word, static_cast<const void*>(&pack), sizeof pack);
-  __stwb(reinterpret_cast<Moved*>(to), word);   // an assignment may be taken apart again
+  __stwb(reinterpret_cast<Moved*>(to), word);  // an assignment may be taken apart again
 #else
   std::memcpy(static_cast<void*>(to), &pack, sizeof pack);
 #endif
@@ -74,7 +83,8 @@ PE_BOTH void store(Value* to, const Pack<Value, n>& pack) {
 
 // ---- RMSNorm --------------------------------------------------------------------------------------------------------
 
-/// y = x · rstd · w, rstd = 1/sqrt(mean(x²) + eps). With `delta` the norm is of x + delta, rounded to Value and kept in `sum`.
+/// y = x · rstd · w, rstd = 1/sqrt(mean(x²) + eps). With `delta` the norm is of x + delta, rounded to Value and kept in
+/// `sum`.
 template <typename Value, int n>
 struct NormForward {
   const Value *x, *delta;
@@ -223,7 +233,7 @@ struct NormWeightTerm {
 template <typename Term>
 struct PartSums {
   Term term;
-  float* parts;   ///< [parts, width]
+  float* parts;  ///< [parts, width]
   std::int64_t rows, step, width;
   PE_BOTH void operator()(std::int64_t part, std::int64_t column) const {
     const std::int64_t first = part * step, end = first + step < rows ? first + step : rows;

@@ -23,7 +23,7 @@ bool has_idle_factor(const EncodingEntry& entry) {
 Json example_config(const EncodingEntry& entry) {
   Json config = {{"kind", entry.name}};
   if (has_idle_factor(entry)) config["factor"] = 4.0;
-  if (support::find_field(entry.fields, "turns") != nullptr) config["train_length"] = 64;   // turns need room
+  if (support::find_field(entry.fields, "turns") != nullptr) config["train_length"] = 64;  // turns need room
   if (entry.family == encodings::Family::kPositionMap) return {{"stack", {config, "rope"}}};
   return config;
 }

@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "encodings/attention/attend.h"
 #include "encoding_docs/example.h"
+#include "encodings/attention/attend.h"
 #include "support/text.h"
 
 namespace pe::encoding_docs {
@@ -59,8 +59,13 @@ struct Scene {
 };
 
 Scene scene_of(const EncodingEntry& entry, const Json& config) {
-  const Shape shape{.width = kWidth, .layers = kLayers, .query_heads = kHeads, .key_value_heads = kHeads,
-                    .head_width = kHeadWidth, .train_length = kTrainLength, .dtype = at::kDouble};
+  const Shape shape{.width = kWidth,
+                    .layers = kLayers,
+                    .query_heads = kHeads,
+                    .key_value_heads = kHeads,
+                    .head_width = kHeadWidth,
+                    .train_length = kTrainLength,
+                    .dtype = at::kDouble};
   Scene scene{.encoding = encodings::make_encoding(config, shape)};
   const encodings::Facts facts = scene.encoding->facts();
   if (facts.max_positions) scene.length = std::min(kText, *facts.max_positions);
@@ -75,7 +80,7 @@ Tensor scores(Scene& scene, bool weights) {
   encodings::State state = example_pass(*scene.encoding, scene.span);
   encodings::LayerContext context = encodings::layer_context(
       *scene.encoding, state, static_cast<int>(kLayer), named_normals("encoding_docs.x", {1, scene.length, kWidth}));
-  const double one = 1 / std::sqrt(std::sqrt(static_cast<double>(kHeadWidth)));   // one²·d_h/√d_h = 1
+  const double one = 1 / std::sqrt(std::sqrt(static_cast<double>(kHeadWidth)));  // one²·d_h/√d_h = 1
   const Tensor k = at::full({1, kHeads, scene.length, kHeadWidth}, one, at::kDouble);
   const Tensor q = k.narrow(1, 0, scene.encoding->projected_heads());
   encodings::AttentionMatrices matrices;
@@ -164,7 +169,8 @@ std::optional<Panel> place_panel(const Tensor& scores, std::int64_t head) {
 }
 
 void finish(report::Figure& figure) {
-  for (Panel& panel : figure.panels) panel.rules.push_back({.at = static_cast<double>(kTrainLength), .label = "training length"});
+  for (Panel& panel : figure.panels)
+    panel.rules.push_back({.at = static_cast<double>(kTrainLength), .label = "training length"});
 }
 
 }  // namespace
@@ -172,7 +178,8 @@ void finish(report::Figure& figure) {
 std::string figure_caption(const EncodingEntry& entry) {
   Scene scene = scene_of(entry, example_config(entry));
   const std::string note = example_note(entry);
-  const std::string setting = cat("At initial values", note.empty() ? "" : cat(", ", note), ", training length ", kTrainLength, ". ");
+  const std::string setting =
+      cat("At initial values", note.empty() ? "" : cat(", ", note), ", training length ", kTrainLength, ". ");
   switch (subject_of(entry, *scene.encoding)) {
     case Subject::kEmbedding:
       return cat(setting,
@@ -180,28 +187,36 @@ std::string figure_caption(const EncodingEntry& entry) {
                  "position of a text of ",
                  scene.length, " tokens, against distance. Right: at fixed distances, against the later position.");
     case Subject::kPositions:
-      return cat(setting, "Left: how far apart in position two tokens are that stand so many tokens apart. Right: the "
+      return cat(setting,
+                 "Left: how far apart in position two tokens are that stand so many tokens apart. Right: the "
                  "position of each token.");
     case Subject::kWeights:
-      return cat(setting, "Weight of each key for the last token of a text of ", scene.length, " tokens, where all logits "
+      return cat(setting, "Weight of each key for the last token of a text of ", scene.length,
+                 " tokens, where all logits "
                  "would be 1 without the encoding.");
     case Subject::kLogits:
-      return cat(setting, "Logit that the last token of a text of ", scene.length, " tokens gives a key so many tokens "
+      return cat(setting, "Logit that the last token of a text of ", scene.length,
+                 " tokens gives a key so many tokens "
                  "back, where all logits would be 1 without the encoding.");
   }
   return "";
 }
 
 report::Figure encoding_figure(const EncodingEntry& entry) {
-  report::Figure figure{.id = entry.name, .title = entry.name, .caption = figure_caption(entry),
-                        .description = cat("Scores with encoding ", entry.name, " at initial values. ", figure_caption(entry))};
+  report::Figure figure{
+      .id = entry.name,
+      .title = entry.name,
+      .caption = figure_caption(entry),
+      .description = cat("Scores with encoding ", entry.name, " at initial values. ", figure_caption(entry))};
   Scene scene = scene_of(entry, example_config(entry));
   const Subject subject = subject_of(entry, *scene.encoding);
   figure.x = {.title = "distance, tokens", .scale = report::Scale::kLog2, .ticks = report::TickStyle::kCount};
-  figure.y = {.title = subject == Subject::kWeights ? "weight" : subject == Subject::kPositions ? "positions" : "logit"};
+  figure.y = {.title = subject == Subject::kWeights     ? "weight"
+                       : subject == Subject::kPositions ? "positions"
+                                                        : "logit"};
   if (subject == Subject::kPositions) {
     encodings::Span span = scene.span;
-    span.training = !scene.encoding->traits(span).maps_positions;   // some draw in training alone
+    span.training = !scene.encoding->traits(span).maps_positions;  // some draw in training alone
     encodings::State state = example_pass(*scene.encoding, span);
     Tensor p = encodings::layer_context(*scene.encoding, state, static_cast<int>(kLayer))
                    .positions.to(at::kDouble)
@@ -221,8 +236,8 @@ report::Figure encoding_figure(const EncodingEntry& entry) {
     finish(figure);
     return figure;
   }
-  const Tensor all = subject == Subject::kEmbedding ? embedding_products(scene)
-                                                    : scores(scene, subject == Subject::kWeights);
+  const Tensor all =
+      subject == Subject::kEmbedding ? embedding_products(scene) : scores(scene, subject == Subject::kWeights);
   const std::vector<std::int64_t> heads = different_heads(all);
   figure.panels.push_back({.title = "score against distance"});
   Panel& panel = figure.panels.back();

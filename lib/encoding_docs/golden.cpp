@@ -1,9 +1,9 @@
 #include "encoding_docs/golden.h"
 
+#include "encoding_docs/example.h"
 #include "encodings/attention/attend.h"
 #include "encodings/attention/frozen.h"
 #include "encodings/attention/token_reader.h"
-#include "encoding_docs/example.h"
 #include "support/text.h"
 
 namespace pe::encoding_docs {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "encodings/attention/attend.h"
 #include "encoding_docs/example.h"
 #include "encoding_docs/figures.h"
 #include "encoding_docs/markdown.h"
 #include "encoding_docs/pitfalls.h"
+#include "encodings/attention/attend.h"
 #include "report/figures/compact_svg.h"
 #include "report/figures/gnuplot.h"
 #include "support/files.h"
@@ -25,7 +25,8 @@ constexpr const char* kGenerated =
     "<!-- Written by `pe-encodings pages`; change the entry of the encoding, not this page. -->\n";
 
 std::string with_dots(std::string arithmetic) {
-  for (auto at = arithmetic.find('*'); at != std::string::npos; at = arithmetic.find('*', at)) arithmetic.replace(at, 1, "·");
+  for (auto at = arithmetic.find('*'); at != std::string::npos; at = arithmetic.find('*', at))
+    arithmetic.replace(at, 1, "·");
   return arithmetic;
 }
 
@@ -41,7 +42,9 @@ std::string linked(const std::string& reference) {
   std::size_t from = 0;
   for (auto at = reference.find("arXiv:"); at != std::string::npos; at = reference.find("arXiv:", from)) {
     std::size_t end = at + 6;
-    while (end < reference.size() && (std::isdigit(static_cast<unsigned char>(reference[end])) || reference[end] == '.')) ++end;
+    while (end < reference.size() &&
+           (std::isdigit(static_cast<unsigned char>(reference[end])) || reference[end] == '.'))
+      ++end;
     while (end > at + 6 && reference[end - 1] == '.') --end;
     const std::string id = reference.substr(at + 6, end - at - 6);
     out += reference.substr(from, at - from) + cat("[arXiv:", id, "](https://arxiv.org/abs/", id, ")");
@@ -106,7 +109,8 @@ std::string route_text(const EncodingEntry& entry) {
   const encodings::Span span = encodings::Span::whole(1, 1024);
   const std::string training = encodings::route_name(*encoding, span, at::kFloat, true);
   const std::string evaluation = encodings::route_name(*encoding, span, at::kFloat, false);
-  return training == evaluation ? cat("`", training, "`") : cat("`", training, "` in training, `", evaluation, "` in evaluation");
+  return training == evaluation ? cat("`", training, "`")
+                                : cat("`", training, "` in training, `", evaluation, "` in evaluation");
 }
 
 }  // namespace
@@ -136,7 +140,8 @@ std::string encoding_page(const EncodingEntry& entry) {
   if (!entry.fields.empty()) {
     out += "## Options\n\n| option | default | type | meaning |\n|---|---|---|---|\n";
     for (const support::Field& field : entry.fields) {
-      const std::string fallback = field.automatic && field.default_value.is_null() ? "auto" : support::display(field.default_value);
+      const std::string fallback =
+          field.automatic && field.default_value.is_null() ? "auto" : support::display(field.default_value);
       out += cat("| `", field.name, "` | `", fallback, "` | ", cell(type_text(field)), " | ", cell(field.help), " |\n");
     }
     out += "\n";

@@ -2,10 +2,10 @@
 
 #include <numbers>
 
-#include "encodings/attention/attend.h"
-#include "encodings/registry.h"
 #include "encoding_docs/example.h"
 #include "encoding_docs/markdown.h"
+#include "encodings/attention/attend.h"
+#include "encodings/registry.h"
 #include "support/text.h"
 
 namespace pe::encoding_docs {
@@ -39,12 +39,13 @@ std::string table_row(const std::vector<std::string>& cells) { return cat("| ", 
 
 /// Demonstrations show the encodings that this build has.
 bool is_listed(const Json& config) {
-  return encodings::find_encoding(config.is_string() ? config.get<std::string>() : config["kind"].get<std::string>()) != nullptr;
+  return encodings::find_encoding(config.is_string() ? config.get<std::string>() : config["kind"].get<std::string>()) !=
+         nullptr;
 }
 
 /// One query, the last of `keys` rows: what it sees after S2.
 struct RotatedPair {
-  Tensor q, k;   // [B,1,1,d_h], [B,1,keys,d_h]
+  Tensor q, k;  // [B,1,1,d_h], [B,1,keys,d_h]
 };
 RotatedPair rotated(const Json& config, const Tensor& q, const Tensor& k, std::int64_t pe_len) {
   const auto encoding = encodings::make_encoding(config, shape_of());
@@ -61,7 +62,7 @@ RotatedPair rotated(const Json& config, const Tensor& q, const Tensor& k, std::i
 Tensor angles(const Json& config, std::int64_t n) {
   Tensor q = at::zeros({kPairs, 1, 1, kPitfallHeadWidth}, at::kDouble),
          k = at::zeros({kPairs, 1, n, kPitfallHeadWidth}, at::kDouble);
-  for (std::int64_t c = 0; c < kPairs; ++c) {   // the layout half: channel c and c + d_h/2
+  for (std::int64_t c = 0; c < kPairs; ++c) {  // the layout half: channel c and c + d_h/2
     q[c][0][0][c] = 1;
     k[c].select(-1, c).fill_(1);
   }
@@ -96,8 +97,8 @@ std::string mismatch() {
   }
   std::string rows;
   const Tensor trained = angles("rope", kPitfallTrainLength);
-  for (const Json& config : {Json("rope"), Json({{"kind", "ntk"}, {"factor", 4.0}}), Json({{"kind", "pi"}, {"factor", 4.0}}),
-                             Json({{"kind", "yarn"}, {"factor", 4.0}})}) {
+  for (const Json& config : {Json("rope"), Json({{"kind", "ntk"}, {"factor", 4.0}}),
+                             Json({{"kind", "pi"}, {"factor", 4.0}}), Json({{"kind", "yarn"}, {"factor", 4.0}})}) {
     if (!is_listed(config)) continue;
     int many = 0;
     double worst = 0;
@@ -132,7 +133,7 @@ std::string attention_scale() {
       Tensor q = at::zeros({1, 1, 1, kPitfallHeadWidth}, at::kDouble),
              k = at::zeros({1, 1, n, kPitfallHeadWidth}, at::kDouble);
       q[0][0][0][0] = 6 * std::sqrt(static_cast<double>(kPitfallHeadWidth));
-      k[0][0][n / 2][0] = 1;   // a logit of 6, all others 0
+      k[0][0][n / 2][0] = 1;  // a logit of 6, all others 0
       const Span span{.batch = 1, .queries = 1, .keys = n};
       encodings::State state = encodings::begin_pass(*encoding, span);
       encodings::LayerContext context = encodings::layer_context(*encoding, state, 0);
@@ -159,7 +160,9 @@ std::string uniform_scaling() {
   const Tensor q =
       at::full({1, 1, 1, kPitfallHeadWidth}, 1 / std::sqrt(static_cast<double>(kPitfallHeadWidth)), at::kDouble);
   const Tensor k = q.expand({1, 1, 64, kPitfallHeadWidth}).contiguous();
-  const Json configs[] = {"rope", {{"kind", "pi"}, {"factor", 8.0}}, {{"kind", "ntk"}, {"factor", 8.0}},
+  const Json configs[] = {"rope",
+                          {{"kind", "pi"}, {"factor", 8.0}},
+                          {{"kind", "ntk"}, {"factor", 8.0}},
                           {{"kind", "yarn"}, {"factor", 8.0}, {"attention_factor", 1.0}}};
   for (const Json& config : configs) {
     if (!is_listed(config)) continue;
@@ -185,7 +188,8 @@ std::string caching() {
     const Tensor then = rotated(name, q, k, kPitfallTrainLength).k;
     const RotatedPair now = rotated(name, q, k, 4 * kPitfallTrainLength);
     const Tensor right = at::matmul(now.q, now.k.transpose(-1, -2)), stale = at::matmul(now.q, then.transpose(-1, -2));
-    rows += table_row({cat("`", name, "`"), fixed((right - stale).abs().mean().item<double>() / right.abs().mean().item<double>(), 3)});
+    rows += table_row({cat("`", name, "`"),
+                       fixed((right - stale).abs().mean().item<double>() / right.abs().mean().item<double>(), 3)});
   }
   return cat(
       "## Caching what changes with length\n\nTables of cosines and sines, and biases, are worth keeping: here "

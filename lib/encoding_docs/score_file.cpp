@@ -30,7 +30,7 @@ using support::ConfigError;
 using support::quote;
 
 // Logits and weights are written whole; more than this is a mistake in a shape rather than a comparison.
-constexpr std::uint64_t kMostLogits = std::uint64_t{1} << 30;   // elements, 8 GiB
+constexpr std::uint64_t kMostLogits = std::uint64_t{1} << 30;  // elements, 8 GiB
 
 /// "[B, H, T, d_h]"
 std::string letters(const std::vector<std::string>& names) { return cat("[", support::join(names, ", "), "]"); }
@@ -46,10 +46,14 @@ Tensor read_dataset(const h5::Group& group, const std::string& name) {
     return t.to(at::kDouble);
   };
   switch (dataset.type()) {
-    case h5::Type::kF64: return as(at::kDouble);
-    case h5::Type::kF32: return as(at::kFloat);
-    case h5::Type::kI64: return as(at::kLong);
-    case h5::Type::kI32: return as(at::kInt);
+    case h5::Type::kF64:
+      return as(at::kDouble);
+    case h5::Type::kF32:
+      return as(at::kFloat);
+    case h5::Type::kI64:
+      return as(at::kLong);
+    case h5::Type::kI32:
+      return as(at::kInt);
     default:
       throw ArtifactError(cat(dataset.where(), " holds ", h5::type_name(dataset.type()),
                               "; expected float64, float32, int64 or int32"));
@@ -82,8 +86,8 @@ class Reader {
       }
     }
     if (!fits || t.numel() == 0) {
-      throw ArtifactError(cat(root_.where(), ": dataset ", quote(name), " has the shape ", letters(found), "; expected ",
-                              letters(shape), why, t.numel() == 0 ? ", none of them 0" : ""));
+      throw ArtifactError(cat(root_.where(), ": dataset ", quote(name), " has the shape ", letters(found),
+                              "; expected ", letters(shape), why, t.numel() == 0 ? ", none of them 0" : ""));
     }
     return t;
   }
@@ -103,10 +107,10 @@ class Reader {
   std::map<std::string, Size> sizes_;
 };
 
-/// Parameters that one layer uses, frozen ones last, by the name that files give them: the short one where it is the only
-/// one of its kind, else "kind.short".
+/// Parameters that one layer uses, frozen ones last, by the name that files give them: the short one where it is the
+/// only one of its kind, else "kind.short".
 std::vector<std::pair<std::string, const Parameter*>> parameters_of(const PositionalEncoding& encoding,
-                                                                   std::int64_t layer) {
+                                                                    std::int64_t layer) {
   std::vector<const Parameter*> used;
   for (const std::vector<Parameter>* some : {&encoding.parameters(), &encodings::frozen_of(encoding)}) {
     for (const Parameter& p : *some) {
@@ -125,7 +129,8 @@ std::vector<std::pair<std::string, const Parameter*>> parameters_of(const Positi
 
 bool runs_on(const Tensor& positions) {
   if (positions.numel() < 2) return true;
-  return at::all(at::eq(positions.narrow(0, 1, positions.numel() - 1) - positions.narrow(0, 0, positions.numel() - 1), 1))
+  return at::all(
+             at::eq(positions.narrow(0, 1, positions.numel() - 1) - positions.narrow(0, 0, positions.numel() - 1), 1))
       .item<bool>();
 }
 
@@ -139,8 +144,10 @@ void read_positions(Reader& reader, const PositionalEncoding& encoding, const st
                       {}, "leave one of them out");
   }
   const bool whole = at::all(at::eq(positions, positions.floor())).item<bool>();
-  if (whole && runs_on(positions)) span.first_position = positions[0].to(at::kLong).item<std::int64_t>();
-  else span.positions = whole ? positions.to(at::kLong) : positions;
+  if (whole && runs_on(positions))
+    span.first_position = positions[0].to(at::kLong).item<std::int64_t>();
+  else
+    span.positions = whole ? positions.to(at::kLong) : positions;
 }
 
 /// Numbers that an encoding reads off the tokens, [1,T,c] int64; undefined for one that reads none.
@@ -350,7 +357,7 @@ class Scoring {
       const Tensor defined = attend({.route = encodings::Route::kReference, .matrices = &matrices_});
       const auto has_nan = [](const Tensor& t) { return at::any(at::isnan(t)).item<bool>(); };
       read_x = blind_ && has_nan(defined) && !has_nan(q64_) && !has_nan(k64_) && !has_nan(v64_);
-    } catch (const c10::Error& error) {   // a NaN that was made an index
+    } catch (const c10::Error& error) {  // a NaN that was made an index
       if (!blind_ || !encoding_->facts().content_dependent || kernels::explain(error)) throw;
       read_x = true;
     }

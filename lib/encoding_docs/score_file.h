@@ -15,13 +15,13 @@
 namespace pe::encoding_docs {
 
 struct ScoreOrder {
-  Json encoding;                            ///< as a config holds it; see read_encoding
+  Json encoding;  ///< as a config holds it; see read_encoding
   std::filesystem::path in, out;
-  at::ScalarType dtype = at::kDouble;       ///< float64, float32 or bfloat16: of q, k, v and x
-  encodings::Route route = encodings::Route::kReference;   ///< of the output; logits and weights are the definition's
+  at::ScalarType dtype = at::kDouble;                     ///< float64, float32 or bfloat16: of q, k, v and x
+  encodings::Route route = encodings::Route::kReference;  ///< of the output; logits and weights are the definition's
   bool gradients = false;
   std::int64_t layer = 0, layers = 1;
-  std::int64_t train_length = 0;            ///< 0: the length of q
+  std::int64_t train_length = 0;  ///< 0: the length of q
   std::optional<std::int64_t> pe_length;
 };
 

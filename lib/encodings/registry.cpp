@@ -27,8 +27,8 @@ const EncodingEntry& entry_named(const std::string& name) {
 
 void check_shape(const Shape& shape) {
   if (shape.query_heads < 1 || shape.key_value_heads < 1 || shape.query_heads % shape.key_value_heads != 0) {
-    throw ConfigError(cat(shape.query_heads, " query heads cannot share ", shape.key_value_heads,
-                          " key/value heads evenly"));
+    throw ConfigError(
+        cat(shape.query_heads, " query heads cannot share ", shape.key_value_heads, " key/value heads evenly"));
   }
   if (shape.width < 1 || shape.head_width < 1 || shape.layers < 1) {
     throw ConfigError(cat("a model of ", shape.layers, " layers, width ", shape.width, " and head width ",
@@ -38,7 +38,7 @@ void check_shape(const Shape& shape) {
 
 struct NamedEncoding {
   const EncodingEntry* entry;
-  Json options;   // without "kind"
+  Json options;  // without "kind"
 };
 
 NamedEncoding member(const Json& value) {
@@ -71,17 +71,28 @@ const Json* stack_of(const Json& value) {
 
 std::string_view family_name(Family family) {
   switch (family) {
-    case Family::kUnnamed: return "";
-    case Family::kBaseline: return "baseline";
-    case Family::kAbsolute: return "absolute";
-    case Family::kRotary: return "rotary";
-    case Family::kExtension: return "context extension";
-    case Family::kPositionMap: return "position map";
-    case Family::kBias: return "bias";
-    case Family::kTemperature: return "temperature";
-    case Family::kSink: return "sink";
-    case Family::kContent: return "content";
-    case Family::kCombination: return "combination";
+    case Family::kUnnamed:
+      return "";
+    case Family::kBaseline:
+      return "baseline";
+    case Family::kAbsolute:
+      return "absolute";
+    case Family::kRotary:
+      return "rotary";
+    case Family::kExtension:
+      return "context extension";
+    case Family::kPositionMap:
+      return "position map";
+    case Family::kBias:
+      return "bias";
+    case Family::kTemperature:
+      return "temperature";
+    case Family::kSink:
+      return "sink";
+    case Family::kContent:
+      return "content";
+    case Family::kCombination:
+      return "combination";
   }
   return "";
 }
@@ -117,7 +128,10 @@ std::vector<support::VariantKind> variant_kinds() {
     facts["errata"] = entry.errata;
     // A stack that has two such members is refused where its config is read, with the line.
     if (entry.facts.rotates) facts["exclusive"] = {"rotate queries and keys"};
-    kinds.push_back({.name = entry.name, .aliases = entry.aliases, .summary = entry.summary, .fields = entry.fields,
+    kinds.push_back({.name = entry.name,
+                     .aliases = entry.aliases,
+                     .summary = entry.summary,
+                     .fields = entry.fields,
                      .facts = std::move(facts)});
   }
   return kinds;
@@ -143,7 +157,9 @@ int heads_per_query(const Json& value) {
     for (const Json& item : value["stack"]) product *= heads_per_query(item);
     return product;
   }
-  const Json* name = value.is_string() ? &value : value.is_object() && value.contains("kind") ? &value["kind"] : nullptr;
+  const Json* name = value.is_string()                             ? &value
+                     : value.is_object() && value.contains("kind") ? &value["kind"]
+                                                                   : nullptr;
   const EncodingEntry* entry = name && name->is_string() ? find_encoding(name->get_ref<const std::string&>()) : nullptr;
   return entry ? entry->facts.heads_per_query : 1;
 }

@@ -19,27 +19,27 @@ namespace pe::encodings {
 
 /// Kind of encoding; lists and pages are ordered by it.
 enum class Family {
-  kUnnamed,         ///< not set; a test rejects it
-  kBaseline,        ///< no positions
-  kAbsolute,        ///< Added to token embeddings.
-  kRotary,          ///< Rotates q and k.
-  kExtension,       ///< A rotary encoding made for longer texts.
-  kPositionMap,     ///< Gives tokens other positions, for the rest of a stack.
-  kBias,            ///< Added to logits, from positions alone.
-  kTemperature,     ///< multiplies logits
-  kSink,            ///< Lets a row of attention weights sum to less than one.
-  kContent,         ///< Positions or decays that depend on the content of tokens.
-  kCombination,     ///< Combines encodings listed here in another way than a plain stack.
+  kUnnamed,      ///< not set; a test rejects it
+  kBaseline,     ///< no positions
+  kAbsolute,     ///< Added to token embeddings.
+  kRotary,       ///< Rotates q and k.
+  kExtension,    ///< A rotary encoding made for longer texts.
+  kPositionMap,  ///< Gives tokens other positions, for the rest of a stack.
+  kBias,         ///< Added to logits, from positions alone.
+  kTemperature,  ///< multiplies logits
+  kSink,         ///< Lets a row of attention weights sum to less than one.
+  kContent,      ///< Positions or decays that depend on the content of tokens.
+  kCombination,  ///< Combines encodings listed here in another way than a plain stack.
 };
 
-std::string_view family_name(Family family);   ///< "absolute", "context extension", …
+std::string_view family_name(Family family);  ///< "absolute", "context extension", …
 
 struct EncodingEntry {
   std::string name;
   std::vector<std::string> aliases;
   std::string summary;
-  std::string reference;      ///< paper
-  Facts facts;                ///< with default options
+  std::string reference;  ///< paper
+  Facts facts;            ///< with default options
   Family family = Family::kUnnamed;
   /// Where it acts, in words: "token embeddings", "q and k", "q", "logits", "product of q and k", "weights",
   /// "positions", "values", or several of them with commas.
@@ -54,7 +54,7 @@ struct EncodingEntry {
   std::string known_for;
   /// Points where the paper, its code, or common copies are wrong or disagree, and the rule here. May be empty.
   std::vector<std::string> errata;
-  support::Schema fields;     ///< options
+  support::Schema fields;  ///< options
   /// @param options values by name; absent ones have their defaults.
   std::function<std::unique_ptr<PositionalEncoding>(const Json& options, const Shape& shape)> make;
 };

@@ -14,7 +14,7 @@ namespace pe::evaluation {
 /// @throws ArtifactError with both tokenizers, or with both splits when more than one in a hundred of the sampled
 /// documents of `split` were trained on. Fewer are common duplicates of other text: a warning. The training split is
 /// never rejected.
-void require_fit(const artifact::CheckpointReader& model, const data::TokenDataset& dataset, const std::filesystem::path& data,
-                 data::Split split, support::Progress& progress);
+void require_fit(const artifact::CheckpointReader& model, const data::TokenDataset& dataset,
+                 const std::filesystem::path& data, data::Split split, support::Progress& progress);
 
 }  // namespace pe::evaluation

@@ -10,19 +10,19 @@ namespace pe::evaluation {
 
 /// The text of a document as tokens, without separators.
 struct Document {
-  std::int64_t id = 0;                 ///< number in its split
+  std::int64_t id = 0;  ///< number in its split
   std::vector<std::int32_t> ids;
-  std::vector<std::int32_t> bytes;     ///< of text, per token
-  std::int64_t history = 0;            ///< tokens in front that belong to the piece before: read, and scored there
+  std::vector<std::int32_t> bytes;  ///< of text, per token
+  std::int64_t history = 0;         ///< tokens in front that belong to the piece before: read, and scored there
 };
 
 class DocumentSource {
  public:
   virtual ~DocumentSource() = default;
 
-  virtual std::string split() const = 0;                           ///< "test": the column `corpus`
+  virtual std::string split() const = 0;  ///< "test": the column `corpus`
   virtual std::int64_t count() const = 0;
-  virtual std::int64_t tokens(std::int64_t id) const = 0;          ///< without separators
+  virtual std::int64_t tokens(std::int64_t id) const = 0;  ///< without separators
   /// 64 bits of a hash of the document, which order documents: the same whichever model reads them.
   virtual std::uint64_t hash(std::int64_t id) const = 0;
   /// Its first `limit` tokens.

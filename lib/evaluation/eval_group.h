@@ -22,7 +22,7 @@ struct EvalGroup {
   model::WeightsOf weights = model::WeightsOf::kModel;
   support::VariantValue encoding{kTrained};  ///< laid over the checkpoint's weights
   Settings settings;
-  std::vector<std::shared_ptr<Task>> all;   ///< in the order of evaluation::tasks()
+  std::vector<std::shared_ptr<Task>> all;  ///< in the order of evaluation::tasks()
 
   EvalGroup();
   void describe(support::FieldVisitor& v);

@@ -51,8 +51,8 @@ bool set_overflow(Json& encoding, const std::string& policy) {
 }
 
 /// The model with its encoding changed to go beyond its positions; a table that thereby grows keeps its rows in front.
-model::LanguageModel load_beyond(const artifact::CheckpointReader& checkpoint, at::Device device, at::ScalarType compute,
-                                 const Json& encoding, const std::string& weights) {
+model::LanguageModel load_beyond(const artifact::CheckpointReader& checkpoint, at::Device device,
+                                 at::ScalarType compute, const Json& encoding, const std::string& weights) {
   const model::LanguageModel model = model::load_model(checkpoint, device, compute, encoding, weights);
   const at::NoGradGuard no_gradients;
   for (const model::Parameter& parameter : model.parameters()) {
@@ -60,9 +60,8 @@ model::LanguageModel load_beyond(const artifact::CheckpointReader& checkpoint, a
     const artifact::TensorInfo* info = checkpoint.find(weights + parameter.name);
     if (info == nullptr) continue;
     at::Tensor stored = at::empty(info->shape, parameter.tensor.options().device(at::kCPU).requires_grad(false));
-    const artifact::TensorInfo expected{info->name,
-                                        stored.scalar_type() == at::kDouble ? artifact::Dtype::kF64 : artifact::Dtype::kF32,
-                                        info->shape};
+    const artifact::TensorInfo expected{
+        info->name, stored.scalar_type() == at::kDouble ? artifact::Dtype::kF64 : artifact::Dtype::kF32, info->shape};
     checkpoint.read(expected, {static_cast<std::byte*>(stored.data_ptr()), static_cast<std::size_t>(stored.nbytes())});
     at::Tensor into = parameter.tensor.detach();
     if (into.dim() > 0 && into.size(0) > stored.size(0)) into = into.narrow(0, 0, stored.size(0));

@@ -1,6 +1,6 @@
 /// @file
-/// Keys of test items. An item depends on its key alone: not on threads, batches, order, or which model reads it, so every
-/// model of a comparison meets the same items.
+/// Keys of test items. An item depends on its key alone: not on threads, batches, order, or which model reads it, so
+/// every model of a comparison meets the same items.
 #pragma once
 
 #include <cstdint>

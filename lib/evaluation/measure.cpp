@@ -110,7 +110,7 @@ class Bench {
     const c10::InferenceMode inference;
     model::ForwardOptions options;
     model::Hooks hooks;
-    hooks.rows = [](std::int64_t, const encodings::AttentionRows&) {};   // asks for the definition, range by range
+    hooks.rows = [](std::int64_t, const encodings::AttentionRows&) {};  // asks for the definition, range by range
     if (!best) options.hooks = &hooks;
     (with_encoding ? model_ : none_).forward(ids_, options);
   }

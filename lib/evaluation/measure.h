@@ -17,8 +17,8 @@ namespace pe::evaluation {
 struct MeasureGroup {
   std::vector<std::int64_t> lengths = {4096};
   std::int64_t batch = 1;
-  std::optional<std::int64_t> warmup;        ///< 5 on a CPU, 10 on a GPU
-  std::optional<std::int64_t> repetitions;   ///< 20 and 50
+  std::optional<std::int64_t> warmup;       ///< 5 on a CPU, 10 on a GPU
+  std::optional<std::int64_t> repetitions;  ///< 20 and 50
   bool training_step = false;
 
   void describe(support::FieldVisitor& v);

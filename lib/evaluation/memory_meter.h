@@ -8,8 +8,8 @@
 namespace pe::evaluation {
 
 struct MemoryUse {
-  std::int64_t peak = 0;   ///< above the level before
-  std::int64_t kept = 0;   ///< still there afterwards, above the level before; may be negative
+  std::int64_t peak = 0;  ///< above the level before
+  std::int64_t kept = 0;  ///< still there afterwards, above the level before; may be negative
 };
 
 /// Memory that this thread allocates while `work` runs.

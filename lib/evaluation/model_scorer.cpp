@@ -31,8 +31,8 @@ class ModelScorer final : public Scorer {
     const auto rows = static_cast<std::int64_t>(batch.size());
     const auto length = static_cast<std::int64_t>(batch[0]->ids.size());
     at::Tensor ids = at::empty({rows, length}, at::kLong);
-    std::vector<std::int64_t> where, targets;   // rows of the hidden states, and the tokens after them
-    std::vector<std::size_t> counts;            // of targets up to and with each sequence
+    std::vector<std::int64_t> where, targets;  // rows of the hidden states, and the tokens after them
+    std::vector<std::size_t> counts;           // of targets up to and with each sequence
     auto* id = ids.data_ptr<std::int64_t>();
     for (std::int64_t row = 0; row < rows; ++row) {
       const Sequence& sequence = *batch[static_cast<std::size_t>(row)];
@@ -52,7 +52,7 @@ class ModelScorer final : public Scorer {
     const at::Tensor hidden = model_.forward(ids.to(device), options);
     const at::Tensor flat = hidden.reshape({rows * length, hidden.size(-1)});
 
-    std::vector<std::int64_t> confined;   // ids that some sequence's guesses are confined to; the same for all that ask
+    std::vector<std::int64_t> confined;  // ids that some sequence's guesses are confined to; the same for all that ask
     for (const Sequence* sequence : batch) {
       if (!sequence->among.empty()) confined.assign(sequence->among.begin(), sequence->among.end());
     }
@@ -164,8 +164,9 @@ std::unique_ptr<Scorer> make_model_scorer(model::LanguageModel model, std::int64
         {}, "pe-dummy measures such models, on separate batches");
   }
   if (config.mask != model::Mask::kCausal) {
-    throw support::ConfigError("this model sees the tokens that it is to predict (model.mask: bidirectional): it gives no likelihoods",
-                               {}, "evaluate models that were trained with model.mask: causal");
+    throw support::ConfigError(
+        "this model sees the tokens that it is to predict (model.mask: bidirectional): it gives no likelihoods", {},
+        "evaluate models that were trained with model.mask: causal");
   }
   return std::make_unique<ModelScorer>(std::move(model), batch_tokens);
 }

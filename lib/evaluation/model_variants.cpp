@@ -36,8 +36,8 @@ bool can_be_built(const Json& encoding) {
 }  // namespace
 
 const std::vector<std::string>& static_rules() {
-  static const std::vector<std::string> rules = {"pi",      "ntk",  "dyn_ntk",  "ntk_parts",      "llama3",
-                                                 "yarn",    "resonance", "yarn_resonance", "longrope"};
+  static const std::vector<std::string> rules = {"pi",   "ntk",       "dyn_ntk",        "ntk_parts", "llama3",
+                                                 "yarn", "resonance", "yarn_resonance", "longrope"};
   return rules;
 }
 
@@ -87,7 +87,7 @@ std::optional<Json> extended_encoding(const Json& encoding, const std::string& r
     own["kind"] = lower;
     made["over"] = std::move(own);
   }
-  if (maps && !can_be_built(made)) return std::nullopt;   // over something that does more than turn
+  if (maps && !can_be_built(made)) return std::nullopt;  // over something that does more than turn
   return made;
 }
 

@@ -24,10 +24,11 @@ class ModelVariants {
   virtual const Json& encoding() const = 0;
   /// The model with another encoding. @throws ConfigError when the encoding refuses the model's shape.
   virtual std::unique_ptr<Scorer> make(const Json& encoding) const = 0;
-  /// The model with the frequencies of its rotary encoding scaled; null where that is not plain `rope`, alone or in a stack.
+  /// The model with the frequencies of its rotary encoding scaled; null where that is not plain `rope`, alone or in a
+  /// stack.
   virtual std::unique_ptr<Scorer> make_scaled(const FrequencyScale&) const { return nullptr; }
   virtual std::int64_t layers() const { return 0; }
-  virtual std::int64_t pairs() const { return 0; }   ///< of channels in a head
+  virtual std::int64_t pairs() const { return 0; }  ///< of channels in a head
 };
 
 /// `encoding` with its rotary member (itself, or one of a stack) extended by the rule `rule` for texts `factor` times
@@ -45,8 +46,8 @@ Json scaled_encoding(const Json& encoding, double scale);
 /// The rules of the registry's family "context extension" that work on a trained model without further numbers.
 const std::vector<std::string>& static_rules();
 
-/// Rules of the encoding `distance_map`, which `extended_encoding` takes by their names too; they find their own factor from
-/// the length.
+/// Rules of the encoding `distance_map`, which `extended_encoding` takes by their names too; they find their own factor
+/// from the length.
 const std::vector<std::string>& distance_rules();
 
 }  // namespace pe::evaluation

@@ -40,13 +40,12 @@ std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& se
   assert(draws >= 1);
   std::vector<std::size_t> order(sequences.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return sequences[a].ids.size() < sequences[b].ids.size();
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sequences[a].ids.size() < sequences[b].ids.size(); });
 
   std::vector<MeanScore> results(sequences.size());
   std::vector<const Sequence*> batch;
-  std::size_t group = 0;   // where the present length begins in `order`
+  std::size_t group = 0;  // where the present length begins in `order`
   for (std::size_t begin = 0; begin < order.size();) {
     const std::size_t length = sequences[order[begin]].ids.size();
     if (sequences[order[group]].ids.size() != length) group = begin;
@@ -58,7 +57,8 @@ std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& se
       batch.push_back(&sequences[order[end++]]);
     }
     for (std::int64_t draw = 0; draw < draws; ++draw) {
-      const std::vector<Score> scores = scorer.score(batch, draw, first_sample + static_cast<std::int64_t>(begin - group));
+      const std::vector<Score> scores =
+          scorer.score(batch, draw, first_sample + static_cast<std::int64_t>(begin - group));
       assert(scores.size() == batch.size());
       for (std::size_t i = 0; i < scores.size(); ++i) {
         MeanScore& into = results[order[begin + i]];

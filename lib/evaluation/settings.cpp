@@ -13,10 +13,14 @@ void split_field(support::FieldVisitor& v, artifact::Split& split, const char* h
 
 const char* beyond_name(Beyond beyond) {
   switch (beyond) {
-    case Beyond::kReportNa: return "report_na";
-    case Beyond::kClamp: return "clamp";
-    case Beyond::kUntrained: return "untrained";
-    case Beyond::kInterpolate: return "interpolate";
+    case Beyond::kReportNa:
+      return "report_na";
+    case Beyond::kClamp:
+      return "clamp";
+    case Beyond::kUntrained:
+      return "untrained";
+    case Beyond::kInterpolate:
+      return "interpolate";
   }
   return "";
 }
@@ -26,12 +30,14 @@ void Settings::describe(support::FieldVisitor& v) {
   v.field("context", context, "Contexts in tokens, separator included; where given, instead of `lengths`.",
           {.unit = "tokens", .min = 2});
   split_field(v, split, "Documents that are tested.");
-  v.field("documents", documents, "Documents to test: the first ones by the hash of their text that hold the longest context.",
+  v.field("documents", documents,
+          "Documents to test: the first ones by the hash of their text that hold the longest context.",
           {.unit = "documents", .min = 1});
   v.field("min_documents", min_documents, "A context is skipped if fewer documents have its length.",
           {.unit = "documents", .min = 1});
   v.field("document_tokens", document_tokens,
-          "Documents are cut to this length; 0 cuts at the longest context, for blocks and sliding at twice of it, and it may not be "
+          "Documents are cut to this length; 0 cuts at the longest context, for blocks and sliding at twice of it, and "
+          "it may not be "
           "less.",
           {.unit = "tokens", .min = 0});
   v.choice("bos", bos,

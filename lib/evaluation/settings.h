@@ -16,24 +16,24 @@ void split_field(support::FieldVisitor& v, artifact::Split& split, const char* h
 
 /// Rule for lengths beyond an encoding's positions.
 enum class Beyond {
-  kReportNa,      ///< the cell is n/a
-  kClamp,         ///< the last position is used again
-  kUntrained,     ///< the table is enlarged with freshly initialised rows
-  kInterpolate,   ///< the table is stretched
+  kReportNa,     ///< the cell is n/a
+  kClamp,        ///< the last position is used again
+  kUntrained,    ///< the table is enlarged with freshly initialised rows
+  kInterpolate,  ///< the table is stretched
 };
 
 const char* beyond_name(Beyond beyond);
 
 struct Settings {
-  std::vector<double> lengths = {1, 2, 4, 8};   ///< multiples of the training length
-  std::vector<std::int64_t> context;            ///< absolute lengths; take the place of `lengths` where given
+  std::vector<double> lengths = {1, 2, 4, 8};  ///< multiples of the training length
+  std::vector<std::int64_t> context;           ///< absolute lengths; take the place of `lengths` where given
   artifact::Split split = artifact::Split::kTest;
   std::int64_t documents = 200;
   std::int64_t min_documents = 30;
-  std::int64_t document_tokens = 0;             ///< 0: the longest context, or twice of it
+  std::int64_t document_tokens = 0;  ///< 0: the longest context, or twice of it
   BosPolicy bos = BosPolicy::kDocStart;
   Beyond beyond = Beyond::kReportNa;
-  std::int64_t draws = 5;                       ///< of a stochastic encoding
+  std::int64_t draws = 5;  ///< of a stochastic encoding
   std::int64_t batch_tokens = 8192;
 
   void describe(support::FieldVisitor& v);

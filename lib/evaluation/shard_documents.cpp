@@ -48,7 +48,8 @@ class ShardDocuments final : public DocumentSource {
     std::vector<std::int32_t> words(document.ids.size());
     std::size_t at = 0;
     for (std::size_t token = 0; token < words.size(); ++token) {
-      for (const std::size_t end = at + static_cast<std::size_t>(document.bytes[token]); at < end && at < text.size(); ++at) {
+      for (const std::size_t end = at + static_cast<std::size_t>(document.bytes[token]); at < end && at < text.size();
+           ++at) {
         words[token] += !is_space(text[at]) && (at + 1 == text.size() || is_space(text[at + 1])) ? 1 : 0;
       }
     }
@@ -121,8 +122,8 @@ class TokenizerCodec final : public TextCodec {
 
 }  // namespace
 
-std::unique_ptr<DocumentSource> make_shard_documents(const data::TokenDataset& dataset, const data::Tokenizer& tokenizer,
-                                                     data::Split split) {
+std::unique_ptr<DocumentSource> make_shard_documents(const data::TokenDataset& dataset,
+                                                     const data::Tokenizer& tokenizer, data::Split split) {
   return std::make_unique<ShardDocuments>(dataset, tokenizer, split);
 }
 

@@ -13,10 +13,11 @@
 namespace pe::evaluation {
 
 /// @param dataset outlives the result, as does `tokenizer`.
-std::unique_ptr<DocumentSource> make_shard_documents(const data::TokenDataset& dataset, const data::Tokenizer& tokenizer,
-                                                     data::Split split);
+std::unique_ptr<DocumentSource> make_shard_documents(const data::TokenDataset& dataset,
+                                                     const data::Tokenizer& tokenizer, data::Split split);
 
-/// @param bos_before_documents whether the data puts the tokenizer's BOS before documents; only then is there a separator.
+/// @param bos_before_documents whether the data puts the tokenizer's BOS before documents; only then is there a
+/// separator.
 std::unique_ptr<TextCodec> make_codec(const data::Tokenizer& tokenizer, bool bos_before_documents);
 
 }  // namespace pe::evaluation

@@ -4,8 +4,12 @@
 
 namespace pe::evaluation {
 
-StreamDocuments::StreamDocuments(const DocumentSource& source, std::vector<std::int32_t> joint, std::int64_t joint_bytes)
-    : source_(source), joint_(std::move(joint)), joint_bytes_(joint_bytes), ids_(select_documents(source, 1, source.count())) {
+StreamDocuments::StreamDocuments(const DocumentSource& source, std::vector<std::int32_t> joint,
+                                 std::int64_t joint_bytes)
+    : source_(source),
+      joint_(std::move(joint)),
+      joint_bytes_(joint_bytes),
+      ids_(select_documents(source, 1, source.count())) {
   for (const std::int64_t id : ids_) {
     begins_.push_back(total_);
     total_ += static_cast<std::int64_t>(joint_.size()) + source.tokens(id);

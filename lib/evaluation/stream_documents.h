@@ -1,6 +1,6 @@
 /// @file
-/// Held-out documents joined into one stream and cut into pieces of one length: the "documents" of stream protocols. The
-/// documents come in the order of their hashes, each with the joint before it.
+/// Held-out documents joined into one stream and cut into pieces of one length: the "documents" of stream protocols.
+/// The documents come in the order of their hashes, each with the joint before it.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ class StreamDocuments final : public DocumentSource {
   const DocumentSource& source_;
   std::vector<std::int32_t> joint_;
   std::int64_t joint_bytes_;
-  std::vector<std::int64_t> ids_;      ///< documents in the order of the stream
-  std::vector<std::int64_t> begins_;   ///< position of each one's joint
+  std::vector<std::int64_t> ids_;     ///< documents in the order of the stream
+  std::vector<std::int64_t> begins_;  ///< position of each one's joint
   std::int64_t total_ = 0;
   std::int64_t piece_ = 1;
   std::int64_t history_ = 0;

@@ -53,28 +53,28 @@ struct TaskContext {
   const TextCodec& text;
   const DocumentSource& documents;
   const Settings& settings;
-  std::vector<std::int64_t> lengths;   ///< contexts, tokens, ascending
+  std::vector<std::int64_t> lengths;  ///< contexts, tokens, ascending
   Results& results;
   support::Progress& progress;
-  const ModelVariants* variants = nullptr;    ///< The model under other encodings; null where there is only the scorer.
-  const DocumentSource* fitting = nullptr;    ///< Documents to choose a scale on, none of which is tested; may be null.
-  const model::LanguageModel* model = nullptr;       ///< Model for probes; null where there is only the scorer.
-  const model::LanguageModel* reference = nullptr;   ///< Another model to compare with; may be null.
-  std::string reference_name;                        ///< "none 1a2b3c…": its encoding and run id
-  Json trained_task = nullptr;                ///< the algorithmic task that the data is of, with its options; null for text
+  const ModelVariants* variants = nullptr;  ///< The model under other encodings; null where there is only the scorer.
+  const DocumentSource* fitting = nullptr;  ///< Documents to choose a scale on, none of which is tested; may be null.
+  const model::LanguageModel* model = nullptr;      ///< Model for probes; null where there is only the scorer.
+  const model::LanguageModel* reference = nullptr;  ///< Another model to compare with; may be null.
+  std::string reference_name;                       ///< "none 1a2b3c…": its encoding and run id
+  Json trained_task = nullptr;  ///< the algorithmic task that the data is of, with its options; null for text
 };
 
 class Task {
  public:
   virtual ~Task() = default;
-  virtual void describe(support::FieldVisitor& v) = 0;   ///< the group `eval.<task>`
+  virtual void describe(support::FieldVisitor& v) = 0;  ///< the group `eval.<task>`
   virtual void run(TaskContext& context) const = 0;
 };
 
 struct TaskEntry {
   std::string name;
   std::string summary;
-  std::vector<std::string> tables;   ///< that it writes
+  std::vector<std::string> tables;  ///< that it writes
   std::shared_ptr<Task> (*make)();
 };
 

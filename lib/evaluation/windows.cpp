@@ -10,9 +10,12 @@ namespace pe::evaluation {
 
 const char* bos_policy_name(BosPolicy policy) {
   switch (policy) {
-    case BosPolicy::kNone: return "none";
-    case BosPolicy::kDocStart: return "doc_start";
-    case BosPolicy::kEveryWindow: return "every_window";
+    case BosPolicy::kNone:
+      return "none";
+    case BosPolicy::kDocStart:
+      return "doc_start";
+    case BosPolicy::kEveryWindow:
+      return "every_window";
   }
   return "";
 }

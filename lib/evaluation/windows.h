@@ -47,22 +47,23 @@ std::vector<Window> windows(Protocol protocol, std::int64_t n, std::int64_t leng
 /// equal kSliding. Every window is whole where the text has `length` tokens before it.
 std::vector<Window> sliding_windows(std::int64_t n, std::int64_t length, std::int64_t stride, std::int64_t from);
 
-/// Windows that each score `length` tokens from as many: a window holds one token more, the first of which has no score and
-/// the last of which is not fed. They follow each other from token `from` on; the last one is moved back to be
+/// Windows that each score `length` tokens from as many: a window holds one token more, the first of which has no score
+/// and the last of which is not fed. They follow each other from token `from` on; the last one is moved back to be
 /// whole. This is how lm-evaluation-harness rolls, and how fairseq cuts blocks of a stream.
 std::vector<Window> rolling_windows(std::int64_t n, std::int64_t length, std::int64_t from = 1);
 
 /// The first `length` tokens, of which the last `targets` are scored.
 Window tail_window(std::int64_t n, std::int64_t length, std::int64_t targets);
 
-/// Windows of `length` that score the `targets` tokens before `end`, which are the same for every length. One window where
-/// it holds twice the targets; else several, each of which scores its second half at most.
+/// Windows of `length` that score the `targets` tokens before `end`, which are the same for every length. One window
+/// where it holds twice the targets; else several, each of which scores its second half at most.
 std::vector<Window> anchored_windows(std::int64_t end, std::int64_t length, std::int64_t targets);
 
 /// Up to `count` different ends in [longest, n], ascending: they depend on document `id`, not on the model.
 std::vector<std::int64_t> anchors(std::int64_t id, std::int64_t n, std::int64_t longest, std::int64_t count);
 
-/// Targets that a window of `length` can score with at least half of it before them: `wanted`, but no more than that half.
+/// Targets that a window of `length` can score with at least half of it before them: `wanted`, but no more than that
+/// half.
 std::int64_t targets_within(std::int64_t wanted, std::int64_t length);
 
 /// The stride of kSliding where none is given: 256 from 1,024 tokens on, else a quarter of the length, at least 1.

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <optional>
 
-#include "encodings/attention/positional_encoding.h"
 #include "encodings/attention/attention_window.h"
+#include "encodings/attention/positional_encoding.h"
 #include "encodings/bias/slopes.h"
 #include "encodings/registry.h"
 #include "encodings/rotary/rotary.h"

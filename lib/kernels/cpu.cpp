@@ -8,9 +8,10 @@
 #endif
 
 // One pass for every instruction set: the pragmas hold for the functions that follow, so all headers come first.
-#pragma GCC diagnostic ignored "-Wpsabi"   // vectors are passed between inlined functions only
-#pragma GCC diagnostic ignored "-Wunused-function"   // products are taken from the widest set alone
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"   // of GCC's own intrinsics, whose undefined operands are so meant
+#pragma GCC diagnostic ignored "-Wpsabi"            // vectors are passed between inlined functions only
+#pragma GCC diagnostic ignored "-Wunused-function"  // products are taken from the widest set alone
+#pragma GCC diagnostic ignored \
+    "-Wmaybe-uninitialized"  // of GCC's own intrinsics, whose undefined operands are so meant
 #pragma GCC optimize("O3")
 
 namespace pe::kernels {
@@ -45,7 +46,7 @@ constexpr const char* kName = "avx2";
 
 #define PE_VECTOR_BYTES 64
 #undef PE_OWN_PRODUCTS
-#define PE_OWN_PRODUCTS true   // the library's own are as good where vectors are narrower
+#define PE_OWN_PRODUCTS true  // the library's own are as good where vectors are narrower
 #define PE_TILE_ROWS 8
 #define PE_TILE_COLUMNS 32
 #pragma GCC push_options
@@ -74,8 +75,8 @@ const Table& table_for(std::string_view capability) {
 
 const Bf16Table* bf16_table() {
 #if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                          __builtin_cpu_supports("avx512bf16");
+  static const bool has =
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
   if (has) return &avx512_bf16::kBf16Table;
 #endif
   return nullptr;

@@ -18,21 +18,22 @@ struct HeadStrides {
 
 /// The shape of one projection's heads. Row r of the packed matrix is token (r / T, r % T).
 struct HeadShape {
-  std::int64_t length = 0;       ///< T
+  std::int64_t length = 0;  ///< T
   std::int64_t heads = 0;
-  std::int64_t width = 0;        ///< d_h
-  std::int64_t packed_row = 0;   ///< columns of the packed matrix
+  std::int64_t width = 0;       ///< d_h
+  std::int64_t packed_row = 0;  ///< columns of the packed matrix
 };
 
 /// Wider heads are split without a rotation.
 inline constexpr std::int64_t kWidestRotatedHead = 512;
 
-/// A rotation of heads: token t of sequence b has `pairs` cosines from cos[b · batch + t · row] on, and sines. Null: none.
+/// A rotation of heads: token t of sequence b has `pairs` cosines from cos[b · batch + t · row] on, and sines. Null:
+/// none.
 struct HeadRotation {
   const float *cos = nullptr, *sin = nullptr;
   std::int64_t pairs = 0;
   std::int64_t batch = 0, row = 0;
-  bool half = true;   ///< pair p is (p, p + pairs); else (2p, 2p + 1)
+  bool half = true;  ///< pair p is (p, p + pairs); else (2p, 2p + 1)
 };
 
 /// C[rows, columns] = A[rows, depth] · B[depth, columns]; element (i, j) of A is a[i · a_row + j · a_depth], and so on.
@@ -44,15 +45,15 @@ struct GemmShape {
   std::int64_t c_row = 0;
 };
 inline constexpr std::int64_t kBlockDepth = 128, kBlockColumns = 512;
-inline constexpr std::int64_t kGemmScratch = kBlockDepth * (kBlockColumns + 8);   ///< floats
+inline constexpr std::int64_t kGemmScratch = kBlockDepth * (kBlockColumns + 8);  ///< floats
 
 /// Causal attention: q [B,H,T,d_h], k [B,G,S,d_h], v and out [B,·,·,d_v]. Query row t is key row S − T + t and sees
 /// the keys up to it. Logits are scale · q·k, plus the table's entry for the distance.
 struct AttentionShape {
   std::int64_t batch = 0, heads = 0, groups = 0, queries = 0, keys = 0, width = 0, value_width = 0;
   HeadStrides q, k, v, out, dout;
-  const float* table = nullptr;           ///< [H, S], by distance; null: no bias
-  const std::int64_t* starts = nullptr;   ///< [S] or [B, S]: the first key row that a row at that place sees; null: 0
+  const float* table = nullptr;          ///< [H, S], by distance; null: no bias
+  const std::int64_t* starts = nullptr;  ///< [S] or [B, S]: the first key row that a row at that place sees; null: 0
   std::int64_t starts_batch = 0;
   float scale = 1;
 };
@@ -65,7 +66,9 @@ struct AttentionGradients {
 
 inline constexpr std::int64_t kAttentionRows = 64;   ///< query rows of a piece of work
 inline constexpr std::int64_t kAttentionKeys = 256;  ///< keys whose logits a row holds at a time
-constexpr std::int64_t attention_blocks(std::int64_t queries) { return (queries + kAttentionRows - 1) / kAttentionRows; }
+constexpr std::int64_t attention_blocks(std::int64_t queries) {
+  return (queries + kAttentionRows - 1) / kAttentionRows;
+}
 
 inline constexpr std::int64_t kMaxTileColumns = 32;
 /// Floats of scratch memory for one caller of `attention` and of `attention_backward`.
@@ -147,8 +150,8 @@ struct Table {
                       HeadShape shape, HeadRotation rotation, std::int64_t first, std::int64_t last);
   /// The inverse for gradients: dpacked from dout, and dw +=.
   void (*split_heads_backward)(const float* dout, HeadStrides dout_strides, const float* packed, const float* w,
-                               const float* rstd, float* dpacked, float* dw, HeadShape shape,
-                               HeadRotation rotation, std::int64_t first, std::int64_t last);
+                               const float* rstd, float* dpacked, float* dw, HeadShape shape, HeadRotation rotation,
+                               std::int64_t first, std::int64_t last);
 
   /// a = silu(gate) · up, where a row of gate_up is gate, then up.
   void (*swiglu)(const float* gate_up, float* a, std::int64_t rows, std::int64_t inner);
@@ -163,12 +166,12 @@ struct Table {
   /// Σ x², summed in float64 in 16 lanes: the same bytes with every instruction set.
   double (*sum_of_squares)(const float* x, std::int64_t count);
 
-  /// Products with a narrow side, where a library's packing costs more than it gains; with `accumulate` added to C. Each
-  /// element is summed in an order that only `depth` decides. Null where the library's own product is as good.
+  /// Products with a narrow side, where a library's packing costs more than it gains; with `accumulate` added to C.
+  /// Each element is summed in an order that only `depth` decides. Null where the library's own product is as good.
   void (*gemm)(GemmShape shape, const float* a, const float* b, float* c, float* scratch, bool accumulate);
 
-  /// lse [B,H,T] is the logarithm of each row's sum. Pieces [first, last) of B · H · attention_blocks(T), in that order of
-  /// dimensions: a caller that takes many of a head together packs its keys once.
+  /// lse [B,H,T] is the logarithm of each row's sum. Pieces [first, last) of B · H · attention_blocks(T), in that order
+  /// of dimensions: a caller that takes many of a head together packs its keys once.
   void (*attention)(const AttentionShape& shape, const float* q, const float* k, const float* v, float* out, float* lse,
                     std::int64_t first, std::int64_t last, float* scratch);
   /// @param dlse [B,H,T] or null. Pieces [first, last) of B · G.

@@ -6,8 +6,8 @@
 
 namespace pe::kernels {
 
-/// The status of a CUDA call as an Error with CUDA's words. Its exit code is `kExitOutOfMemory`, `kExitDevice`, or `kExitBug`
-/// for a status that only a wrong call has.
+/// The status of a CUDA call as an Error with CUDA's words. Its exit code is `kExitOutOfMemory`, `kExitDevice`, or
+/// `kExitBug` for a status that only a wrong call has.
 /// @param from  the call, such as a kernel. An earlier call may have failed: CUDA says so later.
 support::Error cuda_error(int status, const std::string& from);
 

@@ -54,7 +54,9 @@ std::int64_t device_memory(at::Device device) {
   return found->second;
 }
 
-void* stream_of(const PeCudaTable* plugin, const at::Tensor& x) { return plugin->current_stream(x.is_cuda() ? x.get_device() : 0); }
+void* stream_of(const PeCudaTable* plugin, const at::Tensor& x) {
+  return plugin->current_stream(x.is_cuda() ? x.get_device() : 0);
+}
 
 void require_launched(int status, const char* kernel) {
   if (status != 0) throw cuda_error(status, kernel);

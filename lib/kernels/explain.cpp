@@ -19,7 +19,7 @@ using support::cat;
 using support::Diagnostic;
 using support::Error;
 
-constexpr int kCudaOutOfMemory = 2;   // cudaErrorMemoryAllocation
+constexpr int kCudaOutOfMemory = 2;  // cudaErrorMemoryAllocation
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
@@ -34,10 +34,12 @@ std::string first_line(std::string_view text) { return support::escaped(text.sub
 /// The value in use, as a config of a stage has it: resolved by a pipeline, else perhaps left open.
 std::string micro_batch_hint(const Json& config) {
   const auto compute = config.is_object() ? config.find("compute") : config.end();
-  if (!config.is_object() || compute == config.end() || !compute->is_object() || !compute->contains("micro_batch")) return "";
+  if (!config.is_object() || compute == config.end() || !compute->is_object() || !compute->contains("micro_batch"))
+    return "";
   const Json& found = compute->at("micro_batch");
-  return found.is_number_integer() ? cat("lower compute.micro_batch, which is ", found.get<std::int64_t>(), " sequences")
-                                   : "set compute.micro_batch, which is auto, to fewer sequences";
+  return found.is_number_integer()
+             ? cat("lower compute.micro_batch, which is ", found.get<std::int64_t>(), " sequences")
+             : "set compute.micro_batch, which is auto, to fewer sequences";
 }
 
 Error out_of_memory(const std::string& of, const Json& config) {
@@ -54,7 +56,8 @@ std::string bytes_asked_for(std::string_view text) {
   return bytes ? cat(": ", support::short_bytes(static_cast<double>(*bytes)), " more could not be had") : "";
 }
 
-/// "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of …": what can be set behind it is not for us.
+/// "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of …": what can be set behind it is not
+/// for us.
 std::string of_the_gpu(std::string_view text) {
   const std::string line = first_line(text.substr(0, text.find(" If reserved but")));
   constexpr std::string_view kBegin = "CUDA out of memory. ";

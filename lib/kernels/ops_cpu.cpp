@@ -35,7 +35,9 @@ void over_rows(std::int64_t rows, std::int64_t work, const Body& body) {
   at::parallel_for(0, rows, grain, body);
 }
 
-std::vector<float> parts_of(std::int64_t width) { return std::vector<float>(static_cast<std::size_t>(kParts * width), 0.0F); }
+std::vector<float> parts_of(std::int64_t width) {
+  return std::vector<float>(static_cast<std::size_t>(kParts * width), 0.0F);
+}
 
 void add_parts(const Tensor& gradient, const std::vector<float>& parts, std::int64_t width) {
   if (!gradient.defined()) return;
@@ -56,7 +58,8 @@ NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps, const Ten
   const float *from = in.data_ptr<float>(), *w = weight.data_ptr<float>();
   float *to = y.data_ptr<float>(), *scale = rstd.data_ptr<float>();
   over_rows(rows, width, [&](std::int64_t first, std::int64_t last) {
-    cpu_table().rms_norm(from + first * width, w, to + first * width, scale + first, last - first, width, static_cast<float>(eps));
+    cpu_table().rms_norm(from + first * width, w, to + first * width, scale + first, last - first, width,
+                         static_cast<float>(eps));
   });
   return {y, rstd, in};
 }
@@ -83,7 +86,9 @@ HeadRotation rotation_of(const Rotation& tables, std::int64_t batch) {
   if (!tables.cos.defined()) return {};
   const Tensor& cos = tables.cos;
   const bool by_sequence = cos.dim() == 3 && cos.size(0) > 1 && batch > 1;
-  return {cos.data_ptr<float>(), tables.sin.data_ptr<float>(), cos.size(-1), by_sequence ? cos.stride(0) : 0, cos.stride(-2), tables.half};
+  return {cos.data_ptr<float>(), tables.sin.data_ptr<float>(),
+          cos.size(-1),          by_sequence ? cos.stride(0) : 0,
+          cos.stride(-2),        tables.half};
 }
 
 NormResult split_part(const SplitPart& part, double eps, const Rotation& tables) {
@@ -96,7 +101,8 @@ NormResult split_part(const SplitPart& part, double eps, const Rotation& tables)
   const HeadShape layout{from.length(), from.heads, from.width, packed.size(1)};
   const HeadRotation rotation = rotation_of(tables, from.batch);
   over_rows(from.rows(), from.heads * from.width, [&](std::int64_t first, std::int64_t last) {
-    cpu_table().split_heads(rows, w, static_cast<float>(eps), to, strides_of(out), scale, layout, rotation, first, last);
+    cpu_table().split_heads(rows, w, static_cast<float>(eps), to, strides_of(out), scale, layout, rotation, first,
+                            last);
   });
   return {out, rstd, {}};
 }
@@ -121,13 +127,14 @@ void split_part_backward(const SplitGradient& of, const Rotation& tables, const 
   const std::int64_t width = from.width;
   const HeadRotation rotation = rotation_of(tables, from.batch);
   over_parts(from.rows(), [&](std::int64_t first, std::int64_t last, std::int64_t part) {
-    cpu_table().split_heads_backward(pg, strides_of(g), pp, pw, pr, to, parts.data() + part * width, layout, rotation, first, last);
+    cpu_table().split_heads_backward(pg, strides_of(g), pp, pw, pr, to, parts.data() + part * width, layout, rotation,
+                                     first, last);
   });
   if (weight.defined()) add_parts(weight_gradient, parts, width);
 }
 
-void split_heads_backward(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v, const Rotation& rotation,
-                          const Tensor& dpacked) {
+void split_heads_backward(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v,
+                          const Rotation& rotation, const Tensor& dpacked) {
   split_part_backward(q, rotation, dpacked);
   split_part_backward(k, rotation, dpacked);
   split_part_backward(v, {}, dpacked);
@@ -150,7 +157,8 @@ Tensor swiglu_backward(const Tensor& da, const Tensor& gate_up) {
   const float *pd = da.data_ptr<float>(), *from = gate_up.data_ptr<float>();
   float* to = d.data_ptr<float>();
   over_rows(rows, 8 * inner, [&](std::int64_t first, std::int64_t last) {
-    cpu_table().swiglu_backward(pd + first * inner, from + first * 2 * inner, to + first * 2 * inner, last - first, inner);
+    cpu_table().swiglu_backward(pd + first * inner, from + first * 2 * inner, to + first * 2 * inner, last - first,
+                                inner);
   });
   return d;
 }
@@ -183,11 +191,13 @@ void bare_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& los
   float *values = logits.data_ptr<float>(), *loss = losses.data_ptr<float>();
   const std::int64_t* target = targets.data_ptr<std::int64_t>();
   over_rows(rows, 4 * vocabulary, [&](std::int64_t first, std::int64_t last) {
-    cpu_table().cross_entropy(values + first * vocabulary, target + first, loss + first, last - first, vocabulary, gradient);
+    cpu_table().cross_entropy(values + first * vocabulary, target + first, loss + first, last - first, vocabulary,
+                              gradient);
   });
 }
 
-void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape) {
+void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient,
+                   const LogitShape& shape) {
   shaped_cross_entropy(logits, targets, losses, gradient, shape, bare_cross_entropy);
 }
 

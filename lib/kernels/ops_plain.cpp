@@ -62,7 +62,8 @@ void split_part_backward(const SplitGradient& of, const Tensor& dpacked) {
   from.columns_of(dpacked).copy_(gradient.reshape({from.rows(), from.heads * from.width}));
 }
 
-void split_heads_backward(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v, const Rotation&, const Tensor& dpacked) {
+void split_heads_backward(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v, const Rotation&,
+                          const Tensor& dpacked) {
   for (const SplitGradient* part : {&q, &k, &v}) split_part_backward(*part, dpacked);
 }
 
@@ -106,7 +107,8 @@ double sum_of_squares(const Tensor& x) {
   return sum;
 }
 
-void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape) {
+void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient,
+                   const LogitShape& shape) {
   shaped_cross_entropy(logits, targets, losses, gradient, shape, bare_cross_entropy);
 }
 
@@ -114,8 +116,8 @@ void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, 
 
 void cap_logits(const Tensor& logits, double cap) { logits.div_(cap).tanh_().mul_(cap); }
 
-void shaped_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape,
-                          void (*bare)(Tensor&, const Tensor&, const Tensor&, bool)) {
+void shaped_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient,
+                          const LogitShape& shape, void (*bare)(Tensor&, const Tensor&, const Tensor&, bool)) {
   if (shape.softcap <= 0 && shape.z_loss <= 0) return bare(logits, targets, losses, gradient);
   const Tensor index = targets.clamp_min(0).unsqueeze(1);
   Tensor slope, of_target;

@@ -27,8 +27,12 @@ Tensor scratch_for(std::int64_t rows, std::int64_t width, const Tensor& like) {
 PeCudaTurn rotation_of(const Rotation& rotation) {
   if (!rotation.cos.defined()) return {};
   const Tensor& cos = rotation.cos;
-  return {cos.data_ptr<float>(), rotation.sin.data_ptr<float>(), cos.dim() == 3 && cos.size(0) > 1 ? cos.stride(0) : 0,
-          cos.stride(-2), cos.size(-1), rotation.half};
+  return {cos.data_ptr<float>(),
+          rotation.sin.data_ptr<float>(),
+          cos.dim() == 3 && cos.size(0) > 1 ? cos.stride(0) : 0,
+          cos.stride(-2),
+          cos.size(-1),
+          rotation.half};
 }
 
 NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta) {
@@ -37,10 +41,10 @@ NormResult rms_norm(const Tensor& x, const Tensor& weight, double eps, const Ten
   const Tensor in = x.contiguous(), more = delta.defined() ? delta.to(x.scalar_type()).contiguous() : delta;
   const Tensor sum = more.defined() ? at::empty_like(in) : in;
   Tensor y = at::empty_like(in), rstd = at::empty({rows}, in.options().dtype(at::kFloat));
-  require_launched(plugin->rms_norm(in.data_ptr(), bytes_of(more), weight.data_ptr<float>(), sum.data_ptr(), y.data_ptr(),
-                                    rstd.data_ptr<float>(), rows, width, static_cast<float>(eps), is_bf16(x),
-                                    stream_of(plugin, x)),
-                   "rms_norm");
+  require_launched(
+      plugin->rms_norm(in.data_ptr(), bytes_of(more), weight.data_ptr<float>(), sum.data_ptr(), y.data_ptr(),
+                       rstd.data_ptr<float>(), rows, width, static_cast<float>(eps), is_bf16(x), stream_of(plugin, x)),
+      "rms_norm");
   return {y, rstd, sum};
 }
 
@@ -52,14 +56,16 @@ Tensor rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
   const Tensor residual = add.defined() ? add.to(x.scalar_type()).contiguous() : add;
   Tensor dx = at::empty_like(in);
   const Tensor scratch = weight_gradient.defined() ? scratch_for(rows, width, x) : Tensor();
-  require_launched(plugin->rms_norm_backward(g.data_ptr(), in.data_ptr(), weight.data_ptr<float>(), rstd.data_ptr<float>(),
-                                             bytes_of(residual), dx.data_ptr(), floats_of(weight_gradient), floats_of(scratch),
-                                             rows, width, is_bf16(x), stream_of(plugin, x)),
-                   "rms_norm_backward");
+  require_launched(
+      plugin->rms_norm_backward(g.data_ptr(), in.data_ptr(), weight.data_ptr<float>(), rstd.data_ptr<float>(),
+                                bytes_of(residual), dx.data_ptr(), floats_of(weight_gradient), floats_of(scratch), rows,
+                                width, is_bf16(x), stream_of(plugin, x)),
+      "rms_norm_backward");
   return dx;
 }
 
-PeCudaPart part_of(const PackedHeads& from, const Tensor& heads, const Tensor& weight, const Tensor& rstd, const Tensor& dweight) {
+PeCudaPart part_of(const PackedHeads& from, const Tensor& heads, const Tensor& weight, const Tensor& rstd,
+                   const Tensor& dweight) {
   PeCudaPart part{.heads = from.heads, .column = from.column};
   if (heads.defined()) {
     part.values = heads.data_ptr();
@@ -89,11 +95,11 @@ std::array<NormResult, 2> split_heads(const SplitPart& q, const SplitPart& k, do
   // behind.
   const auto fresh = [&](const SplitPart& part, bool by_tokens) {
     const PackedHeads& from = part.from;
-    NormResult made{by_tokens
-                    ? at::empty({from.batch, from.length(), from.heads, from.width}, packed.options()).transpose(1, 2)
-                    : at::empty({from.batch, from.heads, from.length(), from.width}, packed.options()),
-                {},
-                {}};
+    NormResult made{
+        by_tokens ? at::empty({from.batch, from.length(), from.heads, from.width}, packed.options()).transpose(1, 2)
+                  : at::empty({from.batch, from.heads, from.length(), from.width}, packed.options()),
+        {},
+        {}};
     if (part.weight.defined()) made.rstd = at::empty({from.rows(), from.heads}, packed.options().dtype(at::kFloat));
     return made;
   };
@@ -102,12 +108,13 @@ std::array<NormResult, 2> split_heads(const SplitPart& q, const SplitPart& k, do
   split.eps = static_cast<float>(eps);
   split.q = part_of(q.from, out[0].y, q.weight, out[0].rstd, {});
   split.k = part_of(k.from, out[1].y, k.weight, out[1].rstd, {});
-  require_launched(plugin->split_heads(packed.data_ptr(), &split, is_bf16(packed), stream_of(plugin, packed)), "split_heads");
+  require_launched(plugin->split_heads(packed.data_ptr(), &split, is_bf16(packed), stream_of(plugin, packed)),
+                   "split_heads");
   return out;
 }
 
-void split_heads_backward(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v, const Rotation& rotation,
-                          const Tensor& dpacked) {
+void split_heads_backward(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v,
+                          const Rotation& rotation, const Tensor& dpacked) {
   const Tensor& packed = q.from.packed;
   if (q.from.width > kWidestRotatedHead) return kPlainOperations.split_heads_backward(q, k, v, {}, dpacked);
   const PeCudaTable* plugin = plugin_for(packed);
@@ -119,13 +126,14 @@ void split_heads_backward(const SplitGradient& q, const SplitGradient& k, const 
   const Tensor dq = rows_together(q.dout), dk = rows_together(k.dout), dv = rows_together(v.dout);
   const bool sums = q.weight_gradient.defined() || k.weight_gradient.defined();
   const Tensor scratch =
-      sums ? at::empty({pe_cuda_head_scratch(q.from.rows(), q.from.width)}, packed.options().dtype(at::kFloat)) : Tensor();
+      sums ? at::empty({pe_cuda_head_scratch(q.from.rows(), q.from.width)}, packed.options().dtype(at::kFloat))
+           : Tensor();
   PeCudaSplit split = split_of(q.from, rotation);
   split.q = part_of(q.from, dq, q.weight, q.rstd, q.weight_gradient);
   split.k = part_of(k.from, dk, k.weight, k.rstd, k.weight_gradient);
   split.v = part_of(v.from, dv, {}, {}, {});
-  require_launched(plugin->split_heads_backward(packed.data_ptr(), dpacked.data_ptr(), &split, floats_of(scratch), is_bf16(packed),
-                                                stream_of(plugin, packed)),
+  require_launched(plugin->split_heads_backward(packed.data_ptr(), dpacked.data_ptr(), &split, floats_of(scratch),
+                                                is_bf16(packed), stream_of(plugin, packed)),
                    "split_heads_backward");
 }
 
@@ -134,7 +142,8 @@ Tensor rotate(const Tensor& x, const Rotation& rotation, double sign) {
   const Tensor from = x.stride(3) == 1 ? x : x.contiguous();
   Tensor out = at::empty_like(from);
   const Tensor& cos = rotation.cos;
-  PeCudaRotation of{.turn = rotation_of(rotation), .batch = x.size(0), .heads = x.size(1), .length = x.size(2), .width = x.size(3)};
+  PeCudaRotation of{
+      .turn = rotation_of(rotation), .batch = x.size(0), .heads = x.size(1), .length = x.size(2), .width = x.size(3)};
   if (cos.dim() == 4) {
     of.turn.by_sequence = cos.size(0) > 1 ? cos.stride(0) : 0;
     of.groups = cos.size(1);
@@ -154,8 +163,8 @@ Tensor gather_gradient(const Tensor& g, const Tensor& index, std::int64_t positi
   const std::int64_t count = shape.back(), rows = g.numel() / count;
   shape.back() = positions;
   Tensor to = at::empty(shape, g.options());
-  require_launched(plugin->gather_gradient(values.data_ptr(), keys.data_ptr<std::int64_t>(), to.data_ptr(), rows, count, positions,
-                                           is_bf16(g), stream_of(plugin, g)),
+  require_launched(plugin->gather_gradient(values.data_ptr(), keys.data_ptr<std::int64_t>(), to.data_ptr(), rows, count,
+                                           positions, is_bf16(g), stream_of(plugin, g)),
                    "gather_gradient");
   return to;
 }
@@ -176,8 +185,9 @@ Tensor swiglu(const Tensor& gate_up) {
   const PeCudaTable* plugin = plugin_for(gate_up);
   const std::int64_t rows = gate_up.size(0), inner = gate_up.size(1) / 2;
   Tensor a = at::empty({rows, inner}, gate_up.options());
-  require_launched(plugin->swiglu(gate_up.data_ptr(), a.data_ptr(), rows, inner, is_bf16(gate_up), stream_of(plugin, gate_up)),
-                   "swiglu");
+  require_launched(
+      plugin->swiglu(gate_up.data_ptr(), a.data_ptr(), rows, inner, is_bf16(gate_up), stream_of(plugin, gate_up)),
+      "swiglu");
   return a;
 }
 
@@ -186,8 +196,8 @@ Tensor swiglu_backward(const Tensor& da, const Tensor& gate_up) {
   const std::int64_t rows = gate_up.size(0), inner = gate_up.size(1) / 2;
   Tensor d = at::empty_like(gate_up);
   const Tensor g = da.to(gate_up.scalar_type()).contiguous();
-  require_launched(plugin->swiglu_backward(g.data_ptr(), gate_up.data_ptr(), d.data_ptr(), rows, inner, is_bf16(gate_up),
-                                           stream_of(plugin, gate_up)),
+  require_launched(plugin->swiglu_backward(g.data_ptr(), gate_up.data_ptr(), d.data_ptr(), rows, inner,
+                                           is_bf16(gate_up), stream_of(plugin, gate_up)),
                    "swiglu_backward");
   return d;
 }
@@ -199,19 +209,21 @@ void add_embedding_gradient(const Tensor& g, const Tensor& ids, const Tensor& gr
   const auto [sorted, order] = at::sort(index, /*stable=*/true, 0, false);
   const std::int64_t count = index.numel(), width = gradient.size(1);
   const Tensor scratch = at::empty({pe_cuda_embedding_scratch(count, width)}, gradient.options());
-  require_launched(plugin->embedding_gradient(sorted.data_ptr<std::int64_t>(), order.data_ptr<std::int64_t>(), values.data_ptr(),
-                                              is_bf16(values), gradient.data_ptr<float>(), scratch.data_ptr<float>(), count, width,
-                                              static_cast<float>(scale), stream_of(plugin, values)),
-                   "embedding_gradient");
+  require_launched(
+      plugin->embedding_gradient(sorted.data_ptr<std::int64_t>(), order.data_ptr<std::int64_t>(), values.data_ptr(),
+                                 is_bf16(values), gradient.data_ptr<float>(), scratch.data_ptr<float>(), count, width,
+                                 static_cast<float>(scale), stream_of(plugin, values)),
+      "embedding_gradient");
 }
 
-void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape) {
+void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient,
+                   const LogitShape& shape) {
   const PeCudaTable* plugin = plugin_for(logits);
   const PeCudaLogits shaped{static_cast<float>(shape.softcap), static_cast<float>(shape.z_loss)};
-  require_launched(
-      plugin->cross_entropy(logits.data_ptr(), is_bf16(logits), targets.data_ptr<std::int64_t>(), losses.data_ptr<float>(),
-                            logits.size(0), logits.size(1), gradient, &shaped, stream_of(plugin, logits)),
-      "cross_entropy");
+  require_launched(plugin->cross_entropy(logits.data_ptr(), is_bf16(logits), targets.data_ptr<std::int64_t>(),
+                                         losses.data_ptr<float>(), logits.size(0), logits.size(1), gradient, &shaped,
+                                         stream_of(plugin, logits)),
+                   "cross_entropy");
 }
 
 void adam(const AdamBuffers& buffers, const AdamRates& rates) {

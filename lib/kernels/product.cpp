@@ -34,16 +34,17 @@ bool by_own_kernel(const Tensor& a, const Tensor& b, const Tensor& c, bool accum
   // Every thread packs the part of b that it reads, so threads share the longer side.
   const bool by_columns = columns > rows;
   const std::int64_t side = by_columns ? columns : rows, unit = by_columns ? 64 : 8;
-  const std::int64_t grain = std::max<std::int64_t>(1, (std::int64_t{1} << 19) / (unit * depth * (by_columns ? rows : columns)));
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, (std::int64_t{1} << 19) / (unit * depth * (by_columns ? rows : columns)));
   at::parallel_for(0, (side + unit - 1) / unit, grain, [&](std::int64_t first, std::int64_t last) {
     thread_local std::vector<float> scratch(static_cast<std::size_t>(kGemmScratch));
     const std::int64_t begin = first * unit, count = std::min(side, last * unit) - begin;
     if (by_columns) {
-      gemm({rows, count, depth, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0)}, pa, pb + begin * b.stride(1),
-           pc + begin, scratch.data(), accumulate);
+      gemm({rows, count, depth, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0)}, pa,
+           pb + begin * b.stride(1), pc + begin, scratch.data(), accumulate);
     } else {
-      gemm({count, columns, depth, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0)}, pa + begin * a.stride(0), pb,
-           pc + begin * c.stride(0), scratch.data(), accumulate);
+      gemm({count, columns, depth, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0)},
+           pa + begin * a.stride(0), pb, pc + begin * c.stride(0), scratch.data(), accumulate);
     }
   });
   return true;
@@ -80,12 +81,13 @@ Tensor sum_with_product(const Tensor& base, const Tensor& a, const Tensor& b) {
 void add_product(const Tensor& gradient, const Tensor& a, const Tensor& b) {
   if (!gradient.defined()) return;
   const bool widens = gradient.scalar_type() != a.scalar_type();
-  if (widens && a.is_cuda()) {   // summed where the product is, so that it is never rounded to bf16
+  if (widens && a.is_cuda()) {  // summed where the product is, so that it is never rounded to bf16
     Tensor sum = gradient;
     at::addmm_out(sum, gradient, a.t(), b, gradient.scalar_type());
   } else if (widens) {
     gradient.add_(at::mm(a.t(), b));
-  } else if (!by_own_kernel(a.t(), b, gradient, true)) gradient.addmm_(a.t(), b);
+  } else if (!by_own_kernel(a.t(), b, gradient, true))
+    gradient.addmm_(a.t(), b);
 }
 
 }  // namespace pe::kernels

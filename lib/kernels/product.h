@@ -23,8 +23,8 @@ void product_into(at::Tensor& to, const at::Tensor& a, const at::Tensor& b);
 /// base + a · b, summed inside the product. @param base [m, n].
 at::Tensor sum_with_product(const at::Tensor& base, const at::Tensor& a, const at::Tensor& b);
 
-/// gradient += aᵀ · b; nothing where `gradient` is undefined. In fp32 for bf16 factors, and on a GPU without a rounding between the
-/// product and the sum. @param a [rows, m]. @param b [rows, n].
+/// gradient += aᵀ · b; nothing where `gradient` is undefined. In fp32 for bf16 factors, and on a GPU without a rounding
+/// between the product and the sum. @param a [rows, m]. @param b [rows, n].
 void add_product(const at::Tensor& gradient, const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace pe::kernels

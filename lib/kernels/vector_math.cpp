@@ -27,10 +27,10 @@ bool resolve_vector_math() {
   // Functions that ATen/cpu/vml.h passes to MKL; tests/end_to_end/vector_math_test.cpp compares them with the library's
   // exports.
   using Function = at::Tensor (*)(const at::Tensor&);
-  constexpr Function kFunctions[] = {at::acos, at::asin, at::atan, at::cos,  at::erf,  at::erfc, at::erfinv, at::exp,
+  constexpr Function kFunctions[] = {at::acos, at::asin,  at::atan, at::cos, at::erf,  at::erfc, at::erfinv, at::exp,
                                      at::log,  at::log10, at::log2, at::sin, at::sqrt, at::tan,  at::tanh,   at::trunc};
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    const at::Tensor x = at::full({1}, 0.5, type);   // one element: no thread but this one takes part
+    const at::Tensor x = at::full({1}, 0.5, type);  // one element: no thread but this one takes part
     for (const Function function : kFunctions) function(x);
   }
   return true;

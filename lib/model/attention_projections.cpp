@@ -24,20 +24,25 @@ struct PackedProjections {
 
 /// Heads without a copy: [B, heads, T, d_h], strided.
 Tensor in_place(const PackedHeads& heads) {
-  const at::AutoDispatchBelowADInplaceOrView no_view_tracking;   // an output of the node, and no view that autograd follows
+  const at::AutoDispatchBelowADInplaceOrView
+      no_view_tracking;  // an output of the node, and no view that autograd follows
   return heads.columns_of(heads.packed).view({heads.batch, heads.length(), heads.heads, heads.width}).transpose(1, 2);
 }
 
 /// Whether a norm is over all heads of a token together.
-bool over_all_heads(const Tensor& weight, std::int64_t head_width) { return weight.defined() && weight.numel() != head_width; }
+bool over_all_heads(const Tensor& weight, std::int64_t head_width) {
+  return weight.defined() && weight.numel() != head_width;
+}
 
 NormResult norm_over_all_heads(const PackedHeads& from, const Tensor& weight, double eps) {
   const NormResult normed = rms_norm_of(from.columns_of(from.packed).contiguous(), weight, eps);
-  return {normed.y.view({from.batch, from.length(), from.heads, from.width}).transpose(1, 2).contiguous(), normed.rstd, {}};
+  return {
+      normed.y.view({from.batch, from.length(), from.heads, from.width}).transpose(1, 2).contiguous(), normed.rstd, {}};
 }
 
 /// `rotation` only where rotates_with_heads() says so.
-std::array<NormResult, 2> split(const PackedProjections& heads, const Tensor& query_norm, const Tensor& key_norm, double eps, const Rotation& rotation) {
+std::array<NormResult, 2> split(const PackedProjections& heads, const Tensor& query_norm, const Tensor& key_norm,
+                                double eps, const Rotation& rotation) {
   if (!over_all_heads(query_norm, heads.q.width) && !over_all_heads(key_norm, heads.k.width)) {
     return operations_for(heads.q.packed).split_heads({heads.q, query_norm}, {heads.k, key_norm}, eps, rotation);
   }
@@ -55,14 +60,14 @@ void norm_over_all_heads_gradient(const HeadGradient& of, const PackedHeads& fro
   from.columns_of(dpacked).copy_(rms_norm_gradient(rows, from.columns_of(from.packed).contiguous(), of.norm, of.rstd));
 }
 
-void split_gradient(const HeadGradient& q, const HeadGradient& k, const Tensor& dv, const PackedProjections& heads, const Rotation& rotation,
-                    const Tensor& dpacked) {
+void split_gradient(const HeadGradient& q, const HeadGradient& k, const Tensor& dv, const PackedProjections& heads,
+                    const Rotation& rotation, const Tensor& dpacked) {
   const auto by_kernel = [&](const HeadGradient& of, const PackedHeads& from) {
     kernels::SplitGradient made{from, of.dout, of.norm.value, of.rstd, of.norm.gradient};
     if (!over_all_heads(of.norm.value, from.width)) return made;
     if (of.dout.defined()) {
       norm_over_all_heads_gradient(of, from, dpacked);
-      made.from.heads = 0;   // done
+      made.from.heads = 0;  // done
     }
     made.weight = made.rstd = made.weight_gradient = made.dout = Tensor();
     return made;
@@ -116,7 +121,8 @@ class NormProject : public Function<NormProject> {
     const Rotation rotation{tables[0], tables[1], data["rotation_half"].toBool()};
     const Tensor dprojected = at::empty_like(projected);
     const PackedProjections heads(projected, x.size(0), shape);
-    split_gradient({gradients[1], query_norm, saved[4]}, {gradients[2], key_norm, saved[5]}, gradients[3], heads, rotation, dprojected);
+    split_gradient({gradients[1], query_norm, saved[4]}, {gradients[2], key_norm, saved[5]}, gradients[3], heads,
+                   rotation, dprojected);
     add_product(data["packed_gradient"].toTensor(), dprojected, rows_of(normed));
     Tensor dnormed = product(dprojected, weights[1]).view(x.sizes());
     if (gradients[0].defined()) dnormed.add_(gradients[0]);
@@ -155,13 +161,14 @@ class ProjectResidual : public Function<ProjectResidual> {
 
 }  // namespace
 
-bool rotates_with_heads(const Tensor& x, const Weight& query_norm, const Weight& key_norm, const AttentionShape& shape) {
+bool rotates_with_heads(const Tensor& x, const Weight& query_norm, const Weight& key_norm,
+                        const AttentionShape& shape) {
   return operations_for(x).rotates_heads && shape.head_width <= kernels::kWidestRotatedHead &&
          !over_all_heads(query_norm.value, shape.head_width) && !over_all_heads(key_norm.value, shape.head_width);
 }
 
 ProjectedHeads norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
-                       const Weight& key_norm, const AttentionShape& shape, const Rotation& rotation) {
+                            const Weight& key_norm, const AttentionShape& shape, const Rotation& rotation) {
   const variable_list out = at::GradMode::is_enabled()
                                 ? NormProject::apply(x, norm, packed, query_norm, key_norm, shape, rotation)
                                 : NormProject::forward(nullptr, x, norm, packed, query_norm, key_norm, shape, rotation);

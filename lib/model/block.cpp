@@ -1,8 +1,8 @@
 #include "model/block.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/max.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
@@ -30,8 +30,10 @@ AttentionShape attention_shape(const ModelConfig& config) {
 }
 
 /// Taps by that name, where the model has them.
-Canon make_canon(const ModelConfig& config, const WeightSource& weights, const std::string& name, std::int64_t channels) {
-  return {config.canon, weights(name, {channels, config.canon.kernel}, false), weights(name + ".bias", {channels}, false)};
+Canon make_canon(const ModelConfig& config, const WeightSource& weights, const std::string& name,
+                 std::int64_t channels) {
+  return {config.canon, weights(name, {channels, config.canon.kernel}, false),
+          weights(name + ".bias", {channels}, false)};
 }
 
 Weight gate_of(const ModelConfig& config, const WeightSource& weights, const std::string& at) {
@@ -60,7 +62,8 @@ bool reads_feed_forward(const encodings::PositionalEncoding& encoding, const Lay
 }
 
 /// Mixes values; q, k and v are the unchanged outputs of the projections.
-Tensor attend(encodings::PositionalEncoding& encoding, Tensor q, Tensor k, Tensor v, LayerContext& context, Pass& pass) {
+Tensor attend(encodings::PositionalEncoding& encoding, Tensor q, Tensor k, Tensor v, LayerContext& context,
+              Pass& pass) {
   encodings::Heads heads;
   heads.scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
   heads.q = std::move(q);
@@ -90,7 +93,8 @@ Tensor attend(encodings::PositionalEncoding& encoding, Tensor q, Tensor k, Tenso
 
 class LlamaBlock final : public Block {
  public:
-  LlamaBlock(const ModelConfig& config, const WeightSource& weights, const std::string& at) : shape_(attention_shape(config)) {
+  LlamaBlock(const ModelConfig& config, const WeightSource& weights, const std::string& at)
+      : shape_(attention_shape(config)) {
     const std::int64_t d = config.width, q = config.query_heads() * config.d_h(), kv = config.kv_heads() * config.d_h();
     attention_norm_ = weights(at + "attention.norm", {d}, false);
     packed_ = weights(at + "attention.query", {q + 2 * kv, d}, true);
@@ -111,9 +115,9 @@ class LlamaBlock final : public Block {
     std::optional<AlreadyRotated> rotated;
     if (rotation) rotated.emplace(pass.encoding.shape());
     encodings::PositionalEncoding& encoding = rotated ? *rotated : pass.encoding;
-    const Tensor mixed = gated(
-        attend(encoding, std::move(projected.q), std::move(projected.k), std::move(projected.v), context, pass), projected.normed,
-        gate_);
+    const Tensor mixed =
+        gated(attend(encoding, std::move(projected.q), std::move(projected.k), std::move(projected.v), context, pass),
+              projected.normed, gate_);
     const Tensor x = pass.dropped ? projected.residual + pass.dropped(linear(mixed.transpose(1, 2).flatten(2), output_))
                                   : project_residual(projected.residual, mixed, output_);
     const bool reads_y = reads_feed_forward(pass.encoding, context);
@@ -146,7 +150,7 @@ class LlamaBlock final : public Block {
 
 struct Norm {
   Map alone;
-  std::function<Tensor(const Tensor& x, const Tensor& y)> of_sum;   ///< of x + y
+  std::function<Tensor(const Tensor& x, const Tensor& y)> of_sum;  ///< of x + y
 };
 
 Norm make_norm(const ModelConfig& config, const WeightSource& weights, const std::string& name) {
@@ -192,7 +196,8 @@ FeedForward make_feed_forward(const ModelConfig& config, const WeightSource& wei
 
 class Attention {
  public:
-  Attention(const ModelConfig& config, const WeightSource& weights, const std::string& at) : shape_(attention_shape(config)) {
+  Attention(const ModelConfig& config, const WeightSource& weights, const std::string& at)
+      : shape_(attention_shape(config)) {
     const std::int64_t d = config.width, q = config.query_heads() * config.d_h(), kv = config.kv_heads() * config.d_h();
     projections_ = make_linear(weights, at + "query", q + 2 * kv, d);
     query_norm_ = weights(at + "query_norm", {config.query_norm_width()}, false);
@@ -264,7 +269,7 @@ class ComposedBlock final : public Block {
   ComposedBlock(const ModelConfig& config, const WeightSource& weights, const std::string& at)
       : attention_(config, weights, at + "attention."),
         canon_(make_canon(config, weights, at + "attention.canon_a", config.width)),
-        wiring_(config.bare_attention                               ? wire_bare
+        wiring_(config.bare_attention                           ? wire_bare
                 : config.norm_placement == NormPlacement::kPost ? wire_post
                                                                 : wire_pre) {
     if (config.bare_attention) return;
@@ -293,14 +298,15 @@ class ComposedBlock final : public Block {
  private:
   Attention attention_;
   Canon canon_;
-  Norm attention_norm_, feed_forward_norm_;   // empty where the block is bare
+  Norm attention_norm_, feed_forward_norm_;  // empty where the block is bare
   FeedForward feed_forward_;
   Wiring wiring_;
 };
 
 bool is_llama(const ModelConfig& config) {
   return config.norm == NormKind::kRms && config.norm_placement == NormPlacement::kPre &&
-         config.activation == Activation::kSwiglu && !config.biases && !config.bare_attention && config.canon.set.empty();
+         config.activation == Activation::kSwiglu && !config.biases && !config.bare_attention &&
+         config.canon.set.empty();
 }
 
 }  // namespace
@@ -309,8 +315,10 @@ std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, const
   std::vector<std::unique_ptr<Block>> blocks;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const std::string at = cat("layers.", layer, ".");
-    if (is_llama(config)) blocks.push_back(std::make_unique<LlamaBlock>(config, weights, at));
-    else blocks.push_back(std::make_unique<ComposedBlock>(config, weights, at));
+    if (is_llama(config))
+      blocks.push_back(std::make_unique<LlamaBlock>(config, weights, at));
+    else
+      blocks.push_back(std::make_unique<ComposedBlock>(config, weights, at));
   }
   return blocks;
 }

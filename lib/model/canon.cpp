@@ -1,7 +1,7 @@
 #include "model/canon.h"
 
-#include <ATen/ops/silu.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/silu.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 

@@ -134,7 +134,7 @@ void read_tensors(const artifact::CheckpointReader& checkpoint, const std::strin
                   const std::vector<at::Tensor>& flat, const std::vector<std::string>& skip) {
   at::NoGradGuard no_gradients;
   std::vector<artifact::CheckpointReader::Destination> destinations;
-  std::vector<std::pair<at::Tensor, at::Tensor>> hosts;   // copies of tensors on other devices, and their place
+  std::vector<std::pair<at::Tensor, at::Tensor>> hosts;  // copies of tensors on other devices, and their place
   for (std::size_t i = 0; i < model.parameters().size(); ++i) {
     const Parameter& parameter = model.parameters()[i];
     if (std::find(skip.begin(), skip.end(), parameter.name) != skip.end()) continue;
@@ -150,8 +150,8 @@ void read_tensors(const artifact::CheckpointReader& checkpoint, const std::strin
   for (const auto& [host, to] : hosts) at::Tensor(to).copy_(host);
 }
 
-void require_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
-                     const std::vector<std::string>& skip) {
+void require_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix,
+                     const LanguageModel& model, const std::vector<std::string>& skip) {
   for (const Parameter& parameter : model.parameters()) {
     if (std::find(skip.begin(), skip.end(), parameter.name) != skip.end()) continue;
     checkpoint.require(info_of(prefix + parameter.name, parameter.tensor));
@@ -212,7 +212,8 @@ LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Devic
     bool known = false;
     for (const Parameter& parameter : model.parameters()) known = known || parameter.name == name;
     if (!known) {
-      throw ArtifactError(cat(where, ": tensor '", info.name, "' belongs to another model than the one that its config names"));
+      throw ArtifactError(
+          cat(where, ": tensor '", info.name, "' belongs to another model than the one that its config names"));
     }
   }
   model.after_step();
@@ -232,10 +233,13 @@ ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const Mo
   }
   const bool new_norm = config.qk_norm && (!normed_before || config.qk_norm_over != norm_before);
   const std::string where = checkpoint.path().string();
-  ChangedModel made{support::with_context(cat("building the model of ", where), [&] {
-                      return LanguageModel::make(config, config.vocabulary, seed_of(checkpoint), device, compute);
-                    }),
-                    {}, {}, {}};
+  ChangedModel made{
+      support::with_context(
+          cat("building the model of ", where),
+          [&] { return LanguageModel::make(config, config.vocabulary, seed_of(checkpoint), device, compute); }),
+      {},
+      {},
+      {}};
   std::vector<std::string> skip;
   for (const Parameter& parameter : made.model.parameters()) {
     const bool encodings = of_encoding(parameter.name);
@@ -252,11 +256,13 @@ ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const Mo
     const std::vector<std::int64_t> shape = parameter.tensor.sizes().vec();
     if (stored->shape == shape) continue;
     // A table with more rows keeps its stored rows.
-    const bool longer = shape.size() == 2 && stored->shape.size() == 2 && shape[1] == stored->shape[1] && shape[0] > stored->shape[0];
+    const bool longer =
+        shape.size() == 2 && stored->shape.size() == 2 && shape[1] == stored->shape[1] && shape[0] > stored->shape[0];
     if (!longer) {
-      throw ArtifactError(cat(where, ": parameter '", parameter.name, "' is ", shape_of(stored->shape), ", and encoding '",
-                              encodings::encoding_name(config.encoding.json), "' needs ", shape_of(shape)),
-                          "give the encoding the options that it was trained with, or take one without parameters");
+      throw ArtifactError(
+          cat(where, ": parameter '", parameter.name, "' is ", shape_of(stored->shape), ", and encoding '",
+              encodings::encoding_name(config.encoding.json), "' needs ", shape_of(shape)),
+          "give the encoding the options that it was trained with, or take one without parameters");
     }
     at::NoGradGuard no_gradients;
     at::Tensor host = at::empty(stored->shape, parameter.tensor.options().device(at::kCPU).requires_grad(false));
@@ -275,7 +281,8 @@ ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const Mo
     for (const Parameter& parameter : made.model.parameters()) known = known || parameter.name == name;
     if (known) continue;
     if (!of_encoding(name) || changes.encoding.is_null()) {
-      throw ArtifactError(cat(where, ": tensor '", info.name, "' belongs to another model than the one that its config names"));
+      throw ArtifactError(
+          cat(where, ": tensor '", info.name, "' belongs to another model than the one that its config names"));
     }
     made.dropped.push_back(name);
   }

@@ -1,6 +1,6 @@
 /// @file
-/// Models in and out of checkpoint artifacts. Weights are tensors "model/<parameter name>"; the metadata's `model` is the
-/// config (with "length", "vocabulary" and "seed"), `encoding` the encoding's.
+/// Models in and out of checkpoint artifacts. Weights are tensors "model/<parameter name>"; the metadata's `model` is
+/// the config (with "length", "vocabulary" and "seed"), `encoding` the encoding's.
 #pragma once
 
 #include <filesystem>
@@ -46,9 +46,9 @@ LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Devic
 
 /// Changes that a branch makes to the model of its snapshot.
 struct ModelChanges {
-  Json encoding = nullptr;                   ///< Canonical; null: unchanged.
-  std::int64_t length = 0;                   ///< Training context; 0: unchanged.
-  std::optional<QkNormOver> qk_norm_over;    ///< If it differs from the checkpoint's, the norm starts at ones.
+  Json encoding = nullptr;                 ///< Canonical; null: unchanged.
+  std::int64_t length = 0;                 ///< Training context; 0: unchanged.
+  std::optional<QkNormOver> qk_norm_over;  ///< If it differs from the checkpoint's, the norm starts at ones.
   /// Takes parameters of the new encoding from the checkpoint where it has the same name: whole, or as the first rows
   /// of a longer table. Otherwise all of them are freshly drawn.
   bool keep_encoding_parameters = false;
@@ -56,9 +56,9 @@ struct ModelChanges {
 
 struct ChangedModel {
   LanguageModel model;
-  std::vector<std::string> fresh;     ///< parameters that the checkpoint lacks: drawn, or ones
-  std::vector<std::string> grown;     ///< tables whose first rows came from the checkpoint
-  std::vector<std::string> dropped;   ///< the checkpoint's that the model has no place for
+  std::vector<std::string> fresh;    ///< parameters that the checkpoint lacks: drawn, or ones
+  std::vector<std::string> grown;    ///< tables whose first rows came from the checkpoint
+  std::vector<std::string> dropped;  ///< the checkpoint's that the model has no place for
 };
 
 /// @throws ArtifactError naming the file, the parameter and both shapes where one of the same name does not fit.
@@ -73,8 +73,8 @@ void read_tensors(const artifact::CheckpointReader& checkpoint, const std::strin
 void read_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
                   const std::vector<at::Tensor>& flat, const std::vector<std::string>& skip);
 /// @throws ArtifactError when the checkpoint lacks a tensor of such a name, or has it in another shape or dtype.
-void require_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
-                     const std::vector<std::string>& skip = {});
+void require_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix,
+                     const LanguageModel& model, const std::vector<std::string>& skip = {});
 void write_tensors(artifact::CheckpointWriter& writer, const std::string& prefix, const LanguageModel& model,
                    const std::vector<at::Tensor>& flat, const std::vector<std::string>& skip = {});
 

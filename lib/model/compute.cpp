@@ -40,7 +40,8 @@ Isa best_isa() {
 }
 
 const char* isa_name(Isa isa) {
-  return std::find_if(std::begin(kIsas), std::end(kIsas), [&](const auto& known) { return known.first == isa; })->second;
+  return std::find_if(std::begin(kIsas), std::end(kIsas), [&](const auto& known) { return known.first == isa; })
+      ->second;
 }
 
 /// Variables by which libraries share out work or choose how they compute; with a star, all that begin so.
@@ -108,7 +109,8 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
            {.neutral = Json("fused")});
   v.choice("deterministic", deterministic,
            {{"auto", Determinism::kAuto}, {"on", Determinism::kOn}, {"off", Determinism::kOff}},
-           "Whether two runs give the same bytes. off, on cuda alone, lets LibTorch, cuDNN and NCCL sum in any order, which may be faster. "
+           "Whether two runs give the same bytes. off, on cuda alone, lets LibTorch, cuDNN and NCCL sum in any order, "
+           "which may be faster. "
            "auto: on.",
            {.neutral = Json("on")});
   v.field("threads", threads,
@@ -132,10 +134,12 @@ ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch, std::int6
   if (result.dtype == Precision::kAuto) result.dtype = cuda ? Precision::kBf16 : Precision::kFp32;
   const Isa best = best_isa();
   const bool uses_amx = !cuda && result.dtype == Precision::kBf16;
-  if (result.isa == Isa::kAuto || result.isa == Isa::kNative) result.isa = best == Isa::kAmx && !uses_amx ? Isa::kAvx512 : best;
-  if (result.isa < best) {   // enumerators go from the widest set to the narrowest
-    throw ConfigError(cat("compute.isa is ", isa_name(result.isa), ", but this machine has no more than ", isa_name(best)),
-                      {}, "use 'portable' for results that every machine can give");
+  if (result.isa == Isa::kAuto || result.isa == Isa::kNative)
+    result.isa = best == Isa::kAmx && !uses_amx ? Isa::kAvx512 : best;
+  if (result.isa < best) {  // enumerators go from the widest set to the narrowest
+    throw ConfigError(
+        cat("compute.isa is ", isa_name(result.isa), ", but this machine has no more than ", isa_name(best)), {},
+        "use 'portable' for results that every machine can give");
   }
   if (result.isa == Isa::kAmx && !uses_amx) {
     throw ConfigError("compute.isa is amx, which only products in bf16 on a CPU use", {},
@@ -190,8 +194,8 @@ std::vector<std::string> environment_of(const ComputeConfig& config) {
   alone.ranks = alone.micro_batch = 1;
   const ComputeConfig compute = resolve(alone);
   const std::string threads = std::to_string(*compute.threads);
-  std::vector<std::string> result{"OMP_NUM_THREADS=" + threads, "MKL_NUM_THREADS=" + threads, "OMP_DYNAMIC=FALSE", kSpins,
-                                  "MKL_DYNAMIC=FALSE"};
+  std::vector<std::string> result{"OMP_NUM_THREADS=" + threads, "MKL_NUM_THREADS=" + threads, "OMP_DYNAMIC=FALSE",
+                                  kSpins, "MKL_DYNAMIC=FALSE"};
   if (compute.deterministic == Determinism::kOn) {
     result.insert(result.end(), {"CUBLAS_WORKSPACE_CONFIG=:4096:8", "NCCL_ALGO=Ring"});
   }
@@ -199,7 +203,8 @@ std::vector<std::string> environment_of(const ComputeConfig& config) {
     case Isa::kAmx:
     case Isa::kAvx512:
       result.insert(result.end(), {"ATEN_CPU_CAPABILITY=avx512", "MKL_CBWR=AVX512",
-                                   compute.isa == Isa::kAmx ? "ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX" : "ONEDNN_MAX_CPU_ISA=AVX512_CORE"});
+                                   compute.isa == Isa::kAmx ? "ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX"
+                                                            : "ONEDNN_MAX_CPU_ISA=AVX512_CORE"});
       break;
     case Isa::kAvx2:
       result.insert(result.end(), {"ATEN_CPU_CAPABILITY=avx2", "MKL_CBWR=AVX2", "ONEDNN_MAX_CPU_ISA=AVX2"});
@@ -250,11 +255,12 @@ void set_deterministic(bool on) {
   // fp32 is fp32: TF32 keeps ten bits of a factor, and LibTorch has it on for convolutions.
   context.setAllowTF32CuDNN(false);
   context.setAllowTF32CuBLAS(false);
-  static std::vector<std::int64_t> own;   // LibTorch's order of attention's forms, kept while it is another
+  static std::vector<std::int64_t> own;  // LibTorch's order of attention's forms, kept while it is another
   if (!on && own.empty()) {
     for (const at::SDPBackend backend : context.sDPPriorityOrder()) own.push_back(static_cast<std::int64_t>(backend));
     std::vector<std::int64_t> order = own;
-    const auto cudnn = std::find(order.begin(), order.end(), static_cast<std::int64_t>(at::SDPBackend::cudnn_attention));
+    const auto cudnn =
+        std::find(order.begin(), order.end(), static_cast<std::int64_t>(at::SDPBackend::cudnn_attention));
     std::rotate(order.begin(), cudnn, cudnn + 1);
     context.setSDPPriorityOrder(order);
   } else if (on && !own.empty()) {

@@ -31,8 +31,8 @@ struct ComputeConfig {
   Determinism deterministic = Determinism::kAuto;
   std::optional<std::int64_t> threads;
   std::optional<std::int64_t> ranks;
-  std::optional<std::int64_t> micro_batch;   ///< sequences of one forward and backward pass of a rank
-  double rank_timeout = 600;                 ///< seconds that a rank waits for the others in one exchange; in no key
+  std::optional<std::int64_t> micro_batch;  ///< sequences of one forward and backward pass of a rank
+  double rank_timeout = 600;                ///< seconds that a rank waits for the others in one exchange; in no key
 
   void describe(support::FieldVisitor& v);
 };

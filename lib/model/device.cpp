@@ -84,8 +84,8 @@ at::Device open_device(const ComputeConfig& compute) {
   kernels::use_fused(compute.kernels == Kernels::kFused);
   const kernels::Bf16Unit unit = bf16_unit(compute);
   if (!kernels::can_multiply_in_bf16(unit)) {
-    throw ConfigError(cat("compute.dtype is bf16, but ", cpu_name(), " has no ", name_of(unit)),
-                      {}, "set compute.dtype: fp32, or use a GPU");
+    throw ConfigError(cat("compute.dtype is bf16, but ", cpu_name(), " has no ", name_of(unit)), {},
+                      "set compute.dtype: fp32, or use a GPU");
   }
   kernels::multiply_in_bf16(unit);
   if (compute.device != DeviceKind::kCuda) {
@@ -96,18 +96,20 @@ at::Device open_device(const ComputeConfig& compute) {
   char problem[256] = {};
   const int devices = table.device_count(problem, sizeof problem);
   if (devices <= 0) {
-    throw ConfigError(cat("a GPU was asked for, but none can be had: ", problem[0] == 0 ? "no device" : problem), {}, kWayOut);
+    throw ConfigError(cat("a GPU was asked for, but none can be had: ", problem[0] == 0 ? "no device" : problem), {},
+                      kWayOut);
   }
   if (!at::globalContext().hasCUDA()) {
     throw ConfigError("a GPU was asked for, but LibTorch's CUDA backend did not come up", {}, kWayOut);
   }
   try {
     at::globalContext().lazyInitDevice(at::kCUDA);
-  } catch (const c10::Error& error) {   // such as a driver that is older than LibTorch's CUDA
+  } catch (const c10::Error& error) {  // such as a driver that is older than LibTorch's CUDA
     const std::string text = error.what_without_backtrace();
-    throw ConfigError(cat("a GPU was asked for, but CUDA does not come up: ", text.substr(0, text.find('\n'))), {}, kWayOut);
+    throw ConfigError(cat("a GPU was asked for, but CUDA does not come up: ", text.substr(0, text.find('\n'))), {},
+                      kWayOut);
   }
-  set_deterministic(compute.deterministic != Determinism::kOff);   // asks CUDA, which must be loaded by now.
+  set_deterministic(compute.deterministic != Determinism::kOff);  // asks CUDA, which must be loaded by now.
   // Each rank of a machine has a separate GPU: the GPU with its number, or the only one that is visible.
   const support::Ranks& own = support::own_ranks();
   const int index = devices == 1 && own.count > 1 ? 0 : static_cast<int>(own.local);
@@ -208,11 +210,13 @@ Json fingerprint(const ComputeConfig& compute, at::Device device) {
 std::string device_summary(const ComputeConfig& compute, at::Device device) {
   const char* dtype = compute.dtype == Precision::kBf16 ? "bf16" : "fp32";
   if (device.is_cuda()) {
-    return cat(device_name(device), ", ", dtype, compute.deterministic == Determinism::kOff ? ", not deterministic" : "");
+    return cat(device_name(device), ", ", dtype,
+               compute.deterministic == Determinism::kOff ? ", not deterministic" : "");
   }
   const std::int64_t threads = compute.threads.value_or(1);
-  return cat(device_name(device), ", ", threads, threads == 1 ? " thread, " : " threads, ", at::get_cpu_capability(), ", ",
-             dtype, compute.dtype == Precision::kBf16 ? cat(" (", name_of(bf16_unit(compute)), ")") : std::string());
+  return cat(device_name(device), ", ", threads, threads == 1 ? " thread, " : " threads, ", at::get_cpu_capability(),
+             ", ", dtype,
+             compute.dtype == Precision::kBf16 ? cat(" (", name_of(bf16_unit(compute)), ")") : std::string());
 }
 
 double memory_in_use(at::Device device) {
@@ -234,7 +238,7 @@ std::optional<double> peak_flops(at::Device device, const std::string& name) {
   if (!device.is_cuda()) return std::nullopt;
   // Dense bf16, as the vendor's data sheets state it.
   const std::pair<const char*, double> known[] = {{"H200", 989e12}, {"H100 PCIe", 756e12}, {"H100", 989e12},
-                                                  {"A100", 312e12}, {"L40S", 362e12}, {"L4", 121e12}};
+                                                  {"A100", 312e12}, {"L40S", 362e12},      {"L4", 121e12}};
   for (const auto& [word, peak] : known) {
     if (has_word(name, word)) return peak;
   }

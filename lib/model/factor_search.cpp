@@ -52,7 +52,7 @@ double perplexity(const LanguageModel& model, const SearchTexts& texts) {
 Json extended(const Json& encoding, const FactorSearchConfig& config, const encodings::FactorSearchResult& found) {
   Json below = encoding.is_string() ? Json{{"kind", encoding}} : encoding;
   const std::string kind = config.method == FactorMethod::kLongRope ? "longrope" : "longrope2";
-  Json made = support::defaults(encodings::find_encoding(kind)->fields);   // canonical: every option
+  Json made = support::defaults(encodings::find_encoding(kind)->fields);  // canonical: every option
   made.update(Json{{"kind", kind},
                    {"factor", config.factor},
                    {"long_factors", found.best.divisors},
@@ -94,7 +94,8 @@ FoundFactors search_factors(const LanguageModel& model, const SearchTexts& texts
     rotary->rescale_with(encodings::longrope_rescaling(factors, trained, config.factor));
     return perplexity(model, texts);
   };
-  const auto search = config.method == FactorMethod::kLongRope ? encodings::search_longrope : encodings::search_longrope2;
+  const auto search =
+      config.method == FactorMethod::kLongRope ? encodings::search_longrope : encodings::search_longrope2;
   found.search = search(rotary->schedule(), trained, config.factor, config.options, score, progress);
   found.encoding = extended(encoding, config, found.search);
   return found;

@@ -13,7 +13,7 @@ namespace pe::model {
 
 /// Texts that are disjoint from the texts of later tests.
 struct SearchTexts {
-  at::Tensor ids;       ///< [N, T + 1] int64, T the length to reach.
+  at::Tensor ids;  ///< [N, T + 1] int64, T the length to reach.
   /// [N, T] bool: predictions that count. For LongRoPE2 the answers of needles; undefined: all.
   at::Tensor counted;
 };
@@ -22,13 +22,13 @@ enum class FactorMethod { kLongRope, kLongRope2 };
 
 struct FactorSearchConfig {
   FactorMethod method = FactorMethod::kLongRope;
-  double factor = 1;    ///< length to reach divided by the training length
+  double factor = 1;  ///< length to reach divided by the training length
   encodings::FactorSearchOptions options;
 };
 
 struct FoundFactors {
-  encodings::FactorSearchResult search;   ///< scores are perplexities
-  Json encoding;                          ///< the model's encoding, extended, for a config
+  encodings::FactorSearchResult search;  ///< scores are perplexities
+  Json encoding;                         ///< the model's encoding, extended, for a config
 };
 
 /// The model's encoding must be a rotary one without an extension; it is restored afterwards.

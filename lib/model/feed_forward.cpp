@@ -31,7 +31,7 @@ class FeedForwardNode : public Function<FeedForwardNode> {
     const auto weights = data["weights"].toTensorVector();
     const bool summed = data["summed"].toBool();
     const Tensor residual = summed ? gradients[0] : gradients[1];
-    if (!gradients[0].defined()) return {residual, {}, {}, {}, {}, {}};   // y was never read
+    if (!gradients[0].defined()) return {residual, {}, {}, {}, {}, {}};  // y was never read
     const Tensor g = rows_of(gradients[0]);
     add_product(data["down_gradient"].toTensor(), g, saved[4]);
     const Tensor dinner = operations_for(saved[3]).swiglu_backward(product(g, weights[2]), saved[3]);
@@ -51,7 +51,8 @@ Tensor feed_forward(const Tensor& x, const Weight& norm, const Weight& gate_up, 
   return out[0];
 }
 
-FeedForwardParts feed_forward_parts(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down, double eps) {
+FeedForwardParts feed_forward_parts(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down,
+                                    double eps) {
   const variable_list out = at::GradMode::is_enabled()
                                 ? FeedForwardNode::apply(x, norm, gate_up, down, eps, false)
                                 : FeedForwardNode::forward(nullptr, x, norm, gate_up, down, eps, false);

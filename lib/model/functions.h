@@ -16,21 +16,21 @@ namespace pe::model {
 using at::Tensor;
 
 struct Weight {
-  Tensor value;      ///< in the compute dtype (norms: at least fp32)
-  Tensor gradient;   ///< at least fp32; undefined when no gradients are wanted
+  Tensor value;     ///< in the compute dtype (norms: at least fp32)
+  Tensor gradient;  ///< at least fp32; undefined when no gradients are wanted
 };
 
 struct AttentionShape {
-  std::int64_t heads = 1;      ///< H
-  std::int64_t kv_heads = 1;   ///< G
-  std::int64_t head_width = 1; ///< d_h
+  std::int64_t heads = 1;       ///< H
+  std::int64_t kv_heads = 1;    ///< G
+  std::int64_t head_width = 1;  ///< d_h
   double eps = 1e-6;
 };
 
 struct ProjectedHeads {
-  Tensor normed;   ///< [B, T, d_m], the input of the attention
-  Tensor q;        ///< [B, H, T, d_h]
-  Tensor k, v;     ///< [B, G, T, d_h]; v is read where the projection wrote it, and strided
+  Tensor normed;  ///< [B, T, d_m], the input of the attention
+  Tensor q;       ///< [B, H, T, d_h]
+  Tensor k, v;    ///< [B, G, T, d_h]; v is read where the projection wrote it, and strided
   /// The input again. A caller that adds the output of attention to the input adds it to this tensor. Its gradient then
   /// joins the other inside the norm's backward pass, which saves a sum.
   Tensor residual;
@@ -48,19 +48,21 @@ Tensor add_rms_norm(const Tensor& x, const Tensor& delta, const Weight& weight, 
 /// LayerNorm over the last dimension: (x − mean) / √(variance + eps) · weight (+ bias, where it is defined).
 Tensor layer_norm(const Tensor& x, const Weight& weight, const Weight& bias, double eps);
 
-/// x · Wᵀ (+ bias, where it is defined). @param x [..., inputs]. @param weight [outputs, inputs]. @param bias [outputs].
+/// x · Wᵀ (+ bias, where it is defined). @param x [..., inputs]. @param weight [outputs, inputs]. @param bias
+/// [outputs].
 Tensor linear(const Tensor& x, const Weight& weight, const Weight& bias = {});
 
 using kernels::Rotation;
 
-/// May `norm_project` be given a rotation for such an x? Where it may, q and k are read and written once for norm and rotation.
+/// May `norm_project` be given a rotation for such an x? Where it may, q and k are read and written once for norm and
+/// rotation.
 bool rotates_with_heads(const Tensor& x, const Weight& query_norm, const Weight& key_norm, const AttentionShape& shape);
 
 /// RMSNorm, the packed projection [(H + 2G) · d_h, d_m], and RMSNorm on q and k where the weights are defined. It is
 /// per head for weights [d_h], over all heads together for [H · d_h] and [G · d_h]. With `rotation` q and k are then
 /// rotated.
 ProjectedHeads norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
-                       const Weight& key_norm, const AttentionShape& shape, const Rotation& rotation = {});
+                            const Weight& key_norm, const AttentionShape& shape, const Rotation& rotation = {});
 
 /// x + merge(heads) · Wᵀ. @param heads [B, H, T, d_h].
 Tensor project_residual(const Tensor& x, const Tensor& heads, const Weight& output);
@@ -71,11 +73,12 @@ Tensor feed_forward(const Tensor& x, const Weight& norm, const Weight& gate_up, 
 
 struct FeedForwardParts {
   Tensor y;
-  Tensor residual;   ///< x again, to add y to; see Projected
+  Tensor residual;  ///< x again, to add y to; see Projected
 };
 
 /// The same for who needs y alone.
-FeedForwardParts feed_forward_parts(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down, double eps);
+FeedForwardParts feed_forward_parts(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down,
+                                    double eps);
 
 /// Changes of logits between the head and the loss: a cap, and a z-loss (Chowdhery et al. 2022). The z-loss shapes
 /// gradients alone: the value stays the cross entropy, so that curves with and without compare.

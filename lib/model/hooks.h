@@ -19,7 +19,8 @@ struct Hooks {
   std::function<void(std::int64_t place, const Tensor& x)> residual;
   /// q, k and v of a layer before the encoding acts on them.
   std::function<void(std::int64_t layer, const encodings::Heads& heads)> heads;
-  /// Attention of a layer, a range of query rows at a time and in order, by the definition of the encoding. No gradients.
+  /// Attention of a layer, a range of query rows at a time and in order, by the definition of the encoding. No
+  /// gradients.
   std::function<void(std::int64_t layer, const encodings::AttentionRows& seen)> rows;
 };
 

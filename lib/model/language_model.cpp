@@ -28,7 +28,8 @@ namespace {
 using support::cat;
 using support::ConfigError;
 
-constexpr std::int64_t kAlignment = 16;   // floats: 64 bytes, so that matrix products see the same alignment in every run
+constexpr std::int64_t kAlignment =
+    16;  // floats: 64 bytes, so that matrix products see the same alignment in every run
 
 /// Draws of Philox keyed by (seed, name), in float64 before rounding. `draw` fills a block of elements from `first` on.
 template <typename Draw>
@@ -43,7 +44,8 @@ void fill_drawn(const Tensor& to, std::uint64_t seed, const std::string& name, c
       if (to.scalar_type() == at::kDouble) {
         std::copy_n(block.data(), size, to.data_ptr<double>() + first);
       } else {
-        for (std::int64_t j = 0; j < size; ++j) to.data_ptr<float>()[first + j] = static_cast<float>(block[static_cast<std::size_t>(j)]);
+        for (std::int64_t j = 0; j < size; ++j)
+          to.data_ptr<float>()[first + j] = static_cast<float>(block[static_cast<std::size_t>(j)]);
       }
     }
   });
@@ -55,7 +57,8 @@ Tensor dropout_mask(const Tensor& like, double p, std::uint64_t seed, std::int64
                     const std::vector<std::int64_t>& samples) {
   const std::int64_t batch = like.size(0), count = like.numel() / batch;
   const auto key_of = [&](std::int64_t row) {
-    return encodings::draw_key(seed, "dropout", step, place, samples.empty() ? row : samples[static_cast<std::size_t>(row)]);
+    return encodings::draw_key(seed, "dropout", step, place,
+                               samples.empty() ? row : samples[static_cast<std::size_t>(row)]);
   };
   if (const auto on_device = kernels::operations_for(like).dropout_mask) {
     std::vector<std::uint64_t> keys;
@@ -69,7 +72,8 @@ Tensor dropout_mask(const Tensor& like, double p, std::uint64_t seed, std::int64
     std::vector<double> draws(static_cast<std::size_t>(count));
     for (std::int64_t row = begin; row < end; ++row) {
       support::philox_uniform(key_of(row), draws.data(), draws.size());
-      for (std::int64_t i = 0; i < count; ++i) to[row * count + i] = draws[static_cast<std::size_t>(i)] < p ? 0.0F : kept;
+      for (std::int64_t i = 0; i < count; ++i)
+        to[row * count + i] = draws[static_cast<std::size_t>(i)] < p ? 0.0F : kept;
     }
   });
   return mask.to(like.options());
@@ -316,7 +320,8 @@ Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) 
   Pass layers{encoding, over_batch ? rows_pass : pass, {}, options.largest_logit, options.hooks};
   std::int64_t place = 0;
   const auto dropped = [&](const Tensor& y, bool transposed) {
-    const Tensor mask = dropout_mask(transposed ? y.transpose(0, 1) : y, s.config.dropout, s.seed, options.step, place++, span.samples);
+    const Tensor mask =
+        dropout_mask(transposed ? y.transpose(0, 1) : y, s.config.dropout, s.seed, options.step, place++, span.samples);
     return y * (transposed ? mask.transpose(0, 1) : mask);
   };
   if (options.training && s.config.dropout > 0) {
@@ -349,8 +354,7 @@ Tensor LanguageModel::logits(const Tensor& hidden) const {
 }
 
 Tensor LanguageModel::loss_sum(const Tensor& hidden, const Tensor& targets, double z_loss) const {
-  return linear_cross_entropy(hidden, targets, state_->head, {state_->config.logit_softcap, z_loss},
-                              state_->head_bias);
+  return linear_cross_entropy(hidden, targets, state_->head, {state_->config.logit_softcap, z_loss}, state_->head_bias);
 }
 
 Tensor LanguageModel::losses(const Tensor& hidden, const Tensor& targets) const {
@@ -381,7 +385,7 @@ void LanguageModel::zero_gradients() const {
 void LanguageModel::after_step(bool shadows_written) const {
   at::NoGradGuard no_gradients;
   state_->waits_for_values = false;
-  state_->encoding->after_step();   // its own parameters, which have no copies
+  state_->encoding->after_step();  // its own parameters, which have no copies
   if (!shadows_written) state_->refresh_shadows();
 }
 

@@ -11,14 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "model/model_config.h"
 #include "model/hooks.h"
+#include "model/model_config.h"
 
 namespace pe::encodings {
 class PositionalEncoding;
 struct Heads;
 struct AttentionRows;
-}
+}  // namespace pe::encodings
 
 namespace pe::model {
 
@@ -28,35 +28,35 @@ using at::Tensor;
 /// "norm", "head" (untied), "encoding.<name>" (of the encoding).
 struct Parameter {
   std::string name;
-  Tensor tensor;          ///< a leaf that requires gradients; fp32 (the master copy on CUDA)
-  bool decay = false;     ///< weight decay applies: matrices, but not embeddings, tables and 1-D parameters
+  Tensor tensor;       ///< a leaf that requires gradients; fp32 (the master copy on CUDA)
+  bool decay = false;  ///< weight decay applies: matrices, but not embeddings, tables and 1-D parameters
 };
 
 struct ForwardOptions {
-  std::int64_t position = 0;    ///< position of the first token of every row
-  std::int64_t pe_len = 0;      ///< length for a length-dependent encoding; 0: T
+  std::int64_t position = 0;  ///< position of the first token of every row
+  std::int64_t pe_len = 0;    ///< length for a length-dependent encoding; 0: T
   bool training = false;
-  std::int64_t step = 0;        ///< optimizer step, or the number of the draw in an evaluation, for encodings that draw
-  std::int64_t first_sample = 0;       ///< Id of row 0, for draws per sample; row b is first_sample + b.
-  std::vector<std::int64_t> samples;   ///< The ids where they are not consecutive; else empty.
+  std::int64_t step = 0;  ///< optimizer step, or the number of the draw in an evaluation, for encodings that draw
+  std::int64_t first_sample = 0;      ///< Id of row 0, for draws per sample; row b is first_sample + b.
+  std::vector<std::int64_t> samples;  ///< The ids where they are not consecutive; else empty.
   /// [T] or [B, T] int64: the column at which each token's document starts (packed documents); undefined: one document.
   /// No token sees another document.
   Tensor doc_start;
-  bool restart_positions = false;      ///< Positions count from `position` in each document, else through the row.
+  bool restart_positions = false;  ///< Positions count from `position` in each document, else through the row.
   /// Called during the backward pass, from the last layer to the first, when the gradients of that layer's matrices are
   /// complete. Shared parameters (embeddings, encoding) are not included.
   std::function<void(std::int64_t layer)> left_layer;
   /// [T] int64: positions of the tokens in place of counted ones; `position` must be 0. Undefined: counted.
   Tensor positions;
-  const Hooks* hooks = nullptr;    ///< may be null
-  double* largest_logit = nullptr;     ///< not null: attention goes the reference route, and this becomes its maximum
+  const Hooks* hooks = nullptr;     ///< may be null
+  double* largest_logit = nullptr;  ///< not null: attention goes the reference route, and this becomes its maximum
 };
 
 /// Parameters of one kind, side by side in one buffer each, so that an optimizer and a norm are one call.
 struct FlatGroup {
-  Tensor values;       ///< 1-D; includes padding, which stays 0
-  Tensor gradients;    ///< the same layout; undefined until gradients are first asked for
-  Tensor shadow;       ///< low-precision copies that products read; undefined where they read the values
+  Tensor values;     ///< 1-D; includes padding, which stays 0
+  Tensor gradients;  ///< the same layout; undefined until gradients are first asked for
+  Tensor shadow;     ///< low-precision copies that products read; undefined where they read the values
   bool decay = false;
 };
 
@@ -83,8 +83,8 @@ class LanguageModel {
   /// Logits of a slice of positions. @param hidden [..., d_m] @return [..., V] fp32, which no narrower type has held.
   Tensor logits(const Tensor& hidden) const;
 
-  /// Sum over all rows of the negative log likelihood, in nats, as a differentiable float64 scalar. Never holds more than
-  /// a chunk of logits. @param hidden [N, d_m]; @param targets [N] int64 (negative: not counted).
+  /// Sum over all rows of the negative log likelihood, in nats, as a differentiable float64 scalar. Never holds more
+  /// than a chunk of logits. @param hidden [N, d_m]; @param targets [N] int64 (negative: not counted).
   /// @param z_loss weight of (log Σ exp)² in the gradients; see LogitOptions.
   Tensor loss_sum(const Tensor& hidden, const Tensor& targets, double z_loss = 0) const;
 
@@ -103,7 +103,7 @@ class LanguageModel {
   /// Values and gradients of everything, in at most two groups. Backward passes add to the gradients, which every
   /// parameter sees as its `grad()`.
   const std::vector<FlatGroup>& groups() const;
-  void zero_gradients() const;   ///< makes the buffers when there are none
+  void zero_gradients() const;  ///< makes the buffers when there are none
   /// "layers.0.attention.query" lives at groups()[group].values[offset …]; in the order of `parameters()`.
   struct Location {
     std::size_t group = 0;

@@ -15,11 +15,14 @@ class Planner {
  public:
   explicit Planner(const ModelConfig& config) : config_(config) {}
 
-  void embedding() { add({"embedding", {config_.vocabulary, config_.width}, false, Start::kNormal, config_.token_std()}); }
+  void embedding() {
+    add({"embedding", {config_.vocabulary, config_.width}, false, Start::kNormal, config_.token_std()});
+  }
 
   void norm(const std::string& name) {
     add({name, {config_.width}});
-    if (config_.norm == NormKind::kLayer && config_.biases) add({name + ".bias", {config_.width}, false, Start::kZeros});
+    if (config_.norm == NormKind::kLayer && config_.biases)
+      add({name + ".bias", {config_.width}, false, Start::kZeros});
   }
 
   void ones(const std::string& name, std::int64_t size) { add({name, {size}}); }
@@ -32,7 +35,8 @@ class Planner {
     std::int64_t all = 0;
     for (const auto& [name, count] : rows) all += count;
     const bool glorot = config_.init == Init::kGlorot && of_attention && join_as_sentence;
-    const double bound = glorot ? std::sqrt(6.0 / static_cast<double>(inputs + all)) : 1 / std::sqrt(static_cast<double>(inputs));
+    const double bound =
+        glorot ? std::sqrt(6.0 / static_cast<double>(inputs + all)) : 1 / std::sqrt(static_cast<double>(inputs));
     const bool normal = config_.init == Init::kNormal;
     const int together = rows.size() > 1 ? ++fused_ : 0;
     for (const auto& [name, count] : rows) {
@@ -42,7 +46,12 @@ class Planner {
     const bool zero = normal || (config_.init == Init::kGlorot && of_attention);
     const int biases_together = rows.size() > 1 ? ++fused_ : 0;
     for (const auto& [name, count] : rows) {
-      add({name + ".bias", {count}, false, zero ? Start::kZeros : Start::kUniform, zero ? 0.0 : bound, biases_together});
+      add({name + ".bias",
+           {count},
+           false,
+           zero ? Start::kZeros : Start::kUniform,
+           zero ? 0.0 : bound,
+           biases_together});
     }
   }
 
@@ -98,7 +107,8 @@ std::vector<PlannedParameter> plan_parameters(const ModelConfig& config) {
     plan.norm(inner + "norm");
     plan.canon('C', inner + "canon_c", d);
     if (config.activation == Activation::kSwiglu) {
-      plan.projections({{inner + "gate", config.d_ff()}, {inner + "up", config.d_ff()}}, d, std, false, false, config.biases);
+      plan.projections({{inner + "gate", config.d_ff()}, {inner + "up", config.d_ff()}}, d, std, false, false,
+                       config.biases);
     } else {
       plan.projections({{inner + "up", config.d_ff()}}, d, std, false, false, config.biases);
     }

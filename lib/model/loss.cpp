@@ -19,13 +19,13 @@ std::int64_t chunk_rows(const Tensor& hidden, std::int64_t vocabulary, bool grad
 }
 
 struct CrossEntropy {
-  Tensor losses;     ///< [N]
-  Tensor dhidden;    ///< of the sum; undefined without gradients
+  Tensor losses;   ///< [N]
+  Tensor dhidden;  ///< of the sum; undefined without gradients
   Tensor dhead, dbias;
 };
 
-CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Tensor& head, const Tensor& bias, bool gradient,
-                           bool head_gradient, const LogitOptions& options) {
+CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Tensor& head, const Tensor& bias,
+                           bool gradient, bool head_gradient, const LogitOptions& options) {
   const std::int64_t rows = hidden.size(0), step = chunk_rows(hidden, head.size(0), gradient);
   const auto precise = hidden.options().dtype(kernels::at_least_fp32(hidden));
   CrossEntropy result;
@@ -42,7 +42,8 @@ CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Te
     Tensor logits = gradient ? product(part, head.t()) : kernels::wide_product(part, head.t());
     add_bias(logits, bias);
     if (!operations_for(logits).takes_low_precision_logits) logits = logits.to(precise.dtype());
-    operations_for(logits).cross_entropy(logits, index.narrow(0, first, count), result.losses.narrow(0, first, count), gradient, options);
+    operations_for(logits).cross_entropy(logits, index.narrow(0, first, count), result.losses.narrow(0, first, count),
+                                         gradient, options);
     if (!gradient) continue;
     const Tensor dlogits = logits.to(hidden.scalar_type());
     Tensor to = result.dhidden.narrow(0, first, count);
@@ -57,7 +58,8 @@ class LinearCrossEntropy : public Function<LinearCrossEntropy> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& hidden, const Tensor& targets, const Weight& head,
                         const LogitOptions& options, const Weight& bias) {
-    const CrossEntropy result = cross_entropy(hidden, targets, head.value, bias.value, true, head.gradient.defined(), options);
+    const CrossEntropy result =
+        cross_entropy(hidden, targets, head.value, bias.value, true, head.gradient.defined(), options);
     context->save_for_backward({result.dhidden, result.dhead, result.dbias});
     context->saved_data["gradient"] = head.gradient;
     context->saved_data["bias_gradient"] = bias.gradient;
@@ -76,8 +78,8 @@ class LinearCrossEntropy : public Function<LinearCrossEntropy> {
 
 }  // namespace
 
-Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head, const LogitOptions& options,
-                            const Weight& bias) {
+Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head,
+                            const LogitOptions& options, const Weight& bias) {
   if (!at::GradMode::is_enabled()) return row_losses(hidden, targets, head.value, options, bias.value).sum(at::kDouble);
   return LinearCrossEntropy::apply(hidden, targets, head, options, bias);
 }

@@ -20,12 +20,13 @@ constexpr std::int64_t kMostWidth = 1 << 20;
 constexpr std::int64_t kMostParts = 4096;      // layers, heads
 constexpr std::int64_t kMostTokens = 1 << 24;  // of a vocabulary, of a context
 
-/// A field that came after format 1: artifacts hold it only where it is not the default, so that others keep their bytes.
+/// A field that came after format 1: artifacts hold it only where it is not the default, so that others keep their
+/// bytes.
 template <typename Value>
 struct LaterField {
   const char* name;
   Value ModelConfig::*member;
-  std::vector<std::pair<const char*, Value>> words;   ///< of a choice; else empty
+  std::vector<std::pair<const char*, Value>> words;  ///< of a choice; else empty
 };
 
 /// Calls `use` with each of them, in the order in which artifacts hold them.
@@ -33,32 +34,40 @@ template <typename Use>
 void for_each_later_field(const Use& use) {
   use(LaterField<double>{"logit_softcap", &ModelConfig::logit_softcap, {}});
   use(LaterField<double>{"dropout", &ModelConfig::dropout, {}});
-  use(LaterField<QkNormOver>{"qk_norm_over", &ModelConfig::qk_norm_over,
-                             {{"head", QkNormOver::kHead}, {"width", QkNormOver::kWidth}}});
+  use(LaterField<QkNormOver>{
+      "qk_norm_over", &ModelConfig::qk_norm_over, {{"head", QkNormOver::kHead}, {"width", QkNormOver::kWidth}}});
   use(LaterField<bool>{"dropout_embeddings", &ModelConfig::dropout_embeddings, {}});
   use(LaterField<NormKind>{"norm", &ModelConfig::norm, {{"rms", NormKind::kRms}, {"layer", NormKind::kLayer}}});
-  use(LaterField<NormPlacement>{"norm_placement", &ModelConfig::norm_placement,
-                                {{"pre", NormPlacement::kPre}, {"post", NormPlacement::kPost}}});
-  use(LaterField<Activation>{"activation", &ModelConfig::activation,
-                             {{"swiglu", Activation::kSwiglu}, {"relu", Activation::kRelu}, {"gelu", Activation::kGelu},
+  use(LaterField<NormPlacement>{
+      "norm_placement", &ModelConfig::norm_placement, {{"pre", NormPlacement::kPre}, {"post", NormPlacement::kPost}}});
+  use(LaterField<Activation>{"activation",
+                             &ModelConfig::activation,
+                             {{"swiglu", Activation::kSwiglu},
+                              {"relu", Activation::kRelu},
+                              {"gelu", Activation::kGelu},
                               {"gelu_tanh", Activation::kGeluTanh}}});
   use(LaterField<bool>{"biases", &ModelConfig::biases, {}});
   use(LaterField<bool>{"head_bias", &ModelConfig::head_bias, {}});
-  use(LaterField<Mask>{"mask", &ModelConfig::mask, {{"causal", Mask::kCausal}, {"bidirectional", Mask::kBidirectional}}});
+  use(LaterField<Mask>{
+      "mask", &ModelConfig::mask, {{"causal", Mask::kCausal}, {"bidirectional", Mask::kBidirectional}}});
   use(LaterField<bool>{"attend_over_batch", &ModelConfig::attend_over_batch, {}});
   use(LaterField<bool>{"bare_attention", &ModelConfig::bare_attention, {}});
-  use(LaterField<Init>{"init", &ModelConfig::init,
-                       {{"normal", Init::kNormal}, {"fan_in", Init::kFanIn}, {"glorot", Init::kGlorot}}});
+  use(LaterField<Init>{
+      "init", &ModelConfig::init, {{"normal", Init::kNormal}, {"fan_in", Init::kFanIn}, {"glorot", Init::kGlorot}}});
   use(LaterField<double>{"embedding_std", &ModelConfig::embedding_std, {}});
-  use(LaterField<Gate>{"gate", &ModelConfig::gate,
+  use(LaterField<Gate>{"gate",
+                       &ModelConfig::gate,
                        {{"none", Gate::kNone}, {"headwise", Gate::kHeadwise}, {"elementwise", Gate::kElementwise}}});
 }
 
 }  // namespace
 
 void CanonOptions::describe(support::FieldVisitor& v) {
-  v.field("set", set, "Where: letters of ABCD. A before attention, B on queries, keys and values, C before the feed-forward, D inside "
-          "it; empty: nowhere.", {.neutral = Json("")});
+  v.field(
+      "set", set,
+      "Where: letters of ABCD. A before attention, B on queries, keys and values, C before the feed-forward, D inside "
+      "it; empty: nowhere.",
+      {.neutral = Json("")});
   v.field("kernel", kernel, "Kernel size in tokens, current token included.",
           {.unit = "tokens", .min = 1, .max = 64, .neutral = Json(4)});
   v.field("residual", residual, "Adds the input.", {.neutral = Json(true)});
@@ -78,7 +87,8 @@ void ModelConfig::describe(support::FieldVisitor& v) {
   v.field("heads", heads, "Query heads.", {.min = 1, .max = kMostParts});
   v.field("key_value_heads", key_value_heads, "Key and value heads, a divisor of heads; 0: as many as heads.",
           {.min = 0, .max = kMostParts, .neutral = Json(0)});
-  v.field("head_width", head_width, "Width of a head; 0: width / heads.", {.min = 0, .max = kMostWidth, .neutral = Json(0)});
+  v.field("head_width", head_width, "Width of a head; 0: width / heads.",
+          {.min = 0, .max = kMostWidth, .neutral = Json(0)});
   v.field("feed_forward", feed_forward, "Inner width of the feed-forward; 0: 4 · width.",
           {.min = 0, .max = kMostWidth, .neutral = Json(0)});
   v.field("vocabulary", vocabulary, "Vocabulary; 0: that of the data. A larger one leaves rows unused.",
@@ -102,13 +112,14 @@ void ModelConfig::describe(support::FieldVisitor& v) {
   v.choice("norm_placement", norm_placement, {{"pre", NormPlacement::kPre}, {"post", NormPlacement::kPost}},
            "pre is x + f(norm(x)), with a norm before the head. post is norm(x + f(x)), as in 2017.",
            {.neutral = Json("pre")});
-  v.choice("activation", activation,
-           {{"swiglu", Activation::kSwiglu},
-            {"relu", Activation::kRelu},
-            {"gelu", Activation::kGelu},
-            {"gelu_tanh", Activation::kGeluTanh}},
-           "Feed-forward: down · (silu(gate · x) ∘ (up · x)), or down · act(up · x). gelu_tanh is GPT-2's approximation.",
-           {.neutral = Json("swiglu")});
+  v.choice(
+      "activation", activation,
+      {{"swiglu", Activation::kSwiglu},
+       {"relu", Activation::kRelu},
+       {"gelu", Activation::kGelu},
+       {"gelu_tanh", Activation::kGeluTanh}},
+      "Feed-forward: down · (silu(gate · x) ∘ (up · x)), or down · act(up · x). gelu_tanh is GPT-2's approximation.",
+      {.neutral = Json("swiglu")});
   v.field("biases", biases, "Projections of the blocks have biases, and layer norms too.", {.neutral = Json(false)});
   v.field("head_bias", head_bias, "The output head has a bias.", {.neutral = Json(false)});
   v.choice("mask", mask, {{"causal", Mask::kCausal}, {"bidirectional", Mask::kBidirectional}},
@@ -135,11 +146,15 @@ void ModelConfig::describe(support::FieldVisitor& v) {
   v.variant("encoding", encoding, encodings::variant_kinds(), "Positional encoding.", /*stackable=*/true);
   v.check(key_value_heads == 0 || heads % key_value_heads == 0, "key_value_heads must divide heads");
   v.check(head_width != 0 || width % heads == 0, "heads must divide width, or head_width must be given");
-  v.check(!attend_over_batch || canon.set.empty(), "attend_over_batch puts other sequences where canon reads earlier tokens");
-  v.check(!bare_attention || (!canon.has('C') && !canon.has('D')), "bare_attention leaves no feed-forward for canon's C and D");
+  v.check(!attend_over_batch || canon.set.empty(),
+          "attend_over_batch puts other sequences where canon reads earlier tokens");
+  v.check(!bare_attention || (!canon.has('C') && !canon.has('D')),
+          "bare_attention leaves no feed-forward for canon's C and D");
 }
 
-std::int64_t ModelConfig::query_heads() const { return std::max<std::int64_t>(1, heads / encodings::heads_per_query(encoding.json)); }
+std::int64_t ModelConfig::query_heads() const {
+  return std::max<std::int64_t>(1, heads / encodings::heads_per_query(encoding.json));
+}
 
 bool ModelConfig::operator==(const ModelConfig& other) const { return to_json(*this) == to_json(other); }
 
@@ -236,7 +251,8 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
     try {
       support::bind_config([&](support::FieldVisitor& v) { config.canon.describe(v); }, json.at("canon"), "canon");
     } catch (const support::Error& error) {
-      throw ArtifactError(cat(where, ": the model config has ", json.at("canon").dump(), " for 'canon': ", error.what()));
+      throw ArtifactError(
+          cat(where, ": the model config has ", json.at("canon").dump(), " for 'canon': ", error.what()));
     }
   }
   for_each_later_field([&](const auto& field) {
@@ -252,7 +268,8 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
         }
         expected += cat(expected.empty() ? "" : &known == &field.words.back().first ? " or " : ", ", known);
       }
-      throw ArtifactError(cat(where, ": the model config has '", word, "' for '", field.name, "'; expected ", expected));
+      throw ArtifactError(
+          cat(where, ": the model config has '", word, "' for '", field.name, "'; expected ", expected));
     } else {
       take(field.name, config.*(field.member));
     }
@@ -272,11 +289,12 @@ std::int64_t parameter_count(const ModelConfig& config) {
 }
 
 double flops_per_token(const ModelConfig& config, std::int64_t length) {
-  std::int64_t weights = config.vocabulary * config.width;   // of the head, tied or not
+  std::int64_t weights = config.vocabulary * config.width;  // of the head, tied or not
   for (const PlannedParameter& parameter : plan_parameters(config)) {
     if (parameter.decay && parameter.name != "head") weights += parameter.count();
   }
-  return 6 * static_cast<double>(weights) + 12.0 * static_cast<double>(config.layers * config.heads * config.d_h() * length);
+  return 6 * static_cast<double>(weights) +
+         12.0 * static_cast<double>(config.layers * config.heads * config.d_h() * length);
 }
 
 }  // namespace pe::model

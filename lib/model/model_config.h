@@ -25,8 +25,8 @@ struct CanonOptions {
   enum class Activation { kNone, kSilu };
   /// Letters of where: A before attention, B on queries, keys and values, C before the feed-forward, D inside it.
   std::string set;
-  std::int64_t kernel = 4;             ///< K, tokens, the own one among them
-  bool residual = true;                ///< x + the convolution; else the convolution alone
+  std::int64_t kernel = 4;  ///< K, tokens, the own one among them
+  bool residual = true;     ///< x + the convolution; else the convolution alone
   Activation activation = Activation::kNone;
   bool bias = false;
 
@@ -35,30 +35,30 @@ struct CanonOptions {
 };
 
 struct ModelConfig {
-  std::int64_t width = 512;            ///< d_m
+  std::int64_t width = 512;  ///< d_m
   std::int64_t layers = 6;
-  std::int64_t heads = 8;              ///< H, query heads
-  std::int64_t key_value_heads = 0;    ///< G; 0: as many as heads
-  std::int64_t head_width = 0;         ///< d_h; 0: width / heads
-  std::int64_t feed_forward = 0;       ///< inner width of SwiGLU; 0: 4 · width
-  std::int64_t vocabulary = 0;         ///< V; 0: vocabulary of the data.
-  bool tied = true;                    ///< the output head is the embedding
-  bool qk_norm = true;                 ///< RMSNorm per head on queries and keys, before any rotation.
+  std::int64_t heads = 8;            ///< H, query heads
+  std::int64_t key_value_heads = 0;  ///< G; 0: as many as heads
+  std::int64_t head_width = 0;       ///< d_h; 0: width / heads
+  std::int64_t feed_forward = 0;     ///< inner width of SwiGLU; 0: 4 · width
+  std::int64_t vocabulary = 0;       ///< V; 0: vocabulary of the data.
+  bool tied = true;                  ///< the output head is the embedding
+  bool qk_norm = true;               ///< RMSNorm per head on queries and keys, before any rotation.
   /// Over each head with one weight [d_h], or over all heads together, before they are split, with [H·d_h] and [G·d_h].
   QkNormOver qk_norm_over = QkNormOver::kHead;
   double norm_eps = 1e-6;
   double init_std = 0.02;
-  bool scale_residual_init = true;     ///< Output projections are drawn with init_std / sqrt(2 · layers).
-  double embed_scale = 1.0;            ///< multiplies token embeddings
-  double logit_softcap = 0;            ///< c: logits are c · tanh(logit / c); 0: no cap.
+  bool scale_residual_init = true;  ///< Output projections are drawn with init_std / sqrt(2 · layers).
+  double embed_scale = 1.0;         ///< multiplies token embeddings
+  double logit_softcap = 0;         ///< c: logits are c · tanh(logit / c); 0: no cap.
   /// Share of the embeddings and of each half block's output that training sets to 0; the rest grows by 1 / (1 − p).
   double dropout = 0;
-  bool dropout_embeddings = true;      ///< false: only outputs of half blocks
+  bool dropout_embeddings = true;  ///< false: only outputs of half blocks
   NormKind norm = NormKind::kRms;
   /// kPre: x + f(norm(x)), and a norm after the last block; kPost: norm(x + f(x)).
   NormPlacement norm_placement = NormPlacement::kPre;
   Activation activation = Activation::kSwiglu;
-  bool biases = false;                 ///< of the blocks' projections, and of layer norms
+  bool biases = false;  ///< of the blocks' projections, and of layer norms
   bool head_bias = false;
   Mask mask = Mask::kCausal;
   /// Attention runs over the rows of the batch, for each position apart, as in a network whose attention takes its
@@ -69,7 +69,7 @@ struct ModelConfig {
   /// kNormal: normals of init_std. kFanIn: matrices and biases uniform within ±1/√inputs. kGlorot: the same, but
   /// queries, keys and values are one matrix within ±√(6/(inputs + outputs)). Its attention has no biases at the start.
   Init init = Init::kNormal;
-  double embedding_std = 0;            ///< of initial token embeddings; 0: init_std
+  double embedding_std = 0;  ///< of initial token embeddings; 0: init_std
   CanonOptions canon;
   Gate gate = Gate::kNone;
   support::VariantValue encoding{"rope"};

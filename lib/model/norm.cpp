@@ -23,7 +23,8 @@ class RmsNorm : public Function<RmsNorm> {
 
 class AddRmsNorm : public Function<AddRmsNorm> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& delta, const Weight& weight, double eps) {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& delta, const Weight& weight,
+                        double eps) {
     const NormResult normed = rms_norm_of(x, weight.value, eps, delta);
     context->save_for_backward({normed.input, normed.rstd, weight.value});
     context->saved_data["gradient"] = weight.gradient;
@@ -39,7 +40,8 @@ class AddRmsNorm : public Function<AddRmsNorm> {
 
 class LayerNorm : public Function<LayerNorm> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& x, const Weight& weight, const Weight& bias, double eps) {
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Weight& weight, const Weight& bias,
+                        double eps) {
     const Tensor values = x.to(kernels::at_least_fp32(x));
     const std::int64_t width = x.size(-1);
     auto [y, mean, rstd] = at::native_layer_norm(values, width, weight.value, bias.value, eps);
@@ -58,8 +60,8 @@ class LayerNorm : public Function<LayerNorm> {
     auto& data = context->saved_data;
     const Tensor weight_gradient = data["weight_gradient"].toTensor(), bias_gradient = data["bias_gradient"].toTensor();
     auto [dx, dweight, dbias] = at::native_layer_norm_backward(
-        gradients[0].to(saved[0].scalar_type()), saved[0], saved[0].size(-1), saved[1], saved[2], data["weight"].toTensor(),
-        data["bias"].toTensor(), {true, weight_gradient.defined(), bias_gradient.defined()});
+        gradients[0].to(saved[0].scalar_type()), saved[0], saved[0].size(-1), saved[1], saved[2],
+        data["weight"].toTensor(), data["bias"].toTensor(), {true, weight_gradient.defined(), bias_gradient.defined()});
     if (weight_gradient.defined()) weight_gradient.add_(dweight);
     if (bias_gradient.defined()) bias_gradient.add_(dbias);
     return {dx.to(data["type"].toScalarType()), {}, {}, {}};

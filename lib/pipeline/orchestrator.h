@@ -1,5 +1,6 @@
 /// @file
-/// The orchestrator for its commands: everything of lib/pipeline that lib/commands may use. The folders, from the bottom up:
+/// The orchestrator for its commands: everything of lib/pipeline that lib/commands may use. The folders, from the
+/// bottom up:
 ///
 /// - `file` reads pipeline files, policies and the descriptions of stages
 /// - `expand` turns a pipeline file into a graph of tasks

@@ -28,20 +28,54 @@ std::string replace_bytes(std::string_view text, Replacement replacement) {
 
 // Latin letters that LaTeX's T1 encoding has.
 bool in_t1(char32_t sign) {
-  static const std::set<char32_t> lacking = {0xD7, 0xF7, 0x126, 0x127, 0x132, 0x133, 0x138, 0x13F, 0x140, 0x149, 0x166, 0x167};
+  static const std::set<char32_t> lacking = {0xD7,  0xF7,  0x126, 0x127, 0x132, 0x133,
+                                             0x138, 0x13F, 0x140, 0x149, 0x166, 0x167};
   return sign >= 0xC0 && sign <= 0x17E && lacking.count(sign) == 0;
 }
 
-// Signs that pdflatex's fonts lack, as mathematics. Others beyond Latin letters are written as their number, since no font of a
-// paper is sure to have them; a name in another script stays recognisable and the table compiles.
+// Signs that pdflatex's fonts lack, as mathematics. Others beyond Latin letters are written as their number, since no
+// font of a paper is sure to have them; a name in another script stays recognisable and the table compiles.
 std::string latex_signs(const std::string& text) {
-  static const std::map<char32_t, const char*> signs = {
-      {U'−', "$-$"}, {U'–', "--"}, {U'—', "---"}, {U'×', "$\\times$"}, {U'±', "$\\pm$"}, {U'Δ', "$\\Delta$"}, {U'≥', "$\\geq$"}, {U'≤', "$\\leq$"},
-      {U'≈', "$\\approx$"}, {U'≠', "$\\neq$"}, {U'→', "$\\rightarrow$"}, {U'↓', "$\\downarrow$"}, {U'↑', "$\\uparrow$"}, {U'·', "$\\cdot$"},
-      {U'…', "\\ldots{}"}, {U'θ', "$\\theta$"}, {U'α', "$\\alpha$"}, {U'β', "$\\beta$"}, {U'λ', "$\\lambda$"}, {U'σ', "$\\sigma$"}, {U'Σ', "$\\Sigma$"},
-      {U'√', "$\\surd$"}, {U'∞', "$\\infty$"}, {U'∈', "$\\in$"}, {U'²', "$^{2}$"}, {U'³', "$^{3}$"}, {U'⁻', "$^{-}$"}, {U'₁', "$_{1}$"}, {U'₂', "$_{2}$"},
-      {U'†', "$^\\dagger$"}, {U'°', "$^{\\circ}$"}, {U'µ', "$\\mu$"}, {U'μ', "$\\mu$"}, {U'‘', "`"}, {U'’', "'"}, {U'“', "``"}, {U'”', "''"},
-      {U'\u00a0', "~"}, {U'\u202f', "\\,"}, {U'\ufffd', "?"}};
+  static const std::map<char32_t, const char*> signs = {{U'−', "$-$"},
+                                                        {U'–', "--"},
+                                                        {U'—', "---"},
+                                                        {U'×', "$\\times$"},
+                                                        {U'±', "$\\pm$"},
+                                                        {U'Δ', "$\\Delta$"},
+                                                        {U'≥', "$\\geq$"},
+                                                        {U'≤', "$\\leq$"},
+                                                        {U'≈', "$\\approx$"},
+                                                        {U'≠', "$\\neq$"},
+                                                        {U'→', "$\\rightarrow$"},
+                                                        {U'↓', "$\\downarrow$"},
+                                                        {U'↑', "$\\uparrow$"},
+                                                        {U'·', "$\\cdot$"},
+                                                        {U'…', "\\ldots{}"},
+                                                        {U'θ', "$\\theta$"},
+                                                        {U'α', "$\\alpha$"},
+                                                        {U'β', "$\\beta$"},
+                                                        {U'λ', "$\\lambda$"},
+                                                        {U'σ', "$\\sigma$"},
+                                                        {U'Σ', "$\\Sigma$"},
+                                                        {U'√', "$\\surd$"},
+                                                        {U'∞', "$\\infty$"},
+                                                        {U'∈', "$\\in$"},
+                                                        {U'²', "$^{2}$"},
+                                                        {U'³', "$^{3}$"},
+                                                        {U'⁻', "$^{-}$"},
+                                                        {U'₁', "$_{1}$"},
+                                                        {U'₂', "$_{2}$"},
+                                                        {U'†', "$^\\dagger$"},
+                                                        {U'°', "$^{\\circ}$"},
+                                                        {U'µ', "$\\mu$"},
+                                                        {U'μ', "$\\mu$"},
+                                                        {U'‘', "`"},
+                                                        {U'’', "'"},
+                                                        {U'“', "``"},
+                                                        {U'”', "''"},
+                                                        {U'\u00a0', "~"},
+                                                        {U'\u202f', "\\,"},
+                                                        {U'\ufffd', "?"}};
   std::string result;
   for (std::size_t i = 0; i < text.size();) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -49,12 +83,15 @@ std::string latex_signs(const std::string& text) {
       result += text[i++];
       continue;
     }
-    const std::size_t bytes = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;   // the text is valid UTF-8
+    const std::size_t bytes = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;  // the text is valid UTF-8
     char32_t sign = byte & (0xFFU >> (bytes + 1));
     for (std::size_t k = 1; k < bytes; ++k) sign = sign << 6 | (static_cast<unsigned char>(text[i + k]) & 0x3FU);
-    if (const auto found = signs.find(sign); found != signs.end()) result += found->second;
-    else if (in_t1(sign)) result += text.substr(i, bytes);   // Latin letters: T1 has them
-    else result += fmt::format("\\texttt{{U+{:04X}}}", static_cast<std::uint32_t>(sign));
+    if (const auto found = signs.find(sign); found != signs.end())
+      result += found->second;
+    else if (in_t1(sign))
+      result += text.substr(i, bytes);  // Latin letters: T1 has them
+    else
+      result += fmt::format("\\texttt{{U+{:04X}}}", static_cast<std::uint32_t>(sign));
     i += bytes;
   }
   return result;

@@ -79,6 +79,8 @@ extern "C" __attribute__((visibility("default"))) const Table* pe_sentencepiece_
   return constructed ? &kTable : nullptr;
 }
 
-extern "C" __attribute__((visibility("default"))) const char* pe_sentencepiece_layout() { return PE_SENTENCEPIECE_LAYOUT; }
+extern "C" __attribute__((visibility("default"))) const char* pe_sentencepiece_layout() {
+  return PE_SENTENCEPIECE_LAYOUT;
+}
 
 }  // namespace pe::sentencepiece_plugin

@@ -1,7 +1,7 @@
 /// @file
-/// The interface of the sentencepiece plug-in (`pe-sentencepiece.so`). libsentencepiece and LibTorch's libc10 both export
-/// `FLAGS_minloglevel`, and the loader would bind them to one address. So programs load the library by this plug-in,
-/// whose symbols stay private, and never link it.
+/// The interface of the sentencepiece plug-in (`pe-sentencepiece.so`). libsentencepiece and LibTorch's libc10 both
+/// export `FLAGS_minloglevel`, and the loader would bind them to one address. So programs load the library by this
+/// plug-in, whose symbols stay private, and never link it.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace pe::sentencepiece_plugin {
 class Model {
  public:
   virtual ~Model() = default;
-  virtual int size() const = 0;   ///< pieces
+  virtual int size() const = 0;  ///< pieces
   virtual int bos_id() const = 0;
   virtual int eos_id() const = 0;
   virtual int pad_id() const = 0;

@@ -17,15 +17,15 @@ using support::ConfigError;
 using support::quote;
 
 struct NamedPath {
-  std::string name;   // "output 'model'"
+  std::string name;  // "output 'model'"
   fs::path path, real;
 };
 
 NamedPath named(std::string name, const fs::path& path) {
   std::error_code error;
   fs::path real = fs::weakly_canonical(fs::absolute(path, error), error);
-  if (error) real = path.lexically_normal();   // such as a link to itself: opening it will fail
-  if (!real.has_filename()) real = real.parent_path();   // "out/" is "out"
+  if (error) real = path.lexically_normal();            // such as a link to itself: opening it will fail
+  if (!real.has_filename()) real = real.parent_path();  // "out/" is "out"
   return {std::move(name), path, std::move(real)};
 }
 
@@ -43,17 +43,18 @@ void require_apart(const NamedPath& output, const NamedPath& other, const suppor
   const std::string one = cat(output.name, " (", quote(output.path.string()), ")"),
                     two = cat(other.name, " (", quote(other.path.string()), ")");
   if (same(output, other)) throw ConfigError(cat(one, " is the same as ", two), at, "choose another path");
-  if (lies_in(output.real, other.real)) throw ConfigError(cat(one, " is inside ", two), at, "choose a path outside of it");
+  if (lies_in(output.real, other.real))
+    throw ConfigError(cat(one, " is inside ", two), at, "choose a path outside of it");
   if (lies_in(other.real, output.real)) throw ConfigError(cat(one, " would replace ", two), at, "choose another path");
 }
 
 void require_writable(const NamedPath& output, bool collection) {
   const auto kind = support::irregular_kind(output.path, /*follow_links=*/false);
   if (!kind || (collection && *kind == "a folder")) return;
-  throw support::IoError(cat("cannot write ", output.name, " as ", quote(output.path.string()), ": it is ", *kind,
-                             collection ? "; expected a folder that is empty or not there yet"
-                                        : "; only a regular file is replaced"),
-                         true);
+  throw support::IoError(
+      cat("cannot write ", output.name, " as ", quote(output.path.string()), ": it is ", *kind,
+          collection ? "; expected a folder that is empty or not there yet" : "; only a regular file is replaced"),
+      true);
 }
 
 }  // namespace
@@ -71,7 +72,8 @@ void check_paths(const WorkOrder& order, const StageInfo& info, const std::vecto
     }
   };
   add(workspace.outputs, "");
-  for (const artifact::Snapshot& snapshot : workspace.snapshots) add(snapshot.outputs, cat(" of snapshot ", quote(snapshot.label)));
+  for (const artifact::Snapshot& snapshot : workspace.snapshots)
+    add(snapshot.outputs, cat(" of snapshot ", quote(snapshot.label)));
   for (const auto& [role, list] : workspace.inputs) {
     for (const artifact::Input& input : list) inputs.push_back(named(cat("input ", quote(role)), input.path));
   }
@@ -86,8 +88,9 @@ void check_paths(const WorkOrder& order, const StageInfo& info, const std::vecto
   for (const std::vector<NamedPath>* paths : {&inputs, &outputs}) {
     for (const NamedPath& path : *paths) {
       if (!lies_in(path.real, work.real)) continue;
-      throw ConfigError(cat(path.name, " (", quote(path.path.string()), ") is in the work folder, which is removed at the end"), {},
-                        "name another work folder with --work");
+      throw ConfigError(
+          cat(path.name, " (", quote(path.path.string()), ") is in the work folder, which is removed at the end"), {},
+          "name another work folder with --work");
     }
   }
 }

@@ -26,7 +26,8 @@ std::string progress_line(std::string_view what, std::int64_t done, std::int64_t
     const double left = seconds / static_cast<double>(done - first) * static_cast<double>(total - done);
     line += "  " + support::short_duration(left) + " left";
   }
-  for (const auto& [name, value] : support::figures_in_order(detail)) line += "  " + support::format_metric(name, value);
+  for (const auto& [name, value] : support::figures_in_order(detail))
+    line += "  " + support::format_metric(name, value);
   return line;
 }
 
@@ -60,7 +61,8 @@ class Pace {
 class HumanReporter : public support::Progress {
  public:
   explicit HumanReporter(const std::string& how)
-      : quiet_(how == "none"), live_(how == "auto" && ::isatty(2) && getenv_text("TERM") != "dumb"),
+      : quiet_(how == "none"),
+        live_(how == "auto" && ::isatty(2) && getenv_text("TERM") != "dumb"),
         pace_(std::chrono::milliseconds(live_ ? 100 : 5000)) {}
   ~HumanReporter() override { clear(); }
 
@@ -133,7 +135,7 @@ class EventReporter : public support::Progress {
       const ssize_t count = ::write(fd_, at, left);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) {
-        if (errno == EPIPE) support::request_stop(15);   // no process reads any more: this is an orphan
+        if (errno == EPIPE) support::request_stop(15);  // no process reads any more: this is an orphan
         return;
       }
       at += count;

@@ -1,5 +1,6 @@
 /// @file
-/// Who prints what a stage reports: JSON lines for `pe-pipeline`, one redrawn line on a terminal, plain lines elsewhere.
+/// Who prints what a stage reports: JSON lines for `pe-pipeline`, one redrawn line on a terminal, plain lines
+/// elsewhere.
 #pragma once
 
 #include <memory>

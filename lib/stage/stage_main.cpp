@@ -50,8 +50,10 @@ void require_own_program(const WorkOrder& order, const StageInfo& info) {
   }
   if (found.empty()) return;
   throw support::Error(artifact::kExitOtherProgram,
-                       support::Diagnostic{support::cat("this task was planned for ", found), {},
-                                           "it was rebuilt after the run was planned: start the run again", {}});
+                       support::Diagnostic{support::cat("this task was planned for ", found),
+                                           {},
+                                           "it was rebuilt after the run was planned: start the run again",
+                                           {}});
 }
 
 Json describe(const StageInfo& info, const support::Schema& schema) {
@@ -72,11 +74,14 @@ Json describe(const StageInfo& info, const support::Schema& schema) {
               {"trajectory", nullptr},
               {"costs", info.costs}};
   for (const InputRole& role : info.inputs) {
-    out["inputs"].push_back({{"name", role.name}, {"kind", artifact::kind_name(role.kind)}, {"many", role.many},
+    out["inputs"].push_back({{"name", role.name},
+                             {"kind", artifact::kind_name(role.kind)},
+                             {"many", role.many},
                              {"optional", role.optional}});
   }
   for (const OutputRole& role : info.outputs) {
-    out["outputs"].push_back({{"name", role.name}, {"kind", artifact::kind_name(role.kind)}, {"volatile", role.is_volatile}});
+    out["outputs"].push_back(
+        {{"name", role.name}, {"kind", artifact::kind_name(role.kind)}, {"volatile", role.is_volatile}});
   }
   for (const Revision& revision : info.revisions) {
     out["revisions"].push_back({{"name", revision.name}, {"when", revision.when}, {"number", revision.number}});
@@ -176,7 +181,8 @@ int check_configs(const StageInfo& info, const support::Schema& schema, const st
     try {
       Json config = support::defaults(schema);
       support::Diagnostics diagnostics;
-      support::overlay(schema, support::from_json(support::require_json(line, support::kForeignJson), "config"), config, nullptr, diagnostics);
+      support::overlay(schema, support::from_json(support::require_json(line, support::kForeignJson), "config"), config,
+                       nullptr, diagnostics);
       diagnostics.throw_if_any();
       check_ranks(info, config);
       check(config);
@@ -233,7 +239,7 @@ int run_stage(int argc, char** argv, const StageInfo& info, const support::Schem
               const std::function<void(const Json& config)>& check,
               const std::function<void(const Json& config, artifact::Workspace& workspace)>& body) {
   const std::string program = "pe-" + info.name;
-  Json config;   // of the order, once it is read
+  Json config;  // of the order, once it is read
   try {
     support::begin_program();
     cli::StageFlags flags;
@@ -258,7 +264,8 @@ int run_stage(int argc, char** argv, const StageInfo& info, const support::Schem
     // Ranks share a folder; who started them removes it.
     std::optional<OwnWorkFolder> own_work;
     if (order.removes_work && support::own_ranks().count <= 1) own_work.emplace(order.workspace.work);
-    const int code = is_launcher ? launch(order, argc, argv) : rank_exit(run_order(std::move(order), info, flags, body));
+    const int code =
+        is_launcher ? launch(order, argc, argv) : rank_exit(run_order(std::move(order), info, flags, body));
     if (own_work && code == support::kExitDone) own_work->remove();
     return code;
   } catch (const std::exception& exception) {

@@ -19,8 +19,8 @@ using artifact::Revision;
 using artifact::Trajectory;
 
 struct StageInfo {
-  std::string name;          ///< "train"; the program is pe-train
-  int version = 1;           ///< result version: raised when the same config and inputs would give other contents
+  std::string name;  ///< "train"; the program is pe-train
+  int version = 1;   ///< result version: raised when the same config and inputs would give other contents
   std::vector<Revision> revisions = {};
   std::string summary;
   std::vector<InputRole> inputs;
@@ -29,13 +29,13 @@ struct StageInfo {
   bool takes_ranks = false;  ///< several processes can share its work (config key compute.ranks)
   std::optional<Trajectory> trajectory;
   std::optional<Branch> branch;
-  /// Arithmetic over config keys (pipeline/plan/cost.h): {"tokens": "train.tokens"}; of models "parameters", "flops" of a
-  /// token forward and backward, and the key of their "encoding"; of token shards their "vocabulary".
+  /// Arithmetic over config keys (pipeline/plan/cost.h): {"tokens": "train.tokens"}; of models "parameters", "flops" of
+  /// a token forward and backward, and the key of their "encoding"; of token shards their "vocabulary".
   Json costs = Json::object();
   /// Shown by --help after the fields.
   std::string epilogue;
-  /// Called on rank 0 as soon as the order is known: asks the system to read files that the body needs, and does not wait. Called
-  /// again when `prepare` re-executes the program. May be null.
+  /// Called on rank 0 as soon as the order is known: asks the system to read files that the body needs, and does not
+  /// wait. Called again when `prepare` re-executes the program. May be null.
   std::function<void(const artifact::Workspace& workspace)> prefetch;
   /// Called before anything else with the bound config's Json, in stages that use LibTorch: sets threads, instruction
   /// sets and determinism (it may re-execute the program). Null elsewhere.
@@ -43,11 +43,11 @@ struct StageInfo {
   /// Machine and libraries of the stage, such as {"libtorch": "2.8.0", "device": "NVIDIA H200"}; goes into records.
   /// Called after `prepare`, before the body. Null in stages with the same bytes on any machine.
   std::function<Json(const Json& config)> machine;
-  /// Explains exceptions of the libraries that the stage uses (support/explain.h); nothing: the exception is a mistake of
-  /// ours. `config` is null before the order was read. Null in stages that do not use LibTorch.
+  /// Explains exceptions of the libraries that the stage uses (support/explain.h); nothing: the exception is a mistake
+  /// of ours. `config` is null before the order was read. Null in stages that do not use LibTorch.
   std::function<std::optional<support::Error>(const std::exception& error, const Json& config)> explain;
-  /// The labels of the inputs and the pipeline's title are written into the config keys `labels` and `title`, for stages
-  /// that print them. Such a stage finds Input::labels filled, too.
+  /// The labels of the inputs and the pipeline's title are written into the config keys `labels` and `title`, for
+  /// stages that print them. Such a stage finds Input::labels filled, too.
   bool takes_labels = false;
   /// Input::labels is filled, and in the stage's keys: its results are made again where a label or a stage is renamed.
   bool reads_labels = false;
@@ -61,9 +61,10 @@ int run_stage(int argc, char** argv, const StageInfo& info, const support::Schem
 template <typename Config>
 int run(int argc, char** argv, const StageInfo& info, void (*body)(const Config&, artifact::Workspace&)) {
   return run_stage(
-      argc, argv, info, support::schema_of<Config>(),
-      [](const Json& config) { support::make_config<Config>(config); },
-      [body](const Json& config, artifact::Workspace& workspace) { body(support::make_config<Config>(config), workspace); });
+      argc, argv, info, support::schema_of<Config>(), [](const Json& config) { support::make_config<Config>(config); },
+      [body](const Json& config, artifact::Workspace& workspace) {
+        body(support::make_config<Config>(config), workspace);
+      });
 }
 
 }  // namespace pe::stage

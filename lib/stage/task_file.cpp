@@ -67,10 +67,12 @@ void check_inputs(const StageInfo& info, const artifact::Workspace& workspace) {
   for (const InputRole& role : info.inputs) {
     const std::size_t count = workspace.all_inputs(role.name).size();
     if (count == 0 && !role.optional && !role.many) {
-      diagnostics.add("input " + quote(role.name) + " (" + std::string(artifact::kind_name(role.kind)) + ") is not given", {},
-                      "add --input " + role.name + "=PATH");
+      diagnostics.add(
+          "input " + quote(role.name) + " (" + std::string(artifact::kind_name(role.kind)) + ") is not given", {},
+          "add --input " + role.name + "=PATH");
     }
-    if (count > 1 && !role.many) diagnostics.add("input " + quote(role.name) + " is given " + std::to_string(count) + " times");
+    if (count > 1 && !role.many)
+      diagnostics.add("input " + quote(role.name) + " is given " + std::to_string(count) + " times");
   }
   diagnostics.throw_if_any();
 }
@@ -88,7 +90,8 @@ WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, co
   try {
     const Json task = support::require_json(support::read_file(file, 256u << 20));
     const std::string format = task.at("schema");
-    if (format != "pe-task/1") throw ConfigError("expected schema pe-task/1, found " + quote(format), {file.string(), 0, 0, "", 1});
+    if (format != "pe-task/1")
+      throw ConfigError("expected schema pe-task/1, found " + quote(format), {file.string(), 0, 0, "", 1});
     const std::string stage = task.at("stage");
     if (stage != info.name) {
       throw ConfigError("this task is for pe-" + stage + ", not for pe-" + info.name, {file.string(), 0, 0, "", 1});
@@ -107,8 +110,8 @@ WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, co
       for (const Json& item : list) {
         const auto kind = artifact::find_kind(item.at("kind").get<std::string>());
         if (!kind || *kind != declared.kind) {
-          throw ConfigError("input " + quote(role) + " must be " + std::string(artifact::kind_name(declared.kind)) + ", found " +
-                                quote(item.at("kind").get<std::string>()),
+          throw ConfigError("input " + quote(role) + " must be " + std::string(artifact::kind_name(declared.kind)) +
+                                ", found " + quote(item.at("kind").get<std::string>()),
                             {file.string(), 0, 0, "", 1});
         }
         artifact::Input input{item.at("path").get<std::string>(), *kind, item.value("digest", ""), {}};
@@ -137,8 +140,10 @@ WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, co
     }
     if (task.contains("earlier")) workspace.earlier = read_snapshot(task.at("earlier"));
     workspace.work = task.at("work").get<std::string>();
-    if (task.contains("resume") && !task.at("resume").is_null()) workspace.resume = task.at("resume").get<std::string>();
-    if (task.contains("events_fd") && !task.at("events_fd").is_null()) order.events_fd = task.at("events_fd").get<int>();
+    if (task.contains("resume") && !task.at("resume").is_null())
+      workspace.resume = task.at("resume").get<std::string>();
+    if (task.contains("events_fd") && !task.at("events_fd").is_null())
+      order.events_fd = task.at("events_fd").get<int>();
     workspace.recipe = {info.name, info.version, task.value("key", ""), order.config, std::move(digests)};
     check_inputs(info, workspace);
     check_paths(order, info, {file});
@@ -159,7 +164,8 @@ WorkOrder order_from_flags(const cli::StageFlags& flags, const StageInfo& info, 
     }
     const std::string key = set.substr(0, equals), text = set.substr(equals + 1);
     const support::Field* field = support::find_field(schema, key);
-    const bool is_path = field && (field->type == support::FieldType::kPath || field->type == support::FieldType::kPathList);
+    const bool is_path =
+        field && (field->type == support::FieldType::kPath || field->type == support::FieldType::kPathList);
     support::Node layer;
     layer.kind = support::Node::Kind::kMap;
     support::Node value = is_path && text.rfind('[', 0) != 0 ? support::literal_node(text, "--set " + key)

@@ -6,8 +6,8 @@
 
 namespace pe::stage {
 
-/// The work folder of a stage that was started by hand without `--work`. Stages that are started in one folder share it, so it
-/// is removed by the last of them.
+/// The work folder of a stage that was started by hand without `--work`. Stages that are started in one folder share
+/// it, so it is removed by the last of them.
 class OwnWorkFolder {
  public:
   /// Makes the folder, if it is not there, and uses it from here on. @throws IoError
@@ -18,7 +18,7 @@ class OwnWorkFolder {
 
  private:
   std::filesystem::path path_;
-  support::Descriptor used_;   // a shared lock of the folder is on it
+  support::Descriptor used_;  // a shared lock of the folder is on it
 };
 
 }  // namespace pe::stage

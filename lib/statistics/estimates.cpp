@@ -31,7 +31,7 @@ double median_of(std::vector<double> values) {
 Interval wilson(double successes, double trials, double alpha) {
   if (!(trials > 0)) return {0, 1};
   const double z = alpha == 0.05 ? kNormal95 : boost::math::quantile(boost::math::normal(), 1 - alpha / 2);
-  const double z2 = z * z / trials;   // in this order: tables of evaluations have these bits
+  const double z2 = z * z / trials;  // in this order: tables of evaluations have these bits
   const double share = successes / trials;
   const double centre = (share + z2 / 2) / (1 + z2);
   const double half = z * std::sqrt(share * (1 - share) / trials + z2 / (4 * trials)) / (1 + z2);
@@ -87,8 +87,10 @@ SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& 
   const double error = pairs.sd / std::sqrt(n);
   const double half = boost::math::quantile(t, 0.975) * error;
   pairs.interval = {pairs.delta - half, pairs.delta + half};
-  if (error > 0) pairs.p = 2 * boost::math::cdf(boost::math::complement(t, std::abs(pairs.delta) / error));
-  else pairs.p = pairs.delta == 0 ? 1 : 0;
+  if (error > 0)
+    pairs.p = 2 * boost::math::cdf(boost::math::complement(t, std::abs(pairs.delta) / error));
+  else
+    pairs.p = pairs.delta == 0 ? 1 : 0;
   return pairs;
 }
 

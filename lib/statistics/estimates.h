@@ -25,8 +25,8 @@ double mean_of(const std::vector<double>& values);
 /// The middle value, or the mean of the middle two; NaN without values.
 double median_of(std::vector<double> values);
 
-/// Wilson's score interval, at 95 % unless `alpha` says otherwise. `successes` may be fractional (means over draws); [0, 1]
-/// without trials.
+/// Wilson's score interval, at 95 % unless `alpha` says otherwise. `successes` may be fractional (means over draws);
+/// [0, 1] without trials.
 Interval wilson(double successes, double trials, double alpha = 0.05);
 
 /// Results of one arm over its seeds.
@@ -42,7 +42,7 @@ SeedSummary summarise_seeds(const std::vector<double>& values);
 /// r_d = y_d − θ·x_d, SE = sqrt(N/(N−1) · Σ r_d²) / Σ x_d. NaN where Σ x is not above zero.
 struct Ratio {
   double value = 0;
-  double se = 0;  ///< NaN below two documents
+  double se = 0;                                         ///< NaN below two documents
   double low() const { return value - kNormal95 * se; }  ///< of the normal interval at 95 %
   double high() const { return value + kNormal95 * se; }
 };
@@ -53,10 +53,10 @@ Ratio mean_with_error(const std::vector<double>& values);
 /// Two arms over the seeds that both have: the effect of the arm is one number a seed.
 struct SeedPairs {
   std::size_t seeds = 0;
-  double delta = 0;       ///< mean of a − b over seeds; NaN without seeds
-  double sd = 0;          ///< of the differences; NaN below two seeds
-  Interval interval;      ///< paired t, 95 %, from three seeds on; else NaN
-  double p = 1;           ///< two-sided; NaN below three seeds
+  double delta = 0;   ///< mean of a − b over seeds; NaN without seeds
+  double sd = 0;      ///< of the differences; NaN below two seeds
+  Interval interval;  ///< paired t, 95 %, from three seeds on; else NaN
+  double p = 1;       ///< two-sided; NaN below three seeds
 };
 SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& b);
 

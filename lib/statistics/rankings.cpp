@@ -64,8 +64,8 @@ NoiseParts noise_parts(const std::vector<std::vector<double>>& values) {
     }
   }
   rest /= (seeds - 1) * (items - 1);
-  return {std::sqrt(std::max(0.0, of_seeds / (seeds - 1) - rest / items)), std::sqrt(std::max(0.0, of_items / (items - 1) - rest / seeds)),
-          std::sqrt(rest)};
+  return {std::sqrt(std::max(0.0, of_seeds / (seeds - 1) - rest / items)),
+          std::sqrt(std::max(0.0, of_items / (items - 1) - rest / seeds)), std::sqrt(rest)};
 }
 
 WrongOrder wrong_order(const std::vector<double>& a, const std::vector<double>& b) {
@@ -75,13 +75,14 @@ WrongOrder wrong_order(const std::vector<double>& a, const std::vector<double>& 
   const auto seeds = static_cast<double>(a.size());
   for (std::size_t s = 0; s < a.size(); ++s) {
     wrong.same_seed += ((a[s] - b[s]) * all <= 0) / seeds;
-    for (std::size_t other = 0; other < b.size(); ++other) wrong.any_seeds += ((a[s] - b[other]) * all <= 0) / (seeds * seeds);
+    for (std::size_t other = 0; other < b.size(); ++other)
+      wrong.any_seeds += ((a[s] - b[other]) * all <= 0) / (seeds * seeds);
   }
   return wrong;
 }
 
 double detectable_by_one_seed(double seed_sd, double item_sd, std::size_t items) {
-  constexpr double kNormal = 1.959963984540054 + 0.8416212335729143;   // of 97.5 % and of 80 %
+  constexpr double kNormal = 1.959963984540054 + 0.8416212335729143;  // of 97.5 % and of 80 %
   return kNormal * std::sqrt(seed_sd * seed_sd + item_sd * item_sd / static_cast<double>(items));
 }
 

@@ -118,7 +118,8 @@ Parts parts_of(const std::vector<std::vector<double>>& values, const std::vector
 }  // namespace
 
 double TwoLevel::error() const {
-  const double sum = (std::isfinite(seed_variance) ? seed_variance : 0) + (std::isfinite(item_variance) ? item_variance : 0);
+  const double sum =
+      (std::isfinite(seed_variance) ? seed_variance : 0) + (std::isfinite(item_variance) ? item_variance : 0);
   return std::sqrt(sum);
 }
 
@@ -211,7 +212,8 @@ TwoLevel two_level_share(const std::vector<std::vector<double>>& values) {
   if (share.seeds == 1) share.interval = least;
   if (share.seeds == 2) share.interval = {kMissing, kMissing};
   if (share.seeds >= kSeedsForNoise) {
-    share.interval = {std::max(0.0, std::min(share.interval.low, least.low)), std::min(1.0, std::max(share.interval.high, least.high))};
+    share.interval = {std::max(0.0, std::min(share.interval.low, least.low)),
+                      std::min(1.0, std::max(share.interval.high, least.high))};
   }
   return share;
 }
@@ -266,7 +268,8 @@ NoiseLevels upper_limit(const NoiseLevels& noise, std::size_t pilot_seeds) {
   return {noise.seed * std::sqrt(freedom / math::quantile(math::chi_squared(freedom), 0.2)), noise.item};
 }
 
-double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::size_t items, double power, double alpha) {
+double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::size_t items, double power,
+                             double alpha) {
   if (seeds < kSeedsForNoise || items < 1 || !std::isfinite(noise.seed) || !std::isfinite(noise.item)) return kMissing;
   const double s = static_cast<double>(seeds), n = static_cast<double>(items);
   const Parts parts{.first = noise.seed * noise.seed / s,
@@ -276,8 +279,9 @@ double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::s
   if (!(parts.sum() > 0)) return 0;
   const double threshold = critical(parts, alpha);
   // Satterthwaite's degrees of freedom of the variance that the estimate is divided by.
-  const double freedom = parts.sum() * parts.sum() /
-                         (parts.first * parts.first / parts.first_freedom + parts.second * parts.second / parts.second_freedom);
+  const double freedom =
+      parts.sum() * parts.sum() /
+      (parts.first * parts.first / parts.first_freedom + parts.second * parts.second / parts.second_freedom);
   // The far tail is nearly 0, and its series may not converge to less.
   using Lenient = math::policies::policy<math::policies::promote_double<false>,
                                          math::policies::evaluation_error<math::policies::ignore_error>>;
@@ -290,7 +294,8 @@ double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::s
   return root_between(surplus, 0, high) * std::sqrt(parts.sum());
 }
 
-std::size_t seeds_to_detect(double difference, const NoiseLevels& noise, std::size_t items, double power, std::size_t most) {
+std::size_t seeds_to_detect(double difference, const NoiseLevels& noise, std::size_t items, double power,
+                            std::size_t most) {
   for (std::size_t seeds = kSeedsForNoise; seeds <= most; ++seeds) {
     if (detectable_difference(noise, seeds, items, power) <= difference) return seeds;
   }

@@ -21,25 +21,29 @@ inline constexpr std::size_t kFewItems = 30;
 
 struct TwoLevel {
   std::size_t seeds = 0, items = 0;
-  double estimate = 0;        ///< Mean over seeds and items; NaN without any.
-  double seed_variance = 0;   ///< V₁ of the estimate, at least rest / (seeds · items); NaN below three seeds.
-  double item_variance = 0;   ///< V₂ of the estimate; 0 where items say nothing beyond seeds; NaN below two items without seeds
-  Interval interval;          ///< 95 %; over items alone below three seeds; NaN where neither level has enough.
-  double p = 1;               ///< two-sided, that the mean is 0; has no lower bound but 0
-  double skew = 0;            ///< sample skewness of the items' means over seeds; 0 below three items
+  double estimate = 0;       ///< Mean over seeds and items; NaN without any.
+  double seed_variance = 0;  ///< V₁ of the estimate, at least rest / (seeds · items); NaN below three seeds.
+  double item_variance =
+      0;  ///< V₂ of the estimate; 0 where items say nothing beyond seeds; NaN below two items without seeds
+  Interval interval;  ///< 95 %; over items alone below three seeds; NaN where neither level has enough.
+  double p = 1;       ///< two-sided, that the mean is 0; has no lower bound but 0
+  double skew = 0;    ///< sample skewness of the items' means over seeds; 0 below three items
 
   bool knows_seeds() const { return seeds >= kSeedsForNoise; }
   bool excludes_zero() const { return interval.low > 0 || interval.high < 0; }
-  double error() const;       ///< √(V₁ + V₂), of the known parts
-  /// Whether the items are too few for the interval: fewer than kFewItems, or than 25 · skewness² (Cochran's rule). Noise of seeds dilutes the items' skewness.
+  double error() const;  ///< √(V₁ + V₂), of the known parts
+  /// Whether the items are too few for the interval: fewer than kFewItems, or than 25 · skewness² (Cochran's rule).
+  /// Noise of seeds dilutes the items' skewness.
   bool few() const;
   /// The interval at level 1 − `alpha`; NaN where `interval` is.
   Interval interval_at(double alpha) const;
-  /// The smallest true difference that these seeds and items find at 5 %, two-sided, with power 80 %. NaN below three seeds.
+  /// The smallest true difference that these seeds and items find at 5 %, two-sided, with power 80 %. NaN below three
+  /// seeds.
   double detectable() const;
 };
 
-/// @param values [seed][item]; all seeds have the same items in the same order. One item a seed is a summary: seeds alone count.
+/// @param values [seed][item]; all seeds have the same items in the same order. One item a seed is a summary: seeds
+/// alone count.
 TwoLevel two_level(const std::vector<std::vector<double>>& values);
 
 /// One seed of an arm: Σ y and Σ x of each item, in the order shared by all.
@@ -76,10 +80,12 @@ struct NoiseLevels {
 /// The same with the upper 80 % limit of the seeds' standard deviation (chi-square), for planning from a pilot of so
 /// many seeds. NaN below two.
 NoiseLevels upper_limit(const NoiseLevels& noise, std::size_t pilot_seeds);
-/// The smallest true difference that `seeds` and `items` find at `alpha`, two-sided, with that power. NaN below three seeds, and
-/// where a level is not known.
-double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::size_t items, double power = 0.8, double alpha = 0.05);
+/// The smallest true difference that `seeds` and `items` find at `alpha`, two-sided, with that power. NaN below three
+/// seeds, and where a level is not known.
+double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::size_t items, double power = 0.8,
+                             double alpha = 0.05);
 /// The fewest seeds that find `difference` with that power; 0 when even `most` do not.
-std::size_t seeds_to_detect(double difference, const NoiseLevels& noise, std::size_t items, double power = 0.8, std::size_t most = 200);
+std::size_t seeds_to_detect(double difference, const NoiseLevels& noise, std::size_t items, double power = 0.8,
+                            std::size_t most = 200);
 
 }  // namespace pe::statistics

@@ -38,14 +38,16 @@ using data::DummyTarget;
 using support::cat;
 
 void DummyConfig::Dummy::describe(support::FieldVisitor& v) {
-  v.choice("mode", mode, {{"seed", DummyMode::kSeed}, {"fixed", DummyMode::kFixed}, {"hard", DummyMode::kHard}},
-           "Rows and scoring as published; without the wrap-around target and with padding out of the headline; or with "
-           "progressions of many lengths and steps, some of which only tests have.");
+  v.choice(
+      "mode", mode, {{"seed", DummyMode::kSeed}, {"fixed", DummyMode::kFixed}, {"hard", DummyMode::kHard}},
+      "Rows and scoring as published; without the wrap-around target and with padding out of the headline; or with "
+      "progressions of many lengths and steps, some of which only tests have.");
   v.choice(
       "split", split, {{"row", SplitBy::kRow}, {"base", SplitBy::kBase}},
       "Mode fixed: test rows occur in training (row, as published), or begin with numbers that it never has (base).",
       {.neutral = Json("row")});
-  v.field("epochs", epochs, "After how many epochs it is measured, ascending; training ends with the last.", {.unit = "epochs", .min = 1});
+  v.field("epochs", epochs, "After how many epochs it is measured, ascending; training ends with the last.",
+          {.unit = "epochs", .min = 1});
   v.field("batch", batch, "Rows of a step.", {.unit = "rows", .min = 1, .max = 1 << 20});
   v.field("train_rows", train_rows, "Rows to train on; 0 means all rows of the mode (800; hard 7,200).",
           {.unit = "rows", .min = 0, .max = 1e8, .neutral = Json(0)});
@@ -53,12 +55,16 @@ void DummyConfig::Dummy::describe(support::FieldVisitor& v) {
           {.unit = "rows", .min = 0, .max = 1e8, .neutral = Json(0)});
   v.field("rates", rates, "Adam's learning rates, constant; of several the one with the lowest validation loss counts.",
           {.min = 1e-9, .max = 10});
-  v.field("shifts", shifts, "Further tests with all positions moved along by so many.", {.unit = "tokens", .min = 1, .max = 1 << 20});
-  v.field("long_rows", long_rows, "Mode hard: a further test with 9 to 16 terms after MIDDLE, where training has 3 to 8.",
+  v.field("shifts", shifts, "Further tests with all positions moved along by so many.",
+          {.unit = "tokens", .min = 1, .max = 1 << 20});
+  v.field("long_rows", long_rows,
+          "Mode hard: a further test with 9 to 16 terms after MIDDLE, where training has 3 to 8.",
           {.neutral = Json(false)});
-  v.field("echo", echo, "Mode hard: a distractor of another step between MIDDLE and the continuation, in training and test.",
+  v.field("echo", echo,
+          "Mode hard: a distractor of another step between MIDDLE and the continuation, in training and test.",
           {.neutral = Json(false)});
-  v.field("seed", seed, "Of weights, training rows, their order and dropout. Test rows are the same for all.", {.min = 0});
+  v.field("seed", seed, "Of weights, training rows, their order and dropout. Test rows are the same for all.",
+          {.min = 0});
   v.field("save_every", save_every,
           "Time between checkpoints, which are written after an epoch. A killed run loses at most this time.",
           {.unit = "s", .min = 0, .max = 1e6, .hashed = false});
@@ -68,7 +74,8 @@ void DummyConfig::Dummy::describe(support::FieldVisitor& v) {
   v.check(rates.size() == 1 || mode == DummyMode::kHard,
           "dummy.rates holds several learning rates, and only dummy.mode: hard has rows to choose among them by");
   v.check(split == SplitBy::kRow || mode == DummyMode::kFixed, "dummy.split: base belongs to dummy.mode: fixed");
-  v.check((!long_rows && !echo) || mode == DummyMode::kHard, "dummy.long_rows and dummy.echo belong to dummy.mode: hard");
+  v.check((!long_rows && !echo) || mode == DummyMode::kHard,
+          "dummy.long_rows and dummy.echo belong to dummy.mode: hard");
   v.check(!long_rows || !echo, "dummy.long_rows and dummy.echo do not go together: the longest row would not fit");
 }
 
@@ -77,12 +84,13 @@ void DummyConfig::describe(support::FieldVisitor& v) {
   v.group("model", model, "The network.");
   v.group("compute", compute, "Device, precision and threads.");
   const std::int64_t micro = compute.micro_batch.value_or(dummy.batch);
-  v.check(micro >= dummy.batch, cat("compute.micro_batch is ", micro, ", and a step of ", dummy.batch, " rows is one piece here"));
+  v.check(micro >= dummy.batch,
+          cat("compute.micro_batch is ", micro, ", and a step of ", dummy.batch, " rows is one piece here"));
   v.check(compute.ranks.value_or(1) == 1, "a step is one piece here: set compute.ranks: 1");
 }
 
 std::string network_name(const model::ModelConfig& config) {
-  const char* block = config.bare_attention                                      ? "bare"
+  const char* block = config.bare_attention                                  ? "bare"
                       : config.norm_placement == model::NormPlacement::kPost ? "post_norm"
                                                                              : "pre_norm";
   if (config.attend_over_batch) return cat(block, "_over_batch");
@@ -93,14 +101,16 @@ namespace {
 
 /// Rows as tensors.
 struct Rows {
-  at::Tensor ids, labels;   ///< [N, T] int64
-  std::vector<DummyTarget> targets;   ///< [N · T]
+  at::Tensor ids, labels;            ///< [N, T] int64
+  std::vector<DummyTarget> targets;  ///< [N · T]
   std::int64_t count() const { return ids.size(0); }
 };
 
 Rows make_rows(const data::DummyData& data, Split split, std::int64_t count, bool long_rows, at::Device device) {
   const std::int64_t length = data.length();
-  Rows rows{at::empty({count, length}, at::TensorOptions(at::kLong)), at::empty({count, length}, at::TensorOptions(at::kLong)), {}};
+  Rows rows{at::empty({count, length}, at::TensorOptions(at::kLong)),
+            at::empty({count, length}, at::TensorOptions(at::kLong)),
+            {}};
   for (std::int64_t i = 0; i < count; ++i) {
     const data::DummyRow row = data.row(split, i, long_rows);
     std::copy(row.ids.begin(), row.ids.end(), rows.ids.data_ptr<std::int64_t>() + i * length);
@@ -121,9 +131,12 @@ struct Score {
     ++count;
     right += hit ? 1 : 0;
   }
-  double loss() const { return count == 0 ? std::numeric_limits<double>::quiet_NaN() : nats / static_cast<double>(count); }
+  double loss() const {
+    return count == 0 ? std::numeric_limits<double>::quiet_NaN() : nats / static_cast<double>(count);
+  }
   double accuracy() const {
-    return count == 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(right) / static_cast<double>(count);
+    return count == 0 ? std::numeric_limits<double>::quiet_NaN()
+                      : static_cast<double>(right) / static_cast<double>(count);
   }
 };
 
@@ -182,9 +195,10 @@ training::OptimizerSettings adam(double rate) {
 /// One network at one learning rate, epoch by epoch.
 class Learner {
  public:
-  Learner(const DummyConfig& config, const model::ModelConfig& shape, const model::ComputeConfig& compute, at::Device device,
-          std::int64_t vocabulary, double rate)
-      : config_(config.dummy), rate_(rate),
+  Learner(const DummyConfig& config, const model::ModelConfig& shape, const model::ComputeConfig& compute,
+          at::Device device, std::int64_t vocabulary, double rate)
+      : config_(config.dummy),
+        rate_(rate),
         model_(model::LanguageModel::make(shape, vocabulary, static_cast<std::uint64_t>(config.dummy.seed), device,
                                           model::compute_type(compute))),
         optimizer_(model_, adam(rate), 0) {}
@@ -218,8 +232,8 @@ class Learner {
     const auto began = std::chrono::steady_clock::now();
     std::vector<std::int64_t> order(static_cast<std::size_t>(rows.count()));
     std::iota(order.begin(), order.end(), 0);
-    support::Xoshiro random(support::make_key({static_cast<std::uint64_t>(config_.seed), support::fnv1a64("dummy_order"),
-                                               static_cast<std::uint64_t>(epoch_++)}));
+    support::Xoshiro random(support::make_key({static_cast<std::uint64_t>(config_.seed),
+                                               support::fnv1a64("dummy_order"), static_cast<std::uint64_t>(epoch_++)}));
     random.shuffle(order);
     const at::Tensor shuffled = at::empty({rows.count()}, at::TensorOptions(at::kLong));
     std::copy(order.begin(), order.end(), shuffled.data_ptr<std::int64_t>());
@@ -237,8 +251,9 @@ class Learner {
   void step(const at::Tensor& ids, const at::Tensor& labels) {
     model_.zero_gradients();
     const double scale = 1.0 / labels.ge(0).sum().item<double>();
-    const double loss = training::accumulate(model_, ids, labels.reshape({-1}),
-                                             {.training = true, .step = step_, .first_sample = step_ * config_.batch}, scale);
+    const double loss =
+        training::accumulate(model_, ids, labels.reshape({-1}),
+                             {.training = true, .step = step_, .first_sample = step_ * config_.batch}, scale);
     finite_ = training::update(optimizer_, step_, rate_, loss).finite;
     ++step_;
   }
@@ -260,10 +275,12 @@ struct Variant {
 
 std::string mode_name(const DummyConfig::Dummy& config) {
   switch (config.mode) {
-    case DummyMode::kSeed: return "seed";
+    case DummyMode::kSeed:
+      return "seed";
     case DummyMode::kFixed:
       return config.split == DummyConfig::Dummy::SplitBy::kBase ? "fixed_by_base" : "fixed";
-    case DummyMode::kHard: return config.echo ? "hard_echo" : "hard";
+    case DummyMode::kHard:
+      return config.echo ? "hard_echo" : "hard";
   }
   return "";
 }
@@ -296,7 +313,8 @@ class Tables {
     rows_.add(std::move(row));
   }
 
-  void add_targets(std::int64_t epochs, const std::string& variant, const TestScores& found, double rate, DummyMode mode) {
+  void add_targets(std::int64_t epochs, const std::string& variant, const TestScores& found, double rate,
+                   DummyMode mode) {
     const auto add = [&](std::string_view target, const Score& score, std::optional<double> floor) {
       schema::DummyTargets row{after(epochs)};
       row.variant = variant;
@@ -315,7 +333,8 @@ class Tables {
       add("all", {}, std::nullopt);
       return;
     }
-    for (const auto& [target, score] : found.by_target) add(data::dummy_target_name(target), score, floor_of(target, mode));
+    for (const auto& [target, score] : found.by_target)
+      add(data::dummy_target_name(target), score, floor_of(target, mode));
     if (mode != DummyMode::kHard) add("middle", found.by_position[4], 0.0);
     add("all", found.all, std::nullopt);
   }
@@ -370,14 +389,18 @@ class Tables {
   static std::optional<double> floor_of(DummyTarget target, DummyMode mode) {
     const bool hard = mode == DummyMode::kHard;
     switch (target) {
-      case DummyTarget::kFirst: return hard ? std::log(100.0) : data::DummyFloors::base();
-      case DummyTarget::kStep: return std::log(5.0);
+      case DummyTarget::kFirst:
+        return hard ? std::log(100.0) : data::DummyFloors::base();
+      case DummyTarget::kStep:
+        return std::log(5.0);
       case DummyTarget::kDetermined:
       case DummyTarget::kPadding:
-      case DummyTarget::kWrap: return 0.0;
-      case DummyTarget::kLength:   // a sum over the row, not a mean over targets
+      case DummyTarget::kWrap:
+        return 0.0;
+      case DummyTarget::kLength:  // a sum over the row, not a mean over targets
       case DummyTarget::kEcho:
-      case DummyTarget::kNone: return std::nullopt;
+      case DummyTarget::kNone:
+        return std::nullopt;
     }
     return std::nullopt;
   }
@@ -395,7 +418,9 @@ Json told_config(const artifact::Workspace& workspace) {
 class SavedState {
  public:
   SavedState(const artifact::Workspace& workspace, double every_seconds)
-      : path_(workspace.work / "dummy.h5"), every_(every_seconds), last_(std::chrono::steady_clock::now()),
+      : path_(workspace.work / "dummy.h5"),
+        every_(every_seconds),
+        last_(std::chrono::steady_clock::now()),
         identity_(support::canonical_hash("pe/dummy-state/1", told_config(workspace))) {
     for (const auto& folder : {std::optional(workspace.work), workspace.resume}) {
       if (folder && std::filesystem::exists(*folder / "dummy.h5")) found_.push_back(*folder / "dummy.h5");
@@ -409,7 +434,7 @@ class SavedState {
         const artifact::CheckpointReader reader(path);
         const Json& state = reader.meta().extra;
         if (state.value("identity", "") != identity_) continue;
-        reader.verify();   // whole, before anything changes
+        reader.verify();  // whole, before anything changes
         const Json& rest = state.at("learners");
         const std::int64_t epoch = state.at("epoch");
         for (std::size_t i = 0; i < learners.size(); ++i) learners[i].load(prefix_of(i), reader, rest.at(i));
@@ -453,7 +478,8 @@ class SavedState {
 std::string digest_of_first_batch(const Rows& rows, std::int64_t batch, bool last) {
   const std::int64_t count = std::min(batch, rows.count());
   const at::Tensor part = rows.ids.narrow(0, last ? rows.count() - count : 0, count).cpu().contiguous();
-  return support::sha256_hex({static_cast<const char*>(part.data_ptr()), static_cast<std::size_t>(part.nbytes())}).substr(0, 12);
+  return support::sha256_hex({static_cast<const char*>(part.data_ptr()), static_cast<std::size_t>(part.nbytes())})
+      .substr(0, 12);
 }
 
 std::vector<Variant> variants_of(const DummyConfig::Dummy& wanted) {
@@ -481,7 +507,7 @@ std::size_t lowest_loss(const std::vector<Learner>& learners, const std::vector<
 
 /// Tests a learner in all variants. @returns the plain one
 TestScores add_tests(const Learner& learner, bool alive, const std::vector<Variant>& variants, const Rows& tests,
-                const Rows& long_tests, const DummyConfig::Dummy& wanted, std::int64_t epoch, Tables& tables) {
+                     const Rows& long_tests, const DummyConfig::Dummy& wanted, std::int64_t epoch, Tables& tables) {
   TestScores plain;
   for (const Variant& variant : variants) {
     TestScores found = test(learner.model(), variant.long_rows ? long_tests : tests, wanted.batch, variant.shift);
@@ -522,9 +548,9 @@ void dummy(const DummyConfig& config, artifact::Workspace& workspace) {
   learners.reserve(wanted.rates.size());
   for (const double rate : wanted.rates) learners.emplace_back(config, shape, compute, device, data.vocabulary(), rate);
   const std::string pe = encodings::encoding_name(config.model.encoding.json);
-  progress.note(cat(support::with_commas(learners.front().model().parameter_count()), " parameters, ", network_name(config.model),
-                    ", ", config.model.layers, " layers, encoding ", pe, ", ", train.count(), " rows, ",
-                    model::device_summary(compute, device)));
+  progress.note(cat(support::with_commas(learners.front().model().parameter_count()), " parameters, ",
+                    network_name(config.model), ", ", config.model.layers, " layers, encoding ", pe, ", ",
+                    train.count(), " rows, ", model::device_summary(compute, device)));
 
   Tables tables(config, pe);
   const std::int64_t last = wanted.epochs.back();

@@ -23,14 +23,14 @@ struct DummyConfig {
     SplitBy split = SplitBy::kRow;  ///< mode fixed
     std::vector<std::int64_t> epochs = {1, 4, 16};
     std::int64_t batch = 32;
-    std::int64_t train_rows = 0;            ///< 0: as the mode has them
+    std::int64_t train_rows = 0;  ///< 0: as the mode has them
     std::int64_t test_rows = 0;
-    std::vector<double> rates = {1e-3};     ///< Adam's; of several, validation chooses at each number of epochs.
-    std::vector<std::int64_t> shifts;       ///< Tests with all positions moved along by these.
-    bool long_rows = false;                 ///< Mode hard: a test with longer continuations than any in training.
-    bool echo = false;                      ///< mode hard: distractors, in training and test
-    std::int64_t seed = 42;                 ///< Of weights, rows of training, their order, dropout.
-    double save_every = 30;                 ///< seconds between saved states, at the ends of epochs
+    std::vector<double> rates = {1e-3};  ///< Adam's; of several, validation chooses at each number of epochs.
+    std::vector<std::int64_t> shifts;    ///< Tests with all positions moved along by these.
+    bool long_rows = false;              ///< Mode hard: a test with longer continuations than any in training.
+    bool echo = false;                   ///< mode hard: distractors, in training and test
+    std::int64_t seed = 42;              ///< Of weights, rows of training, their order, dropout.
+    double save_every = 30;              ///< seconds between saved states, at the ends of epochs
     void describe(support::FieldVisitor& v);
 
     data::DummyOptions options() const { return {mode, split == SplitBy::kBase, echo, long_rows}; }
@@ -41,7 +41,8 @@ struct DummyConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// "bare_bidirectional", "post_norm_over_batch", "post_norm_causal", "pre_norm_causal", …: what is compared besides encodings.
+/// "bare_bidirectional", "post_norm_over_batch", "post_norm_causal", "pre_norm_causal", …: what is compared besides
+/// encodings.
 std::string network_name(const model::ModelConfig& config);
 
 /// Continues from the state of a killed attempt in its work folder. Writes output `scores` (dummy_grid, dummy_targets,

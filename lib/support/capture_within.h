@@ -14,18 +14,18 @@
 namespace pe::support {
 
 struct CaptureLimits {
-  double timeout_s = 0;               ///< Above 0: it gets a process group, which is killed when this time is over.
-  std::string input = {};             ///< Fed to its standard input.
+  double timeout_s = 0;           ///< Above 0: it gets a process group, which is killed when this time is over.
+  std::string input = {};         ///< Fed to its standard input.
   std::size_t limit = 64u << 20;  ///< Bytes kept of each stream; a program with a time is killed at the next one.
-  std::filesystem::path directory = {};   ///< Working folder; empty: this process's own.
-  std::optional<std::vector<std::string>> environment = {};   ///< "NAME=value"; absent: this process's own
-  std::function<bool()> stop = {};    ///< asked ten times a second; true ends it as its time does. Needs a timeout_s
+  std::filesystem::path directory = {};                      ///< Working folder; empty: this process's own.
+  std::optional<std::vector<std::string>> environment = {};  ///< "NAME=value"; absent: this process's own
+  std::function<bool()> stop = {};  ///< asked ten times a second; true ends it as its time does. Needs a timeout_s
 };
 
 struct TimedCapture : CapturedOutput {
-  bool timed_out = false;   ///< it was killed since it did not end in time
-  bool stopped = false;     ///< or since `stop` said so
-  bool overlong = false;    ///< it printed more than the limit; it was killed for that where it had a time
+  bool timed_out = false;  ///< it was killed since it did not end in time
+  bool stopped = false;    ///< or since `stop` said so
+  bool overlong = false;   ///< it printed more than the limit; it was killed for that where it had a time
 };
 
 /// `capture` with a time limit. @throws IoError when the program cannot start.

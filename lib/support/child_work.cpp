@@ -27,7 +27,8 @@ constexpr int kLookEveryMs = 50;
 
 std::string failure_text(int code, const std::vector<Diagnostic>& diagnostics) {
   Json list = Json::array();
-  for (const Diagnostic& item : diagnostics) list.push_back({{"message", item.message}, {"hint", item.hint}, {"context", item.context}});
+  for (const Diagnostic& item : diagnostics)
+    list.push_back({{"message", item.message}, {"hint", item.hint}, {"context", item.context}});
   return kFailure + Json{{"code", code}, {"diagnostics", list}}.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -44,7 +45,9 @@ std::string answer_of(const std::function<std::string()>& body) {
   const Json json = require_json(text);
   std::vector<Diagnostic> diagnostics;
   for (const Json& item : json.at("diagnostics")) {
-    diagnostics.push_back({item.at("message").get<std::string>(), {}, item.at("hint").get<std::string>(),
+    diagnostics.push_back({item.at("message").get<std::string>(),
+                           {},
+                           item.at("hint").get<std::string>(),
                            item.at("context").get<std::vector<std::string>>()});
   }
   const int code = json.at("code").get<int>();
@@ -55,7 +58,7 @@ std::string answer_of(const std::function<std::string()>& body) {
 [[noreturn]] void work_in_child(pid_t parent, int to, const std::function<std::string()>& body) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kExitFailed);
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) ::signal(signal, SIG_IGN);   // the parent decides
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) ::signal(signal, SIG_IGN);  // the parent decides
   const std::string answer = answer_of(body);
   for (std::string_view rest = answer; !rest.empty();) {
     const ssize_t written = ::write(to, rest.data(), rest.size());

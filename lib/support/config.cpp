@@ -54,7 +54,7 @@ class Overlay {
       : origins_(origins), diagnostics_(diagnostics), options_(options) {}
 
   void map(const Schema& schema, const Node& node, Json& config, const std::string& prefix) {
-    if (node.is_null()) return;   // `train:` with nothing below it says nothing
+    if (node.is_null()) return;  // `train:` with nothing below it says nothing
     if (!node.is_map()) {
       mistake(node, prefix.empty() ? "a config must be a map of keys" : quote(prefix) + " is a group and needs a map",
               "found " + node.found());
@@ -117,8 +117,9 @@ class Overlay {
     std::string message = "unknown key " + quote(member.key);
     if (!prefix.empty()) message += " in " + quote(prefix);
     if (!options_.owner.empty()) message += " of " + options_.owner;
-    const std::string hint = suggestion(member.key, prefix.empty() && member.key.find('.') != std::string::npos
-                                                        ? field_paths(schema) : candidates(schema));
+    const std::string hint =
+        suggestion(member.key, prefix.empty() && member.key.find('.') != std::string::npos ? field_paths(schema)
+                                                                                           : candidates(schema));
     diagnostics_.add(message, member.key_mark.place(), hint);
   }
 
@@ -140,15 +141,24 @@ class Overlay {
     if (!field.options.unit.empty()) expected += " (" + field.options.unit + ")";
     std::string hint;
     switch (suffixes_of(field.options.unit)) {
-      case Suffixes::kCount: hint = "such as 300M, 2.4e9 or 1_000_000"; break;
-      case Suffixes::kBytes: hint = "such as 4096, 8K or 2G"; break;
-      case Suffixes::kSeconds: hint = "such as 30s, 10m or 2h"; break;
-      case Suffixes::kNone: break;
+      case Suffixes::kCount:
+        hint = "such as 300M, 2.4e9 or 1_000_000";
+        break;
+      case Suffixes::kBytes:
+        hint = "such as 4096, 8K or 2G";
+        break;
+      case Suffixes::kSeconds:
+        hint = "such as 30s, 10m or 2h";
+        break;
+      case Suffixes::kNone:
+        break;
     }
     if (field.automatic) hint += (hint.empty() ? "" : "; ") + std::string("'auto' is allowed");
     if (field.type == FieldType::kBool) hint = "write true or false";
-    mistake(node, quote(path) + " must be " + (std::string("aeiou").find(expected[0]) != std::string::npos ? "an " : "a ") +
-                      expected + ", found " + node.found() + (why.empty() ? "" : ", which " + why), hint);
+    mistake(node,
+            quote(path) + " must be " + (std::string("aeiou").find(expected[0]) != std::string::npos ? "an " : "a ") +
+                expected + ", found " + node.found() + (why.empty() ? "" : ", which " + why),
+            hint);
   }
 
   void store(Json& into, Json value, const Node& node, const std::string& path) {
@@ -192,8 +202,8 @@ class Overlay {
   }
 
   std::optional<Json> real(const Field& field, const Node& node, const std::string& path) {
-    const auto value = node.is_scalar() && node.plain ? parse_real(node.text, suffixes_of(field.options.unit))
-                                                      : std::nullopt;
+    const auto value =
+        node.is_scalar() && node.plain ? parse_real(node.text, suffixes_of(field.options.unit)) : std::nullopt;
     if (!value) {
       wrong_type(field, node, path);
       return std::nullopt;
@@ -215,13 +225,15 @@ class Overlay {
     Json values = Json::array();
     bool good = true;
     const auto add = [&](const Node& item) {
-      if (auto value = read_one(field, item, path)) values.push_back(std::move(*value));
-      else good = false;
+      if (auto value = read_one(field, item, path))
+        values.push_back(std::move(*value));
+      else
+        good = false;
     };
     if (node.is_list()) {
       for (const Node& item : node.items) add(item);
     } else if (node.is_scalar()) {
-      add(node);   // one item may be written without brackets
+      add(node);  // one item may be written without brackets
     } else {
       wrong_type(field, node, path);
       good = false;
@@ -245,10 +257,16 @@ class Overlay {
           wrong_type(field, node, path);
         }
         return;
-      case FieldType::kInteger: keep(integer(field, node, path)); return;
-      case FieldType::kReal: keep(real(field, node, path)); return;
+      case FieldType::kInteger:
+        keep(integer(field, node, path));
+        return;
+      case FieldType::kReal:
+        keep(real(field, node, path));
+        return;
       case FieldType::kText:
-      case FieldType::kPath: keep(text(field, node, path)); return;
+      case FieldType::kPath:
+        keep(text(field, node, path));
+        return;
       case FieldType::kIntegerList:
         list(field, node, config, path, [this](auto& f, auto& n, auto& p) { return integer(f, n, p); });
         return;
@@ -268,8 +286,12 @@ class Overlay {
           store(config, node.text, node, path);
         }
         return;
-      case FieldType::kGroup: map(field.fields, node, config, path); return;
-      case FieldType::kVariant: variant(field, node, config, path); return;
+      case FieldType::kGroup:
+        map(field.fields, node, config, path);
+        return;
+      case FieldType::kVariant:
+        variant(field, node, config, path);
+        return;
     }
   }
 
@@ -280,7 +302,7 @@ class Overlay {
     }
     if (node.is_map() && !node.find("kind")) {
       if (config.is_object() && config.contains("kind")) {
-        variant_options(field, node, config, path);   // options of the present kind
+        variant_options(field, node, config, path);  // options of the present kind
       } else {
         mistake(node, quote(path) + " needs a 'kind'");
       }
@@ -348,7 +370,7 @@ class Overlay {
       return;
     }
     Json list = Json::array();
-    std::map<std::string, std::string> claimed;   // what only one member may do → who does
+    std::map<std::string, std::string> claimed;  // what only one member may do → who does
     for (const Node& item : members.items) {
       auto value = member_of(field, item, path, nullptr);
       if (!value) return;
@@ -363,8 +385,10 @@ class Overlay {
       }
       list.push_back(std::move(*value));
     }
-    if (list.size() == 1) store(config, list.front(), node, path);   // a stack of one is that one
-    else store(config, Json::object({{"stack", std::move(list)}}), node, path);
+    if (list.size() == 1)
+      store(config, list.front(), node, path);  // a stack of one is that one
+    else
+      store(config, Json::object({{"stack", std::move(list)}}), node, path);
   }
 
   Origins* origins_;
@@ -375,8 +399,10 @@ class Overlay {
 void collect_paths(const Schema& schema, const std::string& prefix, std::vector<std::string>& out) {
   for (const Field& field : schema) {
     const std::string path = prefix.empty() ? field.name : prefix + "." + field.name;
-    if (field.type == FieldType::kGroup) collect_paths(field.fields, path, out);
-    else out.push_back(path);
+    if (field.type == FieldType::kGroup)
+      collect_paths(field.fields, path, out);
+    else
+      out.push_back(path);
   }
 }
 
@@ -408,8 +434,10 @@ class Binder : public FieldVisitor {
   void field(std::string_view name, std::optional<std::int64_t>& value, std::string_view, FieldOptions) override {
     const Json* json = find(name);
     if (!json) return;
-    if (json->is_null()) value.reset();
-    else get(name, *json, value.emplace());
+    if (json->is_null())
+      value.reset();
+    else
+      get(name, *json, value.emplace());
   }
   void field(std::string_view name, std::vector<std::int64_t>& value, std::string_view, FieldOptions) override {
     take(name, value);
@@ -499,8 +527,10 @@ void collect_differences(const Json& before, const Json& after, const std::strin
     for (const auto& [key, value] : before.items()) {
       const std::string deeper = path.empty() ? key : path + "." + key;
       const auto found = after.find(key);
-      if (found == after.end()) out.push_back({deeper, value, nullptr});
-      else collect_differences(value, *found, deeper, out);
+      if (found == after.end())
+        out.push_back({deeper, value, nullptr});
+      else
+        collect_differences(value, *found, deeper, out);
     }
     for (const auto& [key, value] : after.items()) {
       if (!before.contains(key)) out.push_back({path.empty() ? key : path + "." + key, nullptr, value});
@@ -552,7 +582,10 @@ void render_into(std::string& out, const Schema& schema, const std::string& pref
     for (const VariantKind& variant : field.kinds) {
       wrap_into(out, variant.name + ": " + variant.summary, 6, width);
       for (const Field& option : variant.fields) {
-        wrap_into(out, option.name + " (default " + (option.default_value.is_null() ? "auto" : display(option.default_value)) + "): " + option.help, 10, width);
+        wrap_into(out,
+                  option.name + " (default " +
+                      (option.default_value.is_null() ? "auto" : display(option.default_value)) + "): " + option.help,
+                  10, width);
       }
     }
   }
@@ -618,12 +651,14 @@ std::vector<Difference> differences(const Json& before, const Json& after) {
 
 std::string display(const Json& value) {
   switch (value.type()) {
-    case Json::value_t::null: return "auto";
+    case Json::value_t::null:
+      return "auto";
     case Json::value_t::string: {
       std::string text = value.get<std::string>();
       return text.find('\n') == std::string::npos ? text : value.dump();  // it stays on its line
     }
-    case Json::value_t::number_float: return shortest(value.get<double>());
+    case Json::value_t::number_float:
+      return shortest(value.get<double>());
     case Json::value_t::array: {
       std::vector<std::string> parts;
       for (const Json& item : value) parts.push_back(display(item));
@@ -638,7 +673,8 @@ std::string display(const Json& value) {
       if (value.contains("kind") && value.size() == 1) return display(value.at("kind"));
       return "{" + join(parts, ", ") + "}";
     }
-    default: return value.dump();
+    default:
+      return value.dump();
   }
 }
 

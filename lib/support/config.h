@@ -16,8 +16,8 @@
 /// From that come the schema (which `pe-pipeline` reads from a stage's description, without linking the stage), YAML
 /// reading with places, flags, help, the canonical document that is hashed, and the filled struct.
 ///
-/// A config in flight is a Json object that holds every field: reading starts from `defaults`, lays files and flags over
-/// it with `overlay`, and ends with `make_config`.
+/// A config in flight is a Json object that holds every field: reading starts from `defaults`, lays files and flags
+/// over it with `overlay`, and ends with `make_config`.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +36,22 @@
 
 namespace pe::support {
 
-enum class FieldType { kBool, kInteger, kReal, kText, kPath, kPathList, kIntegerList, kRealList, kTextList, kChoice,
-                       kGroup, kVariant };
+enum class FieldType {
+  kBool,
+  kInteger,
+  kReal,
+  kText,
+  kPath,
+  kPathList,
+  kIntegerList,
+  kRealList,
+  kTextList,
+  kChoice,
+  kGroup,
+  kVariant
+};
 
-std::string_view type_name(FieldType type);   ///< "integer", "list of reals", …, as in `--describe` and help
+std::string_view type_name(FieldType type);  ///< "integer", "list of reals", …, as in `--describe` and help
 
 /// Options of a field in addition to name and meaning.
 struct FieldOptions {
@@ -47,10 +59,10 @@ struct FieldOptions {
   std::string unit;
   std::optional<double> min;
   std::optional<double> max;
-  bool hashed = true;               ///< False: cannot change results (log level, workers); in no key.
-  std::optional<Json> neutral;      ///< A value equal to this one is left out of the hashed document.
-  int since = 1;                    ///< The stage's result version that brought the field.
-  bool allow_nonfinite = false;     ///< .inf and .nan are legal
+  bool hashed = true;            ///< False: cannot change results (log level, workers); in no key.
+  std::optional<Json> neutral;   ///< A value equal to this one is left out of the hashed document.
+  int since = 1;                 ///< The stage's result version that brought the field.
+  bool allow_nonfinite = false;  ///< .inf and .nan are legal
 };
 
 struct Field;
@@ -71,15 +83,15 @@ struct Field {
   std::string help;
   FieldOptions options;
   Json default_value;
-  bool automatic = false;               ///< `auto` is legal; it reads as null
-  std::vector<std::string> choices;     ///< of a choice
-  Schema fields;                        ///< of a group
-  std::vector<VariantKind> kinds;       ///< of a variant
-  bool stackable = false;               ///< a variant may be {stack: […]}
+  bool automatic = false;            ///< `auto` is legal; it reads as null
+  std::vector<std::string> choices;  ///< of a choice
+  Schema fields;                     ///< of a group
+  std::vector<VariantKind> kinds;    ///< of a variant
+  bool stackable = false;            ///< a variant may be {stack: […]}
 };
 
 Json schema_to_json(const Schema& schema);
-Schema schema_from_json(const Json& json);   ///< @throws ArtifactError when the document is no schema
+Schema schema_from_json(const Json& json);  ///< @throws ArtifactError when the document is no schema
 
 /// A value out of a set of kinds, each with its own options. Text forms: `rope`; `{kind: yarn, factor: 4}`;
 /// `{stack: [rope, {kind: ssmax}]}`. Canonical form: {"kind": …, every option} or {"stack": [canonical, …]}.
@@ -200,7 +212,7 @@ Json hashed_config(const Schema& schema, const Json& config);
 /// The dotted paths at which two complete configs differ, with both values.
 struct Difference {
   std::string path;
-  Json before;   ///< null when the field was not there
+  Json before;  ///< null when the field was not there
   Json after;
 };
 std::vector<Difference> differences(const Json& before, const Json& after);

@@ -47,8 +47,7 @@ std::string Diagnostic::render() const {
   return text;
 }
 
-Error::Error(int exit_code, Diagnostic diagnostic)
-    : Error(exit_code, std::vector<Diagnostic>{std::move(diagnostic)}) {}
+Error::Error(int exit_code, Diagnostic diagnostic) : Error(exit_code, std::vector<Diagnostic>{std::move(diagnostic)}) {}
 
 Error::Error(int exit_code, std::vector<Diagnostic> diagnostics)
     : exit_code_(exit_code), diagnostics_(std::move(diagnostics)) {
@@ -105,7 +104,8 @@ void Diagnostics::add_context(const std::string& context, std::size_t from) {
 }
 
 void Diagnostics::throw_if_any() {
-  if (full()) items_.push_back({"these are the first " + std::to_string(kMost) + " mistakes; there may be more", {}, {}, {}});
+  if (full())
+    items_.push_back({"these are the first " + std::to_string(kMost) + " mistakes; there may be more", {}, {}, {}});
   if (!items_.empty()) throw ConfigError(std::move(items_));
 }
 

@@ -13,25 +13,25 @@ namespace pe::support {
 /// Exit codes of a stage. The exit codes of `pe-pipeline` are in `pipeline/exit_code.h`.
 enum ExitCode : int {
   kExitDone = 0,
-  kExitFailed = 1,          ///< A child failed, or a check did not hold.
-  kExitConfig = 2,          ///< The user's flags or config.
-  kExitArtifact = 3,        ///< An input artifact is missing, damaged or of another kind.
-  kExitUnavailable = 69,    ///< A service that the stage needs does not answer.
-  kExitBug = 70,            ///< Our own mistake.
-  kExitCannotCreate = 73,   ///< The output cannot be created.
-  kExitIo = 74,             ///< Reading or writing failed, disk full.
-  kExitCheckpointed = 75,   ///< Stopped at a checkpoint on request; run it again.
-  kExitDiverged = 76,       ///< training diverged; the artifact says so
+  kExitFailed = 1,         ///< A child failed, or a check did not hold.
+  kExitConfig = 2,         ///< The user's flags or config.
+  kExitArtifact = 3,       ///< An input artifact is missing, damaged or of another kind.
+  kExitUnavailable = 69,   ///< A service that the stage needs does not answer.
+  kExitBug = 70,           ///< Our own mistake.
+  kExitCannotCreate = 73,  ///< The output cannot be created.
+  kExitIo = 74,            ///< Reading or writing failed, disk full.
+  kExitCheckpointed = 75,  ///< Stopped at a checkpoint on request; run it again.
+  kExitDiverged = 76,      ///< training diverged; the artifact says so
   kExitInterrupted = 130,
 };
 
 /// A position in a text that the user wrote. Lines and columns count from 1; 0 means unknown.
 struct Place {
-  std::string file;       ///< as the user named it; "--set" for a flag
+  std::string file;  ///< as the user named it; "--set" for a flag
   int line = 0;
   int column = 0;
-  std::string excerpt;    ///< the source line, without its newline
-  int width = 1;          ///< how many columns the caret marks
+  std::string excerpt;  ///< the source line, without its newline
+  int width = 1;        ///< how many columns the caret marks
 
   /// "file:line:column", as much of it as is known.
   std::string str() const;
@@ -41,8 +41,8 @@ struct Place {
 struct Diagnostic {
   std::string message;
   Place place;
-  std::string hint;                   ///< "did you mean 'warmup_steps'?"; may be empty
-  std::vector<std::string> context;   ///< "while reading stage 'trunk' (a.yml:9:3)", innermost first
+  std::string hint;                  ///< "did you mean 'warmup_steps'?"; may be empty
+  std::vector<std::string> context;  ///< "while reading stage 'trunk' (a.yml:9:3)", innermost first
 
   /// The text that a person sees, several lines, with the source line and a caret.
   std::string render() const;

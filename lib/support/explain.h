@@ -14,8 +14,8 @@ namespace pe::support {
 inline constexpr int kExitDevice = 79;        ///< A GPU or its driver failed.
 inline constexpr int kExitOutOfMemory = 137;  ///< Memory ran out; a kernel that kills for memory leaves the same.
 
-/// Says what an exception of a library means, such as of LibTorch: an Error with its exit code, or nothing where it knows
-/// nothing of it.
+/// Says what an exception of a library means, such as of LibTorch: an Error with its exit code, or nothing where it
+/// knows nothing of it.
 using Explain = std::function<std::optional<Error>(const std::exception&)>;
 
 /// Any exception as an Error: one of ours unchanged; else the Error of `explain`; else an IoError for exceptions of

@@ -38,10 +38,11 @@ fs::path glob_root(const std::string& pattern) {
                     "only files and folders of files can be inputs");
 }
 
-void list_folder(const fs::path& folder, const fs::path& base, std::set<std::pair<dev_t, ino_t>>& above, ListedFiles& listed) {
+void list_folder(const fs::path& folder, const fs::path& base, std::set<std::pair<dev_t, ino_t>>& above,
+                 ListedFiles& listed) {
   struct stat status {};
   if (::stat(folder.c_str(), &status) != 0) return;
-  if (!above.insert({status.st_dev, status.st_ino}).second) return;   // a link to a folder that holds it
+  if (!above.insert({status.st_dev, status.st_ino}).second) return;  // a link to a folder that holds it
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     if (it->path().filename().native().starts_with('.')) continue;
@@ -51,7 +52,7 @@ void list_folder(const fs::path& folder, const fs::path& base, std::set<std::pai
       list_folder(it->path(), base, above, listed);
     } else if (type == fs::file_type::regular) {
       listed.files.emplace_back(it->path().lexically_relative(base).string(), it->path());
-    } else if (type != fs::file_type::not_found) {   // a link that leads nowhere is no file
+    } else if (type != fs::file_type::not_found) {  // a link that leads nowhere is no file
       refuse(it->path(), type);
     }
   }

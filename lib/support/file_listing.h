@@ -13,7 +13,7 @@ namespace pe::support {
 /// The files that path fields name, sorted bytewise: (name relative to the folder or glob root, path).
 struct ListedFiles {
   std::vector<std::pair<std::string, std::filesystem::path>> files;
-  std::string missing;                ///< the first path that matches nothing, or empty
+  std::string missing;  ///< the first path that matches nothing, or empty
 };
 
 /// A name that exists is that name, even if it holds '*' or '['. Folders are entered, also linked ones, each once on a

@@ -23,8 +23,8 @@ std::uint64_t nanoseconds(const struct timespec& time) {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-/// Whether a device is a network file system that answers stat from memory, for up to a minute after a change elsewhere.
-/// Opening a file asks the server.
+/// Whether a device is a network file system that answers stat from memory, for up to a minute after a change
+/// elsewhere. Opening a file asks the server.
 bool answers_from_memory(const char* path, dev_t device) {
   constexpr std::array<std::uint32_t, 3> kMagic = {NFS_SUPER_MAGIC, 0xFF534D42u /* CIFS */, 0xFE534D42u /* SMB2 */};
   thread_local std::unordered_map<dev_t, bool> known;
@@ -48,7 +48,7 @@ void ask_server(const char* path, struct stat& status) {
 FileStamp stamp_of(const char* path) {
   FileStamp stamp;
   struct timespec now {};
-  ::clock_gettime(CLOCK_REALTIME_COARSE, &now);   // never later than the clock that file systems take their times from
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &now);  // never later than the clock that file systems take their times from
   stamp.looked_ns = nanoseconds(now);
   struct stat status {};
   if (::stat(path, &status) != 0) return stamp;

@@ -13,7 +13,7 @@ namespace pe::support {
 struct FileStamp {
   bool exists = false;
   std::uint64_t size = 0, mtime_ns = 0, ctime_ns = 0, inode = 0;
-  std::uint64_t looked_ns = 0;   ///< when; not part of equality
+  std::uint64_t looked_ns = 0;  ///< when; not part of equality
 
   /// False when the file was modified less than two seconds before the look: file systems count time in ticks, so the
   /// next write may leave the same stamp.
@@ -32,7 +32,7 @@ inline FileStamp stamp_of(const std::filesystem::path& path) { return stamp_of(p
 struct FileRead {
   std::string path;
   FileStamp stamp;
-  std::string sha256;   ///< hex; empty where a part of the file was all that mattered
+  std::string sha256;  ///< hex; empty where a part of the file was all that mattered
 };
 
 /// `read_file` (files.h), noted down.

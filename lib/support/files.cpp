@@ -38,7 +38,8 @@ std::optional<std::string> irregular(mode_t mode) {
 }
 
 [[noreturn]] void refuse_to_replace(const fs::path& path, const std::string& kind) {
-  throw IoError(cat("cannot write ", quote(path.string()), ": it is ", kind, ", and only a regular file is replaced"), true);
+  throw IoError(cat("cannot write ", quote(path.string()), ": it is ", kind, ", and only a regular file is replaced"),
+                true);
 }
 
 }  // namespace
@@ -68,7 +69,8 @@ std::string read_file(const fs::path& path, std::uint64_t limit) {
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) throw_errno("read", path.string());
   const auto too_large = [&] {
-    return IoError(cat("cannot read '", path.string(), "': it is larger than ", short_bytes(static_cast<double>(limit))));
+    return IoError(
+        cat("cannot read '", path.string(), "': it is larger than ", short_bytes(static_cast<double>(limit))));
   };
   if (static_cast<std::uint64_t>(status.st_size) > limit) throw too_large();
   std::string content;
@@ -90,7 +92,7 @@ void write_file_atomically(const fs::path& path, std::string_view content, bool 
   require_replaceable(path);
   fs::path temporary = unique_sibling(path);
   Descriptor fd;
-  for (int tries = 0; !fd; ++tries) {   // an existing file has another owner, whatever its name
+  for (int tries = 0; !fd; ++tries) {  // an existing file has another owner, whatever its name
     fd = Descriptor(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (fd) break;
     if (errno != EEXIST || tries == 100) throw_errno("create", path.string(), true);

@@ -14,8 +14,8 @@ namespace pe::support {
 
 namespace fs = std::filesystem;
 
-/// Names a path's kind if it is no regular file: "a folder", "a FIFO", "a device", "a socket", or "a symbolic link" if links
-/// are not followed. Nothing for a regular file and for a path that does not exist.
+/// Names a path's kind if it is no regular file: "a folder", "a FIFO", "a device", "a socket", or "a symbolic link" if
+/// links are not followed. Nothing for a regular file and for a path that does not exist.
 std::optional<std::string> irregular_kind(const fs::path& path, bool follow_links);
 
 /// @throws IoError (cannot create) if `path` exists and is no regular file.
@@ -57,7 +57,11 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   ~Descriptor() { close(); }
   int get() const { return fd_; }
-  int release() { const int fd = fd_; fd_ = -1; return fd; }
+  int release() {
+    const int fd = fd_;
+    fd_ = -1;
+    return fd;
+  }
   explicit operator bool() const { return fd_ >= 0; }
   void close();
 
@@ -65,7 +69,8 @@ class Descriptor {
   int fd_ = -1;
 };
 
-/// Opens a regular file for reading. @throws IoError; also for anything else: opening a FIFO would wait for its other end.
+/// Opens a regular file for reading. @throws IoError; also for anything else: opening a FIFO would wait for its other
+/// end.
 Descriptor open_regular(const fs::path& path);
 
 /// A file mapped for reading. Empty files map to an empty view.

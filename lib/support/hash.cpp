@@ -189,25 +189,35 @@ namespace {
 
 void put_value(std::string& out, const Json& value) {
   switch (value.type()) {
-    case Json::value_t::null: out += static_cast<char>(0xF6); return;
-    case Json::value_t::boolean: out += static_cast<char>(value.get<bool>() ? 0xF5 : 0xF4); return;
-    case Json::value_t::number_unsigned: put_cbor_head(out, Cbor::kUnsigned, value.get<std::uint64_t>()); return;
+    case Json::value_t::null:
+      out += static_cast<char>(0xF6);
+      return;
+    case Json::value_t::boolean:
+      out += static_cast<char>(value.get<bool>() ? 0xF5 : 0xF4);
+      return;
+    case Json::value_t::number_unsigned:
+      put_cbor_head(out, Cbor::kUnsigned, value.get<std::uint64_t>());
+      return;
     case Json::value_t::number_integer: {
       const auto integer = value.get<std::int64_t>();
-      if (integer >= 0) put_cbor_head(out, Cbor::kUnsigned, static_cast<std::uint64_t>(integer));
-      else put_cbor_head(out, Cbor::kNegative, static_cast<std::uint64_t>(-(integer + 1)));
+      if (integer >= 0)
+        put_cbor_head(out, Cbor::kUnsigned, static_cast<std::uint64_t>(integer));
+      else
+        put_cbor_head(out, Cbor::kNegative, static_cast<std::uint64_t>(-(integer + 1)));
       return;
     }
     case Json::value_t::number_float: {
       double real = value.get<double>();
       if (std::isnan(real)) throw Error(kExitBug, Diagnostic{"a key cannot hold NaN", {}, {}, {}});
-      if (real == 0) real = 0;   // -0 and 0 are one number
+      if (real == 0) real = 0;  // -0 and 0 are one number
       const auto bits = std::bit_cast<std::uint64_t>(real + 0.0);
       out += static_cast<char>(0xFB);
       for (int i = 7; i >= 0; --i) out += static_cast<char>(bits >> (8 * i) & 255);
       return;
     }
-    case Json::value_t::string: put_cbor_text(out, value.get_ref<const std::string&>()); return;
+    case Json::value_t::string:
+      put_cbor_text(out, value.get_ref<const std::string&>());
+      return;
     case Json::value_t::binary: {
       const auto& bytes = value.get_binary();
       put_cbor_head(out, Cbor::kBytes, bytes.size());
@@ -233,7 +243,8 @@ void put_value(std::string& out, const Json& value) {
       }
       return;
     }
-    case Json::value_t::discarded: break;
+    case Json::value_t::discarded:
+      break;
   }
   throw Error(kExitBug, Diagnostic{"a key cannot hold a discarded value", {}, {}, {}});
 }

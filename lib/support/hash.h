@@ -21,8 +21,8 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
   void update(const void* data, std::size_t bytes);
   void update(std::string_view text) { update(text.data(), text.size()); }
-  std::array<std::uint8_t, 32> digest();   ///< ends the hash
-  std::string hex();                       ///< ends the hash; 64 lower-case digits
+  std::array<std::uint8_t, 32> digest();  ///< ends the hash
+  std::string hex();                      ///< ends the hash; 64 lower-case digits
 
  private:
   struct State;
@@ -30,7 +30,7 @@ class Sha256 {
 };
 
 std::string sha256_hex(std::string_view bytes);
-std::string sha256_file(const std::filesystem::path& path);   ///< @throws IoError
+std::string sha256_file(const std::filesystem::path& path);  ///< @throws IoError
 std::string to_hex(const std::uint8_t* bytes, std::size_t count);
 
 /// Castagnoli CRC, as iSCSI and HDF5 tools use it; check value of "123456789" is e3069283.

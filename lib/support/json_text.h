@@ -66,7 +66,7 @@ class JsonText {
 
   TextSink sink_;
   int indent_;
-  std::string text_;  // that the sink has not taken yet
+  std::string text_;          // that the sink has not taken yet
   std::vector<bool> filled_;  // of each open object or array: whether it has a member
   bool after_key_ = false;
 };

@@ -9,7 +9,8 @@
 
 namespace pe::support {
 
-void parallel_chunks(std::size_t count, std::size_t part, const std::function<void(std::size_t begin, std::size_t end)>& work) {
+void parallel_chunks(std::size_t count, std::size_t part,
+                     const std::function<void(std::size_t begin, std::size_t end)>& work) {
   constexpr std::size_t kMostThreads = 8;  // beyond them the kernel's own locks are waited for
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;

@@ -26,9 +26,14 @@ std::string broken_bound(std::string_view text, const JsonBounds& bounds) {
         ++values;
         break;
       case ']':
-      case '}': --depth; break;
-      case ',': ++values; break;
-      default: break;
+      case '}':
+        --depth;
+        break;
+      case ',':
+        ++values;
+        break;
+      default:
+        break;
     }
     if (values > bounds.values) return cat("holds more than ", bounds.values, " values");
   }

@@ -12,8 +12,8 @@ namespace pe::support {
 
 /// Bounds of a JSON text. They hold before the first value is made.
 struct JsonBounds {
-  int depth = 128;                        ///< objects and arrays within each other; YAML allows 64
-  std::size_t values = 1u << 25;          ///< objects, arrays, texts, numbers, truths and nulls, all together
+  int depth = 128;                ///< objects and arrays within each other; YAML allows 64
+  std::size_t values = 1u << 25;  ///< objects, arrays, texts, numbers, truths and nulls, all together
   std::size_t bytes = std::size_t{1} << 30;
 };
 

@@ -21,8 +21,8 @@
 #include "support/bound_child.h"
 #include "support/capture_within.h"
 #include "support/error.h"
-#include "support/program.h"
 #include "support/hash.h"
+#include "support/program.h"
 #include "support/text.h"
 
 namespace pe::support {
@@ -118,7 +118,7 @@ pid_t spawn_bound(const SpawnOptions& options, int signal) {
   for (auto& [ours, theirs] : wanted) {
     Descriptor copy(::fcntl(ours, F_DUPFD_CLOEXEC, plan.highest + 1));
     if (!copy) {
-      if (errno == EINVAL) errno = EMFILE;   // the limit is below the number
+      if (errno == EINVAL) errno = EMFILE;  // the limit is below the number
       throw_errno("start", program);
     }
     ours = copy.get();
@@ -155,7 +155,7 @@ ExitStatus wait_for(pid_t pid) {
 }
 
 CapturedOutput capture(const std::vector<std::string>& arguments, const std::string& input, std::size_t limit,
-                 const std::filesystem::path& directory) {
+                       const std::filesystem::path& directory) {
   return capture_within(arguments, {.timeout_s = 0, .input = input, .limit = limit, .directory = directory});
 }
 
@@ -169,15 +169,16 @@ extern "C" void end_group_and_self(int signal) {
   ::raise(signal);
 }
 
-/// While it lives, a signal that ends this process ends a group of its children first: a terminal's Ctrl-C does not reach
-/// them. A signal that already has a handler keeps it.
+/// While it lives, a signal that ends this process ends a group of its children first: a terminal's Ctrl-C does not
+/// reach them. A signal that already has a handler keeps it.
 class EndsWithUs {
  public:
   explicit EndsWithUs(pid_t group) {
     pid_t none = 0;
     if (group <= 0 || !taken_along.compare_exchange_strong(none, group)) return;
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-      struct sigaction now {}, end {};
+      struct sigaction now {
+      }, end{};
       end.sa_handler = end_group_and_self;
       if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;
       if (::sigaction(signal, &end, nullptr) == 0) taken_.push_back(signal);
@@ -319,7 +320,8 @@ TimedCapture capture_within(const std::vector<std::string>& arguments, const Cap
   const EndsWithUs ends_with_us(options.new_group ? pid : 0);
   pipes.close_ends_of_child();
   // A child that leaves without reading must not kill us; the handler of the process stays as it was.
-  struct sigaction ignore {}, before {};
+  struct sigaction ignore {
+  }, before{};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &before);
   Exchange exchange(limits, pipes);

@@ -15,22 +15,22 @@
 namespace pe::support {
 
 struct SpawnOptions {
-  std::vector<std::string> arguments;                 ///< [0] is the program: a path, or a name looked up on the PATH.
-  std::optional<std::vector<std::string>> environment; ///< "NAME=value"; absent: this process's own
-  std::filesystem::path directory;                    ///< Working folder; empty: this process's own.
-  int stdin_fd = -1;                                  ///< -1: /dev/null
-  int stdout_fd = -1;                                 ///< -1: inherited
-  int stderr_fd = -1;                                 ///< -1: inherited
-  std::vector<std::pair<int, int>> descriptors;       ///< {ours, number in the child}
-  bool new_group = false;                             ///< own process group, so that a terminal's Ctrl-C is ours alone
+  std::vector<std::string> arguments;  ///< [0] is the program: a path, or a name looked up on the PATH.
+  std::optional<std::vector<std::string>> environment;  ///< "NAME=value"; absent: this process's own
+  std::filesystem::path directory;                      ///< Working folder; empty: this process's own.
+  int stdin_fd = -1;                                    ///< -1: /dev/null
+  int stdout_fd = -1;                                   ///< -1: inherited
+  int stderr_fd = -1;                                   ///< -1: inherited
+  std::vector<std::pair<int, int>> descriptors;         ///< {ours, number in the child}
+  bool new_group = false;  ///< own process group, so that a terminal's Ctrl-C is ours alone
 };
 
 /// Starts a child. Descriptors not named are closed in it. @throws IoError naming the program when it cannot start.
 pid_t spawn(const SpawnOptions& options);
 
 struct ExitStatus {
-  int code = 0;      ///< exit code; 128 + signal when a signal ended it
-  int signal = 0;    ///< the signal that ended it, or 0
+  int code = 0;    ///< exit code; 128 + signal when a signal ended it
+  int signal = 0;  ///< the signal that ended it, or 0
 };
 ExitStatus wait_for(pid_t pid);
 ExitStatus decode_status(int wait_status);
@@ -43,7 +43,7 @@ struct CapturedOutput {
 
 /// Runs to the end, feeding `input`, and keeps what it prints (at most `limit` bytes of each stream).
 CapturedOutput capture(const std::vector<std::string>& arguments, const std::string& input = {},
-                 std::size_t limit = 64u << 20, const std::filesystem::path& directory = {});
+                       std::size_t limit = 64u << 20, const std::filesystem::path& directory = {});
 
 /// The program as a path: itself when it holds a '/', else the first executable of that name on the PATH.
 std::optional<std::filesystem::path> find_program(const std::string& name);

@@ -28,7 +28,8 @@ std::vector<fs::path> plugin_places(const fs::path& program_folder, const std::s
   const std::string file = plugin.substr(plugin.find('/') + 1) + ".so";
   std::vector<fs::path> places;
   // The third place serves the benchmarks, which a build keeps one folder deeper than the programs.
-  for (const std::string& place : {"../lib/" + plugin + ".so", file, "../../lib/" + plugin + ".so", "../lib/pe-pipeline/" + file})
+  for (const std::string& place :
+       {"../lib/" + plugin + ".so", file, "../../lib/" + plugin + ".so", "../lib/pe-pipeline/" + file})
     places.push_back((program_folder / place).lexically_normal());
   return places;
 }

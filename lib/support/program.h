@@ -8,8 +8,9 @@
 
 namespace pe::support {
 
-/// Called first by every program. A standard stream that is closed is replaced by one that fails, so that no file takes its
-/// number. A file that grows beyond its limit (ulimit -f) becomes an error (EFBIG) instead of the end of the program.
+/// Called first by every program. A standard stream that is closed is replaced by one that fails, so that no file takes
+/// its number. A file that grows beyond its limit (ulimit -f) becomes an error (EFBIG) instead of the end of the
+/// program.
 void begin_program();
 
 /// The path of a plug-in for a program of this folder: in the build tree, next to the program, or installed. `plugin`
@@ -17,7 +18,8 @@ void begin_program();
 std::filesystem::path plugin_for(const std::filesystem::path& program_folder, const std::string& plugin);
 
 /// Where `plugin_for` looks, in order.
-std::vector<std::filesystem::path> plugin_places(const std::filesystem::path& program_folder, const std::string& plugin);
+std::vector<std::filesystem::path> plugin_places(const std::filesystem::path& program_folder,
+                                                 const std::string& plugin);
 
 /// Hex of the ELF note, or SHA-256 of a file that has none, such as a script. @throws IoError
 std::string build_of(const std::filesystem::path& file);

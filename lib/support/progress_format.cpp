@@ -18,8 +18,9 @@ std::string number_text(const Json& value) {
 }
 
 std::string_view without(std::string_view name, std::string_view end) {
-  return name.size() > end.size() && name.substr(name.size() - end.size()) == end ? name.substr(0, name.size() - end.size())
-                                                                                  : std::string_view();
+  return name.size() > end.size() && name.substr(name.size() - end.size()) == end
+             ? name.substr(0, name.size() - end.size())
+             : std::string_view();
 }
 
 int rank(const std::string& name) {
@@ -44,7 +45,8 @@ std::vector<std::pair<std::string, Json>> figures_in_order(const Json& detail) {
   for (const auto& [name, value] : detail.items()) {
     if (value != "n/a") result.emplace_back(name, value);  // the journal says so; it tells people nothing
   }
-  std::stable_sort(result.begin(), result.end(), [](const auto& a, const auto& b) { return rank(a.first) < rank(b.first); });
+  std::stable_sort(result.begin(), result.end(),
+                   [](const auto& a, const auto& b) { return rank(a.first) < rank(b.first); });
   return result;
 }
 

@@ -11,11 +11,13 @@
 
 namespace pe::support {
 
-/// The end of a name says the unit: {"tokens_per_second": 31000} is "31.0k tokens/s", {"memory_bytes": …} "memory 1.2 GiB",
+/// The end of a name says the unit: {"tokens_per_second": 31000} is "31.0k tokens/s", {"memory_bytes": …} "memory 1.2
+/// GiB",
 /// {"mfu": 0.381} "mfu 38.1%"; anything else is "name value".
 std::string format_metric(std::string_view name, const Json& value);
 
-/// Its members in the order in which they matter to people, should the line be cut: loss, speed, then the others by name.
+/// Its members in the order in which they matter to people, should the line be cut: loss, speed, then the others by
+/// name.
 std::vector<std::pair<std::string, Json>> figures_in_order(const Json& detail);
 
 }  // namespace pe::support

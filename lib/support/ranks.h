@@ -13,11 +13,11 @@ namespace pe::support {
 struct Ranks {
   std::int64_t rank = 0;
   std::int64_t count = 1;
-  std::int64_t local = 0;      ///< Rank on this machine; selects the GPU.
-  std::string from;            ///< the variable that says so: "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"
-  std::string host;            ///< Host of rank 0; empty under mpirun, which has its own exchange.
-  int port = 0;                ///< Port on which rank 0 listens while all start.
-  std::string start;           ///< job, step and restart under srun: ranks of another start are turned away
+  std::int64_t local = 0;  ///< Rank on this machine; selects the GPU.
+  std::string from;        ///< the variable that says so: "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"
+  std::string host;        ///< Host of rank 0; empty under mpirun, which has its own exchange.
+  int port = 0;            ///< Port on which rank 0 listens while all start.
+  std::string start;       ///< job, step and restart under srun: ranks of another start are turned away
   bool is_first() const { return rank == 0; }
 };
 

@@ -14,12 +14,18 @@ struct TypeName {
   const char* name;
 };
 constexpr std::array<TypeName, 12> kTypeNames = {{
-    {FieldType::kBool, "bool"},           {FieldType::kInteger, "integer"},
-    {FieldType::kReal, "real"},           {FieldType::kText, "text"},
-    {FieldType::kPath, "path"},           {FieldType::kPathList, "list of paths"},
-    {FieldType::kIntegerList, "list of integers"}, {FieldType::kRealList, "list of reals"},
-    {FieldType::kTextList, "list of texts"}, {FieldType::kChoice, "choice"},
-    {FieldType::kGroup, "group"},         {FieldType::kVariant, "variant"},
+    {FieldType::kBool, "bool"},
+    {FieldType::kInteger, "integer"},
+    {FieldType::kReal, "real"},
+    {FieldType::kText, "text"},
+    {FieldType::kPath, "path"},
+    {FieldType::kPathList, "list of paths"},
+    {FieldType::kIntegerList, "list of integers"},
+    {FieldType::kRealList, "list of reals"},
+    {FieldType::kTextList, "list of texts"},
+    {FieldType::kChoice, "choice"},
+    {FieldType::kGroup, "group"},
+    {FieldType::kVariant, "variant"},
 }};
 
 /// Builds a schema; values are only read, as defaults.
@@ -61,8 +67,8 @@ class SchemaBuilder : public FieldVisitor {
              FieldOptions options) override {
     add(name, FieldType::kPathList, value, help, std::move(options));
   }
-  void variant(std::string_view name, VariantValue& value, const std::vector<VariantKind>& kinds,
-               std::string_view help, bool stackable, FieldOptions options) override {
+  void variant(std::string_view name, VariantValue& value, const std::vector<VariantKind>& kinds, std::string_view help,
+               bool stackable, FieldOptions options) override {
     Field& field = add(name, FieldType::kVariant, nullptr, help, std::move(options));
     field.kinds = kinds;
     field.stackable = stackable;
@@ -191,8 +197,10 @@ Schema schema_from_json(const Json& json) {
         throw ArtifactError(cat("field ", quote(field.name), " has the unknown type ", quote(type)),
                             cat("types are ", names));
       }
-      if (field.type == FieldType::kGroup) field.fields = schema_from_json(row.at("fields"));
-      else field.default_value = decode_default(row.at("default"), field.type);
+      if (field.type == FieldType::kGroup)
+        field.fields = schema_from_json(row.at("fields"));
+      else
+        field.default_value = decode_default(row.at("default"), field.type);
       field.options.unit = row.value("unit", "");
       if (row.contains("min")) field.options.min = row.at("min").get<double>();
       if (row.contains("max")) field.options.max = row.at("max").get<double>();

@@ -11,7 +11,7 @@ template <typename T>
 class Shared {
  public:
   Shared() = default;
-  Shared(T value) : value_(std::make_shared<T>(std::move(value))) {}   // NOLINT: converts from its value
+  Shared(T value) : value_(std::make_shared<T>(std::move(value))) {}  // NOLINT: converts from its value
 
   const T& get() const {
     static const T none{};
@@ -19,7 +19,7 @@ class Shared {
   }
   const T& operator*() const { return get(); }
   const T* operator->() const { return &get(); }
-  operator const T&() const { return get(); }   // NOLINT
+  operator const T&() const { return get(); }  // NOLINT
 
   /// The value to change; first copied where it has another owner too. Not for concurrent calls.
   T& edit() {

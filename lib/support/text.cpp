@@ -93,7 +93,7 @@ namespace {
 struct SuffixedNumber {
   std::string digits;
   std::int64_t factor = 1;
-  bool divides = false;   // "ms": factor is a divisor
+  bool divides = false;  // "ms": factor is a divisor
 };
 
 std::optional<SuffixedNumber> spell(std::string_view text, Suffixes suffixes) {
@@ -135,14 +135,19 @@ std::optional<SuffixedNumber> spell(std::string_view text, Suffixes suffixes) {
   if (!any) return std::nullopt;
   const std::string_view suffix = text.substr(at);
   if (suffix.empty()) return out;
-  struct Row { Suffixes of; const char* name; std::int64_t factor; bool divides; };
+  struct Row {
+    Suffixes of;
+    const char* name;
+    std::int64_t factor;
+    bool divides;
+  };
   static constexpr Row kRows[] = {
-      {Suffixes::kCount, "k", 1000, false},          {Suffixes::kCount, "M", 1000000, false},
-      {Suffixes::kCount, "B", 1000000000, false},    {Suffixes::kCount, "T", 1000000000000, false},
-      {Suffixes::kBytes, "K", 1LL << 10, false},     {Suffixes::kBytes, "M", 1LL << 20, false},
-      {Suffixes::kBytes, "G", 1LL << 30, false},     {Suffixes::kBytes, "T", 1LL << 40, false},
-      {Suffixes::kSeconds, "s", 1, false},           {Suffixes::kSeconds, "m", 60, false},
-      {Suffixes::kSeconds, "h", 3600, false},        {Suffixes::kSeconds, "d", 86400, false},
+      {Suffixes::kCount, "k", 1000, false},       {Suffixes::kCount, "M", 1000000, false},
+      {Suffixes::kCount, "B", 1000000000, false}, {Suffixes::kCount, "T", 1000000000000, false},
+      {Suffixes::kBytes, "K", 1LL << 10, false},  {Suffixes::kBytes, "M", 1LL << 20, false},
+      {Suffixes::kBytes, "G", 1LL << 30, false},  {Suffixes::kBytes, "T", 1LL << 40, false},
+      {Suffixes::kSeconds, "s", 1, false},        {Suffixes::kSeconds, "m", 60, false},
+      {Suffixes::kSeconds, "h", 3600, false},     {Suffixes::kSeconds, "d", 86400, false},
       {Suffixes::kSeconds, "ms", 1000, true},
   };
   for (const Row& row : kRows) {
@@ -175,8 +180,7 @@ std::optional<double> parse_real(std::string_view text, Suffixes suffixes) {
   } else if (result.ec != std::errc{}) {
     return std::nullopt;
   }
-  return spelled->divides ? value / static_cast<double>(spelled->factor)
-                          : value * static_cast<double>(spelled->factor);
+  return spelled->divides ? value / static_cast<double>(spelled->factor) : value * static_cast<double>(spelled->factor);
 }
 
 std::optional<std::int64_t> parse_integer(std::string_view text, Suffixes suffixes, std::string* why) {
@@ -193,8 +197,10 @@ std::optional<std::int64_t> parse_integer(std::string_view text, Suffixes suffix
   std::string_view rest = spelled->digits;
   for (std::size_t at = 0; at < rest.size(); ++at) {
     const char c = rest[at];
-    if (c == '-') negative = true;
-    else if (c == '.') after_dot = true;
+    if (c == '-')
+      negative = true;
+    else if (c == '.')
+      after_dot = true;
     else if (c == 'e') {
       std::int64_t written = 0;
       const auto* from = rest.data() + at + 1;
@@ -241,7 +247,8 @@ int utf8_step(std::string_view s, std::size_t at) {
   if (lead < 0x80) return 1;
   int length = 0;
   unsigned char low = 0x80, high = 0xBF;
-  if (lead >= 0xC2 && lead <= 0xDF) length = 2;
+  if (lead >= 0xC2 && lead <= 0xDF)
+    length = 2;
   else if (lead >= 0xE0 && lead <= 0xEF) {
     length = 3;
     if (lead == 0xE0) low = 0xA0;
@@ -292,11 +299,16 @@ std::string escaped(std::string_view text, std::size_t longest) {
     const int step = utf8_step(text, at);
     // C1 controls (U+0080 to U+009F) command terminals as those below a space do.
     const bool c1 = step == 2 && byte == 0xC2 && static_cast<unsigned char>(text[at + 1]) < 0xA0;
-    if (text[at] == '\n') out += "\\n";
-    else if (text[at] == '\t') out += "\\t";
-    else if (byte < 0x20 || byte == 0x7f || step < 0) out += fmt::format("\\x{:02x}", byte);
-    else if (c1) out += fmt::format("\\x{:02x}\\x{:02x}", byte, static_cast<unsigned char>(text[at + 1]));
-    else out.append(text.substr(at, static_cast<std::size_t>(step)));
+    if (text[at] == '\n')
+      out += "\\n";
+    else if (text[at] == '\t')
+      out += "\\t";
+    else if (byte < 0x20 || byte == 0x7f || step < 0)
+      out += fmt::format("\\x{:02x}", byte);
+    else if (c1)
+      out += fmt::format("\\x{:02x}\\x{:02x}", byte, static_cast<unsigned char>(text[at + 1]));
+    else
+      out.append(text.substr(at, static_cast<std::size_t>(step)));
     at += step < 0 ? 1 : static_cast<std::size_t>(step);
   }
   return out;
@@ -307,8 +319,10 @@ std::string replace_invalid_utf8(std::string_view bytes) {
   out.reserve(bytes.size());
   for (std::size_t at = 0; at < bytes.size();) {
     const int step = utf8_step(bytes, at);
-    if (step > 0) out.append(bytes.substr(at, static_cast<std::size_t>(step)));
-    else out += "\xEF\xBF\xBD";
+    if (step > 0)
+      out.append(bytes.substr(at, static_cast<std::size_t>(step)));
+    else
+      out += "\xEF\xBF\xBD";
     at += static_cast<std::size_t>(step > 0 ? step : -step);
   }
   return out;

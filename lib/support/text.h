@@ -23,7 +23,7 @@ std::string cat(const Args&... args) {
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::string_view trim(std::string_view text);
-std::string quote(std::string_view text);   ///< 'text', with control characters escaped
+std::string quote(std::string_view text);  ///< 'text', with control characters escaped
 
 /// The shortest decimal text that reads back as the same double: "0.001", "1e-05", "nan", "inf".
 std::string shortest(double value);
@@ -43,8 +43,8 @@ std::string short_duration(double seconds);
 /// Meaning of a suffix; see `pipeline-file` format: counts are decimal, bytes binary.
 enum class Suffixes { kNone, kCount, kBytes, kSeconds };
 
-/// A number as a person writes it: "300M", "2.4e9", "1_000_000", "8K" (bytes), "30s", "2h". Decimal always: "017" is 17.
-/// Empty when it is no number. `.nan`, `.inf`, `-.inf` are read as such.
+/// A number as a person writes it: "300M", "2.4e9", "1_000_000", "8K" (bytes), "30s", "2h". Decimal always: "017"
+/// is 17. Empty when it is no number. `.nan`, `.inf`, `-.inf` are read as such.
 std::optional<double> parse_real(std::string_view text, Suffixes suffixes = Suffixes::kNone);
 
 /// As parse_real, exact; empty when it is no number, has a fraction, or does not fit.

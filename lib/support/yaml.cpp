@@ -58,7 +58,8 @@ class Builder : public YAML::EventHandler {
     node.plain = tag == "?";
     node.mark = at(mark);
     node.mark.width = value.find('\n') == std::string::npos
-                          ? std::max(1, static_cast<int>(display_width(value)) + (node.plain ? 0 : 2)) : 1;
+                          ? std::max(1, static_cast<int>(display_width(value)) + (node.plain ? 0 : 2))
+                          : 1;
     place(std::move(node), anchor, mark);
   }
 
@@ -104,15 +105,16 @@ class Builder : public YAML::EventHandler {
     YAML::anchor_t anchor = 0;
     bool flow = false;
     bool has_key = false;
-    bool drop = false;     ///< the value of a repeated key
-    std::unordered_map<std::string, int> lines;   ///< of the keys so far
+    bool drop = false;                           ///< the value of a repeated key
+    std::unordered_map<std::string, int> lines;  ///< of the keys so far
     std::string key;
     Mark key_mark;
   };
 
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     if (tag.empty() || tag == "?" || tag == "!") return;
-    diagnostics_.add("tag " + quote(tag) + " is not used here", at(mark).place(), "leave the tag out; the field decides the type");
+    diagnostics_.add("tag " + quote(tag) + " is not used here", at(mark).place(),
+                     "leave the tag out; the field decides the type");
   }
 
   void count(const Node& node, const YAML::Mark& mark) {
@@ -172,8 +174,8 @@ class Builder : public YAML::EventHandler {
     frame.has_key = true;
     frame.drop = true;
     if (node.kind != Node::Kind::kScalar) {
-      const char* hint = node.is_map() || node.is_list()
-                             ? "braces and brackets have a meaning in YAML; quote the text" : "";
+      const char* hint =
+          node.is_map() || node.is_list() ? "braces and brackets have a meaning in YAML; quote the text" : "";
       diagnostics_.add("a key must be a plain word, found " + node.found(), node.place(), hint);
       return;
     }
@@ -231,10 +233,14 @@ const Node::Member* Node::find_member(std::string_view key) const {
 
 std::string Node::found() const {
   switch (kind) {
-    case Kind::kNull: return "nothing";
-    case Kind::kList: return "a list";
-    case Kind::kMap: return "a map";
-    case Kind::kScalar: break;
+    case Kind::kNull:
+      return "nothing";
+    case Kind::kList:
+      return "a list";
+    case Kind::kMap:
+      return "a map";
+    case Kind::kScalar:
+      break;
   }
   return quote(text.size() > 60 ? text.substr(0, 57) + "..." : text);
 }
@@ -245,7 +251,8 @@ Node parse_yaml(std::string_view text, const std::string& name) {
   if (text.size() > kMaxBytes) throw ConfigError("the file is larger than 16 MiB", {name, 0, 0, "", 1});
   const std::size_t invalid = find_invalid_utf8(text);
   if (invalid != std::string_view::npos) {
-    const auto line = static_cast<int>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(invalid), '\n'));
+    const auto line =
+        static_cast<int>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(invalid), '\n'));
     throw ConfigError("invalid UTF-8 on this line", {name, line + 1, 0, "", 1});
   }
   if (text.find('\0') != std::string_view::npos) throw ConfigError("the file holds a NUL byte", {name, 0, 0, "", 1});
@@ -257,7 +264,8 @@ Node parse_yaml(std::string_view text, const std::string& name) {
     if (parser.HandleNextDocument(builder)) {
       Diagnostics ignored;
       Builder second(source, ignored);
-      if (parser.HandleNextDocument(second)) diagnostics.add("the file holds more than one document ('---')", {name, 0, 0, "", 1});
+      if (parser.HandleNextDocument(second))
+        diagnostics.add("the file holds more than one document ('---')", {name, 0, 0, "", 1});
     }
   } catch (const ParseStop&) {
   } catch (const YAML::Exception& error) {
@@ -308,7 +316,8 @@ Node literal_node(std::string text, const std::string& flag) {
 
 Json to_json(const Node& node) {
   switch (node.kind) {
-    case Node::Kind::kNull: return nullptr;
+    case Node::Kind::kNull:
+      return nullptr;
     case Node::Kind::kList: {
       Json list = Json::array();
       for (const Node& item : node.items) list.push_back(to_json(item));
@@ -319,7 +328,8 @@ Json to_json(const Node& node) {
       for (const auto& member : node.members) map[member.key] = to_json(member.value);
       return map;
     }
-    case Node::Kind::kScalar: break;
+    case Node::Kind::kScalar:
+      break;
   }
   if (!node.plain) return node.text;
   if (node.text == "true" || node.text == "True" || node.text == "TRUE") return true;

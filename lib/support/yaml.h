@@ -26,7 +26,7 @@ struct Source {
 
 struct Mark {
   std::shared_ptr<const Source> source;
-  int line = 0;     ///< from 1; 0 when unknown
+  int line = 0;  ///< from 1; 0 when unknown
   int column = 0;
   int width = 1;
 
@@ -38,11 +38,11 @@ struct Node {
   struct Member;
 
   Kind kind = Kind::kNull;
-  std::string text;            ///< of a scalar, as written (quotes and escapes resolved)
-  bool plain = true;           ///< a scalar without quotes; only such may be a bool, a number or null
+  std::string text;   ///< of a scalar, as written (quotes and escapes resolved)
+  bool plain = true;  ///< a scalar without quotes; only such may be a bool, a number or null
   Mark mark;
-  std::vector<Node> items;     ///< of a list
-  std::vector<Member> members; ///< of a map, in the order written
+  std::vector<Node> items;      ///< of a list
+  std::vector<Member> members;  ///< of a map, in the order written
 
   const Node* find(std::string_view key) const;
   const Member* find_member(std::string_view key) const;

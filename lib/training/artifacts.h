@@ -23,7 +23,7 @@ struct Position {
   Curves curves;
   std::vector<std::int64_t> skipped;  ///< steps that changed nothing, as counted in curves
   Json inexact = Json::array();       ///< where it went on from another machine's checkpoint
-  std::vector<at::Tensor> best;       ///< the weights of the best validation, like the model's groups; empty where not kept
+  std::vector<at::Tensor> best;  ///< the weights of the best validation, like the model's groups; empty where not kept
 
   /// The validation whose weights are kept; none where none are, or before the first.
   std::optional<ValidationRow> kept_best() const { return best.empty() ? std::nullopt : curves.best(); }

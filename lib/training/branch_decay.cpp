@@ -29,9 +29,10 @@ void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspac
                             "' of its schedule; a decay branches off the stable phase"));
   }
   if (snapshot.step != span.begin) {
-    throw ArtifactError(cat(file, ": a snapshot at step ", snapshot.step, ", but a decay that ends at ",
-                            support::shortest(config.decay.end), " of the horizon begins at end · (1 − share), step ", span.begin),
-                        cat("take the snapshot at ", support::shortest(config.decay.end * (1 - config.decay.share))));
+    throw ArtifactError(
+        cat(file, ": a snapshot at step ", snapshot.step, ", but a decay that ends at ",
+            support::shortest(config.decay.end), " of the horizon begins at end · (1 − share), step ", span.begin),
+        cat("take the snapshot at ", support::shortest(config.decay.end * (1 - config.decay.share))));
   }
   if (span.end <= span.begin) {
     throw support::ConfigError(cat("the decay from step ", span.begin, " to ", span.end, " has no step"), {},

@@ -60,8 +60,8 @@ std::vector<double> read_rows(const artifact::CheckpointReader& checkpoint, cons
                               std::int64_t columns) {
   const artifact::TensorInfo* info = checkpoint.find(name);
   if (info == nullptr || info->dtype != Dtype::kF64 || info->shape.size() != 2 || info->shape[1] != columns) {
-    throw support::ArtifactError(support::cat(checkpoint.path().string(), ": '", name, "' is missing or not f64 [rows, ",
-                                              columns, "]"));
+    throw support::ArtifactError(
+        support::cat(checkpoint.path().string(), ": '", name, "' is missing or not f64 [rows, ", columns, "]"));
   }
   std::vector<double> flat(static_cast<std::size_t>(info->bytes() / sizeof(double)));
   checkpoint.read(name, std::as_writable_bytes(std::span(flat)));
@@ -104,7 +104,8 @@ Curves Curves::from_tables(const artifact::Tables& tables) {
   const artifact::Table& rows = tables.at("train");
   {
     const auto &step = rows.integers("step"), &tokens = rows.integers("tokens"), &clipped = rows.integers("clipped");
-    const auto loss = rows.reals("loss"), bpb = rows.reals("bpb"), lr = rows.reals("lr"), norm = rows.reals("grad_norm");
+    const auto loss = rows.reals("loss"), bpb = rows.reals("bpb"), lr = rows.reals("lr"),
+               norm = rows.reals("grad_norm");
     for (std::size_t i = 0; i < rows.rows(); ++i) {
       curves.train.push_back({step[i], tokens[i], loss[i], bpb[i], lr[i], norm[i], clipped[i] != 0});
     }
@@ -144,13 +145,14 @@ Curves Curves::read(const artifact::CheckpointReader& checkpoint) {
   }
   const std::vector<double> validation = read_rows(checkpoint, "curves/validation", kValidationColumns);
   for (std::size_t i = 0; i < validation.size(); i += kValidationColumns) {
-    curves.validation.push_back({integer(validation[i]), integer(validation[i + 1]), validation[i + 2], validation[i + 3],
-                                 integer(validation[i + 4]), integer(validation[i + 5])});
+    curves.validation.push_back({integer(validation[i]), integer(validation[i + 1]), validation[i + 2],
+                                 validation[i + 3], integer(validation[i + 4]), integer(validation[i + 5])});
   }
   const std::vector<double> steps = read_rows(checkpoint, "curves/steps", kStepColumns);
   for (std::size_t i = 0; i < steps.size(); i += kStepColumns) curves.steps.push_back({steps[i], steps[i + 1]});
   const std::vector<double> logits = read_rows(checkpoint, "curves/logits", kLogitColumns);
-  for (std::size_t i = 0; i < logits.size(); i += kLogitColumns) curves.logits.push_back({integer(logits[i]), logits[i + 1]});
+  for (std::size_t i = 0; i < logits.size(); i += kLogitColumns)
+    curves.logits.push_back({integer(logits[i]), logits[i + 1]});
   return curves;
 }
 
@@ -171,7 +173,7 @@ MetricsLog::MetricsLog(const std::filesystem::path& work, const std::filesystem:
   std::int64_t last_attempt = 0;
   for (const std::string& line : support::split(support::read_file(earlier), '\n')) {
     const Json record = support::parse_json(line);
-    if (!record.is_object()) continue;   // a line that a killed writer left unfinished
+    if (!record.is_object()) continue;  // a line that a killed writer left unfinished
     last_attempt = std::max<std::int64_t>(last_attempt, record.value("attempt", std::int64_t{0}));
     const bool keep = record.value("step", std::int64_t{0}) <= step;
     if (keep && record.contains("wall_s") && record["wall_s"].is_number()) wall_s_ = record["wall_s"].get<double>();

@@ -17,10 +17,10 @@
 namespace pe::training {
 
 struct TrainRow {
-  std::int64_t step = 0;      ///< steps done
-  std::int64_t tokens = 0;    ///< tokens seen
-  double loss = 0;            ///< nats per token, of this step's batch, before its update
-  double bpb = 0;             ///< bits per byte of text
+  std::int64_t step = 0;    ///< steps done
+  std::int64_t tokens = 0;  ///< tokens seen
+  double loss = 0;          ///< nats per token, of this step's batch, before its update
+  double bpb = 0;           ///< bits per byte of text
   double lr = 0;
   double grad_norm = 0;
   bool clipped = false;
@@ -38,7 +38,7 @@ struct ValidationRow {
 struct Curves {
   std::vector<TrainRow> train;
   std::vector<ValidationRow> validation;
-  std::vector<StepFact> steps;         ///< every step of the run
+  std::vector<StepFact> steps;  ///< every step of the run
   std::vector<LogitSample> logits;
 
   /// The validation with the lowest loss, the first of equals; none without a finite one.
@@ -62,7 +62,7 @@ class MetricsLog {
   MetricsLog(const std::filesystem::path& work, const std::filesystem::path& resume, std::int64_t step);
   void add(Json record);
   std::int64_t attempt() const { return attempt_; }
-  double wall_before() const { return wall_s_; }   ///< seconds that the records taken over had taken
+  double wall_before() const { return wall_s_; }  ///< seconds that the records taken over had taken
 
  private:
   std::filesystem::path file_;

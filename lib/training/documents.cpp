@@ -4,14 +4,17 @@
 
 namespace pe::training {
 
-void document_starts(const data::TokenDataset& dataset, data::Split split, std::uint64_t first, std::span<std::int64_t> out) {
+void document_starts(const data::TokenDataset& dataset, data::Split split, std::uint64_t first,
+                     std::span<std::int64_t> out) {
   const std::uint64_t count = dataset.documents(split);
   // The last document that begins at or before `first`; empty ones begin where the next does.
   std::uint64_t low = 0, high = count;
   while (high - low > 1) {
     const std::uint64_t middle = low + (high - low) / 2;
-    if (dataset.document(split, middle).first <= first) low = middle;
-    else high = middle;
+    if (dataset.document(split, middle).first <= first)
+      low = middle;
+    else
+      high = middle;
   }
   std::uint64_t next = low + 1;
   std::uint64_t border = next < count ? dataset.document(split, next).first : ~std::uint64_t{0};

@@ -5,8 +5,8 @@
 #include "model/device.h"
 #include "support/error.h"
 #include "support/text.h"
-#include "training/logit_scale.h"
 #include "training/branch_point.h"
+#include "training/logit_scale.h"
 #include "training/run.h"
 
 namespace pe::training {
@@ -85,18 +85,21 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
   const Json& had = snapshot.checkpoint.meta().encoding;
   const Json& wanted = config.drop.encoding.json;
   if (drops && had == (wanted.is_string() ? Json{{"kind", wanted}} : wanted)) {
-    throw ArtifactError(cat(file, ": its encoding is '", encodings::encoding_name(had), "' already, so there is nothing to drop"),
-                        "leave it out of the drops, or use drop.arm: nodrop as a control");
+    throw ArtifactError(
+        cat(file, ": its encoding is '", encodings::encoding_name(had), "' already, so there is nothing to drop"),
+        "leave it out of the drops, or use drop.arm: nodrop as a control");
   }
   const Schedule schedule = drop_schedule(config.drop, snapshot.optimizer.peak_lr, snapshot.step, end);
   if (schedule.warmup > end - snapshot.step) {
-    throw support::ConfigError(cat("the warm-up takes ", schedule.warmup, " steps, but only ", end - snapshot.step, " remain"));
+    throw support::ConfigError(
+        cat("the warm-up takes ", schedule.warmup, " steps, but only ", end - snapshot.step, " remain"));
   }
   OptimizerSettings optimizer = snapshot.optimizer;
   optimizer.peak_lr = schedule.peak;
   model::ModelChanges changes = changes_of(config.drop, had);
   if (imported) changes.length = length;
-  const model::ChangedModel loaded = model::load_changed(snapshot.checkpoint, changes, device, model::compute_type(compute));
+  const model::ChangedModel loaded =
+      model::load_changed(snapshot.checkpoint, changes, device, model::compute_type(compute));
   Json branch = {{"kind", drops ? "drop" : "nodrop"}, {"step", snapshot.step}, {"end", end}, {"encoding_before", had}};
   if (config.drop.qk_norm == DropConfig::QkNorm::kWidth) branch["qk_norm"] = "width";
   Run run{.model = loaded.model,

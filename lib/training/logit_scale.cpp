@@ -34,7 +34,8 @@ model::LanguageModel with_slope(const model::LanguageModel& model, double slope)
   model::LanguageModel made = model::LanguageModel::make(config, config.vocabulary, model.seed(), model.device(),
                                                          model.compute_dtype(), model::Weights::kLater);
   const at::NoGradGuard no_gradients;
-  for (std::size_t i = 0; i < made.groups().size(); ++i) at::Tensor(made.groups()[i].values).copy_(model.groups()[i].values);
+  for (std::size_t i = 0; i < made.groups().size(); ++i)
+    at::Tensor(made.groups()[i].values).copy_(model.groups()[i].values);
   made.after_step();
   encodings::read_alike(made.encoding(), model.encoding());
   return made;
@@ -84,9 +85,10 @@ void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int
     }
   }
   if (fits.empty()) {
-    throw support::ArtifactError(cat(workspace.input("data").path.string(), ": the validation split has no window of ", 2 * trained,
-                                     " tokens, which drop.logit_scale: fitted measures"),
-                                 "validate on more text (drop.validate_windows above 0), or give the slope: drop.logit_scale: given");
+    throw support::ArtifactError(
+        cat(workspace.input("data").path.string(), ": the validation split has no window of ", 2 * trained,
+            " tokens, which drop.logit_scale: fitted measures"),
+        "validate on more text (drop.validate_windows above 0), or give the slope: drop.logit_scale: given");
   }
   const double slope = slope_of(fits, trained);
   const auto output = workspace.outputs.find("model");
@@ -97,7 +99,8 @@ void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int
   set_slope(meta.encoding, slope);
   Json record = {{"slope", slope}, {"fits", Json::array()}};
   for (const ScaleFit& fit : fits) {
-    record["fits"].push_back({{"length", fit.length}, {"beta", fit.beta}, {"loss", fit.loss}, {"unscaled_loss", fit.unscaled_loss}});
+    record["fits"].push_back(
+        {{"length", fit.length}, {"beta", fit.beta}, {"loss", fit.loss}, {"unscaled_loss", fit.unscaled_loss}});
   }
   meta.extra["logit_scale"] = record;
   artifact::CheckpointWriter writer(output->second, workspace.recipe, meta);

@@ -1,6 +1,6 @@
 /// @file
-/// DroPE's logit scale β(s) = 1 + a · ln s for texts s times as long as in training (Gelberg et al. 2025, arXiv:2512.12167):
-/// the encoding `length_scale` with slope a, fitted on validation text.
+/// DroPE's logit scale β(s) = 1 + a · ln s for texts s times as long as in training (Gelberg et al. 2025,
+/// arXiv:2512.12167): the encoding `length_scale` with slope a, fitted on validation text.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ Json with_length_scale(const Json& encoding, double slope);
 /// Measurement at one length.
 struct ScaleFit {
   std::int64_t length = 0;
-  double beta = 1;            ///< the best of 1 + a · ln s, a = 0, 0.05, … 0.5
-  double loss = 0;            ///< with it, nats per token
+  double beta = 1;  ///< the best of 1 + a · ln s, a = 0, 0.05, … 0.5
+  double loss = 0;  ///< with it, nats per token
   double unscaled_loss = 0;
 };
 

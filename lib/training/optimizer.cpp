@@ -54,7 +54,8 @@ at::Tensor orthogonalised(const at::Tensor& g) {
 at::Tensor orthogonalised_in_bf16(const at::Tensor& matrices) {
   const bool tall = matrices.size(1) > matrices.size(2);
   const at::Tensor g = tall ? matrices.transpose(1, 2) : matrices;
-  at::Tensor x = (g / (at::linalg_vector_norm(g, 2.0, at::IntArrayRef{1, 2}, /*keepdim=*/true, at::kFloat) + 1e-7)).to(at::kBFloat16);
+  at::Tensor x = (g / (at::linalg_vector_norm(g, 2.0, at::IntArrayRef{1, 2}, /*keepdim=*/true, at::kFloat) + 1e-7))
+                     .to(at::kBFloat16);
   for (int i = 0; i < 5; ++i) {
     const at::Tensor a = at::bmm(x, x.transpose(1, 2));
     const at::Tensor b = at::baddbmm(a, a, a, -4.7750, 2.0315);
@@ -93,7 +94,8 @@ std::vector<Optimizer::Part> Optimizer::parts_of() {
   for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
     const model::Parameter& parameter = model_.parameters()[i];
     const auto& at = model_.locations()[i];
-    Part part{at.group, at.offset, parameter.tensor.numel(), parameter.decay, starts_with(parameter.name, "encoding."), {}};
+    Part part{at.group, at.offset, parameter.tensor.numel(), parameter.decay, starts_with(parameter.name, "encoding."),
+              {}};
     if (settings_.decay_on == DecayOn::kAll) part.decay = true;
     if (settings_.decay_on == DecayOn::kMatricesAndEmbeddings && parameter.name == "embedding") part.decay = true;
     if (settings_.kind == OptimizerKind::kMuon && starts_with(parameter.name, "layers.") && parameter.decay) {
@@ -125,14 +127,14 @@ Optimizer::StepResult Optimizer::step(std::int64_t step, double lr) {
   result.finite = squares <= static_cast<double>(std::numeric_limits<float>::max());
   if (!result.finite) return result;
   result.clipped = settings_.clip > 0 && result.grad_norm > settings_.clip;
-  std::optional<at::Tensor> scale;   // the kernels divide gradients by it
+  std::optional<at::Tensor> scale;  // the kernels divide gradients by it
   if (result.clipped) {
     scale = at::zeros({}, model_.groups().front().values.options().dtype(at::kFloat));
     scale->fill_(result.grad_norm / settings_.clip);
   }
   const double divisor = result.clipped ? result.grad_norm / settings_.clip : 1.0;
   bool shadows_written = true;
-  std::map<std::vector<std::int64_t>, std::vector<const Part*>> at_once;   // Muon's, by shape
+  std::map<std::vector<std::int64_t>, std::vector<const Part*>> at_once;  // Muon's, by shape
   for (const Part& part : parts_) {
     const double rate = part.encoding ? lr * settings_.encoding_lr_scale : lr;
     if (!part.muon.empty() && kernels::plugin_for(model_.groups()[part.group].values) != nullptr) {
@@ -142,8 +144,10 @@ Optimizer::StepResult Optimizer::step(std::int64_t step, double lr) {
     }
     if (part.muon.empty() && adam_with_shadows(part, step, rate, divisor)) continue;
     shadows_written = false;
-    if (part.muon.empty()) adam(part, step, rate, scale);
-    else muon(part, rate, scale);
+    if (part.muon.empty())
+      adam(part, step, rate, scale);
+    else
+      muon(part, rate, scale);
   }
   for (const auto& [shape, parts] : at_once) muon(parts, lr, scale);
   model_.after_step(shadows_written);
@@ -153,12 +157,19 @@ Optimizer::StepResult Optimizer::step(std::int64_t step, double lr) {
 
 bool Optimizer::adam_with_shadows(const Part& part, std::int64_t step, double lr, double divisor) {
   const model::FlatGroup& group = model_.groups()[part.group];
-  const auto cut = [&](const at::Tensor& flat) { return flat.defined() ? flat.narrow(0, part.begin, part.count) : flat; };
+  const auto cut = [&](const at::Tensor& flat) {
+    return flat.defined() ? flat.narrow(0, part.begin, part.count) : flat;
+  };
   const auto adam = kernels::operations_for(group.values).adam;
   if (adam == nullptr) return false;
   adam({cut(group.values), cut(group.gradients), cut(first_[part.group]), cut(second_[part.group]), cut(group.shadow)},
-       {.lr = lr, .beta1 = settings_.beta1, .beta2 = settings_.beta2, .decay = part.decay ? settings_.weight_decay : 0.0,
-        .eps = settings_.eps, .step = step - start_ + 1, .divisor = divisor,
+       {.lr = lr,
+        .beta1 = settings_.beta1,
+        .beta2 = settings_.beta2,
+        .decay = part.decay ? settings_.weight_decay : 0.0,
+        .eps = settings_.eps,
+        .step = step - start_ + 1,
+        .divisor = divisor,
         .coupled = settings_.kind == OptimizerKind::kAdam});
   return true;
 }
@@ -172,8 +183,8 @@ void Optimizer::adam(const Part& part, std::int64_t step, double lr, const std::
   const at::Tensor first = cut(first_[part.group]), second = cut(second_[part.group]);
   const double decay = part.decay ? settings_.weight_decay : 0.0;
   if (settings_.kind == OptimizerKind::kAdam) {
-    at::_fused_adam_({values}, {gradients}, {first}, {second}, {}, {steps_[part.group]}, lr, settings_.beta1, settings_.beta2,
-                     decay, settings_.eps, /*amsgrad=*/false, /*maximize=*/false, scale);
+    at::_fused_adam_({values}, {gradients}, {first}, {second}, {}, {steps_[part.group]}, lr, settings_.beta1,
+                     settings_.beta2, decay, settings_.eps, /*amsgrad=*/false, /*maximize=*/false, scale);
   } else {
     at::_fused_adamw_({values}, {gradients}, {first}, {second}, {}, {steps_[part.group]}, lr, settings_.beta1,
                       settings_.beta2, decay, settings_.eps, /*amsgrad=*/false, /*maximize=*/false, scale);
@@ -199,7 +210,7 @@ void Optimizer::muon(const Part& part, double lr, const std::optional<at::Tensor
 }
 
 void Optimizer::muon(const std::vector<const Part*>& parts, double lr, const std::optional<at::Tensor>& scale) {
-  constexpr std::int64_t kNumbers = std::int64_t{1} << 27;   // at a time, which take half a gibibyte
+  constexpr std::int64_t kNumbers = std::int64_t{1} << 27;  // at a time, which take half a gibibyte
   const std::vector<std::int64_t>& shape = parts.front()->muon;
   const auto most = static_cast<std::size_t>(std::max<std::int64_t>(1, kNumbers / (shape[0] * shape[1])));
   for (std::size_t first = 0; first < parts.size(); first += most) {
@@ -207,14 +218,18 @@ void Optimizer::muon(const std::vector<const Part*>& parts, double lr, const std
     std::vector<at::Tensor> gradients;
     for (std::size_t i = 0; i < count; ++i) gradients.push_back(muon_gradient(*parts[first + i], scale));
     const at::Tensor directions = orthogonalised_in_bf16(at::stack(gradients));
-    for (std::size_t i = 0; i < count; ++i) apply_muon(*parts[first + i], directions[static_cast<std::int64_t>(i)].to(at::kFloat), lr);
+    for (std::size_t i = 0; i < count; ++i)
+      apply_muon(*parts[first + i], directions[static_cast<std::int64_t>(i)].to(at::kFloat), lr);
   }
 }
 
 Json to_json(const OptimizerSettings& settings, std::int64_t start) {
-  Json json = {{"peak_lr", settings.peak_lr}, {"beta1", settings.beta1},
-               {"beta2", settings.beta2},     {"eps", settings.eps},
-               {"weight_decay", settings.weight_decay}, {"clip", settings.clip},
+  Json json = {{"peak_lr", settings.peak_lr},
+               {"beta1", settings.beta1},
+               {"beta2", settings.beta2},
+               {"eps", settings.eps},
+               {"weight_decay", settings.weight_decay},
+               {"clip", settings.clip},
                {"start", start}};
   const OptimizerSettings plain;
   for (const auto& [kind, word] : kKinds) {
@@ -250,7 +265,8 @@ OptimizerSettings optimizer_from_json(const Json& json, const std::string& file)
         return;
       }
     }
-    throw ArtifactError(cat(file, ": optimizer has ", found->dump(), " for '", name, "', which this version does not know"));
+    throw ArtifactError(
+        cat(file, ": optimizer has ", found->dump(), " for '", name, "', which this version does not know"));
   };
   number("peak_lr", settings.peak_lr, true);
   number("beta1", settings.beta1, true);

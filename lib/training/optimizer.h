@@ -1,7 +1,7 @@
 /// @file
-/// Optimizers over the model's flat buffers, with clipping folded in. AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101)
-/// and Adam (Kingma and Ba 2015, arXiv:1412.6980) are one fused pass per group. Muon (Jordan et al. 2024) takes the
-/// matrices of the blocks and leaves the rest to AdamW.
+/// Optimizers over the model's flat buffers, with clipping folded in. AdamW (Loshchilov and Hutter 2019,
+/// arXiv:1711.05101) and Adam (Kingma and Ba 2015, arXiv:1412.6980) are one fused pass per group. Muon (Jordan et al.
+/// 2024) takes the matrices of the blocks and leaves the rest to AdamW.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,10 +29,10 @@ double muon_scale(std::int64_t rows, std::int64_t columns);
 
 /// A part of the state that a run resumes from, without the step: flat, in the layout of `model.groups()`.
 struct StatePart {
-  std::string name;                  ///< before the parameters' names in checkpoints: "optim/m/"
+  std::string name;  ///< before the parameters' names in checkpoints: "optim/m/"
   std::vector<at::Tensor> flat;
-  std::vector<std::string> absent;   ///< parameters that have none
-  bool of_updates = true;            ///< false: a result as well, and part of every artifact
+  std::vector<std::string> absent;  ///< parameters that have none
+  bool of_updates = true;           ///< false: a result as well, and part of every artifact
 };
 
 class Optimizer {
@@ -41,21 +41,21 @@ class Optimizer {
   Optimizer(model::LanguageModel model, const OptimizerSettings& settings, std::int64_t start);
 
   struct StepResult {
-    double grad_norm = 0;      ///< of all gradients, before clipping
+    double grad_norm = 0;  ///< of all gradients, before clipping
     bool clipped = false;
-    bool finite = true;        ///< false: nothing was changed
+    bool finite = true;  ///< false: nothing was changed
   };
   /// One update with the gradients that the model holds. `step` counts from 0 and is the only clock.
   StepResult step(std::int64_t step, double lr);
 
   const OptimizerSettings& settings() const { return settings_; }
   std::int64_t start() const { return start_; }
-  /// All that it holds: averages of the weights where they are kept, first moments ("optim/m/", Muon's momentum among them)
-  /// and second ones ("optim/v/"), which matrices that Muon takes do not have.
+  /// All that it holds: averages of the weights where they are kept, first moments ("optim/m/", Muon's momentum among
+  /// them) and second ones ("optim/v/"), which matrices that Muon takes do not have.
   std::vector<StatePart> state() const;
 
-  /// Moving averages of the weights, in the layout of `model.groups()`; empty where `settings.ema` is 0. They begin as the
-  /// weights.
+  /// Moving averages of the weights, in the layout of `model.groups()`; empty where `settings.ema` is 0. They begin as
+  /// the weights.
   const std::vector<at::Tensor>& averages() const { return averages_; }
 
  private:
@@ -64,7 +64,7 @@ class Optimizer {
     std::size_t group = 0;
     std::int64_t begin = 0, count = 0;
     bool decay = false, encoding = false;
-    std::vector<std::int64_t> muon;   ///< rows and columns; empty: AdamW or Adam
+    std::vector<std::int64_t> muon;  ///< rows and columns; empty: AdamW or Adam
   };
   std::vector<Part> parts_of();
   /// By the plug-in's kernel, which writes the low-precision copies too; false where there is none.
@@ -82,7 +82,7 @@ class Optimizer {
   std::int64_t start_;
   std::vector<at::Tensor> first_, second_, steps_, averages_;
   std::vector<Part> parts_;
-  std::vector<std::string> by_muon_;   ///< parameters
+  std::vector<std::string> by_muon_;  ///< parameters
 };
 
 /// Form in checkpoints. Settings that came after format 1 appear only where they differ from AdamW on matrices, so that

@@ -21,7 +21,7 @@ using support::cat;
 struct CheckpointFile {
   std::int64_t step = 0;
   std::filesystem::path path;
-  std::filesystem::path metrics;   ///< of a snapshot
+  std::filesystem::path metrics;  ///< of a snapshot
 };
 
 /// Newest first. @throws IoError: a folder that cannot be listed is no folder without checkpoints
@@ -33,7 +33,8 @@ std::vector<CheckpointFile> checkpoints_in(const std::filesystem::path& folder) 
     const auto step = support::parse_integer(path.stem().string().substr(5));
     if (step) found.push_back({*step, path, {}});
   }
-  std::sort(found.begin(), found.end(), [](const CheckpointFile& a, const CheckpointFile& b) { return a.step > b.step; });
+  std::sort(found.begin(), found.end(),
+            [](const CheckpointFile& a, const CheckpointFile& b) { return a.step > b.step; });
   return found;
 }
 
@@ -44,7 +45,8 @@ std::vector<std::filesystem::path> folders_of(const artifact::Workspace& workspa
 }
 
 /// Every checkpoint that a run may resume from, newest first.
-std::vector<CheckpointFile> candidates(const std::vector<std::filesystem::path>& folders, const std::optional<artifact::Snapshot>& earlier) {
+std::vector<CheckpointFile> candidates(const std::vector<std::filesystem::path>& folders,
+                                       const std::optional<artifact::Snapshot>& earlier) {
   std::vector<CheckpointFile> found;
   for (const auto& folder : folders) {
     const std::vector<CheckpointFile> more = checkpoints_in(folder);
@@ -53,13 +55,15 @@ std::vector<CheckpointFile> candidates(const std::vector<std::filesystem::path>&
   if (earlier && earlier->outputs.count("model") && earlier->outputs.count("metrics")) {
     found.push_back({earlier->step, earlier->outputs.at("model"), earlier->outputs.at("metrics")});
   }
-  std::stable_sort(found.begin(), found.end(), [](const CheckpointFile& a, const CheckpointFile& b) { return a.step > b.step; });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const CheckpointFile& a, const CheckpointFile& b) { return a.step > b.step; });
   return found;
 }
 
 /// The first difference that makes a checkpoint one of another run; empty when it is of this one. A snapshot has no
 /// schedule: a caller that passes it as earlier knows the schedule from its key.
-std::string difference(const artifact::CheckpointMeta& found, const artifact::CheckpointMeta& expected, bool is_snapshot) {
+std::string difference(const artifact::CheckpointMeta& found, const artifact::CheckpointMeta& expected,
+                       bool is_snapshot) {
   const auto unlike = [](const char* what, const Json& a, const Json& b) {
     return cat(what, " ", a.dump(), " and not ", b.dump());
   };
@@ -85,7 +89,7 @@ void prefetch_checkpoint(const artifact::Workspace& workspace) {
   // In a thread, since the calls block while the disk's queue is full. The reader of the file reports errors.
   std::thread([path = found.front().path] {
     const support::Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    struct stat about{};
+    struct stat about {};
     if (!fd || ::fstat(fd.get(), &about) != 0) return;
     constexpr off_t kPiece = off_t{32} << 20;
     for (off_t at = 0; at < about.st_size; at += kPiece) ::posix_fadvise(fd.get(), at, kPiece, POSIX_FADV_WILLNEED);
@@ -138,18 +142,20 @@ void ResumeStore::check() {
 void ResumeStore::tidy(std::int64_t step, std::optional<std::int64_t> best) const {
   std::error_code ignored;
   for (const auto& path : damaged_) {
-    if (path.parent_path() == folders_.front() && path.filename() != cat("step-", step, ".h5")) std::filesystem::remove(path, ignored);
+    if (path.parent_path() == folders_.front() && path.filename() != cat("step-", step, ".h5"))
+      std::filesystem::remove(path, ignored);
   }
   std::int64_t newest = 0;
   for (const CheckpointFile& found : checkpoints_in(folders_.front())) {
-    if (found.step > step) continue;   // of another run in the same folder: not ours to remove
+    if (found.step > step) continue;  // of another run in the same folder: not ours to remove
     const bool pinned = config_.pin_every > 0 && found.step % config_.pin_every == 0;
     if (newest++ < config_.keep || pinned || found.step == best) continue;
     std::filesystem::remove(found.path, ignored);
   }
   // Killed writers leave temporary files next to the final names; this attempt is the folder's only writer.
   for (const auto& entry : std::filesystem::directory_iterator(folders_.front(), ignored)) {
-    if (entry.path().filename().string().find(".h5.tmp.") != std::string::npos) std::filesystem::remove(entry.path(), ignored);
+    if (entry.path().filename().string().find(".h5.tmp.") != std::string::npos)
+      std::filesystem::remove(entry.path(), ignored);
   }
 }
 
@@ -159,16 +165,16 @@ void ResumeStore::adopt(std::int64_t step) const {
   if (folders_.size() < 2) return;
   support::make_folders(folders_.front());
   for (const CheckpointFile& found : checkpoints_in(folders_.back())) {
-    std::error_code ignored;   // another file system, or there already
+    std::error_code ignored;  // another file system, or there already
     if (found.step <= step && !damaged_.count(found.path)) {
       std::filesystem::create_hard_link(found.path, folders_.front() / found.path.filename(), ignored);
     }
   }
 }
 
-bool ResumeStore::restore(const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
-                          const std::function<void(const artifact::CheckpointReader&,
-                                                   const std::filesystem::path* metrics)>& load) {
+bool ResumeStore::restore(
+    const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
+    const std::function<void(const artifact::CheckpointReader&, const std::filesystem::path* metrics)>& load) {
   for (const CheckpointFile& candidate : candidates(folders_, earlier_)) {
     if (candidate.step <= after || candidate.step > until) continue;
     try {

@@ -19,14 +19,14 @@
 
 namespace pe::training {
 
-/// Asks the system to read the newest checkpoint of this workspace into its page cache, and does not wait for it. Called when the
-/// program starts, so that the disk works while LibTorch is loaded and the model is built.
+/// Asks the system to read the newest checkpoint of this workspace into its page cache, and does not wait for it.
+/// Called when the program starts, so that the disk works while LibTorch is loaded and the model is built.
 void prefetch_checkpoint(const artifact::Workspace& workspace);
 
 class ResumeStore {
  public:
   ResumeStore(const artifact::Workspace& workspace, const CheckpointConfig& config, support::Progress& progress);
-  ~ResumeStore();   ///< waits for the writer; `wait` reports its errors
+  ~ResumeStore();  ///< waits for the writer; `wait` reports its errors
 
   using Write = std::function<void(const std::filesystem::path&)>;
 
@@ -37,7 +37,7 @@ class ResumeStore {
   void save(std::int64_t step, std::optional<std::int64_t> best, Write write);
   struct WriteReport {
     std::int64_t step = 0;
-    double seconds = 0;       ///< from the file's first byte to its durable name, during training
+    double seconds = 0;  ///< from the file's first byte to its durable name, during training
     std::uint64_t bytes = 0;
   };
   /// The checkpoint written since the last call; at most one, since they are written one at a time.
@@ -55,19 +55,20 @@ class ResumeStore {
   /// file is corrupt; a warning names it, and it is skipped. The second argument of `load` is the path of a snapshot's
   /// metrics; else null.
   /// @return whether there was one
-  bool restore(const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
-               const std::function<void(const artifact::CheckpointReader&, const std::filesystem::path* metrics)>& load);
+  bool restore(
+      const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
+      const std::function<void(const artifact::CheckpointReader&, const std::filesystem::path* metrics)>& load);
 
  private:
   void tidy(std::int64_t step, std::optional<std::int64_t> best) const;
   void adopt(std::int64_t step) const;
 
-  std::vector<std::filesystem::path> folders_;   ///< the first is written to
+  std::vector<std::filesystem::path> folders_;  ///< the first is written to
   std::optional<artifact::Snapshot> earlier_;
   CheckpointConfig config_;
   support::Progress& progress_;
-  std::set<std::filesystem::path> damaged_;      ///< passed over; they never count as kept
-  std::int64_t step_ = 0;                        ///< step of the checkpoint in writing
+  std::set<std::filesystem::path> damaged_;  ///< passed over; they never count as kept
+  std::int64_t step_ = 0;                    ///< step of the checkpoint in writing
   std::future<WriteReport> writer_;
   std::optional<WriteReport> written_;
 };

@@ -55,8 +55,8 @@ std::int64_t in_a_row(const std::vector<std::int64_t>& steps) {
 Curves curves_of_snapshot(const Run& run, const std::filesystem::path& metrics, std::int64_t step) {
   Curves curves = Curves::from_tables(artifact::read_metrics(metrics));
   if (std::ssize(curves.steps) != step - run.first_step) {
-    throw ArtifactError(cat(metrics.string(), ": table 'steps' has ", curves.steps.size(), " rows, but its snapshot took ",
-                            step - run.first_step, " steps"));
+    throw ArtifactError(cat(metrics.string(), ": table 'steps' has ", curves.steps.size(),
+                            " rows, but its snapshot took ", step - run.first_step, " steps"));
   }
   // Its last validation was for the snapshot alone, unless one was due.
   const bool due = run.watch.validate_every > 0 && step % run.watch.validate_every == 0;
@@ -72,7 +72,7 @@ class TrainingLoop {
         workspace_(workspace),
         communicator_(run.communicator == nullptr ? *alone_ : *run.communicator),
         progress_(workspace.progress == nullptr || !communicator_.is_first() ? support::silent_progress()
-                                                                      : *workspace.progress),
+                                                                             : *workspace.progress),
         length_(run.model.config().length),
         end_(workspace.snapshots.empty() ? run.last_step : workspace.snapshots.back().step),
         samples_({dataset, Split::kTrain, length_, run.model.device(), run.documents},
@@ -112,7 +112,7 @@ class TrainingLoop {
     }
     try {
       finish_writing();
-    } catch (const support::IoError& error) {   // what it would have saved is about to be the result
+    } catch (const support::IoError& error) {  // what it would have saved is about to be the result
       progress_.warn(error.what());
     }
     if (snapshots.empty()) write_artifacts(workspace_.outputs, run_.artifact_holds_moments, false);
@@ -139,14 +139,14 @@ class TrainingLoop {
   void check_snapshots() const {
     for (const artifact::Snapshot& snapshot : workspace_.snapshots) {
       if (snapshot.step < run_.first_step || snapshot.step > run_.last_step) {
-        throw support::ConfigError(cat("snapshot '", snapshot.label, "' is at step ", snapshot.step, ", outside of steps ",
-                                       run_.first_step, " to ", run_.last_step));
+        throw support::ConfigError(cat("snapshot '", snapshot.label, "' is at step ", snapshot.step,
+                                       ", outside of steps ", run_.first_step, " to ", run_.last_step));
       }
       const bool at_end = snapshot.step == run_.schedule.end;
       if (run_.schedule.kind == ScheduleKind::kWsd && !run_.schedule.free_of_horizon(snapshot.step) && !at_end) {
         throw support::ConfigError(
-            cat("snapshot '", snapshot.label, "' at step ", snapshot.step, " lies inside the decay, which begins at step ",
-                run_.schedule.decay_begin),
+            cat("snapshot '", snapshot.label, "' at step ", snapshot.step,
+                " lies inside the decay, which begins at step ", run_.schedule.decay_begin),
             {}, "set train.decay_share: 0 in a stage that only feeds branches, or move the snapshot");
       }
     }
@@ -155,9 +155,9 @@ class TrainingLoop {
   /// One line for people about what begins.
   void announce() {
     const std::int64_t parameters = run_.model.parameter_count();
-    progress_.note(cat(support::short_count(static_cast<double>(parameters)), " parameters (", support::with_commas(parameters),
-                       "), steps ", position_.step, " to ", end_,
-                       " of ", support::with_commas(tokens(1)), " tokens, ",
+    progress_.note(cat(support::short_count(static_cast<double>(parameters)), " parameters (",
+                       support::with_commas(parameters), "), steps ", position_.step, " to ", end_, " of ",
+                       support::with_commas(tokens(1)), " tokens, ",
                        model::device_summary(run_.compute, run_.model.device())));
     encodings::Span span = encodings::Span::whole(*run_.compute.micro_batch, length_);
     span.training = true;
@@ -165,15 +165,16 @@ class TrainingLoop {
     span.pe_len = length_;
     span.causal = run_.model.config().mask == model::Mask::kCausal;
     encodings::PositionalEncoding& encoding = run_.model.encoding();
-    const encodings::State state = encodings::begin_pass(encoding, span);   // some learn only here how long they reach
+    const encodings::State state = encodings::begin_pass(encoding, span);  // some learn only here how long they reach
     progress_.note(cat("encoding ", encodings::encoding_name(run_.model.config().encoding.json), ", attention route: ",
                        encodings::route_name(encoding, span, run_.model.compute_dtype(), /*needs_grad=*/true)));
     const std::uint64_t windows = samples_.order().windows();
     const auto needed = static_cast<std::uint64_t>(run_.last_step * run_.batch);
     if (needed > windows) {
-      progress_.note(cat("the data has ", windows, " windows; the run sees ", needed, ", that is ",
-                         support::shortest(std::round(100.0 * static_cast<double>(needed) / static_cast<double>(windows)) / 100),
-                         " epochs"));
+      progress_.note(
+          cat("the data has ", windows, " windows; the run sees ", needed, ", that is ",
+              support::shortest(std::round(100.0 * static_cast<double>(needed) / static_cast<double>(windows)) / 100),
+              " epochs"));
     }
     // Settings of a longer run, merged into a short one, leave a schedule that only ever rises.
     const Schedule& schedule = run_.schedule;
@@ -187,20 +188,20 @@ class TrainingLoop {
                                            : model::peak_flops(run_.model.device(), device);
     if (peak) progress_.note(mfu_formula(flops(), peak, device));
     if (communicator_.count() > 1) {
-      progress_.note(cat(communicator_.count(), " ranks, each with ", run_.batch / communicator_.count(), " of a step's ", run_.batch,
-                         " sequences"));
+      progress_.note(cat(communicator_.count(), " ranks, each with ", run_.batch / communicator_.count(),
+                         " of a step's ", run_.batch, " sequences"));
     }
     if (!communicator_.is_first()) return;
     watcher_.emplace(
         workspace_, run_.watch_files,
         MonitorState{.first_step = run_.first_step,
-                .step = position_.step,
-                .last_step = end_,
-                .tokens_per_step = tokens(1),
-                .tokens_before = run_.tokens_before,
-                .flops_per_token = flops(),
-                .peak_flops = peak ? std::optional(*peak * static_cast<double>(communicator_.count())) : peak,
-                .memory_bytes = [device = run_.model.device()] { return model::memory_in_use(device); }},
+                     .step = position_.step,
+                     .last_step = end_,
+                     .tokens_per_step = tokens(1),
+                     .tokens_before = run_.tokens_before,
+                     .flops_per_token = flops(),
+                     .peak_flops = peak ? std::optional(*peak * static_cast<double>(communicator_.count())) : peak,
+                     .memory_bytes = [device = run_.model.device()] { return model::memory_in_use(device); }},
         progress_);
   }
 
@@ -215,13 +216,16 @@ class TrainingLoop {
   /// Has what follows a micro-batch read while that one is computed.
   void read_ahead(std::int64_t first) {
     const std::int64_t next = first + *run_.compute.micro_batch;
-    if (next < run_.batch / communicator_.count()) samples_.announce(micro_batch(position_.step, next));
-    else if (position_.step + 1 < end_) samples_.announce(micro_batch(position_.step + 1, 0));
+    if (next < run_.batch / communicator_.count())
+      samples_.announce(micro_batch(position_.step, next));
+    else if (position_.step + 1 < end_)
+      samples_.announce(micro_batch(position_.step + 1, 0));
   }
 
   /// @return false when the run has diverged. Nothing was updated then, nor in a step that was skipped.
   bool one_step() {
-    const std::int64_t step = position_.step, part = run_.batch / communicator_.count(), micro = *run_.compute.micro_batch;
+    const std::int64_t step = position_.step, part = run_.batch / communicator_.count(),
+                       micro = *run_.compute.micro_batch;
     const double scale =
         1.0 / static_cast<double>(std::max<std::int64_t>(1, samples_.targets(step * run_.batch, run_.batch)));
     if (step % kLogitEvery == 0) sample_logits();
@@ -260,8 +264,13 @@ class TrainingLoop {
     const Optimizer::StepResult updated = update(optimizer_, step, lr, loss);
     ++position_.step;
     position_.curves.steps.push_back({loss, updated.grad_norm});
-    const TrainRow row{position_.step, artifacts_.tokens_seen(position_.step), loss, bits_per_byte(loss / scale, bytes), lr,
-                       updated.grad_norm, updated.clipped};
+    const TrainRow row{position_.step,
+                       artifacts_.tokens_seen(position_.step),
+                       loss,
+                       bits_per_byte(loss / scale, bytes),
+                       lr,
+                       updated.grad_norm,
+                       updated.clipped};
     const bool logged = is_logged(step) || !updated.finite;
     if (logged) position_.curves.train.push_back(row);
     if (watcher_) watcher_->step(row, logged);
@@ -273,7 +282,8 @@ class TrainingLoop {
   /// Work that is due between two steps: validation, a comparison of ranks, a checkpoint.
   void after_step() {
     const CheckpointConfig& checkpoint = run_.checkpoint;
-    const bool is_best = run_.watch.validate_every > 0 && position_.step % run_.watch.validate_every == 0 && add_validation();
+    const bool is_best =
+        run_.watch.validate_every > 0 && position_.step % run_.watch.validate_every == 0 && add_validation();
     const bool pinned = checkpoint.pin_every > 0 && position_.step % checkpoint.pin_every == 0;
     const double since = seconds_since(last_checkpoint_);
     if (position_.step % kCompareEvery == 0) compare_ranks();
@@ -336,16 +346,17 @@ class TrainingLoop {
   /// The state is copied before this returns; a thread writes the copy during training.
   void save() {
     const auto begin = Clock::now();
-    finish_writing();   // the copy is the writer's until it is done
+    finish_writing();  // the copy is the writer's until it is done
     artifact::CheckpointMeta now = artifacts_.meta(position_, false);
     now.fingerprint = fingerprint_of(run_);
     now.extra["run"] = identity_of(run_);
     const std::optional<ValidationRow> best = run_.checkpoint.best ? position_.curves.best() : std::nullopt;
     store_.save(position_.step, best ? std::optional(best->step) : std::nullopt,
-                [recipe = workspace_.recipe, model = run_.model, now = std::move(now),
-                 copy = copy_.take(state()), curves = position_.curves](const std::filesystem::path& path) {
+                [recipe = workspace_.recipe, model = run_.model, now = std::move(now), copy = copy_.take(state()),
+                 curves = position_.curves](const std::filesystem::path& path) {
                   artifact::CheckpointWriter writer(path, recipe, now);
-                  for (const StatePart& part : copy) model::write_tensors(writer, part.name, model, part.flat, part.absent);
+                  for (const StatePart& part : copy)
+                    model::write_tensors(writer, part.name, model, part.flat, part.absent);
                   curves.write(writer);
                   writer.finish();
                 });
@@ -357,7 +368,8 @@ class TrainingLoop {
   /// State that the run resumes from: weights, the optimizer's state, and the best weights so far where they are kept.
   std::vector<StatePart> state() const {
     std::vector<StatePart> parts = state_of(run_.model, optimizer_);
-    if (!position_.best.empty()) parts.push_back({.name = kBestPart, .flat = position_.best, .absent = {}, .of_updates = false});
+    if (!position_.best.empty())
+      parts.push_back({.name = kBestPart, .flat = position_.best, .absent = {}, .of_updates = false});
     return parts;
   }
 
@@ -389,10 +401,13 @@ class TrainingLoop {
     const TrainRow& row = position_.curves.train.back();
     if (watcher_) watcher_->end("diverged");
     communicator_.agree_on_end();
-    throw support::Error(support::kExitDiverged,
-                         support::Diagnostic{cat("training diverged at step ", position_.step, ": loss ", support::shortest(row.loss),
-                                                 ", gradient norm ", support::shortest(row.grad_norm)),
-                                             {}, "lower train.peak_lr, or lengthen the warm-up", {}});
+    throw support::Error(
+        support::kExitDiverged,
+        support::Diagnostic{cat("training diverged at step ", position_.step, ": loss ", support::shortest(row.loss),
+                                ", gradient norm ", support::shortest(row.grad_norm)),
+                            {},
+                            "lower train.peak_lr, or lengthen the warm-up",
+                            {}});
   }
 
   /// Ranks that were started on different configs or data would add up gradients of different runs.
@@ -431,7 +446,8 @@ class TrainingLoop {
         if (flat.numel() > 0) communicator_.broadcast(flat);
       }
     }
-    if (!communicator_.is_first()) run_.model.after_step();  // products read copies of the values, of a new training too
+    if (!communicator_.is_first())
+      run_.model.after_step();  // products read copies of the values, of a new training too
     buckets_.emplace(run_.model, communicator_);
   }
 
@@ -445,29 +461,35 @@ class TrainingLoop {
     artifact::CheckpointMeta expected = artifacts_.meta(position_, false);
     expected.extra["run"] = identity_of(run_);
     const std::int64_t limit = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.front().step;
-    return store_.restore(expected, run_.first_step, limit, [&](const artifact::CheckpointReader& checkpoint,
-                                                                const std::filesystem::path* metrics) {
-      Json inexact = marks_of(checkpoint, metrics == nullptr ? fingerprint_of(run_) : Json::object());
-      Curves curves = metrics == nullptr ? Curves::read(checkpoint) : curves_of_snapshot(run_, *metrics, checkpoint.meta().step);
-      std::vector<StatePart> state = this->state();
-      if (!checkpoint.meta().extra.contains("best")) {   // from before the first validation
-        std::erase_if(state, [](const StatePart& part) { return part.name == kBestPart; });
-      }
-      for (const StatePart& part : state) model::require_tensors(checkpoint, part.name, run_.model, part.absent);
-      // Read into separate memory and checked as a whole, unused tensors included: a damaged file must change nothing.
-      const std::vector<StatePart> read = host_zeros_like(state);
-      for (const StatePart& part : read) model::read_tensors(checkpoint, part.name, run_.model, part.flat, part.absent);
-      checkpoint.verify(at::get_num_threads());
-      for (std::size_t i = 0; i < state.size(); ++i) {
-        for (std::size_t j = 0; j < state[i].flat.size(); ++j) model::move_contents(read[i].flat[j], state[i].flat[j]);
-      }
-      position_.step = checkpoint.meta().step;
-      position_.curves = std::move(curves);
-      position_.skipped = checkpoint.meta().extra.value("skipped", std::vector<std::int64_t>());
-      position_.inexact = std::move(inexact);
-      run_.model.after_step();
-      progress_.note(cat(metrics == nullptr ? "resuming at step " : "continuing from the snapshot at step ", position_.step));
-    });
+    return store_.restore(
+        expected, run_.first_step, limit,
+        [&](const artifact::CheckpointReader& checkpoint, const std::filesystem::path* metrics) {
+          Json inexact = marks_of(checkpoint, metrics == nullptr ? fingerprint_of(run_) : Json::object());
+          Curves curves = metrics == nullptr ? Curves::read(checkpoint)
+                                             : curves_of_snapshot(run_, *metrics, checkpoint.meta().step);
+          std::vector<StatePart> state = this->state();
+          if (!checkpoint.meta().extra.contains("best")) {  // from before the first validation
+            std::erase_if(state, [](const StatePart& part) { return part.name == kBestPart; });
+          }
+          for (const StatePart& part : state) model::require_tensors(checkpoint, part.name, run_.model, part.absent);
+          // Read into separate memory and checked as a whole, unused tensors included: a damaged file must change
+          // nothing.
+          const std::vector<StatePart> read = host_zeros_like(state);
+          for (const StatePart& part : read)
+            model::read_tensors(checkpoint, part.name, run_.model, part.flat, part.absent);
+          checkpoint.verify(at::get_num_threads());
+          for (std::size_t i = 0; i < state.size(); ++i) {
+            for (std::size_t j = 0; j < state[i].flat.size(); ++j)
+              model::move_contents(read[i].flat[j], state[i].flat[j]);
+          }
+          position_.step = checkpoint.meta().step;
+          position_.curves = std::move(curves);
+          position_.skipped = checkpoint.meta().extra.value("skipped", std::vector<std::int64_t>());
+          position_.inexact = std::move(inexact);
+          run_.model.after_step();
+          progress_.note(
+              cat(metrics == nullptr ? "resuming at step " : "continuing from the snapshot at step ", position_.step));
+        });
   }
 
   /// Places where this run was resumed inexactly, with this one where the checkpoint's fingerprint differs from `mine`.
@@ -476,11 +498,13 @@ class TrainingLoop {
     const auto [there, here] = differences(checkpoint.meta().fingerprint, mine);
     Json marks = checkpoint.meta().extra.value("inexact", Json::array());
     if (there == here) return marks;
-    const std::string what = cat("resuming from ", checkpoint.path().string(), ", which another program, library, device, "
-                                 "dtype or thread count wrote: the result will not be bit-exact (", there.dump(), " there, ",
-                                 here.dump(), " here)");
+    const std::string what = cat("resuming from ", checkpoint.path().string(),
+                                 ", which another program, library, device, "
+                                 "dtype or thread count wrote: the result will not be bit-exact (",
+                                 there.dump(), " there, ", here.dump(), " here)");
     if (run_.checkpoint.inexact == CheckpointConfig::Inexact::kRefuse) {
-      throw support::ConfigError(what, {}, "resume on the machine that wrote it, remove it to start over, or set checkpoint.inexact: mark");
+      throw support::ConfigError(
+          what, {}, "resume on the machine that wrote it, remove it to start over, or set checkpoint.inexact: mark");
     }
     progress_.warn(what);
     marks.push_back({{"step", checkpoint.meta().step}, {"there", there}, {"here", here}});
@@ -493,19 +517,19 @@ class TrainingLoop {
   Communicator& communicator_;
   support::Progress& progress_;
   std::int64_t length_;
-  std::int64_t end_;                        ///< the last step that will be done
+  std::int64_t end_;  ///< the last step that will be done
   SampleReader samples_;
   Optimizer optimizer_;
   ArtifactWriter artifacts_;
   Position position_;
-  StateCopy copy_;                          ///< before the writer, which reads it and ends first
+  StateCopy copy_;  ///< before the writer, which reads it and ends first
   ResumeStore store_;
   std::optional<Watcher> watcher_;          ///< of rank 0
   std::optional<GradientBuckets> buckets_;  ///< where there are several ranks
   bool stopping_ = false;                   ///< some rank was asked to stop; all know
   Clock::time_point last_checkpoint_;
-  std::int64_t saved_ = -1;                 ///< the step of the last checkpoint
-  double stall_s_ = 0;                      ///< of the last checkpoint, until it is logged
+  std::int64_t saved_ = -1;  ///< the step of the last checkpoint
+  double stall_s_ = 0;       ///< of the last checkpoint, until it is logged
 };
 
 }  // namespace

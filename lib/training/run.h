@@ -28,33 +28,33 @@ namespace pe::training {
 struct Run {
   model::LanguageModel model;
   OptimizerSettings optimizer;
-  std::int64_t optimizer_start = 0;       ///< step at which the moments were zero
+  std::int64_t optimizer_start = 0;  ///< step at which the moments were zero
   Schedule schedule;
-  std::int64_t first_step = 0;            ///< steps done before
-  std::int64_t last_step = 0;             ///< steps done at the end
+  std::int64_t first_step = 0;  ///< steps done before
+  std::int64_t last_step = 0;   ///< steps done at the end
   std::int64_t batch = 1;
   std::int64_t data_seed = 0;
   Documents documents = Documents::kJoined;
-  std::int64_t tokens_before = 0;         ///< tokens of earlier trainings, where steps count from 0
+  std::int64_t tokens_before = 0;  ///< tokens of earlier trainings, where steps count from 0
   WatchConfig watch;
-  model::ComputeConfig compute;           ///< resolved
+  model::ComputeConfig compute;  ///< resolved
   /// Of all ranks; each works on its part of every batch, rank 0 writes. Null: this process is alone.
   Communicator* communicator = nullptr;
   bool keep_best = false;  ///< checkpoints also hold the weights of the best validation, as best/…
   CheckpointConfig checkpoint;
   WatchFiles watch_files;
-  std::vector<std::string> parents;       ///< Content digests of the checkpoints it descends from.
-  artifact::DocumentSample trained_on;    ///< Documents that its parents were trained on.
-  Json branch = Json::object();           ///< Entry of artifacts for a branch: kind, step, settings.
-  bool encoding_replaced = false;         ///< The encoding of `moments_from` was another one.
-  std::vector<std::string> fresh;         ///< Other parameters that `moments_from` lacks.
-  bool artifact_holds_moments = false;    ///< of the final artifact; snapshots always hold them
+  std::vector<std::string> parents;     ///< Content digests of the checkpoints it descends from.
+  artifact::DocumentSample trained_on;  ///< Documents that its parents were trained on.
+  Json branch = Json::object();         ///< Entry of artifacts for a branch: kind, step, settings.
+  bool encoding_replaced = false;       ///< The encoding of `moments_from` was another one.
+  std::vector<std::string> fresh;       ///< Other parameters that `moments_from` lacks.
+  bool artifact_holds_moments = false;  ///< of the final artifact; snapshots always hold them
   /// Moments to begin with, when the optimizer continues from a checkpoint.
   const artifact::CheckpointReader* moments_from = nullptr;
 };
 
-/// @throws support::Stopped after a checkpoint when asked to stop; Error with kExitDiverged after writing what was asked
-/// for with status `diverged`.
+/// @throws support::Stopped after a checkpoint when asked to stop; Error with kExitDiverged after writing what was
+/// asked for with status `diverged`.
 void execute(const Run& run, const data::TokenDataset& dataset, artifact::Workspace& workspace);
 
 }  // namespace pe::training

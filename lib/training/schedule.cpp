@@ -14,9 +14,9 @@ enum class Decays { kNever, kAtOnce, kWhereChosen };
 
 struct ScheduleForm {
   ScheduleKind kind;
-  std::string_view word, at_peak, in_decay;   ///< in configs and checkpoints; of the two phases
+  std::string_view word, at_peak, in_decay;  ///< in configs and checkpoints; of the two phases
   Decays decays;
-  std::optional<DecayShape> shape;            ///< its own; none: the one that is chosen
+  std::optional<DecayShape> shape;  ///< its own; none: the one that is chosen
 };
 
 constexpr ScheduleForm kSchedules[] = {
@@ -46,11 +46,13 @@ constexpr ShapeForm kShapes[] = {
 };
 
 const ScheduleForm& form_of(ScheduleKind kind) {
-  return *std::find_if(std::begin(kSchedules), std::end(kSchedules), [&](const ScheduleForm& form) { return form.kind == kind; });
+  return *std::find_if(std::begin(kSchedules), std::end(kSchedules),
+                       [&](const ScheduleForm& form) { return form.kind == kind; });
 }
 
 const ShapeForm& form_of(DecayShape shape) {
-  return *std::find_if(std::begin(kShapes), std::end(kShapes), [&](const ShapeForm& form) { return form.shape == shape; });
+  return *std::find_if(std::begin(kShapes), std::end(kShapes),
+                       [&](const ShapeForm& form) { return form.shape == shape; });
 }
 
 }  // namespace

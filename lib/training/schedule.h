@@ -1,6 +1,7 @@
 /// @file
 /// The learning rate as a pure function of the integer step: nothing is accumulated, so a resumed run cannot differ.
-/// Step s is the s-th update, from 0; a run of N steps takes steps 0 … N − 1, so the value at N is approached, not used.
+/// Step s is the s-th update, from 0; a run of N steps takes steps 0 … N − 1, so the value at N is approached, not
+/// used.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ double decay_factor(DecayShape shape, double x);
 /// ⌈tokens / tokens_per_step⌉, at least 1.
 std::int64_t horizon_steps(std::int64_t tokens, std::int64_t tokens_per_step);
 
-/// share · steps, rounded half up. A hair (1e-9) is added, so that 0.7 · 15 = 10.499… counts as the half that was meant.
+/// share · steps, rounded half up. A hair (1e-9) is added, so that 0.7 · 15 = 10.499… counts as the half that was
+/// meant.
 std::int64_t share_of_steps(double share, std::int64_t steps);
 
 /// The steps of a decay.
@@ -45,11 +47,11 @@ struct Schedule {
   ScheduleKind kind = ScheduleKind::kWsd;
   DecayShape shape = DecayShape::kOneMinusSqrt;
   double peak = 0;
-  double final_share = 0;          ///< of the peak, reached at `end`
-  std::int64_t begin = 0;          ///< first step of this schedule
-  std::int64_t warmup = 0;         ///< Steps: the rate is peak · (s − begin + 1) / warmup.
-  std::int64_t decay_begin = 0;    ///< wsd: first step below the peak; `end` when there is no decay
-  std::int64_t end = 0;            ///< one past the last step
+  double final_share = 0;        ///< of the peak, reached at `end`
+  std::int64_t begin = 0;        ///< first step of this schedule
+  std::int64_t warmup = 0;       ///< Steps: the rate is peak · (s − begin + 1) / warmup.
+  std::int64_t decay_begin = 0;  ///< wsd: first step below the peak; `end` when there is no decay
+  std::int64_t end = 0;          ///< one past the last step
 
   double at(std::int64_t step) const;
   /// "warm-up", "stable", "decay", "cosine", "linear", "constant"; at `end` and beyond "done".

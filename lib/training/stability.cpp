@@ -6,10 +6,10 @@
 namespace pe::training {
 namespace {
 
-constexpr std::size_t kWindow = 128;     // steps before one that it is judged by
+constexpr std::size_t kWindow = 128;  // steps before one that it is judged by
 constexpr std::int64_t kMerge = 16;
 constexpr std::size_t kSmooth = 32;
-constexpr double kRise = 0.5;            // nats
+constexpr double kRise = 0.5;  // nats
 
 /// The middle value, or the mean of the two; reorders.
 double median(std::vector<double>& values) {
@@ -33,10 +33,10 @@ std::vector<Spike> spikes(const std::vector<StepFact>& steps, std::int64_t first
   const std::size_t begin = std::max(kWindow, static_cast<std::size_t>(std::max<std::int64_t>(warmup, 0)));
   std::vector<double> window(kWindow);
   for (std::size_t t = begin; t < steps.size(); ++t) {
-    if (!std::isfinite(steps[t].loss)) continue;   // counted elsewhere
+    if (!std::isfinite(steps[t].loss)) continue;  // counted elsewhere
     for (std::size_t i = 0; i < kWindow; ++i) {
       const double loss = steps[t - kWindow + i].loss;
-      window[i] = std::isfinite(loss) ? loss : 1e300;   // a skipped step counts as above the median, whatever it was
+      window[i] = std::isfinite(loss) ? loss : 1e300;  // a skipped step counts as above the median, whatever it was
     }
     const double middle = median(window);
     // Most steps are nowhere near: the smallest threshold spares them the deviation.
@@ -51,12 +51,19 @@ std::vector<Spike> spikes(const std::vector<StepFact>& steps, std::int64_t first
   return result;
 }
 
-Json stability_facts(const std::vector<StepFact>& steps, const std::vector<LogitSample>& logits, std::int64_t first_step,
-                     std::int64_t warmup, double clip) {
-  Json facts = {{"spikes", 0},        {"spike_mass", 0.0},  {"spike_steps", Json::array()}, {"grad_norm", nullptr},
-                {"noise_ratio", nullptr}, {"clipped_share", nullptr}, {"largest_logit", nullptr}, {"loss_rise", nullptr}};
+Json stability_facts(const std::vector<StepFact>& steps, const std::vector<LogitSample>& logits,
+                     std::int64_t first_step, std::int64_t warmup, double clip) {
+  Json facts = {{"spikes", 0},
+                {"spike_mass", 0.0},
+                {"spike_steps", Json::array()},
+                {"grad_norm", nullptr},
+                {"noise_ratio", nullptr},
+                {"clipped_share", nullptr},
+                {"largest_logit", nullptr},
+                {"loss_rise", nullptr}};
   const auto size = static_cast<std::int64_t>(steps.size());
-  facts["steps_judged"] = std::max<std::int64_t>(0, size - std::max<std::int64_t>(static_cast<std::int64_t>(kWindow), warmup));
+  facts["steps_judged"] =
+      std::max<std::int64_t>(0, size - std::max<std::int64_t>(static_cast<std::int64_t>(kWindow), warmup));
   for (const Spike& spike : spikes(steps, first_step, warmup)) {
     facts["spikes"] = facts["spikes"].get<int>() + 1;
     facts["spike_mass"] = facts["spike_mass"].get<double>() + spike.mass;
@@ -91,7 +98,7 @@ Json stability_facts(const std::vector<StepFact>& steps, const std::vector<Logit
   if (losses.size() >= kSmooth) {
     double least = 0, last = 0;
     for (std::size_t t = kSmooth; t <= losses.size(); ++t) {
-      double sum = 0;   // summed again each time, so that no error adds up
+      double sum = 0;  // summed again each time, so that no error adds up
       for (std::size_t i = t - kSmooth; i < t; ++i) sum += losses[i];
       last = sum / static_cast<double>(kSmooth);
       if (t == kSmooth || last < least) least = last;

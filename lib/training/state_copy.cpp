@@ -16,8 +16,8 @@ StateCopy::~StateCopy() {
   if (allocating_.valid()) allocating_.wait();
 }
 
-/// Pinned where a GPU copies into or out of it, and 0 where the model's buffers are padded, since checkpoints do not hold
-/// the padding.
+/// Pinned where a GPU copies into or out of it, and 0 where the model's buffers are padded, since checkpoints do not
+/// hold the padding.
 std::vector<StatePart> host_zeros_like(const std::vector<StatePart>& state) {
   std::vector<StatePart> made;
   for (const StatePart& part : state) {

@@ -23,7 +23,7 @@ constexpr std::uint64_t kSessionStart = 1;
 enum Wire { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 template <typename T>
-void append_raw(std::string& to, T value) {   // x86-64 is little-endian, as the format is
+void append_raw(std::string& to, T value) {  // x86-64 is little-endian, as the format is
   char bytes[sizeof value];
   std::memcpy(bytes, &value, sizeof value);
   to.append(bytes, sizeof value);
@@ -34,7 +34,9 @@ void append_varint(std::string& to, std::uint64_t value) {
   to.push_back(static_cast<char>(value));
 }
 
-void append_key(std::string& to, int field, Wire wire) { append_varint(to, static_cast<std::uint64_t>(field) << 3 | wire); }
+void append_key(std::string& to, int field, Wire wire) {
+  append_varint(to, static_cast<std::uint64_t>(field) << 3 | wire);
+}
 
 void append_bytes(std::string& to, int field, std::string_view bytes) {
   append_key(to, field, kBytes);
@@ -80,7 +82,8 @@ EventFile::EventFile(const std::filesystem::path& folder, double time) {
   static std::atomic<int> counter{0};
   char host[64] = "";
   ::gethostname(host, sizeof host - 1);
-  path_ = folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<std::int64_t>(time), host, ::getpid(), counter++);
+  path_ = folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", static_cast<std::int64_t>(time), host, ::getpid(),
+                               counter++);
   support::append_file(path_, tensorboard_record(first_event(time)));
 }
 

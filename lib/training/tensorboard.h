@@ -12,8 +12,8 @@
 namespace pe::training {
 
 struct Scalar {
-  std::string_view tag;   ///< "train/loss"; slashes group
-  double value = 0;       ///< stored as float32
+  std::string_view tag;  ///< "train/loss"; slashes group
+  double value = 0;      ///< stored as float32
 };
 
 /// One file, appended to; what a killed writer left unfinished is the reader's to skip.

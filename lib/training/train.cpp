@@ -25,7 +25,8 @@ Schedule schedule_of(const TrainSettings& settings) {
 void train(const TrainConfig& config, artifact::Workspace& workspace) {
   const TrainSettings& settings = config.train;
   const model::ComputeConfig compute = model::resolve(config.compute, settings.batch, settings.length);
-  if (config.model.attend_over_batch && *compute.micro_batch != settings.batch) {   // on a GPU `auto` splits large batches
+  if (config.model.attend_over_batch &&
+      *compute.micro_batch != settings.batch) {  // on a GPU `auto` splits large batches
     throw support::ConfigError("model.attend_over_batch makes a batch one piece", {},
                                support::cat("set compute.micro_batch: ", settings.batch, ", which is train.batch"));
   }
@@ -35,23 +36,24 @@ void train(const TrainConfig& config, artifact::Workspace& workspace) {
   model::ModelConfig shape = config.model;
   shape.length = settings.length;
   const Schedule schedule = schedule_of(settings);
-  const Run run{.model = model::LanguageModel::make(shape, dataset.vocabulary(), static_cast<std::uint64_t>(settings.seed),
-                                                    device, model::compute_type(compute),
-                                                    // A resumed run draws nothing; averages begin as the first weights.
-                                                    settings.optimizer.ema > 0 ? model::Weights::kDrawn : model::Weights::kLater),
-                .optimizer = settings.optimizer,
-                .schedule = schedule,
-                .last_step = schedule.end,
-                .batch = settings.batch,
-                .data_seed = settings.seed,
-                .documents = settings.documents,
-                .watch = {settings.log_every, settings.validate_every, settings.validate_windows},
-                .compute = compute,
-                .communicator = ranks.get(),
-                .keep_best = settings.best,
-                .checkpoint = config.checkpoint,
-                .watch_files = config.watch,
-                .artifact_holds_moments = schedule.free_of_horizon(schedule.end)};
+  const Run run{
+      .model = model::LanguageModel::make(shape, dataset.vocabulary(), static_cast<std::uint64_t>(settings.seed),
+                                          device, model::compute_type(compute),
+                                          // A resumed run draws nothing; averages begin as the first weights.
+                                          settings.optimizer.ema > 0 ? model::Weights::kDrawn : model::Weights::kLater),
+      .optimizer = settings.optimizer,
+      .schedule = schedule,
+      .last_step = schedule.end,
+      .batch = settings.batch,
+      .data_seed = settings.seed,
+      .documents = settings.documents,
+      .watch = {settings.log_every, settings.validate_every, settings.validate_windows},
+      .compute = compute,
+      .communicator = ranks.get(),
+      .keep_best = settings.best,
+      .checkpoint = config.checkpoint,
+      .watch_files = config.watch,
+      .artifact_holds_moments = schedule.free_of_horizon(schedule.end)};
   execute(run, dataset, workspace);
 }
 

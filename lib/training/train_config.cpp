@@ -23,7 +23,8 @@ void describe_shape(FieldVisitor& v, std::string_view name, DecayShape& shape) {
 }
 
 void describe_watch(FieldVisitor& v, std::int64_t& log_every, std::int64_t& validate_every, std::int64_t& windows) {
-  v.field("log_every", log_every, "A row of metrics every so many steps.", {.unit = "steps", .min = 1, .max = kMostSteps});
+  v.field("log_every", log_every, "A row of metrics every so many steps.",
+          {.unit = "steps", .min = 1, .max = kMostSteps});
   v.field("validate_every", validate_every, "Validation every so many steps, and at each artifact; 0: only there.",
           {.unit = "steps", .min = 0, .max = kMostSteps});
   v.field("validate_windows", windows, "Windows of the validation split, always the first ones; 0: no validation.",
@@ -33,7 +34,8 @@ void describe_watch(FieldVisitor& v, std::int64_t& log_every, std::int64_t& vali
 }  // namespace
 
 void CheckpointConfig::describe(FieldVisitor& v) {
-  v.field("every", every, "Time between checkpoints to resume from.", {.unit = "s", .min = 0, .max = 1e7, .hashed = false});
+  v.field("every", every, "Time between checkpoints to resume from.",
+          {.unit = "s", .min = 0, .max = 1e7, .hashed = false});
   v.field("keep", keep, "How many of them are kept.", {.min = 1, .max = 1000, .hashed = false});
   v.field("pin_every", pin_every, "Also one every so many steps, which stays; 0: none.",
           {.unit = "steps", .min = 0, .max = kMostSteps, .hashed = false});
@@ -65,7 +67,8 @@ void TrainSettings::describe(FieldVisitor& v) {
             {"linear", ScheduleKind::kLinear}},
            "Learning rate after the warm-up: stable with a decay (wsd), cosine or linear to the horizon, or "
            "constant.");
-  v.field("decay_share", decay_share, "wsd: share of the horizon that the decay takes; 0 for a trunk that only feeds branches.",
+  v.field("decay_share", decay_share,
+          "wsd: share of the horizon that the decay takes; 0 for a trunk that only feeds branches.",
           {.min = 0, .max = 1});
   describe_shape(v, "decay_shape", decay_shape);
   v.field("final_share", final_share, "Learning rate at the end, as a share of the peak.", {.min = 0, .max = 1});
@@ -74,7 +77,8 @@ void TrainSettings::describe(FieldVisitor& v) {
           {.min = 0, .max = 1});
   v.choice("optimizer", optimizer.kind,
            {{"adamw", OptimizerKind::kAdamW}, {"adam", OptimizerKind::kAdam}, {"muon", OptimizerKind::kMuon}},
-           "adam adds weight_decay · weight to the gradient; muon is for the matrices of the blocks, with AdamW for the rest.",
+           "adam adds weight_decay · weight to the gradient; muon is for the matrices of the blocks, with AdamW for "
+           "the rest.",
            {.neutral = Json("adamw")});
   v.field("peak_lr", optimizer.peak_lr, "Learning rate after the warm-up.", {.min = 0, .max = 10});
   v.field("beta1", optimizer.beta1, "AdamW, Adam: decay of the first moment.", {.min = 0, .max = 0.999999});
@@ -89,8 +93,8 @@ void TrainSettings::describe(FieldVisitor& v) {
            {.neutral = Json("matrices")});
   v.field("momentum", optimizer.momentum, "Muon: decay of the momentum.",
           {.min = 0, .max = 0.999999, .neutral = Json(0.95)});
-  v.field("encoding_lr_scale", optimizer.encoding_lr_scale, "Learning rate of the encoding's parameters, as a multiple.",
-          {.min = 0, .max = 1000, .neutral = Json(1.0)});
+  v.field("encoding_lr_scale", optimizer.encoding_lr_scale,
+          "Learning rate of the encoding's parameters, as a multiple.", {.min = 0, .max = 1000, .neutral = Json(1.0)});
   v.field("clip", optimizer.clip, "Largest norm of all gradients together; 0: no clipping.", {.min = 0, .max = 1e9});
   v.choice("documents", documents,
            {{"joined", Documents::kJoined}, {"masked", Documents::kMasked}, {"restarted", Documents::kRestarted}},
@@ -118,9 +122,8 @@ void TrainSettings::describe(FieldVisitor& v) {
                        validate_every, ", validate_windows ", validate_windows));
   const std::int64_t warm = warmup_share > 0 ? share_of_steps(warmup_share, steps) : warmup_steps;
   const std::int64_t decay = schedule == ScheduleKind::kWsd ? decay_span(1, decay_share, steps).steps() : 0;
-  v.check(warm + decay <= steps,
-          support::cat("the horizon is ", steps, " steps of ", batch, " x ", length, " tokens, but warm-up and decay take ",
-                       warm, " + ", decay));
+  v.check(warm + decay <= steps, support::cat("the horizon is ", steps, " steps of ", batch, " x ", length,
+                                              " tokens, but warm-up and decay take ", warm, " + ", decay));
 }
 
 namespace {
@@ -128,7 +131,7 @@ namespace {
 /// Why this model cannot have its encoding at this training length; empty when it can. Built for a few layers and at
 /// most once for the same words: a grid asks the same question ten thousand times.
 std::string why_encoding_does_not_fit(const model::ModelConfig& config, std::int64_t length) {
-  if (config.heads < 1 || config.d_h() < 1 || config.heads % config.kv_heads() != 0) return "";   // told elsewhere
+  if (config.heads < 1 || config.d_h() < 1 || config.heads % config.kv_heads() != 0) return "";  // told elsewhere
   static std::map<std::string, std::string> known;
   const auto [at, fresh] = known.emplace(
       support::cat(config.encoding.json.dump(), " ", config.width, " ", config.layers, " ", config.heads, " ",
@@ -144,7 +147,8 @@ std::string why_encoding_does_not_fit(const model::ModelConfig& config, std::int
                                  .train_length = length};
     const auto encoding = encodings::make_encoding(config.encoding.json, shape);
     if (config.mask == model::Mask::kBidirectional && encoding->needs_causal_mask()) {
-      at->second = support::cat(model::why_mask_does_not_fit(encodings::encoding_name(config.encoding.json)), "; ", model::kMaskHint);
+      at->second = support::cat(model::why_mask_does_not_fit(encodings::encoding_name(config.encoding.json)), "; ",
+                                model::kMaskHint);
     }
     const auto bound = encoding->facts().max_positions;
     if (bound && *bound < length) {
@@ -170,8 +174,8 @@ void TrainConfig::describe(FieldVisitor& v) {
   v.check(undivided.empty(), undivided);
   const std::int64_t micro = compute.micro_batch.value_or(train.batch);
   v.check(!model.attend_over_batch || micro >= train.batch,
-          support::cat("model.attend_over_batch makes a batch one piece, and compute.micro_batch is ", micro, " of ", train.batch,
-                       " sequences"));
+          support::cat("model.attend_over_batch makes a batch one piece, and compute.micro_batch is ", micro, " of ",
+                       train.batch, " sequences"));
   v.check(!model.attend_over_batch || compute.ranks.value_or(1) == 1,
           "model.attend_over_batch makes a batch one piece: set compute.ranks: 1");
   v.check(!model.attend_over_batch || train.documents == Documents::kJoined,
@@ -213,7 +217,8 @@ void DropConfig::describe(FieldVisitor& v) {
   v.choice("optimizer", optimizer, {{"reset", Optimizer::kReset}, {"keep", Optimizer::kKeep}},
            "Moments: from zero, or from the snapshot.");
   v.variant("encoding", encoding, encodings::variant_kinds(), "Encoding after the drop.", /*stackable=*/true);
-  v.field("peak_lr", peak_lr, "Peak of the fresh cosine schedule; 0: peak_scale times the snapshot's.", {.min = 0, .max = 10});
+  v.field("peak_lr", peak_lr, "Peak of the fresh cosine schedule; 0: peak_scale times the snapshot's.",
+          {.min = 0, .max = 10});
   v.field("peak_scale", peak_scale, "Peak relative to the snapshot's, where peak_lr is 0.", {.min = 0, .max = 1000});
   v.field("final_share", final_share, "Learning rate at the end, as a share of the peak.", {.min = 0, .max = 1});
   v.field("warmup_steps", warmup_steps, "Linear warm-up of the fresh schedule; 0: warmup_share holds.",
@@ -233,7 +238,8 @@ void DropConfig::describe(FieldVisitor& v) {
 }
 
 void ExtendConfig::describe(FieldVisitor& v) {
-  v.field("length", length, "The new training context; the checkpoint's own with encoding_of: checkpoint, to tune on other data.",
+  v.field("length", length,
+          "The new training context; the checkpoint's own with encoding_of: checkpoint, to tune on other data.",
           {.unit = "tokens", .min = 2, .max = 1 << 24});
   v.field("tokens", tokens, "Tokens to train on at that context.", {.unit = "tokens", .min = 1, .max = kMostTokens});
   v.field("batch", batch, "Sequences of a step; 0: as many tokens a step as before.",
@@ -246,10 +252,12 @@ void ExtendConfig::describe(FieldVisitor& v) {
             /*stackable=*/true);
   v.choice("optimizer", optimizer, {{"reset", DropConfig::Optimizer::kReset}, {"keep", DropConfig::Optimizer::kKeep}},
            "Moments: from zero, or from the snapshot.");
-  v.choice("schedule", schedule,
-           {{"constant", ScheduleKind::kConstant}, {"cosine", ScheduleKind::kCosine}, {"linear", ScheduleKind::kLinear}},
-           "Learning rate after the warm-up.");
-  v.field("peak_lr", peak_lr, "Learning rate after the warm-up; 0: peak_scale times the checkpoint's peak.", {.min = 0, .max = 10});
+  v.choice(
+      "schedule", schedule,
+      {{"constant", ScheduleKind::kConstant}, {"cosine", ScheduleKind::kCosine}, {"linear", ScheduleKind::kLinear}},
+      "Learning rate after the warm-up.");
+  v.field("peak_lr", peak_lr, "Learning rate after the warm-up; 0: peak_scale times the checkpoint's peak.",
+          {.min = 0, .max = 10});
   v.field("peak_scale", peak_scale, "Peak relative to the checkpoint's, where peak_lr is 0.", {.min = 0, .max = 1000});
   v.field("final_share", final_share, "Learning rate at the end, as a share of the peak.", {.min = 0, .max = 1});
   v.field("warmup_steps", warmup_steps, "Linear warm-up.", {.unit = "steps", .min = 0, .max = kMostSteps});

@@ -14,9 +14,9 @@ namespace pe::training {
 
 /// Group `checkpoint`: what a killed run loses. In no key.
 struct CheckpointConfig {
-  double every = 600;        ///< seconds
+  double every = 600;  ///< seconds
   std::int64_t keep = 2;
-  std::int64_t pin_every = 0; ///< steps; 0: none
+  std::int64_t pin_every = 0;  ///< steps; 0: none
   bool best = false;
   enum class Inexact { kMark, kRefuse };
   Inexact inexact = Inexact::kMark;
@@ -27,7 +27,7 @@ struct CheckpointConfig {
 struct WatchFiles {
   enum class Axis { kNone, kSteps, kTokens };
   Axis tensorboard = Axis::kTokens;
-  double peak_tflops = 0;    ///< 0: where the device's is known
+  double peak_tflops = 0;  ///< 0: where the device's is known
   void describe(support::FieldVisitor& v);
 };
 
@@ -44,8 +44,8 @@ struct OptimizerSettings {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  double clip = 1.0;         ///< largest norm of all gradients together; 0: none
-  double momentum = 0.95;    ///< Muon's
+  double clip = 1.0;       ///< largest norm of all gradients together; 0: none
+  double momentum = 0.95;  ///< Muon's
   DecayOn decay_on = DecayOn::kMatrices;
   double encoding_lr_scale = 1.0;   ///< learning rate of the encoding's parameters, relative
   double z_loss = 0;                ///< weight of (log Σ exp)² in the gradients
@@ -59,10 +59,10 @@ enum class Documents { kJoined, kMasked, kRestarted };
 
 /// Group `train`.
 struct TrainSettings {
-  std::int64_t tokens = 2'400'000'000;   ///< the horizon
-  std::int64_t batch = 128;              ///< sequences of a step
-  std::int64_t length = 1024;            ///< T
-  std::int64_t seed = 42;                ///< of weights, data order and training draws
+  std::int64_t tokens = 2'400'000'000;  ///< the horizon
+  std::int64_t batch = 128;             ///< sequences of a step
+  std::int64_t length = 1024;           ///< T
+  std::int64_t seed = 42;               ///< of weights, data order and training draws
   ScheduleKind schedule = ScheduleKind::kWsd;
   double decay_share = 0.2;
   DecayShape decay_shape = DecayShape::kOneMinusSqrt;
@@ -146,9 +146,9 @@ struct DropPeConfig {
 
 struct ExtendConfig {
   enum class EncodingOf { kConfig, kCheckpoint };
-  std::int64_t length = 2048;               ///< the new context
-  std::int64_t tokens = 100'000'000;        ///< of this stage
-  std::int64_t batch = 0;                   ///< sequences; 0: as many tokens per step as before
+  std::int64_t length = 2048;         ///< the new context
+  std::int64_t tokens = 100'000'000;  ///< of this stage
+  std::int64_t batch = 0;             ///< sequences; 0: as many tokens per step as before
   EncodingOf encoding_of = EncodingOf::kConfig;
   support::VariantValue encoding{"yarn"};
   DropConfig::Optimizer optimizer = DropConfig::Optimizer::kReset;

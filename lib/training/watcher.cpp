@@ -15,13 +15,14 @@ namespace {
 
 using support::cat;
 
-constexpr double kSpeedWindow = 10;   // seconds that a speed is taken over
+constexpr double kSpeedWindow = 10;  // seconds that a speed is taken over
 
 /// The same for all attempts of a task. By hand there is no task key; config and inputs replace it.
 std::string run_id_of(const artifact::Recipe& recipe) {
   if (!recipe.task_key.empty()) return recipe.task_key;
-  return support::canonical_hash("pe/run", {{"stage", recipe.stage}, {"version", recipe.version},
-                                            {"config", recipe.config}, {"inputs", recipe.inputs}});
+  return support::canonical_hash(
+      "pe/run",
+      {{"stage", recipe.stage}, {"version", recipe.version}, {"config", recipe.config}, {"inputs", recipe.inputs}});
 }
 
 std::filesystem::path chart_folder(const std::filesystem::path& work) { return work / artifact::kChartFolder; }
@@ -40,9 +41,14 @@ void adopt_events(const std::filesystem::path& work, const std::optional<std::fi
 
 }  // namespace
 
-Watcher::Watcher(const artifact::Workspace& workspace, const WatchFiles& files, MonitorState about, support::Progress& progress)
-    : work_(workspace.work), files_(files), about_(std::move(about)), progress_(progress),
-      run_id_(run_id_of(workspace.recipe)), stage_(workspace.recipe.stage),
+Watcher::Watcher(const artifact::Workspace& workspace, const WatchFiles& files, MonitorState about,
+                 support::Progress& progress)
+    : work_(workspace.work),
+      files_(files),
+      about_(std::move(about)),
+      progress_(progress),
+      run_id_(run_id_of(workspace.recipe)),
+      stage_(workspace.recipe.stage),
       log_(workspace.work, workspace.resume.value_or(""), about_.step) {
   if (files_.tensorboard != WatchFiles::Axis::kNone) {
     support::make_folders(chart_folder(work_));
@@ -54,24 +60,34 @@ Watcher::Watcher(const artifact::Workspace& workspace, const WatchFiles& files, 
       events_->restart(support::unix_time(), files_.tensorboard == WatchFiles::Axis::kSteps ? next : tokens(next));
     }
   }
-  progress_record_ = {{"schema", "pe-training/1"}, {"run_id", run_id_},       {"stage", stage_},
-                      {"attempt", log_.attempt()}, {"pid", ::getpid()},       {"step", about_.step},
-                      {"first_step", about_.first_step}, {"last_step", about_.last_step},
+  progress_record_ = {{"schema", "pe-training/1"},
+                      {"run_id", run_id_},
+                      {"stage", stage_},
+                      {"attempt", log_.attempt()},
+                      {"pid", ::getpid()},
+                      {"step", about_.step},
+                      {"first_step", about_.first_step},
+                      {"last_step", about_.last_step},
                       {"tokens", tokens(about_.step)}};
   marks_.push_back({started_, about_.step});
   write_progress("running");
 }
 
 Json Watcher::head(const char* phase, std::int64_t step) const {
-  const std::int64_t own = step * about_.tokens_per_step;   // the flops of a token before are another length's
+  const std::int64_t own = step * about_.tokens_per_step;  // the flops of a token before are another length's
   const double wall = std::chrono::duration<double>(Clock::now() - started_).count();
-  return {{"run_id", run_id_}, {"phase", phase}, {"step", step}, {"tokens", tokens(step)},
-          {"flops", about_.flops_per_token * static_cast<double>(own)}, {"wall_s", log_.wall_before() + wall}};
+  return {{"run_id", run_id_},
+          {"phase", phase},
+          {"step", step},
+          {"tokens", tokens(step)},
+          {"flops", about_.flops_per_token * static_cast<double>(own)},
+          {"wall_s", log_.wall_before() + wall}};
 }
 
 double Watcher::speed() {
   const auto now = Clock::now();
-  while (marks_.size() > 2 && std::chrono::duration<double>(now - marks_[1].first).count() > kSpeedWindow) marks_.pop_front();
+  while (marks_.size() > 2 && std::chrono::duration<double>(now - marks_[1].first).count() > kSpeedWindow)
+    marks_.pop_front();
   const double seconds = std::chrono::duration<double>(now - marks_.front().first).count();
   const std::int64_t steps = marks_.back().second - marks_.front().second;
   return seconds > 0 ? static_cast<double>(steps * about_.tokens_per_step) / seconds : 0;
@@ -86,17 +102,25 @@ void Watcher::step(const TrainRow& row, bool logged) {
     marks_.push_back({now, row.step});
   }
   const double tokens_per_second = speed();
-  const Json mfu = about_.peak_flops ? Json(tokens_per_second * about_.flops_per_token / *about_.peak_flops) : Json("n/a");
+  const Json mfu =
+      about_.peak_flops ? Json(tokens_per_second * about_.flops_per_token / *about_.peak_flops) : Json("n/a");
   if (logged) {
     const double seconds = std::chrono::duration<double>(now - last_row_).count();
     Json record = head("train", row.step);
-    record.update({{"loss", json_number(row.loss)}, {"bpb", json_number(row.bpb)}, {"lr", row.lr},
-                   {"grad_norm", json_number(row.grad_norm)}, {"clipped", row.clipped},
-                   {"tokens_per_second", tokens_per_second}, {"mfu", mfu},
+    record.update({{"loss", json_number(row.loss)},
+                   {"bpb", json_number(row.bpb)},
+                   {"lr", row.lr},
+                   {"grad_norm", json_number(row.grad_norm)},
+                   {"clipped", row.clipped},
+                   {"tokens_per_second", tokens_per_second},
+                   {"mfu", mfu},
                    {"data_share", seconds > 0 ? data_s_ / seconds : 0}});
     log_.add(std::move(record));
-    chart(row.step, {{"train/loss", row.loss}, {"train/bits_per_byte", row.bpb}, {"train/gradient_norm", row.grad_norm},
-                     {"train/learning_rate", row.lr}, {"speed/tokens_per_second", tokens_per_second}});
+    chart(row.step, {{"train/loss", row.loss},
+                     {"train/bits_per_byte", row.bpb},
+                     {"train/gradient_norm", row.grad_norm},
+                     {"train/learning_rate", row.lr},
+                     {"speed/tokens_per_second", tokens_per_second}});
     data_s_ = 0;
     last_row_ = now;
   }
@@ -124,11 +148,14 @@ void Watcher::step(const TrainRow& row, bool logged) {
 
 void Watcher::validation(const ValidationRow& row) {
   Json record = head("validation", row.step);
-  record.update({{"loss", json_number(row.loss)}, {"bpb", json_number(row.bpb)}, {"tokens_scored", row.tokens_scored},
+  record.update({{"loss", json_number(row.loss)},
+                 {"bpb", json_number(row.bpb)},
+                 {"tokens_scored", row.tokens_scored},
                  {"bytes_scored", row.bytes_scored}});
   // Under the names that plotting scripts ask a record of a validation for.
-  record.update(
-      {{"timestamp", support::utc_text(support::unix_time())}, {"val_loss", json_number(row.loss)}, {"perplexity", json_number(std::exp(row.loss))}});
+  record.update({{"timestamp", support::utc_text(support::unix_time())},
+                 {"val_loss", json_number(row.loss)},
+                 {"perplexity", json_number(std::exp(row.loss))}});
   record["train_loss"] = progress_record_.value("loss", Json());
   log_.add(std::move(record));
   chart(row.step, {{"validation/loss", row.loss}, {"validation/bits_per_byte", row.bpb}});

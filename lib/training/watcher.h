@@ -2,8 +2,8 @@
 /// Logs of a running training: a line on the terminal, `metrics.jsonl`, TensorBoard event files and `progress.json`,
 /// all in the work folder. None of it is an artifact; times and speeds belong here and nowhere else.
 ///
-/// metrics.jsonl, a record a line: {"run_id", "attempt", "phase", "step", "tokens", "flops", "wall_s", …} with the figures
-/// of the phase: train, validation, attention, checkpoint. See doc/training.md.
+/// metrics.jsonl, a record a line: {"run_id", "attempt", "phase", "step", "tokens", "flops", "wall_s", …} with the
+/// figures of the phase: train, validation, attention, checkpoint. See doc/training.md.
 #pragma once
 
 #include <chrono>
@@ -24,20 +24,21 @@ namespace pe::training {
 
 /// Facts that the watcher gets at the start and cannot compute.
 struct MonitorState {
-  std::int64_t first_step = 0;        ///< where the run began
-  std::int64_t step = 0;              ///< where this attempt begins
+  std::int64_t first_step = 0;  ///< where the run began
+  std::int64_t step = 0;        ///< where this attempt begins
   std::int64_t last_step = 0;
   std::int64_t tokens_per_step = 0;
-  std::int64_t tokens_before = 0;     ///< by earlier trainings, where this one counts steps from 0
+  std::int64_t tokens_before = 0;  ///< by earlier trainings, where this one counts steps from 0
   double flops_per_token = 0;
-  std::optional<double> peak_flops;   ///< of all devices, dense, a second; empty: unknown
-  std::function<double()> memory_bytes;   ///< of the device, or of the process; asked once a second
+  std::optional<double> peak_flops;      ///< of all devices, dense, a second; empty: unknown
+  std::function<double()> memory_bytes;  ///< of the device, or of the process; asked once a second
 };
 
 class Watcher {
  public:
   /// Takes over the log of an earlier attempt up to `about.step`, and begins a new attempt.
-  Watcher(const artifact::Workspace& workspace, const WatchFiles& files, MonitorState about, support::Progress& progress);
+  Watcher(const artifact::Workspace& workspace, const WatchFiles& files, MonitorState about,
+          support::Progress& progress);
 
   /// After each step. @param logged whether it is a row of metrics
   void step(const TrainRow& row, bool logged);
@@ -69,7 +70,7 @@ class Watcher {
   MetricsLog log_;
   std::optional<EventFile> events_;
   Clock::time_point started_ = Clock::now(), written_;
-  std::deque<std::pair<Clock::time_point, std::int64_t>> marks_;   ///< of the last seconds, for the speed
+  std::deque<std::pair<Clock::time_point, std::int64_t>> marks_;  ///< of the last seconds, for the speed
   double data_s_ = 0;
   Clock::time_point last_row_ = Clock::now();
   Json progress_record_;

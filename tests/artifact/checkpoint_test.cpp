@@ -101,7 +101,8 @@ BOOST_AUTO_TEST_CASE(many_tensors_are_read_by_several_threads_and_the_first_dama
   std::vector<std::vector<float>> out(3, std::vector<float>(300'001));
   std::vector<CheckpointReader::Destination> destinations;
   for (std::size_t i = 0; i < 3; ++i) {
-    destinations.push_back({{std::string("model/") + "abc"[i], Dtype::kF32, {300'001}}, std::as_writable_bytes(std::span(out[i]))});
+    destinations.push_back(
+        {{std::string("model/") + "abc" [i], Dtype::kF32, { 300'001 }}, std::as_writable_bytes(std::span(out[i]))});
   }
   destinations.push_back({{"model/none", Dtype::kF32, {0}}, {}});
   for (const int threads : {1, 2, 7}) {
@@ -112,22 +113,23 @@ BOOST_AUTO_TEST_CASE(many_tensors_are_read_by_several_threads_and_the_first_dama
     reader.verify(threads);
   }
   destinations[1].expected.shape = {1, 300'001};
-  BOOST_CHECK_EXCEPTION(CheckpointReader(folder / "c.h5").read(destinations, 2), ArtifactError, [](const auto& e) {
-    return std::string(e.what()).find("model/b") != std::string::npos;
-  });
+  BOOST_CHECK_EXCEPTION(CheckpointReader(folder / "c.h5").read(destinations, 2), ArtifactError,
+                        [](const auto& e) { return std::string(e.what()).find("model/b") != std::string::npos; });
   destinations[1].expected.shape = {300'001};
 
   std::string bytes = support::read_file(folder / "c.h5");
   const std::string needle(reinterpret_cast<const char*>(weights.data() + 299'000), 64);
-  const std::size_t first = bytes.find(needle), second = bytes.find(needle, first + 1), third = bytes.find(needle, second + 1);
+  const std::size_t first = bytes.find(needle), second = bytes.find(needle, first + 1),
+                    third = bytes.find(needle, second + 1);
   BOOST_REQUIRE(third != std::string::npos);
   for (const std::size_t at : {second, third}) bytes[at] ^= 1;
   std::ofstream(folder / "bad.h5", std::ios::binary) << bytes;
   for (const int threads : {1, 2, 7}) {
-    BOOST_CHECK_EXCEPTION(CheckpointReader(folder / "bad.h5").read(destinations, threads), ArtifactError, [](const auto& e) {
-      const std::string text = e.what();
-      return text.find("/model/b: expected CRC-32C") != std::string::npos;
-    });
+    BOOST_CHECK_EXCEPTION(CheckpointReader(folder / "bad.h5").read(destinations, threads), ArtifactError,
+                          [](const auto& e) {
+                            const std::string text = e.what();
+                            return text.find("/model/b: expected CRC-32C") != std::string::npos;
+                          });
   }
 }
 
@@ -149,11 +151,14 @@ BOOST_AUTO_TEST_CASE(verifying_covers_what_was_not_read) {
     return std::string(e.what()).find("/model/unread: expected CRC-32C") != std::string::npos;
   };
   std::vector<float> out(5000);
-  const std::vector<CheckpointReader::Destination> destinations{{{"model/read", Dtype::kF32, {5000}}, std::as_writable_bytes(std::span(out))}};
+  const std::vector<CheckpointReader::Destination> destinations{
+      {{"model/read", Dtype::kF32, {5000}}, std::as_writable_bytes(std::span(out))}};
   for (const bool at_once : {false, true}) {
     const CheckpointReader reader(folder / "bad.h5");
-    if (at_once) reader.read(destinations, 2);
-    else reader.read(destinations[0].expected, destinations[0].out);
+    if (at_once)
+      reader.read(destinations, 2);
+    else
+      reader.read(destinations[0].expected, destinations[0].out);
     BOOST_TEST((out == read));
     for (int i = 0; i < 2; ++i) BOOST_CHECK_EXCEPTION(reader.verify(2), ArtifactError, names_it);
   }
@@ -170,7 +175,8 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_model_names_both_shapes) {
       return text.find(a) != std::string::npos && text.find(b) != std::string::npos;
     };
   };
-  BOOST_CHECK_EXCEPTION(reader.read({"model/embedding", Dtype::kF32, {6, 8}}, out), ArtifactError, says("f32 [6, 8]", "f32 [6, 4]"));
+  BOOST_CHECK_EXCEPTION(reader.read({"model/embedding", Dtype::kF32, {6, 8}}, out), ArtifactError,
+                        says("f32 [6, 8]", "f32 [6, 4]"));
   BOOST_CHECK_EXCEPTION(reader.read("model/embeding"), ArtifactError, says("missing", "model/embedding"));
 }
 
@@ -216,7 +222,8 @@ BOOST_AUTO_TEST_CASE(a_damaged_tensor_is_caught_when_it_is_read) {
   bytes[at + 10] ^= 4;
   std::ofstream(folder / "bad.h5", std::ios::binary) << bytes;
   const CheckpointReader reader(folder / "bad.h5");
-  BOOST_CHECK_EXCEPTION(reader.verify(), ArtifactError, [](const auto& e) { return std::string(e.what()).find("CRC-32C") != std::string::npos; });
+  BOOST_CHECK_EXCEPTION(reader.verify(), ArtifactError,
+                        [](const auto& e) { return std::string(e.what()).find("CRC-32C") != std::string::npos; });
 }
 
 BOOST_AUTO_TEST_CASE(a_file_cut_short_anywhere_is_an_artifact_error) {

@@ -106,7 +106,8 @@ BOOST_AUTO_TEST_CASE(members_that_miss_or_change_are_noticed) {
   write_report(folder / "b", "k");
   put(folder / "b" / "extra.txt", "who put this here?");
   BOOST_TEST(has(message_of([&] { Collection(folder / "b", Kind::kReport).verify(); }), "does not name this file"));
-  BOOST_TEST(has(message_of([&] { Collection(folder / "b", Kind::kRawText); }), "expected kind raw-text, found report"));
+  BOOST_TEST(
+      has(message_of([&] { Collection(folder / "b", Kind::kRawText); }), "expected kind raw-text, found report"));
 }
 
 BOOST_AUTO_TEST_CASE(manifests_that_lie_are_refused) {
@@ -138,7 +139,8 @@ BOOST_AUTO_TEST_CASE(raw_text_comes_back_in_order_over_several_members) {
   const test::TempFolder folder;
   artifact::RawTextWriter writer(folder / "raw", {}, 100);
   std::vector<std::string> texts;
-  for (int i = 0; i < 20; ++i) texts.push_back(std::string(static_cast<std::size_t>(1 + 7 * i % 40), static_cast<char>('a' + i)));
+  for (int i = 0; i < 20; ++i)
+    texts.push_back(std::string(static_cast<std::size_t>(1 + 7 * i % 40), static_cast<char>('a' + i)));
   texts[3] = std::string("nul \0 inside", 12);
   for (std::size_t i = 0; i < texts.size(); ++i) writer.add(texts[i], i < 9 ? "x.txt" : "y z's.txt", i);
   writer.finish();

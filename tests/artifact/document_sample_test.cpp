@@ -34,11 +34,12 @@ DocumentSample sample(int first, int last) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(common_documents_are_found_in_sets_of_any_size) {
-  const DocumentSample all = sample(0, 50'000), part = sample(49'000, 50'000), half_known = sample(49'500, 50'500), other = sample(60'000, 70'000);
+  const DocumentSample all = sample(0, 50'000), part = sample(49'000, 50'000), half_known = sample(49'500, 50'500),
+                       other = sample(60'000, 70'000);
   BOOST_TEST(all.hashes().size() == DocumentSample::kMost);
   BOOST_TEST(part.hashes().size() == 1000u);
   const auto within = part.overlap(all);
-  BOOST_TEST(within.compared > 40u);   // 1,000 * 4,096 / 50,000 = 82 are expected
+  BOOST_TEST(within.compared > 40u);  // 1,000 * 4,096 / 50,000 = 82 are expected
   BOOST_TEST(within.compared < 140u);
   BOOST_TEST(within.common == within.compared);
   const auto half = half_known.overlap(all);

@@ -15,14 +15,14 @@
 
 #include "artifact/content_digest.h"
 #include "artifact/header.h"
+#include "support/can_mount.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/installed.h"
 #include "support/random.h"
-#include "support/can_mount.h"
 #include "support/temp_folder.h"
 #include "support/text.h"
-#include "support/installed.h"
 
 using namespace pe;
 namespace h5 = artifact::h5;
@@ -30,7 +30,8 @@ using support::ArtifactError;
 
 BOOST_AUTO_TEST_SUITE(h5_file)
 
-BOOST_AUTO_TEST_CASE(a_full_disk_is_told_from_a_name_that_cannot_be_made, *boost::unit_test::precondition(pe::test::CanMount{})) {
+BOOST_AUTO_TEST_CASE(a_full_disk_is_told_from_a_name_that_cannot_be_made,
+                     *boost::unit_test::precondition(pe::test::CanMount{})) {
   const test::TempFolder folder;
   const auto code_of = [](const std::filesystem::path& path) {
     try {
@@ -131,21 +132,31 @@ BOOST_AUTO_TEST_CASE(a_mismatch_names_file_dataset_expected_and_found) {
   const test::TempFolder folder;
   write_sample(folder / "a.h5");
   const auto root = h5::File::open(folder / "a.h5").root();
-  BOOST_CHECK_EXCEPTION(root.read<std::uint32_t>("numbers"), ArtifactError,
-                        [](const auto& e) { return says(e, {"a.h5", "/numbers", "expected uint32", "found uint16 [3]"}); });
-  BOOST_CHECK_EXCEPTION(root.open_dataset("grid").require(h5::Type::kI64, {3, 2}), ArtifactError,
-                        [](const auto& e) { return says(e, {"/grid", "int64 [3, 2]", "int64 [2, 3]"}); });
-  BOOST_CHECK_EXCEPTION(root.open_dataset("nothing"), ArtifactError, [](const auto& e) { return says(e, {"/nothing", "missing"}); });
-  BOOST_CHECK_EXCEPTION(root.text("answer"), ArtifactError, [](const auto& e) { return says(e, {"answer", "expected text", "int64"}); });
+  BOOST_CHECK_EXCEPTION(root.read<std::uint32_t>("numbers"), ArtifactError, [](const auto& e) {
+    return says(e, {"a.h5", "/numbers", "expected uint32", "found uint16 [3]"});
+  });
+  BOOST_CHECK_EXCEPTION(root.open_dataset("grid").require(h5::Type::kI64, {3, 2}), ArtifactError, [](const auto& e) {
+    return says(e, {"/grid", "int64 [3, 2]", "int64 [2, 3]"});
+  });
+  BOOST_CHECK_EXCEPTION(root.open_dataset("nothing"), ArtifactError, [](const auto& e) {
+    return says(e, {"/nothing", "missing"});
+  });
+  BOOST_CHECK_EXCEPTION(root.text("answer"), ArtifactError, [](const auto& e) {
+    return says(e, {"answer", "expected text", "int64"});
+  });
 }
 
 BOOST_AUTO_TEST_CASE(what_is_no_hdf5_is_said_to_be_none) {
   const test::TempFolder folder;
   std::ofstream(folder / "empty.h5");
   std::ofstream(folder / "page.h5") << "<html>503 Service Unavailable</html>";
-  BOOST_CHECK_EXCEPTION(h5::File::open(folder / "gone.h5"), ArtifactError, [](const auto& e) { return says(e, {"gone.h5", "no such file"}); });
-  BOOST_CHECK_EXCEPTION(h5::File::open(folder / "empty.h5"), ArtifactError, [](const auto& e) { return says(e, {"an empty file"}); });
-  BOOST_CHECK_EXCEPTION(h5::File::open(folder / "page.h5"), ArtifactError, [](const auto& e) { return says(e, {"without its signature"}); });
+  BOOST_CHECK_EXCEPTION(h5::File::open(folder / "gone.h5"), ArtifactError, [](const auto& e) {
+    return says(e, {"gone.h5", "no such file"});
+  });
+  BOOST_CHECK_EXCEPTION(h5::File::open(folder / "empty.h5"), ArtifactError,
+                        [](const auto& e) { return says(e, {"an empty file"}); });
+  BOOST_CHECK_EXCEPTION(h5::File::open(folder / "page.h5"), ArtifactError,
+                        [](const auto& e) { return says(e, {"without its signature"}); });
   BOOST_CHECK_THROW(h5::File::open(folder.path()), ArtifactError);
 }
 
@@ -162,7 +173,7 @@ BOOST_AUTO_TEST_CASE(links_are_refused_and_never_followed) {
   BOOST_TEST(H5Lcreate_external("other.h5", "/", id, "external", H5P_DEFAULT, H5P_DEFAULT) >= 0);
   BOOST_TEST(H5Lcreate_external(fifo.c_str(), "/", id, "waits", H5P_DEFAULT, H5P_DEFAULT) >= 0);
   H5Fclose(id);
-  ::alarm(20);   // a FIFO that is opened waits for its other end
+  ::alarm(20);  // a FIFO that is opened waits for its other end
   const auto file = h5::File::open(path);
   const auto root = file.root();
   BOOST_TEST(root.has("numbers"));
@@ -200,7 +211,7 @@ BOOST_AUTO_TEST_CASE(a_flipped_bit_is_an_error_or_changes_the_content_digest) {
     std::ofstream(folder / "flipped.h5", std::ios::binary) << flipped;
     try {
       const std::string found = artifact::content_digest(folder / "flipped.h5");
-      found == expected ? ++unused : ++noticed;   // the recipe and gaps are no content
+      found == expected ? ++unused : ++noticed;  // the recipe and gaps are no content
     } catch (const support::Error&) {
       ++noticed;
     }
@@ -213,12 +224,14 @@ BOOST_AUTO_TEST_CASE(another_kind_or_a_newer_format_is_refused_with_both_values)
   const test::TempFolder folder;
   write_sample(folder / "a.h5");
   const auto file = h5::File::open(folder / "a.h5");
-  BOOST_CHECK_EXCEPTION(artifact::require_kind(file, artifact::Kind::kCheckpoint, 1), ArtifactError,
-                        [](const auto& e) { return says(e, {"expected kind checkpoint", "found metrics"}); });
+  BOOST_CHECK_EXCEPTION(artifact::require_kind(file, artifact::Kind::kCheckpoint, 1), ArtifactError, [](const auto& e) {
+    return says(e, {"expected kind checkpoint", "found metrics"});
+  });
   artifact::write_artifact(folder / "new.h5", artifact::Kind::kMetrics, 9, {}, [](h5::Group&) {});
   const auto newer = h5::File::open(folder / "new.h5");
-  BOOST_CHECK_EXCEPTION(artifact::require_kind(newer, artifact::Kind::kMetrics, 1), ArtifactError,
-                        [](const auto& e) { return says(e, {"format 9", "newer than 1"}); });
+  BOOST_CHECK_EXCEPTION(artifact::require_kind(newer, artifact::Kind::kMetrics, 1), ArtifactError, [](const auto& e) {
+    return says(e, {"format 9", "newer than 1"});
+  });
 }
 
 BOOST_AUTO_TEST_CASE(a_failed_body_leaves_nothing_behind) {

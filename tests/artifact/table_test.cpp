@@ -24,7 +24,9 @@ BOOST_AUTO_TEST_SUITE(table)
 namespace {
 
 Tables sample() {
-  Table docs("lm_doc", {{"run_id", ColumnType::kText, ""}, {"L", ColumnType::kInteger, "tokens"}, {"nll_sum", ColumnType::kReal, "nats"}});
+  Table docs("lm_doc", {{"run_id", ColumnType::kText, ""},
+                        {"L", ColumnType::kInteger, "tokens"},
+                        {"nll_sum", ColumnType::kReal, "nats"}});
   docs.add_row({"abc", 128, 3.25});
   docs.add_row({"naïve", std::nullopt, std::numeric_limits<double>::quiet_NaN()});
   docs.add_row({std::nullopt, 0, std::nullopt});
@@ -56,8 +58,8 @@ BOOST_AUTO_TEST_CASE(cells_come_back_and_missing_ones_stay_missing) {
   BOOST_TEST(docs.present("run_id") == (std::vector<bool>{true, true, false, true}));
   BOOST_TEST(docs.integers("L")[3] == -5);
   BOOST_TEST(docs.cell(1, 1).missing());
-  BOOST_TEST(!docs.cell(2, 1).missing());           // a 0 is no missing value
-  BOOST_TEST(!docs.cell(1, 2).missing());           // and a NaN is a separate value
+  BOOST_TEST(!docs.cell(2, 1).missing());  // a 0 is no missing value
+  BOOST_TEST(!docs.cell(1, 2).missing());  // and a NaN is a separate value
   BOOST_TEST(std::isnan(docs.reals("nll_sum")[1]));
   BOOST_TEST(docs.cell(2, 2).missing());
   BOOST_TEST(std::isinf(docs.reals("nll_sum")[3]));
@@ -77,7 +79,8 @@ BOOST_AUTO_TEST_CASE(names_that_are_not_there_suggest_the_nearest) {
   };
   BOOST_CHECK_EXCEPTION(tables.at("lm_dok"), support::ArtifactError, suggests("lm_doc"));
   BOOST_CHECK_EXCEPTION(tables.at("lm_doc").reals("nll_sun"), support::ArtifactError, suggests("nll_sum"));
-  BOOST_CHECK_EXCEPTION(tables.at("lm_doc").integers("nll_sum"), support::ArtifactError, suggests("expected integer, found real"));
+  BOOST_CHECK_EXCEPTION(tables.at("lm_doc").integers("nll_sum"), support::ArtifactError,
+                        suggests("expected integer, found real"));
 }
 
 BOOST_AUTO_TEST_CASE(rows_that_do_not_fit_are_our_bug) {

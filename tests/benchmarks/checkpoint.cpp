@@ -3,7 +3,8 @@
 // first step. References in the same run and the same folder: one copy of as many bytes, and a plain write of them with
 // the same fsync.
 //
-//     checkpoint PE-TRAIN [FOLDER] [--width N]     6 GB of memory, 14 GB of FOLDER (default: the folder for temporary files);
+//     checkpoint PE-TRAIN [FOLDER] [--width N]     6 GB of memory, 14 GB of FOLDER (default: the folder for temporary
+//     files);
 //                                                 a width of less than 768 makes the model smaller
 #include <ATen/Parallel.h>
 #include <fcntl.h>
@@ -60,7 +61,8 @@ void write_shards(const fs::path& folder) {
   std::vector<std::int32_t> ids(1 << 16);
   for (std::uint64_t document = 0; document < 16; ++document) {
     for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random.below(kVocabulary));
-    writer.add(document == 15 ? artifact::Split::kValidation : artifact::Split::kTrain, ids.data(), ids.size(), 4 << 16, document);
+    writer.add(document == 15 ? artifact::Split::kValidation : artifact::Split::kTrain, ids.data(), ids.size(), 4 << 16,
+               document);
   }
   artifact::DatasetTotals totals;
   writer.finish(totals);
@@ -68,7 +70,8 @@ void write_shards(const fs::path& folder) {
 
 /// Runs pe-train and shows each line that it writes, with the seconds since it was started, until `seen` wants no more;
 /// then sends `last` and waits.
-void run(const std::vector<std::string>& arguments, int last, const std::function<bool(const std::string&, double)>& seen) {
+void run(const std::vector<std::string>& arguments, int last,
+         const std::function<bool(const std::string&, double)>& seen) {
   int ends[2];
   if (::pipe(ends) != 0) std::abort();
   const auto begin = Clock::now();
@@ -126,7 +129,8 @@ double plain_read(const fs::path& path) {
   const auto begin = Clock::now();
   const support::Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::vector<char> buffer(1 << 20);
-  while (::read(fd.get(), buffer.data(), buffer.size()) > 0) {}
+  while (::read(fd.get(), buffer.data(), buffer.size()) > 0) {
+  }
   return seconds_since(begin);
 }
 
@@ -140,21 +144,29 @@ int main(int argc, char** argv) {
   fs::path folder = fs::temp_directory_path();
   std::string width = "768";
   for (int i = 2; i < argc; ++i) {
-    if (std::string(argv[i]) == "--width" && i + 1 < argc) width = argv[++i];
-    else folder = argv[i];
+    if (std::string(argv[i]) == "--width" && i + 1 < argc)
+      width = argv[++i];
+    else
+      folder = argv[i];
   }
   folder /= fmt::format("pe-checkpoint-{}", ::getpid());
   support::make_folders(folder);
   write_shards(folder / "data");
   const auto command = [&](const std::string& work) {
-    std::vector<std::string> words{argv[1], "--progress", "plain", "--work", (folder / work).string(),
-                                   "--input", "data=" + (folder / "data").string(),
-                                   "--output", "model=" + (folder / "model.h5").string()};
+    std::vector<std::string> words{argv[1],
+                                   "--progress",
+                                   "plain",
+                                   "--work",
+                                   (folder / work).string(),
+                                   "--input",
+                                   "data=" + (folder / "data").string(),
+                                   "--output",
+                                   "model=" + (folder / "model.h5").string()};
     words.insert(words.end(), {"--set", "model.width=" + width});
     for (const char* setting :
          {"model.layers=12", "model.heads=12", "model.encoding=rope", "train.batch=2", "train.length=128",
-          "train.tokens=1000000", "train.validate_every=0", "train.log_every=1", "checkpoint.every=1e6", "checkpoint.pin_every=3",
-          "compute.threads=2"}) {
+          "train.tokens=1000000", "train.validate_every=0", "train.log_every=1", "checkpoint.every=1e6",
+          "checkpoint.pin_every=3", "compute.threads=2"}) {
       words.insert(words.end(), {"--set", setting});
     }
     return words;
@@ -213,20 +225,23 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 3; ++i) writes.push_back(plain_write(plain(i), reinterpret_cast<const char*>(words), bytes));
     for (int i = 0; i < 3; ++i) fs::remove(plain(i));
   }
-  fmt::print("training stands still for {} s; one copy of as many bytes {} s (the first into fresh memory)\n", list(stalls), list(copies));
-  fmt::print("file written in {} s while training stands, {} s beside it; plain write and fsync {} s: {:.0f} % of its speed\n",
-             list(alone), list(beside), list(writes), alone.empty() ? 0 : 100 * median(writes) / median(alone));
+  fmt::print("training stands still for {} s; one copy of as many bytes {} s (the first into fresh memory)\n",
+             list(stalls), list(copies));
+  fmt::print(
+      "file written in {} s while training stands, {} s beside it; plain write and fsync {} s: {:.0f} % of its speed\n",
+      list(alone), list(beside), list(writes), alone.empty() ? 0 : 100 * median(writes) / median(alone));
 
   const auto first_step = [&](const std::string& work) {
     double seconds = -1;
     bool resumed = false;
     run(command(work), SIGKILL, [&](const std::string& line, double now) {
       resumed = resumed || line.find("resuming at step") != std::string::npos;
-      if (line.rfind("encoding ", 0) != 0 && line.rfind("train ", 0) != 0) return true;   // steps begin after this line
+      if (line.rfind("encoding ", 0) != 0 && line.rfind("train ", 0) != 0) return true;  // steps begin after this line
       seconds = now;
       return false;
     });
-    if (resumed != (work == "run")) fmt::print("unexpected: {} {}\n", work, resumed ? "resumed" : "started from step 0");
+    if (resumed != (work == "run"))
+      fmt::print("unexpected: {} {}\n", work, resumed ? "resumed" : "started from step 0");
     return seconds;
   };
   std::vector<double> warm, cold, fresh, cold_reads;
@@ -241,9 +256,11 @@ int main(int argc, char** argv) {
     fresh.push_back(first_step("fresh"));
     support::remove_tree(folder / "fresh");
   }
-  fmt::print("from the program's start to its first step: resumed {} s, with the file not in memory {} s (merely reading it {} s); "
-             "begun anew {} s\n",
-             list(warm), list(cold), list(cold_reads), list(fresh));
+  fmt::print(
+      "from the program's start to its first step: resumed {} s, with the file not in memory {} s (merely reading it "
+      "{} s); "
+      "begun anew {} s\n",
+      list(warm), list(cold), list(cold_reads), list(fresh));
   fmt::print("waiting for data: {:.4f} % of a step\n", 100 * median(shares));
   support::remove_tree(folder);
   return 0;

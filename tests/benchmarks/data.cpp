@@ -11,15 +11,15 @@
 // Text and models come from PE_TEST_DATA; PE_TEST_PYTHON names a Python with the packages sentencepiece and
 // tokenizers (data_peer.py). Rates of one thread are by its CPU time, so that other work on the machine moves them
 // less. Files are written to TMPDIR.
+#include <arpa/inet.h>
 #include <arrow/io/file.h>
 #include <arrow/table.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 #include <parquet/arrow/reader.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/sendfile.h>
@@ -59,7 +59,7 @@
 
 namespace {
 
-using namespace pe;   // NOLINT
+using namespace pe;  // NOLINT
 namespace fs = std::filesystem;
 
 double at_least_s = 1;
@@ -88,7 +88,7 @@ double wall_of(const std::function<void()>& body) {
 
 /// CPU seconds of one call, from as many as fill the time.
 double cpu_of(const std::function<void()>& body) {
-  body();   // once to warm up
+  body();  // once to warm up
   const double start = cpu_now();
   int calls = 0;
   do {
@@ -108,7 +108,8 @@ std::vector<std::string> web_pages() {
   const auto source = data::make_local_source({(data_folder() / "fineweb").string()}, {}, support::silent_progress());
   std::vector<std::string> texts;
   data::DocumentSource::Item item;
-  for (auto outcome = source->next(item); outcome != data::DocumentSource::Outcome::kEnd; outcome = source->next(item)) {
+  for (auto outcome = source->next(item); outcome != data::DocumentSource::Outcome::kEnd;
+       outcome = source->next(item)) {
     if (outcome == data::DocumentSource::Outcome::kDocument && !item.text.empty()) texts.push_back(item.text);
   }
   std::sort(texts.begin(), texts.end());
@@ -128,7 +129,8 @@ void write_texts(const fs::path& path, const std::vector<std::string>& texts) {
 }
 
 /// SHA-256 over all ids as 32-bit little-endian.
-std::string digest_of(const std::vector<std::string>& texts, const std::function<void(const std::string&, std::vector<std::int32_t>&)>& encode) {
+std::string digest_of(const std::vector<std::string>& texts,
+                      const std::function<void(const std::string&, std::vector<std::int32_t>&)>& encode) {
   support::Sha256 hash;
   std::vector<std::int32_t> ids;
   for (const std::string& text : texts) {
@@ -152,8 +154,11 @@ void ask_peers(const std::vector<std::string>& arguments, double ours, const std
     if (line.empty()) continue;
     const Json said = Json::parse(line);
     const double rate = said["rate"];
-    fmt::print("  {:<44} {:8.2f} {}   ours {:.2f} times{}\n", said["peer"].get<std::string>(), rate, said["unit"].get<std::string>(), ours / rate,
-               digest.empty() ? "" : said["ids"] == digest ? ", same ids" : ", OTHER ids");
+    fmt::print("  {:<44} {:8.2f} {}   ours {:.2f} times{}\n", said["peer"].get<std::string>(), rate,
+               said["unit"].get<std::string>(), ours / rate,
+               digest.empty()          ? ""
+               : said["ids"] == digest ? ", same ids"
+                                       : ", OTHER ids");
   }
 }
 
@@ -164,11 +169,12 @@ void measure_tokenize() {
   write_texts(folder / "texts.jsonl", texts);
   fmt::print("encoding {} web pages, {:.1f} MB, MB/s of one thread\n", texts.size(), mb);
   const fs::path models = data_folder() / "models";
-  const auto rate_of = [&](const char* name, const std::function<void(const std::string&, std::vector<std::int32_t>&)>& encode) {
+  const auto rate_of = [&](const char* name,
+                           const std::function<void(const std::string&, std::vector<std::int32_t>&)>& encode) {
     std::vector<std::int32_t> ids;
     const double rate = mb / cpu_of([&] {
-      for (const std::string& text : texts) encode(text, ids);
-    });
+                          for (const std::string& text : texts) encode(text, ids);
+                        });
     fmt::print("  {:<44} {:8.2f} MB/s\n", name, rate);
     return rate;
   };
@@ -186,21 +192,29 @@ void measure_tokenize() {
     const fs::path model = models / "mistral-v1-32000.model";
     const auto tokenizer = data::make_sentencepiece(support::read_file(model), model.string());
     data::CachedEncoder encoder(*tokenizer);
-    const auto ours_encode = [&](const std::string& text, std::vector<std::int32_t>& ids) { encoder.encode(text, ids); };
+    const auto ours_encode = [&](const std::string& text, std::vector<std::int32_t>& ids) {
+      encoder.encode(text, ids);
+    };
     const double ours = cold_rate_of("ours, sentencepiece BPE 32,000", *tokenizer);
     rate_of("ours, with the words of the same text remembered", ours_encode);
-    const double linked = rate_of("linked sentencepiece " PE_SENTENCEPIECE_VERSION " (as spm_encode)",
-                                  [&](const std::string& text, std::vector<std::int32_t>& ids) { tokenizer->encode(text, ids); });
+    const double linked =
+        rate_of("linked sentencepiece " PE_SENTENCEPIECE_VERSION " (as spm_encode)",
+                [&](const std::string& text, std::vector<std::int32_t>& ids) { tokenizer->encode(text, ids); });
     fmt::print("  ours {:.2f} times the linked library\n", ours / linked);
-    ask_peers({"sentencepiece", (folder / "texts.jsonl").string(), model.string()}, ours, digest_of(texts, ours_encode));
+    ask_peers({"sentencepiece", (folder / "texts.jsonl").string(), model.string()}, ours,
+              digest_of(texts, ours_encode));
   }
   {
     const fs::path vocab = models / "gpt2-vocab.json", merges = models / "gpt2-merges.txt";
-    const auto tokenizer = data::make_byte_level(data::pack_byte_level({support::read_file(vocab), support::read_file(merges)}, "gpt2"), "gpt2");
+    const auto tokenizer = data::make_byte_level(
+        data::pack_byte_level({support::read_file(vocab), support::read_file(merges)}, "gpt2"), "gpt2");
     data::CachedEncoder encoder(*tokenizer);
-    const auto ours_encode = [&](const std::string& text, std::vector<std::int32_t>& ids) { encoder.encode(text, ids); };
+    const auto ours_encode = [&](const std::string& text, std::vector<std::int32_t>& ids) {
+      encoder.encode(text, ids);
+    };
     const double ours = cold_rate_of("ours, GPT-2's byte-level BPE", *tokenizer);
-    ask_peers({"tokenizers", (folder / "texts.jsonl").string(), vocab.string(), merges.string()}, ours, digest_of(texts, ours_encode));
+    ask_peers({"tokenizers", (folder / "texts.jsonl").string(), vocab.string(), merges.string()}, ours,
+              digest_of(texts, ours_encode));
   }
   artifact::RawTextWriter raw(folder / "raw", {});
   for (int copy = 0; copy < 4; ++copy) {
@@ -217,7 +231,8 @@ void measure_tokenize() {
     workspace.outputs["data"] = folder / std::to_string(workers);
     workspace.progress = &support::silent_progress();
     const double seconds = wall_of([&] { data::tokenize(config, workspace); });
-    fmt::print("  {:<44} {:8.2f} MB/s by the clock\n", fmt::format("the whole stage, {} worker{}", workers, workers > 1 ? "s" : ""), 4 * mb / seconds);
+    fmt::print("  {:<44} {:8.2f} MB/s by the clock\n",
+               fmt::format("the whole stage, {} worker{}", workers, workers > 1 ? "s" : ""), 4 * mb / seconds);
   }
 }
 
@@ -315,7 +330,8 @@ void measure_parquet() {
       std::shared_ptr<arrow::Table> table;
       if (!reader->ReadTable({column}, &table).ok()) throw support::ConfigError("Arrow cannot read it");
     });
-    fmt::print("  {:<44} {:8.1f} MB/s, Arrow's table {:.1f}: {:.2f} of it\n", name, mb / ours, mb / arrow, arrow / ours);
+    fmt::print("  {:<44} {:8.1f} MB/s, Arrow's table {:.1f}: {:.2f} of it\n", name, mb / ours, mb / arrow,
+               arrow / ours);
   }
 }
 
@@ -407,7 +423,8 @@ void measure_fetch() {
     ours = seconds;
     used = process_cpu() - cpu;
   }
-  fmt::print("  {:<44} {:8.0f} MB/s by the clock, {:.0f} MB a second of its CPU\n", "ours, as the others the fastest of 3", mb / ours, mb / used);
+  fmt::print("  {:<44} {:8.0f} MB/s by the clock, {:.0f} MB a second of its CPU\n",
+             "ours, as the others the fastest of 3", mb / ours, mb / used);
   const fs::path copy = folder / "copy";
   // Seconds of a line of the shell in which $1 is the served file, $2 the copy and $3 the server; the fastest of three.
   const auto fastest = [&](const char* line) {
@@ -416,7 +433,8 @@ void measure_fetch() {
       fs::remove(copy);
       bool good = true;
       const double seconds = wall_of([&] {
-        good = support::capture({"sh", "-c", line, "sh", served.string(), copy.string(), server.url()}).status.code == 0;
+        good =
+            support::capture({"sh", "-c", line, "sh", served.string(), copy.string(), server.url()}).status.code == 0;
       });
       if (!good) return -1.0;
       best = turn == 0 ? seconds : std::min(best, seconds);
@@ -424,13 +442,14 @@ void measure_fetch() {
     return best;
   };
   if (const double peer = fastest("curl -sS -o \"$2\" $3/file && sync \"$2\" && sha256sum \"$2\""); peer > 0) {
-    fmt::print("  {:<44} {:8.0f} MB/s by the clock   ours {:.2f} times\n", "curl, sync, sha256sum", mb / peer, peer / ours);
+    fmt::print("  {:<44} {:8.0f} MB/s by the clock   ours {:.2f} times\n", "curl, sync, sha256sum", mb / peer,
+               peer / ours);
   }
   const double written = fastest("cp \"$1\" \"$2\" && sync \"$2\"");
   const double hashed = cpu_of([&] { support::sha256_file(served); });
   const double again = wall_of([&] { data::download_all(lock, options, support::silent_progress()); });
-  fmt::print("  copying the file with sync {:.0f} MB/s, its SHA-256 {:.0f} MB/s; fetched again {:.1f} ms\n", mb / written,
-             mb / hashed, 1e3 * again);
+  fmt::print("  copying the file with sync {:.0f} MB/s, its SHA-256 {:.0f} MB/s; fetched again {:.1f} ms\n",
+             mb / written, mb / hashed, 1e3 * again);
 }
 
 void measure_window() {
@@ -498,8 +517,8 @@ void measure_memory() {
       std::int64_t grown = 0;
       const double seconds = wall_of([&] { grown = test::peak_growth([&] { data::tokenize(config, workspace); }); });
       fmt::print("  {:6.0f} MB of text, {} worker{} {:8.0f} MB of memory, {:.1f} MB/s by the clock\n",
-                 static_cast<double>(text_bytes[i]) / 1e6, workers, workers > 1 ? "s" : "", static_cast<double>(grown) / 1e6,
-                 static_cast<double>(text_bytes[i]) / 1e6 / seconds);
+                 static_cast<double>(text_bytes[i]) / 1e6, workers, workers > 1 ? "s" : "",
+                 static_cast<double>(grown) / 1e6, static_cast<double>(text_bytes[i]) / 1e6 / seconds);
       std::fflush(stdout);
       fs::remove_all(workspace.outputs["data"]);
     }
@@ -528,15 +547,18 @@ int main(int argc, char** argv) {
   std::vector<std::string> wanted;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "--seconds" && i + 1 < argc) at_least_s = std::atof(argv[++i]);
-    else if (word == "--train-mb" && i + 1 < argc) train_bytes = static_cast<std::size_t>(std::atof(argv[++i]) * 1e6);
+    if (word == "--seconds" && i + 1 < argc)
+      at_least_s = std::atof(argv[++i]);
+    else if (word == "--train-mb" && i + 1 < argc)
+      train_bytes = static_cast<std::size_t>(std::atof(argv[++i]) * 1e6);
     else if (word == "--text-mb" && i + 1 < argc)
       text_bytes.push_back(static_cast<std::size_t>(std::atof(argv[++i]) * 1e6));
     else if (word == "--workers" && i + 1 < argc)
       worker_counts.push_back(std::atoi(argv[++i]));
     else if (word == "--fetch-mb" && i + 1 < argc)
       fetch_bytes = static_cast<std::size_t>(std::atof(argv[++i]) * 1e6);
-    else wanted.push_back(word);
+    else
+      wanted.push_back(word);
   }
   if (text_bytes.empty()) text_bytes = {200'000'000, 400'000'000};
   if (worker_counts.empty()) worker_counts = {2};
@@ -544,7 +566,9 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "PE_TEST_DATA names no folder with fineweb/ and models/\n");
     return 77;
   }
-  const auto asked = [&](const char* name) { return wanted.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end(); };
+  const auto asked = [&](const char* name) {
+    return wanted.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end();
+  };
   try {
     if (asked("tokenize")) measure_tokenize();
     if (asked("train")) measure_train(false);

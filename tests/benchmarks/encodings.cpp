@@ -1,8 +1,9 @@
 // Cost of each encoding, compared with `none`: time and peak memory of the attention alone and of a whole training step
 // of the size tiny (58.7M parameters, vocabulary 65,536) at 1,024 tokens. The same of an evaluation at 4,096.
 //
-//     encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--sequences N] [--report]
-//     encodings --beside BASE --only NAME,NAME [--part step|evaluation] [--rounds N] [--threads N] [--sequences N]
+//     encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--sequences N]
+//     [--report] encodings --beside BASE --only NAME,NAME [--part step|evaluation] [--rounds N] [--threads N]
+//     [--sequences N]
 //
 // The second form is for narrow goals and busy machines. Each NAME and BASE take turns in one process, N rounds (5) of
 // a step and of an evaluation, by processor time and by default on one thread (--threads). The median of the ratios
@@ -52,7 +53,7 @@
 
 namespace {
 
-using namespace pe;   // NOLINT
+using namespace pe;  // NOLINT
 using at::Tensor;
 using encodings::Span;
 using support::cat;
@@ -63,7 +64,7 @@ constexpr std::int64_t kShort = 1024, kLong = 4096;
 double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
 model::ModelConfig tiny(const Json& encoding, const std::string& name) {
-  model::ModelConfig config;   // width 512, 6 layers, 8 heads: the defaults are tiny
+  model::ModelConfig config;  // width 512, 6 layers, 8 heads: the defaults are tiny
   config.vocabulary = 65536;
   config.length = kShort;
   config.encoding.json = encoding;
@@ -85,7 +86,8 @@ Json config_of(const std::string& name) {
   const encodings::EncodingEntry* entry = encodings::find_encoding(name);
   Json config = {{"kind", name}};
   const support::Field* factor = support::find_field(entry->fields, "factor");
-  if (factor != nullptr && factor->default_value.is_number() && factor->default_value.get<double>() <= 1) config["factor"] = 4.0;
+  if (factor != nullptr && factor->default_value.is_number() && factor->default_value.get<double>() <= 1)
+    config["factor"] = 4.0;
   if (entry->family == encodings::Family::kPositionMap) return {{"stack", {config, "rope"}}};
   return config;
 }
@@ -141,15 +143,22 @@ class Subject {
   at::Device device() const { return device_; }
 
   void open_attention() {
-    const encodings::Shape shape{.width = 512, .layers = 6, .query_heads = 8, .key_value_heads = 8, .head_width = 64,
-                                 .train_length = kShort, .device = device_};
+    const encodings::Shape shape{.width = 512,
+                                 .layers = 6,
+                                 .query_heads = 8,
+                                 .key_value_heads = 8,
+                                 .head_width = 64,
+                                 .train_length = kShort,
+                                 .device = device_};
     attention_ = encodings::make_encoding(encoding_, shape);
   }
 
   /// Draws the inputs of attention once: that takes longer than some attention, and must not count as its memory.
   void draw(std::int64_t length, bool gradients) {
     const auto options = at::TensorOptions(at::kFloat).device(device_);
-    const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes, options).to(type_).requires_grad_(gradients); };
+    const auto make = [&](at::IntArrayRef sizes) {
+      return at::randn(sizes, options).to(type_).requires_grad_(gradients);
+    };
     const std::int64_t n = sequences_;
     in_ = {make({n, attention_->projected_heads(), length, 64}), make({n, 8, length, 64}), make({n, 8, length, 64}),
            make({n, length, 512})};
@@ -195,7 +204,8 @@ class Subject {
     options.step = steps_;
     const Tensor hidden = model_->forward(ids_.narrow(1, 0, kShort), options);
     const Tensor targets = ids_.narrow(1, 1, kShort).reshape({-1});
-    const Tensor loss = model_->loss_sum(hidden.reshape({-1, 512}), targets) * (1.0 / static_cast<double>(targets.numel()));
+    const Tensor loss =
+        model_->loss_sum(hidden.reshape({-1, 512}), targets) * (1.0 / static_cast<double>(targets.numel()));
     loss.backward();
     if (!std::isfinite(loss.item<double>())) throw std::runtime_error("the loss is not finite");
     optimizer_->step(steps_++, 1e-4);
@@ -246,7 +256,7 @@ double seconds_of(int rounds, double budget, const Body& body) {
 
 template <typename Body>
 Json cost_of(at::Device device, int rounds, double budget, const Body& body) {
-  const double bytes = peak_memory(device, body);   // warms up, too
+  const double bytes = peak_memory(device, body);  // warms up, too
   return {{"seconds", seconds_of(rounds, budget, body)}, {"bytes", bytes}};
 }
 
@@ -282,7 +292,9 @@ Json measure(const std::string& part, Subject subject, const Json& what) {
     unless_refused("step", [&] { return cost_of(device, 1, budget, [&] { subject.train(); }); });
     unless_refused("evaluation", [&] {
       Json cost;
-      const double bytes = peak_memory(device, [&] { cost = {{"seconds", seconds_of(1, budget, [&] { subject.evaluate(); })}}; });
+      const double bytes = peak_memory(device, [&] {
+        cost = {{"seconds", seconds_of(1, budget, [&] { subject.evaluate(); })}};
+      });
       cost["bytes"] = bytes;
       return cost;
     });
@@ -330,14 +342,18 @@ void print_beside(const std::string& name, const std::string& base, int rounds, 
     try {
       found = ratio_of(rounds, of_one, of_base);
     } catch (const support::ConfigError&) {
-      found = "n/a";   // it trains nothing, or its table ends before
+      found = "n/a";  // it trains nothing, or its table ends before
     } catch (const encodings::RangeError&) {
       found = "n/a";
     }
     std::cout << name << " over " << base << ", " << what << ": " << found << std::endl;
   };
-  if (only_part != "evaluation") part("step at 1,024 tokens", [&] { one.train(); }, [&] { other.train(); });
-  if (only_part != "step") part("evaluation at 4,096", [&] { one.evaluate(); }, [&] { other.evaluate(); });
+  if (only_part != "evaluation")
+    part(
+        "step at 1,024 tokens", [&] { one.train(); }, [&] { other.train(); });
+  if (only_part != "step")
+    part(
+        "evaluation at 4,096", [&] { one.evaluate(); }, [&] { other.evaluate(); });
 }
 
 // ---------------------------------------------------------------- the table
@@ -347,7 +363,7 @@ constexpr const char* kKeys[] = {"forward", "forward_backward", "forward_long", 
 /// One encoding compared with `none`.
 struct Row {
   std::string name, route, error;
-  std::map<std::string, std::string> seconds, bytes;   // ratios, by key; absent: not measured
+  std::map<std::string, std::string> seconds, bytes;  // ratios, by key; absent: not measured
 };
 
 /// In the order in which they were measured: each stands between two `none`.
@@ -367,7 +383,9 @@ std::vector<Row> rows_of(const std::vector<Json>& lines) {
       if (far.is_string() && far != row->route) row->route += "; eval: " + far.get<std::string>();
     }
     std::vector<const Json*> around;
-    const auto is_none = [&](const Json& line) { return line.value("encoding", "") == "none" && line.value("part", "") == part; };
+    const auto is_none = [&](const Json& line) {
+      return line.value("encoding", "") == "none" && line.value("part", "") == part;
+    };
     for (std::size_t i = n + 1; i-- > 0;) {
       if (!is_none(lines[i])) continue;
       around.push_back(&lines[i]);
@@ -430,7 +448,8 @@ std::vector<Json> read_state(const std::string& path, const std::string& device,
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     const Json json = Json::parse(line, nullptr, false);
-    if (json.is_object() && json.value("device", "") == device && json.value("sequences", std::int64_t{1}) == sequences) results.push_back(json);   // a line cut short is measured again
+    if (json.is_object() && json.value("device", "") == device && json.value("sequences", std::int64_t{1}) == sequences)
+      results.push_back(json);  // a line cut short is measured again
   }
   return results;
 }
@@ -445,19 +464,31 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     const auto next = [&]() -> std::string { return i + 1 < argc ? argv[++i] : ""; };
-    if (flag == "--state") state = next();
-    else if (flag == "--device") device_name = next();
-    else if (flag == "--only") only = next();
-    else if (flag == "--part") only_part = next();
-    else if (flag == "--report") report = true;
-    else if (flag == "--measure") child = next();
-    else if (flag == "--beside") base = next();
-    else if (flag == "--rounds") rounds = std::max(1, std::atoi(next().c_str()));
-    else if (flag == "--threads") threads = std::atoll(next().c_str());
-    else if (flag == "--sequences") sequences = std::max(1LL, std::atoll(next().c_str()));
+    if (flag == "--state")
+      state = next();
+    else if (flag == "--device")
+      device_name = next();
+    else if (flag == "--only")
+      only = next();
+    else if (flag == "--part")
+      only_part = next();
+    else if (flag == "--report")
+      report = true;
+    else if (flag == "--measure")
+      child = next();
+    else if (flag == "--beside")
+      base = next();
+    else if (flag == "--rounds")
+      rounds = std::max(1, std::atoi(next().c_str()));
+    else if (flag == "--threads")
+      threads = std::atoll(next().c_str());
+    else if (flag == "--sequences")
+      sequences = std::max(1LL, std::atoll(next().c_str()));
     else {
-      std::cerr << "usage: encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--sequences N] [--report]\n"
-                   "       encodings --beside BASE --only NAME,NAME [--part step|evaluation] [--rounds N] [--threads N] [--sequences N]\n";
+      std::cerr << "usage: encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] "
+                   "[--sequences N] [--report]\n"
+                   "       encodings --beside BASE --only NAME,NAME [--part step|evaluation] [--rounds N] [--threads "
+                   "N] [--sequences N]\n";
       return 2;
     }
   }
@@ -467,13 +498,14 @@ int main(int argc, char** argv) {
     compute = model::resolve(compute);
     const at::ScalarType type = model::compute_type(compute);
     if (sequences == 0) sequences = device_name == "cuda" ? 8 : 1;
-    compute.threads = threads > 0       ? threads
+    compute.threads = threads > 0     ? threads
                       : !base.empty() ? 1
                                       : static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
     if (!child.empty()) {
       model::set_threads(*compute.threads);
       const Json what = {{"encoding", child}, {"part", only_part}, {"device", device_name}, {"sequences", sequences}};
-      std::cout << measure(only_part, Subject(child, model::open_device(compute), type, sequences), what).dump() << "\n";
+      std::cout << measure(only_part, Subject(child, model::open_device(compute), type, sequences), what).dump()
+                << "\n";
       return 0;
     }
     if (!base.empty()) {
@@ -483,7 +515,8 @@ int main(int argc, char** argv) {
       }
       return 0;
     }
-    const at::Device device = model::open_device(compute);   // or one line that says why not, before anything is measured
+    const at::Device device =
+        model::open_device(compute);  // or one line that says why not, before anything is measured
     std::vector<std::string> names;
     for (const encodings::EncodingEntry& entry : encodings::encodings()) {
       if (entry.name != "none") names.push_back(entry.name);
@@ -493,13 +526,17 @@ int main(int argc, char** argv) {
     std::vector<Json> lines = read_state(state, device_name, sequences);
     const double begin = now();
     const auto run = [&](const std::string& name, const std::string& part) {
-      const support::CapturedOutput answer = support::capture(
-          {support::own_executable().string(), "--measure", name, "--part", part, "--device", device_name, "--sequences",
-           std::to_string(sequences)});
+      const support::CapturedOutput answer =
+          support::capture({support::own_executable().string(), "--measure", name, "--part", part, "--device",
+                            device_name, "--sequences", std::to_string(sequences)});
       Json line = Json::parse(answer.out, nullptr, false);
       if (answer.status.code != 0 || !line.is_object()) {
         std::string why = answer.err.substr(0, answer.err.find('\n'));
-        line = {{"encoding", name}, {"part", part}, {"device", device_name}, {"sequences", sequences}, {"error", why.empty() ? "failed" : why}};
+        line = {{"encoding", name},
+                {"part", part},
+                {"device", device_name},
+                {"sequences", sequences},
+                {"error", why.empty() ? "failed" : why}};
       } else {
         support::append_file(state, line.dump() + "\n");
       }
@@ -524,7 +561,7 @@ int main(int argc, char** argv) {
         run(name, part);
         ran = true;
       }
-      if (ran) run("none", part);   // the last of them stand between two as well
+      if (ran) run("none", part);  // the last of them stand between two as well
     }
     print_table(lines, model::device_summary(compute, device), sequences);
     return 0;

@@ -9,9 +9,9 @@
 //         --layers N       of memory; 6, as the size tiny has
 //         --threads N      2
 //
-// Forward passes are timed before and after what they are compared with, in the same process. PE_TEST_PYTHON names a Python
-// with torch. Memory is the peak of a process that holds a model of the size tiny (58.7M parameters, vocabulary 65,536) and
-// evaluates one text of 16,384 tokens; goal: below 4 GB.
+// Forward passes are timed before and after what they are compared with, in the same process. PE_TEST_PYTHON names a
+// Python with torch. Memory is the peak of a process that holds a model of the size tiny (58.7M parameters, vocabulary
+// 65,536) and evaluates one text of 16,384 tokens; goal: below 4 GB.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
@@ -48,7 +48,7 @@
 
 namespace {
 
-using namespace pe;   // NOLINT
+using namespace pe;  // NOLINT
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kLongest = 4096, kVocabulary = 2048, kPasskeyTokens = 512, kBatchTokens = 8192, kFar = 16384;
@@ -69,7 +69,7 @@ class Bench {
     workspace.work = folder_.path();
     data::FetchConfig fetch;
     fetch.source = data::FetchConfig::Source::kGenerated;
-    fetch.generated.min_words = 4500;   // 4,096 tokens and more
+    fetch.generated.min_words = 4500;  // 4,096 tokens and more
     fetch.generated.max_words = 4700;
     fetch.generated.words = documents * 4700;
     workspace.outputs["raw"] = folder_ / "raw";
@@ -145,7 +145,7 @@ class Bench {
     const auto config = support::make_config<evaluation::EvaluateConfig>(Json{{"eval", options}});
     const double seconds = seconds_of([&] { evaluation::evaluate(config, workspace); });
     tables = artifact::read_eval_tables(folder_ / "scores.h5");
-    fs::remove_all(workspace.work);   // whose journal would spare the next one its work
+    fs::remove_all(workspace.work);  // whose journal would spare the next one its work
     return seconds;
   }
 
@@ -171,17 +171,23 @@ Compared compare(const std::function<double()>& forward, const std::function<dou
 
 void measure_perplexity(const Bench& bench, std::int64_t documents, std::int64_t threads) {
   artifact::Tables tables;
-  const Json options = {{"tasks", {"perplexity"}}, {"context", kLengths}, {"documents", documents}, {"perplexity", {{"protocols", {"prefix"}}}}};
-  bench.forward(2, kLongest, kLongest - 1);   // first allocations
+  const Json options = {{"tasks", {"perplexity"}},
+                        {"context", kLengths},
+                        {"documents", documents},
+                        {"perplexity", {{"protocols", {"prefix"}}}}};
+  bench.forward(2, kLongest, kLongest - 1);  // first allocations
   const Compared own = compare([&] { return bench.forward(documents, kLongest, kLongest - 1); },
                                [&] { return bench.evaluate(options, tables); });
   std::string tokens;
   const artifact::Table& summary = tables.at("lm_summary");
-  for (std::size_t row = 0; row < summary.rows(); ++row) tokens += fmt::format(" {}", summary.integers("tokens_scored")[row]);
-  fmt::print("perplexity of {} documents of {} tokens at {} lengths (scored:{}), {} parameters: {:.2f} s; one forward pass over them "
-             "{:.2f} and {:.2f} s: ratio {:.3f} (goal 1.15)\n",
-             documents, kLongest, kLengths.size(), tokens, support::with_commas(bench.parameters()), own.evaluation, own.before,
-             own.after, own.ratio());
+  for (std::size_t row = 0; row < summary.rows(); ++row)
+    tokens += fmt::format(" {}", summary.integers("tokens_scored")[row]);
+  fmt::print(
+      "perplexity of {} documents of {} tokens at {} lengths (scored:{}), {} parameters: {:.2f} s; one forward pass "
+      "over them "
+      "{:.2f} and {:.2f} s: ratio {:.3f} (goal 1.15)\n",
+      documents, kLongest, kLengths.size(), tokens, support::with_commas(bench.parameters()), own.evaluation,
+      own.before, own.after, own.ratio());
 
   const char* chosen = std::getenv("PE_TEST_PYTHON");
   const std::string python = chosen ? chosen : "python3";
@@ -195,25 +201,31 @@ void measure_perplexity(const Bench& bench, std::int64_t documents, std::int64_t
     fmt::print("  the peer failed:\n{}\n", peer.err);
   } else {
     const double loop = found["loop_seconds"], forward = found["forward_seconds"];
-    fmt::print("  PyTorch {} with a loop over lengths: {:.2f} s; ours takes {:.2f} of that. Its own forward pass: {:.2f} s, loop over it {:.3f}\n",
-               found["torch"].get<std::string>(), loop, own.evaluation / loop, forward, loop / forward);
+    fmt::print(
+        "  PyTorch {} with a loop over lengths: {:.2f} s; ours takes {:.2f} of that. Its own forward pass: {:.2f} s, "
+        "loop over it {:.3f}\n",
+        found["torch"].get<std::string>(), loop, own.evaluation / loop, forward, loop / forward);
   }
 }
 
 void measure_passkey(const Bench& bench, std::int64_t trials) {
-  constexpr std::int64_t kAnswer = 6, kDepths = 10;   // five digits, each a token, and the space
+  constexpr std::int64_t kAnswer = 6, kDepths = 10;  // five digits, each a token, and the space
   artifact::Tables tables;
   std::vector<double> depths;
   for (std::int64_t i = 0; i < kDepths; ++i) depths.push_back(static_cast<double>(i) / (kDepths - 1));
-  const Json options = {{"tasks", {"passkey"}}, {"context", {kPasskeyTokens}},
+  const Json options = {{"tasks", {"passkey"}},
+                        {"context", {kPasskeyTokens}},
                         {"passkey", {{"depths", depths}, {"trials", std::max<std::int64_t>(1, trials / kDepths)}}}};
   bench.forward(32, kPasskeyTokens, kAnswer);
   // A trial is two passes: the prompt, and its control without the fact.
   const Compared own = compare([&] { return bench.forward(2 * trials, kPasskeyTokens, kAnswer); },
                                [&] { return bench.evaluate(options, tables); });
-  fmt::print("passkey: {} trials of {} tokens, teacher-forced: {:.2f} s; their {} forward passes {:.2f} and {:.2f} s: ratio {:.3f} "
-             "(goal 1.1)\n",
-             tables.at("retrieval_trial").rows(), kPasskeyTokens, own.evaluation, 2 * trials, own.before, own.after, own.ratio());
+  fmt::print(
+      "passkey: {} trials of {} tokens, teacher-forced: {:.2f} s; their {} forward passes {:.2f} and {:.2f} s: ratio "
+      "{:.3f} "
+      "(goal 1.1)\n",
+      tables.at("retrieval_trial").rows(), kPasskeyTokens, own.evaluation, 2 * trials, own.before, own.after,
+      own.ratio());
 }
 
 void measure_generators(double seconds) {
@@ -238,7 +250,8 @@ void measure_generators(double seconds) {
     }
     const double a_minute = static_cast<double>(made) / passed * 60;
     fast += a_minute >= 1e6 ? 1 : 0;
-    fmt::print("  {:<22} {:>12} a minute, {:>8.1f} tokens each\n", generator.name, support::with_commas(static_cast<std::int64_t>(a_minute)),
+    fmt::print("  {:<22} {:>12} a minute, {:>8.1f} tokens each\n", generator.name,
+               support::with_commas(static_cast<std::int64_t>(a_minute)),
                static_cast<double>(tokens) / static_cast<double>(made));
   }
   fmt::print("  {} of {} make a million a minute\n", fast, data::task_generators().size());
@@ -292,8 +305,10 @@ Json config_of(const std::string& name) {
   const encodings::EncodingEntry* entry = encodings::find_encoding(name);
   Json config = {{"kind", name}};
   const support::Field* factor = entry == nullptr ? nullptr : support::find_field(entry->fields, "factor");
-  if (factor != nullptr && factor->default_value.is_number() && factor->default_value.get<double>() <= 1) config["factor"] = 16.0;
-  for (const char* bound : {"rows", "max_position", "max_random_position"}) {   // bounds of their own, not by the training length
+  if (factor != nullptr && factor->default_value.is_number() && factor->default_value.get<double>() <= 1)
+    config["factor"] = 16.0;
+  for (const char* bound :
+       {"rows", "max_position", "max_random_position"}) {  // bounds of their own, not by the training length
     if (entry != nullptr && support::find_field(entry->fields, bound) != nullptr) config[bound] = kFar;
   }
   if (entry != nullptr && entry->family == encodings::Family::kPositionMap) return {{"stack", {config, "rope"}}};
@@ -303,7 +318,7 @@ Json config_of(const std::string& name) {
 /// Evaluates one long text in a separate process, and prints the training length at which that was possible.
 int evaluate_far(const std::string& encoding, std::int64_t layers) {
   for (const std::int64_t train : {std::int64_t{1024}, kFar}) {
-    model::ModelConfig config;   // width 512, 6 layers, 8 heads: the defaults are tiny
+    model::ModelConfig config;  // width 512, 6 layers, 8 heads: the defaults are tiny
     config.vocabulary = 65536;
     config.layers = layers;
     config.length = train;
@@ -311,12 +326,19 @@ int evaluate_far(const std::string& encoding, std::int64_t layers) {
     const model::LanguageModel model = model::LanguageModel::make(config, 0, 42);
     encodings::read_examples(model.encoding());
     const auto scorer = evaluation::make_model_scorer(model, kBatchTokens);
-    const auto group = support::make_config<evaluation::EvaluateConfig>(
-        Json{{"eval", {{"tasks", {"perplexity"}}, {"context", {kFar}}, {"documents", 1}, {"min_documents", 1}, {"draws", 1},
-                       {"perplexity", {{"protocols", {"prefix"}}}}}}}).eval;
+    const auto group =
+        support::make_config<evaluation::EvaluateConfig>(Json{{"eval",
+                                                               {{"tasks", {"perplexity"}},
+                                                                {"context", {kFar}},
+                                                                {"documents", 1},
+                                                                {"min_documents", 1},
+                                                                {"draws", 1},
+                                                                {"perplexity", {{"protocols", {"prefix"}}}}}}})
+            .eval;
     KeptRows results;
     const double seconds = seconds_of([&] {
-      evaluation::run_tasks(group, *scorer, NoCodec(), FarDocument(config.vocabulary), results, support::silent_progress());
+      evaluation::run_tasks(group, *scorer, NoCodec(), FarDocument(config.vocabulary), results,
+                            support::silent_progress());
     });
     const std::string& status = results.rows.of<schema::LmSummary>().at(0).status;
     if (status == schema::status::kPositions) continue;  // a bounded table: as long as the text, then
@@ -348,7 +370,8 @@ void measure_memory(std::vector<std::string> names, std::int64_t layers, std::in
   double most = 0;
   std::string hungriest;
   for (const std::string& name : names) {
-    const auto found = support::capture({own, "--peak", own, "--far", name, "--layers", std::to_string(layers), "--threads", std::to_string(threads)});
+    const auto found = support::capture(
+        {own, "--peak", own, "--far", name, "--layers", std::to_string(layers), "--threads", std::to_string(threads)});
     const std::vector<std::string> lines = support::split(found.out, '\n');
     const Json said = Json::parse(lines.at(0), nullptr, false);
     if (found.status.code != 0 || !said.is_object()) {
@@ -359,8 +382,8 @@ void measure_memory(std::vector<std::string> names, std::int64_t layers, std::in
         most = gigabytes;
         hungriest = name;
       }
-      fmt::print("  {:<20} {:5.2f} GB, {:6.1f} s, {}{}\n", name, gigabytes, said["seconds"].get<double>(), said["status"].get<std::string>(),
-                 said["train"] == kFar ? ", table as long as the text" : "");
+      fmt::print("  {:<20} {:5.2f} GB, {:6.1f} s, {}{}\n", name, gigabytes, said["seconds"].get<double>(),
+                 said["status"].get<std::string>(), said["train"] == kFar ? ", table as long as the text" : "");
     }
     std::fflush(stdout);
   }
@@ -378,21 +401,32 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     const auto next = [&]() -> std::string { return i + 1 < argc ? argv[++i] : "0"; };
-    if (flag == "--documents") documents = std::max(1LL, std::atoll(next().c_str()));
-    else if (flag == "--trials") trials = std::max(10LL, std::atoll(next().c_str()));
-    else if (flag == "--seconds") seconds = std::atof(next().c_str());
-    else if (flag == "--layers") layers = std::max(1LL, std::atoll(next().c_str()));
-    else if (flag == "--threads") threads = std::max(1LL, std::atoll(next().c_str()));
-    else if (flag == "--encoding") names = support::split(next(), ',');
-    else if (flag == "--far") far = next();
-    else if (flag == "perplexity" || flag == "passkey" || flag == "generators" || flag == "memory") parts.push_back(flag);
+    if (flag == "--documents")
+      documents = std::max(1LL, std::atoll(next().c_str()));
+    else if (flag == "--trials")
+      trials = std::max(10LL, std::atoll(next().c_str()));
+    else if (flag == "--seconds")
+      seconds = std::atof(next().c_str());
+    else if (flag == "--layers")
+      layers = std::max(1LL, std::atoll(next().c_str()));
+    else if (flag == "--threads")
+      threads = std::max(1LL, std::atoll(next().c_str()));
+    else if (flag == "--encoding")
+      names = support::split(next(), ',');
+    else if (flag == "--far")
+      far = next();
+    else if (flag == "perplexity" || flag == "passkey" || flag == "generators" || flag == "memory")
+      parts.push_back(flag);
     else {
-      fmt::print(stderr, "usage: evaluation [perplexity] [passkey] [generators] [memory] [--documents N] [--trials N] [--seconds S] "
-                         "[--encoding NAME,NAME] [--layers N] [--threads N]\n");
+      fmt::print(
+          stderr,
+          "usage: evaluation [perplexity] [passkey] [generators] [memory] [--documents N] [--trials N] [--seconds S] "
+          "[--encoding NAME,NAME] [--layers N] [--threads N]\n");
       return 2;
     }
   }
-  model::prepare({{"compute", {{"threads", threads}}}}, argc, argv);   // sets the environment, and starts this program anew
+  model::prepare({{"compute", {{"threads", threads}}}}, argc,
+                 argv);  // sets the environment, and starts this program anew
   try {
     if (!far.empty()) return evaluate_far(far, layers);
     if (parts.empty()) parts = {"perplexity", "passkey", "generators"};

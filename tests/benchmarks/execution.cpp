@@ -67,7 +67,8 @@ void write_stages(const fs::path& folder, const fs::path& toy) {
   artifact::write_metrics(folder / "template.h5", recipe, tables);
   write_description(folder, "plain-toy", Json::array());
   write_description(folder, "plain-report", Json::array(), "report");
-  write_description(folder, "plain-gather", {{{"name", "in"}, {"kind", "metrics"}, {"many", true}, {"optional", false}}});
+  write_description(folder, "plain-gather",
+                    {{{"name", "in"}, {"kind", "metrics"}, {"many", true}, {"optional", false}}});
 }
 
 std::string pipeline_text(int tasks, bool gather, const std::string& program = "pe-plain-toy") {

@@ -1,10 +1,12 @@
 // Cost of planning: a generated grid of 10,012 tasks (1 tokenize, 1,430 trunks, 4,290 decays, 4,290 evaluations, 1
 // report and its input). It is compared with ninja, make and snakemake on a graph of the same shape with nothing to do.
 //
-//     planning [PE-PIPELINE] [--seeds N]      with the program, the whole process is timed too; 14300 seeds give 100,102 tasks
+//     planning [PE-PIPELINE] [--seeds N]      with the program, the whole process is timed too; 14300 seeds give
+//     100,102 tasks
 //
 // snakemake is taken from PE_SNAKEMAKE or the PATH, and left out where there is none:
-//     python3 -m venv /tmp/peers && /tmp/peers/bin/pip install snakemake && export PE_SNAKEMAKE=/tmp/peers/bin/snakemake
+//     python3 -m venv /tmp/peers && /tmp/peers/bin/pip install snakemake && export
+//     PE_SNAKEMAKE=/tmp/peers/bin/snakemake
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -22,8 +24,8 @@
 #include "pipeline/expand/expand.h"
 #include "pipeline/plan/explain.h"
 #include "pipeline/plan/key.h"
-#include "pipeline/plan/up_to_date_cache.h"
 #include "pipeline/plan/plan.h"
+#include "pipeline/plan/up_to_date_cache.h"
 #include "pipeline/store/store.h"
 #include "support/files.h"
 #include "support/hash.h"
@@ -33,8 +35,8 @@
 namespace {
 
 namespace fs = std::filesystem;
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 using support::FieldVisitor;
 
 int seeds_in_grid = 1430;
@@ -44,11 +46,17 @@ struct Recipe {
   double rate = 3e-3, decay = 0.1, beta1 = 0.9, beta2 = 0.98, clip = 1;
   std::string encoding = "rope", kind = "plain";
   void describe(FieldVisitor& v) {
-    for (auto [name, value] : {std::pair{"seed", &seed}, {"width", &width}, {"layers", &layers}, {"heads", &heads},
-                               {"batch", &batch}, {"length", &length}, {"tokens", &tokens}}) {
+    for (auto [name, value] : {std::pair{"seed", &seed},
+                               {"width", &width},
+                               {"layers", &layers},
+                               {"heads", &heads},
+                               {"batch", &batch},
+                               {"length", &length},
+                               {"tokens", &tokens}}) {
       v.field(name, *value, "A number.");
     }
-    for (auto [name, value] : {std::pair{"rate", &rate}, {"decay", &decay}, {"beta1", &beta1}, {"beta2", &beta2}, {"clip", &clip}}) {
+    for (auto [name, value] :
+         {std::pair{"rate", &rate}, {"decay", &decay}, {"beta1", &beta1}, {"beta2", &beta2}, {"clip", &clip}}) {
       v.field(name, *value, "A number.");
     }
     v.field("encoding", encoding, "A word.");
@@ -67,13 +75,22 @@ struct Config {
   }
 };
 
-Json role(const char* name, const char* kind, bool many = false) { return {{"name", name}, {"kind", kind}, {"many", many}}; }
+Json role(const char* name, const char* kind, bool many = false) {
+  return {{"name", name}, {"kind", kind}, {"many", many}};
+}
 
 /// A stage that is this very program under another name: it has a build id, so its description is believed.
-void write_stage(const fs::path& folder, const std::string& name, Json inputs, Json outputs, Json extra = Json::object()) {
+void write_stage(const fs::path& folder, const std::string& name, Json inputs, Json outputs,
+                 Json extra = Json::object()) {
   const fs::path own = support::own_executable();
-  Json document = {{"schema", "pe-stage/1"}, {"name", name}, {"program", "pe-" + name}, {"version", 1}, {"summary", ""},
-                   {"build_id", support::elf_build_id(own)}, {"inputs", inputs}, {"outputs", outputs},
+  Json document = {{"schema", "pe-stage/1"},
+                   {"name", name},
+                   {"program", "pe-" + name},
+                   {"version", 1},
+                   {"summary", ""},
+                   {"build_id", support::elf_build_id(own)},
+                   {"inputs", inputs},
+                   {"outputs", outputs},
                    {"fields", support::schema_to_json(support::schema_of<Config>())}};
   document.update(extra);
   fs::create_symlink(own, folder / ("pe-" + name));
@@ -84,15 +101,25 @@ std::string pipeline_text() {
   std::string seeds;
   for (int i = 0; i < seeds_in_grid; ++i) seeds += (i ? ", " : "") + std::to_string(i);
   const std::string run = "run: stages/pe-";
-  return "schema: pe-pipeline/1\nname: ten_thousand\ndefaults: {config: [configs/all.yml]}\naxes: {seed: [" + seeds + "]}\n"
+  return "schema: pe-pipeline/1\nname: ten_thousand\ndefaults: {config: [configs/all.yml]}\naxes: {seed: [" + seeds +
+         "]}\n"
          "stages:\n"
-         "  tokenize: {" + run + "bench-tokenize}\n"
-         "  trunk: {" + run + "bench-train, over: [seed], needs: {data: tokenize}, config: {set: {recipe.seed: $(seed)}},\n"
+         "  tokenize: {" +
+         run +
+         "bench-tokenize}\n"
+         "  trunk: {" +
+         run +
+         "bench-train, over: [seed], needs: {data: tokenize}, config: {set: {recipe.seed: $(seed)}},\n"
          "          snapshots: {b25: 0.2, b50: 0.4, b100: 0.8}}\n"
-         "  decay: {" + run + "bench-decay, over: [seed, branch], axes: {branch: {b25: 0.25, b50: 0.5, b100: 1.0}},\n"
+         "  decay: {" +
+         run +
+         "bench-decay, over: [seed, branch], axes: {branch: {b25: 0.25, b50: 0.5, b100: 1.0}},\n"
          "          needs: {data: tokenize, init: 'trunk@$(branch)'}, config: {set: {recipe.decay: $(branch.value)}}}\n"
-         "  evaluate: {" + run + "bench-evaluate, each: {model: decay}, needs: {data: tokenize}}\n"
-         "  report: {" + run + "bench-report, gather: {scores: evaluate}}\n";
+         "  evaluate: {" +
+         run +
+         "bench-evaluate, each: {model: decay}, needs: {data: tokenize}}\n"
+         "  report: {" +
+         run + "bench-report, gather: {scores: evaluate}}\n";
 }
 
 /// Milliseconds by the clock on the wall, and of processors (children's too), which other work does not change.
@@ -114,7 +141,8 @@ double cpu_ms() {
 }
 
 /// @param before is not timed, such as releasing the last result: a program does that once, at its end
-Time best_of(int times, const std::function<void()>& body, const std::function<void()>& before = [] {}) {
+Time best_of(
+    int times, const std::function<void()>& body, const std::function<void()>& before = [] {}) {
   Time best;
   for (int i = 0; i < times; ++i) {
     before();
@@ -122,7 +150,8 @@ Time best_of(int times, const std::function<void()>& body, const std::function<v
     const double cpu = cpu_ms();
     body();
     best.cpu = std::min(best.cpu, cpu_ms() - cpu);
-    best.wall = std::min(best.wall, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    best.wall = std::min(best.wall,
+                         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
   }
   return best;
 }
@@ -176,8 +205,9 @@ void fill(const Graph& graph, Store& store) {
   }
 }
 
-/// The same shape for ninja and make: a file a task, made from the files of its producers. The files are there already, of
-/// one age, so the command that lets ninja write its log has nothing to make: a hundred thousand of them take a minute.
+/// The same shape for ninja and make: a file a task, made from the files of its producers. The files are there already,
+/// of one age, so the command that lets ninja write its log has nothing to make: a hundred thousand of them take a
+/// minute.
 void write_peers(const Graph& graph, const fs::path& folder) {
   fs::create_directories(folder / "f");
   std::ofstream ninja(folder / "build.ninja"), make(folder / "Makefile"), snake(folder / "Snakefile");
@@ -231,8 +261,10 @@ int main(int argc, char** argv) {
   if (argc > 2 && std::string(argv[1]) == "--peak") return print_peak({argv + 2, argv + argc});
   std::string program;
   for (int i = 1; i < argc; ++i) {
-    if (std::string(argv[i]) == "--seeds" && i + 1 < argc) seeds_in_grid = std::max(1, std::atoi(argv[++i]));
-    else program = argv[i];
+    if (std::string(argv[i]) == "--seeds" && i + 1 < argc)
+      seeds_in_grid = std::max(1, std::atoi(argv[++i]));
+    else
+      program = argv[i];
   }
   const test::TempFolder folder;
   const fs::path stages = folder / "stages";
@@ -242,13 +274,15 @@ int main(int argc, char** argv) {
   const Json model = Json::array({role("model", "checkpoint")});
   write_stage(stages, "bench-tokenize", Json::array(), Json::array({role("data", "token-shards")}));
   write_stage(stages, "bench-train", Json::array({role("data", "token-shards")}), model,
-              {{"trajectory", {{"horizon", "recipe.tokens"}, {"tokens_per_step", {"recipe.batch", "recipe.length"}},
-                               {"free_when", {{"recipe.kind", "plain"}}}}}});
+              {{"trajectory",
+                {{"horizon", "recipe.tokens"},
+                 {"tokens_per_step", {"recipe.batch", "recipe.length"}},
+                 {"free_when", {{"recipe.kind", "plain"}}}}}});
   write_stage(stages, "bench-decay", {role("data", "token-shards"), role("init", "checkpoint")}, model);
   write_stage(stages, "bench-evaluate", {role("data", "token-shards"), role("model", "checkpoint")},
               Json::array({role("scores", "eval-table")}));
-  write_stage(stages, "bench-report", Json::array({role("scores", "eval-table", true)}), Json::array({role("page", "metrics")}),
-              {{"takes_labels", true}, {"reads_labels", false}});
+  write_stage(stages, "bench-report", Json::array({role("scores", "eval-table", true)}),
+              Json::array({role("page", "metrics")}), {{"takes_labels", true}, {"reads_labels", false}});
   const fs::path file = folder / "grid.yml";
   std::ofstream(file) << pipeline_text();
   // As if they were an hour old: what a stat says of young files is not believed.
@@ -259,10 +293,12 @@ int main(int argc, char** argv) {
   Graph graph;
   StageCatalog catalog;
   const ExpandOptions options{.folder = folder.path()};
-  const Time expand_ms = best_of(5, [&] { graph = expand(read_pipeline_file(file), catalog, options); }, [&] {
-    graph = Graph();
-    catalog = StageCatalog();
-  });
+  const Time expand_ms = best_of(
+      5, [&] { graph = expand(read_pipeline_file(file), catalog, options); },
+      [&] {
+        graph = Graph();
+        catalog = StageCatalog();
+      });
   const Time keys_ms = best_of(3, [&] { compute_plan_keys(graph); });
   fmt::print("{} tasks\n", graph.tasks.size());
   fmt::print("  read and expand           {}\n", expand_ms.text());
@@ -288,7 +324,7 @@ int main(int argc, char** argv) {
   const Time memo_ms = best_of(5, [&] {
     const auto memo = UpToDateCache::find(store_path, file, options);
     found = memo && memo->objects_stand();
-    if (memo && !found) {   // the first time
+    if (memo && !found) {  // the first time
       Store store(store_path, {.durable = false});
       found = memo->everything_present(StoreReader(store));
       if (found) memo->renew();
@@ -310,13 +346,14 @@ int main(int argc, char** argv) {
     Store store(store_path, {.durable = false});
     const StoreReader reader(store);
     const auto groups = group_causes(other, make_plan(other, reader), reader);
-    first_cause = fmt::format("{} causes, the first: {}: {}", groups.size(), groups.at(0).stage, groups.at(0).texts.front());
+    first_cause =
+        fmt::format("{} causes, the first: {}: {}", groups.size(), groups.at(0).stage, groups.at(0).texts.front());
   };
   const auto let_go = [&] { other = Graph(); };
   const Time cold_ms = best_of(1, explain_changed, let_go);
   const Time explain_ms = best_of(3, explain_changed, let_go);
-  fmt::print("  explain one changed value {}; {} when every record has to be opened once\n    {}\n",
-             explain_ms.text(), cold_ms.text(), first_cause);
+  fmt::print("  explain one changed value {}; {} when every record has to be opened once\n    {}\n", explain_ms.text(),
+             cold_ms.text(), first_cause);
 
   Time whole_ms{0, 0};
   if (!program.empty()) {
@@ -327,11 +364,13 @@ int main(int argc, char** argv) {
       return 1;
     }
     whole_ms = best_of(5, [&] { support::capture(command, {}, 1 << 20, folder.path()); });
-    fmt::print("  pe-pipeline run, nothing to do {}, peak {:.0f} MB\n", whole_ms.text(), peak_mb(command, folder.path()));
-    const std::vector<std::string> what_if{program, "plan", file.string(), "--store", store_path.string(), "--set",
-                                           "trunk.recipe.rate=0.5"};
+    fmt::print("  pe-pipeline run, nothing to do {}, peak {:.0f} MB\n", whole_ms.text(),
+               peak_mb(command, folder.path()));
+    const std::vector<std::string> what_if{
+        program, "plan", file.string(), "--store", store_path.string(), "--set", "trunk.recipe.rate=0.5"};
     const Time plan_if_ms = best_of(3, [&] { support::capture(what_if, {}, 1 << 20, folder.path()); });
-    fmt::print("  pe-pipeline plan --set, with causes and costs {}, peak {:.0f} MB\n", plan_if_ms.text(), peak_mb(what_if, folder.path()));
+    fmt::print("  pe-pipeline plan --set, with causes and costs {}, peak {:.0f} MB\n", plan_if_ms.text(),
+               peak_mb(what_if, folder.path()));
   }
 
   write_peers(graph, folder / "peers");
@@ -346,13 +385,14 @@ int main(int argc, char** argv) {
     fmt::print("  {:<8} nothing to do    {}; pe-pipeline takes {:.2f} times that\n", name, ms.text(), own / ms.wall);
   };
   peer("ninja", {"ninja"}, true);
-  peer("make", {"make", "-s"}, true);   // the files that ninja made
+  peer("make", {"make", "-s"}, true);  // the files that ninja made
   const char* named = std::getenv("PE_SNAKEMAKE");
   const std::string snakemake = named && *named ? named : "snakemake";
   if (!support::find_program(snakemake)) {
     fmt::print("  snakemake is not on this machine (PE_SNAKEMAKE names one)\n");
   } else {
-    const std::vector<std::string> command{snakemake, "--cores", "1", "--quiet", "--rerun-triggers", "mtime", "--nolock"};
+    const std::vector<std::string> command{snakemake,          "--cores", "1",       "--quiet",
+                                           "--rerun-triggers", "mtime",   "--nolock"};
     const Time ms = best_of(2, [&] { support::capture(command, {}, 1 << 20, folder / "peers"); });
     fmt::print("  snakemake nothing to do   {}\n", ms.text());
   }

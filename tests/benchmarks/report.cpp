@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 struct Study {
   const char* name;
   sample::Options options;
-  std::vector<std::string> sizes{""};   // of models: one more axis
+  std::vector<std::string> sizes{""};  // of models: one more axis
   double goal_s, goal_mb;
 };
 
@@ -66,9 +66,12 @@ void measure(const std::filesystem::path& work, const Study& study) {
   const auto start = Clock::now();
   write_report({}, workspace);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  fmt::print("{:<12} {:>6} evaluations, {:>5} training logs: {:7.2f} s (goal {:g}), peak {:.0f} MB, {:.0f} before{}; page {:.2f} MB\n", study.name, workspace.inputs["scores"].size(),
-             workspace.inputs["curves"].size(), seconds, study.goal_s, peak_mb(), before, study.goal_mb > 0 ? fmt::format(" (goal {:g})", study.goal_mb) : std::string(),
-             static_cast<double>(std::filesystem::file_size(folder / "report" / "report.html")) / 1e6);
+  fmt::print(
+      "{:<12} {:>6} evaluations, {:>5} training logs: {:7.2f} s (goal {:g}), peak {:.0f} MB, {:.0f} before{}; page "
+      "{:.2f} MB\n",
+      study.name, workspace.inputs["scores"].size(), workspace.inputs["curves"].size(), seconds, study.goal_s,
+      peak_mb(), before, study.goal_mb > 0 ? fmt::format(" (goal {:g})", study.goal_mb) : std::string(),
+      static_cast<double>(std::filesystem::file_size(folder / "report" / "report.html")) / 1e6);
 }
 
 /// How long a browser takes from the page's beginning until it shows something.
@@ -78,14 +81,18 @@ void first_paint(const std::filesystem::path& page, const std::filesystem::path&
     return;
   }
   std::string text = support::read_file(page);
-  const std::string told = "<script>new PerformanceObserver(function (list) { document.body.setAttribute('data-paint', list.getEntries()[0].startTime); })"
-                           ".observe({type: 'paint', buffered: true});</script></body>";
+  const std::string told =
+      "<script>new PerformanceObserver(function (list) { document.body.setAttribute('data-paint', "
+      "list.getEntries()[0].startTime); })"
+      ".observe({type: 'paint', buffered: true});</script></body>";
   text.replace(text.rfind("</body>"), 7, told);
   support::write_file_atomically(work / "paint.html", text, false);
   std::vector<double> times;
   for (int i = 0; i < 7; ++i) {
-    const auto shown = support::capture({"timeout", "120", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--virtual-time-budget=2000",
-                                         "--user-data-dir=" + (work / "profile").string(), "--dump-dom", "file://" + (work / "paint.html").string()});
+    const auto shown = support::capture({"timeout", "120", "chromium", "--headless", "--no-sandbox", "--disable-gpu",
+                                         "--disable-dev-shm-usage", "--virtual-time-budget=2000",
+                                         "--user-data-dir=" + (work / "profile").string(), "--dump-dom",
+                                         "file://" + (work / "paint.html").string()});
     const auto at = shown.out.find("data-paint=\"");
     if (at != std::string::npos) times.push_back(std::strtod(shown.out.c_str() + at + 12, nullptr));
   }
@@ -108,13 +115,48 @@ int main(int argc, char** argv) {
   const std::string only = argc > 2 ? argv[2] : "";
   const std::vector<Study> studies = {
       // pipelines/quickstart.yml: four encodings, three seeds.
-      {.name = "quickstart", .options = {.encodings = names(4), .seeds = {1, 2, 3}, .lengths = {128, 256, 512, 1024}, .documents = 100, .configs = true}, .goal_s = 1, .goal_mb = 0},
+      {.name = "quickstart",
+       .options = {.encodings = names(4),
+                   .seeds = {1, 2, 3},
+                   .lengths = {128, 256, 512, 1024},
+                   .documents = 100,
+                   .configs = true},
+       .goal_s = 1,
+       .goal_mb = 0},
       // 10 encodings × 3 sizes × 2 seeds × (trunk, decay, drop, control), and the evaluations of the last three.
-      {.name = "grid", .options = {.encodings = names(12), .stages = {"decay", "drop", "nodrop"}, .seeds = {1, 2, 3, 4}, .lengths = {128, 256, 512, 1024}, .documents = 100, .configs = true},
-       .sizes = {"tiny", "small", "medium"}, .goal_s = 5, .goal_mb = 500},
-      {.name = "evaluations", .options = {.encodings = names(20), .stages = {"decay", "drop"}, .seeds = {1, 2, 3, 4, 5}, .lengths = {128, 512}, .documents = 30, .curves = false},
-       .sizes = [] { std::vector<std::string> sizes; for (int i = 0; i < 51; ++i) sizes.push_back(fmt::format("budget{}", i)); return sizes; }(), .goal_s = 20, .goal_mb = 0},
-      {.name = "page", .options = {.encodings = names(5), .seeds = {1, 2}, .lengths = {128, 256, 512, 1024}, .documents = 100, .configs = true}, .goal_s = 1, .goal_mb = 0}};
+      {.name = "grid",
+       .options = {.encodings = names(12),
+                   .stages = {"decay", "drop", "nodrop"},
+                   .seeds = {1, 2, 3, 4},
+                   .lengths = {128, 256, 512, 1024},
+                   .documents = 100,
+                   .configs = true},
+       .sizes = {"tiny", "small", "medium"},
+       .goal_s = 5,
+       .goal_mb = 500},
+      {.name = "evaluations",
+       .options = {.encodings = names(20),
+                   .stages = {"decay", "drop"},
+                   .seeds = {1, 2, 3, 4, 5},
+                   .lengths = {128, 512},
+                   .documents = 30,
+                   .curves = false},
+       .sizes =
+           [] {
+             std::vector<std::string> sizes;
+             for (int i = 0; i < 51; ++i) sizes.push_back(fmt::format("budget{}", i));
+             return sizes;
+           }(),
+       .goal_s = 20,
+       .goal_mb = 0},
+      {.name = "page",
+       .options = {.encodings = names(5),
+                   .seeds = {1, 2},
+                   .lengths = {128, 256, 512, 1024},
+                   .documents = 100,
+                   .configs = true},
+       .goal_s = 1,
+       .goal_mb = 0}};
   for (const Study& study : studies) {
     if (!only.empty() && only != study.name) continue;
     measure(work, study);

@@ -50,8 +50,8 @@ int main(int argc, char** argv) {
   print("pe-pipeline --help", median_ms({folder + "pe-pipeline", "--help"}, starts), 20, "ninja --version",
         median_ms({"ninja", "--version"}, starts));
   // Its input is not there, so it ends where its work would begin.
-  const std::vector<std::string> train = {folder + "pe-train", "--input", "data=/nonexistent", "--work", "/tmp/pe-startup.work",
-                                          "--progress", "none"};
+  const std::vector<std::string> train = {
+      folder + "pe-train", "--input", "data=/nonexistent", "--work", "/tmp/pe-startup.work", "--progress", "none"};
   const int slow_starts = std::min(starts, 11);
   print("pe-train, up to its inputs", median_ms(train, slow_starts), 700, "loading LibTorch",
         median_ms({folder + "pe-train", "--version"}, slow_starts));

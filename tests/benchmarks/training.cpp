@@ -60,10 +60,11 @@ struct Size {
   const char* name;
   std::int64_t width, layers, heads, vocabulary, batch, length;
 };
-constexpr Size kSizes[] = {{"1.3M", 128, 4, 4, 2048, 16, 128}, {"7.3M", 256, 6, 8, 4096, 8, 256},
-                           {"42M", 512, 6, 8, 32768, 4, 512}};
+constexpr Size kSizes[] = {
+    {"1.3M", 128, 4, 4, 2048, 16, 128}, {"7.3M", 256, 6, 8, 4096, 8, 256}, {"42M", 512, 6, 8, 32768, 4, 512}};
 /// Of a GPU, the most telling first: 163.6M, 58.7M and 469.8M parameters.
-constexpr Size kGpuSizes[] = {{"small", 768, 12, 12, 65536, 32, 1024}, {"tiny", 512, 6, 8, 65536, 64, 1024},
+constexpr Size kGpuSizes[] = {{"small", 768, 12, 12, 65536, 32, 1024},
+                              {"tiny", 512, 6, 8, 65536, 64, 1024},
                               {"medium", 1024, 24, 16, 65536, 16, 1024}};
 
 struct Options {
@@ -76,23 +77,32 @@ Options options_of(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "--beside") options.beside = true;
-    else if (word == "--alone") options.alone = true;
+    if (word == "--beside")
+      options.beside = true;
+    else if (word == "--alone")
+      options.alone = true;
     else if (word == "--preload" && i + 1 < argc)
       options.preload = argv[++i];
-    else if (word == "--dtype" && i + 1 < argc) options.dtype = argv[++i];
-    else if (word == "--size" && i + 1 < argc) options.size = argv[++i];
-    else if (word == "--device" && i + 1 < argc) options.device = argv[++i];
-    else if (word == "--encoding" && i + 1 < argc) options.encodings = argv[++i];
-    else if (word == "--forms") options.forms = true;
+    else if (word == "--dtype" && i + 1 < argc)
+      options.dtype = argv[++i];
+    else if (word == "--size" && i + 1 < argc)
+      options.size = argv[++i];
+    else if (word == "--device" && i + 1 < argc)
+      options.device = argv[++i];
+    else if (word == "--encoding" && i + 1 < argc)
+      options.encodings = argv[++i];
+    else if (word == "--forms")
+      options.forms = true;
     else if (word == "--ours")
       options.ours = true;
     else if (word == "--profile")
       options.profile = true;
-    else options.seconds = std::atof(argv[i]);
+    else
+      options.seconds = std::atof(argv[i]);
   }
   if (options.device == "cuda") options.forms = true;
-  if (options.encodings.empty()) options.encodings = options.device == "cuda" ? "rope,none,t5,alibi,kerple_log" : "rope";
+  if (options.encodings.empty())
+    options.encodings = options.device == "cuda" ? "rope,none,t5,alibi,kerple_log" : "rope";
   return options;
 }
 
@@ -130,15 +140,17 @@ class BusyProcess {
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-constexpr std::int64_t kPanel = 64;   // columns
+constexpr std::int64_t kPanel = 64;  // columns
 
 /// b's columns in panels, [n/64, k, 64].
 at::Tensor pack_for_brgemm(const at::Tensor& b) { return b.unflatten(1, {-1, kPanel}).transpose(0, 1).contiguous(); }
 
-/// The third way to an fp32 product: oneDNN's micro-kernel, which LibTorch exports. @param packed by `pack_for_brgemm`. Rows come by 64.
+/// The third way to an fp32 product: oneDNN's micro-kernel, which LibTorch exports. @param packed by `pack_for_brgemm`.
+/// Rows come by 64.
 at::Tensor product_by_brgemm(const at::Tensor& a, const at::Tensor& packed) {
   constexpr std::int64_t kRows = 64, kDepth = 256;
-  const std::int64_t rows = a.size(0), depth = a.size(1), panels = packed.size(0), columns = panels * kPanel, blocks = rows / kRows;
+  const std::int64_t rows = a.size(0), depth = a.size(1), panels = packed.size(0), columns = panels * kPanel,
+                     blocks = rows / kRows;
   const at::Tensor c = at::empty({rows, columns}, a.options());
   const float *from_a = a.const_data_ptr<float>(), *from_b = packed.const_data_ptr<float>();
   float* to = c.data_ptr<float>();
@@ -146,8 +158,9 @@ at::Tensor product_by_brgemm(const at::Tensor& a, const at::Tensor& packed) {
     for (std::int64_t at = first; at < last; ++at) {
       const std::int64_t panel = at / blocks, row = at % blocks * kRows;
       for (std::int64_t k = 0; k < depth; k += kDepth) {
-        at::native::cpublas::brgemm(kRows, kPanel, std::min(kDepth, depth - k), depth, kPanel, columns, k > 0, from_a + row * depth + k,
-                                    from_b + (panel * depth + k) * kPanel, to + row * columns + panel * kPanel);
+        at::native::cpublas::brgemm(kRows, kPanel, std::min(kDepth, depth - k), depth, kPanel, columns, k > 0,
+                                    from_a + row * depth + k, from_b + (panel * depth + k) * kPanel,
+                                    to + row * columns + panel * kPanel);
       }
     }
     at::native::cpublas::brgemm_release();
@@ -162,7 +175,7 @@ class ProductPeak {
 
   void measure() {
     if (device_.is_cuda()) return try_shape(8192, 8192, 8192);
-    try_shape(2048, 256, 256);    // what a core keeps
+    try_shape(2048, 256, 256);  // what a core keeps
     try_shape(1024, 1024, 1024);
     try_shape(2048, 2048, 2048);
   }
@@ -176,11 +189,12 @@ class ProductPeak {
       return at::rand({m, n}, at::TensorOptions(at::kFloat).device(device_)).to(type_);
     };
     const at::Tensor a = operand(rows, depth), b = operand(depth, columns);
-    std::vector<std::pair<const char*, std::function<at::Tensor()>>> ways{{"our product", [&] { return kernels::product(a, b); }},
-                                                                          {"LibTorch", [&] { return at::mm(a, b); }}};
+    std::vector<std::pair<const char*, std::function<at::Tensor()>>> ways{
+        {"our product", [&] { return kernels::product(a, b); }}, {"LibTorch", [&] { return at::mm(a, b); }}};
     if (device_.is_cpu() && type_ == at::kFloat) {
       ways.emplace_back("oneDNN's brgemm", [&] { return product_by_brgemm(a, pack_for_brgemm(b)); });
-      ways.emplace_back("oneDNN's brgemm, packed before", [&, packed = pack_for_brgemm(b)] { return product_by_brgemm(a, packed); });
+      ways.emplace_back("oneDNN's brgemm, packed before",
+                        [&, packed = pack_for_brgemm(b)] { return product_by_brgemm(a, packed); });
     }
     const std::string shape = fmt::format("{} x {} x {}", rows, depth, columns);
     for (const auto& [name, multiply] : ways) {
@@ -189,7 +203,7 @@ class ProductPeak {
       for (int i = 0; i < 4 || seconds_since(start) < 0.3; ++i) {
         const auto begin = Clock::now();
         const at::Tensor c = multiply();
-        if (c.is_cuda()) c[0][0].item<double>();   // waits for it
+        if (c.is_cuda()) c[0][0].item<double>();  // waits for it
         fastest = std::max(fastest, 2.0 * static_cast<double>(rows * depth * columns) / seconds_since(begin));
       }
       double& known = of_way_[cat(shape, " by ", name)];
@@ -204,7 +218,7 @@ class ProductPeak {
   at::ScalarType type_;
   double best_ = 0;
   std::string what_;
-  std::map<std::string, double> of_way_;   // "1024 x 1024 x 1024 by LibTorch" → FLOP a second
+  std::map<std::string, double> of_way_;  // "1024 x 1024 x 1024 by LibTorch" → FLOP a second
 };
 
 /// Random tokens: speed does not depend on them.
@@ -220,7 +234,8 @@ std::filesystem::path write_shards(const std::filesystem::path& folder, std::int
   std::vector<std::int32_t> ids(1 << 16);
   for (std::uint64_t document = 0; document < 16; ++document) {
     for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(vocabulary)));
-    writer.add(document == 15 ? artifact::Split::kValidation : artifact::Split::kTrain, ids.data(), ids.size(), 4 << 16, document);
+    writer.add(document == 15 ? artifact::Split::kValidation : artifact::Split::kTrain, ids.data(), ids.size(), 4 << 16,
+               document);
   }
   artifact::DatasetTotals totals;
   writer.finish(totals);
@@ -317,10 +332,10 @@ class Stopwatch : public support::Progress {
 
 struct Speed {
   double tokens_per_second = 0;
-  double data_share = 0;   ///< of the time, spent on waiting for data
-  double flops = 0;        ///< of a token
-  double bytes = 0;        ///< the most that tensors held on a GPU
-  std::string route;       ///< of attention
+  double data_share = 0;  ///< of the time, spent on waiting for data
+  double flops = 0;       ///< of a token
+  double bytes = 0;       ///< the most that tensors held on a GPU
+  std::string route;      ///< of attention
   std::string profile;
 };
 
@@ -401,13 +416,14 @@ void print_forms(const Options& options, const model::ComputeConfig& compute, at
       model::ComputeConfig with = compute;
       with.kernels = form.kernels;
       with.deterministic = form.deterministic;
-      fmt::print("{} ({}/{}/{}, vocabulary {}, {} x {}), {}, {} kernels, {}: ", size.name, size.width, size.layers, size.heads,
-                 size.vocabulary, size.batch, size.length, form.encoding, form.kernels == model::Kernels::kFused ? "our" : "plain",
+      fmt::print("{} ({}/{}/{}, vocabulary {}, {} x {}), {}, {} kernels, {}: ", size.name, size.width, size.layers,
+                 size.heads, size.vocabulary, size.batch, size.length, form.encoding,
+                 form.kernels == model::Kernels::kFused ? "our" : "plain",
                  form.deterministic == model::Determinism::kOn ? "deterministic" : "not deterministic");
       try {
         const Speed speed = measure(size, options, with, device, form.encoding);
-        fmt::print("{:.0f} tokens/s, {:.1f} % of {:.4g} TFLOP/s, ", speed.tokens_per_second, 100 * speed.tokens_per_second * speed.flops / peak,
-                   peak / 1e12);
+        fmt::print("{:.0f} tokens/s, {:.1f} % of {:.4g} TFLOP/s, ", speed.tokens_per_second,
+                   100 * speed.tokens_per_second * speed.flops / peak, peak / 1e12);
         if (device.is_cuda()) fmt::print("peak memory {:.2f} GiB, ", speed.bytes / (1 << 30));
         fmt::print("{:.3f} % waiting for data, attention {}\n", 100 * speed.data_share, speed.route);
         fmt::print("{}", speed.profile);
@@ -419,7 +435,8 @@ void print_forms(const Options& options, const model::ComputeConfig& compute, at
   }
 }
 
-void print_beside_peer(const Options& options, const model::ComputeConfig& compute, at::Device device, ProductPeak& peak) {
+void print_beside_peer(const Options& options, const model::ComputeConfig& compute, at::Device device,
+                       ProductPeak& peak) {
   const BusyProcess busy(options.beside);
   const std::vector<Size> sizes = sizes_of(options);
   std::map<std::string, Speed> ours;
@@ -447,7 +464,8 @@ void print_beside_peer(const Options& options, const model::ComputeConfig& compu
         theirs[record["size"]][record["mode"]] = record["tokens_per_second"];
       }
     }
-    if (peer.status.code == 77) fmt::print("no peer: {} has no torch (PE_TEST_PYTHON names another): {}", python, peer.err);
+    if (peer.status.code == 77)
+      fmt::print("no peer: {} has no torch (PE_TEST_PYTHON names another): {}", python, peer.err);
     if (peer.status.code != 0 && peer.status.code != 77) fmt::print("the peer failed:\n{}\n", peer.err);
   }
   for (const Size& size : sizes) {
@@ -455,10 +473,11 @@ void print_beside_peer(const Options& options, const model::ComputeConfig& compu
     const Speed again = measure(size, options, compute, device);
     peak.measure();
     const double own = std::min(ours[size.name].tokens_per_second, again.tokens_per_second);
-    fmt::print("{}: {:.0f} tokens/s ({:.0f}, {:.0f}), {:.0f} % of {:.0f} GFLOP/s ({}), {:.3f} % of it waiting for data", size.name,
-               own, ours[size.name].tokens_per_second, again.tokens_per_second, 100 * own * again.flops / peak.flops(),
-               peak.flops() / 1e9, peak.what(), 100 * again.data_share);
-    for (const auto& [mode, speed] : theirs[size.name]) fmt::print("; {} {:.0f}, ratio {:.2f}", mode, speed, own / speed);
+    fmt::print("{}: {:.0f} tokens/s ({:.0f}, {:.0f}), {:.0f} % of {:.0f} GFLOP/s ({}), {:.3f} % of it waiting for data",
+               size.name, own, ours[size.name].tokens_per_second, again.tokens_per_second,
+               100 * own * again.flops / peak.flops(), peak.flops() / 1e9, peak.what(), 100 * again.data_share);
+    for (const auto& [mode, speed] : theirs[size.name])
+      fmt::print("; {} {:.0f}, ratio {:.2f}", mode, speed, own / speed);
     fmt::print("\n");
     std::fflush(stdout);
   }
@@ -469,18 +488,21 @@ void print_beside_peer(const Options& options, const model::ComputeConfig& compu
 int main(int argc, char** argv) try {
   const Options options = options_of(argc, argv);
   const Json group = {{"device", options.device}, {"threads", 2}, {"dtype", options.dtype}};
-  model::prepare({{"compute", group}}, argc, argv);   // sets the environment, and starts this program anew
+  model::prepare({{"compute", group}}, argc, argv);  // sets the environment, and starts this program anew
   const auto compute = model::resolve(support::make_config<model::ComputeConfig>(group, "compute"));
   const at::Device device = model::open_device(compute);
   if (sizes_of(options).empty()) throw support::ConfigError(support::cat("there is no size '", options.size, "'"));
   ProductPeak peak(device, model::compute_type(compute));
   const std::string name = model::device_name(device);
-  fmt::print("{}; a product of {}: {:.0f} GFLOP/s\n", model::device_summary(compute, device), peak.what(), peak.flops() / 1e9);
+  fmt::print("{}; a product of {}: {:.0f} GFLOP/s\n", model::device_summary(compute, device), peak.what(),
+             peak.flops() / 1e9);
   std::fflush(stdout);
   model::ComputeConfig of_each = compute;
-  of_each.micro_batch.reset();   // by the size's own batch
-  if (options.forms) print_forms(options, of_each, device, model::peak_flops(device, name).value_or(peak.flops()));
-  else print_beside_peer(options, of_each, device, peak);
+  of_each.micro_batch.reset();  // by the size's own batch
+  if (options.forms)
+    print_forms(options, of_each, device, model::peak_flops(device, name).value_or(peak.flops()));
+  else
+    print_beside_peer(options, of_each, device, peak);
   for (const auto& [way, rate] : peak.of_each_way()) fmt::print("{}: {:.0f} GFLOP/s at best\n", way, rate / 1e9);
   return 0;
 } catch (const pe::support::Error& error) {

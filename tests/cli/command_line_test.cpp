@@ -103,7 +103,8 @@ BOOST_AUTO_TEST_CASE(a_usage_line_says_what_may_stand_where) {
   BOOST_TEST(told("FILE [SELECT...] --resolved [flags]") == "FILE ?SELECT* ");
   BOOST_TEST(told("KEY|PATH|ID [flags]") == "KEY|PATH|ID ");
   for (const auto& command : pe::commands::command_table()) {
-    if (command.name != "help" && !command.usage.empty()) BOOST_TEST(!pe::cli::usage_places(command.usage).empty(), command.name);
+    if (command.name != "help" && !command.usage.empty())
+      BOOST_TEST(!pe::cli::usage_places(command.usage).empty(), command.name);
   }
 }
 

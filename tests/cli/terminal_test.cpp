@@ -67,7 +67,8 @@ BOOST_AUTO_TEST_CASE(lines_are_cut_to_the_window_without_counting_colours) {
 BOOST_AUTO_TEST_CASE(text_of_a_stage_cannot_move_the_cursor) {
   BOOST_TEST(harmless("a\033[2Jb\rc\nd\te\x7f") == "a^[[2Jb^Mc\nd\te^?");
   // U+009B, which starts a sequence on its own; no part of another character.
-  BOOST_TEST(harmless("\xc2\x9b" "31m é \xc2\xa0") == "^[[31m é \xc2\xa0");
+  BOOST_TEST(harmless("\xc2\x9b"
+                      "31m é \xc2\xa0") == "^[[31m é \xc2\xa0");
 }
 
 BOOST_AUTO_TEST_CASE(the_panel_is_no_taller_and_no_wider_than_the_window_and_goes_away) {

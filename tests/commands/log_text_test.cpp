@@ -20,7 +20,8 @@ std::string last_lines(const std::string& text, std::int64_t count) {
     at = end + 1;
   }
   std::string out;
-  for (std::size_t i = lines.size() - std::min<std::size_t>(lines.size(), count); i < lines.size(); ++i) out += lines[i];
+  for (std::size_t i = lines.size() - std::min<std::size_t>(lines.size(), count); i < lines.size(); ++i)
+    out += lines[i];
   return out;
 }
 
@@ -47,7 +48,8 @@ BOOST_AUTO_TEST_CASE(the_last_lines_are_those_of_the_naive_way) {
       BOOST_TEST((commands::log_text(file, count, 1 << 20) == last_lines(text, count)));
     }
     BOOST_TEST((read(file, std::nullopt) == text));
-    BOOST_TEST((commands::log_text(file, std::nullopt, 10) == text.substr(text.size() - std::min<std::size_t>(10, text.size()))));
+    BOOST_TEST((commands::log_text(file, std::nullopt, 10) ==
+                text.substr(text.size() - std::min<std::size_t>(10, text.size()))));
   }
   BOOST_TEST(read(folder / "none.log", 5).empty());
 }

@@ -78,8 +78,12 @@ BOOST_AUTO_TEST_CASE(studies_of_the_difference_that_is_said_find_it_as_often_as_
   for (int e = 0; e < 20; ++e) encodings.push_back("e" + std::to_string(e));
   for (int s = 0; s < 20; ++s) pilot_seeds.push_back("pilot" + std::to_string(s));
   const double seed_sd = 0.02, rest_sd = 0.1;
-  const Json pilot = report_of(report::sample::perplexities(
-      {.encodings = encodings, .seeds = pilot_seeds, .lengths = {128}, .documents = 30, .seed_sd = seed_sd, .rest_sd = rest_sd}));
+  const Json pilot = report_of(report::sample::perplexities({.encodings = encodings,
+                                                             .seeds = pilot_seeds,
+                                                             .lengths = {128},
+                                                             .documents = 30,
+                                                             .seed_sd = seed_sd,
+                                                             .rest_sd = rest_sd}));
   const Json pilot_noise = power_of_report(pilot, {})[0];
   BOOST_TEST(power_of_report(pilot, {.seeds = 5})[0]["detectable"].get<double>() >
              statistics::detectable_difference({pilot_noise["seed_sd"], pilot_noise["item_sd"]}, 5,
@@ -102,7 +106,7 @@ BOOST_AUTO_TEST_CASE(studies_of_the_difference_that_is_said_find_it_as_often_as_
 
 BOOST_AUTO_TEST_CASE(rules_of_extension_are_beside_the_model_that_they_extend) {
   using artifact::ColumnType;
-  report::Results results = report::sample::perplexities({.encodings = {"rope"}});   // nothing but the baseline
+  report::Results results = report::sample::perplexities({.encodings = {"rope"}});  // nothing but the baseline
   results.lm.clear();
   BOOST_TEST(report_of(results)["sections"][0]["tables"].empty());
   for (std::size_t run = 0; run < results.runs.size(); ++run) {
@@ -110,7 +114,7 @@ BOOST_AUTO_TEST_CASE(rules_of_extension_are_beside_the_model_that_they_extend) {
     for (int document = 0; document < 12; ++document) {
       const double base = 3 + 0.1 * document + 0.01 * static_cast<double>(run);
       const double better = 0.2 + 0.03 * (document % 3) + 0.02 * static_cast<double>(run);
-      for (const int half : {0, 1}) {   // in two windows, of which one alone would give another result
+      for (const int half : {0, 1}) {  // in two windows, of which one alone would give another result
         const double shift = half == 0 ? 1 : -1;
         rows.push_back({"test", "plain", 512, document, 10, 10 * (base + shift)});
         rows.push_back({"test", "yarn", 512, document, 10, 10 * (base - better + shift)});
@@ -118,8 +122,12 @@ BOOST_AUTO_TEST_CASE(rules_of_extension_are_beside_the_model_that_they_extend) {
       }
     }
     report::sample::add(results, run, "lm_extension_doc",
-                        {{"corpus", ColumnType::kText, ""}, {"variant", ColumnType::kText, ""}, {"L", ColumnType::kInteger, ""},
-                         {"doc_id", ColumnType::kInteger, ""}, {"tokens_scored", ColumnType::kInteger, ""}, {"nll_sum", ColumnType::kReal, ""}},
+                        {{"corpus", ColumnType::kText, ""},
+                         {"variant", ColumnType::kText, ""},
+                         {"L", ColumnType::kInteger, ""},
+                         {"doc_id", ColumnType::kInteger, ""},
+                         {"tokens_scored", ColumnType::kInteger, ""},
+                         {"nll_sum", ColumnType::kReal, ""}},
                         rows);
   }
   const Json own = power_of_report(report_of(results), {});
@@ -141,9 +149,15 @@ BOOST_AUTO_TEST_CASE(structured_rows_are_compared_within_a_network) {
       results.runs.push_back({.encoding = encoding, .seed = std::to_string(seed)});
       for (const std::int64_t depth : {1, 4}) {
         for (const std::int64_t epochs : {1, 16}) {
-          const double off = std::string(encoding) == "rope" ? 0 : noise[static_cast<std::size_t>(seed)] * static_cast<double>(depth);
-          results.dummy.push_back({.run = results.runs.size() - 1, .mode = "seed", .network = "bare", .depth = depth, .epochs = epochs,
-                                   .seed = std::to_string(seed), .headline = epochs == 1 ? 4.0 : 1.0 + off});
+          const double off =
+              std::string(encoding) == "rope" ? 0 : noise[static_cast<std::size_t>(seed)] * static_cast<double>(depth);
+          results.dummy.push_back({.run = results.runs.size() - 1,
+                                   .mode = "seed",
+                                   .network = "bare",
+                                   .depth = depth,
+                                   .epochs = epochs,
+                                   .seed = std::to_string(seed),
+                                   .headline = epochs == 1 ? 4.0 : 1.0 + off});
         }
       }
     }

@@ -55,11 +55,13 @@ BOOST_AUTO_TEST_CASE(equal_reports_have_no_differences) {
   for (const char* side : {"only_first", "only_second"}) {
     for (const char* what : {"runs", "tables", "rows"}) BOOST_TEST(none[side][what].empty());
   }
-  BOOST_TEST(report_differences_text(none, {}).find("4 compared: none changed beyond noise, 0 within, 0 without") != std::string::npos);
+  BOOST_TEST(report_differences_text(none, {}).find("4 compared: none changed beyond noise, 0 within, 0 without") !=
+             std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(numbers_have_the_digits_that_matter_and_counts_are_no_findings) {
-  Json before = report(20.123456789012345, 30, 0.001, "", 1, false), after = report(21.98765432109876, 30, 0.001, "", 1, false);
+  Json before = report(20.123456789012345, 30, 0.001, "", 1, false),
+       after = report(21.98765432109876, 30, 0.001, "", 1, false);
   after["sections"][0]["tables"][0]["rows"][0][1] = number(4);
   const std::string text = report_differences_text(report_differences(before, after), {});
   BOOST_TEST(text.find("ppl_512: 20.1235 -> 21.9877") != std::string::npos, text);
@@ -68,7 +70,9 @@ BOOST_AUTO_TEST_CASE(numbers_have_the_digits_that_matter_and_counts_are_no_findi
   // As many digits as tell them apart.
   after = report(20.123456789012400, 30, 0, "", 1, false);
   before = report(20.123456789012345, 30, 0, "", 1, false);
-  BOOST_TEST(report_differences_text(report_differences(before, after), {}).find("20.1234567890123 -> 20.1234567890124") != std::string::npos);
+  BOOST_TEST(
+      report_differences_text(report_differences(before, after), {}).find("20.1234567890123 -> 20.1234567890124") !=
+      std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(changes_are_told_in_units_of_the_noise_of_both) {
@@ -76,7 +80,7 @@ BOOST_AUTO_TEST_CASE(changes_are_told_in_units_of_the_noise_of_both) {
   const Json changes = report_differences(before, after);
   BOOST_REQUIRE(changes["numbers"].size() == 2u);
   BOOST_TEST(changes["numbers"][0]["row"] == "rope");
-  BOOST_TEST(changes["numbers"][0]["noises"].get<double>() == 2.0, tt::tolerance(1e-9));   // 1 over √(0.3² + 0.4²)
+  BOOST_TEST(changes["numbers"][0]["noises"].get<double>() == 2.0, tt::tolerance(1e-9));  // 1 over √(0.3² + 0.4²)
   BOOST_TEST(changes["numbers"][1]["noises"].get<double>() == 0.5 / std::sqrt(2.0), tt::tolerance(1e-9));
   BOOST_REQUIRE(changes["texts"].size() == 1u);
   BOOST_TEST(changes["texts"][0]["second"] == "not reproduced");
@@ -84,11 +88,13 @@ BOOST_AUTO_TEST_CASE(changes_are_told_in_units_of_the_noise_of_both) {
   BOOST_TEST(changes["settings"][0]["setting"] == "train.peak_lr");
   BOOST_TEST(changes["only_second"]["runs"] == Json::array({"rope, seed 3"}));
   const std::string text = report_differences_text(changes, {});
-  for (const char* part : {"1 changed beyond noise, 1 within", "perplexity_length  rope  ppl_512: 20 -> 21  (2 times the 95 % noise of both)", "verdicts  A1  verdict: reproduced -> not reproduced",
+  for (const char* part : {"1 changed beyond noise, 1 within",
+                           "perplexity_length  rope  ppl_512: 20 -> 21  (2 times the 95 % noise of both)",
+                           "verdicts  A1  verdict: reproduced -> not reproduced",
                            "rope  train.peak_lr: 1.000000 -> 2.000000", "runs only in the second\n  rope, seed 3"}) {
     BOOST_TEST(text.find(part) != std::string::npos, part << " is not in\n" << text);
   }
-  BOOST_TEST(text.find("30.5") == std::string::npos, text);   // what lies within noise is counted
+  BOOST_TEST(text.find("30.5") == std::string::npos, text);  // what lies within noise is counted
 }
 
 BOOST_AUTO_TEST_CASE(rows_tables_and_numbers_without_noise_are_named) {

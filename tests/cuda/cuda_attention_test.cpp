@@ -25,19 +25,19 @@ enum class Bias {
   kLearned,
   kQueryGates,
   kBothGates
-};                                              ///< slopes: without a gradient; gates: a gated distance
-enum class Documents { kOne, kShared, kOwn };   ///< starts: none, [S], [B, S]
+};                                             ///< slopes: without a gradient; gates: a gated distance
+enum class Documents { kOne, kShared, kOwn };  ///< starts: none, [S], [B, S]
 
 struct Case {
   std::int64_t queries, keys, width;
-  std::int64_t groups = 2, sharing = 1;   ///< heads of a group
+  std::int64_t groups = 2, sharing = 1;  ///< heads of a group
   Bias bias = Bias::kNone;
   Documents documents = Documents::kOne;
-  bool packed = false;   ///< heads lie inside rows, as a projection leaves them
+  bool packed = false;  ///< heads lie inside rows, as a projection leaves them
   std::int64_t batch = 2;
-  std::int64_t window = 0;         ///< distances from here on have a bias of −∞; 0: none
-  double raised = 0;               ///< added to all biases
-  std::int64_t scratch_rows = 0;   ///< of S floats; 0: as many as are asked for
+  std::int64_t window = 0;        ///< distances from here on have a bias of −∞; 0: none
+  double raised = 0;              ///< added to all biases
+  std::int64_t scratch_rows = 0;  ///< of S floats; 0: as many as are asked for
 
   std::int64_t heads() const { return groups * sharing; }
   bool has_table() const { return bias == Bias::kSlopes || bias == Bias::kLearned; }
@@ -45,13 +45,14 @@ struct Case {
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << "T " << c.queries << " S " << c.keys << " d_h " << c.width << " G " << c.groups << " H/G " << c.sharing << " bias "
-             << static_cast<int>(c.bias) << " documents " << static_cast<int>(c.documents) << " packed " << c.packed;
+  return out << "T " << c.queries << " S " << c.keys << " d_h " << c.width << " G " << c.groups << " H/G " << c.sharing
+             << " bias " << static_cast<int>(c.bias) << " documents " << static_cast<int>(c.documents) << " packed "
+             << c.packed;
 }
 
-constexpr std::uint16_t kGuard = 0x7FC1;   // a NaN that nothing computes
+constexpr std::uint16_t kGuard = 0x7FC1;  // a NaN that nothing computes
 constexpr float kFloatGuard = 12345.5F;
-constexpr float kBefore = 0.5F;   // the table's gradient
+constexpr float kBefore = 0.5F;  // the table's gradient
 constexpr std::size_t kMargin = 64;
 
 /// bf16 values [B, heads, rows, width] with room around and, where packed, between them.
@@ -60,17 +61,22 @@ struct Matrix {
   PeCudaStrides strides;
   std::vector<std::uint16_t> memory;
 
-  Matrix(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t w, bool packed) : batch(b), heads(h), rows(r), width(w) {
+  Matrix(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t w, bool packed)
+      : batch(b), heads(h), rows(r), width(w) {
     const std::int64_t gap = 16;
-    if (packed) strides = {.by_sequence = r * (h * w + gap), .by_head = w, .by_row = h * w + gap};
-    else strides = {.by_sequence = h * r * w, .by_head = r * w, .by_row = w};
+    if (packed)
+      strides = {.by_sequence = r * (h * w + gap), .by_head = w, .by_row = h * w + gap};
+    else
+      strides = {.by_sequence = h * r * w, .by_head = r * w, .by_row = w};
     memory.assign(static_cast<std::size_t>(b * strides.by_sequence) + 2 * kMargin, kGuard);
   }
   void fill(std::uint64_t key, double scale) {
     std::vector<double> values(static_cast<std::size_t>(batch * heads * rows * width));
     pe::support::philox_normal(key, values.data(), values.size());
     auto next = values.begin();
-    each([&](std::size_t at) { memory[at] = static_cast<std::uint16_t>(pe::test::to_bf16(static_cast<float>(*next++ * scale))); });
+    each([&](std::size_t at) {
+      memory[at] = static_cast<std::uint16_t>(pe::test::to_bf16(static_cast<float>(*next++ * scale)));
+    });
   }
   std::uint16_t* data() { return memory.data() + kMargin; }
   const std::uint16_t* data() const { return memory.data() + kMargin; }
@@ -105,7 +111,9 @@ struct Floats {
   float* data() { return memory.data() + kMargin; }
   std::size_t count() const { return memory.size() - 2 * kMargin; }
   bool keeps_guards() const {
-    const auto guards = [](auto from) { return std::all_of(from, from + kMargin, [](float value) { return value == kFloatGuard; }); };
+    const auto guards = [](auto from) {
+      return std::all_of(from, from + kMargin, [](float value) { return value == kFloatGuard; });
+    };
     return guards(memory.begin()) && guards(memory.end() - kMargin);
   }
 };
@@ -117,8 +125,10 @@ struct Inputs {
   std::vector<double> dlse;
 
   explicit Inputs(const Case& c)
-      : q(c.batch, c.heads(), c.queries, c.width, c.packed), k(c.batch, c.groups, c.keys, c.width, c.packed),
-        v(c.batch, c.groups, c.keys, c.width, c.packed), dout(c.batch, c.heads(), c.queries, c.width, c.packed) {
+      : q(c.batch, c.heads(), c.queries, c.width, c.packed),
+        k(c.batch, c.groups, c.keys, c.width, c.packed),
+        v(c.batch, c.groups, c.keys, c.width, c.packed),
+        dout(c.batch, c.heads(), c.queries, c.width, c.packed) {
     q.fill(1, 1);
     k.fill(2, 1);
     v.fill(3, 1);
@@ -140,8 +150,9 @@ struct Inputs {
         for (std::int64_t d = 0; d < c.keys; ++d) {
           const double slope = -static_cast<double>(d) * std::pow(2.0, -static_cast<double>(h + 3));
           const bool hidden = c.window > 0 && d >= c.window;
-          table.push_back(hidden ? -std::numeric_limits<float>::infinity()
-                                 : static_cast<float>(c.raised + (c.bias == Bias::kSlopes ? slope : noise[table.size()])));
+          table.push_back(hidden
+                              ? -std::numeric_limits<float>::infinity()
+                              : static_cast<float>(c.raised + (c.bias == Bias::kSlopes ? slope : noise[table.size()])));
         }
       }
     }
@@ -182,7 +193,7 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
         zeros(c.batch * G * S * D), zeros(c.batch * G * S * D), zeros(H * S),           zeros(c.batch * H * T),
         zeros(c.batch * H * T),     zeros(c.batch * H * S),     zeros(c.batch * H * S)};
   }
-  const auto add = [&](std::vector<double> Outcome::* of, std::int64_t at, double value, double size) {
+  const auto add = [&](std::vector<double> Outcome::*of, std::int64_t at, double value, double size) {
     (made.value.*of)[static_cast<std::size_t>(at)] += value;
     (made.squares.*of)[static_cast<std::size_t>(at)] += size * size;
   };
@@ -192,7 +203,9 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
       for (std::int64_t t = 0; t < T; ++t) {
         const std::int64_t stands = S - T + t, row = (b * H + h) * T + t;
         const std::int64_t start =
-            in.starts.empty() ? 0 : in.starts[static_cast<std::size_t>((c.documents == Documents::kOwn ? b * S : 0) + stands)];
+            in.starts.empty()
+                ? 0
+                : in.starts[static_cast<std::size_t>((c.documents == Documents::kOwn ? b * S : 0) + stands)];
         const std::uint16_t *q = in.q.row(b, h, t), *dout = in.dout.row(b, h, t);
         const std::int64_t key_row = (b * H + h) * S;
         const auto way = [&](std::int64_t s) {
@@ -204,7 +217,8 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
               in.key_gates.empty() ? 0 : static_cast<double>(in.key_gates[static_cast<std::size_t>(key_row + s)]);
           return static_cast<double>(in.query_gates[static_cast<std::size_t>(row)]) + of_key;
         };
-        std::vector<double> p(static_cast<std::size_t>(S)), wanted(static_cast<std::size_t>(S)), sizes(static_cast<std::size_t>(S));
+        std::vector<double> p(static_cast<std::size_t>(S)), wanted(static_cast<std::size_t>(S)),
+            sizes(static_cast<std::size_t>(S));
         double top = -std::numeric_limits<double>::infinity(), total = 0;
         for (std::int64_t s = start; s <= stands; ++s) {
           double logit = 0;
@@ -255,12 +269,13 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
 
 struct Run {
   Outcome outcome;
-  std::vector<std::vector<std::uint16_t>> halves;   ///< memory of results
+  std::vector<std::vector<std::uint16_t>> halves;  ///< memory of results
   std::vector<std::vector<float>> floats;
 };
 
 Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_rows, float scale) {
-  PeCudaAttention of{.batch = c.batch, .heads = c.heads(), .groups = c.groups, .queries = c.queries, .keys = c.keys, .width = c.width};
+  PeCudaAttention of{
+      .batch = c.batch, .heads = c.heads(), .groups = c.groups, .queries = c.queries, .keys = c.keys, .width = c.width};
   Matrix out(c.batch, c.heads(), c.queries, c.width, c.packed), dq(c.batch, c.heads(), c.queries, c.width, c.packed);
   Matrix dk(c.batch, c.groups, c.keys, c.width, c.packed), dv(c.batch, c.groups, c.keys, c.width, c.packed);
   of.q = in.q.strides, of.k = in.k.strides, of.v = in.v.strides, of.dout = in.dout.strides;
@@ -280,7 +295,9 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   Floats query_gates(rows), query_places(rows), key_gates(key_rows), key_places(key_rows);
   const PeCudaGatedGradients dgated{query_gates.data(), query_places.data(), key_gates.data(), key_places.data()};
   using Launch = AttentionLaunchers<Simt>;
-  BOOST_TEST_REQUIRE(Launch::attention(&of, in.q.data(), in.k.data(), in.v.data(), out.data(), lse.data(), nullptr) == 0, Simt::problem);
+  BOOST_TEST_REQUIRE(
+      Launch::attention(&of, in.q.data(), in.k.data(), in.v.data(), out.data(), lse.data(), nullptr) == 0,
+      Simt::problem);
   std::copy(delta_of_rows.begin(), delta_of_rows.end(), delta.data());
   const bool summed = c.bias == Bias::kLearned;
   BOOST_TEST_REQUIRE(
@@ -292,7 +309,9 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   for (const Matrix* matrix : {&out, &dq, &dk, &dv}) BOOST_TEST(matrix->keeps_guards());
   for (const Floats* floats : {&lse, &dtable, &scratch, &query_gates, &query_places, &key_gates, &key_places})
     BOOST_TEST(floats->keeps_guards());
-  const auto doubles = [](Floats& floats) { return std::vector<double>(floats.data(), floats.data() + floats.count()); };
+  const auto doubles = [](Floats& floats) {
+    return std::vector<double>(floats.data(), floats.data() + floats.count());
+  };
   return {{out.values(),
            doubles(lse),
            {},
@@ -309,11 +328,11 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
 }
 
 struct Allowed {
-  double of_value = 0, of_root = 0;   ///< of the root of the sum of squares
+  double of_value = 0, of_root = 0;  ///< of the root of the sum of squares
 };
 
-void compare(const char* name, const std::vector<double>& found, const std::vector<double>& expected, const std::vector<double>& squares,
-             const Allowed& allowed) {
+void compare(const char* name, const std::vector<double>& found, const std::vector<double>& expected,
+             const std::vector<double>& squares, const Allowed& allowed) {
   BOOST_TEST_REQUIRE(found.size() == expected.size());
   double worst = 0;
   std::size_t where = 0;
@@ -337,7 +356,7 @@ void check(const Case& c) {
     const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.width)));
     const Expected expected = naive(c, in, static_cast<double>(scale));
     const Run run = attend(c, in, expected.value.delta, scale);
-    const auto against = [&](const char* name, std::vector<double> Outcome::* of, const Allowed& allowed) {
+    const auto against = [&](const char* name, std::vector<double> Outcome::*of, const Allowed& allowed) {
       compare(name, run.outcome.*of, expected.value.*of, expected.squares.*of, allowed);
     };
     against("out", &Outcome::out, kRounded);
@@ -345,8 +364,9 @@ void check(const Case& c) {
     against("dq", &Outcome::dq, kRounded);
     against("dk", &Outcome::dk, kRounded);
     against("dv", &Outcome::dv, kRounded);
-    if (c.bias == Bias::kLearned) against("dtable", &Outcome::dtable, {1e-6, 5e-6 + 1e-6 * c.raised});   // fp32 throughout
-    if (c.is_gated()) {  // fp32 throughout
+    if (c.bias == Bias::kLearned)
+      against("dtable", &Outcome::dtable, {1e-6, 5e-6 + 1e-6 * c.raised});  // fp32 throughout
+    if (c.is_gated()) {                                                     // fp32 throughout
       constexpr Allowed kSums{1e-6, 1e-5};
       against("gradient by gates of queries", &Outcome::query_gates, kSums);
       against("gradient by places of queries", &Outcome::query_places, kSums);
@@ -370,9 +390,9 @@ struct Mistake {
 
 BOOST_AUTO_TEST_SUITE(cuda_attention)
 
-// Lengths at, next to and between ends of tiles, and queries that are the last of more keys. Of 90 and 91 the last query of
-// a tile, and of a warp, alone sees the first key of the next; of 66 and 96 the first query of a warp alone does not see
-// the last key of a tile.
+// Lengths at, next to and between ends of tiles, and queries that are the last of more keys. Of 90 and 91 the last
+// query of a tile, and of a warp, alone sees the first key of the next; of 66 and 96 the first query of a warp alone
+// does not see the last key of a tile.
 constexpr std::pair<std::int64_t, std::int64_t> kLengths[] = {{1, 1},     {64, 64},  {65, 65}, {100, 100},
                                                               {130, 130}, {37, 101}, {90, 91}, {66, 96}};
 
@@ -395,7 +415,8 @@ BOOST_AUTO_TEST_CASE(documents_hide_what_lies_before_them) {
 
 BOOST_AUTO_TEST_CASE(heads_may_lie_inside_rows_and_share_keys) {
   for (const std::int64_t width : {32, 64, 128}) {
-    for (const std::int64_t sharing : {1, 2, 3}) check({100, 130, width, 2, sharing, Bias::kLearned, Documents::kOwn, true});
+    for (const std::int64_t sharing : {1, 2, 3})
+      check({100, 130, width, 2, sharing, Bias::kLearned, Documents::kOwn, true});
   }
 }
 
@@ -412,7 +433,8 @@ BOOST_AUTO_TEST_CASE(gated_distances_agree_with_float64_and_give_the_gradients_o
 }
 
 BOOST_AUTO_TEST_CASE(a_table_may_end_in_minus_infinity) {
-  for (const std::int64_t width : {32, 128}) check({.queries = 130, .keys = 130, .width = width, .groups = 1, .bias = Bias::kLearned, .window = 20});
+  for (const std::int64_t width : {32, 128})
+    check({.queries = 130, .keys = 130, .width = width, .groups = 1, .bias = Bias::kLearned, .window = 20});
 }
 
 // Past the last query there is no logsumexp to take from a logit: its exponential overflows.
@@ -423,7 +445,13 @@ BOOST_AUTO_TEST_CASE(biases_may_be_large) {
 // 2 · 3 heads' sums over 2 · 3 tiles, in slices of 5 rows: within a head, across heads, and one of a single row.
 BOOST_AUTO_TEST_CASE(the_tables_gradient_comes_in_slices_where_scratch_memory_is_short) {
   for (const std::int64_t rows : {1, 5, 36}) {
-    check({.queries = 130, .keys = 140, .width = 32, .groups = 2, .sharing = 3, .bias = Bias::kLearned, .documents = Documents::kOwn,
+    check({.queries = 130,
+           .keys = 140,
+           .width = 32,
+           .groups = 2,
+           .sharing = 3,
+           .bias = Bias::kLearned,
+           .documents = Documents::kOwn,
            .scratch_rows = rows});
   }
 }
@@ -451,7 +479,8 @@ BOOST_AUTO_TEST_CASE(two_runs_give_the_same_bits) {
 BOOST_AUTO_TEST_CASE(other_widths_strides_and_groups_are_refused) {
   using Launch = AttentionLaunchers<Simt>;
   const PeCudaStrides strides{.by_sequence = 64, .by_head = 64, .by_row = 32};
-  const PeCudaAttention good{.batch = 0, .heads = 2, .groups = 1, .queries = 2, .keys = 2, .width = 32, .q = strides, .dv = strides};
+  const PeCudaAttention good{
+      .batch = 0, .heads = 2, .groups = 1, .queries = 2, .keys = 2, .width = 32, .q = strides, .dv = strides};
   const auto status = [](const PeCudaAttention& of) {
     const int forward = Launch::attention(&of, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
     const int backward = Launch::attention_backward(&of, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
@@ -459,7 +488,7 @@ BOOST_AUTO_TEST_CASE(other_widths_strides_and_groups_are_refused) {
     BOOST_TEST(forward == backward);
     return forward;
   };
-  BOOST_TEST(status(good) == 0);   // nothing to do
+  BOOST_TEST(status(good) == 0);  // nothing to do
   for (const std::int64_t width : {0, 16, 48, 96, 256}) {
     PeCudaAttention of = good;
     of.width = width;
@@ -477,7 +506,7 @@ BOOST_AUTO_TEST_CASE(other_widths_strides_and_groups_are_refused) {
   of = good;
   of.dv.by_head = 4;
   BOOST_TEST(status(of) != 0);
-  float gradient = 0;   // by a table that is not there
+  float gradient = 0;  // by a table that is not there
   BOOST_TEST(Launch::attention_backward(&good, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
                                         nullptr, &gradient, nullptr, nullptr, nullptr) != 0);
 }
@@ -492,44 +521,46 @@ BOOST_AUTO_TEST_CASE(mistakes_with_shared_memory_are_found) {
   const Lanes<std::int64_t> from(0);
   const Lanes<bool> all(true);
   BOOST_TEST(problem([](SimtWarp& w) {
-    w.store(w.thread() * 4, 1.0F);
-    w.sync();
-    w.load(w.lane() * 4);
-  }) == "");
+               w.store(w.thread() * 4, 1.0F);
+               w.sync();
+               w.load(w.lane() * 4);
+             }) == "");
   BOOST_TEST(problem([](SimtWarp& w) { w.load(w.lane() * 4); }) == "read before it is written");
   BOOST_TEST(problem([](SimtWarp& w) {
-    w.store(w.thread() * 4, 1.0F);
-    w.load(w.lane() * 4);
-  }) == "read without a barrier after the write");
+               w.store(w.thread() * 4, 1.0F);
+               w.load(w.lane() * 4);
+             }) == "read without a barrier after the write");
   BOOST_TEST(problem([](SimtWarp& w) {
-    w.store(w.thread() * 4, 1.0F);
-    w.load((w.thread() + 1) % 128 * 4);   // the next lane's
-  }) == "read without a barrier after the write");
+               w.store(w.thread() * 4, 1.0F);
+               w.load((w.thread() + 1) % 128 * 4);  // the next lane's
+             }) == "read without a barrier after the write");
   BOOST_TEST(problem([](SimtWarp& w) {
-    w.store(w.thread() * 4, 1.0F);
-    w.sync();
-    if (w.warp() == 0) w.load(w.lane() * 4 + 128);   // the next warp's
-    w.store(w.thread() * 4, 2.0F);
-  }) == "written without a barrier after a read");
+               w.store(w.thread() * 4, 1.0F);
+               w.sync();
+               if (w.warp() == 0) w.load(w.lane() * 4 + 128);  // the next warp's
+               w.store(w.thread() * 4, 2.0F);
+             }) == "written without a barrier after a read");
   BOOST_TEST(problem([](SimtWarp& w) { w.store(w.lane() * 4, 1.0F); }) == "written twice without a barrier");
-  BOOST_TEST(problem([](SimtWarp& w) { w.store(w.thread() * 4 + 4, 1.0F); }) == "a place in shared memory that is none: 512");
+  BOOST_TEST(problem([](SimtWarp& w) { w.store(w.thread() * 4 + 4, 1.0F); }) ==
+             "a place in shared memory that is none: 512");
   BOOST_TEST(problem([](SimtWarp& w) {
-    if (w.warp() == 2) w.sync();
-  }) == "warps part at a barrier");
+               if (w.warp() == 2) w.sync();
+             }) == "warps part at a barrier");
   BOOST_TEST(problem([&](SimtWarp& w) {
-    w.copy<4>(w.thread() * 4, source, from, all);
-    w.commit();
-    w.sync();
-    w.load(w.lane() * 4);
-  }) == "read while a copy is on its way");
+               w.copy<4>(w.thread() * 4, source, from, all);
+               w.commit();
+               w.sync();
+               w.load(w.lane() * 4);
+             }) == "read while a copy is on its way");
   BOOST_TEST(problem([&](SimtWarp& w) {
-    w.copy<4>(w.thread() * 4, source, from, all);
-    w.commit();
-    w.wait<0>();
-    w.sync();
-    w.load(w.lane() * 4);
-  }) == "");
-  BOOST_TEST(problem([&](SimtWarp& w) { w.copy<4>(w.thread() * 4, source, from + 2, all); }) == "a copy from a place not aligned");
+               w.copy<4>(w.thread() * 4, source, from, all);
+               w.commit();
+               w.wait<0>();
+               w.sync();
+               w.load(w.lane() * 4);
+             }) == "");
+  BOOST_TEST(problem([&](SimtWarp& w) { w.copy<4>(w.thread() * 4, source, from + 2, all); }) ==
+             "a copy from a place not aligned");
   BOOST_TEST(Simt::conflicts == 0);
   problem([](SimtWarp& w) {
     if (w.warp() == 0) w.store(w.lane() % 16 * 8 + w.lane() / 16 * 4 * 64, 1.0F);

@@ -25,7 +25,7 @@ struct OnHost {
     for (std::int64_t row = 0; row < rows; ++row) {
       float lanes[cuda::kLanes], next[cuda::kLanes];
       for (int lane = 0; lane < cuda::kLanes; ++lane) lanes[lane] = body.partial(row, lane);
-      for (int half = cuda::kLanes / 2; half > 0; half /= 2) {   // as __shfl_xor_sync does
+      for (int half = cuda::kLanes / 2; half > 0; half /= 2) {  // as __shfl_xor_sync does
         for (int lane = 0; lane < cuda::kLanes; ++lane) next[lane] = lanes[lane] + lanes[lane ^ half];
         std::copy(std::begin(next), std::end(next), lanes);
       }
@@ -48,7 +48,8 @@ struct OnHost {
     // As in a block: threads of a warp in pairs, then the warps' sums in pairs.
     const auto fold = [&](int begin, int step, int count) {
       for (int half = count / 2; half > 0; half /= 2) {
-        for (int i = 0; i < count; ++i) next[begin + i * step] = merge(sums[begin + i * step], sums[begin + (i ^ half) * step]);
+        for (int i = 0; i < count; ++i)
+          next[begin + i * step] = merge(sums[begin + i * step], sums[begin + (i ^ half) * step]);
         for (int i = 0; i < count; ++i) sums[begin + i * step] = next[begin + i * step];
       }
     };

@@ -1,4 +1,5 @@
-// The arithmetic of the CUDA plug-in's row kernels, on the CPU, against the same mathematics in float64 tensor operations.
+// The arithmetic of the CUDA plug-in's row kernels, on the CPU, against the same mathematics in float64 tensor
+// operations.
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/empty.h>
@@ -92,20 +93,25 @@ Outcome run_feed_forward(at::ScalarType type, std::int64_t inner) {
   const Weight down = matrix(4, width, inner, type, 0.3);
   const Tensor sum = pe::model::feed_forward(x, norm, gate_up, down, 1e-6);
   (sum * values(5, {kBatch, kLength, width}, type)).sum().backward();
-  return {{"sum", sum.detach()}, {"dx", x.grad()}, {"dnorm", norm.gradient}, {"dgate_up", gate_up.gradient}, {"ddown", down.gradient}};
+  return {{"sum", sum.detach()},
+          {"dx", x.grad()},
+          {"dnorm", norm.gradient},
+          {"dgate_up", gate_up.gradient},
+          {"ddown", down.gradient}};
 }
 
 struct HeadsCase {
   bool qk_norm = true;
   std::int64_t pairs = 4;
   bool half = true;
-  bool by_sequence = false;    ///< another table for each sequence
+  bool by_sequence = false;  ///< another table for each sequence
   std::int64_t width = 8, heads = 4, kv_heads = 2;
 };
 
 std::ostream& operator<<(std::ostream& out, const HeadsCase& of) {
-  return out << (of.qk_norm ? "norm, " : "no norm, ") << of.pairs << (of.half ? " half, " : " interleaved, ") << of.width
-             << " wide, " << of.heads << "/" << of.kv_heads << (of.by_sequence ? ", table by sequence" : "");
+  return out << (of.qk_norm ? "norm, " : "no norm, ") << of.pairs << (of.half ? " half, " : " interleaved, ")
+             << of.width << " wide, " << of.heads << "/" << of.kv_heads
+             << (of.by_sequence ? ", table by sequence" : "");
 }
 
 /// The reference turns afterwards, by the operators of encodings/rotary/rotary.h.
@@ -113,8 +119,10 @@ Outcome run_heads(at::ScalarType type, const HeadsCase& of) {
   const std::int64_t width = 20, d = of.width;
   const pe::model::AttentionShape shape{of.heads, of.kv_heads, d, 1e-6};
   const Tensor x = values(1, {kBatch, kLength, width}, type).requires_grad_(true);
-  const Weight norm = norm_weight(2, width, type), packed = matrix(3, (of.heads + 2 * of.kv_heads) * d, width, type, 0.3);
-  const Weight q_norm = of.qk_norm ? norm_weight(4, d, type) : Weight{}, k_norm = of.qk_norm ? norm_weight(5, d, type) : Weight{};
+  const Weight norm = norm_weight(2, width, type),
+               packed = matrix(3, (of.heads + 2 * of.kv_heads) * d, width, type, 0.3);
+  const Weight q_norm = of.qk_norm ? norm_weight(4, d, type) : Weight{},
+               k_norm = of.qk_norm ? norm_weight(5, d, type) : Weight{};
   std::vector<std::int64_t> table{kLength, of.pairs};
   if (of.by_sequence) table.insert(table.begin(), kBatch);
   const auto table_type = type == at::kDouble ? at::kDouble : at::kFloat;
@@ -137,8 +145,8 @@ Outcome run_heads(at::ScalarType type, const HeadsCase& of) {
    (out.k * values(8, {kBatch, of.kv_heads, kLength, d}, type)).sum() +
    (out.v * values(9, {kBatch, of.kv_heads, kLength, d}, type)).sum())
       .backward();
-  Outcome outcome{{"q", out.q.detach()}, {"k", out.k.detach()}, {"v", out.v.detach()}, {"dx", x.grad()},
-                  {"dnorm", norm.gradient}, {"dpacked", packed.gradient}};
+  Outcome outcome{{"q", out.q.detach()}, {"k", out.k.detach()},    {"v", out.v.detach()},
+                  {"dx", x.grad()},      {"dnorm", norm.gradient}, {"dpacked", packed.gradient}};
   if (of.qk_norm) outcome.insert({{"dquery_norm", q_norm.gradient}, {"dkey_norm", k_norm.gradient}});
   return outcome;
 }
@@ -153,7 +161,8 @@ BOOST_AUTO_TEST_CASE(norms_agree_with_float64_and_so_do_those_of_sums) {
       const Outcome reference = run_norm(at::kDouble, width, with_delta);
       for (const auto& [type, allowed] : kCases) {
         const StandIn plugin;
-        BOOST_TEST_CONTEXT(width << " " << with_delta << " " << type) compare(run_norm(type, width, with_delta), reference, allowed);
+        BOOST_TEST_CONTEXT(width << " " << with_delta << " " << type)
+        compare(run_norm(type, width, with_delta), reference, allowed);
       }
     }
   }
@@ -216,7 +225,8 @@ BOOST_AUTO_TEST_CASE(a_rotation_alone_takes_any_table_and_goes_back) {
         const Tensor cos = normals(1, sizes).to(at::kFloat), sin = normals(2, sizes).to(at::kFloat);
         const auto run = [&](at::ScalarType type, const Tensor& c, const Tensor& s) {
           const Tensor leaf = values(3, {kBatch, kLength, kHeads, d}, type).requires_grad_(true);
-          const Tensor out = pe::encodings::rotate(leaf.transpose(1, 2), c, s, layout);   // heads as a projection has them
+          const Tensor out =
+              pe::encodings::rotate(leaf.transpose(1, 2), c, s, layout);  // heads as a projection has them
           (out * values(4, {kBatch, kHeads, kLength, d}, type)).sum().backward();
           return Outcome{{"out", out.detach()}, {"dx", leaf.grad()}};
         };
@@ -254,7 +264,8 @@ BOOST_AUTO_TEST_CASE(the_cross_entropy_agrees_with_float64_with_a_cap_and_a_z_lo
         BOOST_TEST_CONTEXT(vocabulary << " " << shape.softcap << " " << shape.z_loss << " " << type) {
           // Losses of up to 30, computed in fp32; gradients of up to 1 + 2 · z · lse, rounded to the type.
           compare({{"losses", ours.at("losses")}}, {{"losses", reference.at("losses")}}, 1e-5);
-          compare({{"gradient", ours.at("gradient")}}, {{"gradient", reference.at("gradient")}}, type == at::kFloat ? 1e-5 : 4e-3);
+          compare({{"gradient", ours.at("gradient")}}, {{"gradient", reference.at("gradient")}},
+                  type == at::kFloat ? 1e-5 : 4e-3);
           BOOST_TEST(alone.at("losses").equal(ours.at("losses")));
         }
       }
@@ -269,10 +280,11 @@ BOOST_AUTO_TEST_CASE(logits_that_are_not_numbers_show_in_the_loss) {
   logits[1][39] = std::numeric_limits<float>::quiet_NaN();
   logits[2].fill_(-std::numeric_limits<float>::infinity());
   logits[2][7] = 1;
-  pe::kernels::kPluginOperations.cross_entropy(logits, at::tensor(std::vector<std::int64_t>{0, 1, 7}), losses, false, {});
+  pe::kernels::kPluginOperations.cross_entropy(logits, at::tensor(std::vector<std::int64_t>{0, 1, 7}), losses, false,
+                                               {});
   BOOST_TEST(std::isnan(losses[0].item<float>()));
   BOOST_TEST(std::isnan(losses[1].item<float>()));
-  BOOST_TEST(losses[2].item<float>() == 0);   // all the weight on one
+  BOOST_TEST(losses[2].item<float>() == 0);  // all the weight on one
 }
 
 // Runs of equal ids shorter and longer than a piece, beginning and ending at its edges and elsewhere; ids of nothing.
@@ -282,7 +294,7 @@ BOOST_AUTO_TEST_CASE(the_embeddings_gradient_agrees_with_float64_however_often_a
     std::vector<std::int64_t> ids;
     for (std::size_t r = 0; r < runs.size(); ++r)
       ids.insert(ids.end(), static_cast<std::size_t>(runs[r]), static_cast<std::int64_t>(2 * r) - 2);
-    for (std::size_t i = 0; i < ids.size(); ++i) std::swap(ids[i], ids[i * 7919 % ids.size()]);   // as a text has them
+    for (std::size_t i = 0; i < ids.size(); ++i) std::swap(ids[i], ids[i * 7919 % ids.size()]);  // as a text has them
     const auto count = static_cast<std::int64_t>(ids.size());
     for (const std::int64_t width : {24, 37}) {
       for (const auto& [type, allowed] : kCases) {
@@ -301,8 +313,8 @@ BOOST_AUTO_TEST_CASE(the_embeddings_gradient_agrees_with_float64_however_often_a
         };
         const Tensor found = run();
         // Sums in fp32 of at most 700 terms, bounded by the sum of their absolute values.
-        BOOST_TEST(((found.to(at::kDouble) - expected).abs() <= 4e-6 * sizes + 1e-6).all().item<bool>(), runs.size()
-                                                                                                             << " runs, " << width);
+        BOOST_TEST(((found.to(at::kDouble) - expected).abs() <= 4e-6 * sizes + 1e-6).all().item<bool>(),
+                   runs.size() << " runs, " << width);
         BOOST_TEST(found.equal(run()));
       }
     }
@@ -353,8 +365,14 @@ BOOST_AUTO_TEST_CASE(adam_agrees_with_its_formula_and_with_libtorchs) {
   const StandIn plugin;
   for (const auto& [count, coupled] :
        std::vector<std::pair<std::int64_t, bool>>{{100, false}, {100, true}, {101, false}}) {  // 100: in packs
-    const pe::kernels::AdamRates rates{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .decay = 0.1, .eps = 1e-8, .step = 7, .divisor = 2.5,
-                                     .coupled = coupled};
+    const pe::kernels::AdamRates rates{.lr = 0.01,
+                                       .beta1 = 0.9,
+                                       .beta2 = 0.95,
+                                       .decay = 0.1,
+                                       .eps = 1e-8,
+                                       .step = 7,
+                                       .divisor = 2.5,
+                                       .coupled = coupled};
     const Tensor w = normals(1, {count}), g = normals(2, {count}), m = normals(3, {count}, 0.1),
                  v = normals(4, {count}).square_();
     const auto fresh = [](const Tensor& t) { return t.to(at::kFloat).clone(); };
@@ -366,22 +384,25 @@ BOOST_AUTO_TEST_CASE(adam_agrees_with_its_formula_and_with_libtorchs) {
     steps.fill_(7.0);
     scale.fill_(2.5);
     if (coupled) {
-      at::_fused_adam_({theirs.values}, {theirs.gradients}, {theirs.first}, {theirs.second}, {}, {steps}, rates.lr, rates.beta1,
-                       rates.beta2, rates.decay, rates.eps, false, false, scale);
+      at::_fused_adam_({theirs.values}, {theirs.gradients}, {theirs.first}, {theirs.second}, {}, {steps}, rates.lr,
+                       rates.beta1, rates.beta2, rates.decay, rates.eps, false, false, scale);
     } else {
-      at::_fused_adamw_({theirs.values}, {theirs.gradients}, {theirs.first}, {theirs.second}, {}, {steps}, rates.lr, rates.beta1,
-                        rates.beta2, rates.decay, rates.eps, false, false, scale);
+      at::_fused_adamw_({theirs.values}, {theirs.gradients}, {theirs.first}, {theirs.second}, {}, {steps}, rates.lr,
+                        rates.beta1, rates.beta2, rates.decay, rates.eps, false, false, scale);
     }
     double worst = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       double value = w[i].item<double>(), gradient = g[i].item<double>() / 2.5;
-      if (coupled) gradient += 0.1 * value;
-      else value *= 1 - 0.01 * 0.1;
+      if (coupled)
+        gradient += 0.1 * value;
+      else
+        value *= 1 - 0.01 * 0.1;
       const double first = 0.9 * m[i].item<double>() + 0.1 * gradient;
       const double second = 0.95 * v[i].item<double>() + 0.05 * gradient * gradient;
       value -= 0.01 * (first / (1 - std::pow(0.9, 7))) / (std::sqrt(second / (1 - std::pow(0.95, 7))) + 1e-8);
-      worst = std::max({worst, std::abs(ours.values[i].item<double>() - value), std::abs(ours.first[i].item<double>() - first),
-                        std::abs(ours.second[i].item<double>() - second)});
+      worst =
+          std::max({worst, std::abs(ours.values[i].item<double>() - value),
+                    std::abs(ours.first[i].item<double>() - first), std::abs(ours.second[i].item<double>() - second)});
     }
     BOOST_TEST(worst <= 2e-6, coupled);
     BOOST_TEST((ours.values - theirs.values).abs().max().item<float>() <= 1e-6F);
@@ -391,13 +412,14 @@ BOOST_AUTO_TEST_CASE(adam_agrees_with_its_formula_and_with_libtorchs) {
 
 // Whole models, trained for some steps: the rotation goes with the heads, and the optimizer writes what products read.
 BOOST_AUTO_TEST_CASE(a_model_trains_as_it_does_without_the_plugin) {
-  const auto train = [](at::ScalarType type, bool with_plugin, const pe::Json& encoding, pe::model::NormPlacement placement) {
+  const auto train = [](at::ScalarType type, bool with_plugin, const pe::Json& encoding,
+                        pe::model::NormPlacement placement) {
     std::optional<StandIn> plugin;
     if (with_plugin) plugin.emplace();
     pe::model::ModelConfig config;
     config.width = 32;
     config.layers = 2;
-    config.heads = encoding == "t5" ? 1 : 4;   // attention has kernels for wide heads
+    config.heads = encoding == "t5" ? 1 : 4;  // attention has kernels for wide heads
     config.length = 24;
     config.norm_placement = placement;
     config.encoding.json = encoding;
@@ -435,7 +457,8 @@ BOOST_AUTO_TEST_CASE(a_model_trains_as_it_does_without_the_plugin) {
           const std::vector<double> with = train(type, true, encoding, placement);
           const bool turns = encoding == "rope" && placement == NormPlacement::kPre;
           BOOST_TEST((OnHost::rotated_with_heads > 0) == turns);
-          BOOST_TEST((OnHost::rotated_alone > 0) == (!turns && (encoding == "rope" || encoding == "xpos" || encoding == stack)));
+          BOOST_TEST((OnHost::rotated_alone > 0) ==
+                     (!turns && (encoding == "rope" || encoding == "xpos" || encoding == stack)));
           for (std::size_t i = 0; i < with.size(); ++i) BOOST_TEST(std::abs(with[i] - without[i]) <= allowed);
           BOOST_TEST(with.back() < with.front() - 0.1);
         }

@@ -35,7 +35,7 @@ struct Lanes {
 
   /// A value that was never set shows.
   Lanes() { at.fill(std::is_floating_point_v<T> ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(0x5B5B5B5B)); }
-  Lanes(T same) { at.fill(same); }   // NOLINT: as a plain value becomes one of each lane
+  Lanes(T same) { at.fill(same); }  // NOLINT: as a plain value becomes one of each lane
   template <typename From>
   explicit Lanes(const Lanes<From>& from) {
     for (int i = 0; i < kCount; ++i) at[i] = static_cast<T>(from.at[i]);
@@ -51,18 +51,18 @@ struct Lanes {
 template <typename T>
 concept Plain = std::is_arithmetic_v<T>;
 
-#define PE_LANEWISE(sign)                                                                  \
-  template <typename A, typename B>                                                        \
-  auto operator sign(const Lanes<A>& a, const Lanes<B>& b) {                               \
-    return Lanes<decltype(A{} sign B{})>::of([&](int i) { return a.at[i] sign b.at[i]; }); \
-  }                                                                                        \
-  template <typename A, Plain B>                                                           \
-  auto operator sign(const Lanes<A>& a, B b) {                                             \
-    return Lanes<decltype(A{} sign b)>::of([&](int i) { return a.at[i] sign b; });         \
-  }                                                                                        \
-  template <Plain A, typename B>                                                           \
-  auto operator sign(A a, const Lanes<B>& b) {                                             \
-    return Lanes<decltype(a sign B{})>::of([&](int i) { return a sign b.at[i]; });         \
+#define PE_LANEWISE(sign)                                                                   \
+  template <typename A, typename B>                                                         \
+  auto operator sign(const Lanes<A>& a, const Lanes<B>& b) {                                \
+    return Lanes<decltype(A {} sign B{})>::of([&](int i) { return a.at[i] sign b.at[i]; }); \
+  }                                                                                         \
+  template <typename A, Plain B>                                                            \
+  auto operator sign(const Lanes<A>& a, B b) {                                              \
+    return Lanes<decltype(A {} sign b)>::of([&](int i) { return a.at[i] sign b; });         \
+  }                                                                                         \
+  template <Plain A, typename B>                                                            \
+  auto operator sign(A a, const Lanes<B>& b) {                                              \
+    return Lanes<decltype(a sign B{})>::of([&](int i) { return a sign b.at[i]; });          \
   }
 PE_LANEWISE(+)
 PE_LANEWISE(-)
@@ -118,8 +118,10 @@ class SimtBlock {
   void enter(int warp) { wait_for(warp); }
   /// Lets the other warps come to the same place: a barrier, or the end of the block.
   void pass(int warp, bool ends) {
-    if (warp == 0) ends_ = ends;
-    else if (ends != ends_) fail("warps part at a barrier");
+    if (warp == 0)
+      ends_ = ends;
+    else if (ends != ends_)
+      fail("warps part at a barrier");
     hand_on(warp, false);
     wait_for(warp);
   }
@@ -131,7 +133,8 @@ class SimtBlock {
       Word& word = words_[static_cast<std::size_t>(at)];
       if (word.copying) fail("read while a copy is on its way");
       if (word.written == 0) fail("read before it is written");
-      if (word.written == epoch_ && (word.writer != warp || word.lane != lane)) fail("read without a barrier after the write");
+      if (word.written == epoch_ && (word.writer != warp || word.lane != lane))
+        fail("read without a barrier after the write");
       const bool first = word.read != epoch_;
       word.reader = first || word.reader == warp ? warp : kSeveral;
       word.reader_lane = first || word.reader_lane == lane ? lane : kSeveral;
@@ -175,7 +178,7 @@ class SimtBlock {
   static constexpr int kSeveral = -2;
 
   struct Word {
-    int written = 0, read = 0;   ///< epoch of the last; 0: never
+    int written = 0, read = 0;  ///< epoch of the last; 0: never
     int writer = 0, lane = 0, reader = 0, reader_lane = 0;
     bool copying = false;
   };
@@ -192,7 +195,8 @@ class SimtBlock {
       Word& word = words_[static_cast<std::size_t>(at)];
       if (word.copying) fail("written while a copy is on its way");
       if (word.written == epoch_ && (word.writer != warp || word.lane != lane)) fail("written twice without a barrier");
-      if (word.read == epoch_ && (word.reader != warp || word.reader_lane != lane)) fail("written without a barrier after a read");
+      if (word.read == epoch_ && (word.reader != warp || word.reader_lane != lane))
+        fail("written without a barrier after a read");
       word.written = epoch_;
       word.writer = warp;
       word.lane = lane;
@@ -265,14 +269,15 @@ class SimtWarp {
     }
   }
 
-  /// ldmatrix .x4: lanes 8i to 8i + 7 name the rows of matrix i; of each, lane l gets values 2 (l % 4) and the next of row l / 4.
+  /// ldmatrix .x4: lanes 8i to 8i + 7 name the rows of matrix i; of each, lane l gets values 2 (l % 4) and the next of
+  /// row l / 4.
   void matrices(Lanes<std::uint32_t> (&to)[4], const Lanes<int>& from) { matrices(to, from, false); }
   /// .trans: as if columns were rows.
   void matrices_transposed(Lanes<std::uint32_t> (&to)[4], const Lanes<int>& from) { matrices(to, from, true); }
 
-  /// mma.m16n8k16, .bf16. With g = lane >> 2 and c = lane % 4: of A, value i < 8 is at row g, for i / 2 odd at g + 8, and
-  /// column 2c + i % 2, from 4 on 8 further; of B, value i < 4 at row 2c + i % 2, from 2 on 8 further, and column g; of C
-  /// and D, value i < 4 at row g, from 2 on g + 8, and column 2c + i % 2.
+  /// mma.m16n8k16, .bf16. With g = lane >> 2 and c = lane % 4: of A, value i < 8 is at row g, for i / 2 odd at g + 8,
+  /// and column 2c + i % 2, from 4 on 8 further; of B, value i < 4 at row 2c + i % 2, from 2 on 8 further, and column
+  /// g; of C and D, value i < 4 at row g, from 2 on g + 8, and column 2c + i % 2.
   void multiply_add(Lanes<float> (&sums)[4], const Lanes<std::uint32_t> (&a)[4], const Lanes<std::uint32_t>& b0,
                     const Lanes<std::uint32_t>& b1) {
     float left[16][16], right[16][8], result[16][8];
@@ -377,8 +382,8 @@ class SimtWarp {
 
 /// The On of attention.h.
 struct Simt {
-  static inline std::string problem;            ///< the last launch's, empty where there was none
-  static inline std::int64_t conflicts = 0;     ///< of all launches
+  static inline std::string problem;         ///< the last launch's, empty where there was none
+  static inline std::int64_t conflicts = 0;  ///< of all launches
 
   template <typename Body>
   static int blocks(const Body& body, void*) {
@@ -388,7 +393,7 @@ struct Simt {
       warps[static_cast<std::size_t>(warp)] = std::thread([&, warp] {
         block.enter(warp);
         for (std::int64_t at = 0; at < body.blocks(); ++at) {
-          if (warp == 0) block.begin_block();   // the others have ended the one before
+          if (warp == 0) block.begin_block();  // the others have ended the one before
           SimtWarp self(block, warp);
           body(self, at);
           block.pass(warp, true);

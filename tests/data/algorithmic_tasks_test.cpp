@@ -38,7 +38,8 @@ std::string join(const Words& words) {
 
 std::string name_of(const Words& symbols, std::int32_t id) {
   static const Words shared = {"PAD", "BOS", "EOS", "SEP"};
-  return id < kFirstSymbol ? shared.at(static_cast<std::size_t>(id)) : symbols.at(static_cast<std::size_t>(id - kFirstSymbol));
+  return id < kFirstSymbol ? shared.at(static_cast<std::size_t>(id))
+                           : symbols.at(static_cast<std::size_t>(id - kFirstSymbol));
 }
 
 /// The question and the answer: words before SEP, and the labels.
@@ -124,7 +125,7 @@ struct Calculator {
     if (word == "x") return x;
     if (word != "(") return std::stoll(word);
     const std::int64_t value = sum();
-    ++at;   // )
+    ++at;  // )
     return value % 5;
   }
   static std::string mod5(std::int64_t value) { return std::to_string(((value % 5) + 5) % 5); }
@@ -200,7 +201,7 @@ const std::map<std::string, std::function<Words(const Words&)>>& solvers() {
       return digits(number(a) + number(b), a.size() + 1);
     };
     s["add_index"] = [](const Words& in) {
-      const auto value = [](const Words& words) {   // by the letters, not by the order
+      const auto value = [](const Words& words) {  // by the letters, not by the order
         std::int64_t sum = 0;
         for (std::size_t i = 0; i < words.size(); i += 2) {
           std::int64_t place = 1;
@@ -234,12 +235,16 @@ const std::map<std::string, std::function<Words(const Words&)>>& solvers() {
       return Words{even ? "0" : "1"};
     };
     s["sort_single"] = [=](const Words& in) { return sorted(in, of_index); };
-    s["bucket_sort"] = [](const Words& in) { return sorted(in, [](const std::string& word) { return std::stoll(word); }); };
+    s["bucket_sort"] = [](const Words& in) {
+      return sorted(in, [](const std::string& word) { return std::stoll(word); });
+    };
     s["sort_multi"] = [](const Words& in) {
       Words numbers(1);
       for (const std::string& word : in) {
-        if (word == ",") numbers.emplace_back();
-        else numbers.back() += word;
+        if (word == ",")
+          numbers.emplace_back();
+        else
+          numbers.back() += word;
       }
       Words out;
       for (const std::string& value : sorted(numbers, [](const std::string& word) { return std::stoll(word); })) {
@@ -254,7 +259,7 @@ const std::map<std::string, std::function<Words(const Words&)>>& solvers() {
       std::int64_t sum = 0;
       std::string rest = join(terms) + " + ";
       for (std::size_t at; (at = rest.find(" + ")) != std::string::npos; rest = rest.substr(at + 3)) {
-        const Words term = split(rest.substr(0, at));   // [-] c * x ** e
+        const Words term = split(rest.substr(0, at));  // [-] c * x ** e
         const std::int64_t sign = term[0] == "-" ? -1 : 1;
         const Words bare(term.begin() + (sign < 0 ? 1 : 0), term.end());
         sum += sign * std::stoll(bare[0]) * std::llround(std::pow(std::stod(x), std::stod(bare.back())));
@@ -263,7 +268,7 @@ const std::map<std::string, std::function<Words(const Words&)>>& solvers() {
     };
     s["lego"] = [](const Words& in) {
       std::map<std::string, int> value = {{"1", 1}};
-      for (std::size_t pass = 0; pass < in.size(); ++pass) {   // clauses may have any order
+      for (std::size_t pass = 0; pass < in.size(); ++pass) {  // clauses may have any order
         for (std::size_t i = 0; i + 4 < in.size() && in[i] != "?"; i += 5) {
           if (value.count(in[i + 3]) != 0) value[in[i]] = in[i + 2] == "-" ? -value[in[i + 3]] : value[in[i + 3]];
         }
@@ -276,7 +281,8 @@ const std::map<std::string, std::function<Words(const Words&)>>& solvers() {
       for (std::size_t i = 1; i < in.size(); ++i) unequal += in[i] != in[i - 1];
       return Words{unequal % 2 == 1 ? "1" : "0"};
     };
-    s["mod_arith_simple"] = s["mod_arith_brackets"] = [](const Words& in) { return Words{Calculator::mod5(Calculator{in}.sum())}; };
+    s["mod_arith_simple"] =
+        s["mod_arith_brackets"] = [](const Words& in) { return Words{Calculator::mod5(Calculator{in}.sum())}; };
     s["cycle_nav"] = [](const Words& in) {
       int place = 0;
       for (const std::string& step : in) place = (place + 4 + std::stoi(step)) % 5;
@@ -441,7 +447,7 @@ const std::map<std::string, std::function<Words(const Words&)>>& annotators() {
     s["dyck"] = [](const Words& in) {
       Words out(in.size(), "-"), stack;
       for (std::size_t i = 0; i + 1 < in.size(); ++i) {
-        out[i] = in[i + 1];   // a language model
+        out[i] = in[i + 1];  // a language model
         // and every closing bracket is the one that is due
         if (in[i][0] == '(') stack.push_back(in[i].substr(1));
         if (in[i][0] == ')') {
@@ -479,7 +485,7 @@ const std::map<std::string, std::function<Words(const Words&)>>& annotators() {
       }
       return out;
     };
-    s["permutation_product"] = [](const Words& in) {   // follows each point through every element
+    s["permutation_product"] = [](const Words& in) {  // follows each point through every element
       Words out(in.size(), "-");
       const std::vector<std::string> images = {"012", "021", "102", "120", "201", "210"};
       std::string where = "012";
@@ -499,7 +505,7 @@ const std::map<std::string, std::function<Words(const Words&)>>& annotators() {
       }
       return out;
     };
-    s["depo"] = [](const Words& in) {   // walks
+    s["depo"] = [](const Words& in) {  // walks
       Words out(in.size(), "-");
       std::map<std::string, std::string> next;
       std::size_t i = 1;
@@ -512,7 +518,7 @@ const std::map<std::string, std::function<Words(const Words&)>>& annotators() {
       }
       return out;
     };
-    s["mano"] = [](const Words& in) {   // from the back, on a stack
+    s["mano"] = [](const Words& in) {  // from the back, on a stack
       Words out(in.size(), "-");
       std::vector<int> stack;
       int operators = 0;
@@ -532,7 +538,7 @@ const std::map<std::string, std::function<Words(const Words&)>>& annotators() {
       out[in.size() - 2] = std::to_string(stack.at(0));
       return out;
     };
-    s["icl_labels"] = [](const Words& in) {   // a class is what shares symbols
+    s["icl_labels"] = [](const Words& in) {  // a class is what shares symbols
       Words out(in.size(), "-");
       std::map<std::string, std::string> label;
       for (std::size_t i = 1; i + 4 < in.size(); i += 5) {
@@ -554,7 +560,8 @@ const std::map<std::string, std::function<Words(const Words&)>>& annotators() {
 
 /// A length of the task's training or test range that solvers here can follow: numbers stay within 64 bits.
 std::int64_t length_for(const TaskGenerator& generator, const AlgorithmicTask& task, support::Xoshiro& random) {
-  const std::int64_t most = std::min<std::int64_t>({generator.test.high, 64, generator.name.rfind("add", 0) == 0 ? 16 : 64});
+  const std::int64_t most =
+      std::min<std::int64_t>({generator.test.high, 64, generator.name.rfind("add", 0) == 0 ? 16 : 64});
   for (;;) {
     std::int64_t length = generator.train.low + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(
                                                     std::max<std::int64_t>(1, most - generator.train.low + 1))));
@@ -576,7 +583,8 @@ Words answer_of(const std::string& name, const std::string& input) {
     symbols.push_back(static_cast<std::int32_t>(at - names.begin()));
   }
   Words answer;
-  for (const std::int32_t symbol : question->answer(symbols)) answer.push_back(names.at(static_cast<std::size_t>(symbol)));
+  for (const std::int32_t symbol : question->answer(symbols))
+    answer.push_back(names.at(static_cast<std::size_t>(symbol)));
   BOOST_TEST(join(answer) == join(solvers().at(name)(split(input))));
   return answer;
 }
@@ -600,17 +608,20 @@ BOOST_AUTO_TEST_CASE(labels_agree_with_solvers_that_share_nothing_with_the_gener
       if (asks) {
         Words input = got.input;
         if (generator.name == "pp_shift") input.erase(std::remove(input.begin(), input.end(), "_"), input.end());
-        if (generator.name == "solve_equation" && input.size() < 3) continue;   // too short for an equation: zeros
+        if (generator.name == "solve_equation" && input.size() < 3) continue;  // too short for an equation: zeros
         const Words expected = solvers().at(generator.name)(input);
         if (got.target != expected) {
-          if (wrong++ == 0) BOOST_ERROR(generator.name << ": " << join(got.input) << " → " << join(got.target) << ", not " << join(expected));
+          if (wrong++ == 0)
+            BOOST_ERROR(generator.name << ": " << join(got.input) << " → " << join(got.target) << ", not "
+                                       << join(expected));
         }
         // Every label is the next token, and the last is EOS.
         BOOST_TEST(example.labels[example.labels.size() - 2] == kTaskEos);
       } else {
         const Words expected = annotators().at(generator.name)(got.all);
         if (got.labels != expected && wrong++ == 0) {
-          BOOST_ERROR(generator.name << ": " << join(got.all) << " is labelled " << join(got.labels) << ", not " << join(expected));
+          BOOST_ERROR(generator.name << ": " << join(got.all) << " is labelled " << join(got.labels) << ", not "
+                                     << join(expected));
         }
       }
     }
@@ -627,7 +638,8 @@ BOOST_AUTO_TEST_CASE(an_example_depends_on_its_key_alone) {
       std::vector<std::thread> workers;
       for (int worker = 0; worker < threads; ++worker) {
         workers.emplace_back([&, worker] {
-          for (std::size_t i = static_cast<std::size_t>(worker); i < ids.size(); i += static_cast<std::size_t>(threads)) {
+          for (std::size_t i = static_cast<std::size_t>(worker); i < ids.size();
+               i += static_cast<std::size_t>(threads)) {
             ids[i] = make_example(*task, generator.name, 5, Split::kTrain, length, static_cast<std::int64_t>(i)).ids;
           }
         });
@@ -654,8 +666,10 @@ BOOST_AUTO_TEST_CASE(examples_are_those_that_they_have_always_been) {
     if (const support::Field* mode = support::find_field(generator.fields, "mode")) {
       variants.emplace_back(generator.name, Json{{"mode", mode->choices.at(1)}});
     }
-    if (support::find_field(generator.fields, "alphabet") != nullptr) variants.emplace_back(generator.name, Json{{"alphabet", 61}});
-    if (support::find_field(generator.fields, "kinds") != nullptr) variants.emplace_back(generator.name, Json{{"kinds", 3}});
+    if (support::find_field(generator.fields, "alphabet") != nullptr)
+      variants.emplace_back(generator.name, Json{{"alphabet", 61}});
+    if (support::find_field(generator.fields, "kinds") != nullptr)
+      variants.emplace_back(generator.name, Json{{"kinds", 3}});
   }
   Json digests = Json::object();
   for (const auto& [name, options] : variants) {
@@ -695,9 +709,11 @@ BOOST_AUTO_TEST_CASE(examples_are_those_that_they_have_always_been) {
   }
   const Json before = Json::parse(support::read_file(file));
   for (const auto& [name, digest] : digests.items()) {
-    BOOST_TEST(before.value(name, Json()) == digest,
-               name << ": its examples or symbols differ from those of the committed digest. If that is meant, raise .version of "
-                       "pe-generate and pe-evaluate in stages/, then accept with PE_TEST_ACCEPT=1; if not, find what changed");
+    BOOST_TEST(
+        before.value(name, Json()) == digest,
+        name << ": its examples or symbols differ from those of the committed digest. If that is meant, raise .version "
+                "of "
+                "pe-generate and pe-evaluate in stages/, then accept with PE_TEST_ACCEPT=1; if not, find what changed");
   }
   for (const auto& [name, digest] : before.items()) BOOST_TEST(digests.contains(name), name + " is made no more");
 }
@@ -727,8 +743,9 @@ BOOST_AUTO_TEST_CASE(products_of_permutations_have_their_golden_values) {
     const Read got = read(*swaps, make_example(*swaps, "permutation_product", 1, Split::kTrain, 30, i));
     seen.insert(got.all.begin() + 1, got.all.end());
   }
-  BOOST_TEST(seen.size() == 11u);   // the identity and ten pairs of points
-  BOOST_CHECK_THROW(choose_task({{"kind", "permutation_product"}, {"group", "a5"}, {"only", "swaps"}}), support::ConfigError);
+  BOOST_TEST(seen.size() == 11u);  // the identity and ten pairs of points
+  BOOST_CHECK_THROW(choose_task({{"kind", "permutation_product"}, {"group", "a5"}, {"only", "swaps"}}),
+                    support::ConfigError);
 }
 
 BOOST_AUTO_TEST_CASE(words_of_several_tokens_are_walked_along_too) {
@@ -737,7 +754,7 @@ BOOST_AUTO_TEST_CASE(words_of_several_tokens_are_walked_along_too) {
     const Read got = read(*task, make_example(*task, "depo", 1, Split::kTest, 20, i));
     std::map<std::string, std::string> next;
     std::size_t at = 1;
-    const auto word = [&] {   // ends with a token of a separate kind
+    const auto word = [&] {  // ends with a token of a separate kind
       std::string all;
       do all += got.all[at] + " ";
       while (got.all[at++][0] != 'z');
@@ -810,8 +827,10 @@ BOOST_AUTO_TEST_CASE(scan_has_its_golden_counts) {
     all += commands;
     if (n <= 22) to_22 += commands;
     if (n >= 24) from_24 += commands;
-    if (n <= 25) to_25 += commands;
-    else beyond_25 += commands;
+    if (n <= 25)
+      to_25 += commands;
+    else
+      beyond_25 += commands;
     if (commands > 0) longest = n;
   }
   BOOST_TEST(all == 20910);
@@ -851,9 +870,10 @@ BOOST_AUTO_TEST_CASE(beginnings_of_posgen_are_disjoint_between_splits) {
     }
   }
   for (int part = 1; part < 3; ++part) {
-    for (const std::string& start : seen[part]) BOOST_REQUIRE(seen[0].count(start) == 0 && (part == 2 ? seen[1].count(start) == 0 : true));
+    for (const std::string& start : seen[part])
+      BOOST_REQUIRE(seen[0].count(start) == 0 && (part == 2 ? seen[1].count(start) == 0 : true));
   }
-  BOOST_TEST(seen[0].size() + seen[1].size() + seen[2].size() == 2401u);   // all tuples belong somewhere
+  BOOST_TEST(seen[0].size() + seen[1].size() + seen[2].size() == 2401u);  // all tuples belong somewhere
 }
 
 BOOST_AUTO_TEST_CASE(a_guesser_is_right_by_chance) {
@@ -895,7 +915,8 @@ BOOST_AUTO_TEST_CASE(a_guesser_is_right_by_chance) {
                generator.name << ": " << token / kExamples << ", chance says " << expected_token / kExamples);
     // A constant is right on a whole answer more often than independent guesses where answers repeat themselves.
     if (generator.name.rfind("copy_rep", 0) != 0) {
-      BOOST_TEST(exact >= expected_exact - 3.5 * std::sqrt(variance_exact) - 1, generator.name << ": " << exact << ", " << expected_exact);
+      BOOST_TEST(exact >= expected_exact - 3.5 * std::sqrt(variance_exact) - 1,
+                 generator.name << ": " << exact << ", " << expected_exact);
     }
   }
   const auto chance = [](const char* name, std::int64_t length) {
@@ -985,7 +1006,8 @@ BOOST_AUTO_TEST_CASE(copies_of_strings_can_be_asked_by_what_stands_before_the_an
       const Read got = read(*task, make_example(*task, "copy_lm", 2, Split::kTrain, 20, i));
       for (const std::string& word : got.all) text += word;
       const std::size_t first = text.find('|'), second = text.find('|', first + 1);
-      const std::string s = std::string(variant) == "prefix" ? text.substr(first + 1, second - first - 1) : text.substr(1, first - 1);
+      const std::string s =
+          std::string(variant) == "prefix" ? text.substr(first + 1, second - first - 1) : text.substr(1, first - 1);
       const std::string gram = std::string(variant) == "prefix" ? text.substr(1, first - 1) : text.substr(first + 1, 3);
       BOOST_TEST(s.size() == 20u);
       BOOST_TEST(gram.size() == 3u);
@@ -1001,12 +1023,13 @@ BOOST_AUTO_TEST_CASE(an_unknown_task_or_option_is_named_with_the_nearest_word) {
   BOOST_CHECK_EXCEPTION(choose_task("copy_repeet"), support::ConfigError, [](const auto& error) {
     return std::string(error.what()).find("did you mean 'copy_repeat'?") != std::string::npos;
   });
-  BOOST_CHECK_EXCEPTION(choose_task(Json{{"kind", "posgen"}, {"modulus", 1}}), support::ConfigError, [](const auto& error) {
-    return std::string(error.what()).find("modulus is 1, at least 2") != std::string::npos;
-  });
-  BOOST_CHECK_EXCEPTION(choose_task(Json{{"kind", "posgen"}, {"modulas", 7}}), support::ConfigError, [](const auto& error) {
-    return std::string(error.what()).find("did you mean 'modulus'?") != std::string::npos;
-  });
+  BOOST_CHECK_EXCEPTION(choose_task(Json{{"kind", "posgen"}, {"modulus", 1}}), support::ConfigError,
+                        [](const auto& error) {
+                          return std::string(error.what()).find("modulus is 1, at least 2") != std::string::npos;
+                        });
+  BOOST_CHECK_EXCEPTION(
+      choose_task(Json{{"kind", "posgen"}, {"modulas", 7}}), support::ConfigError,
+      [](const auto& error) { return std::string(error.what()).find("did you mean 'modulus'?") != std::string::npos; });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -24,9 +24,11 @@ BOOST_AUTO_TEST_SUITE(byte_level_bpe)
 namespace {
 
 const ByteLevelTokenizer& gpt2() {
-  static const auto tokenizer = data::make_byte_level(
-      data::pack_byte_level({support::read_file(*test::test_data("models/gpt2-vocab.json")), support::read_file(*test::test_data("models/gpt2-merges.txt"))}, "gpt2"),
-      "gpt2");
+  static const auto tokenizer =
+      data::make_byte_level(data::pack_byte_level({support::read_file(*test::test_data("models/gpt2-vocab.json")),
+                                                   support::read_file(*test::test_data("models/gpt2-merges.txt"))},
+                                                  "gpt2"),
+                            "gpt2");
   return *tokenizer;
 }
 
@@ -38,8 +40,10 @@ Json small_vocab(const std::vector<std::string>& further = {}) {
     const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
     const int code = printable ? byte : further_letter++;
     std::string letter;
-    if (code < 0x80) letter = static_cast<char>(code);
-    else letter = {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
+    if (code < 0x80)
+      letter = static_cast<char>(code);
+    else
+      letter = {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
     vocab[letter] = id++;
   }
   for (const std::string& piece : further) vocab[piece] = id++;
@@ -62,7 +66,8 @@ std::vector<std::string> documents(const std::string& text, const std::string& s
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(ids_are_those_of_another_implementation, *boost::unit_test::precondition(HasData{"models/gpt2-vocab.json"})) {
+BOOST_AUTO_TEST_CASE(ids_are_those_of_another_implementation,
+                     *boost::unit_test::precondition(HasData{"models/gpt2-vocab.json"})) {
   BOOST_TEST(gpt2().encode("Hello, world!") == (std::vector<std::int32_t>{15496, 11, 995, 0}));
   struct Golden {
     const char *file, *separator;
@@ -71,7 +76,8 @@ BOOST_AUTO_TEST_CASE(ids_are_those_of_another_implementation, *boost::unit_test:
   };
   const Golden golden[] = {
       {"tinyshakespeare.txt", "", 1, 338025, "0c00ab83dc7f46665805762aa7688fb7852f03f28c4a5d84061871e85ea7c815"},
-      {"tinystories.txt", "\n<|endoftext|>\n", 735, 130270, "0b8856e824407afe8b728b0973a6a263f7ca9b57d12e02bc10f5828024aaf2dd"},
+      {"tinystories.txt", "\n<|endoftext|>\n", 735, 130270,
+       "0b8856e824407afe8b728b0973a6a263f7ca9b57d12e02bc10f5828024aaf2dd"},
       {"wikitext2-valid.txt", "\n", 3760, 254899, "0aea0508805eaa2b460635677324f731111490dc4c41335f6c8b7fcfe20a70fc"},
       {"moby-dick.txt", "\n", 22924, 322626, "cceafa569375961775e50322cd0d2a0b1a7b88f187a737402bd36dea22426d25"},
       {"wagahai-ja.txt", "\n", 2344, 553316, "f197ce5ab0db2b18b165eb5d98154b817d74d0c50c668c70738b094cf6878412"},
@@ -98,20 +104,22 @@ BOOST_AUTO_TEST_CASE(ids_are_those_of_another_implementation, *boost::unit_test:
   }
 }
 
-BOOST_AUTO_TEST_CASE(its_record_says_what_ids_stand_for, *boost::unit_test::precondition(HasData{"models/gpt2-vocab.json"})) {
+BOOST_AUTO_TEST_CASE(its_record_says_what_ids_stand_for,
+                     *boost::unit_test::precondition(HasData{"models/gpt2-vocab.json"})) {
   const auto record = gpt2().record();
   BOOST_TEST(record.vocabulary == 50257);
   BOOST_TEST(record.bos_id == 50256);
   BOOST_TEST(record.eos_id == 50256);
   BOOST_TEST(record.token_bytes[50256] == 0u);
-  BOOST_TEST(record.token_bytes[995] == 6u);   // " world"
+  BOOST_TEST(record.token_bytes[995] == 6u);  // " world"
   BOOST_TEST(gpt2().piece(995) == "\xc4\xa0world");
   // <|endoftext|> in a document is letters, never the mark between documents.
   const auto ids = gpt2().encode("a<|endoftext|>b");
   BOOST_TEST(std::count(ids.begin(), ids.end(), 50256) == 0);
   BOOST_TEST(data::make_tokenizer(record, "x")->record().digest() == record.digest());
   // All bytes come back, and token_bytes add up to them.
-  for (const std::string& text : {std::string("\0\xff\xfe ab\xc3", 7), std::string("\xf0\x9f\x98"), std::string(100, '\x80'), std::string(" \n\t \xc2\x85\xe1\x9a\x80 x  y")}) {
+  for (const std::string& text : {std::string("\0\xff\xfe ab\xc3", 7), std::string("\xf0\x9f\x98"),
+                                  std::string(100, '\x80'), std::string(" \n\t \xc2\x85\xe1\x9a\x80 x  y")}) {
     const auto found = gpt2().encode(text);
     BOOST_TEST(gpt2().decode(found) == text);
     std::size_t bytes = 0;
@@ -121,7 +129,8 @@ BOOST_AUTO_TEST_CASE(its_record_says_what_ids_stand_for, *boost::unit_test::prec
 }
 
 /// Long words go by a queue, short ones by scanning: both must join as the plain definition does.
-BOOST_AUTO_TEST_CASE(long_words_join_as_short_ones_do, *boost::unit_test::precondition(HasData{"models/gpt2-vocab.json"})) {
+BOOST_AUTO_TEST_CASE(long_words_join_as_short_ones_do,
+                     *boost::unit_test::precondition(HasData{"models/gpt2-vocab.json"})) {
   const std::string merges = support::read_file(*test::test_data("models/gpt2-merges.txt"));
   std::map<std::pair<std::string, std::string>, int> ranks;
   for (const std::string& line : support::split(merges, '\n')) {
@@ -129,7 +138,7 @@ BOOST_AUTO_TEST_CASE(long_words_join_as_short_ones_do, *boost::unit_test::precon
     if (parts.size() == 2) ranks.emplace(std::pair(parts[0], parts[1]), static_cast<int>(ranks.size()));
   }
   const Json vocab = Json::parse(support::read_file(*test::test_data("models/gpt2-vocab.json")));
-  const auto naive = [&](const std::string& word) {   // ASCII letters stand for themselves
+  const auto naive = [&](const std::string& word) {  // ASCII letters stand for themselves
     std::vector<std::string> symbols;
     for (const char c : word) symbols.emplace_back(1, c);
     while (true) {
@@ -171,7 +180,8 @@ BOOST_AUTO_TEST_CASE(files_that_do_not_fit_are_refused_by_line) {
       BOOST_TEST(std::string(error.what()).find(part) != std::string::npos, error.what());
     }
   };
-  BOOST_TEST(small(small_vocab({"ab", "abc"}), "#version: 0.2\na b\r\nab c\n")->encode("abcab") == (std::vector<std::int32_t>{257, 256}));
+  BOOST_TEST(small(small_vocab({"ab", "abc"}), "#version: 0.2\na b\r\nab c\n")->encode("abcab") ==
+             (std::vector<std::int32_t>{257, 256}));
   BOOST_TEST(small(small_vocab(), "")->encode("hi").size() == 2u);
   says(Json::array({1}), "", "expected an object");
   says(Json{{"a", Json{{"b", 1}}}}, "", "nested");

@@ -46,7 +46,8 @@ void mend_manifest(const std::filesystem::path& data) {
 
 /// The first shard of training data, written again with the labels of `labels`; the manifest fits it, as after a
 /// careless repair by hand.
-void rewrite_shard(const std::filesystem::path& data, const std::function<void(artifact::h5::Group&, const std::vector<std::int32_t>&)>& labels) {
+void rewrite_shard(const std::filesystem::path& data,
+                   const std::function<void(artifact::h5::Group&, const std::vector<std::int32_t>&)>& labels) {
   const std::filesystem::path path = data / "train-00000.h5";
   std::map<std::string, std::string> texts;
   std::map<std::string, std::int64_t> integers;
@@ -57,7 +58,8 @@ void rewrite_shard(const std::filesystem::path& data, const std::function<void(a
   {
     const artifact::h5::Group root = artifact::h5::File::open(path).root();
     for (const char* name : {"split", "tokenizer_digest"}) texts[name] = root.text(name);
-    for (const char* name : {"shard", "vocabulary", "bos_id", "bos_before_documents"}) integers[name] = root.integer(name);
+    for (const char* name : {"shard", "vocabulary", "bos_id", "bos_before_documents"})
+      integers[name] = root.integer(name);
     tokens = root.read<std::uint16_t>("tokens");
     before = root.read<std::int32_t>("labels");
     offsets = root.read<std::uint64_t>("doc_offsets");
@@ -97,8 +99,9 @@ BOOST_AUTO_TEST_SUITE(generate_stage)
 
 BOOST_AUTO_TEST_CASE(every_window_is_an_example_with_its_labels) {
   const test::TempFolder folder;
-  const TokenDataset dataset(generated(folder, {{"task", "reverse"}, {"lengths", {3, 7}}, {"train", 500}, {"validation", 50},
-                                                {"window", 20}, {"seed", 4}}));
+  const TokenDataset dataset(generated(
+      folder,
+      {{"task", "reverse"}, {"lengths", {3, 7}}, {"train", 500}, {"validation", 50}, {"window", 20}, {"seed", 4}}));
   BOOST_TEST(dataset.window_tokens() == 20u);
   BOOST_TEST(dataset.has_labels());
   BOOST_TEST(dataset.windows(Split::kTrain, 20) == 500u);
@@ -115,7 +118,7 @@ BOOST_AUTO_TEST_CASE(every_window_is_an_example_with_its_labels) {
     ++lengths[n];
     for (std::size_t i = 0; i < 20; ++i) {
       std::int64_t expected = kUnlabelled;
-      if (i > n && i <= 2 * n) expected = ids[2 * n + 1 - i];   // the input, backwards
+      if (i > n && i <= 2 * n) expected = ids[2 * n + 1 - i];  // the input, backwards
       if (i == 2 * n + 1) expected = kTaskEos;
       BOOST_REQUIRE(labels[i] == expected);
     }
@@ -127,7 +130,8 @@ BOOST_AUTO_TEST_CASE(every_window_is_an_example_with_its_labels) {
 
 BOOST_AUTO_TEST_CASE(lengths_come_by_their_weights_and_mixed) {
   const test::TempFolder folder;
-  const TokenDataset dataset(generated(folder, {{"task", "add"}, {"lengths", {1, 3}}, {"train", 900}, {"validation", 0}, {"window", 16}}));
+  const TokenDataset dataset(
+      generated(folder, {{"task", "add"}, {"lengths", {1, 3}}, {"train", 900}, {"validation", 0}, {"window", 16}}));
   std::map<std::size_t, int> lengths;
   std::vector<std::int64_t> ids(17);
   std::size_t changes = 0, before = 0;
@@ -149,7 +153,11 @@ BOOST_AUTO_TEST_CASE(lengths_come_by_their_weights_and_mixed) {
 
 BOOST_AUTO_TEST_CASE(the_same_config_gives_the_same_bytes_and_another_seed_others) {
   const test::TempFolder folder;
-  Json options = {{"task", {{"kind", "posgen"}, {"modulus", 7}}}, {"lengths", {8, 12}}, {"train", 64}, {"validation", 8}, {"window", 16}};
+  Json options = {{"task", {{"kind", "posgen"}, {"modulus", 7}}},
+                  {"lengths", {8, 12}},
+                  {"train", 64},
+                  {"validation", 8},
+                  {"window", 16}};
   const TokenDataset a(generated(folder, options, "a")), b(generated(folder, options, "b"));
   options["seed"] = 2;
   const TokenDataset c(generated(folder, options, "c"));
@@ -160,8 +168,11 @@ BOOST_AUTO_TEST_CASE(the_same_config_gives_the_same_bytes_and_another_seed_other
 
 BOOST_AUTO_TEST_CASE(the_tokenizer_knows_the_task_and_refuses_text) {
   const test::TempFolder folder;
-  const TokenDataset dataset(generated(folder, {{"task", {{"kind", "posgen"}, {"modulus", 7}}}, {"lengths", {8, 8}}, {"train", 8},
-                                                {"validation", 0}, {"window", 16}}));
+  const TokenDataset dataset(generated(folder, {{"task", {{"kind", "posgen"}, {"modulus", 7}}},
+                                                {"lengths", {8, 8}},
+                                                {"train", 8},
+                                                {"validation", 0},
+                                                {"window", 16}}));
   BOOST_TEST(dataset.tokenizer().kind == "symbols");
   BOOST_TEST(task_of_tokenizer(dataset.tokenizer(), "data").at("modulus") == 7);
   const auto tokenizer = make_tokenizer(dataset.tokenizer(), "data");
@@ -203,21 +214,32 @@ BOOST_AUTO_TEST_CASE(damaged_labels_are_refused_with_what_was_found_and_expected
   BOOST_TEST(after([](Group& root, std::vector<std::int32_t> all) { root.write("labels", all); }) == "");
   BOOST_TEST(with_last(103) == "");
   const std::map<std::string, std::string> expected = {
-      {after([](Group& root, std::vector<std::int32_t> all) { all.pop_back(); root.write("labels", all); }),
+      {after([](Group& root, std::vector<std::int32_t> all) {
+         all.pop_back();
+         root.write("labels", all);
+       }),
        "/labels: expected int32 [401], found int32 [400]"},
-      {after([](Group& root, std::vector<std::int32_t> all) { all.push_back(0); root.write("labels", all); }),
+      {after([](Group& root, std::vector<std::int32_t> all) {
+         all.push_back(0);
+         root.write("labels", all);
+       }),
        "/labels: expected int32 [401], found int32 [402]"},
       {after([](Group& root, std::vector<std::int32_t>) { root.write("labels", std::vector<std::int32_t>()); }),
        "/labels: expected int32 [401], found int32 [0]"},
-      {after([](Group& root, const std::vector<std::int32_t>& all) { root.write("labels", std::vector<std::int64_t>(all.begin(), all.end())); }),
+      {after([](Group& root, const std::vector<std::int32_t>& all) {
+         root.write("labels", std::vector<std::int64_t>(all.begin(), all.end()));
+       }),
        "/labels: expected int32 [401], found int64 [401]"},
-      {after([](Group& root, const std::vector<std::int32_t>& all) { root.write("labels", std::vector<float>(all.begin(), all.end())); }),
+      {after([](Group& root, const std::vector<std::int32_t>& all) {
+         root.write("labels", std::vector<float>(all.begin(), all.end()));
+       }),
        "/labels: expected int32 [401], found float32 [401]"},
       {after([](Group& root, const std::vector<std::int32_t>& all) {
          root.write("labels", std::span<const std::int32_t>(all), {all.size(), 1});
        }),
        "/labels: expected int32 [401], found int32 [401, 1]"},
-      {after([](Group& root, const std::vector<std::int32_t>&) { root.create_group("labels"); }), "opening dataset 'labels'"},
+      {after([](Group& root, const std::vector<std::int32_t>&) { root.create_group("labels"); }),
+       "opening dataset 'labels'"},
       {after([](Group&, const std::vector<std::int32_t>&) {}), "1 of 2 shards have /labels; all do or none"},
       {with_last(104), "/labels holds 104, the vocabulary has 104"},
       {with_last(-2), "/labels holds -2, the vocabulary has 104"},
@@ -233,7 +255,8 @@ BOOST_AUTO_TEST_CASE(damaged_labels_are_refused_with_what_was_found_and_expected
 
 BOOST_AUTO_TEST_CASE(a_shard_cut_short_or_with_a_wrong_byte_is_read_or_refused_and_never_worse) {
   const test::TempFolder folder;
-  const std::filesystem::path data = generated(folder, {{"task", "reverse"}, {"lengths", {3, 3}}, {"train", 40}, {"validation", 4}, {"window", 10}});
+  const std::filesystem::path data =
+      generated(folder, {{"task", "reverse"}, {"lengths", {3, 3}}, {"train", 40}, {"validation", 4}, {"window", 10}});
   const std::filesystem::path shard = data / "train-00000.h5";
   const std::string whole = support::read_file(shard);
   const auto damage = [&](const std::string& bytes) {
@@ -241,7 +264,8 @@ BOOST_AUTO_TEST_CASE(a_shard_cut_short_or_with_a_wrong_byte_is_read_or_refused_a
     mend_manifest(data);
     return damage_of(data);
   };
-  for (const std::size_t left : {std::size_t{0}, std::size_t{7}, std::size_t{600}, whole.size() / 2, whole.size() - 1}) {
+  for (const std::size_t left :
+       {std::size_t{0}, std::size_t{7}, std::size_t{600}, whole.size() / 2, whole.size() - 1}) {
     const std::string message = damage(whole.substr(0, left));
     BOOST_TEST(message.find("train-00000.h5") != std::string::npos, left << " bytes: " << message);
   }

@@ -68,7 +68,8 @@ data::DownloadOptions options_for(const std::string& endpoint, const fs::path& f
 
 data::FetchLock lock_of(const std::vector<std::pair<std::string, std::string>>& files) {
   data::FetchLock lock{"owner/name", "main", kCommit, {}};
-  for (const auto& [path, text] : files) lock.files.push_back({path, static_cast<std::int64_t>(text.size()), support::sha256_hex(text), ""});
+  for (const auto& [path, text] : files)
+    lock.files.push_back({path, static_cast<std::int64_t>(text.size()), support::sha256_hex(text), ""});
   return lock;
 }
 
@@ -112,7 +113,9 @@ struct OneFile {
   fs::path part() const {
     return folder / "downloads" / lock.files[0].sha256.substr(0, 2) / (lock.files[0].sha256 + ".part");
   }
-  bool nothing_complete() const { return !fs::exists(folder / "downloads" / lock.files[0].sha256.substr(0, 2) / lock.files[0].sha256); }
+  bool nothing_complete() const {
+    return !fs::exists(folder / "downloads" / lock.files[0].sha256.substr(0, 2) / lock.files[0].sha256);
+  }
 };
 
 }  // namespace
@@ -122,7 +125,8 @@ BOOST_AUTO_TEST_CASE(names_of_data_sets_are_aliases_or_repositories) {
   BOOST_TEST(data::parse_hub_name("fineweb@v1.0").revision == "v1.0");
   BOOST_TEST(data::parse_hub_name("tinystories").patterns.at(0) == "data/*.parquet");
   BOOST_TEST(data::parse_hub_name("a-b/c.d").repository == "a-b/c.d");
-  for (const char* bad : {"finweb", "a/b/c", "a/..", "/a", "a/", "a b/c", "fineweb@"}) BOOST_CHECK_THROW(data::parse_hub_name(bad), support::ConfigError);
+  for (const char* bad : {"finweb", "a/b/c", "a/..", "/a", "a/", "a b/c", "fineweb@"})
+    BOOST_CHECK_THROW(data::parse_hub_name(bad), support::ConfigError);
   BOOST_TEST(has(failure_of([] { data::parse_hub_name("finweb"); }).text, "fineweb"));
 }
 
@@ -135,17 +139,23 @@ BOOST_AUTO_TEST_CASE(a_lock_pins_the_commit_follows_pages_and_keeps_limits) {
     return json;
   };
   WebServer server([&](const WebRequest& request) -> WebAnswer {
-    if (request.target == "/api/datasets/owner/name/revision/refs%2Fconvert%2Fparquet") return {.body = R"({"sha": ")" + kCommit + R"("})"};
+    if (request.target == "/api/datasets/owner/name/revision/refs%2Fconvert%2Fparquet")
+      return {.body = R"({"sha": ")" + kCommit + R"("})"};
     if (request.target.starts_with("/api/datasets/owner/name/tree/" + kCommit + "/sample%2F10BT?recursive=true")) {
       const bool second = has(request.target, "cursor=x");
-      Json list = second ? Json::array({entry("sample/10BT/002.parquet", 300, true), entry("sample/10BT/deeper/003.parquet", 1, true)})
-                         : Json::array({{{"type", "directory"}, {"path", "sample/10BT/deeper"}, {"oid", "x"}}, entry("sample/10BT/001.parquet", 200, true),
-                                        entry("sample/10BT/000.parquet", static_cast<std::int64_t>(small.size()), false), entry("sample/10BT/README.md", 5, false)});
+      Json list = second
+                      ? Json::array({entry("sample/10BT/002.parquet", 300, true),
+                                     entry("sample/10BT/deeper/003.parquet", 1, true)})
+                      : Json::array({{{"type", "directory"}, {"path", "sample/10BT/deeper"}, {"oid", "x"}},
+                                     entry("sample/10BT/001.parquet", 200, true),
+                                     entry("sample/10BT/000.parquet", static_cast<std::int64_t>(small.size()), false),
+                                     entry("sample/10BT/README.md", 5, false)});
       WebAnswer answer{.body = list.dump()};
       if (!second) answer.headers.push_back("Link: <" + base + request.target + "&cursor=x>; rel=\"next\"");
       return answer;
     }
-    if (request.target == "/datasets/owner/name/resolve/" + kCommit + "/sample/10BT/000.parquet") return {.body = small};
+    if (request.target == "/datasets/owner/name/resolve/" + kCommit + "/sample/10BT/000.parquet")
+      return {.body = small};
     return {.status = 404, .headers = {"X-Error-Code: EntryNotFound"}};
   });
   base = server.url();
@@ -167,7 +177,8 @@ BOOST_AUTO_TEST_CASE(a_lock_pins_the_commit_follows_pages_and_keeps_limits) {
 
 BOOST_AUTO_TEST_CASE(locks_and_lists_of_addresses_say_what_is_wrong) {
   const std::string digest(64, 'a');
-  const data::FetchLock lock = data::parse_url_list("# two\n" + digest + "  https://h.example/x/b.txt?sig=1\n\n" + digest + "\thttp://h.example/a.txt\n", "list");
+  const data::FetchLock lock = data::parse_url_list(
+      "# two\n" + digest + "  https://h.example/x/b.txt?sig=1\n\n" + digest + "\thttp://h.example/a.txt\n", "list");
   BOOST_REQUIRE(lock.files.size() == 2u);
   BOOST_TEST(lock.files[0].path == "a.txt");
   BOOST_TEST(lock.files[1].path == "x/b.txt");
@@ -189,22 +200,27 @@ BOOST_AUTO_TEST_CASE(locks_and_lists_of_addresses_say_what_is_wrong) {
              R"(", "url": "http://h/", "bytes": )", bytes, "}]}"),
          "expected bytes from 0 to 2^60, found");
   }
-  says(R"({"schema": "pe-fetch-lock/1", "files": [{"path": "a", "sha256": ")" + digest + R"(", "url": "file:///etc/passwd"}]})", "expected an http");
-  const std::string large = R"({"bytes": 1000000000000000000, "commit": "", "url": "http://h/", "sha256": ")" + digest + R"(", "path": ")";
-  says(R"({"schema": "pe-fetch-lock/1", "files": [)" + large + R"(a"}, )" + large + R"(b"}]})", "more than 2^60 bytes together");
+  says(R"({"schema": "pe-fetch-lock/1", "files": [{"path": "a", "sha256": ")" + digest +
+           R"(", "url": "file:///etc/passwd"}]})",
+       "expected an http");
+  const std::string large =
+      R"({"bytes": 1000000000000000000, "commit": "", "url": "http://h/", "sha256": ")" + digest + R"(", "path": ")";
+  says(R"({"schema": "pe-fetch-lock/1", "files": [)" + large + R"(a"}, )" + large + R"(b"}]})",
+       "more than 2^60 bytes together");
   BOOST_CHECK_THROW(data::parse_url_list("abc", "list"), support::ConfigError);
-  BOOST_CHECK_THROW(data::parse_url_list(digest + "  http://h/a?\xff\n", "list"), support::ConfigError);   // a lock holds UTF-8
+  BOOST_CHECK_THROW(data::parse_url_list(digest + "  http://h/a?\xff\n", "list"),
+                    support::ConfigError);  // a lock holds UTF-8
 }
 
 BOOST_AUTO_TEST_CASE(listings_that_are_bombs_end_in_a_message_within_a_second_and_100_mb) {
   std::string wide = "[";
   while (wide.size() < 8'000'000) wide += "1,";
-  for (const std::string& bomb : {std::string(8'000'000, '['), wide + "1]", R"([{"type": "file", "size": 1, "path": )" + std::string(8'000'000, '[')}) {
-    const std::clock_t started = std::clock();   // of the processor: other work on it does not count
+  for (const std::string& bomb : {std::string(8'000'000, '['), wide + "1]",
+                                  R"([{"type": "file", "size": 1, "path": )" + std::string(8'000'000, '[')}) {
+    const std::clock_t started = std::clock();  // of the processor: other work on it does not count
     Failure failed;
-    const std::int64_t memory = test::peak_growth([&] {
-      failed = failure_of([&] { data::parse_listing(bomb, "files of owner/name"); });
-    });
+    const std::int64_t memory =
+        test::peak_growth([&] { failed = failure_of([&] { data::parse_listing(bomb, "files of owner/name"); }); });
     BOOST_TEST(failed.code == 3);
     BOOST_TEST(memory < 100 << 20);
     BOOST_TEST(static_cast<double>(std::clock() - started) / CLOCKS_PER_SEC < 1);
@@ -236,7 +252,9 @@ BOOST_AUTO_TEST_CASE(the_token_stays_with_the_hub) {
   test::TempFolder folder;
   const std::string body = content(2, 1000);
   WebServer storage([&](const WebRequest& request) { return ranged(request, body); });
-  WebServer hub([&](const WebRequest&) -> WebAnswer { return {.status = 302, .headers = {"Location: " + storage.url() + "/signed?X-Signature=abc"}}; });
+  WebServer hub([&](const WebRequest&) -> WebAnswer {
+    return {.status = 302, .headers = {"Location: " + storage.url() + "/signed?X-Signature=abc"}};
+  });
   const auto paths = download(lock_of({{"a.txt", body}}), options_for(hub.url(), folder / "d"));
   BOOST_TEST(support::read_file(paths[0]) == body);
   BOOST_REQUIRE(hub.requests().size() == 1u);
@@ -291,7 +309,7 @@ BOOST_AUTO_TEST_CASE(progress_says_how_far_each_file_is) {
   std::atomic<int> waiting = 0;
   WebServer server([&](const WebRequest& request) {
     WebAnswer answer = ranged(request, has(request.target, "/a.txt") ? one : two);
-    if (request.range() == 0) {   // half of each comes, and then nothing for a second
+    if (request.range() == 0) {  // half of each comes, and then nothing for a second
       answer.cut_after = static_cast<std::int64_t>(answer.body.size() / 2);
       answer.stall = true;
       ++waiting;
@@ -360,7 +378,8 @@ BOOST_FIXTURE_TEST_CASE(wrong_bytes_are_tried_once_more_and_then_refused_with_bo
   handler = [&](const WebRequest& request, int) { return ranged(request, wrong); };
   const Failure failed = failure();
   BOOST_TEST(failed.code == 3);
-  BOOST_TEST((has(failed.text, support::sha256_hex(body)) && has(failed.text, support::sha256_hex(wrong))), failed.text);
+  BOOST_TEST((has(failed.text, support::sha256_hex(body)) && has(failed.text, support::sha256_hex(wrong))),
+             failed.text);
   BOOST_TEST(nothing_complete());
 }
 
@@ -370,10 +389,11 @@ BOOST_FIXTURE_TEST_CASE(rate_limits_and_busy_servers_are_waited_for, OneFile) {
     if (n == 2) return {.status = 503, .headers = {"Retry-After: 1"}};
     return ranged(request, body);
   };
-  BOOST_TEST(data::wait_before({.status = 429, .headers = {{"ratelimit", "\"api\";r=0;t=9223372036854775807"}}}, 1, {}).count() == -1);
+  BOOST_TEST(data::wait_before({.status = 429, .headers = {{"ratelimit", "\"api\";r=0;t=9223372036854775807"}}}, 1, {})
+                 .count() == -1);
   const auto started = std::chrono::steady_clock::now();
   BOOST_TEST(fetched() == body);
-  BOOST_TEST(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count() > 1.9);   // t + 1, and 1
+  BOOST_TEST(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count() > 1.9);  // t + 1, and 1
   fs::remove_all(folder / "downloads");
   handler = [&](const WebRequest&, int) -> WebAnswer { return {.status = 429, .headers = {"Retry-After: 86400"}}; };
   const Failure day = failure();  // too long to wait: reported immediately
@@ -397,7 +417,9 @@ BOOST_AUTO_TEST_CASE(an_expired_signature_is_asked_for_again) {
     if (signatures == 1) answer.cut_after = 20'000;
     return answer;
   });
-  WebServer hub([&](const WebRequest&) -> WebAnswer { return {.status = 302, .headers = {cat("Location: ", storage.url(), "/f?sig=", ++signatures)}}; });
+  WebServer hub([&](const WebRequest&) -> WebAnswer {
+    return {.status = 302, .headers = {cat("Location: ", storage.url(), "/f?sig=", ++signatures)}};
+  });
   const auto paths = download(lock_of({{"a.txt", body}}), options_for(hub.url(), folder / "d"));
   BOOST_TEST(support::read_file(paths[0]) == body);
   BOOST_TEST(signatures >= 3);
@@ -405,16 +427,22 @@ BOOST_AUTO_TEST_CASE(an_expired_signature_is_asked_for_again) {
 }
 
 BOOST_FIXTURE_TEST_CASE(what_is_not_the_file_is_refused_before_it_is_written, OneFile) {
-  handler = [&](const WebRequest&, int) -> WebAnswer { return {.headers = {"Content-Type: text/html"}, .body = "<html>log in</html>"}; };
+  handler = [&](const WebRequest&, int) -> WebAnswer {
+    return {.headers = {"Content-Type: text/html"}, .body = "<html>log in</html>"};
+  };
   BOOST_TEST(has(failure().text, "web page"));
   handler = [&](const WebRequest&, int) -> WebAnswer { return {.body = body.substr(7)}; };
   BOOST_TEST(has(failure().text, "it announces 299993"));
-  handler = [&](const WebRequest&, int) -> WebAnswer { return {.status = 404, .headers = {"X-Error-Code: EntryNotFound", "X-Error-Message: no such entry"}}; };
+  handler = [&](const WebRequest&, int) -> WebAnswer {
+    return {.status = 404, .headers = {"X-Error-Code: EntryNotFound", "X-Error-Message: no such entry"}};
+  };
   Failure failed = failure();
   BOOST_TEST(failed.code == 3);
   BOOST_TEST(has(failed.text, "no such entry"));
-  BOOST_TEST(asked == 5);   // not asked again
-  handler = [&](const WebRequest&, int) -> WebAnswer { return {.status = 403, .headers = {"X-Error-Code: GatedRepo"}}; };
+  BOOST_TEST(asked == 5);  // not asked again
+  handler = [&](const WebRequest&, int) -> WebAnswer {
+    return {.status = 403, .headers = {"X-Error-Code: GatedRepo"}};
+  };
   BOOST_TEST(has(failure().text, "HF_TOKEN"));
   handler = [&](const WebRequest&, int) -> WebAnswer { return {.body = body, .cut_after = 10, .stall = true}; };
   failed = failure();
@@ -453,8 +481,10 @@ BOOST_FIXTURE_TEST_CASE(offline_says_what_is_missing_and_the_hugging_face_cache_
 
 BOOST_AUTO_TEST_CASE(the_stage_reads_what_the_lock_names_in_order) {
   test::TempFolder folder;
-  const std::string one = "{\"text\": \"first\", \"score\": 3}\n{\"text\": \"weak\", \"score\": 1}\n", two = "{\"text\": \"second\", \"score\": 4}\n";
-  WebServer server([&](const WebRequest& request) { return ranged(request, has(request.target, "/b.jsonl") ? two : one); });
+  const std::string one = "{\"text\": \"first\", \"score\": 3}\n{\"text\": \"weak\", \"score\": 1}\n",
+                    two = "{\"text\": \"second\", \"score\": 4}\n";
+  WebServer server(
+      [&](const WebRequest& request) { return ranged(request, has(request.target, "/b.jsonl") ? two : one); });
   std::ofstream(folder / "fetch.lock") << lock_of({{"data/a.jsonl", one}, {"data/b.jsonl", two}}).render();
   ::setenv("HF_ENDPOINT", server.url().c_str(), 1);
   ::setenv("PE_DOWNLOADS", (folder / "downloads").c_str(), 1);

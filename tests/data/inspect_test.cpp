@@ -31,22 +31,28 @@ BOOST_AUTO_TEST_CASE(totals_lengths_and_first_documents_are_told) {
   workspace.progress = &support::silent_progress();
   data::tokenize(config, workspace);
 
-  const auto has = [](const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
   const std::string raw = data::inspect(folder / "raw", {});
   BOOST_TEST(has(raw, "12 documents, 1,086 bytes"), raw);
   BOOST_TEST(has(raw, "b.txt: 11 documents"));
-  BOOST_TEST(has(raw, "Hello\\x1b[31m there"));   // nothing that commands a terminal
+  BOOST_TEST(has(raw, "Hello\\x1b[31m there"));  // nothing that commands a terminal
   BOOST_TEST(has(raw, "1,024 bytes"));
-  const std::string shards = data::inspect(folder / "data" / "manifest.json", {.documents = 1, .characters = 20, .split = "train"});
+  const std::string shards =
+      data::inspect(folder / "data" / "manifest.json", {.documents = 1, .characters = 20, .split = "train"});
   BOOST_TEST(has(shards, "train: 11 documents, 1,081 tokens, 1,070 bytes"), shards);
   BOOST_TEST(has(shards, "256 120 120"));
   BOOST_TEST(has(shards, "xxxxxxxxxxxxxxxxxxx\n"));
-  BOOST_TEST(has(data::inspect(folder / "data", {.documents = 3, .characters = 400, .split = "validation"}), "Hello\\x1b[31m there"));
-  BOOST_CHECK_THROW(data::inspect(folder / "data", {.documents = 3, .characters = 400, .split = "dev"}), support::ConfigError);
+  BOOST_TEST(has(data::inspect(folder / "data", {.documents = 3, .characters = 400, .split = "validation"}),
+                 "Hello\\x1b[31m there"));
+  BOOST_CHECK_THROW(data::inspect(folder / "data", {.documents = 3, .characters = 400, .split = "dev"}),
+                    support::ConfigError);
   BOOST_CHECK_THROW(data::inspect(folder.path(), {}), support::ArtifactError);
 }
 
-BOOST_AUTO_TEST_CASE(the_lines_of_the_document_read_with_h5py, *boost::unit_test::precondition(test::PythonHas{"h5py"})) {
+BOOST_AUTO_TEST_CASE(the_lines_of_the_document_read_with_h5py,
+                     *boost::unit_test::precondition(test::PythonHas{"h5py"})) {
   const test::TempFolder folder;
   artifact::RawTextWriter writer(folder / "raw", {});
   writer.add("h\u00e9llo", "a.txt", 0);
@@ -65,11 +71,15 @@ BOOST_AUTO_TEST_CASE(the_lines_of_the_document_read_with_h5py, *boost::unit_test
   const std::size_t from = document.find(begin);
   BOOST_REQUIRE(from != std::string::npos);
   std::string lines = document.substr(from + begin.size(), document.find("\n```", from) - from - begin.size());
-  lines += "\nassert (text, source) == ('h\u00e9llo', 'a.txt'), (text, source)\n"
-           "assert list(ids) == [256] + list(b'another'), ids\n"
-           "assert (number, tokenizer, model) == (1, 'bytes', b''), (number, tokenizer, model)\n";
+  lines +=
+      "\nassert (text, source) == ('h\u00e9llo', 'a.txt'), (text, source)\n"
+      "assert list(ids) == [256] + list(b'another'), ids\n"
+      "assert (number, tokenizer, model) == (1, 'bytes', b''), (number, tokenizer, model)\n";
   support::write_file_atomically(folder / "lines.py", lines, false);
-  const auto ran = support::capture({"/usr/bin/python3", "-c", "import os, sys; os.chdir(sys.argv[1]); exec(open('lines.py', encoding='utf-8').read())", folder.path().string()});
+  const auto ran =
+      support::capture({"/usr/bin/python3", "-c",
+                        "import os, sys; os.chdir(sys.argv[1]); exec(open('lines.py', encoding='utf-8').read())",
+                        folder.path().string()});
   BOOST_TEST(ran.status.code == 0, ran.err);
 }
 

@@ -56,10 +56,17 @@ Read read_all(const std::vector<std::string>& paths, const data::TextOptions& op
   DocumentSource::Item item;
   while (true) {
     switch (source->next(item)) {
-      case Outcome::kEnd: return read;
-      case Outcome::kNull: ++read.nulls; break;
-      case Outcome::kFiltered: ++read.filtered; break;
-      case Outcome::kBad: read.problems.push_back(item.problem); break;
+      case Outcome::kEnd:
+        return read;
+      case Outcome::kNull:
+        ++read.nulls;
+        break;
+      case Outcome::kFiltered:
+        ++read.filtered;
+        break;
+      case Outcome::kBad:
+        read.problems.push_back(item.problem);
+        break;
       case Outcome::kDocument:
         read.texts.push_back(item.text);
         read.sources.push_back(item.source);
@@ -192,7 +199,9 @@ BOOST_AUTO_TEST_CASE(globs_lists_and_odd_names_are_taken_as_they_are) {
   put(folder / "[x].txt", "3");
   put(folder / "y.dat", "4");
   BOOST_TEST(joined(read_all({(folder / "x*.txt").string()}).texts) == "12");
-  BOOST_TEST(joined(read_all({(folder / "[x].txt").string(), (folder / "x2.txt").string(), (folder / "x?.txt").string()}).texts) == "321");
+  BOOST_TEST(
+      joined(read_all({(folder / "[x].txt").string(), (folder / "x2.txt").string(), (folder / "x?.txt").string()})
+                 .texts) == "321");
   BOOST_TEST(has(message_of([&] { read_all({(folder / "y.dat").string()}); }), "known are .txt, .jsonl"));
   BOOST_TEST(has(message_of([&] { read_all({(folder / "nowhere").string()}); }), "there is no such file or folder"));
   BOOST_TEST(has(message_of([&] { read_all({(folder / "q*.txt").string()}); }), "nothing matches"));
@@ -211,7 +220,8 @@ BOOST_AUTO_TEST_CASE(a_separator_line_parts_documents) {
 BOOST_AUTO_TEST_CASE(cutting_at_blank_lines_loses_no_byte_and_keeps_paragraphs_whole) {
   const test::TempFolder folder;
   std::string text;
-  for (int i = 0; i < 200; ++i) text += std::string(static_cast<std::size_t>(10 + i * 37 % 300), 'x') + (i % 3 ? "\n" : "\r\n\r\n\n");
+  for (int i = 0; i < 200; ++i)
+    text += std::string(static_cast<std::size_t>(10 + i * 37 % 300), 'x') + (i % 3 ? "\n" : "\r\n\r\n\n");
   put(folder / "t.txt", text);
   for (const std::int64_t limit : {1, 50, 700, 100'000}) {
     const Read read = read_all({(folder / "t.txt").string()}, {.document_bytes = limit});
@@ -239,12 +249,14 @@ BOOST_AUTO_TEST_CASE(compressed_files_may_have_several_members_and_damage_is_not
   BOOST_TEST(has(message_of([&] { read_all({(folder / "d.txt.zst").string()}); }), "expected zstd data"));
 }
 
-BOOST_AUTO_TEST_CASE(real_gzip_and_zstd_lines_are_read, *boost::unit_test::precondition(HasData{"fineweb/web-100.jsonl.gz"})) {
+BOOST_AUTO_TEST_CASE(real_gzip_and_zstd_lines_are_read,
+                     *boost::unit_test::precondition(HasData{"fineweb/web-100.jsonl.gz"})) {
   BOOST_TEST(read_all({test::test_data("fineweb/web-100.jsonl.gz")->string()}).texts.size() == 100u);
   BOOST_TEST(read_all({test::test_data("fineweb/web-100b.jsonl.zst")->string()}).texts.size() == 100u);
 }
 
-BOOST_AUTO_TEST_CASE(json_lines_of_every_kind_are_classified, *boost::unit_test::precondition(HasData{"text/edge.jsonl"})) {
+BOOST_AUTO_TEST_CASE(json_lines_of_every_kind_are_classified,
+                     *boost::unit_test::precondition(HasData{"text/edge.jsonl"})) {
   const Json expected = Json::parse(support::read_file(*test::test_data("text/edge-expected.json")));
   const Read read = read_all({test::test_data("text/edge.jsonl")->string()});
   std::map<std::uint64_t, std::string> texts;
@@ -260,14 +272,16 @@ BOOST_AUTO_TEST_CASE(json_lines_of_every_kind_are_classified, *boost::unit_test:
     const std::string kind = item["class"];
     if (kind == "ok") BOOST_TEST(texts[line] == item["text"].get<std::string>(), "line " << line);
     if (kind == "either") BOOST_TEST(texts.count(line) == 1u);
-    if (kind == "error" || kind == "no-text" || kind == "error-or-replaced") BOOST_TEST(bad.count(line) == 1u, "line " << line);
+    if (kind == "error" || kind == "no-text" || kind == "error-or-replaced")
+      BOOST_TEST(bad.count(line) == 1u, "line " << line);
     if (kind == "blank") BOOST_TEST((texts.count(line) == 0 && bad.count(line) == 0));
     nulls += kind == "null";
   }
   BOOST_TEST(read.nulls == nulls);
 }
 
-BOOST_AUTO_TEST_CASE(parquet_files_of_every_writer_hold_the_same_rows, *boost::unit_test::precondition(HasData{"parquet-matrix"})) {
+BOOST_AUTO_TEST_CASE(parquet_files_of_every_writer_hold_the_same_rows,
+                     *boost::unit_test::precondition(HasData{"parquet-matrix"})) {
   std::vector<std::optional<std::string>> expected;
   std::ifstream in(*test::test_data("parquet-matrix/expected.jsonl"));
   for (std::string line; std::getline(in, line);) {
@@ -280,7 +294,8 @@ BOOST_AUTO_TEST_CASE(parquet_files_of_every_writer_hold_the_same_rows, *boost::u
     const std::string name = entry.path().stem().string();
     if (entry.path().extension() != ".parquet") continue;
     if (name == "no-text-column") {
-      BOOST_TEST(has(message_of([&] { data::ParquetText(entry.path(), "text"); }), "there is no column 'text'; it has"));
+      BOOST_TEST(
+          has(message_of([&] { data::ParquetText(entry.path(), "text"); }), "there is no column 'text'; it has"));
       continue;
     }
     if (name == "text-is-int") {
@@ -338,7 +353,8 @@ BOOST_AUTO_TEST_CASE(malformed_parquet_ends_in_a_message_within_a_second_and_100
   std::vector<fs::path> paths;
   for (const char* folder : {"parquet-matrix/malformed", "parquet-testing/bad_data", "parquet-testing"}) {
     for (const auto& entry : fs::directory_iterator(*test::test_data(folder))) {
-      if (entry.is_regular_file() && entry.path().string().find(".parquet") != std::string::npos) paths.push_back(entry.path());
+      if (entry.is_regular_file() && entry.path().string().find(".parquet") != std::string::npos)
+        paths.push_back(entry.path());
     }
   }
   for (const fs::path& path : paths) {
@@ -380,7 +396,7 @@ BOOST_AUTO_TEST_CASE(what_is_hashed_is_what_is_read) {
   fs::create_symlink(folder / "elsewhere/deep/b.txt", folder / "corpus/z.txt");
   const std::string corpus = (folder / "corpus").string();
   const Read read = read_all({corpus});
-  BOOST_TEST(read.texts == (std::vector<std::string>{"one", "two"}));   // z.txt is b.txt again
+  BOOST_TEST(read.texts == (std::vector<std::string>{"one", "two"}));  // z.txt is b.txt again
   std::vector<std::string> hashed;
   for (const auto& [name, path] : support::list_files({corpus}).files) hashed.push_back(name);
   BOOST_TEST(hashed == (std::vector<std::string>{"a.txt", "linked/deep/b.txt", "z.txt"}));
@@ -406,8 +422,8 @@ BOOST_AUTO_TEST_CASE(every_line_may_be_a_document) {
 BOOST_AUTO_TEST_CASE(documents_over_the_limit_are_bad_and_the_next_is_read) {
   const test::TempFolder folder;
   const std::string path = (folder / "d.txt").string();
-  put(path, "one\n<|end|>\n" + std::string(50, 'x') + "\n<|end|>\ntwo\n" + std::string(9, 'y') + "\n" + std::string(9, 'y') +
-                "\n<|end|>\nlast\n");
+  put(path, "one\n<|end|>\n" + std::string(50, 'x') + "\n<|end|>\ntwo\n" + std::string(9, 'y') + "\n" +
+                std::string(9, 'y') + "\n<|end|>\nlast\n");
   Read read = read_all({path}, {.separator = "<|end|>", .longest_document = 15});
   BOOST_TEST(read.texts == (std::vector<std::string>{"one", "last\n"}));
   BOOST_TEST(read.rows == (std::vector<std::uint64_t>{0, 3}));
@@ -422,8 +438,8 @@ BOOST_AUTO_TEST_CASE(documents_over_the_limit_are_bad_and_the_next_is_read) {
   read = read_all({path}, {.document_bytes = 10, .longest_document = 15});
   BOOST_TEST(read.problems.size() == 1u);
   BOOST_TEST(joined(read.texts) == "a\n\nb\n\nc\n");
-  put(folder / "d.jsonl", "{\"text\": \"" + std::string(20, 'x') + "\"}\n{\"text\": \"good\"}\n{\"a\": \"" + std::string(2 << 20, 'x') +
-                              "\"}\n{\"text\": \"better\"}\n");
+  put(folder / "d.jsonl", "{\"text\": \"" + std::string(20, 'x') + "\"}\n{\"text\": \"good\"}\n{\"a\": \"" +
+                              std::string(2 << 20, 'x') + "\"}\n{\"text\": \"better\"}\n");
   read = read_all({(folder / "d.jsonl").string()}, {.longest_document = 15});
   BOOST_TEST(read.texts == (std::vector<std::string>{"good", "better"}));
   BOOST_REQUIRE(read.problems.size() == 2u);
@@ -451,7 +467,8 @@ BOOST_AUTO_TEST_CASE(bombs_in_json_end_in_a_message_within_a_second_and_100_mb) 
   std::string ones = "{\"x\": [1";
   while (ones.size() < long_line) ones += ",1";
   for (const auto& [name, text] : {std::pair{"deep", "{\"text\": " + std::string(long_line, '[')},
-                                   std::pair{"objects", [&] {
+                                   std::pair{"objects",
+                                             [&] {
                                                std::string t;
                                                while (t.size() < long_line) t += "{\"a\":";
                                                return t;
@@ -583,28 +600,39 @@ BOOST_AUTO_TEST_CASE(long_documents_of_parquet_stay_within_twice_the_limit) {
 
 BOOST_AUTO_TEST_CASE(filters_keep_rows_of_json_lines) {
   const test::TempFolder folder;
-  put(folder / "f.jsonl", R"({"text": "a", "int_score": 3, "language": "en"})" "\n"
-                          R"({"int_score": 2, "text": "b", "language": "en", "deep": {"int_score": 9, "text": "no"}})" "\n"
-                          R"({"text": "c", "int_score": 4.5, "language": "de"})" "\n"
-                          R"({"text": "d", "int_score": null, "language": "en"})" "\n"
-                          R"({"text": "e", "language": "en"})" "\n"
-                          R"({"text": "f", "int_score": "3", "language": "en"})" "\n"
-                          R"({"text": "g", "int_score": 1, "int_score": 5, "language": "en"})" "\n");
+  put(folder / "f.jsonl", R"({"text": "a", "int_score": 3, "language": "en"})"
+                          "\n"
+                          R"({"int_score": 2, "text": "b", "language": "en", "deep": {"int_score": 9, "text": "no"}})"
+                          "\n"
+                          R"({"text": "c", "int_score": 4.5, "language": "de"})"
+                          "\n"
+                          R"({"text": "d", "int_score": null, "language": "en"})"
+                          "\n"
+                          R"({"text": "e", "language": "en"})"
+                          "\n"
+                          R"({"text": "f", "int_score": "3", "language": "en"})"
+                          "\n"
+                          R"({"text": "g", "int_score": 1, "int_score": 5, "language": "en"})"
+                          "\n");
   const std::string path = (folder / "f.jsonl").string();
   const Read read = read_all({path}, {.filter = {"int_score >= 3", "language == en"}});
   BOOST_TEST(joined(read.texts) == "ag");
   BOOST_TEST(read.filtered == 4);
   BOOST_REQUIRE(read.problems.size() == 1u);
-  BOOST_TEST(has(read.problems[0], "f.jsonl:6: key 'int_score': filter 'int_score >= 3' compares with a number, found text"));
+  BOOST_TEST(
+      has(read.problems[0], "f.jsonl:6: key 'int_score': filter 'int_score >= 3' compares with a number, found text"));
   BOOST_TEST(joined(read_all({path}, {.filter = {"language != \"en\""}}).texts) == "c");
-  BOOST_TEST(joined(read_all({path}, {.filter = {"text == c"}}).texts) == "c");   // the text itself may be asked
-  const auto refused = [&](const std::string& filter) { return message_of([&] { read_all({path}, {.filter = {filter}}); }); };
+  BOOST_TEST(joined(read_all({path}, {.filter = {"text == c"}}).texts) == "c");  // the text itself may be asked
+  const auto refused = [&](const std::string& filter) {
+    return message_of([&] { read_all({path}, {.filter = {filter}}); });
+  };
   BOOST_TEST(has(refused("int_score"), "there is no comparison"));
   BOOST_TEST(has(refused(">= 3"), "no column is named"));
   BOOST_TEST(has(refused("a >="), "nothing to compare"));
   BOOST_TEST(has(refused("a = 3"), "unknown comparison '='"));
   put(folder / "t.txt", "x");
-  BOOST_TEST(has(message_of([&] { read_all({(folder / "t.txt").string()}, {.filter = {"a > 1"}}); }), "has no columns"));
+  BOOST_TEST(
+      has(message_of([&] { read_all({(folder / "t.txt").string()}, {.filter = {"a > 1"}}); }), "has no columns"));
 }
 
 BOOST_AUTO_TEST_CASE(filters_keep_rows_of_parquet, *boost::unit_test::precondition(HasData{"parquet-matrix"})) {
@@ -621,7 +649,8 @@ BOOST_AUTO_TEST_CASE(filters_keep_rows_of_parquet, *boost::unit_test::preconditi
     Read read = read_all({path}, {.filter = {"n >= 500"}});
     BOOST_TEST((read.texts == expected), name << ": " << read.texts.size() << " of " << expected.size());
     BOOST_TEST(read.filtered > 0);
-    BOOST_TEST(has(message_of([&] { read_all({path}, {.filter = {"n == many"}}); }), "compares with text, the column holds a number"));
+    BOOST_TEST(has(message_of([&] { read_all({path}, {.filter = {"n == many"}}); }),
+                   "compares with text, the column holds a number"));
     BOOST_TEST(has(message_of([&] { read_all({path}, {.filter = {"m == 1"}}); }), "there is no column 'm'; it has"));
     read = read_all({path}, {.longest_document = 1000});
     BOOST_TEST(read.problems.size() > 0u);
@@ -631,7 +660,7 @@ BOOST_AUTO_TEST_CASE(filters_keep_rows_of_parquet, *boost::unit_test::preconditi
 
 BOOST_AUTO_TEST_CASE(unreadable_is_not_damaged_and_bytes_are_escaped) {
   const test::TempFolder folder;
-  put(folder / "p.parquet/inside", "x");   // a folder cannot be read as a file
+  put(folder / "p.parquet/inside", "x");  // a folder cannot be read as a file
   BOOST_CHECK_THROW(data::ParquetText(folder / "p.parquet", "text"), support::IoError);
   BOOST_CHECK_THROW(data::ParquetText(folder / "vanished.parquet", "text"), support::IoError);
   put(folder / "b.jsonl", "{\"text\": \x1b[31m\xff\"}\n[1]\n");

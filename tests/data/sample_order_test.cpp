@@ -37,7 +37,8 @@ BOOST_AUTO_TEST_CASE(a_resumed_run_goes_on_where_the_first_stopped) {
 }
 
 BOOST_AUTO_TEST_CASE(the_order_is_part_of_reproducibility) {
-  // By an independent program: xoshiro256** of key(42, fnv1a64("data order"), epoch), Fisher-Yates from the last element.
+  // By an independent program: xoshiro256** of key(42, fnv1a64("data order"), epoch), Fisher-Yates from the last
+  // element.
   const SampleOrder order(42, 10);
   std::vector<std::uint64_t> found;
   for (std::uint64_t k = 0; k < 20; ++k) found.push_back(order(k));

@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(documents_windows_and_bytes_read_as_they_were_written) {
   write_raw(folder / "raw", texts);
   TokenizeConfig config;
   config.vocabulary = 600;
-  config.shard_tokens = 3000;   // many shards, so that windows cross their borders
+  config.shard_tokens = 3000;  // many shards, so that windows cross their borders
   config.workers = 2;
   run(config, folder / "raw", folder / "data");
   const TokenDataset dataset(folder / "data");
@@ -164,7 +164,8 @@ BOOST_AUTO_TEST_CASE(documents_windows_and_bytes_read_as_they_were_written) {
       dataset.window(split, length, w, window);
       BOOST_REQUIRE(std::equal(window.begin(), window.end(), stream.begin() + static_cast<std::ptrdiff_t>(w * 128)));
     }
-    for (const std::uint64_t number : dataset.documents_of_at_least(split, 300)) BOOST_TEST(dataset.document(split, number).tokens >= 300u);
+    for (const std::uint64_t number : dataset.documents_of_at_least(split, 300))
+      BOOST_TEST(dataset.document(split, number).tokens >= 300u);
     std::vector<std::int64_t> over(stream.size() + 1);
     BOOST_CHECK_THROW(dataset.read(split, 0, over), support::Error);
   }
@@ -188,7 +189,8 @@ BOOST_AUTO_TEST_CASE(splits_go_by_the_text_and_duplicates_are_counted) {
   for (const Split split : artifact::kAllSplits) {
     BOOST_TEST(a.documents(split) == b.documents(split));
     std::vector<std::vector<std::int64_t>> x, y;
-    for (std::uint64_t i = 0; i < a.documents(split); ++i) x.push_back(a.document_tokens(split, i)), y.push_back(b.document_tokens(split, i));
+    for (std::uint64_t i = 0; i < a.documents(split); ++i)
+      x.push_back(a.document_tokens(split, i)), y.push_back(b.document_tokens(split, i));
     std::sort(x.begin(), x.end());
     std::sort(y.begin(), y.end());
     BOOST_TEST((x == y));
@@ -211,7 +213,8 @@ BOOST_AUTO_TEST_CASE(duplicates_are_found_within_the_stated_memory) {
     for (std::uint64_t i = 0; i < kDocuments; ++i) {
       data::TextHash hash{};
       // Every fourth is one that came before; the second half of a hash tells two texts apart, too.
-      const std::uint64_t text[2] = {i % 4 == 3 ? (i - 1) * 0x9E3779B97F4A7C15 : i * 0x9E3779B97F4A7C15, i % 4 == 2 || i % 4 == 3 ? 7U : i};
+      const std::uint64_t text[2] = {i % 4 == 3 ? (i - 1) * 0x9E3779B97F4A7C15 : i * 0x9E3779B97F4A7C15,
+                                     i % 4 == 2 || i % 4 == 3 ? 7U : i};
       std::memcpy(hash.data(), text, sizeof text);
       twice += seen.insert(hash) ? 0 : 1;
     }
@@ -220,7 +223,7 @@ BOOST_AUTO_TEST_CASE(duplicates_are_found_within_the_stated_memory) {
   BOOST_TEST(grown < static_cast<std::int64_t>(data::SeenTexts::memory(kDocuments)) + (1 << 20));
   BOOST_TEST(data::SeenTexts::memory(kDocuments) <= 20 * kDocuments + 16);
   data::SeenTexts few(2);
-  BOOST_TEST(few.insert({}));    // the hash that marks a free slot
+  BOOST_TEST(few.insert({}));  // the hash that marks a free slot
   BOOST_TEST(!few.insert({}));
 }
 
@@ -241,7 +244,7 @@ BOOST_AUTO_TEST_CASE(tables_of_documents_are_mapped_and_not_read) {
   const TokenDataset dataset(folder / "data");
   const auto last = dataset.document(Split::kTrain, kDocuments - 1);
   BOOST_TEST(dataset.documents_of_at_least(Split::kTrain, 3).size() == 0u);
-  BOOST_TEST(test::status_bytes("RssAnon") - before < 3 << 20);   // 20 MB when they are read
+  BOOST_TEST(test::status_bytes("RssAnon") - before < 3 << 20);  // 20 MB when they are read
   BOOST_TEST(last.index == kDocuments - 1);
   BOOST_TEST(last.tokens == 2u);
   BOOST_TEST(last.first == dataset.tokens(Split::kTrain) - 2);
@@ -260,14 +263,16 @@ BOOST_AUTO_TEST_CASE(another_key_draws_other_documents_at_the_same_shares) {
     config.split.test = 0.25;
     run(config, folder / "raw", folder / std::to_string(i));
     const TokenDataset dataset(folder / std::to_string(i));
-    for (std::uint64_t d = 0; d < dataset.documents(Split::kTrain); ++d) train[i].insert(dataset.document(Split::kTrain, d).index);
+    for (std::uint64_t d = 0; d < dataset.documents(Split::kTrain); ++d)
+      train[i].insert(dataset.document(Split::kTrain, d).index);
     BOOST_TEST(train[i].size() > 150u);
     BOOST_TEST(train[i].size() < 250u);
   }
   for (int i = 0; i < 3; ++i) {
     std::vector<std::uint64_t> both;
-    std::set_intersection(train[i].begin(), train[i].end(), train[(i + 1) % 3].begin(), train[(i + 1) % 3].end(), std::back_inserter(both));
-    BOOST_TEST(both.size() > 60u);   // a quarter of 400, if the draws have nothing to do with each other
+    std::set_intersection(train[i].begin(), train[i].end(), train[(i + 1) % 3].begin(), train[(i + 1) % 3].end(),
+                          std::back_inserter(both));
+    BOOST_TEST(both.size() > 60u);  // a quarter of 400, if the draws have nothing to do with each other
     BOOST_TEST(both.size() < 140u);
   }
 }
@@ -294,7 +299,7 @@ BOOST_AUTO_TEST_CASE(splits_are_recorded_so_that_common_documents_are_found) {
   const auto& of_b = b.splits().documents;
   for (const Split split : artifact::kAllSplits) {
     const auto at = static_cast<std::size_t>(split);
-    BOOST_TEST(of_a[at].hashes().size() == a.documents(split));   // fewer than a sample holds
+    BOOST_TEST(of_a[at].hashes().size() == a.documents(split));  // fewer than a sample holds
     // Documents of a are trained on in b as b's share of them says.
     std::set<std::uint64_t> trained;
     for (std::uint64_t i = 0; i < b.documents(Split::kTrain); ++i) trained.insert(b.document(Split::kTrain, i).index);
@@ -310,16 +315,22 @@ BOOST_AUTO_TEST_CASE(splits_are_recorded_so_that_common_documents_are_found) {
 BOOST_AUTO_TEST_CASE(validation_files_are_the_validation_split) {
   const test::TempFolder folder;
   const auto texts = some_stories(60);
-  artifact::RawTextWriter writer(folder / "raw", {}, 20'000);   // several members, and files across them
+  artifact::RawTextWriter writer(folder / "raw", {}, 20'000);  // several members, and files across them
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    writer.add(texts[i], i < 40 ? "data/train-00000.parquet" : i < 50 ? "data/validation-00000.parquet" : "test.txt", i);
+    writer.add(texts[i],
+               i < 40   ? "data/train-00000.parquet"
+               : i < 50 ? "data/validation-00000.parquet"
+                        : "test.txt",
+               i);
   }
   writer.finish();
   TokenizeConfig config = bytes_config();
   config.split.validation_files = {"*validation*"};
   config.split.test_files = {"none.txt", "test.txt"};
-  BOOST_CHECK_EXCEPTION(run(config, folder / "raw", folder / "a"), support::ConfigError,
-                        [](const auto& e) { return std::string(e.what()).find("split.test_files: no source that keeps a document matches 'none.txt'") != std::string::npos; });
+  BOOST_CHECK_EXCEPTION(run(config, folder / "raw", folder / "a"), support::ConfigError, [](const auto& e) {
+    return std::string(e.what()).find("split.test_files: no source that keeps a document matches 'none.txt'") !=
+           std::string::npos;
+  });
   BOOST_TEST(!fs::exists(folder / "a"));
   config.split.test_files = {"test.txt"};
   run(config, folder / "raw", folder / "b");
@@ -330,7 +341,8 @@ BOOST_AUTO_TEST_CASE(validation_files_are_the_validation_split) {
   for (std::uint64_t i = 0; i < 10; ++i) BOOST_TEST(dataset.document(Split::kValidation, i).index == 40 + i);
 }
 
-BOOST_AUTO_TEST_CASE(a_summary_warns_of_models_that_change_the_text, *boost::unit_test::precondition(HasData{"models/spm-test-unigram-1000.model"})) {
+BOOST_AUTO_TEST_CASE(a_summary_warns_of_models_that_change_the_text,
+                     *boost::unit_test::precondition(HasData{"models/spm-test-unigram-1000.model"})) {
   test::RecordingProgress progress;
   const test::TempFolder folder;
   write_raw(folder / "raw", some_stories(50));
@@ -350,7 +362,8 @@ BOOST_AUTO_TEST_CASE(a_summary_warns_of_models_that_change_the_text, *boost::uni
 }
 
 /// The unknown share is over what was kept: neither duplicates nor documents that are too short count.
-BOOST_AUTO_TEST_CASE(unknown_tokens_are_those_of_the_documents_kept, *boost::unit_test::precondition(HasData{"models/bpemb-en-100000.model"})) {
+BOOST_AUTO_TEST_CASE(unknown_tokens_are_those_of_the_documents_kept,
+                     *boost::unit_test::precondition(HasData{"models/bpemb-en-100000.model"})) {
   const test::TempFolder folder;
   const std::string odd = "ab\u00e9\u4e2d\u6587 some words with \u65e5\u672c in them";
   write_raw(folder / "raw", {odd, "plain words only, enough of them to stay", odd, "\u4e2d"});
@@ -373,7 +386,8 @@ BOOST_AUTO_TEST_CASE(unknown_tokens_are_those_of_the_documents_kept, *boost::uni
   BOOST_TEST(dataset.totals().unknown_tokens == unknown);
 }
 
-BOOST_AUTO_TEST_CASE(text_that_is_not_utf8_is_handled_as_asked, *boost::unit_test::precondition(HasData{"text/malformed-utf8.tsv"})) {
+BOOST_AUTO_TEST_CASE(text_that_is_not_utf8_is_handled_as_asked,
+                     *boost::unit_test::precondition(HasData{"text/malformed-utf8.tsv"})) {
   const test::TempFolder folder;
   std::vector<std::string> texts;
   std::ifstream in(*test::test_data("text/malformed-utf8.tsv"), std::ios::binary);
@@ -480,7 +494,8 @@ BOOST_AUTO_TEST_CASE(a_million_documents_of_one_word_go_through) {
   BOOST_TEST(tokens == 5 * kDocuments);  // BOS and four bytes
 }
 
-BOOST_AUTO_TEST_CASE(the_golden_ids_come_through_the_whole_stage, *boost::unit_test::precondition(HasData{"models/golden-ids.tsv"})) {
+BOOST_AUTO_TEST_CASE(the_golden_ids_come_through_the_whole_stage,
+                     *boost::unit_test::precondition(HasData{"models/golden-ids.tsv"})) {
   const test::TempFolder folder;
   data::FetchConfig fetch;
   fetch.path = {test::test_data("text/tinystories.txt")->string()};
@@ -548,7 +563,8 @@ BOOST_AUTO_TEST_CASE(the_library_is_named_outside_the_content) {
 
 BOOST_AUTO_TEST_CASE(fetching_skips_and_counts_only_when_asked) {
   const test::TempFolder folder;
-  std::ofstream(folder / "a.jsonl") << "{\"text\": \"good\"}\n{\"text\": oops}\n{\"text\": \"\"}\n{\"text\": \"better\"}\n";
+  std::ofstream(folder / "a.jsonl")
+      << "{\"text\": \"good\"}\n{\"text\": oops}\n{\"text\": \"\"}\n{\"text\": \"better\"}\n";
   data::FetchConfig config;
   config.path = {(folder / "a.jsonl").string()};
   artifact::Workspace workspace;

@@ -47,7 +47,8 @@ std::vector<std::string> some_stories(std::uint64_t count) {
 }
 
 /// Without `raw` there is no input.
-void make(const TokenizerStageConfig& config, const fs::path& raw, const fs::path& out, support::Progress& progress = support::silent_progress()) {
+void make(const TokenizerStageConfig& config, const fs::path& raw, const fs::path& out,
+          support::Progress& progress = support::silent_progress()) {
   artifact::Workspace workspace;
   if (!raw.empty()) workspace.inputs["raw"] = {{raw, Kind::kRawText, "", {}}};
   workspace.outputs["tokenizer"] = out;
@@ -87,9 +88,11 @@ auto says(const char* part) {
 }
 
 /// The ids that a package gives for the texts, by a Python program that prints them as JSON.
-Json ids_of_package(const std::string& program, const fs::path& files, const std::vector<std::string>& texts, const fs::path& folder) {
+Json ids_of_package(const std::string& program, const fs::path& files, const std::vector<std::string>& texts,
+                    const fs::path& folder) {
   support::write_file_atomically(folder / "texts.json", Json(texts).dump(), false);
-  const auto ran = support::capture({test::chosen_python(), "-c", program, files.string(), (folder / "texts.json").string()});
+  const auto ran =
+      support::capture({test::chosen_python(), "-c", program, files.string(), (folder / "texts.json").string()});
   BOOST_REQUIRE_MESSAGE(ran.status.code == 0, ran.err);
   return Json::parse(ran.out);
 }
@@ -100,7 +103,8 @@ Json ids_of_package(const std::string& program, const fs::path& files, const std
 BOOST_AUTO_TEST_CASE(a_tokenizer_of_its_own_serves_many_corpora) {
   const test::TempFolder folder;
   write_raw(folder / "raw", some_stories(300));
-  write_raw(folder / "other", {"Another text, which the tokenizer has never seen.", "And one more of that kind, for the split."});
+  write_raw(folder / "other",
+            {"Another text, which the tokenizer has never seen.", "And one more of that kind, for the split."});
   test::RecordingProgress progress;
   make(trained_config(), folder / "raw", folder / "tokenizer.h5", progress);
   BOOST_TEST(progress.has(" of memory\n"), progress.lines);
@@ -169,13 +173,16 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_told_and_comes_out_as_its_own_files) {
   config.tokenizer = TokenizeConfig::Tokenizer::kInput;
   tokenize(config, folder / "raw", folder / "again.h5", folder / "data");
   data::export_tokenizer(data::tokenizer_of(folder / "data"), folder / "of_shards");
-  BOOST_TEST(support::read_file(folder / "of_shards/tokenizer.model") == support::read_file(folder / "files/tokenizer.model"));
+  BOOST_TEST(support::read_file(folder / "of_shards/tokenizer.model") ==
+             support::read_file(folder / "files/tokenizer.model"));
   BOOST_CHECK_THROW(data::inspect(folder / "files/tokenizer.model", {}), support::ArtifactError);
-  BOOST_CHECK_THROW(data::export_tokenizer(data::make_byte_tokenizer()->record(), folder / "none"), support::ConfigError);
+  BOOST_CHECK_THROW(data::export_tokenizer(data::make_byte_tokenizer()->record(), folder / "none"),
+                    support::ConfigError);
   BOOST_TEST(!fs::exists(folder / "none"));
 }
 
-BOOST_AUTO_TEST_CASE(its_own_package_reads_an_exported_model, *boost::unit_test::precondition(PythonHas{"sentencepiece", test::chosen_python()})) {
+BOOST_AUTO_TEST_CASE(its_own_package_reads_an_exported_model,
+                     *boost::unit_test::precondition(PythonHas{"sentencepiece", test::chosen_python()})) {
   const test::TempFolder folder;
   const auto texts = some_stories(100);
   write_raw(folder / "raw", texts);
@@ -189,7 +196,8 @@ BOOST_AUTO_TEST_CASE(its_own_package_reads_an_exported_model, *boost::unit_test:
       folder / "files", texts, folder.path());
   const auto tokenizer = data::make_tokenizer(record, "the artifact");
   BOOST_REQUIRE(found.size() == texts.size());
-  for (std::size_t i = 0; i < texts.size(); ++i) BOOST_REQUIRE((found[i].get<std::vector<std::int32_t>>() == tokenizer->encode(texts[i])));
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    BOOST_REQUIRE((found[i].get<std::vector<std::int32_t>>() == tokenizer->encode(texts[i])));
 }
 
 BOOST_AUTO_TEST_CASE(gpt2_comes_out_as_it_went_in, *boost::unit_test::precondition(HasData{"models/gpt2-vocab.json"})) {
@@ -216,7 +224,8 @@ BOOST_AUTO_TEST_CASE(the_package_tokenizers_reads_an_exported_gpt2,
       folder / "files", texts, folder.path());
   const auto tokenizer = data::make_tokenizer(record, "the artifact");
   BOOST_REQUIRE(found.size() == texts.size());
-  for (std::size_t i = 0; i < texts.size(); ++i) BOOST_REQUIRE((found[i].get<std::vector<std::int32_t>>() == tokenizer->encode(texts[i])));
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    BOOST_REQUIRE((found[i].get<std::vector<std::int32_t>>() == tokenizer->encode(texts[i])));
 }
 
 BOOST_AUTO_TEST_CASE(memory_is_told_before_training_and_kept_to) {
@@ -239,7 +248,8 @@ BOOST_AUTO_TEST_CASE(memory_is_told_before_training_and_kept_to) {
   BOOST_TEST(grown < data::training_memory(static_cast<std::int64_t>(bytes)));
 }
 
-BOOST_AUTO_TEST_CASE(the_summary_says_what_is_unknown_and_what_is_changed, *boost::unit_test::precondition(HasData{"models/bpemb-en-100000.model"})) {
+BOOST_AUTO_TEST_CASE(the_summary_says_what_is_unknown_and_what_is_changed,
+                     *boost::unit_test::precondition(HasData{"models/bpemb-en-100000.model"})) {
   const test::TempFolder folder;
   std::vector<std::string> texts;
   for (int i = 0; i < 40; ++i) texts.push_back("word " + std::to_string(i) + " \u4e2d\u6587");

@@ -46,10 +46,34 @@ const Tokenizer& trained() {
 }
 
 const std::vector<std::string>& odd_texts() {
-  static const std::vector<std::string> texts{
-      "", " ", "  ", "a", " a", "  a", "a ", "a  ", "a  b", "\n", "\n\n", " \n ", "one\ntwo", "one \n two", "\ttab",
-      "naïve café 中文 😀", std::string("nul \0 inside", 12), "ends with space ", "   three leading", "1234567890", "</s> <s> <0x0A>",
-      std::string(500, ' '), std::string(300, 'x'), "a\xe2\x96\x81" "b", "a\xe2\x96\x81 b", "\xe2\x96\x81", "fi ﬁ ＡＢＣ …"};
+  static const std::vector<std::string> texts{"",
+                                              " ",
+                                              "  ",
+                                              "a",
+                                              " a",
+                                              "  a",
+                                              "a ",
+                                              "a  ",
+                                              "a  b",
+                                              "\n",
+                                              "\n\n",
+                                              " \n ",
+                                              "one\ntwo",
+                                              "one \n two",
+                                              "\ttab",
+                                              "naïve café 中文 😀",
+                                              std::string("nul \0 inside", 12),
+                                              "ends with space ",
+                                              "   three leading",
+                                              "1234567890",
+                                              "</s> <s> <0x0A>",
+                                              std::string(500, ' '),
+                                              std::string(300, 'x'),
+                                              "a\xe2\x96\x81"
+                                              "b",
+                                              "a\xe2\x96\x81 b",
+                                              "\xe2\x96\x81",
+                                              "fi ﬁ ＡＢＣ …"};
   return texts;
 }
 
@@ -123,7 +147,8 @@ BOOST_AUTO_TEST_CASE(a_book_without_spaces_trains_a_tokenizer_and_is_encoded_fas
   BOOST_TEST(ids.size() < 110'000u);  // characters were joined
   const std::string decoded = tokenizer->decode(ids);
   const auto [here, there] = std::mismatch(decoded.begin(), decoded.end(), book.begin(), book.end());
-  BOOST_TEST((decoded == book), "byte " << here - decoded.begin() << " of " << decoded.size() << " and " << book.size());
+  BOOST_TEST((decoded == book),
+             "byte " << here - decoded.begin() << " of " << decoded.size() << " and " << book.size());
   BOOST_TEST((ids == tokenizer->encode(book)));
 }
 
@@ -133,7 +158,8 @@ BOOST_AUTO_TEST_CASE(text_comes_back_byte_for_byte) {
     BOOST_TEST(own->record().dummy_prefix == dummy_prefix);
     for (const Tokenizer* tokenizer : {&trained(), static_cast<const Tokenizer*>(own.get())}) {
       for (const std::string& text : odd_texts()) {
-        if (support::join({text}, "").find("\xe2\x96\x81") != std::string::npos) continue;   // a space mark reads as a space
+        if (support::join({text}, "").find("\xe2\x96\x81") != std::string::npos)
+          continue;  // a space mark reads as a space
         BOOST_TEST(tokenizer->decode(tokenizer->encode(text)) == text);
       }
     }
@@ -314,7 +340,8 @@ BOOST_AUTO_TEST_CASE(bytes_are_a_tokenizer_too) {
 
 BOOST_AUTO_TEST_CASE(what_is_no_model_is_refused) {
   const std::string model = train(600);
-  for (const std::string& bytes : {std::string(), std::string("<html>"), std::string(1000, '\xff'), model.substr(0, model.size() / 2)}) {
+  for (const std::string& bytes :
+       {std::string(), std::string("<html>"), std::string(1000, '\xff'), model.substr(0, model.size() / 2)}) {
     BOOST_CHECK_THROW(data::make_sentencepiece(bytes, "file.model"), support::ArtifactError);
   }
 }
@@ -341,7 +368,8 @@ BOOST_AUTO_TEST_CASE(pieces_that_spell_no_byte_are_left_to_the_library) {
   const std::size_t at = model.find("<0x41>");
   BOOST_REQUIRE(at != std::string::npos);
   BOOST_TEST(data::SentencePieceWords::of(data::parse_model(model, "whole")).has_value());
-  for (const std::string& piece : {std::string("<0x-1>"), std::string("<0x4G>"), std::string("<0x4a>"), std::string("<0x 1>"), std::string("<0x41_")}) {
+  for (const std::string& piece : {std::string("<0x-1>"), std::string("<0x4G>"), std::string("<0x4a>"),
+                                   std::string("<0x 1>"), std::string("<0x41_")}) {
     std::string other = model;
     other.replace(at, piece.size(), piece);
     BOOST_TEST(!data::SentencePieceWords::of(data::parse_model(other, "other")).has_value(), piece);
@@ -349,20 +377,23 @@ BOOST_AUTO_TEST_CASE(pieces_that_spell_no_byte_are_left_to_the_library) {
 }
 
 /// The library looks up such a table without asking whether it ends, so a damaged one must not reach it.
-BOOST_AUTO_TEST_CASE(damaged_tables_of_normalisation_are_refused, *boost::unit_test::precondition(HasData{"models/spm-test-unigram-1000.model"})) {
+BOOST_AUTO_TEST_CASE(damaged_tables_of_normalisation_are_refused,
+                     *boost::unit_test::precondition(HasData{"models/spm-test-unigram-1000.model"})) {
   const std::string model = support::read_file(*test::test_data("models/spm-test-unigram-1000.model"));
   const auto parsed = data::parse_model(model, "whole");
   BOOST_TEST(parsed.charsmap_bytes == 237'484u);
-  const std::size_t at = model.find(std::string("\0\xB4\x02\0", 4));   // the table begins with the size of its trie
+  const std::size_t at = model.find(std::string("\0\xB4\x02\0", 4));  // the table begins with the size of its trie
   BOOST_REQUIRE(at != std::string::npos);
   support::Xoshiro random(5);
   int refused = 0;
   for (int i = 0; i < 60; ++i) {
     std::string damaged = model;
-    for (int k = 0; k < 50; ++k) damaged[at + random.below(i < 30 ? 4 : 177'156)] = static_cast<char>(random.below(256));
+    for (int k = 0; k < 50; ++k)
+      damaged[at + random.below(i < 30 ? 4 : 177'156)] = static_cast<char>(random.below(256));
     try {
       const auto tokenizer = data::make_sentencepiece(damaged, "damaged.model");
-      for (const std::string& text : odd_texts()) tokenizer->encode(text);   // ids are as they are, and nothing else happens
+      for (const std::string& text : odd_texts())
+        tokenizer->encode(text);  // ids are as they are, and nothing else happens
     } catch (const support::ArtifactError& error) {
       ++refused;
       BOOST_TEST(std::string(error.what()).find("'damaged.model': the model's table of normalisation is corrupt") !=
@@ -383,14 +414,16 @@ BOOST_AUTO_TEST_CASE(ids_are_the_golden_ones, *boost::unit_test::precondition(Ha
     const auto columns = support::split(line, '\t');
     // Whole books as one document take a second each without the cache; lines and stories cover the same code.
     if (columns[2] == "whole" && columns[1] != "alice.txt") continue;
-    if (columns[6] != "yes") continue;   // unigram ids hang on the library's version
+    if (columns[6] != "yes") continue;  // unigram ids hang on the library's version
     auto& tokenizer = tokenizers[columns[0]];
     if (!tokenizer) {
       const auto path = *test::test_data("models/" + columns[0]);
       tokenizer = data::make_sentencepiece(support::read_file(path), path.string());
     }
     const std::string text = support::read_file(*test::test_data("text/" + columns[1]));
-    const std::string separator = columns[2] == "line" ? "\n" : columns[2] == "sep" ? "\n<|endoftext|>\n" : std::string();
+    const std::string separator = columns[2] == "line"  ? "\n"
+                                  : columns[2] == "sep" ? "\n<|endoftext|>\n"
+                                                        : std::string();
     support::Sha256 hash;
     CachedEncoder encoder(*tokenizer);
     std::vector<std::int32_t> ids;

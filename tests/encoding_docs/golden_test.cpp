@@ -47,7 +47,8 @@ BOOST_AUTO_TEST_CASE(the_published_vectors_are_what_the_code_computes) {
   for (const encodings::EncodingEntry& entry : encodings::encodings()) {
     BOOST_TEST_CONTEXT("to bring them up to date: pe-encodings golden --out reports/golden/encodings.json") {
       BOOST_TEST(cases.count(entry.name) == 1, entry.name << " is not in reports/golden/encodings.json");
-      if (cases.count(entry.name)) BOOST_TEST(same(cases[entry.name], encoding_docs::golden_case(entry)), entry.name << " has changed");
+      if (cases.count(entry.name))
+        BOOST_TEST(same(cases[entry.name], encoding_docs::golden_case(entry)), entry.name << " has changed");
     }
     cases.erase(entry.name);
   }
@@ -60,7 +61,8 @@ BOOST_AUTO_TEST_CASE(weights_are_those_of_the_logits_where_softmax_makes_them) {
   double sum = 0;
   for (const Json& logit : row) sum += std::exp(logit.get<double>());
   for (std::size_t j = 0; j < row.size(); ++j) {
-    BOOST_TEST(std::abs(std::exp(row[j].get<double>()) / sum - one.at("weights").at(1).back().at(j).get<double>()) < 1e-14);
+    BOOST_TEST(std::abs(std::exp(row[j].get<double>()) / sum - one.at("weights").at(1).back().at(j).get<double>()) <
+               1e-14);
   }
   // From the formulas of q and k, by hand: head 1 of 4 has the slope 2^-4, the last query is token 6.
   double product = 0;

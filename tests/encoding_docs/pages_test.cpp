@@ -35,7 +35,8 @@ BOOST_AUTO_TEST_CASE(the_pages_of_the_encodings_are_up_to_date) {
     const fs::path file = folder / "figures" / (entry.name + ".svg");
     BOOST_REQUIRE_MESSAGE(fs::exists(file), entry.name << " has no figure");
     if (!support::find_program("gnuplot")) continue;
-    BOOST_TEST(encoding_docs::is_same_figure(support::read_file(file), report::render_svg(encoding_docs::encoding_figure(entry))),
+    BOOST_TEST(encoding_docs::is_same_figure(support::read_file(file),
+                                             report::render_svg(encoding_docs::encoding_figure(entry))),
                file.filename().string() << " is out of date: pe-encodings pages --out doc/encodings");
   }
 }
@@ -44,8 +45,8 @@ BOOST_AUTO_TEST_CASE(every_encoding_has_a_row_of_costs) {
   const std::string table = support::read_file(test::source_root() / "doc/performance-encodings.csv");
   for (const encodings::EncodingEntry& entry : encodings::encodings()) {
     BOOST_TEST(table.find("\n" + entry.name + ",") != std::string::npos,
-               "doc/performance-encodings.csv has no row of " << entry.name << "; measure it: build/tests/benchmarks/encodings --only "
-                                                             << entry.name);
+               "doc/performance-encodings.csv has no row of "
+                   << entry.name << "; measure it: build/tests/benchmarks/encodings --only " << entry.name);
   }
   for (const char* option : {"rope+canon_abcd", "rope+gate_headwise", "rope+gate_elementwise"}) {
     BOOST_TEST(table.find(std::string("\n") + option + ",") != std::string::npos, option);
@@ -62,10 +63,10 @@ BOOST_AUTO_TEST_CASE(no_page_is_left_of_an_encoding_that_is_gone) {
 
 BOOST_AUTO_TEST_CASE(a_figure_shows_what_the_code_computes) {
   const report::Figure alibi = encoding_docs::encoding_figure(*encodings::find_encoding("alibi"));
-  BOOST_REQUIRE(alibi.panels.size() == 1);   // it sees distances alone
+  BOOST_REQUIRE(alibi.panels.size() == 1);  // it sees distances alone
   BOOST_REQUIRE(alibi.panels[0].series.size() == 4);
   for (const report::Point& point : alibi.panels[0].series[0].points) {
-    BOOST_TEST(std::abs(point.y - (1 - point.x / 4)) < 1e-3 * std::max(1.0, std::abs(point.y)));   // slope 2^-2
+    BOOST_TEST(std::abs(point.y - (1 - point.x / 4)) < 1e-3 * std::max(1.0, std::abs(point.y)));  // slope 2^-2
   }
   // Where absolute places matter there is a panel that shows it.
   BOOST_TEST(encoding_docs::encoding_figure(*encodings::find_encoding("learned")).panels.size() == 2);

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "artifact/h5.h"
-#include "encodings/registry.h"
 #include "encoding_docs/score_file.h"
+#include "encodings/registry.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/temp_folder.h"
@@ -72,7 +72,8 @@ std::string refusal(const encoding_docs::ScoreOrder& order) {
 }
 
 void check_says(const std::string& message, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) BOOST_TEST(message.find(part) != std::string::npos, "'" << part << "' is missing in: " << message);
+  for (const std::string& part : parts)
+    BOOST_TEST(message.find(part) != std::string::npos, "'" << part << "' is missing in: " << message);
 }
 
 }  // namespace
@@ -93,7 +94,8 @@ BOOST_AUTO_TEST_CASE(every_encoding_answers_with_logits_weights_output_and_gradi
     BOOST_TEST(output.size() == kBatch * kHeads * kTokens * kHeadWidth, entry.name);
     for (const double value : output) BOOST_REQUIRE_MESSAGE(std::isfinite(value), entry.name);
     for (const char* name : {"gradients/q", "gradients/k", "gradients/v", "gradients/x"}) {
-      for (const double value : scene.read(name)) BOOST_REQUIRE_MESSAGE(std::isfinite(value), entry.name << " " << name);
+      for (const double value : scene.read(name))
+        BOOST_REQUIRE_MESSAGE(std::isfinite(value), entry.name << " " << name);
     }
   }
 }
@@ -127,8 +129,8 @@ BOOST_AUTO_TEST_CASE(positions_of_the_file_count) {
     BOOST_TEST(largest_difference(logits_at(name, running), logits_at(name, halves)) > 0.01);
   }
   // Twice as slow on every second position is the same angle.
-  BOOST_TEST(largest_difference(logits_at("{kind: rope}", running),
-                                logits_at("rope", {0, 1, 2, 3, 4, 5, 6, 7, 8})) == 0);
+  BOOST_TEST(largest_difference(logits_at("{kind: rope}", running), logits_at("rope", {0, 1, 2, 3, 4, 5, 6, 7, 8})) ==
+             0);
 }
 
 BOOST_AUTO_TEST_CASE(parameters_of_the_file_are_used_and_written_back) {
@@ -204,7 +206,7 @@ BOOST_AUTO_TEST_CASE(frozen_mixtures_are_written_and_taken) {
   const std::vector<double> logits = scene.read("logits"), cos = scene.read("parameters/cos");
   BOOST_TEST(!cos.empty());
   BOOST_TEST(!h5::File::open(scene.out()).root().open_group("gradients").open_group("parameters").has("cos"));
-  write_file(doubled, 1);   // the same again
+  write_file(doubled, 1);  // the same again
   encoding_docs::score_file(order_of(doubled));
   BOOST_TEST(largest_difference(logits, scene.read("logits")) == 0);
   write_file(doubled, 2);
@@ -225,7 +227,8 @@ BOOST_AUTO_TEST_CASE(an_absolute_encoding_writes_its_vectors) {
 BOOST_AUTO_TEST_CASE(what_is_missing_or_of_another_shape_is_named) {
   Scene scene;
   scene.write({}, true, kTokens + 1);
-  check_says(refusal(scene.order(encoding_docs::read_encoding("rope", {}))), {"dataset 'k'", "[2, 2, 10, 8]", "[B, G, T, d_h]", "T is 9 by 'q'"});
+  check_says(refusal(scene.order(encoding_docs::read_encoding("rope", {}))),
+             {"dataset 'k'", "[2, 2, 10, 8]", "[B, G, T, d_h]", "T is 9 by 'q'"});
   scene.write({0, 1, 2}, true);
   check_says(refusal(scene.order(encoding_docs::read_encoding("rope", {}))), {"dataset 'positions'", "[3]", "[T]"});
   {
@@ -233,7 +236,8 @@ BOOST_AUTO_TEST_CASE(what_is_missing_or_of_another_shape_is_named) {
     file.root().write<double>("q", std::vector<double>(8, 1.0), {1, 1, 1, 8});
     file.close(false);
   }
-  check_says(refusal(scene.order(encoding_docs::read_encoding("rope", {}))), {"in.h5", "dataset 'k' [B, G, T, d_h] is missing"});
+  check_says(refusal(scene.order(encoding_docs::read_encoding("rope", {}))),
+             {"in.h5", "dataset 'k' [B, G, T, d_h] is missing"});
   encoding_docs::ScoreOrder nowhere = scene.order(encoding_docs::read_encoding("rope", {}));
   nowhere.in = "/nonexistent.h5";
   check_says(refusal(nowhere), {"/nonexistent.h5"});
@@ -276,7 +280,8 @@ BOOST_AUTO_TEST_CASE(flags_are_read_as_a_config_is) {
   BOOST_TEST(encoding_docs::read_encoding("yarn", {"factor=4"})["factor"] == 4.0);
   BOOST_TEST(encoding_docs::read_encoding("{kind: yarn, factor: 2}", {"factor=4"}).is_object());
   BOOST_TEST((encoding_docs::read_encoding("alibi", {"slopes=1,0.5,0.25"})["slopes"] == Json({1.0, 0.5, 0.25})));
-  BOOST_TEST(encodings::encoding_name(encoding_docs::read_encoding("{stack: [rope, {kind: ssmax}]}", {})) == "rope+ssmax");
+  BOOST_TEST(encodings::encoding_name(encoding_docs::read_encoding("{stack: [rope, {kind: ssmax}]}", {})) ==
+             "rope+ssmax");
   const auto message = [](const std::string& text, const std::vector<std::string>& sets) {
     try {
       encoding_docs::read_encoding(text, sets);

@@ -6,11 +6,11 @@
 #include <set>
 
 #include "artifact/h5.h"
+#include "encoding_docs/score_file.h"
 #include "encodings/attention/frozen.h"
 #include "encodings/attention/token_reader.h"
 #include "encodings/fixture.h"
 #include "encodings/registry.h"
-#include "encoding_docs/score_file.h"
 #include "support/error.h"
 #include "support/temp_folder.h"
 
@@ -26,8 +26,12 @@ const std::vector<double> kGaps = {0, 1, 4, 5, 9, 15};
 const std::vector<double> kFractions = {0, 0.5, 4, 5, 9.25, 15};
 
 const encodings::Shape& shape() {
-  static const encodings::Shape made{.width = kWidth, .query_heads = kHeads, .key_value_heads = kHeads, .head_width = kHeadWidth,
-                                     .train_length = 16, .dtype = at::kDouble};
+  static const encodings::Shape made{.width = kWidth,
+                                     .query_heads = kHeads,
+                                     .key_value_heads = kHeads,
+                                     .head_width = kHeadWidth,
+                                     .train_length = 16,
+                                     .dtype = at::kDouble};
   return made;
 }
 
@@ -64,8 +68,8 @@ void write(h5::Group& to, const std::string& name, const Tensor& t) {
   to.write<double>(name, std::vector<double>(flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel()), sizes);
 }
 
-/// pe-score's answer for an encoding at those positions, its parameters moved and written into the file, held against the
-/// definition. @return what it said where it refused, or nothing.
+/// pe-score's answer for an encoding at those positions, its parameters moved and written into the file, held against
+/// the definition. @return what it said where it refused, or nothing.
 std::string check_score(const Json& config, const std::vector<double>& positions, const test::TempFolder& folder) {
   std::unique_ptr<encodings::PositionalEncoding> encoding;
   try {
@@ -78,10 +82,16 @@ std::string check_score(const Json& config, const std::vector<double>& positions
     at::NoGradGuard no_grad;
     for (auto [name, t] : tensors) t.add_(waves(t.sizes(), 0.7) * 0.1);
   }
-  const Tensor q = waves({1, encoding->projected_heads(), kTokens, kHeadWidth}, 0.1), k = waves({1, kHeads, kTokens, kHeadWidth}, 0.2),
-               v = waves({1, kHeads, kTokens, kHeadWidth}, 0.3), x = waves({1, kTokens, kWidth}, 0.15);
-  const encoding_docs::ScoreOrder order{.encoding = config, .in = folder / "in.h5", .out = folder / "out.h5",
-                                   .route = encodings::Route::kAuto, .gradients = true, .train_length = 16, .pe_length = 64};
+  const Tensor q = waves({1, encoding->projected_heads(), kTokens, kHeadWidth}, 0.1),
+               k = waves({1, kHeads, kTokens, kHeadWidth}, 0.2), v = waves({1, kHeads, kTokens, kHeadWidth}, 0.3),
+               x = waves({1, kTokens, kWidth}, 0.15);
+  const encoding_docs::ScoreOrder order{.encoding = config,
+                                        .in = folder / "in.h5",
+                                        .out = folder / "out.h5",
+                                        .route = encodings::Route::kAuto,
+                                        .gradients = true,
+                                        .train_length = 16,
+                                        .pe_length = 64};
   {
     h5::File file = h5::File::create(order.in);
     h5::Group root = file.root();
@@ -115,7 +125,8 @@ std::string check_score(const Json& config, const std::vector<double>& positions
   const h5::File file = h5::File::open(order.out);
   const std::vector<double> output = file.root().read<double>("output");
   BOOST_REQUIRE_EQUAL(static_cast<std::int64_t>(output.size()), expected.numel());
-  BOOST_TEST(test::largest_difference(at::tensor(output, at::kDouble).view(expected.sizes()), expected) <= 1e-9, config.dump());
+  BOOST_TEST(test::largest_difference(at::tensor(output, at::kDouble).view(expected.sizes()), expected) <= 1e-9,
+             config.dump());
   for (const auto& [name, t] : tensors) {
     const std::vector<double> used = file.root().read<double>("parameters/" + name);
     BOOST_TEST(at::equal(at::tensor(used, at::kDouble).view(t.sizes()), t), config.dump() << " did not use " << name);
@@ -154,7 +165,7 @@ BOOST_AUTO_TEST_CASE(every_encoding_answers_at_fractions_or_says_that_it_has_non
     if (refused.empty()) answered.insert(entry.name);
   }
   for (const char* name : {"rope", "alibi", "sinusoidal", "fire", "fope"}) BOOST_TEST(answered.count(name) == 1, name);
-  BOOST_TEST(answered.count("t5") == 0);   // a table has no entry between two distances
+  BOOST_TEST(answered.count("t5") == 0);  // a table has no entry between two distances
 }
 
 BOOST_AUTO_TEST_CASE(positions_beside_an_encoding_that_gives_its_own_are_refused) {

@@ -12,12 +12,18 @@ BOOST_AUTO_TEST_SUITE(absolute_values)
 BOOST_AUTO_TEST_CASE(sines_without_cosines) {
   const char* const full = R"("sinonly")";
   check(embedding(full, 8, 0), {0, 0, 0, 0, 0, 0, 0, 0}, 0);
-  check(embedding(full, 8, 1), {8.414709848079e-1, 3.109835929072e-1, 9.983341664683e-2, 3.161750640243e-2,
-                                9.999833334167e-3, 3.162272389708e-3, 9.999998333333e-4, 3.162277607464e-4}, 1e-13);
-  check(embedding(full, 8, 7), {.656986598719, .800421646323, .644217687238, .219556091352, .069942847338,
-                                .022134135897, .006999942833, .002213592554}, 1e-12);
-  check(embedding(full, 8, 1023), {-.916485372272, .082943286276, .980414962295, .804108266642, -.720984523114,
-                                   -.093281579409, .853674282965, .317887903601}, 1e-12);
+  check(embedding(full, 8, 1),
+        {8.414709848079e-1, 3.109835929072e-1, 9.983341664683e-2, 3.161750640243e-2, 9.999833334167e-3,
+         3.162272389708e-3, 9.999998333333e-4, 3.162277607464e-4},
+        1e-13);
+  check(embedding(full, 8, 7),
+        {.656986598719, .800421646323, .644217687238, .219556091352, .069942847338, .022134135897, .006999942833,
+         .002213592554},
+        1e-12);
+  check(embedding(full, 8, 1023),
+        {-.916485372272, .082943286276, .980414962295, .804108266642, -.720984523114, -.093281579409, .853674282965,
+         .317887903601},
+        1e-12);
   const Tensor sinusoid = embedding(R"("sinusoidal")", 8, 1023);
   const Tensor twice = embedding(R"({"kind": "sinonly", "mode": "dup"})", 8, 1023);
   const Tensor zeros = embedding(R"({"kind": "sinonly", "mode": "zeros"})", 8, 1023);
@@ -28,7 +34,7 @@ BOOST_AUTO_TEST_CASE(sines_without_cosines) {
     BOOST_TEST(value(zeros[2 * i + 1]) == 0);
   }
   BOOST_CHECK_THROW(embedding(R"({"kind": "sinonly", "mode": "dup"})", 7, 1), support::ConfigError);
-  BOOST_TEST(embedding(full, 7, 1).numel() == 7);   // a frequency for each channel needs no pairs
+  BOOST_TEST(embedding(full, 7, 1).numel() == 7);  // a frequency for each channel needs no pairs
 }
 
 BOOST_AUTO_TEST_CASE(bits_of_a_position) {
@@ -50,8 +56,8 @@ BOOST_AUTO_TEST_CASE(bits_of_a_position) {
 BOOST_AUTO_TEST_CASE(decimal_digits_of_a_position) {
   check(embedding(R"("decimal")", 5, 13), {3, 1, 0, 0, 0}, 0);
   check(embedding(R"("decimal")", 5, 1234), {4, 3, 2, 1, 0}, 0);
-  check(embedding(R"("decimal_norm")", 5, 1234),
-        {-.111111111111, -.333333333333, -.555555555556, -.777777777778, -1}, 1e-12);
+  check(embedding(R"("decimal_norm")", 5, 1234), {-.111111111111, -.333333333333, -.555555555556, -.777777777778, -1},
+        1e-12);
   check(embedding(R"("decimal_norm")", 5, 0), {-1, -1, -1, -1, -1}, 0);
   // x(9 − digit) = −x(digit)
   check(embedding(R"("decimal_norm")", 5, 1234) + embedding(R"("decimal_norm")", 5, 99999 - 1234), {0, 0, 0, 0, 0},
@@ -101,7 +107,7 @@ BOOST_AUTO_TEST_CASE(a_table_that_starts_as_the_sinusoid) {
     return add_to_tokens(encoding, x, state);
   };
   const auto sininit = make_encoding("sininit", shape), sinusoidal = make_encoding("sinusoidal", shape);
-  BOOST_TEST(at::equal(added(*sininit).detach(), added(*sinusoidal)));   // to the bit
+  BOOST_TEST(at::equal(added(*sininit).detach(), added(*sinusoidal)));  // to the bit
   BOOST_TEST(sininit->parameters()[0].value.numel() == 16 * 8);
   BOOST_TEST(!sininit->parameters()[0].weight_decay);
   // Rows that nothing has trained hold the sinusoid still.
@@ -116,11 +122,11 @@ BOOST_AUTO_TEST_CASE(the_scale_is_matched_to_the_token_embedding) {
                                                     std::to_string(positions) + R"(, "pe_scale": "matched"})"),
                                         {.width = width, .head_width = 2, .train_length = 8, .dtype = at::kDouble});
     State state = begin_pass(*encoding, Span::whole(1, positions));
-    return std::sqrt(value(
-        add_to_tokens(*encoding, at::zeros({1, positions, width}, at::kDouble), state).pow(2).mean()));
+    return std::sqrt(
+        value(add_to_tokens(*encoding, at::zeros({1, positions, width}, at::kDouble), state).pow(2).mean()));
   };
-  for (const auto& [kind, positions] : {std::pair{"binary", 4096}, {"binary_norm", 4096}, {"decimal", 1000},
-                                        {"decimal_norm", 1000}}) {
+  for (const auto& [kind, positions] :
+       {std::pair{"binary", 4096}, {"binary_norm", 4096}, {"decimal", 1000}, {"decimal_norm", 1000}}) {
     check_near(rms(kind, 16, positions), .02, 1e-12);
   }
 }

@@ -15,8 +15,17 @@ using namespace pe::test;
 
 namespace {
 
-constexpr const char* kByDistance[] = {"'alibi'", "'nape'", "'t5'", "'kerple_log'", "'kerple_power'", "'sandwich'", "'bam'", "'fire'",
-                                       "'fire_guide'", "{'stack': ['rope', 'alibi', 't5']}", "{'stack': ['t5', 'sink_logit']}"};
+constexpr const char* kByDistance[] = {"'alibi'",
+                                       "'nape'",
+                                       "'t5'",
+                                       "'kerple_log'",
+                                       "'kerple_power'",
+                                       "'sandwich'",
+                                       "'bam'",
+                                       "'fire'",
+                                       "'fire_guide'",
+                                       "{'stack': ['rope', 'alibi', 't5']}",
+                                       "{'stack': ['t5', 'sink_logit']}"};
 
 constexpr const char* kGated[] = {"'fox'",
                                   "{'kind': 'fox', 'gate': 'bias_only'}",
@@ -36,8 +45,14 @@ Json json(std::string text) {
 }
 
 Shape shape_of_heads(std::int64_t heads, std::int64_t groups) {
-  return {.width = 64, .layers = 2, .query_heads = heads, .key_value_heads = groups, .head_width = 32, .train_length = 128,
-          .seed = 5, .dtype = at::kFloat};
+  return {.width = 64,
+          .layers = 2,
+          .query_heads = heads,
+          .key_value_heads = groups,
+          .head_width = 32,
+          .train_length = 128,
+          .seed = 5,
+          .dtype = at::kFloat};
 }
 
 /// Compares bfloat16 by the plug-in's kernels with the same numbers in float32 by the definition.
@@ -138,8 +153,10 @@ BOOST_AUTO_TEST_CASE(what_the_kernels_do_not_take_goes_another_way) {
   const StandIn plugin;
   Shape narrow = shape_of_heads(2, 2);
   narrow.head_width = 24;
-  BOOST_TEST(route_name(*make_encoding("t5", narrow), Span::whole(1, 64), at::kBFloat16, true) == "fused, trained mask");
-  BOOST_TEST(route_name(*make_encoding("t5", shape_of_heads(2, 2)), Span::whole(1, 64), at::kDouble, true) == "fused, trained mask");
+  BOOST_TEST(route_name(*make_encoding("t5", narrow), Span::whole(1, 64), at::kBFloat16, true) ==
+             "fused, trained mask");
+  BOOST_TEST(route_name(*make_encoding("t5", shape_of_heads(2, 2)), Span::whole(1, 64), at::kDouble, true) ==
+             "fused, trained mask");
   Span packed = Span::whole(1, 64);
   packed.doc_start = at::zeros({64}, at::TensorOptions(at::kLong));
   const auto pope = make_encoding("pope", shape_of_heads(2, 2));

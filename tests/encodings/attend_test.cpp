@@ -141,7 +141,7 @@ Formula formula_of(const Json& config, const PositionalEncoding& encoding, const
       };
       f.turn = rotation(options.value("layout", "half") == "half", theta, extends ? .1 * std::log(s) + 1 : 1);
     } else if (kind == "alibi") {
-      biases.push_back([=](int h, double i, double j) {   // four heads
+      biases.push_back([=](int h, double i, double j) {  // four heads
         return -std::pow(2.0, -2.0 * (h + 1)) * (i - j);
       });
     } else if (kind == "t5") {
@@ -232,17 +232,19 @@ BOOST_AUTO_TEST_CASE(a_gpu_must_not_fall_back_to_plain_attention_unasked) {
   const bool was = at::globalContext().deterministicAlgorithms();
   at::globalContext().setDeterministicAlgorithms(false, false);
   const auto plain = static_cast<std::int64_t>(at::SDPBackend::math);
-  BOOST_TEST(refused(plain, q).find("no fused attention for heads of width 20 in BFloat16 with a mask") != std::string::npos);
+  BOOST_TEST(refused(plain, q).find("no fused attention for heads of width 20 in BFloat16 with a mask") !=
+             std::string::npos);
   BOOST_TEST(refused(plain, q).find("compute.kernels: plain") != std::string::npos);
-  BOOST_TEST(refused(plain, q.to(at::kDouble)) == "");   // that has no other
+  BOOST_TEST(refused(plain, q.to(at::kDouble)) == "");  // that has no other
   for (const auto backend :
        {at::SDPBackend::flash_attention, at::SDPBackend::efficient_attention, at::SDPBackend::cudnn_attention}) {
     BOOST_TEST(refused(static_cast<std::int64_t>(backend), q) == "");
   }
   at::globalContext().setDeterministicAlgorithms(true, false);
   BOOST_TEST(refused(static_cast<std::int64_t>(at::SDPBackend::flash_attention), q) == "");
-  BOOST_TEST(refused(static_cast<std::int64_t>(at::SDPBackend::cudnn_attention), q).find("compute.deterministic is on") !=
-             std::string::npos);
+  BOOST_TEST(
+      refused(static_cast<std::int64_t>(at::SDPBackend::cudnn_attention), q).find("compute.deterministic is on") !=
+      std::string::npos);
   at::globalContext().setDeterministicAlgorithms(was, false);
   kernels::use_fused(false);
   BOOST_TEST(refused(plain, q) == "");
@@ -439,7 +441,8 @@ BOOST_AUTO_TEST_CASE(without_kernels_of_ours_other_routes_give_the_same) {
   BOOST_TEST(route_name(*make_encoding("rope", small_shape()), span, at::kFloat, true) == "fused");
   BOOST_TEST(largest_difference(ours.out, plain.out) <= 1e-5);
   for (std::size_t i = 0; i < ours.gradients.size(); ++i) {
-    BOOST_TEST(largest_difference(ours.gradients[i], plain.gradients[i]) <= 2e-5 * (1 + value(plain.gradients[i].abs().max())));
+    BOOST_TEST(largest_difference(ours.gradients[i], plain.gradients[i]) <=
+               2e-5 * (1 + value(plain.gradients[i].abs().max())));
   }
 }
 

@@ -57,7 +57,9 @@ const Identity kIdentities[] = {
     {"'bam'", "'alibi'", {}, 1e-5},
     {"{'kind': 'kerple_power'}", "'none'", {{"a", 0}}},
     {"'asentmax_scale'", "'none'", {{"beta", 0}}},
-    {"{'stack': ['nape', {'kind': 'ssmax', 'initial': 'one'}]}", "{'stack': [{'kind': 'ssmax', 'initial': 'one'}, 'nape']}", {}},
+    {"{'stack': ['nape', {'kind': 'ssmax', 'initial': 'one'}]}",
+     "{'stack': [{'kind': 'ssmax', 'initial': 'one'}, 'nape']}",
+     {}},
 };
 
 }  // namespace
@@ -136,7 +138,8 @@ BOOST_AUTO_TEST_CASE(selection_at_once_is_selection_row_after_row) {
     const Toy toy(small_shape(), 2, 12);
     const ToyGradients expected = evaluate(*by_row, toy, span, {}), found = evaluate(*at_once, toy, span, {});
     BOOST_TEST(largest_difference(found.out, expected.out) <= 1e-12);
-    for (std::size_t i = 0; i < 4; ++i) BOOST_TEST(largest_difference(found.gradients[i], expected.gradients[i]) <= 1e-11);
+    for (std::size_t i = 0; i < 4; ++i)
+      BOOST_TEST(largest_difference(found.gradients[i], expected.gradients[i]) <= 1e-11);
   }
 }
 

@@ -41,7 +41,8 @@ std::vector<Subject> without_biases() {
 std::vector<std::string> extensions() {
   std::vector<std::string> names;
   for (const EncodingEntry& entry : encodings::encodings()) {
-    if (support::find_field(entry.fields, "over") != nullptr && entry.name != "distance_map") names.push_back(entry.name);
+    if (support::find_field(entry.fields, "over") != nullptr && entry.name != "distance_map")
+      names.push_back(entry.name);
   }
   return names;
 }
@@ -140,7 +141,9 @@ BOOST_DATA_TEST_CASE(rounding_does_not_grow_with_position, data::make(rotating()
   const Toy low = Toy(shape, 1, 16).to(at::kBFloat16);
   const auto error_at = [&](std::int64_t first) {
     return value((products(rotated(*encoding, low, first, 65536)) -
-                  products(rotated(*encoding, low.to(at::kFloat), first, 65536))).abs().max());
+                  products(rotated(*encoding, low.to(at::kFloat), first, 65536)))
+                     .abs()
+                     .max());
   };
   const double near = error_at(512 - 16), far = error_at(32768 - 16);
   BOOST_TEST(far <= 2 * near + 0.02, "from " << near << " to " << far);
@@ -148,18 +151,18 @@ BOOST_DATA_TEST_CASE(rounding_does_not_grow_with_position, data::make(rotating()
 
 BOOST_DATA_TEST_CASE(a_factor_of_one_is_what_stands_below, data::make(extensions()) * data::make(schedules()), rule,
                      below) {
-  if (rule.find("resonance") != std::string::npos) return;   // rounds wavelengths whatever the factor
+  if (rule.find("resonance") != std::string::npos) return;  // rounds wavelengths whatever the factor
   const auto plain = make_encoding(below, small_shape());
   // xpos has interleaved pairs however it is asked for.
   const auto one = make_encoding({{"kind", rule}, {"factor", 1}, {"over", below}}, small_shape());
   const Toy toy(small_shape(), 2, 12);
-  const auto length = rule == "dyn_ntk" ? 16 : 64;   // it goes by the length
+  const auto length = rule == "dyn_ntk" ? 16 : 64;  // it goes by the length
   const Rotated a = rotated(*plain, toy, 3, length), b = rotated(*one, toy, 3, length);
   BOOST_TEST(at::equal(a.q, b.q));
   BOOST_TEST(at::equal(a.k, b.k));
   BOOST_TEST(plain->parameters().size() == one->parameters().size());
   for (std::size_t i = 0; i < plain->parameters().size(); ++i) {
-    BOOST_TEST(plain->parameters()[i].name == one->parameters()[i].name);   // so that a checkpoint fits
+    BOOST_TEST(plain->parameters()[i].name == one->parameters()[i].name);  // so that a checkpoint fits
     BOOST_TEST(at::equal(plain->parameters()[i].value, one->parameters()[i].value));
   }
 }
@@ -186,7 +189,7 @@ BOOST_DATA_TEST_CASE(what_is_not_turned_stays_so_under_every_rule, data::make(ex
 }
 
 BOOST_DATA_TEST_CASE(no_rule_makes_a_pair_faster, data::make(extensions()), rule) {
-  if (rule.find("resonance") != std::string::npos) return;   // rounding may
+  if (rule.find("resonance") != std::string::npos) return;  // rounding may
   Shape wide = small_shape();
   wide.head_width = 64;
   wide.train_length = 512;

@@ -11,8 +11,12 @@ namespace {
 
 std::unique_ptr<PositionalEncoding> make(const std::string& config, std::int64_t heads = 1,
                                          std::int64_t train_length = 1024) {
-  return make_encoding(Json::parse(config), {.width = 2 * heads, .query_heads = heads, .key_value_heads = heads,
-                                             .head_width = 2, .train_length = train_length, .dtype = at::kDouble});
+  return make_encoding(Json::parse(config), {.width = 2 * heads,
+                                             .query_heads = heads,
+                                             .key_value_heads = heads,
+                                             .head_width = 2,
+                                             .train_length = train_length,
+                                             .dtype = at::kDouble});
 }
 
 /// The bias at each distance 0 .. n, [H, n + 1].
@@ -48,7 +52,7 @@ BOOST_AUTO_TEST_CASE(kerple_at_some_distances) {
   set_parameter(*power, "p", numbers({.5}, {1}));
   row = by_distance(*power, 4096)[0];
   check_values(row.index_select(0, at::tensor({0, 1, 4, 100, 1024, 4096})), {0, -.25, -.5, -2.5, -8, -16});
-  set_parameter(*power, "p", numbers({1}, {1}));   // ALiBi with slope a
+  set_parameter(*power, "p", numbers({1}, {1}));  // ALiBi with slope a
   check_values(by_distance(*power, 3)[0], {0, -.25, -.5, -.75}, 1e-12);
 }
 
@@ -96,12 +100,15 @@ BOOST_AUTO_TEST_CASE(bam_at_some_distances) {
   set_parameter(*bam, "location", numbers({-.5}, {1}));
   check_value(value(by_distance(*bam, 3)[0][3]), -.122364);
   // At the start it is ALiBi, but for the 1e-5 that keeps it smooth at distance 0.
-  check_values(by_distance(*make("\"bam\"", 8), 50), [&] {
-    std::vector<double> expected;
-    for (const double slope : alibi_slopes(8))
-      for (int d = 0; d <= 50; ++d) expected.push_back(-slope * (d + 1e-5));
-    return expected;
-  }(), 1e-12);
+  check_values(
+      by_distance(*make("\"bam\"", 8), 50),
+      [&] {
+        std::vector<double> expected;
+        for (const double slope : alibi_slopes(8))
+          for (int d = 0; d <= 50; ++d) expected.push_back(-slope * (d + 1e-5));
+        return expected;
+      }(),
+      1e-12);
 }
 
 BOOST_AUTO_TEST_CASE(bam_under_scalable_softmax_scales_its_prior_too) {
@@ -119,7 +126,8 @@ BOOST_AUTO_TEST_CASE(bam_under_scalable_softmax_scales_its_prior_too) {
 BOOST_AUTO_TEST_CASE(nape_leaves_half_of_the_heads_alone) {
   const Tensor linear = by_distance(*make("\"nape\"", 8), 1).select(1, 1);
   check_values(linear, {-1, -.5, -1. / 3, -.25, 0, 0, 0, 0}, 1e-12);
-  check_values(by_distance(*make(R"({"kind": "nape", "slopes": "exp"})", 5), 1).select(1, 1), {-1, -.5, 0, 0, 0}, 1e-12);
+  check_values(by_distance(*make(R"({"kind": "nape", "slopes": "exp"})", 5), 1).select(1, 1), {-1, -.5, 0, 0, 0},
+               1e-12);
 }
 
 BOOST_AUTO_TEST_CASE(fire_of_each_head_normalises_log_distance) {
@@ -143,7 +151,7 @@ BOOST_AUTO_TEST_CASE(the_guides_fire_saturates_at_its_length) {
   Tensor first = at::zeros({32}, at::kDouble);
   first[0] = 1;
   set_parameter(*fire, "w1", first);
-  set_parameter(*fire, "b1", first * 10);   // where GELU hands its input through
+  set_parameter(*fire, "b1", first * 10);  // where GELU hands its input through
   set_parameter(*fire, "w2", first);
   set_parameter(*fire, "b2", numbers({-10}, {1}));
   const Tensor row = by_distance(*fire, 9000)[0];
@@ -195,8 +203,8 @@ BOOST_AUTO_TEST_CASE(asentmax_read_off_the_tokens) {
 }
 
 BOOST_AUTO_TEST_CASE(temperatures_for_heads_without_position_leave_the_others_alone) {
-  const Shape shape{.width = 8, .query_heads = 4, .key_value_heads = 4, .head_width = 2, .train_length = 16,
-                    .dtype = at::kDouble};
+  const Shape shape{
+      .width = 8, .query_heads = 4, .key_value_heads = 4, .head_width = 2, .train_length = 16, .dtype = at::kDouble};
   const auto both = make_encoding(Json::parse(R"({"stack": ["nape", "asentmax_scale"]})"), shape);
   const auto alone = make_encoding("asentmax_scale", shape);
   const auto factors = [&](PositionalEncoding& encoding) {
@@ -213,8 +221,13 @@ BOOST_AUTO_TEST_CASE(temperatures_for_heads_without_position_leave_the_others_al
 }
 
 BOOST_AUTO_TEST_CASE(temperatures_for_layers_without_position_leave_the_others_alone) {
-  const Shape shape{.width = 8, .layers = 4, .query_heads = 2, .key_value_heads = 2, .head_width = 4,
-                    .train_length = 4, .dtype = at::kDouble};
+  const Shape shape{.width = 8,
+                    .layers = 4,
+                    .query_heads = 2,
+                    .key_value_heads = 2,
+                    .head_width = 4,
+                    .train_length = 4,
+                    .dtype = at::kDouble};
   const auto both = make_encoding(Json::parse(R"({"stack": ["inope", "llama4_temp"]})"), shape);
   const auto alone = make_encoding("inope", shape), everywhere = make_encoding("llama4_temp", shape);
   const Tensor q = normals("inope q", {1, 2, 9, 4});
@@ -254,7 +267,10 @@ BOOST_AUTO_TEST_CASE(a_window_keeps_the_first_token_of_the_text) {
   const Tensor left = at::tensor({0, 2, 3}, at::kLong);
   State state = begin_pass(*none, {.batch = 1, .queries = 1, .keys = 3});
   LayerContext context = layer_context(*none, state, 0);
-  const Heads heads{.q = f.q.narrow(2, 3, 1), .k = f.k.index_select(2, left), .v = f.v.index_select(2, left), .scale = 1 / std::sqrt(2.0)};
+  const Heads heads{.q = f.q.narrow(2, 3, 1),
+                    .k = f.k.index_select(2, left),
+                    .v = f.v.index_select(2, left),
+                    .scale = 1 / std::sqrt(2.0)};
   BOOST_TEST(largest_difference(windowed[3], attend(*none, context, heads)[0][0][0]) <= 1e-14);
   f.run(R"({"kind": "sink_bos", "window": 2, "keep": 0})");
   BOOST_TEST(value(f.weights(3)[0]) == 0.0);

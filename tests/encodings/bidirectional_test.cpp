@@ -74,7 +74,8 @@ BOOST_AUTO_TEST_CASE(those_that_work_either_way_are_known) {
     if (!make_encoding(entry.name, wide_shape())->needs_causal_mask()) found.insert(entry.name);
   }
   for (const std::string& name : found) BOOST_TEST(expected.count(name), name << " works either way and is not listed");
-  for (const std::string& name : expected) BOOST_TEST(found.count(name), name << " is listed and asks for a causal mask");
+  for (const std::string& name : expected)
+    BOOST_TEST(found.count(name), name << " is listed and asks for a causal mask");
 }
 
 SUBJECT_TEST_CASE(without_a_mask_all_routes_agree_and_the_last_row_sees_what_it_always_saw, subjects()) {
@@ -91,10 +92,11 @@ SUBJECT_TEST_CASE(without_a_mask_all_routes_agree_and_the_last_row_sees_what_it_
   causal.causal = true;
   const Tensor reference = toy.run(*encoding, both_ways(2, length), {.route = Route::kReference});
   BOOST_TEST(largest_difference(reference, toy.run(*encoding, both_ways(2, length))) <= 1e-11);
-  BOOST_TEST(largest_difference(reference, toy.run(*encoding, both_ways(2, length), {.route = Route::kChunked, .chunk_rows = 4})) <= 1e-11);
+  BOOST_TEST(largest_difference(reference, toy.run(*encoding, both_ways(2, length),
+                                                   {.route = Route::kChunked, .chunk_rows = 4})) <= 1e-11);
   const Tensor masked = toy.run(*encoding, causal, {.route = Route::kReference});
   BOOST_TEST(largest_difference(reference.select(2, length - 1), masked.select(2, length - 1)) <= 1e-11);
-  BOOST_TEST(largest_difference(reference.select(2, 0), masked.select(2, 0)) > 1e-3);   // the first row sees all now
+  BOOST_TEST(largest_difference(reference.select(2, 0), masked.select(2, 0)) > 1e-3);  // the first row sees all now
   if (encoding->facts().stochastic) return;
   // Documents stay apart in both directions.
   Span packed = both_ways(2, length);
@@ -105,7 +107,8 @@ SUBJECT_TEST_CASE(without_a_mask_all_routes_agree_and_the_last_row_sees_what_it_
     for (const auto& [begin, count] : {std::pair<std::int64_t, std::int64_t>{0, 4}, {4, 5}}) {
       Span alone = both_ways(2, count);
       alone.pe_len = length;
-      BOOST_TEST(largest_difference(both.narrow(2, begin, count), toy.part(begin, count).run(*encoding, alone)) <= 1e-11);
+      BOOST_TEST(largest_difference(both.narrow(2, begin, count), toy.part(begin, count).run(*encoding, alone)) <=
+                 1e-11);
     }
   }
 }

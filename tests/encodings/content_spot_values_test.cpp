@@ -49,7 +49,7 @@ BOOST_AUTO_TEST_CASE(cable_on_four_tokens) {
   FourTokens f;
   f.run("\"none\"");
   const Tensor plain = f.logits(3).clone();
-  const auto inverse = [](double g) { return std::log(std::expm1(g)); };   // of softplus
+  const auto inverse = [](double g) { return std::log(std::expm1(g)); };  // of softplus
   f.x = rows_of({.2, inverse(1), .1, inverse(.5), .7, inverse(2), .3, inverse(1.5)});
   const auto run = [&](const char* kind) {
     const auto cable = make_encoding(kind, f.shape);
@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(grape_a_on_four_tokens) {
   const Tensor plain = f.logits(3).clone();
   const auto keyed = make_encoding(Json::parse(R"({"kind": "grape_a", "form": "k"})"), f.shape);
   set_parameter(*keyed, "u", numbers({.6, .8}, {1, 2}));
-  set_parameter(*keyed, "omega", numbers({64}, {1}));   // softplus(64) = 64, times the one head's slope 2^−8
+  set_parameter(*keyed, "omega", numbers({64}, {1}));  // softplus(64) = 64, times the one head's slope 2^−8
   f.run(*keyed);
   check_values(f.logits(3) - plain, {-.979443, -.507734, -.191589, 0});
   check_values(f.weights(3), {.075311, .059515, .040256, .824918});
@@ -82,7 +82,7 @@ BOOST_AUTO_TEST_CASE(grape_a_on_four_tokens) {
   }
   set_parameter(*both, "u", numbers({.6, .8}, {1, 2}));
   f.run(*queried);
-  const double gate = std::log1p(std::exp((.6 + .8) / std::sqrt(2.0)));   // q_3 = (1, −1)
+  const double gate = std::log1p(std::exp((.6 + .8) / std::sqrt(2.0)));  // q_3 = (1, −1)
   const Tensor query_part = f.logits(3) - plain;
   check_values(query_part, {-.75 * gate, -.5 * gate, -.25 * gate, 0}, 1e-12);
   f.run(*both);
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(stick_breaking_on_four_tokens) {
   check_values(f.weights(3), {.269388, .265654, .19557, 0});
   check_values(1 - f.matrices.weights[0][0].sum(-1), {1, .330238, .064585, .269388});
   check_values(f.out[0][0][3], {1.003734, .191836});
-  check_values(f.out[0][0][0], {1, 0}, 0);   // all that is left goes to the token itself
+  check_values(f.out[0][0][0], {1, 0}, 0);  // all that is left goes to the token itself
   for (int i = 0; i < 4; ++i) BOOST_TEST(std::isinf(value(f.matrices.logits[0][0][i][i])));
   f.run(R"({"kind": "stickbreaking", "remainder": false})");
   check_values(f.out[0][0][3], {.464958, .461224});
@@ -145,7 +145,8 @@ BOOST_AUTO_TEST_CASE(path_on_four_tokens_in_blocks_of_any_size) {
   }
   // Reflections along one axis flip the sign of its channel at every token.
   const Tensor axis = numbers({1, 0, 1, 0, 1, 0, 1, 0}, {1, 1, 4, 2});
-  const Tensor flipped = path_logits(path_inputs(f.q, f.k, axis, at::full({1, 1, 4}, 2.0, at::kDouble), 3), 0, 4, 4, 3)[0][0];
+  const Tensor flipped =
+      path_logits(path_inputs(f.q, f.k, axis, at::full({1, 1, 4}, 2.0, at::kDouble), 3), 0, 4, 4, 3)[0][0];
   for (int i = 0; i < 4; ++i) {
     for (int j = 0; j <= i; ++j) {
       const double sign = (i - j) % 2 == 0 ? 1 : -1;
@@ -215,11 +216,12 @@ BOOST_AUTO_TEST_CASE(wall_on_four_tokens) {
 BOOST_AUTO_TEST_CASE(wall_survives_gates_that_close_at_once) {
   const Shape shape{.width = 4, .query_heads = 2, .key_value_heads = 1, .head_width = 2, .train_length = 16};
   const auto wall = make_encoding("wall", shape);
-  set_parameter(*wall, "bias", at::full({4}, -30.0));   // 30 nepers a token, 9,000 over the text
+  set_parameter(*wall, "bias", at::full({4}, -30.0));  // 30 nepers a token, 9,000 over the text
   const std::int64_t length = 300;
   State state = begin_pass(*wall, Span::whole(1, length));
   LayerContext context = layer_context(*wall, state, 0, normals("wall", {1, length, 4}).to(at::kFloat));
-  const Tensor q = normals("wall q", {1, 2, length, 2}).to(at::kFloat), k = normals("wall k", {1, 1, length, 2}).to(at::kFloat);
+  const Tensor q = normals("wall q", {1, 2, length, 2}).to(at::kFloat),
+               k = normals("wall k", {1, 1, length, 2}).to(at::kFloat);
   const Tensor out = attend(*wall, context, {.q = q, .k = k, .v = k, .scale = 0.5});
   BOOST_TEST(all_finite(out));
 }
@@ -239,8 +241,11 @@ BOOST_AUTO_TEST_CASE(dape_adds_what_its_network_makes_of_logit_and_bias) {
   State state = begin_pass(*dape, span);
   LayerContext context = layer_context(*dape, state, 0);
   AttentionMatrices matrices;
-  attend(*dape, context, {.q = at::full({1, 1, 1, 2}, .25, at::kDouble), .k = at::ones({1, 1, 257, 2}, at::kDouble),
-                          .v = at::ones({1, 1, 257, 2}, at::kDouble)}, {.matrices = &matrices});
+  attend(*dape, context,
+         {.q = at::full({1, 1, 1, 2}, .25, at::kDouble),
+          .k = at::ones({1, 1, 257, 2}, at::kDouble),
+          .v = at::ones({1, 1, 257, 2}, at::kDouble)},
+         {.matrices = &matrices});
   check_value(value(matrices.logits.flatten()[0]), -.41, 1e-12);
 }
 
@@ -265,7 +270,7 @@ BOOST_AUTO_TEST_CASE(dape_v2_convolves_along_the_keys) {
   attend(*dape, context, {.q = q, .k = k, .v = k, .scale = .5}, {.matrices = &matrices});
   const double slopes[] = {1. / 16, 1. / 256};
   for (std::int64_t i = 0; i < length; ++i) {
-    std::vector<std::vector<double>> read(4, std::vector<double>(length + 4));   // columns −1 .. length + 2
+    std::vector<std::vector<double>> read(4, std::vector<double>(length + 4));  // columns −1 .. length + 2
     for (int h = 0; h < 2; ++h) {
       for (std::int64_t j = 0; j <= i; ++j) {
         read[h][j + 1] = value(at::dot(q[0][h][i], k[0][0][j])) * .5;
@@ -294,7 +299,7 @@ BOOST_AUTO_TEST_CASE(dape_v2_convolves_along_the_keys) {
 
 BOOST_AUTO_TEST_CASE(tape_mixes_its_angles_as_attention_says) {
   FourTokens f;
-  f.q = at::zeros_like(f.q);   // all keys weigh alike
+  f.q = at::zeros_like(f.q);  // all keys weigh alike
   const auto tape = make_encoding("tape", f.shape);
   set_parameter(*tape, "rho", numbers({.5}, {1, 1}));
   State state = begin_pass(*tape, Span::whole(1, 4));
@@ -308,8 +313,9 @@ BOOST_AUTO_TEST_CASE(repo_turns_by_what_it_reads) {
   Shape shape = small_shape();
   shape.layers = 3;
   const auto repo = make_encoding("repo", shape);
-  BOOST_TEST(repo->parameters().front().layer == 1);   // a third of the layers uses ordinary positions
-  const Tensor q = normals("repo q", {1, 2, 5, 4}), k = normals("repo k", {1, 2, 5, 4}), x = normals("repo x", {1, 5, 8});
+  BOOST_TEST(repo->parameters().front().layer == 1);  // a third of the layers uses ordinary positions
+  const Tensor q = normals("repo q", {1, 2, 5, 4}), k = normals("repo k", {1, 2, 5, 4}),
+               x = normals("repo x", {1, 5, 8});
   const auto rope = make_encoding("rope", shape);
   const auto turn = [&](PositionalEncoding& encoding, int layer) {
     State state = begin_pass(encoding, Span::whole(1, 5));
@@ -351,7 +357,8 @@ BOOST_AUTO_TEST_CASE(the_guides_cope_counts_gates_from_the_start) {
     }
     return Tensor();
   };
-  const Tensor q = normals("guide q", {1, 2, 9, 4}), k = normals("guide k", {1, 2, 9, 4}), x = normals("guide x", {1, 9, 8});
+  const Tensor q = normals("guide q", {1, 2, 9, 4}), k = normals("guide k", {1, 2, 9, 4}),
+               x = normals("guide x", {1, 9, 8});
   State state = begin_pass(*cope, Span::whole(1, 9));
   LayerContext context = layer_context(*cope, state, 0, x);
   AttentionMatrices matrices;

@@ -5,8 +5,8 @@
 #include <boost/test/unit_test.hpp>
 #include <tuple>
 
-#include "fixture.h"
 #include "encoding_docs/battery/checks.h"
+#include "fixture.h"
 
 using namespace pe;
 using namespace pe::test;

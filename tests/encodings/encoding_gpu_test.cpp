@@ -20,7 +20,13 @@ struct BothDevices {
 
 /// bfloat16 inputs, wide enough for the kernels' needs, and the same numbers in float32 on the CPU.
 BothDevices on_both(const Json& config, std::int64_t groups) {
-  Shape shape{.width = 64, .layers = 2, .query_heads = 4, .key_value_heads = groups, .head_width = 32, .train_length = 64, .seed = 5};
+  Shape shape{.width = 64,
+              .layers = 2,
+              .query_heads = 4,
+              .key_value_heads = groups,
+              .head_width = 32,
+              .train_length = 64,
+              .seed = 5};
   Toy toy(shape, 2, 64);
   for (Tensor Toy::*member : {&Toy::wq, &Toy::wk, &Toy::wv}) (toy.*member).zero_();
   Shape gpu = shape;
@@ -121,14 +127,16 @@ BOOST_DATA_TEST_CASE(attention_at_real_lengths_agrees_with_float64,
   const auto encoding = make_encoding(name, shape);
   stir(*encoding);
   encoding->after_step();  // into the range that training keeps to
-  const ToyGradients expected = evaluate(*encoding, rounded.to(at::kDouble).on(shape.device), span, {.route = Route::kReference});
+  const ToyGradients expected =
+      evaluate(*encoding, rounded.to(at::kDouble).on(shape.device), span, {.route = Route::kReference});
   const ToyGradients got = evaluate(*encoding, rounded.on(shape.device), span, {.route = Route::kAuto});
   BOOST_TEST(relative_difference(got.out, expected.out) <= 2e-2);
   for (std::size_t i = 0; i < got.gradients.size(); ++i)
     BOOST_TEST(relative_difference(got.gradients[i], expected.gradients[i]) <= 3e-2, "gradient " << i);
   const ToyGradients again = evaluate(*encoding, rounded.on(shape.device), span, {.route = Route::kAuto});
   BOOST_TEST(again.out.equal(got.out));
-  for (std::size_t i = 0; i < got.gradients.size(); ++i) BOOST_TEST(again.gradients[i].equal(got.gradients[i]), "gradient " << i);
+  for (std::size_t i = 0; i < got.gradients.size(); ++i)
+    BOOST_TEST(again.gradients[i].equal(got.gradients[i]), "gradient " << i);
 }
 
 // A mask that needs a gradient while q, k and v are frozen would have the fused kernel write where it must not.
@@ -146,7 +154,7 @@ BOOST_DATA_TEST_CASE(a_frozen_model_trains_its_bias, data::make({"t5", "fire"}),
     return found;
   };
   const ToyGradients expected = gradients(*pair.cpu, pair.on_cpu, pair.cpu_span, Route::kReference),
-                  got = gradients(*pair.gpu, pair.on_gpu, pair.gpu_span, Route::kAuto);
+                     got = gradients(*pair.gpu, pair.on_gpu, pair.gpu_span, Route::kAuto);
   for (const double error : errors(got, expected, kFloor)) BOOST_TEST(error <= kRounded);
 }
 

@@ -1,7 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
-#include "fixture.h"
 #include "encoding_docs/battery/checks.h"
+#include "fixture.h"
 #include "support/config.h"
 
 using namespace pe;
@@ -127,8 +127,9 @@ BOOST_AUTO_TEST_CASE(counts_of_parameters) {
 BOOST_AUTO_TEST_CASE(parameters_have_the_names_and_shapes_that_artifacts_use) {
   const auto fire = make_encoding("fire", small_shape());
   const std::vector<std::pair<std::string, std::vector<std::int64_t>>> expected = {
-      {"fire.0.c", {}}, {"fire.0.length_multiplier", {}}, {"fire.0.w1", {32, 1}}, {"fire.0.b1", {32}},
-      {"fire.0.w2", {2, 32}}, {"fire.0.b2", {2}}, {"fire.1.c", {}}};
+      {"fire.0.c", {}},    {"fire.0.length_multiplier", {}}, {"fire.0.w1", {32, 1}},
+      {"fire.0.b1", {32}}, {"fire.0.w2", {2, 32}},           {"fire.0.b2", {2}},
+      {"fire.1.c", {}}};
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const Parameter& p = fire->parameters()[i];
     BOOST_TEST(p.name == expected[i].first);
@@ -138,7 +139,7 @@ BOOST_AUTO_TEST_CASE(parameters_have_the_names_and_shapes_that_artifacts_use) {
   }
   const auto t5 = make_encoding("t5", small_shape());
   BOOST_TEST(t5->parameters()[0].name == "t5.table");
-  BOOST_TEST(!t5->parameters()[0].weight_decay);   // a table, though it has two dimensions
+  BOOST_TEST(!t5->parameters()[0].weight_decay);  // a table, though it has two dimensions
   BOOST_TEST(t5->parameters()[0].layer == -1);
 }
 
@@ -174,11 +175,12 @@ BOOST_AUTO_TEST_CASE(shapes_that_do_not_fit_are_refused) {
   Shape odd = small_shape();
   odd.head_width = 5;
   check_says(refusal("'rope'", odd), {"'rope'", "head width 5", "not even"});
-  for (const char* kind : {"yarn", "pi", "partial", "p_rope", "xpos", "hope", "fope", "pope", "lrope", "lerope", "inope",
-                           "multiscale_rope", "cope_clip", "clex", "resonance", "longrope2"}) {
+  for (const char* kind : {"yarn", "pi", "partial", "p_rope", "xpos", "hope", "fope", "pope", "lrope", "lerope",
+                           "inope", "multiscale_rope", "cope_clip", "clex", "resonance", "longrope2"}) {
     check_says(refusal("'" + std::string(kind) + "'", odd), {"head width 5", "not even"});
   }
-  check_says(refusal("'rope_pp'", small_shape(3, 3)), {"'rope_pp'", "two attention heads of each query head", "3 heads"});
+  check_says(refusal("'rope_pp'", small_shape(3, 3)),
+             {"'rope_pp'", "two attention heads of each query head", "3 heads"});
   odd.width = 7;
   check_says(refusal("'sinusoidal'", odd), {"width 7", "not even"});
   check_says(refusal("{'kind': 'alibi', 'slopes': [1, 2, 3]}"), {"3 slopes for 2 query heads"});

@@ -16,7 +16,12 @@ struct FixtureF {
   Tensor q = numbers({1, 0, 0, 1, 1, 1, 1, -1}, {1, 1, 4, 2});
   Tensor k = numbers({1, 1, 0, 1, -1, 1, 2, 0}, {1, 1, 4, 2});
   Tensor v = numbers({1, 0, 0, 1, 1, 1, 2, -1}, {1, 1, 4, 2});
-  Shape shape{.width = 2, .layers = 1, .query_heads = 1, .key_value_heads = 1, .head_width = 2, .train_length = 4,
+  Shape shape{.width = 2,
+              .layers = 1,
+              .query_heads = 1,
+              .key_value_heads = 1,
+              .head_width = 2,
+              .train_length = 4,
               .dtype = at::kDouble};
 
   AttentionMatrices matrices;
@@ -71,8 +76,8 @@ BOOST_AUTO_TEST_CASE(alibi_slopes_are_those_of_the_released_code) {
   check(slopes(4), {1. / 4, 1. / 16, 1. / 64, 1. / 256}, 0);
   check(slopes(6), {.25, .0625, .015625, .00390625, .5, .125}, 0);
   check(slopes(8), {1. / 2, 1. / 4, 1. / 8, 1. / 16, 1. / 32, 1. / 64, 1. / 128, 1. / 256}, 0);
-  check(slopes(12), {.5, .25, .125, .0625, .03125, .015625, .0078125, .00390625, .70710678, .35355339, .1767767,
-                     .088388348}, 1e-8);
+  check(slopes(12),
+        {.5, .25, .125, .0625, .03125, .015625, .0078125, .00390625, .70710678, .35355339, .1767767, .088388348}, 1e-8);
   const Tensor sixteen = slopes(16), twenty = slopes(20);
   check(sixteen.narrow(0, 0, 4), {.70710678, .5, .35355339, .25}, 1e-8);
   check(sixteen.narrow(0, 14, 2), {.0055242717, .00390625}, 1e-10);
@@ -91,7 +96,7 @@ BOOST_AUTO_TEST_CASE(alibi_on_four_tokens) {
 
 BOOST_AUTO_TEST_CASE(t5_buckets) {
   const auto t5 = make_encoding("t5", {.width = 2, .head_width = 2, .dtype = at::kDouble});
-  set(*t5, "table", at::arange(32, at::kDouble));   // each bucket holds its own number
+  set(*t5, "table", at::arange(32, at::kDouble));  // each bucket holds its own number
   const Tensor row = bias_row(*t5, 4999).flip(1)[0];
   const auto bucket = [&](std::int64_t d) { return row[d].item<double>(); };
   for (int d = 0; d < 16; ++d) BOOST_TEST(bucket(d) == d);
@@ -191,7 +196,7 @@ BOOST_AUTO_TEST_CASE(cope_on_four_tokens) {
   const Tensor plain = f.logits(3).clone();
   const Tensor plain_out = f.out;
   f.run(*cope);
-  BOOST_TEST(at::equal(f.out, plain_out));   // a table of zeros adds nothing
+  BOOST_TEST(at::equal(f.out, plain_out));  // a table of zeros adds nothing
   set(*cope, "table", table);
   f.run(*cope);
   check(f.logits(3) - plain, {1.330238, .830238, .5, .206645});
@@ -224,8 +229,8 @@ BOOST_AUTO_TEST_CASE(cope_beside_a_rotation_in_its_three_readings) {
   check(f.logits(3), {.199574, .937231, -.764103, 1.414214});
   const Tensor rotated = f.logits(3).clone();
   const auto run = [&](const char* gates, const char* z) {
-    const auto both = make_encoding(
-        {{"stack", {"rope", {{"kind", "cope"}, {"positions", 4}, {"gates", gates}, {"z", z}}}}}, f.shape);
+    const auto both =
+        make_encoding({{"stack", {"rope", {{"kind", "cope"}, {"positions", 4}, {"gates", gates}, {"z", z}}}}}, f.shape);
     set(*both, "table", table);
     f.run(*both);
   };
@@ -250,22 +255,30 @@ BOOST_AUTO_TEST_CASE(rope_in_both_layouts) {
   const Tensor q = f8(true), k = f8(false);
   Score interleaved = score(R"({"kind": "rope", "layout": "interleaved"})", 8, 64);
   check_near(interleaved(q, k, 5, 2), 0.713161820802, 1e-11);
-  check(interleaved.last_q, {.218827809079, -.039377710087, .072646281549, .483426680737, .450606019766, .587898107480,
-                             .640622869024, .720568198982}, 1e-11);
-  check(interleaved.last_k, {-1.245369997771, .507875398428, .670469595969, .846787834684, .532947577053,
-                             .373090611070, .170025201972, -.028859529843}, 1e-11);
+  check(interleaved.last_q,
+        {.218827809079, -.039377710087, .072646281549, .483426680737, .450606019766, .587898107480, .640622869024,
+         .720568198982},
+        1e-11);
+  check(interleaved.last_k,
+        {-1.245369997771, .507875398428, .670469595969, .846787834684, .532947577053, .373090611070, .170025201972,
+         -.028859529843},
+        1e-11);
   check_near(interleaved(q, k, 103, 100), 0.713161820802, 1e-11);
   check_near(interleaved(q, k, 2, 5), 0.819159334750, 1e-11);
   Score half = score(R"("rope")", 8, 64);
   check_near(half(q, k, 5, 2), 0.413486254130, 1e-11);
-  check(half.last_q, {.488051752009, -.096355281638, .262953418517, .385826709080, .040262209402, .590767539275,
-                      .658182437311, .719294207566}, 1e-11);
-  check(half.last_k, {-.899147102408, .830711723785, .821771437049, .696763714940, .666326921983, .538121295684,
-                      .186438762477, -.027806051413}, 1e-11);
+  check(half.last_q,
+        {.488051752009, -.096355281638, .262953418517, .385826709080, .040262209402, .590767539275, .658182437311,
+         .719294207566},
+        1e-11);
+  check(half.last_k,
+        {-.899147102408, .830711723785, .821771437049, .696763714940, .666326921983, .538121295684, .186438762477,
+         -.027806051413},
+        1e-11);
   check_near(half(q, k, 103, 100), 0.413486254130, 1e-11);
   check_near(half(q, k, 2, 5), 0.827662468477, 1e-11);
   check_near(half(q, k, 9, 9), 1.348230376893, 1e-11);
-  check_near(half(q, k, 40, 17), .042304745370, 1e-11);   // as a draw of positions may give them
+  check_near(half(q, k, 40, 17), .042304745370, 1e-11);  // as a draw of positions may give them
 }
 
 BOOST_AUTO_TEST_CASE(interleaved_rope_is_half_rope_of_permuted_channels) {
@@ -285,13 +298,16 @@ BOOST_AUTO_TEST_CASE(yarn_frequencies_for_heads_of_64) {
   };
   check(at_probes(frequencies(score(R"({"kind": "yarn", "factor": 8})", 64, 512))),
         {1, .29494320484, .066346153846, .012466671545, .00125, 3.9528470752e-4, 1.25e-4, 3.9528470752e-5,
-         1.6669017902e-5}, 1e-11);
+         1.6669017902e-5},
+        1e-11);
   check(at_probes(frequencies(score(R"({"kind": "yarn", "factor": 8, "truncate": false})", 64, 512))),
         {1, .29893626387, .065465076074, .011510123131, .00125, 3.9528470752e-4, 1.25e-4, 3.9528470752e-5,
-         1.6669017902e-5}, 1e-11);
+         1.6669017902e-5},
+        1e-11);
   check(at_probes(frequencies(score(R"({"kind": "yarn", "factor": 8, "ramp": "rotations"})", 64, 512))),
         {1, .26060724995, .032677875647, .0053603143326, .00125, 3.9528470752e-4, 1.25e-4, 3.9528470752e-5,
-         1.6669017902e-5}, 1e-11);
+         1.6669017902e-5},
+        1e-11);
   check(at_probes(frequencies(score(R"("rope")", 64, 512))),
         {1, .31622776602, .1, .031622776602, .01, .0031622776602, .001, 3.1622776602e-4, 1.3335214322e-4}, 1e-11);
 }
@@ -332,7 +348,7 @@ BOOST_AUTO_TEST_CASE(yarn_that_extends_nothing_is_rope) {
   dynamic.pe_len = 64;
   BOOST_TEST(dynamic(q, k, 5, 2) == rope(q, k, 5, 2));
   dynamic.pe_len = 256;
-  check_near(dynamic(q, k, 5, 2), .628828287104, 1e-11);   // as the factor 4
+  check_near(dynamic(q, k, 5, 2), .628828287104, 1e-11);  // as the factor 4
 }
 
 BOOST_AUTO_TEST_CASE(turning_keeps_lengths_but_for_the_attention_factor) {
@@ -347,22 +363,31 @@ BOOST_AUTO_TEST_CASE(turning_keeps_lengths_but_for_the_attention_factor) {
 BOOST_AUTO_TEST_CASE(sinusoids) {
   const char* const kind = R"("sinusoidal")";
   check(embedding(kind, 8, 0), {0, 1, 0, 1, 0, 1, 0, 1}, 0);
-  check(embedding(kind, 8, 1), {.841470984808, .540302305868, .099833416647, .995004165278, .009999833334,
-                                .999950000417, .000999999833, .999999500000}, 1e-12);
-  check(embedding(kind, 8, 7), {.656986598719, .753902254343, .644217687238, .764842187284, .069942847338,
-                                .997551000253, .006999942833, .999975500100}, 1e-12);
-  check(embedding(kind, 8, 1023), {-.916485372272, .400068197201, .980414962295, -.196942889460, -.720984523114,
-                                   -.692951165256, .853674282965, .520807275875}, 1e-12);
+  check(embedding(kind, 8, 1),
+        {.841470984808, .540302305868, .099833416647, .995004165278, .009999833334, .999950000417, .000999999833,
+         .999999500000},
+        1e-12);
+  check(embedding(kind, 8, 7),
+        {.656986598719, .753902254343, .644217687238, .764842187284, .069942847338, .997551000253, .006999942833,
+         .999975500100},
+        1e-12);
+  check(embedding(kind, 8, 1023),
+        {-.916485372272, .400068197201, .980414962295, -.196942889460, -.720984523114, -.692951165256, .853674282965,
+         .520807275875},
+        1e-12);
   check_near(at::dot(embedding(kind, 8, 7), embedding(kind, 8, 4)).item<double>(), 1.964889526278, 1e-12);
   const Tensor wide = embedding(kind, 512, 100);
-  const Tensor some =
-      wide.index_select(0, at::tensor({0, 1, 2, 3, 256, 257, 510, 511}, at::TensorOptions(at::kLong)));
-  check(some, {-.506365641110, .862318872288, .797542363403, -.603262943149, .841470984808, .540302305868,
-               .010366143623, .999946270090}, 1e-12);
+  const Tensor some = wide.index_select(0, at::tensor({0, 1, 2, 3, 256, 257, 510, 511}, at::TensorOptions(at::kLong)));
+  check(some,
+        {-.506365641110, .862318872288, .797542363403, -.603262943149, .841470984808, .540302305868, .010366143623,
+         .999946270090},
+        1e-12);
   check_near(at::dot(wide, wide).item<double>(), 256, 1e-9);
   const Tensor apart = embedding(R"({"kind": "sinusoidal", "layout": "concatenated"})", 8, 7);
-  check(apart, {.656986598719, .644217687238, .069942847338, .006999942833, .753902254343, .764842187284,
-                .997551000253, .999975500100}, 1e-12);
+  check(apart,
+        {.656986598719, .644217687238, .069942847338, .006999942833, .753902254343, .764842187284, .997551000253,
+         .999975500100},
+        1e-12);
   // As large as token embeddings: .02 rather than √½.
   check_near(embedding(R"({"kind": "sinusoidal", "pe_scale": "matched"})", 8, 7).norm().item<double>(),
              .02 * std::sqrt(8.0), 1e-12);
@@ -447,13 +472,13 @@ BOOST_AUTO_TEST_CASE(randomised_positions) {
   const Tensor rows = draw(*each, 9, 5);
   BOOST_TEST((rows.sizes() == at::IntArrayRef{3, 9}));
   BOOST_TEST(!at::equal(rows[0], rows[1]));
-  Span some = Span::whole(1, 9);   // the same sample in another batch has the same draw
+  Span some = Span::whole(1, 9);  // the same sample in another batch has the same draw
   some.training = true;
   some.step = 5;
   some.samples = {1};
   BOOST_TEST(at::equal(each->positions(0, some)[0], rows[1]));
 
-  BOOST_TEST(at::equal(draw(*encoding, 2048, 1), at::arange(2048)));   // as many tokens as positions
+  BOOST_TEST(at::equal(draw(*encoding, 2048, 1), at::arange(2048)));  // as many tokens as positions
   BOOST_CHECK_THROW(draw(*encoding, 2049, 1), RangeError);
 }
 

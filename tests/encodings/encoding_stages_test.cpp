@@ -21,12 +21,12 @@ class ChannelDecay : public PositionalEncoding {
   }
   Traits traits(const Span&) const override { return {.own_logits = true}; }
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override {
-    const Tensor gates = at::sigmoid(at::matmul(context.x, weight_) + 1);   // [B,S,H·d]
+    const Tensor gates = at::sigmoid(at::matmul(context.x, weight_) + 1);  // [B,S,H·d]
     const Tensor decay = fixed_gates.defined() ? fixed_gates : gates;
     return {decay.log().cumsum(1).view({decay.size(0), decay.size(1), -1, shape_.head_width}).transpose(1, 2)};
   }
   Tensor logits(const Rows& rows) override {
-    const Tensor& p = rows.inputs.at(0);   // [B,H,S,d]
+    const Tensor& p = rows.inputs.at(0);  // [B,H,S,d]
     const std::int64_t offset = rows.context.span.keys - rows.context.span.queries;
     const Tensor mine = p.narrow(2, offset + rows.begin, rows.count()).unsqueeze(3),
                  theirs = p.narrow(2, 0, rows.keys).unsqueeze(2);
@@ -75,7 +75,7 @@ class StickBreaking : public PositionalEncoding {
       const Tensor earlier = rows.visible.logical_and(columns.lt(rows.query_rows().unsqueeze(1)));
       const Tensor z = logits.masked_fill(earlier.logical_not(), 0.0);
       const Tensor kept = at::log_sigmoid(-z).masked_fill(earlier.logical_not(), 0.0);
-      const Tensor after = kept.flip(-1).cumsum(-1).flip(-1) - kept;   // of the keys between this one and the query
+      const Tensor after = kept.flip(-1).cumsum(-1).flip(-1) - kept;  // of the keys between this one and the query
       const Tensor weights = (at::log_sigmoid(z) + after).exp().masked_fill(earlier.logical_not(), 0.0);
       return {weights, 1 - weights.sum(-1)};
     }
@@ -121,8 +121,8 @@ class Evolving : public PositionalEncoding {
   Traits traits(const Span&) const override { return {.extra_values = true}; }
   void begin(State& state) override {
     const Tensor angles = default_positions(state.span).to(at::kDouble).view({1, 1, -1, 1});
-    state.tensors["evolving"] = at::cat({angles.cos(), angles.sin()}, -1)
-                                    .expand({state.span.batch, shape_.query_heads, -1, -1});
+    state.tensors["evolving"] =
+        at::cat({angles.cos(), angles.sin()}, -1).expand({state.span.batch, shape_.query_heads, -1, -1});
   }
   Tensor extra_values(LayerContext& context, const Heads&) override { return context.state.tensors.at("evolving"); }
   Tensor finish(LayerContext& context, const Tensor& out, const Tensor& extra) override {
@@ -143,15 +143,20 @@ struct FixtureF {
   Tensor q = numbers({1, 0, 0, 1, 1, 1, 1, -1}, {1, 1, 4, 2});
   Tensor k = numbers({1, 1, 0, 1, -1, 1, 2, 0}, {1, 1, 4, 2});
   Tensor v = numbers({1, 0, 0, 1, 1, 1, 2, -1}, {1, 1, 4, 2});
-  Shape shape{.width = 2, .layers = 1, .query_heads = 1, .key_value_heads = 1, .head_width = 2, .train_length = 4,
+  Shape shape{.width = 2,
+              .layers = 1,
+              .query_heads = 1,
+              .key_value_heads = 1,
+              .head_width = 2,
+              .train_length = 4,
               .dtype = at::kDouble};
   AttentionMatrices matrices;
   Tensor out;
   void run(PositionalEncoding& encoding) {
     State state = begin_pass(encoding, Span::whole(1, 4));
     LayerContext context = layer_context(encoding, state, 0, at::zeros({1, 4, 2}, at::kDouble));
-    out =
-        encodings::attend(encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(2.0)}, {.matrices = &matrices});
+    out = encodings::attend(encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(2.0)},
+                            {.matrices = &matrices});
   }
 };
 
@@ -178,8 +183,8 @@ std::unique_ptr<PositionalEncoding> make(const std::string& name, const Shape& s
   return make_stack(std::move(members), shape);
 }
 
-const char* const kNames[] = {"channel_decay", "selective", "stick_breaking", "sink", "evolving", "stack",
-                              "stack with another product"};
+const char* const kNames[] = {
+    "channel_decay", "selective", "stick_breaking", "sink", "evolving", "stack", "stack with another product"};
 
 }  // namespace
 

@@ -4,9 +4,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "encoding_docs/battery/passes.h"
 #include "encodings/bias/expression.h"
 #include "fixture.h"
-#include "encoding_docs/battery/passes.h"
 #include "support/error.h"
 
 using namespace pe;

@@ -64,7 +64,8 @@ BOOST_AUTO_TEST_CASE(every_set_that_is_tried_is_legal_and_new) {
     BOOST_TEST(f.divisors.front() >= 1);
     BOOST_TEST(f.divisors.back() <= 5);
     for (std::size_t m = 0; m < n; ++m) {
-      BOOST_TEST((valley.seen[m].divisors != f.divisors || valley.seen[m].protected_positions != f.protected_positions));
+      BOOST_TEST(
+          (valley.seen[m].divisors != f.divisors || valley.seen[m].protected_positions != f.protected_positions));
     }
   }
 }

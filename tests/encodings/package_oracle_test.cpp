@@ -117,9 +117,9 @@ BOOST_AUTO_TEST_CASE(attention_is_what_packages_give_here,
                      *boost::unit_test::precondition(PythonHas{"torch", chosen_python()}) *
                          boost::unit_test::precondition(PythonHasOneOf{{"entmax", "transformers", "x_transformers"}})) {
   const TempFolder folder;
-  const std::string command = chosen_python() + " \"" + (source_root() / "tests/encodings/oracles/packages_2026.py").string() +
-                              "\" > \"" + (folder / "cases.json").string() + "\" 2> \"" + (folder / "log").string() +
-                              "\"";
+  const std::string command = chosen_python() + " \"" +
+                              (source_root() / "tests/encodings/oracles/packages_2026.py").string() + "\" > \"" +
+                              (folder / "cases.json").string() + "\" 2> \"" + (folder / "log").string() + "\"";
   const int status = std::system(command.c_str());
   const std::string log = support::read_file(folder / "log");
   BOOST_TEST_REQUIRE(status == 0, log);

@@ -58,13 +58,18 @@ BOOST_AUTO_TEST_CASE(a_part_of_the_channels) {
 BOOST_AUTO_TEST_CASE(the_second_head_of_a_query_sees_the_imaginary_part) {
   for (const char* layout : {"half", "interleaved"}) {
     const Json config = {{"kind", "rope_pp"}, {"layout", layout}};
-    const auto encoding = make_encoding(config, {.width = 8, .query_heads = 2, .key_value_heads = 1, .head_width = 8, .train_length = 64,
+    const auto encoding = make_encoding(config, {.width = 8,
+                                                 .query_heads = 2,
+                                                 .key_value_heads = 1,
+                                                 .head_width = 8,
+                                                 .train_length = 64,
                                                  .dtype = at::kDouble});
     BOOST_TEST(encoding->projected_heads() == 1);
     const Span span = Span::whole(1, 6);
     State state = begin_pass(*encoding, span);
     LayerContext context = layer_context(*encoding, state, 0);
-    const Tensor q = f8(true).view({1, 1, 1, 8}).expand({1, 1, 6, 8}).contiguous(), k = f8(false).view({1, 1, 1, 8}).expand({1, 1, 6, 8}).contiguous();
+    const Tensor q = f8(true).view({1, 1, 1, 8}).expand({1, 1, 6, 8}).contiguous(),
+                 k = f8(false).view({1, 1, 1, 8}).expand({1, 1, 6, 8}).contiguous();
     AttentionMatrices matrices;
     const Tensor out = attend(*encoding, context, {.q = q, .k = k, .v = k}, {.matrices = &matrices});
     BOOST_TEST(out.sizes().vec() == (std::vector<std::int64_t>{1, 2, 6, 8}), boost::test_tools::per_element());
@@ -81,7 +86,8 @@ BOOST_AUTO_TEST_CASE(the_second_head_of_a_query_sees_the_imaginary_part) {
       const auto at = [](const Tensor& t, std::int64_t i) { return t.flatten()[i].item<double>(); };
       const Tensor qs = f8(true), ks = f8(false);
       const double theta = std::pow(10000.0, -2.0 * static_cast<double>(c) / 8.0), d = 3;
-      const double a = at(qs, one) * at(ks, one) + at(qs, two) * at(ks, two), b = at(qs, two) * at(ks, one) - at(qs, one) * at(ks, two);
+      const double a = at(qs, one) * at(ks, one) + at(qs, two) * at(ks, two),
+                   b = at(qs, two) * at(ks, one) - at(qs, one) * at(ks, two);
       real += a * std::cos(d * theta) - b * std::sin(d * theta);
       imaginary += a * std::sin(d * theta) + b * std::cos(d * theta);
     }
@@ -105,9 +111,9 @@ BOOST_AUTO_TEST_CASE(pairs_slower_than_the_training_length_are_left_alone) {
 }
 
 BOOST_AUTO_TEST_CASE(members_at_the_ends_of_their_options) {
-  for (const char* same : {R"({"kind": "partial", "fraction": 1})", R"({"kind": "p_rope", "fraction": 1})",
-                           R"("pi")", R"("ntk")", R"("ntk_parts")", R"("yarn")", R"("longrope")", R"("longrope2")",
-                           R"({"kind": "llama3", "factor": 1})"}) {
+  for (const char* same :
+       {R"({"kind": "partial", "fraction": 1})", R"({"kind": "p_rope", "fraction": 1})", R"("pi")", R"("ntk")",
+        R"("ntk_parts")", R"("yarn")", R"("longrope")", R"("longrope2")", R"({"kind": "llama3", "factor": 1})"}) {
     check_same(same, R"("rope")");
   }
   for (const char* same : {R"({"kind": "partial", "fraction": 0})", R"({"kind": "p_rope", "fraction": 0})"}) {
@@ -124,22 +130,27 @@ BOOST_AUTO_TEST_CASE(members_at_the_ends_of_their_options) {
 }
 
 BOOST_AUTO_TEST_CASE(frequencies_of_extensions_for_heads_of_64) {
-  check(at_probes(f64(R"({"kind": "pi", "factor": 8})")),
-        {.125, .039528470752, .0125, .0039528470752, .00125, 3.9528470752e-4, 1.25e-4, 3.9528470752e-5,
-         1.6669017902e-5}, 1e-11);
+  check(
+      at_probes(f64(R"({"kind": "pi", "factor": 8})")),
+      {.125, .039528470752, .0125, .0039528470752, .00125, 3.9528470752e-4, 1.25e-4, 3.9528470752e-5, 1.6669017902e-5},
+      1e-11);
   check(at_probes(f64(R"({"kind": "ntk", "factor": 8})")),
         {1, .24180888793, .058471538280, .014138937647, .0034189207888, 8.2672543385e-4, 1.9990955778e-4,
-         4.8339907852e-5, 1.6669017902e-5}, 1e-11);
+         4.8339907852e-5, 1.6669017902e-5},
+        1e-11);
   const char* const dynamic = R"({"kind": "dyn_ntk", "factor": 8})";
   check(at_probes(f64(dynamic, 1024)),
         {1, .23816170692, .056720998643, .013508769855, .0032172716871, 7.6623091662e-4, 1.8248686300e-4,
-         4.3461382782e-5, 1.4816904802e-5}, 1e-11);
+         4.3461382782e-5, 1.4816904802e-5},
+        1e-11);
   check(at_probes(f64(dynamic, 4096)),
         {1, .18768756610, .035226622469, .0066115990331, .0012409149305, 2.3290430305e-4, 4.3713241774e-5,
-         8.2044319549e-6, 2.3395112845e-6}, 1e-11);
+         8.2044319549e-6, 2.3395112845e-6},
+        1e-11);
   check(at_probes(f64(R"({"kind": "ntk_parts", "factor": 8})")),
         {1, .26060724995, .032677875647, .0053603143326, .00125, 3.9528470752e-4, 1.25e-4, 3.9528470752e-5,
-         1.6669017902e-5}, 1e-11);
+         1.6669017902e-5},
+        1e-11);
   check(at_probes(f64(R"({"kind": "llama3", "factor": 8})")),
         {1, .31622776602, .1, .018496675401, .00125, 3.9528470752e-4, 1.25e-4, 3.9528470752e-5, 1.6669017902e-5},
         1e-11);
@@ -152,8 +163,8 @@ BOOST_AUTO_TEST_CASE(bases_of_ntk) {
   };
   check_near(base(f64(R"({"kind": "ntk", "factor": 8})")), 85550.375885685, 1e-7);
   check_near(base(frequencies(score(R"({"kind": "ntk", "factor": 8})", 128, 4096))), 82684.622640562, 1e-7);
-  for (const auto& [length, expected] : {std::pair{512, 10000.0}, {513, 10161.330767026}, {1024, 96610.543623389},
-                                         {4096, 649405.526287422}}) {
+  for (const auto& [length, expected] :
+       {std::pair{512, 10000.0}, {513, 10161.330767026}, {1024, 96610.543623389}, {4096, 649405.526287422}}) {
     check_near(base(f64(R"({"kind": "dyn_ntk", "factor": 8})", length)), expected, 1e-6);
   }
   const auto ntk = f64(R"({"kind": "ntk", "factor": 8})"), pi = f64(R"({"kind": "pi", "factor": 8})");
@@ -208,9 +219,11 @@ BOOST_AUTO_TEST_CASE(longrope_divides_each_frequency) {
   // Up to the training length the short list holds, which is 1 throughout.
   check_same(std::string(eight) + "}", R"("rope")", 64, 64);
 
-  for (const auto& [s, length, a] :
-       {std::tuple{2, 1024, 1.048808848}, {4, 1024, 1.095445115}, {8, 512, 1.154700538}, {8, 4096, 1.118033989},
-        {32, 4096, 1.190238071}}) {
+  for (const auto& [s, length, a] : {std::tuple{2, 1024, 1.048808848},
+                                     {4, 1024, 1.095445115},
+                                     {8, 512, 1.154700538},
+                                     {8, 4096, 1.118033989},
+                                     {32, 4096, 1.190238071}}) {
     check_near(longrope_attention_factor(s, length), a, 1e-9);
   }
   std::string list = "[";
@@ -254,8 +267,9 @@ BOOST_AUTO_TEST_CASE(resonance_rounds_wavelengths) {
   Score s = score(R"("resonance")", 8, 64);
   check(numbers(frequencies(s), {4}), {1.047197551197, .099733100114, .010005072145, .001000029493}, 1e-12);
   check_near(s(f8(true), f8(false), 5, 2), .469037520180, 1e-11);
-  const int expected[] = {6, 8, 11, 15, 20, 26, 35, 47, 63, 84, 112, 149, 199, 265, 353, 471, 628, 838, 1117, 1490,
-                          1987, 2650, 3533, 4712, 6283, 8379, 11173, 14900, 19869, 26496, 35333, 47117};
+  const int expected[] = {6,    8,    11,   15,   20,    26,    35,    47,    63,    84,   112,
+                          149,  199,  265,  353,  471,   628,   838,   1117,  1490,  1987, 2650,
+                          3533, 4712, 6283, 8379, 11173, 14900, 19869, 26496, 35333, 47117};
   const auto periods = dynamic_cast<Rotary&>(*score(R"("resonance")", 64, 512).encoding).frequencies({}).periods;
   for (int i = 0; i < 32; ++i) BOOST_TEST(periods[i] == expected[i]);
 
@@ -325,8 +339,12 @@ BOOST_AUTO_TEST_CASE(clipped_frequencies) {
 BOOST_AUTO_TEST_CASE(a_base_for_each_head) {
   const auto bases = [](std::int64_t heads) {
     // The second of four pairs has the frequency base^(−1/4).
-    const auto encoding = make_encoding("multiscale_rope", {.width = 8, .query_heads = heads, .key_value_heads = heads,
-                                                            .head_width = 8, .train_length = 64, .dtype = at::kDouble});
+    const auto encoding = make_encoding("multiscale_rope", {.width = 8,
+                                                            .query_heads = heads,
+                                                            .key_value_heads = heads,
+                                                            .head_width = 8,
+                                                            .train_length = 64,
+                                                            .dtype = at::kDouble});
     Span span = Span::whole(1, 2);
     State state = begin_pass(*encoding, span);
     LayerContext context = layer_context(*encoding, state, 0);
@@ -341,14 +359,18 @@ BOOST_AUTO_TEST_CASE(a_base_for_each_head) {
     return numbers(found, {heads});
   };
   check(bases(4), {1000, 4641.588833613, 21544.346900319, 100000}, 1e-6);
-  check(bases(8), {1000, 1930.697728883, 3727.593720315, 7196.856730012, 13894.954943731, 26826.957952797,
-                   51794.746792312, 100000}, 1e-6);
+  check(
+      bases(8),
+      {1000, 1930.697728883, 3727.593720315, 7196.856730012, 13894.954943731, 26826.957952797, 51794.746792312, 100000},
+      1e-6);
   check(bases(1), {10000}, 1e-6);
-  for (const auto& [base, expected] : {std::pair{"1000", .241770158798}, {"4641.588833612779", .370465934087},
-                                       {"21544.346900318843", .446927240279}, {"100000", .493756902839}}) {
+  for (const auto& [base, expected] : {std::pair{"1000", .241770158798},
+                                       {"4641.588833612779", .370465934087},
+                                       {"21544.346900318843", .446927240279},
+                                       {"100000", .493756902839}}) {
     const std::string b = base;
-    check_near(f8_score(R"({"kind": "multiscale_rope", "base_min": )" + b + R"(, "base_max": )" + b + "}", 5, 2), expected,
-               1e-10);
+    check_near(f8_score(R"({"kind": "multiscale_rope", "base_min": )" + b + R"(, "base_max": )" + b + "}", 5, 2),
+               expected, 1e-10);
     check_same(R"({"kind": "multiscale_rope", "base_min": )" + b + R"(, "base_max": )" + b + "}",
                R"({"kind": "rope", "base": )" + b + "}", 64, {}, 1e-9);
   }
@@ -394,10 +416,14 @@ BOOST_AUTO_TEST_CASE(fope_mixes_frequencies) {
 }
 
 BOOST_AUTO_TEST_CASE(fope_starts_as_steps_and_noise) {
-  const auto encoding =
-      make_encoding(Json::parse(R"({"kind": "fope", "learnable": true})"),
-                    {.width = 512, .layers = 2, .query_heads = 8, .key_value_heads = 8, .head_width = 64,
-                     .train_length = 1024, .seed = 5, .dtype = at::kDouble});
+  const auto encoding = make_encoding(Json::parse(R"({"kind": "fope", "learnable": true})"), {.width = 512,
+                                                                                              .layers = 2,
+                                                                                              .query_heads = 8,
+                                                                                              .key_value_heads = 8,
+                                                                                              .head_width = 64,
+                                                                                              .train_length = 1024,
+                                                                                              .seed = 5,
+                                                                                              .dtype = at::kDouble});
   const Tensor cos = encoding->parameters()[0].value.detach();
   BOOST_TEST((cos.sizes() == at::IntArrayRef{8, 18, 16}));
   Tensor noise = cos.clone();
@@ -435,7 +461,7 @@ BOOST_AUTO_TEST_CASE(pope_keeps_what_and_where_apart) {
   check_near(shifted(-1, 103, 100), 3.891180406721, 1e-11);
   check_near(shifted(-1, 2, 5), 4.533913674778, 1e-11);
   check_near(shifted(-1, 5, 5), 6.583942241045, 1e-11);
-  check_near(shifted(1, 5, 2), f8_score(R"("pope")", 5, 2), 1e-14);   // what lies above 0 counts as 0
+  check_near(shifted(1, 5, 2), f8_score(R"("pope")", 5, 2), 1e-14);  // what lies above 0 counts as 0
 
   Score s = score(R"("pope")", 8, 64);
   std::vector<double> delta;
@@ -443,8 +469,9 @@ BOOST_AUTO_TEST_CASE(pope_keeps_what_and_where_apart) {
   set(*s.encoding, "delta", numbers(delta, {1, 8}));
   s(f8(true), f8(false), 5, 2);
   at::dot(s.last_q, s.last_k).backward();
-  check(s.encoding->parameters()[0].value.grad(), {.0401941755, .9137591031, .5716855115, .4740882948, .4856652670,
-                                                   .5173967947, .5388884597, .5432332657}, 1e-10);
+  check(s.encoding->parameters()[0].value.grad(),
+        {.0401941755, .9137591031, .5716855115, .4740882948, .4856652670, .5173967947, .5388884597, .5432332657},
+        1e-10);
   {
     at::NoGradGuard no_grad;
     Tensor(s.encoding->parameters()[0].value).fill_(.3);
@@ -457,15 +484,18 @@ BOOST_AUTO_TEST_CASE(learned_frequencies_and_their_gradients) {
   Score s = score(R"("lerope")", 8, 64);
   s(f8(true), f8(false), 5, 2);
   at::dot(s.last_q, s.last_k).backward();
-  check(s.encoding->parameters()[0].value.grad(), {1.084211011823, -.162782504973, -.014755524522, -.001535719265}, 1e-11);
+  check(s.encoding->parameters()[0].value.grad(), {1.084211011823, -.162782504973, -.014755524522, -.001535719265},
+        1e-11);
   set(*s.encoding, "frequency", numbers({.1, -.2, .3, 0}, {4}));
   check_near(s(f8(true), f8(false), 5, 2), .569929142035, 1e-11);
   Score direct = score(R"({"kind": "lrope", "form": "direct"})", 8, 64);
   direct(f8(true), f8(false), 5, 2);
   at::dot(direct.last_q, direct.last_k).backward();
-  check(direct.encoding->parameters()[0].value.grad(), {1.084211011823, -1.627825049732, -1.475552452, -1.535719265}, 1e-9);
+  check(direct.encoding->parameters()[0].value.grad(), {1.084211011823, -1.627825049732, -1.475552452, -1.535719265},
+        1e-9);
   for (const char* form : {"scale", "direct", "log", "log_shared"}) {
-    check_same(R"({"kind": "lrope", "form": ")" + std::string(form) + R"("})", R"("rope")", 64, {}, form[2] == 'g' ? 1e-11 : 0);
+    check_same(R"({"kind": "lrope", "form": ")" + std::string(form) + R"("})", R"("rope")", 64, {},
+               form[2] == 'g' ? 1e-11 : 0);
   }
   // A rule slows what was learned as it slows the plain frequencies.
   Score slowed = score(R"({"kind": "pi", "factor": 2, "over": {"kind": "lrope", "form": "direct"}})", 8, 64);
@@ -480,13 +510,14 @@ BOOST_AUTO_TEST_CASE(learned_frequencies_and_their_gradients) {
 
 BOOST_AUTO_TEST_CASE(layers_without_positions) {
   const auto turned = [](const std::string& config, int layer, std::int64_t position) {
-    const auto encoding = make_encoding(Json::parse(config), {.width = 8, .layers = 8, .head_width = 8,
-                                                              .train_length = 8192, .dtype = at::kDouble});
+    const auto encoding = make_encoding(
+        Json::parse(config), {.width = 8, .layers = 8, .head_width = 8, .train_length = 8192, .dtype = at::kDouble});
     Span span = Span::whole(1, 1);
     span.first_position = position;
     State state = begin_pass(*encoding, span);
     LayerContext context = layer_context(*encoding, state, layer);
-    Heads heads{.q = at::ones({1, 1, 1, 8}, at::kDouble), .k = at::ones({1, 1, 1, 8}, at::kDouble),
+    Heads heads{.q = at::ones({1, 1, 1, 8}, at::kDouble),
+                .k = at::ones({1, 1, 1, 8}, at::kDouble),
                 .v = at::ones({1, 1, 1, 8}, at::kDouble)};
     encoding->transform(context, heads);
     return heads.q.flatten();
@@ -497,8 +528,13 @@ BOOST_AUTO_TEST_CASE(layers_without_positions) {
     BOOST_TEST(at::equal(turned(R"({"kind": "inope", "interval": 9})", layer, 5), turned(R"("rope")", layer, 5)));
     BOOST_TEST(at::equal(turned(R"({"kind": "inope", "interval": 1})", layer, 5), one));
   }
-  for (const auto& [position, tau] : {std::pair{0, 1.0}, {4095, 1.0}, {8190, 1.0}, {8191, 1.069314718056},
-                                      {8192, 1.069314718056}, {16383, 1.109861228867}, {65535, 1.219722457734}}) {
+  for (const auto& [position, tau] : {std::pair{0, 1.0},
+                                      {4095, 1.0},
+                                      {8190, 1.0},
+                                      {8191, 1.069314718056},
+                                      {8192, 1.069314718056},
+                                      {16383, 1.109861228867},
+                                      {65535, 1.219722457734}}) {
     check(turned(R"({"kind": "inope", "temperature": true})", 3, position) / one, std::vector<double>(8, tau), 1e-12);
   }
 }
@@ -530,10 +566,10 @@ BOOST_AUTO_TEST_CASE(clex_follows_its_equation) {
   check(theta("", 256, true), {2.3550504805, .052652663662, .0011694246422, 5.6681325575e-5}, 1e-10);
   check(theta(R"(, "act": "silu")", 128, true), {1.2513806806, .066724275862, .0036856141427, 2.5992175956e-4}, 1e-10);
   check(theta(R"(, "dt": 0.1)", 256, true) / theta("", 256, true), {1, 1, 1, 1}, 4e-6);
-  BOOST_TEST(at::equal(theta(R"(, "max_factor": 4)", 100000, true), theta("", 256, true)));   // no further than trained
+  BOOST_TEST(at::equal(theta(R"(, "max_factor": 4)", 100000, true), theta("", 256, true)));  // no further than trained
   // Untrained it is ntk with factor 2t − 1.
-  check(theta("", 256, false) - numbers(frequencies(score(R"({"kind": "ntk", "factor": 7})", 8, 64)), {4}), {0, 0, 0, 0},
-        1e-8);
+  check(theta("", 256, false) - numbers(frequencies(score(R"({"kind": "ntk", "factor": 7})", 8, 64)), {4}),
+        {0, 0, 0, 0}, 1e-8);
 }
 
 BOOST_AUTO_TEST_CASE(clex_draws_a_length_and_positions_for_each_step) {

@@ -14,16 +14,22 @@ struct FourTokens {
   Tensor q = numbers({1, 0, 0, 1, 1, 1, 1, -1}, {1, 1, 4, 2});
   Tensor k = numbers({1, 1, 0, 1, -1, 1, 2, 0}, {1, 1, 4, 2});
   Tensor v = numbers({1, 0, 0, 1, 1, 1, 2, -1}, {1, 1, 4, 2});
-  Tensor x;   ///< [1,4,2] where the encoding reads tokens
-  encodings::Shape shape{.width = 2, .layers = 1, .query_heads = 1, .key_value_heads = 1, .head_width = 2,
-                         .train_length = 4, .dtype = at::kDouble};
+  Tensor x;  ///< [1,4,2] where the encoding reads tokens
+  encodings::Shape shape{.width = 2,
+                         .layers = 1,
+                         .query_heads = 1,
+                         .key_value_heads = 1,
+                         .head_width = 2,
+                         .train_length = 4,
+                         .dtype = at::kDouble};
   encodings::AttentionMatrices matrices;
   Tensor out;
 
   void run(encodings::PositionalEncoding& encoding) {
     encodings::State state = encodings::begin_pass(encoding, encodings::Span::whole(1, 4));
     encodings::LayerContext context = encodings::layer_context(encoding, state, 0, x);
-    out = encodings::attend(encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(2.0)}, {.matrices = &matrices});
+    out = encodings::attend(encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(2.0)},
+                            {.matrices = &matrices});
   }
   void run(const std::string& config) { run(*encodings::make_encoding(Json::parse(config), shape)); }
   Tensor weights(std::int64_t row) const { return matrices.weights[0][0][row]; }

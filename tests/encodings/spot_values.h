@@ -58,8 +58,8 @@ inline Tensor f8(bool query) {
 }
 
 inline Score score(const std::string& config, std::int64_t width, std::int64_t train_length) {
-  return {make_encoding(Json::parse(config), {.width = width, .head_width = width, .train_length = train_length,
-                                              .dtype = at::kDouble})};
+  return {make_encoding(Json::parse(config),
+                        {.width = width, .head_width = width, .train_length = train_length, .dtype = at::kDouble})};
 }
 
 inline std::vector<double> frequencies(const Score& score) {
@@ -77,8 +77,8 @@ inline void check_near(double found, double expected, double unit) {
 /// The vector that an encoding adds to a token of zeros at a position, [d_m].
 inline Tensor embedding(const std::string& config, std::int64_t width, std::int64_t position,
                         std::int64_t train_length = 8) {
-  const auto encoding = make_encoding(Json::parse(config), {.width = width, .head_width = 2,
-                                                            .train_length = train_length, .dtype = at::kDouble});
+  const auto encoding = make_encoding(
+      Json::parse(config), {.width = width, .head_width = 2, .train_length = train_length, .dtype = at::kDouble});
   Span span = Span::whole(1, 1);
   span.first_position = position;
   State state = begin_pass(*encoding, span);

@@ -17,7 +17,7 @@ using namespace pe::test;
 
 namespace {
 
-constexpr double kUnit = 1.5e-9;   // values are printed to nine decimals
+constexpr double kUnit = 1.5e-9;  // values are printed to nine decimals
 
 /// Four tokens of one rotary pair that rotates with one radian per token; x = v.
 struct Scene : FourTokens {
@@ -88,7 +88,8 @@ BOOST_AUTO_TEST_CASE(rove_weighs_as_partial_rope_does) {
     BOOST_TEST(largest_difference(a.weights, b.weights) <= 1e-14);
   }
   check_same(R"({"kind": "rove", "fraction": 0})", R"("none")", 0);
-  const auto values = make(R"({"kind": "rove", "keys": false})", small_shape()), none = make(R"("none")", small_shape());
+  const auto values = make(R"({"kind": "rove", "keys": false})", small_shape()),
+             none = make(R"("none")", small_shape());
   const Toy toy(small_shape(), 2, 12);
   AttentionMatrices a, b;
   toy.run(*values, Span::whole(2, 12), {.matrices = &a});
@@ -134,7 +135,8 @@ BOOST_AUTO_TEST_CASE(selective_rope_without_a_map_is_rope_or_none) {
     const Tensor expected = toy.run(bias ? *rope : *none, Span::whole(2, 12));
     BOOST_TEST(largest_difference(toy.run(*selective, Span::whole(2, 12)), expected) <= 1e-12);
   }
-  const auto conv = make(R"("selective_rope")", shape), plain = make(R"({"kind": "selective_rope", "increments": "plain"})", shape);
+  const auto conv = make(R"("selective_rope")", shape),
+             plain = make(R"({"kind": "selective_rope", "increments": "plain"})", shape);
   stir(*conv);
   for (const Parameter& p : conv->parameters()) {
     at::NoGradGuard no_grad;
@@ -154,17 +156,21 @@ BOOST_AUTO_TEST_CASE(entmax_of_three_logits) {
     State state = begin_pass(*encoding, span);
     LayerContext context = layer_context(*encoding, state, 0);
     AttentionMatrices matrices;
-    attend(*encoding, context, {.q = at::ones({1, 1, 1, 1}, at::kDouble), .k = numbers(logits, {1, 1, n, 1}),
-                                .v = at::ones({1, 1, n, 1}, at::kDouble)}, {.matrices = &matrices});
+    attend(*encoding, context,
+           {.q = at::ones({1, 1, 1, 1}, at::kDouble),
+            .k = numbers(logits, {1, 1, n, 1}),
+            .v = at::ones({1, 1, n, 1}, at::kDouble)},
+           {.matrices = &matrices});
     return matrices.weights.flatten();
   };
   check_values(weights(R"("entmax")", {1, 0, -1}), {.830718914, .169281086, 0}, kUnit);
-  check_values(weights(R"({"kind": "entmax", "alpha": 1.25})", {1, 0, -1}), {.750700303, .214849512, .034450185}, kUnit);
+  check_values(weights(R"({"kind": "entmax", "alpha": 1.25})", {1, 0, -1}), {.750700303, .214849512, .034450185},
+               kUnit);
   check_values(weights(R"({"kind": "entmax", "alpha": 2})", {.5, .2, -.3}), {.65, .35, 0}, 1e-14);
   check_values(weights(R"("entmax")", {3, 3, 3, 3}), {.25, .25, .25, .25}, 1e-14);
   const Tensor some = weights(R"("entmax")", {4, 3.5, -2, -9, 1});
-  BOOST_TEST(value(some[2]) == 0);   // to the bit
-  BOOST_TEST(at::equal(some, weights(R"("entmax")", {4, 3.5, -700, -3, 1})));   // below the support nothing counts
+  BOOST_TEST(value(some[2]) == 0);                                             // to the bit
+  BOOST_TEST(at::equal(some, weights(R"("entmax")", {4, 3.5, -700, -3, 1})));  // below the support nothing counts
   // Against the sorted closed form for alpha = 1.5.
   const Tensor z = normals("entmax", {64}) * 2;
   const Tensor x = std::get<0>(at::sort(z / 2, -1, true));
@@ -191,8 +197,10 @@ BOOST_AUTO_TEST_CASE(entmax_on_four_tokens) {
   Scene plain;
   plain.run(R"("none")");
   f.run(*scaled);
-  check_values(f.logits(3), {1.524369505 * value(plain.logits(3)[0]), 1.524369505 * value(plain.logits(3)[1]),
-                             1.524369505 * value(plain.logits(3)[2]), 1.524369505 * value(plain.logits(3)[3])}, 3e-9);
+  check_values(f.logits(3),
+               {1.524369505 * value(plain.logits(3)[0]), 1.524369505 * value(plain.logits(3)[1]),
+                1.524369505 * value(plain.logits(3)[2]), 1.524369505 * value(plain.logits(3)[3])},
+               3e-9);
 }
 
 BOOST_AUTO_TEST_CASE(entmax_has_the_gradient_of_its_support) {
@@ -201,7 +209,8 @@ BOOST_AUTO_TEST_CASE(entmax_has_the_gradient_of_its_support) {
   State state = begin_pass(*encoding, span);
   LayerContext context = layer_context(*encoding, state, 0);
   const Tensor k = numbers({1, 0, -1}, {1, 1, 3, 1}).requires_grad_(true);
-  const Tensor out = attend(*encoding, context, {.q = at::ones({1, 1, 1, 1}, at::kDouble), .k = k, .v = numbers({1, 2, 3}, {1, 1, 3, 1})});
+  const Tensor out = attend(*encoding, context,
+                            {.q = at::ones({1, 1, 1, 1}, at::kDouble), .k = k, .v = numbers({1, 2, 3}, {1, 1, 3, 1})});
   out.sum().backward();
   check_values(k.grad(), {-.283473355, .283473355, 0}, kUnit);
 }
@@ -219,7 +228,8 @@ BOOST_AUTO_TEST_CASE(rope_id_turns_at_high_frequencies) {
   check_near(theta[15], .024543693, kUnit);
   const double base = dynamic_cast<Rotary&>(*wide.encoding).schedule().base;
   check_near(base, 52.167189134, 2e-9);
-  const Score partial = score(support::cat(R"({"kind": "partial", "fraction": 0.5, "base": )", Json(base).dump(), "}"), 64, 512);
+  const Score partial =
+      score(support::cat(R"({"kind": "partial", "fraction": 0.5, "base": )", Json(base).dump(), "}"), 64, 512);
   for (std::size_t i = 0; i < 16; ++i) check_near(theta[i], frequencies(partial)[i], 1e-12);
   check_near(theta[15] * 512 / (2 * M_PI), 2, 1e-12);
   check_same(R"({"kind": "rope_id", "fraction": 0})", R"("none")", 0);
@@ -245,7 +255,7 @@ BOOST_AUTO_TEST_CASE(carope_turns_by_powers_that_tokens_choose) {
   set_parameter(*wide, "weight", at::zeros({1, 8}, at::kDouble));
   const Tensor k = turned(*wide, at::zeros({1, 3, 8}, at::kDouble), 8);
   for (int c = 0; c < 4; ++c) {
-    const double angle = std::atan2(value(k[2][c + 4] - k[2][c]), value(k[2][c] + k[2][c + 4]));   // from (1, 1)
+    const double angle = std::atan2(value(k[2][c + 4] - k[2][c]), value(k[2][c] + k[2][c + 4]));  // from (1, 1)
     check_near(std::remainder(angle - 3 * std::pow(.590616109, c), 2 * M_PI), 0, 1e-8);
   }
   // Tokens that ask for f = .5 and .6 between a key and a query.
@@ -285,7 +295,7 @@ BOOST_AUTO_TEST_CASE(transformer_xl_on_four_tokens) {
 }
 
 BOOST_AUTO_TEST_CASE(tapa_at_some_distances) {
-  check_near(score_at(R"("tapa")", 600, 0, 64), .398021845, kUnit);   // the amplitude
+  check_near(score_at(R"("tapa")", 600, 0, 64), .398021845, kUnit);  // the amplitude
   check_near(score_at(R"("tapa")", 600, 3, 64), -.142219903, kUnit);
   check_near(score_at(R"("tapa")", 600, 512, 64), -.396206024, kUnit);
   BOOST_CHECK_THROW(make(R"({"stack": ["tapa", "ssmax"]})", small_shape()), support::ConfigError);
@@ -300,19 +310,19 @@ BOOST_AUTO_TEST_CASE(mapped_distances) {
   struct Case {
     std::string config;
     std::int64_t query, key;
-    double score;   // rope's at the distance in the comment
+    double score;  // rope's at the distance in the comment
   };
   const std::vector<Case> cases = {
-      {rule("rerope", R"(, "window": 16)"), 94, 0, -.166895048},                      // 16
-      {rule("leaky_rerope", R"(, "window": 8, "factor": 4)"), 100, 2, .547462148},    // 30.5
-      {rule("self_extend", R"(, "window": 16, "group": 4)"), 101, 7, .610493679},     // 36
-      {rule("dca", R"(, "chunk": 40, "cap": 48)"), 95, 50, .565535140},               // 38
-      {rule("dca", R"(, "chunk": 40, "cap": 48)"), 95, 5, 1.147915418},               // 43
-      {rule("dca", R"(, "chunk": 40, "cap": 48)"), 95, 82, .352716596},               // 13
+      {rule("rerope", R"(, "window": 16)"), 94, 0, -.166895048},                    // 16
+      {rule("leaky_rerope", R"(, "window": 8, "factor": 4)"), 100, 2, .547462148},  // 30.5
+      {rule("self_extend", R"(, "window": 16, "group": 4)"), 101, 7, .610493679},   // 36
+      {rule("dca", R"(, "chunk": 40, "cap": 48)"), 95, 50, .565535140},             // 38
+      {rule("dca", R"(, "chunk": 40, "cap": 48)"), 95, 5, 1.147915418},             // 43
+      {rule("dca", R"(, "chunk": 40, "cap": 48)"), 95, 82, .352716596},             // 13
       {rule("lm_infinite", R"(, "window": 16)"), 94, 0, -.166895048},
   };
   for (const Case& one : cases) check_near(score_at(one.config, one.query, one.query - one.key, 64), one.score, kUnit);
-  for (std::int64_t d = 0; d < 16; ++d) {   // near keys keep their distance
+  for (std::int64_t d = 0; d < 16; ++d) {  // near keys keep their distance
     check_near(score_at(cases[0].config, 94, d, 64), score_at(R"("rope")", 94, d, 64), 1e-9);
   }
   // Beyond window and sinks nothing is seen.
@@ -323,25 +333,34 @@ BOOST_AUTO_TEST_CASE(mapped_distances) {
 BOOST_AUTO_TEST_CASE(whole_passes_see_mapped_distances) {
   struct Case {
     std::string options;
-    std::function<double(std::int64_t i, std::int64_t j)> distance;   // nan: out of sight
+    std::function<double(std::int64_t i, std::int64_t j)> distance;  // nan: out of sight
   };
-  const auto up_to = [](std::int64_t w) { return [w](std::int64_t i, std::int64_t j) { return static_cast<double>(std::min(i - j, w)); }; };
+  const auto up_to = [](std::int64_t w) {
+    return [w](std::int64_t i, std::int64_t j) { return static_cast<double>(std::min(i - j, w)); };
+  };
   const std::vector<Case> cases = {
       {R"("rule": "rerope", "window": 9)", up_to(9)},
       {R"("rule": "leaky_rerope", "window": 6, "factor": 4)",
-       [](std::int64_t i, std::int64_t j) { return i - j < 6 ? static_cast<double>(i - j) : 6 + (static_cast<double>(i - j) - 6) / 4; }},
+       [](std::int64_t i, std::int64_t j) {
+         return i - j < 6 ? static_cast<double>(i - j) : 6 + (static_cast<double>(i - j) - 6) / 4;
+       }},
       {R"("rule": "self_extend", "window": 8, "group": 3)",
-       [](std::int64_t i, std::int64_t j) { return static_cast<double>(i - j < 8 ? i - j : i / 3 - j / 3 + 8 - 8 / 3); }},
+       [](std::int64_t i, std::int64_t j) {
+         return static_cast<double>(i - j < 8 ? i - j : i / 3 - j / 3 + 8 - 8 / 3);
+       }},
       {R"("rule": "dca", "chunk": 10, "cap": 12)",
        [](std::int64_t i, std::int64_t j) {
          const std::int64_t back = i / 10 - j / 10;
-         return static_cast<double>((back == 0 ? i % 10 : back == 1 ? std::min<std::int64_t>(i % 10 + 10, 12) : 12) - j % 10);
+         return static_cast<double>((back == 0   ? i % 10
+                                     : back == 1 ? std::min<std::int64_t>(i % 10 + 10, 12)
+                                                 : 12) -
+                                    j % 10);
        }},
       {R"("rule": "lm_infinite", "window": 9, "sinks": 3)",
        [&](std::int64_t i, std::int64_t j) { return i - j >= 9 && j >= 3 ? std::nan("") : up_to(9)(i, j); }}};
   const std::int64_t length = 50;
   const Tensor q = normals("queries", {1, 1, length, 4}), k = normals("keys", {1, 1, length, 4});
-  const auto turned = [](const Tensor& at, double angle, int pair) {   // half layout: channels pair and pair + 2
+  const auto turned = [](const Tensor& at, double angle, int pair) {  // half layout: channels pair and pair + 2
     const double c = std::cos(angle), s = std::sin(angle), a = value(at[pair]), b = value(at[pair + 2]);
     return std::pair(a * c - b * s, a * s + b * c);
   };
@@ -372,20 +391,23 @@ BOOST_AUTO_TEST_CASE(whole_passes_see_mapped_distances) {
         }
       }
     };
-    attend(*encoding, context, {.q = q, .k = k, .v = k, .scale = 1}, {.chunk_rows = 7, .row_hook = &look});   // strips across borders
+    attend(*encoding, context, {.q = q, .k = k, .v = k, .scale = 1},
+           {.chunk_rows = 7, .row_hook = &look});  // strips across borders
     BOOST_TEST(seen == length * (length + 1) / 2);
     BOOST_TEST(worst < 1e-11, one.options);
   }
 }
 
 BOOST_AUTO_TEST_CASE(distances_within_reach_are_not_mapped) {
-  for (const char* config : {R"({"kind": "distance_map", "window": 16})", R"({"kind": "distance_map", "rule": "leaky_rerope"})",
-                             R"({"kind": "distance_map", "rule": "self_extend"})", R"({"kind": "distance_map", "rule": "dca", "chunk": 12})",
-                             R"({"kind": "distance_map", "rule": "lm_infinite"})"}) {
-    check_same(config, R"("rope")", 1e-11, small_shape(), 12);   // the training length is 16
+  for (const char* config :
+       {R"({"kind": "distance_map", "window": 16})", R"({"kind": "distance_map", "rule": "leaky_rerope"})",
+        R"({"kind": "distance_map", "rule": "self_extend"})", R"({"kind": "distance_map", "rule": "dca", "chunk": 12})",
+        R"({"kind": "distance_map", "rule": "lm_infinite"})"}) {
+    check_same(config, R"("rope")", 1e-11, small_shape(), 12);  // the training length is 16
   }
-  check_same(R"({"kind": "distance_map", "rule": "lm_infinite", "over": {"kind": "partial", "fraction": 0.5}, "base": 100})",
-             R"({"kind": "partial", "fraction": 0.5, "base": 100})", 1e-11);
+  check_same(
+      R"({"kind": "distance_map", "rule": "lm_infinite", "over": {"kind": "partial", "fraction": 0.5}, "base": 100})",
+      R"({"kind": "partial", "fraction": 0.5, "base": 100})", 1e-11);
   Span training = Span::whole(1, 4);
   training.training = true;
   BOOST_CHECK_THROW(begin_pass(*make(R"("distance_map")", small_shape()), training), support::ConfigError);
@@ -393,7 +415,7 @@ BOOST_AUTO_TEST_CASE(distances_within_reach_are_not_mapped) {
 }
 
 BOOST_AUTO_TEST_CASE(positions_that_are_drawn) {
-  const std::uint64_t key = 0x4326beff96001635;   // whose state is published
+  const std::uint64_t key = 0x4326beff96001635;  // whose state is published
   const auto window = [&](const char* config) {
     const auto encoding = make(config, small_shape());
     support::Xoshiro random(key);
@@ -412,7 +434,8 @@ BOOST_AUTO_TEST_CASE(positions_that_are_drawn) {
 
 BOOST_AUTO_TEST_CASE(training_windows_are_increasing_and_end_below_the_target) {
   for (const char* kind : {"pose", "cream"}) {
-    const auto stacked = make(std::string(R"({"stack": [{"kind": ")") + kind + R"(", "target": 100}, "rope"]})", small_shape());
+    const auto stacked =
+        make(std::string(R"({"stack": [{"kind": ")") + kind + R"(", "target": 100}, "rope"]})", small_shape());
     Span span = Span::whole(3, 16);
     for (const bool training : {false, true}) {
       span.training = training;
@@ -425,11 +448,12 @@ BOOST_AUTO_TEST_CASE(training_windows_are_increasing_and_end_below_the_target) {
         }
         BOOST_TEST((p.narrow(1, 1, 15) - p.narrow(1, 0, 15)).gt(0).all().item<bool>());
         BOOST_TEST(p.max().item<std::int64_t>() < 100);
-        BOOST_TEST(at::equal(p, layer_context(*stacked, state, 0).positions));   // one map for all layers
+        BOOST_TEST(at::equal(p, layer_context(*stacked, state, 0).positions));  // one map for all layers
       }
     }
     span.training = true;
-    const auto tight = make(std::string(R"({"stack": [{"kind": ")") + kind + R"(", "target": 16}, "rope"]})", small_shape());
+    const auto tight =
+        make(std::string(R"({"stack": [{"kind": ")") + kind + R"(", "target": 16}, "rope"]})", small_shape());
     State state = begin_pass(*tight, span);
     BOOST_TEST(at::equal(layer_context(*tight, state, 0).positions[0], at::arange(16, at::kLong)));
     span.queries = span.keys = 17;
@@ -439,12 +463,14 @@ BOOST_AUTO_TEST_CASE(training_windows_are_increasing_and_end_below_the_target) {
 }
 
 BOOST_AUTO_TEST_CASE(real_positions_have_the_mean_of_their_rank) {
-  const auto rfs = make(R"({"stack": [{"kind": "rfs", "max_position": 100, "per_sample": true}, "rope"]})", small_shape());
+  const auto rfs =
+      make(R"({"stack": [{"kind": "rfs", "max_position": 100, "per_sample": true}, "rope"]})", small_shape());
   Span span = Span::whole(4000, 3);
   State state = begin_pass(*rfs, span);
   const Tensor mean = layer_context(*rfs, state, 0).positions.mean(0);
   check_values(mean, {25, 50, 75}, 1.5);
-  for (const char* table : {R"({"kind": "learned", "max_positions": 4096})", R"("sininit")", R"({"kind": "decimal"})", R"("t5")"}) {
+  for (const char* table :
+       {R"({"kind": "learned", "max_positions": 4096})", R"("sininit")", R"({"kind": "decimal"})", R"("t5")"}) {
     const auto both = make(std::string(R"({"stack": ["rfs", )") + table + "]}", wide_shape());
     BOOST_CHECK_THROW(Toy(wide_shape(), 1, 4).run(*both, Span::whole(1, 4)), support::Error);
   }
@@ -464,30 +490,32 @@ BOOST_AUTO_TEST_CASE(windows_on_four_tokens) {
   check_values(f.output(3), {1.915189349, -.911945532}, kUnit);
 }
 
-
 BOOST_AUTO_TEST_CASE(windows_as_long_as_the_text_do_nothing) {
   check_same(R"({"kind": "window", "size": 12})", R"("none")", 0);
   check_same(R"({"kind": "window", "size": 0})", R"("none")", 0);
   check_same(R"({"kind": "local_global", "interval": 1})", R"("none")", 0);
   check_same(R"({"stack": ["rope", {"kind": "window", "size": 3}]})", R"({"kind": "local_global", "size": 3})");
-  check_same(R"({"stack": [{"kind": "inope", "interval": 2}, {"kind": "window", "size": 3, "interval": 2}, {"kind": "logn", "form": "clipped", "train_length": 4}]})",
-             R"({"kind": "local_global", "interval": 2, "size": 3, "scale": "logn", "train_length": 4})");
+  check_same(
+      R"({"stack": [{"kind": "inope", "interval": 2}, {"kind": "window", "size": 3, "interval": 2}, {"kind": "logn", "form": "clipped", "train_length": 4}]})",
+      R"({"kind": "local_global", "interval": 2, "size": 3, "scale": "logn", "train_length": 4})");
 }
-
 
 // Keys that a chunk's rows do not see are not read: a key and a value that are no numbers do no harm there.
 BOOST_AUTO_TEST_CASE(keys_before_the_window_are_not_read) {
   const Shape shape = small_shape();
   const std::int64_t length = 700, queries = 100, window = 5;
-  for (const char* config : {R"({"kind": "window", "size": 5})", R"({"stack": ["alibi", {"kind": "window", "size": 5}]})",
-                             R"({"stack": ["sink_logit", {"kind": "window", "size": 5}]})"}) {
+  for (const char* config :
+       {R"({"kind": "window", "size": 5})", R"({"stack": ["alibi", {"kind": "window", "size": 5}]})",
+        R"({"stack": ["sink_logit", {"kind": "window", "size": 5}]})"}) {
     const auto encoding = make(config, shape);
     for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
       Span span{.batch = 1, .queries = queries, .keys = length};
       State state = begin_pass(*encoding, span);
       const std::int64_t heads = shape.query_heads, width = shape.head_width;
-      const Heads given{.q = normals("q", {1, heads, span.queries, width}).to(type), .k = normals("k", {1, heads, length, width}).to(type),
-                        .v = normals("v", {1, heads, length, width}).to(type), .scale = 0.5};
+      const Heads given{.q = normals("q", {1, heads, span.queries, width}).to(type),
+                        .k = normals("k", {1, heads, length, width}).to(type),
+                        .v = normals("v", {1, heads, length, width}).to(type),
+                        .scale = 0.5};
       LayerContext context = layer_context(*encoding, state, 0);
       const Tensor expected = attend(*encoding, context, given, {.route = Route::kReference});
       Heads spoiled = given;
@@ -497,30 +525,35 @@ BOOST_AUTO_TEST_CASE(keys_before_the_window_are_not_read) {
       const std::int64_t unseen = type == at::kFloat ? 512 : length - queries - window + 1;
       spoiled.k.narrow(2, 0, unseen).fill_(std::numeric_limits<double>::quiet_NaN());
       spoiled.v.narrow(2, 0, unseen).fill_(std::numeric_limits<double>::quiet_NaN());
-      BOOST_TEST(largest_difference(attend(*encoding, context, spoiled), expected) <= (type == at::kDouble ? 1e-12 : 1e-5), config);
+      BOOST_TEST(
+          largest_difference(attend(*encoding, context, spoiled), expected) <= (type == at::kDouble ? 1e-12 : 1e-5),
+          config);
       if (std::string(config).find("sink") != std::string::npos) continue;
-      BOOST_TEST(largest_difference(attend(*encoding, context, spoiled, {.route = Route::kChunked, .chunk_rows = 16}), expected) <=
-                     (type == at::kDouble ? 1e-12 : 1e-5), config);
+      BOOST_TEST(largest_difference(attend(*encoding, context, spoiled, {.route = Route::kChunked, .chunk_rows = 16}),
+                                    expected) <= (type == at::kDouble ? 1e-12 : 1e-5),
+                 config);
     }
   }
 }
 
-
 BOOST_AUTO_TEST_CASE(layers_may_begin_each_group) {
-  const auto inope = make(R"({"kind": "inope", "interval": 3, "phase": 0})", {.width = 4, .layers = 6, .head_width = 4});
+  const auto inope =
+      make(R"({"kind": "inope", "interval": 3, "phase": 0})", {.width = 4, .layers = 6, .head_width = 4});
   for (int layer = 0; layer < 6; ++layer) BOOST_TEST(inope->is_position_free_head(layer, 0) == (layer % 3 == 0));
-  BOOST_CHECK_THROW(make(R"({"kind": "inope", "interval": 3, "phase": 3})", {.width = 4, .layers = 6, .head_width = 4}), support::ConfigError);
-  const auto window = make(R"({"kind": "window", "size": 7, "interval": 3})", {.width = 4, .layers = 6, .head_width = 4});
+  BOOST_CHECK_THROW(make(R"({"kind": "inope", "interval": 3, "phase": 3})", {.width = 4, .layers = 6, .head_width = 4}),
+                    support::ConfigError);
+  const auto window =
+      make(R"({"kind": "window", "size": 7, "interval": 3})", {.width = 4, .layers = 6, .head_width = 4});
   for (int layer = 0; layer < 6; ++layer) BOOST_TEST(window_of(*window, layer) == (layer % 3 == 2 ? 0 : 7));
 }
-
 
 BOOST_AUTO_TEST_CASE(shaw_on_four_tokens) {
   Scene f;
   const auto run = [&](const std::string& config) {
     const auto shaw = make(config, f.shape);
     set_parameter(*shaw, "key_table", numbers({.1, .2, .3, -.1, -.2, .4}, {3, 2}));
-    if (config.find("false") == std::string::npos) set_parameter(*shaw, "value_table", numbers({.5, 0, 0, .5, -.5, .5}, {3, 2}));
+    if (config.find("false") == std::string::npos)
+      set_parameter(*shaw, "value_table", numbers({.5, 0, 0, .5, -.5, .5}, {3, 2}));
     f.run(*shaw);
   };
   run(R"({"kind": "shaw", "max_distance": 2})");
@@ -531,11 +564,11 @@ BOOST_AUTO_TEST_CASE(shaw_on_four_tokens) {
   check_values(f.output(3), {1.683931781, -.621071600}, kUnit);
 }
 
-
 BOOST_AUTO_TEST_CASE(shaw_with_one_vector_adds_it) {
   const Shape shape = small_shape();
   const Toy toy(shape, 2, 12);
-  const auto none = make(R"("none")", shape), keys = make(R"({"kind": "shaw", "max_distance": 0, "values": false})", shape),
+  const auto none = make(R"("none")", shape),
+             keys = make(R"({"kind": "shaw", "max_distance": 0, "values": false})", shape),
              both = make(R"({"kind": "shaw", "max_distance": 0, "per_head": true})", shape);
   stir(*keys);
   stir(*both);
@@ -543,7 +576,7 @@ BOOST_AUTO_TEST_CASE(shaw_with_one_vector_adds_it) {
   BOOST_TEST(largest_difference(toy.run(*keys, Span::whole(2, 12)), plain) <= 1e-12);
   Tensor table;
   for (const Parameter& p : both->parameters()) {
-    if (p.short_name == "value_table" && p.layer == 1) table = p.value;   // the toy's layer
+    if (p.short_name == "value_table" && p.layer == 1) table = p.value;  // the toy's layer
   }
   BOOST_TEST(largest_difference(toy.run(*both, Span::whole(2, 12)), plain + table.detach().unsqueeze(0)) <= 1e-12);
   // Where positions run the sums by class are bands; the same positions, given, go the general way.

@@ -84,9 +84,9 @@ BOOST_AUTO_TEST_CASE(frequencies_are_those_that_the_package_gives_here,
   for (const Case& c : cases()) input.push_back(c.theirs);
   std::ofstream(folder / "cases.json") << input;
   const std::string command = chosen_python() + " \"" +
-                              (source_root() / "tests/encodings/oracles/transformers_frequencies.py").string() + "\" < \"" +
-                              (folder / "cases.json").string() + "\" > \"" + (folder / "results.json").string() + "\" 2> \"" +
-                              (folder / "log").string() + "\"";
+                              (source_root() / "tests/encodings/oracles/transformers_frequencies.py").string() +
+                              "\" < \"" + (folder / "cases.json").string() + "\" > \"" +
+                              (folder / "results.json").string() + "\" 2> \"" + (folder / "log").string() + "\"";
   const int status = std::system(command.c_str());
   std::ifstream log(folder / "log");
   BOOST_TEST_REQUIRE(status == 0, std::string(std::istreambuf_iterator<char>(log), {}));

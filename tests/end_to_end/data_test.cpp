@@ -65,13 +65,17 @@ class Hub {
           if (request.target.starts_with(base + "/tree/" + kCommit + "/sample?")) {
             Json list = Json::array();
             for (const auto& [path, content] : files_) {
-              list.push_back({{"type", "file"}, {"path", path}, {"size", content.size()}, {"lfs", {{"oid", support::sha256_hex(content)}}}});
+              list.push_back({{"type", "file"},
+                              {"path", path},
+                              {"size", content.size()},
+                              {"lfs", {{"oid", support::sha256_hex(content)}}}});
             }
             return {.body = list.dump()};
           }
           const std::string resolve = "/datasets/owner/name/resolve/" + kCommit + "/";
           if (request.target.starts_with(resolve)) {
-            return {.status = 302, .headers = {"Location: " + storage_.url() + "/" + request.target.substr(resolve.size())}};
+            return {.status = 302,
+                    .headers = {"Location: " + storage_.url() + "/" + request.target.substr(resolve.size())}};
           }
           return {.status = 404, .headers = {"X-Error-Code: EntryNotFound"}};
         }) {}
@@ -134,11 +138,13 @@ BOOST_AUTO_TEST_SUITE(data_end_to_end)
 
 BOOST_AUTO_TEST_CASE(a_sample_goes_from_a_lock_to_the_first_step_without_a_network) {
   const Project project(kPipeline, "sample.yml");
-  std::map<std::string, std::string> files = {{"sample/000.jsonl", json_lines(400)}, {"sample/001.jsonl", json_lines(500)}};
+  std::map<std::string, std::string> files = {{"sample/000.jsonl", json_lines(400)},
+                                              {"sample/001.jsonl", json_lines(500)}};
   // Web pages as FineWeb has them, where the test data are.
   std::string pattern = "sample/*.jsonl";
   if (const auto pages = test::test_data("fineweb/batch_000001.parquet")) {
-    files = {{"sample/000_00000.parquet", support::read_file(*pages)}, {"sample/001_00000.parquet", support::read_file(*test::test_data("fineweb/batch_000002.parquet"))}};
+    files = {{"sample/000_00000.parquet", support::read_file(*pages)},
+             {"sample/001_00000.parquet", support::read_file(*test::test_data("fineweb/batch_000002.parquet"))}};
     pattern = "sample/*.parquet";
   }
   auto hub = std::make_unique<Hub>(files);
@@ -147,7 +153,8 @@ BOOST_AUTO_TEST_CASE(a_sample_goes_from_a_lock_to_the_first_step_without_a_netwo
                            {"HF_TOKEN", "hf_secret"},
                            {"PE_DOWNLOADS", (project.root() / "downloads").string()}});
   const std::string lock = (project.root() / "fetch.lock").string();
-  const auto tried = call({program("pe-hub"), "lock", "--data", "owner/name", "--files", pattern, "--max-bytes", "1", "--lock", lock, "--dry-run"});
+  const auto tried = call({program("pe-hub"), "lock", "--data", "owner/name", "--files", pattern, "--max-bytes", "1",
+                           "--lock", lock, "--dry-run"});
   BOOST_TEST(tried.status.code == 0, tried.err);
   BOOST_TEST((tried.out + tried.err).find("1 file, ") != std::string::npos, tried.out << tried.err);
   BOOST_TEST(!fs::exists(lock));
@@ -155,7 +162,8 @@ BOOST_AUTO_TEST_CASE(a_sample_goes_from_a_lock_to_the_first_step_without_a_netwo
   BOOST_REQUIRE_MESSAGE(locked.status.code == 0, locked.err);
   const auto asked = call({program("pe-hub"), "fetch", "--lock", lock, "--dry-run"});
   BOOST_TEST(asked.status.code == 0, asked.err);
-  BOOST_TEST((asked.out + asked.err).find("2 of 2 files to be downloaded") != std::string::npos, asked.out << asked.err);
+  BOOST_TEST((asked.out + asked.err).find("2 of 2 files to be downloaded") != std::string::npos,
+             asked.out << asked.err);
   BOOST_TEST(hub->downloads() == 0u);
   // The plan is whole before any result exists, and needs no network.
   const test::Answer plan = project.call("plan");
@@ -221,9 +229,9 @@ stages:
     }
   }
   BOOST_REQUIRE(shards > 30e6);
-  BOOST_TEST_MESSAGE("read by calls: " << tokenized_and_trained / shards << " and " << trained_again / shards << " times the shards, raw text "
-                                       << raw / shards);
-  BOOST_TEST(tokenized_and_trained > 1.9 * shards);   // the measure sees both
+  BOOST_TEST_MESSAGE("read by calls: " << tokenized_and_trained / shards << " and " << trained_again / shards
+                                       << " times the shards, raw text " << raw / shards);
+  BOOST_TEST(tokenized_and_trained > 1.9 * shards);  // the measure sees both
   BOOST_TEST(tokenized_and_trained < 2.6 * shards + raw);
   BOOST_TEST(trained_again < 1.3 * shards);
 }
@@ -235,19 +243,20 @@ BOOST_AUTO_TEST_CASE(fetch_and_tokenize_killed_at_any_moment_make_the_same) {
   support::Xoshiro random(11);
   const auto fetch = [&](const std::string& name) -> Work {
     const fs::path out = folder / name / "raw";
-    return {{program("pe-fetch"), "--set", "source=generated", "--set", "generated.words=400k", "--output", "raw=" + out.string(), "--work",
-             (folder / name / "work").string(), "--progress", "none"},
+    return {{program("pe-fetch"), "--set", "source=generated", "--set", "generated.words=400k", "--output",
+             "raw=" + out.string(), "--work", (folder / name / "work").string(), "--progress", "none"},
             out};
   };
   const auto tokenize = [&](const std::string& name) -> Work {
     const fs::path out = folder / name / "data";
-    return {{program("pe-tokenize"), "--set", "vocabulary=512", "--set", "bpe.train_bytes=300K", "--set", "shard_tokens=50k", "--input",
-             "raw=" + (folder / "whole/raw").string(), "--output", "data=" + out.string(), "--work", (folder / name / "work").string(),
-             "--progress", "none"},
+    return {{program("pe-tokenize"), "--set", "vocabulary=512", "--set", "bpe.train_bytes=300K", "--set",
+             "shard_tokens=50k", "--input", "raw=" + (folder / "whole/raw").string(), "--output",
+             "data=" + out.string(), "--work", (folder / name / "work").string(), "--progress", "none"},
             out};
   };
   int during = 0;
-  for (const auto& make : {std::function<Work(const std::string&)>(fetch), std::function<Work(const std::string&)>(tokenize)}) {
+  for (const auto& make :
+       {std::function<Work(const std::string&)>(fetch), std::function<Work(const std::string&)>(tokenize)}) {
     const Work whole = make("whole");
     fs::create_directories(whole.output.parent_path());
     const auto begin = Clock::now();
@@ -265,7 +274,7 @@ BOOST_AUTO_TEST_CASE(fetch_and_tokenize_killed_at_any_moment_make_the_same) {
       ::kill(child, SIGKILL);
       during += support::wait_for(child).signal == SIGKILL ? 1 : 0;
       if (!fs::exists(killed.output)) continue;
-      artifact::Collection(killed.output, expected.kind).verify();   // under its final name it is whole
+      artifact::Collection(killed.output, expected.kind).verify();  // under its final name it is whole
       BOOST_TEST(artifact::Manifest::read(killed.output).content_digest() == expected.content_digest());
       fs::remove_all(killed.output);
     }

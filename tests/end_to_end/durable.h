@@ -10,7 +10,7 @@ namespace pe::test {
 /// The words of a `run` with or without syncing.
 inline std::vector<std::string> run_words(const Project& project, bool durable) {
   std::vector<std::string> words = project.command("run", {});
-  words.back() = durable ? "on" : "off";   // of --durability, which comes last
+  words.back() = durable ? "on" : "off";  // of --durability, which comes last
   return words;
 }
 

@@ -25,9 +25,7 @@ stages:
 )";
 
 /// As if the file had been written an hour ago, so that its stat is believed.
-void age(const fs::path& file) {
-  fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(1));
-}
+void age(const fs::path& file) { fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(1)); }
 
 void write_old(const fs::path& file, const std::string& text) {
   support::write_file_atomically(file, text, false);
@@ -71,7 +69,7 @@ BOOST_AUTO_TEST_CASE(a_config_edited_while_a_run_works_is_work_for_the_next_run)
   CHECK_HAS(project.call("plan").out, "1 run");
   CHECK_HAS(project.call("run").out, "toy: 1 made");
   CHECK_HAS(project.call("run").out, "nothing to do");
-  write_old(config, "value: 1\n");   // and back: the first result is still known
+  write_old(config, "value: 1\n");  // and back: the first result is still known
   CHECK_HAS(project.call("run").out, "nothing to do");
 }
 
@@ -101,7 +99,7 @@ stages:
   CHECK_HAS(project.call("run").out, "toy: 1 made");
   const auto two = project.contents();
   write_old(text, "one");
-  CHECK_HAS(project.call("run").out, "toy: 1 made");   // no result of "two" passes for one of "one"
+  CHECK_HAS(project.call("run").out, "toy: 1 made");  // no result of "two" passes for one of "one"
   BOOST_TEST(project.contents().size() == 2u);
   write_old(text, "two");
   CHECK_HAS(project.call("run").out, "nothing to do");
@@ -137,7 +135,7 @@ stages:
     for (const char* ending : {"", ".describe.json"}) {
       const fs::path from = fs::path(PE_TOY_FOLDER) / (std::string(program) + ending);
       const fs::path to = project.root() / (std::string("pe-toy") + ending);
-      fs::remove(to);   // what is at work keeps the old file
+      fs::remove(to);  // what is at work keeps the old file
       fs::copy_file(from, to);
     }
   };
@@ -148,7 +146,7 @@ stages:
   CHECK_HAS(output, "pe-toy: result version 2 now, planned with 1 (class other-program)");
   for (const auto& key : project.store().keys()) BOOST_TEST(project.store().read(key)->version == 1);
   const Answer again = project.call("run");
-  CHECK_HAS(again.out, "toy: 2 made");   // of version 2, both
+  CHECK_HAS(again.out, "toy: 2 made");  // of version 2, both
   CHECK_HAS(project.call("run").out, "nothing to do");
 }
 

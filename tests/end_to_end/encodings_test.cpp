@@ -6,12 +6,12 @@
 #include <set>
 
 #include "support/files.h"
+#include "support/installed.h"
 #include "support/json.h"
 #include "support/process.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
 #include "support/text.h"
-#include "support/installed.h"
 
 namespace fs = std::filesystem;
 using pe::Json;
@@ -23,7 +23,8 @@ namespace {
 std::string program(const std::string& name) { return (pe::test::build_root() / "stages" / name).string(); }
 
 void check_says(const std::string& text, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts) BOOST_TEST(text.find(part) != std::string::npos, "'" << part << "' is missing in: " << text);
+  for (const std::string& part : parts)
+    BOOST_TEST(text.find(part) != std::string::npos, "'" << part << "' is missing in: " << text);
 }
 
 std::vector<std::string> listed_names() {
@@ -65,7 +66,8 @@ stages:
         model.encoding: )" << encoding << "\n";
   }
   std::string refusal() const {
-    const CapturedOutput answer = capture({program("pe-pipeline"), "run", (folder / "bad.yml").string(), "--store", (folder / "store").string()});
+    const CapturedOutput answer =
+        capture({program("pe-pipeline"), "run", (folder / "bad.yml").string(), "--store", (folder / "store").string()});
     BOOST_TEST(answer.status.code == 2, answer.err);
     return answer.err;
   }
@@ -90,8 +92,8 @@ BOOST_AUTO_TEST_SUITE(encodings_for_people)
 BOOST_AUTO_TEST_CASE(list_encodings_has_a_line_for_each) {
   const CapturedOutput answer = capture({program("pe-pipeline"), "list", "encodings"});
   BOOST_TEST(answer.status.code == 0);
-  check_says(answer.out, {"name", "kind", "acts on", "learned", "reference", "rope", "token embeddings", "arXiv:2104.09864",
-                          "layers·(33·heads + 66)"});
+  check_says(answer.out, {"name", "kind", "acts on", "learned", "reference", "rope", "token embeddings",
+                          "arXiv:2104.09864", "layers·(33·heads + 66)"});
   const std::vector<std::string> names = listed_names();
   BOOST_TEST(static_cast<std::size_t>(std::count(answer.out.begin(), answer.out.end(), '\n')) == names.size() + 1);
   BOOST_TEST(names.front() == "none");
@@ -100,7 +102,8 @@ BOOST_AUTO_TEST_CASE(list_encodings_has_a_line_for_each) {
 BOOST_AUTO_TEST_CASE(show_encoding_tells_formula_options_and_errata) {
   const CapturedOutput answer = capture({program("pe-pipeline"), "show", "encoding", "yarn"});
   BOOST_TEST(answer.status.code == 0);
-  check_says(answer.out, {"formula", "ramp", "known for", "errata", "options", "factor", "default 1", "tokens", "arXiv:2309.00071"});
+  check_says(answer.out, {"formula", "ramp", "known for", "errata", "options", "factor", "default 1", "tokens",
+                          "arXiv:2309.00071"});
   const CapturedOutput json = capture({program("pe-pipeline"), "show", "encoding", "nope", "--json"});
   BOOST_TEST(Json::parse(json.out).at("name") == "none");
   const CapturedOutput unknown = capture({program("pe-pipeline"), "show", "encoding", "yran"});
@@ -111,10 +114,12 @@ BOOST_AUTO_TEST_CASE(show_encoding_tells_formula_options_and_errata) {
   check_says(none.err, {"which encoding?", "list encodings"});
 }
 
-BOOST_AUTO_TEST_CASE(scores_agree_with_numpy_through_h5py, *boost::unit_test::precondition(pe::test::PythonHas{"h5py, numpy"})) {
+BOOST_AUTO_TEST_CASE(scores_agree_with_numpy_through_h5py,
+                     *boost::unit_test::precondition(pe::test::PythonHas{"h5py, numpy"})) {
   const pe::test::TempFolder folder;
-  const CapturedOutput answer = capture({"/usr/bin/python3", (pe::test::source_root() / "tests/end_to_end/score_oracle.py").string(),
-                                   program("pe-score"), folder.path().string()});
+  const CapturedOutput answer =
+      capture({"/usr/bin/python3", (pe::test::source_root() / "tests/end_to_end/score_oracle.py").string(),
+               program("pe-score"), folder.path().string()});
   BOOST_TEST(answer.status.code == 0, answer.out << answer.err);
 }
 
@@ -150,18 +155,22 @@ BOOST_AUTO_TEST_CASE(pe_score_names_what_is_wrong) {
   check_says(said({"--encodin", "rope"}), {"--encodin", "did you mean", "--encoding"});
   check_says(said({"--encoding", "rope"}), {"--in is missing"});
   check_says(said({"--encoding", "rotery", "--in", "a.h5", "--out", "b.h5"}), {"--encoding", "did you mean 'rotary'?"});
-  check_says(said({"--encoding", "yarn", "--set", "factor=0.2", "--in", "a.h5", "--out", "b.h5"}), {"--set factor", "at least 1"});
+  check_says(said({"--encoding", "yarn", "--set", "factor=0.2", "--in", "a.h5", "--out", "b.h5"}),
+             {"--set factor", "at least 1"});
   check_says(said({"--encoding", "rope", "--in", "/nonexistent.h5", "--out", "b.h5"}), {"/nonexistent.h5"});
-  check_says(said({"--encoding", "rope", "--dtype", "float16", "--in", "a.h5", "--out", "b.h5"}), {"--dtype", "bfloat16", "float16"});
+  check_says(said({"--encoding", "rope", "--dtype", "float16", "--in", "a.h5", "--out", "b.h5"}),
+             {"--dtype", "bfloat16", "float16"});
   check_says(said({"--encoding", "rope", "--layer", "x", "--in", "a.h5", "--out", "b.h5"}), {"--layer", "'x'"});
 }
 
 BOOST_AUTO_TEST_CASE(a_head_width_that_cannot_be_turned_names_the_config_line) {
-  check_says(Project("rope", ", head_width: 15").refusal(), {"bad.yml:22", "model.encoding", "head width 15", "not even"});
+  check_says(Project("rope", ", head_width: 15").refusal(),
+             {"bad.yml:22", "model.encoding", "head width 15", "not even"});
 }
 
 BOOST_AUTO_TEST_CASE(a_text_longer_than_a_learned_table_names_the_config_line) {
-  check_says(Project("{kind: learned, max_positions: 32}").refusal(), {"bad.yml:22", "32 positions", "train.length is 64"});
+  check_says(Project("{kind: learned, max_positions: 32}").refusal(),
+             {"bad.yml:22", "32 positions", "train.length is 64"});
 }
 
 BOOST_AUTO_TEST_CASE(a_factor_below_one_names_the_config_line) {

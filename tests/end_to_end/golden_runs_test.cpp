@@ -56,12 +56,15 @@ std::string verdict(const std::string& name, const Json& before, const Json& now
            accept + "; if not, find what changed.";
   }
   if (before.at("version") != now.at("version")) {
-    return name + ": the result version of " + stage + " is " + now.at("version").dump() + ", the digests are of version " +
-           before.at("version").dump() + "; " + accept + ".";
+    return name + ": the result version of " + stage + " is " + now.at("version").dump() +
+           ", the digests are of version " + before.at("version").dump() + "; " + accept + ".";
   }
-  return name + ": the recipe of " + stage + " differs (config, or what it reads), so every cached result of it would be made " +
-         "again.\n  A new option needs a neutral value; a default that is meant to change, or an earlier stage that did, is "
-         "fine; " + accept + ".";
+  return name + ": the recipe of " + stage +
+         " differs (config, or what it reads), so every cached result of it would be made " +
+         "again.\n  A new option needs a neutral value; a default that is meant to change, or an earlier stage that "
+         "did, is "
+         "fine; " +
+         accept + ".";
 }
 
 /// Runs the golden pipeline in so many threads and compares it with the committed digests.
@@ -78,7 +81,7 @@ void compare_with(const std::string& digests, int threads) {
                                          "--durability", "off", "--progress", "plain"});
   BOOST_REQUIRE_MESSAGE(run.status.code == 0, run.out << run.err);
   const Json now = results_of(folder / "store");
-  BOOST_TEST(now.size() == 16u);   // thirteen stages; the trunk makes two snapshots, and two models are evaluated
+  BOOST_TEST(now.size() == 16u);  // thirteen stages; the trunk makes two snapshots, and two models are evaluated
   const fs::path file = golden / digests;
   if (std::getenv("PE_TEST_ACCEPT")) {
     pe::support::write_file_atomically(file, now.dump(1) + "\n", false);
@@ -110,8 +113,9 @@ BOOST_AUTO_TEST_CASE(the_message_names_the_stage_and_what_to_do) {
   Json now = before;
   BOOST_TEST(verdict("trunk@8", before, now) == "");
   now["outputs"]["model"] = "b";
-  BOOST_TEST(verdict("trunk@8", before, now).find("the bytes of pe-train moved (model) and its result version did not") !=
-             std::string::npos);
+  BOOST_TEST(
+      verdict("trunk@8", before, now).find("the bytes of pe-train moved (model) and its result version did not") !=
+      std::string::npos);
   now["version"] = 2;
   now["key"] = "l";
   BOOST_TEST(verdict("trunk@8", before, now).find("the result version of pe-train is 2") != std::string::npos);

@@ -400,7 +400,7 @@ BOOST_AUTO_TEST_CASE(models_that_are_not_understood_are_refused_and_nothing_is_w
     fs::copy(bench.path("source"), folder);
     change(folder);
     const support::CapturedOutput ran = bench.call({"pe-import", "--set", "import.model=bad_" + what, "--output",
-                                              "model=bad.h5", "--output", "tokenizer=bad.tokenizer.h5"});
+                                                    "model=bad.h5", "--output", "tokenizer=bad.tokenizer.h5"});
     BOOST_TEST(ran.status.code == 3, what << ": " << ran.err);
     BOOST_TEST(has(ran.err, part), what << ": " << ran.err);
     BOOST_TEST(!fs::exists(bench.path("bad.h5")), what);
@@ -458,8 +458,8 @@ BOOST_AUTO_TEST_CASE(stages_go_on_from_an_imported_model) {
     return bench.call(words);
   };
   const support::CapturedOutput dropped = go({"pe-drop-pe", "--set", "drop.horizon_tokens=512", "--set", "drop.batch=4",
-                                        "--set", "drop.length=32", "--set", "drop.validate_windows=2"},
-                                       "dropped");
+                                              "--set", "drop.length=32", "--set", "drop.validate_windows=2"},
+                                             "dropped");
   BOOST_TEST(dropped.status.code == 0, dropped.err);
   const artifact::CheckpointReader after(bench.path("dropped.h5"));
   BOOST_TEST(after.meta().encoding.at("kind") == "none");

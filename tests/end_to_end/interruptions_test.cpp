@@ -35,10 +35,9 @@ class Data {
         capture({program("pe-fetch"), "--set", "source=generated", "--set", "generated.words=20k", "--output",
                  "raw=" + (folder_ / "raw").string(), "--work", (folder_ / "w1").string(), "--progress", "none"});
     BOOST_REQUIRE_MESSAGE(fetched.status.code == 0, fetched.err);
-    const CapturedOutput made =
-        capture({program("pe-tokenize"), "--set", "tokenizer=bpe", "--set", "vocabulary=512", "--input",
-                 "raw=" + (folder_ / "raw").string(), "--output", "data=" + path(), "--work", (folder_ / "w2").string(),
-                 "--progress", "none"});
+    const CapturedOutput made = capture({program("pe-tokenize"), "--set", "tokenizer=bpe", "--set", "vocabulary=512",
+                                         "--input", "raw=" + (folder_ / "raw").string(), "--output", "data=" + path(),
+                                         "--work", (folder_ / "w2").string(), "--progress", "none"});
     BOOST_REQUIRE_MESSAGE(made.status.code == 0, made.err);
   }
   std::string path() const { return (folder_ / "data").string(); }
@@ -58,10 +57,17 @@ class Training {
   explicit Training(const fs::path& folder) : folder_(folder) { fs::create_directories(folder); }
   fs::path checkpoints() const { return folder_ / "work" / "checkpoints"; }
   std::vector<std::string> command(const std::vector<std::string>& sets) const {
-    std::vector<std::string> words{program("pe-train"), "--input", "data=" + data().path(), "--output",
-                                   "model=" + (folder_ / "model.h5").string(), "--output",
-                                   "metrics=" + (folder_ / "metrics.h5").string(), "--work", (folder_ / "work").string(),
-                                   "--progress", "plain"};
+    std::vector<std::string> words{program("pe-train"),
+                                   "--input",
+                                   "data=" + data().path(),
+                                   "--output",
+                                   "model=" + (folder_ / "model.h5").string(),
+                                   "--output",
+                                   "metrics=" + (folder_ / "metrics.h5").string(),
+                                   "--work",
+                                   (folder_ / "work").string(),
+                                   "--progress",
+                                   "plain"};
     for (const char* set : {"model.width=64", "model.layers=2", "model.heads=4", "model.encoding=rope", "train.batch=4",
                             "train.length=32", "train.tokens=5120", "train.warmup_steps=5", "train.log_every=1",
                             "train.validate_every=8", "train.validate_windows=4", "compute.isa=portable"}) {
@@ -71,7 +77,8 @@ class Training {
     return words;
   }
   std::string digests() const {
-    return pe::artifact::content_digest(folder_ / "model.h5") + " " + pe::artifact::content_digest(folder_ / "metrics.h5");
+    return pe::artifact::content_digest(folder_ / "model.h5") + " " +
+           pe::artifact::content_digest(folder_ / "metrics.h5");
   }
   bool is_writing() const {
     std::error_code ignored;
@@ -120,7 +127,8 @@ BOOST_AUTO_TEST_CASE(killed_while_it_writes_checkpoints_and_resumed_gives_the_sa
     for (bool done = false; !done;) {
       pe::support::SpawnOptions options;
       options.arguments = training.command({"checkpoint.every=0", "checkpoint.keep=2"});
-      const pe::support::Descriptor log(::open((folder / "log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      const pe::support::Descriptor log(
+          ::open((folder / "log").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
       options.stdout_fd = options.stderr_fd = log.get();
       const pid_t pid = pe::support::spawn(options);
       const bool kills = killed + stopped < wanted;
@@ -148,7 +156,7 @@ BOOST_AUTO_TEST_CASE(killed_while_it_writes_checkpoints_and_resumed_gives_the_sa
       const std::string text = pe::support::read_file(folder / "log");
       training.verify();
       if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM)) {
-        ++killed;   // asked to stop before it listened is killed, too
+        ++killed;  // asked to stop before it listened is killed, too
       } else if (WIFEXITED(status) && WEXITSTATUS(status) == 75) {
         ++stopped;
       } else {
@@ -160,8 +168,8 @@ BOOST_AUTO_TEST_CASE(killed_while_it_writes_checkpoints_and_resumed_gives_the_sa
     ++finished;
     BOOST_TEST(training.digests() == expected);
   }
-  BOOST_TEST_MESSAGE(killed << " kills (" << writing << " aimed at a checkpoint being written), " << stopped << " stops, "
-                            << finished << " runs, all with the bytes of the undisturbed one");
+  BOOST_TEST_MESSAGE(killed << " kills (" << writing << " aimed at a checkpoint being written), " << stopped
+                            << " stops, " << finished << " runs, all with the bytes of the undisturbed one");
   BOOST_TEST(killed > 0);
 }
 

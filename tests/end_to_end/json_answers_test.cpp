@@ -1,7 +1,8 @@
-// Every command that reads answers in JSON; help, manual and doc/json.md name the same commands; and whatever is misspelt
-// is answered with the nearest word. All of it goes by the command table, so a new command is under test once it is there.
-#include <boost/test/unit_test.hpp>
+// Every command that reads answers in JSON; help, manual and doc/json.md name the same commands; and whatever is
+// misspelt is answered with the nearest word. All of it goes by the command table, so a new command is under test once
+// it is there.
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 #include <optional>
 
 #include "commands/command_table.h"
@@ -29,7 +30,8 @@ std::optional<std::vector<std::string>> words_for(const Project& project, const 
   std::vector<std::string> words;
   const auto places = cli::usage_places(command.usage);
   // Where everything may be left out it is: --store says which store.
-  if (std::all_of(places.begin(), places.end(), [](const cli::UsagePlace& where) { return where.optional; })) return words;
+  if (std::all_of(places.begin(), places.end(), [](const cli::UsagePlace& where) { return where.optional; }))
+    return words;
   for (const cli::UsagePlace& where : places) {
     const std::string& place = where.kind;
     const std::string artifact = (project.root() / "out/toy/data/data.h5").string();
@@ -92,10 +94,12 @@ BOOST_AUTO_TEST_CASE(every_command_with_json_prints_one_object_with_schema_and_v
     call.insert(call.end(), words->begin(), words->end());
     call.push_back("--json");
     if (has_flag(command, "--dry-run")) call.push_back("--dry-run");
-    if (has_flag(command, "--store") && std::find(words->begin(), words->end(), project.file().string()) == words->end())
+    if (has_flag(command, "--store") &&
+        std::find(words->begin(), words->end(), project.file().string()) == words->end())
       call.insert(call.end(), {"--store", (project.root() / "store").string()});
     const auto answer = project.call_words(call);
-    BOOST_TEST((answer.code == 0 || answer.code == 5), command.name << " ended with " << answer.code << ": " << answer.err);
+    BOOST_TEST((answer.code == 0 || answer.code == 5),
+               command.name << " ended with " << answer.code << ": " << answer.err);
     const Json json = Json::parse(answer.out, nullptr, false);
     BOOST_REQUIRE_MESSAGE(json.is_object(), command.name << ": " << answer.out);
     BOOST_TEST(json.value("schema_version", 0) >= 1, command.name);
@@ -111,7 +115,8 @@ BOOST_AUTO_TEST_CASE(every_command_with_json_prints_one_object_with_schema_and_v
     const std::string section = page.substr(begin, page.find("\n## ", begin + 1) - begin);
     for (const auto& [field, value] : json.items()) {
       if (field == "schema" || field == "schema_version") continue;
-      BOOST_TEST(has(section, "`" + field + "`"), "doc/json.md: the section of " << schema << " lacks `" << field << "`");
+      BOOST_TEST(has(section, "`" + field + "`"),
+                 "doc/json.md: the section of " << schema << " lacks `" << field << "`");
     }
   }
   BOOST_TEST(tried >= 9u);
@@ -125,7 +130,8 @@ BOOST_AUTO_TEST_CASE(help_manual_and_documentation_name_the_same_commands) {
   for (const cli::Command& command : commands::command_table()) {
     BOOST_TEST(has(help, "\n  " + command.name + " "), command.name);
     BOOST_TEST(has(manual, "pe-pipeline-" + command.name + " (1)"), command.name);
-    if (has_flag(command, "--json")) BOOST_TEST(has(page, "`pe-pipeline " + command.name), "doc/json.md lacks " << command.name);
+    if (has_flag(command, "--json"))
+      BOOST_TEST(has(page, "`pe-pipeline " + command.name), "doc/json.md lacks " << command.name);
   }
 }
 

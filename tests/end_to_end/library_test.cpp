@@ -18,7 +18,8 @@ namespace {
 
 /// The meson that configured this build folder, as its build.ninja calls it.
 std::vector<std::string> meson_command() {
-  for (const std::string& line : pe::support::split(pe::support::read_file(pe::test::build_root() / "build.ninja"), '\n')) {
+  for (const std::string& line :
+       pe::support::split(pe::support::read_file(pe::test::build_root() / "build.ninja"), '\n')) {
     const auto at = line.find(" --internal regenerate");
     if (at == std::string::npos) continue;
     const std::string command(pe::support::trim(line.substr(0, at)));
@@ -32,12 +33,13 @@ std::vector<std::string> meson_command() {
 BOOST_AUTO_TEST_SUITE(library)
 
 BOOST_AUTO_TEST_CASE(the_example_builds_and_runs_against_an_installed_prefix) {
-  char name[] = "/tmp/pe-library-XXXXXX";   // without blanks: pkg-config's answer is split at them
+  char name[] = "/tmp/pe-library-XXXXXX";  // without blanks: pkg-config's answer is split at them
   const fs::path prefix = ::mkdtemp(name);
   std::vector<std::string> install = meson_command();
   BOOST_REQUIRE(!install.empty());
-  for (const std::string& word : {std::string("install"), std::string("--no-rebuild"), std::string("--tags"), std::string("devel"),
-                                  std::string("-C"), pe::test::build_root().string(), std::string("--destdir"), prefix.string()}) {
+  for (const std::string& word :
+       {std::string("install"), std::string("--no-rebuild"), std::string("--tags"), std::string("devel"),
+        std::string("-C"), pe::test::build_root().string(), std::string("--destdir"), prefix.string()}) {
     install.push_back(word);
   }
   const CapturedOutput installed = capture(install);
@@ -50,10 +52,11 @@ BOOST_AUTO_TEST_CASE(the_example_builds_and_runs_against_an_installed_prefix) {
   const std::string source = (pe::test::source_root() / "examples/library/attention.cpp").string();
   const std::string program = (prefix / "attention").string();
   const std::string compiler = std::system("command -v ccache >/dev/null 2>&1") == 0 ? "ccache c++" : "c++";
-  const std::string script = pe::support::cat(
-      "set -e; cd ", prefix.string(), "; export PKG_CONFIG_PATH=", pc.parent_path().string(), "; ", compiler,
-      " -std=c++20 -O0 -c '", source, "' -o attention.o $(pkg-config --cflags pe-encodings); c++ attention.o -o attention "
-      "$(pkg-config --libs pe-encodings)");
+  const std::string script =
+      pe::support::cat("set -e; cd ", prefix.string(), "; export PKG_CONFIG_PATH=", pc.parent_path().string(), "; ",
+                       compiler, " -std=c++20 -O0 -c '", source,
+                       "' -o attention.o $(pkg-config --cflags pe-encodings); c++ attention.o -o attention "
+                       "$(pkg-config --libs pe-encodings)");
   const CapturedOutput built = capture({"/bin/sh", "-c", script});
   BOOST_REQUIRE_MESSAGE(built.status.code == 0, built.out << built.err);
   const CapturedOutput ran = capture({program});

@@ -51,10 +51,12 @@ BOOST_AUTO_TEST_CASE(calls_that_fail_end_a_run_in_order_and_the_next_goes_on) {
     for (int round = 0; round < rounds(); ++round) {
       const Project project;
       for (int seed = 1; seed <= 2; ++seed) {
-        const auto status = support::wait_for(start_run(project, seed == 1, lies(project, kind, 100 * round + seed, 60)));
+        const auto status =
+            support::wait_for(start_run(project, seed == 1, lies(project, kind, 100 * round + seed, 60)));
         BOOST_REQUIRE_MESSAGE(status.signal == 0, kind << " seed " << seed << ":\n" << output(project));
         BOOST_REQUIRE_MESSAGE((status.code == 0 || status.code == 1 || status.code == 3 || status.code == 4),
-                              kind << " ended with " << status.code << "\n" << output(project));
+                              kind << " ended with " << status.code << "\n"
+                                   << output(project));
         failed += status.code != 0;
       }
       const Answer answer = project.call("run");

@@ -4,13 +4,13 @@
 #include <set>
 #include <sstream>
 
-#include "commands/command_table.h"
-#include "cli/tool_table.h"
 #include "cli/stage_flags.h"
+#include "cli/tool_table.h"
+#include "commands/command_table.h"
 #include "project.h"
 #include "pseudo_terminal.h"
-#include "support/text.h"
 #include "support/installed.h"
+#include "support/text.h"
 
 using namespace pe;  // NOLINT
 namespace fs = std::filesystem;
@@ -80,7 +80,8 @@ BOOST_AUTO_TEST_CASE(every_command_and_stage_has_a_page_that_lints_and_names_eve
     if (!support::find_program("mandoc")) continue;
     const std::string text = plain(rendered(project, page));
     for (const cli::Flag& flag : command.flags) {
-      for (const std::string& name : support::split(flag.names, ',')) BOOST_TEST(has(text, name), page << " lacks " << name);
+      for (const std::string& name : support::split(flag.names, ','))
+        BOOST_TEST(has(text, name), page << " lacks " << name);
     }
     BOOST_TEST(has(text, "EXIT STATUS"), page);
   }
@@ -107,13 +108,14 @@ BOOST_AUTO_TEST_CASE(mandoc_finds_nothing_wrong, *boost::unit_test::precondition
 BOOST_AUTO_TEST_CASE(man_finds_nothing_wrong, *boost::unit_test::precondition(pe::test::Installed{"man"})) {
   const Project project;
   for (const auto& entry : fs::directory_iterator(pages_of(project))) {
-    const auto answer = project.call_words({"env", "LC_ALL=C.UTF-8", "MANROFFSEQ=", "man", "--warnings", "-E", "UTF-8", "-l",
-                                            "-Tutf8", "-Z", entry.path().string()});
+    const auto answer = project.call_words({"env", "LC_ALL=C.UTF-8", "MANROFFSEQ=", "man", "--warnings", "-E", "UTF-8",
+                                            "-l", "-Tutf8", "-Z", entry.path().string()});
     BOOST_TEST(answer.err == "", entry.path());
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_stage_page_lists_its_config_fields_and_roles, *boost::unit_test::precondition(pe::test::Installed{"mandoc"})) {
+BOOST_AUTO_TEST_CASE(a_stage_page_lists_its_config_fields_and_roles,
+                     *boost::unit_test::precondition(pe::test::Installed{"mandoc"})) {
   const Project project;
   const fs::path page = pages_of(project) / "pe-train.1";
   const std::string text = plain(rendered(project, page));
@@ -174,9 +176,11 @@ BOOST_AUTO_TEST_CASE(words_are_completed_by_what_may_stand_there) {
   some({"pe-pipeline", "plan", file, "--set", "trunk.shape="}, {"trunk.shape=free", "trunk.shape=bound"});
   some({"pe-pipeline", "graph", file, "--collapse", ""}, {"seed", "branch", "all"});
   // A stage that follows the instances of others has their axes, and says whose.
-  support::write_file_atomically(project.root() / "each.yml",
-                                 std::string(test::kToyPipeline) + "  after:\n    run: pe-toy\n    each: {init: [decay]}\n", false);
-  some({"pe-pipeline", "run", (project.root() / "each.yml").string(), "after["}, {"after[from=", "after[seed=", "after[branch="});
+  support::write_file_atomically(
+      project.root() / "each.yml",
+      std::string(test::kToyPipeline) + "  after:\n    run: pe-toy\n    each: {init: [decay]}\n", false);
+  some({"pe-pipeline", "run", (project.root() / "each.yml").string(), "after["},
+       {"after[from=", "after[seed=", "after[branch="});
   some({"pe-pipeline", "run", (project.root() / "each.yml").string(), "after[from="}, {"after[from=decay]"});
   // Runs of the store that the file has.
   project.call("run");
@@ -202,9 +206,13 @@ BOOST_AUTO_TEST_CASE(words_are_completed_by_what_may_stand_there) {
 BOOST_AUTO_TEST_CASE(what_is_wrong_or_unknown_completes_to_nothing_and_says_nothing) {
   const Project project("schema: pe-pipeline/1\nname: [");
   const std::string file = project.file().string();
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"pe-pipeline", "run", file, ""}, {"pe-pipeline", "nothing", ""}, {"pe-pipeline"}, {}, {"pe-none", "--set", "a"},
-           {"pe-pipeline", "run", "nowhere.yml", "--axis", ""}}) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"pe-pipeline", "run", file, ""},
+                                             {"pe-pipeline", "nothing", ""},
+                                             {"pe-pipeline"},
+                                             {},
+                                             {"pe-none", "--set", "a"},
+                                             {"pe-pipeline", "run", "nowhere.yml", "--axis", ""}}) {
     std::vector<std::string> call = {Project::program(), "__complete", "fish"};
     call.insert(call.end(), words.begin(), words.end());
     const auto answer = project.call_words(call);
@@ -224,15 +232,18 @@ BOOST_AUTO_TEST_CASE(bash_gets_the_part_of_a_word_that_it_replaces) {
   one("pe-pipeline run t", "t.yml");
   one("pe-pipeline run t.yml 'decay[seed=", "decay[seed=1]");  // inside quotes nothing is escaped
   one("pe-pipeline run t.yml decay", "decay\\[");
-  one("pe-pipeline run t.yml decay[seed=", "1\\]");            // bash breaks words at =
+  one("pe-pipeline run t.yml decay[seed=", "1\\]");  // bash breaks words at =
   one("pe-pipeline run --progress=j", "json");
 }
 
-BOOST_AUTO_TEST_CASE(a_real_bash_completes_at_its_prompt, *boost::unit_test::precondition(pe::test::Installed{"bash"})) {
+BOOST_AUTO_TEST_CASE(a_real_bash_completes_at_its_prompt,
+                     *boost::unit_test::precondition(pe::test::Installed{"bash"})) {
   const Project project;
   PseudoTerminal shell(160, 24,
-                       {"env", "TERM=dumb", "INPUTRC=/dev/null", "PS1=> ", "PATH=" + fs::path(Project::program()).parent_path().string() + ":" + ::getenv("PATH"),
-                        "bash", "--norc", "--noprofile", "-i"}, project.root().string());
+                       {"env", "TERM=dumb", "INPUTRC=/dev/null", "PS1=> ",
+                        "PATH=" + fs::path(Project::program()).parent_path().string() + ":" + ::getenv("PATH"), "bash",
+                        "--norc", "--noprofile", "-i"},
+                       project.root().string());
   shell.type("source <(pe-pipeline completion bash); bind 'set enable-bracketed-paste off'; echo rea''dy\n");
   BOOST_REQUIRE_MESSAGE(shell.read_until("\nready", 10), shell.screen.text());
   shell.type("pe-pipeline expl\t");
@@ -257,10 +268,14 @@ BOOST_AUTO_TEST_CASE(a_real_bash_completes_at_its_prompt, *boost::unit_test::pre
 
 BOOST_AUTO_TEST_CASE(a_real_zsh_completes_at_its_prompt, *boost::unit_test::precondition(pe::test::Installed{"zsh"})) {
   const Project project;
-  PseudoTerminal shell(160, 24,
-                       {"env", "TERM=vt100", "ZDOTDIR=/nonexistent", "PS1=> ", "PATH=" + fs::path(Project::program()).parent_path().string() + ":" + ::getenv("PATH"),
-                        "zsh", "-f", "-i"}, project.root().string());
-  shell.type("autoload -U compinit; compinit -u -D; source <(pe-pipeline completion zsh); unsetopt zle_bracketed_paste; echo rea''dy\n");
+  PseudoTerminal shell(
+      160, 24,
+      {"env", "TERM=vt100", "ZDOTDIR=/nonexistent", "PS1=> ",
+       "PATH=" + fs::path(Project::program()).parent_path().string() + ":" + ::getenv("PATH"), "zsh", "-f", "-i"},
+      project.root().string());
+  shell.type(
+      "autoload -U compinit; compinit -u -D; source <(pe-pipeline completion zsh); unsetopt zle_bracketed_paste; echo "
+      "rea''dy\n");
   BOOST_REQUIRE_MESSAGE(shell.read_until("\nready", 15), shell.screen.text());
   shell.type("pe-pipeline expl\t");
   BOOST_TEST(shell.read_until("> pe-pipeline explain", 10), shell.screen.text());
@@ -282,10 +297,11 @@ BOOST_AUTO_TEST_CASE(a_real_fish_completes, *boost::unit_test::precondition(pe::
   const Project project;
   const std::string path = fs::path(Project::program()).parent_path().string();
   const auto ask = [&](const std::string& line) {
-    return lines_of(project
-                        .call_words({"env", "HOME=" + project.root().string(), "PATH=" + path + ":" + ::getenv("PATH"), "fish", "--no-config", "-c",
-                                     "pe-pipeline completion fish | source; complete -C \"" + line + "\""})
-                        .out);
+    return lines_of(
+        project
+            .call_words({"env", "HOME=" + project.root().string(), "PATH=" + path + ":" + ::getenv("PATH"), "fish",
+                         "--no-config", "-c", "pe-pipeline completion fish | source; complete -C \"" + line + "\""})
+            .out);
   };
   BOOST_TEST(ask("pe-pipeline expl").count("explain"));
   BOOST_TEST(ask("pe-pipeline run toy.").count("toy.yml"));

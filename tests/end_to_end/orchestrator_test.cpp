@@ -89,8 +89,9 @@ BOOST_AUTO_TEST_CASE(nothing_to_do_shows_the_plan_at_hand_and_no_other_configura
 }
 
 BOOST_AUTO_TEST_CASE(a_plan_checks_values_once_and_names_the_line_that_set_them) {
-  const Project project("schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: stages/strict\n    config:\n      set:\n"
-                        "        eval.copy: 3\n        eval.tasks: perplexty\n        eval.seed: 2\n");
+  const Project project(
+      "schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: stages/strict\n    config:\n      set:\n"
+      "        eval.copy: 3\n        eval.tasks: perplexty\n        eval.seed: 2\n");
   const fs::path script = project.root() / "stages/strict";
   fs::create_directories(script.parent_path());
   support::write_file_atomically(script, R"sh(#!/bin/sh
@@ -111,10 +112,12 @@ END
     esac
   done ;;
 esac
-)sh", false);
+)sh",
+                                 false);
   fs::permissions(script, fs::perms::owner_all);
   for (const char* verb : {"plan", "submit"}) {
-    const Answer answer = project.call(verb, std::string(verb) == "submit" ? std::vector<std::string>{"--print"} : std::vector<std::string>{});
+    const Answer answer = project.call(
+        verb, std::string(verb) == "submit" ? std::vector<std::string>{"--print"} : std::vector<std::string>{});
     BOOST_TEST(answer.code == 2, answer.out << answer.err);
     CHECK_HAS(answer.err, "toy.yml:9:21: t: config: in 'eval': unknown task 'perplexty'; did you mean 'perplexity'?");
   }
@@ -145,7 +148,8 @@ BOOST_AUTO_TEST_CASE(plans_say_what_is_left_out_and_give_each_reason_a_line) {
   answer = project.call("plan", {"--axis", "seed=2"});
   CHECK_HAS(answer.out, "run  1  report  input in: ");
   BOOST_TEST(!has(answer.out, "labels ["), answer.out);
-  for (const std::string& line : support::split(answer.out, '\n')) BOOST_TEST(support::display_width(line) <= 100u, line);
+  for (const std::string& line : support::split(answer.out, '\n'))
+    BOOST_TEST(support::display_width(line) <= 100u, line);
   // The words of `plan` select.
   CHECK_HAS(project.call("plan", {"decay[*]", "--force"}).out, "3 run");
   CHECK_HAS(project.call("logs", {"de*", "--tail", "1"}).out, "decay[seed=2,branch=s20]");
@@ -158,7 +162,8 @@ BOOST_AUTO_TEST_CASE(plans_say_what_is_left_out_and_give_each_reason_a_line) {
 BOOST_AUTO_TEST_CASE(a_file_that_is_not_there_is_looked_for_by_its_name) {
   const Project project;
   fs::create_directories(project.root() / "pipelines");
-  for (const char* name : {"toy.yml", "retrieval.yml"}) fs::copy_file(project.file(), project.root() / "pipelines" / name);
+  for (const char* name : {"toy.yml", "retrieval.yml"})
+    fs::copy_file(project.file(), project.root() / "pipelines" / name);
   const auto says = [&](const std::string& path) { return project.call_words({Project::program(), "plan", path}).err; };
   CHECK_HAS(says("pipelines/retrieva.yml"), "did you mean 'pipelines/retrieval.yml'?");
   CHECK_HAS(says("retrieval.yml"), "did you mean 'pipelines/retrieval.yml'?");
@@ -183,7 +188,9 @@ BOOST_AUTO_TEST_CASE(a_project_begins_with_init_and_finds_the_configs_that_come_
   // A pipeline in any other folder: its own configs/ first, then the shipped ones.
   fs::create_directories(project.root() / "configs");
   support::write_file_atomically(project.root() / "configs/own.yml", "value: 7\n", false);
-  project.write("schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: pe-toy\n    config: {file: [configs/own.yml, configs/eval/quck.yml]}\n");
+  project.write(
+      "schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: pe-toy\n    config: {file: [configs/own.yml, "
+      "configs/eval/quck.yml]}\n");
   answer = project.call("plan");
   BOOST_TEST(answer.code == 2);
   CHECK_HAS(answer.err, "no config file 'configs/eval/quck.yml'");
@@ -194,7 +201,8 @@ BOOST_AUTO_TEST_CASE(a_stage_that_cannot_describe_itself_is_quoted) {
   const Project project("schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: stages/broken\n");
   const fs::path script = project.root() / "stages/broken";
   fs::create_directories(script.parent_path());
-  support::write_file_atomically(script, "#!/bin/sh\necho 'line 3' >&2\necho 'SyntaxError: invalid syntax' >&2\nexit 1\n", false);
+  support::write_file_atomically(
+      script, "#!/bin/sh\necho 'line 3' >&2\necho 'SyntaxError: invalid syntax' >&2\nexit 1\n", false);
   fs::permissions(script, fs::perms::owner_all);
   const Answer answer = project.call("plan");
   BOOST_TEST(answer.code == 2);
@@ -494,7 +502,7 @@ BOOST_AUTO_TEST_CASE(usage_errors_name_the_nearest_word_and_end_with_2) {
 
 BOOST_AUTO_TEST_CASE(the_memory_of_a_stage_is_its_own_and_not_that_of_who_started_it) {
   std::string values;
-  for (int i = 0; i < 10000; ++i) values += (i ? ", " : "") + std::to_string(i);   // some hundred megabytes of plan
+  for (int i = 0; i < 10000; ++i) values += (i ? ", " : "") + std::to_string(i);  // some hundred megabytes of plan
   const Project project("schema: pe-pipeline/1\nname: toy\naxes: {i: [" + values +
                         "]}\nstages:\n  t:\n    run: pe-toy\n    over: [i]\n    config: {set: {value: $(i)}}\n");
   const Answer answer = project.call("run", {"t[i=7]"});

@@ -3,9 +3,9 @@
 #include <regex>
 
 #include "project.h"
+#include "support/installed.h"
 #include "support/json.h"
 #include "support/text.h"
-#include "support/installed.h"
 
 using namespace pe;  // NOLINT
 namespace fs = std::filesystem;
@@ -48,8 +48,8 @@ BOOST_AUTO_TEST_CASE(a_run_leaves_its_timeline_beside_its_report_and_it_can_be_w
   const Json data = data_of(text);
   BOOST_REQUIRE(data.is_object());
   BOOST_TEST(data.at("tasks").size() == 8u);
-  for (const char* part : {"Critical path", "Peak memory", "Waiting for a slot", "From the store", "prefers-color-scheme: dark",
-                           "width=device-width"})
+  for (const char* part : {"Critical path", "Peak memory", "Waiting for a slot", "From the store",
+                           "prefers-color-scheme: dark", "width=device-width"})
     BOOST_TEST(has(text, part), part);
   // The journal alone makes it again, byte for byte.
   fs::remove(page);
@@ -63,7 +63,8 @@ BOOST_AUTO_TEST_CASE(a_run_leaves_its_timeline_beside_its_report_and_it_can_be_w
 
 BOOST_AUTO_TEST_CASE(a_run_that_failed_has_a_timeline_that_names_the_failure) {
   const Project project(
-      "schema: pe-pipeline/1\nname: toy\ntitle: '</script><b>'\nstages:\n  good: {run: pe-toy}\n  bad:\n    run: pe-toy\n"
+      "schema: pe-pipeline/1\nname: toy\ntitle: '</script><b>'\nstages:\n  good: {run: pe-toy}\n  bad:\n    run: "
+      "pe-toy\n"
       "    config: {set: {value: 2, fail: exit, fail_code: 65}}\n  behind:\n    run: pe-toy\n    needs: {init: bad}\n");
   BOOST_TEST(project.call("run").code == 1);
   const auto answer = project.call("timeline", {"--out", "-"});

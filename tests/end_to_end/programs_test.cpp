@@ -1,5 +1,5 @@
-// Every program at the edges of the system it runs on: streams that are full or closed, limits of files and memory, outputs
-// that are no files.
+// Every program at the edges of the system it runs on: streams that are full or closed, limits of files and memory,
+// outputs that are no files.
 #include <sys/stat.h>
 
 #include <boost/test/unit_test.hpp>
@@ -38,17 +38,19 @@ std::vector<std::string> programs() {
   std::vector<std::string> found;
   for (const std::string& name : support::list_folder(test::build_root() / "stages")) {
     const fs::path path = test::build_root() / "stages" / name;
-    if (name.rfind("pe-", 0) == 0 && name.find('.') == std::string::npos && fs::is_regular_file(path)) found.push_back(name);
+    if (name.rfind("pe-", 0) == 0 && name.find('.') == std::string::npos && fs::is_regular_file(path))
+      found.push_back(name);
   }
   return found;
 }
 
 /// Raw text, and shards of it: `raw`, `data`.
 void make_data(const test::TempFolder& folder) {
-  BOOST_TEST_REQUIRE(shell("pe-fetch --set source=generated --set generated.words=20k --output raw=raw --progress none && "
-                           "pe-tokenize --set vocabulary=512 --input raw=raw --output data=data --progress none",
-                           folder.path())
-                         .code == 0);
+  BOOST_TEST_REQUIRE(
+      shell("pe-fetch --set source=generated --set generated.words=20k --output raw=raw --progress none && "
+            "pe-tokenize --set vocabulary=512 --input raw=raw --output data=data --progress none",
+            folder.path())
+          .code == 0);
 }
 
 }  // namespace
@@ -64,7 +66,8 @@ BOOST_AUTO_TEST_CASE(standard_output_that_takes_nothing_is_told) {
       for (const char* to : {">/dev/full", ">&-"}) {
         const Ended ended = shell(support::cat(program, " ", flag, " ", to), folder.path());
         BOOST_TEST(ended.code == expected, program << " " << flag << to << ": " << ended.err);
-        BOOST_TEST(has(ended.err, "cannot write to standard output"), program << " " << flag << to << ": " << ended.err);
+        BOOST_TEST(has(ended.err, "cannot write to standard output"),
+                   program << " " << flag << to << ": " << ended.err);
       }
     }
   }
@@ -74,8 +77,9 @@ BOOST_AUTO_TEST_CASE(a_limit_of_file_sizes_ends_no_program_without_a_word) {
   const test::TempFolder folder;
   make_data(folder);
   const std::set<std::string> before{"data", "raw"};
-  for (const std::string line : {"pe-fetch --set source=generated --set generated.words=200k --output raw=more --progress none",
-                                 "pe-tokenize --set vocabulary=512 --input raw=raw --output data=more --progress none"}) {
+  for (const std::string line :
+       {"pe-fetch --set source=generated --set generated.words=200k --output raw=more --progress none",
+        "pe-tokenize --set vocabulary=512 --input raw=raw --output data=more --progress none"}) {
     const Ended ended = shell("ulimit -f 8; " + line, folder.path());
     BOOST_TEST(ended.code == support::kExitIo, line << ": " << ended.err);
     BOOST_TEST(has(ended.err, "File too large"), ended.err);
@@ -89,7 +93,8 @@ BOOST_AUTO_TEST_CASE(outputs_replace_nothing_but_files_and_no_input) {
   const test::TempFolder folder;
   make_data(folder);
   BOOST_TEST_REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
-  const std::string train = "pe-train --input data=data --set train.tokens=4k --set train.length=32 --set train.batch=4 --progress none ";
+  const std::string train =
+      "pe-train --input data=data --set train.tokens=4k --set train.length=32 --set train.batch=4 --progress none ";
   const Ended fifo = shell(train + "--output metrics=fifo", folder.path());
   BOOST_TEST(fifo.code == support::kExitCannotCreate, fifo.err);
   BOOST_TEST(support::irregular_kind(folder / "fifo", false).value() == "a FIFO");
@@ -105,9 +110,10 @@ BOOST_AUTO_TEST_CASE(outputs_replace_nothing_but_files_and_no_input) {
 BOOST_AUTO_TEST_CASE(a_model_that_is_larger_than_memory_is_out_of_memory) {
   const test::TempFolder folder;
   make_data(folder);
-  const Ended ended = shell("ulimit -v 6000000; pe-train --input data=data --set model.width=32768 --set model.heads=128 "
-                            "--set train.tokens=1M --set train.length=32 --set train.batch=4 --progress none",
-                            folder.path());
+  const Ended ended = shell(
+      "ulimit -v 6000000; pe-train --input data=data --set model.width=32768 --set model.heads=128 "
+      "--set train.tokens=1M --set train.length=32 --set train.batch=4 --progress none",
+      folder.path());
   BOOST_TEST(ended.code == support::kExitOutOfMemory, ended.err);
   BOOST_TEST(has(ended.err, "out of memory"), ended.err);
   BOOST_TEST(has(ended.err, "compute.micro_batch"), ended.err);
@@ -119,8 +125,10 @@ BOOST_AUTO_TEST_CASE(few_descriptors_are_named_as_the_reason) {
                                  "schema: pe-pipeline/1\nname: few\nstages:\n"
                                  "  raw: {run: pe-fetch, config: {set: {source: generated, generated.words: 2k}}}\n");
   for (const int limit : {16, 24, 32}) {
-    const Ended ended = shell(support::cat("ulimit -n ", limit, "; pe-pipeline run p.yml --progress none"), folder.path());
-    BOOST_TEST((ended.code == 0 || has(ended.err, "Too many open files")), limit << ": " << ended.code << " " << ended.err);
+    const Ended ended =
+        shell(support::cat("ulimit -n ", limit, "; pe-pipeline run p.yml --progress none"), folder.path());
+    BOOST_TEST((ended.code == 0 || has(ended.err, "Too many open files")),
+               limit << ": " << ended.code << " " << ended.err);
     BOOST_TEST(!has(ended.err, "Invalid argument"), ended.err);
   }
 }

@@ -1,9 +1,9 @@
 // Display of a run: read from the screen of a terminal of several sizes, from a pipe, and as JSON.
 #include <signal.h>
 
+#include <algorithm>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
-#include <algorithm>
 #include <set>
 #include <sstream>
 
@@ -41,7 +41,8 @@ stages:
 /// The program with a terminal's own variables; none of ours decides.
 std::vector<std::string> in_terminal(const Project& project, const std::vector<std::string>& rest,
                                      const std::vector<std::string>& variables = {"TERM=xterm-256color"}) {
-  std::vector<std::string> words = {"env", "-u", "NO_COLOR", "-u", "CLICOLOR", "-u", "CLICOLOR_FORCE", "-u", "FORCE_COLOR"};
+  std::vector<std::string> words = {"env", "-u",         "NO_COLOR", "-u", "CLICOLOR", "-u", "CLICOLOR_FORCE",
+                                    "-u",  "FORCE_COLOR"};
   words.insert(words.end(), variables.begin(), variables.end());
   words.push_back(Project::program());
   words.insert(words.end(), rest.begin(), rest.end());
@@ -57,7 +58,9 @@ std::vector<std::string> run_words(const Project& project, const std::vector<std
 struct Window {
   int columns, rows;
 };
-std::ostream& operator<<(std::ostream& out, const Window& window) { return out << window.columns << "x" << window.rows; }
+std::ostream& operator<<(std::ostream& out, const Window& window) {
+  return out << window.columns << "x" << window.rows;
+}
 const std::vector<Window> kWindows = {{24, 6}, {40, 10}, {80, 24}, {200, 50}};
 
 }  // namespace
@@ -66,7 +69,8 @@ BOOST_AUTO_TEST_SUITE(progress_display)
 
 BOOST_DATA_TEST_CASE(the_panel_fits_the_window_and_leaves_it_clean, boost::unit_test::data::make(kWindows), window) {
   const Project project(kSlow);
-  PseudoTerminal terminal(window.columns, window.rows, in_terminal(project, run_words(project)), project.root().string());
+  PseudoTerminal terminal(window.columns, window.rows, in_terminal(project, run_words(project)),
+                          project.root().string());
   BOOST_REQUIRE(terminal.read_until("/12 finished", 20));
   std::set<std::size_t> heights;
   while (terminal.read_for(0.1) && has(terminal.screen.text(), "/12 finished")) {
@@ -138,7 +142,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_is_suspended_gives_the_cursor_back_and_draws_aga
   ::kill(terminal.pid(), SIGTSTP);
   terminal.read_for(0.7);
   BOOST_TEST(has(terminal.written.substr(before), "\033[?25h\r\n"));  // for the shell
-  BOOST_TEST(has(terminal.written.substr(before), "\033[?25l"));    // drawn again
+  BOOST_TEST(has(terminal.written.substr(before), "\033[?25l"));      // drawn again
   BOOST_TEST(terminal.wait() == 0);
   BOOST_TEST(terminal.screen.cursor_shown());
   BOOST_TEST(has(terminal.screen.text(), "12 made"), terminal.screen.text());
@@ -219,7 +223,8 @@ BOOST_AUTO_TEST_CASE(lines_come_with_a_summary_each_minute_and_say_how_far_what_
   }
   const std::string text = support::read_file(folder / "err");
   std::size_t summaries = 0;
-  for (auto at = text.find("0/2 finished"); at != std::string::npos; at = text.find("0/2 finished", at + 1)) ++summaries;
+  for (auto at = text.find("0/2 finished"); at != std::string::npos; at = text.find("0/2 finished", at + 1))
+    ++summaries;
   BOOST_TEST(summaries == 3u, text);
   BOOST_TEST(has(text, "about 1 min 30 s left"), text);
   BOOST_TEST(has(text, "first  step 120/1,000 12%  1 min 0 s  7 min 20 s left"), text);  // at two steps a second

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <fcntl.h>
-#include <signal.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
@@ -100,7 +100,8 @@ class Screen {
     if (i + 1 >= pending_.size()) return false;
     if (pending_[i + 1] == ']') return pending_.find('\007', i) != std::string::npos;
     if (pending_[i + 1] != '[') return i + 2 < pending_.size() || pending_[i + 1] != '(';
-    return pending_.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ@abcdefghijklmnopqrstuvwxyz`~", i + 2) != std::string::npos;
+    return pending_.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ@abcdefghijklmnopqrstuvwxyz`~", i + 2) !=
+           std::string::npos;
   }
 
   void line_feed() {
@@ -267,7 +268,8 @@ class PseudoTerminal {
   bool read_until(const std::string& text, double seconds) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (screen.text().find(text) == std::string::npos) {
-      if (std::chrono::steady_clock::now() > until || !read_for(0.05)) return screen.text().find(text) != std::string::npos;
+      if (std::chrono::steady_clock::now() > until || !read_for(0.05))
+        return screen.text().find(text) != std::string::npos;
     }
     return true;
   }

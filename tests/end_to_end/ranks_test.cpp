@@ -93,7 +93,8 @@ class Training {
           std::string("model.encoding=rope"), std::string("model.dropout=0.1"), std::string("train.batch=4"),
           std::string("train.length=32"), "train.tokens=" + std::to_string(steps_ * 128),
           std::string("train.warmup_steps=5"), std::string("train.log_every=1"), std::string("train.validate_every=20"),
-          std::string("train.validate_windows=4"), std::string("compute.isa=portable"), std::string("train.eps=1e-2")}) {
+          std::string("train.validate_windows=4"), std::string("compute.isa=portable"),
+          std::string("train.eps=1e-2")}) {
       words.insert(words.end(), {"--set", set});
     }
     for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
@@ -239,7 +240,8 @@ BOOST_AUTO_TEST_CASE(by_mpirun_it_gives_the_same_bytes) {
 
 // As a batch script does: Slurm signals the job's steps before the end of its time, and the same step continues when it
 // is queued again.
-BOOST_AUTO_TEST_CASE(by_srun_it_gives_the_same_bytes_and_goes_on_after_its_signal, *boost::unit_test::precondition(HasSlurm{})) {
+BOOST_AUTO_TEST_CASE(by_srun_it_gives_the_same_bytes_and_goes_on_after_its_signal,
+                     *boost::unit_test::precondition(HasSlurm{})) {
   const TempFolder folder;
   const std::string job = "pe-ranks-" + std::to_string(::getpid());
   const std::vector<std::string> srun = {"srun", "--mpi=pmix", "-n", "2", "--kill-on-bad-exit=1", "--job-name", job};
@@ -360,7 +362,8 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_told_once_before_the_first_step) {
   const CapturedOutput odd = capture(training.command({"compute.ranks=3"}));
   BOOST_TEST(odd.status.code == 2);
   CHECK_HAS(odd.err, "train.batch of 4 sequences does not divide among 3 ranks (compute.ranks); it does among 2");
-  const CapturedOutput micro = capture(training.command({"compute.ranks=2", "train.batch=12", "compute.micro_batch=4"}));
+  const CapturedOutput micro =
+      capture(training.command({"compute.ranks=2", "train.batch=12", "compute.micro_batch=4"}));
   BOOST_TEST(micro.status.code == 2);
   CHECK_HAS(micro.err, "compute.micro_batch is 4, which does not divide a rank's 6 sequences of train.batch of 12");
   // Errors that only the ranks find are reported by rank 0 alone.

@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(kills_of_orchestrator_and_stages_at_any_time_recover_to_the
   int orchestrators = 0, stages = 0, projects = 0;
   while (orchestrators + stages < kills_wanted) {
     const Project project(text);
-    const bool durable = projects++ % 2 == 0;   // then kills fall between syncs too
+    const bool durable = projects++ % 2 == 0;  // then kills fall between syncs too
     for (int round = 0; round < 4 && orchestrators + stages < kills_wanted; ++round) {
       const auto before = finished(project);
       const auto runs_before = project.store().runs();
@@ -111,7 +111,8 @@ BOOST_AUTO_TEST_CASE(kills_of_orchestrator_and_stages_at_any_time_recover_to_the
   BOOST_TEST(orchestrators > 0);
 }
 
-BOOST_AUTO_TEST_CASE(a_full_disk_ends_with_4_and_goes_on_when_there_is_room, *boost::unit_test::precondition(CanMount{})) {
+BOOST_AUTO_TEST_CASE(a_full_disk_ends_with_4_and_goes_on_when_there_is_room,
+                     *boost::unit_test::precondition(CanMount{})) {
   const Project project;
   const fs::path tiny = project.root() / "tiny";
   fs::create_directories(tiny);

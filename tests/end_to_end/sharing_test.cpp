@@ -190,7 +190,8 @@ BOOST_AUTO_TEST_CASE(two_users_of_one_group_share_a_store_and_repair_what_the_ot
   const Project alone(grid(3, 0.01)), project(grid(3, 0.01));
   BOOST_REQUIRE(alone.call("run").code == 0);
   // The folder above is a temporary one that only its owner may enter.
-  for (fs::path up = project.root().parent_path(); up != fs::temp_directory_path() && up.has_relative_path(); up = up.parent_path()) {
+  for (fs::path up = project.root().parent_path(); up != fs::temp_directory_path() && up.has_relative_path();
+       up = up.parent_path()) {
     fs::permissions(up, fs::perms::others_exec | fs::perms::others_read, fs::perm_options::add);
   }
   const auto give_to_group = [](const fs::path& path) {
@@ -202,8 +203,8 @@ BOOST_AUTO_TEST_CASE(two_users_of_one_group_share_a_store_and_repair_what_the_ot
   for (const auto& entry : fs::recursive_directory_iterator(project.root())) give_to_group(entry.path());
   const auto as = [&](int user, const std::string& verb, const std::vector<std::string>& rest = {}) {
     const std::string id = std::to_string(user);
-    std::vector<std::string> words = {"setpriv", "--reuid=" + id, "--regid=" + id, "--groups=20100", "--inh-caps=-all",
-                                      "env", "HOME=/nonexistent"};
+    std::vector<std::string> words = {"setpriv",         "--reuid=" + id, "--regid=" + id,    "--groups=20100",
+                                      "--inh-caps=-all", "env",           "HOME=/nonexistent"};
     const auto call = project.command(verb, rest);
     words.insert(words.end(), call.begin(), call.end());
     return words;
@@ -236,7 +237,7 @@ BOOST_AUTO_TEST_CASE(two_users_of_one_group_share_a_store_and_repair_what_the_ot
   const auto size = fs::file_size(object);
   struct stat status {};
   BOOST_REQUIRE(::stat(object.c_str(), &status) == 0);
-  std::ofstream(object, std::ios::binary) << std::string(size, 'x');   // only root can write here
+  std::ofstream(object, std::ios::binary) << std::string(size, 'x');  // only root can write here
   const int other = status.st_uid == 20001 ? 20002 : 20001;
   const Answer repaired = project.call_words(as(other, "verify", {"--repair"}));
   CHECK_HAS(repaired.out + repaired.err, "damaged");

@@ -170,7 +170,10 @@ struct GpuUse {
 /// Submits two or three toys of three seconds that ask for `resources`, and watches them.
 GpuUse watch_gpus(const std::string& resources, const std::string& slurm_block, int toys, const std::string& asked) {
   const Project project("schema: pe-pipeline/1\nname: toy\nresources: {gpu: {cpus: 1, " + resources + "}}\nslurm: {" +
-                        slurm_block + "}\naxes: {seed: [" + (toys == 3 ? "1, 2, 3" : toys == 2 ? "1, 2" : "1") +
+                        slurm_block + "}\naxes: {seed: [" +
+                        (toys == 3   ? "1, 2, 3"
+                         : toys == 2 ? "1, 2"
+                                     : "1") +
                         "]}\nstages:\n  gpus:\n    run: pe-toy\n    over: [seed]\n    resources: gpu\n"
                         "    config: {set: {value: $(seed), tokens: 60, step_s: 0.05}}\n");
   const Answer answer = project.call("submit");
@@ -240,7 +243,9 @@ BOOST_AUTO_TEST_CASE(what_is_printed_is_not_sent) {
   CHECK_HAS(answer.out, "'--partition=a $(b)'");
   CHECK_HAS(answer.out, "exec ");
   CHECK_HAS(answer.out, "--dependency=aftercorr:<trunk.");
-  CHECK_HAS(answer.err, "warning: 2 tasks of trunk have no time limit, so the partition's default holds; how long they take is not known here");
+  CHECK_HAS(answer.err,
+            "warning: 2 tasks of trunk have no time limit, so the partition's default holds; how long they take is not "
+            "known here");
   BOOST_TEST(!has(project.call("submit", {"--print", "--set", "slurm.time=1h"}).err, "time limit"));
   BOOST_TEST(project.store().runs().empty());
 }
@@ -600,7 +605,8 @@ BOOST_AUTO_TEST_CASE(what_is_in_the_queue_is_waited_for_and_not_sent_again) {
 
 BOOST_AUTO_TEST_CASE(inputs_that_are_seen_late_are_waited_for) {
   slurm();
-  const Project project(slow_task("", 10) + "  next:\n    run: pe-toy\n    needs: {init: long}\n    slurm: {options: [--hold]}\n");
+  const Project project(slow_task("", 10) +
+                        "  next:\n    run: pe-toy\n    needs: {init: long}\n    slurm: {options: [--hold]}\n");
   BOOST_TEST_REQUIRE(project.call("submit").code == 0);
   BOOST_TEST_REQUIRE(within(30, [&] { return phase_of(project, "long") == "done"; }), job_logs(project));
   // Like a file system that shows another node's writes late.
@@ -624,8 +630,9 @@ BOOST_AUTO_TEST_CASE(where_a_job_may_not_requeue_itself_it_ends_with_75_and_subm
   const Project project(slow_task(""));
   {
     // The job inherits this PATH.
-    const InPlaceOf scontrol("scontrol", "[ \"$1\" = requeue ] && { echo 'Access/permission denied' >&2; exit 1; }\n"
-                                         "exec \"$REAL\" \"$@\"");
+    const InPlaceOf scontrol("scontrol",
+                             "[ \"$1\" = requeue ] && { echo 'Access/permission denied' >&2; exit 1; }\n"
+                             "exec \"$REAL\" \"$@\"");
     BOOST_TEST_REQUIRE(project.call("submit").code == 0);
     BOOST_TEST_REQUIRE(within(30, [&] { return phase_of(project, "long") == "running"; }), job_logs(project));
     std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -646,10 +653,8 @@ BOOST_AUTO_TEST_CASE(where_a_job_may_not_requeue_itself_it_ends_with_75_and_subm
 
 BOOST_AUTO_TEST_CASE(a_small_window_and_lanes_come_to_the_same_end) {
   slurm();
-  for (const std::vector<std::string>& words :
-       std::vector<std::vector<std::string>>{{"--set", "slurm.max_in_queue=3"},
-                                             {"--set", "slurm.mode=lane"},
-                                             {"--set", "slurm.at_once=1"}}) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"--set", "slurm.max_in_queue=3"}, {"--set", "slurm.mode=lane"}, {"--set", "slurm.at_once=1"}}) {
     const Project project;
     const Answer answer = project.call("submit", words);
     BOOST_TEST(answer.code == 0, answer.err);
@@ -764,7 +769,8 @@ BOOST_AUTO_TEST_CASE(where_other_jobs_fill_the_queue_the_last_job_alone_waits_fo
   BOOST_TEST(status(project).at("state") == "queued");
   CHECK_HAS(project.call("status").out, " submits it when there is room in the queue");
   // Slurm gives a waiting job its reason at the next look of the scheduler.
-  BOOST_TEST(within(30, [&] { return slurm().queue("%j %r").find("BeginTime") != std::string::npos; }), slurm().queue("%j %r"));
+  BOOST_TEST(within(30, [&] { return slurm().queue("%j %r").find("BeginTime") != std::string::npos; }),
+             slurm().queue("%j %r"));
   BOOST_TEST(project.call("cancel").code == 0);
   others.insert(others.begin(), "scancel");
   support::capture(others);
@@ -778,8 +784,9 @@ BOOST_AUTO_TEST_CASE(where_other_jobs_fill_the_queue_the_last_job_alone_waits_fo
 BOOST_AUTO_TEST_CASE(a_job_that_requeues_itself_leaves_the_others_of_its_array_alone) {
   slurm();
   // The last of them has the number of its array. Of the two, only one is asked to stop.
-  const Project project("schema: pe-pipeline/1\nname: toy\naxes: {seed: [1, 2]}\nstages:\n  long:\n    run: pe-toy\n"
-                        "    over: [seed]\n    config: {set: {value: $(seed), tokens: 120, step_s: 0.05, checkpoint_every: 5}}\n");
+  const Project project(
+      "schema: pe-pipeline/1\nname: toy\naxes: {seed: [1, 2]}\nstages:\n  long:\n    run: pe-toy\n"
+      "    over: [seed]\n    config: {set: {value: $(seed), tokens: 120, step_s: 0.05, checkpoint_every: 5}}\n");
   BOOST_TEST(project.call("submit").code == 0);
   BOOST_TEST_REQUIRE(within(30, [&] { return phases(project)["running"] == 2; }), job_logs(project));
   const auto rows = support::split(slurm().queue("%F %A %K %j %T"), '\n');
@@ -792,7 +799,8 @@ BOOST_AUTO_TEST_CASE(a_job_that_requeues_itself_leaves_the_others_of_its_array_a
   BOOST_TEST_REQUIRE(!told.empty(), slurm().jobs());
   std::this_thread::sleep_for(std::chrono::seconds(1));  // a step is saved
   support::capture({"scancel", "--batch", "--signal=USR1", told});
-  BOOST_TEST_REQUIRE(within(60, [&] { return slurm().drain(1) && status(project).at("state") == "done"; }), job_logs(project));
+  BOOST_TEST_REQUIRE(within(60, [&] { return slurm().drain(1) && status(project).at("state") == "done"; }),
+                     job_logs(project));
   BOOST_TEST(lines_with(job_logs(project), "told to stop; queued again") == 1u, job_logs(project));
 }
 
@@ -1023,7 +1031,8 @@ stages:
     pipeline::Slurm asked;
     std::multiset<std::string> all;
     for (const auto& ended : asked.ended_named(names).value_or(std::vector<pipeline::EndedJob>()))
-      all.insert(support::cat(ended.name.substr(0, ended.name.find('.')), " ", ended.state, " ", ended.code, ":", ended.signal));
+      all.insert(support::cat(ended.name.substr(0, ended.name.find('.')), " ", ended.state, " ", ended.code, ":",
+                              ended.signal));
     return all;
   };
   const std::multiset<std::string> expected{"ends COMPLETED 0:0", "ends FAILED 1:0", "long FAILED 0:9"};
@@ -1032,7 +1041,8 @@ stages:
   BOOST_TEST_REQUIRE(as_expected, support::join({told.begin(), told.end()}, ", "));
   const auto lost = [&] {
     BOOST_TEST(phase_of(project, "long") == "lost", own.jobs());
-    CHECK_HAS(task("long").value("reason", ""), "its job " + job + " has ended (FAILED); `pe-pipeline submit` continues");
+    CHECK_HAS(task("long").value("reason", ""),
+              "its job " + job + " has ended (FAILED); `pe-pipeline submit` continues");
     BOOST_TEST(phase_of(project, "ends[how=good]") == "done");
     BOOST_TEST(phase_of(project, "ends[how=bad]") == "failed");
     BOOST_TEST(phase_of(project, "held") == "queued");
@@ -1042,7 +1052,8 @@ stages:
   // A stranger at work under the id of a job of ours.
   std::string stranger;
   for (int i = 0; i < 80 && stranger != id; ++i) {
-    const auto sent = support::capture({"sbatch", "--parsable", "--job-name=stranger", "--output=/dev/null", "--wrap=sleep 600"});
+    const auto sent =
+        support::capture({"sbatch", "--parsable", "--job-name=stranger", "--output=/dev/null", "--wrap=sleep 600"});
     BOOST_TEST_REQUIRE(sent.status.code == 0, sent.err);
     stranger = pipeline::parse_submitted(sent.out);
     if (stranger != id) support::capture({"scancel", stranger});
@@ -1137,8 +1148,9 @@ BOOST_AUTO_TEST_CASE(hundreds_of_small_elements_come_to_their_end) {
   slurm();
   std::string seeds;
   for (int i = 100; i < 300; ++i) seeds += support::cat(i > 100 ? "," : "", i);
-  const Project project("schema: pe-pipeline/1\nname: toy\naxes: {seed: [" + seeds +
-                        "]}\nstages:\n  many:\n    run: pe-toy\n    over: [seed]\n    config: {set: {value: $(seed)}}\n");
+  const Project project(
+      "schema: pe-pipeline/1\nname: toy\naxes: {seed: [" + seeds +
+      "]}\nstages:\n  many:\n    run: pe-toy\n    over: [seed]\n    config: {set: {value: $(seed)}}\n");
   BOOST_TEST_REQUIRE(project.call("submit").code == 0);
   BOOST_TEST_REQUIRE(slurm().drain(600), slurm().log());
   BOOST_TEST(phases(project)["done"] == 200, job_logs(project));

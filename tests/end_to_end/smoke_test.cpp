@@ -157,7 +157,8 @@ BOOST_AUTO_TEST_CASE(the_report_is_one_page_that_needs_no_network) {
 
 BOOST_AUTO_TEST_CASE(an_edited_value_runs_what_hangs_on_it_and_says_why) {
   const Project& project = finished();
-  const CapturedOutput plan = project.pipeline({"plan", project.file().string(), "--set", "evaluate.eval.copy.trials=5"});
+  const CapturedOutput plan =
+      project.pipeline({"plan", project.file().string(), "--set", "evaluate.eval.copy.trials=5"});
   BOOST_TEST(plan.status.code == 0);
   BOOST_TEST(contains(plan.out, "4 run"), plan.out);  // three evaluations and the report
   BOOST_TEST(contains(plan.out, "eval.copy.trials 4 -> 5"), plan.out);
@@ -245,17 +246,18 @@ BOOST_AUTO_TEST_CASE(damaged_inputs_end_in_exit_code_3_and_one_message) {
   }
   BOOST_TEST(capture(command).status.code == 3);
 
-  const CapturedOutput wrong = capture({program("pe-evaluate"), "--input", "data=" + project.find({"tokenize"}).string(),
-                                  "--input", "model=" + project.find({"decay", ".metrics"}).string(), "--work",
-                                  (folder / "w").string(), "--output", "scores=" + (folder / "s.h5").string()});
+  const CapturedOutput wrong =
+      capture({program("pe-evaluate"), "--input", "data=" + project.find({"tokenize"}).string(), "--input",
+               "model=" + project.find({"decay", ".metrics"}).string(), "--work", (folder / "w").string(), "--output",
+               "scores=" + (folder / "s.h5").string()});
   BOOST_TEST(wrong.status.code == 3);
   BOOST_TEST(contains(wrong.err, "metrics"), wrong.err);
 }
 
 BOOST_AUTO_TEST_CASE(every_stage_explains_itself) {
-  for (const char* name : {"pe-fetch", "pe-generate", "pe-make-tokenizer", "pe-tokenize", "pe-mix", "pe-train",
-                           "pe-branch-decay", "pe-drop-pe", "pe-extend", "pe-dummy", "pe-evaluate", "pe-sample",
-                           "pe-report"}) {
+  for (const char* name :
+       {"pe-fetch", "pe-generate", "pe-make-tokenizer", "pe-tokenize", "pe-mix", "pe-train", "pe-branch-decay",
+        "pe-drop-pe", "pe-extend", "pe-dummy", "pe-evaluate", "pe-sample", "pe-report"}) {
     const CapturedOutput help = capture({program(name), "--help"});
     BOOST_TEST(help.status.code == 0);
     BOOST_TEST(contains(help.out, "Config fields"), name);

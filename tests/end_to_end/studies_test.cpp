@@ -26,8 +26,13 @@ class Study {
   fs::path file() const { return folder_ / "pipelines" / (name_ + ".yml"); }
   fs::path path(const std::string& below) const { return folder_ / below; }
   pe::support::CapturedOutput call(const std::string& verb, std::vector<std::string> more = {}) const {
-    std::vector<std::string> words = {(pe::test::build_root() / "stages/pe-pipeline").string(), verb, file().string(),
-                                      "--scale", "smoke", "--store", (folder_ / "store").string()};
+    std::vector<std::string> words = {(pe::test::build_root() / "stages/pe-pipeline").string(),
+                                      verb,
+                                      file().string(),
+                                      "--scale",
+                                      "smoke",
+                                      "--store",
+                                      (folder_ / "store").string()};
     words.insert(words.end(), more.begin(), more.end());
     return pe::support::capture(words, "", 64u << 20, folder_.path());
   }
@@ -66,7 +71,8 @@ void runs_to_its_report(const std::string& name, bool tests_claims = true, const
     BOOST_TEST(report.at("missing").empty(), report.at("missing").dump());
     BOOST_TEST(study.claims().empty() != tests_claims);
     const std::string verdicts = tests_claims ? study.reported("tables/verdicts.csv") : "";
-    for (const std::string& claim : study.claims()) BOOST_TEST(verdicts.find("\n" + claim + ",") != std::string::npos, claim << " in " << verdicts);
+    for (const std::string& claim : study.claims())
+      BOOST_TEST(verdicts.find("\n" + claim + ",") != std::string::npos, claim << " in " << verdicts);
     const std::string page = texts.empty() ? "" : study.reported("report.html");
     for (const std::string& text : texts) BOOST_TEST(page.find(text) != std::string::npos, text);
     const auto again = study.run();
@@ -87,8 +93,8 @@ BOOST_AUTO_TEST_CASE(the_structured_rows_plan_and_run_to_a_report_with_every_cel
   const auto run = study.run();
   BOOST_REQUIRE_MESSAGE(run.status.code == 0, run.out << run.err);
   const std::string page = study.reported("report.html");
-  for (const char* cell : {"post_norm_over_batch", "bare_bidirectional", "pre_norm_causal", "post_norm_causal", "sininit", "lrope", "hard_echo",
-                           "A15_fixed", "A15_learned", "not testable"}) {
+  for (const char* cell : {"post_norm_over_batch", "bare_bidirectional", "pre_norm_causal", "post_norm_causal",
+                           "sininit", "lrope", "hard_echo", "A15_fixed", "A15_learned", "not testable"}) {
     BOOST_TEST(page.find(cell) != std::string::npos, cell);
   }
   const auto again = study.run();
@@ -107,7 +113,8 @@ BOOST_AUTO_TEST_CASE(the_structured_rows_plan_and_run_to_a_report_with_every_cel
   const auto diff =
       study.plain_call({"diff", study.path("before/latest").string(), study.path("reports/dummy/latest").string()});
   BOOST_TEST(diff.status.code == 1);
-  BOOST_TEST(diff.out.find("none changed beyond noise, 0 within, 0 without") != std::string::npos, diff.out << diff.err);
+  BOOST_TEST(diff.out.find("none changed beyond noise, 0 within, 0 without") != std::string::npos,
+             diff.out << diff.err);
   BOOST_TEST(diff.out.find("-> Changed: ") != std::string::npos, diff.out);
 }
 
@@ -133,7 +140,9 @@ BOOST_AUTO_TEST_CASE(the_atlas_runs_at_its_smallest_scale) { runs_to_its_report(
 
 BOOST_AUTO_TEST_CASE(the_noise_of_seeds_is_measured) { runs_to_its_report("how_many_seeds"); }
 
-BOOST_AUTO_TEST_CASE(encodings_are_dropped_beside_their_controls) { runs_to_its_report("scaffold_nope_rope_yarn_pope"); }
+BOOST_AUTO_TEST_CASE(encodings_are_dropped_beside_their_controls) {
+  runs_to_its_report("scaffold_nope_rope_yarn_pope");
+}
 
 BOOST_AUTO_TEST_SUITE_END()
 
@@ -163,8 +172,8 @@ BOOST_AUTO_TEST_CASE(every_recipe_runs_to_one_report) {
   fs::copy(pe::test::source_root() / "pipelines/recipes_smoke.yml", folder / "pipelines/recipes_smoke.yml");
   const auto run = [&] {
     return pe::support::capture({(pe::test::build_root() / "stages/pe-pipeline").string(), "run",
-                                 (folder / "pipelines/recipes_smoke.yml").string(), "--store", (folder / "store").string(),
-                                 "--durability", "off", "--progress", "plain"},
+                                 (folder / "pipelines/recipes_smoke.yml").string(), "--store",
+                                 (folder / "store").string(), "--durability", "off", "--progress", "plain"},
                                 "", 64u << 20, folder.path());
   };
   const auto first = run();

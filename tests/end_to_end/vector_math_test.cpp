@@ -61,7 +61,8 @@ const std::vector<std::string> kHeldOpen{"PE_VECTOR_MATH_HOLD_MS=200"};
 /// MKL asks for the kind of processor in the racing place on Intel's alone.
 struct OnIntel {
   boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
-    boost::test_tools::assertion_result result(pe::support::read_file("/proc/cpuinfo").find("GenuineIntel") != std::string::npos);
+    boost::test_tools::assertion_result result(pe::support::read_file("/proc/cpuinfo").find("GenuineIntel") !=
+                                               std::string::npos);
     if (!result) result.message() << "MKL has no such race on a processor that is not Intel's";
     return result;
   }
@@ -76,7 +77,8 @@ BOOST_AUTO_TEST_CASE(every_program_makes_its_first_calls_alone) {
                                  "search-factors", "sample", "dummy"}) {
     const auto calls = first_calls({program("pe-" + name), "--describe"});
     BOOST_TEST(calls.size() >= 32U, name << " has " << calls.size() << " vector functions");
-    for (const auto& [function, when] : calls) BOOST_TEST(when == "alone", "pe-" << name << ": " << function << " " << when);
+    for (const auto& [function, when] : calls)
+      BOOST_TEST(when == "alone", "pe-" << name << ": " << function << " " << when);
   }
   for (const std::string name : {"pe-score", "pe-encodings"}) {
     const auto calls = first_calls({program(name), "--help"});

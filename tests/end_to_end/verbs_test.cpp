@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(a_store_that_cannot_be_listed_ends_gc_verify_and_plans_with
 BOOST_AUTO_TEST_CASE(a_project_or_a_store_whose_path_is_not_utf8_is_refused) {
   const Place place;
   const fs::path odd = place.root() / "d\xff";
-  fs::create_directories(odd / "configs");   // makes it a project
+  fs::create_directories(odd / "configs");  // makes it a project
   fs::copy_file(place.file(), odd / "toy.yml");
   for (const std::vector<std::string>& words : {std::vector<std::string>{"run", (odd / "toy.yml").string()},
                                                 {"run", place.file().string(), "--store", (odd / "store").string()}}) {
@@ -351,19 +351,25 @@ BOOST_AUTO_TEST_CASE(the_doctor_tells_of_gpus_and_of_slurm_as_their_tools_answer
   const Place place;
   const char* path = ::getenv("PATH");
   const auto doctor = [&] {
-    return place.call_words({"env", "PATH=" + (place.root() / "bin").string() + ":" + (path ? path : ""), place.program(), "doctor"}).out;
+    return place
+        .call_words(
+            {"env", "PATH=" + (place.root() / "bin").string() + ":" + (path ? path : ""), place.program(), "doctor"})
+        .out;
   };
-  place.script("bin/nvidia-smi", "#!/bin/sh\necho '0, NVIDIA H100 80GB HBM3, 81559 MiB, 3 MiB, 570.86.15'\n"
-                                 "echo '1, NVIDIA H100 80GB HBM3, 81559 MiB, 70000 MiB, 570.86.15'\n");
-  place.script("bin/scontrol", "#!/bin/sh\n[ \"$1 $2\" = 'show config' ] || exit 9\ncat <<'END'\n"
-                               "Configuration data as of 2026-11-22T09:00:00\nKillWait                = 30 sec\n"
-                               "MaxArraySize            = 1001\nSLURM_VERSION           = 22.05.8\nEND\n");
+  place.script("bin/nvidia-smi",
+               "#!/bin/sh\necho '0, NVIDIA H100 80GB HBM3, 81559 MiB, 3 MiB, 570.86.15'\n"
+               "echo '1, NVIDIA H100 80GB HBM3, 81559 MiB, 70000 MiB, 570.86.15'\n");
+  place.script("bin/scontrol",
+               "#!/bin/sh\n[ \"$1 $2\" = 'show config' ] || exit 9\ncat <<'END'\n"
+               "Configuration data as of 2026-11-22T09:00:00\nKillWait                = 30 sec\n"
+               "MaxArraySize            = 1001\nSLURM_VERSION           = 22.05.8\nEND\n");
   std::string text = doctor();
   CHECK_HAS(text, "0, NVIDIA H100 80GB HBM3, 81559 MiB, 3 MiB, 570.86.15");
   CHECK_HAS(text, "1, NVIDIA H100 80GB HBM3, 81559 MiB, 70000 MiB");
   CHECK_HAS(text, "Slurm 22.05.8, MaxArraySize 1001, KillWait 30 sec");
   place.script("bin/nvidia-smi", "#!/bin/sh\necho 'No devices were found'\nexit 6\n");
-  place.script("bin/scontrol", "#!/bin/sh\necho 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2\nexit 1\n");
+  place.script("bin/scontrol",
+               "#!/bin/sh\necho 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2\nexit 1\n");
   text = doctor();
   CHECK_HAS(text, "nvidia-smi ends with 6: No devices were found");
   CHECK_HAS(text, "scontrol does not answer (1): slurm_load_ctl_conf error: Unable to contact slurm controller");
@@ -374,8 +380,8 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_looked_at_is_no_mistake_of_ours) {
   const Place place;
   const fs::path round = place.root() / "round.h5";
   fs::create_symlink(round, round);
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"show", round.string()}, {"diff", round.string(), round.string()}}) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"show", round.string()}, {"diff", round.string(), round.string()}}) {
     const Answer answer = place.call(words);
     BOOST_TEST(answer.code == 4, words.front() << ": " << answer.code << "\n" << answer.err);
     CHECK_HAS(answer.err, "cannot look at");
@@ -507,7 +513,8 @@ esac
   BOOST_TEST(status.at("tasks").at(0).at("phase") == "done");
 }
 
-BOOST_AUTO_TEST_CASE(the_stages_of_the_document_run_as_they_stand_there, *boost::unit_test::precondition(pe::test::Installed{"python3"})) {
+BOOST_AUTO_TEST_CASE(the_stages_of_the_document_run_as_they_stand_there,
+                     *boost::unit_test::precondition(pe::test::Installed{"python3"})) {
   const std::string page = support::read_file(test::source_root() / "doc/stages-of-your-own.md");
   const Place place(code_of(page, "yaml"), "words.yml");
   place.script("stages/count-words", code_of(page, "python"));
@@ -577,7 +584,8 @@ case "$1" in
   script("number", R"~("inputs": [], "fields": [{"name": "n", "type": "integer", "default": 0, "help": "N."}])~",
          R"~(  sed -n 's/^ *"n": \([0-9]*\).*$/\1/p' "$2" > "$out/n.txt")~");
   const std::string members = R"~("inputs": [{"name": "in", "kind": "report", "many": true}], "fields": [])~";
-  const std::string work = R"~(  sed -n 's/^ *"path": "\(.*\)".*$/\1/p' "$2" | while IFS= read -r path; do cat "$path/n.txt"; done > "$out/numbers"
+  const std::string work =
+      R"~(  sed -n 's/^ *"path": "\(.*\)".*$/\1/p' "$2" | while IFS= read -r path; do cat "$path/n.txt"; done > "$out/numbers"
   sed -n 's/^ *"v": "\(.*\)".*$/\1/p' "$2" > "$out/labels"
   paste -d= "$out/labels" "$out/numbers" > "$out/report.md")~";
   script("table", members, work);
@@ -607,7 +615,8 @@ BOOST_AUTO_TEST_CASE(a_store_named_by_a_relative_path_is_refused_and_one_above_i
   const Answer found = place.call_words({"/usr/bin/env", "-C", inside, Place::program(), "status"});
   BOOST_TEST(found.code == 0, found.err);
   CHECK_HAS(found.out, "done");
-  const Answer refused = place.call_words({"/usr/bin/env", "-C", inside, "PE_STORE=mystore", Place::program(), "status"});
+  const Answer refused =
+      place.call_words({"/usr/bin/env", "-C", inside, "PE_STORE=mystore", Place::program(), "status"});
   BOOST_TEST(refused.code == 2);
   CHECK_HAS(refused.err, "PE_STORE must be an absolute path, found 'mystore'");
 }

@@ -61,7 +61,8 @@ class Reader : public Project {
 
 /// Models that learn next to nothing, in seconds.
 const std::string kSmall =
-    "--axis encoding=none,rope --axis seed=42 --set model.train.tokens=8k --set model.train.batch=4 --set model.train.warmup_steps=2 --set "
+    "--axis encoding=none,rope --axis seed=42 --set model.train.tokens=8k --set model.train.batch=4 --set "
+    "model.train.warmup_steps=2 --set "
     "model.model.width=16"
     " --set model.train.validate_windows=4 --set scores.eval.documents=8 --set scores.eval.min_documents=2"
     " --set 'scores.eval.lengths=[1,2]' --set 'scores.eval.tasks=[perplexity]' --set data.vocabulary=512";

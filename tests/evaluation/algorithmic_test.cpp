@@ -1,4 +1,5 @@
-// Algorithmic tasks as tests of models: by hand on models that know or guess, and through the stages on a small real one.
+// Algorithmic tasks as tests of models: by hand on models that know or guess, and through the stages on a small real
+// one.
 #include "data/tasks/algorithmic_task.h"
 
 #include <algorithm>
@@ -34,14 +35,17 @@ struct EvalConfig {
 };
 
 Rows run(const Json& task, Scorer& scorer, const Json& options) {
-  const auto config = support::make_config<EvalConfig>(Json{{"eval", {{"tasks", {"algorithmic"}}, {"algorithmic", options}}}});
+  const auto config =
+      support::make_config<EvalConfig>(Json{{"eval", {{"tasks", {"algorithmic"}}, {"algorithmic", options}}}});
   MemoryResults results;
   run_tasks(config.eval, scorer, ByteCodec(), FakeDocuments({}), results, support::silent_progress(),
             {.trained_task = task});
   return cells_of(results.rows);
 }
 
-double value(const std::string& table, const Row& row, const std::string& column) { return number(cell(table, row, column)); }
+double value(const std::string& table, const Row& row, const std::string& column) {
+  return number(cell(table, row, column));
+}
 
 std::int64_t vocabulary(const Json& task) { return data::choose_task(task).task->vocabulary(); }
 
@@ -101,11 +105,12 @@ BOOST_AUTO_TEST_CASE(in_context_a_symbol_is_right_when_all_its_tokens_are) {
         return FakeScorer::Answer{0.5, id < '0' || id > '9' || id % 2 == 0};
       },
       {.vocabulary = 257, .train_length = 512});
-  const Rows rows = ask(knows, {{"in_context", {"reverse", "dyck", "copy_repeat"}}, {"lengths", {4}}, {"examples", 40}}, 512);
+  const Rows rows =
+      ask(knows, {{"in_context", {"reverse", "dyck", "copy_repeat"}}, {"lengths", {4}}, {"examples", 40}}, 512);
   double exact = 0, symbols = 0;
   for (const Row& row : rows_where(rows, "algo_trial", {{"task", "in_context_copy_repeat"}})) {
     const double right = value("algo_trial", row, "token_correct");
-    BOOST_TEST((right == 1 || right == 5));   // the end alone, or the one symbol four times
+    BOOST_TEST((right == 1 || right == 5));  // the end alone, or the one symbol four times
     BOOST_TEST(value("algo_trial", row, "em") == (right == 5 ? 1 : 0));
     exact += right == 5 ? 1 : 0;
     symbols += right;
@@ -116,11 +121,11 @@ BOOST_AUTO_TEST_CASE(in_context_a_symbol_is_right_when_all_its_tokens_are) {
   BOOST_TEST(std::abs(value("algo_summary", row, "em") - exact / 40) < 1e-12);
   BOOST_TEST(std::abs(value("algo_summary", row, "token_acc") - symbols / 200) < 1e-12);
   // Brackets are asked all along, which is no question with an answer.
-  BOOST_TEST(text(cell("algo_summary", rows_where(rows, "algo_summary", {{"task", "in_context_dyck"}}).at(0), "status")) == "na_measure");
+  BOOST_TEST(text(cell("algo_summary", rows_where(rows, "algo_summary", {{"task", "in_context_dyck"}}).at(0),
+                       "status")) == "na_measure");
   const Rows tight = ask(knows, {{"in_context", {"reverse"}}, {"lengths", {4}}, {"examples", 4}}, 64);
   BOOST_TEST(text(cell("algo_summary", tight.at("algo_summary").at(0), "status")) == "na_length");
 }
-
 
 BOOST_AUTO_TEST_CASE(a_model_that_knows_up_to_a_length_reaches_that_far) {
   const Json task = {{"kind", "reverse_string"}};
@@ -142,7 +147,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_knows_up_to_a_length_reaches_that_far) {
   }
   const auto reach = [&](const char* measure) { return rows_where(rows, "algo_length", {{"measure", measure}}).at(0); };
   BOOST_TEST(value("algo_length", reach("len90"), "value") == 60);
-  BOOST_TEST(value("algo_length", reach("ext_ratio"), "value") == 1.5);   // the source trains up to 40
+  BOOST_TEST(value("algo_length", reach("ext_ratio"), "value") == 1.5);  // the source trains up to 40
   BOOST_TEST(std::abs(value("algo_length", reach("ood_mean_em"), "value") - 2.0 / 3) < 1e-12);
 }
 
@@ -176,7 +181,8 @@ BOOST_AUTO_TEST_CASE(what_follows_a_terminator_does_not_spoil_an_answer) {
         std::size_t separator = 0;
         while (ids[separator] != data::kTaskSep) ++separator;
         bool ended = false;
-        for (std::size_t i = separator + 1; i < static_cast<std::size_t>(target); ++i) ended = ended || ids[i] == data::kFirstSymbol + 2;
+        for (std::size_t i = separator + 1; i < static_cast<std::size_t>(target); ++i)
+          ended = ended || ids[i] == data::kFirstSymbol + 2;
         const bool padding = ended && ids[static_cast<std::size_t>(target)] == data::kFirstSymbol;
         return FakeScorer::Answer{padding ? 5.0 : 0.0, !padding};
       },
@@ -188,16 +194,22 @@ BOOST_AUTO_TEST_CASE(what_follows_a_terminator_does_not_spoil_an_answer) {
 
 BOOST_AUTO_TEST_CASE(lengths_without_positions_or_examples_and_models_of_text_say_so) {
   const Json task = {{"kind", "dyck"}};
-  FakeScorer bounded([](const auto&, std::int64_t) { return FakeScorer::Answer{1.0, false}; },
-                     {.vocabulary = vocabulary(task), .train_length = 32, .max_positions = 32});
+  FakeScorer bounded(
+      [](const auto&, std::int64_t) {
+        return FakeScorer::Answer{1.0, false};
+      },
+      {.vocabulary = vocabulary(task), .train_length = 32, .max_positions = 32});
   const Rows rows = run(task, bounded, {{"lengths", {7, 30, 40}}, {"train", 30}, {"examples", 4}});
-  const auto state = [&](const Rows& of, std::size_t row) { return text(cell("algo_summary", of.at("algo_summary").at(row), "status")); };
+  const auto state = [&](const Rows& of, std::size_t row) {
+    return text(cell("algo_summary", of.at("algo_summary").at(row), "status"));
+  };
   BOOST_TEST(state(rows, 0) == "na_length");
   BOOST_TEST(state(rows, 1) == "ok");
   BOOST_TEST(state(rows, 2) == "na_positions");
-  for (const std::size_t row : {0, 2}) BOOST_TEST(std::isnan(value("algo_summary", rows.at("algo_summary").at(row), "em")));
+  for (const std::size_t row : {0, 2})
+    BOOST_TEST(std::isnan(value("algo_summary", rows.at("algo_summary").at(row), "em")));
   const Row mean = rows_where(rows, "algo_length", {{"measure", "ood_mean_em"}}).at(0);
-  BOOST_TEST(std::isnan(value("algo_length", mean, "value")));   // no number where a length is missing
+  BOOST_TEST(std::isnan(value("algo_length", mean, "value")));  // no number where a length is missing
   BOOST_TEST(state(run(nullptr, bounded, Json::object()), 0) == "na_vocabulary");
 }
 
@@ -208,7 +220,9 @@ BOOST_AUTO_TEST_CASE(brackets_count_by_the_distance_to_what_they_close) {
   FakeScorer forgetful(
       [&](const std::vector<std::int32_t>& ids, std::int64_t target) {
         const auto at = static_cast<std::size_t>(target);
-        const auto closes = [&](std::size_t i) { return ids[i] >= data::kFirstSymbol + 8 && ids[i] < data::kFirstSymbol + 16; };
+        const auto closes = [&](std::size_t i) {
+          return ids[i] >= data::kFirstSymbol + 8 && ids[i] < data::kFirstSymbol + 16;
+        };
         if (at >= ids.size() || !closes(at)) return FakeScorer::Answer{0.1, true, 0};
         std::size_t open = at;
         int depth = 0;
@@ -223,10 +237,14 @@ BOOST_AUTO_TEST_CASE(brackets_count_by_the_distance_to_what_they_close) {
   const Rows rows = run(task, forgetful, {{"lengths", {100}}, {"examples", 40}});
   BOOST_TEST(distances.size() > 10u);
   const Row row = rows_where(rows, "algo_length", {{"measure", "confident_100"}}).at(0);
-  BOOST_TEST(value("algo_length", row, "value") == 3.0 / static_cast<double>(distances.size()), boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(value("algo_length", row, "value") == 3.0 / static_cast<double>(distances.size()),
+             boost::test_tools::tolerance(1e-12));
   const Json other = {{"kind", "reverse_string"}};
-  FakeScorer sure([](const auto&, std::int64_t) { return FakeScorer::Answer{0.0, true}; },
-                  {.vocabulary = vocabulary(other), .train_length = 128});
+  FakeScorer sure(
+      [](const auto&, std::int64_t) {
+        return FakeScorer::Answer{0.0, true};
+      },
+      {.vocabulary = vocabulary(other), .train_length = 128});
   const Rows others = run(other, sure, {{"lengths", {20}}, {"examples", 4}});
   BOOST_TEST(rows_where(others, "algo_length", {{"measure", "confident_20"}}).empty());
 }
@@ -245,8 +263,11 @@ BOOST_AUTO_TEST_CASE(options_of_a_test_may_differ_from_those_of_training_but_not
   run(task, recorder, {{"lengths", {32}}, {"examples", 4}, {"options", {"blanks=2"}}});
   BOOST_TEST((lengths == std::set<std::size_t>{96}));
   const Json copy = {{"kind", "copy_multi"}};
-  FakeScorer other([](const auto&, std::int64_t) { return FakeScorer::Answer{1.0, false}; },
-                   {.vocabulary = vocabulary(copy), .train_length = 128});
+  FakeScorer other(
+      [](const auto&, std::int64_t) {
+        return FakeScorer::Answer{1.0, false};
+      },
+      {.vocabulary = vocabulary(copy), .train_length = 128});
   BOOST_CHECK_EXCEPTION(run(copy, other, {{"options", {"alphabet=7"}}}), support::ConfigError, [](const auto& error) {
     return std::string(error.what()).find("11 symbols") != std::string::npos;
   });
@@ -259,9 +280,12 @@ BOOST_AUTO_TEST_CASE(a_small_model_learns_a_generated_task_and_is_tested_on_it) 
   workspace.outputs["data"] = folder / "data";
   workspace.work = folder.path();
   workspace.progress = &support::silent_progress();
-  data::generate(support::make_config<data::GenerateConfig>(
-                     Json{{"generate", {{"task", {{"kind", "copy_repeat"}, {"alphabet", 5}}}, {"lengths", {2, 5}}, {"train", 2000},
-                                        {"validation", 40}, {"window", 16}}}}),
+  data::generate(support::make_config<data::GenerateConfig>(Json{{"generate",
+                                                                  {{"task", {{"kind", "copy_repeat"}, {"alphabet", 5}}},
+                                                                   {"lengths", {2, 5}},
+                                                                   {"train", 2000},
+                                                                   {"validation", 40},
+                                                                   {"window", 16}}}}),
                  workspace);
   const data::TokenDataset dataset(folder / "data");
 
@@ -292,8 +316,14 @@ BOOST_AUTO_TEST_CASE(a_small_model_learns_a_generated_task_and_is_tested_on_it) 
 
   const auto config = support::make_config<training::TrainConfig>(
       Json{{"model", {{"width", 32}, {"layers", 2}, {"heads", 2}, {"encoding", "none"}}},
-           {"train", {{"length", 16}, {"batch", 32}, {"tokens", 16 * 32 * 220}, {"peak_lr", 0.01}, {"warmup_steps", 20},
-                      {"validate_windows", 40}, {"validate_every", 0}}}});
+           {"train",
+            {{"length", 16},
+             {"batch", 32},
+             {"tokens", 16 * 32 * 220},
+             {"peak_lr", 0.01},
+             {"warmup_steps", 20},
+             {"validate_windows", 40},
+             {"validate_every", 0}}}});
   artifact::Workspace training_place;
   training_place.inputs["data"] = {{folder / "data", artifact::Kind::kTokenShards, "", {}}};
   training_place.outputs["model"] = folder / "model.h5";
@@ -310,9 +340,11 @@ BOOST_AUTO_TEST_CASE(a_small_model_learns_a_generated_task_and_is_tested_on_it) 
   place.work = folder / "evaluation";
   support::make_folders(place.work);
   place.progress = &support::silent_progress();
-  evaluate(support::make_config<EvaluateConfig>(
-               Json{{"eval", {{"tasks", {"algorithmic"}}, {"algorithmic", {{"lengths", {2, 4, 5}}, {"train", 5}, {"examples", 100}}}}}}),
-           place);
+  evaluate(
+      support::make_config<EvaluateConfig>(Json{
+          {"eval",
+           {{"tasks", {"algorithmic"}}, {"algorithmic", {{"lengths", {2, 4, 5}}, {"train", 5}, {"examples", 100}}}}}}),
+      place);
   const artifact::Tables tables = artifact::read_eval_tables(place.output("scores"));
   const artifact::Table& summary = tables.at("algo_summary");
   BOOST_REQUIRE(summary.rows() == 3u);
@@ -326,7 +358,8 @@ BOOST_AUTO_TEST_CASE(a_small_model_learns_a_generated_task_and_is_tested_on_it) 
   training_place.outputs["model"] = folder / "other.h5";
   BOOST_CHECK_EXCEPTION(training::train(wrong, training_place), support::ArtifactError, [](const auto& error) {
     const std::string text = error.what();
-    return text.find("examples of 16 tokens") != std::string::npos && text.find("train.length is 32") != std::string::npos;
+    return text.find("examples of 16 tokens") != std::string::npos &&
+           text.find("train.length is 32") != std::string::npos;
   });
 }
 

@@ -2,8 +2,8 @@
 #include "evaluation/evaluate.h"
 #include "evaluation/measure.h"
 
-#include <boost/test/unit_test.hpp>
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <map>
 #include <set>
@@ -35,7 +35,8 @@ BOOST_AUTO_TEST_SUITE(evaluate_stage)
 BOOST_AUTO_TEST_CASE(averages_and_the_best_weights_are_measured_where_that_is_asked_for) {
   // Also where a table grows, and under rules that replace the encoding.
   const std::vector<std::pair<Json, Json>> cases = {
-      {"rope", Json{{"tasks", {"perplexity", "extension"}}, {"extension", {{"variants", {"plain", "pi", "logit_scale"}}}}}},
+      {"rope",
+       Json{{"tasks", {"perplexity", "extension"}}, {"extension", {{"variants", {"plain", "pi", "logit_scale"}}}}}},
       {"learned", Json{{"tasks", {"perplexity"}}, {"beyond", "untrained"}}}};
   for (const auto& [encoding, options] : cases) {
     const Bench bench(encoding, {}, /*averages=*/true);
@@ -43,7 +44,7 @@ BOOST_AUTO_TEST_CASE(averages_and_the_best_weights_are_measured_where_that_is_as
       artifact::Workspace workspace = bench.workspace(name);
       workspace.inputs["model"] = {{bench.folder / file, artifact::Kind::kCheckpoint, "", {}}};
       more.update(options);
-      workspace.work = bench.folder / ("work of " + name);   // whose journal knows the config that a test leaves out
+      workspace.work = bench.folder / ("work of " + name);  // whose journal knows the config that a test leaves out
       support::make_folders(workspace.work);
       evaluate(Bench::config(more), workspace);
       return artifact::read_eval_tables(workspace.output("scores"));
@@ -56,7 +57,7 @@ BOOST_AUTO_TEST_CASE(averages_and_the_best_weights_are_measured_where_that_is_as
     for (const artifact::Table& table : alone.tables) {
       const std::string& name = table.name();
       if (!table.find_column("ppl")) continue;
-      const auto text = [&](const artifact::Tables& tables) {   // a missing cell is NaN
+      const auto text = [&](const artifact::Tables& tables) {  // a missing cell is NaN
         std::string all;
         for (const double value : tables.at(name).reals("ppl")) all += support::shortest(value) + " ";
         return all;
@@ -180,7 +181,8 @@ BOOST_AUTO_TEST_CASE(every_row_tells_run_encoding_seed_and_step) {
   evaluate(Bench::config(), workspace);
   const artifact::Tables tables = artifact::read_eval_tables(workspace.output("scores"));
   const std::string run = artifact::artifact_content_digest(bench.folder / "model.h5").substr(0, 12);
-  for (const char* name : {"lm_doc", "lm_summary", "retrieval_trial", "retrieval_summary", "algo_trial", "algo_summary"}) {
+  for (const char* name :
+       {"lm_doc", "lm_summary", "retrieval_trial", "retrieval_summary", "algo_trial", "algo_summary"}) {
     const artifact::Table& table = tables.at(name);
     BOOST_TEST(table.rows() > 0);
     for (std::size_t row = 0; row < table.rows(); ++row) {
@@ -242,8 +244,9 @@ BOOST_AUTO_TEST_CASE(lengths_beyond_a_learned_table_are_na_or_follow_the_policy)
 
 BOOST_AUTO_TEST_CASE(probes_of_a_checkpoint_fill_their_tables_and_go_on_after_a_kill) {
   const Bench bench;
-  const Json options = {{"tasks", {"attention", "circuits", "frequencies", "logit_drift", "parameters", "pattern_similarity",
-                                   "position_loss", "position_probe", "reliance", "sinks"}},
+  const Json options = {{"tasks",
+                         {"attention", "circuits", "frequencies", "logit_drift", "parameters", "pattern_similarity",
+                          "position_loss", "position_probe", "reliance", "sinks"}},
                         {"attention", {{"sequences", 4}}},
                         {"circuits", {{"sequences", 4}}},
                         {"frequencies", {{"sequences", 4}, {"pairs", 8}}},
@@ -258,7 +261,8 @@ BOOST_AUTO_TEST_CASE(probes_of_a_checkpoint_fill_their_tables_and_go_on_after_a_
   evaluate(Bench::config(options), first);
   const artifact::Tables tables = artifact::read_eval_tables(first.output("scores"));
   for (const TaskEntry& task : evaluation::tasks()) {
-    if (std::find(options["tasks"].begin(), options["tasks"].end(), Json(task.name)) == options["tasks"].end()) continue;
+    if (std::find(options["tasks"].begin(), options["tasks"].end(), Json(task.name)) == options["tasks"].end())
+      continue;
     for (const std::string& name : task.tables) {
       BOOST_TEST_CONTEXT(name) {
         const artifact::Table& table = tables.at(name);
@@ -300,7 +304,7 @@ BOOST_AUTO_TEST_CASE(words_end_where_white_space_or_nothing_follows) {
     BOOST_TEST(documents->words(0, limit) == expected, boost::test_tools::per_element());
   };
   check(9, {0, 1, 0, 0, 0, 1, 0, 0, 1});
-  check(5, {0, 1, 0, 0, 0});   // c is no word: d follows
+  check(5, {0, 1, 0, 0, 0});  // c is no word: d follows
   check(6, {0, 1, 0, 0, 0, 1});
   check(100, {0, 1, 0, 0, 0, 1, 0, 0, 1});
 
@@ -338,11 +342,12 @@ BOOST_AUTO_TEST_CASE(cost_is_measured_both_ways_and_says_where) {
   artifact::Workspace workspace = bench.workspace("unused");
   workspace.inputs.erase("data");
   workspace.outputs["cost"] = bench.folder / "cost.h5";
-  measure(support::make_config<MeasureConfig>(Json{{"measure", {{"lengths", {48}}, {"warmup", 1}, {"repetitions", 3}, {"training_step", true}}}}),
+  measure(support::make_config<MeasureConfig>(
+              Json{{"measure", {{"lengths", {48}}, {"warmup", 1}, {"repetitions", 3}, {"training_step", true}}}}),
           workspace);
   const artifact::Tables measured = artifact::read_eval_tables(workspace.output("cost"));
   const artifact::Table& cost = measured.at("cost");
-  BOOST_TEST(cost.rows() == 10u);   // two paths of four components, and two of a training step
+  BOOST_TEST(cost.rows() == 10u);  // two paths of four components, and two of a training step
   std::set<std::string> seen;
   for (std::size_t row = 0; row < cost.rows(); ++row) {
     const std::string component = cost.texts("component")[row];
@@ -353,13 +358,14 @@ BOOST_AUTO_TEST_CASE(cost_is_measured_both_ways_and_says_where) {
     BOOST_TEST(cost.texts("dtype")[row] == "fp32");
     BOOST_TEST(cost.reals("p25_ms")[row] <= cost.reals("median_ms")[row]);
     BOOST_TEST(cost.reals("median_ms")[row] <= cost.reals("p75_ms")[row]);
-    if (component != "encode") {   // a difference, which may be anything
+    if (component != "encode") {  // a difference, which may be anything
       BOOST_TEST(cost.reals("p25_ms")[row] > 0);
       BOOST_TEST(cost.integers("peak_bytes")[row] > 0);
     }
   }
   for (const char* path : {"unfused", "best"}) {
-    for (const char* component : {"encode", "attention", "forward", "forward_none"}) BOOST_TEST(seen.count(std::string(path) + " " + component) == 1u);
+    for (const char* component : {"encode", "attention", "forward", "forward_none"})
+      BOOST_TEST(seen.count(std::string(path) + " " + component) == 1u);
   }
   const Bench bounded("learned");
   artifact::Workspace beyond = bounded.workspace("unused");
@@ -402,7 +408,8 @@ BOOST_AUTO_TEST_CASE(documents_that_the_model_was_trained_on_are_refused_with_bo
     meta.tokenizer_digest = record.digest();
     meta.data_digest = data_digest;
     meta.split_rule = "train 0.99, validation 0.01, test 0 by hash";
-    for (std::uint64_t i = 0; i < 1000; ++i) meta.trained_on.add(support::fnv1a64(std::to_string(i < seen ? i : 1000 + i)));
+    for (std::uint64_t i = 0; i < 1000; ++i)
+      meta.trained_on.add(support::fnv1a64(std::to_string(i < seen ? i : 1000 + i)));
     artifact::CheckpointWriter(bench.folder / name, {}, meta).finish();
     return artifact::CheckpointReader(bench.folder / name);
   };
@@ -420,13 +427,16 @@ BOOST_AUTO_TEST_CASE(documents_that_the_model_was_trained_on_are_refused_with_bo
     return lines.all;
   };
   BOOST_TEST(fit(model("none.h5", 0, "x")).empty());
-  BOOST_TEST(fit(model("few.h5", 4, "x")).find("was trained on 4 of 400 sampled documents of split test") != std::string::npos);
+  BOOST_TEST(fit(model("few.h5", 4, "x")).find("was trained on 4 of 400 sampled documents of split test") !=
+             std::string::npos);
   BOOST_TEST(fit(model("own.h5", 400, dataset.content_digest())).empty());
   BOOST_TEST(fit(model("train.h5", 400, "x"), data::Split::kTrain).empty());
   const auto says_both = [](const auto& error) {
     const std::string text = error.what();
-    return text.find("was trained on 40 of 400 sampled documents of split test; its own data was split into train 0.99, validation 0.01, test 0 by hash; "
-                     "this data into train 0, validation 0, test 1 by hash") != std::string::npos;
+    return text.find(
+               "was trained on 40 of 400 sampled documents of split test; its own data was split into train 0.99, "
+               "validation 0.01, test 0 by hash; "
+               "this data into train 0, validation 0, test 1 by hash") != std::string::npos;
   };
   BOOST_CHECK_EXCEPTION(fit(model("many.h5", 40, "x")), support::ArtifactError, says_both);
   artifact::Workspace workspace = bench.workspace("scores");
@@ -489,7 +499,9 @@ BOOST_AUTO_TEST_CASE(frequencies_and_layers_are_changed_one_at_a_time) {
     return loss;
   };
   const auto one_band = losses("rope", {{"variants", {"plain", "pi", "base", "p_rope", "zeroed", "frozen", "layer"}},
-                                        {"bands", 1}, {"bases", {10000, 500000}}, {"fractions", {1, 0.5, 0}}});
+                                        {"bands", 1},
+                                        {"bases", {10000, 500000}},
+                                        {"fractions", {1, 0.5, 0}}});
   const auto& plain = one_band.at("plain");
   // Interventions without effect give the same number, and equivalent routes agree.
   BOOST_TEST((one_band.at("base_10000") == plain));
@@ -504,7 +516,8 @@ BOOST_AUTO_TEST_CASE(frequencies_and_layers_are_changed_one_at_a_time) {
   }
   // Rotated in the first layer alone: inope with two layers of which the last is spared, and the same weights.
   const auto spared = losses({{"kind", "inope"}, {"interval", 2}}, {{"variants", {"plain"}}});
-  const auto two_bands = losses("rope", {{"variants", {"zeroed", "layer", "p_rope"}}, {"bands", 2}, {"fractions", {0.5}}});
+  const auto two_bands =
+      losses("rope", {{"variants", {"zeroed", "layer", "p_rope"}}, {"bands", 2}, {"fractions", {0.5}}});
   for (const std::int64_t length : {32, 64}) {
     BOOST_TEST(std::abs(one_band.at("layer_1").at(length) - spared.at("plain").at(length)) < 1e-6);
     BOOST_TEST(std::abs(two_bands.at("zeroed_2").at(length) - two_bands.at("p_rope_0.5").at(length)) < 1e-6);
@@ -513,7 +526,8 @@ BOOST_AUTO_TEST_CASE(frequencies_and_layers_are_changed_one_at_a_time) {
 
   const Bench alibi("alibi");
   artifact::Workspace workspace = alibi.workspace("extension");
-  evaluate(Bench::config({{"tasks", {"extension"}}, {"extension", {{"variants", {"base", "zeroed", "layer"}}, {"bands", 1}, {"bases", {5e5}}}}}),
+  evaluate(Bench::config({{"tasks", {"extension"}},
+                          {"extension", {{"variants", {"base", "zeroed", "layer"}}, {"bands", 1}, {"bases", {5e5}}}}}),
            workspace);
   const artifact::Tables tables = artifact::read_eval_tables(workspace.output("scores"));
   for (const std::string& status : tables.at("lm_extension").texts("status")) BOOST_TEST(status == "na_encoding");

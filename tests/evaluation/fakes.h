@@ -20,7 +20,7 @@ class FakeScorer : public Scorer {
   struct Answer {
     double nll;
     bool correct;
-    double share = 1;   ///< among_share where it is correct
+    double share = 1;  ///< among_share where it is correct
   };
   using Model = std::function<Answer(const std::vector<std::int32_t>& ids, std::int64_t target)>;
 
@@ -37,7 +37,7 @@ class FakeScorer : public Scorer {
       tokens_fed += static_cast<std::int64_t>(sequence->ids.size());
       Score score;
       for (const auto& [at, wanted] : targets_of(*sequence)) {
-        std::vector<std::int32_t> ids = sequence->ids;   // as if the label followed
+        std::vector<std::int32_t> ids = sequence->ids;  // as if the label followed
         if (!sequence->labels.empty()) {
           ids.resize(static_cast<std::size_t>(at) + 1);
           ids.push_back(wanted);
@@ -56,7 +56,7 @@ class FakeScorer : public Scorer {
   }
 
   std::int64_t tokens_fed = 0;
-  double noise = 0;   ///< added to each loss for each draw
+  double noise = 0;  ///< added to each loss for each draw
 
  private:
   Model model_;
@@ -68,7 +68,8 @@ inline FakeScorer uniform_model(std::int64_t vocabulary, Capabilities capabiliti
   capabilities.vocabulary = vocabulary;
   return FakeScorer(
       [vocabulary](const std::vector<std::int32_t>& ids, std::int64_t target) {
-        return FakeScorer::Answer{std::log(static_cast<double>(vocabulary)), ids[static_cast<std::size_t>(target)] == 0};
+        return FakeScorer::Answer{std::log(static_cast<double>(vocabulary)),
+                                  ids[static_cast<std::size_t>(target)] == 0};
       },
       capabilities);
 }
@@ -78,8 +79,8 @@ inline FakeScorer order_one_model(Capabilities capabilities = {.vocabulary = 256
   return FakeScorer(
       [](const std::vector<std::int32_t>& ids, std::int64_t target) {
         const auto at = static_cast<std::size_t>(target);
-        const std::uint64_t bits = support::make_key({static_cast<std::uint64_t>(ids[at - 1]),
-                                                      static_cast<std::uint64_t>(ids[at])});
+        const std::uint64_t bits =
+            support::make_key({static_cast<std::uint64_t>(ids[at - 1]), static_cast<std::uint64_t>(ids[at])});
         return FakeScorer::Answer{static_cast<double>(bits >> 40) / static_cast<double>(1 << 24), false};
       },
       capabilities);

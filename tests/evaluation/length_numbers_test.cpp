@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE(effective_context_is_the_shortest_that_is_almost_best) {
 
 BOOST_AUTO_TEST_CASE(degradation_is_the_mean_excess_beyond_training) {
   BOOST_TEST(degradation(kLengths, {3, 2, 2.5, 3}, 128) == 0.75);
-  BOOST_TEST(degradation(kLengths, {3, 2, 1, 2.5}, 128) == 0.25);   // gains are no credit
+  BOOST_TEST(degradation(kLengths, {3, 2, 1, 2.5}, 128) == 0.25);  // gains are no credit
   BOOST_TEST(std::isnan(degradation(kLengths, {3, 2, 1, 1}, 512)));
   BOOST_TEST(perplexity_ratio(kLengths, {3, 2, 2.5, 3}, 128, 2) == std::exp(0.5), tt::tolerance(1e-12));
 }
@@ -55,18 +55,18 @@ BOOST_AUTO_TEST_CASE(degradation_is_the_mean_excess_beyond_training) {
 BOOST_AUTO_TEST_CASE(blow_up_is_against_the_second_half_of_the_training_length) {
   // The reference is the mean of 3.0 and 3.1, at [32, 64).
   BOOST_TEST(blowup({4, 3.5, 3.0, 3.1, 3.1, 3.2, 3.3}) == 80.0);
-  BOOST_TEST(blowup({4, 3.5, 3.0, 3.1, 3.2, 3.1, 3.3}) == 96.0);   // it came down again, so the rise at 64 is not it
-  BOOST_TEST(blowup({4, 3.5, 3.0, 3.1, 5, 6}) == 64.0);            // everything beyond training is up
+  BOOST_TEST(blowup({4, 3.5, 3.0, 3.1, 3.2, 3.1, 3.3}) == 96.0);  // it came down again, so the rise at 64 is not it
+  BOOST_TEST(blowup({4, 3.5, 3.0, 3.1, 5, 6}) == 64.0);           // everything beyond training is up
   BOOST_TEST(std::isinf(blowup({4, 3.5, 3.0, 3.1, 3.3, 3.1})));
   // One low bin is no reference.
   BOOST_TEST(std::isinf(blowup({4, 2.0, 3.0, 3.1, 3.1, 3.1})));
-  BOOST_TEST(std::isnan(blowup({4, 3.5, 3.0, 3.1})));              // nothing beyond training
+  BOOST_TEST(std::isnan(blowup({4, 3.5, 3.0, 3.1})));  // nothing beyond training
   BOOST_TEST(std::isnan(blowup_position({}, {}, 64)));
 }
 
 BOOST_AUTO_TEST_CASE(a_flat_curve_has_no_blow_up_and_a_rise_has_an_interval) {
-  // 32 documents, training length 128, losses of tokens with a standard deviation of 2.3 nats: the sum of a bin of 32 tokens
-  // has one of 13. Against the least of many narrow bins almost every flat curve rose.
+  // 32 documents, training length 128, losses of tokens with a standard deviation of 2.3 nats: the sum of a bin of 32
+  // tokens has one of 13. Against the least of many narrow bins almost every flat curve rose.
   int found = 0, covered = 0;
   const int curves = 200;
   const auto number = [](const auto& at, const auto& losses) { return blowup_position(at, losses, 128); };
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(a_flat_curve_has_no_blow_up_and_a_rise_has_an_interval) {
         curve.nll.emplace_back();
         curve.tokens.emplace_back();
         for (int document = 0; document < 32; ++document) {
-          double noise = -6;   // twelve uniform numbers: standard deviation 1
+          double noise = -6;  // twelve uniform numbers: standard deviation 1
           for (int i = 0; i < 12; ++i) noise += random.uniform();
           curve.nll.back().push_back(32 * (rises != 0 && bin >= 8 ? 5.0 : 4.0) + 13 * noise);
           curve.tokens.back().push_back(32);
@@ -87,8 +87,10 @@ BOOST_AUTO_TEST_CASE(a_flat_curve_has_no_blow_up_and_a_rise_has_an_interval) {
       }
       const WithInterval value = with_intervals(curve, {number}, 400)[0];
       const bool established = std::isfinite(value.value) && std::isfinite(value.high);
-      if (rises == 0) found += established ? 1 : 0;
-      else covered += established && value.low <= 256 && 256 <= value.high ? 1 : 0;
+      if (rises == 0)
+        found += established ? 1 : 0;
+      else
+        covered += established && value.low <= 256 && 256 <= value.high ? 1 : 0;
     }
   }
   BOOST_TEST(found <= curves / 50);

@@ -1,7 +1,7 @@
 // Tokens that each protocol feeds and scores, one by one, against a loop that follows its definition or the code of its
 // source.
-#include <boost/test/unit_test.hpp>
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <map>
 #include <set>
@@ -58,9 +58,12 @@ struct Recorder {
 constexpr std::int64_t kLength = 16;
 
 /// Requests of `protocol` at the longest length, 16 tokens.
-Predictions predictions(const std::string& protocol, const std::vector<std::int64_t>& documents, const Json& more = Json::object()) {
+Predictions predictions(const std::string& protocol, const std::vector<std::int64_t>& documents,
+                        const Json& more = Json::object()) {
   Recorder recorder;
-  Json options = {{"context", {kLength}}, {"documents", documents.size()}, {"min_documents", 1},
+  Json options = {{"context", {kLength}},
+                  {"documents", documents.size()},
+                  {"min_documents", 1},
                   {"perplexity", {{"protocols", {protocol}}}}};
   options["perplexity"].update(more);
   run("perplexity", recorder.scorer, options, PlacedDocuments(documents));
@@ -75,7 +78,9 @@ Ids slice(const Ids& ids, std::int64_t begin, std::int64_t end) {
   return {ids.begin() + begin, ids.begin() + end};
 }
 
-Ids document(std::int64_t d, std::int64_t tokens) { return PlacedDocuments({std::vector<std::int64_t>(10, tokens)}).read(d, tokens).ids; }
+Ids document(std::int64_t d, std::int64_t tokens) {
+  return PlacedDocuments({std::vector<std::int64_t>(10, tokens)}).read(d, tokens).ids;
+}
 
 /// Input and targets of the same length, shifted by one: all targets, or the last `count`.
 void predict(const Ids& input, const Ids& targets, Predictions& into) {
@@ -106,11 +111,16 @@ BOOST_AUTO_TEST_SUITE(lm_protocols_and_their_sources)
 
 BOOST_AUTO_TEST_CASE(prefix_blocks_and_sliding_are_three_measurements_at_every_length) {
   // A loss that is the number of tokens before the target, and one that is the target's position in its document.
-  FakeScorer by_context([](const Ids&, std::int64_t target) { return FakeScorer::Answer{static_cast<double>(target), false}; },
-                        {.vocabulary = 100000, .train_length = 64});
-  FakeScorer by_position([](const Ids& ids, std::int64_t target) {
-    return FakeScorer::Answer{static_cast<double>(ids[static_cast<std::size_t>(target)] % 1000), false};
-  }, {.vocabulary = 100000, .train_length = 64});
+  FakeScorer by_context(
+      [](const Ids&, std::int64_t target) {
+        return FakeScorer::Answer{static_cast<double>(target), false};
+      },
+      {.vocabulary = 100000, .train_length = 64});
+  FakeScorer by_position(
+      [](const Ids& ids, std::int64_t target) {
+        return FakeScorer::Answer{static_cast<double>(ids[static_cast<std::size_t>(target)] % 1000), false};
+      },
+      {.vocabulary = 100000, .train_length = 64});
   const PlacedDocuments documents(std::vector<std::int64_t>(8, 700));
   const Json options = {{"lengths", {0.5, 1, 2, 4}}, {"documents", 8}, {"min_documents", 8}};
   const Rows contexts = run("perplexity", by_context, options, documents);
@@ -118,11 +128,14 @@ BOOST_AUTO_TEST_CASE(prefix_blocks_and_sliding_are_three_measurements_at_every_l
   for (const std::int64_t length : {32, 64, 128, 256}) {
     std::map<std::string, double> context, position;
     for (const char* protocol : {"prefix", "blocks", "sliding"}) {
-      const auto row = rows_where(contexts, "lm_summary", {{"protocol", protocol}, {"L", std::to_string(length)}}).at(0);
+      const auto row =
+          rows_where(contexts, "lm_summary", {{"protocol", protocol}, {"L", std::to_string(length)}}).at(0);
       context[protocol] = number(cell("lm_summary", row, "nll_mean"));
       BOOST_TEST(std::abs(number(cell("lm_summary", row, "mean_context")) - context[protocol]) < 1e-4);
-      position[protocol] = number(cell(
-          "lm_summary", rows_where(positions, "lm_summary", {{"protocol", protocol}, {"L", std::to_string(length)}}).at(0), "nll_mean"));
+      position[protocol] = number(
+          cell("lm_summary",
+               rows_where(positions, "lm_summary", {{"protocol", protocol}, {"L", std::to_string(length)}}).at(0),
+               "nll_mean"));
     }
     const auto half = static_cast<double>(length) / 2;
     BOOST_TEST(std::abs(context["prefix"] - half) < 0.01);
@@ -137,10 +150,16 @@ BOOST_AUTO_TEST_CASE(prefix_blocks_and_sliding_are_three_measurements_at_every_l
 }
 
 BOOST_AUTO_TEST_CASE(anchored_scores_as_many_tokens_however_short_the_shortest_length) {
-  FakeScorer by_context([](const Ids&, std::int64_t target) { return FakeScorer::Answer{static_cast<double>(target), false}; },
-                        {.vocabulary = 100000, .train_length = 128});
+  FakeScorer by_context(
+      [](const Ids&, std::int64_t target) {
+        return FakeScorer::Answer{static_cast<double>(target), false};
+      },
+      {.vocabulary = 100000, .train_length = 128});
   const PlacedDocuments documents(std::vector<std::int64_t>(8, 900));
-  const Json options = {{"lengths", {0.25, 1, 4}}, {"documents", 8}, {"min_documents", 8}, {"perplexity", {{"protocols", {"anchored", "tail"}}}}};
+  const Json options = {{"lengths", {0.25, 1, 4}},
+                        {"documents", 8},
+                        {"min_documents", 8},
+                        {"perplexity", {{"protocols", {"anchored", "tail"}}}}};
   const Rows rows = run("perplexity", by_context, options, documents);
   std::set<double> tokens;
   double before = 0;
@@ -155,7 +174,8 @@ BOOST_AUTO_TEST_CASE(anchored_scores_as_many_tokens_however_short_the_shortest_l
   BOOST_TEST(tokens.size() == 1u);
   BOOST_TEST(*tokens.begin() >= 8 * 3 * 256);
   // A tail is at most half of its window, not of the shortest.
-  BOOST_TEST(number(cell("lm_summary", rows_where(rows, "lm_summary", {{"protocol", "tail"}, {"L", "512"}}).at(0), "tokens_scored")) == 8 * 256);
+  BOOST_TEST(number(cell("lm_summary", rows_where(rows, "lm_summary", {{"protocol", "tail"}, {"L", "512"}}).at(0),
+                         "tokens_scored")) == 8 * 256);
 }
 
 BOOST_AUTO_TEST_CASE(harness_is_what_lm_evaluation_harness_does) {
@@ -179,12 +199,17 @@ BOOST_AUTO_TEST_CASE(harness_is_what_lm_evaluation_harness_does) {
 
 BOOST_AUTO_TEST_CASE(the_harness_feeds_no_more_than_the_context) {
   Recorder recorder;
-  recorder.scorer = FakeScorer([&](const Ids& ids, std::int64_t target) {
-    recorder.longest_fed = std::max(recorder.longest_fed, static_cast<std::size_t>(target));
-    BOOST_TEST(ids.size() <= 17u);   // sixteen, and the label that the fake appends
-    return FakeScorer::Answer{1, false};
-  }, {.vocabulary = 100000, .train_length = 16, .max_positions = 16});
-  const Json options = {{"context", {16}}, {"documents", 2}, {"min_documents", 1}, {"perplexity", {{"protocols", {"harness", "alibi_stride_1"}}}}};
+  recorder.scorer = FakeScorer(
+      [&](const Ids& ids, std::int64_t target) {
+        recorder.longest_fed = std::max(recorder.longest_fed, static_cast<std::size_t>(target));
+        BOOST_TEST(ids.size() <= 17u);  // sixteen, and the label that the fake appends
+        return FakeScorer::Answer{1, false};
+      },
+      {.vocabulary = 100000, .train_length = 16, .max_positions = 16});
+  const Json options = {{"context", {16}},
+                        {"documents", 2},
+                        {"min_documents", 1},
+                        {"perplexity", {{"protocols", {"harness", "alibi_stride_1"}}}}};
   const Rows rows = run("perplexity", recorder.scorer, options, PlacedDocuments({55, 55}));
   BOOST_TEST(recorder.longest_fed == 16u);
   for (const Row& row : rows.at("lm_summary")) BOOST_TEST(text(cell("lm_summary", row, "status")) == "ok");
@@ -222,8 +247,13 @@ BOOST_AUTO_TEST_CASE(yarn_is_a_prefix_and_govreport_slides_over_whole_documents)
 
 BOOST_AUTO_TEST_CASE(govreport_averages_windows_and_reads_beyond_the_longest_context) {
   // A loss of 1 in whole windows, of 2 in the shorter one at the end.
-  FakeScorer model([](const Ids& ids, std::int64_t) { return FakeScorer::Answer{ids.size() == 300 ? 1.0 : 2.0, false}; });
-  const Json options = {{"context", {300}}, {"documents", 10}, {"min_documents", 10}, {"perplexity", {{"protocols", {"yarn_govreport"}}}}};
+  FakeScorer model([](const Ids& ids, std::int64_t) {
+    return FakeScorer::Answer{ids.size() == 300 ? 1.0 : 2.0, false};
+  });
+  const Json options = {{"context", {300}},
+                        {"documents", 10},
+                        {"min_documents", 10},
+                        {"perplexity", {{"protocols", {"yarn_govreport"}}}}};
   const Rows rows = run("perplexity", model, options, FakeDocuments(std::vector<std::int64_t>(10, 450)));
   // Windows [0, 299) and [256, 450), each with a separator: the mean of 1 and 2, though the first has more tokens.
   const Row yarn = rows_where(rows, "lm_summary", {{"protocol", "yarn_govreport"}}).at(0);
@@ -251,7 +281,8 @@ BOOST_AUTO_TEST_CASE(alibi_is_blocks_of_one_stream_and_one_token_a_window) {
   // precedes.
   const auto asked = [&](const std::string& protocol) {
     Recorder recorder;
-    const Json options = {{"context", {kLength}}, {"documents", 6}, {"min_documents", 1}, {"perplexity", {{"protocols", {protocol}}}}};
+    const Json options = {
+        {"context", {kLength}}, {"documents", 6}, {"min_documents", 1}, {"perplexity", {{"protocols", {protocol}}}}};
     run("perplexity", recorder.scorer, options, PlacedDocuments(kStreamed));
     std::sort(recorder.seen.begin(), recorder.seen.end());
     return recorder.seen;
@@ -274,7 +305,8 @@ BOOST_AUTO_TEST_CASE(alibi_is_blocks_of_one_stream_and_one_token_a_window) {
 
 BOOST_AUTO_TEST_CASE(seed_004_slides_by_half_over_one_stream) {
   Recorder recorder;
-  const Json options = {{"context", {kLength}}, {"documents", 6}, {"min_documents", 1}, {"perplexity", {{"protocols", {"seed_004"}}}}};
+  const Json options = {
+      {"context", {kLength}}, {"documents", 6}, {"min_documents", 1}, {"perplexity", {{"protocols", {"seed_004"}}}}};
   run("perplexity", recorder.scorer, options, PlacedDocuments(kStreamed));
   std::sort(recorder.seen.begin(), recorder.seen.end());
   const Ids ids = stream({'\n', '\n'});
@@ -290,17 +322,21 @@ BOOST_AUTO_TEST_CASE(seed_004_slides_by_half_over_one_stream) {
 }
 
 BOOST_AUTO_TEST_CASE(shorter_contexts_of_a_stream_score_the_same_tokens) {
-  FakeScorer by_target([](const Ids& ids, std::int64_t target) {
-    return FakeScorer::Answer{static_cast<double>(ids[static_cast<std::size_t>(target)]) / 1000, false};
-  }, {.vocabulary = 100000, .train_length = 16});
-  const Json options = {{"context", {4, 8, 16}}, {"documents", 6}, {"min_documents", 1},
+  FakeScorer by_target(
+      [](const Ids& ids, std::int64_t target) {
+        return FakeScorer::Answer{static_cast<double>(ids[static_cast<std::size_t>(target)]) / 1000, false};
+      },
+      {.vocabulary = 100000, .train_length = 16});
+  const Json options = {{"context", {4, 8, 16}},
+                        {"documents", 6},
+                        {"min_documents", 1},
                         {"perplexity", {{"protocols", {"alibi", "alibi_stride_1", "seed_004", "stream"}}}}};
   const Rows rows = run("perplexity", by_target, options, PlacedDocuments(kStreamed));
   for (const char* protocol : {"alibi", "alibi_stride_1", "seed_004"}) {
     std::set<double> losses;
     for (const Row& row : rows_where(rows, "lm_summary", {{"protocol", protocol}})) {
       losses.insert(std::round(1e4 * number(cell("lm_summary", row, "nll_mean"))));
-      BOOST_TEST(number(cell("lm_summary", row, "tokens_scored")) == 95);   // all but the first
+      BOOST_TEST(number(cell("lm_summary", row, "tokens_scored")) == 95);  // all but the first
       BOOST_TEST(number(cell("lm_summary", row, "n_docs")) == 6);
     }
     BOOST_TEST(losses.size() == 1u, protocol);

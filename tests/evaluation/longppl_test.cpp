@@ -1,6 +1,6 @@
 // Tokens that need a long context, on models that can be solved by hand, and a model's choice of them.
-#include <boost/test/unit_test.hpp>
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 #include <cmath>
 
 #include "evaluation/language_modelling/key_tokens.h"
@@ -56,7 +56,9 @@ model::LanguageModel small_model(const char* encoding, std::uint64_t seed) {
   return model::LanguageModel::make(config, 257, seed);
 }
 
-double value(const std::string& table, const Row& row, const std::string& column) { return number(cell(table, row, column)); }
+double value(const std::string& table, const Row& row, const std::string& column) {
+  return number(cell(table, row, column));
+}
 
 }  // namespace
 
@@ -67,7 +69,7 @@ BOOST_AUTO_TEST_CASE(what_a_far_cue_gives_away_is_a_key_token) {
   std::vector<std::int32_t> ids(60, 1);
   ids[3] = kCue;
   for (const std::size_t place : {17U, 19U, 20U, 24U, 41U, 59U}) ids[place] = kKey;
-  ids[45] = kHard;   // the cue saves much, and it stays dear
+  ids[45] = kHard;  // the cue saves much, and it stays dear
   std::vector<std::int64_t> places;
   for (const KeyToken& token : key_tokens(reference, ids, {}, 1)) {
     places.push_back(token.place);
@@ -95,7 +97,8 @@ BOOST_AUTO_TEST_CASE(a_reference_says_of_itself_what_it_said_when_it_marked) {
     const auto& marks = rows.at("lm_key_tokens");
     BOOST_REQUIRE(marks.size() > 20u);
     for (const Row& mark : marks) {
-      BOOST_TEST(value("lm_key_tokens", mark, "byte_begin") == 2 * value("lm_key_tokens", mark, "token"));   // two bytes each
+      BOOST_TEST(value("lm_key_tokens", mark, "byte_begin") ==
+                 2 * value("lm_key_tokens", mark, "token"));  // two bytes each
       BOOST_TEST(value("lm_key_tokens", mark, "byte_end") == value("lm_key_tokens", mark, "byte_begin") + 2);
       BOOST_TEST(value("lm_key_tokens", mark, "nll_short") - value("lm_key_tokens", mark, "nll_full") > 0.05);
     }
@@ -103,12 +106,12 @@ BOOST_AUTO_TEST_CASE(a_reference_says_of_itself_what_it_said_when_it_marked) {
       const double length = value("lm_longppl", row, "L");
       double sum = 0, count = 0;
       for (const Row& mark : marks) {
-        if (value("lm_key_tokens", mark, "token") + 1 >= length) continue;   // behind the separator
+        if (value("lm_key_tokens", mark, "token") + 1 >= length) continue;  // behind the separator
         sum += value("lm_key_tokens", mark, "nll_full");
         ++count;
       }
       BOOST_TEST(value("lm_longppl", row, "key_tokens") == count);
-      BOOST_TEST(value("lm_longppl", row, "n_docs") == 8);   // so many hold 64 tokens
+      BOOST_TEST(value("lm_longppl", row, "n_docs") == 8);  // so many hold 64 tokens
       BOOST_TEST(value("lm_longppl", row, "candidates") == 8 * (length - 16));
       BOOST_TEST(std::abs(value("lm_longppl", row, "key_share") - count / (8 * (length - 16))) < 1e-12);
       const double mean = value("lm_longppl", row, "nll_mean");
@@ -127,7 +130,8 @@ BOOST_AUTO_TEST_CASE(without_a_reference_or_beyond_its_length_there_is_no_number
   TaskExtras extras;
   extras.reference = &model;
   const Rows beyond = run("longppl", *scorer, options, Bytes(), ByteCodec(), extras);
-  BOOST_TEST(text(cell("lm_longppl", rows_where(beyond, "lm_longppl", {{"L", "80"}}).at(0), "status")) == "na_reference");
+  BOOST_TEST(text(cell("lm_longppl", rows_where(beyond, "lm_longppl", {{"L", "80"}}).at(0), "status")) ==
+             "na_reference");
   // A model without training finds no token that the far context gives away by 50 nats.
   options["longppl"] = {{"gain", 50.0}};
   const Rows none = run("longppl", *scorer, options, Bytes(), ByteCodec(), extras);

@@ -24,7 +24,9 @@ std::filesystem::path text_shards(const std::filesystem::path& folder) {
     support::Xoshiro random(document);
     std::vector<std::int32_t> ids = {static_cast<std::int32_t>(tokenizer->bos_id())};
     for (int i = 0; i < 999; ++i) ids.push_back(static_cast<std::int32_t>('a' + random.below(26)));
-    const artifact::Split split = document < 40 ? artifact::Split::kTrain : document < 42 ? artifact::Split::kValidation : artifact::Split::kTest;
+    const artifact::Split split = document < 40   ? artifact::Split::kTrain
+                                  : document < 42 ? artifact::Split::kValidation
+                                                  : artifact::Split::kTest;
     shards.add(split, ids.data(), ids.size(), 999, document);
   }
   artifact::DatasetTotals totals;
@@ -52,10 +54,11 @@ BOOST_AUTO_TEST_SUITE(mix_stage)
 BOOST_AUTO_TEST_CASE(a_share_of_the_windows_begins_with_a_prompt_and_the_text_goes_on_behind_it) {
   const test::TempFolder folder;
   const data::TokenDataset text(text_shards(folder / "text"));
-  const data::TokenDataset dataset = mixed(folder, {{"share", 0.25}, {"length", 128}, {"tasks", {"passkey", "needle"}}});
+  const data::TokenDataset dataset =
+      mixed(folder, {{"share", 0.25}, {"length", 128}, {"tasks", {"passkey", "needle"}}});
   BOOST_TEST(dataset.window_tokens() == 128u);
   const std::uint64_t windows = dataset.windows(data::Split::kTrain, 128);
-  BOOST_TEST(windows > 312u);   // 40,000 tokens of text alone are 312 windows
+  BOOST_TEST(windows > 312u);  // 40,000 tokens of text alone are 312 windows
   std::vector<std::int64_t> ids(129), joined;
   double prompts = 0;
   for (std::uint64_t w = 0; w < windows; ++w) {
@@ -93,7 +96,7 @@ BOOST_AUTO_TEST_CASE(for_tuning_every_window_is_a_prompt) {
   BOOST_TEST(dataset.windows(data::Split::kTrain, 64) == 50u);
   for (std::uint64_t w = 0; w < 50; ++w) {
     dataset.window(data::Split::kTrain, 64, w, ids);
-    BOOST_TEST(digit(ids[63]));   // the answer's last digit ends the window
+    BOOST_TEST(digit(ids[63]));  // the answer's last digit ends the window
     different.insert({ids.begin(), ids.end()});
   }
   BOOST_TEST(different.size() == 50u);
@@ -136,8 +139,10 @@ BOOST_AUTO_TEST_CASE(look_up_small_worlds_and_pairs_of_words_can_be_learned_too)
 
 BOOST_AUTO_TEST_CASE(prompts_say_what_the_config_says) {
   const test::TempFolder folder;
-  const Json text = {{"header", ""}, {"filler", "so so. "}, {"fact", "N{K}!"}, {"question", "N"}, {"answer", "{K}"}, {"digits", 4}};
-  const data::TokenDataset dataset = mixed(folder, {{"share", 1}, {"length", 48}, {"shortest", 24}, {"windows", 20}, {"passkey", text}});
+  const Json text = {{"header", ""},    {"filler", "so so. "}, {"fact", "N{K}!"},
+                     {"question", "N"}, {"answer", "{K}"},     {"digits", 4}};
+  const data::TokenDataset dataset =
+      mixed(folder, {{"share", 1}, {"length", 48}, {"shortest", 24}, {"windows", 20}, {"passkey", text}});
   std::vector<std::int64_t> ids(49);
   for (std::uint64_t w = 0; w < 20; ++w) {
     dataset.window(data::Split::kTrain, 48, w, ids);

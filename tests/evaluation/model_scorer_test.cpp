@@ -25,7 +25,7 @@ LanguageModel small_model(const Json& encoding, std::int64_t vocabulary = 48, st
   config.width = 32;
   config.layers = 2;
   config.heads = 2;
-  config.init_std = 0.3;   // so that positions matter without training
+  config.init_std = 0.3;  // so that positions matter without training
   config.length = length;
   config.encoding.json = encoding;
   return LanguageModel::make(config, vocabulary, 7);
@@ -41,7 +41,8 @@ std::vector<std::int32_t> keyed_ids(std::uint64_t key, std::int64_t count, std::
 }
 
 /// Losses of ids[1 ..) when the first `length` of them are fed.
-std::vector<double> prefix_losses(const LanguageModel& model, const std::vector<std::int32_t>& ids, std::int64_t length) {
+std::vector<double> prefix_losses(const LanguageModel& model, const std::vector<std::int32_t>& ids,
+                                  std::int64_t length) {
   const auto scorer = make_model_scorer(model, 4096);
   Sequence sequence{std::vector<std::int32_t>(ids.begin(), ids.begin() + length), 1, length};
   return score_all(*scorer, {sequence}, 1)[0].nll;
@@ -84,7 +85,7 @@ BOOST_AUTO_TEST_CASE(a_length_dependent_encoding_would_fail_that_and_says_so) {
   const LanguageModel dynamic = small_model({{"kind", "yarn"}, {"dynamic", true}});
   BOOST_TEST(capabilities_of(dynamic).length_dependent);
   BOOST_TEST(largest_difference(dynamic) > 1e-3);
-  BOOST_TEST(largest_difference(small_model("dyn_ntk")) > 1e-3);   // the control that the acceptance list names
+  BOOST_TEST(largest_difference(small_model("dyn_ntk")) > 1e-3);  // the control that the acceptance list names
   const LanguageModel stretched =
       small_model({{"kind", "learned"}, {"max_positions", 16}, {"init_std", 0.3}, {"overflow", "interpolate"}});
   BOOST_TEST(capabilities_of(stretched).length_dependent);
@@ -113,7 +114,8 @@ BOOST_AUTO_TEST_CASE(losses_are_those_of_a_float64_softmax) {
 }
 
 BOOST_AUTO_TEST_CASE(results_do_not_depend_on_how_batches_are_cut) {
-  for (const Json& encoding : {Json("alibi"), Json("fire"), Json{{"stack", {{{"kind", "randomised"}, {"per_sample", true}}, "rope"}}}}) {
+  for (const Json& encoding :
+       {Json("alibi"), Json("fire"), Json{{"stack", {{{"kind", "randomised"}, {"per_sample", true}}, "rope"}}}}) {
     const LanguageModel model = small_model(encoding);
     std::vector<Sequence> sequences;
     for (std::uint64_t i = 0; i < 12; ++i) {

@@ -1,7 +1,7 @@
 #include "evaluation/retrieval/passkey_prompt.h"
 
-#include <boost/test/unit_test.hpp>
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -34,7 +34,8 @@ BOOST_AUTO_TEST_CASE(prompt_and_answer_have_exactly_the_length) {
     const PasskeyBuilder builder(*tokenizer, false);
     for (PasskeyForm form : {PasskeyForm::kLong, PasskeyForm::kShort}) {
       const std::int64_t least = builder.minimum(form);
-      for (std::int64_t length : {least, least + 1, least + 37, std::int64_t{512}, std::int64_t{1000}, std::int64_t{4096}}) {
+      for (std::int64_t length :
+           {least, least + 1, least + 37, std::int64_t{512}, std::int64_t{1000}, std::int64_t{4096}}) {
         for (double depth : kDepths) {
           const auto prompt = builder.build(form, length, depth, builder.key(length, 3));
           BOOST_REQUIRE(prompt.has_value());
@@ -58,8 +59,8 @@ BOOST_AUTO_TEST_CASE(the_key_occurs_as_often_as_the_wording_states) {
     const auto digits = codec.encode_inside(key);
     for (double depth : kDepths) {
       const auto prompt = builder.build(PasskeyForm::kLong, 600, depth, key);
-      BOOST_TEST(occurrences(prompt->ids, digits) == 3);        // twice in the fact, once as the answer
-      BOOST_TEST(occurrences(prompt->control, digits) == 1);    // the answer alone
+      BOOST_TEST(occurrences(prompt->ids, digits) == 3);      // twice in the fact, once as the answer
+      BOOST_TEST(occurrences(prompt->control, digits) == 1);  // the answer alone
       BOOST_TEST(occurrences(builder.build(PasskeyForm::kShort, 600, depth, key)->ids, digits) == 2);
     }
   }
@@ -104,10 +105,11 @@ BOOST_AUTO_TEST_CASE(the_text_reads_as_the_template_says) {
     return text;
   };
   const std::int64_t least = builder.minimum(PasskeyForm::kLong);
-  BOOST_TEST(read(builder.build(PasskeyForm::kLong, least, 1, "40961")->ids) ==
-             "A secret number is written somewhere in the text below. Keep it in mind, it will be asked for at the end.\n"
-             "The secret number is 40961. Do not forget it. 40961 is the secret number.\n"
-             "What is the secret number? The secret number is 40961");
+  BOOST_TEST(
+      read(builder.build(PasskeyForm::kLong, least, 1, "40961")->ids) ==
+      "A secret number is written somewhere in the text below. Keep it in mind, it will be asked for at the end.\n"
+      "The secret number is 40961. Do not forget it. 40961 is the secret number.\n"
+      "What is the secret number? The secret number is 40961");
   BOOST_TEST(read(builder.build(PasskeyForm::kShort, builder.minimum(PasskeyForm::kShort), 0, "40961")->ids) ==
              "Code 40961.\nCode 40961");
   const PasskeyBuilder spaced(codec, true);
@@ -127,7 +129,7 @@ BOOST_AUTO_TEST_CASE(the_text_of_another_source_makes_its_prompts) {
   BOOST_TEST(!text.is_ours());
   BOOST_TEST(PasskeyText().is_ours());
   const PasskeyBuilder builder(codec, false, text);
-  BOOST_TEST(builder.minimum(PasskeyForm::kLong) == 1 + 5 + 1 + 5);   // the separator, "<123>", "?", "=123."
+  BOOST_TEST(builder.minimum(PasskeyForm::kLong) == 1 + 5 + 1 + 5);  // the separator, "<123>", "?", "=123."
   const auto prompt = builder.build(PasskeyForm::kLong, 20, 0.5, "123");
   BOOST_REQUIRE(prompt.has_value());
   std::string read;
@@ -141,15 +143,18 @@ BOOST_AUTO_TEST_CASE(the_text_of_another_source_makes_its_prompts) {
   // A number that the texts hold is no key.
   text.digits = 1;
   text.header = "1 2 3 4 6 7 8 9 ";
-  for (std::int64_t trial = 0; trial < 20; ++trial) BOOST_TEST(PasskeyBuilder(codec, false, text).key(20, trial) == "5");
+  for (std::int64_t trial = 0; trial < 20; ++trial)
+    BOOST_TEST(PasskeyBuilder(codec, false, text).key(20, trial) == "5");
   text.header += "5";
   BOOST_CHECK_EXCEPTION(PasskeyBuilder(codec, false, text).key(20, 0), pe::support::ConfigError, [](const auto& error) {
-    return std::string(error.what()).find("no number of 1 digits was found that the passkey's texts do not hold") != std::string::npos;
+    return std::string(error.what()).find("no number of 1 digits was found that the passkey's texts do not hold") !=
+           std::string::npos;
   });
   text.header = "";
-  BOOST_CHECK_EXCEPTION(PasskeyBuilder(codec, false, text).other_keys("5", 20, 0, 9), pe::support::ConfigError, [](const auto& error) {
-    return std::string(error.what()).find("no 10 different numbers of 1 digits") != std::string::npos;
-  });
+  BOOST_CHECK_EXCEPTION(
+      PasskeyBuilder(codec, false, text).other_keys("5", 20, 0, 9), pe::support::ConfigError, [](const auto& error) {
+        return std::string(error.what()).find("no 10 different numbers of 1 digits") != std::string::npos;
+      });
 }
 
 BOOST_AUTO_TEST_CASE(numbers_up_to_something_have_one_digit_or_more) {
@@ -158,7 +163,7 @@ BOOST_AUTO_TEST_CASE(numbers_up_to_something_have_one_digit_or_more) {
   text.upto = 50000;
   BOOST_TEST(!text.is_ours());
   const PasskeyBuilder builder(codec, false, text);
-  BOOST_TEST(builder.answer_tokens() == 6);   // a space and five digits
+  BOOST_TEST(builder.answer_tokens() == 6);  // a space and five digits
   std::map<std::size_t, int> lengths;
   for (std::int64_t trial = 0; trial < 2000; ++trial) {
     const std::string key = builder.key(400, trial);
@@ -170,7 +175,7 @@ BOOST_AUTO_TEST_CASE(numbers_up_to_something_have_one_digit_or_more) {
     BOOST_REQUIRE_EQUAL(prompt->ids.size(), 400u);
     BOOST_REQUIRE_EQUAL(prompt->ids.size() - static_cast<std::size_t>(prompt->answer_begin), key.size() + 1);
   }
-  BOOST_TEST(std::abs(lengths[5] - 1600) < 80);   // 80 %, 18 % and 2 %
+  BOOST_TEST(std::abs(lengths[5] - 1600) < 80);  // 80 %, 18 % and 2 %
   BOOST_TEST(std::abs(lengths[4] - 360) < 80);
   BOOST_TEST(lengths[3] > 10);
   for (const std::string& other : builder.other_keys("417", 400, 0, 20)) BOOST_TEST(other.size() == 3u);

@@ -1,5 +1,5 @@
-// Probes: the figures of attention that can be worked out by hand, readers of positions, angles, and models whose heads are
-// set so that one knows what they look at.
+// Probes: the figures of attention that can be worked out by hand, readers of positions, angles, and models whose heads
+// are set so that one knows what they look at.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
@@ -35,12 +35,13 @@ using model::LanguageModel;
 
 namespace {
 
-LanguageModel small_model(const Json& encoding, std::int64_t length = 64, std::int64_t layers = 2, std::uint64_t seed = 7) {
+LanguageModel small_model(const Json& encoding, std::int64_t length = 64, std::int64_t layers = 2,
+                          std::uint64_t seed = 7) {
   model::ModelConfig config;
   config.width = 32;
   config.layers = layers;
   config.heads = 2;
-  config.init_std = 0.3;   // so that positions matter without training
+  config.init_std = 0.3;  // so that positions matter without training
   config.length = length;
   config.encoding.json = encoding;
   return LanguageModel::make(config, 257, seed);
@@ -70,7 +71,8 @@ double moved_by(const LanguageModel& model, std::int64_t offset, std::int64_t le
   const auto texts = keyed_texts(4, length);
   model::ForwardOptions options;
   options.position = offset;
-  const auto here = summed_losses(model, texts, 1, length, 4096), there = summed_losses(model, texts, 1, length, 4096, options);
+  const auto here = summed_losses(model, texts, 1, length, 4096),
+             there = summed_losses(model, texts, 1, length, 4096, options);
   double largest = 0;
   for (std::size_t i = 0; i < here.size(); ++i) {
     largest = std::max(largest, std::abs(here[i] - there[i]) / static_cast<double>(length - 1));
@@ -103,7 +105,9 @@ Rows run(const std::string& task, const LanguageModel& model, Json options, cons
   return cells_of(results.rows);
 }
 
-double value(const std::string& table, const Row& row, const std::string& column) { return number(cell(table, row, column)); }
+double value(const std::string& table, const Row& row, const std::string& column) {
+  return number(cell(table, row, column));
+}
 
 FakeDocuments long_documents(std::int64_t count = 40, std::int64_t tokens = 400) {
   return FakeDocuments(std::vector<std::int64_t>(static_cast<std::size_t>(count), tokens));
@@ -119,7 +123,7 @@ BOOST_AUTO_TEST_CASE(item_21_uniform_and_identity_attention_have_the_figures_wor
   constexpr std::int64_t kLength = 64;
   const at::Tensor rows = at::arange(1, kLength + 1, at::kDouble).unsqueeze(1);
   const at::Tensor uniform = (at::ones({kLength, kLength}, at::kDouble).tril() / rows).view({1, 1, kLength, kLength});
-  for (const std::int64_t chunk : {64, 24}) {   // whatever ranges the rows come in
+  for (const std::int64_t chunk : {64, 24}) {  // whatever ranges the rows come in
     AttentionStatistics statistics(1, kLength);
     KeyShares shares(kLength);
     for (std::int64_t begin = 0; begin < kLength; begin += chunk) {
@@ -136,7 +140,7 @@ BOOST_AUTO_TEST_CASE(item_21_uniform_and_identity_attention_have_the_figures_wor
     BOOST_TEST(std::abs(all.entropy_share - 1) < 1e-9);
     BOOST_TEST(std::abs(all.mass - 1) < 1e-9);
     const at::Tensor alpha = shares.take();
-    BOOST_TEST(std::abs(alpha[0][0][0].item<double>() - 0.07412) < 5e-6);   // H_64 / 64
+    BOOST_TEST(std::abs(alpha[0][0][0].item<double>() - 0.07412) < 5e-6);  // H_64 / 64
     BOOST_TEST(alpha[0][0].argmax().item<std::int64_t>() == 0);
   }
   AttentionStatistics identity(1, kLength);
@@ -213,24 +217,29 @@ BOOST_AUTO_TEST_CASE(item_22_relative_encodings_do_not_feel_a_common_offset_and_
       BOOST_TEST_CONTEXT(name << " moved by " << offset) BOOST_TEST(moved_by(model, offset) <= 1e-3);
     }
   }
-  // Negative controls: an absolute encoding, and FIRE once texts are longer than the length within which it is relative.
+  // Negative controls: an absolute encoding, and FIRE once texts are longer than the length within which it is
+  // relative.
   BOOST_TEST(moved_by(small_model("sinusoidal"), 64) > 1e-2);
   BOOST_TEST(moved_by(small_model(Json{{"kind", "fire"}, {"initial_length", 32}}), 64) > 1e-3);
 }
 
 BOOST_AUTO_TEST_CASE(item_23_a_position_in_one_channel_is_read_and_noise_is_not) {
   constexpr std::int64_t kLength = 256;
-  const ReaderScore told = read_by_ridge(placed(1, 8, kLength, true), placed(2, 8, kLength, true), placed(3, 8, kLength, true), kLength);
+  const ReaderScore told =
+      read_by_ridge(placed(1, 8, kLength, true), placed(2, 8, kLength, true), placed(3, 8, kLength, true), kLength);
   BOOST_TEST(told.mad < 0.5);
   BOOST_TEST(told.r2 > 0.9999);
-  const ReaderScore deaf = read_by_ridge(placed(1, 20, kLength, false), placed(2, 20, kLength, false), placed(3, 20, kLength, false), kLength);
+  const ReaderScore deaf = read_by_ridge(placed(1, 20, kLength, false), placed(2, 20, kLength, false),
+                                         placed(3, 20, kLength, false), kLength);
   BOOST_TEST(std::abs(deaf.mad / (kLength / 4.0) - 1) < 0.05);
   BOOST_TEST(std::abs(deaf.r2) < 0.02);
   // The same of the classifier, after a few of its steps.
   const ClassifierOptions few{.steps = 300, .batch = 512};
-  const ReaderScore binned = read_by_classifier(placed(1, 8, kLength, true), placed(3, 8, kLength, true), kLength, few, 1);
+  const ReaderScore binned =
+      read_by_classifier(placed(1, 8, kLength, true), placed(3, 8, kLength, true), kLength, few, 1);
   BOOST_TEST(binned.mad < 12);
-  const ReaderScore lost = read_by_classifier(placed(1, 20, kLength, false), placed(3, 20, kLength, false), kLength, {.steps = 60, .batch = 512}, 1);
+  const ReaderScore lost = read_by_classifier(placed(1, 20, kLength, false), placed(3, 20, kLength, false), kLength,
+                                              {.steps = 60, .batch = 512}, 1);
   BOOST_TEST(lost.mad > 0.9 * kLength / 4.0);
   BOOST_TEST(std::isnan(binned.lambda));
 }
@@ -243,12 +252,15 @@ BOOST_AUTO_TEST_CASE(a_reader_without_data_has_no_score) {
   BOOST_TEST(std::isnan(read_by_classifier(none, some, 16, {}, 1).mad));
 }
 
-// Sinusoids are read off the embeddings of trained and random networks alike; without an encoding the embeddings say nothing.
+// Sinusoids are read off the embeddings of trained and random networks alike; without an encoding the embeddings say
+// nothing.
 BOOST_AUTO_TEST_CASE(positions_are_read_where_an_encoding_puts_them) {
-  const Json options = {{"context", {64}}, {"min_documents", 8},
-                        {"position_probe", {{"sequences", 36}, {"methods", {"ridge"}}}}};
+  const Json options = {
+      {"context", {64}}, {"min_documents", 8}, {"position_probe", {{"sequences", 36}, {"methods", {"ridge"}}}}};
   const auto r2 = [&](const Rows& rows, const char* place, const char* network) {
-    return value("probe_position", rows_where(rows, "probe_position", {{"place", place}, {"network", network}, {"tested", "all"}}).at(0), "r2");
+    return value("probe_position",
+                 rows_where(rows, "probe_position", {{"place", place}, {"network", network}, {"tested", "all"}}).at(0),
+                 "r2");
   };
   const Rows absolute = run("position_probe", small_model("sinusoidal"), options, long_documents());
   BOOST_TEST(r2(absolute, "0", "trained") > 0.9);
@@ -260,7 +272,7 @@ BOOST_AUTO_TEST_CASE(positions_are_read_where_an_encoding_puts_them) {
     BOOST_TEST(value("probe_position", row, "mad_centre") == 16);
     BOOST_TEST(text(cell("probe_position", row, "status")) == "ok");
   }
-  BOOST_TEST(none.at("probe_position").size() == 3u * 3u * 2u);   // networks, places, all and second_half
+  BOOST_TEST(none.at("probe_position").size() == 3u * 3u * 2u);  // networks, places, all and second_half
 }
 
 // Heads whose target is set by a bias that only they have.
@@ -283,23 +295,29 @@ BOOST_AUTO_TEST_CASE(circuits_are_found_where_they_are) {
     const at::NoGradGuard no_gradients;
     for (const model::Parameter& parameter : doubles.parameters()) {
       at::Tensor tensor = parameter.tensor;
-      if (parameter.name == "layers.0.attention.query" || parameter.name == "layers.0.attention.key") tensor.copy_(at::eye(32));
-      if (parameter.name == "layers.0.attention.query_norm" || parameter.name == "layers.0.attention.key_norm") tensor.fill_(12);
+      if (parameter.name == "layers.0.attention.query" || parameter.name == "layers.0.attention.key")
+        tensor.copy_(at::eye(32));
+      if (parameter.name == "layers.0.attention.query_norm" || parameter.name == "layers.0.attention.key_norm")
+        tensor.fill_(12);
     }
     doubles.after_step();
   }
   const Rows found = run("circuits", doubles, {{"context", {32}}, {"circuits", {{"sequences", 8}}}}, long_documents());
   const Row best = rows_where(found, "probe_circuit_summary", {{"measure", "duplicate"}}).at(0);
   BOOST_TEST(std::abs(value("probe_circuit_summary", best, "value") - 0.5) < 0.01);
-  BOOST_TEST(value("probe_circuit_summary", rows_where(found, "probe_circuit_summary", {{"measure", "induction"}}).at(0), "value") < 0.05);
+  BOOST_TEST(value("probe_circuit_summary",
+                   rows_where(found, "probe_circuit_summary", {{"measure", "induction"}}).at(0), "value") < 0.05);
   BOOST_TEST(rows_where(found, "probe_circuit_summary", {{"measure", "in_context_gain"}}).size() == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(reliance_says_what_an_encoding_is_worth) {
-  const Json options = {{"context", {64}}, {"min_documents", 8},
-                        {"reliance", {{"sequences", 12}, {"tests", {"constant_position", "shuffled_prefix", "translation", "gap"}}}}};
+  const Json options = {
+      {"context", {64}},
+      {"min_documents", 8},
+      {"reliance", {{"sequences", 12}, {"tests", {"constant_position", "shuffled_prefix", "translation", "gap"}}}}};
   const auto delta = [&](const Rows& rows, const char* test, const char* amount) {
-    return value("probe_reliance", rows_where(rows, "probe_reliance", {{"test", test}, {"amount", amount}}).at(0), "delta");
+    return value("probe_reliance", rows_where(rows, "probe_reliance", {{"test", test}, {"amount", amount}}).at(0),
+                 "delta");
   };
   const Rows none = run("reliance", small_model("none"), options, long_documents());
   for (const char* test : {"constant_position", "translation", "gap"}) {
@@ -325,7 +343,8 @@ BOOST_AUTO_TEST_CASE(position_and_context_are_told_apart) {
   const Rows rope = run("position_loss", small_model("rope"), options, long_documents());
   BOOST_TEST(rope.at("probe_position_loss").size() == 6u);
   for (const Row& row : rope.at("probe_position_loss")) {
-    BOOST_TEST(std::abs(value("probe_position_loss", row, "delta")) < 1e-3);   // relative: position alone changes nothing
+    BOOST_TEST(std::abs(value("probe_position_loss", row, "delta")) <
+               1e-3);  // relative: position alone changes nothing
   }
   const Rows sinusoidal = run("position_loss", small_model("sinusoidal"), options, long_documents());
   const Row far = rows_where(sinusoidal, "probe_position_loss", {{"context", "32"}, {"last", "128"}}).at(0);
@@ -337,19 +356,20 @@ BOOST_AUTO_TEST_CASE(position_and_context_are_told_apart) {
 
 BOOST_AUTO_TEST_CASE(angles_beyond_training_are_unseen_until_a_pair_goes_round) {
   constexpr double kTurn = 2 * std::numbers::pi;
-  BOOST_TEST(pair_angles(1.0, 64, 1.0, 256).unseen == 0);              // ten turns in training
-  BOOST_TEST(pair_angles(0, 64, 0, 256).unseen == 0);                  // not turned
+  BOOST_TEST(pair_angles(1.0, 64, 1.0, 256).unseen == 0);  // ten turns in training
+  BOOST_TEST(pair_angles(0, 64, 0, 256).unseen == 0);      // not turned
   const PairAngles slow = pair_angles(kTurn / 1000, 101, kTurn / 1000, 401);
   BOOST_TEST(std::abs(slow.trained_turns - 0.1) < 1e-12);
   BOOST_TEST(std::abs(slow.turns - 0.4) < 1e-12);
-  BOOST_TEST(std::abs(slow.unseen - 300.0 / 401) < 1e-12);             // distances 101 to 400
-  BOOST_TEST(pair_angles(kTurn / 1000, 101, kTurn / 4000, 401).unseen == 0);   // slowed by four: interpolation
+  BOOST_TEST(std::abs(slow.unseen - 300.0 / 401) < 1e-12);                    // distances 101 to 400
+  BOOST_TEST(pair_angles(kTurn / 1000, 101, kTurn / 4000, 401).unseen == 0);  // slowed by four: interpolation
   // 0.75 turns in training, two in the test: a quarter of each turn is new.
   BOOST_TEST(std::abs(pair_angles(kTurn / 400, 301, kTurn / 400, 801).unseen - 0.25) < 0.01);
 }
 
 BOOST_AUTO_TEST_CASE(pairs_share_the_logits_among_them) {
-  const Json options = {{"context", {32, 64}}, {"min_documents", 8}, {"frequencies", {{"sequences", 6}, {"pairs", 16}}}};
+  const Json options = {
+      {"context", {32, 64}}, {"min_documents", 8}, {"frequencies", {{"sequences", 6}, {"pairs", 16}}}};
   for (const Json& encoding : {Json("rope"), Json("pope"), Json("multiscale_rope"), Json("partial")}) {
     const Rows rows = run("frequencies", small_model(encoding), options, long_documents());
     for (const char* head : {"0", "1"}) {
@@ -362,7 +382,7 @@ BOOST_AUTO_TEST_CASE(pairs_share_the_logits_among_them) {
   }
   const Rows rope = run("frequencies", small_model("rope"), options, long_documents());
   const auto pairs = rows_where(rope, "probe_frequency", {{"L", "64"}, {"layer", "0"}, {"head", "0"}});
-  BOOST_TEST(pairs.size() == 8u);   // heads of 16 channels
+  BOOST_TEST(pairs.size() == 8u);  // heads of 16 channels
   BOOST_TEST(value("probe_frequency", pairs[0], "theta") == 1);
   // QK-norm: the norms of all pairs together equal the head's norm, √16 before its weight, which is 1.
   double square = 0;
@@ -370,7 +390,7 @@ BOOST_AUTO_TEST_CASE(pairs_share_the_logits_among_them) {
   BOOST_TEST(square <= 16.001);
   BOOST_TEST(square > 8);
   const Row slowest = rows_where(rope, "probe_angle", {{"L", "64"}, {"layer", "0"}, {"pair", "7"}}).at(0);
-  BOOST_TEST(value("probe_angle", slowest, "unseen") == 0);   // at the training length nothing is new
+  BOOST_TEST(value("probe_angle", slowest, "unseen") == 0);  // at the training length nothing is new
   const Rows none = run("frequencies", small_model("alibi"), options, long_documents());
   BOOST_TEST(text(cell("probe_frequency", none.at("probe_frequency").at(0), "status")) == "na_encoding");
   BOOST_TEST(none.count("probe_angle") == 0u);
@@ -381,7 +401,8 @@ BOOST_AUTO_TEST_CASE(logits_drift_as_the_bias_says) {
   const auto mean = [&](const Rows& rows, const char* head, const char* distance, const char* network = "trained") {
     return value(
         "probe_logit",
-        rows_where(rows, "probe_logit", {{"network", network}, {"layer", "0"}, {"head", head}, {"distance", distance}}).at(0),
+        rows_where(rows, "probe_logit", {{"network", network}, {"layer", "0"}, {"head", head}, {"distance", distance}})
+            .at(0),
         "mean");
   };
   const Rows alibi = run("logit_drift", small_model("alibi"), options, long_documents());
@@ -407,10 +428,11 @@ BOOST_AUTO_TEST_CASE(logits_drift_as_the_bias_says) {
 
 BOOST_AUTO_TEST_CASE(a_model_is_like_itself_and_unlike_another) {
   const Json options = {{"context", {200}}, {"min_documents", 8}, {"pattern_similarity", {{"sequences", 4}}}};
-  const LanguageModel one = small_model("rope", 200), other = small_model("rope", 200, 2, 8), near = small_model("alibi", 200);
+  const LanguageModel one = small_model("rope", 200), other = small_model("rope", 200, 2, 8),
+                      near = small_model("alibi", 200);
   const auto divergence = [&](const LanguageModel& a, const LanguageModel& b) {
     const Rows rows = run("pattern_similarity", a, options, long_documents(), ByteCodec(), &b);
-    BOOST_TEST(rows.at("probe_similarity").size() == 3u);   // two layers and their mean
+    BOOST_TEST(rows.at("probe_similarity").size() == 3u);  // two layers and their mean
     return value("probe_similarity", rows.at("probe_similarity").back(), "divergence");
   };
   BOOST_TEST(std::abs(divergence(one, one)) < 1e-9);
@@ -460,7 +482,7 @@ BOOST_AUTO_TEST_CASE(every_encoding_has_as_many_numbers_as_its_formula_says) {
   BOOST_TEST(count("lerope") == kHead / 2);
   BOOST_TEST(count("lrope") == kLayers * kHead / 2);
   BOOST_TEST(count(Json{{"kind", "lrope"}, {"per_head", true}}) == kLayers * kHeads * kHead / 2);
-  BOOST_TEST(count("kerple_log") == 2 * kHeads);   // one for all layers
+  BOOST_TEST(count("kerple_log") == 2 * kHeads);  // one for all layers
   BOOST_TEST(count("t5") % kHeads == 0);
   BOOST_TEST(count("clex") > 0);
 }
@@ -473,9 +495,10 @@ BOOST_AUTO_TEST_CASE(the_table_says_counts_shares_and_tables) {
   const Row row = rows.at("parameters")[0];
   BOOST_TEST(value("parameters", row, "parameters") == 64 * 32);
   BOOST_TEST(value("parameters", row, "total") == static_cast<double>(learned.parameter_count()));
-  BOOST_TEST(std::abs(value("parameters", row, "share") - 2048.0 / static_cast<double>(learned.parameter_count())) < 1e-12);
+  BOOST_TEST(std::abs(value("parameters", row, "share") - 2048.0 / static_cast<double>(learned.parameter_count())) <
+             1e-12);
   BOOST_TEST(text(cell("parameters", row, "placement")) == "shared");
-  BOOST_TEST(cell("parameters", rows.at("parameters")[1], "table_bytes").missing());   // beyond its table
+  BOOST_TEST(cell("parameters", rows.at("parameters")[1], "table_bytes").missing());  // beyond its table
   const Rows turned = run("parameters", rope, options, long_documents());
   BOOST_TEST(value("parameters", turned.at("parameters")[0], "parameters") == 0);
   // Cosines and sines of eight pairs, float32, 128 positions.

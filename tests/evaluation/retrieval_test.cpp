@@ -30,7 +30,9 @@ Rows run(const std::string& task, Scorer& scorer, Json options, const DocumentSo
   return cells_of(results.rows);
 }
 
-double value(const std::string& table, const Row& row, const std::string& column) { return number(cell(table, row, column)); }
+double value(const std::string& table, const Row& row, const std::string& column) {
+  return number(cell(table, row, column));
+}
 
 std::string text_of(const std::vector<std::int32_t>& ids) {
   std::string text;
@@ -98,8 +100,10 @@ BOOST_AUTO_TEST_CASE(prompts_have_exactly_the_length_and_facts_stand_where_sente
   const DocumentHaystack documents(prose, codec);
   const UnitHaystack filler(codec, filler_unit());
   for (const Haystack* haystack : {static_cast<const Haystack*>(&documents), static_cast<const Haystack*>(&filler)}) {
-    Question question{.head = "Read.\n", .facts = {}, .question = "What is it? It is", .answers = {" 123", ", 45"}, .others = {}};
-    for (const double depth : {0.0, 0.3, 0.9}) question.facts.push_back({"Fact " + std::to_string(depth) + ".\n", depth});
+    Question question{
+        .head = "Read.\n", .facts = {}, .question = "What is it? It is", .answers = {" 123", ", 45"}, .others = {}};
+    for (const double depth : {0.0, 0.3, 0.9})
+      question.facts.push_back({"Fact " + std::to_string(depth) + ".\n", depth});
     const std::int64_t least = fixed_tokens(codec, question);
     for (const std::int64_t length : {least, least + 1, least + 50, std::int64_t{1000}, std::int64_t{2500}}) {
       pe::support::Xoshiro random(static_cast<std::uint64_t>(length));
@@ -113,10 +117,11 @@ BOOST_AUTO_TEST_CASE(prompts_have_exactly_the_length_and_facts_stand_where_sente
       for (std::size_t i = 0; i < 3; ++i) {
         BOOST_TEST(times(text, question.facts[i].text) == 1u);
         BOOST_TEST(times(control, question.facts[i].text) == 0u);
-        const auto begin = static_cast<std::size_t>(prompt->fact_begins[i]) + 2;   // <s> is three characters, one token
+        const auto begin = static_cast<std::size_t>(prompt->fact_begins[i]) + 2;  // <s> is three characters, one token
         if (length > least) {
           // BOS, the head and the facts before it are no part of the haystack.
-          const double before = static_cast<double>(prompt->fact_begins[i]) - 1 - 6 - static_cast<double>(i * question.facts[0].text.size());
+          const double before = static_cast<double>(prompt->fact_begins[i]) - 1 - 6 -
+                                static_cast<double>(i * question.facts[0].text.size());
           BOOST_TEST(std::abs(prompt->landed[i] - before / static_cast<double>(length - least)) < 1e-12);
         }
         BOOST_TEST(text.substr(begin, 4) == "Fact");
@@ -133,18 +138,19 @@ BOOST_AUTO_TEST_CASE(a_needle_is_stated_once_and_asked_for_at_the_end) {
   const Prose prose(20, 3000);
   const Json options = {{"context", {400}}, {"needle", {{"depths", {0, 0.5, 1}}, {"trials", 3}, {"candidates", 1}}}};
   const auto seen = prompts("needle", options, prose);
-  BOOST_TEST(seen.size() == 18u);   // nine items, each with its control
+  BOOST_TEST(seen.size() == 18u);  // nine items, each with its control
   std::set<std::string> numbers;
   for (std::size_t i = 0; i < seen.size(); i += 2) {
     const std::string number = seen[i].substr(seen[i].size() - 7);
     numbers.insert(number);
     BOOST_TEST(number[0] != '0');
-    BOOST_TEST(times(seen[i], number) == 2u);        // in the needle, and as the answer
-    BOOST_TEST(times(seen[i + 1], number) == 1u);    // the control has the answer alone
+    BOOST_TEST(times(seen[i], number) == 2u);      // in the needle, and as the answer
+    BOOST_TEST(times(seen[i + 1], number) == 1u);  // the control has the answer alone
     BOOST_TEST(seen[i].size() == 400u + 2);
   }
   BOOST_TEST(numbers.size() == 9u);
-  BOOST_TEST(prompts("needle", options, prose) == seen, boost::test_tools::per_element());   // whichever model reads them
+  BOOST_TEST(prompts("needle", options, prose) == seen,
+             boost::test_tools::per_element());  // whichever model reads them
 
   Json easy = options;
   easy["needle"].update({{"mode", "easy"}, {"distractors", 3}});
@@ -153,13 +159,14 @@ BOOST_AUTO_TEST_CASE(a_needle_is_stated_once_and_asked_for_at_the_end) {
     const std::string question = text.substr(asked, text.rfind(" code is") - asked);
     const bool control = times(text, question) == 1;
     BOOST_TEST((control || times(text, question) == 2));
-    if (!control) BOOST_TEST(times(text, " code is ") == 5u);   // the needle, three others, the question
+    if (!control) BOOST_TEST(times(text, " code is ") == 5u);  // the needle, three others, the question
   }
 }
 
 BOOST_AUTO_TEST_CASE(every_task_of_ruler_holds_what_it_asks_for) {
   const Prose prose(20, 3000);
-  for (const char* name : {"single_filler", "single", "multikey", "multikey_needles", "multivalue", "multiquery", "variables", "common_words"}) {
+  for (const char* name : {"single_filler", "single", "multikey", "multikey_needles", "multivalue", "multiquery",
+                           "variables", "common_words"}) {
     const Json options = {{"context", {900}}, {"ruler", {{"tasks", {name}}, {"trials", 4}, {"candidates", 1}}}};
     const auto seen = prompts("ruler", options, prose);
     BOOST_TEST(seen.size() == 8u, name << ": " << seen.size());
@@ -167,23 +174,28 @@ BOOST_AUTO_TEST_CASE(every_task_of_ruler_holds_what_it_asks_for) {
       const std::string& text = seen[i];
       BOOST_TEST(text.size() == 902u, name);
       const std::string kind = name;
-      const std::size_t ask = kind == "common_words" ? text.rfind(" are ") + 5
+      const std::size_t ask = kind == "common_words"                         ? text.rfind(" are ") + 5
                               : kind == "multivalue" || kind == "multiquery" ? text.rfind("The codes are ") + 14
-                              : kind == "variables" ? text.rfind("They are ") + 9 : text.rfind(" code is ") + 9;
-      const std::string body = text.substr(0, text.rfind(kind == "common_words" ? "The 3 words" : kind == "variables" ? "Which variables" : "What "));
+                              : kind == "variables"                          ? text.rfind("They are ") + 9
+                                                                             : text.rfind(" code is ") + 9;
+      const std::string body = text.substr(0, text.rfind(kind == "common_words" ? "The 3 words"
+                                                         : kind == "variables"  ? "Which variables"
+                                                                                : "What "));
       std::vector<std::string> answers;
       for (const std::string& part : pe::support::split(text.substr(ask), ',')) {
         answers.push_back(part[0] == ' ' ? part.substr(1) : part);
       }
-      const std::size_t expected = kind == "common_words" ? 3 : kind == "variables" ? 5
-                                   : kind == "multivalue" || kind == "multiquery" ? 4 : 1;
+      const std::size_t expected = kind == "common_words"                         ? 3
+                                   : kind == "variables"                          ? 5
+                                   : kind == "multivalue" || kind == "multiquery" ? 4
+                                                                                  : 1;
       BOOST_TEST(answers.size() == expected, name << ": " << text.substr(ask));
       std::size_t before = 0;
       for (const std::string& answer : answers) {
         const std::size_t at = body.find(answer);
         BOOST_TEST(at != std::string::npos, name << ": " << answer << " is nowhere");
         if (kind == "multivalue" || kind == "multiquery") {
-          BOOST_TEST(at > before, name);   // in the order of the text
+          BOOST_TEST(at > before, name);  // in the order of the text
           before = at;
         }
         if (expected == 1) BOOST_TEST(times(body, answer) == 1u, name);
@@ -221,7 +233,8 @@ BOOST_AUTO_TEST_CASE(an_oracle_is_at_the_top_of_the_ladder_and_a_uniform_model_a
         const std::size_t at = text.find(" code is ");
         const auto begin = static_cast<std::int64_t>(ids.size()) - 8;
         const bool stated = at != std::string::npos && at + 20 < text.size() - 8;
-        const bool right = stated && text[at + 8 + static_cast<std::size_t>(target - begin)] == text[static_cast<std::size_t>(target) - 1];
+        const bool right = stated && text[at + 8 + static_cast<std::size_t>(target - begin)] ==
+                                         text[static_cast<std::size_t>(target) - 1];
         return FakeScorer::Answer{right ? 0.0 : 2.302585, right};
       },
       {.vocabulary = 257, .train_length = 256});
@@ -254,7 +267,8 @@ BOOST_AUTO_TEST_CASE(lengths_without_room_positions_or_text_say_so) {
   FakeScorer uniform = uniform_model(257, {.train_length = 256, .max_positions = 600});
   const Json options = {{"context", {64, 300, 500, 800}}, {"needle", {{"depths", {0.5}}, {"trials", 2}}}};
   const Rows rows = run("needle", uniform, options, Prose(1, 400));
-  const std::map<std::int64_t, std::string> expected = {{64, "na_length"}, {300, "ok"}, {500, "skipped_docs"}, {800, "na_positions"}};
+  const std::map<std::int64_t, std::string> expected = {
+      {64, "na_length"}, {300, "ok"}, {500, "skipped_docs"}, {800, "na_positions"}};
   for (const auto& [length, state] : expected) {
     const Row row = rows_where(rows, "retrieval_summary", {{"L", std::to_string(length)}, {"depth", "all"}}).at(0);
     BOOST_TEST(text(cell("retrieval_summary", row, "status")) == state, length);
@@ -271,12 +285,12 @@ BOOST_AUTO_TEST_CASE(a_line_among_keys_and_values_is_the_one_that_is_asked_for) 
   const Prose prose(20, 3000);
   const Json options = {{"context", {900}}, {"kv_json", {{"depths", {0, 0.5, 1}}, {"trials", 3}, {"candidates", 1}}}};
   const auto seen = prompts("kv_json", options, prose);
-  BOOST_TEST(seen.size() == 18u);   // nine items, each with its control
+  BOOST_TEST(seen.size() == 18u);  // nine items, each with its control
   for (std::size_t i = 0; i < seen.size(); i += 2) {
     const std::string& text = seen[i];
     BOOST_TEST(text.size() == 902u);
     const std::string body = text.substr(text.find("Keys and their values:\n") + 23);
-    std::map<std::string, std::string> value;   // key in quotes to digits
+    std::map<std::string, std::string> value;  // key in quotes to digits
     std::vector<std::string> order;
     for (const std::string& line : pe::support::split(body, '\n')) {
       const std::size_t colon = line.find("\": ");
@@ -290,7 +304,7 @@ BOOST_AUTO_TEST_CASE(a_line_among_keys_and_values_is_the_one_that_is_asked_for) 
     BOOST_TEST(text.substr(text.size() - 6) == " " + value.at(key));
     const std::size_t place = i / 6 == 0 ? 0 : i / 6 == 1 ? (order.size() - 1 + 1) / 2 : order.size() - 1;
     BOOST_TEST(order[place] == key);
-    BOOST_TEST(times(seen[i + 1], value.at(key)) == 1u);   // the control has the answer alone
+    BOOST_TEST(times(seen[i + 1], value.at(key)) == 1u);  // the control has the answer alone
   }
 }
 
@@ -298,8 +312,10 @@ BOOST_AUTO_TEST_CASE(the_partner_of_a_word_has_the_code) {
   const Prose prose(20, 3000);
   std::set<std::string> asked[2];
   for (const bool trained : {false, true}) {
-    const Json options = {{"context", {500}},
-                          {"needle_assoc", {{"depths", {0.5}}, {"trials", 30}, {"candidates", 1}, {"mode", trained ? "trained" : "in_context"}}}};
+    const Json options = {
+        {"context", {500}},
+        {"needle_assoc",
+         {{"depths", {0.5}}, {"trials", 30}, {"candidates", 1}, {"mode", trained ? "trained" : "in_context"}}}};
     const auto seen = prompts("needle_assoc", options, prose);
     for (std::size_t i = 0; i < seen.size(); i += 2) {
       const std::string& text = seen[i];

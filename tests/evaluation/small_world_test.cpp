@@ -39,7 +39,7 @@ class Reader {
     } else if (w[1] == "handed") {
       holder_[w[3]] = w[5];
       handed_.push_back({w[0], w[3], w[5]});
-    } else {   // The a lies way of the b
+    } else {  // The a lies way of the b
       beside_.push_back({w[1], w[3], w[6]});
     }
   }
@@ -47,18 +47,20 @@ class Reader {
   std::string answer(const std::string& question) {
     const Words w = words_of(question);
     if (w[0] == "Where" && w[1] == "is") return w[2] == "the" ? last(w[3]) : place_[w[2]];
-    if (w[0] == "Where") {   // Where was the thing before the place
+    if (w[0] == "Where") {  // Where was the thing before the place
       const Words& path = path_[w[3]];
       for (std::size_t i = path.size(); i-- > 1;) {
         if (path[i] == w[6]) return path[i - 1];
       }
       return "";
     }
-    if (w[0] == "What" && w[1] == "lies") return only([&](const Words& b) { return b[1] == w[2] && b[2] == w[5]; }, beside_, 0);
+    if (w[0] == "What" && w[1] == "lies")
+      return only([&](const Words& b) { return b[1] == w[2] && b[2] == w[5]; }, beside_, 0);
     if (w[0] == "The") return only([&](const Words& b) { return b[0] == w[1] && b[1] == w[3]; }, beside_, 2);
     if (w[0] == "Who") return only([&](const Words& h) { return h[1] == w[3] && h[2] == w[5]; }, handed_, 0);
     if (w[0] == "What") return only([&](const Words& h) { return h[0] == w[2] && h[2] == w[5]; }, handed_, 1);
-    return only([&](const Words& h) { return h[0] == w[3] && h[1] == w[6]; }, handed_, 2);   // To whom did P hand the thing
+    return only([&](const Words& h) { return h[0] == w[3] && h[1] == w[6]; }, handed_,
+                2);  // To whom did P hand the thing
   }
 
  private:
@@ -111,7 +113,8 @@ BOOST_AUTO_TEST_CASE(lines_alone_decide_every_question) {
       BOOST_TEST(std::count(story.sort.begin(), story.sort.end(), story.answer) == 1);
       ++answers[story.answer];
     }
-    BOOST_TEST(undecided > 6 * kept, "task " << task << ": " << kept << " answers are known without the lines that decide");
+    BOOST_TEST(undecided > 6 * kept,
+               "task " << task << ": " << kept << " answers are known without the lines that decide");
     BOOST_TEST(answers.size() >= 8u);
   }
 }

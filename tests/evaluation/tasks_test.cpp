@@ -1,6 +1,6 @@
 // The tasks on models that can be solved by hand.
-#include <boost/test/unit_test.hpp>
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(a_uniform_model_has_a_perplexity_of_its_vocabulary_everywhe
 }
 
 BOOST_AUTO_TEST_CASE(nats_per_word_are_counted_where_words_end) {
-  struct Worded final : DocumentSource {   // each fourth token ends a word
+  struct Worded final : DocumentSource {  // each fourth token ends a word
     FakeDocuments below = long_documents();
     std::string split() const override { return below.split(); }
     std::int64_t count() const override { return below.count(); }
@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE(nats_per_word_are_counted_where_words_end) {
   for (const std::int64_t length : {64, 128, 256, 512}) {
     const auto prefix = rows_where(rows, "lm_words", {{"protocol", "prefix"}, {"L", std::to_string(length)}});
     BOOST_REQUIRE(prefix.size() == 1u);
-    BOOST_TEST(value("lm_words", prefix[0], "words_scored") == 40 * ((length - 1) / 4));   // the separator takes a place
+    BOOST_TEST(value("lm_words", prefix[0], "words_scored") == 40 * ((length - 1) / 4));  // the separator takes a place
     const double nats = static_cast<double>(length - 1) * std::log(256.0) / static_cast<double>((length - 1) / 4);
     BOOST_TEST(std::abs(value("lm_words", prefix[0], "nats_per_word") / nats - 1) < 1e-6);
     BOOST_TEST(std::abs(value("lm_words", prefix[0], "ppl_word") / std::exp(nats) - 1) < 1e-4);
@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(a_perplexity_that_explodes_is_overflow) {
 
 BOOST_AUTO_TEST_CASE(a_stochastic_model_is_averaged_over_draws) {
   FakeScorer scorer = uniform_model(256, {.train_length = 128, .stochastic = true});
-  scorer.noise = 0.1;   // draws 0 to 4: 0.2 on average
+  scorer.noise = 0.1;  // draws 0 to 4: 0.2 on average
   const Rows rows = run("perplexity", scorer, kLengths, long_documents());
   for (const Row& row : rows.at("lm_summary")) {
     BOOST_TEST(std::abs(value("lm_summary", row, "nll_mean") - std::log(256.0) - 0.2) < 1e-5);
@@ -247,7 +247,8 @@ BOOST_AUTO_TEST_CASE(a_uniform_model_is_uniform_under_every_protocol) {
     BOOST_TEST(std::abs(value("lm_summary", row, "ppl") / 256 - 1) < 1e-6);
   }
   for (const LmProtocol& protocol : lm_protocols()) {
-    BOOST_TEST(seen[protocol.name] == (protocol.cut == Cut::kPosition ? 0 : 3), protocol.name << ": " << seen[protocol.name]);
+    BOOST_TEST(seen[protocol.name] == (protocol.cut == Cut::kPosition ? 0 : 3),
+               protocol.name << ": " << seen[protocol.name]);
   }
   for (const Row& row : rows.at("lm_position")) {
     BOOST_TEST(std::abs(value("lm_position", row, "nll_mean") - std::log(256.0)) < 1e-5);
@@ -290,7 +291,7 @@ BOOST_AUTO_TEST_CASE(anchored_targets_are_the_same_at_every_length) {
     std::sort(lists.begin(), lists.end());
     BOOST_CHECK(lists == targets.begin()->second);
   }
-  BOOST_TEST(targets.at(64).size() > 40u);   // up to four ends a document
+  BOOST_TEST(targets.at(64).size() > 40u);  // up to four ends a document
 
   FakeScorer order_one = order_one_model();
   const Rows rows = run("perplexity", order_one, options, long_documents());
@@ -298,7 +299,7 @@ BOOST_AUTO_TEST_CASE(anchored_targets_are_the_same_at_every_length) {
   for (const Row& row : rows.at("lm_summary")) losses.insert(value("lm_summary", row, "nll_mean"));
   BOOST_TEST(losses.size() == 1u);
   const Row effective = rows_where(rows, "lm_length", {{"measure", "effective_context"}}).at(0);
-  BOOST_TEST(value("lm_length", effective, "value") == 64);   // more context does not help such a model
+  BOOST_TEST(value("lm_length", effective, "value") == 64);  // more context does not help such a model
   BOOST_TEST(value("lm_length", effective, "ci_hi") == 64);
 }
 
@@ -319,7 +320,7 @@ BOOST_AUTO_TEST_CASE(losses_that_rise_beyond_training_are_found_where_they_rise)
   BOOST_TEST(value("lm_length", gain, "value") < -1.5);
   BOOST_TEST(std::isfinite(value("lm_length", gain, "ci_lo")));
   const Row usable = rows_where(rows, "lm_length", {{"measure", "usable_context"}}).at(0);
-  BOOST_TEST(value("lm_length", usable, "value") == 128);   // whatever 64 tokens are worth
+  BOOST_TEST(value("lm_length", usable, "value") == 128);  // whatever 64 tokens are worth
 }
 
 BOOST_AUTO_TEST_CASE(a_stream_is_its_documents_in_the_order_of_their_hashes) {
@@ -344,9 +345,11 @@ BOOST_AUTO_TEST_CASE(a_stream_is_its_documents_in_the_order_of_their_hashes) {
       of_text.insert(of_text.end(), part.bytes.begin(), part.bytes.end());
     }
     expected.resize(std::max(expected.size(), ids.size()));
-    BOOST_TEST(std::vector<std::int32_t>(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(ids.size())) == ids,
-               boost::test_tools::per_element());
-    BOOST_TEST(std::vector<std::int32_t>(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(of_text.size())) == of_text,
+    BOOST_TEST(
+        std::vector<std::int32_t>(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(ids.size())) == ids,
+        boost::test_tools::per_element());
+    BOOST_TEST(std::vector<std::int32_t>(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(of_text.size())) ==
+                   of_text,
                boost::test_tools::per_element());
   }
 }
@@ -366,12 +369,15 @@ BOOST_AUTO_TEST_CASE(an_oracle_answers_every_passkey) {
   }
   // 64 tokens of bytes hold the short wording alone, so the whole curve has it.
   for (const char* length : {"64", "128", "256", "512"}) {
-    BOOST_TEST(rows_where(rows, "retrieval_summary", {{"L", length}, {"variant", "short"}, {"depth", "all"}}).size() == 1);
+    BOOST_TEST(rows_where(rows, "retrieval_summary", {{"L", length}, {"variant", "short"}, {"depth", "all"}}).size() ==
+               1);
     for (const char* measure : {"S0", "parts", "S1", "S1_digits", "S2_recovered", "S3", "S3_mrr", "S4", "S5"}) {
-      const auto ladder = rows_where(rows, "retrieval_ladder", {{"task", "passkey"}, {"L", length}, {"measure", measure}});
+      const auto ladder =
+          rows_where(rows, "retrieval_ladder", {{"task", "passkey"}, {"L", length}, {"measure", measure}});
       BOOST_REQUIRE(ladder.size() == 1u);
       BOOST_TEST(text(cell("retrieval_ladder", ladder[0], "status")) == "ok", measure);
-      if (std::string(measure) != "S2_recovered") BOOST_TEST(value("retrieval_ladder", ladder[0], "value") == 1, measure);
+      if (std::string(measure) != "S2_recovered")
+        BOOST_TEST(value("retrieval_ladder", ladder[0], "value") == 1, measure);
     }
   }
   BOOST_TEST(rows_where(rows, "retrieval_trial", {{"L", "512"}}).size() == 12);
@@ -386,9 +392,10 @@ BOOST_AUTO_TEST_CASE(an_oracle_answers_every_passkey) {
 BOOST_AUTO_TEST_CASE(a_passkey_is_recorded_where_it_landed) {
   // Facts move back to the beginning of a unit of filler, 87 bytes: at 512 tokens that is a sixth of the text.
   FakeScorer uniform = uniform_model(257);
-  const Json options = {{"context", {512}}, {"passkey", {{"depths", {0, 0.5, 1}}, {"trials", 2}, {"wording", "short"}}}};
+  const Json options = {{"context", {512}},
+                        {"passkey", {{"depths", {0, 0.5, 1}}, {"trials", 2}, {"wording", "short"}}}};
   const Rows rows = run("passkey", uniform, options, long_documents());
-  const double budget = 512 - 1 - 12 - 4 - 6;   // BOS, `Code 12345.`, `Code`, ` 12345`
+  const double budget = 512 - 1 - 12 - 4 - 6;  // BOS, `Code 12345.`, `Code`, ` 12345`
   for (const auto& [depth, landed] : {std::pair{"0", 0.0}, {"0.5", 174 / budget}, {"1", 435 / budget}}) {
     const auto row = rows_where(rows, "retrieval_summary", {{"depth", depth}}).at(0);
     BOOST_TEST(std::abs(value("retrieval_summary", row, "landed") - landed) < 1e-9, depth);
@@ -401,9 +408,15 @@ BOOST_AUTO_TEST_CASE(a_passkey_is_recorded_where_it_landed) {
 BOOST_AUTO_TEST_CASE(passkeys_in_the_words_of_another_source_are_told_apart) {
   FakeScorer oracle = induction_model();
   Json options = {{"lengths", {0.25, 1}}};
-  options["passkey"] = {{"depths", {0, 1}}, {"trials", 3},
-                        {"text", {{"header", "Hear this.\n"}, {"filler", "Grass grows. "}, {"fact", "\nThe key: {K}. So {K}.\n"},
-                                  {"question", "\nThe key:"}, {"answer", " {K}."}, {"digits", 4}}}};
+  options["passkey"] = {{"depths", {0, 1}},
+                        {"trials", 3},
+                        {"text",
+                         {{"header", "Hear this.\n"},
+                          {"filler", "Grass grows. "},
+                          {"fact", "\nThe key: {K}. So {K}.\n"},
+                          {"question", "\nThe key:"},
+                          {"answer", " {K}."},
+                          {"digits", 4}}}};
   const Rows rows = run("passkey", oracle, options, long_documents());
   // At 32 tokens there is no room, and no other wording steps in.
   for (const auto& [length, state] : {std::pair{"32", "na_length"}, {"128", "ok"}}) {
@@ -413,7 +426,7 @@ BOOST_AUTO_TEST_CASE(passkeys_in_the_words_of_another_source_are_told_apart) {
   }
   for (const Row& row : rows.at("retrieval_trial")) {
     BOOST_TEST(value("retrieval_trial", row, "em") == 1);
-    BOOST_TEST(value("retrieval_trial", row, "digit_total") == 6);   // a space, four digits, the full stop
+    BOOST_TEST(value("retrieval_trial", row, "digit_total") == 6);  // a space, four digits, the full stop
   }
 }
 
@@ -435,8 +448,9 @@ BOOST_AUTO_TEST_CASE(passkeys_without_room_or_positions_say_so) {
   const Rows rows = run("passkey", uniform, options, long_documents());
   for (const Row& row : rows.at("retrieval_summary")) {
     const double length = value("retrieval_summary", row, "L");
-    BOOST_TEST(text(cell("retrieval_summary", row, "status")) ==
-               (length == 16 ? "na_length" : length == 64 ? "ok" : "na_positions"));
+    BOOST_TEST(text(cell("retrieval_summary", row, "status")) == (length == 16   ? "na_length"
+                                                                  : length == 64 ? "ok"
+                                                                                 : "na_positions"));
     if (length != 64) BOOST_TEST(std::isnan(value("retrieval_summary", row, "em")));
   }
 }
@@ -512,7 +526,7 @@ BOOST_AUTO_TEST_CASE(the_list_names_everything_with_one_line_each) {
   for (const std::string& name : names) BOOST_TEST(text.find("\n  " + name + " ") != std::string::npos, name);
   std::size_t lines = 0;
   for (const char c : text) lines += c == '\n';
-  BOOST_TEST(lines == names.size() + 7);   // four headings, three blank lines
+  BOOST_TEST(lines == names.size() + 7);  // four headings, three blank lines
 }
 
 BOOST_AUTO_TEST_CASE(every_suite_that_is_listed_can_be_run) {

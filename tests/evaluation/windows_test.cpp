@@ -25,11 +25,11 @@ void covers(const Windows& windows, std::int64_t n, std::int64_t next = 0) {
 BOOST_AUTO_TEST_SUITE(windows_of_a_document)
 
 BOOST_AUTO_TEST_CASE(sliding_windows_have_their_golden_extents) {
-  BOOST_CHECK((windows(Protocol::kSliding, 10, 4, 2) ==
-               Windows{{0, 4, 0, 4}, {2, 6, 4, 6}, {4, 8, 6, 8}, {6, 10, 8, 10}}));
+  BOOST_CHECK(
+      (windows(Protocol::kSliding, 10, 4, 2) == Windows{{0, 4, 0, 4}, {2, 6, 4, 6}, {4, 8, 6, 8}, {6, 10, 8, 10}}));
   BOOST_CHECK((windows(Protocol::kSliding, 10, 4, 4) == Windows{{0, 4, 0, 4}, {4, 8, 4, 8}, {8, 10, 8, 10}}));
-  BOOST_CHECK((windows(Protocol::kSliding, 11, 4, 3) ==
-               Windows{{0, 4, 0, 4}, {3, 7, 4, 7}, {6, 10, 7, 10}, {9, 11, 10, 11}}));
+  BOOST_CHECK(
+      (windows(Protocol::kSliding, 11, 4, 3) == Windows{{0, 4, 0, 4}, {3, 7, 4, 7}, {6, 10, 7, 10}, {9, 11, 10, 11}}));
 }
 
 BOOST_AUTO_TEST_CASE(sliding_scores_every_token_once) {
@@ -96,10 +96,11 @@ BOOST_AUTO_TEST_CASE(rolling_windows_predict_every_token_once_and_are_whole) {
 BOOST_AUTO_TEST_CASE(sliding_goes_on_where_a_piece_before_ended) {
   const Windows whole = windows(Protocol::kSliding, 48, 8, 4);
   Windows parts;
-  for (std::int64_t piece = 0; piece < 3; ++piece) {   // pieces of 16 tokens, of which up to 8 are read again
+  for (std::int64_t piece = 0; piece < 3; ++piece) {  // pieces of 16 tokens, of which up to 8 are read again
     const std::int64_t history = std::min<std::int64_t>(8, 16 * piece), origin = 16 * piece - history;
     for (const Window& window : sliding_windows(history + 16, 8, 4, history)) {
-      parts.push_back({window.begin + origin, window.end + origin, window.score_begin + origin, window.score_end + origin});
+      parts.push_back(
+          {window.begin + origin, window.end + origin, window.score_begin + origin, window.score_end + origin});
     }
   }
   BOOST_CHECK(parts == whole);

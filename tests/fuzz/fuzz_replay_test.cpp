@@ -64,11 +64,13 @@ BOOST_AUTO_TEST_CASE(answers_of_slurm_end_in_a_value) {
 BOOST_AUTO_TEST_CASE(expansion_ends_in_a_graph_or_a_message) {
   replay(pe::fuzz::expand_pipeline, pe::test::kGrid, 40);
   const std::string small =
-      "schema: pe-pipeline/1\nname: s\naxes: {a: [x, y], b: {p: 1, q: {kind: none}}}\nvars: {v: {x: 1, y: 2}}\nstages:\n"
+      "schema: pe-pipeline/1\nname: s\naxes: {a: [x, y], b: {p: 1, q: {kind: none}}}\nvars: {v: {x: 1, y: "
+      "2}}\nstages:\n"
       "  fetch: {run: pe-fetch}\n  tokenize: {run: pe-tokenize, needs: {raw: fetch}}\n"
       "  t: {run: pe-train, over: [a], exclude: [{a: x}], needs: {data: tokenize}, snapshots: {h: 0.5, e: {step: 3}},\n"
       "      config: {set: {train.seed: $(v.$a), train.tokens: 10M}}}\n"
-      "  e: {run: pe-evaluate, each: {model: t@h}, over: [b], needs: {data: tokenize}, config: {set: {eval.task: $(b)}}}\n"
+      "  e: {run: pe-evaluate, each: {model: t@h}, over: [b], needs: {data: tokenize}, config: {set: {eval.task: "
+      "$(b)}}}\n"
       "  r: {run: pe-report, gather: {scores: ['e[b=p]', e], curves: t.metrics@e}}\n";
   replay(pe::fuzz::expand_pipeline, small, 400);
 }
@@ -116,7 +118,9 @@ BOOST_AUTO_TEST_CASE(manifests_end_in_a_value_or_a_message) {
 }
 
 BOOST_AUTO_TEST_CASE(documents_end_in_a_value_or_a_message) {
-  const std::string lines = "{\"text\": \"one \\u00e9\\n\", \"n\": 3.5, \"x\": [1, {\"text\": null}]}\n[]\n{\"n\": -1, \"text\": \"two\"}\r\n\n{\"text\": 5}\n";
+  const std::string lines =
+      "{\"text\": \"one \\u00e9\\n\", \"n\": 3.5, \"x\": [1, {\"text\": null}]}\n[]\n{\"n\": -1, \"text\": "
+      "\"two\"}\r\n\n{\"text\": 5}\n";
   replay(pe::fuzz::read_json_lines, lines, 400);
   replay(pe::fuzz::read_text_file, "one\n\ntwo two\n--\r\nthree" + std::string(90, 'x') + "\n--\n\n\nfour\n", 200);
   const std::pair<const char*, Target> files[] = {{"fineweb/web-100.jsonl.gz", pe::fuzz::read_gzip},
@@ -147,8 +151,14 @@ BOOST_AUTO_TEST_CASE(tokenizers_end_in_a_value_or_a_message) {
 
 BOOST_AUTO_TEST_CASE(answers_of_a_hub_end_in_a_value_or_a_message) {
   const std::string digest(64, 'a'), commit(40, 'b');
-  replay(pe::fuzz::read_hub_answer, R"([{"type":"directory","path":"d"},{"type":"file","path":"d/a.parquet","size":12,"lfs":{"oid":")" + digest + R"("}}])", 300);
-  replay(pe::fuzz::read_hub_answer, R"({"schema":"pe-fetch-lock/1","repository":"a/b","commit":")" + commit + R"(","files":[{"path":"x/y","bytes":3,"sha256":")" + digest + R"("}]})", 300);
+  replay(pe::fuzz::read_hub_answer,
+         R"([{"type":"directory","path":"d"},{"type":"file","path":"d/a.parquet","size":12,"lfs":{"oid":")" + digest +
+             R"("}}])",
+         300);
+  replay(pe::fuzz::read_hub_answer,
+         R"({"schema":"pe-fetch-lock/1","repository":"a/b","commit":")" + commit +
+             R"(","files":[{"path":"x/y","bytes":3,"sha256":")" + digest + R"("}]})",
+         300);
   replay(pe::fuzz::read_hub_answer, digest + "  https://h.example:8/a/b.txt?x=1\n", 200);
   replay(pe::fuzz::read_hub_answer, "\"api\";r=0;t=17", 50);
   replay(pe::fuzz::read_hub_answer, "<https://h.example/x?cursor=1>; rel=\"next\"", 50);

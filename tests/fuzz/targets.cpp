@@ -13,10 +13,10 @@
 #include "pipeline/expand/expand.h"
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/grid_fixture.h"
+#include "pipeline/maintenance/results_file.h"
 #include "pipeline/plan/key.h"
 #include "pipeline/run/stage_event.h"
 #include "pipeline/store/journal.h"
-#include "pipeline/maintenance/results_file.h"
 #include "stage/task_file.h"
 #include "support/error.h"
 #include "support/folders.h"
@@ -56,7 +56,7 @@ void expand_pipeline(std::string_view bytes) {
   expect_answer([&] {
     auto graph = pipeline::expand(pipeline::parse_pipeline_file(bytes, "fuzz.yml", folder.root()), catalog,
                                   test::GridFolder::plain_options());
-    if (graph.tasks.size() > 5000) return;   // more would only be slow
+    if (graph.tasks.size() > 5000) return;  // more would only be slow
     pipeline::compute_plan_keys(graph);
   });
 }
@@ -98,7 +98,8 @@ void read_task(std::string_view bytes) {
   static const stage::StageInfo info = {
       .name = "toy",
       .summary = "A toy.",
-      .inputs = {{"data", artifact::Kind::kTokenShards}, {.name = "scores", .kind = artifact::Kind::kEvalTable, .many = true}},
+      .inputs = {{"data", artifact::Kind::kTokenShards},
+                 {.name = "scores", .kind = artifact::Kind::kEvalTable, .many = true}},
       .outputs = {{"model", artifact::Kind::kCheckpoint}, {"raw", artifact::Kind::kRawText}}};
   const std::string path = put(bytes, ".json");
   expect_answer([&] { stage::read_task(path, info, schema); });

@@ -66,7 +66,7 @@ at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDou
 }  // namespace
 
 void check_norms(at::Device device, const KernelShapes& shapes) {
-  for (const std::int64_t width : {shapes.width, shapes.width + 1}) {   // with room for packs, and without
+  for (const std::int64_t width : {shapes.width, shapes.width + 1}) {  // with room for packs, and without
     const std::vector<std::int64_t> sizes{shapes.batch, shapes.length, width};
     const Tensor x = values(1, sizes, device), delta = values(2, sizes, device), dy = values(3, sizes, device),
                  w = values(4, {width}, device);
@@ -100,13 +100,15 @@ void check_heads(at::Device device, const KernelShapes& shapes) {
     const std::int64_t rows = shapes.batch * shapes.length, columns = (shapes.heads + 2 * shapes.kv_heads) * of.width;
     const Tensor packed = values(1, {rows, columns}, device), wq = values(2, {of.width}, device),
                  wk = values(3, {of.width}, device);
-    const auto like = [&](std::uint64_t key, std::int64_t heads) {   // as the output's product leaves gradients: by token
+    const auto like = [&](std::uint64_t key,
+                          std::int64_t heads) {  // as the output's product leaves gradients: by token
       return values(key, {shapes.batch, shapes.length, heads, of.width}, device).transpose(1, 2);
     };
     const Tensor dq = like(4, shapes.heads), dk = like(5, shapes.kv_heads), dv = like(6, shapes.kv_heads);
     std::vector<std::int64_t> sizes{shapes.length, of.pairs};
     if (of.by_sequence) sizes.insert(sizes.begin(), shapes.batch);
-    const Tensor angles = values(7, sizes, device), cos = angles.cos().to(at::kFloat), sin = angles.sin().to(at::kFloat);
+    const Tensor angles = values(7, sizes, device), cos = angles.cos().to(at::kFloat),
+                 sin = angles.sin().to(at::kFloat);
     const auto layout = of.half ? encodings::PairLayout::kHalf : encodings::PairLayout::kInterleaved;
     compare("heads", [&](const kernels::Operations& by, at::ScalarType type) {
       const Tensor in = packed.to(type);
@@ -115,7 +117,7 @@ void check_heads(at::Device device, const KernelShapes& shapes) {
           v{in, (shapes.heads + shapes.kv_heads) * of.width, shapes.batch, shapes.kv_heads, of.width};
       const Tensor nq = of.norm ? wq.to(wide(type)) : Tensor(), nk = of.norm ? wk.to(wide(type)) : Tensor();
       const Tensor gq = of.norm ? at::zeros_like(nq) : Tensor(), gk = of.norm ? at::zeros_like(nk) : Tensor();
-      const bool rotates = of.pairs > 0, here = by.rotates_heads;   // the definition rotates in a second step
+      const bool rotates = of.pairs > 0, here = by.rotates_heads;  // the definition rotates in a second step
       const kernels::Rotation rotation = rotates && here ? kernels::Rotation{cos, sin, of.half} : kernels::Rotation{};
       const Tensor c = cos.to(at::kDouble), s = sin.to(at::kDouble);
       const auto turned = [&](const Tensor& heads, double sign) {
@@ -123,11 +125,13 @@ void check_heads(at::Device device, const KernelShapes& shapes) {
       };
       const auto out = by.split_heads({q, nq}, {k, nk}, 1e-6, rotation);
       const Tensor dpacked = at::zeros_like(in);
-      by.split_heads_backward({q, turned(dq.to(type), -1), nq, out[0].rstd, gq}, {k, turned(dk.to(type), -1), nk, out[1].rstd, gk},
-                              {v, dv.to(type), {}, {}, {}}, rotation, dpacked);
+      by.split_heads_backward({q, turned(dq.to(type), -1), nq, out[0].rstd, gq},
+                              {k, turned(dk.to(type), -1), nk, out[1].rstd, gk}, {v, dv.to(type), {}, {}, {}}, rotation,
+                              dpacked);
       std::vector<Found> found{{"q", turned(out[0].y, 1)}, {"k", turned(out[1].y, 1)}, {"dpacked", dpacked}};
       if (of.norm)
-        found.insert(found.end(), {{"dquery_norm", gq / static_cast<double>(rows)}, {"dkey_norm", gk / static_cast<double>(rows)}});
+        found.insert(found.end(),
+                     {{"dquery_norm", gq / static_cast<double>(rows)}, {"dkey_norm", gk / static_cast<double>(rows)}});
       return found;
     });
   }
@@ -142,7 +146,8 @@ void check_rotations(at::Device device, const KernelShapes& shapes) {
     compare("rotation", [&](const kernels::Operations& by, at::ScalarType type) {
       const auto once = [&](double sign) {
         if (by.rotate != nullptr) return by.rotate(x.to(type), {cos, sin, true}, sign);
-        return encodings::rotate(x.to(type), cos.to(at::kDouble), sin.to(at::kDouble) * sign, encodings::PairLayout::kHalf);
+        return encodings::rotate(x.to(type), cos.to(at::kDouble), sin.to(at::kDouble) * sign,
+                                 encodings::PairLayout::kHalf);
       };
       return std::vector<Found>{{"forth", once(1)}, {"back", once(-1)}};
     });
@@ -165,14 +170,16 @@ void check_cross_entropy(at::Device device, const KernelShapes& shapes) {
   for (const std::int64_t vocabulary : {shapes.vocabulary, shapes.odd_vocabulary, 2 * shapes.vocabulary}) {
     const Tensor logits = values(1, {rows, vocabulary}, device, 3);
     std::vector<std::int64_t> chosen(static_cast<std::size_t>(rows));
-    for (std::int64_t r = 0; r < rows; ++r) chosen[static_cast<std::size_t>(r)] = r % 7 == 3 ? -1 : r * 104729 % vocabulary;
+    for (std::int64_t r = 0; r < rows; ++r)
+      chosen[static_cast<std::size_t>(r)] = r % 7 == 3 ? -1 : r * 104729 % vocabulary;
     const Tensor targets = at::tensor(chosen).to(device);
     for (const kernels::LogitShape& shape : {kernels::LogitShape{}, {15, 1e-2}}) {
-      compare("cross-entropy over " + std::to_string(vocabulary), [&](const kernels::Operations& by, at::ScalarType type) {
-        Tensor in = logits.to(type).clone(), losses = at::empty({rows}, in.options().dtype(wide(type)));
-        by.cross_entropy(in, targets, losses, true, shape);
-        return std::vector<Found>{{"losses", losses}, {"gradient", in}};
-      });
+      compare("cross-entropy over " + std::to_string(vocabulary),
+              [&](const kernels::Operations& by, at::ScalarType type) {
+                Tensor in = logits.to(type).clone(), losses = at::empty({rows}, in.options().dtype(wide(type)));
+                by.cross_entropy(in, targets, losses, true, shape);
+                return std::vector<Found>{{"losses", losses}, {"gradient", in}};
+              });
     }
   }
 }
@@ -181,9 +188,11 @@ void check_embedding_gradient(at::Device device, const KernelShapes& shapes) {
   const std::int64_t tokens = 4 * shapes.batch * shapes.length;
   std::vector<std::int64_t> ids(static_cast<std::size_t>(tokens));
   support::Xoshiro random(3);
-  for (std::int64_t& id : ids) {   // as in text: one token in twenty is the same, few are frequent, most are rare
+  for (std::int64_t& id : ids) {  // as in text: one token in twenty is the same, few are frequent, most are rare
     const std::uint64_t draw = random.below(20);
-    id = draw == 0 ? 7 : static_cast<std::int64_t>(random.below(draw < 10 ? 50 : static_cast<std::uint64_t>(shapes.vocabulary)));
+    id = draw == 0
+             ? 7
+             : static_cast<std::int64_t>(random.below(draw < 10 ? 50 : static_cast<std::uint64_t>(shapes.vocabulary)));
   }
   const Tensor index = at::tensor(ids).to(device), rows = values(1, {tokens, shapes.width}, device);
   compare("embedding", [&](const kernels::Operations& by, at::ScalarType type) {
@@ -199,8 +208,14 @@ void check_adam(at::Device device, const KernelShapes& shapes) {
                v = values(4, {shapes.weights}, device).square() +
                    0.01;  // near 0 a change could be as large as one likes
   for (const bool coupled : {false, true}) {
-    const kernels::AdamRates rates{
-        .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .decay = 0.1, .eps = 1e-8, .step = 7, .divisor = 2.5, .coupled = coupled};
+    const kernels::AdamRates rates{.lr = 0.01,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.95,
+                                   .decay = 0.1,
+                                   .eps = 1e-8,
+                                   .step = 7,
+                                   .divisor = 2.5,
+                                   .coupled = coupled};
     const auto fresh = [](const Tensor& t) { return t.to(at::kFloat).clone(); };
     const auto run = [&] {
       kernels::AdamBuffers with{fresh(w), fresh(g), fresh(m), fresh(v),
@@ -224,7 +239,8 @@ void check_adam(at::Device device, const KernelShapes& shapes) {
   }
 }
 
-// Products of LibTorch's, which sum in fp32 what a GPU multiplies in bf16: a rounding of the products alone would cost 2e-3.
+// Products of LibTorch's, which sum in fp32 what a GPU multiplies in bf16: a rounding of the products alone would cost
+// 2e-3.
 void check_weight_gradients(at::Device device, const KernelShapes& shapes) {
   const std::int64_t tokens = shapes.batch * shapes.length;
   const Tensor a = values(1, {tokens, shapes.inner}, device), b = values(2, {tokens, shapes.width}, device),
@@ -251,15 +267,18 @@ void check_draws_and_gathers(at::Device device, const KernelShapes& shapes) {
     support::philox_uniform(keys[static_cast<std::size_t>(row)], draws.data(), draws.size());
     std::int64_t wrong = 0;
     const auto* bits = mask.data_ptr<float>() + row * mask.size(1);
-    for (std::size_t i = 0; i < draws.size(); ++i) wrong += bits[i] != (draws[i] < 0.1 ? 0.0F : static_cast<float>(1 / 0.9));
+    for (std::size_t i = 0; i < draws.size(); ++i)
+      wrong += bits[i] != (draws[i] < 0.1 ? 0.0F : static_cast<float>(1 / 0.9));
     BOOST_TEST(wrong == 0);
   }
   const std::vector<std::int64_t> sizes{2, shapes.heads, 16, shapes.length};
-  const Tensor index =
-      (values(1, sizes, device).abs() * (static_cast<double>(shapes.positions) / 4)).to(at::kLong).clamp_max(shapes.positions - 1);
+  const Tensor index = (values(1, sizes, device).abs() * (static_cast<double>(shapes.positions) / 4))
+                           .to(at::kLong)
+                           .clamp_max(shapes.positions - 1);
   const Tensor g = values(2, sizes, device);
   compare("gather", [&](const kernels::Operations& by, at::ScalarType type) {
-    if (by.gather_gradient != nullptr) return std::vector<Found>{{"dz", by.gather_gradient(g.to(type), index, shapes.positions)}};
+    if (by.gather_gradient != nullptr)
+      return std::vector<Found>{{"dz", by.gather_gradient(g.to(type), index, shapes.positions)}};
     const Tensor z = at::zeros({2, shapes.heads, 16, shapes.positions}, at::TensorOptions(type).device(device));
     return std::vector<Found>{{"dz", z.scatter_add(-1, index, g.to(type))}};
   });

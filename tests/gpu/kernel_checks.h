@@ -1,7 +1,7 @@
 /// @file
-/// Every operation of the plug-in against its definition in float64 (kernels/ops_plain.cpp), forward and backward, and that two
-/// calls give the same bytes. On a GPU at the shapes of real models (kernels_gpu_test.cpp); on the CPU, by the stand-in for the
-/// plug-in, at small ones, so that the checks themselves are checked.
+/// Every operation of the plug-in against its definition in float64 (kernels/ops_plain.cpp), forward and backward, and
+/// that two calls give the same bytes. On a GPU at the shapes of real models (kernels_gpu_test.cpp); on the CPU, by the
+/// stand-in for the plug-in, at small ones, so that the checks themselves are checked.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,11 +11,11 @@
 namespace pe::test {
 
 struct KernelShapes {
-  std::int64_t batch = 8, length = 1024;   ///< of tokens
+  std::int64_t batch = 8, length = 1024;  ///< of tokens
   std::int64_t width = 768, inner = 3072, vocabulary = 65536, odd_vocabulary = 50257;
   std::int64_t heads = 12, kv_heads = 4, head_width = 64;
-  std::int64_t weights = 10'000'000;   ///< of an optimizer's step
-  std::int64_t positions = 64;         ///< that a gather reads
+  std::int64_t weights = 10'000'000;  ///< of an optimizer's step
+  std::int64_t positions = 64;        ///< that a gather reads
 };
 
 /// Each is a test case's body.

@@ -2,7 +2,7 @@
 #include "gpu/has_gpu.h"
 #include "gpu/kernel_checks.h"
 
-using namespace pe::test;   // NOLINT
+using namespace pe::test;  // NOLINT
 
 namespace {
 

@@ -1,5 +1,5 @@
-// Training on a GPU: against the CPU, byte for byte from run to run, stopped and resumed, and sums by NCCL; skipped where there is
-// none.
+// Training on a GPU: against the CPU, byte for byte from run to run, stopped and resumed, and sums by NCCL; skipped
+// where there is none.
 #include <ATen/ops/arange.h>
 #include <algorithm>
 #include <cmath>
@@ -10,13 +10,14 @@
 #include "training/small_run.h"
 #include "training/watching.h"
 
-using namespace pe;         // NOLINT
-using namespace pe::test;   // NOLINT
+using namespace pe;        // NOLINT
+using namespace pe::test;  // NOLINT
 
 namespace {
 
 /// Heads of width 64, which the kernels are for, and a dozen steps.
-training::TrainConfig config_of(const Json& encoding, model::DeviceKind device, model::Precision dtype = model::Precision::kAuto) {
+training::TrainConfig config_of(const Json& encoding, model::DeviceKind device,
+                                model::Precision dtype = model::Precision::kAuto) {
   training::TrainConfig config = small_config();
   config.model.width = 128;
   config.model.heads = 2;
@@ -36,7 +37,8 @@ std::vector<double> losses_of(const std::filesystem::path& folder) {
 }
 
 const std::vector<Json>& encodings() {
-  static const std::vector<Json> all = {"none", "rope", "alibi", "t5", "fire", "cope", Json({{"stack", {"rope", "logn"}}}), "xpos"};
+  static const std::vector<Json> all = {
+      "none", "rope", "alibi", "t5", "fire", "cope", Json({{"stack", {"rope", "logn"}}}), "xpos"};
   return all;
 }
 
@@ -63,10 +65,10 @@ BOOST_AUTO_TEST_CASE(losses_are_the_cpus_in_fp32_and_near_them_in_bf16) {
                bf16 = run("bf16", model::DeviceKind::kCuda, model::Precision::kBf16);
     BOOST_REQUIRE(fp32.size() == cpu.size());
     for (std::size_t step = 0; step < cpu.size(); ++step) {
-      BOOST_TEST(std::abs(fp32[step] - cpu[step]) <= 2e-3, encodings()[i].dump()
-                                                               << ", step " << step << ": " << fp32[step] << ", CPU " << cpu[step]);
-      BOOST_TEST(std::abs(bf16[step] - cpu[step]) <= 3e-2, encodings()[i].dump()
-                                                               << ", step " << step << ": " << bf16[step] << ", CPU " << cpu[step]);
+      BOOST_TEST(std::abs(fp32[step] - cpu[step]) <= 2e-3,
+                 encodings()[i].dump() << ", step " << step << ": " << fp32[step] << ", CPU " << cpu[step]);
+      BOOST_TEST(std::abs(bf16[step] - cpu[step]) <= 3e-2,
+                 encodings()[i].dump() << ", step " << step << ": " << bf16[step] << ", CPU " << cpu[step]);
     }
     BOOST_TEST(cpu.back() < cpu.front() - 0.2);
   }
@@ -119,13 +121,15 @@ struct Nccl {
 
 // One rank: what NCCL needs to start, sum and end, without another.
 BOOST_FIXTURE_TEST_CASE(nccl_sums_with_one_rank, Nccl) {
-  BOOST_TEST_REQUIRE(plugin.nccl_open(id, 1, 0, device.index(), 60, &communicator, problem, sizeof problem) == 0, problem);
+  BOOST_TEST_REQUIRE(plugin.nccl_open(id, 1, 0, device.index(), 60, &communicator, problem, sizeof problem) == 0,
+                     problem);
   const at::Tensor data = at::arange(1000, at::TensorOptions(at::kFloat).device(device)), before = data.clone();
   void* stream = plugin.current_stream(device.index());
   BOOST_TEST(plugin.nccl_start_sum(communicator, data.data_ptr(), data.numel(), false, stream) == 0);
-  BOOST_TEST(plugin.nccl_start_broadcast(communicator, data.data_ptr(), static_cast<std::int64_t>(data.nbytes()), 0, stream) == 0);
+  BOOST_TEST(plugin.nccl_start_broadcast(communicator, data.data_ptr(), static_cast<std::int64_t>(data.nbytes()), 0,
+                                         stream) == 0);
   BOOST_TEST(plugin.nccl_join(communicator, stream) == 0);
-  BOOST_TEST(data.equal(before));   // waits for the stream
+  BOOST_TEST(data.equal(before));  // waits for the stream
   int done = 0;
   BOOST_TEST(plugin.nccl_done(communicator, &done, problem, sizeof problem) == 0);
   BOOST_TEST(done == 1);

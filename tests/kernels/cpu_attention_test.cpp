@@ -38,8 +38,11 @@ struct Inputs {
   const float *q, *k, *v;
 
   explicit Inputs(const Case& c)
-      : of(c), row(c.heads * c.width + c.groups * (c.width + c.value_width)), packed(normals(1, c.batch * c.keys * row)),
-        table(normals(2, c.heads * c.keys)), dout(normals(3, c.batch * c.heads * c.queries * c.value_width)),
+      : of(c),
+        row(c.heads * c.width + c.groups * (c.width + c.value_width)),
+        packed(normals(1, c.batch * c.keys * row)),
+        table(normals(2, c.heads * c.keys)),
+        dout(normals(3, c.batch * c.heads * c.queries * c.value_width)),
         dlse(normals(4, c.batch * c.heads * c.queries)) {
     shape = {c.batch, c.heads, c.groups, c.queries, c.keys, c.width, c.value_width};
     q = packed.data() + (c.keys - c.queries) * row;
@@ -51,7 +54,7 @@ struct Inputs {
     shape.out = shape.dout = {c.heads * c.queries * c.value_width, c.value_width, c.heads * c.value_width};
     shape.scale = 0.3F;
     if (c.table) shape.table = table.data();
-    if (c.documents) {   // the second sequence in pieces of another length
+    if (c.documents) {  // the second sequence in pieces of another length
       for (std::int64_t b = 0; b < c.batch; ++b)
         for (std::int64_t s = 0; s < c.keys; ++s) starts.push_back(s - s % (b == 0 ? 7 : 300));
       shape.starts = starts.data();
@@ -137,7 +140,8 @@ Results by_kernels(const Table& table, const Inputs& in, std::int64_t parts, con
     v.back() = kGuard;
     return v;
   };
-  Results r{empty(B * H * T * dv), empty(B * H * T), empty(B * H * T * d), empty(B * G * S * d), empty(B * G * S * dv), empty(B * H * S)};
+  Results r{empty(B * H * T * dv), empty(B * H * T),      empty(B * H * T * d),
+            empty(B * G * S * d),  empty(B * G * S * dv), empty(B * H * S)};
   const auto in_parts = [&](std::int64_t count, std::int64_t floats, const auto& call) {
     const std::int64_t step = (count + parts - 1) / parts;
     for (std::int64_t first = 0; first < count; first += step) {
@@ -202,7 +206,8 @@ BOOST_AUTO_TEST_CASE(is_that_of_loops_in_float64) {
     for (const Case& c : kCases) {
       const Inputs in(c);
       const Results expected = naive(in), found = by_kernels(table, in, 1);
-      BOOST_TEST_CONTEXT(set << ", " << c.queries << " of " << c.keys << " rows of " << c.width << " and " << c.value_width) {
+      BOOST_TEST_CONTEXT(set << ", " << c.queries << " of " << c.keys << " rows of " << c.width << " and "
+                             << c.value_width) {
         compare("out", found.out, expected.out);
         compare("lse", found.lse, expected.lse);
         compare("dq", found.dq, expected.dq);
@@ -260,7 +265,7 @@ BOOST_AUTO_TEST_CASE(gives_the_same_bits_however_it_is_shared_out) {
 // A diverging run has to be seen: what is not a number stays so, and nothing else of its sequence before it is touched.
 BOOST_AUTO_TEST_CASE(what_is_not_a_number_is_not_hidden) {
   Inputs in({1, 1, 1, 300, 300, 16, 16, true, false, false});
-  in.packed[280 * in.row + in.of.width] = std::numeric_limits<float>::quiet_NaN();   // key 280
+  in.packed[280 * in.row + in.of.width] = std::numeric_limits<float>::quiet_NaN();  // key 280
   for (const std::string& set : instruction_sets()) {
     for (const Bf16Table* bf16 : {static_cast<const Bf16Table*>(nullptr), &pe::test::PortableBf16::table}) {
       const Results found = by_kernels(table_for(set), in, 1, bf16);

@@ -27,8 +27,8 @@ Tensor normals(std::uint64_t key, std::vector<std::int64_t> shape, double scale 
 
 struct HasAvx512 {
   boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
-    boost::test_tools::assertion_result result(table_for("AVX512").gemm != nullptr && __builtin_cpu_supports("avx512f") &&
-                                               __builtin_cpu_supports("avx512vl"));
+    boost::test_tools::assertion_result result(table_for("AVX512").gemm != nullptr &&
+                                               __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"));
     if (!result) result.message() << "this machine lacks AVX-512";
     return result;
   }
@@ -50,10 +50,14 @@ struct HeadsOnePass {
   std::int64_t width = 0, pairs = 0;
   bool half = true, normed = true, by_sequence = false;
 
-  Tensor floats(std::uint64_t key, std::vector<std::int64_t> shape) const { return normals(key, std::move(shape)).to(at::kFloat); }
+  Tensor floats(std::uint64_t key, std::vector<std::int64_t> shape) const {
+    return normals(key, std::move(shape)).to(at::kFloat);
+  }
   Tensor packed() const { return floats(1, {10, 3 * width}); }
   Tensor dout() const { return floats(2, {2, 3, 5, width}); }
-  Tensor cos() const { return floats(3, by_sequence ? std::vector<std::int64_t>{2, 5, pairs} : std::vector<std::int64_t>{5, pairs}).cos(); }
+  Tensor cos() const {
+    return floats(3, by_sequence ? std::vector<std::int64_t>{2, 5, pairs} : std::vector<std::int64_t>{5, pairs}).cos();
+  }
   Tensor sin() const { return floats(3, cos().sizes().vec()).sin(); }
   Tensor weight() const { return floats(4, {width}); }
   HeadShape shape() const { return {5, 3, width, 3 * width}; }
@@ -61,16 +65,17 @@ struct HeadsOnePass {
 
   /// Heads, gradients of the packed projection and of the norm's weight. @param g what comes back
   std::array<Tensor, 3> run(const Table& table, const Tensor& c, const Tensor& s, const Tensor& g) const {
-    const Tensor from = packed(), w = weight(), out = at::empty({2, 3, 5, width}), rstd = at::empty({10, 3}), back = at::empty_like(from),
-                 dw = at::zeros({width});
+    const Tensor from = packed(), w = weight(), out = at::empty({2, 3, 5, width}), rstd = at::empty({10, 3}),
+                 back = at::empty_like(from), dw = at::zeros({width});
     HeadRotation rotation;
     if (c.defined()) {
       rotation = {c.data_ptr<float>(), s.data_ptr<float>(), pairs, by_sequence ? c.stride(0) : 0, pairs, half};
     }
     const float* norm = normed ? w.data_ptr<float>() : nullptr;
-    table.split_heads(from.data_ptr<float>(), norm, 1e-6F, out.data_ptr<float>(), strides(), rstd.data_ptr<float>(), shape(), rotation, 0, 10);
-    table.split_heads_backward(g.data_ptr<float>(), strides(), from.data_ptr<float>(), norm, rstd.data_ptr<float>(), back.data_ptr<float>(),
-                               dw.data_ptr<float>(), shape(), rotation, 0, 10);
+    table.split_heads(from.data_ptr<float>(), norm, 1e-6F, out.data_ptr<float>(), strides(), rstd.data_ptr<float>(),
+                      shape(), rotation, 0, 10);
+    table.split_heads_backward(g.data_ptr<float>(), strides(), from.data_ptr<float>(), norm, rstd.data_ptr<float>(),
+                               back.data_ptr<float>(), dw.data_ptr<float>(), shape(), rotation, 0, 10);
     return {out, back, dw};
   }
 };
@@ -82,7 +87,11 @@ BOOST_AUTO_TEST_SUITE(cpu_kernels)
 // Equal, not only near: every form rounds products and sums as the rotation alone does, so that no user's results
 // changed.
 BOOST_AUTO_TEST_CASE(heads_rotated_while_they_are_split_are_bit_for_bit_those_rotated_after) {
-  for (const HeadsOnePass& of : {HeadsOnePass{64, 32}, {64, 32, false}, {48, 24, true, false}, {40, 7, false, true, true}, {20, 9, true, true, true},
+  for (const HeadsOnePass& of : {HeadsOnePass{64, 32},
+                                 {64, 32, false},
+                                 {48, 24, true, false},
+                                 {40, 7, false, true, true},
+                                 {20, 9, true, true, true},
                                  {33, 16, false, false, true}}) {
     const auto layout = of.half ? pe::encodings::PairLayout::kHalf : pe::encodings::PairLayout::kInterleaved;
     const Tensor cos = of.cos(), sin = of.sin();
@@ -107,7 +116,8 @@ BOOST_AUTO_TEST_CASE(products_are_those_of_a_naive_loop, *boost::unit_test::prec
     for (const bool a_transposed : {false, true}) {
       for (const bool b_transposed : {false, true}) {
         const Tensor a = normals(1, {m, k}).to(at::kFloat), b = normals(2, {k, n}).to(at::kFloat);
-        const Tensor a_stored = a_transposed ? a.t().contiguous().t() : a, b_stored = b_transposed ? b.t().contiguous().t() : b;
+        const Tensor a_stored = a_transposed ? a.t().contiguous().t() : a,
+                     b_stored = b_transposed ? b.t().contiguous().t() : b;
         Tensor c = normals(3, {m, n}).to(at::kFloat);
         const Tensor a64 = a.to(at::kDouble), b64 = b.to(at::kDouble), c64 = c.to(at::kDouble);
         const Tensor expected = c64 + a64.matmul(b64);

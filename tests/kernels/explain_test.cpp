@@ -27,7 +27,7 @@ BOOST_AUTO_TEST_SUITE(explain_exceptions)
 BOOST_AUTO_TEST_CASE(memory_that_the_machine_has_not_names_the_micro_batch) {
   std::optional<support::Error> found;
   try {
-    at::empty({std::int64_t{1} << 47}, at::kByte);   // as many bytes as a process has addresses
+    at::empty({std::int64_t{1} << 47}, at::kByte);  // as many bytes as a process has addresses
   } catch (const std::exception& error) {
     found = explain(error, kConfig);
   }
@@ -42,16 +42,19 @@ BOOST_AUTO_TEST_CASE(memory_that_the_machine_has_not_names_the_micro_batch) {
 }
 
 BOOST_AUTO_TEST_CASE(memory_of_a_gpu_says_so) {
-  const c10::OutOfMemoryError torch(here(), "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
-                                            "79.11 GiB of which 1.00 GiB is free. If reserved but unallocated memory is large …");
+  const c10::OutOfMemoryError torch(
+      here(),
+      "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+      "79.11 GiB of which 1.00 GiB is free. If reserved but unallocated memory is large …");
   const auto found = explain(torch, kConfig);
   BOOST_TEST(found.value().exit_code() == support::kExitOutOfMemory);
   BOOST_TEST(has(found->what(), "out of memory of the GPU: Tried to allocate 2.00 GiB."), found->what());
   BOOST_TEST(!has(found->what(), "If reserved"), found->what());
   BOOST_TEST(explain(c10::AcceleratorError(here(), 2, "CUDA error: out of memory")).value().exit_code() ==
              support::kExitOutOfMemory);
-  BOOST_TEST(explain(c10::Error(here(), "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`")).value().exit_code() ==
-             support::kExitOutOfMemory);
+  BOOST_TEST(explain(c10::Error(here(), "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"))
+                 .value()
+                 .exit_code() == support::kExitOutOfMemory);
 }
 
 BOOST_AUTO_TEST_CASE(a_device_that_failed_may_be_tried_again_and_a_wrong_call_may_not) {

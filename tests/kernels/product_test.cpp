@@ -80,15 +80,17 @@ BOOST_AUTO_TEST_CASE(fp32_agrees_with_float64) {
 
 // Operands rounded to bf16, whose products are exact in fp32: what is left is the error of sums in fp32.
 BOOST_AUTO_TEST_CASE(bf16_is_the_product_of_rounded_operands) {
-  for_each_unit([] { for_each_layout([](const Tensor& a, const Tensor& b) {
-    const Tensor exact = at::mm(a.to(at::kBFloat16).to(at::kDouble), b.to(at::kBFloat16).to(at::kDouble));
-    const Tensor base = normals(3, {a.size(0), b.size(1)}).to(at::kFloat);
-    BOOST_TEST(largest_difference(kernels::product(a, b), exact) <= 1e-3);
-    BOOST_TEST(largest_difference(kernels::sum_with_product(base, a, b), exact + base.to(at::kDouble)) <= 1e-3);
-    const Tensor gradient = base.clone();
-    kernels::add_product(gradient, a.t(), b);
-    BOOST_TEST(largest_difference(gradient, exact + base.to(at::kDouble)) <= 1e-3);
-  }); });
+  for_each_unit([] {
+    for_each_layout([](const Tensor& a, const Tensor& b) {
+      const Tensor exact = at::mm(a.to(at::kBFloat16).to(at::kDouble), b.to(at::kBFloat16).to(at::kDouble));
+      const Tensor base = normals(3, {a.size(0), b.size(1)}).to(at::kFloat);
+      BOOST_TEST(largest_difference(kernels::product(a, b), exact) <= 1e-3);
+      BOOST_TEST(largest_difference(kernels::sum_with_product(base, a, b), exact + base.to(at::kDouble)) <= 1e-3);
+      const Tensor gradient = base.clone();
+      kernels::add_product(gradient, a.t(), b);
+      BOOST_TEST(largest_difference(gradient, exact + base.to(at::kDouble)) <= 1e-3);
+    });
+  });
 }
 
 BOOST_AUTO_TEST_CASE(bf16_gives_the_same_bits_in_any_number_of_threads) {

@@ -60,11 +60,14 @@ BOOST_AUTO_TEST_CASE(sizes_are_those_of_the_tensors_before_a_model_is_built) {
   BOOST_TEST(has(refusal_of("layers", 3), "'model/layers.2.attention.norm' is [8]; found no such tensor"));
   BOOST_TEST(has(refusal_of("vocabulary", 1 << 24), "'model/embedding' is [16777216, 8]; found [16, 8]"));
   BOOST_TEST(has(refusal_of("width", 1 << 20), "'model/embedding' is [16, 1048576]; found [16, 8]"));
-  BOOST_TEST(has(refusal_of("feed_forward", 1 << 20), "'model/layers.0.feed_forward.gate' is [1048576, 8]; found [32, 8]"));
+  BOOST_TEST(
+      has(refusal_of("feed_forward", 1 << 20), "'model/layers.0.feed_forward.gate' is [1048576, 8]; found [32, 8]"));
   BOOST_TEST(has(refusal_of("head_width", 1 << 20), "'model/layers.0.attention.query' is [2097152, 8]; found [8, 8]"));
   BOOST_TEST(has(refusal_of("heads", 4096), "'model/layers.0.attention."));
-  for (const char* field : {"width", "heads", "key_value_heads", "head_width", "feed_forward", "vocabulary", "length"}) {
-    BOOST_TEST(has(refusal_of(field, std::int64_t{1} << 40), std::string("for '") + field + "'; expected a number from 1"));
+  for (const char* field :
+       {"width", "heads", "key_value_heads", "head_width", "feed_forward", "vocabulary", "length"}) {
+    BOOST_TEST(
+        has(refusal_of(field, std::int64_t{1} << 40), std::string("for '") + field + "'; expected a number from 1"));
   }
 }
 

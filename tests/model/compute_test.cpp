@@ -14,7 +14,9 @@ namespace {
 
 using pe::model::ComputeConfig;
 
-bool mentions(const std::exception& error, const std::string& text) { return std::string(error.what()).find(text) != std::string::npos; }
+bool mentions(const std::exception& error, const std::string& text) {
+  return std::string(error.what()).find(text) != std::string::npos;
+}
 
 }  // namespace
 
@@ -53,9 +55,10 @@ BOOST_AUTO_TEST_CASE(portable_asks_every_library_for_its_common_ground) {
   config.isa = pe::model::Isa::kPortable;
   config.threads = 2;
   const auto environment = pe::model::environment_of(config);
-  for (const char* entry : {"ATEN_CPU_CAPABILITY=default", "MKL_CBWR=COMPATIBLE", "ONEDNN_MAX_CPU_ISA=SSE41", "OMP_NUM_THREADS=2",
-                            "MKL_NUM_THREADS=2", "GOMP_SPINCOUNT=1000"}) {
-    BOOST_TEST_CONTEXT(entry) BOOST_TEST((std::find(environment.begin(), environment.end(), entry) != environment.end()));
+  for (const char* entry : {"ATEN_CPU_CAPABILITY=default", "MKL_CBWR=COMPATIBLE", "ONEDNN_MAX_CPU_ISA=SSE41",
+                            "OMP_NUM_THREADS=2", "MKL_NUM_THREADS=2", "GOMP_SPINCOUNT=1000"}) {
+    BOOST_TEST_CONTEXT(entry)
+    BOOST_TEST((std::find(environment.begin(), environment.end(), entry) != environment.end()));
   }
 }
 
@@ -64,13 +67,14 @@ BOOST_AUTO_TEST_CASE(bf16_on_a_cpu_needs_the_widest_instructions_and_our_kernels
   config.dtype = pe::model::Precision::kBf16;
   config.isa = pe::model::Isa::kPortable;
   BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError, [](const auto& error) {
-    return mentions(error, "compute.isa is portable") && mentions(error, "AVX512-BF16") && mentions(error, "compute.dtype: fp32");
+    return mentions(error, "compute.isa is portable") && mentions(error, "AVX512-BF16") &&
+           mentions(error, "compute.dtype: fp32");
   });
   config.isa = pe::model::Isa::kAuto;
   try {
     pe::model::resolve(config);
   } catch (const pe::support::ConfigError&) {
-    return;   // this machine has no AVX-512
+    return;  // this machine has no AVX-512
   }
   config.kernels = pe::model::Kernels::kPlain;
   BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError,
@@ -81,20 +85,23 @@ BOOST_AUTO_TEST_CASE(bf16_on_a_cpu_needs_the_widest_instructions_and_our_kernels
 BOOST_AUTO_TEST_CASE(amx_is_for_products_in_bf16_on_machines_that_have_it) {
   const bool has = pe::support::widest_instruction_set() == std::string("amx");
   ComputeConfig config;
-  BOOST_TEST((pe::model::resolve(config).isa != pe::model::Isa::kAmx));   // fp32
+  BOOST_TEST((pe::model::resolve(config).isa != pe::model::Isa::kAmx));  // fp32
   config.isa = pe::model::Isa::kAmx;
   BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError, [&](const auto& error) {
-    return mentions(error, has ? "compute.isa is amx, which only products in bf16" : "compute.isa is amx, but this machine has no more than");
+    return mentions(error, has ? "compute.isa is amx, which only products in bf16"
+                               : "compute.isa is amx, but this machine has no more than");
   });
   config.dtype = pe::model::Precision::kBf16;
   if (!has) {
-    BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError,
-                          [](const auto& error) { return mentions(error, "compute.isa is amx, but this machine has no more than"); });
+    BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError, [](const auto& error) {
+      return mentions(error, "compute.isa is amx, but this machine has no more than");
+    });
     return;
   }
   BOOST_TEST((pe::model::resolve(config).isa == pe::model::Isa::kAmx));
   const auto environment = pe::model::environment_of(config);
-  BOOST_TEST((std::find(environment.begin(), environment.end(), "ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX") != environment.end()));
+  BOOST_TEST(
+      (std::find(environment.begin(), environment.end(), "ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX") != environment.end()));
   config.isa = pe::model::Isa::kAuto;
   BOOST_TEST((pe::model::resolve(config).isa == pe::model::Isa::kAmx));
 }
@@ -109,7 +116,8 @@ BOOST_AUTO_TEST_CASE(only_a_gpu_may_be_told_to_be_faster_than_deterministic) {
   config.device = pe::model::DeviceKind::kCuda;
   const auto has = [&](const char* name) {
     const auto environment = pe::model::environment_of(config);
-    return std::any_of(environment.begin(), environment.end(), [&](const std::string& entry) { return entry.starts_with(name); });
+    return std::any_of(environment.begin(), environment.end(),
+                       [&](const std::string& entry) { return entry.starts_with(name); });
   };
   BOOST_TEST(!has("NCCL_ALGO="));
   BOOST_TEST(!has("CUBLAS_WORKSPACE_CONFIG="));
@@ -175,7 +183,8 @@ BOOST_AUTO_TEST_CASE(gpus_without_compiled_kernels_are_known) {
 }
 
 BOOST_AUTO_TEST_CASE(the_words_of_the_group_read_back) {
-  const auto config = pe::support::make_config<ComputeConfig>({{"device", "cuda"}, {"isa", "avx2"}, {"dtype", "bf16"}, {"deterministic", "off"}, {"threads", 3}});
+  const auto config = pe::support::make_config<ComputeConfig>(
+      {{"device", "cuda"}, {"isa", "avx2"}, {"dtype", "bf16"}, {"deterministic", "off"}, {"threads", 3}});
   BOOST_TEST((config.device == pe::model::DeviceKind::kCuda));
   BOOST_TEST((config.isa == pe::model::Isa::kAvx2));
   BOOST_TEST((config.dtype == pe::model::Precision::kBf16));
@@ -201,7 +210,7 @@ BOOST_AUTO_TEST_CASE(a_gpu_that_is_not_there_is_one_clear_line) {
   config.device = pe::model::DeviceKind::kCuda;
   try {
     const at::Device device = pe::model::open_device(pe::model::resolve(config));
-    BOOST_TEST(device.is_cuda());   // this machine has one
+    BOOST_TEST(device.is_cuda());  // this machine has one
   } catch (const pe::support::ConfigError& error) {
     BOOST_TEST(mentions(error, "a GPU was asked for"));
     BOOST_TEST(mentions(error, "compute.device: cpu"));

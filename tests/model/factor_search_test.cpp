@@ -48,12 +48,13 @@ BOOST_AUTO_TEST_CASE(what_is_found_scores_so_in_a_model_built_from_it) {
       const LanguageModel model = LanguageModel::make(small(below), 11, 3);
       const SearchTexts texts = some_texts(32);
       const double before = loss_with(model, texts, 32);
-      const FactorSearchConfig config{.method = method, .factor = 4, .options = {.population = 6, .mutations = 3,
-                                                                                 .crossovers = 3, .generations = 3}};
+      const FactorSearchConfig config{.method = method,
+                                      .factor = 4,
+                                      .options = {.population = 6, .mutations = 3, .crossovers = 3, .generations = 3}};
       std::int64_t generations = 0;
       const FoundFactors found = search_factors(model, texts, config, [&](std::int64_t, double) { ++generations; });
       BOOST_TEST(generations == 4);
-      BOOST_TEST(loss_with(model, texts, 32) == before);   // the model is unchanged
+      BOOST_TEST(loss_with(model, texts, 32) == before);  // the model is unchanged
       const LanguageModel extended = LanguageModel::make(small(found.encoding), 11, 3);
       BOOST_TEST(std::abs(loss_with(extended, texts, 32) / found.search.score - 1) <= 1e-5);
     }
@@ -63,8 +64,8 @@ BOOST_AUTO_TEST_CASE(what_is_found_scores_so_in_a_model_built_from_it) {
 BOOST_AUTO_TEST_CASE(only_predictions_that_count_are_scored) {
   const LanguageModel model = LanguageModel::make(small("rope"), 11, 3);
   SearchTexts texts = some_texts(32);
-  const FactorSearchConfig config{.method = FactorMethod::kLongRope2, .factor = 4,
-                                  .options = {.population = 4, .generations = 1}};
+  const FactorSearchConfig config{
+      .method = FactorMethod::kLongRope2, .factor = 4, .options = {.population = 4, .generations = 1}};
   texts.counted = at::zeros({2, 32}, at::kBool);
   BOOST_CHECK_THROW(search_factors(model, texts, config), pe::support::ConfigError);
   texts.counted.select(1, 30).fill_(true);
@@ -72,7 +73,8 @@ BOOST_AUTO_TEST_CASE(only_predictions_that_count_are_scored) {
   const LanguageModel extended = LanguageModel::make(small(found.encoding), 11, 3);
   at::NoGradGuard no_grad;
   const at::Tensor hidden = extended.forward(texts.ids.narrow(1, 0, 32), {.pe_len = 32}).select(1, 30);
-  const double expected = std::exp(extended.losses(hidden, texts.ids.select(1, 31)).to(at::kDouble).mean().item<double>());
+  const double expected =
+      std::exp(extended.losses(hidden, texts.ids.select(1, 31)).to(at::kDouble).mean().item<double>());
   BOOST_TEST(std::abs(found.search.score / expected - 1) <= 1e-5);
 }
 

@@ -47,7 +47,7 @@ struct Chain {
 /// relative to the largest element. The error of a sum grows as the root of its length, since the data have mean zero
 /// (N. J. Higham and T. Mary, SIAM J. Sci. Comput. 42, 2020).
 double rounding_bound(const Tensor& reference, const std::vector<std::int64_t>& sums) {
-  constexpr double kUnit = 0x1p-24;   // the unit roundoff of float32
+  constexpr double kUnit = 0x1p-24;  // the unit roundoff of float32
   constexpr double kDeviations = 4, kBeside = 2;
   double units = 0;
   for (const std::int64_t length : sums) units += std::sqrt(static_cast<double>(length)) + kBeside;
@@ -57,7 +57,8 @@ double rounding_bound(const Tensor& reference, const std::vector<std::int64_t>& 
 void compare(const Outcome& kernel, const Outcome& reference, const Chain& chain) {
   std::vector<std::int64_t> both = chain.forward;
   both.insert(both.end(), chain.backward.begin(), chain.backward.end());
-  const auto near = [](const std::vector<Tensor>& ours, const std::vector<Tensor>& exact, const std::vector<std::int64_t>& sums) {
+  const auto near = [](const std::vector<Tensor>& ours, const std::vector<Tensor>& exact,
+                       const std::vector<std::int64_t>& sums) {
     BOOST_REQUIRE(ours.size() == exact.size());
     for (std::size_t i = 0; i < ours.size(); ++i) {
       BOOST_TEST_CONTEXT("tensor " << i) BOOST_TEST(difference(ours[i], exact[i]) <= rounding_bound(exact[i], sums));
@@ -69,9 +70,11 @@ void compare(const Outcome& kernel, const Outcome& reference, const Chain& chain
 
 void same(const Outcome& one, const Outcome& other) {
   BOOST_REQUIRE(one.outputs.size() == other.outputs.size());
-  for (std::size_t i = 0; i < one.outputs.size(); ++i) BOOST_TEST(one.outputs[i].equal(other.outputs[i]), "output " << i);
+  for (std::size_t i = 0; i < one.outputs.size(); ++i)
+    BOOST_TEST(one.outputs[i].equal(other.outputs[i]), "output " << i);
   BOOST_REQUIRE(one.gradients.size() == other.gradients.size());
-  for (std::size_t i = 0; i < one.gradients.size(); ++i) BOOST_TEST(one.gradients[i].equal(other.gradients[i]), "gradient " << i);
+  for (std::size_t i = 0; i < one.gradients.size(); ++i)
+    BOOST_TEST(one.gradients[i].equal(other.gradients[i]), "gradient " << i);
 }
 
 // Widths that are no multiple of the kernels' sixteen lanes, so that tails are covered.
@@ -92,7 +95,9 @@ Outcome run_project(at::ScalarType type, bool qk_norm, bool over_width = false) 
   const Weight q_norm = qk_norm ? weight_of(normals(4, {over_width ? 24 : 6}), type) : Weight{};
   const Weight k_norm = qk_norm ? weight_of(normals(5, {over_width ? 12 : 6}), type) : Weight{};
   const auto out = pe::model::norm_project(x, norm, packed, q_norm, k_norm, shape);
-  (out.q * normals(6, {kBatch, 4, kLength, 6}).to(type)).sum().add_((out.k * normals(7, {kBatch, 2, kLength, 6}).to(type)).sum())
+  (out.q * normals(6, {kBatch, 4, kLength, 6}).to(type))
+      .sum()
+      .add_((out.k * normals(7, {kBatch, 2, kLength, 6}).to(type)).sum())
       .add_((out.v * normals(8, {kBatch, 2, kLength, 6}).to(type)).sum())
       .add_((out.normed * normals(9, {kBatch, kLength, kWidth}).to(type)).sum())
       .add_((out.residual * normals(10, {kBatch, kLength, kWidth}).to(type)).sum())
@@ -111,7 +116,8 @@ Outcome run_feed_forward(at::ScalarType type, bool in_parts) {
   if (in_parts) {
     const auto out = pe::model::feed_forward_parts(x, norm, gate_up, down, 1e-6);
     ((out.residual * normals(5, {kBatch, kLength, kWidth}).to(type)).sum() +
-     (out.y * normals(6, {kBatch, kLength, kWidth}).to(type)).sum()).backward();
+     (out.y * normals(6, {kBatch, kLength, kWidth}).to(type)).sum())
+        .backward();
     outcome.outputs = {out.y.detach()};
   } else {
     const Tensor sum = pe::model::feed_forward(x, norm, gate_up, down, 1e-6);
@@ -130,8 +136,9 @@ Outcome run_cross_entropy(at::ScalarType type, const pe::model::LogitOptions& op
   for (std::int64_t i = 0; i < rows; ++i) targets.data_ptr<std::int64_t>()[i] = i == 7 ? -1 : (i * 11) % vocabulary;
   const Tensor loss = pe::model::linear_cross_entropy(hidden, targets, head, options);
   (loss * 0.25).backward();
-  return {{loss.detach() / static_cast<double>(rows), pe::model::row_losses(hidden.detach(), targets, head.value, options)},
-          {hidden.grad(), head.gradient}};
+  return {
+      {loss.detach() / static_cast<double>(rows), pe::model::row_losses(hidden.detach(), targets, head.value, options)},
+      {hidden.grad(), head.gradient}};
 }
 
 /// Central differences of f by every element of x, in float64.
@@ -164,7 +171,8 @@ BOOST_AUTO_TEST_CASE(the_projection_kernel_agrees_with_float64) {
   // Norm, product, norms of heads or of their whole width; back through the same, and over rows for weights.
   compare(run_project(at::kFloat, true), run_project(at::kDouble, true), {{kWidth, kWidth, 6}, {6, 48, kWidth, kRows}});
   compare(run_project(at::kFloat, false), run_project(at::kDouble, false), {{kWidth, kWidth}, {48, kWidth, kRows}});
-  compare(run_project(at::kFloat, true, true), run_project(at::kDouble, true, true), {{kWidth, kWidth, 24}, {24, 48, kWidth, kRows}});
+  compare(run_project(at::kFloat, true, true), run_project(at::kDouble, true, true),
+          {{kWidth, kWidth, 24}, {24, 48, kWidth, kRows}});
 }
 
 BOOST_AUTO_TEST_CASE(the_feed_forward_kernel_agrees_with_float64) {
@@ -176,11 +184,12 @@ BOOST_AUTO_TEST_CASE(the_feed_forward_kernel_agrees_with_float64) {
 
 BOOST_AUTO_TEST_CASE(the_sum_is_of_the_parts) {
   const Tensor x = normals(1, {kBatch, kLength, kWidth}).requires_grad_(true);
-  const Weight norm = weight_of(normals(2, {kWidth}), at::kDouble), gate_up = weight_of(normals(3, {42, kWidth}, 0.3), at::kDouble);
+  const Weight norm = weight_of(normals(2, {kWidth}), at::kDouble),
+               gate_up = weight_of(normals(3, {42, kWidth}, 0.3), at::kDouble);
   const Weight down = weight_of(normals(4, {kWidth, 21}, 0.3), at::kDouble);
   const auto parts = pe::model::feed_forward_parts(x, norm, gate_up, down, 1e-6);
   BOOST_TEST(difference(parts.residual + parts.y, pe::model::feed_forward(x, norm, gate_up, down, 1e-6)) <= 1e-14);
-  parts.residual.sum().backward();   // y is never read: the residual's gradient alone comes back
+  parts.residual.sum().backward();  // y is never read: the residual's gradient alone comes back
   BOOST_TEST(x.grad().equal(at::ones_like(x)));
 }
 
@@ -264,8 +273,10 @@ BOOST_AUTO_TEST_CASE(cross_entropy_is_minus_log_softmax_by_a_naive_loop) {
 
 BOOST_AUTO_TEST_CASE(gradients_agree_with_differences) {
   const Tensor x = normals(1, {1, 3, 8}).requires_grad_(true);
-  const Weight norm = weight_of(normals(2, {8}), at::kDouble), gate_up = weight_of(normals(3, {12, 8}, 0.5), at::kDouble);
-  const Weight down = weight_of(normals(4, {8, 6}, 0.5), at::kDouble), head = weight_of(normals(5, {9, 8}), at::kDouble);
+  const Weight norm = weight_of(normals(2, {8}), at::kDouble),
+               gate_up = weight_of(normals(3, {12, 8}, 0.5), at::kDouble);
+  const Weight down = weight_of(normals(4, {8, 6}, 0.5), at::kDouble),
+               head = weight_of(normals(5, {9, 8}), at::kDouble);
   Tensor targets = at::empty({3}, at::kLong);
   for (std::int64_t i = 0; i < 3; ++i) targets.data_ptr<std::int64_t>()[i] = 2 * i;
   const auto loss = [&] {

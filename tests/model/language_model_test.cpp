@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(weights_that_are_drawn_later_are_those_of_a_model_that_drew
     }
     at::Tensor values = later.groups()[0].values;
     values.fill_(0.25);
-    later.draw();   // once
+    later.draw();  // once
     BOOST_TEST(values.eq(0.25).all().item<bool>());
   }
 }
@@ -78,7 +78,8 @@ BOOST_AUTO_TEST_CASE(large_buffers_are_zero_aligned_and_ours_to_write) {
 
 BOOST_AUTO_TEST_CASE(moved_contents_reach_every_view) {
   for (const std::int64_t count : {0, 5, 3'000'000}) {
-    const at::Tensor to = pe::model::flat_zeros(count, at::TensorOptions(at::kFloat)), view = to.narrow(0, count / 2, count - count / 2);
+    const at::Tensor to = pe::model::flat_zeros(count, at::TensorOptions(at::kFloat)),
+                     view = to.narrow(0, count / 2, count - count / 2);
     const at::Tensor from = pe::model::flat_zeros(count, at::TensorOptions(at::kFloat));
     from.fill_(1.5);
     pe::model::move_contents(from, to);
@@ -91,15 +92,17 @@ BOOST_AUTO_TEST_CASE(moved_contents_reach_every_view) {
 
 BOOST_AUTO_TEST_CASE(the_forward_pass_is_the_definition_by_naive_loops) {
   ModelConfig config = small();
-  config.init_std = 0.3;   // so that every part matters
+  config.init_std = 0.3;  // so that every part matters
   using pe::model::QkNormOver;
-  for (const auto& [type, allowed, over] : {std::tuple{at::kDouble, 1e-10, QkNormOver::kHead}, {at::kFloat, 2e-4, QkNormOver::kHead},
-                                            {at::kDouble, 1e-10, QkNormOver::kWidth}, {at::kFloat, 2e-4, QkNormOver::kWidth}}) {
+  for (const auto& [type, allowed, over] : {std::tuple{at::kDouble, 1e-10, QkNormOver::kHead},
+                                            {at::kFloat, 2e-4, QkNormOver::kHead},
+                                            {at::kDouble, 1e-10, QkNormOver::kWidth},
+                                            {at::kFloat, 2e-4, QkNormOver::kWidth}}) {
     config.qk_norm_over = over;
     const LanguageModel model = LanguageModel::make(config, 19, 3, at::kCPU, type);
     const Tensor ids = some_ids(2, 7, 19);
     const at::NoGradGuard guard;
-    Tensor others = model.groups()[1].values;   // norms among them, which start at ones
+    Tensor others = model.groups()[1].values;  // norms among them, which start at ones
     others.add_(at::arange(others.numel(), others.options()).sin_(), 0.2);
     const Tensor hidden = model.forward(ids).to(at::kDouble);
     const Naive naive(model);
@@ -108,7 +111,8 @@ BOOST_AUTO_TEST_CASE(the_forward_pass_is_the_definition_by_naive_loops) {
       const Matrix expected = naive.hidden({{row, row + 7}})[0];
       for (std::int64_t t = 0; t < 7; ++t)
         for (std::int64_t i = 0; i < 16; ++i) {
-          BOOST_TEST(std::abs(hidden[b][t][i].item<double>() - expected[static_cast<std::size_t>(t)][static_cast<std::size_t>(i)]) <= allowed);
+          BOOST_TEST(std::abs(hidden[b][t][i].item<double>() -
+                              expected[static_cast<std::size_t>(t)][static_cast<std::size_t>(i)]) <= allowed);
         }
     }
   }
@@ -148,8 +152,8 @@ BOOST_AUTO_TEST_CASE(what_two_encodings_share_is_bit_identical_for_a_seed) {
     config.key_value_heads = 0;
     ModelConfig plain = small("none");
     plain.key_value_heads = 0;
-    config.length = plain.length = 16;   // rope_id turns twice in it
-    if (entry.facts.heads_per_query != 1) continue;   // it has other projections
+    config.length = plain.length = 16;               // rope_id turns twice in it
+    if (entry.facts.heads_per_query != 1) continue;  // it has other projections
     const LanguageModel other = LanguageModel::make(config, 19, 42), reference = LanguageModel::make(plain, 19, 42);
     BOOST_TEST_CONTEXT(entry.name) {
       for (std::size_t i = 0; i < reference.parameters().size(); ++i) {
@@ -166,9 +170,11 @@ BOOST_AUTO_TEST_CASE(initial_weights_come_from_their_name_and_seed) {
   const LanguageModel model = LanguageModel::make(small(), 19, 42);
   const Tensor embedding = model.parameters().front().tensor;
   BOOST_TEST(model.parameters().front().name == "embedding");
-  const double expected[] = {1.338102019, -.687162228, -.080811292, -1.000357242, 1.090459951, -1.160227044, .628166204, -.733905954};
+  const double expected[] = {1.338102019, -.687162228,  -.080811292, -1.000357242,
+                             1.090459951, -1.160227044, .628166204,  -.733905954};
   for (std::int64_t i = 0; i < 8; ++i) {
-    BOOST_TEST(embedding[0][i].item<float>() == static_cast<float>(0.02 * expected[i]), boost::test_tools::tolerance(1e-6F));
+    BOOST_TEST(embedding[0][i].item<float>() == static_cast<float>(0.02 * expected[i]),
+               boost::test_tools::tolerance(1e-6F));
   }
 }
 
@@ -177,7 +183,8 @@ BOOST_AUTO_TEST_CASE(output_projections_start_smaller_by_the_root_of_twice_the_l
   config.width = 128;
   const LanguageModel model = LanguageModel::make(config, 19, 42);
   for (const auto& parameter : model.parameters()) {
-    const bool residual = parameter.name.find("output") != std::string::npos || parameter.name.find("down") != std::string::npos;
+    const bool residual =
+        parameter.name.find("output") != std::string::npos || parameter.name.find("down") != std::string::npos;
     if (parameter.tensor.dim() != 2) {
       BOOST_TEST(parameter.tensor.eq(1).all().item<bool>());
       continue;
@@ -192,7 +199,8 @@ BOOST_AUTO_TEST_CASE(matrices_decay_and_nothing_else_does) {
   config.tied = false;
   const LanguageModel model = LanguageModel::make(config, 19, 42);
   for (const auto& parameter : model.parameters()) {
-    const bool expected = parameter.tensor.dim() == 2 && parameter.name != "embedding" && parameter.name.rfind("encoding.", 0) != 0;
+    const bool expected =
+        parameter.tensor.dim() == 2 && parameter.name != "embedding" && parameter.name.rfind("encoding.", 0) != 0;
     BOOST_TEST_CONTEXT(parameter.name) BOOST_TEST(parameter.decay == expected);
   }
 }
@@ -216,7 +224,8 @@ BOOST_AUTO_TEST_CASE(losses_and_logits_agree) {
   const Tensor logits = model.logits(hidden).reshape({16, 19});
   const Tensor expected = logits.logsumexp(1) - logits.gather(1, targets.unsqueeze(1)).squeeze(1);
   BOOST_TEST(model.losses(hidden, targets).allclose(expected, 1e-5, 1e-5));
-  BOOST_TEST(std::abs(model.loss_sum(hidden.reshape({16, 16}), targets).item<double>() - expected.sum().item<double>()) <= 1e-3);
+  BOOST_TEST(std::abs(model.loss_sum(hidden.reshape({16, 16}), targets).item<double>() -
+                      expected.sum().item<double>()) <= 1e-3);
 }
 
 // β(s) = 1 + 0.412 · ln s as DroPE publishes it at 2, 4 and 8 times the training length; nothing up to it.
@@ -229,7 +238,8 @@ BOOST_AUTO_TEST_CASE(a_length_scale_multiplies_logits_by_its_published_values) {
   };
   const at::NoGradGuard guard;
   const LanguageModel scaled = with({{"kind", "length_scale"}, {"slope", 0.412}});
-  for (const auto& [length, beta] : {std::pair<std::int64_t, double>{5, 1}, {8, 1}, {16, 1.285576638}, {32, 1.571153277}, {64, 1.856729915}}) {
+  for (const auto& [length, beta] :
+       {std::pair<std::int64_t, double>{5, 1}, {8, 1}, {16, 1.285576638}, {32, 1.571153277}, {64, 1.856729915}}) {
     const Tensor ids = some_ids(1, length, 19);
     const Tensor expected = with({{"kind", "uniform_scale"}, {"scale", beta}}).forward(ids);
     BOOST_TEST((scaled.forward(ids) - expected).abs().max().item<double>() <= 1e-7);
@@ -259,19 +269,19 @@ BOOST_AUTO_TEST_CASE(dropout_is_a_function_of_step_and_sample) {
   const LanguageModel model = LanguageModel::make(config, 19, 42);
   const at::NoGradGuard guard;
   const Tensor ids = some_ids(3, 8, 19);
-  BOOST_TEST(model.forward(ids).equal(plain.forward(ids)));   // an evaluation drops nothing
+  BOOST_TEST(model.forward(ids).equal(plain.forward(ids)));  // an evaluation drops nothing
   pe::model::ForwardOptions options{.training = true, .step = 5, .first_sample = 40};
   const Tensor whole = model.forward(ids, options);
   BOOST_TEST(!whole.allclose(plain.forward(ids), 0, 1e-2));
   BOOST_TEST(model.forward(ids, options).equal(whole));
-  options.first_sample = 42;   // as a separate micro-batch
+  options.first_sample = 42;  // as a separate micro-batch
   BOOST_TEST(model.forward(ids.narrow(0, 2, 1), options).allclose(whole.narrow(0, 2, 1), 0, 1e-5));
   options.step = 6;
   BOOST_TEST(!model.forward(ids.narrow(0, 2, 1), options).allclose(whole.narrow(0, 2, 1), 0, 1e-2));
 }
 
-// With one block whose matrices are 0 the output is the norm of the dropped embeddings: each element is 0 or as large as
-// its row says, and a quarter of them is 0.
+// With one block whose matrices are 0 the output is the norm of the dropped embeddings: each element is 0 or as large
+// as its row says, and a quarter of them is 0.
 BOOST_AUTO_TEST_CASE(dropout_leaves_out_its_share) {
   ModelConfig config = small("none");
   config.layers = 1;
@@ -283,7 +293,7 @@ BOOST_AUTO_TEST_CASE(dropout_leaves_out_its_share) {
   const Tensor hidden = model.forward(ids, {.training = true, .step = 1});
   const Tensor embedded = model.parameters().front().tensor.index_select(0, ids.reshape({-1})).reshape(hidden.sizes());
   const Tensor kept = hidden.ne(0);
-  BOOST_TEST(std::abs(kept.to(at::kDouble).mean().item<double>() - 0.75) < 0.01);   // 16,384 draws: 3 standard errors
+  BOOST_TEST(std::abs(kept.to(at::kDouble).mean().item<double>() - 0.75) < 0.01);  // 16,384 draws: 3 standard errors
   const Tensor x = embedded * kept / 0.75;
   const Tensor expected = x * (x * x).mean(-1, true).add(config.norm_eps).rsqrt();
   BOOST_TEST(hidden.allclose(expected, 1e-4, 1e-5));

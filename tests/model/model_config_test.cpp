@@ -5,8 +5,8 @@
 #include "support/config.h"
 #include "support/error.h"
 #include "support/files.h"
-#include "support/yaml.h"
 #include "support/test_data.h"
+#include "support/yaml.h"
 #include "training/train_config.h"
 
 namespace {
@@ -16,8 +16,8 @@ using pe::model::ModelConfig;
 struct Size {
   const char* name;
   std::int64_t width, layers, heads;
-  std::int64_t count;    // with a vocabulary of 65,536
-  double printed;        // millions, as people call it
+  std::int64_t count;  // with a vocabulary of 65,536
+  double printed;      // millions, as people call it
 };
 
 ModelConfig read_size(const std::string& name) {
@@ -36,9 +36,9 @@ BOOST_AUTO_TEST_SUITE(model_config)
 
 // V·d + L·(4d² + 12d² + 2d + 2·64) + d, worked out by hand for each.
 BOOST_AUTO_TEST_CASE(the_named_sizes_have_their_exact_parameter_counts) {
-  for (const Size& size : {Size{"tiny", 512, 6, 8, 58'727'680, 58.7}, Size{"small", 768, 12, 12, 163'598'592, 163.6},
-                           Size{"medium", 1024, 24, 16, 469'815'296, 469.8},
-                           Size{"large", 2048, 16, 32, 1'208'029'184, 1208.0}}) {
+  for (const Size& size :
+       {Size{"tiny", 512, 6, 8, 58'727'680, 58.7}, Size{"small", 768, 12, 12, 163'598'592, 163.6},
+        Size{"medium", 1024, 24, 16, 469'815'296, 469.8}, Size{"large", 2048, 16, 32, 1'208'029'184, 1208.0}}) {
     ModelConfig config = read_size(size.name);
     config.vocabulary = 65'536;
     BOOST_TEST_CONTEXT(size.name) {
@@ -117,9 +117,10 @@ BOOST_AUTO_TEST_CASE(attention_heads_that_share_a_query_have_one_projection) {
     BOOST_TEST(held == pe::model::parameter_count(model.config()));
     return held;
   };
-  const std::int64_t projection = 3 * 32 * 8;   // of one head, all layers
-  BOOST_TEST(count("rope_pp", 4) == count("rope", 4) - 3 * 2 * projection);   // two heads of q, k and v less each
-  BOOST_TEST(count("rope_pp", 8) == count("rope", 4) + 4 * projection);       // twice the heads: the output reads twice as many
+  const std::int64_t projection = 3 * 32 * 8;                                // of one head, all layers
+  BOOST_TEST(count("rope_pp", 4) == count("rope", 4) - 3 * 2 * projection);  // two heads of q, k and v less each
+  BOOST_TEST(count("rope_pp", 8) ==
+             count("rope", 4) + 4 * projection);  // twice the heads: the output reads twice as many
 }
 
 BOOST_AUTO_TEST_CASE(a_config_survives_an_artifact) {

@@ -128,7 +128,8 @@ class NaiveDecoder {
     for (std::size_t t = 0; t < x.size(); ++t)
       for (std::size_t i = 0; i < x[t].size(); ++i) {
         double sum = config_.canon.bias ? weights_.at(name + ".bias")[first + i] : 0;
-        for (std::size_t back = 0; back < count && back <= t; ++back) sum += taps[(first + i) * count + count - 1 - back] * x[t - back][i];
+        for (std::size_t back = 0; back < count && back <= t; ++back)
+          sum += taps[(first + i) * count + count - 1 - back] * x[t - back][i];
         if (config_.canon.activation == model::CanonOptions::Activation::kSilu) sum /= 1 + std::exp(-sum);
         y[t][i] = sum + (config_.canon.residual ? x[t][i] : 0);
       }
@@ -141,7 +142,9 @@ class NaiveDecoder {
     const auto heads = static_cast<std::size_t>(config_.heads), groups = static_cast<std::size_t>(config_.kv_heads());
     Matrix mixed(x.size(), std::vector<double>(heads * d, 0.0));
     const bool width = config_.qk_norm && config_.qk_norm_over == model::QkNormOver::kWidth;
-    const auto whole = [&](const Matrix& m, const char* name) { return width ? rms_norm(m, weights_.at(prefix + name)) : m; };
+    const auto whole = [&](const Matrix& m, const char* name) {
+      return width ? rms_norm(m, weights_.at(prefix + name)) : m;
+    };
     const auto by_head = [&](Matrix m, const char* name) {
       if (width || !config_.qk_norm) return m;
       for (auto& row : m)
@@ -182,7 +185,7 @@ class NaiveDecoder {
     }
     if (config_.gate != model::Gate::kNone) {
       const Matrix open = times(x, prefix + "gate");
-      const std::size_t per = config_.gate == model::Gate::kHeadwise ? d : 1;   // channels that share a number
+      const std::size_t per = config_.gate == model::Gate::kHeadwise ? d : 1;  // channels that share a number
       for (std::size_t t = 0; t < x.size(); ++t)
         for (std::size_t i = 0; i < mixed[t].size(); ++i) mixed[t][i] /= 1 + std::exp(-open[t][i / per]);
     }
@@ -198,11 +201,14 @@ class NaiveDecoder {
     for (std::size_t t = 0; t < inner.size(); ++t)
       for (std::size_t i = 0; i < inner[t].size(); ++i) {
         double& value = inner[t][i];
-        if (gated) value *= gate[t][i] / (1 + std::exp(-gate[t][i]));
-        else if (config_.activation == model::Activation::kRelu) value = value > 0 ? value : 0;
+        if (gated)
+          value *= gate[t][i] / (1 + std::exp(-gate[t][i]));
+        else if (config_.activation == model::Activation::kRelu)
+          value = value > 0 ? value : 0;
         else if (config_.activation == model::Activation::kGeluTanh)
           value *= 0.5 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (value + 0.044715 * value * value * value)));
-        else value *= 0.5 * std::erfc(-value / std::sqrt(2.0));
+        else
+          value *= 0.5 * std::erfc(-value / std::sqrt(2.0));
       }
     return times(inner, prefix + "down");
   }

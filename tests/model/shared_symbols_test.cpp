@@ -64,9 +64,10 @@ BOOST_AUTO_TEST_CASE(sentencepiece_leaves_the_memory_of_libtorch_alone) {
 // The loader's own report: no library that defines data of a name may use another library's data of that name.
 BOOST_AUTO_TEST_CASE(no_two_libraries_bind_each_others_data) {
   const test::TempFolder folder;
-  const auto ran = support::capture({"/usr/bin/env", "LD_DEBUG=bindings", "LD_DEBUG_OUTPUT=" + (folder / "bindings").string(),
-                                     support::own_executable().string(),
-                                     "--run_test=shared_symbols/sentencepiece_leaves_the_memory_of_libtorch_alone"});
+  const auto ran =
+      support::capture({"/usr/bin/env", "LD_DEBUG=bindings", "LD_DEBUG_OUTPUT=" + (folder / "bindings").string(),
+                        support::own_executable().string(),
+                        "--run_test=shared_symbols/sentencepiece_leaves_the_memory_of_libtorch_alone"});
   BOOST_REQUIRE(ran.status.code == 0);
   std::map<std::string, std::set<std::string>> defined;
   std::set<std::string> libraries;
@@ -83,7 +84,8 @@ BOOST_AUTO_TEST_CASE(no_two_libraries_bind_each_others_data) {
       libraries.insert(user);
       // The program holds copies of the libraries' data that it names; every library uses these copies.
       if (user == owner || user == program || owner == program || user[0] != '/') continue;
-      const auto known = defined.find(user) != defined.end() ? defined.find(user) : defined.emplace(user, data_of(user)).first;
+      const auto known =
+          defined.find(user) != defined.end() ? defined.find(user) : defined.emplace(user, data_of(user)).first;
       BOOST_TEST(!known->second.count(name), user << " uses " << name << " of " << owner << " in place of its own");
     }
   }

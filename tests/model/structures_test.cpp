@@ -18,7 +18,7 @@
 namespace {
 
 using at::Tensor;
-using namespace pe::model;   // NOLINT
+using namespace pe::model;  // NOLINT
 namespace encodings = pe::encodings;
 
 struct Structure {
@@ -27,7 +27,8 @@ struct Structure {
 };
 
 const Structure kStructures[] = {
-    {"post-norm encoder block", [](ModelConfig& c) {
+    {"post-norm encoder block",
+     [](ModelConfig& c) {
        c.norm = NormKind::kLayer;
        c.norm_placement = NormPlacement::kPost;
        c.activation = Activation::kRelu;
@@ -36,7 +37,8 @@ const Structure kStructures[] = {
        c.mask = Mask::kBidirectional;
        c.init = Init::kGlorot;
      }},
-    {"the same over the batch", [](ModelConfig& c) {
+    {"the same over the batch",
+     [](ModelConfig& c) {
        c.norm = NormKind::kLayer;
        c.norm_placement = NormPlacement::kPost;
        c.activation = Activation::kRelu;
@@ -45,14 +47,16 @@ const Structure kStructures[] = {
        c.mask = Mask::kBidirectional;
        c.attend_over_batch = true;
      }},
-    {"bare attention", [](ModelConfig& c) {
+    {"bare attention",
+     [](ModelConfig& c) {
        c.bare_attention = c.biases = c.head_bias = true;
        c.tied = c.qk_norm = false;
        c.init = Init::kFanIn;
        c.mask = Mask::kBidirectional;
      }},
     {"bare causal attention with normed queries", [](ModelConfig& c) { c.bare_attention = true; }},
-    {"pre-norm with layer norms and gelu", [](ModelConfig& c) {
+    {"pre-norm with layer norms and gelu",
+     [](ModelConfig& c) {
        c.norm = NormKind::kLayer;
        c.activation = Activation::kGelu;
        c.qk_norm_over = QkNormOver::kWidth;
@@ -63,20 +67,24 @@ const Structure kStructures[] = {
     {"bidirectional LLaMA", [](ModelConfig& c) { c.mask = Mask::kBidirectional; }},
     {"a tied head with a bias", [](ModelConfig& c) { c.head_bias = true; }},
     {"LLaMA with convolutions everywhere", [](ModelConfig& c) { c.canon.set = "ABCD"; }},
-    {"convolutions of two tokens with biases, without what comes in", [](ModelConfig& c) {
-       c.canon = {.set = "ABD", .kernel = 2, .residual = false, .activation = CanonOptions::Activation::kSilu, .bias = true};
+    {"convolutions of two tokens with biases, without what comes in",
+     [](ModelConfig& c) {
+       c.canon = {
+           .set = "ABD", .kernel = 2, .residual = false, .activation = CanonOptions::Activation::kSilu, .bias = true};
        c.activation = Activation::kGelu;
        c.qk_norm_over = QkNormOver::kWidth;
      }},
     {"convolutions longer than the text", [](ModelConfig& c) { c.canon = {.set = "BC", .kernel = 12}; }},
     {"LLaMA with a gate for each head", [](ModelConfig& c) { c.gate = Gate::kHeadwise; }},
     {"LLaMA with a gate for each channel", [](ModelConfig& c) { c.gate = Gate::kElementwise; }},
-    {"post-norm with a gate and a convolution", [](ModelConfig& c) {
+    {"post-norm with a gate and a convolution",
+     [](ModelConfig& c) {
        c.norm_placement = NormPlacement::kPost;
        c.gate = Gate::kHeadwise;
        c.canon.set = "A";
      }},
-    {"GPT-2's block", [](ModelConfig& c) {
+    {"GPT-2's block",
+     [](ModelConfig& c) {
        c.norm = NormKind::kLayer;
        c.activation = Activation::kGeluTanh;
        c.biases = true;
@@ -92,7 +100,7 @@ ModelConfig config_of(const Structure& structure) {
   config.key_value_heads = 2;
   config.feed_forward = 24;
   config.length = 8;
-  config.init_std = 0.3;   // so that every part matters
+  config.init_std = 0.3;  // so that every part matters
   config.embedding_std = 1;
   config.encoding.json = "none";
   structure.set(config);
@@ -102,7 +110,8 @@ ModelConfig config_of(const Structure& structure) {
 Tensor some_ids(std::int64_t batch, std::int64_t length) {
   Tensor ids = at::empty({batch, length}, at::kLong);
   pe::support::Xoshiro random(7);
-  for (std::int64_t i = 0; i < ids.numel(); ++i) ids.data_ptr<std::int64_t>()[i] = static_cast<std::int64_t>(random.below(19));
+  for (std::int64_t i = 0; i < ids.numel(); ++i)
+    ids.data_ptr<std::int64_t>()[i] = static_cast<std::int64_t>(random.below(19));
   return ids;
 }
 
@@ -138,7 +147,9 @@ BOOST_AUTO_TEST_CASE(each_structure_is_its_definition_by_naive_loops) {
         for (std::size_t t = 0; t < 7; ++t) {
           const auto row = naive.logits(expected[b][t]);
           for (std::size_t v = 0; v < row.size(); ++v) {
-            const double got = logits[static_cast<std::int64_t>(b)][static_cast<std::int64_t>(t)][static_cast<std::int64_t>(v)].item<double>();
+            const double got =
+                logits[static_cast<std::int64_t>(b)][static_cast<std::int64_t>(t)][static_cast<std::int64_t>(v)]
+                    .item<double>();
             off = std::max(off, std::abs(got - row[v]));
           }
         }
@@ -168,7 +179,8 @@ BOOST_AUTO_TEST_CASE(gradients_are_those_of_differences_for_a_parameter_of_each_
         *value = kept;
         const double expected = (up - down) / 2e-5;
         BOOST_TEST(std::abs(gradient[at].item<double>() - expected) <= 1e-6 * (1 + std::abs(expected)),
-                   structure.name << ": " << parameter.name << " " << at << ": " << gradient[at].item<double>() << " and " << expected);
+                   structure.name << ": " << parameter.name << " " << at << ": " << gradient[at].item<double>()
+                                  << " and " << expected);
       }
     }
   }
@@ -214,14 +226,16 @@ BOOST_AUTO_TEST_CASE(the_plan_names_counts_and_starts_what_a_model_holds) {
       BOOST_TEST(model.parameter_count() == count);
     }
   }
-  // The framework's encoder layer of width 64 with a feed-forward of 128, and head and embedding of 100 tokens, by hand.
+  // The framework's encoder layer of width 64 with a feed-forward of 128, and head and embedding of 100 tokens, by
+  // hand.
   ModelConfig stock = config_of(kStructures[0]);
   stock.width = 64;
   stock.layers = 1;
   stock.key_value_heads = 0;
   stock.feed_forward = 128;
   stock.vocabulary = 100;
-  BOOST_TEST(parameter_count(stock) == 100 * 64 + (4 * 64 * 64 + 4 * 64) + (2 * 64 * 128 + 128 + 64) + 2 * 2 * 64 + (100 * 64 + 100));
+  BOOST_TEST(parameter_count(stock) ==
+             100 * 64 + (4 * 64 * 64 + 4 * 64) + (2 * 64 * 128 + 128 + 64) + 2 * 2 * 64 + (100 * 64 + 100));
 }
 
 BOOST_AUTO_TEST_CASE(convolutions_add_their_last_tokens) {
@@ -231,12 +245,13 @@ BOOST_AUTO_TEST_CASE(convolutions_add_their_last_tokens) {
     return canon(at::tensor({1., 2., 3., 4.}, at::kDouble).view({1, 4, 1}), span).flatten();
   };
   const auto same = [](const Tensor& found, std::vector<double> expected) {
-    for (std::size_t i = 0; i < expected.size(); ++i) BOOST_TEST(std::abs(found[static_cast<std::int64_t>(i)].item<double>() - expected[i]) < 1e-12);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      BOOST_TEST(std::abs(found[static_cast<std::int64_t>(i)].item<double>() - expected[i]) < 1e-12);
   };
   encodings::Span span = encodings::Span::whole(1, 4);
   same(run({.set = "A"}, {.1, .2, .3, .4}, span), {1.4, 3.1, 5, 7});
   same(run({.set = "A"}, {0, 0, 0, 0}, span), {1, 2, 3, 4});
-  same(run({.set = "A", .residual = false}, {0, 0, 0, 1}, span), {1, 2, 3, 4});   // the last tap is the own token
+  same(run({.set = "A", .residual = false}, {0, 0, 0, 1}, span), {1, 2, 3, 4});  // the last tap is the own token
   // Nothing crosses the start of a document.
   span.doc_start = at::tensor({0, 0, 2, 2}, at::kLong);
   same(run({.set = "A"}, {.1, .2, .3, .4}, span), {1.4, 3.1, 4.2, 6.5});
@@ -275,7 +290,7 @@ BOOST_AUTO_TEST_CASE(what_lies_before_the_taps_is_not_heard) {
 }
 
 BOOST_AUTO_TEST_CASE(initial_weights_lie_where_the_rule_says) {
-  ModelConfig config = config_of(kStructures[0]);   // glorot
+  ModelConfig config = config_of(kStructures[0]);  // glorot
   config.width = 64;
   config.key_value_heads = 0;
   config.feed_forward = 128;
@@ -297,8 +312,10 @@ BOOST_AUTO_TEST_CASE(initial_weights_lie_where_the_rule_says) {
         BOOST_TEST(parameter.tensor.min().item<double>() < -0.5 * bound->second);
       }
     }
-    if (parameter.name == "layers.0.attention.query.bias" || parameter.name == "layers.1.attention.output.bias") BOOST_TEST(largest == 0);
-    if (parameter.name == "embedding") BOOST_TEST(parameter.tensor.std().item<double>() == 1, boost::test_tools::tolerance(0.05));
+    if (parameter.name == "layers.0.attention.query.bias" || parameter.name == "layers.1.attention.output.bias")
+      BOOST_TEST(largest == 0);
+    if (parameter.name == "embedding")
+      BOOST_TEST(parameter.tensor.std().item<double>() == 1, boost::test_tools::tolerance(0.05));
   }
 }
 
@@ -312,10 +329,11 @@ BOOST_AUTO_TEST_CASE(artifacts_hold_the_structure_and_an_unknown_word_is_told) {
   plain.vocabulary = 19;
   plain.embedding_std = 0;
   pe::Json json = to_json(plain);
-  BOOST_TEST(!json.contains("norm_placement"));   // artifacts of the default structure keep their bytes
+  BOOST_TEST(!json.contains("norm_placement"));  // artifacts of the default structure keep their bytes
   json["norm_placement"] = "sandwich";
   BOOST_CHECK_EXCEPTION(config_from_json(json, "model.h5"), pe::support::ArtifactError, [](const auto& error) {
-    return std::string(error.what()).find("model.h5: the model config has 'sandwich' for 'norm_placement'; expected pre or post") !=
+    return std::string(error.what())
+               .find("model.h5: the model config has 'sandwich' for 'norm_placement'; expected pre or post") !=
            std::string::npos;
   });
 }
@@ -325,7 +343,8 @@ BOOST_AUTO_TEST_CASE(a_causal_encoding_without_a_causal_mask_is_one_clear_error)
   config.encoding.json = "alibi";
   const auto names_it = [](const auto& error) {
     const std::string text = error.what();
-    return text.find("encoding 'alibi' is defined for causal attention only, and model.mask is bidirectional") != std::string::npos &&
+    return text.find("encoding 'alibi' is defined for causal attention only, and model.mask is bidirectional") !=
+               std::string::npos &&
            text.find("set model.mask: causal, or take an encoding that works either way") != std::string::npos;
   };
   BOOST_CHECK_EXCEPTION(LanguageModel::make(config, 19, 3), pe::support::ConfigError, names_it);
@@ -335,12 +354,18 @@ BOOST_AUTO_TEST_CASE(a_causal_encoding_without_a_causal_mask_is_one_clear_error)
 }
 
 BOOST_AUTO_TEST_CASE(attention_over_the_batch_takes_whole_batches_only) {
-  const pe::Json asked = {{"model", {{"attend_over_batch", true}}}, {"compute", {{"micro_batch", 32}}}, {"train", {{"documents", "masked"}}}};
-  BOOST_CHECK_EXCEPTION(pe::support::make_config<pe::training::TrainConfig>(asked), pe::support::ConfigError, [](const auto& error) {
-    const std::string text = error.what();
-    return text.find("model.attend_over_batch makes a batch one piece, and compute.micro_batch is 32 of 128 sequences") != std::string::npos &&
-           text.find("model.attend_over_batch knows no documents: set train.documents: joined") != std::string::npos;
-  });
+  const pe::Json asked = {{"model", {{"attend_over_batch", true}}},
+                          {"compute", {{"micro_batch", 32}}},
+                          {"train", {{"documents", "masked"}}}};
+  BOOST_CHECK_EXCEPTION(
+      pe::support::make_config<pe::training::TrainConfig>(asked), pe::support::ConfigError, [](const auto& error) {
+        const std::string text = error.what();
+        return text.find(
+                   "model.attend_over_batch makes a batch one piece, and compute.micro_batch is 32 of 128 sequences") !=
+                   std::string::npos &&
+               text.find("model.attend_over_batch knows no documents: set train.documents: joined") !=
+                   std::string::npos;
+      });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

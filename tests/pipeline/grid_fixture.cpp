@@ -7,7 +7,7 @@
 
 namespace pe::test {
 
-using namespace pipeline;   // NOLINT: the fixture speaks of nothing else
+using namespace pipeline;  // NOLINT: the fixture speaks of nothing else
 using support::FieldVisitor;
 using support::VariantKind;
 using support::VariantValue;
@@ -21,7 +21,8 @@ struct Compute {
   std::optional<std::int64_t> threads, ranks, micro_batch;
   void describe(FieldVisitor& v) {
     v.choice("device", device, {{"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}}, "Device.");
-    v.choice("isa", isa, {{"auto", Isa::kAuto}, {"avx512", Isa::kAvx512}, {"avx2", Isa::kAvx2}, {"portable", Isa::kPortable}},
+    v.choice("isa", isa,
+             {{"auto", Isa::kAuto}, {"avx512", Isa::kAvx512}, {"avx2", Isa::kAvx2}, {"portable", Isa::kPortable}},
              "Instruction set.");
     v.choice("dtype", dtype, {{"auto", Type::kAuto}, {"fp32", Type::kFp32}, {"bf16", Type::kBf16}}, "Precision.");
     v.field("threads", threads, "Threads.", {.min = 1});
@@ -57,8 +58,9 @@ std::vector<VariantKind> encodings() {
     kinds.push_back({name, {}, "An encoding.", {}});
   }
   double factor = 1;
-  kinds.push_back({"yarn", {}, "RoPE, stretched.",
-                   support::schema_of([&](FieldVisitor& v) { v.field("factor", factor, "Stretch.", {.min = 1}); })});
+  kinds.push_back({"yarn", {}, "RoPE, stretched.", support::schema_of([&](FieldVisitor& v) {
+                     v.field("factor", factor, "Stretch.", {.min = 1});
+                   })});
   return kinds;
 }
 
@@ -80,7 +82,8 @@ struct Train {
   double lr = 3e-3, decay_share = 0.2;
   void describe(FieldVisitor& v) {
     v.field("seed", seed, "Seed.");
-    v.choice("schedule", schedule, {{"wsd", Schedule::kWsd}, {"cosine", Schedule::kCosine}}, "Learning rate over time.");
+    v.choice("schedule", schedule, {{"wsd", Schedule::kWsd}, {"cosine", Schedule::kCosine}},
+             "Learning rate over time.");
     v.field("batch", batch, "Sequences a step.", {.min = 1});
     v.field("length", length, "Tokens a sequence.", {.unit = "tokens", .min = 1});
     v.field("tokens", tokens, "Horizon.", {.unit = "tokens", .min = 1});
@@ -191,10 +194,21 @@ Json output(const char* name, const char* kind, bool is_volatile = false) {
 }
 
 Json document(const char* name, int version, Json inputs, Json outputs, const support::Schema& fields) {
-  return {{"schema", "pe-stage/1"}, {"name", name}, {"program", std::string("pe-") + name}, {"version", version},
-          {"summary", "A stage of the tests."}, {"build_id", "00"}, {"release", "0"}, {"inputs", std::move(inputs)},
-          {"outputs", std::move(outputs)}, {"fields", support::schema_to_json(fields)}, {"resumes", false},
-          {"takes_labels", false}, {"reads_labels", false}, {"trajectory", nullptr}, {"costs", Json::object()}};
+  return {{"schema", "pe-stage/1"},
+          {"name", name},
+          {"program", std::string("pe-") + name},
+          {"version", version},
+          {"summary", "A stage of the tests."},
+          {"build_id", "00"},
+          {"release", "0"},
+          {"inputs", std::move(inputs)},
+          {"outputs", std::move(outputs)},
+          {"fields", support::schema_to_json(fields)},
+          {"resumes", false},
+          {"takes_labels", false},
+          {"reads_labels", false},
+          {"trajectory", nullptr},
+          {"costs", Json::object()}};
 }
 
 }  // namespace
@@ -202,13 +216,15 @@ Json document(const char* name, int version, Json inputs, Json outputs, const su
 std::vector<Json> stage_documents() {
   const Json model_and_curves = {output("model", "checkpoint"), output("metrics", "metrics")};
   std::vector<Json> all;
-  all.push_back(document("fetch", 1, Json::array(), Json::array({output("raw", "raw-text")}), support::schema_of<Fetch>()));
-  all.push_back(document("tokenize", 1, Json::array({role("raw", "raw-text")}), Json::array({output("data", "token-shards")}),
-                         support::schema_of<Tokenize>()));
+  all.push_back(
+      document("fetch", 1, Json::array(), Json::array({output("raw", "raw-text")}), support::schema_of<Fetch>()));
+  all.push_back(document("tokenize", 1, Json::array({role("raw", "raw-text")}),
+                         Json::array({output("data", "token-shards")}), support::schema_of<Tokenize>()));
   Json train = document("train", 3, Json::array({role("data", "token-shards")}), model_and_curves,
                         support::schema_of<TrainStage>());
   train["resumes"] = true;
-  train["trajectory"] = {{"horizon", "train.tokens"}, {"tokens_per_step", {"train.batch", "train.length"}},
+  train["trajectory"] = {{"horizon", "train.tokens"},
+                         {"tokens_per_step", {"train.batch", "train.length"}},
                          {"free_when", {{"train.schedule", "wsd"}, {"train.decay_share", 0}}}};
   train["costs"] = {{"tokens", "train.tokens"}};
   all.push_back(train);
@@ -456,8 +472,8 @@ std::vector<std::string> FakeStore::run(const Graph& graph, const PlanOptions& o
         Result result;
         for (const artifact::OutputRole& output : task.stage->outputs) {
           const auto fixed = fixed_content.find(task.stage->name);
-          const std::string content = support::sha256_hex(
-              support::cat(fixed == fixed_content.end() ? key : fixed->second, step, output.name));
+          const std::string content =
+              support::sha256_hex(support::cat(fixed == fixed_content.end() ? key : fixed->second, step, output.name));
           OutputRecord record;
           record.role = output.name;
           record.object = content;

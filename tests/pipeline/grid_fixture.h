@@ -11,8 +11,8 @@
 
 #include "pipeline/expand/expand.h"
 #include "pipeline/file/stage_description.h"
-#include "pipeline/plan/key.h"
 #include "pipeline/plan/externals.h"
+#include "pipeline/plan/key.h"
 #include "pipeline/plan/plan.h"
 #include "support/config.h"
 #include "support/hash.h"

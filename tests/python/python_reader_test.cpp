@@ -34,7 +34,7 @@ const std::vector<std::uint64_t> kTrainedOn{3, std::uint64_t{1} << 63};
 
 /// Runs a script that can import pe_pipeline, in `folder`; modules in `before` come before those of the machine.
 support::CapturedOutput run_python(const fs::path& folder, const std::vector<std::string>& arguments,
-                             const std::string& input = {}, const fs::path& before = {}) {
+                                   const std::string& input = {}, const fs::path& before = {}) {
   const std::string modules = (before.empty() ? "" : before.string() + ":") + (test::source_root() / "tools").string();
   std::vector<std::string> command{"env",
                                    "PYTHONPATH=" + modules,

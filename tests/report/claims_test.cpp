@@ -19,8 +19,8 @@ namespace {
 /// Trials of 0 and 1 at two lengths, and a summary, as evaluation writes them.
 class Gathered {
  public:
-  void add(const std::string& encoding, const std::string& seed, const std::vector<double>& short_items, const std::vector<double>& long_items,
-           std::map<std::string, std::string> labels = {}) {
+  void add(const std::string& encoding, const std::string& seed, const std::vector<double>& short_items,
+           const std::vector<double>& long_items, std::map<std::string, std::string> labels = {}) {
     using enum artifact::ColumnType;
     artifact::Table trials("algo_trial", {{"length", kInteger, ""},
                                           {"trial", kInteger, ""},
@@ -35,7 +35,8 @@ class Gathered {
         sum += (*items)[i];
       }
       const bool there = !items->empty();
-      summary.add_row({length, there ? artifact::Cell(sum / static_cast<double>(items->size())) : artifact::Cell(), there ? "ok" : "na_positions"});
+      summary.add_row({length, there ? artifact::Cell(sum / static_cast<double>(items->size())) : artifact::Cell(),
+                       there ? "ok" : "na_positions"});
     }
     Run run;
     run.encoding = encoding;
@@ -49,7 +50,9 @@ class Gathered {
 
   ClaimResult judge(const std::string& body) {
     const test::TempFolder folder;
-    support::write_file_atomically(folder / "claims.yml", "claims:\n  C1:\n    says: a thing\n    table: algo_trial\n    measure: em\n" + body, false);
+    support::write_file_atomically(folder / "claims.yml",
+                                   "claims:\n  C1:\n    says: a thing\n    table: algo_trial\n    measure: em\n" + body,
+                                   false);
     claims = read_claims(folder / "claims.yml");
     return report::judge(claims, results).at(0);
   }
@@ -77,19 +80,22 @@ std::string errors_of(const std::string& text) {
   return "no error";
 }
 
-void says(const std::string& text, const std::string& part) { BOOST_TEST(text.find(part) != std::string::npos, "'" << part << "' is not in:\n" << text); }
+void says(const std::string& text, const std::string& part) {
+  BOOST_TEST(text.find(part) != std::string::npos, "'" << part << "' is not in:\n" << text);
+}
 
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(claims)
 
 BOOST_AUTO_TEST_CASE(verdicts_follow_the_rule) {
-  const statistics::Interval above{0.1, 0.3}, across{-0.1, 0.5}, below{-0.3, -0.1}, wide{-0.4, 0.1}, none{NAN, NAN}, zero{0, 0};
+  const statistics::Interval above{0.1, 0.3}, across{-0.1, 0.5}, below{-0.3, -0.1}, wide{-0.4, 0.1}, none{NAN, NAN},
+      zero{0, 0};
   const auto is = [](Verdict expected, const ComparisonEvidence& evidence) { return verdict_of(evidence) == expected; };
   BOOST_TEST(is(Verdict::kReproduced, {.interval = above, .refuting = above}));
   BOOST_TEST(is(Verdict::kInconclusive, {.interval = across, .refuting = across}));
   BOOST_TEST(is(Verdict::kRefuted, {.interval = below, .refuting = below}));
-  BOOST_TEST(is(Verdict::kInconclusive, {.interval = below, .refuting = wide}));   // one of many comparisons
+  BOOST_TEST(is(Verdict::kInconclusive, {.interval = below, .refuting = wide}));  // one of many comparisons
   BOOST_TEST(is(Verdict::kInconclusive, {.interval = none, .refuting = none}));
   BOOST_TEST(is(Verdict::kInconclusive, {.interval = above, .refuting = above, .in_band = false}));
   // One or two seeds settle nothing, in either direction.
@@ -192,12 +198,13 @@ BOOST_AUTO_TEST_CASE(a_failed_control_excludes_the_comparisons_of_its_arm) {
   Gathered gathered;
   for (const char* seed : {"1", "2", "3"}) {
     gathered.add("none", seed, kAll, some(45));
-    gathered.add("t5", seed, some(5), some(4));   // it has not learned
+    gathered.add("t5", seed, some(5), some(4));  // it has not learned
     gathered.add("rope", seed, kAll, some(5));
   }
   const auto judged = [&](const std::string& learned, const std::string& compared) {
-    return gathered.judge("    control:\n      - {where: {length: 20}, of: " + learned + ", at_least: 0.9}\n    tests:\n      - {where: {length: 40}, of: " +
-                          compared + ", above: rope}\n");
+    return gathered.judge("    control:\n      - {where: {length: 20}, of: " + learned +
+                          ", at_least: 0.9}\n    tests:\n      - {where: {length: 40}, of: " + compared +
+                          ", above: rope}\n");
   };
   const ClaimResult whole = judged("[none, t5, rope]", "[none, t5]");
   BOOST_TEST((whole.verdict == Verdict::kReproduced));
@@ -216,7 +223,8 @@ BOOST_AUTO_TEST_CASE(more_seeds_make_reproduced_more_likely) {
     gathered.add("none", std::to_string(seed), kAll, some(seed % 5 == 0 ? 9 : 30 + seed % 3));
     gathered.add("rope", std::to_string(seed), kAll, some(10));
   }
-  BOOST_TEST((gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n").verdict == Verdict::kReproduced));
+  BOOST_TEST((gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n").verdict ==
+              Verdict::kReproduced));
 }
 
 BOOST_AUTO_TEST_CASE(the_least_favourable_arm_and_the_worst_test_decide) {
@@ -227,7 +235,8 @@ BOOST_AUTO_TEST_CASE(the_least_favourable_arm_and_the_worst_test_decide) {
     gathered.add("rope", seed, kAll, some(40));
   }
   const ClaimResult result = gathered.judge(
-      "    tests:\n      - {where: {length: 20}, of: [none, t5], at_least: 0.9}\n      - {where: {length: 40}, of: [none, t5], above: rope}\n");
+      "    tests:\n      - {where: {length: 20}, of: [none, t5], at_least: 0.9}\n      - {where: {length: 40}, of: "
+      "[none, t5], above: rope}\n");
   BOOST_TEST((result.tests.at(0).verdict == Verdict::kReproduced));
   BOOST_TEST(std::abs(result.tests.at(1).effect + 0.6) < 1e-12);
   BOOST_TEST((result.verdict == Verdict::kRefuted));
@@ -252,7 +261,8 @@ BOOST_AUTO_TEST_CASE(three_seeds_give_an_interval_over_seeds) {
   // One seed against the claim widens the interval beyond zero.
   gathered.add("none", "3", kAll, some(5));
   gathered.add("rope", "3", kAll, some(10));
-  BOOST_TEST((gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n").verdict == Verdict::kInconclusive));
+  BOOST_TEST((gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n").verdict ==
+              Verdict::kInconclusive));
 }
 
 BOOST_AUTO_TEST_CASE(a_claim_whose_seeds_are_added_is_corrected_for_looks) {
@@ -316,7 +326,9 @@ BOOST_AUTO_TEST_CASE(a_study_that_adds_seeds_needs_a_claim_that_exists) {
 BOOST_AUTO_TEST_CASE(a_number_to_reach_is_reached_when_it_is_met) {
   Gathered gathered;
   for (const char* seed : {"1", "2", "3", "4", "5"}) gathered.add("none", seed, kAll, kNone);
-  const auto verdict = [&](const std::string& test) { return gathered.judge("    tests:\n      - {" + test + "}\n").verdict; };
+  const auto verdict = [&](const std::string& test) {
+    return gathered.judge("    tests:\n      - {" + test + "}\n").verdict;
+  };
   BOOST_TEST((verdict("where: {length: 20}, of: none, at_least: 1") == Verdict::kReproduced));
   BOOST_TEST((verdict("where: {length: 40}, of: none, at_most: 0") == Verdict::kReproduced));
   BOOST_TEST((verdict("where: {length: 20}, of: none, at_least: 0.9") == Verdict::kReproduced));
@@ -385,14 +397,16 @@ BOOST_AUTO_TEST_CASE(a_band_and_the_published_number_are_numbers) {
     gathered.add("none", seed, kAll, some(40));
     gathered.add("rope", seed, kAll, some(10));
   }
-  const auto judged = [&](const std::string& rest) { return gathered.judge("    tests:\n      - {where: {length: 40}, of: none, " + rest + "}\n"); };
+  const auto judged = [&](const std::string& rest) {
+    return gathered.judge("    tests:\n      - {where: {length: 40}, of: none, " + rest + "}\n");
+  };
   const ClaimResult inside = judged("at_least: 0.3, published: 0.97, band: [0.7, 0.9]");
   BOOST_TEST((inside.verdict == Verdict::kReproduced));
   BOOST_TEST(*inside.tests.at(0).test->published == 0.97);
   const ClaimResult outside = judged("at_least: 0.3, band: [0.9, 1]");
   BOOST_TEST((outside.verdict == Verdict::kInconclusive));
   says(outside.reason, "outside the band");
-  BOOST_TEST((judged("above: rope, band: [0.5, 0.7]").verdict == Verdict::kReproduced));   // 0.8 − 0.2
+  BOOST_TEST((judged("above: rope, band: [0.5, 0.7]").verdict == Verdict::kReproduced));  // 0.8 − 0.2
   BOOST_TEST((judged("above: rope, band: [0.7, 0.9]").verdict == Verdict::kInconclusive));
 }
 
@@ -439,7 +453,8 @@ BOOST_AUTO_TEST_CASE(what_a_partial_grid_lacks_is_not_testable_and_misspellings_
   const ClaimResult result = gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n");
   BOOST_TEST((result.verdict == Verdict::kNotTestable));
   says(result.reason, "rope is missing: the training failed");
-  BOOST_CHECK_THROW(gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rpoe}\n"), support::ConfigError);
+  BOOST_CHECK_THROW(gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rpoe}\n"),
+                    support::ConfigError);
   const ClaimResult table = gathered.judge("    tests:\n      - {table: retrieval_trial, of: none, at_least: 1}\n");
   BOOST_TEST((table.verdict == Verdict::kNotTestable));
   says(table.reason, "no table 'retrieval_trial' was gathered");
@@ -455,18 +470,19 @@ BOOST_AUTO_TEST_CASE(what_a_run_leaves_out_is_not_testable_and_other_claims_are_
   const ClaimResult result = gathered.judge(alibi);
   BOOST_TEST((result.verdict == Verdict::kNotTestable));
   says(result.reason, "alibi was left out of this run (axis encoding)");
-  BOOST_TEST(
-      (gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n").verdict != Verdict::kNotTestable));
+  BOOST_TEST((gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n").verdict !=
+              Verdict::kNotTestable));
   // A variant's name has changed with the axis; a table may have been the other label's.
   says(gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: \"rope, small\"}\n").reason,
        "rope, small was left out of this run (axis size)");
   says(gathered.judge("    tests:\n      - {table: retrieval_trial, of: none, at_least: 1}\n").reason,
        "encoding=alibi, size=small were left out");
   BOOST_TEST(
-      (gathered.judge("    tests:\n      - {where: {length: 40}, of: none, at_least: 0.1}\n    runs: {size: small}\n").verdict ==
-       Verdict::kNotTestable));
+      (gathered.judge("    tests:\n      - {where: {length: 40}, of: none, at_least: 0.1}\n    runs: {size: small}\n")
+           .verdict == Verdict::kNotTestable));
   // A misspelling stays an error.
-  BOOST_CHECK_THROW(gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rpoe}\n"), support::ConfigError);
+  BOOST_CHECK_THROW(gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rpoe}\n"),
+                    support::ConfigError);
 }
 
 BOOST_AUTO_TEST_CASE(without_its_control_a_claim_cannot_be_tested) {
@@ -474,7 +490,8 @@ BOOST_AUTO_TEST_CASE(without_its_control_a_claim_cannot_be_tested) {
   gathered.add("none", "1", some(10), some(10));
   gathered.add("rope", "1", kAll, kNone);
   const ClaimResult result = gathered.judge(
-      "    control:\n      - {where: {length: 20}, of: [none, rope], at_least: 0.9}\n    tests:\n      - {where: {length: 40}, of: none, above: rope}\n");
+      "    control:\n      - {where: {length: 20}, of: [none, rope], at_least: 0.9}\n    tests:\n      - {where: "
+      "{length: 40}, of: none, above: rope}\n");
   BOOST_TEST((result.verdict == Verdict::kNotTestable));
   says(result.reason, "the control failed: em of none, rope at least 0.9 where length 20 (none 0.2, rope 1)");
 }
@@ -485,7 +502,8 @@ BOOST_AUTO_TEST_CASE(what_was_not_measured_is_no_zero) {
   gathered.add("rope", "1", kAll, kNone);
   const std::string test = "{where: {length: 40}, of: rope, above: none}\n";
   BOOST_TEST((gathered.judge("    tests:\n      - " + test).verdict == Verdict::kNotTestable));
-  ClaimResult result = gathered.judge("    tests:\n      - {table: algo_summary, where: {length: 40}, of: none, at_most: 0.5}\n");
+  ClaimResult result =
+      gathered.judge("    tests:\n      - {table: algo_summary, where: {length: 40}, of: none, at_most: 0.5}\n");
   BOOST_TEST((result.verdict == Verdict::kNotTestable));
   says(result.reason, "none has no number: na_positions");
   // Other seeds are no pair.
@@ -497,7 +515,8 @@ BOOST_AUTO_TEST_CASE(what_was_not_measured_is_no_zero) {
 BOOST_AUTO_TEST_CASE(a_summary_has_no_items_and_so_no_interval_unless_it_has_no_noise) {
   Gathered gathered;
   gathered.add("none", "1", kAll, some(40));
-  const std::string test = "    tests:\n      - {table: algo_summary, where: {length: 40}, of: none, near: 0.8, within: 0.01";
+  const std::string test =
+      "    tests:\n      - {table: algo_summary, where: {length: 40}, of: none, near: 0.8, within: 0.01";
   ClaimResult result = gathered.judge(test + "}\n");
   BOOST_TEST((result.verdict == Verdict::kInconclusive));
   says(result.tests.at(0).reason, "the table holds summaries");
@@ -509,7 +528,8 @@ BOOST_AUTO_TEST_CASE(a_summary_has_no_items_and_so_no_interval_unless_it_has_no_
 BOOST_AUTO_TEST_CASE(a_number_may_be_per_another_and_less_the_same_elsewhere) {
   Gathered gathered;
   gathered.add("none", "1", kAll, some(10));
-  const ClaimResult result = gathered.judge("    per: weight\n    tests:\n      - {where: {length: 20}, minus: {length: 40}, of: none, at_least: 0.3}\n");
+  const ClaimResult result = gathered.judge(
+      "    per: weight\n    tests:\n      - {where: {length: 20}, minus: {length: 40}, of: none, at_least: 0.3}\n");
   BOOST_TEST(std::abs(result.tests.at(0).effect - (0.5 - 0.1 - 0.3)) < 1e-12);
   says(result.tests.at(0).test->text(), "em per weight of none at least 0.3 where length 20, less where length 40");
 }
@@ -521,15 +541,23 @@ BOOST_AUTO_TEST_CASE(runs_are_chosen_by_label_and_arms_by_a_column) {
   gathered.results.variants = {"decay", "drop"};
   gathered.results.runs[0].variant = "decay";
   gathered.results.runs[1].variant = "drop";
-  BOOST_TEST(std::abs(gathered.judge("    tests:\n      - {runs: {from: drop}, where: {length: 40}, of: rope, at_least: 0}\n").tests.at(0).effect - 0.2) < 1e-12);
-  const ClaimResult both = gathered.judge("    tests:\n      - {where: {length: 40}, of: 'rope, decay', above: 'rope, drop'}\n");
+  BOOST_TEST(
+      std::abs(gathered.judge("    tests:\n      - {runs: {from: drop}, where: {length: 40}, of: rope, at_least: 0}\n")
+                   .tests.at(0)
+                   .effect -
+               0.2) < 1e-12);
+  const ClaimResult both =
+      gathered.judge("    tests:\n      - {where: {length: 40}, of: 'rope, decay', above: 'rope, drop'}\n");
   BOOST_TEST(std::abs(both.tests.at(0).effect - 0.6) < 1e-12);
-  const ClaimResult column = gathered.judge("    tests:\n      - {by: length, runs: {from: decay}, of: '20', above: '40'}\n");
+  const ClaimResult column =
+      gathered.judge("    tests:\n      - {by: length, runs: {from: decay}, of: '20', above: '40'}\n");
   BOOST_TEST(std::abs(column.tests.at(0).effect - 0.2) < 1e-12);
   // Two trainings of rope, and no word about which.
   const ClaimResult either = gathered.judge("    tests:\n      - {where: {length: 40}, of: rope, at_least: 0}\n");
   BOOST_TEST((either.verdict == Verdict::kNotTestable));
-  says(either.reason, "rope was measured in 2 variants ('rope, decay', 'rope, drop'): name one, or choose with 'runs: {label: value}'");
+  says(
+      either.reason,
+      "rope was measured in 2 variants ('rope, decay', 'rope, drop'): name one, or choose with 'runs: {label: value}'");
 }
 
 BOOST_AUTO_TEST_CASE(mistakes_are_named_with_line_and_nearest_word) {
@@ -544,8 +572,10 @@ BOOST_AUTO_TEST_CASE(mistakes_are_named_with_line_and_nearest_word) {
   says(errors_of(head + "    tests:\n      - {of: a, near: 2}\n"), "'near' needs 'within'");
   says(errors_of(head + "    tests:\n      - {of: a, at_least: many}\n"), "'at_least' is a number, found 'many'");
   says(errors_of(head + "    tests: []\n"), "expected a list of tests");
-  says(errors_of(head + "    tests:\n      - {of: a, at_least: 1, band: [2, 1]}\n"), "'band' is two numbers, the lower first");
-  says(errors_of(head + "    expected: reproducd\n    tests:\n      - {of: a, at_least: 1}\n"), "did you mean 'reproduced'?");
+  says(errors_of(head + "    tests:\n      - {of: a, at_least: 1, band: [2, 1]}\n"),
+       "'band' is two numbers, the lower first");
+  says(errors_of(head + "    expected: reproducd\n    tests:\n      - {of: a, at_least: 1}\n"),
+       "did you mean 'reproduced'?");
   says(errors_of("claims:\n  C1: {says: x, tests: [{of: a, at_least: 1}]}\n"), "a test needs a table");
   says(errors_of("claims: []\n"), "expected a map of claims");
   says(errors_of("claim: {}\n"), "did you mean 'claims'?");
@@ -577,7 +607,9 @@ BOOST_AUTO_TEST_CASE(a_test_tells_which_configs_it_is_about) {
   gathered.results.runs[0].facts["config_hash"] = "aaaaaaaaaaaa";
   gathered.results.runs[1].facts["config_hash"] = "bbbbbbbbbbbb";
   gathered.results.runs[2].facts["config_hash"] = "cccccccccccc";
-  const auto configs = [&](const std::string& test) { return gathered.judge("    tests:\n      - " + test + "\n").tests.at(0).configs; };
+  const auto configs = [&](const std::string& test) {
+    return gathered.judge("    tests:\n      - " + test + "\n").tests.at(0).configs;
+  };
   const std::string one = configs("{where: {length: 40}, of: none, at_least: 1}");
   BOOST_TEST(one == "aaaaaaaaaaaa");
   const std::string both = configs("{where: {length: 40}, of: none, above: rope}");
@@ -599,8 +631,8 @@ BOOST_AUTO_TEST_CASE(all_shipped_files_are_read) {
 struct Rows {
   Gathered gathered;
 
-  void add(const std::string& from, const std::string& mode, const std::string& network, const std::string& encoding, int depth, int seed,
-           double all, double middle, double determined) {
+  void add(const std::string& from, const std::string& mode, const std::string& network, const std::string& encoding,
+           int depth, int seed, double all, double middle, double determined) {
     using enum artifact::ColumnType;
     artifact::Table grid("dummy_grid", {{"mode", kText, ""},
                                         {"network", kText, ""},
@@ -615,8 +647,11 @@ struct Rows {
       grid.add_row({mode, network, encoding, depth, epochs, all + early, determined + early, middle + early});
     }
     Results& results = gathered.results;
-    results.runs.push_back({.labels = {{"stage", from}, {"depth", std::to_string(depth)}}, .encoding = encoding, .seed = std::to_string(seed)});
-    if (std::find(results.encodings.begin(), results.encodings.end(), encoding) == results.encodings.end()) results.encodings.push_back(encoding);
+    results.runs.push_back({.labels = {{"stage", from}, {"depth", std::to_string(depth)}},
+                            .encoding = encoding,
+                            .seed = std::to_string(seed)});
+    if (std::find(results.encodings.begin(), results.encodings.end(), encoding) == results.encodings.end())
+      results.encodings.push_back(encoding);
     results.tables["dummy_grid"].push_back({results.runs.size() - 1, "test", std::move(grid)});
   }
   /// Everything as published and as expected, three seeds; `middle` of the learned encoding at depth 1 as given.
@@ -625,13 +660,15 @@ struct Rows {
       const double noise = 0.001 * (seed - 1);
       for (const char* name : {"sinusoidal", "sininit", "learned"}) {
         const bool odd = name == std::string("learned");
-        add("over_batch", "seed", "post_norm_over_batch", name, 1, seed, .147 + noise, (odd ? middle : 4.30) + noise, .7);
+        add("over_batch", "seed", "post_norm_over_batch", name, 1, seed, .147 + noise, (odd ? middle : 4.30) + noise,
+            .7);
         add("over_batch", "seed", "post_norm_over_batch", name, 4, seed, .141 + noise, 4.31 + noise, .7);
       }
       add("bare", "seed", "bare_bidirectional", "rope", 16, seed, sixteen + noise, 4.3, .7);
       for (const char* name : {"sinusoidal", "sininit", "learned", "rope", "lrope"}) {
         add("fixed", "fixed", "pre_norm_causal", name, 4, seed, .07, .08 + noise, .012);
-        add("fixed", "fixed", "post_norm_causal", name, 4, seed, .07, (name == std::string("lrope") ? .3 : .09) + noise, .015 + noise);
+        add("fixed", "fixed", "post_norm_causal", name, 4, seed, .07, (name == std::string("lrope") ? .3 : .09) + noise,
+            .015 + noise);
       }
     }
   }
@@ -648,7 +685,7 @@ BOOST_AUTO_TEST_CASE(the_published_grid_is_judged_by_network_mode_and_depth) {
   BOOST_TEST_REQUIRE(judged.size() == 6u);
   BOOST_TEST((judged[0].verdict == Verdict::kReproduced), judged[0].reason);
   BOOST_TEST((judged[1].verdict == Verdict::kReproduced), judged[1].reason);
-  BOOST_TEST((judged[2].verdict == Verdict::kRefuted));    // lrope with post_norm reads too little
+  BOOST_TEST((judged[2].verdict == Verdict::kRefuted));  // lrope with post_norm reads too little
   const std::vector<TestResult>& fixed = judged[2].tests;
   BOOST_TEST_REQUIRE(fixed.size() == 6u);
   BOOST_TEST((fixed[0].verdict == Verdict::kReproduced));
@@ -677,8 +714,10 @@ BOOST_AUTO_TEST_CASE(networks_that_have_not_finished_and_single_seeds_settle_not
     gathered.table.add_row({"seed", "post_norm_over_batch", "sininit", 4, 16, .39, .7, 4.30});
   }
   const ClaimResult result = unfinished.judged()[0];
-  BOOST_TEST((result.verdict == Verdict::kReproduced));   // for the two that have learned
-  says(result.reason, "1 of 3 comparisons could not be tested: the control failed: loss_all of sinusoidal, sininit, learned at most 0.2");
+  BOOST_TEST((result.verdict == Verdict::kReproduced));  // for the two that have learned
+  says(result.reason,
+       "1 of 3 comparisons could not be tested: the control failed: loss_all of sinusoidal, sininit, learned at most "
+       "0.2");
   Rows single;
   single.as_claimed(4.30, .8483, 1);
   BOOST_TEST((single.judged()[1].verdict == Verdict::kInconclusive));

@@ -35,8 +35,15 @@ Results retrieval(const std::vector<int>& right, int items, std::vector<double> 
     results.runs.push_back({.encoding = "rope", .seed = std::to_string(seed)});
     for (const double depth : depths) {
       for (int i = 0; i < items; ++i) {
-        results.trials.push_back({.run = seed, .task = "passkey", .length = 128, .depth = depth, .item = std::to_string(i) + " " + std::to_string(depth),
-                                  .exact = i < right[seed] ? 1.0 : 0.0, .digits = 5, .nll = 1, .nll_control = 2});
+        results.trials.push_back({.run = seed,
+                                  .task = "passkey",
+                                  .length = 128,
+                                  .depth = depth,
+                                  .item = std::to_string(i) + " " + std::to_string(depth),
+                                  .exact = i < right[seed] ? 1.0 : 0.0,
+                                  .digits = 5,
+                                  .nll = 1,
+                                  .nll_control = 2});
       }
     }
   }
@@ -52,12 +59,14 @@ BOOST_AUTO_TEST_CASE(clear_differences_are_bold_in_tables_of_any_size) {
   // 12 × 3 × 8 = 288 tests: the smallest p of 10,000 resamples, times 288, is above 0.05.
   std::vector<std::string> encodings;
   for (int e = 0; e <= 12; ++e) encodings.push_back("e" + std::to_string(e));
-  const Results results = perplexities({.encodings = encodings, .protocols = {"prefix", "blocks", "sliding"},
-                                        .lengths = {16, 32, 64, 128, 256, 512, 1024, 2048}, .better = 0.2});
+  const Results results = perplexities({.encodings = encodings,
+                                        .protocols = {"prefix", "blocks", "sliding"},
+                                        .lengths = {16, 32, 64, 128, 256, 512, 1024, 2048},
+                                        .better = 0.2});
   const Section section = section_of("differences", results);
   const Table& table = table_of(section, "differences");
   BOOST_TEST_REQUIRE(table.rows.size() == 288u);
-  BOOST_TEST(bold_in(table) >= 24u);   // the better one, everywhere
+  BOOST_TEST(bold_in(table) >= 24u);  // the better one, everywhere
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     const bool better = table.rows[row].cells[0].text == "e12";
     if (better) BOOST_TEST(cell_of(table, row, "delta_nll").best);
@@ -67,15 +76,18 @@ BOOST_AUTO_TEST_CASE(clear_differences_are_bold_in_tables_of_any_size) {
 }
 
 BOOST_AUTO_TEST_CASE(holms_family_is_one_protocol_and_length) {
-  const Results results = perplexities({.encodings = {"rope", "a", "b"}, .protocols = {"prefix", "blocks"}, .better = 0.01, .seed_sd = 0.003});
+  const Results results = perplexities(
+      {.encodings = {"rope", "a", "b"}, .protocols = {"prefix", "blocks"}, .better = 0.01, .seed_sd = 0.003});
   const Section section = section_of("differences", results);
   const Table& table = table_of(section, "differences");
-  // Two tests in each family, so that no corrected p is more than twice its p (or its neighbour's, where that is larger).
+  // Two tests in each family, so that no corrected p is more than twice its p (or its neighbour's, where that is
+  // larger).
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     const double p = *cell_of(table, row, "p").number, holm = *cell_of(table, row, "p_holm").number;
     double other = 0;
     for (std::size_t k = 0; k < table.rows.size(); ++k) {
-      if (k != row && table.rows[k].cells[1].text == table.rows[row].cells[1].text && *cell_of(table, k, "length").number == *cell_of(table, row, "length").number)
+      if (k != row && table.rows[k].cells[1].text == table.rows[row].cells[1].text &&
+          *cell_of(table, k, "length").number == *cell_of(table, row, "length").number)
         other = *cell_of(table, k, "p").number;
     }
     BOOST_TEST(std::abs(holm - std::min(1.0, p <= other ? 2 * p : std::max(p, 2 * other))) < 1e-9);
@@ -108,7 +120,7 @@ BOOST_AUTO_TEST_CASE(bold_and_sentences_know_the_noise_of_seeds) {
   BOOST_TEST(bold_in(table_of(section_of("differences", perplexities(pair)), "differences")) == 0u);
   const Section forest = section_of("differences", three);
   const Point& point = forest.figures.at(0).panels.at(0).series.at(0).points.at(0);
-  BOOST_TEST(point.high - point.low > 0.05);   // seeds, and not 0.001 of the documents
+  BOOST_TEST(point.high - point.low > 0.05);  // seeds, and not 0.001 of the documents
 }
 
 BOOST_AUTO_TEST_CASE(the_end_of_a_run_says_what_the_page_says) {
@@ -174,14 +186,16 @@ BOOST_AUTO_TEST_CASE(sentences_forest_and_parity_use_one_protocol) {
 BOOST_AUTO_TEST_CASE(rows_of_figures_are_named_by_what_tells_them_apart) {
   Results results;
   results.variants = {"evaluate, scaffold, drop, late 2", "evaluate, scaffold, drop, d50", "evaluate, scaffold", ""};
-  const Arm late{"rope", results.variants[0], {}}, half{"rope", results.variants[1], {}}, yarn{"yarn", results.variants[1], {}},
-      other{"rope", results.variants[2], {}}, plain{"rope", "", {}};
+  const Arm late{"rope", results.variants[0], {}}, half{"rope", results.variants[1], {}},
+      yarn{"yarn", results.variants[1], {}}, other{"rope", results.variants[2], {}}, plain{"rope", "", {}};
   using Names = std::vector<std::string>;
-  BOOST_TEST(row_names(results, {&late, &half}) == (Names{"rope, late 2", "rope, d50"}), boost::test_tools::per_element());
+  BOOST_TEST(row_names(results, {&late, &half}) == (Names{"rope, late 2", "rope, d50"}),
+             boost::test_tools::per_element());
   BOOST_TEST(row_names(results, {&yarn, &half}) == (Names{"yarn", "rope"}), boost::test_tools::per_element());
   BOOST_TEST(row_names(results, {&half}) == Names{"rope"}, boost::test_tools::per_element());
   // With different numbers of labels it is unclear which of them correspond.
-  BOOST_TEST(row_names(results, {&half, &other, &plain}) == (Names{"rope, evaluate, scaffold, drop, d50", "rope, evaluate, scaffold", "rope"}),
+  BOOST_TEST(row_names(results, {&half, &other, &plain}) ==
+                 (Names{"rope, evaluate, scaffold, drop, d50", "rope, evaluate, scaffold", "rope"}),
              boost::test_tools::per_element());
   BOOST_TEST(row_names(results, {}).empty());
 }
@@ -206,14 +220,15 @@ BOOST_AUTO_TEST_CASE(rows_of_dropped_encodings_show_when_they_were_dropped) {
   const Results one = perplexities({.encodings = {"rope"}});
   Results results = one;
   results.arms.clear();
-  results.variants = {"evaluate, scaffold, drop, d50", "evaluate, scaffold, drop, d87", "evaluate, scaffold, nodrop, d50",
-                      "evaluate, scaffold, nodrop, d87"};
+  results.variants = {"evaluate, scaffold, drop, d50", "evaluate, scaffold, drop, d87",
+                      "evaluate, scaffold, nodrop, d50", "evaluate, scaffold, nodrop, d87"};
   for (const std::string& variant : results.variants) results.arms.push_back({"rope", variant, one.arms[0].runs});
   const Section section = section_of("differences", results);
   const Figure& figure = section.figures.at(0);
   BOOST_TEST(figure.id == "drop_effect");
   BOOST_TEST(figure.y_names == (std::vector<std::string>{"rope, d87", "rope, d50"}), boost::test_tools::per_element());
-  BOOST_TEST(figure.panels.at(0).series.at(0).name == "rope, evaluate, scaffold, drop, d50");   // in data, the whole name
+  BOOST_TEST(figure.panels.at(0).series.at(0).name ==
+             "rope, evaluate, scaffold, drop, d50");  // in data, the whole name
 }
 
 BOOST_AUTO_TEST_CASE(small_samples_are_marked) {
@@ -236,7 +251,9 @@ BOOST_AUTO_TEST_CASE(small_samples_are_marked) {
 }
 
 BOOST_AUTO_TEST_CASE(exact_answers_of_seeds_are_not_pooled) {
-  const auto cell = [](const Results& results) { return cell_of(table_of(section_of("retrieval", results), "passkey"), 0, "exact_128"); };
+  const auto cell = [](const Results& results) {
+    return cell_of(table_of(section_of("retrieval", results), "passkey"), 0, "exact_128");
+  };
   const report::Cell one = cell(retrieval({45}, 50));
   BOOST_TEST(one.interval->low == statistics::wilson(45, 50).low);
   // Seeds often learn a task or do not: each is shown, with the median, and no interval over them.
@@ -260,11 +277,19 @@ BOOST_AUTO_TEST_CASE(exact_answers_of_seeds_are_not_pooled) {
 
 BOOST_AUTO_TEST_CASE(trials_are_counted_in_their_own_task) {
   Results results = retrieval({3, 3, 3}, 12, {0.0, 0.5, 1.0});
-  for (int i = 0; i < 20; ++i)   // facts at several depths have none
-    results.trials.push_back({.run = 0, .task = "ruler_mk", .length = 512, .depth = NAN, .item = std::to_string(i), .exact = 1, .digits = 5});
+  for (int i = 0; i < 20; ++i)  // facts at several depths have none
+    results.trials.push_back({.run = 0,
+                              .task = "ruler_mk",
+                              .length = 512,
+                              .depth = NAN,
+                              .item = std::to_string(i),
+                              .exact = 1,
+                              .digits = 5});
   const Section section = section_of("retrieval", results);
-  BOOST_TEST(contains(table_of(section, "passkey").caption, "12 trials per length at each of 3 depths"), table_of(section, "passkey").caption);
-  BOOST_TEST(contains(table_of(section, "ruler_mk").caption, "20 trials per length,"), table_of(section, "ruler_mk").caption);
+  BOOST_TEST(contains(table_of(section, "passkey").caption, "12 trials per length at each of 3 depths"),
+             table_of(section, "passkey").caption);
+  BOOST_TEST(contains(table_of(section, "ruler_mk").caption, "20 trials per length,"),
+             table_of(section, "ruler_mk").caption);
 }
 
 BOOST_AUTO_TEST_CASE(tables_of_a_task_hold_the_models_that_were_asked) {
@@ -273,10 +298,16 @@ BOOST_AUTO_TEST_CASE(tables_of_a_task_hold_the_models_that_were_asked) {
   results.arms[0].variant = "text";
   for (const char* task : {"copies", "sums"}) {
     results.arms.push_back({"rope", task, {results.runs.size()}});
-    results.tasks.push_back({.run = results.runs.size(), .task = task, .length = 10, .n = 100, .exact = 0.5, .token_accuracy = 0.6, .nll = 1});
+    results.tasks.push_back({.run = results.runs.size(),
+                             .task = task,
+                             .length = 10,
+                             .n = 100,
+                             .exact = 0.5,
+                             .token_accuracy = 0.6,
+                             .nll = 1});
     results.runs.push_back({.encoding = "rope", .variant = task, .seed = "0"});
   }
-  results.tasks.back().status = "na_positions";   // was asked, and has no answer
+  results.tasks.back().status = "na_positions";  // was asked, and has no answer
   const Section tasks = section_of("tasks", results), found = section_of("retrieval", results);
   for (const char* task : {"copies", "sums"}) {
     const Table& table = table_of(tasks, task);
@@ -285,7 +316,7 @@ BOOST_AUTO_TEST_CASE(tables_of_a_task_hold_the_models_that_were_asked) {
   }
   BOOST_TEST(table_of(found, "passkey").rows.size() == 1u);
   BOOST_TEST_REQUIRE(found.figures.size() == 2u);
-  BOOST_TEST(found.figures[1].panels.size() == 1u);   // the map by length and depth
+  BOOST_TEST(found.figures[1].panels.size() == 1u);  // the map by length and depth
 }
 
 BOOST_AUTO_TEST_CASE(the_training_length_is_that_of_the_run) {
@@ -304,31 +335,42 @@ BOOST_AUTO_TEST_CASE(the_training_length_is_that_of_the_run) {
   BOOST_TEST_REQUIRE(section.figures.at(0).panels.size() == 2u);
   BOOST_TEST(section.figures[0].panels[0].rules.at(0).at == 128);
   BOOST_TEST(section.figures[0].panels[1].rules.at(0).at == 512);
-  BOOST_TEST(contains(training_sentence(results), "Training lengths: 128 tokens (decay); 512 tokens (extend)."), training_sentence(results));
+  BOOST_TEST(contains(training_sentence(results), "Training lengths: 128 tokens (decay); 512 tokens (extend)."),
+             training_sentence(results));
   BOOST_TEST(contains(section.findings.at(0), "decay: at 128 tokens"), section.findings.at(0));
   const Table checks = table_of(section_of("checks", results), "checks");
-  BOOST_TEST(cell_of(checks, 5, "verdict").text == "pass");   // the two of 128 are compared
+  BOOST_TEST(cell_of(checks, 5, "verdict").text == "pass");  // the two of 128 are compared
 }
 
 BOOST_AUTO_TEST_CASE(tasks_are_drawn_in_their_own_unit_with_exact_match_first) {
   Results results;
-  results.train_length = 48;   // the model's window
+  results.train_length = 48;  // the model's window
   results.variants = {""};
   results.encodings = {"rope"};
   results.runs = {{.encoding = "rope", .seed = "1", .train_length = 48}};
   results.arms = {{"rope", "", {0}}};
   for (const std::int64_t length : {10, 20, 40}) {
-    results.tasks.push_back({.run = 0, .task = "copy_repeat", .length = length, .n = 100, .exact = length <= 20 ? 1.0 : 0.1, .token_accuracy = 0.9, .nll = 0.1, .chance = 0.04});
+    results.tasks.push_back({.run = 0,
+                             .task = "copy_repeat",
+                             .length = length,
+                             .n = 100,
+                             .exact = length <= 20 ? 1.0 : 0.1,
+                             .token_accuracy = 0.9,
+                             .nll = 0.1,
+                             .chance = 0.04});
   }
   using enum artifact::ColumnType;
-  add(results, 0, "algo_length", {{"task", kText, ""}, {"measure", kText, ""}, {"value", kReal, ""}, {"status", kText, ""}},
-      {{"copy_repeat", "len90", 20.0, "ok"}, {"copy_repeat", "ext_ratio", 1.0, "ok"}, {"copy_repeat", "ood_mean_em", 0.1, "ok"}});
+  add(results, 0, "algo_length",
+      {{"task", kText, ""}, {"measure", kText, ""}, {"value", kReal, ""}, {"status", kText, ""}},
+      {{"copy_repeat", "len90", 20.0, "ok"},
+       {"copy_repeat", "ext_ratio", 1.0, "ok"},
+       {"copy_repeat", "ood_mean_em", 0.1, "ok"}});
   const Section section = section_of("tasks", results);
   const Figure& figure = section.figures.at(0);
   BOOST_TEST(contains(figure.title, "Exact match"), figure.title);
   BOOST_TEST(!contains(figure.x.title, "tokens"), figure.x.title);
   BOOST_TEST_REQUIRE(figure.panels.at(0).shades.size() == 1u);
-  BOOST_TEST(figure.panels[0].shades[0].high == 20);   // where training ended, and not the window of 48
+  BOOST_TEST(figure.panels[0].shades[0].high == 20);  // where training ended, and not the window of 48
   BOOST_TEST(!contains(figure.caption, "48"), figure.caption);
   const Table& table = table_of(section, "copy_repeat");
   BOOST_TEST(table.columns[1].id == "exact_10");
@@ -342,11 +384,15 @@ BOOST_AUTO_TEST_CASE(tasks_are_drawn_in_their_own_unit_with_exact_match_first) {
 BOOST_AUTO_TEST_CASE(a_sweep_of_learning_rates_is_one_model_chosen_on_validation_data) {
   // Four rates: the test scores favour 1e-3, validation favours 3e-3.
   Results results = perplexities({.encodings = {"rope"}, .seeds = {"1", "2", "3", "4"}});
-  const std::vector<std::pair<std::string, double>> rates = {{"1e-3", 3.2}, {"3e-3", 3.0}, {"1e-2", 3.02}, {"3e-2", NAN}};
+  const std::vector<std::pair<std::string, double>> rates = {
+      {"1e-3", 3.2}, {"3e-3", 3.0}, {"1e-2", 3.02}, {"3e-2", NAN}};
   for (std::size_t i = 0; i < rates.size(); ++i) {
-    results.runs[i].labels = {{"stage", "evaluate"}, {"from", "train"}, {"encoding", "rope"}, {"lr", rates[i].first}, {"seed", "1"}};
+    results.runs[i].labels = {
+        {"stage", "evaluate"}, {"from", "train"}, {"encoding", "rope"}, {"lr", rates[i].first}, {"seed", "1"}};
     Curve curve;
-    curve.run = {.labels = {{"stage", "train"}, {"encoding", "rope"}, {"lr", rates[i].first}, {"seed", "1"}}, .encoding = "rope", .seed = "1"};
+    curve.run = {.labels = {{"stage", "train"}, {"encoding", "rope"}, {"lr", rates[i].first}, {"seed", "1"}},
+                 .encoding = "rope",
+                 .seed = "1"};
     curve.run.facts = {{"stability", {{"spikes", 0}, {"steps_judged", 100}, {"nonfinite_steps", 0}}}};
     curve.train = {{1, 10, 6, 2}, {100, 1000, 3.1, 1}};
     curve.validation = {{100, 1000, rates[i].second, 1}};
@@ -358,7 +404,7 @@ BOOST_AUTO_TEST_CASE(a_sweep_of_learning_rates_is_one_model_chosen_on_validation
   BOOST_TEST(results.selections[0].chosen == "3e-3");
   BOOST_TEST(!results.selections[0].at_edge);
   BOOST_TEST(results.selections[0].candidates.size() == 4u);
-  BOOST_TEST(results.selections[0].candidates[0].label == "1e-3");   // by number, not by name
+  BOOST_TEST(results.selections[0].candidates[0].label == "1e-3");  // by number, not by name
   BOOST_TEST(results.curves.size() == 1u);
   BOOST_TEST(results.unselected_curves.size() == 3u);
   for (const LmCell& cell : results.lm) BOOST_TEST(cell.run == 1u);
@@ -371,8 +417,8 @@ BOOST_AUTO_TEST_CASE(a_sweep_of_learning_rates_is_one_model_chosen_on_validation
   BOOST_TEST(cell_of(table_of(section, "stability"), 0, "label").text == "needs care");
   const Figure& figure = section.figures.at(0);
   BOOST_TEST(figure.id == "learning_rates");
-  BOOST_TEST(figure.panels.at(0).series.at(0).points.size() == 3u);   // the one that diverged has none
-  results.unselected_curves.pop_back();   // without the one that diverged
+  BOOST_TEST(figure.panels.at(0).series.at(0).points.size() == 3u);  // the one that diverged has none
+  results.unselected_curves.pop_back();                              // without the one that diverged
   results.unselected_curves[0].validation[0].loss = 3.01;
   const Section calm = section_of("stability", results);
   BOOST_TEST(cell_of(table_of(calm, "stability"), 0, "label").text == "stable");
@@ -579,7 +625,8 @@ BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {
   BOOST_TEST(contains(one.findings[0], "can show no difference"), one.findings[0]);
   BOOST_TEST(cell_of(table_of(one, "power"), 0, "shown").reason == "the noise of training takes three seeds to know");
 
-  // Of tasks, too: by trials where there are some, by seeds where there are summaries. Answers without any noise say nothing.
+  // Of tasks, too: by trials where there are some, by seeds where there are summaries. Answers without any noise say
+  // nothing.
   Results trials = retrieval({20, 25, 30}, 50);
   trials.baseline = "none";
   BOOST_TEST(section_of("power", trials).empty());  // nothing to compare with
@@ -601,8 +648,9 @@ BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {
   }
   trials.arms.push_back(none);
   const Section asked = section_of("power", trials);
-  BOOST_TEST(contains(asked.findings.at(0), "3 seeds and 50 items at 128 (1×) (exact match, passkey) show differences of "),
-             asked.findings.at(0));
+  BOOST_TEST(
+      contains(asked.findings.at(0), "3 seeds and 50 items at 128 (1×) (exact match, passkey) show differences of "),
+      asked.findings.at(0));
   BOOST_TEST(*cell_of(table_of(asked, "power"), 0, "seed_sd").number == 0.1,
              boost::test_tools::tolerance(1e-9));  // 0.4, 0.5, 0.6 less a constant
   for (Trial& trial : trials.trials) trial.exact = 0;
@@ -616,7 +664,8 @@ BOOST_AUTO_TEST_CASE(equal_encodings_give_findings_in_a_report_as_often_as_the_l
     for (int study = 0; study < 1000; ++study) {
       std::vector<std::string> names;
       for (int s = 0; s < seeds; ++s) names.push_back(std::to_string(1000 * study + s));
-      const Results results = perplexities({.seeds = names, .lengths = {128}, .documents = 20, .seed_sd = 0.01, .rest_sd = 0.03});
+      const Results results =
+          perplexities({.seeds = names, .lengths = {128}, .documents = 20, .seed_sd = 0.01, .rest_sd = 0.03});
       const Section differences = section_of("differences", results), perplexity = section_of("perplexity", results);
       found += *cell_of(table_of(differences, "differences"), 0, "p_holm").number < 0.05;
       bold += bold_in(perplexity.tables.at(0)) > 0;
@@ -637,7 +686,8 @@ BOOST_AUTO_TEST_CASE(known_differences_lie_in_a_reports_intervals_as_often_as_it
       for (int s = 0; s < seeds; ++s) names.push_back(std::to_string(1000 * study + s));
       const Section section = section_of(
           "differences",
-          perplexities({.seeds = names, .lengths = {128}, .documents = 20, .better = 0.03, .seed_sd = 0.02, .rest_sd = 0.03}));
+          perplexities(
+              {.seeds = names, .lengths = {128}, .documents = 20, .better = 0.03, .seed_sd = 0.02, .rest_sd = 0.03}));
       const Table& table = table_of(section, "differences");
       covered += *cell_of(table, 0, "low").number <= -0.03 && -0.03 <= *cell_of(table, 0, "high").number;
     }
@@ -656,9 +706,9 @@ BOOST_AUTO_TEST_CASE(two_seeds_are_printed_both_and_bits_per_byte_by_length) {
   BOOST_TEST_REQUIRE(cell.parts.size() == 2u);
   BOOST_TEST(cell.parts[0] == std::exp(results.find_lm(0, "prefix", 512)->nll), boost::test_tools::tolerance(1e-12));
   const Table& bits = table_of(section, "bits_per_byte");
-  BOOST_TEST(
-      *cell_of(bits, 0, "bpb_512").number == (results.find_lm(0, "prefix", 512)->nll + results.find_lm(1, "prefix", 512)->nll) / 6,
-      boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(*cell_of(bits, 0, "bpb_512").number ==
+                 (results.find_lm(0, "prefix", 512)->nll + results.find_lm(1, "prefix", 512)->nll) / 6,
+             boost::test_tools::tolerance(1e-12));
 }
 
 BOOST_AUTO_TEST_CASE(what_the_config_notes_stands_in_captions) {
@@ -674,10 +724,12 @@ BOOST_AUTO_TEST_CASE(what_the_config_notes_stands_in_captions) {
 BOOST_AUTO_TEST_CASE(captions_of_perplexity_have_three_sentences) {
   const auto sentences = [](const std::string& text) {
     std::size_t count = 0;
-    for (std::size_t at = text.find('.'); at != std::string::npos; at = text.find('.', at + 1)) count += at + 1 == text.size() || text[at + 1] == ' ';
+    for (std::size_t at = text.find('.'); at != std::string::npos; at = text.find('.', at + 1))
+      count += at + 1 == text.size() || text[at + 1] == ' ';
     return count;
   };
-  const Section section = section_of("perplexity", perplexities({.protocols = {"prefix", "sliding", "anchored"}, .better = 0.3}));
+  const Section section =
+      section_of("perplexity", perplexities({.protocols = {"prefix", "sliding", "anchored"}, .better = 0.3}));
   for (const Figure& figure : section.figures) BOOST_TEST(sentences(figure.caption) <= 3u, figure.caption);
   for (const Table& table : section.tables) BOOST_TEST(sentences(table.caption) <= 3u, table.caption);
   BOOST_TEST(contains(section.tables[0].caption, "; bold: the best"), section.tables[0].caption);

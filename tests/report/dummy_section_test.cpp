@@ -22,16 +22,25 @@ struct Sample {
     results.title = "rows";
   }
 
-  void add(const std::string& mode, const std::string& network, const std::string& encoding, std::int64_t depth, int seed, double all,
-           double middle, double determined) {
+  void add(const std::string& mode, const std::string& network, const std::string& encoding, std::int64_t depth,
+           int seed, double all, double middle, double determined) {
     results.runs.push_back({.encoding = encoding, .seed = std::to_string(seed)});
-    if (std::find(results.encodings.begin(), results.encodings.end(), encoding) == results.encodings.end()) results.encodings.push_back(encoding);
+    if (std::find(results.encodings.begin(), results.encodings.end(), encoding) == results.encodings.end())
+      results.encodings.push_back(encoding);
     for (const std::int64_t epochs : {1, 16}) {
       const double early = epochs == 1 ? 0.5 : 0;
-      results.dummy.push_back({.run = results.runs.size() - 1, .mode = mode, .network = network, .depth = depth, .epochs = epochs,
-                               .seed = std::to_string(seed), .headline = (mode == "seed" ? all : determined) + early, .all = all + early,
-                               .determined = determined + early, .accuracy = 0.9,
-                               .positions = {4.3, 0.1, 0.1, 0.1, middle, 0.1, 0.1, 0.1}, .wrap = mode == "seed" ? 0.01 : kNaN});
+      results.dummy.push_back({.run = results.runs.size() - 1,
+                               .mode = mode,
+                               .network = network,
+                               .depth = depth,
+                               .epochs = epochs,
+                               .seed = std::to_string(seed),
+                               .headline = (mode == "seed" ? all : determined) + early,
+                               .all = all + early,
+                               .determined = determined + early,
+                               .accuracy = 0.9,
+                               .positions = {4.3, 0.1, 0.1, 0.1, middle, 0.1, 0.1, 0.1},
+                               .wrap = mode == "seed" ? 0.01 : kNaN});
     }
   }
 
@@ -62,7 +71,7 @@ BOOST_AUTO_TEST_CASE(published_losses_and_floors_stand_beside_ours) {
   sample.add("seed", "post_norm_over_batch", "none", 4, 42, .29, 4.30, .7);
   const Section section = sample.section();
   const Table& table = table_of(section, "dummy_seed");
-  BOOST_TEST(to_csv(table).find("0.141") != std::string::npos, to_csv(table));      // published after 16 epochs
+  BOOST_TEST(to_csv(table).find("0.141") != std::string::npos, to_csv(table));  // published after 16 epochs
   BOOST_TEST(to_csv(table).find("the source has no such cell") != std::string::npos);
   BOOST_TEST(table.caption.find("0.1332") != std::string::npos, table.caption);
   BOOST_TEST(table.caption.find("0.0666") != std::string::npos);
@@ -78,19 +87,30 @@ BOOST_AUTO_TEST_CASE(mode_hard_is_paired_with_the_baseline_and_says_what_is_miss
     for (const auto& [encoding, loss] : {std::pair{"rope", .30}, {"learned", .28}}) {
       sample.add("hard", "pre_norm_causal", encoding, 4, seed, 1.0, 0, loss);
       const auto add = [&](const char* variant, const char* target, double value, const char* status) {
-        sample.results.dummy_targets.push_back({.run = sample.results.runs.size() - 1, .mode = "hard", .network = "pre_norm_causal",
-                                                .seed = std::to_string(seed), .depth = 4, .epochs = 16, .variant = variant,
-                                                .target = target, .loss = value, .accuracy = .9, .status = status});
+        sample.results.dummy_targets.push_back({.run = sample.results.runs.size() - 1,
+                                                .mode = "hard",
+                                                .network = "pre_norm_causal",
+                                                .seed = std::to_string(seed),
+                                                .depth = 4,
+                                                .epochs = 16,
+                                                .variant = variant,
+                                                .target = target,
+                                                .loss = value,
+                                                .accuracy = .9,
+                                                .status = status});
       };
       add("plain", "det", loss + 0.01 * (seed - 43), "ok");
-      if (encoding == std::string("rope")) add("shift_8", "det", loss, "ok");
-      else add("shift_8", "all", kNaN, "na_positions");
+      if (encoding == std::string("rope"))
+        add("shift_8", "det", loss, "ok");
+      else
+        add("shift_8", "all", kNaN, "na_positions");
     }
   }
   const Section section = sample.section();
   const std::string csv = to_csv(table_of(section, "dummy_targets_hard"));
   const std::string markdown = to_markdown(table_of(section, "dummy_targets_hard"));
-  BOOST_TEST(markdown.find("−0.0200 \\[−0.0200, −0.0200\\]") != std::string::npos, markdown);   // learned − rope, in every seed
+  BOOST_TEST(markdown.find("−0.0200 \\[−0.0200, −0.0200\\]") != std::string::npos,
+             markdown);  // learned − rope, in every seed
   BOOST_TEST(csv.find("n/a (the length is beyond the positions that the encoding has)") != std::string::npos, csv);
   BOOST_TEST(csv.find("it is the baseline") != std::string::npos, csv);
 }

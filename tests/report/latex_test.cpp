@@ -32,22 +32,27 @@ std::string all_tables() {
   for (const std::vector<int>& seeds : {std::vector<int>{1, 2}, std::vector<int>{1, 2, 3}}) {
     const auto inputs = folder / std::to_string(seeds.size());
     std::filesystem::create_directories(inputs);
-    add(make_sections(read_results({}, sample::write_inputs(inputs, {.encodings = {"none", "rope", "learned"}, .seeds = seeds, .documents = 8}))));
+    add(make_sections(read_results(
+        {}, sample::write_inputs(inputs, {.encodings = {"none", "rope", "learned"}, .seeds = seeds, .documents = 8}))));
   }
-  const std::vector<std::string> names{"a_b & {x} \\y $z$ 100% #1 ^ ~", "[b] 位置編碼", "caf\xC3\xA9 ≈ √2 “q” <i> \"w\""};
-  add(make_sections(sample::perplexities({.encodings = names, .protocols = {"prefix", "sliding", "anchored"}, .lengths = {128, 256, 512, 1024}})));
+  const std::vector<std::string> names{"a_b & {x} \\y $z$ 100% #1 ^ ~", "[b] 位置編碼",
+                                       "caf\xC3\xA9 ≈ √2 “q” <i> \"w\""};
+  add(make_sections(sample::perplexities(
+      {.encodings = names, .protocols = {"prefix", "sliding", "anchored"}, .lengths = {128, 256, 512, 1024}})));
   return tables;
 }
 
 void compiles(const char* program, const std::string& preamble) {
   test::TempFolder folder;
-  support::write_file_atomically(folder / "tables.tex",
-                                 "\\documentclass[twocolumn]{article}\n" + preamble +
-                                     "\\usepackage{booktabs,siunitx,graphicx}\n\\sisetup{detect-weight=true,mode=text}\n\\extrafloats{100}\n"
-                                     "\\begin{document}\n" + all_tables() + "\\end{document}\n",
-                                 false);
-  const auto done = support::capture({program, "-interaction=nonstopmode", "-halt-on-error", "-output-directory=" + folder.path().string(),
-                                      (folder / "tables.tex").string()});
+  support::write_file_atomically(
+      folder / "tables.tex",
+      "\\documentclass[twocolumn]{article}\n" + preamble +
+          "\\usepackage{booktabs,siunitx,graphicx}\n\\sisetup{detect-weight=true,mode=text}\n\\extrafloats{100}\n"
+          "\\begin{document}\n" +
+          all_tables() + "\\end{document}\n",
+      false);
+  const auto done = support::capture({program, "-interaction=nonstopmode", "-halt-on-error",
+                                      "-output-directory=" + folder.path().string(), (folder / "tables.tex").string()});
   const bool well = done.status.code == 0 && std::filesystem::exists(folder / "tables.pdf");
   std::string log = done.out;
   if (const auto at = log.find("\n!"); at != std::string::npos) log = log.substr(at, 600);
@@ -62,6 +67,8 @@ BOOST_AUTO_TEST_CASE(pdflatex_compiles_every_table, *boost::unit_test::precondit
   compiles("pdflatex", "\\usepackage[T1]{fontenc}\n");
 }
 
-BOOST_AUTO_TEST_CASE(xelatex_compiles_every_table, *boost::unit_test::precondition(Has{"xelatex"})) { compiles("xelatex", ""); }
+BOOST_AUTO_TEST_CASE(xelatex_compiles_every_table, *boost::unit_test::precondition(Has{"xelatex"})) {
+  compiles("xelatex", "");
+}
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,5 +1,6 @@
-// The page as a browser shows it: driven in a headless Chromium where there is one. It makes no request, logs no error, wakes its
-// figures, switches axes and units, sorts, filters, and says where numbers come from, with names that try to be markup.
+// The page as a browser shows it: driven in a headless Chromium where there is one. It makes no request, logs no error,
+// wakes its figures, switches axes and units, sorts, filters, and says where numbers come from, with names that try to
+// be markup.
 #include <boost/test/unit_test.hpp>
 
 #include "report/page/report.h"
@@ -22,7 +23,8 @@ std::optional<std::string> browser() {
 
 struct HasBrowser {
   boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
-    boost::test_tools::assertion_result result(browser() && support::find_program("gnuplot") && support::find_program("rsvg-convert"));
+    boost::test_tools::assertion_result result(browser() && support::find_program("gnuplot") &&
+                                               support::find_program("rsvg-convert"));
     if (!result) result.message() << "chromium, gnuplot or rsvg-convert is not installed";
     return result;
   }
@@ -120,10 +122,11 @@ struct Screen {
 };
 
 ViewChange show(const std::filesystem::path& folder, const Screen& screen) {
-  const auto done = support::capture({"timeout", "120", *browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                                      "--enable-logging=stderr", "--user-data-dir=" + (folder / "profile").string(),
-                                      "--window-size=" + std::to_string(screen.width) + ",900",
-                                      screen.dark ? "--force-dark-mode" : "--no-first-run", "--dump-dom", "file://" + (folder / "driven.html").string()});
+  const auto done = support::capture(
+      {"timeout", "120", *browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+       "--enable-logging=stderr", "--user-data-dir=" + (folder / "profile").string(),
+       "--window-size=" + std::to_string(screen.width) + ",900", screen.dark ? "--force-dark-mode" : "--no-first-run",
+       "--dump-dom", "file://" + (folder / "driven.html").string()});
   return {done.out, done.err};
 }
 
@@ -134,7 +137,8 @@ BOOST_AUTO_TEST_SUITE(report_page, *boost::unit_test::precondition(HasBrowser{})
 BOOST_AUTO_TEST_CASE(a_reader_wakes_sorts_and_filters_without_an_error_or_a_request) {
   const test::TempFolder folder;
   artifact::Workspace workspace = sample::write_inputs(
-      folder.path(), {.encodings = {"none", "rope", "alibi"}, .seeds = {1, 2, 3}, .lengths = {128, 256, 512}, .configs = true});
+      folder.path(),
+      {.encodings = {"none", "rope", "alibi"}, .seeds = {1, 2, 3}, .lengths = {128, 256, 512}, .configs = true});
   char digit = 'a';
   for (artifact::Input& input : workspace.inputs["scores"]) input.digest = std::string(64, digit++);
   ReportConfig config;

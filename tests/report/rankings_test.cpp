@@ -13,9 +13,13 @@ using namespace pe::report::sample;
 namespace {
 
 /// Six encodings, each 0.1 nats above the one before; under `turned` in the opposite order.
-Results ranked(const std::vector<std::string>& protocols, const std::string& turned, double seed_sd, std::vector<std::string> seeds = {"1", "2", "3"}) {
-  Results results = perplexities({.encodings = {"a", "b", "c", "d", "e", "f"}, .seeds = std::move(seeds), .protocols = protocols,
-                                  .lengths = {128, 512}, .seed_sd = seed_sd});
+Results ranked(const std::vector<std::string>& protocols, const std::string& turned, double seed_sd,
+               std::vector<std::string> seeds = {"1", "2", "3"}) {
+  Results results = perplexities({.encodings = {"a", "b", "c", "d", "e", "f"},
+                                  .seeds = std::move(seeds),
+                                  .protocols = protocols,
+                                  .lengths = {128, 512},
+                                  .seed_sd = seed_sd});
   results.rankings = true;
   for (LmCell& cell : results.lm) {
     const double place = results.runs[cell.run].encoding[0] - 'a';
@@ -26,7 +30,9 @@ Results ranked(const std::vector<std::string>& protocols, const std::string& tur
   return results;
 }
 
-double number_in(const Table& table, std::size_t row, const std::string& column) { return *cell_of(table, row, column).number; }
+double number_in(const Table& table, std::size_t row, const std::string& column) {
+  return *cell_of(table, row, column).number;
+}
 
 }  // namespace
 
@@ -35,8 +41,8 @@ BOOST_AUTO_TEST_SUITE(rankings)
 BOOST_AUTO_TEST_CASE(taus_are_those_worked_out_by_hand) {
   BOOST_TEST(kendall_tau({1, 2, 3, 4}, {10, 20, 30, 40}) == 1);
   BOOST_TEST(kendall_tau({1, 2, 3, 4}, {4, 3, 2, 1}) == -1);
-  BOOST_TEST(std::abs(kendall_tau({1, 2, 3, 4}, {1, 2, 4, 3}) - 4.0 / 6) < 1e-12);   // one of six pairs
-  BOOST_TEST(std::abs(kendall_tau({1, 2, 3}, {1, 1, 2}) - 2 / std::sqrt(6.0)) < 1e-12);   // a tie
+  BOOST_TEST(std::abs(kendall_tau({1, 2, 3, 4}, {1, 2, 4, 3}) - 4.0 / 6) < 1e-12);       // one of six pairs
+  BOOST_TEST(std::abs(kendall_tau({1, 2, 3}, {1, 1, 2}) - 2 / std::sqrt(6.0)) < 1e-12);  // a tie
   BOOST_TEST(std::isnan(kendall_tau({1, 1, 1}, {1, 2, 3})));
   BOOST_TEST(std::isnan(kendall_tau({1}, {1})));
   BOOST_TEST(reversed_share({1, 2, 3, 4}, {1, 2, 4, 3}) == 1.0 / 6);
@@ -51,7 +57,8 @@ BOOST_AUTO_TEST_CASE(parts_of_noise_are_those_that_were_put_in) {
     for (std::uint64_t s = 0; s < 8; ++s) {
       const double own = noise({31, study, s}, 0.3);
       values.emplace_back();
-      for (std::uint64_t d = 0; d < 30; ++d) values.back().push_back(2 + own + noise({32, study, d}, 0.5) + noise({33, study, s, d}, 0.2));
+      for (std::uint64_t d = 0; d < 30; ++d)
+        values.back().push_back(2 + own + noise({32, study, d}, 0.5) + noise({33, study, s, d}, 0.2));
     }
     const NoiseParts parts = noise_parts(values);
     seed += parts.seed * parts.seed / kStudies;
@@ -78,7 +85,7 @@ BOOST_AUTO_TEST_CASE(wrong_orders_are_counted_against_the_means) {
 BOOST_AUTO_TEST_CASE(a_protocol_that_reverses_the_ranking_is_found_and_one_that_does_not_is_not) {
   const Section section = section_of("protocol_ranking", ranked({"blocks", "sliding", "anchored"}, "blocks", 0.001));
   const Table& table = table_of(section, "rank_agreement");
-  BOOST_TEST_REQUIRE(table.rows.size() == 6u);   // three pairs of protocols at two lengths
+  BOOST_TEST_REQUIRE(table.rows.size() == 6u);  // three pairs of protocols at two lengths
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
     const bool turned = number_in(table, row, "length") == 512 && cell_of(table, row, "protocol").text == "blocks";
     BOOST_TEST(number_in(table, row, "tau") == (turned ? -1 : 1));
@@ -104,7 +111,9 @@ BOOST_AUTO_TEST_CASE(causes_of_a_length_add_up_and_what_was_not_measured_is_miss
   for (std::size_t run = 0; run < results.runs.size(); ++run) {
     if (results.runs[run].encoding == "f") continue;
     add(results, run, "probe_position_loss",
-        {{"context", artifact::ColumnType::kInteger, ""}, {"last", artifact::ColumnType::kInteger, ""}, {"nll_mean", artifact::ColumnType::kReal, ""},
+        {{"context", artifact::ColumnType::kInteger, ""},
+         {"last", artifact::ColumnType::kInteger, ""},
+         {"nll_mean", artifact::ColumnType::kReal, ""},
          {"status", artifact::ColumnType::kText, ""}},
         {{128, 128, 3.0, "ok"}, {128, 512, 3.5, "ok"}, {512, 512, 3.4, "ok"}});
   }
@@ -132,7 +141,8 @@ BOOST_AUTO_TEST_CASE(the_noise_of_seeds_is_found_and_says_how_often_one_training
     const report::Cell& spread = cell_of(parts, row, "spread");
     BOOST_TEST_REQUIRE(spread.interval.has_value());
     BOOST_TEST((spread.interval->low < *spread.number && *spread.number < spread.interval->high));
-    BOOST_TEST((number_in(parts, row, "seed") > 0.025 && number_in(parts, row, "seed") < 0.085), number_in(parts, row, "seed"));
+    BOOST_TEST((number_in(parts, row, "seed") > 0.025 && number_in(parts, row, "seed") < 0.085),
+               number_in(parts, row, "seed"));
     BOOST_TEST((number_in(parts, row, "document") > 0.3 && number_in(parts, row, "document") < 0.5));
   }
   const Table& needed = table_of(section, "seeds_needed");

@@ -38,16 +38,19 @@ Series series_of(const Panel& panel, const std::string& name, Series::Role role)
   return panel.series.front();
 }
 
-Curve training(const std::string& encoding, const std::string& seed, double above, double parameters = 1000, const std::string& variant = "") {
+Curve training(const std::string& encoding, const std::string& seed, double above, double parameters = 1000,
+               const std::string& variant = "") {
   Curve curve;
   curve.run.encoding = encoding;
   curve.run.seed = seed;
   curve.run.variant = variant;
   curve.run.train_length = 128;
   curve.run.facts = {{"parameters", parameters}, {"length", 128}};
-  curve.config = {{"model", {{"width", 8}, {"layers", 2}, {"heads", 2}, {"tied", true}}}, {"train", {{"peak_lr", 0.003}, {"schedule", "wsd"}, {"batch", 4}}}};
-  curve.peak_rate = 0.002999999932944775;   // what 32 bits made of it
-  for (int step = 1; step <= 100; ++step) curve.train.push_back({static_cast<double>(step), 512.0 * step, 3 + 5.0 / step + above});
+  curve.config = {{"model", {{"width", 8}, {"layers", 2}, {"heads", 2}, {"tied", true}}},
+                  {"train", {{"peak_lr", 0.003}, {"schedule", "wsd"}, {"batch", 4}}}};
+  curve.peak_rate = 0.002999999932944775;  // what 32 bits made of it
+  for (int step = 1; step <= 100; ++step)
+    curve.train.push_back({static_cast<double>(step), 512.0 * step, 3 + 5.0 / step + above});
   for (const int step : {60, 80, 100})
     curve.validation.push_back({static_cast<double>(step), 512.0 * step, 3.1 + above, 1.1});
   return curve;
@@ -70,7 +73,8 @@ std::size_t sentences(std::string caption) {
   caption = std::regex_replace(caption, std::regex("et al\\. "), "et al ");
   std::size_t count = caption.empty() ? 0 : 1;
   const std::regex next("[.!?] (?=[A-Z×±(])");
-  count += static_cast<std::size_t>(std::distance(std::sregex_iterator(caption.begin(), caption.end(), next), std::sregex_iterator()));
+  count += static_cast<std::size_t>(
+      std::distance(std::sregex_iterator(caption.begin(), caption.end(), next), std::sregex_iterator()));
   return count;
 }
 
@@ -80,7 +84,8 @@ BOOST_AUTO_TEST_SUITE(report_figures)
 
 BOOST_AUTO_TEST_CASE(a_compact_picture_keeps_what_is_seen) {
   const std::string svg =
-      "<svg>\n<defs>\n\t<circle id='a' r='1'/>\n\t<path id='b' d='M0,0'/>\n\t<use xlink:href='#b' id='c' fill='red'/>\n</defs>\n"
+      "<svg>\n<defs>\n\t<circle id='a' r='1'/>\n\t<path id='b' d='M0,0'/>\n\t<use xlink:href='#b' id='c' "
+      "fill='red'/>\n</defs>\n"
       "<g fill=\"none\">\n\t<g >\n</g>\n</g>\n\t<g ><title>rope</title>\n<path d='M1,2 L3,4\n\t\tL5,6  '/></g>\n"
       "<use xlink:href='#a'/><text>two  words </text>\n</svg>\n";
   BOOST_TEST(compact_svg(svg) ==
@@ -93,15 +98,19 @@ BOOST_AUTO_TEST_CASE(the_training_gap_is_paired_by_step_and_seed) {
   const Figure& figure = figure_of(section_of("training_gap", results), "training_gap");
   BOOST_REQUIRE(figure.panels.size() == 1u);
   const Series& gap = series_of(figure.panels[0], "alibi", Series::Role::kLine);
-  BOOST_TEST(gap.points.back().y == 0.1, tt::tolerance(1e-9));   // the shape of the loss cancels
+  BOOST_TEST(gap.points.back().y == 0.1, tt::tolerance(1e-9));  // the shape of the loss cancels
   BOOST_TEST(gap.points.front().y == 0.1, tt::tolerance(1e-9));
   BOOST_TEST(gap.points.back().n == 3.0);
-  BOOST_TEST(gap.points.back().low == 0.1 - 4.302652729911275 * 0.01 / std::sqrt(3.0), tt::tolerance(1e-6));   // t of 2 degrees of freedom
+  BOOST_TEST(gap.points.back().low == 0.1 - 4.302652729911275 * 0.01 / std::sqrt(3.0),
+             tt::tolerance(1e-6));  // t of 2 degrees of freedom
   for (const Series& series : figure.panels[0].series) BOOST_TEST(series.name != "rope");
   // A seed that the baseline lacks is paired with nothing.
   Results other = trainings();
   std::erase_if(other.curves, [](const Curve& curve) { return curve.run.encoding == "rope" && curve.run.seed != "1"; });
-  BOOST_TEST(series_of(figure_of(section_of("training_gap", other), "training_gap").panels[0], "alibi", Series::Role::kLine).points.back().n == 1.0);
+  BOOST_TEST(
+      series_of(figure_of(section_of("training_gap", other), "training_gap").panels[0], "alibi", Series::Role::kLine)
+          .points.back()
+          .n == 1.0);
   std::erase_if(other.curves, [](const Curve& curve) { return curve.run.encoding == "rope"; });
   BOOST_TEST(section_of("training_gap", other).figures.empty());
 }
@@ -119,13 +128,25 @@ BOOST_AUTO_TEST_CASE(curves_have_steps_and_flops_as_units_and_hours_where_steps_
   BOOST_TEST(figure_json(loss.figures[0])["units"][1]["title"] == "Training FLOPs, estimated");
   results.runs = {{.encoding = "rope", .seed = "1"}, {.encoding = "alibi", .seed = "1"}};
   for (std::size_t run = 0; run < 2; ++run) {
-    add(results, run, "cost", {{"device", kText, ""}, {"dtype", kText, ""}, {"path", kText, ""}, {"batch", kInteger, ""}, {"T", kInteger, ""}, {"component", kText, ""}, {"reps", kInteger, ""},
-                               {"median_ms", kReal, ""}, {"p25_ms", kReal, ""}, {"p75_ms", kReal, ""}, {"peak_bytes", kInteger, ""}, {"status", kText, ""}},
+    add(results, run, "cost",
+        {{"device", kText, ""},
+         {"dtype", kText, ""},
+         {"path", kText, ""},
+         {"batch", kInteger, ""},
+         {"T", kInteger, ""},
+         {"component", kText, ""},
+         {"reps", kInteger, ""},
+         {"median_ms", kReal, ""},
+         {"p25_ms", kReal, ""},
+         {"p75_ms", kReal, ""},
+         {"peak_bytes", kInteger, ""},
+         {"status", kText, ""}},
         {{"a CPU", "fp32", "best", 2, 128, "training_step", 5, 36.0, 35.0, 37.0, 1000, "ok"}});
   }
   const Section timed = section_of("loss", results);
   BOOST_REQUIRE(timed.figures[0].x_units.size() == 3u);
-  BOOST_TEST(series_of(timed.figures[0].panels[0], "rope", Series::Role::kLine).units.at("hours") == 36.0 / 3.6e6 / 256, tt::tolerance(1e-12));
+  BOOST_TEST(series_of(timed.figures[0].panels[0], "rope", Series::Role::kLine).units.at("hours") == 36.0 / 3.6e6 / 256,
+             tt::tolerance(1e-12));
 }
 
 BOOST_AUTO_TEST_CASE(curves_are_drawn_against_steps_where_the_config_says_so_and_all_trainings_agree) {
@@ -269,10 +290,12 @@ BOOST_AUTO_TEST_CASE(branches_say_what_sharing_a_trunk_saved) {
   const Figure& figure = figure_of(section_of("branches", results), "branches");
   BOOST_REQUIRE(figure.panels.size() == 1u);
   BOOST_REQUIRE(figure.panels[0].series.size() == 3u);
-  BOOST_TEST(figure.panels[0].series[1].points[0].x == 60 * 512.0);   // the first to fork
+  BOOST_TEST(figure.panels[0].series[1].points[0].x == 60 * 512.0);  // the first to fork
   BOOST_TEST(figure.panels[0].series[1].name == "drop, 20.5k tokens more");
   // 100 + 20 + 40 steps were trained; alone it would have been 100 + 100.
-  BOOST_TEST(figure.caption.find("2 trained results for the price of 1.60: 81.9k tokens were trained instead of 102k") == 0u, figure.caption);
+  BOOST_TEST(
+      figure.caption.find("2 trained results for the price of 1.60: 81.9k tokens were trained instead of 102k") == 0u,
+      figure.caption);
   // The common part of all branches is no part of their names, which would be cut off.
   results.curves[1].run.variant = "scaffold, nodrop, d50";
   results.curves[2].run.variant = "scaffold, drop, d50";
@@ -288,9 +311,18 @@ BOOST_AUTO_TEST_CASE(loss_by_position_has_the_interval_of_its_seeds) {
   for (std::size_t run = 0; run < results.runs.size(); ++run) {
     const double own = results.runs[run].seed[0] - '2';
     std::vector<std::vector<artifact::Cell>> rows;
-    for (const std::int64_t low : {1, 2, 4, 8, 16, 32, 64, 128}) rows.push_back({"test", "log", low, 2 * low, 40, 5.0 / static_cast<double>(low) + 0.01 * own, 0.02});
+    for (const std::int64_t low : {1, 2, 4, 8, 16, 32, 64, 128})
+      rows.push_back({"test", "log", low, 2 * low, 40, 5.0 / static_cast<double>(low) + 0.01 * own, 0.02});
     rows.push_back({"test", "linear", 0, 4, 40, 99.0, 0.02});
-    add(results, run, "lm_position", {{"corpus", kText, ""}, {"bins", kText, ""}, {"bin_lo", kInteger, ""}, {"bin_hi", kInteger, ""}, {"n", kInteger, ""}, {"nll_mean", kReal, ""}, {"se", kReal, ""}}, rows);
+    add(results, run, "lm_position",
+        {{"corpus", kText, ""},
+         {"bins", kText, ""},
+         {"bin_lo", kInteger, ""},
+         {"bin_hi", kInteger, ""},
+         {"n", kInteger, ""},
+         {"nll_mean", kReal, ""},
+         {"se", kReal, ""}},
+        rows);
   }
   const Figure& figure = figure_of(section_of("position_curve", results), "loss_position");
   const Series& line = series_of(figure.panels[0], "alibi", Series::Role::kLine);
@@ -304,13 +336,18 @@ BOOST_AUTO_TEST_CASE(loss_by_position_has_the_interval_of_its_seeds) {
 BOOST_AUTO_TEST_CASE(rules_against_lengths_are_a_map_beside_the_loss_at_the_training_length) {
   Results results = perplexities({.encodings = {"rope"}});
   for (std::size_t run = 0; run < results.runs.size(); ++run) {
-    add(results, run, "lm_extension", {{"variant", kText, ""}, {"L", kInteger, ""}, {"nll_mean", kReal, ""}, {"status", kText, ""}},
-        {{"plain", 128, 3.0, "ok"}, {"plain", 512, 5.0, "ok"}, {"yarn", 128, 3.1, "ok"}, {"yarn", 512, 3.5, "ok"}, {"base_4", 512, artifact::Cell(), "overflow"}});
+    add(results, run, "lm_extension",
+        {{"variant", kText, ""}, {"L", kInteger, ""}, {"nll_mean", kReal, ""}, {"status", kText, ""}},
+        {{"plain", 128, 3.0, "ok"},
+         {"plain", 512, 5.0, "ok"},
+         {"yarn", 128, 3.1, "ok"},
+         {"yarn", 512, 3.5, "ok"},
+         {"base_4", 512, artifact::Cell(), "overflow"}});
   }
   const Section section = section_of("extension_map", results);
   const Figure& map = figure_of(section, "extension_map");
   BOOST_REQUIRE(map.y_names.size() == 3u);
-  BOOST_TEST(map.y_names.back() == "plain");   // on top
+  BOOST_TEST(map.y_names.back() == "plain");  // on top
   const auto value = [&](int column, int row) {
     for (const HeatCell& cell : map.panels[0].cells) {
       if (cell.column == column && cell.row == row) return cell;
@@ -331,8 +368,14 @@ BOOST_AUTO_TEST_CASE(depth_and_epochs_are_a_map) {
     results.runs.push_back({.encoding = encoding, .seed = "1"});
     for (const std::int64_t depth : {1, 4, 16}) {
       for (const std::int64_t epochs : {1, 4, 16}) {
-        results.dummy.push_back({.run = results.runs.size() - 1, .mode = "fixed", .network = "bare", .depth = depth, .epochs = epochs, .seed = "1",
-                                 .headline = 1.0 / static_cast<double>(depth * epochs), .positions = std::vector<double>(8, 1.0)});
+        results.dummy.push_back({.run = results.runs.size() - 1,
+                                 .mode = "fixed",
+                                 .network = "bare",
+                                 .depth = depth,
+                                 .epochs = epochs,
+                                 .seed = "1",
+                                 .headline = 1.0 / static_cast<double>(depth * epochs),
+                                 .positions = std::vector<double>(8, 1.0)});
       }
     }
   }
@@ -340,7 +383,7 @@ BOOST_AUTO_TEST_CASE(depth_and_epochs_are_a_map) {
   BOOST_REQUIRE(map.panels.size() == 2u);
   BOOST_TEST(map.panels[1].encoding == "rope");
   BOOST_REQUIRE(map.panels[0].cells.size() == 9u);
-  BOOST_TEST(map.panels[0].cells[5].value == 1.0 / 64);   // 4 layers, 16 epochs
+  BOOST_TEST(map.panels[0].cells[5].value == 1.0 / 64);  // 4 layers, 16 epochs
   BOOST_TEST(map.x_names[map.panels[0].cells[5].column] == "16");
   BOOST_TEST(map.y_names[map.panels[0].cells[5].row] == "4");
 }
@@ -350,33 +393,51 @@ BOOST_AUTO_TEST_CASE(overhead_is_relative_to_no_encoding_and_sorted) {
   for (std::size_t run = 0; run < 2; ++run) {
     const double slow = run == 0 ? 1.05 : 1.5;
     std::vector<std::vector<artifact::Cell>> rows;
-    for (const auto& [component, ms, bytes] : {std::tuple<const char*, double, int>{"forward", 10 * slow, 300}, {"forward_none", 10.0, 200}, {"training_step", 30 * slow, 0}, {"training_step_none", 30.0, 0}}) {
+    for (const auto& [component, ms, bytes] : {std::tuple<const char*, double, int>{"forward", 10 * slow, 300},
+                                               {"forward_none", 10.0, 200},
+                                               {"training_step", 30 * slow, 0},
+                                               {"training_step_none", 30.0, 0}}) {
       rows.push_back({"a CPU", "fp32", "best", 1, 128, component, 5, ms, 0.9 * ms, 1.1 * ms, bytes, "ok"});
     }
-    add(results, run, "cost", {{"device", kText, ""}, {"dtype", kText, ""}, {"path", kText, ""}, {"batch", kInteger, ""}, {"T", kInteger, ""}, {"component", kText, ""}, {"reps", kInteger, ""},
-                               {"median_ms", kReal, ""}, {"p25_ms", kReal, ""}, {"p75_ms", kReal, ""}, {"peak_bytes", kInteger, ""}, {"status", kText, ""}}, rows);
+    add(results, run, "cost",
+        {{"device", kText, ""},
+         {"dtype", kText, ""},
+         {"path", kText, ""},
+         {"batch", kInteger, ""},
+         {"T", kInteger, ""},
+         {"component", kText, ""},
+         {"reps", kInteger, ""},
+         {"median_ms", kReal, ""},
+         {"p25_ms", kReal, ""},
+         {"p75_ms", kReal, ""},
+         {"peak_bytes", kInteger, ""},
+         {"status", kText, ""}},
+        rows);
   }
   const Figure& bars = figure_of(section_of("overhead", results), "overhead");
   BOOST_REQUIRE(bars.panels.size() == 3u);
-  BOOST_TEST(bars.y_names == (std::vector<std::string>{"fire", "rope"}), tt::per_element());   // the cheapest on top
+  BOOST_TEST(bars.y_names == (std::vector<std::string>{"fire", "rope"}), tt::per_element());  // the cheapest on top
   BOOST_TEST(bars.panels[0].series[1].points[0].x == 0.05, tt::tolerance(1e-9));
   BOOST_TEST(bars.panels[1].title == "training step, time");
   BOOST_TEST(bars.panels[2].series[0].points[0].x == 0.5, tt::tolerance(1e-9));
-  BOOST_TEST(*cell_of(table_of(section_of("cost", results), "cost_best"), 1, "step_overhead_128").number == 0.5, tt::tolerance(1e-9));
+  BOOST_TEST(*cell_of(table_of(section_of("cost", results), "cost_best"), 1, "step_overhead_128").number == 0.5,
+             tt::tolerance(1e-9));
 }
 
 BOOST_AUTO_TEST_CASE(many_encodings_are_small_multiples_and_the_rest_is_grey) {
   const std::vector<std::string> names{"rope", "a", "b", "c", "d", "e", "f", "g", "h", "i"};
   Results results = perplexities({.encodings = names, .seeds = {"1", "2", "3"}, .better = 0.5});
   const auto sections = make_sections(results);
-  const auto section = std::find_if(sections.begin(), sections.end(), [](const Section& s) { return s.id == "perplexity"; });
+  const auto section =
+      std::find_if(sections.begin(), sections.end(), [](const Section& s) { return s.id == "perplexity"; });
   const Figure& all = figure_of(*section, "perplexity_length");
   const auto coloured = names_of(all);
   BOOST_REQUIRE(coloured.size() == kNamesInColour);
-  BOOST_TEST((std::find(coloured.begin(), coloured.end(), "rope") != coloured.end()));   // the baseline
-  BOOST_TEST((std::find(coloured.begin(), coloured.end(), "i") != coloured.end()));      // the best
+  BOOST_TEST((std::find(coloured.begin(), coloured.end(), "rope") != coloured.end()));  // the baseline
+  BOOST_TEST((std::find(coloured.begin(), coloured.end(), "i") != coloured.end()));     // the best
   const auto grey = [](const Panel& panel) {
-    return std::count_if(panel.series.begin(), panel.series.end(), [](const Series& s) { return s.role == Series::Role::kContext; });
+    return std::count_if(panel.series.begin(), panel.series.end(),
+                         [](const Series& s) { return s.role == Series::Role::kContext; });
   };
   BOOST_TEST(grey(all.panels[0]) == 2);
   BOOST_TEST(all.caption.find("grey: 2 others") != std::string::npos, all.caption);
@@ -441,8 +502,16 @@ BOOST_AUTO_TEST_CASE(tasks_shade_the_trained_lengths_and_mark_seeds) {
   Results results = perplexities({.encodings = {"rope"}});
   results.lm.clear();
   for (std::size_t run = 0; run < results.runs.size(); ++run) {
-    for (const std::int64_t length : {10, 20, 40}) results.tasks.push_back({.run = run, .task = "copy_repeat", .length = length, .n = 100, .exact = length > 20 ? 0.0 : 1.0, .token_accuracy = 0.9, .chance = 0.04});
-    add(results, run, "algo_length", {{"task", kText, ""}, {"measure", kText, ""}, {"value", kReal, ""}}, {{"copy_repeat", "train_longest", 20.0}});
+    for (const std::int64_t length : {10, 20, 40})
+      results.tasks.push_back({.run = run,
+                               .task = "copy_repeat",
+                               .length = length,
+                               .n = 100,
+                               .exact = length > 20 ? 0.0 : 1.0,
+                               .token_accuracy = 0.9,
+                               .chance = 0.04});
+    add(results, run, "algo_length", {{"task", kText, ""}, {"measure", kText, ""}, {"value", kReal, ""}},
+        {{"copy_repeat", "train_longest", 20.0}});
   }
   const Figure& figure = figure_of(section_of("tasks", results), "copy_repeat_length");
   BOOST_REQUIRE(figure.panels[0].shades.size() == 1u);
@@ -459,13 +528,17 @@ BOOST_AUTO_TEST_CASE(the_setup_states_rates_as_they_were_set_and_the_data) {
   BOOST_TEST(cell_of(section.tables[0], 0, "peak_lr").text == "0.003");
   BOOST_TEST(cell_of(section.tables[0], 0, "data").text == "0123456789ab");
   for (Curve& curve : results.curves) curve.config = {};
-  BOOST_TEST(cell_of(section_of("setup", results).tables[0], 0, "peak_lr").text == "0.003");   // logged, rounded
+  BOOST_TEST(cell_of(section_of("setup", results).tables[0], 0, "peak_lr").text == "0.003");  // logged, rounded
 }
 
 BOOST_AUTO_TEST_CASE(the_setup_of_a_branch_is_that_of_the_training_that_it_continues) {
   test::TempFolder folder;
-  const Results results = read_results({}, write_inputs(folder.path(), {.encodings = {"none", "rope"}, .stages = {"decay", "drop"}, .seeds = {1}, .documents = 8, .configs = true}));
-  Results bare = results;   // logs of branches hold their own settings, and no more
+  const Results results = read_results(
+      {},
+      write_inputs(
+          folder.path(),
+          {.encodings = {"none", "rope"}, .stages = {"decay", "drop"}, .seeds = {1}, .documents = 8, .configs = true}));
+  Results bare = results;  // logs of branches hold their own settings, and no more
   for (Curve& curve : bare.curves) {
     if (curve.run.labels.at("stage") == "trunk") continue;
     curve.config = {{curve.run.labels.at("stage"), {{"horizon_tokens", 600000}}}};
@@ -506,10 +579,13 @@ BOOST_AUTO_TEST_CASE(the_setup_of_a_branch_is_that_of_the_training_that_it_conti
 
 BOOST_AUTO_TEST_CASE(tables_of_perplexity_state_the_mean_context) {
   Results results = perplexities({.protocols = {"prefix", "sliding"}});
-  for (LmCell& cell : results.lm) cell.context = cell.protocol == "sliding" ? 0.75 * static_cast<double>(cell.length) : 0.5 * static_cast<double>(cell.length);
+  for (LmCell& cell : results.lm)
+    cell.context =
+        cell.protocol == "sliding" ? 0.75 * static_cast<double>(cell.length) : 0.5 * static_cast<double>(cell.length);
   const Section section = section_of("perplexity", results);
   const Table& table = section.tables[0];
-  const auto column = std::find_if(table.columns.begin(), table.columns.end(), [](const Column& c) { return c.id == "ppl_sliding_512"; });
+  const auto column = std::find_if(table.columns.begin(), table.columns.end(),
+                                   [](const Column& c) { return c.id == "ppl_sliding_512"; });
   BOOST_TEST(column->note == "384");
   BOOST_TEST(to_html(table).find("<small>[384]</small>") != std::string::npos);
   BOOST_TEST(to_markdown(table).find("512 (4×) ↓ \\[384\\]") != std::string::npos);
@@ -519,10 +595,16 @@ BOOST_AUTO_TEST_CASE(tables_of_perplexity_state_the_mean_context) {
 
 BOOST_AUTO_TEST_CASE(captions_have_at_most_three_sentences) {
   test::TempFolder folder;
-  const Results results = read_results({}, write_inputs(folder.path(), {.encodings = {"none", "rope", "sinusoidal"}, .stages = {"decay", "drop", "nodrop"}, .seeds = {1, 2, 3}, .documents = 8, .configs = true}));
+  const Results results = read_results({}, write_inputs(folder.path(), {.encodings = {"none", "rope", "sinusoidal"},
+                                                                        .stages = {"decay", "drop", "nodrop"},
+                                                                        .seeds = {1, 2, 3},
+                                                                        .documents = 8,
+                                                                        .configs = true}));
   for (const Section& section : make_sections(results)) {
-    for (const Figure& figure : section.figures) BOOST_TEST(sentences(figure.caption) <= 3u, figure.id << ": " << figure.caption);
-    for (const Table& table : section.tables) BOOST_TEST(sentences(table.caption) <= 3u, table.id << ": " << table.caption);
+    for (const Figure& figure : section.figures)
+      BOOST_TEST(sentences(figure.caption) <= 3u, figure.id << ": " << figure.caption);
+    for (const Table& table : section.tables)
+      BOOST_TEST(sentences(table.caption) <= 3u, table.id << ": " << table.caption);
   }
 }
 

@@ -25,7 +25,8 @@ Results two_models() {
   results.baseline = "rope";
   results.variants = {""};
   for (const char* name : {"rope", "alibi"}) {
-    results.runs.push_back({.encoding = name, .seed = "42", .facts = {{"encoding", {{"kind", name}}}, {"data_digest", "d"}}});
+    results.runs.push_back(
+        {.encoding = name, .seed = "42", .facts = {{"encoding", {{"kind", name}}}, {"data_digest", "d"}}});
     results.encodings.emplace_back(name);
     results.arms.push_back({name, "", {results.runs.size() - 1}});
   }
@@ -51,9 +52,14 @@ Curve training(const char* encoding, double spikes, bool diverged = false, doubl
                      {"length", 128},
                      {"step", 300},
                      {"stability",
-                      {{"spikes", spikes}, {"spike_mass", 0.5 * spikes}, {"steps_judged", 172}, {"nonfinite_steps", 0},
-                       {"grad_norm", {{"median", 1.0}, {"p99", 2.0}, {"max", 3.0}}}, {"clipped_share", 0.1},
-                       {"largest_logit", 9.0}, {"diverged", diverged}}}};
+                      {{"spikes", spikes},
+                       {"spike_mass", 0.5 * spikes},
+                       {"steps_judged", 172},
+                       {"nonfinite_steps", 0},
+                       {"grad_norm", {{"median", 1.0}, {"p99", 2.0}, {"max", 3.0}}},
+                       {"clipped_share", 0.1},
+                       {"largest_logit", 9.0},
+                       {"diverged", diverged}}}};
   curve.train = {{1, 2048, 6, 2}, {300, 614400, 3, 1}};
   curve.validation = {{300, 614400, 3.1, 1}};
   curve.peak_rate = rate;
@@ -74,7 +80,7 @@ BOOST_AUTO_TEST_CASE(kinds_of_models_without_perplexity_have_no_panels) {
   Results results = two_models();
   results.variants = {"evaluate", "rows"};
   results.arms[0].variant = "evaluate";
-  results.arms[1].variant = "rows";   // scores, but of another sort
+  results.arms[1].variant = "rows";  // scores, but of another sort
   results.lm.push_back({.run = 0, .protocol = "prefix", .length = 128, .nll = 2});
   const Section section = section_of("perplexity", results);
   BOOST_REQUIRE_EQUAL(section.figures.size(), 1u);
@@ -90,13 +96,14 @@ BOOST_AUTO_TEST_CASE(pictures_of_very_many_panels_are_no_larger_than_programs_re
                        there.message() << "rsvg-convert is not installed";
                        return there;
                      })) {
-  const auto height_of = [](const std::string& png) {   // big-endian, behind the width
+  const auto height_of = [](const std::string& png) {  // big-endian, behind the width
     std::uint32_t height = 0;
     for (std::size_t i = 20; i < 24; ++i) height = height << 8 | static_cast<unsigned char>(png.at(i));
     return height;
   };
   const auto tall = [](int height) {
-    return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"10\" height=\"" + std::to_string(height) + "\"><rect width=\"5\" height=\"5\"/></svg>";
+    return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"10\" height=\"" + std::to_string(height) +
+           "\"><rect width=\"5\" height=\"5\"/></svg>";
   };
   BOOST_TEST(height_of(render_png(tall(300))) == 600u);
   BOOST_TEST(height_of(render_png(tall(17400))) == 16000u);
@@ -111,16 +118,42 @@ BOOST_AUTO_TEST_CASE(attention_is_averaged_over_heads_and_says_what_is_missing) 
       for (int bin = 0; bin < 20; ++bin) peaks.push_back({"test", 128, 0, head, bin / 20.0, (bin + 1) / 20.0, 0.05});
       sinks.push_back({"test", 64, "first", 0, head, 8, 0.4, 0.5, 0.75});
     }
-    if (run == 1) rows.push_back({"test", 256, artifact::Cell(), artifact::Cell(), 0, artifact::Cell(), artifact::Cell(), artifact::Cell(), artifact::Cell(), artifact::Cell(), "na_positions"});
+    if (run == 1)
+      rows.push_back({"test", 256, artifact::Cell(), artifact::Cell(), 0, artifact::Cell(), artifact::Cell(),
+                      artifact::Cell(), artifact::Cell(), artifact::Cell(), "na_positions"});
     add(results, run, "probe_attention",
-        {{"corpus", kText, ""}, {"L", kInteger, ""}, {"layer", kInteger, ""}, {"head", kInteger, ""}, {"n", kInteger, ""}, {"distance", kReal, ""},
-         {"distance_share", kReal, ""}, {"entropy", kReal, ""}, {"entropy_share", kReal, ""}, {"mass", kReal, ""}, {"status", kText, ""}}, rows);
+        {{"corpus", kText, ""},
+         {"L", kInteger, ""},
+         {"layer", kInteger, ""},
+         {"head", kInteger, ""},
+         {"n", kInteger, ""},
+         {"distance", kReal, ""},
+         {"distance_share", kReal, ""},
+         {"entropy", kReal, ""},
+         {"entropy_share", kReal, ""},
+         {"mass", kReal, ""},
+         {"status", kText, ""}},
+        rows);
     add(results, run, "probe_argmax",
-        {{"corpus", kText, ""}, {"L", kInteger, ""}, {"layer", kInteger, ""}, {"head", kInteger, ""}, {"bin_lo", kReal, ""}, {"bin_hi", kReal, ""},
-         {"share", kReal, ""}}, peaks);
+        {{"corpus", kText, ""},
+         {"L", kInteger, ""},
+         {"layer", kInteger, ""},
+         {"head", kInteger, ""},
+         {"bin_lo", kReal, ""},
+         {"bin_hi", kReal, ""},
+         {"share", kReal, ""}},
+        peaks);
     add(results, run, "probe_sink",
-        {{"corpus", kText, ""}, {"L", kInteger, ""}, {"separator", kText, ""}, {"layer", kInteger, ""}, {"head", kInteger, ""}, {"n", kInteger, ""},
-         {"alpha_first", kReal, ""}, {"alpha_max", kReal, ""}, {"rate", kReal, ""}}, sinks);
+        {{"corpus", kText, ""},
+         {"L", kInteger, ""},
+         {"separator", kText, ""},
+         {"layer", kInteger, ""},
+         {"head", kInteger, ""},
+         {"n", kInteger, ""},
+         {"alpha_first", kReal, ""},
+         {"alpha_max", kReal, ""},
+         {"rate", kReal, ""}},
+        sinks);
   }
   const Section section = section_of("attention", results);
   every_row_is_whole(section);
@@ -204,8 +237,9 @@ BOOST_AUTO_TEST_CASE(attention_is_drawn_as_maps_and_distances_by_head) {
 BOOST_AUTO_TEST_CASE(cost_gives_both_overheads_and_never_a_zero_for_what_has_no_positions) {
   Results results = two_models();
   const std::vector<artifact::ColumnSpec> columns = {
-      {"device", kText, ""}, {"dtype", kText, ""}, {"path", kText, ""}, {"batch", kInteger, ""}, {"T", kInteger, ""}, {"component", kText, ""},
-      {"reps", kInteger, ""}, {"median_ms", kReal, ""}, {"p25_ms", kReal, ""}, {"p75_ms", kReal, ""}, {"peak_bytes", kInteger, ""}, {"status", kText, ""}};
+      {"device", kText, ""}, {"dtype", kText, ""},     {"path", kText, ""},          {"batch", kInteger, ""},
+      {"T", kInteger, ""},   {"component", kText, ""}, {"reps", kInteger, ""},       {"median_ms", kReal, ""},
+      {"p25_ms", kReal, ""}, {"p75_ms", kReal, ""},    {"peak_bytes", kInteger, ""}, {"status", kText, ""}};
   std::vector<std::vector<artifact::Cell>> rows;
   const auto row = [&](const char* component, double ms) {
     rows.push_back({"a CPU", "fp32", "best", 1, 4096, component, 20, ms, ms - 1, ms + 1, 1000, "ok"});
@@ -215,11 +249,13 @@ BOOST_AUTO_TEST_CASE(cost_gives_both_overheads_and_never_a_zero_for_what_has_no_
   row("forward", 110);
   row("forward_none", 100);
   add(results, 0, "cost", columns, rows);
-  add(results, 1, "cost", columns, {{"a CPU", "fp32", "best", 1, 4096, "forward", 0, artifact::Cell(), artifact::Cell(), artifact::Cell(), artifact::Cell(), "na_positions"}});
+  add(results, 1, "cost", columns,
+      {{"a CPU", "fp32", "best", 1, 4096, "forward", 0, artifact::Cell(), artifact::Cell(), artifact::Cell(),
+        artifact::Cell(), "na_positions"}});
   const Section section = section_of("cost", results);
   every_row_is_whole(section);
   const Table& table = table_of(section, "cost_best");
-  BOOST_TEST(std::abs(*cell_of(table, 0, "overhead_4096").number - 0.3 / 12.3) < 1e-12);   // 2.4 %
+  BOOST_TEST(std::abs(*cell_of(table, 0, "overhead_4096").number - 0.3 / 12.3) < 1e-12);  // 2.4 %
   BOOST_TEST(std::abs(*cell_of(table, 0, "total_4096").number - 0.1) < 1e-12);
   for (const char* column : {"encode_4096", "overhead_4096", "forward_4096", "total_4096"}) {
     BOOST_TEST(!cell_of(table, 1, column).number.has_value());
@@ -234,7 +270,7 @@ BOOST_AUTO_TEST_CASE(stability_is_labelled_by_what_was_recorded) {
   const Section calm = section_of("stability", results);
   every_row_is_whole(calm);
   const Table& table = table_of(calm, "stability");
-  BOOST_TEST(cell_of(table, 0, "label").text == "no spikes");   // nobody tried other learning rates
+  BOOST_TEST(cell_of(table, 0, "label").text == "no spikes");  // nobody tried other learning rates
   BOOST_TEST(cell_of(table, 1, "label").text == "needs care");
   BOOST_TEST(!cell_of(table, 0, "sensitivity").number.has_value());
   results.curves = {training("rope", 0, true)};
@@ -251,12 +287,20 @@ BOOST_AUTO_TEST_CASE(stability_is_labelled_by_what_was_recorded) {
 
 BOOST_AUTO_TEST_CASE(context_classes_are_measured_multiples) {
   Results results = two_models();
-  const std::vector<artifact::ColumnSpec> numbers = {{"protocol", kText, ""}, {"measure", kText, ""}, {"L", kInteger, ""}, {"value", kReal, ""}, {"status", kText, ""}};
-  add(results, 0, "lm_length", numbers, {{"anchored", "usable_context", artifact::Cell(), 128.0, "ok"}, {"anchored", "ratio", 512, 3.0, "ok"}});
-  add(results, 1, "lm_length", numbers, {{"anchored", "usable_context", artifact::Cell(), 512.0, "ok"}, {"anchored", "ratio", 512, 1.0, "ok"}});
-  const std::vector<artifact::ColumnSpec> extension = {{"variant", kText, ""}, {"L", kInteger, ""}, {"nll_mean", kReal, ""}, {"status", kText, ""}};
-  const std::vector<artifact::ColumnSpec> documents = {{"corpus", kText, ""}, {"variant", kText, ""}, {"L", kInteger, ""}, {"doc_id", kInteger, ""},
-                                                       {"tokens_scored", kInteger, ""}, {"nll_sum", kReal, ""}};
+  const std::vector<artifact::ColumnSpec> numbers = {{"protocol", kText, ""},
+                                                     {"measure", kText, ""},
+                                                     {"L", kInteger, ""},
+                                                     {"value", kReal, ""},
+                                                     {"status", kText, ""}};
+  add(results, 0, "lm_length", numbers,
+      {{"anchored", "usable_context", artifact::Cell(), 128.0, "ok"}, {"anchored", "ratio", 512, 3.0, "ok"}});
+  add(results, 1, "lm_length", numbers,
+      {{"anchored", "usable_context", artifact::Cell(), 512.0, "ok"}, {"anchored", "ratio", 512, 1.0, "ok"}});
+  const std::vector<artifact::ColumnSpec> extension = {
+      {"variant", kText, ""}, {"L", kInteger, ""}, {"nll_mean", kReal, ""}, {"status", kText, ""}};
+  const std::vector<artifact::ColumnSpec> documents = {
+      {"corpus", kText, ""},    {"variant", kText, ""},          {"L", kInteger, ""},
+      {"doc_id", kInteger, ""}, {"tokens_scored", kInteger, ""}, {"nll_sum", kReal, ""}};
   std::vector<std::vector<artifact::Cell>> means, items;
   const auto rule = [&](const char* name, std::vector<double> losses) {
     for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -272,17 +316,19 @@ BOOST_AUTO_TEST_CASE(context_classes_are_measured_multiples) {
   rule("ntk", {3.0, 3.03, 3.03});
   for (auto& item : items) {
     const bool reported = item[3].value() == artifact::Cell(1).value() || item[3].value() == artifact::Cell(3).value();
-    if (item[1].value() == artifact::Cell("ntk").value() && item[2].value() == artifact::Cell(512).value() && reported) item[5] = artifact::Cell(34.0);
+    if (item[1].value() == artifact::Cell("ntk").value() && item[2].value() == artifact::Cell(512).value() && reported)
+      item[5] = artifact::Cell(34.0);
   }
   add(results, 0, "lm_extension", extension, means);
   add(results, 0, "lm_extension_doc", documents, items);
-  add(results, 1, "lm_extension", extension, {{"plain", 128, 3.0, "ok"}, {"yarn", 256, artifact::Cell(), "na_encoding"}});
+  add(results, 1, "lm_extension", extension,
+      {{"plain", 128, 3.0, "ok"}, {"yarn", 256, artifact::Cell(), "na_encoding"}});
   const Section section = section_of("context_extension", results);
   every_row_is_whole(section);
   const Table& table = table_of(section, "context_extension");
   BOOST_TEST(cell_of(table, 0, "class").text == "none beyond training");
   BOOST_TEST(cell_of(table, 1, "class").text == "moderate (as far as was tested)");
-  BOOST_TEST(cell_of(table, 0, "rule").text == "ntk");   // reaches 512 where it was chosen, and 256 elsewhere
+  BOOST_TEST(cell_of(table, 0, "rule").text == "ntk");  // reaches 512 where it was chosen, and 256 elsewhere
   BOOST_TEST(*cell_of(table, 0, "rescaled").number == 256);
   BOOST_TEST(cell_of(table, 0, "rescaled_class").text == "limited");
   BOOST_TEST(!cell_of(table, 1, "rescaled").number.has_value());
@@ -291,7 +337,8 @@ BOOST_AUTO_TEST_CASE(context_classes_are_measured_multiples) {
   items.clear();
   const auto validated = [&](const char* name, std::vector<double> losses) {
     for (std::size_t i = 0; i < losses.size(); ++i) {
-      for (int d = 0; d < 4; ++d) items.push_back({"validation", name, static_cast<std::int64_t>(128 << i), d, 10, 10 * losses[i]});
+      for (int d = 0; d < 4; ++d)
+        items.push_back({"validation", name, static_cast<std::int64_t>(128 << i), d, 10, 10 * losses[i]});
     }
   };
   validated("plain", {3.0, 4.0, 5.0});
@@ -300,8 +347,8 @@ BOOST_AUTO_TEST_CASE(context_classes_are_measured_multiples) {
   add(results, 0, "lm_extension_doc", documents, items);
   const Section held_out = section_of("context_extension", results);
   const Table& chosen = table_of(held_out, "context_extension");
-  BOOST_TEST(cell_of(chosen, 0, "rule").text == "yarn");   // ntk reaches farther in the test
-  BOOST_TEST(*cell_of(chosen, 0, "rescaled").number == 256);   // where yarn's 3.3 at 512 is in the test
+  BOOST_TEST(cell_of(chosen, 0, "rule").text == "yarn");      // ntk reaches farther in the test
+  BOOST_TEST(*cell_of(chosen, 0, "rescaled").number == 256);  // where yarn's 3.3 at 512 is in the test
 }
 
 BOOST_AUTO_TEST_CASE(models_that_were_never_moved_have_no_row_and_a_moved_text_is_no_shuffled_prefix) {
@@ -325,16 +372,31 @@ BOOST_AUTO_TEST_CASE(positions_and_frequencies_are_drawn_for_each_model) {
   std::vector<std::vector<artifact::Cell>> readings;
   for (const char* network : {"trained", "random"}) {
     for (int place = 0; place < 3; ++place) {
-      readings.push_back({"test", 128, place, network, "ridge", "all", 100, 50, 1.0, 0.3 * place, 30.0 - 10 * place, 32.0, "ok"});
+      readings.push_back(
+          {"test", 128, place, network, "ridge", "all", 100, 50, 1.0, 0.3 * place, 30.0 - 10 * place, 32.0, "ok"});
     }
   }
   add(results, 0, "probe_position",
-      {{"corpus", kText, ""}, {"L", kInteger, ""}, {"place", kInteger, ""}, {"network", kText, ""}, {"method", kText, ""}, {"tested", kText, ""},
-       {"n_train", kInteger, ""}, {"n_test", kInteger, ""}, {"lambda", kReal, ""}, {"r2", kReal, ""}, {"mad", kReal, ""}, {"mad_centre", kReal, ""},
-       {"status", kText, ""}}, readings);
-  const std::vector<artifact::ColumnSpec> reliance = {{"test", kText, ""}, {"amount", kInteger, ""}, {"delta", kReal, ""}, {"se", kReal, ""}, {"status", kText, ""}};
-  add(results, 0, "probe_reliance", reliance, {{"without_encoding", 0, 2.5, 0.1, "ok"}, {"translation", 64, 1e-5, 1e-6, "ok"}});
-  add(results, 1, "probe_reliance", reliance, {{"translation", 64, artifact::Cell(), artifact::Cell(), "na_positions"}});
+      {{"corpus", kText, ""},
+       {"L", kInteger, ""},
+       {"place", kInteger, ""},
+       {"network", kText, ""},
+       {"method", kText, ""},
+       {"tested", kText, ""},
+       {"n_train", kInteger, ""},
+       {"n_test", kInteger, ""},
+       {"lambda", kReal, ""},
+       {"r2", kReal, ""},
+       {"mad", kReal, ""},
+       {"mad_centre", kReal, ""},
+       {"status", kText, ""}},
+      readings);
+  const std::vector<artifact::ColumnSpec> reliance = {
+      {"test", kText, ""}, {"amount", kInteger, ""}, {"delta", kReal, ""}, {"se", kReal, ""}, {"status", kText, ""}};
+  add(results, 0, "probe_reliance", reliance,
+      {{"without_encoding", 0, 2.5, 0.1, "ok"}, {"translation", 64, 1e-5, 1e-6, "ok"}});
+  add(results, 1, "probe_reliance", reliance,
+      {{"translation", 64, artifact::Cell(), artifact::Cell(), "na_positions"}});
   std::vector<std::vector<artifact::Cell>> pairs, angles;
   for (int pair = 0; pair < 4; ++pair) {
     pairs.push_back({"test", 128, 0, 0, pair, 0.25, "ok"});
@@ -342,12 +404,27 @@ BOOST_AUTO_TEST_CASE(positions_and_frequencies_are_drawn_for_each_model) {
     angles.push_back({128, 0, 0, pair, 1.0, pair < 2 ? 20.0 : 0.5, 0.0});
     angles.push_back({256, 0, 0, pair, 1.0, pair < 2 ? 20.0 : 0.5, pair < 2 ? 0.0 : 0.5});
   }
-  add(results, 0, "probe_frequency", {{"corpus", kText, ""}, {"L", kInteger, ""}, {"layer", kInteger, ""}, {"head", kInteger, ""}, {"pair", kInteger, ""},
-                                      {"logit_share", kReal, ""}, {"status", kText, ""}}, pairs);
-  add(results, 0, "probe_angle", {{"L", kInteger, ""}, {"layer", kInteger, ""}, {"group", kInteger, ""}, {"pair", kInteger, ""}, {"theta_trained", kReal, ""},
-                                  {"turns_trained", kReal, ""}, {"unseen", kReal, ""}}, angles);
-  const std::vector<artifact::ColumnSpec> logits = {{"network", kText, ""},     {"layer", kInteger, ""}, {"head", kInteger, ""},
-                                                    {"distance", kInteger, ""}, {"mean", kReal, ""},     {"status", kText, ""}};
+  add(results, 0, "probe_frequency",
+      {{"corpus", kText, ""},
+       {"L", kInteger, ""},
+       {"layer", kInteger, ""},
+       {"head", kInteger, ""},
+       {"pair", kInteger, ""},
+       {"logit_share", kReal, ""},
+       {"status", kText, ""}},
+      pairs);
+  add(results, 0, "probe_angle",
+      {{"L", kInteger, ""},
+       {"layer", kInteger, ""},
+       {"group", kInteger, ""},
+       {"pair", kInteger, ""},
+       {"theta_trained", kReal, ""},
+       {"turns_trained", kReal, ""},
+       {"unseen", kReal, ""}},
+      angles);
+  const std::vector<artifact::ColumnSpec> logits = {{"network", kText, ""}, {"layer", kInteger, ""},
+                                                    {"head", kInteger, ""}, {"distance", kInteger, ""},
+                                                    {"mean", kReal, ""},    {"status", kText, ""}};
   add(results, 0, "probe_logit", logits,
       {{"trained", 0, 0, 1, 2.0, "ok"},
        {"trained", 0, 0, 64, 0.5, "ok"},
@@ -355,7 +432,7 @@ BOOST_AUTO_TEST_CASE(positions_and_frequencies_are_drawn_for_each_model) {
        {"initial", 0, 0, 64, 0.1, "ok"}});
   const Section positions = section_of("positions", results);
   every_row_is_whole(positions);
-  BOOST_TEST(positions.figures.at(0).panels.size() == 2u);   // trained and random networks
+  BOOST_TEST(positions.figures.at(0).panels.size() == 2u);  // trained and random networks
   BOOST_TEST(*cell_of(table_of(positions, "position_reading"), 1, "place").number == 2);
   const Table& relies = table_of(positions, "reliance");
   BOOST_TEST(*cell_of(relies, 0, "without_encoding_0").number == 2.5);
@@ -393,23 +470,26 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   Results results = two_models();
   results.curves = {training("rope", 0), training("alibi", 0)};
   auto words = verdicts(results);
-  BOOST_TEST(words[0] == "unknown");   // tokens agree, but nothing hashes the batches
+  BOOST_TEST(words[0] == "unknown");  // tokens agree, but nothing hashes the batches
   BOOST_TEST(words[1] == "pass");
-  BOOST_TEST(words[2] == "unknown");   // nothing says how they were trained
-  BOOST_TEST(words[3] == "FAIL");      // one learning rate
-  BOOST_TEST(words[4] == "FAIL");      // one seed
+  BOOST_TEST(words[2] == "unknown");  // nothing says how they were trained
+  BOOST_TEST(words[3] == "FAIL");     // one learning rate
+  BOOST_TEST(words[4] == "FAIL");     // one seed
   BOOST_TEST(words[5] == "unknown");
-  BOOST_TEST(words[8] == "FAIL");      // nothing was declared
-  BOOST_TEST(words[11] == "FAIL");     // no control
+  BOOST_TEST(words[8] == "FAIL");   // nothing was declared
+  BOOST_TEST(words[11] == "FAIL");  // no control
   // Logs that say how they were trained settle what was the same, and name what was not.
   for (Curve& curve : results.curves) {
     curve.data = "[\"abc\"]";
-    curve.config = {{"model", {{"encoding", curve.run.encoding}, {"width", 64}}}, {"train", {{"batch", 16}, {"seed", 42}, {"beta2", 0.98}}}};
+    curve.config = {{"model", {{"encoding", curve.run.encoding}, {"width", 64}}},
+                    {"train", {{"batch", 16}, {"seed", 42}, {"beta2", 0.98}}}};
   }
   words = verdicts(results);
   BOOST_TEST(words[0] == "pass");
   BOOST_TEST(words[2] == "pass");
-  const auto reason = [&](std::size_t check) { return cell_of(table_of(section_of("checks", results), "checks"), check, "reason").text; };
+  const auto reason = [&](std::size_t check) {
+    return cell_of(table_of(section_of("checks", results), "checks"), check, "reason").text;
+  };
   // A continuation of a trunk keeps its rate: no second value was tried.
   BOOST_TEST(reason(3).find("at one learning rate here (") != std::string::npos);
   results.curves.push_back(results.curves[1]);
@@ -450,7 +530,7 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   words = verdicts(results);
   BOOST_TEST(words[0] == "FAIL");
   BOOST_TEST(words[1] == "FAIL");
-  BOOST_TEST(words[5] == "FAIL");      // 10 % worse where it was trained
+  BOOST_TEST(words[5] == "FAIL");  // 10 % worse where it was trained
   BOOST_TEST(words[7] == "pass");
   BOOST_TEST(words[8] == "pass");
   BOOST_TEST(words[11] == "pass");

@@ -73,7 +73,8 @@ BOOST_AUTO_TEST_CASE(markdown_shows_bold_uncertainty_and_reasons) {
 
 BOOST_AUTO_TEST_CASE(latex_has_rules_s_columns_and_escapes) {
   const std::string text = to_latex(sample());
-  BOOST_TEST(text.find("\\begin{tabular}{lS[table-format=2.2]@{\\,}lS[table-format=4.2]@{\\,}l}") != std::string::npos, text);
+  BOOST_TEST(text.find("\\begin{tabular}{lS[table-format=2.2]@{\\,}lS[table-format=4.2]@{\\,}l}") != std::string::npos,
+             text);
   BOOST_TEST(text.find("\\multicolumn{4}{c}{prefix} \\\\\n\\cmidrule(lr){2-5}") != std::string::npos, text);
   BOOST_TEST(text.find("\\multicolumn{2}{c}{128 (1$\\times$) $\\downarrow$}") != std::string::npos, text);
   // Intervals and both seeds are there; parentheses behind a number, which readers take for a standard error, are not.
@@ -101,9 +102,11 @@ BOOST_AUTO_TEST_CASE(latex_of_many_columns_is_a_tabular_for_each_group) {
   table.rows = {row};
   const std::string text = to_latex(table);
   std::size_t count = 0;
-  for (std::size_t at = text.find("\\begin{tabular}"); at != std::string::npos; at = text.find("\\begin{tabular}", at + 1)) ++count;
+  for (std::size_t at = text.find("\\begin{tabular}"); at != std::string::npos;
+       at = text.find("\\begin{tabular}", at + 1))
+    ++count;
   BOOST_TEST(count == 3u);
-  BOOST_TEST(text.find("{}[a] & 1.0000") != std::string::npos, text);   // no optional argument of the line break
+  BOOST_TEST(text.find("{}[a] & 1.0000") != std::string::npos, text);  // no optional argument of the line break
 }
 
 BOOST_AUTO_TEST_CASE(html_names_rows_and_explains_what_is_missing) {

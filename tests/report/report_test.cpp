@@ -219,8 +219,12 @@ BOOST_AUTO_TEST_CASE(a_column_that_is_not_there_is_named_with_its_file) {
 
 BOOST_AUTO_TEST_CASE(claims_that_no_longer_hold_are_returned_with_their_verdicts) {
   test::TempFolder folder;
-  artifact::Workspace workspace = sample::write_inputs(
-      folder.path(), {.encodings = {"none", "rope"}, .seeds = {1, 2, 3}, .lengths = {128, 512}, .retrieval = false, .copy = false, .curves = false});
+  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"none", "rope"},
+                                                                       .seeds = {1, 2, 3},
+                                                                       .lengths = {128, 512},
+                                                                       .retrieval = false,
+                                                                       .copy = false,
+                                                                       .curves = false});
   const auto fallen = [&](const std::string& claims) {
     support::write_file_atomically(folder / "claims.yml", "claims:\n" + claims, false);
     ReportConfig config;
@@ -228,15 +232,20 @@ BOOST_AUTO_TEST_CASE(claims_that_no_longer_hold_are_returned_with_their_verdicts
     workspace.outputs["report"] = folder / ("report" + std::to_string(claims.size()));
     return write_report(config, workspace);
   };
-  const std::string worse = "    table: lm_doc\n    measure: nll_sum\n    per: tokens_scored\n    tests:\n      - {where: {L: 512, protocol: sliding}, of: rope, above: none}\n";
+  const std::string worse =
+      "    table: lm_doc\n    measure: nll_sum\n    per: tokens_scored\n    tests:\n      - {where: {L: 512, protocol: "
+      "sliding}, of: rope, above: none}\n";
   BOOST_TEST(fallen("  C1:\n    says: rope is worse at 512\n" + worse).empty());
-  const auto better = fallen("  C1:\n    says: rope is better\n    table: lm_doc\n    measure: nll_sum\n    per: tokens_scored\n    tests:\n"
-                             "      - {where: {L: 512, protocol: sliding}, of: none, above: rope}\n");
+  const auto better = fallen(
+      "  C1:\n    says: rope is better\n    table: lm_doc\n    measure: nll_sum\n    per: tokens_scored\n    tests:\n"
+      "      - {where: {L: 512, protocol: sliding}, of: none, above: rope}\n");
   BOOST_TEST_REQUIRE(better.size() == 1u);
   BOOST_TEST(better[0].find("C1: refuted, expected reproduced") == 0u, better[0]);
   // A verdict that was expected is none that fell.
-  BOOST_TEST(fallen("  C1:\n    says: rope is better, they say\n    expected: refuted\n    table: lm_doc\n    measure: nll_sum\n    per: tokens_scored\n    tests:\n"
-                    "      - {where: {L: 512, protocol: sliding}, of: none, above: rope}\n").empty());
+  BOOST_TEST(fallen("  C1:\n    says: rope is better, they say\n    expected: refuted\n    table: lm_doc\n    measure: "
+                    "nll_sum\n    per: tokens_scored\n    tests:\n"
+                    "      - {where: {L: 512, protocol: sliding}, of: none, above: rope}\n")
+                 .empty());
 }
 
 namespace {

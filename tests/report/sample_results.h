@@ -26,7 +26,7 @@ struct Options {
   bool retrieval = true;
   bool copy = true;
   bool curves = true;
-  bool configs = false;   ///< training logs say how they were made
+  bool configs = false;  ///< training logs say how they were made
 };
 
 inline double noise(std::initializer_list<std::uint64_t> key, double sd) {
@@ -94,8 +94,8 @@ inline artifact::Input write_scores(const std::filesystem::path& path, const Opt
       const double ratio = static_cast<double>(length) / 128;
       const std::int64_t stride = protocol == "sliding" ? length / 2 : length;
       if (encoding == "learned" && ratio > 1) {
-        summary.add_row(row({"test", protocol, length, stride, "doc_start", 0, 0, std::nan(""), std::nan(""), std::nan(""),
-                             std::nan(""), std::nan(""), std::nan(""), std::nan(""), "na_positions"}));
+        summary.add_row(row({"test", protocol, length, stride, "doc_start", 0, 0, std::nan(""), std::nan(""),
+                             std::nan(""), std::nan(""), std::nan(""), std::nan(""), std::nan(""), "na_positions"}));
         continue;
       }
       double nll = 0, tokens = 0;
@@ -115,8 +115,8 @@ inline artifact::Input write_scores(const std::filesystem::path& path, const Opt
       const double mean = nll / tokens;
       const bool overflow = std::exp(mean) > 1e4;
       summary.add_row(row({"test", protocol, length, stride, "doc_start", options.documents,
-                           static_cast<std::int64_t>(tokens), 0.75 * static_cast<double>(length), mean, std::exp(mean), mean / std::log(2.0) / 3.4, 0.07,
-                           mean - 0.14, mean + 0.14, overflow ? "overflow" : "ok"}));
+                           static_cast<std::int64_t>(tokens), 0.75 * static_cast<double>(length), mean, std::exp(mean),
+                           mean / std::log(2.0) / 3.4, 0.07, mean - 0.14, mean + 0.14, overflow ? "overflow" : "ok"}));
     }
   }
   tables.tables.push_back(std::move(docs));
@@ -218,8 +218,15 @@ inline artifact::Input write_curves(const std::filesystem::path& path, const std
                   {"status", "ok"}};
   artifact::Recipe recipe;
   if (configs) {
-    recipe.config = {{"model", {{"width", 64}, {"layers", 3}, {"heads", 4}, {"vocabulary", 512}, {"tied", true}, {"encoding", encoding}}},
-                     {"train", {{"batch", 16}, {"length", 128}, {"peak_lr", 3e-3}, {"schedule", stage == "trunk" ? "wsd" : "linear"}, {"seed", seed}}}};
+    recipe.config = {
+        {"model",
+         {{"width", 64}, {"layers", 3}, {"heads", 4}, {"vocabulary", 512}, {"tied", true}, {"encoding", encoding}}},
+        {"train",
+         {{"batch", 16},
+          {"length", 128},
+          {"peak_lr", 3e-3},
+          {"schedule", stage == "trunk" ? "wsd" : "linear"},
+          {"seed", seed}}}};
     recipe.inputs = {{"data", {"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}}};
   }
   artifact::write_metrics(path, recipe, tables);

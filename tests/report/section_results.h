@@ -14,7 +14,7 @@
 namespace pe::report::sample {
 
 inline void add(Results& results, std::size_t run, const std::string& name, std::vector<artifact::ColumnSpec> columns,
-         const std::vector<std::vector<artifact::Cell>>& rows) {
+                const std::vector<std::vector<artifact::Cell>>& rows) {
   artifact::Table table(name, std::move(columns));
   for (const auto& row : rows) table.add_row(row);
   results.tables[name].push_back({run, "test: " + name, std::move(table)});
@@ -52,8 +52,8 @@ struct Perplexities {
   std::vector<std::string> protocols{"prefix"};
   std::vector<std::int64_t> lengths{128, 512};
   int documents = 40;
-  double better = 0;      ///< nats by which the last encoding is below the others
-  double seed_sd = 0;     ///< of every encoding's seeds
+  double better = 0;   ///< nats by which the last encoding is below the others
+  double seed_sd = 0;  ///< of every encoding's seeds
   double rest_sd = 0.002;
 };
 
@@ -72,10 +72,15 @@ inline Results perplexities(const Perplexities& options) {
       const double own = noise({21, key}, options.seed_sd);
       for (const std::string& protocol : options.protocols) {
         for (const std::int64_t length : options.lengths) {
-          LmCell cell{.run = arm.runs.back(), .protocol = protocol, .length = length, .documents = static_cast<double>(options.documents)};
+          LmCell cell{.run = arm.runs.back(),
+                      .protocol = protocol,
+                      .length = length,
+                      .documents = static_cast<double>(options.documents)};
           for (int d = 0; d < options.documents; ++d) {
-            const double mean = 3 + noise({22, static_cast<std::uint64_t>(d)}, 0.4) + own - (e + 1 == options.encodings.size() ? options.better : 0) +
-                                noise({23, key, static_cast<std::uint64_t>(d), static_cast<std::uint64_t>(length)}, options.rest_sd);
+            const double mean =
+                3 + noise({22, static_cast<std::uint64_t>(d)}, 0.4) + own -
+                (e + 1 == options.encodings.size() ? options.better : 0) +
+                noise({23, key, static_cast<std::uint64_t>(d), static_cast<std::uint64_t>(length)}, options.rest_sd);
             cell.scores.push_back({100 + d, 100, 300, 100 * mean});
             cell.nll += mean / options.documents;
           }

@@ -60,19 +60,22 @@ Results draw_study(const Kind& kind, int arms, Noise& noise) {
   for (double& value : base) value = 50 + 10 * noise.normal();
   std::vector<std::vector<double>> of_document(static_cast<std::size_t>(arms), std::vector<double>(kind.documents));
   for (auto& own : of_document) {
-    for (double& value : own) value = kind.document_sd * (kind.shape == NoiseShape::kLognormalItems ? noise.lognormal() : noise.normal());
+    for (double& value : own)
+      value = kind.document_sd * (kind.shape == NoiseShape::kLognormalItems ? noise.lognormal() : noise.normal());
   }
   for (std::size_t seed = 0; seed < kind.seeds; ++seed) {
     for (int arm = -1; arm < arms; ++arm) {
       // One seed in five does not learn: mean 0 and standard deviation `seed_sd` again.
-      const double of_seed = kind.shape == NoiseShape::kSeedsThatLearnOrNot ? (noise.uniform() < 0.2 ? 2 : -0.5) : noise.normal();
+      const double of_seed =
+          kind.shape == NoiseShape::kSeedsThatLearnOrNot ? (noise.uniform() < 0.2 ? 2 : -0.5) : noise.normal();
       artifact::Table table("lm_doc",
                             {{"doc_id", kInteger, ""}, {"nll_sum", kReal, "nats"}, {"tokens_scored", kReal, ""}});
       for (std::size_t document = 0; document < kind.documents; ++document) {
         double value = base[document];
         if (arm < 0 && kind.shape == NoiseShape::kSeedsThatLearnOrNot) value += kind.seed_sd * of_seed;
         if (arm >= 0) {
-          value += kind.effect + kind.seed_sd * of_seed + of_document[static_cast<std::size_t>(arm)][document] + kind.rest_sd * noise.normal();
+          value += kind.effect + kind.seed_sd * of_seed + of_document[static_cast<std::size_t>(arm)][document] +
+                   kind.rest_sd * noise.normal();
         }
         table.add_row({static_cast<std::int64_t>(document), value * 128, 128.0});
       }
@@ -90,14 +93,16 @@ Results draw_study(const Kind& kind, int arms, Noise& noise) {
 std::vector<ClaimSpec> claims_of(const std::string& tests) {
   const test::TempFolder folder;
   support::write_file_atomically(folder / "claims.yml",
-                                 "claims:\n  C1:\n    says: a difference\n    table: lm_doc\n    measure: nll_sum\n    per: tokens_scored\n    tests:\n" +
+                                 "claims:\n  C1:\n    says: a difference\n    table: lm_doc\n    measure: nll_sum\n    "
+                                 "per: tokens_scored\n    tests:\n" +
                                      tests,
                                  false);
   return read_claims(folder / "claims.yml");
 }
 
 /// The share of studies for which `counts` is true.
-double share_of(const Kind& kind, int studies, const std::string& tests, const std::function<bool(const ClaimResult&)>& counts, int arms = 1) {
+double share_of(const Kind& kind, int studies, const std::string& tests,
+                const std::function<bool(const ClaimResult&)>& counts, int arms = 1) {
   const std::vector<ClaimSpec> claims = claims_of(tests);
   Noise noise(kind.seeds * 1000 + kind.documents);
   int counted = 0;
@@ -129,10 +134,11 @@ BOOST_AUTO_TEST_CASE(without_an_effect_findings_are_rare_and_intervals_cover_it)
       share_of(kind, studies, kAbove, [&](const ClaimResult& result) {
         const Interval interval = result.tests.at(0).interval;
         covered += interval.low <= 0 && interval.high >= 0;
-        found += result.verdict == Verdict::kReproduced || result.verdict == Verdict::kRefuted;   // in either direction
+        found += result.verdict == Verdict::kReproduced || result.verdict == Verdict::kRefuted;  // in either direction
         return false;
       });
-      BOOST_TEST_MESSAGE(seeds << " seeds, " << kind.name << ": found " << found / studies << ", covered " << covered / studies);
+      BOOST_TEST_MESSAGE(seeds << " seeds, " << kind.name << ": found " << found / studies << ", covered "
+                               << covered / studies);
       BOOST_TEST_CONTEXT(seeds << " seeds, " << kind.name) {
         BOOST_TEST(found / studies <= 0.06 + slack(0.05, studies));
         BOOST_TEST(covered / studies >= 0.93 - slack(0.05, studies));
@@ -148,13 +154,15 @@ BOOST_AUTO_TEST_CASE(a_true_claim_is_hardly_ever_refuted) {
   const auto refuted = [](const ClaimResult& result) { return result.verdict == Verdict::kRefuted; };
   for (const std::size_t seeds : {3, 5, 10, 16}) {
     for (Kind kind : kinds(seeds)) {
-      kind.effect = 1e-6;   // true, and beyond any detection
+      kind.effect = 1e-6;  // true, and beyond any detection
       BOOST_TEST_CONTEXT(seeds << " seeds, " << kind.name) {
         BOOST_TEST(share_of(kind, studies, kAbove, refuted) <= 0.03 + slack(0.03, studies));
         // Six comparisons that all hold.
-        BOOST_TEST(share_of(kind, studies, "      - {of: [a0, a1, a2, a3, a4, a5], above: b}\n", refuted, 6) <= 0.03 + slack(0.03, studies));
+        BOOST_TEST(share_of(kind, studies, "      - {of: [a0, a1, a2, a3, a4, a5], above: b}\n", refuted, 6) <=
+                   0.03 + slack(0.03, studies));
         // A bound that is met exactly.
-        BOOST_TEST(share_of(kind, studies, "      - {of: a0, above: b, margin: -0.000001}\n", refuted) <= 0.03 + slack(0.03, studies));
+        BOOST_TEST(share_of(kind, studies, "      - {of: a0, above: b, margin: -0.000001}\n", refuted) <=
+                   0.03 + slack(0.03, studies));
       }
     }
   }
@@ -164,10 +172,12 @@ BOOST_AUTO_TEST_CASE(the_promised_difference_is_reproduced_in_three_of_four_stud
   const int studies = studies_of_each_kind(400);
   for (const std::size_t seeds : {3, 5, 10, 16}) {
     for (Kind kind : kinds(seeds)) {
-      const NoiseLevels noise{.seed = std::sqrt(kind.seed_sd * kind.seed_sd + kind.rest_sd * kind.rest_sd / static_cast<double>(kind.documents)),
+      const NoiseLevels noise{.seed = std::sqrt(kind.seed_sd * kind.seed_sd +
+                                                kind.rest_sd * kind.rest_sd / static_cast<double>(kind.documents)),
                               .item = kind.document_sd};
       kind.effect = detectable_difference(noise, kind.seeds, kind.documents);
-      const double share = share_of(kind, studies, kAbove, [](const ClaimResult& result) { return result.verdict == Verdict::kReproduced; });
+      const double share = share_of(kind, studies, kAbove,
+                                    [](const ClaimResult& result) { return result.verdict == Verdict::kReproduced; });
       BOOST_TEST_MESSAGE(seeds << " seeds, " << kind.name << ": reproduced " << share);
       BOOST_TEST(share >= 0.75 - slack(0.25, studies), seeds << " seeds, " << kind.name << ": " << share);
     }
@@ -178,7 +188,12 @@ BOOST_AUTO_TEST_CASE(an_equivalence_is_false_at_its_bound_in_one_study_of_twenty
   const int studies = studies_of_each_kind(400);
   const auto reproduced = [](const ClaimResult& result) { return result.verdict == Verdict::kReproduced; };
   for (const std::size_t seeds : {3, 5, 16}) {
-    Kind kind{.name = "seeds and documents", .seeds = seeds, .seed_sd = 0.1, .document_sd = 0.1, .rest_sd = 0.1, .effect = 0.5};
+    Kind kind{.name = "seeds and documents",
+              .seeds = seeds,
+              .seed_sd = 0.1,
+              .document_sd = 0.1,
+              .rest_sd = 0.1,
+              .effect = 0.5};
     // The mean of "b" is its documents' mean; the arm is compared with it by two claims, each a side of the bound.
     const std::string inside = "      - {of: a0, above: b, margin: -0.5}\n      - {of: b, above: a0, margin: -0.5}\n";
     BOOST_TEST(share_of(kind, studies, inside, reproduced) <= 0.05 + slack(0.05, studies), seeds << " seeds");
@@ -189,12 +204,25 @@ BOOST_AUTO_TEST_CASE(an_equivalence_is_false_at_its_bound_in_one_study_of_twenty
 
 BOOST_AUTO_TEST_CASE(seeds_that_learn_or_do_not_and_skewed_documents_give_few_false_findings) {
   const int studies = studies_of_each_kind(400);
-  const auto found = [](const ClaimResult& result) { return result.verdict == Verdict::kReproduced || result.verdict == Verdict::kRefuted; };
+  const auto found = [](const ClaimResult& result) {
+    return result.verdict == Verdict::kReproduced || result.verdict == Verdict::kRefuted;
+  };
   for (const std::size_t seeds : {5, 16}) {
-    const Kind bimodal{.name = "bimodal", .shape = NoiseShape::kSeedsThatLearnOrNot, .seeds = seeds, .seed_sd = 1, .document_sd = 0.5, .rest_sd = 0.5};
+    const Kind bimodal{.name = "bimodal",
+                       .shape = NoiseShape::kSeedsThatLearnOrNot,
+                       .seeds = seeds,
+                       .seed_sd = 1,
+                       .document_sd = 0.5,
+                       .rest_sd = 0.5};
     BOOST_TEST(share_of(bimodal, studies, kAbove, found) <= 0.06 + slack(0.05, studies), seeds << " seeds");
   }
-  const Kind skewed{.name = "skewed", .shape = NoiseShape::kLognormalItems, .seeds = 5, .documents = 200, .seed_sd = 0.2, .document_sd = 1, .rest_sd = 0.3};
+  const Kind skewed{.name = "skewed",
+                    .shape = NoiseShape::kLognormalItems,
+                    .seeds = 5,
+                    .documents = 200,
+                    .seed_sd = 0.2,
+                    .document_sd = 1,
+                    .rest_sd = 0.3};
   BOOST_TEST(share_of(skewed, studies, kAbove, found) <= 0.09 + slack(0.07, studies));
 }
 

@@ -37,10 +37,10 @@ class Noise {
 /// How two arms differ in a study.
 struct Study {
   std::size_t seeds = 3, documents = 60;
-  double effect = 0;          ///< Nats per token.
-  double seed = 0.02;         ///< sd of one arm's seeds
-  double document = 0.05;     ///< Sd of a document's effect on the difference of the arms.
-  double rest = 0.05;         ///< sd of one seed's one document
+  double effect = 0;       ///< Nats per token.
+  double seed = 0.02;      ///< sd of one arm's seeds
+  double document = 0.05;  ///< Sd of a document's effect on the difference of the arms.
+  double rest = 0.05;      ///< sd of one seed's one document
 };
 
 /// Two arms as a report reads them.
@@ -84,7 +84,7 @@ Arms simulate(const Study& study, Noise& noise) {
 }
 
 struct Rates {
-  double found = 0, covered = 0;   ///< shares of the studies
+  double found = 0, covered = 0;  ///< shares of the studies
 };
 
 Rates rates_of(const Study& study, int studies, std::uint64_t key) {
@@ -149,7 +149,7 @@ BOOST_AUTO_TEST_CASE(the_critical_value_is_cochrans) {
   const TwoLevel both = two_level({{0, 2}, {1, 3}, {2, 4}});
   BOOST_TEST(both.seed_variance == 1.0 / 3, tt::tolerance(1e-12));
   BOOST_TEST(both.item_variance == 1.0, tt::tolerance(1e-12));
-  const double t2 = 4.302652729911275, t1 = 12.706204736432095;   // two-sided 5 %, 2 and 1 degrees of freedom
+  const double t2 = 4.302652729911275, t1 = 12.706204736432095;  // two-sided 5 %, 2 and 1 degrees of freedom
   const double half = (t2 / 3 + t1) / (1.0 / 3 + 1) * std::sqrt(1.0 / 3 + 1);
   BOOST_TEST(both.interval.high - both.estimate == half, tt::tolerance(1e-9));
   BOOST_TEST(both.p > 0.05);
@@ -162,7 +162,7 @@ BOOST_AUTO_TEST_CASE(p_has_no_floor_and_agrees_with_the_interval) {
     values.emplace_back();
     for (int i = 0; i < 100; ++i) values.back().push_back(1 + noise(0.01));
   }
-  BOOST_TEST(two_level(values).p < 1e-6);   // of 251 tests the smallest bootstrap p of 10,000 resamples was no finding
+  BOOST_TEST(two_level(values).p < 1e-6);  // of 251 tests the smallest bootstrap p of 10,000 resamples was no finding
   // Shifted so that the interval just touches zero, p is the level.
   const TwoLevel before = two_level(values);
   const double half = before.interval.high - before.estimate;
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(seeds_that_agree_on_the_same_items_are_no_more_items) {
   const TwoLevel one = two_level_share({right});
   BOOST_TEST(one.interval.low == wilson(20, 20).low);
   const TwoLevel five = two_level_share({right, right, right, right, right});
-  BOOST_TEST(five.interval.low == wilson(20, 20).low);   // 100 pooled trials would say 0.963
+  BOOST_TEST(five.interval.low == wilson(20, 20).low);  // 100 pooled trials would say 0.963
   BOOST_TEST(std::isnan(two_level_share({right, right}).interval.low));
   // All or nothing by seed: the scatter of seeds decides.
   const std::vector<double> wrong(20, 0.0);
@@ -295,7 +295,7 @@ BOOST_AUTO_TEST_CASE(only_seeds_and_documents_that_both_arms_have_are_compared) 
   Arms arms = simulate({.seeds = 4, .effect = 0.1, .seed = 0}, noise);
   const auto all = compare(arms.a, arms.b);
   BOOST_TEST(all->seeds == 4u);
-  arms.b.seeds[3] = "77";   // a seed that the other arm lacks
+  arms.b.seeds[3] = "77";  // a seed that the other arm lacks
   const auto three = compare(arms.a, arms.b);
   BOOST_TEST(three->seeds == 3u);
   arms.cells[0].scores.erase(arms.cells[0].scores.begin());

@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(columns_that_an_older_artifact_lacks_are_missing_and_needed
     return std::string(error.what()).find("here: row 1 has no L") != std::string::npos;
   });
   artifact::Table renamed("lm_doc", {{"length", ColumnType::kInteger, ""}});
-  BOOST_TEST(read<schema::LmDocument>(renamed).empty());   // without rows nothing is needed
+  BOOST_TEST(read<schema::LmDocument>(renamed).empty());  // without rows nothing is needed
   renamed.add_row({128});
   BOOST_CHECK_EXCEPTION(read<schema::LmDocument>(renamed), support::ArtifactError, [](const auto& error) {
     return std::string(error.what()).find("has no column 'L'") != std::string::npos;

@@ -20,11 +20,11 @@ BOOST_AUTO_TEST_CASE(events_are_json_lines_in_order) {
     const auto reporter = make_event_reporter(ends[1]);
     reporter->event({{"event", "snapshot"}, {"step", 3}});
     reporter->advance("train", 1, 10, {{"loss", 2.5}});
-    reporter->advance("train", 2, 10, {{"loss", 2.4}});   // too soon to be shown
+    reporter->advance("train", 2, 10, {{"loss", 2.4}});  // too soon to be shown
     reporter->advance("train", 10, 10, {{"loss", std::nan("")}});
     reporter->advance("files listed", 1000, 0);
-    reporter->advance("files listed", 2000, 0);              // neither is one without a total
-    reporter->event({{"event", "bad"}, {"text", "\xFF"}});   // bytes that are not UTF-8 must not break the line
+    reporter->advance("files listed", 2000, 0);             // neither is one without a total
+    reporter->event({{"event", "bad"}, {"text", "\xFF"}});  // bytes that are not UTF-8 must not break the line
   }
   ::close(ends[1]);
   char buffer[4096];

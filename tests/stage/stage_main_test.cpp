@@ -50,7 +50,7 @@ class Redirected {
   }
   ~Redirected() {
     std::fflush(stdout);
-    ::__fpurge(stdout);   // of a stream that takes nothing
+    ::__fpurge(stdout);  // of a stream that takes nothing
     std::clearerr(stdout);
     ::dup2(before_, fd_);
     ::close(before_);
@@ -77,9 +77,11 @@ struct Place {
     for (std::string& word : words) arguments.push_back(word.data());
     int code = 0;
     {
-      const Redirected err(2, folder / "err", O_WRONLY | O_CREAT | O_TRUNC), out(1, standard_output, O_WRONLY | O_CREAT);
-      code = stage::run_stage(static_cast<int>(arguments.size()), arguments.data(), info, support::schema_of<Config>(),
-                              [](const Json&) {}, [&](const Json&, Workspace& workspace) { body(workspace); });
+      const Redirected err(2, folder / "err", O_WRONLY | O_CREAT | O_TRUNC),
+          out(1, standard_output, O_WRONLY | O_CREAT);
+      code = stage::run_stage(
+          static_cast<int>(arguments.size()), arguments.data(), info, support::schema_of<Config>(), [](const Json&) {},
+          [&](const Json&, Workspace& workspace) { body(workspace); });
     }
     return {code, support::read_file(folder / "err")};
   }
@@ -103,7 +105,7 @@ BOOST_AUTO_TEST_CASE(the_work_folder_of_a_stage_by_hand_goes_when_it_is_done) {
   BOOST_TEST(run({}, leave("checkpoints/step-1.h5")).first == 0);
   BOOST_TEST(!fs::exists("pe-toy.work"));
   BOOST_TEST(run({"--work", "mine"}, leave("checkpoints/step-1.h5")).first == 0);
-  BOOST_TEST(fs::exists("mine/checkpoints/step-1.h5"));   // it was named, so it is somebody's
+  BOOST_TEST(fs::exists("mine/checkpoints/step-1.h5"));  // it was named, so it is somebody's
   // Files from which a failed stage continues, and the files that are read.
   const auto fails = [&](Workspace& workspace) {
     leave("checkpoints/step-1.h5")(workspace);
@@ -117,7 +119,7 @@ BOOST_AUTO_TEST_CASE(the_work_folder_of_a_stage_by_hand_goes_when_it_is_done) {
 }
 
 BOOST_AUTO_TEST_CASE(a_work_folder_that_another_stage_uses_stays) {
-  support::Descriptor other;   // as of a stage that was started in the same folder
+  support::Descriptor other;  // as of a stage that was started in the same folder
   const auto beside = [&](Workspace& workspace) {
     other = support::Descriptor(::open(workspace.work.c_str(), O_RDONLY | O_DIRECTORY));
     BOOST_TEST(::flock(other.get(), LOCK_SH | LOCK_NB) == 0);
@@ -147,12 +149,15 @@ BOOST_AUTO_TEST_CASE(a_stage_explains_what_its_libraries_throw) {
   stage::StageInfo info = toy();
   info.explain = [](const std::exception& error, const Json& config) -> std::optional<support::Error> {
     if (dynamic_cast<const Unknown*>(&error) == nullptr) return std::nullopt;
-    return support::Error(support::kExitDevice, support::Diagnostic{error.what(), {}, "steps: " + config.at("steps").dump(), {}});
+    return support::Error(support::kExitDevice,
+                          support::Diagnostic{error.what(), {}, "steps: " + config.at("steps").dump(), {}});
   };
-  const auto [code, text] = run({"--set", "steps=7"}, [](Workspace&) { throw Unknown("the device is gone"); }, info);
+  const auto [code, text] = run(
+      {"--set", "steps=7"}, [](Workspace&) { throw Unknown("the device is gone"); }, info);
   BOOST_TEST(code == support::kExitDevice);
   BOOST_TEST(text == "pe-toy: the device is gone\n  steps: 7\n", text);
-  const auto [other, mistake] = run({}, [](Workspace&) { throw std::logic_error("?"); }, info);
+  const auto [other, mistake] = run(
+      {}, [](Workspace&) { throw std::logic_error("?"); }, info);
   BOOST_TEST(other == support::kExitBug);
   BOOST_TEST(has(mistake, "This is a mistake of pe-toy"), mistake);
 }

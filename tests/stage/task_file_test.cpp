@@ -59,9 +59,9 @@ BOOST_AUTO_TEST_SUITE(task_file)
 BOOST_AUTO_TEST_CASE(a_task_file_fills_the_workspace) {
   const WorkOrder order = read(task());
   BOOST_TEST(order.config.at("steps") == 7);
-  BOOST_TEST(order.config.at("path") == "");   // left out: the default
+  BOOST_TEST(order.config.at("path") == "");  // left out: the default
   BOOST_TEST(order.workspace.input("data").labels.at("seed") == "42");
-  BOOST_TEST(order.workspace.snapshots.front().label == "a");   // by step, whatever the file's order
+  BOOST_TEST(order.workspace.snapshots.front().label == "a");  // by step, whatever the file's order
   BOOST_TEST(order.workspace.recipe.task_key == "abc");
   BOOST_TEST(order.workspace.recipe.version == 4);
   BOOST_TEST(!order.workspace.resume);
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(a_task_file_fills_the_workspace) {
 
 BOOST_AUTO_TEST_CASE(a_task_says_which_version_and_build_it_was_planned_for) {
   Json json = task();
-  BOOST_TEST(!read(json).version.has_value());   // written by hand
+  BOOST_TEST(!read(json).version.has_value());  // written by hand
   json["version"] = 4;
   json["build_id"] = "for people";
   BOOST_TEST(read(json).version.value() == 4);
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(flags_make_the_same_order) {
   BOOST_TEST(order.config.at("path") == "no: $(x)");
   BOOST_TEST(order.workspace.input("data").path == "a=b c");
   BOOST_TEST(order.workspace.output("model") == "out.h5");
-  BOOST_TEST(order.workspace.output("raw") == "raw");   // a folder
+  BOOST_TEST(order.workspace.output("raw") == "raw");  // a folder
   BOOST_TEST(order.workspace.resume.value() == order.workspace.work);
 }
 
@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(outputs_are_apart_from_inputs_and_from_each_other) {
     return "";
   };
   BOOST_TEST(refusal({"model=m.h5", "raw=raw"}) == "");
-  BOOST_TEST(refusal({"model=data2", "raw=dat"}) == "");   // no folder of the other
+  BOOST_TEST(refusal({"model=data2", "raw=dat"}) == "");  // no folder of the other
   BOOST_TEST(contains(refusal({"model=data/dataset.h5", "raw=raw"}), "is inside input 'data'"));
   BOOST_TEST(contains(refusal({"model=alias/dataset.h5", "raw=raw"}), "is inside input 'data'"));
   BOOST_TEST(contains(refusal({"model=./none/../scores.h5", "raw=raw"}), "is the same as input 'scores'"));

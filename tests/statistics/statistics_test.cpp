@@ -120,7 +120,7 @@ BOOST_AUTO_TEST_CASE(wilson_gives_the_golden_values) {
   BOOST_TEST(wilson(18, 20).low == 0.6990, tt::tolerance(1e-4));
   BOOST_TEST(wilson(18, 20).high == 0.9721, tt::tolerance(1e-4));
   BOOST_TEST(wilson(20, 20).high == 1.0);
-  BOOST_TEST(wilson(5, 39).low == 0x1.cafb999bc2590p-5);   // to the last bit: artifacts have it
+  BOOST_TEST(wilson(5, 39).low == 0x1.cafb999bc2590p-5);  // to the last bit: artifacts have it
   BOOST_TEST(wilson(41 - 18, 41).high == 0x1.66f668125e20ep-1);
   BOOST_TEST(wilson(0, 0).low == 0.0);
   BOOST_TEST(wilson(0, 0).high == 1.0);
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(power_has_the_values_of_tables) {
   BOOST_TEST(power_of(1, 1, 9) < 0.8);
   BOOST_TEST(power_of(1, 1, 10) >= 0.8);
   BOOST_TEST(power_of(0.5, 1, 34) == 0.8078, tt::tolerance(1e-3));
-  BOOST_TEST(power_of(0, 1, 10) == 0.05, tt::tolerance(1e-6));    // no effect: the level of the test
+  BOOST_TEST(power_of(0, 1, 10) == 0.05, tt::tolerance(1e-6));  // no effect: the level of the test
   BOOST_TEST(power_of(-0.5, 1, 34) == power_of(0.5, 1, 34), tt::tolerance(1e-12));
   BOOST_TEST(std::isnan(power_of(1, 1, 1)));
 }

@@ -1,4 +1,5 @@
-// pe-dummy: what its networks can see (item 20 of the specification's acceptance list), what its tables say, what it refuses.
+// pe-dummy: what its networks can see (item 20 of the specification's acceptance list), what its tables say, what it
+// refuses.
 #include "studies/dummy.h"
 
 #include <ATen/core/grad_mode.h>
@@ -26,10 +27,11 @@ DummyConfig config_with(const std::string& network, const Json& values) {
   const auto schema = support::schema_of<DummyConfig>();
   Json config = support::defaults(schema);
   support::Diagnostics diagnostics;
-  support::overlay(schema, support::read_yaml(test::source_root() / "configs/dummy" / (network + ".yml")), config, nullptr, diagnostics);
+  support::overlay(schema, support::read_yaml(test::source_root() / "configs/dummy" / (network + ".yml")), config,
+                   nullptr, diagnostics);
   diagnostics.throw_if_any();
   const test::TempFolder folder;
-  support::write_file_atomically(folder / "values.yml", values.dump(), false);   // JSON is YAML
+  support::write_file_atomically(folder / "values.yml", values.dump(), false);  // JSON is YAML
   support::overlay(schema, support::read_yaml(folder / "values.yml"), config, nullptr, diagnostics);
   diagnostics.throw_if_any();
   return support::make_config<DummyConfig>(config);
@@ -60,7 +62,7 @@ std::string refused(const Json& values) {
 struct Watch final : support::Progress {
   std::set<std::int64_t> stop_at;
   std::string said;
-  std::int64_t epochs = 0;   // that were trained
+  std::int64_t epochs = 0;  // that were trained
   void note(std::string_view line) override { said += std::string(line) + "\n"; }
   void warn(std::string_view line) override { note(line); }
   void advance(std::string_view, std::int64_t done, std::int64_t, const Json&) override {
@@ -87,7 +89,8 @@ BOOST_AUTO_TEST_SUITE(dummy_stage)
 
 BOOST_AUTO_TEST_CASE(in_mode_seed_tokens_of_a_row_never_meet_and_in_mode_fixed_rows_never_do) {
   for (const auto& [network, mode] : {std::pair{"over_batch", "seed"}, {"pre_norm", "fixed"}, {"post_norm", "fixed"}}) {
-    DummyConfig config = config_with(network, {{"dummy", {{"mode", mode}}}, {"model", {{"layers", 2}, {"encoding", "sinusoidal"}}}});
+    DummyConfig config =
+        config_with(network, {{"dummy", {{"mode", mode}}}, {"model", {{"layers", 2}, {"encoding", "sinusoidal"}}}});
     config.model.length = 64;
     const data::DummyData data(config.dummy.options(), 42);
     const auto model = model::LanguageModel::make(config.model, data.vocabulary(), 42);
@@ -103,8 +106,10 @@ BOOST_AUTO_TEST_CASE(in_mode_seed_tokens_of_a_row_never_meet_and_in_mode_fixed_r
     for (std::int64_t b = 0; b < 8; ++b) {
       for (std::int64_t t = 0; t < 64; ++t) {
         const bool same = before[b][t].equal(after[b][t]);
-        if (mode == std::string("seed")) BOOST_TEST(same == (t != 3), network << ": row " << b << ", position " << t);
-        else BOOST_TEST(same == (b != 2 || t < 3), network << ": row " << b << ", position " << t);
+        if (mode == std::string("seed"))
+          BOOST_TEST(same == (t != 3), network << ": row " << b << ", position " << t);
+        else
+          BOOST_TEST(same == (b != 2 || t < 3), network << ": row " << b << ", position " << t);
       }
     }
   }
@@ -114,15 +119,18 @@ BOOST_AUTO_TEST_CASE(the_networks_are_those_of_the_notebook) {
   const auto parameters = [](const char* network, const Json& encoding) {
     DummyConfig config = config_with(network, {{"model", {{"layers", 1}, {"encoding", encoding}}}});
     config.model.length = 64;
-    return std::pair(model::LanguageModel::make(config.model, 100, 42).parameter_count(), studies::network_name(config.model));
+    return std::pair(model::LanguageModel::make(config.model, 100, 42).parameter_count(),
+                     studies::network_name(config.model));
   };
   const std::int64_t embedding_and_head = 100 * 64 + 100 * 64 + 100, projections = 4 * (64 * 64 + 64);
-  const auto [layer, over_batch] = parameters("over_batch", "none");   // a framework's encoder layer has 33,472 parameters
+  const auto [layer, over_batch] =
+      parameters("over_batch", "none");  // a framework's encoder layer has 33,472 parameters
   BOOST_TEST(layer == embedding_and_head + 33472);
   BOOST_TEST(over_batch == "post_norm_over_batch");
   BOOST_TEST(parameters("over_batch", "learned").first == embedding_and_head + 33472 + 64 * 64);
   BOOST_TEST(parameters("bare", "rope").first == embedding_and_head + projections);
-  BOOST_TEST(parameters("bare", "lrope").first == embedding_and_head + projections + 32);   // one factor a frequency and layer
+  BOOST_TEST(parameters("bare", "lrope").first ==
+             embedding_and_head + projections + 32);  // one factor a frequency and layer
   BOOST_TEST(parameters("bare", "rope").second == "bare_bidirectional");
   BOOST_TEST(parameters("post_norm", "none") == std::pair(layer, std::string("post_norm_causal")));
   BOOST_TEST(parameters("pre_norm", "none").second == "pre_norm_causal");
@@ -130,33 +138,38 @@ BOOST_AUTO_TEST_CASE(the_networks_are_those_of_the_notebook) {
 
 BOOST_AUTO_TEST_CASE(a_small_run_fills_the_tables_and_gives_the_same_bytes_again) {
   const test::TempFolder folder;
-  const DummyConfig config = config_with("over_batch", {{"dummy", {{"epochs", {1, 2}}, {"train_rows", 96}, {"test_rows", 40}}},
-                                                        {"model", {{"layers", 1}, {"encoding", "sininit"}}}});
+  const DummyConfig config =
+      config_with("over_batch", {{"dummy", {{"epochs", {1, 2}}, {"train_rows", 96}, {"test_rows", 40}}},
+                                 {"model", {{"layers", 1}, {"encoding", "sininit"}}}});
   const artifact::Tables tables = run(config, folder);
   const artifact::Table& grid = tables.at("dummy_grid");
   std::vector<std::string> columns;
   for (const auto& column : grid.columns()) columns.push_back(column.name);
-  const std::vector<std::string> expected = {"mode", "network", "pe", "depth", "epochs", "seed", "loss_headline", "loss_all", "det_loss",
-                                             "det_acc", "loss_pos0", "loss_pos1", "loss_pos2", "loss_pos3", "loss_pos4", "loss_pos5",
-                                             "loss_pos6", "loss_pos7", "loss_pos63", "seconds"};
+  const std::vector<std::string> expected = {"mode",      "network",       "pe",        "depth",      "epochs",
+                                             "seed",      "loss_headline", "loss_all",  "det_loss",   "det_acc",
+                                             "loss_pos0", "loss_pos1",     "loss_pos2", "loss_pos3",  "loss_pos4",
+                                             "loss_pos5", "loss_pos6",     "loss_pos7", "loss_pos63", "seconds"};
   BOOST_TEST(columns == expected, boost::test_tools::per_element());
   BOOST_REQUIRE(grid.rows() == 2u);
   BOOST_TEST(grid.texts("mode")[0] == "seed");
   BOOST_TEST(grid.texts("pe")[0] == "sininit");
   BOOST_TEST(grid.integers("epochs")[1] == 2);
-  BOOST_TEST(grid.missing(0, grid.column("seconds")));   // measured: not in a result that is the same every time
+  BOOST_TEST(grid.missing(0, grid.column("seconds")));  // measured: not in a result that is the same every time
   const auto headline = grid.reals("loss_headline");
   BOOST_TEST(headline[1] < headline[0]);
   BOOST_TEST(headline[0] > data::DummyFloors::position_wise());
   BOOST_TEST(headline[0] == grid.reals("loss_all")[0]);
   // Positions 1 to 6 alone make the determined loss, and with the others the whole.
   double determined = 0;
-  for (const char* name : {"loss_pos1", "loss_pos2", "loss_pos3", "loss_pos4", "loss_pos5", "loss_pos6"}) determined += grid.reals(name)[1] / 6;
+  for (const char* name : {"loss_pos1", "loss_pos2", "loss_pos3", "loss_pos4", "loss_pos5", "loss_pos6"})
+    determined += grid.reals(name)[1] / 6;
   BOOST_TEST(std::abs(determined - grid.reals("det_loss")[1]) <= 1e-9);
   const artifact::Table& targets = tables.at("dummy_targets");
   double sum = 0, count = 0;
   for (const std::size_t row : rows_where(targets, {{"variant", "plain"}})) {
-    if (targets.integers("epochs")[row] != 2 || targets.texts("target")[row] == "all" || targets.texts("target")[row] == "middle") continue;
+    if (targets.integers("epochs")[row] != 2 || targets.texts("target")[row] == "all" ||
+        targets.texts("target")[row] == "middle")
+      continue;
     sum += targets.reals("loss")[row] * static_cast<double>(targets.integers("n")[row]);
     count += static_cast<double>(targets.integers("n")[row]);
   }
@@ -180,7 +193,7 @@ BOOST_AUTO_TEST_CASE(fewer_epochs_are_a_point_of_the_longer_run) {
   for (const char* name : {"loss_headline", "loss_all", "loss_pos4"}) {
     BOOST_TEST(all.at("dummy_grid").reals(name)[0] == one.at("dummy_grid").reals(name)[0], name);
   }
-  BOOST_TEST(one.at("dummy_grid").missing(0, one.at("dummy_grid").column("loss_pos63")));   // nothing is asked of it
+  BOOST_TEST(one.at("dummy_grid").missing(0, one.at("dummy_grid").column("loss_pos63")));  // nothing is asked of it
   BOOST_TEST(one.at("dummy_grid").reals("loss_headline")[0] == one.at("dummy_grid").reals("det_loss")[0]);
 }
 
@@ -189,20 +202,24 @@ BOOST_AUTO_TEST_CASE(a_killed_run_goes_on_after_its_last_saved_epoch_to_the_same
   for (const bool chooses : {false, true}) {
     Json options = {{"epochs", {1, 3, 5}}, {"train_rows", 96}, {"test_rows", 32}};
     if (chooses) options.update({{"mode", "hard"}, {"rates", {1e-3, 3e-3}}, {"shifts", {8}}, {"save_every", 0}});
-    const DummyConfig config = config_with("pre_norm", {{"dummy", options},
-                                                        {"model", {{"layers", 1}, {"dropout", 0.1}, {"encoding", {{"kind", "lrope"}, {"layout", "interleaved"}}}}}});
+    const DummyConfig config = config_with(
+        "pre_norm",
+        {{"dummy", options},
+         {"model", {{"layers", 1}, {"dropout", 0.1}, {"encoding", {{"kind", "lrope"}, {"layout", "interleaved"}}}}}});
     const std::string name = chooses ? "hard" : "seed";
     run(config, folder, name + "-whole.h5");
     Watch watch;
-    watch.stop_at = {1, 2, 4};   // where it is measured, and where it is not
+    watch.stop_at = {1, 2, 4};  // where it is measured, and where it is not
     for (int stops = 0; stops < 3; ++stops) {
-      BOOST_CHECK_EXCEPTION(run(config, folder, name + ".h5", watch), support::StopRequest, [](const auto& stopped) { return stopped.resumable(); });
+      BOOST_CHECK_EXCEPTION(run(config, folder, name + ".h5", watch), support::StopRequest,
+                            [](const auto& stopped) { return stopped.resumable(); });
       support::request_stop(0);
     }
     const artifact::Tables tables = run(config, folder, name + ".h5", watch);
-    BOOST_TEST(watch.epochs == 5);   // none twice
+    BOOST_TEST(watch.epochs == 5);  // none twice
     BOOST_TEST(watch.said.find("continuing after epoch 4") != std::string::npos, watch.said);
-    BOOST_TEST(artifact::content_digest(folder / (name + ".h5")) == artifact::content_digest(folder / (name + "-whole.h5")));
+    BOOST_TEST(artifact::content_digest(folder / (name + ".h5")) ==
+               artifact::content_digest(folder / (name + "-whole.h5")));
     BOOST_TEST(tables.at("dummy_grid").rows() == 3u);
 
     // The damaged state of an earlier attempt is of no use: it is reported, and training starts from the beginning.
@@ -214,7 +231,8 @@ BOOST_AUTO_TEST_CASE(a_killed_run_goes_on_after_its_last_saved_epoch_to_the_same
     run(config, folder, name + ".h5", watch);
     BOOST_TEST(watch.epochs == 5);
     BOOST_TEST(watch.said.find("dummy.h5") != std::string::npos, watch.said);
-    BOOST_TEST(artifact::content_digest(folder / (name + ".h5")) == artifact::content_digest(folder / (name + "-whole.h5")));
+    BOOST_TEST(artifact::content_digest(folder / (name + ".h5")) ==
+               artifact::content_digest(folder / (name + "-whole.h5")));
   }
 }
 
@@ -222,9 +240,17 @@ BOOST_AUTO_TEST_CASE(a_killed_run_goes_on_after_its_last_saved_epoch_to_the_same
 BOOST_AUTO_TEST_CASE(mode_hard_splits_targets_and_tests_shifts_and_long_rows) {
   const test::TempFolder folder;
   const auto result_of = [&](const Json& encoding) {
-    return run(config_with("pre_norm", {{"dummy", {{"mode", "hard"}, {"batch", 64}, {"epochs", {1}}, {"train_rows", 256}, {"test_rows", 64},
-                                                   {"shifts", {8, 64}}, {"long_rows", true}, {"rates", {1e-3, 3e-3}}}},
-                                        {"model", {{"layers", 1}, {"encoding", encoding}}}}), folder);
+    return run(config_with("pre_norm", {{"dummy",
+                                         {{"mode", "hard"},
+                                          {"batch", 64},
+                                          {"epochs", {1}},
+                                          {"train_rows", 256},
+                                          {"test_rows", 64},
+                                          {"shifts", {8, 64}},
+                                          {"long_rows", true},
+                                          {"rates", {1e-3, 3e-3}}}},
+                                        {"model", {{"layers", 1}, {"encoding", encoding}}}}),
+               folder);
   };
   const auto loss = [](const artifact::Tables& tables, const char* variant, const char* target) {
     const artifact::Table& table = tables.at("dummy_targets");
@@ -239,22 +265,25 @@ BOOST_AUTO_TEST_CASE(mode_hard_splits_targets_and_tests_shifts_and_long_rows) {
   }
   BOOST_TEST(loss(rope, "long", "len") != loss(rope, "plain", "len"));
   BOOST_TEST(rope.at("dummy_grid").missing(0, rope.at("dummy_grid").column("loss_pos63")));
-  const artifact::Tables learned = result_of({{"kind", "learned"}, {"init_std", 1.0}});   // 32 positions
+  const artifact::Tables learned = result_of({{"kind", "learned"}, {"init_std", 1.0}});  // 32 positions
   const artifact::Table& table = learned.at("dummy_targets");
   const auto beyond = rows_where(table, {{"variant", "shift_8"}});
   BOOST_REQUIRE(beyond.size() == 1u);
   BOOST_TEST(table.texts("status")[beyond[0]] == "na_positions");
   BOOST_TEST(table.missing(beyond[0], table.column("loss")));
   const artifact::Tables room = result_of({{"kind", "learned"}, {"init_std", 1.0}, {"max_positions", 96}});
-  BOOST_TEST(std::abs(loss(room, "plain", "all") - loss(room, "shift_64", "all")) > 1e-3);   // rows that training never met
+  BOOST_TEST(std::abs(loss(room, "plain", "all") - loss(room, "shift_64", "all")) >
+             1e-3);  // rows that training never met
 }
 
 BOOST_AUTO_TEST_CASE(final_factors_of_trained_frequencies_are_told) {
   const test::TempFolder folder;
-  const auto tables = run(config_with("bare", {{"dummy", {{"epochs", {1}}, {"train_rows", 64}, {"test_rows", 32}}},
-                                               {"model", {{"layers", 2}, {"encoding", {{"kind", "lrope"}, {"layout", "interleaved"}}}}}}), folder);
+  const auto tables = run(
+      config_with("bare", {{"dummy", {{"epochs", {1}}, {"train_rows", 64}, {"test_rows", 32}}},
+                           {"model", {{"layers", 2}, {"encoding", {{"kind", "lrope"}, {"layout", "interleaved"}}}}}}),
+      folder);
   const artifact::Table& scales = tables.at("dummy_scales");
-  BOOST_TEST(scales.rows() == 64u);   // 32 frequencies in each of two layers
+  BOOST_TEST(scales.rows() == 64u);  // 32 frequencies in each of two layers
   double moved = 0;
   for (const double value : scales.reals("value")) moved = std::max(moved, std::abs(value - 1));
   BOOST_TEST(moved > 1e-5);
@@ -264,8 +293,10 @@ BOOST_AUTO_TEST_CASE(final_factors_of_trained_frequencies_are_told) {
 BOOST_AUTO_TEST_CASE(a_rate_that_is_too_high_is_a_result_without_numbers) {
   const test::TempFolder folder;
   // Sixteen layers of weights of ten: no finite value results.
-  const auto tables = run(config_with("bare", {{"dummy", {{"epochs", {1}}, {"train_rows", 96}, {"test_rows", 32}, {"rates", {10.0}}}},
-                                               {"model", {{"layers", 16}, {"encoding", "rope"}}}}), folder);
+  const auto tables =
+      run(config_with("bare", {{"dummy", {{"epochs", {1}}, {"train_rows", 96}, {"test_rows", 32}, {"rates", {10.0}}}},
+                               {"model", {{"layers", 16}, {"encoding", "rope"}}}}),
+          folder);
   const artifact::Table& targets = tables.at("dummy_targets");
   const artifact::Table& grid = tables.at("dummy_grid");
   BOOST_TEST(targets.texts("status")[0] == "overflow");
@@ -277,12 +308,15 @@ BOOST_AUTO_TEST_CASE(what_does_not_go_together_is_told) {
   const auto has = [](const std::string& text, const char* part) {
     BOOST_TEST(text.find(part) != std::string::npos, text);
   };
-  has(refused({{"dummy", {{"rates", {1e-3, 3e-3}}}}}), "dummy.rates holds several learning rates, and only dummy.mode: hard has rows to choose among them by");
-  has(refused({{"dummy", {{"epochs", {4, 1}}}}}), "dummy.epochs holds at least one number, each larger than the one before");
+  has(refused({{"dummy", {{"rates", {1e-3, 3e-3}}}}}),
+      "dummy.rates holds several learning rates, and only dummy.mode: hard has rows to choose among them by");
+  has(refused({{"dummy", {{"epochs", {4, 1}}}}}),
+      "dummy.epochs holds at least one number, each larger than the one before");
   has(refused({{"dummy", {{"split", "base"}}}}), "dummy.split: base belongs to dummy.mode: fixed");
   has(refused({{"dummy", {{"echo", true}}}}), "dummy.long_rows and dummy.echo belong to dummy.mode: hard");
   has(refused({{"dummy", {{"mode", "hard"}, {"echo", true}, {"long_rows", true}}}}), "do not go together");
-  has(refused({{"compute", {{"micro_batch", 8}}}}), "compute.micro_batch is 8, and a step of 32 rows is one piece here");
+  has(refused({{"compute", {{"micro_batch", 8}}}}),
+      "compute.micro_batch is 8, and a step of 32 rows is one piece here");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -18,7 +18,9 @@ BOOST_AUTO_TEST_SUITE(child_work)
 
 namespace {
 
-std::string in_child(const std::function<std::string()>& body) { return pe::support::in_child("the work", "try less", body); }
+std::string in_child(const std::function<std::string()>& body) {
+  return pe::support::in_child("the work", "try less", body);
+}
 
 bool no_child_is_left() { return ::waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
 
@@ -38,11 +40,16 @@ BOOST_AUTO_TEST_CASE(what_the_work_gives_comes_back_and_what_it_changes_does_not
 
 BOOST_AUTO_TEST_CASE(what_the_work_throws_is_thrown_here) {
   const auto says = [](int code, const char* part) {
-    return [=](const Error& error) { return error.exit_code() == code && std::string(error.what()).find(part) != std::string::npos; };
+    return [=](const Error& error) {
+      return error.exit_code() == code && std::string(error.what()).find(part) != std::string::npos;
+    };
   };
-  BOOST_CHECK_EXCEPTION(in_child([]() -> std::string { throw ConfigError("too high", {}, "at most 7"); }), ConfigError, says(kExitConfig, "at most 7"));
-  BOOST_CHECK_EXCEPTION(in_child([]() -> std::string { throw ArtifactError("bad \xff byte"); }), Error, says(kExitArtifact, "bad "));
-  BOOST_CHECK_EXCEPTION(in_child([]() -> std::string { throw std::runtime_error("odd"); }), Error, says(kExitBug, "odd"));
+  BOOST_CHECK_EXCEPTION(in_child([]() -> std::string { throw ConfigError("too high", {}, "at most 7"); }), ConfigError,
+                        says(kExitConfig, "at most 7"));
+  BOOST_CHECK_EXCEPTION(in_child([]() -> std::string { throw ArtifactError("bad \xff byte"); }), Error,
+                        says(kExitArtifact, "bad "));
+  BOOST_CHECK_EXCEPTION(in_child([]() -> std::string { throw std::runtime_error("odd"); }), Error,
+                        says(kExitBug, "odd"));
   const auto kill = []() -> std::string {
     ::kill(::getpid(), SIGKILL);
     return "";

@@ -96,8 +96,9 @@ BOOST_AUTO_TEST_CASE(defaults_are_complete_and_bind_back) {
 }
 
 BOOST_AUTO_TEST_CASE(values_are_typed_by_the_field) {
-  const Laid laid = lay("tokens: 2.4B\nschedule: {peak: 1e-2, warmup_steps: 1_000}\nschedule.shape: linear\n"
-                        "threads: auto\nlengths: [1k, 2k]\nlog: no\n");
+  const Laid laid =
+      lay("tokens: 2.4B\nschedule: {peak: 1e-2, warmup_steps: 1_000}\nschedule.shape: linear\n"
+          "threads: auto\nlengths: [1k, 2k]\nlog: no\n");
   BOOST_TEST(laid.mistakes == "");
   BOOST_TEST(laid.config.at("tokens") == 2'400'000'000);
   BOOST_TEST(laid.config.at("schedule").at("peak") == 0.01);
@@ -108,8 +109,9 @@ BOOST_AUTO_TEST_CASE(values_are_typed_by_the_field) {
 }
 
 BOOST_AUTO_TEST_CASE(every_mistake_is_named_with_its_place_and_a_way_out) {
-  const Laid laid = lay("tokns: 5\nschedule: {warmup_step: 1, shape: squrt}\nqk_norm: yes\ntokens: 0.5\nlengths: {a: 1}\n"
-                        "schedule.peak: 3\n");
+  const Laid laid =
+      lay("tokns: 5\nschedule: {warmup_step: 1, shape: squrt}\nqk_norm: yes\ntokens: 0.5\nlengths: {a: 1}\n"
+          "schedule.peak: 3\n");
   BOOST_TEST(contains(laid.mistakes, "c.yml:1:1: unknown key 'tokns'"), laid.mistakes);
   BOOST_TEST(contains(laid.mistakes, "did you mean 'tokens'?"));
   BOOST_TEST(contains(laid.mistakes, "unknown key 'warmup_step' in 'schedule'"));
@@ -167,9 +169,10 @@ BOOST_AUTO_TEST_CASE(spelling_and_order_do_not_move_the_hash_and_values_do) {
 }
 
 BOOST_AUTO_TEST_CASE(checks_across_fields_are_told) {
-  BOOST_CHECK_EXCEPTION(make_config<Config>(lay("schedule: {peak: 0}").config), ConfigError, [](const ConfigError& error) {
-    return contains(error.what(), "a warm-up needs a positive peak") && error.exit_code() == kExitConfig;
-  });
+  BOOST_CHECK_EXCEPTION(
+      make_config<Config>(lay("schedule: {peak: 0}").config), ConfigError, [](const ConfigError& error) {
+        return contains(error.what(), "a warm-up needs a positive peak") && error.exit_code() == kExitConfig;
+      });
 }
 
 BOOST_AUTO_TEST_CASE(a_schema_survives_its_json) {
@@ -184,13 +187,15 @@ BOOST_AUTO_TEST_CASE(keys_of_other_stages_pass_where_they_may) {
   Json config = defaults(schema);
   Diagnostics diagnostics;
   const OverlayOptions options{[](const std::string& dotted) { return dotted == "eval.lengths"; }, "stage 'trunk'"};
-  overlay(schema, parse_yaml("eval: {lengths: [1]}\nevall: {lengths: [1]}\n", "t"), config, nullptr, diagnostics, options);
+  overlay(schema, parse_yaml("eval: {lengths: [1]}\nevall: {lengths: [1]}\n", "t"), config, nullptr, diagnostics,
+          options);
   BOOST_TEST(diagnostics.size() == 1u);
   BOOST_TEST(contains(diagnostics.items()[0].render(), "unknown key 'evall' of stage 'trunk'"));
 }
 
 BOOST_AUTO_TEST_CASE(differences_are_told_to_the_leaf) {
-  const auto rows = differences(Json::parse(R"({"a": {"b": 1, "c": 2}})"), Json::parse(R"({"a": {"b": 1, "c": 3}, "d": 4})"));
+  const auto rows =
+      differences(Json::parse(R"({"a": {"b": 1, "c": 2}})"), Json::parse(R"({"a": {"b": 1, "c": 3}, "d": 4})"));
   BOOST_REQUIRE(rows.size() == 2u);
   BOOST_TEST(rows[0].path == "a.c");
   BOOST_TEST(rows[1].path == "d");

@@ -18,7 +18,8 @@ BOOST_AUTO_TEST_CASE(the_end_of_a_name_says_the_unit) {
 
 BOOST_AUTO_TEST_CASE(what_matters_most_comes_first) {
   std::string names;
-  for (const auto& [name, value] : figures_in_order({{"grad_norm", 1}, {"loss", 2}, {"mfu", 3}, {"tokens_per_second", 4}})) {
+  for (const auto& [name, value] :
+       figures_in_order({{"grad_norm", 1}, {"loss", 2}, {"mfu", 3}, {"tokens_per_second", 4}})) {
     names += name + " ";
   }
   BOOST_TEST(names == "loss tokens_per_second grad_norm mfu ");

@@ -74,7 +74,8 @@ BOOST_AUTO_TEST_CASE(a_name_that_is_not_utf8_is_refused_and_shown) {
 BOOST_AUTO_TEST_CASE(failures_name_the_path) {
   pe::test::TempFolder folder;
   BOOST_CHECK_EXCEPTION(read_file(folder / "none"), IoError, [&](const IoError& error) {
-    return std::string(error.what()).find((folder / "none").string()) != std::string::npos && error.exit_code() == kExitIo;
+    return std::string(error.what()).find((folder / "none").string()) != std::string::npos &&
+           error.exit_code() == kExitIo;
   });
   BOOST_CHECK_EXCEPTION(write_file_atomically(folder / "no/such", "x"), IoError,
                         [](const IoError& error) { return error.exit_code() == kExitCannotCreate; });
@@ -132,7 +133,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_regular_file_is_not_read_and_nobody_is_waited_fo
   BOOST_TEST(has(error_of([&] { read_file(folder.path()); }).second, "found a folder"));
   write_file_atomically(folder / "real", "bytes");
   fs::create_symlink("real", folder / "link");
-  BOOST_TEST(read_file(folder / "link") == "bytes");   // a name is followed where it is read
+  BOOST_TEST(read_file(folder / "link") == "bytes");  // a name is followed where it is read
   BOOST_TEST(!irregular_kind(folder / "link", true));
   BOOST_TEST(irregular_kind(folder / "link", false).value() == "a symbolic link");
   BOOST_TEST(!irregular_kind(folder / "none", false));
@@ -157,14 +158,14 @@ BOOST_AUTO_TEST_CASE(what_is_no_regular_file_is_not_replaced) {
   BOOST_TEST(irregular_kind(link, false).value() == "a symbolic link");
   BOOST_TEST(read_file(real) == "bytes");
   fs::create_symlink("fresh", folder / "other link");
-  rename_durably(folder / "other link", link);   // as views of a store are moved to other artifacts
+  rename_durably(folder / "other link", link);  // as views of a store are moved to other artifacts
   BOOST_TEST(fs::read_symlink(link) == "fresh");
   BOOST_TEST(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 4);
 }
 
 BOOST_AUTO_TEST_CASE(a_limit_of_file_sizes_is_an_error_that_names_it) {
   const pe::test::TempFolder folder;
-  const pid_t child = ::fork();   // the limit stays with it
+  const pid_t child = ::fork();  // the limit stays with it
   if (child == 0) {
     ::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{1000, 1000};

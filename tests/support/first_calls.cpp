@@ -1,8 +1,9 @@
 // A process's first calls of vector functions, made by two concurrent threads. Built twice: with our library, and with
 // LibTorch alone (PE_WITHOUT_LIBRARY).
 //
-//     first-calls once            two threads make the first exp; "same" when they agree with a second call, else "differs"
-//     first-calls many COUNT      as many processes, forked before any call, each with another function, type and delay;
+//     first-calls once            two threads make the first exp; "same" when they agree with a second call, else
+//     "differs" first-calls many COUNT      as many processes, forked before any call, each with another function, type
+//     and delay;
 //                                 prints how many differed
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cos.h>
@@ -64,7 +65,7 @@ bool agrees(Function function, at::ScalarType type, std::chrono::nanoseconds del
 
 int main(int argc, char** argv) {
 #ifndef PE_WITHOUT_LIBRARY
-  if (pe::encodings::encodings().empty()) return 70;   // links an encoding, as every program of ours does
+  if (pe::encodings::encodings().empty()) return 70;  // links an encoding, as every program of ours does
 #endif
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "once") {

@@ -18,13 +18,14 @@ BOOST_AUTO_TEST_CASE(sha256_and_crc32c_have_their_published_check_values) {
   BOOST_TEST(sha256_hex("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   BOOST_TEST(crc32c("123456789", 9) == 0xe3069283u);
   const std::string zeros(32, '\0');
-  BOOST_TEST(crc32c(zeros.data(), 32) == 0x8a9136aau);   // RFC 3720, B.4
+  BOOST_TEST(crc32c(zeros.data(), 32) == 0x8a9136aau);  // RFC 3720, B.4
 }
 
 BOOST_AUTO_TEST_CASE(a_checksum_can_be_continued) {
   const std::string text = "the quick brown fox jumps over the lazy dog, twice";
   for (std::size_t cut = 0; cut <= text.size(); ++cut) {
-    BOOST_TEST(crc32c(text.data() + cut, text.size() - cut, crc32c(text.data(), cut)) == crc32c(text.data(), text.size()));
+    BOOST_TEST(crc32c(text.data() + cut, text.size() - cut, crc32c(text.data(), cut)) ==
+               crc32c(text.data(), text.size()));
   }
 }
 

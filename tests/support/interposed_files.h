@@ -1,6 +1,6 @@
 /// @file
-/// Opening and writing before the system's own, under both names of each call, the old and the one for large files. To be
-/// included once, without _FILE_OFFSET_BITS, behind
+/// Opening and writing before the system's own, under both names of each call, the old and the one for large files. To
+/// be included once, without _FILE_OFFSET_BITS, behind
 ///
 ///     int open_as(const char* name, const char* path, int flags, mode_t mode);
 ///     template <typename Write> ssize_t write_some(int fd, size_t count, Write&& real);   // real(count) writes

@@ -118,10 +118,12 @@ const std::map<std::string, std::set<std::string>> kThirdParty = {
     {"curl/", {"data"}},
     {"pcre2", {"data"}},
     {"Eigen/", {"report", "evaluation"}},
-    {"ATen/", {"kernels", "encodings", "model", "interop", "training", "evaluation", "studies", "encoding_docs", "cuda"}},
+    {"ATen/",
+     {"kernels", "encodings", "model", "interop", "training", "evaluation", "studies", "encoding_docs", "cuda"}},
     {"torch/", {"encodings", "model", "training", "evaluation", "studies", "encoding_docs", "cuda"}},
     {"mpi.h", {"mpi"}},
-    {"c10/", {"kernels", "encodings", "model", "interop", "training", "evaluation", "studies", "encoding_docs", "cuda"}},
+    {"c10/",
+     {"kernels", "encodings", "model", "interop", "training", "evaluation", "studies", "encoding_docs", "cuda"}},
 };
 
 struct Include {
@@ -275,8 +277,9 @@ BOOST_AUTO_TEST_CASE(includes_of_ours_name_their_folder) {
   for (const auto& [folder, ignored] : kMayInclude) {
     for (const Include& include : includes_below(pe::test::source_root() / "lib" / folder)) {
       const bool embedded = include.name.size() > 4 && include.name.substr(include.name.size() - 4) == ".inc";
-      if (!include.ours || embedded) continue;   // a file that the build turned into a literal
-      BOOST_TEST(include.name.find('/') != std::string::npos, at(include) << ": \"" << include.name << "\" names no folder");
+      if (!include.ours || embedded) continue;  // a file that the build turned into a literal
+      BOOST_TEST(include.name.find('/') != std::string::npos, at(include)
+                                                                  << ": \"" << include.name << "\" names no folder");
     }
   }
 }
@@ -362,7 +365,8 @@ BOOST_AUTO_TEST_CASE(functions_are_short) {
 BOOST_AUTO_TEST_CASE(every_source_of_the_library_is_built) {
   std::string listed;
   for (const auto& entry : fs::recursive_directory_iterator(pe::test::source_root() / "lib")) {
-    if (entry.path().filename() == "meson.build") listed += (std::stringstream() << std::ifstream(entry.path()).rdbuf()).str();
+    if (entry.path().filename() == "meson.build")
+      listed += (std::stringstream() << std::ifstream(entry.path()).rdbuf()).str();
   }
   for (const auto& entry : fs::recursive_directory_iterator(pe::test::source_root() / "lib")) {
     if (entry.path().extension() != ".cpp") continue;

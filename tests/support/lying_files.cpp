@@ -1,5 +1,6 @@
 // A library to preload (LD_PRELOAD) that makes the file system lie, as network and full ones do, to one program and in
-// one folder. PE_LIES says how: "under=/folder;seed=7;one_in=50;kinds=eio,enospc,estale,replayed,short,late;late_ms=300"
+// one folder. PE_LIES says how:
+// "under=/folder;seed=7;one_in=50;kinds=eio,enospc,estale,replayed,short,late;late_ms=300"
 //
 //     eio, enospc, estale   a call fails and has done nothing
 //     replayed              a link or mkdir is done, and its reply lost: asked again, the server says that it exists

@@ -22,7 +22,7 @@ inline std::int64_t status_bytes(const std::string& name) {
 template <typename Body>
 std::int64_t peak_growth(Body&& body) {
   ::malloc_trim(0);
-  std::ofstream("/proc/self/clear_refs") << "5";   // the high-water mark begins anew
+  std::ofstream("/proc/self/clear_refs") << "5";  // the high-water mark begins anew
   const std::int64_t before = status_bytes("VmRSS");
   body();
   return status_bytes("VmHWM") - before;

@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(a_program_that_does_not_end_in_time_is_killed_with_what_it_
   const std::string pid = (folder / "pid").string();
   // Its child holds the pipes too, and it reads nothing of a large input.
   const TimedCapture result = capture_within({"sh", "-c", "sleep 600 & echo $! >\"$1\"; echo begun; wait", "sh", pid},
-                                  {.timeout_s = 0.3, .input = std::string(1'000'000, 'x')});
+                                             {.timeout_s = 0.3, .input = std::string(1'000'000, 'x')});
   BOOST_TEST(result.timed_out);
   BOOST_TEST(result.status.signal == 9);
   BOOST_TEST(result.out == "begun\n");
@@ -173,7 +173,8 @@ BOOST_AUTO_TEST_CASE(what_is_waited_for_ends_with_whoever_waits) {
   const auto child = static_cast<pid_t>(std::stol(text));
   bool gone = false;
   for (int i = 0; i < 400 && !gone; ++i) {
-    gone = ::kill(child, 0) != 0 || read_file("/proc/" + std::to_string(child) + "/stat").find(") Z") != std::string::npos;
+    gone =
+        ::kill(child, 0) != 0 || read_file("/proc/" + std::to_string(child) + "/stat").find(") Z") != std::string::npos;
     ::usleep(5000);
   }
   BOOST_TEST(gone);

@@ -10,7 +10,7 @@
 
 using namespace pe::support;
 
-BOOST_AUTO_TEST_SUITE(random_functions)   // `random` is a function of libc
+BOOST_AUTO_TEST_SUITE(random_functions)  // `random` is a function of libc
 
 BOOST_AUTO_TEST_CASE(mixing_and_keys_have_their_golden_values) {
   BOOST_TEST(mix(0) == 0xe220a8397b1dcdafULL);
@@ -50,13 +50,13 @@ BOOST_AUTO_TEST_CASE(doubles_shuffles_and_samples_have_their_golden_values) {
 BOOST_AUTO_TEST_CASE(normals_have_their_golden_values) {
   const std::uint64_t key = make_key({42, fnv1a64("embedding")});
   BOOST_TEST(key == 0x91674e3345507062ULL);
-  const double expected[] = {1.338102019, -.687162228, -.080811292, -1.000357242,
-                             1.090459951, -1.160227044, .628166204, -.733905954};
+  const double expected[] = {1.338102019, -.687162228,  -.080811292, -1.000357242,
+                             1.090459951, -1.160227044, .628166204,  -.733905954};
   double normals[8];
   philox_normal(key, normals, 8);
   for (int i = 0; i < 8; ++i) BOOST_TEST(std::abs(normals[i] - expected[i]) < 1e-9);
   double tail[3];
-  philox_normal(key, tail, 3, 3);   // an element depends on its number, not on who drew before
+  philox_normal(key, tail, 3, 3);  // an element depends on its number, not on who drew before
   for (int i = 0; i < 3; ++i) BOOST_TEST(tail[i] == normals[i + 3]);
 }
 
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(bounded_draws_are_even) {
   Xoshiro generator(99);
   std::array<int, 7> counts{};
   for (int i = 0; i < 70000; ++i) ++counts[generator.below(7)];
-  for (const int count : counts) BOOST_TEST(std::abs(count - 10000) < 400);   // four standard deviations
+  for (const int count : counts) BOOST_TEST(std::abs(count - 10000) < 400);  // four standard deviations
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -166,7 +166,8 @@ BOOST_AUTO_TEST_CASE(a_rank_of_another_start_of_the_job_is_turned_away) {
   Ranks other = own;
   other.rank = 1;
   other.start = "12.0.0";  // before it was queued again
-  BOOST_TEST(message<Error>([&] { broadcast_text(other, "mine", 0.5); }).find("has not reached rank 0") != std::string::npos);
+  BOOST_TEST(message<Error>([&] { broadcast_text(other, "mine", 0.5); }).find("has not reached rank 0") !=
+             std::string::npos);
   other.start = own.start;
   BOOST_TEST(broadcast_text(other, "mine", 20) == "word");
   zero.join();

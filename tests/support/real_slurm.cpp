@@ -175,8 +175,8 @@ RealSlurm::RealSlurm(const RealSlurmOptions& options) {
     conf += text + "=" + value + "\n";
   }
   if (options.accounting) {
-    conf += cat("AccountingStorageHost=127.0.0.1\nAccountingStoragePort=", accounting_port, "\nAccountingStoragePass=", d,
-                "/run/munge.sock\n");
+    conf += cat("AccountingStorageHost=127.0.0.1\nAccountingStoragePort=", accounting_port,
+                "\nAccountingStoragePass=", d, "/run/munge.sock\n");
   }
   conf += options.more;
   if (gpus) conf += "GresTypes=gpu\n";
@@ -215,10 +215,9 @@ bool RealSlurm::idle(double seconds) const {
 void RealSlurm::start_accounting(int database_port, int port) const {
   const std::string d = folder_.string(), user = own_name();
   const std::string password = support::sha256_hex(random_bytes(8));
-  const auto installed =
-      call({program("mariadb-install-db"), "--no-defaults", "--datadir=" + d + "/database", "--user=" + user,
-            "--auth-root-authentication-method=normal", "--skip-test-db"},
-           120);
+  const auto installed = call({program("mariadb-install-db"), "--no-defaults", "--datadir=" + d + "/database",
+                               "--user=" + user, "--auth-root-authentication-method=normal", "--skip-test-db"},
+                              120);
   if (installed.status.code != 0) throw std::runtime_error("mariadb-install-db: " + installed.out + installed.err);
   support::write_file_atomically(folder_ / "run/users.sql",
                                  cat("CREATE USER 'slurm'@'127.0.0.1' IDENTIFIED BY '", password,

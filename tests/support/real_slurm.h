@@ -19,8 +19,8 @@
 namespace pe::test {
 
 struct RealSlurmOptions {
-  std::string more;       ///< lines of slurm.conf, after ours
-  int nodes = 1;          ///< the first alone has the partitions `main` and `urgent`; of several, `all` has every one
+  std::string more;         ///< lines of slurm.conf, after ours
+  int nodes = 1;            ///< the first alone has the partitions `main` and `urgent`; of several, `all` has every one
   bool accounting = false;  ///< with a slurmdbd over a MariaDB: ten seconds more
 };
 

@@ -9,7 +9,7 @@
 namespace pe::test {
 
 struct RecordingProgress : support::Progress {
-  std::string lines;   ///< notes and warnings in order, the latter with "warning: " in front
+  std::string lines;  ///< notes and warnings in order, the latter with "warning: " in front
   void note(std::string_view line) override { lines.append(line).append("\n"); }
   void warn(std::string_view line) override { lines.append("warning: ").append(line).append("\n"); }
   void advance(std::string_view, std::int64_t, std::int64_t, const Json&) override {}

@@ -23,7 +23,7 @@ BOOST_AUTO_TEST_SUITE(suggest)
 
 BOOST_AUTO_TEST_CASE(the_nearest_word_is_found) {
   BOOST_TEST(nearest("warmup_step", {"warmup_steps", "decay"}).value() == "warmup_steps");
-  BOOST_TEST(nearest("rpoe", {"rope", "pope"}).value() == "rope");   // a swap costs one
+  BOOST_TEST(nearest("rpoe", {"rope", "pope"}).value() == "rope");  // a swap costs one
   BOOST_TEST(!nearest("xyz", {"rope", "alibi"}));
   BOOST_TEST(nearest("tokens", {"train.tokens", "train.batch"}).value() == "train.tokens");
 }
@@ -78,7 +78,8 @@ BOOST_AUTO_TEST_CASE(a_word_of_which_nothing_is_left_is_no_slip) {
 
 BOOST_AUTO_TEST_CASE(files_are_compared_by_their_own_names) {
   const pe::test::TempFolder folder;
-  for (const char* name : {"pipelines/quickstart.yml", "pipelines/retrieval.yml", "pipelines/fineweb_smoke.yml", "pipelines/quickstart.lock", "ask.yml"}) {
+  for (const char* name : {"pipelines/quickstart.yml", "pipelines/retrieval.yml", "pipelines/fineweb_smoke.yml",
+                           "pipelines/quickstart.lock", "ask.yml"}) {
     std::filesystem::create_directories((folder / name).parent_path());
     write_file_atomically(folder / name, "", false);
   }
@@ -86,7 +87,7 @@ BOOST_AUTO_TEST_CASE(files_are_compared_by_their_own_names) {
   const auto answer = [&](const std::string& path) { return "did you mean '" + (folder / path).string() + "'?"; };
   BOOST_TEST(meant("pipelines/quikstart.yml") == answer("pipelines/quickstart.yml"));
   BOOST_TEST(meant("pipelines/fineweb_smok.yml") == answer("pipelines/fineweb_smoke.yml"));
-  BOOST_TEST(meant("quickstart.yml") == answer("pipelines/quickstart.yml"));   // it is a folder further down
+  BOOST_TEST(meant("quickstart.yml") == answer("pipelines/quickstart.yml"));  // it is a folder further down
   BOOST_TEST(meant("pipelines/quickstart.yaml") == answer("pipelines/quickstart.yml"));
   BOOST_TEST(meant("pipelines/something.yml") == "");
   BOOST_TEST(meant("nowhere/quickstart.yml") == "");

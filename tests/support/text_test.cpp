@@ -32,7 +32,8 @@ BOOST_AUTO_TEST_CASE(what_is_no_whole_number_is_refused_with_its_reason) {
     BOOST_TEST(!parse_integer(text, Suffixes::kNone, &why));
     BOOST_TEST(why == "is not a whole number");
   }
-  for (const char* text : {"9223372036854775808", "1e19", "1e99999999999999999999", "99999999999999999999999999999999999999999"}) {
+  for (const char* text :
+       {"9223372036854775808", "1e19", "1e99999999999999999999", "99999999999999999999999999999999999999999"}) {
     BOOST_TEST(!parse_integer(text, Suffixes::kNone, &why));
     BOOST_TEST(why == "does not fit into 64 bits");
   }
@@ -82,16 +83,21 @@ BOOST_AUTO_TEST_CASE(ill_formed_utf8_is_found_at_its_first_byte) {
 
 BOOST_AUTO_TEST_CASE(each_maximal_bad_part_becomes_one_replacement) {
   // The example of the Unicode standard, table 3-8.
-  const std::string input = "a\xF1\x80\x80\xE1\x80\xC2" "b\x80" "c\x80\xBF" "d";
+  const std::string input =
+      "a\xF1\x80\x80\xE1\x80\xC2"
+      "b\x80"
+      "c\x80\xBF"
+      "d";
   const std::string r = "\xEF\xBF\xBD";
   BOOST_TEST(replace_invalid_utf8(input) == "a" + r + r + r + "b" + r + "c" + r + r + "d");
 }
 
 BOOST_AUTO_TEST_CASE(quoting_shows_control_characters) {
   BOOST_TEST(quote("a\nb\x01") == "'a\\nb\\x01'");
-  BOOST_TEST(quote("é\xff\xc2\x9b") == "'é\\xff\\xc2\\x9b'");   // what is not UTF-8, and a control of terminals
+  BOOST_TEST(quote("é\xff\xc2\x9b") == "'é\\xff\\xc2\\x9b'");  // what is not UTF-8, and a control of terminals
   BOOST_TEST(escaped("abcdef", 3) == "abc…");
-  BOOST_TEST(display_width("\xE6\x97\xA5" "x\xC3\xBC") == 4u);
+  BOOST_TEST(display_width("\xE6\x97\xA5"
+                           "x\xC3\xBC") == 4u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,8 +1,11 @@
 // A library to preload (LD_PRELOAD) that watches MKL's vector functions in a program that links LibTorch.
 //
-//     PE_VECTOR_MATH_REPORT=FILE   at exit, a line for each function that the program's LibTorch holds: "vmsExp alone" where
-//                                  the first call came while the process had one thread, "vmsExp among threads", "vmsExp never"
-//     PE_VECTOR_MATH_HOLD_MS=N     holds the window of https://github.com/pytorch/pytorch/issues/188792 open for so long: it is
+//     PE_VECTOR_MATH_REPORT=FILE   at exit, a line for each function that the program's LibTorch holds: "vmsExp alone"
+//     where
+//                                  the first call came while the process had one thread, "vmsExp among threads",
+//                                  "vmsExp never"
+//     PE_VECTOR_MATH_HOLD_MS=N     holds the window of https://github.com/pytorch/pytorch/issues/188792 open for so
+//     long: it is
 //                                  a nanosecond wide, between two stores of mkl_vml_serv_cpu_detect at its first call
 #include <dirent.h>
 #include <dlfcn.h>
@@ -44,19 +47,21 @@ struct MonitorState {
 }  // namespace
 
 // Every function of one argument that MKL has (Developer Reference, "VM Mathematical Functions").
-#define PE_EACH_FUNCTION(DO)                                                                                               \
-  DO(Abs) DO(Sqr) DO(Inv) DO(Sqrt) DO(InvSqrt) DO(Cbrt) DO(InvCbrt) DO(Pow2o3) DO(Pow3o2) DO(Exp) DO(Exp2) DO(Exp10)      \
-  DO(Expm1) DO(Ln) DO(Log2) DO(Log10) DO(Log1p) DO(Logb) DO(Cos) DO(Sin) DO(Tan) DO(Acos) DO(Asin) DO(Atan) DO(Cospi)     \
-  DO(Sinpi) DO(Tanpi) DO(Acospi) DO(Asinpi) DO(Atanpi) DO(Cosd) DO(Sind) DO(Tand) DO(Cosh) DO(Sinh) DO(Tanh) DO(Acosh)    \
-  DO(Asinh) DO(Atanh) DO(Erf) DO(Erfc) DO(CdfNorm) DO(ErfInv) DO(ErfcInv) DO(CdfNormInv) DO(LGamma) DO(TGamma) DO(ExpInt1) \
-  DO(Floor) DO(Ceil) DO(Trunc) DO(Round) DO(NearbyInt) DO(Rint) DO(Frac)
+#define PE_EACH_FUNCTION(DO)                                                                                           \
+  DO(Abs)                                                                                                              \
+  DO(Sqr) DO(Inv) DO(Sqrt) DO(InvSqrt) DO(Cbrt) DO(InvCbrt) DO(Pow2o3) DO(Pow3o2) DO(Exp) DO(Exp2) DO(Exp10) DO(Expm1) \
+      DO(Ln) DO(Log2) DO(Log10) DO(Log1p) DO(Logb) DO(Cos) DO(Sin) DO(Tan) DO(Acos) DO(Asin) DO(Atan) DO(Cospi)        \
+          DO(Sinpi) DO(Tanpi) DO(Acospi) DO(Asinpi) DO(Atanpi) DO(Cosd) DO(Sind) DO(Tand) DO(Cosh) DO(Sinh) DO(Tanh)   \
+              DO(Acosh) DO(Asinh) DO(Atanh) DO(Erf) DO(Erfc) DO(CdfNorm) DO(ErfInv) DO(ErfcInv) DO(CdfNormInv)         \
+                  DO(LGamma) DO(TGamma) DO(ExpInt1) DO(Floor) DO(Ceil) DO(Trunc) DO(Round) DO(NearbyInt) DO(Rint)      \
+                      DO(Frac)
 
-#define PE_WATCH(TYPE, NAME)                                                                       \
-  static MonitorState watched_##NAME{#NAME, {}, {}};                                                    \
-  extern "C" void NAME(int count, const TYPE* from, TYPE* to, long long mode) {                    \
-    watched_##NAME.note();                                                                         \
-    using Function = void (*)(int, const TYPE*, TYPE*, long long);                                 \
-    reinterpret_cast<Function>(watched_##NAME.target())(count, from, to, mode);                    \
+#define PE_WATCH(TYPE, NAME)                                                    \
+  static MonitorState watched_##NAME{#NAME, {}, {}};                            \
+  extern "C" void NAME(int count, const TYPE* from, TYPE* to, long long mode) { \
+    watched_##NAME.note();                                                      \
+    using Function = void (*)(int, const TYPE*, TYPE*, long long);              \
+    reinterpret_cast<Function>(watched_##NAME.target())(count, from, to, mode); \
   }
 #define PE_WATCH_BOTH(NAME) PE_WATCH(float, vms##NAME) PE_WATCH(double, vmd##NAME)
 PE_EACH_FUNCTION(PE_WATCH_BOTH)
@@ -67,16 +72,18 @@ PE_EACH_FUNCTION(PE_WATCH_BOTH)
 extern "C" int mkl_vml_serv_cpu_detect() {
   using Function = int (*)();
   static std::atomic<void*> real{}, detection{};
-  static std::atomic<int> state{0};   // 0: not called; 1: the first call is under way; 2: done
+  static std::atomic<int> state{0};  // 0: not called; 1: the first call is under way; 2: done
   if (real.load() == nullptr) {
     detection.store(::dlsym(RTLD_NEXT, "mkl_serv_vml_cpu_detect"));
     real.store(::dlsym(RTLD_NEXT, "mkl_vml_serv_cpu_detect"));
   }
   static const char* const hold = ::getenv("PE_VECTOR_MATH_HOLD_MS");
-  if (hold == nullptr || detection.load() == nullptr || state.load() == 2) return reinterpret_cast<Function>(real.load())();
+  if (hold == nullptr || detection.load() == nullptr || state.load() == 2)
+    return reinterpret_cast<Function>(real.load())();
   const int between = reinterpret_cast<Function>(detection.load())();
   int nobody = 0;
-  if (!state.compare_exchange_strong(nobody, 1)) return state.load() == 2 ? reinterpret_cast<Function>(real.load())() : between;
+  if (!state.compare_exchange_strong(nobody, 1))
+    return state.load() == 2 ? reinterpret_cast<Function>(real.load())() : between;
   const long ms = ::atol(hold);
   const timespec pause{ms / 1000, ms % 1000 * 1000000};
   ::nanosleep(&pause, nullptr);

@@ -26,7 +26,8 @@ WebAnswer ranged(const WebRequest& request, const std::string& body) {
   if (from == 0) return {.body = body};
   if (from >= body.size()) return {.status = 416, .headers = {"Content-Range: bytes */" + std::to_string(body.size())}};
   return {.status = 206,
-          .headers = {"Content-Range: bytes " + std::to_string(from) + "-" + std::to_string(body.size() - 1) + "/" + std::to_string(body.size())},
+          .headers = {"Content-Range: bytes " + std::to_string(from) + "-" + std::to_string(body.size() - 1) + "/" +
+                      std::to_string(body.size())},
           .body = body.substr(from)};
 }
 
@@ -94,7 +95,8 @@ void WebServer::serve(int connection) {
   }
   WebRequest request;
   std::size_t at = 0;
-  for (std::size_t end = text.find("\r\n"); end != at && end != std::string::npos; at = end + 2, end = text.find("\r\n", at)) {
+  for (std::size_t end = text.find("\r\n"); end != at && end != std::string::npos;
+       at = end + 2, end = text.find("\r\n", at)) {
     const std::string line = text.substr(at, end - at);
     if (at == 0) {
       const std::size_t space = line.find(' ');
@@ -119,7 +121,8 @@ void WebServer::serve(int connection) {
   }
   for (const std::string& header : answer.headers) out += header + "\r\n";
   out += "\r\n";
-  if (request.method != "HEAD") out += answer.cut_after < 0 ? answer.body : answer.body.substr(0, static_cast<std::size_t>(answer.cut_after));
+  if (request.method != "HEAD")
+    out += answer.cut_after < 0 ? answer.body : answer.body.substr(0, static_cast<std::size_t>(answer.cut_after));
   for (bool open = send_all(connection, out, answer.drip_ms); open && answer.endless;)
     open = send_all(connection, answer.body, answer.drip_ms);
   while (answer.stall && !ended_) std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -15,8 +15,8 @@
 namespace pe::test {
 
 struct WebRequest {
-  std::string method, target;                    ///< "/api/datasets/a/b?recursive=true"
-  std::map<std::string, std::string> headers;    ///< names in lower case
+  std::string method, target;                  ///< "/api/datasets/a/b?recursive=true"
+  std::map<std::string, std::string> headers;  ///< names in lower case
   std::string header(const std::string& name) const;
   /// First byte that `Range: bytes=N-` asks for, or 0.
   std::int64_t range() const;
@@ -24,22 +24,22 @@ struct WebRequest {
 
 struct WebAnswer {
   int status = 200;
-  std::vector<std::string> headers;              ///< "Location: …"; Content-Length is added
+  std::vector<std::string> headers;  ///< "Location: …"; Content-Length is added
   std::string body;
-  std::int64_t cut_after = -1;                   ///< bytes of the body, then the connection ends
-  bool stall = false;                            ///< after cut_after bytes nothing comes any more
-  std::int64_t announced = -1;                   ///< a Content-Length that is not so
-  bool unannounced = false;                      ///< no Content-Length; the connection's end is the body's
-  bool endless = false;  ///< The body again and again, with no Content-Length, until the client stops reading.
-  int drip_ms = 0;       ///< between one byte and the next, of the head too
+  std::int64_t cut_after = -1;  ///< bytes of the body, then the connection ends
+  bool stall = false;           ///< after cut_after bytes nothing comes any more
+  std::int64_t announced = -1;  ///< a Content-Length that is not so
+  bool unannounced = false;     ///< no Content-Length; the connection's end is the body's
+  bool endless = false;         ///< The body again and again, with no Content-Length, until the client stops reading.
+  int drip_ms = 0;              ///< between one byte and the next, of the head too
 };
 
 class WebServer {
  public:
   explicit WebServer(std::function<WebAnswer(const WebRequest&)> handler);
   ~WebServer();
-  std::string url() const;                       ///< "http://127.0.0.1:34567"
-  std::vector<WebRequest> requests() const;      ///< so far
+  std::string url() const;                   ///< "http://127.0.0.1:34567"
+  std::vector<WebRequest> requests() const;  ///< so far
 
  private:
   void serve(int connection);

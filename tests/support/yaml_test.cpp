@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(many_keys_are_read_in_time) {
   const auto began = std::chrono::steady_clock::now();
   BOOST_TEST(parse_yaml(text, "a.yml").members.size() == 200'000u);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  BOOST_TEST(took.count() < 30);   // a second on an idle machine; minutes before
+  BOOST_TEST(took.count() < 30);  // a second on an idle machine; minutes before
 }
 
 BOOST_AUTO_TEST_CASE(untyped_reading_follows_yaml_1_2_core) {
@@ -106,9 +106,8 @@ BOOST_AUTO_TEST_CASE(a_tree_from_json_reads_back) {
 BOOST_AUTO_TEST_CASE(a_missing_file_suggests_its_neighbour) {
   pe::test::TempFolder folder;
   fclose(fopen((folder / "quickstart.yml").c_str(), "w"));
-  BOOST_CHECK_EXCEPTION(read_yaml(folder / "quikstart.yml"), ConfigError, [](const ConfigError& error) {
-    return contains(error.what(), "quickstart.yml'?");
-  });
+  BOOST_CHECK_EXCEPTION(read_yaml(folder / "quikstart.yml"), ConfigError,
+                        [](const ConfigError& error) { return contains(error.what(), "quickstart.yml'?"); });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

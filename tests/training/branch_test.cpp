@@ -71,13 +71,14 @@ BOOST_FIXTURE_TEST_SUITE(branch, Trunk)
 // The trunk with a separate decay takes the same steps, so the branch must end with the same weights.
 BOOST_AUTO_TEST_CASE(a_decay_equals_the_run_that_would_have_decayed_itself) {
   training::TrainConfig whole = small_config();
-  whole.train.decay_share = 0.2;   // steps 16 to 20
+  whole.train.decay_share = 0.2;  // steps 16 to 20
   artifact::Workspace direct = workspace_in(folder / "direct", data);
   training::train(whole, direct);
   artifact::Workspace workspace = branch("decay", "s16");
   training::branch_decay(decay(1.0, 0.2), workspace);
   for (const char* name : {"model/embedding", "model/layers.1.feed_forward.down", "model/norm"}) {
-    BOOST_TEST(tensor(folder / "decay/model.h5", name) == tensor(folder / "direct/model.h5", name), boost::test_tools::per_element());
+    BOOST_TEST(tensor(folder / "decay/model.h5", name) == tensor(folder / "direct/model.h5", name),
+               boost::test_tools::per_element());
   }
   const artifact::CheckpointReader end(folder / "decay/model.h5");
   BOOST_TEST(end.meta().step == 20);
@@ -89,7 +90,7 @@ BOOST_AUTO_TEST_CASE(a_decay_equals_the_run_that_would_have_decayed_itself) {
 
 BOOST_AUTO_TEST_CASE(a_decay_falls_to_zero_at_its_end) {
   artifact::Workspace workspace = branch("decay", "s8");
-  training::branch_decay(decay(0.5, 0.2), workspace);   // steps 8 to 10
+  training::branch_decay(decay(0.5, 0.2), workspace);  // steps 8 to 10
   const auto lr = artifact::read_metrics(folder / "decay/metrics.h5").at("train").reals("lr");
   BOOST_REQUIRE(lr.size() == 2U);
   BOOST_TEST(lr[0] == 1e-2);
@@ -121,7 +122,9 @@ BOOST_AUTO_TEST_CASE(a_branch_resumes_exactly) {
 BOOST_AUTO_TEST_CASE(a_snapshot_elsewhere_names_the_step_that_is_needed) {
   artifact::Workspace workspace = branch("decay", "s10");
   BOOST_CHECK_EXCEPTION(training::branch_decay(decay(1.0, 0.2), workspace), support::ArtifactError,
-                        [](const auto& error) { return says(error, {"s10-model.h5", "step 10", "step 16"}); });
+                        [](const auto& error) {
+                          return says(error, {"s10-model.h5", "step 10", "step 16"});
+                        });
 }
 
 BOOST_AUTO_TEST_CASE(a_drop_changes_the_encoding_and_its_control_does_not) {
@@ -138,7 +141,7 @@ BOOST_AUTO_TEST_CASE(a_drop_changes_the_encoding_and_its_control_does_not) {
   const auto lr_a = artifact::read_metrics(folder / "drop/metrics.h5").at("train").reals("lr");
   const auto lr_b = artifact::read_metrics(folder / "nodrop/metrics.h5").at("train").reals("lr");
   BOOST_TEST(lr_a == lr_b, boost::test_tools::per_element());
-  BOOST_TEST(a.meta().optimizer["start"] == 10);   // moments from zero
+  BOOST_TEST(a.meta().optimizer["start"] == 10);  // moments from zero
 }
 
 BOOST_AUTO_TEST_CASE(the_optimizer_is_reset_or_kept) {
@@ -148,7 +151,8 @@ BOOST_AUTO_TEST_CASE(the_optimizer_is_reset_or_kept) {
   config.drop.optimizer = training::DropConfig::Optimizer::kKeep;
   training::drop_pe(config, keep);
   BOOST_TEST(artifact::CheckpointReader(folder / "keep/model.h5").meta().optimizer["start"] == 0);
-  BOOST_TEST(tensor(folder / "reset/model.h5", "model/norm") != tensor(folder / "keep/model.h5", "model/norm"), boost::test_tools::per_element());
+  BOOST_TEST(tensor(folder / "reset/model.h5", "model/norm") != tensor(folder / "keep/model.h5", "model/norm"),
+             boost::test_tools::per_element());
 }
 
 // DroPE's norm over the whole width starts at ones in place of the one per head, in the arm and in its control.
@@ -156,14 +160,14 @@ BOOST_AUTO_TEST_CASE(a_drop_may_bring_a_norm_over_the_whole_width) {
   training::DropPeConfig config = drop();
   config.drop.qk_norm = training::DropConfig::QkNorm::kWidth;
   config.drop.optimizer = training::DropConfig::Optimizer::kKeep;
-  config.drop.peak_lr = 1e-9;   // nothing moves
+  config.drop.peak_lr = 1e-9;  // nothing moves
   artifact::Workspace workspace = branch("width", "s10");
   training::drop_pe(config, workspace);
   const artifact::CheckpointReader end(folder / "width/model.h5");
   BOOST_TEST(end.meta().model["qk_norm_over"] == "width");
   BOOST_TEST(end.meta().extra["branch"]["qk_norm"] == "width");
   const auto weights = tensor(folder / "width/model.h5", "model/layers.0.attention.query_norm");
-  BOOST_REQUIRE(weights.size() == 16U);   // H · d_h
+  BOOST_REQUIRE(weights.size() == 16U);  // H · d_h
   for (const float weight : weights) BOOST_TEST(std::abs(weight - 1) < 1e-6);
   BOOST_TEST(tensor(folder / "trunk/s10-model.h5", "model/layers.0.attention.query_norm").size() == 8U);
   config.drop.arm = training::DropConfig::Arm::kNoDrop;
@@ -174,13 +178,15 @@ BOOST_AUTO_TEST_CASE(a_drop_may_bring_a_norm_over_the_whole_width) {
 
 BOOST_AUTO_TEST_CASE(a_given_logit_scale_does_not_touch_training) {
   training::DropPeConfig config = drop();
-  artifact::Workspace plain = branch("plain", "s10"), scaled = branch("scaled", "s10"), control = branch("control", "s10");
+  artifact::Workspace plain = branch("plain", "s10"), scaled = branch("scaled", "s10"),
+                      control = branch("control", "s10");
   training::drop_pe(config, plain);
   config.drop.logit_scale = training::DropConfig::LogitScale::kGiven;
   config.drop.logit_scale_slope = 0.3;
   training::drop_pe(config, scaled);
   for (const char* name : {"model/embedding", "model/layers.1.feed_forward.down"}) {
-    BOOST_TEST(tensor(folder / "scaled/model.h5", name) == tensor(folder / "plain/model.h5", name), boost::test_tools::per_element());
+    BOOST_TEST(tensor(folder / "scaled/model.h5", name) == tensor(folder / "plain/model.h5", name),
+               boost::test_tools::per_element());
   }
   const Json encoding = artifact::CheckpointReader(folder / "scaled/model.h5").meta().encoding;
   BOOST_TEST(encoding["kind"] == "length_scale");
@@ -194,9 +200,10 @@ BOOST_AUTO_TEST_CASE(a_given_logit_scale_does_not_touch_training) {
 
 BOOST_AUTO_TEST_CASE(the_slope_goes_through_one_at_the_training_length) {
   // β = 1 + 0.412 · ln s gives the published values at 2, 4 and 8.
-  std::vector<training::ScaleFit> fits{{.length = 16, .beta = 1.285576638}, {.length = 32, .beta = 1.571153277}, {.length = 64, .beta = 1.856729915}};
+  std::vector<training::ScaleFit> fits{
+      {.length = 16, .beta = 1.285576638}, {.length = 32, .beta = 1.571153277}, {.length = 64, .beta = 1.856729915}};
   BOOST_TEST(training::slope_of(fits, 8) == 0.412, boost::test_tools::tolerance(1e-8));
-  fits[2].beta = 1;   // Σ (β − 1) ln s / Σ (ln s)² = 0.412 · (1 + 4) / (1 + 4 + 9)
+  fits[2].beta = 1;  // Σ (β − 1) ln s / Σ (ln s)² = 0.412 · (1 + 4) / (1 + 4 + 9)
   BOOST_TEST(training::slope_of(fits, 8) == 0.412 * 5 / 14, boost::test_tools::tolerance(1e-8));
 }
 
@@ -220,13 +227,17 @@ BOOST_AUTO_TEST_CASE(a_fitted_logit_scale_is_the_best_of_its_grid) {
       const auto changed = model::load_changed(end, {.encoding = {{"kind", "length_scale"}, {"slope", 0.05 * i}}});
       const at::NoGradGuard guard;
       double sum = 0;
-      const std::int64_t windows = std::min<std::int64_t>(6, static_cast<std::int64_t>(dataset.windows(artifact::Split::kValidation, length)));
+      const std::int64_t windows =
+          std::min<std::int64_t>(6, static_cast<std::int64_t>(dataset.windows(artifact::Split::kValidation, length)));
       for (std::int64_t w = 0; w < windows; ++w) {
         std::vector<std::int64_t> window(static_cast<std::size_t>(length + 1));
         dataset.window(artifact::Split::kValidation, length, static_cast<std::uint64_t>(w), window);
         const at::Tensor ids = at::tensor(std::vector<std::int64_t>(window.begin(), window.end() - 1)).unsqueeze(0);
         const at::Tensor targets = at::tensor(std::vector<std::int64_t>(window.begin() + 1, window.end()));
-        sum += changed.model.losses(changed.model.forward(ids).flatten(0, 1), targets).to(at::kDouble).sum().item<double>();
+        sum += changed.model.losses(changed.model.forward(ids).flatten(0, 1), targets)
+                   .to(at::kDouble)
+                   .sum()
+                   .item<double>();
       }
       const double loss = sum / static_cast<double>(windows * length);
       if (loss < best - 1e-7) {
@@ -273,16 +284,18 @@ BOOST_AUTO_TEST_CASE(nothing_to_drop_is_told) {
   training::train(config, trunk);
   artifact::Workspace workspace = workspace_in(folder / "drop", data);
   workspace.inputs["init"] = {{folder / "bare/s10-model.h5", artifact::Kind::kCheckpoint, "", {}}};
-  BOOST_CHECK_EXCEPTION(training::drop_pe(drop(), workspace), support::ArtifactError,
-                        [](const auto& error) { return says(error, {"'none'", "nothing to drop"}); });
+  BOOST_CHECK_EXCEPTION(training::drop_pe(drop(), workspace), support::ArtifactError, [](const auto& error) {
+    return says(error, {"'none'", "nothing to drop"});
+  });
 }
 
 BOOST_AUTO_TEST_CASE(a_horizon_before_the_snapshot_is_told) {
   training::DropPeConfig config = drop();
   config.drop.horizon_tokens = 10 * 32;
   artifact::Workspace workspace = branch("drop", "s16");
-  BOOST_CHECK_EXCEPTION(training::drop_pe(config, workspace), support::ArtifactError,
-                        [](const auto& error) { return says(error, {"step 16", "step 10"}); });
+  BOOST_CHECK_EXCEPTION(training::drop_pe(config, workspace), support::ArtifactError, [](const auto& error) {
+    return says(error, {"step 16", "step 10"});
+  });
 }
 
 BOOST_AUTO_TEST_CASE(other_data_splits_and_tokenizers_are_refused_with_both_values) {
@@ -307,8 +320,9 @@ BOOST_AUTO_TEST_CASE(the_end_of_a_decay_and_a_damaged_file_are_no_snapshots) {
   training::branch_decay(decay(1.0, 0.2), first);
   artifact::Workspace second = workspace_in(folder / "second", data);
   second.inputs["init"] = {{folder / "first/model.h5", artifact::Kind::kCheckpoint, "", {}}};
-  BOOST_CHECK_EXCEPTION(training::branch_decay(decay(1.0, 0.2), second), support::ArtifactError,
-                        [](const auto& error) { return says(error, {"first/model.h5", "no optimizer state"}); });
+  BOOST_CHECK_EXCEPTION(training::branch_decay(decay(1.0, 0.2), second), support::ArtifactError, [](const auto& error) {
+    return says(error, {"first/model.h5", "no optimizer state"});
+  });
   const auto file = folder / "trunk/s16-model.h5";
   std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
   artifact::Workspace third = branch("third", "s16");

@@ -34,7 +34,8 @@ model::LanguageModel double_model(const Json& encoding, std::int64_t length) {
 Tensor ids_of(std::int64_t batch, std::int64_t length) {
   Tensor ids = at::empty({batch, length}, at::kLong);
   support::Xoshiro random(3);
-  for (std::int64_t i = 0; i < ids.numel(); ++i) ids.data_ptr<std::int64_t>()[i] = static_cast<std::int64_t>(random.below(23));
+  for (std::int64_t i = 0; i < ids.numel(); ++i)
+    ids.data_ptr<std::int64_t>()[i] = static_cast<std::int64_t>(random.below(23));
   return ids;
 }
 
@@ -72,7 +73,8 @@ BOOST_AUTO_TEST_CASE(a_packed_batch_equals_its_documents_one_by_one) {
   for (std::size_t row = 0; row < 2; ++row) {
     std::int64_t at = 0;
     for (const std::int64_t size : sizes[row]) {
-      for (std::int64_t i = 0; i < size; ++i) starts.data_ptr<std::int64_t>()[static_cast<std::int64_t>(row) * 10 + at + i] = at;
+      for (std::int64_t i = 0; i < size; ++i)
+        starts.data_ptr<std::int64_t>()[static_cast<std::int64_t>(row) * 10 + at + i] = at;
       at += size;
     }
   }
@@ -88,8 +90,9 @@ BOOST_AUTO_TEST_CASE(a_packed_batch_equals_its_documents_one_by_one) {
       for (std::size_t row = 0; row < 2; ++row) {
         std::int64_t at = 0;
         for (const std::int64_t size : sizes[row]) {
-          const Tensor alone = model.forward(ids.narrow(0, static_cast<std::int64_t>(row), 1).narrow(1, at, size).contiguous(),
-                                             {.position = restart ? 0 : at, .pe_len = 10});
+          const Tensor alone =
+              model.forward(ids.narrow(0, static_cast<std::int64_t>(row), 1).narrow(1, at, size).contiguous(),
+                            {.position = restart ? 0 : at, .pe_len = 10});
           const Tensor part = packed.narrow(0, static_cast<std::int64_t>(row), 1).narrow(1, at, size);
           BOOST_TEST_CONTEXT(entry.name << (restart ? ", restarting" : "") << ", document at " << at) {
             BOOST_TEST((part - alone).abs().max().item<double>() <= 1e-10);
@@ -109,15 +112,20 @@ BOOST_AUTO_TEST_CASE(gradients_of_a_packed_batch_are_those_of_its_documents) {
   Tensor starts = at::empty({10}, at::kLong);
   for (std::int64_t i = 0; i < 10; ++i) starts.data_ptr<std::int64_t>()[i] = i < 4 ? 0 : 4;
   packed.zero_gradients();
-  packed.loss_sum(packed.forward(ids, {.doc_start = starts, .restart_positions = true}).flatten(0, 1), targets).backward();
+  packed.loss_sum(packed.forward(ids, {.doc_start = starts, .restart_positions = true}).flatten(0, 1), targets)
+      .backward();
   alone.zero_gradients();
   for (const auto& [begin, count] : {std::pair<std::int64_t, std::int64_t>{0, 4}, {4, 6}}) {
-    alone.loss_sum(alone.forward(ids.narrow(1, begin, count).contiguous()).flatten(0, 1), targets.narrow(0, begin, count).contiguous())
+    alone
+        .loss_sum(alone.forward(ids.narrow(1, begin, count).contiguous()).flatten(0, 1),
+                  targets.narrow(0, begin, count).contiguous())
         .backward();
   }
   for (std::size_t i = 0; i < packed.parameters().size(); ++i) {
     BOOST_TEST_CONTEXT(packed.parameters()[i].name) {
-      BOOST_TEST((packed.parameters()[i].tensor.grad() - alone.parameters()[i].tensor.grad()).abs().max().item<double>() <= 1e-10);
+      BOOST_TEST(
+          (packed.parameters()[i].tensor.grad() - alone.parameters()[i].tensor.grad()).abs().max().item<double>() <=
+          1e-10);
     }
   }
 }
@@ -126,14 +134,16 @@ BOOST_AUTO_TEST_CASE(training_on_masked_documents_resumes_exactly_and_its_branch
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
   std::set<std::string> results;
-  for (const auto documents : {training::Documents::kJoined, training::Documents::kMasked, training::Documents::kRestarted}) {
+  for (const auto documents :
+       {training::Documents::kJoined, training::Documents::kMasked, training::Documents::kRestarted}) {
     training::TrainConfig config = small_config();
     config.train.length = 32;
     config.train.tokens = 20 * 4 * 32;
-    config.model.encoding.json = "learned";   // sees positions as such
+    config.model.encoding.json = "learned";  // sees positions as such
     config.train.documents = documents;
     const std::filesystem::path at = folder / std::to_string(static_cast<int>(documents));
-    artifact::Workspace whole = workspace_in(at / "whole", data, {{"s16", 16}}), parts = workspace_in(at / "parts", data, {{"s16", 16}});
+    artifact::Workspace whole = workspace_in(at / "whole", data, {{"s16", 16}}),
+                        parts = workspace_in(at / "parts", data, {{"s16", 16}});
     training::train(config, whole);
     Watching stop(7);
     parts.progress = &stop;

@@ -37,10 +37,10 @@ inline std::filesystem::path write_letters(const std::filesystem::path& folder) 
 }
 
 /// Perplexity of the model of `folder` ("model.h5") on documents of `data`, into the file of that name in the folder.
-inline void evaluate_perplexity(const std::filesystem::path& folder, const std::filesystem::path& data, const std::string& name,
-                                model::Precision dtype) {
+inline void evaluate_perplexity(const std::filesystem::path& folder, const std::filesystem::path& data,
+                                const std::string& name, model::Precision dtype) {
   artifact::Workspace workspace = workspace_in(folder, data);
-  workspace.work = folder / ("work-" + name);   // else a second evaluation goes on where the first ended
+  workspace.work = folder / ("work-" + name);  // else a second evaluation goes on where the first ended
   support::make_folders(workspace.work);
   workspace.inputs["model"] = {{folder / "model.h5", artifact::Kind::kCheckpoint, "", {}}};
   workspace.outputs = {{"scores", folder / name}};

@@ -105,17 +105,18 @@ int finish(const Attempt& attempt_at, const fs::path& folder, const fs::path& da
     now.best = random.below(2) == 0;
     artifact::Workspace workspace = workspace_in(folder, data);
     if (!init.empty()) workspace.inputs["init"] = {{init, artifact::Kind::kCheckpoint, "", {}}};
-    if (random.below(2) == 0) {   // a new attempt's folder, as the orchestrator makes one
+    if (random.below(2) == 0) {  // a new attempt's folder, as the orchestrator makes one
       workspace.work = folder / ("attempt" + std::to_string(attempt));
       support::make_folders(workspace.work);
     }
     if (!earlier.empty()) workspace.resume = earlier;
     earlier = workspace.work;
     const bool last = attempt >= most;
-    Interrupting interrupting(last ? -1 : static_cast<std::int64_t>(1 + random.below(static_cast<std::uint64_t>(steps))),
-                              random.below(2) == 0);
+    Interrupting interrupting(
+        last ? -1 : static_cast<std::int64_t>(1 + random.below(static_cast<std::uint64_t>(steps))),
+        random.below(2) == 0);
     workspace.progress = &interrupting;
-    support::request_stop(!last && random.below(6) == 0 ? 15 : 0);   // preempted before the first step
+    support::request_stop(!last && random.below(6) == 0 ? 15 : 0);  // preempted before the first step
     try {
       attempt_at(workspace, now);
       support::request_stop(0);  // at the last step it came too late
@@ -207,7 +208,8 @@ BOOST_AUTO_TEST_CASE(a_snapshot_that_cannot_be_gone_on_from_is_passed_over) {
     longer.progress = &watch;
     training::train(small_config(), longer);
     BOOST_TEST(watch.warnings.size() == 1U);
-    BOOST_TEST((support::read_file(folder / role / "end-model.h5") == support::read_file(folder / "whole/end-model.h5")));
+    BOOST_TEST(
+        (support::read_file(folder / role / "end-model.h5") == support::read_file(folder / "whole/end-model.h5")));
   }
   TrainConfig other = small_config();
   other.model.encoding.json = "alibi";
@@ -307,7 +309,7 @@ namespace {
 artifact::Workspace of_another_machine(const TempFolder& folder, const fs::path& data) {
   artifact::Workspace workspace = workspace_in(folder / "run", data);
   TrainConfig config = small_config();
-  config.compute.threads = 3;   // only told, never set: the fingerprint holds it
+  config.compute.threads = 3;  // only told, never set: the fingerprint holds it
   Watching stop(9);
   workspace.progress = &stop;
   BOOST_CHECK_THROW(training::train(config, workspace), support::StopRequest);
@@ -322,7 +324,7 @@ BOOST_AUTO_TEST_CASE(a_resume_that_cannot_be_exact_marks_its_results) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
   artifact::Workspace workspace = of_another_machine(folder, data);
-  Watching stop(4);   // and the mark survives another stop
+  Watching stop(4);  // and the mark survives another stop
   workspace.progress = &stop;
   BOOST_CHECK_THROW(training::train(small_config(), workspace), support::StopRequest);
   BOOST_TEST_REQUIRE(stop.warnings.size() == 1U);
@@ -336,7 +338,7 @@ BOOST_AUTO_TEST_CASE(a_resume_that_cannot_be_exact_marks_its_results) {
   const Json& mark = model.meta().extra.at("inexact");
   BOOST_TEST_REQUIRE(mark.size() == 1U);
   BOOST_TEST(mark[0]["step"] == 9);
-  BOOST_TEST(mark[0]["there"] == Json({{"threads", 3}}));   // what differs, and no more
+  BOOST_TEST(mark[0]["there"] == Json({{"threads", 3}}));  // what differs, and no more
   BOOST_TEST(mark[0]["here"] == Json({{"threads", 1}}));
   BOOST_TEST(artifact::read_metrics(folder / "run/metrics.h5").facts["inexact"] == mark);
 }
@@ -344,7 +346,8 @@ BOOST_AUTO_TEST_CASE(a_resume_that_cannot_be_exact_marks_its_results) {
 BOOST_AUTO_TEST_CASE(a_fingerprint_names_all_that_decides_bits) {
   model::ComputeConfig compute = model::resolve({});
   const Json here = model::fingerprint(compute, at::kCPU);
-  for (const char* name : {"build", "torch", "mkl", "onednn", "device", "dtype", "isa", "threads"}) BOOST_TEST(here.contains(name), name);
+  for (const char* name : {"build", "torch", "mkl", "onednn", "device", "dtype", "isa", "threads"})
+    BOOST_TEST(here.contains(name), name);
   BOOST_TEST(here["dtype"] == "fp32");
   compute.dtype = model::Precision::kBf16;
   BOOST_TEST(model::fingerprint(compute, at::kCPU)["dtype"] == "bf16");

@@ -1,7 +1,7 @@
 // Extensions to a longer context.
 #include <torch/types.h>
-#include <boost/test/unit_test.hpp>
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <cstring>
 #include <sstream>
@@ -27,7 +27,8 @@ struct Trained {
   Trained() : data(write_shards(folder / "data")) { train("trunk", "rope"); }
   void train(const std::string& name, const std::string& encoding) {
     training::TrainConfig config = small_config();
-    config.model.encoding.json = Json::parse(encoding, nullptr, false).is_discarded() ? Json(encoding) : Json::parse(encoding);
+    config.model.encoding.json =
+        Json::parse(encoding, nullptr, false).is_discarded() ? Json(encoding) : Json::parse(encoding);
     artifact::Workspace workspace = workspace_in(folder / name, data, {{"s16", 16}});
     training::train(config, workspace);
   }
@@ -40,7 +41,7 @@ struct Trained {
   static training::ExtendPeConfig to_32(const Json& encoding = "yarn") {
     training::ExtendPeConfig config;
     config.extend.length = 32;
-    config.extend.tokens = 6 * 32;   // 6 steps of one sequence
+    config.extend.tokens = 6 * 32;  // 6 steps of one sequence
     config.extend.encoding.json = encoding;
     config.extend.warmup_steps = 2;
     config.extend.watch = {1, 3, 4};
@@ -87,7 +88,8 @@ BOOST_AUTO_TEST_CASE(a_rule_extends_what_the_checkpoint_has) {
 }
 
 BOOST_AUTO_TEST_CASE(every_way_of_extension_trains_on_from_the_weights) {
-  for (const char* kind : {"rope", "pi", "ntk", "ntk_parts", "dyn_ntk", "yarn", "longrope", "longrope2", "llama3", "clex", "alibi", "none"}) {
+  for (const char* kind : {"rope", "pi", "ntk", "ntk_parts", "dyn_ntk", "yarn", "longrope", "longrope2", "llama3",
+                           "clex", "alibi", "none"}) {
     BOOST_TEST_CONTEXT(kind) {
       artifact::Workspace workspace = from_trunk(std::string("to-") + kind);
       training::extend(to_32(kind), workspace);
@@ -113,20 +115,24 @@ BOOST_AUTO_TEST_CASE(every_way_of_extension_trains_on_from_the_weights) {
         if (record["phase"] == "train") logged.push_back(record["tokens"]);
       }
       BOOST_TEST(logged == rows.integers("tokens"), boost::test_tools::per_element());
-      const Json progress = Json::parse(support::read_file(folder / (std::string("to-") + kind) / "work/progress.json"));
+      const Json progress =
+          Json::parse(support::read_file(folder / (std::string("to-") + kind) / "work/progress.json"));
       BOOST_TEST(progress["tokens"] == 16 * 32 + 6 * 32);
-      BOOST_TEST(rows.reals("lr").back() == 1e-3, boost::test_tools::tolerance(1e-12));   // a tenth of the trunk's
+      BOOST_TEST(rows.reals("lr").back() == 1e-3, boost::test_tools::tolerance(1e-12));  // a tenth of the trunk's
       // Six steps of at most 1e-3 each: the weights are the trunk's, moved a little.
-      const auto before = tensor(folder / "trunk/s16-model.h5", "model/embedding"), after = tensor(file, "model/embedding");
+      const auto before = tensor(folder / "trunk/s16-model.h5", "model/embedding"),
+                 after = tensor(file, "model/embedding");
       double moved = 0;
-      for (std::size_t i = 0; i < before.size(); ++i) moved = std::max(moved, std::abs(static_cast<double>(before[i]) - after[i]));
+      for (std::size_t i = 0; i < before.size(); ++i)
+        moved = std::max(moved, std::abs(static_cast<double>(before[i]) - after[i]));
       BOOST_TEST(moved > 0);
       BOOST_TEST(moved < 0.01);
     }
   }
 }
 
-// With no step taken yet the extended model is the trunk's, rescaled by the rule: the same weights under YaRN from the start.
+// With no step taken yet the extended model is the trunk's, rescaled by the rule: the same weights under YaRN from the
+// start.
 BOOST_AUTO_TEST_CASE(the_first_loss_is_that_of_the_weights_under_the_new_encoding) {
   artifact::Workspace workspace = from_trunk("yarn");
   training::extend(to_32(), workspace);
@@ -178,14 +184,16 @@ BOOST_AUTO_TEST_CASE(ends_are_extended_too_and_extensions_again) {
   const artifact::CheckpointReader end(folder / "second/model.h5");
   const artifact::CheckpointMeta& meta = end.meta();
   BOOST_TEST(meta.encoding["train_length"] == 8);
-  BOOST_TEST(meta.encoding["factor"] == 2.0);   // as the checkpoint says
-  BOOST_TEST(meta.parents.size() == 3U);        // trunk, end, first
+  BOOST_TEST(meta.encoding["factor"] == 2.0);  // as the checkpoint says
+  BOOST_TEST(meta.parents.size() == 3U);       // trunk, end, first
   BOOST_TEST(meta.tokens_seen == 20 * 32 + 2 * 6 * 32);
 }
 
 BOOST_AUTO_TEST_CASE(a_checkpoint_knows_all_documents_that_it_and_its_parents_were_trained_on) {
   const artifact::CheckpointReader trunk(folder / "trunk/s16-model.h5");
-  const auto trained = [](const std::filesystem::path& shards) { return data::TokenDataset(shards).splits().documents[0].hashes(); };
+  const auto trained = [](const std::filesystem::path& shards) {
+    return data::TokenDataset(shards).splits().documents[0].hashes();
+  };
   BOOST_TEST(trunk.meta().trained_on.hashes() == trained(data));
   BOOST_TEST(trunk.meta().split_rule == "every eighth for validation");
   const std::filesystem::path other = write_shards(folder / "other", 40, 2);
@@ -206,7 +214,7 @@ BOOST_AUTO_TEST_CASE(learned_tables_grow_behind_the_rows_they_had) {
   });
   artifact::Workspace grown = from(folder / "tables/s16-model.h5", "grown");
   training::ExtendPeConfig config = to_32({{"kind", "learned"}, {"max_positions", 32}});
-  config.extend.peak_lr = 1e-9;   // nothing moves
+  config.extend.peak_lr = 1e-9;  // nothing moves
   training::extend(config, grown);
   const auto before = tensor(folder / "tables/s16-model.h5", "model/encoding.learned.table");
   auto after = tensor(folder / "grown/model.h5", "model/encoding.learned.table");
@@ -218,24 +226,29 @@ BOOST_AUTO_TEST_CASE(parameters_that_do_not_fit_are_told_with_both_shapes) {
   train("buckets", R"({"kind": "t5", "buckets": 8})");
   artifact::Workspace workspace = from(folder / "buckets/s16-model.h5", "refused");
   BOOST_CHECK_EXCEPTION(training::extend(to_32({{"kind", "t5"}, {"buckets", 4}}), workspace), support::ArtifactError,
-                        [](const auto& error) { return says(error, {"s16-model.h5", "t5.table", "[8, 2]", "[4, 2]"}); });
+                        [](const auto& error) {
+                          return says(error, {"s16-model.h5", "t5.table", "[8, 2]", "[4, 2]"});
+                        });
 }
 
 BOOST_AUTO_TEST_CASE(a_model_is_tuned_as_it_is_at_its_own_context_on_other_data) {
-  train("stacked", R"({"stack": ["yarn", "ssmax"]})");   // with a factor that says nothing, as it stands in the checkpoint
+  train("stacked",
+        R"({"stack": ["yarn", "ssmax"]})");  // with a factor that says nothing, as it stands in the checkpoint
   for (const char* trunk : {"trunk", "stacked"}) {
     training::ExtendPeConfig config = to_32();
     config.extend.encoding_of = training::ExtendConfig::EncodingOf::kCheckpoint;
     config.extend.length = 8;
     config.extend.tokens = 6 * 32;
     artifact::Workspace workspace = from(folder / trunk / "s16-model.h5", std::string("tuned ") + trunk);
-    workspace.inputs["data"] = {{write_shards(folder / (std::string("other ") + trunk), 40, /*seed=*/9), artifact::Kind::kTokenShards, "", {}}};
+    workspace.inputs["data"] = {
+        {write_shards(folder / (std::string("other ") + trunk), 40, /*seed=*/9), artifact::Kind::kTokenShards, "", {}}};
     training::extend(config, workspace);
     const artifact::CheckpointReader before(folder / trunk / "s16-model.h5"), after(workspace.output("model"));
     BOOST_TEST(after.meta().encoding.dump() == before.meta().encoding.dump());
     BOOST_TEST(after.meta().model.at("length") == 8);
     BOOST_TEST(after.meta().tokens_seen == before.meta().tokens_seen + 6 * 32);
-    BOOST_TEST(tensor(workspace.output("model"), "model/embedding") != tensor(folder / trunk / "s16-model.h5", "model/embedding"));
+    BOOST_TEST(tensor(workspace.output("model"), "model/embedding") !=
+               tensor(folder / trunk / "s16-model.h5", "model/embedding"));
   }
 }
 
@@ -243,16 +256,19 @@ BOOST_AUTO_TEST_CASE(a_context_that_is_no_longer_and_a_warm_up_that_does_not_fit
   training::ExtendPeConfig config = to_32();
   config.extend.length = 8;
   artifact::Workspace workspace = from_trunk("refused");
-  BOOST_CHECK_EXCEPTION(training::extend(config, workspace), support::ConfigError,
-                        [](const auto& error) { return says(error, {"extend.length is 8", "trained at 8", "encoding_of: checkpoint"}); });
+  BOOST_CHECK_EXCEPTION(training::extend(config, workspace), support::ConfigError, [](const auto& error) {
+    return says(error, {"extend.length is 8", "trained at 8", "encoding_of: checkpoint"});
+  });
   config.extend.length = 4;
   config.extend.encoding_of = training::ExtendConfig::EncodingOf::kCheckpoint;
-  BOOST_CHECK_EXCEPTION(training::extend(config, workspace), support::ConfigError,
-                        [](const auto& error) { return says(error, {"extend.length is 4", "trained at 8"}); });
+  BOOST_CHECK_EXCEPTION(training::extend(config, workspace), support::ConfigError, [](const auto& error) {
+    return says(error, {"extend.length is 4", "trained at 8"});
+  });
   config = to_32();
   config.extend.warmup_steps = 7;
-  BOOST_CHECK_EXCEPTION(training::extend(config, workspace), support::ConfigError,
-                        [](const auto& error) { return says(error, {"warmup_steps is 7", "6 steps of 1 x 32"}); });
+  BOOST_CHECK_EXCEPTION(training::extend(config, workspace), support::ConfigError, [](const auto& error) {
+    return says(error, {"warmup_steps is 7", "6 steps of 1 x 32"});
+  });
   config = to_32();
   config.extend.length = 100000;
   BOOST_CHECK_EXCEPTION(training::extend(config, workspace), support::ArtifactError,

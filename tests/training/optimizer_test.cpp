@@ -1,9 +1,9 @@
-#include <boost/test/unit_test.hpp>
 #include <ATen/ops/diag.h>
 #include <ATen/ops/diagonal.h>
 #include <ATen/ops/linalg_svd.h>
 #include <ATen/ops/matmul.h>
 #include <torch/types.h>
+#include <boost/test/unit_test.hpp>
 
 #include "cuda/host_plugin.h"
 #include "support/error.h"
@@ -94,7 +94,10 @@ void compare_with_naive_loops(const OptimizerSettings& settings, const std::stri
   int muons = 0;
   for (const auto& parameter : model.parameters()) {
     const at::Tensor t = parameter.tensor.detach().to(at::kDouble).contiguous();
-    Naive n{parameter.name, {t.size(0), t.numel() / t.size(0), {t.data_ptr<double>(), t.data_ptr<double>() + t.numel()}}, {}, {}};
+    Naive n{parameter.name,
+            {t.size(0), t.numel() / t.size(0), {t.data_ptr<double>(), t.data_ptr<double>() + t.numel()}},
+            {},
+            {}};
     n.first.resize(n.value.values.size());
     n.second.resize(n.value.values.size());
     const bool block = n.name.find("layers.") == 0 && t.dim() == 2, encodings = n.name.find("encoding.") == 0;
@@ -105,12 +108,13 @@ void compare_with_naive_loops(const OptimizerSettings& settings, const std::stri
     muons += n.muon ? 1 : 0;
     naive.push_back(n);
   }
-  BOOST_TEST(muons == (settings.kind == OptimizerKind::kMuon ? 7 : 0));   // q, k, v, o, gate, up, down
+  BOOST_TEST(muons == (settings.kind == OptimizerKind::kMuon ? 7 : 0));  // q, k, v, o, gate, up, down
   for (int i = 0; i < 3; ++i) {
     const double lr = 0.01 * (i + 1);
     fill_gradients(model, 100 + 50 * static_cast<std::uint64_t>(i), i == 1 ? 1e-3 : 1.0);
     double squares = 0;
-    for (const auto& parameter : model.parameters()) squares += parameter.tensor.grad().to(at::kDouble).pow(2).sum().item<double>();
+    for (const auto& parameter : model.parameters())
+      squares += parameter.tensor.grad().to(at::kDouble).pow(2).sum().item<double>();
     const double norm = std::sqrt(squares), scale = norm > settings.clip ? settings.clip / norm : 1;
     for (std::size_t p = 0; p < naive.size(); ++p) {
       const at::Tensor g = model.parameters()[p].tensor.grad().to(at::kDouble).contiguous();
@@ -152,7 +156,8 @@ void compare_with_naive_loops(const OptimizerSettings& settings, const std::stri
   }
 }
 
-constexpr OptimizerSettings kAdamW{.peak_lr = 1, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8, .weight_decay = 0.1, .clip = 1.0};
+constexpr OptimizerSettings kAdamW{
+    .peak_lr = 1, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-8, .weight_decay = 0.1, .clip = 1.0};
 
 }  // namespace
 

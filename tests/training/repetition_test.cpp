@@ -45,7 +45,8 @@ std::string train_and_evaluate(const Json& encoding, const fs::path& folder, con
   training::train(config, training);
   evaluate_perplexity(folder, data, "scores.h5", model::Precision::kFp32);
   std::string digests;
-  for (const char* name : {"model.h5", "metrics.h5", "scores.h5"}) digests += artifact::content_digest(folder / name) + "\n";
+  for (const char* name : {"model.h5", "metrics.h5", "scores.h5"})
+    digests += artifact::content_digest(folder / name) + "\n";
   return digests;
 }
 
@@ -100,7 +101,8 @@ BOOST_AUTO_TEST_CASE(each_encoding_gives_one_set_of_bytes) {
     if (entry.name == "distance_map" || entry.name == "coupled") continue;  // trains none; reads tasks, not letters
     std::set<std::string> found;
     for (int round = 0; round < rounds(); ++round) found.insert(in_a_process(entry.name, folder / "run", data));
-    BOOST_TEST(found.size() == 1U, entry.name << " gave " << found.size() << " sets of bytes in " << rounds() << " runs");
+    BOOST_TEST(found.size() == 1U,
+               entry.name << " gave " << found.size() << " sets of bytes in " << rounds() << " runs");
     for (const std::string& one : found) BOOST_TEST(one.rfind("error", 0) != 0, entry.name << ": " << one);
   }
   ::kill(busy, SIGKILL);

@@ -2,11 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/mount.h>
-#include <unistd.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
-#include <boost/test/unit_test.hpp>
 #include <atomic>
+#include <boost/test/unit_test.hpp>
 #include <future>
 #include <set>
 #include <thread>
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(training_goes_on_while_a_checkpoint_is_written_and_the_next
     gate.wait();
     write(path);
   });
-  store.check();   // neither waits nor complains
+  store.check();  // neither waits nor complains
   BOOST_TEST(!fs::exists(workspace.work / "checkpoints/step-1.h5"));
   std::atomic<bool> second{false};
   std::thread next([&] {
@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(what_the_writer_threw_reaches_the_training_once_and_names_w
 BOOST_AUTO_TEST_CASE(the_newest_the_pinned_and_the_best_stay) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
-  TrainConfig config = small_config();   // 20 steps, validation every 5
+  TrainConfig config = small_config();  // 20 steps, validation every 5
   config.checkpoint.every = 0;
   config.checkpoint.keep = 2;
   config.checkpoint.pin_every = 6;
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(the_newest_the_pinned_and_the_best_stay) {
   const auto steps = metrics.at("validation").integers("step");
   BOOST_TEST_REQUIRE(losses.size() == 4U);
   const auto best = steps[static_cast<std::size_t>(std::min_element(losses.begin(), losses.end()) - losses.begin())];
-  std::set<std::int64_t> expected{6, 12, 18, 19, best};   // pinned, the newest two, the best; 20 itself is the result
+  std::set<std::int64_t> expected{6, 12, 18, 19, best};  // pinned, the newest two, the best; 20 itself is the result
   for (const std::int64_t step : expected) {
     BOOST_TEST(fs::exists(workspace.work / "checkpoints" / ("step-" + std::to_string(step) + ".h5")), step);
   }
@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(a_damaged_checkpoint_falls_back_to_one_of_an_earlier_attemp
   train_until(5, small_config(), first);
   second.resume = first.work;
   train_until(4, small_config(), second);
-  support::remove_tree(folder / "1");   // a cleaned-up attempt takes nothing along
+  support::remove_tree(folder / "1");  // a cleaned-up attempt takes nothing along
   BOOST_TEST(fs::exists(second.work / "checkpoints/step-5.h5"));
   flip_a_byte(second.work / "checkpoints/step-9.h5");
   third.resume = second.work;
@@ -221,7 +221,9 @@ BOOST_AUTO_TEST_CASE(a_damaged_tensor_that_training_does_not_use_is_refused_too)
     again.progress = &watch;
     training::train(small_config(), again);
     BOOST_TEST(watch.warnings.size() == (damaged ? 1U : 0U));
-    if (damaged) BOOST_TEST(watch.warnings.at(0).find("step-8.h5': /unused/x: expected CRC-32C") != std::string::npos, watch.warnings.at(0));
+    if (damaged)
+      BOOST_TEST(watch.warnings.at(0).find("step-8.h5': /unused/x: expected CRC-32C") != std::string::npos,
+                 watch.warnings.at(0));
     BOOST_TEST((support::read_file(folder / "again/model.h5") == support::read_file(folder / "whole/model.h5")));
     BOOST_TEST((support::read_file(folder / "again/metrics.h5") == support::read_file(folder / "whole/metrics.h5")));
   }
@@ -237,7 +239,7 @@ BOOST_AUTO_TEST_CASE(a_damaged_checkpoint_pushes_no_good_one_out) {
   train_until(9, config, workspace);
   flip_a_byte(workspace.work / "checkpoints/step-9.h5");
   config.checkpoint.every = 1e6;
-  Watching stop(1);   // one step on from 8, which is 9 again, written again
+  Watching stop(1);  // one step on from 8, which is 9 again, written again
   workspace.progress = &stop;
   BOOST_CHECK_THROW(training::train(config, workspace), support::StopRequest);
   support::request_stop(0);
@@ -246,7 +248,8 @@ BOOST_AUTO_TEST_CASE(a_damaged_checkpoint_pushes_no_good_one_out) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_full_disk_leaves_the_last_good_checkpoint_and_one_error, *boost::unit_test::precondition(CanMount())) {
+BOOST_AUTO_TEST_CASE(a_full_disk_leaves_the_last_good_checkpoint_and_one_error,
+                     *boost::unit_test::precondition(CanMount())) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
   artifact::Workspace whole = workspace_in(folder / "whole", data);
@@ -294,11 +297,12 @@ BOOST_AUTO_TEST_CASE(two_threads_write_artifacts_at_once) {
   for (const bool busy : {false, true}) {
     TrainConfig config = small_config();
     if (busy) config.checkpoint.every = 0;
-    artifact::Workspace workspace = workspace_in(
-        folder / (busy ? "busy" : "calm"), data, {{"a", 3}, {"b", 4}, {"c", 5}, {"d", 6}, {"e", 7}, {"f", 20}});
+    artifact::Workspace workspace = workspace_in(folder / (busy ? "busy" : "calm"), data,
+                                                 {{"a", 3}, {"b", 4}, {"c", 5}, {"d", 6}, {"e", 7}, {"f", 20}});
     training::train(config, workspace);
   }
-  for (const char* name : {"a-model.h5", "b-metrics.h5", "c-model.h5", "d-metrics.h5", "e-model.h5", "f-model.h5", "f-metrics.h5"}) {
+  for (const char* name :
+       {"a-model.h5", "b-metrics.h5", "c-model.h5", "d-metrics.h5", "e-model.h5", "f-model.h5", "f-metrics.h5"}) {
     BOOST_TEST((support::read_file(folder / "busy" / name) == support::read_file(folder / "calm" / name)), name);
   }
 }

@@ -50,7 +50,8 @@ BOOST_AUTO_TEST_CASE(shapes_have_their_values) {
   BOOST_TEST(decay_factor(DecayShape::kCosine, 0.25) == 0.8535533905932737, boost::test_tools::tolerance(kTolerance));
   BOOST_TEST(decay_factor(DecayShape::kOneMinusSquare, 0.25) == 0.9375);
   // (2^−2.5 − 2^−10) / (1 − 2^−10)
-  BOOST_TEST(decay_factor(DecayShape::kExponential, 0.25) == 0.17597198043377926, boost::test_tools::tolerance(kTolerance));
+  BOOST_TEST(decay_factor(DecayShape::kExponential, 0.25) == 0.17597198043377926,
+             boost::test_tools::tolerance(kTolerance));
   for (const DecayShape shape : {DecayShape::kLinear, DecayShape::kOneMinusSqrt, DecayShape::kCosine,
                                  DecayShape::kExponential, DecayShape::kOneMinusSquare}) {
     BOOST_TEST(decay_factor(shape, 0) == 1.0);
@@ -107,7 +108,7 @@ BOOST_AUTO_TEST_CASE(horizons_round_up_and_shares_half_up) {
   BOOST_TEST(horizon_steps(600'000, 2048) == 293);
   BOOST_TEST(horizon_steps(1, 2048) == 1);
   BOOST_TEST(share_of_steps(0.5, 5) == 3);
-  BOOST_TEST(share_of_steps(0.7, 15) == 11);   // 10.5, which float64 holds as 10.499…
+  BOOST_TEST(share_of_steps(0.7, 15) == 11);  // 10.5, which float64 holds as 10.499…
   BOOST_TEST(share_of_steps(0.2, 293) == 59);
   BOOST_TEST(share_of_steps(1.0, 293) == 293);
 }
@@ -151,9 +152,10 @@ BOOST_AUTO_TEST_CASE(a_drop_has_a_fresh_cosine_over_what_remains) {
 }
 
 BOOST_AUTO_TEST_CASE(a_warm_up_that_does_not_fit_is_told_with_its_steps) {
-  BOOST_CHECK_EXCEPTION(
-      pe::support::make_config<TrainSettings>({{"tokens", 2048}, {"batch", 16}, {"length", 128}}), pe::support::ConfigError,
-      [](const auto& error) { return std::string(error.what()).find("1 steps") != std::string::npos; });
+  BOOST_CHECK_EXCEPTION(pe::support::make_config<TrainSettings>({{"tokens", 2048}, {"batch", 16}, {"length", 128}}),
+                        pe::support::ConfigError, [](const auto& error) {
+                          return std::string(error.what()).find("1 steps") != std::string::npos;
+                        });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

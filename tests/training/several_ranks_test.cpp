@@ -285,7 +285,7 @@ BOOST_AUTO_TEST_CASE(losses_of_the_first_steps_are_those_of_one_rank_in_fp32_and
 BOOST_AUTO_TEST_CASE(gradients_are_handed_over_when_they_are_complete_in_one_order_each_once) {
   int early = 0, trained = 0;
   for (const encodings::EncodingEntry& entry : encodings::encodings()) {
-    if (entry.name == "distance_map") continue;   // trains none
+    if (entry.name == "distance_map") continue;  // trains none
     ++trained;
     BOOST_TEST_CONTEXT(entry.name) {
       model::ModelConfig shape = small_config().model;

@@ -42,14 +42,16 @@ inline std::filesystem::path write_shards(const std::filesystem::path& folder, s
   for (std::int64_t document = 0; document < documents; ++document) {
     std::vector<std::int32_t> ids{0};
     for (int i = 0; i < 60; ++i) {
-      const auto next = random.below(8) == 0 ? random.below(kVocabulary - 1) : static_cast<std::uint64_t>(ids.back() * 5 + 3) % (kVocabulary - 1);
+      const auto next = random.below(8) == 0 ? random.below(kVocabulary - 1)
+                                             : static_cast<std::uint64_t>(ids.back() * 5 + 3) % (kVocabulary - 1);
       ids.push_back(static_cast<std::int32_t>(1 + next));
     }
     const artifact::Split split = document % 8 == 7 ? artifact::Split::kValidation : artifact::Split::kTrain;
     if (train_tokens != nullptr && split == artifact::Split::kTrain)
       train_tokens->insert(train_tokens->end(), ids.begin(), ids.end());
     writer.add(split, ids.data(), ids.size(), 120, static_cast<std::uint64_t>(document));
-    splits.documents[static_cast<std::size_t>(split)].add(support::fnv1a64(std::to_string(seed) + " " + std::to_string(document)));
+    splits.documents[static_cast<std::size_t>(split)].add(
+        support::fnv1a64(std::to_string(seed) + " " + std::to_string(document)));
   }
   writer.set_splits(std::move(splits));
   artifact::DatasetTotals totals;
@@ -65,7 +67,7 @@ inline training::TrainConfig small_config() {
   config.model.encoding.json = "rope";
   config.train.batch = 4;
   config.train.length = 8;
-  config.train.tokens = 20 * 4 * 8;   // 20 steps
+  config.train.tokens = 20 * 4 * 8;  // 20 steps
   config.train.decay_share = 0;
   config.train.warmup_steps = 3;
   config.train.optimizer.peak_lr = 1e-2;

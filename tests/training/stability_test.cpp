@@ -1,7 +1,7 @@
 #include "training/stability.h"
 
-#include <boost/test/unit_test.hpp>
 #include <ATen/ops/arange.h>
+#include <boost/test/unit_test.hpp>
 #include <cmath>
 
 #include "model/language_model.h"
@@ -54,8 +54,8 @@ BOOST_AUTO_TEST_CASE(item_24_one_step_above_is_one_spike_and_a_smooth_decay_is_n
 
 BOOST_AUTO_TEST_CASE(steps_near_each_other_are_one_spike_and_its_mass_is_what_exceeds_the_median) {
   auto steps = calm(400);
-  for (const std::size_t t : {200, 201, 205, 221}) steps[t].loss = 4;   // 205 to 221: sixteen apart
-  steps[238].loss = 3.5;                                                // seventeen on: another
+  for (const std::size_t t : {200, 201, 205, 221}) steps[t].loss = 4;  // 205 to 221: sixteen apart
+  steps[238].loss = 3.5;                                               // seventeen on: another
   const auto found = spikes(steps, 1000, 0);
   BOOST_TEST_REQUIRE(found.size() == 2U);
   BOOST_TEST(found[0].first == 1201);
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(what_counts_depends_on_the_noise_before) {
   BOOST_TEST(spikes(steps, 0, 0).empty());
   steps[150].loss = 3.12;
   BOOST_TEST(spikes(steps, 0, 0).size() == 1U);
-  for (std::size_t t = 0; t < 150; ++t) steps[t].loss = 3 + (t % 2 == 0 ? 0.2 : -0.2);   // MAD 0.2: 1.78 nats
+  for (std::size_t t = 0; t < 150; ++t) steps[t].loss = 3 + (t % 2 == 0 ? 0.2 : -0.2);  // MAD 0.2: 1.78 nats
   steps[150].loss = 4.7;
   BOOST_TEST(spikes(steps, 0, 0).empty());
   steps[150].loss = 4.9;
@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(the_largest_logit_is_that_of_queries_and_keys) {
   const at::NoGradGuard no_gradients;
   model::ModelConfig config = small_config().model;
   config.layers = 1;
-  config.qk_norm = false;   // which would undo the scale
+  config.qk_norm = false;  // which would undo the scale
   config.length = 8;
   const auto model = model::LanguageModel::make(config, kVocabulary, 5);
   const at::Tensor ids = at::arange(1, 9).view({1, 8});
@@ -153,7 +153,7 @@ BOOST_AUTO_TEST_CASE(every_training_records_its_facts) {
   BOOST_TEST(facts["steps_judged"] == 102);
   BOOST_TEST(facts["clipped_share"].get<double>() > 0);
   BOOST_TEST(facts["grad_norm"]["max"].get<double>() >= facts["grad_norm"]["p99"].get<double>());
-  BOOST_TEST(logits[0] < logits[2]);   // weights of 0.02 give logits near 0, and training makes them
+  BOOST_TEST(logits[0] < logits[2]);  // weights of 0.02 give logits near 0, and training makes them
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,7 +1,7 @@
 #include "training/tensorboard.h"
 
-#include <boost/test/unit_test.hpp>
 #include <array>
+#include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -58,11 +58,20 @@ std::multimap<int, std::string> fields(std::string_view from) {
     const std::uint64_t key = varint(from);
     std::size_t size = 0;
     switch (key & 7) {
-      case 0: out.emplace(static_cast<int>(key >> 3), std::to_string(varint(from))); continue;
-      case 1: size = 8; break;
-      case 2: size = varint(from); break;
-      case 5: size = 4; break;
-      default: BOOST_FAIL("wire type " << (key & 7));
+      case 0:
+        out.emplace(static_cast<int>(key >> 3), std::to_string(varint(from)));
+        continue;
+      case 1:
+        size = 8;
+        break;
+      case 2:
+        size = varint(from);
+        break;
+      case 5:
+        size = 4;
+        break;
+      default:
+        BOOST_FAIL("wire type " << (key & 7));
     }
     BOOST_REQUIRE(size <= from.size());
     out.emplace(static_cast<int>(key >> 3), std::string(from.substr(0, size)));
@@ -108,7 +117,8 @@ Chart chart_of(const fs::path& file) {
 
 BOOST_AUTO_TEST_SUITE(tensorboard)
 
-// reports-and-interop: the 24-byte first event of wall time 1 gives 224b7fa3 for its length and 7a57bf86 for its payload.
+// reports-and-interop: the 24-byte first event of wall time 1 gives 224b7fa3 for its length and 7a57bf86 for its
+// payload.
 BOOST_AUTO_TEST_CASE(the_first_record_is_the_published_one) {
   const std::string payload = training::first_event(1.0);
   BOOST_TEST_REQUIRE(payload.size() == 24U);
@@ -135,7 +145,8 @@ BOOST_AUTO_TEST_CASE(scalars_come_back_from_a_reader_of_its_own) {
 
 // Stopped after the checkpoint, so that the second attempt repeats steps that the first had charted.
 BOOST_AUTO_TEST_CASE(the_tensorboard_package_reads_a_resumed_run,
-                     *boost::unit_test::precondition(PythonHas{"tensorboard.backend.event_processing.event_accumulator", chosen_python()}) *
+                     *boost::unit_test::precondition(PythonHas{"tensorboard.backend.event_processing.event_accumulator",
+                                                               chosen_python()}) *
                          boost::unit_test::fixture<NoStop>()) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
@@ -159,7 +170,8 @@ BOOST_AUTO_TEST_CASE(the_tensorboard_package_reads_a_resumed_run,
   const artifact::Tables metrics = artifact::read_metrics(folder / "2/metrics.h5");
   const auto tokens = metrics.at("train").integers("tokens");
   const auto losses = metrics.at("train").reals("loss");
-  const std::string command = chosen_python() + " \"" + (source_root() / "tests/training/oracles/read_events.py").string() + "\" \"" +
+  const std::string command = chosen_python() + " \"" +
+                              (source_root() / "tests/training/oracles/read_events.py").string() + "\" \"" +
                               (second.work / "tensorboard").string() + "\" > \"" + (folder / "read.json").string() +
                               "\" 2> \"" + (folder / "log").string() + "\"";
   const int status = std::system(command.c_str());

@@ -38,7 +38,7 @@ BOOST_AUTO_TEST_CASE(the_loss_falls_and_a_tiny_set_is_learned) {
   const artifact::Tables tables = artifact::read_metrics(folder / "metrics.h5");
   const std::vector<double> losses = tables.at("train").reals("loss");
   BOOST_REQUIRE(losses.size() == 75U);
-  BOOST_TEST(losses.front() > 2.9);    // ln 23 = 3.1
+  BOOST_TEST(losses.front() > 2.9);  // ln 23 = 3.1
   BOOST_TEST(losses.back() < 0.8);
 }
 
@@ -52,7 +52,9 @@ BOOST_AUTO_TEST_CASE(a_warm_up_of_half_a_schedule_is_a_warning) {
     RecordingProgress progress;
     workspace.progress = &progress;
     training::train(config, workspace);
-    BOOST_TEST(progress.has("warning: the warm-up takes 10 of the schedule's 20 steps, up to a learning rate of 0.01") == (steps == 10));
+    BOOST_TEST(
+        progress.has("warning: the warm-up takes 10 of the schedule's 20 steps, up to a learning rate of 0.01") ==
+        (steps == 10));
     BOOST_TEST(progress.has("the warm-up takes") == (steps == 10));
   }
 }
@@ -84,7 +86,9 @@ BOOST_AUTO_TEST_CASE(plain_kernels_train_alike_but_for_rounding) {
   for (std::size_t i = 0; i < losses["fused"].size(); ++i) {
     BOOST_TEST(std::abs(losses["plain"][i] - losses["fused"][i]) <= 1e-4);
   }
-  const auto model_of = [&](const char* name) { return support::read_file(folder / (std::string(name) + "/model.h5")); };
+  const auto model_of = [&](const char* name) {
+    return support::read_file(folder / (std::string(name) + "/model.h5"));
+  };
   BOOST_TEST((model_of("fused") == model_of("fused-again")));
   BOOST_TEST((model_of("fused") != model_of("plain")));
 }
@@ -126,7 +130,7 @@ BOOST_AUTO_TEST_CASE(a_kill_falls_back_to_the_newest_whole_checkpoint) {
   training::train(small_config(), whole);
 
   TrainConfig config = small_config();
-  config.checkpoint.every = 0;   // after every step
+  config.checkpoint.every = 0;  // after every step
   config.checkpoint.keep = 3;
   artifact::Workspace workspace = workspace_in(folder / "killed", data);
   Watching stop(9);
@@ -166,7 +170,8 @@ BOOST_AUTO_TEST_CASE(the_log_drops_what_lies_beyond_the_checkpoint) {
     const Json record = Json::parse(line);
     if (record["phase"] == "train") steps.push_back(record["step"].get<std::int64_t>());
   }
-  BOOST_TEST(steps == (std::vector<std::int64_t>{2, 4, 6, 8, 10, 12, 14, 16, 18, 20}), boost::test_tools::per_element());
+  BOOST_TEST(steps == (std::vector<std::int64_t>{2, 4, 6, 8, 10, 12, 14, 16, 18, 20}),
+             boost::test_tools::per_element());
   BOOST_TEST(std::filesystem::exists(workspace.work / "metrics.attempt-1.jsonl"));
 }
 
@@ -180,7 +185,7 @@ BOOST_AUTO_TEST_CASE(a_snapshot_is_the_run_up_to_there) {
   BOOST_REQUIRE(progress.events.size() == 2U);
   BOOST_TEST(progress.events[0]["label"] == "early");
   BOOST_TEST(progress.events[1]["step"] == 12);
-  BOOST_TEST(progress.last == 12);   // it ended there, eight steps before the horizon
+  BOOST_TEST(progress.last == 12);  // it ended there, eight steps before the horizon
 
   // A longer horizon and other snapshots: the same point of the same trajectory.
   TrainConfig longer = small_config();
@@ -205,7 +210,8 @@ BOOST_AUTO_TEST_CASE(accumulating_gradients_equals_one_large_batch) {
     artifact::Workspace workspace = workspace_in(folder / std::to_string(micro), data);
     training::train(config, workspace);
   }
-  const auto whole = artifact::read_metrics(folder / "4/metrics.h5"), parts = artifact::read_metrics(folder / "1/metrics.h5");
+  const auto whole = artifact::read_metrics(folder / "4/metrics.h5"),
+             parts = artifact::read_metrics(folder / "1/metrics.h5");
   const auto a = whole.at("train").reals("loss"), b = parts.at("train").reals("loss");
   BOOST_REQUIRE(a.size() == b.size());
   for (std::size_t i = 0; i < a.size(); ++i) BOOST_TEST(std::abs(a[i] - b[i]) <= 2e-4);
@@ -215,7 +221,8 @@ BOOST_AUTO_TEST_CASE(an_encoding_with_parameters_and_draws_resumes_exactly) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
   TrainConfig config = small_config();
-  config.model.encoding.json = Json::parse(R"({"stack": [{"kind": "randomised", "max_random_position": 64, "per_sample": true}, "rope", "ssmax"]})");
+  config.model.encoding.json = Json::parse(
+      R"({"stack": [{"kind": "randomised", "max_random_position": 64, "per_sample": true}, "rope", "ssmax"]})");
   artifact::Workspace whole = workspace_in(folder / "whole", data);
   training::train(config, whole);
   artifact::Workspace parts = workspace_in(folder / "parts", data);
@@ -232,7 +239,8 @@ BOOST_AUTO_TEST_CASE(every_optimizer_resumes_exactly_and_differs_from_the_others
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
   std::set<std::string> results;
-  for (const auto kind : {training::OptimizerKind::kAdamW, training::OptimizerKind::kAdam, training::OptimizerKind::kMuon}) {
+  for (const auto kind :
+       {training::OptimizerKind::kAdamW, training::OptimizerKind::kAdam, training::OptimizerKind::kMuon}) {
     TrainConfig config = small_config();
     config.train.optimizer.kind = kind;
     const std::filesystem::path at = folder / std::to_string(static_cast<int>(kind));
@@ -249,7 +257,8 @@ BOOST_AUTO_TEST_CASE(every_optimizer_resumes_exactly_and_differs_from_the_others
     // Muon keeps one tensor for a matrix, and two for each parameter that it leaves to AdamW.
     const artifact::CheckpointReader checkpoint(at / "whole/model.h5");
     BOOST_TEST((checkpoint.find("optim/m/layers.0.attention.output") != nullptr));
-    BOOST_TEST((checkpoint.find("optim/v/layers.0.attention.output") == nullptr) == (kind == training::OptimizerKind::kMuon));
+    BOOST_TEST((checkpoint.find("optim/v/layers.0.attention.output") == nullptr) ==
+               (kind == training::OptimizerKind::kMuon));
     BOOST_TEST((checkpoint.find("optim/v/embedding") != nullptr));
   }
   BOOST_TEST(results.size() == 3U);
@@ -295,7 +304,8 @@ BOOST_AUTO_TEST_CASE(the_average_is_that_of_the_weights_after_each_step) {
   for (const char* name : {"embedding", "layers.1.feed_forward.down", "norm"}) {
     std::vector<double> average = tensor_of(folder / "trunk/s0-model.h5", std::string("model/") + name);
     for (const char* step : {"s1", "s2", "s3"}) {
-      const auto weights = tensor_of(folder / ("trunk/" + std::string(step) + "-model.h5"), std::string("model/") + name);
+      const auto weights =
+          tensor_of(folder / ("trunk/" + std::string(step) + "-model.h5"), std::string("model/") + name);
       for (std::size_t i = 0; i < average.size(); ++i) average[i] = 0.75 * average[i] + 0.25 * weights[i];
     }
     const auto kept = tensor_of(folder / "trunk/s3-model.h5", std::string("ema/") + name);
@@ -305,14 +315,16 @@ BOOST_AUTO_TEST_CASE(the_average_is_that_of_the_weights_after_each_step) {
     BOOST_TEST(worst <= 1e-6);
   }
   const auto metrics = artifact::read_metrics(folder / "trunk/s3-metrics.h5");
-  const double own = metrics.at("validation").reals("loss").back(), averaged = metrics.facts["ema"]["loss"].get<double>();
+  const double own = metrics.at("validation").reals("loss").back(),
+               averaged = metrics.facts["ema"]["loss"].get<double>();
   BOOST_TEST(std::abs(own - averaged) > 1e-6);
   BOOST_TEST(std::abs(own - averaged) < 0.2);
   // The trunk went on from its own weights after each snapshot.
   artifact::Workspace plain = workspace_in(folder / "plain", data, {{"s3", 3}});
   training::train(small_config(), plain);
-  BOOST_TEST(tensor_of(folder / "plain/s3-model.h5", "model/norm") == tensor_of(folder / "trunk/s3-model.h5", "model/norm"),
-             boost::test_tools::per_element());
+  BOOST_TEST(
+      tensor_of(folder / "plain/s3-model.h5", "model/norm") == tensor_of(folder / "trunk/s3-model.h5", "model/norm"),
+      boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(the_weights_of_the_best_validation_are_kept_beside_the_last_ones) {
@@ -370,7 +382,7 @@ BOOST_AUTO_TEST_CASE(the_weights_of_the_best_validation_are_kept_beside_the_last
     Watching notes(-1);
     on.progress = &notes;
     training::train(config, on);
-    BOOST_REQUIRE(notes.warnings.size() == 1U);   // none of the snapshot
+    BOOST_REQUIRE(notes.warnings.size() == 1U);  // none of the snapshot
     BOOST_TEST(notes.warnings[0].starts_with("the warm-up takes 20 of the schedule's 20 steps"));
     BOOST_TEST(notes.advances == 20 - trunk.snapshots[from].step);
     BOOST_TEST((bytes_of(on.snapshots[0].outputs["model"]) == bytes_of(trunk.snapshots[2].outputs["model"])));
@@ -468,7 +480,7 @@ BOOST_AUTO_TEST_CASE(divergence_is_a_result) {
   const auto data = write_shards(folder / "data");
   TrainConfig config = small_config();
   config.train.warmup_steps = 0;
-  config.train.optimizer.peak_lr = 1e38;   // the second step's products are beyond fp32
+  config.train.optimizer.peak_lr = 1e38;  // the second step's products are beyond fp32
   artifact::Workspace workspace = workspace_in(folder.path(), data);
   BOOST_CHECK_EXCEPTION(training::train(config, workspace), support::Error, [](const auto& error) {
     return error.exit_code() == support::kExitDiverged && says(error, {"diverged at step"});
@@ -484,7 +496,8 @@ BOOST_AUTO_TEST_CASE(divergence_is_a_result) {
   BOOST_CHECK_THROW(training::train(config, trunk), support::Error);
   BOOST_REQUIRE(progress.events.size() == 2U);
   BOOST_TEST(progress.events[1]["status"] == "diverged");
-  BOOST_TEST((artifact::CheckpointReader(folder / "trunk/b-model.h5").meta().status == artifact::TrainingStatus::kDiverged));
+  BOOST_TEST(
+      (artifact::CheckpointReader(folder / "trunk/b-model.h5").meta().status == artifact::TrainingStatus::kDiverged));
 }
 
 BOOST_AUTO_TEST_CASE(a_snapshot_inside_the_decay_is_refused) {
@@ -493,8 +506,9 @@ BOOST_AUTO_TEST_CASE(a_snapshot_inside_the_decay_is_refused) {
   TrainConfig config = small_config();
   config.train.decay_share = 0.5;
   artifact::Workspace workspace = workspace_in(folder.path(), data, {{"mid", 15}});
-  BOOST_CHECK_EXCEPTION(training::train(config, workspace), support::ConfigError,
-                        [](const auto& error) { return says(error, {"'mid'", "15", "10"}); });
+  BOOST_CHECK_EXCEPTION(training::train(config, workspace), support::ConfigError, [](const auto& error) {
+    return says(error, {"'mid'", "15", "10"});
+  });
 }
 
 BOOST_AUTO_TEST_CASE(data_that_is_too_short_is_told) {
@@ -504,8 +518,9 @@ BOOST_AUTO_TEST_CASE(data_that_is_too_short_is_told) {
   config.train.length = 500;
   config.train.tokens = 10'000'000;
   artifact::Workspace workspace = workspace_in(folder.path(), data);
-  BOOST_CHECK_EXCEPTION(training::train(config, workspace), support::ArtifactError,
-                        [](const auto& error) { return says(error, {"122 tokens", "500"}) && error.exit_code() == 3; });
+  BOOST_CHECK_EXCEPTION(training::train(config, workspace), support::ArtifactError, [](const auto& error) {
+    return says(error, {"122 tokens", "500"}) && error.exit_code() == 3;
+  });
 }
 
 BOOST_AUTO_TEST_CASE(a_truncated_shard_is_an_artifact_error) {

@@ -62,7 +62,7 @@ BOOST_AUTO_TEST_CASE(every_line_of_the_log_has_every_field_and_attempts_belong_t
       for (const char* name : {"loss", "bpb", "lr", "grad_norm", "clipped", "tokens_per_second", "mfu", "data_share"}) {
         BOOST_TEST(record.contains(name), name << " in " << record.dump());
       }
-      BOOST_TEST(record["mfu"] == "n/a");   // no peak is known for a CPU, and none is guessed
+      BOOST_TEST(record["mfu"] == "n/a");  // no peak is known for a CPU, and none is guessed
     }
     if (phase == "validation") {
       const double loss = record["val_loss"];
@@ -76,14 +76,16 @@ BOOST_AUTO_TEST_CASE(every_line_of_the_log_has_every_field_and_attempts_belong_t
       BOOST_TEST(record["step"] == 7);
       BOOST_TEST(record["stall_s"].get<double>() > 0);
       BOOST_TEST(record["write_s"].get<double>() > 0);
-      BOOST_TEST(record["bytes"].get<std::uint64_t>() == std::filesystem::file_size(workspace.work / "checkpoints/step-7.h5"));
+      BOOST_TEST(record["bytes"].get<std::uint64_t>() ==
+                 std::filesystem::file_size(workspace.work / "checkpoints/step-7.h5"));
     }
     BOOST_TEST(record["tokens"] == record["step"].get<std::int64_t>() * 32);
-    BOOST_TEST(record["wall_s"].get<double>() >= wall);   // hours of the run, not of the attempt
+    BOOST_TEST(record["wall_s"].get<double>() >= wall);  // hours of the run, not of the attempt
     wall = record["wall_s"];
     attempts = std::max(attempts, record["attempt"].get<std::int64_t>());
   }
-  BOOST_TEST(phases == (std::set<std::string>{"attention", "checkpoint", "train", "validation"}), boost::test_tools::per_element());
+  BOOST_TEST(phases == (std::set<std::string>{"attention", "checkpoint", "train", "validation"}),
+             boost::test_tools::per_element());
   BOOST_TEST(runs.size() == 1U);
   BOOST_TEST(attempts == 2);
   const Json last = progress_of(workspace.work);

@@ -39,7 +39,9 @@ namespace {
 fs::path complete_path(const DownloadOptions& options, const LockedFile& file) {
   return options.folder / file.sha256.substr(0, 2) / file.sha256;
 }
-fs::path part_path(const DownloadOptions& options, const LockedFile& file) { return fs::path(complete_path(options, file)) += ".part"; }
+fs::path part_path(const DownloadOptions& options, const LockedFile& file) {
+  return fs::path(complete_path(options, file)) += ".part";
+}
 
 bool has_size(const fs::path& path, std::int64_t bytes) {
   std::error_code error;
@@ -94,7 +96,7 @@ class HashBeside {
   }
 
  private:
-  static constexpr std::size_t kMostWaiting = 8;   // received pieces that wait
+  static constexpr std::size_t kMostWaiting = 8;  // received pieces that wait
 
   void wait() {
     std::unique_lock lock(mutex_);
@@ -118,7 +120,7 @@ class HashBeside {
     }
   }
 
-  support::Sha256 hash_;   // the thread's while it is busy
+  support::Sha256 hash_;  // the thread's while it is busy
   std::mutex mutex_;
   std::condition_variable more_, less_;
   std::deque<std::string> waiting_;
@@ -141,11 +143,12 @@ class Part {
   bool hold(const std::function<void()>& say_waits) {
     bool said = false;
     while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK && errno != EINTR) return true;   // no locks here; the digest decides in the end
+      if (errno != EWOULDBLOCK && errno != EINTR) return true;  // no locks here; the digest decides in the end
       if (errno == EWOULDBLOCK && !std::exchange(said, true)) say_waits();
       wait_for(std::chrono::milliseconds(200));
     }
-    struct stat ours {}, named {};
+    struct stat ours {
+    }, named{};
     return ::fstat(fd_.get(), &ours) == 0 && ::stat(path_.c_str(), &named) == 0 && ours.st_ino == named.st_ino;
   }
 
@@ -212,7 +215,7 @@ class Part {
   support::Descriptor fd_;
   HashBeside hash_;
   std::int64_t bytes_ = 0;
-  std::int64_t on_disk_ = 0;   // or on its way there
+  std::int64_t on_disk_ = 0;  // or on its way there
 };
 
 /// Position and total of "bytes 10-99/100".
@@ -271,7 +274,7 @@ class Downloader {
         --turn;
         continue;
       }
-      if (has_size(complete, file.bytes)) {   // finished between our look and our lock
+      if (has_size(complete, file.bytes)) {  // finished between our look and our lock
         part.remove();
         return complete;
       }
@@ -284,8 +287,10 @@ class Downloader {
       }
       part.restart();
       part.remove();
-      if (turn == 1) throw ArtifactError(cat("file ", quote(file.path), ": expected SHA-256 ", file.sha256, ", found ", found, " twice"),
-                                         "the lock and the server disagree; nothing was kept");
+      if (turn == 1)
+        throw ArtifactError(
+            cat("file ", quote(file.path), ": expected SHA-256 ", file.sha256, ", found ", found, " twice"),
+            "the lock and the server disagree; nothing was kept");
     }
     return complete;
   }
@@ -338,7 +343,8 @@ class Downloader {
       if (part.bytes() > from) attempt = 1;
       // The signature of a storage host ends while a long file comes; the hub gives another.
       const bool expired = answer.redirected && (answer.status == 401 || answer.status == 403 || answer.status == 410);
-      if (!(good || expired || worth_a_retry(answer)) || attempt >= options_.hub.retry.attempts) fail(answer, what, good, part, file);
+      if (!(good || expired || worth_a_retry(answer)) || attempt >= options_.hub.retry.attempts)
+        fail(answer, what, good, part, file);
       const auto wait = wait_before(answer, attempt, options_.hub.retry);
       if (wait.count() < 0) fail(answer, what, good, part, file);
       const std::string fault =
@@ -360,7 +366,8 @@ class Downloader {
     return {std::max(from, share), "that a file may have whose size neither the lock ('bytes') nor the server names"};
   }
 
-  [[noreturn]] void fail(const HttpAnswer& answer, const std::string& what, bool good, const Part& part, const LockedFile& file) {
+  [[noreturn]] void fail(const HttpAnswer& answer, const std::string& what, bool good, const Part& part,
+                         const LockedFile& file) {
     if (good) {
       throw support::Error(support::kExitUnavailable,
                            support::Diagnostic{cat(what, " from ", answer.host, ": ended after ", part.bytes(), " of ",
@@ -375,18 +382,21 @@ class Downloader {
   /// The head of an answer: is it this file, from where we are? Restarts the part when it comes from the beginning.
   static std::string look(const LockedFile& file, const HttpAnswer& head, Part& part, std::int64_t from) {
     std::int64_t begin = from;
-    if (head.status == 200 && from > 0) {   // ranges are not for this server
+    if (head.status == 200 && from > 0) {  // ranges are not for this server
       part.restart();
       begin = 0;
     }
     if (head.status == 206 && !range_fits(head.header("content-range"), from, file.bytes)) {
-      return cat("asked from byte ", from, ", it answers with range ", quote(head.header("content-range").substr(0, 60)));
+      return cat("asked from byte ", from, ", it answers with range ",
+                 quote(head.header("content-range").substr(0, 60)));
     }
     const auto length = support::parse_integer(head.header("content-length"));
-    const bool is_page = head.header("content-type").starts_with("text/html") && !file.path.ends_with(".html") && !file.path.ends_with(".htm");
+    const bool is_page = head.header("content-type").starts_with("text/html") && !file.path.ends_with(".html") &&
+                         !file.path.ends_with(".htm");
     if (is_page && !(length && file.bytes >= 0 && *length == file.bytes - begin))
       return "expected data, found a web page; a proxy or login page may have answered";
-    if (length && file.bytes >= 0 && *length != file.bytes - begin) return cat("expected ", file.bytes - begin, " bytes, it announces ", *length);
+    if (length && file.bytes >= 0 && *length != file.bytes - begin)
+      return cat("expected ", file.bytes - begin, " bytes, it announces ", *length);
     return {};
   }
 
@@ -409,7 +419,8 @@ std::string under_way(const FetchLock& lock, const std::vector<Transfer>& transf
     const std::int64_t bytes = transfers[i].bytes, all = lock.files[i].bytes;
     if (bytes <= 0 || bytes == all || transfers[i].ended) continue;
     const std::string name = support::escaped(fs::path(lock.files[i].path).filename().string(), 40);
-    parts.push_back(all > 0 ? cat(name, " ", 100 * bytes / all, "%") : cat(name, " ", support::short_bytes(static_cast<double>(bytes))));
+    parts.push_back(all > 0 ? cat(name, " ", 100 * bytes / all, "%")
+                            : cat(name, " ", support::short_bytes(static_cast<double>(bytes))));
   }
   return support::join(parts, ", ");
 }
@@ -437,7 +448,8 @@ DownloadOptions DownloadOptions::from_environment() {
   std::error_code error;
   for (fs::directory_iterator it(cache, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
-    if (it->path().filename().native().starts_with("datasets--") && fs::is_directory(it->path() / "blobs", ignored)) options.other.push_back(it->path() / "blobs");
+    if (it->path().filename().native().starts_with("datasets--") && fs::is_directory(it->path() / "blobs", ignored))
+      options.other.push_back(it->path() / "blobs");
   }
   return options;
 }

@@ -17,11 +17,11 @@
 namespace pe::data {
 
 struct DownloadOptions {
-  std::filesystem::path folder;                   ///< empty: `default_downloads()`
-  std::vector<std::filesystem::path> other;       ///< folders of blobs by SHA-256, read only: the Hugging Face cache
+  std::filesystem::path folder;              ///< empty: `default_downloads()`
+  std::vector<std::filesystem::path> other;  ///< folders of blobs by SHA-256, read only: the Hugging Face cache
   int parallel = 4;
-  bool verify = false;                            ///< hash complete files again
-  std::int64_t most_unannounced = 4LL << 30;      ///< bytes of a file whose size neither the lock nor the server names
+  bool verify = false;                        ///< hash complete files again
+  std::int64_t most_unannounced = 4LL << 30;  ///< bytes of a file whose size neither the lock nor the server names
   HubOptions hub;
   static DownloadOptions from_environment();
 };
@@ -31,7 +31,7 @@ struct DownloadOptions {
 std::filesystem::path default_downloads();
 
 struct DownloadPlan {
-  std::vector<std::filesystem::path> here;   ///< by file of the lock; empty: not on this machine
+  std::vector<std::filesystem::path> here;  ///< by file of the lock; empty: not on this machine
   std::int64_t missing_files = 0;
   std::int64_t missing_of_unknown_size = 0;  ///< of them
   std::int64_t missing_bytes = 0;            ///< of known sizes, less the bytes of parts
@@ -44,6 +44,7 @@ DownloadPlan plan_downloads(const FetchLock& lock, const DownloadOptions& option
 /// or for another program that downloads the same file, is a line too. The bytes have no total while a size is unknown.
 /// @throws Error: 69 when the network ends the tries; 3, with both digests, for a file that differs from the lock.
 /// IoError. Stopped. Complete files and parts are kept.
-std::vector<std::filesystem::path> download_all(const FetchLock& lock, const DownloadOptions& options, support::Progress& progress);
+std::vector<std::filesystem::path> download_all(const FetchLock& lock, const DownloadOptions& options,
+                                                support::Progress& progress);
 
 }  // namespace pe::data

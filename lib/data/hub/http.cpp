@@ -24,7 +24,7 @@ namespace {
 constexpr int kMostRedirects = 10;
 constexpr std::size_t kMostHeaders = 256 << 10;
 constexpr std::size_t kMostErrorBody = 64 << 10;
-constexpr std::size_t kReceived = 512 << 10;   // bytes that curl asks the socket for per call
+constexpr std::size_t kReceived = 512 << 10;  // bytes that curl asks the socket for per call
 
 struct UrlDeleter {
   void operator()(CURLU* url) const { curl_url_cleanup(url); }
@@ -74,9 +74,12 @@ std::string percent_encoded(std::string_view text, bool keep_slash) {
   std::string out;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    const bool plain = (byte < 0x80 && std::isalnum(byte)) || c == '-' || c == '_' || c == '.' || c == '~' || (keep_slash && c == '/');
-    if (plain) out += c;
-    else out += fmt::format("%{:02X}", byte);
+    const bool plain =
+        (byte < 0x80 && std::isalnum(byte)) || c == '-' || c == '_' || c == '.' || c == '~' || (keep_slash && c == '/');
+    if (plain)
+      out += c;
+    else
+      out += fmt::format("%{:02X}", byte);
   }
   return out;
 }
@@ -98,22 +101,23 @@ struct Http::State {
   bool too_much = false, enough = false, late = false;
   bool streams = false;  // the sink has begun to get the body
   std::chrono::steady_clock::time_point begun;
-  std::string held;   // curl delivers at most 16 KiB per call; the sink gets the data of one look at the socket
-  std::exception_ptr failure;   // of the sink
+  std::string held;  // curl delivers at most 16 KiB per call; the sink gets the data of one look at the socket
+  std::exception_ptr failure;  // of the sink
 
   static std::size_t on_header(char* data, std::size_t, std::size_t count, void* self) {
     State& s = *static_cast<State*>(self);
     const std::string_view line = support::trim(std::string_view(data, count));
     s.header_bytes += count;
     if (s.header_bytes > kMostHeaders) return s.too_much = true, 0;
-    if (line.starts_with("HTTP/")) {   // a further answer: 100, or behind a proxy
+    if (line.starts_with("HTTP/")) {  // a further answer: 100, or behind a proxy
       s.answer.headers.clear();
       const std::size_t space = line.find(' ');
       const auto status = support::parse_integer(space == std::string_view::npos ? "" : line.substr(space + 1, 3));
       s.answer.status = status ? static_cast<int>(*status) : 0;
     } else if (const std::size_t colon = line.find(':'); colon != std::string_view::npos) {
       std::string name(line.substr(0, colon));
-      std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return c < 128 ? std::tolower(c) : c; });
+      std::transform(name.begin(), name.end(), name.begin(),
+                     [](unsigned char c) { return c < 128 ? std::tolower(c) : c; });
       s.answer.headers[name] = support::trim(line.substr(colon + 1));
     }
     return count;
@@ -147,7 +151,7 @@ struct Http::State {
   bool give() {
     try {
       if (!held.empty() && !answer.stopped) answer.stopped = !(*sink)(answer, held);
-    } catch (...) {   // not through libcurl, which would not know of it
+    } catch (...) {  // not through libcurl, which would not know of it
       failure = std::current_exception();
       answer.stopped = true;
     }
@@ -186,7 +190,8 @@ struct Http::State {
     set(CURLOPT_XFERINFOFUNCTION, &State::on_progress);
     set(CURLOPT_XFERINFODATA, this);
     set(CURLOPT_NOPROGRESS, 0L);
-    curl_slist* list = curl_slist_append(nullptr, "Accept-Encoding: identity");   // else sizes and ranges are of something else
+    curl_slist* list =
+        curl_slist_append(nullptr, "Accept-Encoding: identity");  // else sizes and ranges are of something else
     for (const std::string& header : request.headers) list = curl_slist_append(list, header.c_str());
     if (with_token) list = curl_slist_append(list, cat("Authorization: Bearer ", request.token).c_str());
     set(CURLOPT_HTTPHEADER, list);
@@ -197,7 +202,8 @@ struct Http::State {
     // The words of a refusal may have no end; its head says enough.
     if (code == CURLE_OK || answer.stopped || enough || (late && answer.status >= 300)) return;
     answer.problem = support::escaped(error[0] != '\0' ? error : curl_easy_strerror(code), 200);
-    if (code == CURLE_OPERATION_TIMEDOUT) answer.problem = cat("no data for ", options.stall_seconds, " s: ", answer.problem);
+    if (code == CURLE_OPERATION_TIMEDOUT)
+      answer.problem = cat("no data for ", options.stall_seconds, " s: ", answer.problem);
     if (late) answer.problem = cat("the answer was not complete after ", options.answer_seconds, " s");
     if (too_much) set_lasting("the answer is longer than expected");
   }
@@ -238,11 +244,14 @@ HttpAnswer Http::get(const HttpRequest& request, const Sink& sink, std::size_t m
     s.answer.host = origin_of(url).substr(origin_of(url).find("//") + 2);
     s.answer.redirected = redirected;
     const int status = s.answer.status;
-    if (!s.answer.problem.empty() || (status != 301 && status != 302 && status != 303 && status != 307 && status != 308)) return std::move(s.answer);
+    if (!s.answer.problem.empty() ||
+        (status != 301 && status != 302 && status != 303 && status != 307 && status != 308))
+      return std::move(s.answer);
     Url next = parse(url);
     const bool was_https = part(next, CURLUPART_SCHEME) == "https";
     const std::string location = s.answer.header("location");
-    if (location.empty() || curl_url_set(next.get(), CURLUPART_URL, location.c_str(), 0) != CURLUE_OK || origin_of(part(next, CURLUPART_URL)).empty()) {
+    if (location.empty() || curl_url_set(next.get(), CURLUPART_URL, location.c_str(), 0) != CURLUE_OK ||
+        origin_of(part(next, CURLUPART_URL)).empty()) {
       s.set_lasting(location.empty()
                         ? "it redirects without an address"
                         : cat("it redirects to something other than an http or https address: ", shown_url(location)));

@@ -15,28 +15,28 @@ namespace pe::data {
 
 struct HttpRequest {
   std::string url;
-  std::string token;                  ///< bearer token for this URL's scheme, host and port; empty: none
-  std::vector<std::string> headers;   ///< "Range: bytes=10-"
+  std::string token;                 ///< bearer token for this URL's scheme, host and port; empty: none
+  std::vector<std::string> headers;  ///< "Range: bytes=10-"
   bool head = false;
 };
 
 struct HttpAnswer {
-  int status = 0;                     ///< 0: No answer; `problem` says why.
-  std::string problem;                ///< Error of the transport: refused, reset, stalled, certificate.
-  bool lasting = false;               ///< The problem is in the answer itself: the same request would have it again.
-  std::map<std::string, std::string> headers;   ///< Names in lower case; of the last answer in a chain of redirects.
-  std::string body;                   ///< Bytes that no sink took, up to a bound.
-  std::string host;                   ///< that answered last: "host:port"
-  bool redirected = false;            ///< to another host
-  bool stopped = false;               ///< by the sink
+  int status = 0;        ///< 0: No answer; `problem` says why.
+  std::string problem;   ///< Error of the transport: refused, reset, stalled, certificate.
+  bool lasting = false;  ///< The problem is in the answer itself: the same request would have it again.
+  std::map<std::string, std::string> headers;  ///< Names in lower case; of the last answer in a chain of redirects.
+  std::string body;                            ///< Bytes that no sink took, up to a bound.
+  std::string host;                            ///< that answered last: "host:port"
+  bool redirected = false;                     ///< to another host
+  bool stopped = false;                        ///< by the sink
   std::string header(const std::string& name) const;
 };
 
 struct HttpOptions {
-  std::string proxy;                  ///< empty: the usual variables
-  std::string ca_file;                ///< certificates; empty: the system's
+  std::string proxy;    ///< empty: the usual variables
+  std::string ca_file;  ///< certificates; empty: the system's
   long connect_seconds = 10;
-  long stall_seconds = 30;            ///< without a byte for so long it counts as failed
+  long stall_seconds = 30;    ///< without a byte for so long it counts as failed
   long answer_seconds = 300;  ///< for the head of an answer and for a body that no sink takes, however it trickles
 };
 

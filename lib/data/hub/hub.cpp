@@ -29,9 +29,9 @@ namespace {
 constexpr std::string_view kDefaultEndpoint = "https://huggingface.co";
 constexpr std::size_t kMostPages = 10'000, kMostFiles = 1'000'000;  // of one listing
 constexpr std::size_t kSmallFile = 64 << 20;
-constexpr std::size_t kLargestAnswer = 8 << 20;   // a page of a listing has at most a thousand files
+constexpr std::size_t kLargestAnswer = 8 << 20;  // a page of a listing has at most a thousand files
 constexpr int kDeepestAnswer = 16;
-constexpr std::size_t kMostValues = 1 << 20;   // two characters may be one, and take sixteen bytes
+constexpr std::size_t kMostValues = 1 << 20;  // two characters may be one, and take sixteen bytes
 
 struct Alias {
   const char *name, *repository, *pattern;
@@ -61,7 +61,8 @@ std::string find_token() {
 
 /// Mirrors return links to the hub itself.
 std::string at_endpoint(std::string url, const std::string& endpoint) {
-  if (endpoint != kDefaultEndpoint && url.starts_with(cat(kDefaultEndpoint, "/"))) url.replace(0, kDefaultEndpoint.size(), endpoint);
+  if (endpoint != kDefaultEndpoint && url.starts_with(cat(kDefaultEndpoint, "/")))
+    url.replace(0, kDefaultEndpoint.size(), endpoint);
   return url;
 }
 
@@ -83,7 +84,8 @@ HubOptions HubOptions::from_environment() {
   HubOptions options;
   if (std::string endpoint = variable("HF_ENDPOINT"); !endpoint.empty()) {
     while (endpoint.ends_with('/')) endpoint.pop_back();
-    if (origin_of(endpoint).empty()) throw ConfigError(cat("HF_ENDPOINT: expected an http or https address, found ", quote(endpoint)));
+    if (origin_of(endpoint).empty())
+      throw ConfigError(cat("HF_ENDPOINT: expected an http or https address, found ", quote(endpoint)));
     options.endpoint = endpoint;
   }
   options.token = find_token();
@@ -110,8 +112,8 @@ HubRequest parse_hub_name(const std::string& name) {
     }
   }
   if (!valid_repository(repository)) {
-    throw ConfigError(cat("repository ", quote(name), ": expected owner/name, or one of ", support::join(names, ", ")), {},
-                      support::suggestion(repository, names));
+    throw ConfigError(cat("repository ", quote(name), ": expected owner/name, or one of ", support::join(names, ", ")),
+                      {}, support::suggestion(repository, names));
   }
   request.repository = repository;
   request.patterns = {"*.parquet", "*/*.parquet", "*/*/*.parquet"};
@@ -126,10 +128,14 @@ void fail_hub(const HttpAnswer& answer, const std::string& what, bool has_token)
                          support::Diagnostic{text, {}, "finished downloads are kept; run again to continue", {}});
   }
   std::string hint;
-  if (code == "GatedRepo") hint = "its owner gives access on the repository's page; HF_TOKEN then opens it";
-  else if (answer.status == 401 || code == "RepoNotFound" || code == "RepositoryNotFound") hint = cat("it does not exist, or is private", has_token ? " to this token" : ": HF_TOKEN would open it");
-  else if (code == "RevisionNotFound") hint = "the revision (branch, tag or commit) does not exist";
-  else if (answer.status == 403) hint = "access was refused";
+  if (code == "GatedRepo")
+    hint = "its owner gives access on the repository's page; HF_TOKEN then opens it";
+  else if (answer.status == 401 || code == "RepoNotFound" || code == "RepositoryNotFound")
+    hint = cat("it does not exist, or is private", has_token ? " to this token" : ": HF_TOKEN would open it");
+  else if (code == "RevisionNotFound")
+    hint = "the revision (branch, tag or commit) does not exist";
+  else if (answer.status == 403)
+    hint = "access was refused";
   throw ArtifactError(text, hint);
 }
 
@@ -138,7 +144,9 @@ std::vector<HubFile> parse_listing(std::string_view body, const std::string& whe
   if (!json.is_array()) throw ArtifactError(cat(where, ": expected a list of files (JSON), found something else"));
   std::vector<HubFile> files;
   for (const Json& item : json) {
-    const auto text = [&](const Json& of, const char* key) { return of.is_object() && of.contains(key) && of[key].is_string() ? of[key].get<std::string>() : std::string(); };
+    const auto text = [&](const Json& of, const char* key) {
+      return of.is_object() && of.contains(key) && of[key].is_string() ? of[key].get<std::string>() : std::string();
+    };
     const std::string type = text(item, "type");
     if (type == "directory") continue;
     HubFile file;
@@ -164,14 +172,16 @@ std::string next_page(const std::string& link) {
   for (const std::string& part : support::split(link, ',')) {
     const std::size_t open = part.find('<'), close = part.find('>');
     if (open == std::string::npos || close == std::string::npos || close < open) continue;
-    if (part.find("rel=\"next\"", close) != std::string::npos || part.find("rel=next", close) != std::string::npos) return part.substr(open + 1, close - open - 1);
+    if (part.find("rel=\"next\"", close) != std::string::npos || part.find("rel=next", close) != std::string::npos)
+      return part.substr(open + 1, close - open - 1);
   }
   return {};
 }
 
 HttpAnswer Hub::ask(const std::string& url, const std::string& what, std::size_t most_bytes) {
   if (options_.offline) {
-    throw support::Error(support::kExitUnavailable, support::Diagnostic{cat(what, ": not asked, since HF_HUB_OFFLINE is set"), {}, {}, {}});
+    throw support::Error(support::kExitUnavailable,
+                         support::Diagnostic{cat(what, ": not asked, since HF_HUB_OFFLINE is set"), {}, {}, {}});
   }
   for (int attempt = 1;; ++attempt) {
     HttpAnswer answer = http_.get({url, options_.token}, {}, most_bytes);
@@ -199,7 +209,8 @@ std::string Hub::find_commit(const std::string& repository, const std::string& r
   const HttpAnswer answer = ask_api(
       cat(options_.endpoint, "/api/datasets/", repository, "/revision/", percent_encoded(revision, false)), what);
   const Json json = parse_answer(answer.body);
-  if (!json.is_object() || !json.contains("sha") || !json["sha"].is_string()) throw ArtifactError(cat(what, ": the answer of ", answer.host, " names no commit"));
+  if (!json.is_object() || !json.contains("sha") || !json["sha"].is_string())
+    throw ArtifactError(cat(what, ": the answer of ", answer.host, " names no commit"));
   const std::string commit = json["sha"];
   if (!valid_commit(commit)) {
     throw ArtifactError(cat(what, ": ", answer.host, " names the commit ", quote(commit.substr(0, 80)),
@@ -229,7 +240,8 @@ std::vector<HubFile> Hub::list(const std::string& repository, const std::string&
       throw ArtifactError(cat(what, ": more than ", support::with_commas(kMostFiles), " files"));
     progress_.advance("files listed", std::ssize(files), 0);
     url = at_endpoint(next_page(answer.header("link")), options_.endpoint);
-    if (!url.empty() && origin_of(url) != origin) throw ArtifactError(cat(what, ": the next page is at another host: ", shown_url(url)));
+    if (!url.empty() && origin_of(url) != origin)
+      throw ArtifactError(cat(what, ": the next page is at another host: ", shown_url(url)));
   }
   return files;
 }
@@ -261,7 +273,8 @@ FetchLock Hub::lock(const HubRequest& request, const Limits& limits) {
   FetchLock lock{request.repository, request.revision, find_commit(request.repository, request.revision), {}};
   const std::vector<HubFile> files = find_files(request, lock.commit);
   if (files.empty()) {
-    throw ArtifactError(cat("repository ", request.repository, " at ", lock.commit.substr(0, 12), ": no file matches ", support::join(request.patterns, ", ")));
+    throw ArtifactError(cat("repository ", request.repository, " at ", lock.commit.substr(0, 12), ": no file matches ",
+                            support::join(request.patterns, ", ")));
   }
   std::int64_t bytes = 0;
   for (const HubFile& file : files) {
@@ -283,7 +296,8 @@ FetchLock Hub::lock(const HubRequest& request, const Limits& limits) {
 
 std::string download_url(const HubOptions& options, const FetchLock& lock, const LockedFile& file) {
   if (!file.url.empty()) return file.url;
-  return cat(options.endpoint, "/datasets/", lock.repository, "/resolve/", lock.commit, "/", percent_encoded(file.path, true));
+  return cat(options.endpoint, "/datasets/", lock.repository, "/resolve/", lock.commit, "/",
+             percent_encoded(file.path, true));
 }
 
 }  // namespace pe::data

@@ -16,9 +16,9 @@
 namespace pe::data {
 
 struct HubOptions {
-  std::string endpoint = "https://huggingface.co";   ///< HF_ENDPOINT
-  std::string token;                                 ///< HF_TOKEN, or the file HF_TOKEN_PATH or $HF_HOME/token
-  bool offline = false;                              ///< HF_HUB_OFFLINE
+  std::string endpoint = "https://huggingface.co";  ///< HF_ENDPOINT
+  std::string token;                                ///< HF_TOKEN, or the file HF_TOKEN_PATH or $HF_HOME/token
+  bool offline = false;                             ///< HF_HUB_OFFLINE
   HttpOptions http;
   RetryOptions retry;
   /// From the variables above. @throws ConfigError when HF_ENDPOINT is no address
@@ -28,14 +28,14 @@ struct HubOptions {
 struct HubFile {
   std::string path;
   std::int64_t bytes = 0;
-  std::string sha256;   ///< of large files; empty: the hub lists none
+  std::string sha256;  ///< of large files; empty: the hub lists none
 };
 
 /// A data set as people name it: `fineweb`, `fineweb-edu`, `tinystories`, or `owner/name`, with `@revision`.
 struct HubRequest {
   std::string repository;
   std::string revision = "main";
-  std::vector<std::string> patterns;   ///< globs over whole paths; '*' crosses no '/'
+  std::vector<std::string> patterns;  ///< globs over whole paths; '*' crosses no '/'
 };
 /// @throws ConfigError with the aliases when it is neither.
 HubRequest parse_hub_name(const std::string& name);
@@ -47,7 +47,7 @@ class Hub {
       : options_(options), progress_(progress), http_(options.http) {}
 
   struct Limits {
-    std::optional<std::int64_t> files, bytes;   ///< stop before more; at least one file is taken
+    std::optional<std::int64_t> files, bytes;  ///< stop before more; at least one file is taken
   };
   /// Pins the commit and picks the files. Small files, for which the hub lists no SHA-256, are read to know it.
   /// @throws Error; Stopped

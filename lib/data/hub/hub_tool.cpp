@@ -13,7 +13,9 @@ using support::ConfigError;
 
 namespace {
 
-std::string size_of(std::int64_t bytes) { return bytes < 0 ? "size unknown" : support::short_bytes(static_cast<double>(bytes)); }
+std::string size_of(std::int64_t bytes) {
+  return bytes < 0 ? "size unknown" : support::short_bytes(static_cast<double>(bytes));
+}
 
 std::string count_of(std::size_t files) { return cat(files, files == 1 ? " file" : " files"); }
 
@@ -29,7 +31,8 @@ Hub::Limits limits_of(const HubOrder& order) {
   Hub::Limits limits{order.max_files, {}};
   if (order.max_bytes.empty()) return limits;
   limits.bytes = support::parse_integer(order.max_bytes, support::Suffixes::kBytes);
-  if (!limits.bytes || *limits.bytes < 1) throw ConfigError(cat("--max-bytes: expected a size such as 20G, found ", support::quote(order.max_bytes)));
+  if (!limits.bytes || *limits.bytes < 1)
+    throw ConfigError(cat("--max-bytes: expected a size such as 20G, found ", support::quote(order.max_bytes)));
   return limits;
 }
 
@@ -48,8 +51,10 @@ void write_lock(const HubOrder& order, support::Progress& progress) {
     options.offline = options.offline || order.offline;
     lock = Hub(options, progress).lock(request, limits_of(order));
   }
-  for (const LockedFile& file : lock.files) progress.note(cat(support::escaped(file.path, 200), ", ", size_of(file.bytes)));
-  progress.note(cat(count_of(lock.files.size()), ", ", size_of(lock.bytes()), lock.commit.empty() ? "" : cat(", commit ", lock.commit)));
+  for (const LockedFile& file : lock.files)
+    progress.note(cat(support::escaped(file.path, 200), ", ", size_of(file.bytes)));
+  progress.note(cat(count_of(lock.files.size()), ", ", size_of(lock.bytes()),
+                    lock.commit.empty() ? "" : cat(", commit ", lock.commit)));
   if (!order.dry_run) support::write_file_atomically(order.lock, lock.render(), true);
 }
 
@@ -60,9 +65,11 @@ void fetch_lock(const HubOrder& order, support::Progress& progress) {
   const DownloadPlan plan = plan_downloads(lock, options);
   if (order.dry_run) {
     for (std::size_t i = 0; i < lock.files.size(); ++i) {
-      progress.note(cat(support::escaped(lock.files[i].path, 200), ", ", size_of(lock.files[i].bytes), plan.here[i].empty() ? ", to be downloaded" : ", here"));
+      progress.note(cat(support::escaped(lock.files[i].path, 200), ", ", size_of(lock.files[i].bytes),
+                        plan.here[i].empty() ? ", to be downloaded" : ", here"));
     }
-    progress.note(cat(plan.missing_files, " of ", count_of(lock.files.size()), " to be downloaded, ", size_of(plan.missing_bytes)));
+    progress.note(cat(plan.missing_files, " of ", count_of(lock.files.size()), " to be downloaded, ",
+                      size_of(plan.missing_bytes)));
     return;
   }
   download_all(lock, options, progress);

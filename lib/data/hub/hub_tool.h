@@ -12,12 +12,12 @@
 namespace pe::data {
 
 struct HubOrder {
-  std::string name;                    ///< alias or owner/name, with @revision
-  std::string urls;                    ///< a file of "<sha256>  <url>" lines, in place of a name
-  std::string lock;                    ///< the lock file
-  std::vector<std::string> patterns;   ///< globs; empty: the alias's files, or all .parquet
+  std::string name;                   ///< alias or owner/name, with @revision
+  std::string urls;                   ///< a file of "<sha256>  <url>" lines, in place of a name
+  std::string lock;                   ///< the lock file
+  std::vector<std::string> patterns;  ///< globs; empty: the alias's files, or all .parquet
   std::optional<std::int64_t> max_files;
-  std::string max_bytes;               ///< as people write it: 20G; empty: all
+  std::string max_bytes;  ///< as people write it: 20G; empty: all
   bool dry_run = false, offline = false, verify = false;
   int parallel = 4;
 };

@@ -28,7 +28,9 @@ bool is_hex(std::string_view text, std::size_t digits) {
 
 /// Names go into messages, raw text and patterns, never into paths; they are kept tame all the same.
 bool valid_name(std::string_view name) {
-  if (name.empty() || name.size() > 4096 || name.front() == '/' || support::find_invalid_utf8(name) != std::string_view::npos) return false;
+  if (name.empty() || name.size() > 4096 || name.front() == '/' ||
+      support::find_invalid_utf8(name) != std::string_view::npos)
+    return false;
   for (const std::string& part : support::split(name, '/')) {
     if (part.empty() || part == "." || part == "..") return false;
   }
@@ -56,7 +58,8 @@ std::optional<std::int64_t> locked_size(const Json& item) {
 
 std::string check_lock(FetchLock& lock) {
   if (lock.files.empty()) return "it names no files";
-  std::sort(lock.files.begin(), lock.files.end(), [](const LockedFile& a, const LockedFile& b) { return a.path < b.path; });
+  std::sort(lock.files.begin(), lock.files.end(),
+            [](const LockedFile& a, const LockedFile& b) { return a.path < b.path; });
   const LockedFile* before = nullptr;
   std::int64_t bytes = 0;
   for (const LockedFile& file : lock.files) {
@@ -138,7 +141,8 @@ FetchLock FetchLock::parse(std::string_view text, const std::string& where) {
 
 FetchLock FetchLock::read(const std::filesystem::path& path) {
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) throw ConfigError(cat("lock: ", quote(path.string()), ": there is no such file"), {}, "pe-hub lock writes it");
+  if (!std::filesystem::exists(path, ignored))
+    throw ConfigError(cat("lock: ", quote(path.string()), ": there is no such file"), {}, "pe-hub lock writes it");
   return parse(support::read_file(path, kLargest), path.string());
 }
 
@@ -151,7 +155,9 @@ FetchLock parse_url_list(std::string_view text, const std::string& where) {
     if (line.empty() || line.front() == '#') continue;
     const std::size_t space = line.find_first_of(" \t");
     const std::string_view url = space == std::string_view::npos ? "" : support::trim(line.substr(space));
-    if (url.empty()) throw ConfigError(cat(quote(where), ":", number, ": expected '<sha256>  <url>', found ", quote(line.substr(0, 120))));
+    if (url.empty())
+      throw ConfigError(
+          cat(quote(where), ":", number, ": expected '<sha256>  <url>', found ", quote(line.substr(0, 120))));
     LockedFile file;
     file.sha256 = line.substr(0, space);
     file.url = url;

@@ -17,22 +17,22 @@
 namespace pe::data {
 
 struct LockedFile {
-  std::string path;          ///< name within the repository, with '/'
-  std::int64_t bytes = -1;   ///< -1: not known
+  std::string path;         ///< name within the repository, with '/'
+  std::int64_t bytes = -1;  ///< -1: not known
   std::string sha256;
-  std::string url;           ///< empty: of the repository
+  std::string url;  ///< empty: of the repository
 };
 
-constexpr std::int64_t kMostLockedBytes = 1LL << 60;   ///< of a file and of all together, so that sums hold
+constexpr std::int64_t kMostLockedBytes = 1LL << 60;  ///< of a file and of all together, so that sums hold
 
 struct FetchLock {
-  std::string repository;    ///< "owner/name"; empty when all files have addresses
-  std::string revision;      ///< as it was asked for
+  std::string repository;  ///< "owner/name"; empty when all files have addresses
+  std::string revision;    ///< as it was asked for
   std::string commit;
-  std::vector<LockedFile> files;   ///< by path, each once
+  std::vector<LockedFile> files;  ///< by path, each once
 
-  std::int64_t bytes() const;      ///< of all files whose size is known
-  std::string render() const;      ///< the file's text
+  std::int64_t bytes() const;  ///< of all files whose size is known
+  std::string render() const;  ///< the file's text
   /// @throws ConfigError that names `where` and the fault.
   static FetchLock parse(std::string_view text, const std::string& where);
   static FetchLock read(const std::filesystem::path& path);

@@ -16,8 +16,8 @@
 
 namespace pe::data {
 
-using support::cat;
 using std::chrono::milliseconds;
+using support::cat;
 
 namespace {
 
@@ -25,7 +25,8 @@ namespace {
 std::optional<std::int64_t> parameter(const std::string& header, std::string_view name) {
   for (const std::string& part : support::split(header, ';')) {
     const std::string_view text = support::trim(part);
-    if (text.starts_with(name) && text.size() > name.size() && text[name.size()] == '=') return support::parse_integer(text.substr(name.size() + 1));
+    if (text.starts_with(name) && text.size() > name.size() && text[name.size()] == '=')
+      return support::parse_integer(text.substr(name.size() + 1));
   }
   return std::nullopt;
 }
@@ -58,14 +59,16 @@ milliseconds wait_before(const HttpAnswer& answer, int next, const RetryOptions&
   wait = std::min(wait, options.longest_wait);
   // Many jobs that failed together should not come back together.
   static thread_local std::minstd_rand random(std::random_device{}());
-  return wait / 2 + milliseconds(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(wait.count() / 2 + 1)));
+  return wait / 2 +
+         milliseconds(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(wait.count() / 2 + 1)));
 }
 
 void wait_for(milliseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < end) {
     if (support::stop_requested()) throw support::StopRequest(true);
-    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(milliseconds(100), end - std::chrono::steady_clock::now()));
+    std::this_thread::sleep_for(
+        std::min<std::chrono::nanoseconds>(milliseconds(100), end - std::chrono::steady_clock::now()));
   }
 }
 

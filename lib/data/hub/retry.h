@@ -11,10 +11,10 @@
 namespace pe::data {
 
 struct RetryOptions {
-  int attempts = 6;                                      ///< without progress between them
-  std::chrono::milliseconds first_wait{1000};            ///< doubles, up to `longest_wait`; a random part of it is added
+  int attempts = 6;                            ///< without progress between them
+  std::chrono::milliseconds first_wait{1000};  ///< doubles, up to `longest_wait`; a random part of it is added
   std::chrono::milliseconds longest_wait{30'000};
-  std::chrono::seconds longest_asked{600};               ///< a server that asks for more ends the try
+  std::chrono::seconds longest_asked{600};  ///< a server that asks for more ends the try
 };
 
 /// A problem of the transport that is not lasting, 408, 425, 429, 5xx.

@@ -43,7 +43,8 @@ class PlainStream : public ByteStream {
 class GzipStream : public ByteStream {
  public:
   explicit GzipStream(const std::filesystem::path& path) : path_(path.string()), source_(path), input_(kPiece) {
-    if (inflateInit2(&state_, 15 + 16) != Z_OK) throw support::IoError(cat("cannot read ", quote(path_), ": zlib has no memory"));
+    if (inflateInit2(&state_, 15 + 16) != Z_OK)
+      throw support::IoError(cat("cannot read ", quote(path_), ": zlib has no memory"));
   }
   ~GzipStream() override { inflateEnd(&state_); }
 
@@ -60,7 +61,7 @@ class GzipStream : public ByteStream {
           break;
         }
       }
-      if (!inside_ && any_) {   // a further member
+      if (!inside_ && any_) {  // a further member
         if (inflateReset(&state_) != Z_OK) fail("zlib rejected a further member");
       }
       inside_ = any_ = true;
@@ -87,7 +88,8 @@ class GzipStream : public ByteStream {
 
 class ZstdStream : public ByteStream {
  public:
-  explicit ZstdStream(const std::filesystem::path& path) : path_(path.string()), source_(path), input_(kPiece), state_(ZSTD_createDStream()) {
+  explicit ZstdStream(const std::filesystem::path& path)
+      : path_(path.string()), source_(path), input_(kPiece), state_(ZSTD_createDStream()) {
     if (state_ == nullptr) throw support::IoError(cat("cannot read ", quote(path_), ": zstd has no memory"));
   }
   ~ZstdStream() override { ZSTD_freeDStream(state_); }
@@ -126,9 +128,12 @@ class ZstdStream : public ByteStream {
 
 std::unique_ptr<ByteStream> open_stream(const std::filesystem::path& path, Compression compression) {
   switch (compression) {
-    case Compression::kNone: return std::make_unique<PlainStream>(path);
-    case Compression::kGzip: return std::make_unique<GzipStream>(path);
-    case Compression::kZstd: return std::make_unique<ZstdStream>(path);
+    case Compression::kNone:
+      return std::make_unique<PlainStream>(path);
+    case Compression::kGzip:
+      return std::make_unique<GzipStream>(path);
+    case Compression::kZstd:
+      return std::make_unique<ZstdStream>(path);
   }
   return nullptr;
 }

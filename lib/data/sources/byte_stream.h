@@ -14,7 +14,8 @@ enum class Compression { kNone, kGzip, kZstd };
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
-  /// Up to `count` bytes; 0 at the end only. @throws ArtifactError when compressed data is damaged or cut short, IoError.
+  /// Up to `count` bytes; 0 at the end only. @throws ArtifactError when compressed data is damaged or cut short,
+  /// IoError.
   virtual std::size_t read(char* out, std::size_t count) = 0;
 };
 

@@ -15,17 +15,17 @@ namespace pe::data {
 class DocumentSource {
  public:
   enum class Outcome {
-    kDocument,   ///< `item` holds one.
-    kBad,        ///< a line or row that is no document, or one too long: `item.problem` says where and why; reading can go on
-    kFiltered,   ///< a row that a filter leaves out
-    kNull,       ///< a row whose text is null
+    kDocument,  ///< `item` holds one.
+    kBad,  ///< a line or row that is no document, or one too long: `item.problem` says where and why; reading can go on
+    kFiltered,  ///< a row that a filter leaves out
+    kNull,      ///< a row whose text is null
     kEnd,
   };
   struct Item {
     std::string text;
-    std::string source;        ///< name relative to the given path, with '/'
-    std::uint64_t row = 0;     ///< within the source, from 0
-    std::string problem;       ///< "file:line: why", fit to be shown
+    std::string source;     ///< name relative to the given path, with '/'
+    std::uint64_t row = 0;  ///< within the source, from 0
+    std::string problem;    ///< "file:line: why", fit to be shown
   };
   virtual ~DocumentSource() = default;
   /// @throws ArtifactError when a file is damaged.
@@ -37,17 +37,17 @@ class DocumentSource {
 };
 
 struct TextOptions {
-  std::string separator;             ///< a line that parts documents; empty: none
-  std::int64_t document_bytes = 0;   ///< cut at blank lines into documents of at most this; 0: not
-  bool lines = false;                ///< every line of a .txt is a document
-  std::string column = "text";       ///< key or column of .jsonl and .parquet
-  std::vector<std::string> filter;   ///< data/sources/row_filter.h
-  std::int64_t longest_document = 32 << 20;   ///< bytes; a longer one is bad
+  std::string separator;                     ///< a line that parts documents; empty: none
+  std::int64_t document_bytes = 0;           ///< cut at blank lines into documents of at most this; 0: not
+  bool lines = false;                        ///< every line of a .txt is a document
+  std::string column = "text";               ///< key or column of .jsonl and .parquet
+  std::vector<std::string> filter;           ///< data/sources/row_filter.h
+  std::int64_t longest_document = 32 << 20;  ///< bytes; a longer one is bad
 };
 
 struct LocalFile {
   std::filesystem::path path;
-  std::string name;   ///< relative to the folder or glob root, or as the hub has it; its ending says of which kind it is
+  std::string name;  ///< relative to the folder or glob root, or as the hub has it; its ending says of which kind it is
 };
 
 /// The documents of the files, in order. @throws ConfigError when a filter is none, or a file of an unknown kind.
@@ -62,13 +62,13 @@ std::unique_ptr<DocumentSource> make_local_source(const std::vector<std::string>
 /// The files that paths stand for, in order.
 struct LocalFiles {
   std::vector<LocalFile> files;
-  std::vector<std::string> notes;   ///< "folder 'x': 12 files of other kinds were left out (.png 10, none 2)"
+  std::vector<std::string> notes;  ///< "folder 'x': 12 files of other kinds were left out (.png 10, none 2)"
 };
 LocalFiles find_local_files(const std::vector<std::string>& paths);
 
 struct StoryOptions {
   std::int64_t seed = 1;
-  std::int64_t words = 1'000'000;    ///< the supply ends with the story that reaches it
+  std::int64_t words = 1'000'000;  ///< the supply ends with the story that reaches it
   std::int64_t min_words = 50;
   std::int64_t max_words = 20'000;
 };

@@ -14,7 +14,8 @@ using support::with_commas;
 
 void FetchConfig::GeneratedText::describe(support::FieldVisitor& v) {
   v.field("seed", seed, "Seed of the stories; another seed gives other stories.", {.min = 0});
-  v.field("words", words, "Size of the supply: the story that reaches it is the last.", {.unit = "words", .min = 1, .max = 1e12});
+  v.field("words", words, "Size of the supply: the story that reaches it is the last.",
+          {.unit = "words", .min = 1, .max = 1e12});
   v.field("min_words", min_words, "Shortest story.", {.unit = "words", .min = 50, .max = 20000});
   v.field("max_words", max_words, "Longest story.", {.unit = "words", .min = 200, .max = 20000});
   v.check(max_words >= min_words + 150, "generated.max_words must be at least 150 above generated.min_words");
@@ -23,22 +24,26 @@ void FetchConfig::GeneratedText::describe(support::FieldVisitor& v) {
 void FetchConfig::Text::describe(support::FieldVisitor& v) {
   v.field("separator", separator, "A line that parts the documents of a .txt, such as <|endoftext|>; empty: none.");
   v.field("document_bytes", document_bytes,
-          "Cut a .txt at blank lines into documents of at most this; a longer paragraph stays whole. 0: one document a file.",
+          "Cut a .txt at blank lines into documents of at most this; a longer paragraph stays whole. 0: one document a "
+          "file.",
           {.unit = "bytes", .min = 0, .max = 256 << 20});
   v.field("lines", lines, "Make every line of a .txt a document.");
   v.field("column", column, "Key of .jsonl or column of .parquet that holds the text.");
-  v.field("filter", filter, "Keep only rows for which all of these hold, such as 'int_score >= 3' or 'language == en'.");
+  v.field("filter", filter,
+          "Keep only rows for which all of these hold, such as 'int_score >= 3' or 'language == en'.");
   v.field("longest_document", longest_document, "A longer document is bad, and on_bad says what becomes of it.",
           {.unit = "bytes", .min = 1, .max = 256 << 20});
   v.check(!column.empty(), "text.column must name a column");
-  v.check(!lines || (separator.empty() && document_bytes == 0), "text.lines excludes text.separator and text.document_bytes");
+  v.check(!lines || (separator.empty() && document_bytes == 0),
+          "text.lines excludes text.separator and text.document_bytes");
   v.check(document_bytes <= longest_document, "text.document_bytes must not exceed text.longest_document");
 }
 
 void FetchConfig::describe(support::FieldVisitor& v) {
   v.choice("source", source, {{"local", Source::kLocal}, {"generated", Source::kGenerated}, {"hub", Source::kHub}},
            "Source of documents: files on this machine, generated stories, or the files of a lock.");
-  v.paths("path", path, "Files, folders (read recursively, sorted) and globs: .txt, .jsonl (plain, .gz, .zst), .parquet.");
+  v.paths("path", path,
+          "Files, folders (read recursively, sorted) and globs: .txt, .jsonl (plain, .gz, .zst), .parquet.");
   v.path("lock", lock, "Lock file of the downloads, for source: hub; `pe-hub lock` writes it.");
   v.group("generated", generated, "Generated stories, for source: generated.");
   v.group("text", text, "How files become documents, for source: local and hub.");
@@ -72,9 +77,12 @@ TextOptions text_options(const FetchConfig::Text& text) {
 std::unique_ptr<DocumentSource> open_source(const FetchConfig& config, support::Progress& progress) {
   const FetchConfig::GeneratedText& told = config.generated;
   switch (config.source) {
-    case FetchConfig::Source::kGenerated: return make_story_source({told.seed, told.words, told.min_words, told.max_words});
-    case FetchConfig::Source::kLocal: return make_local_source(config.path, text_options(config.text), progress);
-    case FetchConfig::Source::kHub: break;
+    case FetchConfig::Source::kGenerated:
+      return make_story_source({told.seed, told.words, told.min_words, told.max_words});
+    case FetchConfig::Source::kLocal:
+      return make_local_source(config.path, text_options(config.text), progress);
+    case FetchConfig::Source::kHub:
+      break;
   }
   const FetchLock lock = FetchLock::read(config.lock);
   const std::vector<std::filesystem::path> paths = download_all(lock, DownloadOptions::from_environment(), progress);
@@ -86,16 +94,19 @@ std::unique_ptr<DocumentSource> open_source(const FetchConfig& config, support::
 void report(const Counts& counts, const artifact::RawTextWriter& writer, support::Progress& progress) {
   progress.note(cat("fetched ", with_commas(static_cast<std::int64_t>(writer.documents())), " documents, ",
                     support::short_bytes(static_cast<double>(writer.bytes()))));
-  if (counts.filtered > 0) progress.note(cat(with_commas(static_cast<std::int64_t>(counts.filtered)), " rows were left out by text.filter"));
-  if (counts.null > 0) progress.note(cat(with_commas(static_cast<std::int64_t>(counts.null)), " rows without text were left out"));
-  if (counts.empty > 0) progress.note(cat(with_commas(static_cast<std::int64_t>(counts.empty)), " empty documents were left out"));
+  if (counts.filtered > 0)
+    progress.note(cat(with_commas(static_cast<std::int64_t>(counts.filtered)), " rows were left out by text.filter"));
+  if (counts.null > 0)
+    progress.note(cat(with_commas(static_cast<std::int64_t>(counts.null)), " rows without text were left out"));
+  if (counts.empty > 0)
+    progress.note(cat(with_commas(static_cast<std::int64_t>(counts.empty)), " empty documents were left out"));
   if (counts.mended > 0) {
     progress.warn(cat(with_commas(static_cast<std::int64_t>(counts.mended)),
                       " documents were not UTF-8; invalid bytes were replaced by U+FFFD"));
   }
   if (counts.bad > 0) {
-    progress.warn(cat(with_commas(static_cast<std::int64_t>(counts.bad)), " bad lines or rows were skipped, first: ",
-                      support::join(counts.first_problems, "; ")));
+    progress.warn(cat(with_commas(static_cast<std::int64_t>(counts.bad)),
+                      " bad lines or rows were skipped, first: ", support::join(counts.first_problems, "; ")));
   }
 }
 
@@ -157,8 +168,8 @@ void fetch(const FetchConfig& config, artifact::Workspace& workspace) {
     writer.add(item.text, item.source, item.row);
   }
   if (writer.documents() == 0) {
-    throw support::ArtifactError(cat("the source holds no documents (", counts.null, " without text, ", counts.empty, " empty, ",
-                                     counts.filtered, " left out by text.filter, ", counts.bad, " bad)"));
+    throw support::ArtifactError(cat("the source holds no documents (", counts.null, " without text, ", counts.empty,
+                                     " empty, ", counts.filtered, " left out by text.filter, ", counts.bad, " bad)"));
   }
   // The last line of progress has the final counts, also where a limit ended the loop.
   const auto documents = static_cast<std::int64_t>(writer.documents());

@@ -49,8 +49,11 @@ class ParquetFile : public FileReader {
 std::optional<FileFormat> recognise(const fs::path& path) {
   std::string name = path.filename().string();
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return c < 128 ? std::tolower(c) : c; });
-  const auto ends = [&](std::string_view tail) { return name.size() > tail.size() && std::string_view(name).ends_with(tail); };
-  for (const auto& [tail, compression] : {std::pair{".gz", Compression::kGzip}, std::pair{".zst", Compression::kZstd}, std::pair{"", Compression::kNone}}) {
+  const auto ends = [&](std::string_view tail) {
+    return name.size() > tail.size() && std::string_view(name).ends_with(tail);
+  };
+  for (const auto& [tail, compression] : {std::pair{".gz", Compression::kGzip}, std::pair{".zst", Compression::kZstd},
+                                          std::pair{"", Compression::kNone}}) {
     if (ends(cat(".txt", tail))) return FileFormat{Format::kText, compression};
     if (ends(cat(".jsonl", tail))) return FileFormat{Format::kJsonLines, compression};
   }
@@ -62,13 +65,18 @@ std::unique_ptr<FileReader> open_parquet(const fs::path& path, const TextOptions
   return std::make_unique<ParquetFile>(path, options, filter);
 }
 
-std::unique_ptr<FileReader> open_reader(const fs::path& path, const std::string& name, const TextOptions& options, const RowFilter& filter) {
+std::unique_ptr<FileReader> open_reader(const fs::path& path, const std::string& name, const TextOptions& options,
+                                        const RowFilter& filter) {
   const auto kind = recognise(name);
-  if (!kind) throw support::ConfigError(cat(support::quote(name), ": unknown kind of file"), {}, cat("known are ", kKnownFiles));
+  if (!kind)
+    throw support::ConfigError(cat(support::quote(name), ": unknown kind of file"), {}, cat("known are ", kKnownFiles));
   switch (kind->format) {
-    case Format::kJsonLines: return open_json_lines(path, kind->compression, options, filter);
-    case Format::kParquet: return open_parquet(path, options, filter);
-    case Format::kText: break;
+    case Format::kJsonLines:
+      return open_json_lines(path, kind->compression, options, filter);
+    case Format::kParquet:
+      return open_parquet(path, options, filter);
+    case Format::kText:
+      break;
   }
   if (!filter.empty()) {
     throw support::ConfigError(cat(support::quote(path.string()), ": a .txt has no columns, so filter ",
@@ -79,8 +87,8 @@ std::unique_ptr<FileReader> open_reader(const fs::path& path, const std::string&
 
 std::string too_long(const fs::path& path, std::uint64_t line, const TextOptions& options) {
   return cat(support::escaped(path.string()), ":", line, ": a document is longer than ",
-             support::short_bytes(static_cast<double>(options.longest_document)), " (text.longest_document); separator, lines and ",
-             "document_bytes under text: say how a file is cut");
+             support::short_bytes(static_cast<double>(options.longest_document)),
+             " (text.longest_document); separator, lines and ", "document_bytes under text: say how a file is cut");
 }
 
 }  // namespace pe::data

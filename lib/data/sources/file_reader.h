@@ -1,6 +1,6 @@
 /// @file
-/// The documents of one file, by kind of file. A document that cannot be taken (no text, too long) is an outcome and not
-/// the end; only a damaged file throws.
+/// The documents of one file, by kind of file. A document that cannot be taken (no text, too long) is an outcome and
+/// not the end; only a damaged file throws.
 #pragma once
 
 #include <filesystem>
@@ -32,15 +32,17 @@ inline constexpr std::string_view kKnownFiles = ".txt, .jsonl (both plain, .gz o
 std::optional<FileFormat> recognise(const std::filesystem::path& path);
 
 /// `name` says of which kind the file at `path` is.
-std::unique_ptr<FileReader> open_reader(const std::filesystem::path& path, const std::string& name, const TextOptions& options,
-                                        const RowFilter& filter);
+std::unique_ptr<FileReader> open_reader(const std::filesystem::path& path, const std::string& name,
+                                        const TextOptions& options, const RowFilter& filter);
 
 /// .txt: one document a file, or parted by a line, or cut at blank lines, or a line each.
-std::unique_ptr<FileReader> open_text_file(const std::filesystem::path& path, Compression compression, const TextOptions& options);
+std::unique_ptr<FileReader> open_text_file(const std::filesystem::path& path, Compression compression,
+                                           const TextOptions& options);
 /// .jsonl: an object a line, its text under one key.
-std::unique_ptr<FileReader> open_json_lines(const std::filesystem::path& path, Compression compression, const TextOptions& options,
-                                            const RowFilter& filter);
-std::unique_ptr<FileReader> open_parquet(const std::filesystem::path& path, const TextOptions& options, const RowFilter& filter);
+std::unique_ptr<FileReader> open_json_lines(const std::filesystem::path& path, Compression compression,
+                                            const TextOptions& options, const RowFilter& filter);
+std::unique_ptr<FileReader> open_parquet(const std::filesystem::path& path, const TextOptions& options,
+                                         const RowFilter& filter);
 
 /// "a.txt:12: a document is longer than 64 MiB".
 std::string too_long(const std::filesystem::path& path, std::uint64_t line, const TextOptions& options);

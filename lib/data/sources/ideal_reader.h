@@ -1,6 +1,6 @@
 /// @file
-/// `pe-ideal-reader`: the value of more context in generated stories. Their generator knows the facts that each sentence
-/// repeats. A reader with a context of n bytes must guess a fact that was last said farther away.
+/// `pe-ideal-reader`: the value of more context in generated stories. Their generator knows the facts that each
+/// sentence repeats. A reader with a context of n bytes must guess a fact that was last said farther away.
 #pragma once
 
 #include <cstdint>

@@ -83,7 +83,8 @@ class JsonLinesFile : public FileReader {
   }
 
   Outcome bad(Item& item, const std::string& why, std::size_t column = 0) {
-    item.problem = cat(support::escaped(path_.string()), ":", line_number_, column > 0 ? cat(":", column) : "", ": ", why);
+    item.problem =
+        cat(support::escaped(path_.string()), ":", line_number_, column > 0 ? cat(":", column) : "", ": ", why);
     return Outcome::kBad;
   }
 

@@ -24,7 +24,8 @@ std::string left_out_note(const std::string& where, const std::map<std::string, 
   std::vector<std::string> parts;
   for (const auto& [extension, number] : others) {
     count += number;
-    if (parts.size() < 8) parts.push_back(cat(extension.empty() ? "no extension" : support::escaped(extension, 40), " ", number));
+    if (parts.size() < 8)
+      parts.push_back(cat(extension.empty() ? "no extension" : support::escaped(extension, 40), " ", number));
   }
   if (others.size() > parts.size()) parts.push_back("…");
   return cat(where, ": ", count, count == 1 ? " file" : " files", " of other kinds ", count == 1 ? "was" : "were",
@@ -41,8 +42,9 @@ class FileSearch {
     std::error_code error;
     if (!listed.missing.empty()) {
       if (asked.find_first_of("*?[") != std::string::npos) throw ConfigError(cat(quote(asked), ": nothing matches"));
-      throw ConfigError(cat(quote(asked), ": there is no such file or folder"), {},
-                        fs::path(asked).is_absolute() ? "" : cat("it was looked for in ", quote(fs::current_path().string())));
+      throw ConfigError(
+          cat(quote(asked), ": there is no such file or folder"), {},
+          fs::path(asked).is_absolute() ? "" : cat("it was looked for in ", quote(fs::current_path().string())));
     }
     const bool folder = fs::is_directory(asked, error);
     std::map<std::string, int> others;
@@ -60,14 +62,15 @@ class FileSearch {
     }
     const std::string where = cat(folder ? "folder " : "", quote(asked));
     if (!others.empty()) result.notes.push_back(left_out_note(where, others));
-    if (taken == 0) throw ConfigError(cat(where, " holds no text that can be read"), {}, cat("known are ", kKnownFiles));
+    if (taken == 0)
+      throw ConfigError(cat(where, " holds no text that can be read"), {}, cat("known are ", kKnownFiles));
   }
 
  private:
   void file(const fs::path& path, std::string name) {
     std::error_code error;
     const fs::path real = fs::canonical(path, error);
-    if (!seen_.insert(error ? path : real).second) return;   // named twice
+    if (!seen_.insert(error ? path : real).second) return;  // named twice
     result.files.push_back({path, std::move(name)});
   }
 

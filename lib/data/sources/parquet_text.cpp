@@ -51,7 +51,8 @@ std::uint64_t check_magic(const fs::path& path) {
   if (size == 0) fail("an empty file");
   char head[4] = {}, tail[4] = {};
   if (::pread(file.get(), head, sizeof head, 0) < 0) support::throw_errno("read", path.string());
-  if (size >= 4 && ::pread(file.get(), tail, sizeof tail, status.st_size - 4) < 0) support::throw_errno("read", path.string());
+  if (size >= 4 && ::pread(file.get(), tail, sizeof tail, status.st_size - 4) < 0)
+    support::throw_errno("read", path.string());
   const auto is = [](const char* bytes, const char* magic) { return std::memcmp(bytes, magic, 4) == 0; };
   if (is(tail, "PARE") || is(head, "PARE")) fail("an encrypted one, which cannot be read");
   if (!is(head, "PAR1")) fail("a file that does not begin with PAR1");
@@ -64,7 +65,9 @@ std::uint64_t check_magic(const fs::path& path) {
 class ColumnWalk {
  public:
   ColumnWalk(parquet::ParquetFileReader& file, int column)
-      : file_(file), column_(column), max_definition_(file.metadata()->schema()->Column(column)->max_definition_level()) {}
+      : file_(file),
+        column_(column),
+        max_definition_(file.metadata()->schema()->Column(column)->max_definition_level()) {}
   virtual ~ColumnWalk() = default;
   int row_group() const { return row_group_; }
   const std::string& name() const { return file_.metadata()->schema()->Column(column_)->name(); }
@@ -74,12 +77,14 @@ class ColumnWalk {
     if (!fill()) return false;
     present = max_definition_ == 0 || definitions_[static_cast<std::size_t>(level_at_)] == max_definition_;
     ++level_at_;
-    if (present && ++value_at_ > values_read_) throw parquet::ParquetException("it has fewer values than its levels say");
+    if (present && ++value_at_ > values_read_)
+      throw parquet::ParquetException("it has fewer values than its levels say");
     return true;
   }
 
  protected:
-  virtual std::int64_t read_batch(parquet::ColumnReader& reader, std::int16_t* definitions, std::int64_t* values_read) = 0;
+  virtual std::int64_t read_batch(parquet::ColumnReader& reader, std::int16_t* definitions,
+                                  std::int64_t* values_read) = 0;
   /// Index of the value that `advance` stepped over.
   std::size_t value_index() const { return static_cast<std::size_t>(value_at_ - 1); }
 
@@ -104,7 +109,8 @@ class ColumnWalk {
       if (max_definition_ == 0) levels_read_ = values_read_;
       if (levels_read_ == 0 && reader_->HasNext()) throw parquet::ParquetException("a page yields no rows");
       group_read_ += levels_read_;
-      if (group_read_ > group_rows_) throw parquet::ParquetException(cat("it claims ", group_rows_, " rows and holds more"));
+      if (group_read_ > group_rows_)
+        throw parquet::ParquetException(cat("it claims ", group_rows_, " rows and holds more"));
     }
     return true;
   }
@@ -127,8 +133,10 @@ class TypedWalk : public ColumnWalk {
   const typename Type::c_type& value() const { return values_[value_index()]; }
 
  protected:
-  std::int64_t read_batch(parquet::ColumnReader& reader, std::int16_t* definitions, std::int64_t* values_read) override {
-    return static_cast<parquet::TypedColumnReader<Type>&>(reader).ReadBatch(kBatchRows, definitions, nullptr, values_.data(), values_read);
+  std::int64_t read_batch(parquet::ColumnReader& reader, std::int16_t* definitions,
+                          std::int64_t* values_read) override {
+    return static_cast<parquet::TypedColumnReader<Type>&>(reader).ReadBatch(kBatchRows, definitions, nullptr,
+                                                                            values_.data(), values_read);
   }
 
  private:
@@ -175,7 +183,7 @@ struct ParquetText::State {
   std::unique_ptr<parquet::ParquetFileReader> file;
   std::unique_ptr<TypedWalk<parquet::ByteArrayType>> texts;
   std::vector<ConditionWalk> conditions;
-  const ColumnWalk* reading = nullptr;   // for messages
+  const ColumnWalk* reading = nullptr;  // for messages
   std::uint64_t rows = 0;
   bool kept = true;
 
@@ -209,7 +217,8 @@ struct ParquetText::State {
       properties.set_thrift_string_size_limit(static_cast<std::int32_t>(std::min<std::uint64_t>(size, 100 << 20)));
       properties.set_thrift_container_size_limit(static_cast<std::int32_t>(std::min<std::uint64_t>(size, 10'000'000)));
       auto source = arrow::io::ReadableFile::Open(path.string(), pool.get());
-      if (!source.ok()) throw support::IoError(cat("cannot read ", quote(path.string()), ": ", one_line(source.status().ToString())));
+      if (!source.ok())
+        throw support::IoError(cat("cannot read ", quote(path.string()), ": ", one_line(source.status().ToString())));
       file = parquet::ParquetFileReader::Open(*source, properties);
       open_text(column);
       for (const Condition& condition : filter.conditions()) open_condition(condition);
@@ -228,8 +237,9 @@ struct ParquetText::State {
       names.push_back(support::escaped(name, 100));
     }
     if (names.size() > 100) names.resize(100);
-    throw ArtifactError(cat(quote(path.string()), ": there is no column ", quote(column), "; it has ", support::join(names, ", ")),
-                        cat(hint, "; ", support::suggestion(column, names)));
+    throw ArtifactError(
+        cat(quote(path.string()), ": there is no column ", quote(column), "; it has ", support::join(names, ", ")),
+        cat(hint, "; ", support::suggestion(column, names)));
   }
 
   void open_text(const std::string& column) {
@@ -237,7 +247,8 @@ struct ParquetText::State {
     const parquet::ColumnDescriptor* found = file->metadata()->schema()->Column(index);
     if (!is_plain_text(*found) || found->max_repetition_level() != 0) {
       throw ArtifactError(cat(quote(path.string()), ": column ", quote(column), ": expected text, found ",
-                              found->max_repetition_level() != 0 ? "a list of " : "", parquet::TypeToString(found->physical_type())));
+                              found->max_repetition_level() != 0 ? "a list of " : "",
+                              parquet::TypeToString(found->physical_type())));
     }
     texts = std::make_unique<TypedWalk<parquet::ByteArrayType>>(*file, index);
   }
@@ -246,24 +257,41 @@ struct ParquetText::State {
     const int index = find_column(condition.column, "text.filter names a column");
     const parquet::ColumnDescriptor* found = file->metadata()->schema()->Column(index);
     const auto& logical = found->logical_type();
-    const bool plain = found->max_repetition_level() == 0 && (!logical || logical->is_none() || logical->is_int() || is_plain_text(*found));
+    const bool plain = found->max_repetition_level() == 0 &&
+                       (!logical || logical->is_none() || logical->is_int() || is_plain_text(*found));
     ConditionWalk walk{condition, nullptr, nullptr};
     std::string_view type = "a number";
     switch (plain ? found->physical_type() : parquet::Type::UNDEFINED) {
-      case parquet::Type::BOOLEAN: walk_as<parquet::BooleanType>(walk, *file, index); type = "a truth value"; break;
-      case parquet::Type::INT32: walk_as<parquet::Int32Type>(walk, *file, index); break;
-      case parquet::Type::INT64: walk_as<parquet::Int64Type>(walk, *file, index); break;
-      case parquet::Type::FLOAT: walk_as<parquet::FloatType>(walk, *file, index); break;
-      case parquet::Type::DOUBLE: walk_as<parquet::DoubleType>(walk, *file, index); break;
-      case parquet::Type::BYTE_ARRAY: walk_as<parquet::ByteArrayType>(walk, *file, index); type = "text"; break;
+      case parquet::Type::BOOLEAN:
+        walk_as<parquet::BooleanType>(walk, *file, index);
+        type = "a truth value";
+        break;
+      case parquet::Type::INT32:
+        walk_as<parquet::Int32Type>(walk, *file, index);
+        break;
+      case parquet::Type::INT64:
+        walk_as<parquet::Int64Type>(walk, *file, index);
+        break;
+      case parquet::Type::FLOAT:
+        walk_as<parquet::FloatType>(walk, *file, index);
+        break;
+      case parquet::Type::DOUBLE:
+        walk_as<parquet::DoubleType>(walk, *file, index);
+        break;
+      case parquet::Type::BYTE_ARRAY:
+        walk_as<parquet::ByteArrayType>(walk, *file, index);
+        type = "text";
+        break;
       default:
         throw ArtifactError(cat(quote(path.string()), ": column ", quote(condition.column),
-                                ": a filter needs a number, a truth value or a text, found ", parquet::TypeToString(found->physical_type()),
+                                ": a filter needs a number, a truth value or a text, found ",
+                                parquet::TypeToString(found->physical_type()),
                                 found->max_repetition_level() != 0 ? " in a list" : ""));
     }
     if (type != scalar_type(condition.value)) {
-      throw ArtifactError(cat(quote(path.string()), ": column ", quote(condition.column), ": filter ", quote(condition.text),
-                              " compares with ", scalar_type(condition.value), ", the column holds ", type));
+      throw ArtifactError(cat(quote(path.string()), ": column ", quote(condition.column), ": filter ",
+                              quote(condition.text), " compares with ", scalar_type(condition.value),
+                              ", the column holds ", type));
     }
     conditions.push_back(std::move(walk));
   }
@@ -284,7 +312,8 @@ struct ParquetText::State {
   }
 };
 
-ParquetText::ParquetText(const fs::path& path, const std::string& column, const RowFilter& filter) : state_(std::make_unique<State>()) {
+ParquetText::ParquetText(const fs::path& path, const std::string& column, const RowFilter& filter)
+    : state_(std::make_unique<State>()) {
   state_->path = path;
   state_->open(column, filter);
 }

@@ -1,5 +1,6 @@
 /// @file
-/// One text column of a Parquet file, row by row, and the columns that a filter looks at. Arrow is used in the source alone.
+/// One text column of a Parquet file, row by row, and the columns that a filter looks at. Arrow is used in the source
+/// alone.
 ///
 /// Memory stays at about one page, whatever the row groups are; allocations are capped by the file's size, so that a
 /// damaged file ends in a message. Page checksums are verified where a file has them.
@@ -23,7 +24,7 @@ class ParquetText {
   ParquetText(const std::filesystem::path& path, const std::string& column, const RowFilter& filter = {});
   ~ParquetText();
 
-  std::uint64_t rows() const;   ///< as the file claims
+  std::uint64_t rows() const;  ///< as the file claims
   /// The next row; a null has no text. The view lives until the next call. False at the end. @throws ArtifactError
   bool next(std::optional<std::string_view>& text);
   /// Whether the filter keeps the row that `next` gave.

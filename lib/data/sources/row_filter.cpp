@@ -30,7 +30,8 @@ Scalar read_value(std::string_view text) {
 
 Condition read_condition(const std::string& text) {
   const auto fail = [&](const std::string& why) {
-    return support::ConfigError(cat("filter ", quote(text), ": ", why), {}, "example: 'int_score >= 3'; == != < <= > >= compare");
+    return support::ConfigError(cat("filter ", quote(text), ": ", why), {},
+                                "example: 'int_score >= 3'; == != < <= > >= compare");
   };
   const std::size_t at = text.find_first_of("=!<>");
   if (at == std::string::npos) throw fail("there is no comparison");
@@ -47,17 +48,25 @@ Condition read_condition(const std::string& text) {
 
 bool decide(Condition::Op op, std::partial_ordering order) {
   switch (op) {
-    case Condition::Op::kEqual: return order == 0;
-    case Condition::Op::kNotEqual: return order != 0;
-    case Condition::Op::kLess: return order < 0;
-    case Condition::Op::kLessEqual: return order <= 0;
-    case Condition::Op::kGreater: return order > 0;
-    case Condition::Op::kGreaterEqual: return order >= 0;
+    case Condition::Op::kEqual:
+      return order == 0;
+    case Condition::Op::kNotEqual:
+      return order != 0;
+    case Condition::Op::kLess:
+      return order < 0;
+    case Condition::Op::kLessEqual:
+      return order <= 0;
+    case Condition::Op::kGreater:
+      return order > 0;
+    case Condition::Op::kGreaterEqual:
+      return order >= 0;
   }
   return false;
 }
 
-bool is_number(const Scalar& value) { return std::holds_alternative<std::int64_t>(value) || std::holds_alternative<double>(value); }
+bool is_number(const Scalar& value) {
+  return std::holds_alternative<std::int64_t>(value) || std::holds_alternative<double>(value);
+}
 double real(const Scalar& value) {
   const auto* whole = std::get_if<std::int64_t>(&value);
   return whole != nullptr ? static_cast<double>(*whole) : std::get<double>(value);

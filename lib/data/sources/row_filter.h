@@ -12,16 +12,17 @@ namespace pe::data {
 
 /// A value of a row: nothing (null, or no such key), a truth value, a number, a text.
 using Scalar = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
-std::string_view scalar_type(const Scalar& value);   ///< "null", "a truth value", "a number", "text"
+std::string_view scalar_type(const Scalar& value);  ///< "null", "a truth value", "a number", "text"
 
 struct Condition {
   enum class Op { kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual };
   std::string column;
   Op op = Op::kEqual;
   Scalar value;
-  std::string text;   ///< as it was written
+  std::string text;  ///< as it was written
 
-  /// Numbers compare as numbers, texts bytewise; a null holds nowhere. False and `comparable` false when the types differ.
+  /// Numbers compare as numbers, texts bytewise; a null holds nowhere. False and `comparable` false when the types
+  /// differ.
   bool holds(const Scalar& found, bool& comparable) const;
 };
 

@@ -16,9 +16,11 @@ void SplitConfig::describe(support::FieldVisitor& v) {
   v.field("train", train, "Share of the documents for training.", {.min = 0, .max = 1});
   v.field("validation", validation, "Share for validation while training.", {.min = 0, .max = 1});
   v.field("test", test, "Share for evaluation.", {.min = 0, .max = 1});
-  v.field("key", key, "Another key puts other documents into each split; empty: the hash of the text alone.", {.neutral = Json("")});
+  v.field("key", key, "Another key puts other documents into each split; empty: the hash of the text alone.",
+          {.neutral = Json("")});
   v.field("validation_files", validation_files,
-          "Sources whose documents are the validation split, such as '*validation*'. With files named, shares do not count and the rest is for training.",
+          "Sources whose documents are the validation split, such as '*validation*'. With files named, shares do not "
+          "count and the rest is for training.",
           {.neutral = Json::array()});
   v.field("test_files", test_files, "Sources whose documents are the test split.", {.neutral = Json::array()});
   v.check(std::abs(train + validation + test - 1) < 1e-9, "split.train, split.validation and split.test must sum to 1");
@@ -82,17 +84,20 @@ std::string SplitRule::describe() const {
     return quoted.empty() ? std::string("none") : support::join(quoted, " ");
   };
   if (config_.by_file()) {
-    return cat("validation files ", files(config_.validation_files), ", test files ", files(config_.test_files), ", train the others");
+    return cat("validation files ", files(config_.validation_files), ", test files ", files(config_.test_files),
+               ", train the others");
   }
-  return cat("train ", support::shortest(config_.train), ", validation ", support::shortest(config_.validation), ", test ",
-             support::shortest(config_.test), " by hash", config_.key.empty() ? "" : cat(" with key ", support::quote(config_.key)));
+  return cat("train ", support::shortest(config_.train), ", validation ", support::shortest(config_.validation),
+             ", test ", support::shortest(config_.test), " by hash",
+             config_.key.empty() ? "" : cat(" with key ", support::quote(config_.key)));
 }
 
 void SplitRule::require_all_matched() const {
   for (const Pattern& pattern : patterns_) {
     if (pattern.matched.load(std::memory_order_relaxed)) continue;
-    throw support::ConfigError(support::cat(pattern.field, ": no source that keeps a document matches ", support::quote(pattern.glob)), {},
-                               "sources are named as in the raw text: relative to the folder or glob, or as on the hub");
+    throw support::ConfigError(
+        support::cat(pattern.field, ": no source that keeps a document matches ", support::quote(pattern.glob)), {},
+        "sources are named as in the raw text: relative to the folder or glob, or as on the hub");
   }
 }
 

@@ -19,8 +19,8 @@ struct SplitConfig {
   double train = 0.9;
   double validation = 0.03;
   double test = 0.07;
-  std::string key;                             ///< another key draws other documents; empty: the hash of the text alone
-  std::vector<std::string> validation_files;   ///< globs over source names; '*' crosses '/'
+  std::string key;                            ///< another key draws other documents; empty: the hash of the text alone
+  std::vector<std::string> validation_files;  ///< globs over source names; '*' crosses '/'
   std::vector<std::string> test_files;
   void describe(support::FieldVisitor& v);
   bool by_file() const { return !validation_files.empty() || !test_files.empty(); }
@@ -28,10 +28,10 @@ struct SplitConfig {
 
 using TextHash = std::array<std::uint8_t, 32>;
 
-TextHash hash_of(std::string_view text);   ///< SHA-256
+TextHash hash_of(std::string_view text);  ///< SHA-256
 
-/// Bytes [at, at + 8) of the hash, big-endian. The split takes the first eight, the tokenizer's training the next; samples
-/// of documents take those from 16 on.
+/// Bytes [at, at + 8) of the hash, big-endian. The split takes the first eight, the tokenizer's training the next;
+/// samples of documents take those from 16 on.
 std::uint64_t hash_word(const TextHash& hash, int at);
 /// The same as a number in [0, 1).
 double fraction(const TextHash& hash, int at);
@@ -57,7 +57,7 @@ class SplitRule {
     mutable std::atomic<bool> matched = false;
   };
   SplitConfig config_;
-  std::deque<Pattern> patterns_;   // in the order in which they are tried
+  std::deque<Pattern> patterns_;  // in the order in which they are tried
 };
 
 }  // namespace pe::data

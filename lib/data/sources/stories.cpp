@@ -21,52 +21,81 @@ namespace {
 
 using Words = std::vector<std::string_view>;
 
-const Words kNames{"Ada",   "Anton",  "Bea",    "Bruno",  "Carla",  "Cosmo", "Dalia",  "Denis", "Edda",  "Emil",  "Fanny", "Felix",
-                   "Greta", "Gustav", "Hanna",  "Henrik", "Ida",    "Ivo",   "Jana",   "Jonas", "Karin", "Konrad", "Lena",  "Linus",
-                   "Mara",  "Milo",   "Nadia",  "Nils",   "Olga",   "Oskar", "Paula",  "Pavel", "Rita",  "Ruben", "Selma", "Simon",
-                   "Tilda", "Tom",    "Ulla",   "Urban",  "Vera",   "Viktor", "Wanda", "Willem", "Yara",  "Yusuf", "Zelda", "Zeno"};
-const Words kTrades{"baker",  "miller", "sailor", "teacher", "gardener", "smith", "weaver", "painter", "doctor", "shepherd",
-                    "joiner", "cook",   "clerk",  "fisher",  "tailor",   "potter"};
-const Words kPlaces{"mill",   "market", "harbour", "school",  "garden", "forge",   "library", "bakery", "bridge", "chapel",
-                    "castle", "forest", "station", "theatre", "farm",   "orchard", "tower",   "inn",    "museum", "lighthouse"};
+const Words kNames{"Ada",   "Anton",  "Bea",   "Bruno",  "Carla", "Cosmo",  "Dalia", "Denis", "Edda", "Emil",
+                   "Fanny", "Felix",  "Greta", "Gustav", "Hanna", "Henrik", "Ida",   "Ivo",   "Jana", "Jonas",
+                   "Karin", "Konrad", "Lena",  "Linus",  "Mara",  "Milo",   "Nadia", "Nils",  "Olga", "Oskar",
+                   "Paula", "Pavel",  "Rita",  "Ruben",  "Selma", "Simon",  "Tilda", "Tom",   "Ulla", "Urban",
+                   "Vera",  "Viktor", "Wanda", "Willem", "Yara",  "Yusuf",  "Zelda", "Zeno"};
+const Words kTrades{"baker",  "miller",   "sailor", "teacher", "gardener", "smith",  "weaver", "painter",
+                    "doctor", "shepherd", "joiner", "cook",    "clerk",    "fisher", "tailor", "potter"};
+const Words kPlaces{"mill",   "market",  "harbour", "school", "garden", "forge",     "library",
+                    "bakery", "bridge",  "chapel",  "castle", "forest", "station",   "theatre",
+                    "farm",   "orchard", "tower",   "inn",    "museum", "lighthouse"};
 const Words kColours{"red", "blue", "green", "yellow", "white", "black", "silver", "golden", "brown", "grey"};
-const Words kMatters{"brass", "wooden", "glass", "old", "tiny", "heavy", "painted", "broken", "round", "striped", "velvet", "copper"};
-const Words kThings{"key",  "lamp", "book",  "ring",    "whistle", "map",    "clock", "cup",   "coin",  "kite",    "drum",  "mirror",
-                    "knife", "doll", "letter", "basket", "umbrella", "spoon", "bell",  "compass", "shell", "feather", "candle", "scarf"};
+const Words kMatters{"brass",   "wooden", "glass", "old",     "tiny",   "heavy",
+                     "painted", "broken", "round", "striped", "velvet", "copper"};
+const Words kThings{"key",      "lamp",  "book", "ring",    "whistle", "map",     "clock",  "cup",
+                    "coin",     "kite",  "drum", "mirror",  "knife",   "doll",    "letter", "basket",
+                    "umbrella", "spoon", "bell", "compass", "shell",   "feather", "candle", "scarf"};
 const Words kHolders{"box", "drawer", "chest", "cupboard", "barrel", "bag", "jar", "crate", "trunk", "basket"};
 const Words kMoods{"glad", "tired", "curious", "worried", "proud", "calm", "hungry", "sleepy", "cheerful", "quiet"};
-const Words kSkies{"The sun stood high over the roofs", "A soft rain fell on the street", "The wind came from the sea",
-                   "Fog hung between the houses",       "Snow lay on every step",         "The evening was warm and still",
-                   "Thunder rolled behind the hills",   "The first stars came out"};
-const Words kAsides{"and nobody hurried",        "and a dog barked somewhere",   "while the bells rang the hour", "and the river went on its way",
-                    "and the lamps were lit",    "while children ran past",      "and the smell of bread was in the air",
+const Words kSkies{
+    "The sun stood high over the roofs", "A soft rain fell on the street", "The wind came from the sea",
+    "Fog hung between the houses",       "Snow lay on every step",         "The evening was warm and still",
+    "Thunder rolled behind the hills",   "The first stars came out"};
+const Words kAsides{"and nobody hurried",
+                    "and a dog barked somewhere",
+                    "while the bells rang the hour",
+                    "and the river went on its way",
+                    "and the lamps were lit",
+                    "while children ran past",
+                    "and the smell of bread was in the air",
                     "and the cat slept through it all"};
-const Words kRhymeStarts{"Turn the wheel and", "Lift the latch and", "Light the lamp and", "Ring the bell and", "Close the gate and", "Row the boat and"};
-const Words kRhymeMiddles{"count the stars", "call the rain", "wake the hill", "hush the owl", "follow the crow", "mind the tide"};
-const Words kRhymeEnds{"before the morning finds the door", "until the river knows your name", "when seven ravens cross the moon",
-                       "and never tell the miller why", "for winter keeps what summer lends", "so every traveller comes home"};
+const Words kRhymeStarts{"Turn the wheel and", "Lift the latch and", "Light the lamp and",
+                         "Ring the bell and",  "Close the gate and", "Row the boat and"};
+const Words kRhymeMiddles{"count the stars", "call the rain",   "wake the hill",
+                          "hush the owl",    "follow the crow", "mind the tide"};
+const Words kRhymeEnds{"before the morning finds the door",  "until the river knows your name",
+                       "when seven ravens cross the moon",   "and never tell the miller why",
+                       "for winter keeps what summer lends", "so every traveller comes home"};
 // Family names and villages are put together from two parts, so that some words are rare, as in real text.
-const Words kNameHeads{"Ash", "Birch", "Black", "Brook", "Clay", "Cran", "Dun", "East", "Elm", "Fair", "Fen", "Gar", "Glen", "Hart",
-                       "Haw", "Hol", "Kel", "Kings", "Lang", "Lin", "March", "Mill", "Nor", "Oak", "Pem", "Quen", "Rad", "Red",
-                       "Sand", "Stan", "Tarn", "Thorn", "Under", "Wal", "West", "Whit", "Win", "Wood", "Yar", "York"};
-const Words kNameTails{"well", "ford", "bury", "field", "wick", "man", "stone", "worth", "land", "mark", "hurst", "croft", "dale", "more",
-                       "ner", "son", "rick", "shaw", "gate", "lock", "smith", "water", "beck", "low"};
-const Words kVillageTails{"ton", "ham", "by", "mouth", "bridge", "haven", "minster", "stead", "combe", "over", "burgh", "thorpe"};
-const Words kAdverbs{"slowly", "quickly", "gladly", "silently", "carefully", "at once", "without a word", "with a smile", "before noon",
-                     "after supper", "in the rain", "by moonlight", "twice", "reluctantly", "happily", "nervously"};
-const Words kFoods{"soup", "bread", "cheese", "apples", "porridge", "honey", "pancakes", "fish", "plums", "dumplings", "cabbage", "walnuts",
-                   "cherries", "butter", "noodles", "pumpkin"};
-const Words kBeasts{"goose", "donkey", "spaniel", "sparrow", "hedgehog", "pony", "tortoise", "squirrel", "heron", "goat", "kitten", "badger",
-                    "rooster", "swallow", "otter", "fox"};
-const Words kBeastDeeds{"followed", "watched", "ran from", "slept beside", "stole breakfast from", "waited for", "barely noticed", "trusted"};
-const Words kWorks{"mended the fence", "counted the sacks", "swept the stairs", "wrote a long list", "carried water", "painted the shutters",
-                   "sharpened the tools", "told a joke", "planted beans", "folded the sails", "measured the room", "polished the windows",
-                   "studied the sky", "sorted buttons", "built a small wall", "practised the fiddle", "hummed a tune", "chopped firewood"};
-const Words kThoughts{"that summer would be short", "that strangers often mean well", "that the road was longer than it looked",
-                      "that nothing gets lost for ever", "that promises should be kept", "that the old clock ran late",
-                      "that a good neighbour is worth more than gold", "that the harvest might fail", "that somebody had left the window open",
-                      "that yesterday had been easier", "that silence is also an answer", "that there was still time"};
-const Words kOnes{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+const Words kNameHeads{"Ash",   "Birch", "Black", "Brook", "Clay", "Cran", "Dun", "East",  "Elm",  "Fair",
+                       "Fen",   "Gar",   "Glen",  "Hart",  "Haw",  "Hol",  "Kel", "Kings", "Lang", "Lin",
+                       "March", "Mill",  "Nor",   "Oak",   "Pem",  "Quen", "Rad", "Red",   "Sand", "Stan",
+                       "Tarn",  "Thorn", "Under", "Wal",   "West", "Whit", "Win", "Wood",  "Yar",  "York"};
+const Words kNameTails{"well", "ford", "bury",  "field", "wick",  "man",   "stone", "worth",
+                       "land", "mark", "hurst", "croft", "dale",  "more",  "ner",   "son",
+                       "rick", "shaw", "gate",  "lock",  "smith", "water", "beck",  "low"};
+const Words kVillageTails{"ton",     "ham",   "by",    "mouth", "bridge", "haven",
+                          "minster", "stead", "combe", "over",  "burgh",  "thorpe"};
+const Words kAdverbs{"slowly",         "quickly",      "gladly",      "silently",     "carefully",   "at once",
+                     "without a word", "with a smile", "before noon", "after supper", "in the rain", "by moonlight",
+                     "twice",          "reluctantly",  "happily",     "nervously"};
+const Words kFoods{"soup",  "bread",     "cheese",  "apples",  "porridge", "honey",  "pancakes", "fish",
+                   "plums", "dumplings", "cabbage", "walnuts", "cherries", "butter", "noodles",  "pumpkin"};
+const Words kBeasts{"goose", "donkey", "spaniel", "sparrow", "hedgehog", "pony",    "tortoise", "squirrel",
+                    "heron", "goat",   "kitten",  "badger",  "rooster",  "swallow", "otter",    "fox"};
+const Words kBeastDeeds{"followed",   "watched",        "ran from", "slept beside", "stole breakfast from",
+                        "waited for", "barely noticed", "trusted"};
+const Words kWorks{"mended the fence", "counted the sacks",    "swept the stairs",    "wrote a long list",
+                   "carried water",    "painted the shutters", "sharpened the tools", "told a joke",
+                   "planted beans",    "folded the sails",     "measured the room",   "polished the windows",
+                   "studied the sky",  "sorted buttons",       "built a small wall",  "practised the fiddle",
+                   "hummed a tune",    "chopped firewood"};
+const Words kThoughts{"that summer would be short",
+                      "that strangers often mean well",
+                      "that the road was longer than it looked",
+                      "that nothing gets lost for ever",
+                      "that promises should be kept",
+                      "that the old clock ran late",
+                      "that a good neighbour is worth more than gold",
+                      "that the harvest might fail",
+                      "that somebody had left the window open",
+                      "that yesterday had been easier",
+                      "that silence is also an answer",
+                      "that there was still time"};
+const Words kOnes{"zero",     "one",     "two",     "three",     "four",     "five",    "six",
+                  "seven",    "eight",   "nine",    "ten",       "eleven",   "twelve",  "thirteen",
                   "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"};
 const Words kTens{"", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"};
 
@@ -90,19 +119,19 @@ struct Person {
   std::string name;
   std::string family;
   std::string trade;
-  std::string number;       // on the door
+  std::string number;  // on the door
   std::size_t place = 0;
 };
 
 struct Thing {
-  std::string name;         // "the brass key", without the article
+  std::string name;  // "the brass key", without the article
   bool carried = false;
-  std::size_t holder = 0;   // a person, when carried
-  std::size_t place = 0;    // else
-  std::string container;    // "blue box"; empty: it is in the open
-  std::size_t finder = 0;   // who brought it into the story
+  std::size_t holder = 0;  // a person, when carried
+  std::size_t place = 0;   // else
+  std::string container;   // "blue box"; empty: it is in the open
+  std::size_t finder = 0;  // who brought it into the story
   std::size_t first_place = 0;
-  bool known = false;       // it was mentioned
+  bool known = false;  // it was mentioned
 };
 
 /// The kinds of facts that a sentence may repeat.
@@ -264,7 +293,8 @@ class Teller {
 
   std::string whereabouts(const Thing& thing) const {
     if (thing.carried) return cat("with ", people_[thing.holder].name);
-    return thing.container.empty() ? cat("at the ", places_[thing.place]) : cat("in the ", thing.container, " at the ", places_[thing.place]);
+    return thing.container.empty() ? cat("at the ", places_[thing.place])
+                                   : cat("in the ", thing.container, " at the ", places_[thing.place]);
   }
 
   void opening() {
@@ -275,8 +305,8 @@ class Teller {
     says_number(first);
     says_village();
     moves(first);
-    say(cat(first.name, " ", first.family, " was a ", first.trade, " in ", village_, " and lived at number ", first.number, ", near the ",
-            places_[first.place], "."));
+    say(cat(first.name, " ", first.family, " was a ", first.trade, " in ", village_, " and lived at number ",
+            first.number, ", near the ", places_[first.place], "."));
     introduced_ = 1;
     introduce();
     bring(0);
@@ -290,9 +320,15 @@ class Teller {
     says_trade(person);
     says_number(person);
     switch (random_.below(3)) {
-      case 0: say(cat(person.name, " ", person.family, ", the ", person.trade, ", lived at number ", person.number, ".")); break;
-      case 1: say(cat("There was also ", person.name, " ", person.family, ", a ", person.trade, ", whose door had the number ", person.number, ".")); break;
-      default: say(cat("At number ", person.number, " lived ", person.name, " ", person.family, " the ", person.trade, "."));
+      case 0:
+        say(cat(person.name, " ", person.family, ", the ", person.trade, ", lived at number ", person.number, "."));
+        break;
+      case 1:
+        say(cat("There was also ", person.name, " ", person.family, ", a ", person.trade,
+                ", whose door had the number ", person.number, "."));
+        break;
+      default:
+        say(cat("At number ", person.number, " lived ", person.name, " ", person.family, " the ", person.trade, "."));
     }
     ++introduced_;
   }
@@ -313,9 +349,16 @@ class Teller {
     moves(thing);
     says_of(Fact::kOrigin, thing, static_cast<double>(places_.size() * introduced_));
     switch (random_.below(3)) {
-      case 0: say(cat("One day ", finder.name, " found ", with_article(thing.name), " at the ", places_[thing.place], ".")); break;
-      case 1: say(cat("At the ", places_[thing.place], " ", finder.name, " came upon ", with_article(thing.name), " and took it along.")); break;
-      default: say(cat(finder.name, " bought ", with_article(thing.name), " from a stranger at the ", places_[thing.place], "."));
+      case 0:
+        say(cat("One day ", finder.name, " found ", with_article(thing.name), " at the ", places_[thing.place], "."));
+        break;
+      case 1:
+        say(cat("At the ", places_[thing.place], " ", finder.name, " came upon ", with_article(thing.name),
+                " and took it along."));
+        break;
+      default:
+        say(cat(finder.name, " bought ", with_article(thing.name), " from a stranger at the ", places_[thing.place],
+                "."));
     }
     ++known_;
   }
@@ -337,24 +380,38 @@ class Teller {
       }
     }
     switch (random_.below(18)) {
-      case 0: return sky();
-      case 1: return mood();
+      case 0:
+        return sky();
+      case 1:
+        return mood();
       case 2:
-      case 3: return walk();
+      case 3:
+        return walk();
       case 4:
-      case 5: return put_or_take();
-      case 6: return hand_over();
+      case 5:
+        return put_or_take();
+      case 6:
+        return hand_over();
       case 7:
-      case 8: return ask_where();
-      case 9: return ask_number();
-      case 10: return ask_trade();
-      case 11: return ask_family();
-      case 12: return eat();
-      case 13: return beast();
+      case 8:
+        return ask_where();
+      case 9:
+        return ask_number();
+      case 10:
+        return ask_trade();
+      case 11:
+        return ask_family();
+      case 12:
+        return eat();
+      case 13:
+        return beast();
       case 14:
-      case 15: return work();
-      case 16: return think();
-      default: return recall_origin();
+      case 15:
+        return work();
+      case 16:
+        return think();
+      default:
+        return recall_origin();
     }
   }
 
@@ -373,7 +430,8 @@ class Teller {
       say(cat(person.name, " was ", pick(kMoods), " that day, ", pick(kAsides), "."));
     } else {
       says_where(person);
-      say(cat("\"I am ", pick(kMoods), ",\" said ", person.name, ", and sat down near the ", places_[person.place], "."));
+      say(cat("\"I am ", pick(kMoods), ",\" said ", person.name, ", and sat down near the ", places_[person.place],
+              "."));
     }
   }
 
@@ -410,7 +468,8 @@ class Teller {
       if (thing.container.empty()) {
         say(cat(person.name, " left the ", thing.name, " at the ", places_[thing.place], "."));
       } else {
-        say(cat(person.name, " put the ", thing.name, " in a ", thing.container, " at the ", places_[thing.place], "."));
+        say(cat(person.name, " put the ", thing.name, " in a ", thing.container, " at the ", places_[thing.place],
+                "."));
       }
     } else {
       const std::size_t who = present();
@@ -457,12 +516,14 @@ class Teller {
     names(answerer);
     says_where(thing);
     if (thing.carried && thing.holder == answerer) {
-      say(cat("\"Where is the ", thing.name, "?\" asked ", people_[asker].name, ". \"I have it with me,\" said ", people_[answerer].name, "."));
-    } else if (thing.carried && thing.holder == asker) {
-      say(cat("\"Who has the ", thing.name, "?\" asked ", people_[answerer].name, ". \"I do,\" said ", people_[asker].name, "."));
-    } else {
-      say(cat("\"Where is the ", thing.name, "?\" asked ", people_[asker].name, ". \"It is ", whereabouts(thing), ",\" said ",
+      say(cat("\"Where is the ", thing.name, "?\" asked ", people_[asker].name, ". \"I have it with me,\" said ",
               people_[answerer].name, "."));
+    } else if (thing.carried && thing.holder == asker) {
+      say(cat("\"Who has the ", thing.name, "?\" asked ", people_[answerer].name, ". \"I do,\" said ",
+              people_[asker].name, "."));
+    } else {
+      say(cat("\"Where is the ", thing.name, "?\" asked ", people_[asker].name, ". \"It is ", whereabouts(thing),
+              ",\" said ", people_[answerer].name, "."));
     }
   }
 
@@ -472,7 +533,8 @@ class Teller {
     names(person);
     names(asker);
     says_number(person);
-    say(cat("\"What is the number on ", person.name, "'s door?\" asked ", people_[asker].name, ". It was number ", person.number, "."));
+    say(cat("\"What is the number on ", person.name, "'s door?\" asked ", people_[asker].name, ". It was number ",
+            person.number, "."));
   }
 
   void ask_trade() {
@@ -483,7 +545,8 @@ class Teller {
       say(cat("Everybody knew that ", person.name, " was a ", person.trade, "."));
     } else {
       says_number(person);
-      say(cat("\"You are the ", person.trade, " from number ", person.number, ",\" somebody said to ", person.name, "."));
+      say(cat("\"You are the ", person.trade, " from number ", person.number, ",\" somebody said to ", person.name,
+              "."));
     }
   }
 
@@ -495,8 +558,8 @@ class Teller {
       say(cat("\"Which village is this?\" asked a traveller. \"This is ", village_, ",\" said ", person.name, "."));
     } else {
       says_family(person);
-      say(cat("\"What is your family name?\" a traveller asked ", person.name, ". \"My name is ", person.name, " ", person.family,
-              ",\" was the answer."));
+      say(cat("\"What is your family name?\" a traveller asked ", person.name, ". \"My name is ", person.name, " ",
+              person.family, ",\" was the answer."));
     }
   }
 
@@ -506,10 +569,13 @@ class Teller {
     names(person);
     names(other);
     says_village();
-    say(cat(person.name, " and ", other.name, " ate ", pick(kFoods), " with ", pick(kFoods), " and talked about ", village_, "."));
+    say(cat(person.name, " and ", other.name, " ate ", pick(kFoods), " with ", pick(kFoods), " and talked about ",
+            village_, "."));
   }
 
-  void beast() { say(cat("The ", pick(kBeasts), " ", pick(kBeastDeeds), " ", people_[present()].name, ", ", pick(kAsides), ".")); }
+  void beast() {
+    say(cat("The ", pick(kBeasts), " ", pick(kBeastDeeds), " ", people_[present()].name, ", ", pick(kAsides), "."));
+  }
 
   void work() {
     const Person& person = people_[present()];
@@ -524,8 +590,8 @@ class Teller {
     names(thing);
     names(thing.finder);
     says_of(Fact::kOrigin, thing, static_cast<double>(places_.size() * introduced_));
-    say(cat(people_[another(thing.finder)].name, " still remembered that ", people_[thing.finder].name, " had brought the ", thing.name,
-            " from the ", places_[thing.first_place], "."));
+    say(cat(people_[another(thing.finder)].name, " still remembered that ", people_[thing.finder].name,
+            " had brought the ", thing.name, " from the ", places_[thing.first_place], "."));
   }
 
   void sing(std::string_view how) {
@@ -543,9 +609,12 @@ class Teller {
   std::string ending() {
     const Person& person = people_[0];
     switch (random_.below(3)) {
-      case 0: return cat("So ", person.name, " the ", person.trade, " went home to number ", person.number, ".");
-      case 1: return cat("At last the lamp went out at number ", person.number, ", and ", person.name, " slept.");
-      default: return cat("And that is all there is to tell of ", person.name, ", the ", person.trade, " of ", village_, ".");
+      case 0:
+        return cat("So ", person.name, " the ", person.trade, " went home to number ", person.number, ".");
+      case 1:
+        return cat("At last the lamp went out at number ", person.number, ", and ", person.name, " slept.");
+      default:
+        return cat("And that is all there is to tell of ", person.name, ", the ", person.trade, " of ", village_, ".");
     }
   }
 
@@ -577,7 +646,8 @@ class StorySource : public DocumentSource {
 
   Outcome next(Item& item) override {
     if (words_ >= options_.words) return Outcome::kEnd;
-    const Story story = make_story(static_cast<std::uint64_t>(options_.seed), index_, options_.min_words, options_.max_words);
+    const Story story =
+        make_story(static_cast<std::uint64_t>(options_.seed), index_, options_.min_words, options_.max_words);
     item.text = story.text;
     item.source = "stories";
     item.row = index_++;
@@ -607,6 +677,8 @@ Story make_story(std::uint64_t seed, std::uint64_t index, std::int64_t min_words
   return Teller(key, std::max(target, min_words)).tell();
 }
 
-std::unique_ptr<DocumentSource> make_story_source(const StoryOptions& options) { return std::make_unique<StorySource>(options); }
+std::unique_ptr<DocumentSource> make_story_source(const StoryOptions& options) {
+  return std::make_unique<StorySource>(options);
+}
 
 }  // namespace pe::data

@@ -18,9 +18,9 @@ struct Recall {
 };
 
 struct Story {
-  std::string text;            ///< paragraphs parted by blank lines, no newline at the end
+  std::string text;  ///< paragraphs parted by blank lines, no newline at the end
   std::int64_t words = 0;
-  std::string repeated_line;   ///< empty for most
+  std::string repeated_line;  ///< empty for most
   std::vector<Recall> recalls;
 };
 

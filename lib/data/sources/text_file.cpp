@@ -36,7 +36,7 @@ class TextFile : public FileReader {
       skipping_ = false;
       if (paragraph) break_at_ = text_.size();
       if (text_.size() + line_.size() > static_cast<std::size_t>(options_.longest_document)) {
-        if (limit > 0 && break_at_ > 0) {   // the text before the paragraph is a document
+        if (limit > 0 && break_at_ > 0) {  // the text before the paragraph is a document
           held_ = true;
           return emit(item, break_at_);
         }
@@ -105,12 +105,12 @@ class TextFile : public FileReader {
   TextOptions options_;
   LineReader lines_;
   std::string line_;
-  std::string text_;            // read and not yet given out
-  std::size_t break_at_ = 0;    // where the newest paragraph of text_ begins, if it may be cut there
+  std::string text_;          // read and not yet given out
+  std::size_t break_at_ = 0;  // where the newest paragraph of text_ begins, if it may be cut there
   bool after_blank_ = false;
-  bool skipping_ = false;       // inside a document that is too long
+  bool skipping_ = false;  // inside a document that is too long
   bool complete_ = true, line_starts_ = true;
-  bool held_ = false;           // line_ was read and not yet looked at to its end
+  bool held_ = false;  // line_ was read and not yet looked at to its end
   bool ended_ = false;
   std::uint64_t row_ = 0, line_number_ = 0;
 };

@@ -13,11 +13,11 @@ class Add final : public Addition {
 
 TaskGenerator add_task() {
   return task<Add>({.name = "add",
-                  .summary = "Digits + digits; the digits of the sum.",
-                  .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
-                  .length = "digits of the longer operand",
-                  .train = {1, 8},
-                  .test = {9, 16}});
+                    .summary = "Digits + digits; the digits of the sum.",
+                    .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+                    .length = "digits of the longer operand",
+                    .train = {1, 8},
+                    .test = {9, 16}});
 }
 
 }  // namespace pe::data

@@ -38,12 +38,13 @@ class IndexedAddition final : public Addition {
 
 TaskGenerator add_index_task() {
   return task<IndexedAddition>({.name = "add_index",
-                           .summary = "Letter digit letter digit … + …, and the sum in the same form. Letters name "
-                                      "places: a is the place of ones.",
-                           .reference = "E 3.10",
-                           .length = "digits of the longer operand",
-                           .train = {1, 8},
-                           .test = {9, 16}});
+                                .summary =
+                                    "Letter digit letter digit … + …, and the sum in the same form. Letters name "
+                                    "places: a is the place of ones.",
+                                .reference = "E 3.10",
+                                .length = "digits of the longer operand",
+                                .train = {1, 8},
+                                .test = {9, 16}});
 }
 
 }  // namespace pe::data

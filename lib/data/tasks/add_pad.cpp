@@ -16,11 +16,11 @@ class PaddedAddition final : public Addition {
 
 TaskGenerator add_pad_task() {
   return task<PaddedAddition>({.name = "add_pad",
-                        .summary = "Digits + digits, padded with zeros to n; the sum, padded to n + 1.",
-                        .reference = "E 3.10",
-                        .length = "digits of the longer operand",
-                        .train = {1, 8},
-                        .test = {9, 16}});
+                               .summary = "Digits + digits, padded with zeros to n; the sum, padded to n + 1.",
+                               .reference = "E 3.10",
+                               .length = "digits of the longer operand",
+                               .train = {1, 8},
+                               .test = {9, 16}});
 }
 
 }  // namespace pe::data

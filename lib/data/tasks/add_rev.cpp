@@ -13,12 +13,13 @@ class ReversedAddition final : public Addition {
 }  // namespace
 
 TaskGenerator add_rev_task() {
-  return task<ReversedAddition>({.name = "add_rev",
-                            .summary = "Digits + digits and their sum, all with the least significant digit first.",
-                            .reference = "E 3.10",
-                            .length = "digits of the longer operand",
-                            .train = {1, 8},
-                            .test = {9, 16}});
+  return task<ReversedAddition>(
+      {.name = "add_rev",
+       .summary = "Digits + digits and their sum, all with the least significant digit first.",
+       .reference = "E 3.10",
+       .length = "digits of the longer operand",
+       .train = {1, 8},
+       .test = {9, 16}});
 }
 
 }  // namespace pe::data

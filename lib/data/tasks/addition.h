@@ -8,7 +8,7 @@ namespace pe::data {
 
 class Addition : public QuestionTask {
  public:
-  std::vector<std::string> symbols() const override;   ///< ten digits and +
+  std::vector<std::string> symbols() const override;  ///< ten digits and +
   std::vector<std::int32_t> answers() const override { return ids_of(0, 10); }
   /// All ordered pairs of digit counts are equally frequent; 2n - 1 of them have n as the larger one.
   double weight(std::int64_t n) const override { return n >= 1 ? static_cast<double>(2 * n - 1) : 0; }

@@ -26,8 +26,10 @@ std::vector<std::string> Addition::symbols() const { return numbered("", 10) + s
 Symbols Addition::ask(support::Xoshiro& random, std::int64_t n) const {
   std::int64_t a = n, b = n;
   const std::int64_t pair = draw(random, 2 * n - 1);
-  if (pair < n - 1) a = pair + 1;
-  else if (pair > n - 1) b = pair - n + 1;
+  if (pair < n - 1)
+    a = pair + 1;
+  else if (pair > n - 1)
+    b = pair - n + 1;
   Symbols input = written(draw_digits(random, a), n);
   input.push_back(kPlusSign);
   append(input, written(draw_digits(random, b), n));

@@ -55,11 +55,13 @@ std::vector<support::VariantKind> task_kinds() {
 }
 
 ChosenTask choose_task(const Json& value) {
-  const std::string name = value.is_string() ? value.get<std::string>()
-                           : value.is_object() ? value.value("kind", "") : std::string();
+  const std::string name = value.is_string()   ? value.get<std::string>()
+                           : value.is_object() ? value.value("kind", "")
+                                               : std::string();
   const TaskGenerator* generator = find_task(name);
   if (generator == nullptr) {
-    throw support::ConfigError(cat("there is no task ", support::quote(name)), {}, support::suggestion(name, task_names()));
+    throw support::ConfigError(cat("there is no task ", support::quote(name)), {},
+                               support::suggestion(name, task_names()));
   }
   Json options = value.is_object() ? value : Json::object();
   options.erase("kind");

@@ -5,7 +5,8 @@
 /// line in its meson.build.
 ///
 ///     ids     BOS  input…  SEP  target…  EOS
-///     labels   -     -    t_1   t_2…    …          what the model should say after each token; -1 where nothing is asked
+///     labels   -     -    t_1   t_2…    …          what the model should say after each token; -1 where nothing is
+///     asked
 #pragma once
 
 #include <cstdint>
@@ -33,11 +34,11 @@ constexpr std::uint64_t kTaskTestSeed = 20260101;
 
 struct TaskExample {
   std::vector<std::int32_t> ids;
-  std::vector<std::int32_t> labels;      ///< As many as ids; kUnlabelled without a question.
-  std::vector<std::uint8_t> unjudged;    ///< As many, or none: labels that count in the loss but not in accuracy.
-  std::vector<std::int32_t> distance;    ///< as many, or none: tokens back to what decides a judged label; 0 elsewhere
-  std::vector<std::int32_t> part;        ///< as many, or none: which part of the whole a label belongs to, 0: none
-                                         ///< (AlgorithmicTask::part)
+  std::vector<std::int32_t> labels;    ///< As many as ids; kUnlabelled without a question.
+  std::vector<std::uint8_t> unjudged;  ///< As many, or none: labels that count in the loss but not in accuracy.
+  std::vector<std::int32_t> distance;  ///< as many, or none: tokens back to what decides a judged label; 0 elsewhere
+  std::vector<std::int32_t> part;      ///< as many, or none: which part of the whole a label belongs to, 0: none
+                                       ///< (AlgorithmicTask::part)
   /// Ids that one who has read the example chooses from; none: the task's answers.
   std::vector<std::int32_t> candidates;
 };
@@ -52,7 +53,7 @@ class AlgorithmicTask {
  public:
   virtual ~AlgorithmicTask() = default;
 
-  virtual void describe(support::FieldVisitor& v) = 0;   ///< the task's options
+  virtual void describe(support::FieldVisitor& v) = 0;  ///< the task's options
   /// Names of the symbols, in the order of their ids.
   virtual std::vector<std::string> symbols() const = 0;
   /// Ids that a guesser chooses from; every other label (EOS, commas) is format, which anybody gets right.
@@ -83,17 +84,17 @@ struct LengthRange {
 
 struct TaskGenerator {
   std::string name;
-  std::string summary;       ///< one line: input and output
-  std::string reference;     ///< paper, and the section of the specification
-  std::string length;        ///< unit of a length: "symbols", "digits of the longer operand"
-  LengthRange train, test;   ///< as the source has them
-  support::Schema fields;    ///< options
+  std::string summary;      ///< one line: input and output
+  std::string reference;    ///< paper, and the section of the specification
+  std::string length;       ///< unit of a length: "symbols", "digits of the longer operand"
+  LengthRange train, test;  ///< as the source has them
+  support::Schema fields;   ///< options
   std::function<std::unique_ptr<AlgorithmicTask>(const Json& options)> make;
 };
 
 /// Sorted by name.
 const std::vector<TaskGenerator>& task_generators();
-const TaskGenerator* find_task(std::string_view name);   ///< null when there is none
+const TaskGenerator* find_task(std::string_view name);  ///< null when there is none
 std::vector<std::string> task_names();
 
 /// For a config's variant field: `copy_repeat`, or {kind: copy_repeat, alphabet: 26}.

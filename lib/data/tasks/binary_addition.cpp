@@ -24,11 +24,11 @@ class BinaryAddition final : public BinaryArithmetic {
 
 TaskGenerator binary_addition_task() {
   return task<BinaryAddition>({.name = "binary_addition",
-                             .summary = "x 2 y, low bits first; x + y, 2, zeros.",
-                             .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                             .length = "symbols of input",
-                             .train = {3, 40},
-                             .test = {41, 500}});
+                               .summary = "x 2 y, low bits first; x + y, 2, zeros.",
+                               .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+                               .length = "symbols of input",
+                               .train = {3, 40},
+                               .test = {41, 500}});
 }
 
 }  // namespace pe::data

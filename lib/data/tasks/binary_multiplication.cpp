@@ -24,11 +24,11 @@ class BinaryMultiplication final : public BinaryArithmetic {
 
 TaskGenerator binary_multiplication_task() {
   return task<BinaryMultiplication>({.name = "binary_multiplication",
-                                   .summary = "x 2 y, low bits first; x times y, 2, zeros.",
-                                   .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                                   .length = "symbols of input",
-                                   .train = {3, 40},
-                                   .test = {41, 500}});
+                                     .summary = "x 2 y, low bits first; x times y, 2, zeros.",
+                                     .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+                                     .length = "symbols of input",
+                                     .train = {3, 40},
+                                     .test = {41, 500}});
 }
 
 }  // namespace pe::data

@@ -4,7 +4,7 @@ namespace pe::data {
 
 namespace {
 
-enum : std::int32_t { kPlus = 5, kMinus };   // the third operator is *
+enum : std::int32_t { kPlus = 5, kMinus };  // the third operator is *
 
 std::int32_t applied(std::int32_t operation, std::int32_t a, std::int32_t b) {
   return operation == kPlus ? (a + b) % 5 : operation == kMinus ? (a - b + 5) % 5 : a * b % 5;
@@ -55,7 +55,7 @@ std::int32_t BracketArithmetic::value_from(const Symbols& input, std::size_t& at
     const std::int32_t operation = input[at++];
     value = applied(operation, value, value_from(input, at, x));
   }
-  ++at;   // )
+  ++at;  // )
   return value;
 }
 

@@ -21,11 +21,11 @@ class BucketSort final : public ChomskyTask {
 
 TaskGenerator bucket_sort_task() {
   return task<BucketSort>({.name = "bucket_sort",
-                         .summary = "n symbols 0 to 4; sorted.",
-                         .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                         .length = "symbols of input",
-                         .train = {1, 40},
-                         .test = {41, 500}});
+                           .summary = "n symbols 0 to 4; sorted.",
+                           .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+                           .length = "symbols of input",
+                           .train = {1, 40},
+                           .test = {41, 500}});
 }
 
 }  // namespace pe::data

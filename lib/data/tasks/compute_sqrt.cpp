@@ -20,10 +20,10 @@ class ComputeSqrt final : public ChomskyTask {
   Symbols answer(const Symbols& input) const override {
     Symbols number = input;
     if (number.size() % 2 != 0) number.insert(number.begin(), 0);
-    Symbols root, rest;   // both high bit first
+    Symbols root, rest;  // both high bit first
     for (std::size_t i = 0; i < number.size(); i += 2) {
       append(rest, {number[i], number[i + 1]});
-      Symbols trial = root;   // 4·root + 1
+      Symbols trial = root;  // 4·root + 1
       append(trial, {0, 1});
       const bool fits = !less(rest, trial);
       if (fits) subtract(rest, trial);
@@ -56,12 +56,13 @@ class ComputeSqrt final : public ChomskyTask {
 }  // namespace
 
 TaskGenerator compute_sqrt_task() {
-  return task<ComputeSqrt>({.name = "compute_sqrt",
-                          .summary = "A binary number, high bit first; its square root rounded down, in half as many bits.",
-                          .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                          .length = "symbols of input",
-                          .train = {1, 40},
-                          .test = {41, 500}});
+  return task<ComputeSqrt>(
+      {.name = "compute_sqrt",
+       .summary = "A binary number, high bit first; its square root rounded down, in half as many bits.",
+       .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+       .length = "symbols of input",
+       .train = {1, 40},
+       .test = {41, 500}});
 }
 
 }  // namespace pe::data

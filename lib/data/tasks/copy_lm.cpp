@@ -11,7 +11,8 @@ class CopyLm final : public QuestionTask {
  public:
   enum class Variant { kCopy, kPrefix, kSuffix };
   void describe(support::FieldVisitor& v) override {
-    v.choice("variant", variant_, {{"copy", Variant::kCopy}, {"prefix", Variant::kPrefix}, {"suffix", Variant::kSuffix}},
+    v.choice("variant", variant_,
+             {{"copy", Variant::kCopy}, {"prefix", Variant::kPrefix}, {"suffix", Variant::kSuffix}},
              "The string again; what follows an n-gram named before it; or behind it.");
     v.field("ngram", ngram_, "Letters of the n-gram.", {.unit = "letters", .min = 1, .max = 20});
     v.field("answer", answer_, "Largest number of letters after the n-gram.",
@@ -37,7 +38,7 @@ class CopyLm final : public QuestionTask {
       const Symbols gram(at, at + ngram_);
       if (std::search(at + 1, s.end(), gram.begin(), gram.end()) != s.end() ||
           std::search(s.begin(), s.end(), gram.begin(), gram.end()) != at) {
-        continue;   // it occurs twice
+        continue;  // it occurs twice
       }
       if (variant_ == Variant::kPrefix) {
         append(input, gram);
@@ -61,7 +62,8 @@ class CopyLm final : public QuestionTask {
         gram = target;
         s.assign(bar + 1, input.end() - 1);
       }
-      const auto after = std::search(s.begin(), s.end(), gram.begin(), gram.end()) + static_cast<std::ptrdiff_t>(gram.size());
+      const auto after =
+          std::search(s.begin(), s.end(), gram.begin(), gram.end()) + static_cast<std::ptrdiff_t>(gram.size());
       target.assign(after, after + std::min<std::ptrdiff_t>(answer_, s.end() - after));
     }
     target.push_back(kStop);
@@ -88,11 +90,11 @@ class CopyLm final : public QuestionTask {
 
 TaskGenerator copy_lm_task() {
   return task<CopyLm>({.name = "copy_lm",
-                     .summary = "$ s | ; s and a full stop, or what follows an n-gram of s.",
-                     .reference = "Jelassi et al. 2024, arXiv:2402.01032; E 3.6",
-                     .length = "letters",
-                     .train = {5, 50},
-                     .test = {51, 300}});
+                       .summary = "$ s | ; s and a full stop, or what follows an n-gram of s.",
+                       .reference = "Jelassi et al. 2024, arXiv:2402.01032; E 3.6",
+                       .length = "letters",
+                       .train = {5, 50},
+                       .test = {51, 300}});
 }
 
 }  // namespace pe::data

@@ -16,16 +16,14 @@ class CopyMulti final : public QuestionTask {
   Symbols ask(support::Xoshiro& random, std::int64_t n) const override {
     if (!distinct_) return draw_many(random, n, alphabet_);
     Symbols input;
-    for (const std::uint64_t symbol : random.sample(static_cast<std::uint64_t>(alphabet_), static_cast<std::uint64_t>(n))) {
+    for (const std::uint64_t symbol :
+         random.sample(static_cast<std::uint64_t>(alphabet_), static_cast<std::uint64_t>(n))) {
       input.push_back(static_cast<std::int32_t>(symbol));
     }
     return input;
   }
-  Symbols answer(const Symbols& input) const override {
-    return input;
-  }
-  double weight(std::int64_t n) const override { return n >= 1 && (!distinct_ || n <= alphabet_) ? 1 : 0;
-  }
+  Symbols answer(const Symbols& input) const override { return input; }
+  double weight(std::int64_t n) const override { return n >= 1 && (!distinct_ || n <= alphabet_) ? 1 : 0; }
 
  private:
   std::int64_t alphabet_ = 100;
@@ -36,11 +34,11 @@ class CopyMulti final : public QuestionTask {
 
 TaskGenerator copy_multi_task() {
   return task<CopyMulti>({.name = "copy_multi",
-                        .summary = "n symbols; the same again.",
-                        .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
-                        .length = "symbols",
-                        .train = {1, 20},
-                        .test = {21, 40}});
+                          .summary = "n symbols; the same again.",
+                          .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+                          .length = "symbols",
+                          .train = {1, 20},
+                          .test = {21, 40}});
 }
 
 }  // namespace pe::data

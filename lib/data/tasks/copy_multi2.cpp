@@ -14,11 +14,11 @@ class CopyMultiTwice final : public SaidTwice {
 
 TaskGenerator copy_multi2_task() {
   return task<CopyMultiTwice>({.name = "copy_multi2",
-                             .summary = "n symbols; the same, NEXT, the same.",
-                             .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
-                             .length = "symbols",
-                             .train = {1, 20},
-                             .test = {21, 40}});
+                               .summary = "n symbols; the same, NEXT, the same.",
+                               .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+                               .length = "symbols",
+                               .train = {1, 20},
+                               .test = {21, 40}});
 }
 
 }  // namespace pe::data

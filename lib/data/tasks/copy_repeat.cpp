@@ -15,9 +15,7 @@ class CopyRepeat final : public QuestionTask {
   Symbols ask(support::Xoshiro& random, std::int64_t n) const override {
     return Symbols(static_cast<std::size_t>(n), draw(random, alphabet_));
   }
-  Symbols answer(const Symbols& input) const override {
-    return input;
-  }
+  Symbols answer(const Symbols& input) const override { return input; }
 
  private:
   std::int64_t alphabet_ = 26;
@@ -27,11 +25,11 @@ class CopyRepeat final : public QuestionTask {
 
 TaskGenerator copy_repeat_task() {
   return task<CopyRepeat>({.name = "copy_repeat",
-                         .summary = "One symbol n times; the same again.",
-                         .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
-                         .length = "symbols",
-                         .train = {1, 20},
-                         .test = {21, 40}});
+                           .summary = "One symbol n times; the same again.",
+                           .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+                           .length = "symbols",
+                           .train = {1, 20},
+                           .test = {21, 40}});
 }
 
 }  // namespace pe::data

@@ -29,11 +29,11 @@ class CopyRepeatTwice final : public QuestionTask {
 
 TaskGenerator copy_repeat2_task() {
   return task<CopyRepeatTwice>({.name = "copy_repeat2",
-                              .summary = "One symbol n times; the same 2n times.",
-                              .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
-                              .length = "symbols",
-                              .train = {1, 20},
-                              .test = {21, 40}});
+                                .summary = "One symbol n times; the same 2n times.",
+                                .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+                                .length = "symbols",
+                                .train = {1, 20},
+                                .test = {21, 40}});
 }
 
 }  // namespace pe::data

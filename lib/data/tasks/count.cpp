@@ -28,7 +28,7 @@ class Count final : public QuestionTask {
       Symbols input, declared;
       std::vector<std::int32_t> value(26, -1);
       for (std::int64_t line = 0; line < lines;) {
-        const std::int64_t kind = draw(random, 58);   // set 1, pass 50, increment 7
+        const std::int64_t kind = draw(random, 58);  // set 1, pass 50, increment 7
         if (kind == 0) {
           const std::int32_t name = draw(random, variables_);
           if (value[static_cast<std::size_t>(name)] < 0) declared.push_back(name);
@@ -78,11 +78,11 @@ class Count final : public QuestionTask {
 
 TaskGenerator count_task() {
   return task<Count>({.name = "count",
-                    .summary = "Lines `v = 0 ;`, `v ++` and `pass`, then print v; its value.",
-                    .reference = "Golovneva et al. 2024 (CoPE), arXiv:2405.18719; E 3.4",
-                    .length = "lines",
-                    .train = {3, 128},
-                    .test = {129, 512}});
+                      .summary = "Lines `v = 0 ;`, `v ++` and `pass`, then print v; its value.",
+                      .reference = "Golovneva et al. 2024 (CoPE), arXiv:2405.18719; E 3.4",
+                      .length = "lines",
+                      .train = {3, 128},
+                      .test = {129, 512}});
 }
 
 }  // namespace pe::data

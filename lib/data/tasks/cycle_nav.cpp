@@ -21,11 +21,11 @@ class CycleNavigation final : public ChomskyTask {
 
 TaskGenerator cycle_nav_task() {
   return task<CycleNavigation>({.name = "cycle_nav",
-                              .summary = "n steps -1, 0, +1 (codes 0, 1, 2); the place on a circle of 5.",
-                              .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                              .length = "symbols of input",
-                              .train = {1, 40},
-                              .test = {41, 500}});
+                                .summary = "n steps -1, 0, +1 (codes 0, 1, 2); the place on a circle of 5.",
+                                .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+                                .length = "symbols of input",
+                                .train = {1, 40},
+                                .test = {41, 500}});
 }
 
 }  // namespace pe::data

@@ -8,13 +8,14 @@ namespace pe::data {
 
 namespace {
 
-constexpr std::int32_t kLastTokens = 64;   // last tokens of words
+constexpr std::int32_t kLastTokens = 64;  // last tokens of words
 constexpr std::int64_t kQueries = 10;
 
 class Depo final : public AlgorithmicTask {
  public:
   void describe(support::FieldVisitor& v) override {
-    v.field("largest", largest_, "Longest cycle of training; short ones are drawn more often.", {.unit = "words", .min = 3, .max = 4096});
+    v.field("largest", largest_, "Longest cycle of training; short ones are drawn more often.",
+            {.unit = "words", .min = 3, .max = 4096});
     v.field("steps", steps_, "Most steps that are asked for.", {.min = 1, .max = 1024});
     v.field("symbols", symbols_, "Tokens that words are made of, but for their last, of which there are 64 others.",
             {.min = 1, .max = 65536});
@@ -54,9 +55,11 @@ class Depo final : public AlgorithmicTask {
       out.symbols(words[from]);
       out.symbols(words[(from + 1) % n]);
     }
-    const auto first_step = static_cast<std::int32_t>(symbols_) + kLastTokens, ask = first_step + static_cast<std::int32_t>(steps_);
+    const auto first_step = static_cast<std::int32_t>(symbols_) + kLastTokens,
+               ask = first_step + static_cast<std::int32_t>(steps_);
     std::vector<std::pair<std::size_t, std::int32_t>> parts;
-    for (const std::uint64_t start : random.sample(n, static_cast<std::uint64_t>(std::min<std::int64_t>(length, kQueries)))) {
+    for (const std::uint64_t start :
+         random.sample(n, static_cast<std::uint64_t>(std::min<std::int64_t>(length, kQueries)))) {
       const std::int64_t k = split == Split::kTest ? power_of_two(random) : draw_between(random, 1, steps_);
       const Symbols& there = words[(start + static_cast<std::uint64_t>(k)) % n];
       out.symbol(first_step + static_cast<std::int32_t>(k) - 1);
@@ -64,8 +67,10 @@ class Depo final : public AlgorithmicTask {
       out.symbol(ask, there[0]);
       for (std::size_t i = 0; i < there.size(); ++i) {
         parts.emplace_back(out.example.ids.size() - 1, static_cast<std::int32_t>(k));
-        if (i + 1 < there.size()) out.symbol(there[i], there[i + 1]);
-        else out.symbol(there[i]);
+        if (i + 1 < there.size())
+          out.symbol(there[i], there[i + 1]);
+        else
+          out.symbol(there[i]);
       }
     }
     TaskExample& made = out.example;
@@ -78,7 +83,9 @@ class Depo final : public AlgorithmicTask {
   }
 
  private:
-  double word_count() const { return kLastTokens * std::pow(static_cast<double>(symbols_), static_cast<double>(word_max_ - 1)); }
+  double word_count() const {
+    return kLastTokens * std::pow(static_cast<double>(symbols_), static_cast<double>(word_max_ - 1));
+  }
 
   /// 1, 2, 4, … up to `steps`.
   std::int64_t power_of_two(support::Xoshiro& random) const {
@@ -93,12 +100,13 @@ class Depo final : public AlgorithmicTask {
 }  // namespace
 
 TaskGenerator depo_task() {
-  return task<Depo>({.name = "depo",
-                     .summary = "Edges v w of one cycle in any order, then STEP_k v ANS; the word k steps on, for up to ten v.",
-                     .reference = "Allen-Zhu 2025 (Physics of Language Models 4.1), arXiv:2512.17351",
-                     .length = "words",
-                     .train = {3, 32},
-                     .test = {32, 64}});
+  return task<Depo>(
+      {.name = "depo",
+       .summary = "Edges v w of one cycle in any order, then STEP_k v ANS; the word k steps on, for up to ten v.",
+       .reference = "Allen-Zhu 2025 (Physics of Language Models 4.1), arXiv:2512.17351",
+       .length = "words",
+       .train = {3, 32},
+       .test = {32, 64}});
 }
 
 }  // namespace pe::data

@@ -10,7 +10,7 @@ namespace pe::data {
 namespace {
 
 constexpr std::int64_t kFirstBase = 10, kBases = 71;
-constexpr std::uint64_t kTestSeed = 20260101;   // of all tests, whatever the seed of a training is
+constexpr std::uint64_t kTestSeed = 20260101;  // of all tests, whatever the seed of a training is
 constexpr std::int64_t kHardFirsts = 100, kHardSteps = 5;
 constexpr std::int64_t kFewestBefore = 3, kBeforeChoices = 3, kFewestAfter = 3, kAfterChoices = 6;
 constexpr std::int64_t kFewestLongAfter = 9, kLongAfterChoices = 8;
@@ -40,14 +40,22 @@ DummyRow padded(std::vector<std::int32_t> ids, std::vector<DummyTarget> targets,
 
 std::string_view dummy_target_name(DummyTarget target) {
   switch (target) {
-    case DummyTarget::kNone: return "none";
-    case DummyTarget::kFirst: return "first";
-    case DummyTarget::kStep: return "step";
-    case DummyTarget::kDetermined: return "det";
-    case DummyTarget::kLength: return "len";
-    case DummyTarget::kEcho: return "echo";
-    case DummyTarget::kPadding: return "pad";
-    case DummyTarget::kWrap: return "wrap";
+    case DummyTarget::kNone:
+      return "none";
+    case DummyTarget::kFirst:
+      return "first";
+    case DummyTarget::kStep:
+      return "step";
+    case DummyTarget::kDetermined:
+      return "det";
+    case DummyTarget::kLength:
+      return "len";
+    case DummyTarget::kEcho:
+      return "echo";
+    case DummyTarget::kPadding:
+      return "pad";
+    case DummyTarget::kWrap:
+      return "wrap";
   }
   return "";
 }
@@ -75,7 +83,10 @@ bool DummyData::is_test_base(std::int64_t a) {
 }
 
 bool DummyData::is_test_pair(std::int64_t a, std::int64_t d) {
-  return support::make_key({support::fnv1a64("dummy_hard"), static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(d)}) % 5 == 0;
+  return support::make_key(
+             {support::fnv1a64("dummy_hard"), static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(d)}) %
+             5 ==
+         0;
 }
 
 DummyRow DummyData::seed_row(std::int64_t a, bool wraps) {
@@ -83,7 +94,8 @@ DummyRow DummyData::seed_row(std::int64_t a, bool wraps) {
   std::vector<DummyTarget> targets(63, DummyTarget::kPadding);
   targets[0] = DummyTarget::kFirst;
   std::fill(targets.begin() + 1, targets.begin() + 7, DummyTarget::kDetermined);
-  DummyRow row = padded({kDummyStart, term(0), term(1), term(2), kDummyMiddle, term(3), term(4), kDummyEnd}, targets, 64);
+  DummyRow row =
+      padded({kDummyStart, term(0), term(1), term(2), kDummyMiddle, term(3), term(4), kDummyEnd}, targets, 64);
   if (wraps) {
     row.labels.back() = row.ids.front();
     row.targets.back() = DummyTarget::kWrap;
@@ -94,7 +106,7 @@ DummyRow DummyData::seed_row(std::int64_t a, bool wraps) {
 DummyRow DummyData::hard_row(std::int64_t a, std::int64_t d, std::int64_t before, std::int64_t after,
                              const std::vector<std::int64_t>& echo) {
   std::vector<std::int32_t> ids{kDummyStart};
-  std::vector<DummyTarget> targets;   // of the token that follows
+  std::vector<DummyTarget> targets;  // of the token that follows
   const auto add = [&](std::int32_t id, DummyTarget asked) {
     ids.push_back(id);
     targets.push_back(asked);
@@ -118,9 +130,11 @@ DummyRow DummyData::hard_row(std::int64_t a, std::int64_t d, std::int64_t before
 
 DummyRow DummyData::row(Split split, std::int64_t index, bool long_rows) const {
   const bool hard = options_.mode == DummyMode::kHard;
-  const char* task = hard                ? (long_rows ? "dummy_hard_long" : options_.echo ? "dummy_hard_echo" : "dummy_hard")
+  const char* task = hard               ? (long_rows       ? "dummy_hard_long"
+                                           : options_.echo ? "dummy_hard_echo"
+                                                           : "dummy_hard")
                      : options_.by_base ? "dummy_fixed"
-                                        : "dummy_seed";   // modes seed and fixed have the same rows
+                                        : "dummy_seed";  // modes seed and fixed have the same rows
   support::Xoshiro random(support::make_key({split == Split::kTest ? kTestSeed : seed_, support::fnv1a64(task),
                                              static_cast<std::uint64_t>(split), static_cast<std::uint64_t>(length()),
                                              static_cast<std::uint64_t>(index)}));
@@ -138,7 +152,8 @@ DummyRow DummyData::row(Split split, std::int64_t index, bool long_rows) const {
     d = drawn(random, 1, kHardSteps);
   } while (is_test_pair(a, d) != test);
   const std::int64_t before = drawn(random, kFewestBefore, kBeforeChoices);
-  const std::int64_t after = long_rows ? drawn(random, kFewestLongAfter, kLongAfterChoices) : drawn(random, kFewestAfter, kAfterChoices);
+  const std::int64_t after =
+      long_rows ? drawn(random, kFewestLongAfter, kLongAfterChoices) : drawn(random, kFewestAfter, kAfterChoices);
   std::vector<std::int64_t> echo;
   if (options_.echo) {
     const std::int64_t first = drawn(random, 0, kHardFirsts), other = drawn(random, 1, kHardSteps - 1);

@@ -30,28 +30,28 @@ constexpr std::int32_t kDummyNumber = 4;
 
 /// Kind of a target.
 enum class DummyTarget {
-  kNone,         ///< Without a target.
-  kFirst,        ///< START → a: nothing determines it.
-  kStep,         ///< Hard: the second term, which determines d.
-  kDetermined,   ///< Determined by earlier tokens; of `hard` the third term and the first three after MIDDLE.
-  kLength,       ///< Hard: another number, or a marker?
-  kEcho,         ///< hard with distractors: the terms between the two MIDDLEs, and the second MIDDLE
-  kPadding,      ///< PAD
-  kWrap,         ///< seed: the first token, asked of the last position
+  kNone,        ///< Without a target.
+  kFirst,       ///< START → a: nothing determines it.
+  kStep,        ///< Hard: the second term, which determines d.
+  kDetermined,  ///< Determined by earlier tokens; of `hard` the third term and the first three after MIDDLE.
+  kLength,      ///< Hard: another number, or a marker?
+  kEcho,        ///< hard with distractors: the terms between the two MIDDLEs, and the second MIDDLE
+  kPadding,     ///< PAD
+  kWrap,        ///< seed: the first token, asked of the last position
 };
-std::string_view dummy_target_name(DummyTarget target);   ///< "first", "step", "det", "len", "echo", "pad", "wrap"
+std::string_view dummy_target_name(DummyTarget target);  ///< "first", "step", "det", "len", "echo", "pad", "wrap"
 
 struct DummyRow {
   std::vector<std::int32_t> ids;
-  std::vector<std::int32_t> labels;      ///< as many; negative where nothing is asked
-  std::vector<DummyTarget> targets;      ///< as many
+  std::vector<std::int32_t> labels;  ///< as many; negative where nothing is asked
+  std::vector<DummyTarget> targets;  ///< as many
 };
 
 struct DummyOptions {
   DummyMode mode = DummyMode::kSeed;
-  bool by_base = false;     ///< fixed: test rows have values of a that training never shows
-  bool echo = false;        ///< hard: another progression and a second MIDDLE before the continuation
-  bool room_for_long = false;   ///< hard: the vocabulary has the numbers of `long_rows` too
+  bool by_base = false;        ///< fixed: test rows have values of a that training never shows
+  bool echo = false;           ///< hard: another progression and a second MIDDLE before the continuation
+  bool room_for_long = false;  ///< hard: the vocabulary has the numbers of `long_rows` too
 };
 
 class DummyData {

@@ -21,11 +21,11 @@ class DuplicateString final : public ChomskyTask {
 
 TaskGenerator duplicate_string_task() {
   return task<DuplicateString>({.name = "duplicate_string",
-                              .summary = "n bits; twice.",
-                              .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                              .length = "symbols of input",
-                              .train = {1, 40},
-                              .test = {41, 500}});
+                                .summary = "n bits; twice.",
+                                .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+                                .length = "symbols of input",
+                                .train = {1, 40},
+                                .test = {41, 500}});
 }
 
 }  // namespace pe::data

@@ -11,15 +11,14 @@ class Dyck final : public AlgorithmicTask {
     v.field("kinds", kinds_, "Kinds of brackets (k).", {.min = 1, .max = 1000});
     v.field("depth", depth_, "Deepest nesting (m).", {.min = 1, .max = 1000});
   }
-  std::vector<std::string> symbols() const override {
-    return numbered("(", kinds_) + numbered(")", kinds_);
-  }
+  std::vector<std::string> symbols() const override { return numbered("(", kinds_) + numbered(")", kinds_); }
   std::vector<std::int32_t> answers() const override { return ids_of(static_cast<std::int32_t>(kinds_), 2 * kinds_); }
   std::vector<std::int32_t> rivals() const override { return answers(); }
   double weight(std::int64_t n) const override { return n >= 2 && n % 2 == 0 ? 1 : 0; }
   TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     ExampleWriter out;
-    // The automaton of Hewitt et al. with END refused before the length, and closings forced where it would be exceeded.
+    // The automaton of Hewitt et al. with END refused before the length, and closings forced where it would be
+    // exceeded.
     Symbols string, stack;
     for (std::int64_t left = length; left > 0; --left) {
       const auto open = static_cast<std::int64_t>(stack.size());
@@ -62,11 +61,11 @@ class Dyck final : public AlgorithmicTask {
 
 TaskGenerator dyck_task() {
   return task<Dyck>({.name = "dyck",
-                   .summary = "Brackets; every next symbol is learned, closing ones are judged.",
-                   .reference = "Hewitt et al. 2020; Yao et al. 2021, arXiv:2105.11115; E 3.7",
-                   .length = "brackets",
-                   .train = {2, 100},
-                   .test = {102, 200}});
+                     .summary = "Brackets; every next symbol is learned, closing ones are judged.",
+                     .reference = "Hewitt et al. 2020; Yao et al. 2021, arXiv:2105.11115; E 3.7",
+                     .length = "brackets",
+                     .train = {2, 100},
+                     .test = {102, 200}});
 }
 
 }  // namespace pe::data

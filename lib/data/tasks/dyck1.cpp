@@ -15,11 +15,11 @@ class DyckOne final : public InterleavedBrackets {
 
 TaskGenerator dyck1_task() {
   return task<DyckOne>({.name = "dyck1",
-                      .summary = "Brackets of one kind; after each prefix whether one may close.",
-                      .reference = "Bhattamishra et al. 2020, arXiv:2009.11264; E 3.7",
-                      .length = "brackets",
-                      .train = {2, 50},
-                      .test = {52, 150}});
+                        .summary = "Brackets of one kind; after each prefix whether one may close.",
+                        .reference = "Bhattamishra et al. 2020, arXiv:2009.11264; E 3.7",
+                        .length = "brackets",
+                        .train = {2, 50},
+                        .test = {52, 150}});
 }
 
 }  // namespace pe::data

@@ -23,7 +23,8 @@ class IclLabels final : public AlgorithmicTask {
     std::vector<bool> shown(kInputs, false);
     const auto draw_input = [&](std::uint64_t of) {
       Symbols input;
-      for (int i = 0; i < kWidth; ++i) input.push_back(static_cast<std::int32_t>(inputs[kEach * of + random.below(kEach)]));
+      for (int i = 0; i < kWidth; ++i)
+        input.push_back(static_cast<std::int32_t>(inputs[kEach * of + random.below(kEach)]));
       return input;
     };
     const auto label_of = [&](std::uint64_t of) { return kInputs + static_cast<std::int32_t>(labels[of]); };
@@ -39,13 +40,15 @@ class IclLabels final : public AlgorithmicTask {
     for (;;) {
       const std::uint64_t of = random.below(k);
       const Symbols input = draw_input(of);
-      const bool known = std::all_of(input.begin(), input.end(), [&](std::int32_t s) { return shown[static_cast<std::size_t>(s)]; });
+      const bool known =
+          std::all_of(input.begin(), input.end(), [&](std::int32_t s) { return shown[static_cast<std::size_t>(s)]; });
       if (!known) continue;
       out.symbols(input);
       out.symbol(kLabelMark, label_of(of));
       break;
     }
-    for (const std::uint64_t label : labels) out.example.candidates.push_back(kFirstSymbol + kInputs + static_cast<std::int32_t>(label));
+    for (const std::uint64_t label : labels)
+      out.example.candidates.push_back(kFirstSymbol + kInputs + static_cast<std::int32_t>(label));
     return std::move(out.example);
   }
 
@@ -56,12 +59,13 @@ class IclLabels final : public AlgorithmicTask {
 }  // namespace
 
 TaskGenerator icl_labels_task() {
-  return task<IclLabels>({.name = "icl_labels",
-                          .summary = "Shots x x x LAB y, x of one of four classes, y its label in this text; then x x x LAB; y.",
-                          .reference = "Yen et al. 2024 (HELMET), arXiv:2410.02694, as symbols",
-                          .length = "shots",
-                          .train = {4, 16},
-                          .test = {17, 256}});
+  return task<IclLabels>(
+      {.name = "icl_labels",
+       .summary = "Shots x x x LAB y, x of one of four classes, y its label in this text; then x x x LAB; y.",
+       .reference = "Yen et al. 2024 (HELMET), arXiv:2410.02694, as symbols",
+       .length = "shots",
+       .train = {4, 16},
+       .test = {17, 256}});
 }
 
 }  // namespace pe::data

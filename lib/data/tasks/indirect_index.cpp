@@ -24,7 +24,8 @@ class IndirectIndex final : public QuestionTask {
   double weight(std::int64_t n) const override { return n >= 2 && n <= letters_ ? 1 : 0; }
   Symbols ask(support::Xoshiro& random, std::int64_t n) const override {
     Symbols input;
-    for (const std::uint64_t letter : random.sample(static_cast<std::uint64_t>(letters_), static_cast<std::uint64_t>(n))) {
+    for (const std::uint64_t letter :
+         random.sample(static_cast<std::uint64_t>(letters_), static_cast<std::uint64_t>(n))) {
       input.push_back(kLetters + static_cast<std::int32_t>(letter));
     }
     const std::int64_t source = draw(random, n);
@@ -54,11 +55,11 @@ class IndirectIndex final : public QuestionTask {
 
 TaskGenerator indirect_index_task() {
   return task<IndirectIndex>({.name = "indirect_index",
-                            .summary = "string , letter , shift , ; the letter that stands so far from it.",
-                            .reference = "PoPE, arXiv:2509.10534; E 3.5",
-                            .length = "letters of the string",
-                            .train = {20, 40},
-                            .test = {20, 40}});
+                              .summary = "string , letter , shift , ; the letter that stands so far from it.",
+                              .reference = "PoPE, arXiv:2509.10534; E 3.5",
+                              .length = "letters of the string",
+                              .train = {20, 40},
+                              .test = {20, 40}});
 }
 
 }  // namespace pe::data

@@ -10,7 +10,9 @@ class InterleavedBrackets : public AlgorithmicTask {
  public:
   /// Brackets, then the sets of kinds that may close: bit k of a set stands for kind k. Opening is always legal.
   std::vector<std::string> symbols() const override;
-  std::vector<std::int32_t> answers() const override { return ids_of(first_set(), first_set() + (std::int64_t{1} << kinds_)); }
+  std::vector<std::int32_t> answers() const override {
+    return ids_of(first_set(), first_set() + (std::int64_t{1} << kinds_));
+  }
   double weight(std::int64_t n) const override { return n >= 2 && n % 2 == 0 ? 1 : 0; }
   TaskExample example(support::Xoshiro& random, std::int64_t length, Split split) const override;
 

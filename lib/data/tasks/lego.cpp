@@ -54,11 +54,11 @@ class Lego final : public QuestionTask {
 
 TaskGenerator lego_task() {
   return task<Lego>({.name = "lego",
-                   .summary = "a = + 1 ; b = - a ; … ? c, c in the second half of the chain; +1 or -1.",
-                   .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
-                   .length = "variables",
-                   .train = {4, 8},
-                   .test = {9, 16}});
+                     .summary = "a = + 1 ; b = - a ; … ? c, c in the second half of the chain; +1 or -1.",
+                     .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+                     .length = "variables",
+                     .train = {4, 8},
+                     .test = {9, 16}});
 }
 
 }  // namespace pe::data

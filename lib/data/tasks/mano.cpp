@@ -53,12 +53,13 @@ class Mano final : public AlgorithmicTask {
 }  // namespace
 
 TaskGenerator mano_task() {
-  return task<Mano>({.name = "mano",
-                     .summary = "LEN_3, an expression in prefix notation with that many operators, ANS; its value modulo 23.",
-                     .reference = "Allen-Zhu 2025 (Physics of Language Models 4.1), arXiv:2512.17351",
-                     .length = "operators",
-                     .train = {1, 10},
-                     .test = {10, 10}});
+  return task<Mano>(
+      {.name = "mano",
+       .summary = "LEN_3, an expression in prefix notation with that many operators, ANS; its value modulo 23.",
+       .reference = "Allen-Zhu 2025 (Physics of Language Models 4.1), arXiv:2512.17351",
+       .length = "operators",
+       .train = {1, 10},
+       .test = {10, 10}});
 }
 
 }  // namespace pe::data

@@ -31,11 +31,11 @@ class MissingDuplicate final : public ChomskyTask {
 
 TaskGenerator missing_duplicate_task() {
   return task<MissingDuplicate>({.name = "missing_duplicate",
-                               .summary = "A word of bits twice with one bit hidden; that bit.",
-                               .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                               .length = "symbols of input",
-                               .train = {2, 40},
-                               .test = {41, 500}});
+                                 .summary = "A word of bits twice with one bit hidden; that bit.",
+                                 .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+                                 .length = "symbols of input",
+                                 .train = {2, 40},
+                                 .test = {41, 500}});
 }
 
 }  // namespace pe::data

@@ -20,11 +20,11 @@ class BracketValue final : public BracketArithmetic {
 
 TaskGenerator mod_arith_brackets_task() {
   return task<BracketValue>({.name = "mod_arith_brackets",
-                                .summary = "A bracketed expression of digits 0 to 4; its value modulo 5.",
-                                .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                                .length = "symbols of input",
-                                .train = {1, 40},
-                                .test = {41, 500}});
+                             .summary = "A bracketed expression of digits 0 to 4; its value modulo 5.",
+                             .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+                             .length = "symbols of input",
+                             .train = {1, 40},
+                             .test = {41, 500}});
 }
 
 }  // namespace pe::data

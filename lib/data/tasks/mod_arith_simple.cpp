@@ -1,4 +1,5 @@
-// Regular: arithmetic without brackets modulo five. An even length is lowered by one, as in the source's code; its paper says raised.
+// Regular: arithmetic without brackets modulo five. An even length is lowered by one, as in the source's code; its
+// paper says raised.
 #include "data/tasks/task_base.h"
 
 namespace pe::data {
@@ -37,11 +38,11 @@ class ModularArithmetic final : public ChomskyTask {
 
 TaskGenerator mod_arith_simple_task() {
   return task<ModularArithmetic>({.name = "mod_arith_simple",
-                                .summary = "d op d op …, digits 0 to 4; the value modulo 5, * before + and -.",
-                                .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                                .length = "symbols of input",
-                                .train = {1, 40},
-                                .test = {41, 500}});
+                                  .summary = "d op d op …, digits 0 to 4; the value modulo 5, * before + and -.",
+                                  .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+                                  .length = "symbols of input",
+                                  .train = {1, 40},
+                                  .test = {41, 500}});
 }
 
 }  // namespace pe::data

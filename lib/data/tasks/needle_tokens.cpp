@@ -32,7 +32,8 @@ class NeedleTokens final : public AlgorithmicTask {
         continue;
       }
       const auto at = static_cast<std::size_t>(i);
-      out.symbols({kMark, kKeys + static_cast<std::int32_t>(keys[at]), kValues + static_cast<std::int32_t>(values[at])});
+      out.symbols(
+          {kMark, kKeys + static_cast<std::int32_t>(keys[at]), kValues + static_cast<std::int32_t>(values[at])});
     }
     const std::size_t asked = random.below(count);
     out.symbol(kMark);
@@ -48,11 +49,11 @@ class NeedleTokens final : public AlgorithmicTask {
 
 TaskGenerator needle_tokens_task() {
   return task<NeedleTokens>({.name = "needle_tokens",
-                           .summary = "Filler with needles KEY k v, then KEY k; v.",
-                           .reference = "E 3.6",
-                           .length = "tokens",
-                           .train = {32, 128},
-                           .test = {129, 2048}});
+                             .summary = "Filler with needles KEY k v, then KEY k; v.",
+                             .reference = "E 3.6",
+                             .length = "tokens",
+                             .train = {32, 128},
+                             .test = {129, 2048}});
 }
 
 }  // namespace pe::data

@@ -29,10 +29,11 @@ class NthOfAlike final : public AlgorithmicTask {
 
   TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     const std::int32_t key = draw(random, kKeys);
-    const auto alike = static_cast<std::size_t>(2 + draw(random, alike_ - 1)), others = static_cast<std::size_t>(others_);
+    const auto alike = static_cast<std::size_t>(2 + draw(random, alike_ - 1)),
+               others = static_cast<std::size_t>(others_);
     std::vector<std::int32_t> keys(alike, key), values;
     for (const std::uint64_t value : random.sample(kValues, alike)) values.push_back(static_cast<std::int32_t>(value));
-    for (const std::uint64_t other : random.sample(kKeys - 1, others)) {   // all keys but the one
+    for (const std::uint64_t other : random.sample(kKeys - 1, others)) {  // all keys but the one
       keys.push_back(static_cast<std::int32_t>(other) + (static_cast<std::int32_t>(other) >= key ? 1 : 0));
     }
     append(values, draw_many(random, others_, kValues));
@@ -45,7 +46,7 @@ class NthOfAlike final : public AlgorithmicTask {
 
     ExampleWriter out;
     out.id(kTaskBos);
-    std::vector<std::int32_t> in_order;   // values of the key
+    std::vector<std::int32_t> in_order;  // values of the key
     for (const int i : needle) {
       if (i < 0) {
         out.symbol(draw(random, kFillers));
@@ -72,12 +73,13 @@ class NthOfAlike final : public AlgorithmicTask {
 }  // namespace
 
 TaskGenerator nth_of_alike_task() {
-  return task<NthOfAlike>({.name = "nth_of_alike",
-                           .summary = "Filler with needles KEY k v, several of one key, then ASK k o3; the third one's v.",
-                           .reference = "Vodrahalli et al. 2024 (MRCR), arXiv:2409.12640, as tokens",
-                           .length = "tokens",
-                           .train = {40, 128},
-                           .test = {129, 2048}});
+  return task<NthOfAlike>(
+      {.name = "nth_of_alike",
+       .summary = "Filler with needles KEY k v, several of one key, then ASK k o3; the third one's v.",
+       .reference = "Vodrahalli et al. 2024 (MRCR), arXiv:2409.12640, as tokens",
+       .length = "tokens",
+       .train = {40, 128},
+       .test = {129, 2048}});
 }
 
 }  // namespace pe::data

@@ -1,4 +1,5 @@
-// Context-sensitive: elements at odd places (counted from 0), then those at even ones, as the source's code has it; its docstring shows the opposite order.
+// Context-sensitive: elements at odd places (counted from 0), then those at even ones, as the source's code has it; its
+// docstring shows the opposite order.
 #include "data/tasks/task_base.h"
 
 namespace pe::data {
@@ -22,11 +23,11 @@ class OddsFirst final : public ChomskyTask {
 
 TaskGenerator odds_first_task() {
   return task<OddsFirst>({.name = "odds_first",
-                        .summary = "n bits; those at odd places, then those at even places.",
-                        .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                        .length = "symbols of input",
-                        .train = {1, 40},
-                        .test = {41, 500}});
+                          .summary = "n bits; those at odd places, then those at even places.",
+                          .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+                          .length = "symbols of input",
+                          .train = {1, 40},
+                          .test = {41, 500}});
 }
 
 }  // namespace pe::data

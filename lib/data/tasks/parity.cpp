@@ -28,11 +28,11 @@ class Parity final : public QuestionTask {
 
 TaskGenerator parity_task() {
   return task<Parity>({.name = "parity",
-                     .summary = "b1, b2, …; Yes when the number of ones is even, else No.",
-                     .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
-                     .length = "bits",
-                     .train = {1, 8},
-                     .test = {9, 16}});
+                       .summary = "b1, b2, …; Yes when the number of ones is even, else No.",
+                       .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+                       .length = "bits",
+                       .train = {1, 8},
+                       .test = {9, 16}});
 }
 
 }  // namespace pe::data

@@ -19,11 +19,11 @@ class ParityCheck final : public ChomskyTask {
 
 TaskGenerator parity_check_task() {
   return task<ParityCheck>({.name = "parity_check",
-                          .summary = "n bits; their sum modulo 2.",
-                          .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                          .length = "symbols of input",
-                          .train = {1, 40},
-                          .test = {41, 500}});
+                            .summary = "n bits; their sum modulo 2.",
+                            .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+                            .length = "symbols of input",
+                            .train = {1, 40},
+                            .test = {41, 500}});
 }
 
 }  // namespace pe::data

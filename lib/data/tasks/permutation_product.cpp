@@ -8,7 +8,7 @@ namespace pe::data {
 
 namespace {
 
-using Permutation = std::vector<int>;   ///< image of each point
+using Permutation = std::vector<int>;  ///< image of each point
 
 /// In lexicographic order of their images.
 std::vector<Permutation> permutations(int points, bool even_only) {
@@ -43,29 +43,33 @@ class PermutationProduct final : public AlgorithmicTask {
       if (only_ == Only::kAll || moved == 0 || moved == 2) drawn_.push_back(static_cast<std::int32_t>(e));
     }
   }
-  std::vector<std::string> symbols() const override { return numbered("e", static_cast<std::int64_t>(elements_.size())); }
+  std::vector<std::string> symbols() const override {
+    return numbered("e", static_cast<std::int64_t>(elements_.size()));
+  }
   std::vector<std::int32_t> answers() const override { return ids_of(0, static_cast<std::int64_t>(elements_.size())); }
   TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     ExampleWriter out;
     out.id(kTaskBos);
-    std::int32_t product = 0;   // the identity comes first
+    std::int32_t product = 0;  // the identity comes first
     for (std::int64_t i = 1; i <= length; ++i) {
       const std::int32_t next = drawn_[random.below(drawn_.size())];
       product = after(next, product);
-      if (mode_ == Mode::kPrefix) out.symbol(next, product);
-      else out.symbol(next);
+      if (mode_ == Mode::kPrefix)
+        out.symbol(next, product);
+      else
+        out.symbol(next);
     }
     TaskExample& made = out.example;
     if (mode_ == Mode::kPrefix) {
       made.unjudged.assign(made.ids.size(), 0);
-      made.unjudged[1] = 1;   // the first product is the element itself
+      made.unjudged[1] = 1;  // the first product is the element itself
       made.part.assign(made.ids.size(), 0);
       std::int32_t power = 1;
       for (std::int32_t i = 2; i <= length; ++i) {
         if (i >= 2 * power) power *= 2;
         made.part[static_cast<std::size_t>(i)] = power;
       }
-      if (length == 1) made.unjudged[1] = 0;   // else nothing would be judged
+      if (length == 1) made.unjudged[1] = 0;  // else nothing would be judged
       return std::move(made);
     }
     out.id(kTaskSep, kFirstSymbol + product);
@@ -93,18 +97,19 @@ class PermutationProduct final : public AlgorithmicTask {
   Mode mode_ = Mode::kPrefix;
   Only only_ = Only::kAll;
   std::vector<Permutation> elements_;
-  std::vector<std::int32_t> drawn_;   ///< what inputs are drawn from
+  std::vector<std::int32_t> drawn_;  ///< what inputs are drawn from
 };
 
 }  // namespace
 
 TaskGenerator permutation_product_task() {
-  return task<PermutationProduct>({.name = "permutation_product",
-                                   .summary = "Permutations g1 g2 …; at each the product of all so far, the newest applied last.",
-                                   .reference = "Liu et al. 2023, arXiv:2210.10749; Movahedi et al. 2025, arXiv:2511.17388",
-                                   .length = "permutations",
-                                   .train = {1, 32},
-                                   .test = {33, 512}});
+  return task<PermutationProduct>(
+      {.name = "permutation_product",
+       .summary = "Permutations g1 g2 …; at each the product of all so far, the newest applied last.",
+       .reference = "Liu et al. 2023, arXiv:2210.10749; Movahedi et al. 2025, arXiv:2511.17388",
+       .length = "permutations",
+       .train = {1, 32},
+       .test = {33, 512}});
 }
 
 }  // namespace pe::data

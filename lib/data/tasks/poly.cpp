@@ -34,9 +34,9 @@ class Polynomial final : public QuestionTask {
     const std::int64_t x = number();
     std::int64_t sum = 0;
     while (at < input.size()) {
-      ++at;   // ; or +
+      ++at;  // ; or +
       std::int64_t term = number();
-      at += 3;   // * x **
+      at += 3;  // * x **
       for (std::int32_t power = input[at++]; power > 0; --power) term *= x;
       sum += term;
     }
@@ -53,12 +53,13 @@ class Polynomial final : public QuestionTask {
 }  // namespace
 
 TaskGenerator poly_task() {
-  return task<Polynomial>({.name = "poly",
-                         .summary = "x ; c * x ** e + …, coefficients -3 to 3, degrees 0 to 3, x in -2 to 2; the value modulo 10.",
-                         .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
-                         .length = "terms",
-                         .train = {1, 8},
-                         .test = {9, 16}});
+  return task<Polynomial>(
+      {.name = "poly",
+       .summary = "x ; c * x ** e + …, coefficients -3 to 3, degrees 0 to 3, x in -2 to 2; the value modulo 10.",
+       .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+       .length = "terms",
+       .train = {1, 8},
+       .test = {9, 16}});
 }
 
 }  // namespace pe::data

@@ -17,9 +17,7 @@ class PosGen final : public AlgorithmicTask {
     v.field("j", j_, "See rule.", {.min = 1, .max = 20});
     v.field("k", k_, "See rule.", {.min = 1, .max = 20});
   }
-  std::vector<std::string> symbols() const override {
-    return numbered("", modulus_);
-  }
+  std::vector<std::string> symbols() const override { return numbered("", modulus_); }
   std::vector<std::int32_t> answers() const override { return ids_of(0, modulus_); }
   double weight(std::int64_t n) const override { return n > j_ + k_ ? 1 : 0; }
   TaskExample example(support::Xoshiro& random, std::int64_t length, Split split) const override {
@@ -37,8 +35,10 @@ class PosGen final : public AlgorithmicTask {
     const Symbols x = continued(start, length);
     out.id(kTaskBos);
     for (std::size_t i = 0; i + 1 < x.size(); ++i) {
-      if (i + 1 < start.size()) out.symbol(x[i]);
-      else out.symbol(x[i], x[i + 1]);
+      if (i + 1 < start.size())
+        out.symbol(x[i]);
+      else
+        out.symbol(x[i], x[i + 1]);
     }
     out.symbol(x.back());
     return std::move(out.example);
@@ -49,7 +49,9 @@ class PosGen final : public AlgorithmicTask {
     const auto j = static_cast<std::size_t>(j_), k = static_cast<std::size_t>(k_);
     const std::size_t given = x.size();
     while (static_cast<std::int64_t>(x.size()) < length) {
-      const std::size_t pointer = rule_ == Rule::kSemi ? (x.size() - given) / 2 : rule_ == Rule::kChain ? 0 : x.size() - j - k;
+      const std::size_t pointer = rule_ == Rule::kSemi    ? (x.size() - given) / 2
+                                  : rule_ == Rule::kChain ? 0
+                                                          : x.size() - j - k;
       std::int64_t sum = 0;
       for (std::size_t i = 0; i < j; ++i) sum += x[pointer + i];
       for (std::size_t i = 0; i < k; ++i) sum += x[x.size() - k + i];
@@ -68,11 +70,11 @@ class PosGen final : public AlgorithmicTask {
 
 TaskGenerator posgen_task() {
   return task<PosGen>({.name = "posgen",
-                     .summary = "j + k symbols; all that follow by the rule.",
-                     .reference = "Wang et al. 2024 (Resonance RoPE), arXiv:2403.00071; E 3.8",
-                     .length = "symbols",
-                     .train = {64, 64},
-                     .test = {65, 256}});
+                       .summary = "j + k symbols; all that follow by the rule.",
+                       .reference = "Wang et al. 2024 (Resonance RoPE), arXiv:2403.00071; E 3.8",
+                       .length = "symbols",
+                       .train = {64, 64},
+                       .test = {65, 256}});
 }
 
 }  // namespace pe::data

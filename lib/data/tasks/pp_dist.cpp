@@ -34,11 +34,11 @@ class MarkDistance final : public QuestionTask {
 
 TaskGenerator pp_dist_task() {
   return task<MarkDistance>({.name = "pp_dist",
-                           .summary = "Symbols with two marks; their distance, 1 to 32.",
-                           .reference = "E 3.9",
-                           .length = "symbols",
-                           .train = {8, 64},
-                           .test = {65, 256}});
+                             .summary = "Symbols with two marks; their distance, 1 to 32.",
+                             .reference = "E 3.9",
+                             .length = "symbols",
+                             .train = {8, 64},
+                             .test = {65, 256}});
 }
 
 }  // namespace pe::data

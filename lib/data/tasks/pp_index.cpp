@@ -27,11 +27,11 @@ class MarkIndex final : public QuestionTask {
 
 TaskGenerator pp_index_task() {
   return task<MarkIndex>({.name = "pp_index",
-                        .summary = "Symbols with a mark; its index modulo 16, from 0.",
-                        .reference = "E 3.9",
-                        .length = "symbols",
-                        .train = {8, 64},
-                        .test = {65, 256}});
+                          .summary = "Symbols with a mark; its index modulo 16, from 0.",
+                          .reference = "E 3.9",
+                          .length = "symbols",
+                          .train = {8, 64},
+                          .test = {65, 256}});
 }
 
 }  // namespace pe::data

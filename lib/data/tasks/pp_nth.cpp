@@ -29,11 +29,11 @@ class NthSymbol final : public QuestionTask {
 
 TaskGenerator pp_nth_task() {
   return task<NthSymbol>({.name = "pp_nth",
-                        .summary = "n symbols and an index in digits, from 0; the symbol there.",
-                        .reference = "E 3.9",
-                        .length = "symbols",
-                        .train = {8, 64},
-                        .test = {65, 256}});
+                          .summary = "n symbols and an index in digits, from 0; the symbol there.",
+                          .reference = "E 3.9",
+                          .length = "symbols",
+                          .train = {8, 64},
+                          .test = {65, 256}});
 }
 
 }  // namespace pe::data

@@ -37,11 +37,11 @@ class ShiftedTask final : public AlgorithmicTask {
 
 TaskGenerator pp_shift_task() {
   return task<ShiftedTask>({.name = "pp_shift",
-                          .summary = "Another task of this suite behind up to 64 blanks; its answer.",
-                          .reference = "E 3.9",
-                          .length = "symbols",
-                          .train = {8, 64},
-                          .test = {65, 256}});
+                            .summary = "Another task of this suite behind up to 64 blanks; its answer.",
+                            .reference = "E 3.9",
+                            .length = "symbols",
+                            .train = {8, 64},
+                            .test = {65, 256}});
 }
 
 }  // namespace pe::data

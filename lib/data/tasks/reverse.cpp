@@ -12,12 +12,8 @@ class Reverse final : public QuestionTask {
   }
   std::vector<std::string> symbols() const override { return numbered("s", alphabet_); }
   std::vector<std::int32_t> answers() const override { return ids_of(0, alphabet_); }
-  Symbols ask(support::Xoshiro& random, std::int64_t n) const override {
-    return draw_many(random, n, alphabet_);
-  }
-  Symbols answer(const Symbols& input) const override {
-    return {input.rbegin(), input.rend()};
-  }
+  Symbols ask(support::Xoshiro& random, std::int64_t n) const override { return draw_many(random, n, alphabet_); }
+  Symbols answer(const Symbols& input) const override { return {input.rbegin(), input.rend()}; }
 
  private:
   std::int64_t alphabet_ = 100;
@@ -27,11 +23,11 @@ class Reverse final : public QuestionTask {
 
 TaskGenerator reverse_task() {
   return task<Reverse>({.name = "reverse",
-                      .summary = "n symbols; the same backwards.",
-                      .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
-                      .length = "symbols",
-                      .train = {1, 20},
-                      .test = {21, 40}});
+                        .summary = "n symbols; the same backwards.",
+                        .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+                        .length = "symbols",
+                        .train = {1, 20},
+                        .test = {21, 40}});
 }
 
 }  // namespace pe::data

@@ -14,11 +14,11 @@ class ReverseTwice final : public SaidTwice {
 
 TaskGenerator reverse2_task() {
   return task<ReverseTwice>({.name = "reverse2",
-                           .summary = "n symbols; backwards, NEXT, backwards.",
-                           .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
-                           .length = "symbols",
-                           .train = {1, 20},
-                           .test = {21, 40}});
+                             .summary = "n symbols; backwards, NEXT, backwards.",
+                             .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+                             .length = "symbols",
+                             .train = {1, 20},
+                             .test = {21, 40}});
 }
 
 }  // namespace pe::data

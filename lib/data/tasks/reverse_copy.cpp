@@ -14,11 +14,11 @@ class ReverseCopy final : public SaidTwice {
 
 TaskGenerator reverse_copy_task() {
   return task<ReverseCopy>({.name = "reverse_copy",
-                          .summary = "n symbols; backwards, NEXT, the same.",
-                          .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
-                          .length = "symbols",
-                          .train = {1, 20},
-                          .test = {21, 40}});
+                            .summary = "n symbols; backwards, NEXT, the same.",
+                            .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+                            .length = "symbols",
+                            .train = {1, 20},
+                            .test = {21, 40}});
 }
 
 }  // namespace pe::data

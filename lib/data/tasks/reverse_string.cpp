@@ -10,20 +10,18 @@ class ReverseString final : public ChomskyTask {
   std::vector<std::string> own_symbols() const override { return {"0", "1"}; }
   std::vector<std::int32_t> answers() const override { return ids_of(0, 2); }
   Symbols ask(support::Xoshiro& random, std::int64_t n) const override { return draw_many(random, n, 2); }
-  Symbols answer(const Symbols& input) const override {
-    return {input.rbegin(), input.rend()};
-  }
+  Symbols answer(const Symbols& input) const override { return {input.rbegin(), input.rend()}; }
 };
 
 }  // namespace
 
 TaskGenerator reverse_string_task() {
   return task<ReverseString>({.name = "reverse_string",
-                            .summary = "n bits; backwards.",
-                            .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                            .length = "symbols of input",
-                            .train = {1, 40},
-                            .test = {41, 500}});
+                              .summary = "n bits; backwards.",
+                              .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+                              .length = "symbols of input",
+                              .train = {1, 40},
+                              .test = {41, 500}});
 }
 
 }  // namespace pe::data

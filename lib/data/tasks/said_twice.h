@@ -11,7 +11,9 @@ class SaidTwice : public QuestionTask {
   void describe(support::FieldVisitor& v) override {
     v.field("alphabet", alphabet_, "Symbols to draw from.", {.min = 2, .max = 100000});
   }
-  std::vector<std::string> symbols() const override { return numbered("s", alphabet_) + std::vector<std::string>{"NEXT"}; }
+  std::vector<std::string> symbols() const override {
+    return numbered("s", alphabet_) + std::vector<std::string>{"NEXT"};
+  }
   std::vector<std::int32_t> answers() const override { return ids_of(0, alphabet_); }
   Symbols ask(support::Xoshiro& random, std::int64_t n) const override { return draw_many(random, n, alphabet_); }
   Symbols answer(const Symbols& input) const override {

@@ -27,8 +27,10 @@ Symbols actions_of(const Symbols& words) {
     once = {act};
   } else {
     const std::int32_t turn = turn_to(body.back());
-    if (body.size() == 2) once = {turn};
-    else if (body[1] == kOpposite) once = {turn, turn};
+    if (body.size() == 2)
+      once = {turn};
+    else if (body[1] == kOpposite)
+      once = {turn, turn};
     const int around = body.size() == 3 && body[1] == kAround ? 4 : 1;
     if (around == 4) once = {turn};
     if (moves) once.push_back(act);
@@ -99,7 +101,9 @@ class Scan final : public QuestionTask {
   /// How many commands have so many actions.
   double weight(std::int64_t n) const override {
     const auto& all = commands();
-    return n >= 1 && n < static_cast<std::int64_t>(all.size()) ? static_cast<double>(all[static_cast<std::size_t>(n)].size()) : 0;
+    return n >= 1 && n < static_cast<std::int64_t>(all.size())
+               ? static_cast<double>(all[static_cast<std::size_t>(n)].size())
+               : 0;
   }
   Symbols ask(support::Xoshiro& random, std::int64_t n) const override {
     const std::vector<Symbols>& of = commands()[static_cast<std::size_t>(n)];
@@ -112,11 +116,11 @@ class Scan final : public QuestionTask {
 
 TaskGenerator scan_task() {
   return task<Scan>({.name = "scan",
-                   .summary = "A command in words; its actions.",
-                   .reference = "Lake and Baroni 2018, arXiv:1711.00350; length splits of Kazemnejad et al.; E 3.2.1",
-                   .length = "actions",
-                   .train = {1, 25},
-                   .test = {26, 48}});
+                     .summary = "A command in words; its actions.",
+                     .reference = "Lake and Baroni 2018, arXiv:1711.00350; length splits of Kazemnejad et al.; E 3.2.1",
+                     .length = "actions",
+                     .train = {1, 25},
+                     .test = {26, 48}});
 }
 
 }  // namespace pe::data

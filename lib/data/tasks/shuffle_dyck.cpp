@@ -17,11 +17,11 @@ class ShuffleDyck final : public InterleavedBrackets {
 
 TaskGenerator shuffle_dyck_task() {
   return task<ShuffleDyck>({.name = "shuffle_dyck",
-                          .summary = "Interleaved brackets; after each prefix the set of kinds that may close.",
-                          .reference = "Bhattamishra et al. 2020, arXiv:2009.11264; E 3.7",
-                          .length = "brackets",
-                          .train = {2, 50},
-                          .test = {52, 150}});
+                            .summary = "Interleaved brackets; after each prefix the set of kinds that may close.",
+                            .reference = "Bhattamishra et al. 2020, arXiv:2009.11264; E 3.7",
+                            .length = "brackets",
+                            .train = {2, 50},
+                            .test = {52, 150}});
 }
 
 }  // namespace pe::data

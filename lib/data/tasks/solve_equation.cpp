@@ -39,12 +39,13 @@ class SolveEquation final : public BracketArithmetic {
 }  // namespace
 
 TaskGenerator solve_equation_task() {
-  return task<SolveEquation>({.name = "solve_equation",
-                            .summary = "A bracketed expression of + and - with one digit hidden by x, = value modulo 5; the digit.",
-                            .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                            .length = "symbols of input",
-                            .train = {1, 40},
-                            .test = {41, 500}});
+  return task<SolveEquation>(
+      {.name = "solve_equation",
+       .summary = "A bracketed expression of + and - with one digit hidden by x, = value modulo 5; the digit.",
+       .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+       .length = "symbols of input",
+       .train = {1, 40},
+       .test = {41, 500}});
 }
 
 }  // namespace pe::data

@@ -24,8 +24,10 @@ class SortMulti final : public QuestionTask {
   Symbols answer(const Symbols& input) const override {
     std::vector<std::int64_t> numbers(1, 0);
     for (const std::int32_t symbol : input) {
-      if (symbol == kComma) numbers.push_back(0);
-      else numbers.back() = numbers.back() * 10 + symbol;
+      if (symbol == kComma)
+        numbers.push_back(0);
+      else
+        numbers.back() = numbers.back() * 10 + symbol;
     }
     std::sort(numbers.begin(), numbers.end());
     return written(numbers);
@@ -47,11 +49,11 @@ class SortMulti final : public QuestionTask {
 
 TaskGenerator sort_multi_task() {
   return task<SortMulti>({.name = "sort_multi",
-                        .summary = "n numbers, digit by digit, with commas; the same sorted.",
-                        .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
-                        .length = "numbers",
-                        .train = {2, 8},
-                        .test = {9, 16}});
+                          .summary = "n numbers, digit by digit, with commas; the same sorted.",
+                          .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+                          .length = "numbers",
+                          .train = {2, 8},
+                          .test = {9, 16}});
 }
 
 }  // namespace pe::data

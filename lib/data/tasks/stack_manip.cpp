@@ -22,9 +22,12 @@ class StackManipulation final : public ChomskyTask {
   Symbols answer(const Symbols& input) const override {
     Symbols stack;
     for (const std::int32_t symbol : input) {
-      if (symbol < kPop) stack.push_back(symbol);
-      else if (symbol != kPop) stack.push_back(symbol - kPushZero);
-      else if (!stack.empty()) stack.pop_back();
+      if (symbol < kPop)
+        stack.push_back(symbol);
+      else if (symbol != kPop)
+        stack.push_back(symbol - kPushZero);
+      else if (!stack.empty())
+        stack.pop_back();
     }
     Symbols output(stack.rbegin(), stack.rend());
     output.push_back(2);
@@ -36,12 +39,13 @@ class StackManipulation final : public ChomskyTask {
 }  // namespace
 
 TaskGenerator stack_manip_task() {
-  return task<StackManipulation>({.name = "stack_manip",
-                                .summary = "A stack, bottom first, and actions (2 pops); the stack top first, 2, zeros.",
-                                .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
-                                .length = "symbols of input",
-                                .train = {2, 40},
-                                .test = {41, 500}});
+  return task<StackManipulation>(
+      {.name = "stack_manip",
+       .summary = "A stack, bottom first, and actions (2 pops); the stack top first, 2, zeros.",
+       .reference = "Deletang et al. 2022, arXiv:2207.02098; E 3.3",
+       .length = "symbols of input",
+       .train = {2, 40},
+       .test = {41, 500}});
 }
 
 }  // namespace pe::data

@@ -30,11 +30,11 @@ class SumMod final : public QuestionTask {
 
 TaskGenerator sum_mod_task() {
   return task<SumMod>({.name = "sum_mod",
-                     .summary = "d1 + d2 + …, digits 1 to 9; the sum modulo 10.",
-                     .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
-                     .length = "digits",
-                     .train = {2, 8},
-                     .test = {9, 16}});
+                       .summary = "d1 + d2 + …, digits 1 to 9; the sum modulo 10.",
+                       .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+                       .length = "digits",
+                       .train = {2, 8},
+                       .test = {9, 16}});
 }
 
 }  // namespace pe::data

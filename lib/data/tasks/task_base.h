@@ -17,7 +17,7 @@
 
 namespace pe::data {
 
-using Symbols = std::vector<std::int32_t>;   ///< of a task, from 0
+using Symbols = std::vector<std::int32_t>;  ///< of a task, from 0
 
 inline std::int32_t draw(support::Xoshiro& random, std::int64_t bound) {
   return static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(bound)));
@@ -126,7 +126,7 @@ class ChomskyTask : public QuestionTask {
     const Symbols input = ask(same, length);
     const Symbols target = answer(input);
     TaskExample made;
-    std::size_t first = 0;   // the first label of the output
+    std::size_t first = 0;  // the first label of the output
     if (mode_ == Mode::kSequence) {
       made = QuestionTask::example(random, length, split);
       first = input.size() + 1;

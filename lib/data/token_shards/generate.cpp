@@ -15,11 +15,13 @@ using support::ConfigError;
 
 void GenerateConfig::Generate::describe(support::FieldVisitor& v) {
   v.variant("task", task, task_kinds(), "Task to generate; `pe-generate --help` lists all.");
-  v.field("lengths", lengths, "Shortest and longest example, in the task's own terms; empty: those that the source trains on.",
-          {.min = 1});
-  v.field("train", train, "Examples to train on. None comes twice by design, but short lengths have few different ones.",
+  v.field("lengths", lengths,
+          "Shortest and longest example, in the task's own terms; empty: those that the source trains on.", {.min = 1});
+  v.field("train", train,
+          "Examples to train on. None comes twice by design, but short lengths have few different ones.",
           {.unit = "examples", .min = 1, .max = 1e9});
-  v.field("validation", validation, "Examples to validate on, of the same lengths.", {.unit = "examples", .min = 0, .max = 1e8});
+  v.field("validation", validation, "Examples to validate on, of the same lengths.",
+          {.unit = "examples", .min = 0, .max = 1e8});
   v.field("window", window, "Tokens of an example with its padding: train.length of the training.",
           {.unit = "tokens", .min = 2, .max = 1 << 20});
   v.field("seed", seed, "Seed of the examples.", {.min = 0});
@@ -53,7 +55,8 @@ std::vector<std::int64_t> shares(const std::vector<double>& weights, std::int64_
 void generate(const GenerateConfig& config, artifact::Workspace& workspace) {
   const GenerateConfig::Generate& wanted = config.generate;
   const ChosenTask chosen = choose_task(wanted.task.json);
-  const LengthRange range = wanted.lengths.empty() ? chosen.generator->train : LengthRange{wanted.lengths[0], wanted.lengths[1]};
+  const LengthRange range =
+      wanted.lengths.empty() ? chosen.generator->train : LengthRange{wanted.lengths[0], wanted.lengths[1]};
   std::vector<std::int64_t> lengths;
   std::vector<double> weights;
   for (std::int64_t length = range.low; length <= range.high; ++length) {
@@ -63,8 +66,10 @@ void generate(const GenerateConfig& config, artifact::Workspace& workspace) {
     }
   }
   if (lengths.empty()) {
-    throw ConfigError(cat("task '", chosen.name, "' has no example of ", range.low, " to ", range.high, " ", chosen.generator->length),
-                      {}, cat("its source trains on ", chosen.generator->train.low, " to ", chosen.generator->train.high));
+    throw ConfigError(cat("task '", chosen.name, "' has no example of ", range.low, " to ", range.high, " ",
+                          chosen.generator->length),
+                      {},
+                      cat("its source trains on ", chosen.generator->train.low, " to ", chosen.generator->train.high));
   }
   const artifact::TokenizerRecord tokenizer = symbol_tokenizer_record(wanted.task.json);
   artifact::TokenShardsWriter writer(workspace.output("data"), workspace.recipe, tokenizer, 1 << 26);
@@ -79,7 +84,8 @@ void generate(const GenerateConfig& config, artifact::Workspace& workspace) {
     std::vector<std::size_t> order;
     const std::vector<std::int64_t> counts = shares(weights, count);
     for (std::size_t i = 0; i < counts.size(); ++i) order.insert(order.end(), static_cast<std::size_t>(counts[i]), i);
-    support::Xoshiro random(support::make_key({static_cast<std::uint64_t>(wanted.seed), 0, static_cast<std::uint64_t>(split)}));
+    support::Xoshiro random(
+        support::make_key({static_cast<std::uint64_t>(wanted.seed), 0, static_cast<std::uint64_t>(split)}));
     random.shuffle(order);
     std::vector<std::int64_t> index(lengths.size(), 0);
     for (const std::size_t at : order) {
@@ -107,7 +113,8 @@ void generate(const GenerateConfig& config, artifact::Workspace& workspace) {
   totals.read = static_cast<std::uint64_t>(all);
   writer.finish(totals);
   progress.note(cat(support::with_commas(all), " examples of ", chosen.name, ", ", tokenizer.vocabulary, " symbols, ",
-                    support::with_commas(static_cast<std::int64_t>(scored)), " labels in windows of ", window, " tokens"));
+                    support::with_commas(static_cast<std::int64_t>(scored)), " labels in windows of ", window,
+                    " tokens"));
 }
 
 }  // namespace pe::data

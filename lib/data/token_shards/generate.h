@@ -14,10 +14,10 @@ namespace pe::data {
 struct GenerateConfig {
   struct Generate {
     support::VariantValue task{"copy_repeat"};
-    std::vector<std::int64_t> lengths;      ///< lowest and highest; empty: as the source trains
+    std::vector<std::int64_t> lengths;  ///< lowest and highest; empty: as the source trains
     std::int64_t train = 100'000;
     std::int64_t validation = 2'000;
-    std::int64_t window = 64;               ///< tokens of an example, padded; train.length
+    std::int64_t window = 64;  ///< tokens of an example, padded; train.length
     std::int64_t seed = 1;
     void describe(support::FieldVisitor& v);
   };

@@ -33,11 +33,16 @@ std::string inspect_raw_text(const fs::path& folder, const InspectOptions& optio
   artifact::RawTextReader::Document document;
   while (reader.next(document)) {
     lengths.add(document.text.size());
-    if (const auto found = sources.find(document.source); found != sources.end()) ++found->second;
-    else if (sources.size() < 1000) sources.emplace(document.source, 1);
+    if (const auto found = sources.find(document.source); found != sources.end())
+      ++found->second;
+    else if (sources.size() < 1000)
+      sources.emplace(document.source, 1);
     if (static_cast<std::int64_t>(document.index) >= options.documents) continue;
-    first += cat("\ndocument ", document.index, " of ", support::escaped(document.source, 200), ", ", number(document.text.size()), " bytes\n",
-                 support::escaped(document.text.substr(0, static_cast<std::size_t>(4 * options.characters)), static_cast<std::size_t>(options.characters)), "\n");
+    first += cat("\ndocument ", document.index, " of ", support::escaped(document.source, 200), ", ",
+                 number(document.text.size()), " bytes\n",
+                 support::escaped(document.text.substr(0, static_cast<std::size_t>(4 * options.characters)),
+                                  static_cast<std::size_t>(options.characters)),
+                 "\n");
   }
   int shown = 0;
   for (const auto& [name, count] : sources) {
@@ -54,18 +59,22 @@ std::string inspect_token_shards(const fs::path& folder, const InspectOptions& o
   const TokenDataset dataset(folder);
   const artifact::TokenizerRecord& record = dataset.tokenizer();
   const artifact::DatasetTotals& totals = dataset.totals();
-  std::string text = cat("token shards: tokenizer ", record.kind, ", vocabulary ", number(static_cast<std::uint64_t>(record.vocabulary)), ", ", record.library, "\n");
+  std::string text = cat("token shards: tokenizer ", record.kind, ", vocabulary ",
+                         number(static_cast<std::uint64_t>(record.vocabulary)), ", ", record.library, "\n");
   std::uint64_t tokens = 0;
   for (const Split split : artifact::kAllSplits) {
     const artifact::SplitTotals& of = totals.splits[static_cast<std::size_t>(split)];
-    text += cat("  ", artifact::split_name(split), ": ", number(of.documents), " documents, ", number(of.tokens), " tokens, ", number(of.bytes), " bytes\n");
+    text += cat("  ", artifact::split_name(split), ": ", number(of.documents), " documents, ", number(of.tokens),
+                " tokens, ", number(of.bytes), " bytes\n");
     tokens += of.tokens;
   }
-  text += cat("  of ", number(totals.read), " documents read: ", number(totals.duplicates), " duplicates, ", number(totals.empty), " empty, ",
-              number(totals.too_short), " too short, ", number(totals.invalid_utf8), " not UTF-8\n");
+  text += cat("  of ", number(totals.read), " documents read: ", number(totals.duplicates), " duplicates, ",
+              number(totals.empty), " empty, ", number(totals.too_short), " too short, ", number(totals.invalid_utf8),
+              " not UTF-8\n");
   if (totals.unknown_tokens > 0) {
-    text += fmt::format("  {} tokens ({:.2f} %) are unknown to the tokenizer\n", number(totals.unknown_tokens),
-                        100.0 * static_cast<double>(totals.unknown_tokens) / static_cast<double>(std::max<std::uint64_t>(1, tokens)));
+    text += fmt::format(
+        "  {} tokens ({:.2f} %) are unknown to the tokenizer\n", number(totals.unknown_tokens),
+        100.0 * static_cast<double>(totals.unknown_tokens) / static_cast<double>(std::max<std::uint64_t>(1, tokens)));
   }
   for (const Split split : artifact::kAllSplits) {
     if (artifact::split_name(split) != options.split) continue;
@@ -73,15 +82,19 @@ std::string inspect_token_shards(const fs::path& folder, const InspectOptions& o
     for (std::uint64_t i = 0; i < dataset.documents(split); ++i) lengths.add(dataset.document(split, i).tokens);
     text += cat("tokens a document of ", options.split, "\n", lengths.bars("tokens"));
     const auto tokenizer = make_tokenizer(record, folder.string());
-    for (std::uint64_t i = 0; i < std::min(dataset.documents(split), static_cast<std::uint64_t>(std::max<std::int64_t>(0, options.documents))); ++i) {
+    for (std::uint64_t i = 0; i < std::min(dataset.documents(split),
+                                           static_cast<std::uint64_t>(std::max<std::int64_t>(0, options.documents)));
+         ++i) {
       const TokenDataset::Document document = dataset.document(split, i);
-      const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(document.tokens, static_cast<std::uint64_t>(options.characters)));
+      const std::size_t count = static_cast<std::size_t>(
+          std::min<std::uint64_t>(document.tokens, static_cast<std::uint64_t>(options.characters)));
       std::vector<std::int32_t> ids(count);
       dataset.read(split, document.first, std::span(ids));
       std::vector<std::string> shown;
       for (std::size_t k = 0; k < std::min<std::size_t>(count, 16); ++k) shown.push_back(std::to_string(ids[k]));
-      text += cat("\ndocument ", i, " (", document.index, " of the raw text), ", number(document.tokens), " tokens, ", number(document.bytes), " bytes: ",
-                  support::join(shown, " "), document.tokens > shown.size() ? " …" : "", "\n");
+      text += cat("\ndocument ", i, " (", document.index, " of the raw text), ", number(document.tokens), " tokens, ",
+                  number(document.bytes), " bytes: ", support::join(shown, " "),
+                  document.tokens > shown.size() ? " …" : "", "\n");
       if (!ids.empty() && ids[0] == record.bos_id) ids.erase(ids.begin());
       text += support::escaped(tokenizer->decode(ids), static_cast<std::size_t>(options.characters)) + "\n";
     }

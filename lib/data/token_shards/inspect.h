@@ -11,9 +11,9 @@
 namespace pe::data {
 
 struct InspectOptions {
-  std::int64_t documents = 3;       ///< how many are shown, from the start
-  std::int64_t characters = 400;    ///< of each, at most
-  std::string split = "train";      ///< of token shards
+  std::int64_t documents = 3;     ///< how many are shown, from the start
+  std::int64_t characters = 400;  ///< of each, at most
+  std::string split = "train";    ///< of token shards
 };
 
 /// Totals, a histogram of document lengths, and the first documents; of token shards decoded, with their ids. `path` is

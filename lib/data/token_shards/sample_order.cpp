@@ -6,7 +6,8 @@
 namespace pe::data {
 
 SampleOrder::SampleOrder(std::uint64_t seed, std::uint64_t windows) : seed_(seed), windows_(windows) {
-  if (windows == 0) throw support::Error(support::kExitBug, support::Diagnostic{"an order of no windows was asked for"});
+  if (windows == 0)
+    throw support::Error(support::kExitBug, support::Diagnostic{"an order of no windows was asked for"});
 }
 
 std::uint64_t SampleOrder::operator()(std::uint64_t k) const {

@@ -21,7 +21,7 @@ class SeenTexts {
   bool insert(const TextHash& hash) {
     Slot key;
     std::memcpy(&key, hash.data(), sizeof key);
-    if (key == Slot{}) return !std::exchange(zero_, true);   // marks a free slot
+    if (key == Slot{}) return !std::exchange(zero_, true);  // marks a free slot
     // The high bits of the product, so that any size will do.
     std::size_t at = static_cast<std::size_t>(static_cast<unsigned __int128>(key.first) * slots_.size() >> 64);
     for (; slots_[at] != Slot{}; at = at + 1 < slots_.size() ? at + 1 : 0) {

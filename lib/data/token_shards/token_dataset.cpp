@@ -63,10 +63,10 @@ struct Shard {
   support::MappedFile map;
   const std::byte* tokens = nullptr;
   const std::byte* labels = nullptr;
-  std::uint64_t first = 0;              // of its tokens in the split's stream
+  std::uint64_t first = 0;  // of its tokens in the split's stream
   std::uint64_t count = 0;
   std::uint64_t first_document = 0;
-  Table<std::uint64_t> offsets;         // of documents, within the shard
+  Table<std::uint64_t> offsets;  // of documents, within the shard
   Table<std::uint32_t> bytes;
   Table<std::uint64_t> index;
 };
@@ -81,8 +81,9 @@ struct Stream {
 constexpr std::size_t kMostPrefetched = 16 << 10;
 
 [[noreturn]] void past_the_end(Split split, std::uint64_t end, std::uint64_t tokens) {
-  throw support::Error(support::kExitBug, support::Diagnostic{cat("token ", end, " of split ", artifact::split_name(split),
-                                                                  " was asked for, it has ", tokens)});
+  throw support::Error(support::kExitBug,
+                       support::Diagnostic{cat("token ", end, " of split ", artifact::split_name(split),
+                                               " was asked for, it has ", tokens)});
 }
 
 }  // namespace
@@ -168,7 +169,8 @@ struct TokenDataset::State {
     if (count > from.tokens || first > from.tokens - count) past_the_end(split, first + count, from.tokens);
     if (count == 0) return;
     auto shard = std::upper_bound(from.shards.begin(), from.shards.end(), first,
-                                  [](std::uint64_t wanted, const Shard& s) { return wanted < s.first; }) - 1;
+                                  [](std::uint64_t wanted, const Shard& s) { return wanted < s.first; }) -
+                 1;
     for (std::size_t done = 0; done < count; ++shard) {
       const std::uint64_t start = first + done - shard->first;
       const auto ids = static_cast<std::size_t>(std::min<std::uint64_t>(shard->count - start, count - done));
@@ -219,10 +221,12 @@ std::uint64_t TokenDataset::window_tokens() const { return state_->window; }
 
 void TokenDataset::read_labels(Split split, std::uint64_t first, std::span<std::int64_t> out) const {
   const Stream& from = state_->stream(split);
-  if (out.size() > from.tokens || first > from.tokens - out.size()) past_the_end(split, first + out.size(), from.tokens);
+  if (out.size() > from.tokens || first > from.tokens - out.size())
+    past_the_end(split, first + out.size(), from.tokens);
   if (out.empty()) return;
   auto shard = std::upper_bound(from.shards.begin(), from.shards.end(), first,
-                                [](std::uint64_t wanted, const Shard& s) { return wanted < s.first; }) - 1;
+                                [](std::uint64_t wanted, const Shard& s) { return wanted < s.first; }) -
+               1;
   for (std::size_t done = 0; done < out.size(); ++shard) {
     const std::uint64_t start = first + done - shard->first;
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(shard->count - start, out.size() - done));
@@ -265,8 +269,9 @@ TokenDataset::TokenDataset(const fs::path& folder) : state_(std::make_unique<Sta
     }
     const artifact::SplitTotals& stated = state.totals.splits[static_cast<std::size_t>(split)];
     if (stated.tokens != stream.tokens || stated.documents != stream.documents) {
-      throw ArtifactError(cat(quote(folder.string()), ": split ", artifact::split_name(split), ": expected ", stated.documents,
-                              " documents and ", stated.tokens, " tokens, found ", stream.documents, " and ", stream.tokens));
+      throw ArtifactError(cat(quote(folder.string()), ": split ", artifact::split_name(split), ": expected ",
+                              stated.documents, " documents and ", stated.tokens, " tokens, found ", stream.documents,
+                              " and ", stream.tokens));
     }
   }
   if (labelled != 0 && labelled != filled) {
@@ -288,8 +293,12 @@ const artifact::SplitRecord& TokenDataset::splits() const { return state_->split
 std::uint64_t TokenDataset::tokens(Split split) const { return state_->stream(split).tokens; }
 std::uint64_t TokenDataset::documents(Split split) const { return state_->stream(split).documents; }
 
-void TokenDataset::read(Split split, std::uint64_t first, std::span<std::int64_t> out) const { state_->read(split, first, out); }
-void TokenDataset::read(Split split, std::uint64_t first, std::span<std::int32_t> out) const { state_->read(split, first, out); }
+void TokenDataset::read(Split split, std::uint64_t first, std::span<std::int64_t> out) const {
+  state_->read(split, first, out);
+}
+void TokenDataset::read(Split split, std::uint64_t first, std::span<std::int32_t> out) const {
+  state_->read(split, first, out);
+}
 
 std::uint64_t TokenDataset::windows(Split split, std::int64_t length) const {
   const std::uint64_t tokens = state_->stream(split).tokens;
@@ -298,7 +307,8 @@ std::uint64_t TokenDataset::windows(Split split, std::int64_t length) const {
 
 void TokenDataset::window(Split split, std::int64_t length, std::uint64_t w, std::span<std::int64_t> out) const {
   if (out.size() != static_cast<std::size_t>(length) + 1) {
-    throw support::Error(support::kExitBug, support::Diagnostic{cat("a window of ", length, " + 1 tokens does not fit ", out.size())});
+    throw support::Error(support::kExitBug,
+                         support::Diagnostic{cat("a window of ", length, " + 1 tokens does not fit ", out.size())});
   }
   state_->read(split, w * static_cast<std::uint64_t>(length), out);
 }
@@ -313,13 +323,16 @@ void TokenDataset::expect_window(Split split, std::int64_t length, std::uint64_t
 TokenDataset::Document TokenDataset::document(Split split, std::uint64_t number) const {
   const Stream& stream = state_->stream(split);
   if (number >= stream.documents) {
-    throw support::Error(support::kExitBug, support::Diagnostic{cat("document ", number, " of split ", artifact::split_name(split),
-                                                                    " was asked for, it has ", stream.documents)});
+    throw support::Error(support::kExitBug,
+                         support::Diagnostic{cat("document ", number, " of split ", artifact::split_name(split),
+                                                 " was asked for, it has ", stream.documents)});
   }
   const auto shard = std::upper_bound(stream.shards.begin(), stream.shards.end(), number,
-                                      [](std::uint64_t wanted, const Shard& s) { return wanted < s.first_document; }) - 1;
+                                      [](std::uint64_t wanted, const Shard& s) { return wanted < s.first_document; }) -
+                     1;
   const std::size_t at = static_cast<std::size_t>(number - shard->first_document);
-  return {shard->first + shard->offsets[at], shard->offsets[at + 1] - shard->offsets[at], shard->bytes[at], shard->index[at]};
+  return {shard->first + shard->offsets[at], shard->offsets[at + 1] - shard->offsets[at], shard->bytes[at],
+          shard->index[at]};
 }
 
 std::vector<std::int64_t> TokenDataset::document_tokens(Split split, std::uint64_t number) const {
@@ -339,7 +352,8 @@ std::vector<std::uint64_t> TokenDataset::documents_of_at_least(Split split, std:
   return numbers;
 }
 
-std::uint64_t TokenDataset::text_bytes(std::span<const std::int64_t> tokens, std::size_t first, bool starts_document) const {
+std::uint64_t TokenDataset::text_bytes(std::span<const std::int64_t> tokens, std::size_t first,
+                                       bool starts_document) const {
   const artifact::TokenizerRecord& tokenizer = state_->tokenizer;
   std::uint64_t bytes = 0;
   for (std::size_t i = first; i < tokens.size(); ++i) {

@@ -26,11 +26,11 @@ class TokenDataset {
   const artifact::TokenizerRecord& tokenizer() const;
   std::int64_t vocabulary() const { return tokenizer().vocabulary; }
   const std::string& tokenizer_digest() const;
-  const std::string& content_digest() const;   ///< of the whole artifact, from its manifest
+  const std::string& content_digest() const;  ///< of the whole artifact, from its manifest
   const artifact::DatasetTotals& totals() const;
-  const artifact::SplitRecord& splits() const;   ///< empty for data of tasks
+  const artifact::SplitRecord& splits() const;  ///< empty for data of tasks
 
-  std::uint64_t tokens(Split split) const;      ///< in all shards of the split, which read as one stream
+  std::uint64_t tokens(Split split) const;  ///< in all shards of the split, which read as one stream
   std::uint64_t documents(Split split) const;
 
   /// Tokens [first, first + out.size()) of the split's stream, across shard borders. @throws Error (bug) past the end.
@@ -52,10 +52,10 @@ class TokenDataset {
   void expect_window(Split split, std::int64_t length, std::uint64_t w) const;
 
   struct Document {
-    std::uint64_t first = 0;    ///< of its tokens in the split's stream; that is its BOS if documents begin with one
+    std::uint64_t first = 0;  ///< of its tokens in the split's stream; that is its BOS if documents begin with one
     std::uint64_t tokens = 0;
-    std::uint64_t bytes = 0;    ///< of its text
-    std::uint64_t index = 0;    ///< its number in the raw text
+    std::uint64_t bytes = 0;  ///< of its text
+    std::uint64_t index = 0;  ///< its number in the raw text
   };
   Document document(Split split, std::uint64_t number) const;
   /// All of its tokens, BOS included.
@@ -63,8 +63,8 @@ class TokenDataset {
   /// Numbers of the documents with at least `tokens` tokens, in order.
   std::vector<std::uint64_t> documents_of_at_least(Split split, std::uint64_t tokens) const;
 
-  /// Bytes of text that tokens[first..] stand for (bits per byte divides by this). A space that the tokenizer put before
-  /// a document counts nothing; it is recognised by the BOS before it, or by `starts_document` at tokens[0].
+  /// Bytes of text that tokens[first..] stand for (bits per byte divides by this). A space that the tokenizer put
+  /// before a document counts nothing; it is recognised by the BOS before it, or by `starts_document` at tokens[0].
   std::uint64_t text_bytes(std::span<const std::int64_t> tokens, std::size_t first, bool starts_document = false) const;
 
  private:

@@ -40,7 +40,8 @@ void TokenizeConfig::describe(support::FieldVisitor& v) {
            "Documents with exactly the same text as an earlier one.");
   v.choice("utf8", utf8, {{"error", Utf8::kError}, {"replace", Utf8::kReplace}, {"skip", Utf8::kSkip}},
            "Documents that are not UTF-8: end the stage, replace invalid bytes by U+FFFD, or skip them.");
-  v.field("min_tokens", min_tokens, "Leave out documents with fewer tokens, BOS not counted.", {.unit = "tokens", .min = 0});
+  v.field("min_tokens", min_tokens, "Leave out documents with fewer tokens, BOS not counted.",
+          {.unit = "tokens", .min = 0});
   v.field("shard_tokens", shard_tokens, "Most tokens of a shard file; a longer document has a separate file.",
           {.unit = "tokens", .min = 1000, .max = 1LL << 31});
   v.field("workers", workers, "Threads that encode; auto: one a processor.", {.min = 1, .max = 1024, .hashed = false});
@@ -66,7 +67,8 @@ bool cache_agrees(const Tokenizer& tokenizer, RawTextReader& reader, support::Pr
     agrees = agrees && expected == found;
   }
   reader.rewind();
-  if (!agrees) progress.warn("the word cache gives other ids than the tokenizer on the first documents; it is not used");
+  if (!agrees)
+    progress.warn("the word cache gives other ids than the tokenizer on the first documents; it is not used");
   return agrees;
 }
 
@@ -77,13 +79,13 @@ struct Batch {
 
 struct TokenBatch {
   struct Document {
-    std::size_t first = 0, count = 0;   // of its ids
+    std::size_t first = 0, count = 0;  // of its ids
     std::uint32_t bytes = 0;
     std::uint64_t index = 0;
-    std::uint64_t unknown = 0;          // of its ids
+    std::uint64_t unknown = 0;  // of its ids
     TextHash hash{};
     artifact::Split split = artifact::Split::kTrain;
-    bool dropped = false;               // by the UTF-8 policy, or for being empty
+    bool dropped = false;  // by the UTF-8 policy, or for being empty
     bool broken_utf8 = false;
     bool roundtrip = true;
   };
@@ -169,7 +171,8 @@ class EncoderPool {
         text = mended;
       }
       if (text.size() > std::numeric_limits<std::uint32_t>::max()) {
-        throw support::ArtifactError(cat("document ", from.index, " of the raw text has ", text.size(), " bytes, more than 4 GiB"));
+        throw support::ArtifactError(
+            cat("document ", from.index, " of the raw text has ", text.size(), " bytes, more than 4 GiB"));
       }
       to.dropped = text.empty() || (to.broken_utf8 && config_.utf8 == TokenizeConfig::Utf8::kSkip);
       if (!to.dropped) {
@@ -184,7 +187,8 @@ class EncoderPool {
         if (tokenizer_.bos_id() >= 0) result.ids.push_back(static_cast<std::int32_t>(tokenizer_.bos_id()));
         result.ids.insert(result.ids.end(), ids.begin(), ids.end());
         if (tokenizer_.unk_id() >= 0) {
-          to.unknown = static_cast<std::uint64_t>(std::count(ids.begin(), ids.end(), static_cast<std::int32_t>(tokenizer_.unk_id())));
+          to.unknown = static_cast<std::uint64_t>(
+              std::count(ids.begin(), ids.end(), static_cast<std::int32_t>(tokenizer_.unk_id())));
         }
         if (config_.check_roundtrip) to.roundtrip = tokenizer_.decode(ids) == text;
       }
@@ -219,7 +223,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 struct Summary {
   LengthHistogram lengths;
   std::uint64_t not_back = 0;
-  double took_s = 0, waited_s = 0;           ///< of it for the encoders
+  double took_s = 0, waited_s = 0;  ///< of it for the encoders
 };
 
 void report_speed(const Summary& summary, int workers, support::Progress& progress) {
@@ -229,31 +233,38 @@ void report_speed(const Summary& summary, int workers, support::Progress& progre
                             share > 0.5 ? "encoding is" : "reading and writing are"));
 }
 
-void report(const artifact::DatasetTotals& totals, const TokenizeConfig& config, const Summary& summary, support::Progress& progress) {
+void report(const artifact::DatasetTotals& totals, const TokenizeConfig& config, const Summary& summary,
+            support::Progress& progress) {
   const auto number = [](std::uint64_t value) { return with_commas(static_cast<std::int64_t>(value)); };
   std::uint64_t tokens = 0, bytes = 0;
   for (const artifact::Split split : artifact::kAllSplits) {
     const artifact::SplitTotals& of = totals.splits[static_cast<std::size_t>(split)];
-    progress.note(cat(artifact::split_name(split), ": ", number(of.documents), " documents, ", number(of.tokens), " tokens, ",
-                      support::short_bytes(static_cast<double>(of.bytes))));
-    if (of.documents == 0) progress.warn(cat("split ", artifact::split_name(split), " is empty: there are too few documents"));
+    progress.note(cat(artifact::split_name(split), ": ", number(of.documents), " documents, ", number(of.tokens),
+                      " tokens, ", support::short_bytes(static_cast<double>(of.bytes))));
+    if (of.documents == 0)
+      progress.warn(cat("split ", artifact::split_name(split), " is empty: there are too few documents"));
     tokens += of.tokens;
     bytes += of.bytes;
   }
-  if (tokens > 0) progress.note(fmt::format("{:.3f} bytes a token", static_cast<double>(bytes) / static_cast<double>(tokens)));
+  if (tokens > 0)
+    progress.note(fmt::format("{:.3f} bytes a token", static_cast<double>(bytes) / static_cast<double>(tokens)));
   if (totals.duplicates > 0) progress.note(cat(number(totals.duplicates), " exact duplicates were left out"));
   if (totals.empty > 0) progress.note(cat(number(totals.empty), " empty documents were left out"));
-  if (totals.too_short > 0) progress.note(cat(number(totals.too_short), " documents under ", config.min_tokens, " tokens were left out"));
+  if (totals.too_short > 0)
+    progress.note(cat(number(totals.too_short), " documents under ", config.min_tokens, " tokens were left out"));
   if (totals.invalid_utf8 > 0) {
     progress.warn(cat(number(totals.invalid_utf8), " documents were not UTF-8 and were ",
                       config.utf8 == TokenizeConfig::Utf8::kSkip ? "left out" : "mended with U+FFFD"));
   }
   if (totals.unknown_tokens > 0) {
-    progress.warn(fmt::format("{} tokens ({:.2f} %) are unknown to the tokenizer; bits per byte count their text as nothing",
-                              number(totals.unknown_tokens), 100.0 * static_cast<double>(totals.unknown_tokens) / static_cast<double>(tokens)));
+    progress.warn(
+        fmt::format("{} tokens ({:.2f} %) are unknown to the tokenizer; bits per byte count their text as nothing",
+                    number(totals.unknown_tokens),
+                    100.0 * static_cast<double>(totals.unknown_tokens) / static_cast<double>(tokens)));
   }
   progress.note(cat("tokens a document, at most: ", summary.lengths.shares()));
-  if (config.check_roundtrip) progress.note(cat(number(summary.not_back), " documents do not come back byte for byte when decoded"));
+  if (config.check_roundtrip)
+    progress.note(cat(number(summary.not_back), " documents do not come back byte for byte when decoded"));
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const TokenizeConfig& config, const SplitRule& rule,

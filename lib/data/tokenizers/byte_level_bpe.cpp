@@ -48,12 +48,13 @@ class Pattern {
     for (const char c : pattern) text += c == 'W' ? std::string(kWhiteSpace) : std::string(1, c);
     int error = 0;
     PCRE2_SIZE at = 0;
-    code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &at, nullptr);
+    code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                          PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &at, nullptr);
     if (code_ == nullptr) {
-      throw support::Error(support::kExitBug, support::Diagnostic{cat("PCRE2 rejects the pattern of words: error ",
-                                                                      error, " at ", at)});
+      throw support::Error(support::kExitBug,
+                           support::Diagnostic{cat("PCRE2 rejects the pattern of words: error ", error, " at ", at)});
     }
-    pcre2_jit_compile(code_, PCRE2_JIT_COMPLETE);   // slower without, and the same
+    pcre2_jit_compile(code_, PCRE2_JIT_COMPLETE);  // slower without, and the same
   }
   const pcre2_code* code() const { return code_; }
 
@@ -88,7 +89,7 @@ std::array<char32_t, 256> letters() {
   return table;
 }
 
-std::string utf8(char32_t code) {   // below U+0800 is all there is
+std::string utf8(char32_t code) {  // below U+0800 is all there is
   if (code < 0x80) return {static_cast<char>(code)};
   return {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
 }
@@ -174,7 +175,7 @@ class ByteLevel final : public ByteLevelTokenizer {
   void read_vocab(const std::string& text) {
     Json vocab;
     try {
-      vocab = support::require_json(text, {.depth = 1});   // no value is nested
+      vocab = support::require_json(text, {.depth = 1});  // no value is nested
     } catch (const Json::exception& error) {
       fail(cat("vocab.json: expected one object of pieces and ids: ", support::escaped(error.what(), 200)));
     }
@@ -184,9 +185,12 @@ class ByteLevel final : public ByteLevelTokenizer {
     pieces_.resize(static_cast<std::size_t>(size));
     std::vector<bool> taken(pieces_.size());
     for (const auto& [piece, value] : vocab.items()) {
-      if (!value.is_number_integer()) fail(cat("vocab.json: piece ", support::escaped(piece, 60), ": expected an id, found ", value.type_name()));
+      if (!value.is_number_integer())
+        fail(cat("vocab.json: piece ", support::escaped(piece, 60), ": expected an id, found ", value.type_name()));
       const std::int64_t id = value.get<std::int64_t>();
-      if (id < 0 || id >= size) fail(cat("vocab.json: piece ", support::escaped(piece, 60), ": id ", id, " does not fit ", size, " pieces without holes"));
+      if (id < 0 || id >= size)
+        fail(cat("vocab.json: piece ", support::escaped(piece, 60), ": id ", id, " does not fit ", size,
+                 " pieces without holes"));
       if (taken[static_cast<std::size_t>(id)]) fail(cat("vocab.json: id ", id, " occurs twice"));
       taken[static_cast<std::size_t>(id)] = true;
       pieces_[static_cast<std::size_t>(id)] = piece;
@@ -196,7 +200,8 @@ class ByteLevel final : public ByteLevelTokenizer {
     const auto all = letters();
     for (std::size_t byte = 0; byte < 256; ++byte) {
       const auto found = ids_.find(utf8(all[byte]));
-      if (found == ids_.end()) fail(cat("vocab.json: byte ", byte, " has no piece, so not every text could be encoded"));
+      if (found == ids_.end())
+        fail(cat("vocab.json: byte ", byte, " has no piece, so not every text could be encoded"));
       byte_ids_[byte] = found->second;
       bytes_[static_cast<std::size_t>(found->second)] = std::string(1, static_cast<char>(byte));
     }
@@ -214,8 +219,11 @@ class ByteLevel final : public ByteLevelTokenizer {
       if (line.ends_with('\r')) line.remove_suffix(1);
       if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
       const std::size_t space = line.find(' ');
-      const auto bad = [&](const std::string& what) { fail(cat("merges.txt:", number, ": ", what, ": ", support::escaped(line, 80))); };
-      if (space == std::string_view::npos || space == 0 || space + 1 == line.size() || line.find(' ', space + 1) != std::string_view::npos) {
+      const auto bad = [&](const std::string& what) {
+        fail(cat("merges.txt:", number, ": ", what, ": ", support::escaped(line, 80)));
+      };
+      if (space == std::string_view::npos || space == 0 || space + 1 == line.size() ||
+          line.find(' ', space + 1) != std::string_view::npos) {
         bad("expected two pieces with a space between them");
       }
       const std::string left(line.substr(0, space)), right(line.substr(space + 1));
@@ -261,7 +269,8 @@ class ByteLevel final : public ByteLevelTokenizer {
     }
     record_.bos_before_documents = record_.bos_id >= 0;
     for (const std::string& bytes : bytes_) {
-      record_.token_bytes.push_back(static_cast<std::uint16_t>(std::min<std::size_t>(bytes.size(), std::numeric_limits<std::uint16_t>::max())));
+      record_.token_bytes.push_back(
+          static_cast<std::uint16_t>(std::min<std::size_t>(bytes.size(), std::numeric_limits<std::uint16_t>::max())));
     }
     char version[64] = {};
     pcre2_config(PCRE2_CONFIG_VERSION, version);
@@ -292,7 +301,7 @@ class ByteLevel final : public ByteLevelTokenizer {
   std::string where_;
   WordRule rule_ = WordRule::kGpt2;
   std::unordered_map<std::string, std::int32_t> whole_words_;  // by their bytes
-  std::vector<std::string> pieces_, bytes_;   // by id; bytes are empty for ids without a text
+  std::vector<std::string> pieces_, bytes_;                    // by id; bytes are empty for ids without a text
   std::unordered_map<std::string, std::int32_t> ids_;
   std::array<std::int32_t, 256> byte_ids_{};
   PairMerges merges_;
@@ -305,8 +314,8 @@ class ByteLevel final : public ByteLevelTokenizer {
 struct ByteLevelTokenizer::Words::State {
   std::string_view text;
   WordRule rule = WordRule::kGpt2;
-  std::size_t at = 0, valid_end = 0;   // text[at, valid_end) is UTF-8
-  std::size_t part_end = 0;            // where a rule cuts before words are looked for; else valid_end
+  std::size_t at = 0, valid_end = 0;  // text[at, valid_end) is UTF-8
+  std::size_t part_end = 0;           // where a rule cuts before words are looked for; else valid_end
   pcre2_match_data* match = nullptr;
 
   /// The end of the match at `at`, before `end`.
@@ -333,7 +342,7 @@ ByteLevelTokenizer::Words::~Words() { pcre2_match_data_free(state_->match); }
 bool ByteLevelTokenizer::Words::next(std::string_view& word) {
   State& s = *state_;
   if (s.at >= s.text.size()) return false;
-  if (s.at == s.valid_end) {   // a byte that is not UTF-8
+  if (s.at == s.valid_end) {  // a byte that is not UTF-8
     word = s.text.substr(s.at++, 1);
     const std::size_t bad = support::find_invalid_utf8(s.text.substr(s.at));
     s.valid_end = bad == std::string_view::npos ? s.text.size() : s.at + bad;
@@ -361,7 +370,8 @@ std::string pack_byte_level(const ByteLevelFiles& files, const std::string& wher
   for (const std::string* text : {&files.vocab, &files.merges}) {
     const std::size_t at = support::find_invalid_utf8(*text);
     if (at != std::string::npos) {
-      throw ArtifactError(cat(quote(where), ": ", text == &files.vocab ? "vocab.json" : "merges.txt", ": byte ", at, " is not UTF-8"));
+      throw ArtifactError(
+          cat(quote(where), ": ", text == &files.vocab ? "vocab.json" : "merges.txt", ": byte ", at, " is not UTF-8"));
     }
   }
   Json packed = {{"merges", files.merges}, {"vocab", files.vocab}};
@@ -373,11 +383,13 @@ std::string pack_byte_level(const ByteLevelFiles& files, const std::string& wher
 }
 
 ByteLevelFiles unpack_byte_level(const std::string& model, const std::string& where) {
-  if (model.size() > 3 * kLargestFile) throw ArtifactError(cat(quote(where), ": vocab.json and merges.txt are larger than 32 MiB"));
+  if (model.size() > 3 * kLargestFile)
+    throw ArtifactError(cat(quote(where), ": vocab.json and merges.txt are larger than 32 MiB"));
   const Json json = support::parse_json(model);
   const auto text = [&](const char* name) {
     if (!json.is_object() || !json.contains(name) || !json[name].is_string()) {
-      throw ArtifactError(cat(quote(where), ": expected vocab and merges of a byte-level tokenizer, found something else"));
+      throw ArtifactError(
+          cat(quote(where), ": expected vocab and merges of a byte-level tokenizer, found something else"));
     }
     return json[name].get<std::string>();
   };

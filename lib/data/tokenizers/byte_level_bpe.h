@@ -23,7 +23,7 @@ std::string_view word_rule_name(WordRule rule);  ///< "gpt2", "digits", "llama3"
 
 /// The two files as one text, as in `TokenizerRecord::model`; and apart again.
 struct ByteLevelFiles {
-  std::string vocab, merges;   ///< unchanged, byte for byte
+  std::string vocab, merges;  ///< unchanged, byte for byte
   WordRule words = WordRule::kGpt2;
   bool whole_words = false;  ///< a word that is a piece gets its id, whatever the merges would give
   std::string bos, eos;      ///< pieces; both empty: `<|endoftext|>` is both, where there is one

@@ -22,11 +22,20 @@ class Wire {
     const std::uint64_t tag = varint();
     field_ = static_cast<int>(tag >> 3);
     switch (tag & 7) {
-      case 0: value_ = varint(); break;
-      case 1: payload_ = take(8); break;
-      case 2: payload_ = take(varint()); break;
-      case 5: payload_ = take(4); break;
-      default: fail();
+      case 0:
+        value_ = varint();
+        break;
+      case 1:
+        payload_ = take(8);
+        break;
+      case 2:
+        payload_ = take(varint());
+        break;
+      case 5:
+        payload_ = take(4);
+        break;
+      default:
+        fail();
     }
     return true;
   }
@@ -40,7 +49,8 @@ class Wire {
     return value;
   }
   [[noreturn]] void fail() const {
-    throw support::ArtifactError(support::cat(support::quote(where_), ": expected a sentencepiece model, found something else"));
+    throw support::ArtifactError(
+        support::cat(support::quote(where_), ": expected a sentencepiece model, found something else"));
   }
 
  private:
@@ -69,8 +79,8 @@ class Wire {
   std::string_view payload_;
 };
 
-/// A table of normalisation: the size of a trie in bytes, the trie (a double array of Darts-clone), and the texts that its
-/// leaves name. The library believes it, and has room for 32 prefixes of a text.
+/// A table of normalisation: the size of a trie in bytes, the trie (a double array of Darts-clone), and the texts that
+/// its leaves name. The library believes it, and has room for 32 prefixes of a text.
 class Charsmap {
  public:
   explicit Charsmap(std::string_view table) {
@@ -84,7 +94,8 @@ class Charsmap {
   bool whole() { return !leaves_.empty() && leaves_below(offset(number(trie_, 0)), 0) <= kMostPrefixes; }
 
  private:
-  static constexpr int kMostPrefixes = 32, kUnknown = -1, kUnderWay = -2, kWrong = kMostPrefixes + 1, kLongestKey = 1000;
+  static constexpr int kMostPrefixes = 32, kUnknown = -1, kUnderWay = -2, kWrong = kMostPrefixes + 1,
+                       kLongestKey = 1000;
 
   static std::uint32_t number(std::string_view bytes, std::size_t at) {
     std::uint32_t value = 0;
@@ -116,7 +127,7 @@ class Charsmap {
 
   std::string_view trie_;
   std::size_t texts_ = 0;
-  std::vector<int> leaves_;   // by base
+  std::vector<int> leaves_;  // by base
 };
 
 }  // namespace
@@ -141,7 +152,8 @@ ParsedModel parse_model(std::string_view bytes, const std::string& where) {
       }
       // The library's trie ends the process at one.
       if (piece.text.find('\0') != std::string::npos) {
-        throw support::ArtifactError(support::cat(support::quote(where), ": piece ", model.pieces.size(), " of the model holds a NUL character"));
+        throw support::ArtifactError(support::cat(support::quote(where), ": piece ", model.pieces.size(),
+                                                  " of the model holds a NUL character"));
       }
       model.pieces.push_back(std::move(piece));
     } else if (wire.field() == 2) {
@@ -163,7 +175,7 @@ ParsedModel parse_model(std::string_view bytes, const std::string& where) {
         if (inner.field() == 4) model.remove_extra_whitespaces = inner.value() != 0;
         if (inner.field() == 5) model.escape_whitespaces = inner.value() != 0;
       }
-    } else if (wire.field() == 5) {   // what decoding changes
+    } else if (wire.field() == 5) {  // what decoding changes
       Wire inner(wire.payload(), where);
       while (inner.next()) {
         if (inner.field() == 2) check_charsmap(inner.payload());

@@ -26,8 +26,8 @@ struct ParsedModel {
   ModelType model_type = ModelType::kUnigram;
   bool whitespace_as_suffix = false;
   std::string normalizer_name;
-  std::string normalizer_spec;       ///< serialized, for the content hash
-  std::size_t charsmap_bytes = 0;    ///< 0: text is not changed
+  std::string normalizer_spec;     ///< serialized, for the content hash
+  std::size_t charsmap_bytes = 0;  ///< 0: text is not changed
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;  ///< a space becomes a space mark

@@ -35,8 +35,9 @@ class SymbolTokenizer final : public Tokenizer {
     for (std::string word; in >> word;) {
       const auto found = ids_.find(word);
       if (found == ids_.end()) {
-        throw support::ConfigError(cat("the tokenizer of task ", quote(display()), " has no symbol ", quote(word)), {},
-                                   cat("models of a task read its symbols, not text; ", support::suggestion(word, names_)));
+        throw support::ConfigError(
+            cat("the tokenizer of task ", quote(display()), " has no symbol ", quote(word)), {},
+            cat("models of a task read its symbols, not text; ", support::suggestion(word, names_)));
       }
       ids.push_back(found->second);
     }
@@ -61,7 +62,7 @@ class SymbolTokenizer final : public Tokenizer {
     record.bos_id = bos_id();
     record.eos_id = eos_id();
     record.pad_id = pad_id();
-    record.token_bytes.assign(names_.size(), 0);   // symbols have no text
+    record.token_bytes.assign(names_.size(), 0);  // symbols have no text
     record.content_hash = support::sha256_hex(record.model);
     record.library = "symbols 1";
     return record;
@@ -94,7 +95,7 @@ std::unique_ptr<Tokenizer> make_symbol_tokenizer(const std::string& model, const
 }
 
 Json task_of_tokenizer(const artifact::TokenizerRecord& record, const std::string& where) {
-  make_symbol_tokenizer(record.model, where);   // its checks
+  make_symbol_tokenizer(record.model, where);  // its checks
   return support::require_json(record.model).at("task");
 }
 

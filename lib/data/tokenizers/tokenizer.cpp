@@ -27,7 +27,8 @@ namespace {
 /// The bytes of text of a piece: the space mark is one space.
 std::uint16_t bytes_of_piece(std::string_view piece) {
   std::size_t bytes = piece.size();
-  for (std::size_t at = piece.find(kSpaceMark); at != std::string_view::npos; at = piece.find(kSpaceMark, at + kSpaceMark.size())) {
+  for (std::size_t at = piece.find(kSpaceMark); at != std::string_view::npos;
+       at = piece.find(kSpaceMark, at + kSpaceMark.size())) {
     bytes -= kSpaceMark.size() - 1;
   }
   return static_cast<std::uint16_t>(std::min<std::size_t>(bytes, std::numeric_limits<std::uint16_t>::max()));
@@ -35,10 +36,12 @@ std::uint16_t bytes_of_piece(std::string_view piece) {
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  SentencePieceTokenizer(std::string model, const std::string& where) : where_(where), parsed_(parse_model(model, where)) {
+  SentencePieceTokenizer(std::string model, const std::string& where)
+      : where_(where), parsed_(parse_model(model, where)) {
     std::string problem;
     loaded_ = sentencepiece_library().load(model, problem);
-    if (loaded_ == nullptr) throw ArtifactError(cat(quote(where), ": sentencepiece does not accept the model: ", problem));
+    if (loaded_ == nullptr)
+      throw ArtifactError(cat(quote(where), ": sentencepiece does not accept the model: ", problem));
     if (static_cast<std::size_t>(loaded_->size()) != parsed_.pieces.size()) {
       throw ArtifactError(cat(quote(where), ": the model has ", parsed_.pieces.size(), " pieces, sentencepiece sees ",
                               loaded_->size()));
@@ -183,7 +186,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const artifact::TokenizerRecord& recor
     throw ArtifactError(cat(quote(where), ": unknown kind of tokenizer ", quote(record.kind)));
   }
   if (const std::string found = tokenizer->record().content_hash; found != record.content_hash) {
-    throw ArtifactError(cat(quote(where), ": expected a tokenizer with content ", record.content_hash, ", found ", found));
+    throw ArtifactError(
+        cat(quote(where), ": expected a tokenizer with content ", record.content_hash, ", found ", found));
   }
   return tokenizer;
 }
@@ -195,17 +199,17 @@ struct CachedEncoder::State {
   struct Slot {
     std::uint64_t hash = 0;
     std::uint32_t key = 0, ids = 0;
-    std::uint16_t key_bytes = 0, count = 0;   // key_bytes 0: free
+    std::uint16_t key_bytes = 0, count = 0;  // key_bytes 0: free
   };
   static constexpr std::size_t kSlots = 1U << 19;
   static constexpr std::size_t kMostWords = 200'000;
   static constexpr std::size_t kLongestWord = 48;
 
   const Tokenizer& tokenizer;
-  const ByteLevelTokenizer* byte_level = nullptr;   // tokenizer with this pattern for words
+  const ByteLevelTokenizer* byte_level = nullptr;  // tokenizer with this pattern for words
   const SentencePieceWords* piece_words = nullptr;
   bool sound = false;
-  bool mark_is_space = true;   // a space mark in the text itself reads as a space does
+  bool mark_is_space = true;  // a space mark in the text itself reads as a space does
   bool dummy_prefix = false;
   std::int32_t space_id = -1;
   std::vector<Slot> slots;
@@ -231,7 +235,8 @@ struct CachedEncoder::State {
       std::string_view rest = piece.text;
       if (rest == kSpaceMark) space_id = static_cast<std::int32_t>(&piece - parsed.pieces.data());
       // User-defined pieces match the text before spaces become marks.
-      if (piece.type == PieceType::kUserDefined && rest.find(kSpaceMark) != std::string_view::npos) mark_is_space = false;
+      if (piece.type == PieceType::kUserDefined && rest.find(kSpaceMark) != std::string_view::npos)
+        mark_is_space = false;
       while (rest.starts_with(kSpaceMark)) rest.remove_prefix(kSpaceMark.size());
       if (rest.find(kSpaceMark) != std::string_view::npos || rest.find(' ') != std::string_view::npos) sound = false;
     }
@@ -275,7 +280,8 @@ struct CachedEncoder::State {
     std::size_t at = hash & (kSlots - 1);
     for (; slots[at].key_bytes != 0; at = (at + 1) & (kSlots - 1)) {
       const Slot& slot = slots[at];
-      if (slot.hash == hash && slot.key_bytes == word.size() && std::memcmp(keys.data() + slot.key, word.data(), word.size()) == 0) {
+      if (slot.hash == hash && slot.key_bytes == word.size() &&
+          std::memcmp(keys.data() + slot.key, word.data(), word.size()) == 0) {
         out.insert(out.end(), ids.begin() + slot.ids, ids.begin() + slot.ids + slot.count);
         return;
       }
@@ -335,7 +341,7 @@ void CachedEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids
     // The dummy prefix puts back the space that is taken here; at the start it comes on top.
     if (start > 0 && state_->dummy_prefix) segment.remove_prefix(1);
     if (segment.empty()) {
-      ids.push_back(state_->space_id);   // a single last space; the prefix alone would be no text
+      ids.push_back(state_->space_id);  // a single last space; the prefix alone would be no text
     } else {
       state_->append(segment, ids);
     }

@@ -20,12 +20,13 @@ class Tokenizer {
   /// Replaces `ids` by the ids of `text`, as a separate document (the dummy prefix, if any, is added).
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
   std::vector<std::int32_t> encode(std::string_view text) const;
-  /// The ids that `text` gets inside a running text: encoded behind a newline, which is cut off again, so no dummy prefix.
+  /// The ids that `text` gets inside a running text: encoded behind a newline, which is cut off again, so no dummy
+  /// prefix.
   std::vector<std::int32_t> encode_inside(std::string_view text) const;
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 
   virtual std::int64_t vocabulary() const = 0;
-  virtual std::int64_t bos_id() const = 0;   ///< -1 when there is none, as for the others
+  virtual std::int64_t bos_id() const = 0;  ///< -1 when there is none, as for the others
   virtual std::int64_t eos_id() const = 0;
   virtual std::int64_t pad_id() const = 0;
   virtual std::int64_t unk_id() const = 0;
@@ -52,7 +53,7 @@ class CachedEncoder {
   explicit CachedEncoder(const Tokenizer& tokenizer);
   ~CachedEncoder();
   void encode(std::string_view text, std::vector<std::int32_t>& ids);
-  bool caches() const;   ///< false when the model does not allow it
+  bool caches() const;  ///< false when the model does not allow it
 
  private:
   struct State;

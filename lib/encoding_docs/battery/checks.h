@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "encodings/registry.h"
 #include "encoding_docs/battery/subjects.h"
+#include "encodings/registry.h"
 #include "support/text.h"
 
 namespace pe::encoding_docs::battery {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "encodings/registry.h"
 #include "encoding_docs/battery/subjects.h"
+#include "encodings/registry.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 

@@ -159,7 +159,7 @@ Tensor Toy::run(encodings::PositionalEncoding& encoding, const Span& span,
 }
 
 ToyGradients evaluate(encodings::PositionalEncoding& encoding, const Toy& toy, const Span& span,
-                   const encodings::AttendOptions& options) {
+                      const encodings::AttendOptions& options) {
   Toy leaves = toy;
   leaves.require_gradients();
   const Tensor out = leaves.run(encoding, span, options);

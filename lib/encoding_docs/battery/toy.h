@@ -69,6 +69,6 @@ struct ToyGradients {
   std::vector<Tensor> gradients;
 };
 ToyGradients evaluate(encodings::PositionalEncoding& encoding, const Toy& toy, const encodings::Span& span,
-                   const encodings::AttendOptions& options);
+                      const encodings::AttendOptions& options);
 
 }  // namespace pe::encoding_docs::battery

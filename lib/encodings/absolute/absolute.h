@@ -12,7 +12,7 @@ namespace pe::encodings {
 /// A token embedding starts with a standard deviation of 0.02, a sinusoid has an RMS of 0.71: unless the scales are
 /// made alike, a comparison between absolute encodings compares their scales.
 struct AbsoluteOptions {
-  std::string pe_scale = "1";   ///< a number, "learned" (starts at 1/√d_m) or "matched" (RMS of a token embedding)
+  std::string pe_scale = "1";  ///< a number, "learned" (starts at 1/√d_m) or "matched" (RMS of a token embedding)
   void describe(support::FieldVisitor& v);
 };
 

@@ -7,7 +7,8 @@ namespace {
 
 class BinaryNorm : public Digits {
  public:
-  BinaryNorm(const DigitOptions& options, const Shape& shape) : Digits("binary_norm", 2, /*normalised=*/true, options, shape) {}
+  BinaryNorm(const DigitOptions& options, const Shape& shape)
+      : Digits("binary_norm", 2, /*normalised=*/true, options, shape) {}
 };
 
 }  // namespace

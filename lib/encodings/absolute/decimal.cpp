@@ -1,5 +1,5 @@
-// The decimal digits of the position, 0 to 9, least significant first. They drown the token at the start: that is the effect
-// under study.
+// The decimal digits of the position, 0 to 9, least significant first. They drown the token at the start: that is the
+// effect under study.
 #include "encodings/absolute/digits.h"
 #include "encodings/registry.h"
 
@@ -8,7 +8,8 @@ namespace {
 
 class Decimal : public Digits {
  public:
-  Decimal(const DigitOptions& options, const Shape& shape) : Digits("decimal", 10, /*normalised=*/false, options, shape) {}
+  Decimal(const DigitOptions& options, const Shape& shape)
+      : Digits("decimal", 10, /*normalised=*/false, options, shape) {}
 };
 
 }  // namespace

@@ -7,7 +7,8 @@ namespace {
 
 class DecimalNorm : public Digits {
  public:
-  DecimalNorm(const DigitOptions& options, const Shape& shape) : Digits("decimal_norm", 10, /*normalised=*/true, options, shape) {}
+  DecimalNorm(const DigitOptions& options, const Shape& shape)
+      : Digits("decimal_norm", 10, /*normalised=*/true, options, shape) {}
 };
 
 }  // namespace

@@ -60,14 +60,13 @@ Tensor Digits::embed(const LayerContext& context, const Tensor& positions) {
     places.push_back(at::remainder(rest, radix_));
     rest = at::floor_divide(rest, radix_);
   }
-  Tensor values = at::stack(places, -1).to(at::kDouble);   // [.., digits]
+  Tensor values = at::stack(places, -1).to(at::kDouble);  // [.., digits]
   if (normalised_) values = values * (2.0 / static_cast<double>(radix_ - 1)) - 1;
   values = values.to(table_type(shape_.dtype));
   if (fill_ == DigitFill::kProject) return at::matmul(values, projection_);
   const std::int64_t width = shape_.width;
   if (fill_ == DigitFill::kPad) return at::constant_pad_nd(values, {0, width - digits_});
-  const Tensor which =
-      at::remainder(at::arange(width, at::TensorOptions(at::kLong).device(values.device())), digits_);
+  const Tensor which = at::remainder(at::arange(width, at::TensorOptions(at::kLong).device(values.device())), digits_);
   return values.index_select(-1, which);
 }
 
@@ -75,7 +74,7 @@ Tensor Digits::embed(const LayerContext& context, const Tensor& positions) {
 double Digits::root_mean_square() const {
   const double r = static_cast<double>(radix_);
   const double square = normalised_ ? (r + 1) / (3 * (r - 1)) : (r - 1) * (2 * r - 1) / 6;
-  const double share = fill_ == DigitFill::kPad ? static_cast<double>(digits_) / static_cast<double>(shape_.width)
+  const double share = fill_ == DigitFill::kPad    ? static_cast<double>(digits_) / static_cast<double>(shape_.width)
                        : fill_ == DigitFill::kTile ? 1
                                                    : static_cast<double>(digits_) * 0.02 * 0.02;
   return std::sqrt(square * share);

@@ -13,7 +13,7 @@ namespace pe::encodings {
 enum class DigitFill { kPad, kTile, kProject };
 
 struct DigitOptions : AbsoluteOptions {
-  std::int64_t positions = 65536;   ///< option `pe_max_positions`
+  std::int64_t positions = 65536;  ///< option `pe_max_positions`
   DigitFill fill = DigitFill::kPad;
   void describe(support::FieldVisitor& v);
 };
@@ -34,8 +34,8 @@ class Digits : public AbsoluteEncoding {
   bool normalised_;
   DigitFill fill_;
   std::int64_t digits_ = 0;
-  std::int64_t bound_ = 1;   ///< radix to the power of digits
-  Tensor projection_;        ///< [digits, d_m]
+  std::int64_t bound_ = 1;  ///< radix to the power of digits
+  Tensor projection_;       ///< [digits, d_m]
 };
 
 }  // namespace pe::encodings

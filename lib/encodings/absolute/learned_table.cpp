@@ -20,15 +20,20 @@ void LearnedTableOptions::describe(support::FieldVisitor& v) {
 }
 
 LearnedTable::LearnedTable(const std::string& kind, const LearnedTableOptions& options, const Shape& shape)
-    : AbsoluteEncoding(kind, shape, options), kind_(kind), options_(options),
+    : AbsoluteEncoding(kind, shape, options),
+      kind_(kind),
+      options_(options),
       rows_(options.max_positions.value_or(shape.train_length)) {
   if (rows_ < 1) throw support::ConfigError(cat("encoding '", kind, "' needs max_positions, the rows of its table"));
 }
 
-void LearnedTable::add_table() { table_ = add_parameter(kind_, "table", initial_rows(0, rows_), /*weight_decay=*/false); }
+void LearnedTable::add_table() {
+  table_ = add_parameter(kind_, "table", initial_rows(0, rows_), /*weight_decay=*/false);
+}
 
 Facts LearnedTable::facts() const {
-  Facts facts{.shift_invariant = ShiftInvariance::kNever, .learned = true,
+  Facts facts{.shift_invariant = ShiftInvariance::kNever,
+              .learned = true,
               .length_dependent = options_.overflow == Overflow::kInterpolate};
   if (options_.overflow == Overflow::kError) facts.max_positions = rows_;
   return facts;

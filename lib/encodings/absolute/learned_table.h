@@ -39,7 +39,7 @@ class LearnedTable : public AbsoluteEncoding {
 
   LearnedTableOptions options_;
   std::int64_t rows_;
-  Tensor table_;   // [L_max, d_m]
+  Tensor table_;  // [L_max, d_m]
 };
 
 }  // namespace pe::encodings

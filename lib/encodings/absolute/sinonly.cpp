@@ -25,7 +25,8 @@ struct SinOnlyOptions : AbsoluteOptions {
 class SinOnly : public AbsoluteEncoding {
  public:
   SinOnly(const SinOnlyOptions& options, const Shape& shape)
-      : AbsoluteEncoding("sinonly", shape, options), mode_(options.mode),
+      : AbsoluteEncoding("sinonly", shape, options),
+        mode_(options.mode),
         angles_(geometric_frequencies(options.base, scheduled_width(options.mode, shape.width))) {}
 
  protected:
@@ -42,9 +43,8 @@ class SinOnly : public AbsoluteEncoding {
   static std::int64_t scheduled_width(SineMode mode, std::int64_t width) {
     if (mode == SineMode::kFull) return 2 * width;
     if (width % 2 == 0) return width;
-    throw support::ConfigError(
-        support::cat("encoding 'sinonly' fills pairs of channels unless its mode is full, and the width ", width,
-                     " is not even"));
+    throw support::ConfigError(support::cat(
+        "encoding 'sinonly' fills pairs of channels unless its mode is full, and the width ", width, " is not even"));
   }
 
   SineMode mode_;

@@ -14,8 +14,7 @@ struct SinusoidalOptions : AbsoluteOptions {
   SineLayout layout = SineLayout::kInterleaved;
   void describe(support::FieldVisitor& v) {
     v.field("base", base, "Wavelengths grow from 2π to 2π·base tokens.", {.min = 1});
-    v.choice("layout", layout,
-             {{"interleaved", SineLayout::kInterleaved}, {"concatenated", SineLayout::kConcatenated}},
+    v.choice("layout", layout, {{"interleaved", SineLayout::kInterleaved}, {"concatenated", SineLayout::kConcatenated}},
              "sin, cos, sin, cos, … (paper), or all sines before all cosines.");
     AbsoluteOptions::describe(v);
   }
@@ -24,7 +23,8 @@ struct SinusoidalOptions : AbsoluteOptions {
 class Sinusoidal : public AbsoluteEncoding {
  public:
   Sinusoidal(const SinusoidalOptions& options, const Shape& shape)
-      : AbsoluteEncoding("sinusoidal", shape, options), layout_(options.layout),
+      : AbsoluteEncoding("sinusoidal", shape, options),
+        layout_(options.layout),
         angles_(geometric_frequencies(options.base, even(shape.width))) {}
 
  protected:
@@ -34,13 +34,13 @@ class Sinusoidal : public AbsoluteEncoding {
     if (layout_ == SineLayout::kConcatenated) return at::cat({values.sin, values.cos}, -1);
     return at::stack({values.sin, values.cos}, -1).flatten(-2);
   }
-  double root_mean_square() const override { return std::sqrt(0.5); }   // sin² + cos² = 1 for each pair
+  double root_mean_square() const override { return std::sqrt(0.5); }  // sin² + cos² = 1 for each pair
 
  private:
   static std::int64_t even(std::int64_t width) {
     if (width % 2 == 0 && width > 0) return width;
-    throw support::ConfigError(support::cat("encoding 'sinusoidal' fills pairs of channels, and the width ", width,
-                                            " is not even"));
+    throw support::ConfigError(
+        support::cat("encoding 'sinusoidal' fills pairs of channels, and the width ", width, " is not even"));
   }
 
   SineLayout layout_;

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "encodings/attention/attend_rows.h"
-#include "encodings/attention/gated_distance.h"
 #include "encodings/attention/attention_window.h"
+#include "encodings/attention/gated_distance.h"
 #include "encodings/attention/weight_mix.h"
 #include "support/text.h"
 
@@ -31,7 +31,7 @@ enum class Kernel { kBare, kCausal, kChannels, kMask, kSoftmax, kChunked, kRefer
 struct Plan {
   Kernel kernel = Kernel::kBare;
   Traits traits;
-  bool causal_flag = false;    // the kernel's own causal mask is what we mean
+  bool causal_flag = false;         // the kernel's own causal mask is what we mean
   GatesDistances* gates = nullptr;  // kCausal takes the bias from here
 };
 
@@ -40,8 +40,8 @@ bool is_row_wise(const Traits& traits, bool sink, bool mixes) {
   return traits.own_logits || traits.rewrites_logits || (traits.normalises && !sink) || mixes || traits.rows_coupled;
 }
 
-/// Without documents or a window, and with as many queries as keys, a single query, or sight of everything, no mask has to
-/// be made.
+/// Without documents or a window, and with as many queries as keys, a single query, or sight of everything, no mask has
+/// to be made.
 bool needs_no_mask(const Span& span, bool windowed) {
   return !span.doc_start.defined() && !windowed && (!span.causal || span.queries == span.keys || span.queries == 1);
 }
@@ -51,7 +51,8 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at
                const AttendOptions& options) {
   Plan plan{.traits = encoding.traits(span)};
   const Traits& traits = plan.traits;
-  plan.causal_flag = span.causal && span.queries == span.keys && span.queries > 1 && !span.doc_start.defined() && !windowed;
+  plan.causal_flag =
+      span.causal && span.queries == span.keys && span.queries > 1 && !span.doc_start.defined() && !windowed;
   if (options.row_hook != nullptr) {
     plan.kernel = Kernel::kRowHook;
     return plan;
@@ -66,13 +67,14 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at
   }
   const std::int64_t mask_elements = span.queries * span.keys * encoding.shape().query_heads;
   const bool sink = traits.sink;
-  const bool by_distance = traits.bias == BiasKind::kNone ||
-                           ((traits.bias == BiasKind::kToeplitz || traits.has_table) && !traits.maps_positions &&
-                            !span.positions.defined());
+  const bool by_distance =
+      traits.bias == BiasKind::kNone ||
+      ((traits.bias == BiasKind::kToeplitz || traits.has_table) && !traits.maps_positions && !span.positions.defined());
   if (is_row_wise(traits, sink, mixer_of(encoding) != nullptr) || (sink && traits.extra_values)) {
     plan.kernel = Kernel::kChunked;
   } else if (by_distance && span.causal && span.queries >= kCausalRows && !traits.extra_values &&
-             has_causal_kernel(span, dtype, traits.bias == BiasKind::kNone && !sink && !windowed, encoding.shape().head_width)) {
+             has_causal_kernel(span, dtype, traits.bias == BiasKind::kNone && !sink && !windowed,
+                               encoding.shape().head_width)) {
     plan.kernel = Kernel::kCausal;
   } else if (GatesDistances* gates = gates_of(encoding, span);
              gates != nullptr && span.causal && span.queries >= kCausalRows && !traits.maps_positions &&
@@ -94,12 +96,12 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at
     // Only the memory-efficient CUDA kernel has a gradient for its mask; the CPU's fused kernel has none.
     const bool fits = mask_elements * span.batch * at::elementSize(dtype) <= kMaskGradientBytes;
     plan.kernel = span.device.is_cuda() && dtype != at::kDouble && fits ? Kernel::kMask
-                  : traits.extra_values                                      ? Kernel::kChunked
-                                                                             : Kernel::kSoftmax;
+                  : traits.extra_values                                 ? Kernel::kChunked
+                                                                        : Kernel::kSoftmax;
   }
   if (options.route == Route::kFused && plan.kernel == Kernel::kChunked) {
-    throw support::ConfigError("the fused route was asked for, and this encoding has none here",
-                               {}, "use the route 'auto', 'chunked' or 'reference'");
+    throw support::ConfigError("the fused route was asked for, and this encoding has none here", {},
+                               "use the route 'auto', 'chunked' or 'reference'");
   }
   return plan;
 }
@@ -107,13 +109,14 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at
 // ---------------------------------------------------------------- rows
 
 struct MixedRows {
-  Tensor out;     // [B,H,rows,d_h]
-  Tensor extra;   // [B,H,rows,n] or undefined
+  Tensor out;    // [B,H,rows,d_h]
+  Tensor extra;  // [B,H,rows,n] or undefined
 };
 
 /// Is it softmax over q·k, a bias at most added?
 bool is_plain(PositionalEncoding& encoding, const Traits& traits) {
-  return !traits.own_logits && !traits.rewrites_logits && !traits.normalises && !traits.rows_coupled && mixer_of(encoding) == nullptr;
+  return !traits.own_logits && !traits.rewrites_logits && !traits.normalises && !traits.rows_coupled &&
+         mixer_of(encoding) == nullptr;
 }
 
 /// Rows of plain softmax that see a window: keys before it are not read.
@@ -130,7 +133,7 @@ Tensor attend_window(PositionalEncoding& encoding, const Traits& traits, const R
 
 /// S6, S5, S7 and S8 for some rows: the definition that all other routes must agree with.
 MixedRows attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows& rows, const Tensor& extra,
-                  AttentionMatrices* matrices) {
+                      AttentionMatrices* matrices) {
   if (matrices == nullptr && !extra.defined() && first_seen(rows) > 0 && is_plain(encoding, traits)) {
     return {attend_window(encoding, traits, rows), {}};
   }
@@ -141,8 +144,10 @@ MixedRows attend_rows(PositionalEncoding& encoding, const Traits& traits, const 
   Normaliser::Result result;
   const std::unique_ptr<Normaliser> normaliser =
       traits.normalises ? encoding.normaliser(rows.context, rows.inputs) : nullptr;
-  if (normaliser) result = normaliser->normalise(s, rows);
-  else result.weights = at::softmax(s, -1);
+  if (normaliser)
+    result = normaliser->normalise(s, rows);
+  else
+    result.weights = at::softmax(s, -1);
   if (matrices != nullptr) {
     *matrices = {.logits = (result.logits.defined() ? result.logits : s).detach(), .weights = result.weights.detach()};
   }
@@ -246,7 +251,7 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
       }
       carry_gradient = carry_before.defined() ? found.back() : Tensor();
     }
-    variable_list result{Tensor()};   // the job has no gradient
+    variable_list result{Tensor()};  // the job has no gradient
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       result.push_back(wanted[i].defined() ? wanted[i].to(tensors[i].scalar_type()) : Tensor());
     }
@@ -344,10 +349,10 @@ std::string sizes(const Tensor& t) {
 void check(const PositionalEncoding& encoding, const Span& span, const Heads& heads) {
   const std::int64_t groups = heads.k.defined() && heads.k.dim() == 4 ? heads.k.size(1) : 0;
   const bool q_fits = heads.q.dim() == 4 && heads.q.size(0) == span.batch && heads.q.size(2) == span.queries;
-  const bool k_fits = groups > 0 && heads.k.size(0) == span.batch && heads.k.size(2) == span.keys &&
-                      heads.k.size(3) == heads.q.size(3);
-  const bool v_fits = heads.v.dim() == 4 && heads.v.size(0) == span.batch && heads.v.size(1) == groups &&
-                      heads.v.size(2) == span.keys;
+  const bool k_fits =
+      groups > 0 && heads.k.size(0) == span.batch && heads.k.size(2) == span.keys && heads.k.size(3) == heads.q.size(3);
+  const bool v_fits =
+      heads.v.dim() == 4 && heads.v.size(0) == span.batch && heads.v.size(1) == groups && heads.v.size(2) == span.keys;
   if (!q_fits || !k_fits || !v_fits) {
     throw ShapeError(cat("attention over ", span.batch, " sequences with ", span.queries, " queries and ", span.keys,
                          " keys: expected q [B, H, T, d_h], k and v [B, G, S, d_h], found q ", sizes(heads.q), ", k ",
@@ -384,7 +389,11 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
     kernel = traits.sink_share ? Kernel::kChunked : Kernel::kSoftmax;
   // These two read strided values where they lie; the others read them many times, by LibTorch's products.
   if (kernel != Kernel::kBare && kernel != Kernel::kCausal) heads.v = heads.v.contiguous();
-  RowSource source{heads.q, heads.k, heads.v, heads.raw_q, heads.raw_k,
+  RowSource source{heads.q,
+                   heads.k,
+                   heads.v,
+                   heads.raw_q,
+                   heads.raw_k,
                    traits.extra_values ? encoding.extra_values(context, heads) : Tensor(),
                    kernel == Kernel::kBare || (kernel == Kernel::kCausal && !traits.sink)
                        ? std::vector<Tensor>()
@@ -406,7 +415,8 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
         for (std::int64_t at = 0; at < total; at += width) {
           const std::int64_t n = std::min(width, total - at);
           slices.push_back(fused(heads.q, k, padded_to(source.extra.narrow(-1, at, n), width), std::nullopt,
-                                 plan.causal_flag, heads.scale).narrow(-1, 0, n));
+                                 plan.causal_flag, heads.scale)
+                               .narrow(-1, 0, n));
         }
         mixed.extra = at::cat(slices, -1);
       }
@@ -427,7 +437,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
         mixed.out = attend_with_mask(encoding, context, traits, source, heads.scale, options);
         break;
       }
-      [[fallthrough]];   // a mask and more than v to mix: rows give both at once
+      [[fallthrough]];  // a mask and more than v to mix: rows give both at once
     case Kernel::kSoftmax:
     case Kernel::kChunked: {
       const std::int64_t chunk = rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows);
@@ -462,7 +472,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
       const std::int64_t chunk = rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows);
       std::vector<Tensor> outs, extras;
       Tensor carry;
-      const Strips strips{span.queries, chunk, true, worth_returning_memory(source, chunk)};   // they are shown in order
+      const Strips strips{span.queries, chunk, true, worth_returning_memory(source, chunk)};  // they are shown in order
       for_each_strip(strips, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
         Rows rows = make_rows(context, source, heads.scale, begin, end);
         if (traits.rows_coupled) rows.carry = &carry;
@@ -476,7 +486,8 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
       if (!extras.empty()) mixed.extra = joined(extras);
       break;
     }
-    case Kernel::kChannels: break;   // done above
+    case Kernel::kChannels:
+      break;  // done above
   }
   return encoding.finish(context, mixed.out, mixed.extra);
 }
@@ -492,7 +503,8 @@ std::string bare_route(const PositionalEncoding& encoding, const Span& span, at:
     return at::empty({span.batch, heads, rows, shape.head_width}, options).requires_grad_(needs_grad);
   };
   const Tensor q = like(shape.query_heads, span.queries), k = like(shape.key_value_heads, span.keys);
-  return support::cat("fused, LibTorch's ", backend_name(attention_backend(q, k, k, std::nullopt, span.causal, 1)), " attention");
+  return support::cat("fused, LibTorch's ", backend_name(attention_backend(q, k, k, std::nullopt, span.causal, 1)),
+                      " attention");
 }
 
 }  // namespace
@@ -502,19 +514,25 @@ std::string route_name(PositionalEncoding& encoding, const Span& span, at::Scala
   const std::int64_t window = window_of(encoding, 0);
   const Plan plan = make_plan(encoding, span, window > 0 && window < span.keys, dtype, needs_grad, options);
   switch (plan.kernel) {
-    case Kernel::kBare: return bare_route(encoding, span, dtype, needs_grad);
+    case Kernel::kBare:
+      return bare_route(encoding, span, dtype, needs_grad);
     case Kernel::kCausal:
       return plan.gates != nullptr                 ? "fused, gated distance"
              : plan.traits.bias != BiasKind::kNone ? "fused, distance table"
              : plan.traits.sink                    ? "fused, sink"
                                                    : "fused";
-    case Kernel::kChannels: return "fused, extra channels";
-    case Kernel::kMask: return "fused, additive mask";
+    case Kernel::kChannels:
+      return "fused, extra channels";
+    case Kernel::kMask:
+      return "fused, additive mask";
     case Kernel::kSoftmax:
       return plan.traits.sink ? "fused, sink" : "fused, trained mask";
-    case Kernel::kChunked: return "chunked";
-    case Kernel::kReference: return "reference";
-    case Kernel::kRowHook: return "chunked, for a hook";
+    case Kernel::kChunked:
+      return "chunked";
+    case Kernel::kReference:
+      return "reference";
+    case Kernel::kRowHook:
+      return "chunked, for a hook";
   }
   return "";
 }

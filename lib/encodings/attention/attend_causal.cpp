@@ -1,5 +1,5 @@
-// The route of causal softmax with or without a bias by distance, by kernels that hold a few rows of logits at a time and
-// give the gradients by q, k, v and the table in one pass more.
+// The route of causal softmax with or without a bias by distance, by kernels that hold a few rows of logits at a time
+// and give the gradients by q, k, v and the table in one pass more.
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -21,35 +21,38 @@ using torch::autograd::variable_list;
 
 /// What has no gradient.
 struct CausalConstants {
-  Tensor starts;   // or undefined
+  Tensor starts;  // or undefined
   double scale = 1;
   bool gated = false;  // tensors from the fourth on are a gated distance's, not a table
 };
 
 struct CausalInputs {
-  Tensor q, k, v, table;   // the last may be undefined
-  GatedDistance gated;     // [B,H,·] fp32
+  Tensor q, k, v, table;  // the last may be undefined
+  GatedDistance gated;    // [B,H,·] fp32
   CausalConstants fixed;
 
-  CausalInputs(at::TensorList tensors, CausalConstants given) : q(tensors[0]), k(tensors[1]), v(tensors[2]), fixed(std::move(given)) {
+  CausalInputs(at::TensorList tensors, CausalConstants given)
+      : q(tensors[0]), k(tensors[1]), v(tensors[2]), fixed(std::move(given)) {
     if (fixed.gated)
       gated = {tensors[3], tensors[4], tensors.size() > 5 ? tensors[5] : Tensor()};
     else if (tensors.size() > 3)
       table = tensors[3];
   }
 
-  const std::int64_t* starts() const { return fixed.starts.defined() ? fixed.starts.data_ptr<std::int64_t>() : nullptr; }
+  const std::int64_t* starts() const {
+    return fixed.starts.defined() ? fixed.starts.data_ptr<std::int64_t>() : nullptr;
+  }
   std::int64_t starts_by_sequence() const {
     return fixed.starts.defined() && fixed.starts.dim() == 2 && fixed.starts.size(0) > 1 ? fixed.starts.stride(0) : 0;
   }
 };
 
 struct Result {
-  Tensor out, lse;   // [B,H,T,d_v], [B,H,T]
+  Tensor out, lse;  // [B,H,T,d_v], [B,H,T]
 };
 
 struct Gradients {
-  Tensor q, k, v, table;   // the last undefined where it is not wanted
+  Tensor q, k, v, table;  // the last undefined where it is not wanted
   GatedDistance gated;
 };
 
@@ -78,10 +81,22 @@ float* scratch(std::int64_t floats) {
 }
 
 kernels::AttentionShape shape_on_cpu(const CausalInputs& in, const Tensor& out) {
-  return {.batch = in.q.size(0), .heads = in.q.size(1), .groups = in.k.size(1), .queries = in.q.size(2), .keys = in.k.size(2),
-          .width = in.q.size(3), .value_width = in.v.size(3), .q = strides_of(in.q), .k = strides_of(in.k),
-          .v = strides_of(in.v), .out = strides_of(out), .dout = {}, .table = floats_or_null(in.table), .starts = in.starts(),
-          .starts_batch = in.starts_by_sequence(), .scale = static_cast<float>(in.fixed.scale)};
+  return {.batch = in.q.size(0),
+          .heads = in.q.size(1),
+          .groups = in.k.size(1),
+          .queries = in.q.size(2),
+          .keys = in.k.size(2),
+          .width = in.q.size(3),
+          .value_width = in.v.size(3),
+          .q = strides_of(in.q),
+          .k = strides_of(in.k),
+          .v = strides_of(in.v),
+          .out = strides_of(out),
+          .dout = {},
+          .table = floats_or_null(in.table),
+          .starts = in.starts(),
+          .starts_batch = in.starts_by_sequence(),
+          .scale = static_cast<float>(in.fixed.scale)};
 }
 
 Result on_cpu(const kernels::Table& kernel, const CausalInputs& in) {
@@ -108,7 +123,7 @@ Gradients backward_on_cpu(const kernels::Table& kernel, const CausalInputs& in, 
   kernels::AttentionShape shape = shape_on_cpu(in, made.out);
   shape.dout = strides_of(dout);
   Gradients found = make_gradients(in);
-  Tensor tables;   // of each sequence
+  Tensor tables;  // of each sequence
   if (table_too) tables = at::empty({shape.batch, shape.heads, shape.keys}, in.table.options());
   const kernels::AttentionGradients to{found.q.data_ptr<float>(), found.k.data_ptr<float>(), found.v.data_ptr<float>(),
                                        table_too ? tables.data_ptr<float>() : nullptr};
@@ -134,7 +149,8 @@ PeCudaStrides plugin_strides(const Tensor& heads) {
   return heads.defined() ? PeCudaStrides{heads.stride(0), heads.stride(1), heads.stride(2)} : PeCudaStrides{};
 }
 
-PeCudaAttention shape_for_plugin(const CausalInputs& in, const Tensor& out, const Tensor& dout = {}, const Gradients& to = {}) {
+PeCudaAttention shape_for_plugin(const CausalInputs& in, const Tensor& out, const Tensor& dout = {},
+                                 const Gradients& to = {}) {
   return {.batch = in.q.size(0),
           .heads = in.q.size(1),
           .groups = in.k.size(1),
@@ -161,9 +177,10 @@ PeCudaAttention shape_for_plugin(const CausalInputs& in, const Tensor& out, cons
 Result by_plugin(const PeCudaTable& plugin, const CausalInputs& in) {
   Result made = make_result(in);
   const PeCudaAttention shape = shape_for_plugin(in, made.out);
-  kernels::require_launched(plugin.attention(&shape, in.q.data_ptr(), in.k.data_ptr(), in.v.data_ptr(), made.out.data_ptr(),
-                                             made.lse.data_ptr<float>(), kernels::stream_of(&plugin, in.q)),
-                            "attention");
+  kernels::require_launched(
+      plugin.attention(&shape, in.q.data_ptr(), in.k.data_ptr(), in.v.data_ptr(), made.out.data_ptr(),
+                       made.lse.data_ptr<float>(), kernels::stream_of(&plugin, in.q)),
+      "attention");
   return made;
 }
 
@@ -173,8 +190,8 @@ Gradients backward_by_plugin(const PeCudaTable& plugin, const CausalInputs& in, 
   const PeCudaAttention shape = shape_for_plugin(in, made.out, dout, found);
   void* stream = kernels::stream_of(&plugin, in.q);
   const Tensor delta = at::empty_like(made.lse);
-  kernels::require_launched(plugin.attention_products(&shape, dout.data_ptr(), made.out.data_ptr(), floats_or_null(dlse),
-                                                      delta.data_ptr<float>(), stream),
+  kernels::require_launched(plugin.attention_products(&shape, dout.data_ptr(), made.out.data_ptr(),
+                                                      floats_or_null(dlse), delta.data_ptr<float>(), stream),
                             "attention_products");
   Tensor scratch;
   if (table_too) {
@@ -219,7 +236,8 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
     variable_list kept;
     for (int i = 0; i < 3; ++i) kept.push_back(readable(tensors[i], cpu != nullptr));
     for (std::size_t i = 3; i < tensors.size(); ++i) kept.push_back(tensors[i].contiguous());
-    const CausalInputs in(kept, {fixed.starts.defined() ? fixed.starts.contiguous() : fixed.starts, fixed.scale, fixed.gated});
+    const CausalInputs in(
+        kept, {fixed.starts.defined() ? fixed.starts.contiguous() : fixed.starts, fixed.scale, fixed.gated});
     const Result made = cpu != nullptr ? on_cpu(*cpu, in) : by_plugin(*kernels::plugin_for(in.q), in);
     kept.insert(kept.end(), {made.out, made.lse});
     context->save_for_backward(kept);
@@ -235,18 +253,19 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
     const Result made{kept[kept.size() - 2], kept.back()};
     kept.resize(kept.size() - 2);
     const CausalInputs in(kept, {context->saved_data["starts"].toTensor(), context->saved_data["scale"].toDouble(),
-                          context->saved_data["gated"].toBool()});
+                                 context->saved_data["gated"].toBool()});
     const kernels::Table* cpu = kernels::cpu_for(in.q);
     const Tensor dout = gradients[0].defined() ? readable(gradients[0], cpu != nullptr) : at::zeros_like(made.out);
     const Tensor dlse = gradients[1].defined() ? gradients[1].contiguous() : gradients[1];
     const bool table_too = in.table.defined() && context->needs_input_grad(3);
-    const Gradients found = cpu != nullptr ? backward_on_cpu(*cpu, in, made, dout, dlse, table_too)
-                                           : backward_by_plugin(*kernels::plugin_for(in.q), in, made, dout, dlse, table_too);
+    const Gradients found = cpu != nullptr
+                                ? backward_on_cpu(*cpu, in, made, dout, dlse, table_too)
+                                : backward_by_plugin(*kernels::plugin_for(in.q), in, made, dout, dlse, table_too);
     variable_list result{found.q, found.k, found.v};
     if (in.table.defined()) result.push_back(found.table);
     if (in.fixed.gated) result.insert(result.end(), {found.gated.places, found.gated.query_gates});
     if (in.gated.key_gates.defined()) result.push_back(found.gated.key_gates);
-    result.emplace_back();   // what is fixed
+    result.emplace_back();  // what is fixed
     return result;
   }
 };
@@ -278,7 +297,7 @@ Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Te
       CausalFunction::apply(at::TensorList(tensors), CausalConstants{starts, scale, gated.places.defined()});
   if (!sink.defined()) return {made[0], {}};
   const Tensor logit = sink.to(made[1].scalar_type()).view({sink.dim() == 1 ? 1 : sink.size(0), made[1].size(1), -1});
-  const Tensor kept = at::exp(made[1] - at::logaddexp(made[1], logit)).unsqueeze(-1);   // what the sink leaves
+  const Tensor kept = at::exp(made[1] - at::logaddexp(made[1], logit)).unsqueeze(-1);  // what the sink leaves
   return {made[0] * kept.to(made[0].scalar_type()), kept};
 }
 

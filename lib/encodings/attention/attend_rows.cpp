@@ -32,7 +32,7 @@ Tensor visible_keys(const LayerContext& context, std::int64_t begin, std::int64_
   if (!span.causal) {
     if (!span.doc_start.defined()) return at::ones({1, 1, end - begin, keys}, options.dtype(at::kBool));
     const Tensor of_rows = span.doc_start.narrow(-1, offset + begin, end - begin).unsqueeze(-1);
-    const Tensor same = of_rows.eq(span.doc_start.narrow(-1, 0, keys).unsqueeze(-2));   // [rows,keys] or [B,rows,keys]
+    const Tensor same = of_rows.eq(span.doc_start.narrow(-1, 0, keys).unsqueeze(-2));  // [rows,keys] or [B,rows,keys]
     return same.dim() == 3 ? same.unsqueeze(1) : same.unsqueeze(0).unsqueeze(0);
   }
   const Tensor columns = at::arange(keys, options);
@@ -40,7 +40,7 @@ Tensor visible_keys(const LayerContext& context, std::int64_t begin, std::int64_
   Tensor visible = columns.le(rows).unsqueeze(0).unsqueeze(0);
   const Tensor first = first_keys(context);
   if (first.defined()) {
-    const Tensor start = first.narrow(-1, offset + begin, end - begin).unsqueeze(-1);   // [rows,1] or [B,rows,1]
+    const Tensor start = first.narrow(-1, offset + begin, end - begin).unsqueeze(-1);  // [rows,1] or [B,rows,1]
     const Tensor seen = columns.ge(start);
     visible = visible.logical_and(seen.dim() == 3 ? seen.unsqueeze(1) : seen);
   }
@@ -54,7 +54,9 @@ std::int64_t first_seen(const Rows& rows) {
   return std::max<std::int64_t>(0, context.span.keys - context.span.queries + rows.begin - window + 1);
 }
 
-Tensor from_key(const Tensor& t, std::int64_t first) { return first == 0 ? t : t.narrow(-1, first, t.size(-1) - first); }
+Tensor from_key(const Tensor& t, std::int64_t first) {
+  return first == 0 ? t : t.narrow(-1, first, t.size(-1) - first);
+}
 
 Tensor repeat_groups(const Tensor& t, std::int64_t heads) {
   return t.size(1) == heads ? t : t.repeat_interleave(heads / t.size(1), 1);
@@ -86,10 +88,12 @@ Tensor padded_to(const Tensor& t, std::int64_t width) {
 }
 
 void require_fused_backend(std::int64_t backend, const Tensor& q, bool masked) {
-  if (backend == static_cast<std::int64_t>(at::SDPBackend::cudnn_attention) && at::globalContext().deterministicAlgorithms()) {
-    throw support::Error(support::kExitBug,
-                         support::Diagnostic{"compute.deterministic is on, but LibTorch chose the attention of cuDNN, whose "
-                                             "gradients differ from run to run"});
+  if (backend == static_cast<std::int64_t>(at::SDPBackend::cudnn_attention) &&
+      at::globalContext().deterministicAlgorithms()) {
+    throw support::Error(
+        support::kExitBug,
+        support::Diagnostic{"compute.deterministic is on, but LibTorch chose the attention of cuDNN, whose "
+                            "gradients differ from run to run"});
   }
   const bool is_fused = backend > static_cast<std::int64_t>(at::SDPBackend::math);
   if (is_fused || !kernels::uses_fused() || q.scalar_type() == at::kDouble) return;
@@ -102,11 +106,16 @@ void require_fused_backend(std::int64_t backend, const Tensor& q, bool masked) {
 
 std::string backend_name(std::int64_t backend) {
   switch (static_cast<at::SDPBackend>(backend)) {
-    case at::SDPBackend::flash_attention: return "flash";
-    case at::SDPBackend::efficient_attention: return "memory-efficient";
-    case at::SDPBackend::cudnn_attention: return "cuDNN";
-    case at::SDPBackend::overrideable: return "the device's own";
-    default: return "plain";
+    case at::SDPBackend::flash_attention:
+      return "flash";
+    case at::SDPBackend::efficient_attention:
+      return "memory-efficient";
+    case at::SDPBackend::cudnn_attention:
+      return "cuDNN";
+    case at::SDPBackend::overrideable:
+      return "the device's own";
+    default:
+      return "plain";
   }
 }
 
@@ -119,14 +128,14 @@ bool shares_keys(const Tensor& q, const Tensor& k, const std::optional<Tensor>& 
 
 }  // namespace
 
-std::int64_t attention_backend(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, bool causal,
-                               double scale) {
+std::int64_t attention_backend(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask,
+                               bool causal, double scale) {
   return at::_fused_sdp_choice(q, k, v, mask, 0.0, causal, scale, shares_keys(q, k, mask));
 }
 
 Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, bool causal,
              double scale) {
-  if (v.size(-1) < q.size(-1)) {   // PoPE's q and k are twice as wide
+  if (v.size(-1) < q.size(-1)) {  // PoPE's q and k are twice as wide
     return fused(q, k, padded_to(v, q.size(-1)), mask, causal, scale).narrow(-1, 0, v.size(-1));
   }
   if (q.is_cuda()) {
@@ -154,7 +163,7 @@ std::int64_t rows_at_a_time(const Span& span, std::int64_t heads, const Traits& 
 }
 
 void for_each_strip(const Strips& strips, const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& body) {
-  constexpr std::int64_t kBetween = 8;   // strips from one giving back to the next
+  constexpr std::int64_t kBetween = 8;  // strips from one giving back to the next
   const std::int64_t count = (strips.queries + strips.chunk - 1) / strips.chunk;
   for (std::int64_t n = 0; n < count; ++n) {
     const std::int64_t index = strips.in_order ? n : count - 1 - n, begin = index * strips.chunk;
@@ -172,9 +181,16 @@ bool worth_returning_memory(const RowSource& source, std::int64_t chunk) {
 }
 
 Job::Job(PositionalEncoding& encoding, const LayerContext& from, const Traits& traits, double scale, std::int64_t chunk)
-    : encoding(encoding), state(from.state), traits(traits), scale(scale), chunk(chunk),
-      context{.state = state, .span = state.span, .layer = from.layer,
-              .x = from.x.defined() ? from.x.detach() : Tensor(), .positions = from.positions,
+    : encoding(encoding),
+      state(from.state),
+      traits(traits),
+      scale(scale),
+      chunk(chunk),
+      context{.state = state,
+              .span = state.span,
+              .layer = from.layer,
+              .x = from.x.defined() ? from.x.detach() : Tensor(),
+              .positions = from.positions,
               .contiguous = from.contiguous} {}
 
 RowSource unpack(at::TensorList tensors, const std::vector<std::size_t>& slots) {

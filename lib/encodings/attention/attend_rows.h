@@ -28,7 +28,7 @@ Tensor repeat_groups(const Tensor& t, std::int64_t heads);
 
 /// All that the row stages read, in the order in which gradients are given back.
 struct RowSource {
-  Tensor q, k, v, raw_q, raw_k, extra;   // the last three may be undefined
+  Tensor q, k, v, raw_q, raw_k, extra;  // the last three may be undefined
   std::vector<Tensor> inputs;
 };
 
@@ -45,12 +45,13 @@ Tensor from_key(const Tensor& t, std::int64_t first);
 Tensor padded_to(const Tensor& t, std::int64_t width);
 
 /// What LibTorch would take for these, as at::SDPBackend counts.
-std::int64_t attention_backend(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, bool causal,
-                               double scale);
+std::int64_t attention_backend(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask,
+                               bool causal, double scale);
 /// "flash", "memory-efficient", "cuDNN", "plain".
 std::string backend_name(std::int64_t backend);
-/// @throws ConfigError where LibTorch would fall back to its plain form on a GPU, and `compute.kernels` does not ask for plain ones.
-/// float64 has no other. @throws Error (a bug) where it would take cuDNN's, which is not deterministic, although it must be.
+/// @throws ConfigError where LibTorch would fall back to its plain form on a GPU, and `compute.kernels` does not ask
+/// for plain ones. float64 has no other. @throws Error (a bug) where it would take cuDNN's, which is not deterministic,
+/// although it must be.
 void require_fused_backend(std::int64_t backend, const Tensor& q, bool masked);
 
 /// A fused kernel of LibTorch. @param causal top-left aligned, so as many queries as keys.
@@ -67,8 +68,8 @@ std::int64_t rows_at_a_time(const Span& span, std::int64_t heads, const Traits& 
 /// Ranges of `chunk` query rows, whose memory grows with the keys that they see.
 struct Strips {
   std::int64_t queries = 0, chunk = 0;
-  bool in_order = false;     ///< each needs what the one before left
-  bool give_back = false;    ///< free memory goes back to the system now and then, where order leaves holes
+  bool in_order = false;   ///< each needs what the one before left
+  bool give_back = false;  ///< free memory goes back to the system now and then, where order leaves holes
 };
 
 /// body(index, begin, end) for each. The widest goes first where the order is free: what it frees has room for all that
@@ -79,7 +80,8 @@ void for_each_strip(const Strips& strips,
 /// The outputs of strips, put together.
 Tensor joined(const std::vector<Tensor>& strips);
 
-/// Is a strip so large that holes are worth a search for them? Training takes what it gives back again in the next step.
+/// Is a strip so large that holes are worth a search for them? Training takes what it gives back again in the next
+/// step.
 bool worth_returning_memory(const RowSource& source, std::int64_t chunk);
 
 /// What the backward pass needs to run rows again. The state is a copy: the pass that made it may be over by then.
@@ -93,10 +95,10 @@ struct Job : torch::CustomClassHolder {
   std::int64_t chunk;
   LayerContext context;
   std::vector<std::size_t> slots;
-  std::vector<Tensor> carries;   // before each chunk, where rows are coupled
+  std::vector<Tensor> carries;  // before each chunk, where rows are coupled
 };
 
-inline constexpr std::size_t kFixedSlots = 6;   // q, k, v, raw q, raw k, extra; then the inputs
+inline constexpr std::size_t kFixedSlots = 6;  // q, k, v, raw q, raw k, extra; then the inputs
 
 /// Autograd is given the defined tensors alone; `slots` says what each is.
 RowSource unpack(at::TensorList tensors, const std::vector<std::size_t>& slots);
@@ -122,8 +124,8 @@ struct Causal {
 Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const GatedDistance& gated,
                      const Tensor& starts, double scale, const Tensor& sink);
 
-/// Softmax, with a bias or a sink or both, whose gradient is written out: the forward pass takes the fused kernel of the
-/// CPU where there is one, the backward pass computes weights again, a range of rows at a time.
+/// Softmax, with a bias or a sink or both, whose gradient is written out: the forward pass takes the fused kernel of
+/// the CPU where there is one, the backward pass computes weights again, a range of rows at a time.
 Tensor attend_softmax(c10::intrusive_ptr<Job> job, at::TensorList tensors);
 
 }  // namespace pe::encodings

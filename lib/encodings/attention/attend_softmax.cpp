@@ -19,14 +19,18 @@ bool has_cpu_kernel(const Tensor& q) {
 }
 
 struct RowsResult {
-  Tensor out, lse;   // [B,H,rows,d_h], [B,H,rows]
+  Tensor out, lse;  // [B,H,rows,d_h], [B,H,rows]
 };
 
 /// What a range of rows sees of the keys: those before its windows are left out.
 struct VisibleKeys {
   explicit VisibleKeys(const Rows& rows, const Tensor& all_bias = {})
-      : first(first_seen(rows)), count(rows.keys - first), k(rows.k.narrow(2, first, count)), v(rows.v.narrow(2, first, count)),
-        hidden(from_key(rows.visible, first).logical_not()), bias(all_bias.defined() ? from_key(all_bias, first) : all_bias) {}
+      : first(first_seen(rows)),
+        count(rows.keys - first),
+        k(rows.k.narrow(2, first, count)),
+        v(rows.v.narrow(2, first, count)),
+        hidden(from_key(rows.visible, first).logical_not()),
+        bias(all_bias.defined() ? from_key(all_bias, first) : all_bias) {}
   std::int64_t first, count;
   Tensor k, v, hidden, bias;
 };
@@ -37,10 +41,12 @@ RowsResult softmax_rows(const Rows& rows, const Tensor& all_bias) {
   const VisibleKeys seen(rows, all_bias);
   const Tensor &hidden = seen.hidden, &bias = seen.bias;
   if (has_cpu_kernel(rows.q)) {
-    const Tensor mask = bias.defined() ? bias.to(type).masked_fill(hidden, kMinusInfinity)
-                                       : at::zeros(hidden.sizes(), rows.q.options()).masked_fill_(hidden, kMinusInfinity);
-    auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-        rows.q, repeat_groups(seen.k, rows.q.size(1)), repeat_groups(seen.v, rows.q.size(1)), 0.0, false, mask, rows.scale);
+    const Tensor mask = bias.defined()
+                            ? bias.to(type).masked_fill(hidden, kMinusInfinity)
+                            : at::zeros(hidden.sizes(), rows.q.options()).masked_fill_(hidden, kMinusInfinity);
+    auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(rows.q, repeat_groups(seen.k, rows.q.size(1)),
+                                                                      repeat_groups(seen.v, rows.q.size(1)), 0.0, false,
+                                                                      mask, rows.scale);
     return {out, lse};
   }
   Tensor s = products(rows.q, seen.k).mul_(rows.scale);
@@ -116,7 +122,7 @@ class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
     const RowSource source = unpack(tensors, job->slots);
     const at::ScalarType type = out.scalar_type();
     const Tensor upstream = gradients[0].to(type);
-    const Tensor inner = (upstream * out).sum(-1);   // D, [B,H,T]
+    const Tensor inner = (upstream * out).sum(-1);  // D, [B,H,T]
     const Span& span = job->state.span;
     const bool biased = job->traits.bias != BiasKind::kNone;
 
@@ -155,7 +161,7 @@ class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
       }
     }
     add_sink_gradient(*job, tensors, lse, inner, wanted);
-    variable_list result{Tensor()};   // the job has no gradient
+    variable_list result{Tensor()};  // the job has no gradient
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       result.push_back(wanted[i].defined() ? wanted[i].to(tensors[i].scalar_type()) : Tensor());
     }
@@ -178,7 +184,7 @@ class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
     at::AutoGradMode with_gradients(true);
     const Tensor sink = sink_of(job.encoding, job.traits, job.context, unpack(leaves, job.slots).inputs);
     if (!sink.requires_grad()) return;
-    const Tensor share = at::exp(sink.detach().to(lse.scalar_type()) - lse);   // [B,H,T]
+    const Tensor share = at::exp(sink.detach().to(lse.scalar_type()) - lse);  // [B,H,T]
     const Tensor upstream = -at::sum_to(share * inner, sink.sizes()).to(sink.scalar_type());
     const variable_list found =
         torch::autograd::grad({sink}, asked, {upstream}, std::nullopt, false, /*allow_unused=*/true);

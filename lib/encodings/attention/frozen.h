@@ -1,6 +1,6 @@
 /// @file
-/// Tensors that an encoding draws once and never trains. They are no parameters, yet another program needs them to compute
-/// the same.
+/// Tensors that an encoding draws once and never trains. They are no parameters, yet another program needs them to
+/// compute the same.
 #pragma once
 
 #include <vector>

@@ -11,8 +11,8 @@
 namespace pe::encodings {
 
 struct LayerPattern {
-  std::int64_t interval = 0;                ///< 0: no layer
-  std::optional<std::int64_t> phase;        ///< within each group of layers, counted from 0; absent: the last
+  std::int64_t interval = 0;          ///< 0: no layer
+  std::optional<std::int64_t> phase;  ///< within each group of layers, counted from 0; absent: the last
 
   bool holds(int layer) const { return interval > 0 && layer % interval == phase.value_or(interval - 1); }
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "encodings/attention/products.h"
 #include "encodings/attention/attention_window.h"
+#include "encodings/attention/products.h"
 #include "encodings/attention/toeplitz.h"
 #include "encodings/attention/token_reader.h"
 #include "kernels/dispatch.h"
@@ -18,7 +18,7 @@ namespace pe::encodings {
 
 namespace {
 
-[[maybe_unused]] const bool vector_math_is_resolved = kernels::resolve_vector_math();   // before any thread exists
+[[maybe_unused]] const bool vector_math_is_resolved = kernels::resolve_vector_math();  // before any thread exists
 
 }  // namespace
 
@@ -39,9 +39,12 @@ Json Facts::to_json() const {
                {"content_dependent", content_dependent},
                {"stochastic", stochastic}};
   if (heads_per_query != 1) json["heads_per_query"] = heads_per_query;
-  if (!max_positions) json["max_positions"] = nullptr;
-  else if (*max_positions == 0) json["max_positions"] = "set by the options";
-  else json["max_positions"] = *max_positions;
+  if (!max_positions)
+    json["max_positions"] = nullptr;
+  else if (*max_positions == 0)
+    json["max_positions"] = "set by the options";
+  else
+    json["max_positions"] = *max_positions;
   return json;
 }
 
@@ -96,7 +99,7 @@ std::int64_t distances_in_reach(const LayerContext& context) {
 }
 
 Tensor PositionalEncoding::bias(const Rows& rows) {
-  const Tensor& t = rows.inputs.at(0);   // [H,n]
+  const Tensor& t = rows.inputs.at(0);  // [H,n]
   if (rows.context.contiguous) {
     const std::int64_t offset = rows.context.span.keys - rows.context.span.queries;
     return toeplitz(t, offset + rows.begin, offset + rows.end, rows.keys).unsqueeze(0);
@@ -135,8 +138,11 @@ Tensor PositionalEncoding::add_parameter(const std::string& kind, const std::str
   Tensor value = std::move(initial);
   value = value.to(at::TensorOptions(shape_.dtype).device(shape_.device)).contiguous().detach();
   value.requires_grad_(true);
-  parameters_.push_back({.name = parameter_name(kind, short_name, layer), .short_name = short_name, .layer = layer,
-                         .value = value, .weight_decay = weight_decay});
+  parameters_.push_back({.name = parameter_name(kind, short_name, layer),
+                         .short_name = short_name,
+                         .layer = layer,
+                         .value = value,
+                         .weight_decay = weight_decay});
   return value;
 }
 
@@ -154,8 +160,8 @@ Tensor PositionalEncoding::add_uniform(const std::string& kind, const std::strin
   return add_parameter(kind, short_name, initial * (high - low) + low, weight_decay, layer);
 }
 
-Tensor PositionalEncoding::add_constant(const std::string& kind, const std::string& short_name,
-                                        at::IntArrayRef sizes, double value, bool weight_decay, int layer) {
+Tensor PositionalEncoding::add_constant(const std::string& kind, const std::string& short_name, at::IntArrayRef sizes,
+                                        double value, bool weight_decay, int layer) {
   return add_parameter(kind, short_name, at::full(sizes, value, at::kDouble), weight_decay, layer);
 }
 

@@ -67,14 +67,14 @@ enum class ShiftInvariance { kNever, kUntilEffectiveLength, kAlways };
 /// Claims about an encoding, which tests check and reports print.
 struct Facts {
   ShiftInvariance shift_invariant = ShiftInvariance::kAlways;
-  bool rotates = false;              ///< rotates q and k; a stack holds at most one such member
-  bool learned = false;              ///< has parameters
+  bool rotates = false;  ///< rotates q and k; a stack holds at most one such member
+  bool learned = false;  ///< has parameters
   /// Positions 0 .. max_positions − 1 exist, others raise RangeError. Empty: no bound. In a registry entry 0 means "set
   /// by the options, by default the training length".
   std::optional<std::int64_t> max_positions;
-  bool length_dependent = false;     ///< The length (Span::pe_len) changes the view of earlier tokens.
-  bool content_dependent = false;    ///< Reads q, k or x, and not only their product.
-  bool stochastic = false;           ///< Draws random numbers; results depend on Span::step.
+  bool length_dependent = false;   ///< The length (Span::pe_len) changes the view of earlier tokens.
+  bool content_dependent = false;  ///< Reads q, k or x, and not only their product.
+  bool stochastic = false;         ///< Draws random numbers; results depend on Span::step.
   /// Attention heads that S2 makes of each head of q: the projection of queries has H / heads_per_query heads.
   int heads_per_query = 1;
 
@@ -85,44 +85,44 @@ struct Facts {
 
 /// The part of a model's config that an encoding is built from.
 struct Shape {
-  std::int64_t width = 0;              ///< d_m
+  std::int64_t width = 0;  ///< d_m
   std::int64_t layers = 1;
-  std::int64_t query_heads = 1;        ///< H attention heads; see PositionalEncoding::projected_heads
-  std::int64_t key_value_heads = 1;    ///< G, divides H; query head h reads key/value head ⌊h·G/H⌋
-  std::int64_t head_width = 0;         ///< d_h
-  std::int64_t train_length = 0;       ///< L, tokens
-  std::uint64_t seed = 0;              ///< of the model: initial values and draws
-  double token_std = 0.02;             ///< RMS of a token embedding at the start, for `pe_scale: matched`
-  at::ScalarType dtype = at::kFloat;   ///< of parameters: float32, or float64 in tests; never less
+  std::int64_t query_heads = 1;       ///< H attention heads; see PositionalEncoding::projected_heads
+  std::int64_t key_value_heads = 1;   ///< G, divides H; query head h reads key/value head ⌊h·G/H⌋
+  std::int64_t head_width = 0;        ///< d_h
+  std::int64_t train_length = 0;      ///< L, tokens
+  std::uint64_t seed = 0;             ///< of the model: initial values and draws
+  double token_std = 0.02;            ///< RMS of a token embedding at the start, for `pe_scale: matched`
+  at::ScalarType dtype = at::kFloat;  ///< of parameters: float32, or float64 in tests; never less
   at::Device device = at::kCPU;
 };
 
 /// A trained tensor. Its handle is shared with the encoding: write through it (`copy_`, `set_data`), do not replace it.
 struct Parameter {
-  std::string name;              ///< Unique: "t5.table", "fire.3.w1" (layer 3). A model puts "encoding." before it.
-  std::string short_name;        ///< Name in configs and artifacts: "table", "w1".
-  int layer = -1;                ///< −1: one for the whole model.
-  Tensor value;                  ///< A leaf that requires grad.
-  bool weight_decay = false;     ///< True for matrices, false for 1-D parameters and tables.
+  std::string name;           ///< Unique: "t5.table", "fire.3.w1" (layer 3). A model puts "encoding." before it.
+  std::string short_name;     ///< Name in configs and artifacts: "table", "w1".
+  int layer = -1;             ///< −1: one for the whole model.
+  Tensor value;               ///< A leaf that requires grad.
+  bool weight_decay = false;  ///< True for matrices, false for 1-D parameters and tables.
 };
 
 class PositionalEncoding;
 
 /// One forward pass: its rows, its first position, and the address of its random draws.
 struct Span {
-  std::int64_t batch = 1;                 ///< B
-  std::int64_t queries = 0;               ///< T; query row r is key row S − T + r.
-  std::int64_t keys = 0;                  ///< S ≥ T.
-  std::int64_t first_position = 0;        ///< Position of key row 0.
+  std::int64_t batch = 1;           ///< B
+  std::int64_t queries = 0;         ///< T; query row r is key row S − T + r.
+  std::int64_t keys = 0;            ///< S ≥ T.
+  std::int64_t first_position = 0;  ///< Position of key row 0.
   /// [S] or [B,S] int64: the first row of each row's document; undefined: one document. A query sees only keys of its
   /// document.
   Tensor doc_start;
-  bool restart_positions = false;         ///< Positions count from first_position in each document.
-  bool causal = true;                     ///< a query sees no later key; false: every key of its document
+  bool restart_positions = false;  ///< Positions count from first_position in each document.
+  bool causal = true;              ///< a query sees no later key; false: every key of its document
   bool training = false;
-  std::int64_t step = 0;                  ///< optimizer step; in an evaluation the number of the draw
-  std::vector<std::int64_t> samples;      ///< id of each sequence, for draws per sample; empty: 0 .. B − 1
-  std::optional<std::int64_t> pe_len;     ///< length for a length-dependent encoding
+  std::int64_t step = 0;               ///< optimizer step; in an evaluation the number of the draw
+  std::vector<std::int64_t> samples;   ///< id of each sequence, for draws per sample; empty: 0 .. B − 1
+  std::optional<std::int64_t> pe_len;  ///< length for a length-dependent encoding
   /// [S] int64: positions of the key rows, for probes that move tokens apart or together. Undefined: positions count
   /// from first_position, which must be 0 otherwise. An encoding that maps positions ignores it.
   Tensor positions;
@@ -145,8 +145,8 @@ struct LayerContext {
   State& state;
   const Span& span;
   int layer = 0;
-  Tensor x;              ///< [B,S,d_m] input of the attention, one row per key row; undefined where no stage reads it.
-  Tensor positions;      ///< [S] or [B,S], int64 or float64.
+  Tensor x;          ///< [B,S,d_m] input of the attention, one row per key row; undefined where no stage reads it.
+  Tensor positions;  ///< [S] or [B,S], int64 or float64.
   /// Within a document positions grow by one per row, so S3 and S4, which count rows, are legal.
   bool contiguous = true;
   /// No position is below the first or above the second number. Empty where only a read of the positions tells.
@@ -157,30 +157,30 @@ struct LayerContext {
 struct Heads {
   Tensor q, k, v;
   double scale = 1;
-  Tensor raw_q, raw_k;   ///< before S2, q with H heads; set by the dispatcher where Traits::needs_raw
+  Tensor raw_q, raw_k;  ///< before S2, q with H heads; set by the dispatcher where Traits::needs_raw
 };
 
 /// S3: Σ_r query[…,i,r]·key[…,j,r] is added to the logits (after the scale), up to a constant of the row.
 struct Channels {
-  Tensor query;            ///< [B or 1, H or 1, T, r], at least float32.
-  Tensor key;              ///< [B or 1, H, G or 1, S, r]. With H > G heads the keys are repeated, so prefer 1 or G.
-  int query_pieces = 1;    ///< Number of bfloat16 values (1 to 3) that represent a factor exactly enough.
+  Tensor query;          ///< [B or 1, H or 1, T, r], at least float32.
+  Tensor key;            ///< [B or 1, H, G or 1, S, r]. With H > G heads the keys are repeated, so prefer 1 or G.
+  int query_pieces = 1;  ///< Number of bfloat16 values (1 to 3) that represent a factor exactly enough.
   int key_pieces = 3;
 };
 
 /// A range of query rows, for the stages that work on part of the logits.
 struct Rows {
   const LayerContext& context;
-  std::int64_t begin = 0, end = 0;     ///< query rows
-  std::int64_t keys = 0;               ///< keys 0 .. keys − 1 are in reach; the others are all in the hidden future
-  Tensor q;                            ///< [B,H,rows,d_h] after S2
-  Tensor k, v;                         ///< [B,G,keys,d_h]
+  std::int64_t begin = 0, end = 0;  ///< query rows
+  std::int64_t keys = 0;            ///< keys 0 .. keys − 1 are in reach; the others are all in the hidden future
+  Tensor q;                         ///< [B,H,rows,d_h] after S2
+  Tensor k, v;                      ///< [B,G,keys,d_h]
   double scale = 1;
-  Tensor raw_q, raw_k;                 ///< As q and k, before S2; see Traits::needs_raw.
-  Tensor query_positions;              ///< [rows] or [B,rows]
-  Tensor key_positions;                ///< [keys] or [B,keys].
-  Tensor visible;                      ///< Bool [1 or B, 1, rows, keys]: causal (where it exists) and document mask.
-  std::vector<Tensor> inputs;          ///< The result of `row_inputs`, or copies of it with the same gradients.
+  Tensor raw_q, raw_k;         ///< As q and k, before S2; see Traits::needs_raw.
+  Tensor query_positions;      ///< [rows] or [B,rows]
+  Tensor key_positions;        ///< [keys] or [B,keys].
+  Tensor visible;              ///< Bool [1 or B, 1, rows, keys]: causal (where it exists) and document mask.
+  std::vector<Tensor> inputs;  ///< The result of `row_inputs`, or copies of it with the same gradients.
   /// For encodings with Traits::rows_coupled: state after the earlier rows (undefined at the start). A stage replaces
   /// it.
   Tensor* carry = nullptr;
@@ -196,9 +196,9 @@ struct Rows {
 class Normaliser {
  public:
   struct Result {
-    Tensor weights;   ///< [B,H,rows,keys], 0 where masked
-    Tensor own;       ///< [B,H,rows] or undefined: this times the row's own value is added to the output
-    Tensor logits;    ///< undefined: as given. For AttentionMatrices, where the normaliser hides more than the mask
+    Tensor weights;  ///< [B,H,rows,keys], 0 where masked
+    Tensor own;      ///< [B,H,rows] or undefined: this times the row's own value is added to the output
+    Tensor logits;   ///< undefined: as given. For AttentionMatrices, where the normaliser hides more than the mask
   };
   virtual ~Normaliser() = default;
   /// @param logits [B,H,rows,keys], at least float32, −inf where masked.
@@ -212,31 +212,31 @@ enum class BiasKind { kNone, kChannels, kToeplitz, kPairwise };
 
 /// Properties of an encoding in one pass, by which the dispatcher takes the cheapest exact route.
 struct Traits {
-  BiasKind bias = BiasKind::kNone;       ///< The cheapest form while positions are contiguous; S5 exists for all.
-  bool has_table = false;                ///< S4 exists in addition to a cheaper form, and gives the same bias.
+  BiasKind bias = BiasKind::kNone;  ///< The cheapest form while positions are contiguous; S5 exists for all.
+  bool has_table = false;           ///< S4 exists in addition to a cheaper form, and gives the same bias.
   bool bias_needs_grad = false;
   bool bias_depends_on_batch = false;
-  bool adds_to_tokens = false;           ///< S1
-  bool maps_positions = false;           ///< S0
-  bool own_logits = false;               ///< S6
-  bool rewrites_logits = false;          ///< S7
-  bool normalises = false;               ///< S8
-  bool sink = false;                     ///< S8 is a softmax with `sink_logits`, which fused kernels can compute.
-  bool sink_share = false;               ///< S8's finish reads the weight [B,H,T,1] of the sink, as `extra`.
-  bool rows_coupled = false;             ///< Chunks of rows must run in order (Rows::carry).
-  bool needs_row_constants = false;      ///< A bias may not drop a constant of the row (sinks, S7, other normalisers).
-  bool needs_raw = false;                ///< Reads q and k before S2.
-  bool extra_values = false;             ///< S8 mixes more than v (TAPE).
+  bool adds_to_tokens = false;       ///< S1
+  bool maps_positions = false;       ///< S0
+  bool own_logits = false;           ///< S6
+  bool rewrites_logits = false;      ///< S7
+  bool normalises = false;           ///< S8
+  bool sink = false;                 ///< S8 is a softmax with `sink_logits`, which fused kernels can compute.
+  bool sink_share = false;           ///< S8's finish reads the weight [B,H,T,1] of the sink, as `extra`.
+  bool rows_coupled = false;         ///< Chunks of rows must run in order (Rows::carry).
+  bool needs_row_constants = false;  ///< A bias may not drop a constant of the row (sinks, S7, other normalisers).
+  bool needs_raw = false;            ///< Reads q and k before S2.
+  bool extra_values = false;         ///< S8 mixes more than v (TAPE).
   /// The gradient for a factor of the channels is a small difference of large products. A half-precision kernel rounds
   /// it away, so such channels are used only in float32 and in passes without gradients.
   bool channels_cancel = false;
-  int live_logits = 6;                   ///< tensors as large as the logits that a range of rows holds at a time
+  int live_logits = 6;  ///< tensors as large as the logits that a range of rows holds at a time
 };
 
 /// The pairs of channels that S2 rotates, as laid out in q and k afterwards. The product of pair i of a query and of a
 /// key at distance d rotates by d·theta.
 struct RotatedPairs {
-  std::vector<std::int64_t> first, second;   ///< channels of pair i in a head
+  std::vector<std::int64_t> first, second;  ///< channels of pair i in a head
   /// Radians per position, [groups, pairs], groups being 1 or the number of key/value heads. 0: the pair is not
   /// rotated.
   std::vector<double> theta;

@@ -1,8 +1,8 @@
 #include "encodings/attention/stack.h"
 
+#include "encodings/attention/attention_window.h"
 #include "encodings/attention/frozen.h"
 #include "encodings/attention/gated_distance.h"
-#include "encodings/attention/attention_window.h"
 #include "encodings/attention/token_reader.h"
 #include "encodings/attention/weight_mix.h"
 #include "support/text.h"
@@ -89,7 +89,8 @@ class Stack : public PositionalEncoding,
   }
 
   bool needs_causal_mask() const override {
-    return std::any_of(members_.begin(), members_.end(), [](const StackMember& m) { return m.encoding->needs_causal_mask(); });
+    return std::any_of(members_.begin(), members_.end(),
+                       [](const StackMember& m) { return m.encoding->needs_causal_mask(); });
   }
 
   Traits traits(const Span& span) const override {
@@ -120,7 +121,7 @@ class Stack : public PositionalEncoding,
       all.channels_cancel |= t.channels_cancel;
       all.live_logits = std::max(all.live_logits, t.live_logits);
     }
-    all.bias_depends_on_batch |= all.maps_positions;   // a draw for each sequence gives each its own distances
+    all.bias_depends_on_batch |= all.maps_positions;  // a draw for each sequence gives each its own distances
     if (all.bias != BiasKind::kNone && every_bias_is_channels) all.bias = BiasKind::kChannels;
     if (all.bias != BiasKind::kNone && every_bias_is_toeplitz && !all.maps_positions) all.bias = BiasKind::kToeplitz;
     return all;
@@ -273,7 +274,8 @@ class Stack : public PositionalEncoding,
   }
 
   bool mixes() const override {
-    return std::any_of(members_.begin(), members_.end(), [](const StackMember& m) { return mixer_of(*m.encoding) != nullptr; });
+    return std::any_of(members_.begin(), members_.end(),
+                       [](const StackMember& m) { return mixer_of(*m.encoding) != nullptr; });
   }
   Tensor mix(const Rows& rows, const Tensor& weights) override {
     Tensor sum;

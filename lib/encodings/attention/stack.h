@@ -12,7 +12,7 @@
 namespace pe::encodings {
 
 struct StackMember {
-  std::string name;   ///< for messages
+  std::string name;  ///< for messages
   std::unique_ptr<PositionalEncoding> encoding;
 };
 

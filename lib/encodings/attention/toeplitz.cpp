@@ -27,12 +27,12 @@ class ToeplitzFunction : public torch::autograd::Function<ToeplitzFunction> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const std::int64_t begin = context->saved_data["begin"].toInt(), end = context->saved_data["end"].toInt(),
                        n = context->saved_data["n"].toInt();
-    const Tensor& g = gradients[0];   // [H, rows, keys]
+    const Tensor& g = gradients[0];  // [H, rows, keys]
     const std::int64_t heads = g.size(0), rows = end - begin, keys = g.size(2), width = keys + rows - 1;
     // Each row one place further right than the row before: reading a buffer of row length `keys + rows` with row
     // length one less shifts it just so, and columns then hold diagonals.
     const Tensor flat = at::constant_pad_nd(g.flip(1), {0, rows}).reshape({heads, rows * (keys + rows)});
-    const Tensor diagonals = flat.narrow(1, 0, rows * width).reshape({heads, rows, width}).sum(1);   // of u
+    const Tensor diagonals = flat.narrow(1, 0, rows * width).reshape({heads, rows, width}).sum(1);  // of u
     const std::int64_t used = std::min(end, width);
     Tensor out = at::zeros({heads, n}, g.options());
     out.narrow(1, end - used, used).copy_(diagonals.narrow(1, 0, used).flip(1));

@@ -34,7 +34,8 @@ class AsentmaxScale : public Temperature {
   }
 
   Facts facts() const override {
-    return {.shift_invariant = ShiftInvariance::kNever, .learned = true,
+    return {.shift_invariant = ShiftInvariance::kNever,
+            .learned = true,
             .content_dependent = options_.form == AsentmaxForm::kReported};
   }
 
@@ -48,19 +49,21 @@ class AsentmaxScale : public Temperature {
         }
       }
     }
-    if (!spared_.any().item<bool>()) spared_ = Tensor();
-    else spared_ = spared_.to(shape_.device);
+    if (!spared_.any().item<bool>())
+      spared_ = Tensor();
+    else
+      spared_ = spared_.to(shape_.device);
   }
 
  protected:
   Tensor factor(const LayerContext& context) override {
     Tensor beta = beta_.at(context.layer), gamma = gamma_.at(context.layer);
     if (options_.form == AsentmaxForm::kStatic) {
-      beta = beta.unsqueeze(-1);   // [H,1]
+      beta = beta.unsqueeze(-1);  // [H,1]
       gamma = gamma.unsqueeze(-1);
     } else {
       const Tensor x = query_tokens(context).to(beta.scalar_type());
-      beta = at::softplus(at::matmul(x, beta.t())).transpose(1, 2);   // [B,H,T]
+      beta = at::softplus(at::matmul(x, beta.t())).transpose(1, 2);  // [B,H,T]
       gamma = 2 * at::tanh(at::matmul(x, gamma.t())).transpose(1, 2);
     }
     const Tensor log = at::log1p(visible_counts(context)).to(beta.scalar_type());
@@ -71,8 +74,8 @@ class AsentmaxScale : public Temperature {
 
  private:
   AsentmaxOptions options_;
-  std::vector<Tensor> beta_, gamma_;   // [H] or [H,d_m] for each layer
-  Tensor spared_;                      // bool [layers,H]; undefined: all heads
+  std::vector<Tensor> beta_, gamma_;  // [H] or [H,d_m] for each layer
+  Tensor spared_;                     // bool [layers,H]; undefined: all heads
 };
 
 }  // namespace

@@ -40,16 +40,17 @@ int enough_steps(std::int64_t keys, double alpha, double close) {
 Tensor entmax_weights(const Tensor& logits, double alpha) {
   const bool looks = !kernels::waits_for_reads(logits.device());
   const double close = logits.scalar_type() == at::kDouble ? 1e-15 : 1e-7;
-  const Tensor z = (logits - logits.amax({-1}, true)) * (alpha - 1);   // at most 0
+  const Tensor z = (logits - logits.amax({-1}, true)) * (alpha - 1);  // at most 0
   Tensor tau = at::full_like(z.narrow(-1, 0, 1), -1.0);
   const int most = looks ? 200 : enough_steps(logits.size(-1), alpha, close);
   for (int step = 0; step < most; ++step) {
     const Tensor above = (z - tau).clamp_min_(0);
     const Tensor sum = powered(above, alpha).sum({-1}, true);
-    const Tensor slope = (alpha == 2     ? above.gt(0).to(z.scalar_type()).sum({-1}, true)
-                          : alpha == 1.5 ? above.sum({-1}, true)
-                                         : at::pow(above, (2 - alpha) / (alpha - 1)).masked_fill_(above.le(0), 0.0).sum({-1}, true)) /
-                         (alpha - 1);
+    const Tensor slope =
+        (alpha == 2     ? above.gt(0).to(z.scalar_type()).sum({-1}, true)
+         : alpha == 1.5 ? above.sum({-1}, true)
+                        : at::pow(above, (2 - alpha) / (alpha - 1)).masked_fill_(above.le(0), 0.0).sum({-1}, true)) /
+        (alpha - 1);
     const Tensor rise = (sum - 1) / slope;
     tau = tau + rise.clamp_min(0);
     if (looks && rise.max().item<double>() <= close) break;

@@ -36,7 +36,7 @@ class HeadScale : public Temperature {
 
  private:
   double floor_;
-  std::vector<Tensor> scale_;   // [H]
+  std::vector<Tensor> scale_;  // [H]
 };
 
 }  // namespace

@@ -19,7 +19,8 @@ struct LengthScaleOptions {
 class LengthScale : public Temperature {
  public:
   LengthScale(const LengthScaleOptions& options, const Shape& shape)
-      : Temperature(shape), slope_(options.slope),
+      : Temperature(shape),
+        slope_(options.slope),
         train_length_(extended_length("length_scale", options.train_length, shape)) {}
 
   Facts facts() const override { return {.length_dependent = true}; }

@@ -18,9 +18,12 @@ struct Llama4Options {
 class Llama4Temperature : public Temperature {
  public:
   Llama4Temperature(const Llama4Options& options, const Shape& shape)
-      : Temperature(shape), scale_(options.scale), stretch_(options.floor_scale.value_or(shape.train_length)),
+      : Temperature(shape),
+        scale_(options.scale),
+        stretch_(options.floor_scale.value_or(shape.train_length)),
         acts_(shape.layers, true) {
-    if (stretch_ < 1) throw support::ConfigError("encoding 'llama4_temp' with floor_scale: auto needs a training length");
+    if (stretch_ < 1)
+      throw support::ConfigError("encoding 'llama4_temp' with floor_scale: auto needs a training length");
   }
 
   Facts facts() const override { return {.shift_invariant = ShiftInvariance::kNever}; }

@@ -28,7 +28,7 @@ class WindowNormaliser : public Normaliser {
     const Tensor columns = at::arange(rows.keys, at::TensorOptions(at::kLong).device(logits.device()));
     Tensor kept = columns.lt(options_.keep);
     if (const Tensor& start = rows.context.span.doc_start; start.defined()) {
-      kept = (columns - start.narrow(-1, 0, rows.keys)).lt(options_.keep);   // the first token of each document
+      kept = (columns - start.narrow(-1, 0, rows.keys)).lt(options_.keep);  // the first token of each document
       kept = start.dim() == 2 ? kept.view({-1, 1, 1, rows.keys}) : kept;
     }
     const Tensor near = (rows.query_rows().unsqueeze(-1) - columns).lt(options_.window);

@@ -45,13 +45,13 @@ class SinkKv : public PositionalEncoding {
   // The keys of the text leave the rest of each row to the sink.
   Tensor finish(LayerContext& context, const Tensor& out, const Tensor& extra) override {
     if (!extra.defined()) return out;
-    const Tensor value = value_.at(context.layer).unsqueeze(1);   // [H,1,d_h]
+    const Tensor value = value_.at(context.layer).unsqueeze(1);  // [H,1,d_h]
     return (out.to(value.scalar_type()) + (1 - extra) * value).to(out.scalar_type());
   }
 
  private:
   bool learned_value_;
-  std::vector<Tensor> key_, value_;   // [H,d_h] for each layer
+  std::vector<Tensor> key_, value_;  // [H,d_h] for each layer
 };
 
 }  // namespace

@@ -14,7 +14,9 @@ class SinkLogit : public PositionalEncoding {
   }
 
   Facts facts() const override { return {.learned = true}; }
-  Traits traits(const Span& span) const override { return {.normalises = true, .sink = true, .needs_row_constants = true}; }
+  Traits traits(const Span& span) const override {
+    return {.normalises = true, .sink = true, .needs_row_constants = true};
+  }
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override {
     return {sink_.at(context.layer)};
   }
@@ -23,7 +25,7 @@ class SinkLogit : public PositionalEncoding {
   }
 
  private:
-  std::vector<Tensor> sink_;   // [H] for each layer
+  std::vector<Tensor> sink_;  // [H] for each layer
 };
 
 }  // namespace

@@ -9,7 +9,9 @@ class SinkOffByOne : public PositionalEncoding {
  public:
   explicit SinkOffByOne(const Shape& shape) : PositionalEncoding(shape) {}
 
-  Traits traits(const Span& span) const override { return {.normalises = true, .sink = true, .needs_row_constants = true}; }
+  Traits traits(const Span& span) const override {
+    return {.normalises = true, .sink = true, .needs_row_constants = true};
+  }
   std::unique_ptr<Normaliser> normaliser(const LayerContext& context, const std::vector<Tensor>& inputs) override {
     return std::make_unique<SinkNormaliser>(
         at::zeros({shape_.query_heads}, at::TensorOptions(shape_.dtype).device(context.span.device)));

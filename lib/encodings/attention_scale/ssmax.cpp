@@ -41,12 +41,12 @@ class Ssmax : public Temperature {
  protected:
   Tensor factor(const LayerContext& context) override {
     const Tensor& s = s_.at(context.layer);
-    const Tensor scaled = visible_counts(context).log().to(s.scalar_type()) * s.view({-1, 1});   // [H,T] or [B,H,T]
+    const Tensor scaled = visible_counts(context).log().to(s.scalar_type()) * s.view({-1, 1});  // [H,T] or [B,H,T]
     return beta_.empty() ? scaled : scaled + beta_.at(context.layer).view({-1, 1});
   }
 
  private:
-  std::vector<Tensor> s_, beta_;   // [H] for each layer
+  std::vector<Tensor> s_, beta_;  // [H] for each layer
 };
 
 }  // namespace

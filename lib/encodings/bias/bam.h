@@ -28,7 +28,7 @@ class BamPrior : public PositionalEncoding {
 
  private:
   std::string kind_;
-  Tensor alpha_, log_scale_, location_;   // [H] for all layers; location_ only where it is trained
+  Tensor alpha_, log_scale_, location_;  // [H] for all layers; location_ only where it is trained
 };
 
 }  // namespace pe::encodings

@@ -15,11 +15,15 @@ BamPrior::BamPrior(const std::string& kind, const BamOptions& options, const Sha
     : PositionalEncoding(shape), kind_(kind) {
   const std::int64_t heads = shape.query_heads;
   switch (options.initial_shape) {
-    case BamOptions::Shapes::kOne: alpha_ = add_constant(kind, "shape", {heads}, 1, false); break;
+    case BamOptions::Shapes::kOne:
+      alpha_ = add_constant(kind, "shape", {heads}, 1, false);
+      break;
     case BamOptions::Shapes::kLinear:
       alpha_ = add_parameter(kind, "shape", at::linspace(0, 1, heads, at::TensorOptions(at::kDouble)), false);
       break;
-    case BamOptions::Shapes::kNormal: alpha_ = add_normal(kind, "shape", {heads}, 0, 1, false); break;
+    case BamOptions::Shapes::kNormal:
+      alpha_ = add_normal(kind, "shape", {heads}, 0, 1, false);
+      break;
   }
   const Tensor slopes = at::tensor(alibi_slopes(heads), at::TensorOptions(at::kDouble));
   log_scale_ = add_parameter(kind, "log_scale", slopes.log(), false);
@@ -27,10 +31,10 @@ BamPrior::BamPrior(const std::string& kind, const BamOptions& options, const Sha
 }
 
 Tensor BamPrior::table(LayerContext& context, std::int64_t n) {
-  Tensor& table = context.state.tensors[support::cat(kind_, ".", n)];   // all layers share it
+  Tensor& table = context.state.tensors[support::cat(kind_, ".", n)];  // all layers share it
   if (!table.defined()) {
     Tensor d = at::arange(n, alpha_.options().requires_grad(false)).unsqueeze(0);
-    if (location_.defined()) d = d + (2 * at::sinh(location_)).unsqueeze(1);   // |j − i − μ| = |d + μ|
+    if (location_.defined()) d = d + (2 * at::sinh(location_)).unsqueeze(1);  // |j − i − μ| = |d + μ|
     table = -at::pow(d.abs() + 1e-5, alpha_.unsqueeze(1)) * at::exp(log_scale_).unsqueeze(1);
   }
   return table;

@@ -37,7 +37,7 @@ class BamSsmax : public BamPrior {
 
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override {
     if (!scale_prior_) return PositionalEncoding::row_inputs(context, heads);
-    prior_alone_ = true;   // the table, as for the prior by itself
+    prior_alone_ = true;  // the table, as for the prior by itself
     std::vector<Tensor> inputs = PositionalEncoding::row_inputs(context, heads);
     prior_alone_ = false;
     inputs.push_back(factor(context));
@@ -45,9 +45,9 @@ class BamSsmax : public BamPrior {
   }
 
   Tensor bias(const Rows& rows) override {
-    const Tensor prior = PositionalEncoding::bias(rows);   // [1 or B,H,rows,keys]
+    const Tensor prior = PositionalEncoding::bias(rows);  // [1 or B,H,rows,keys]
     if (!scale_prior_) return prior;
-    Tensor tau = rows.inputs.at(1).narrow(-1, rows.begin, rows.count()).unsqueeze(-1);   // [H,rows,1] or [B,H,rows,1]
+    Tensor tau = rows.inputs.at(1).narrow(-1, rows.begin, rows.count()).unsqueeze(-1);  // [H,rows,1] or [B,H,rows,1]
     return prior * tau;
   }
 
@@ -60,7 +60,7 @@ class BamSsmax : public BamPrior {
 
   bool scale_prior_;
   bool prior_alone_ = false;
-  std::vector<Tensor> s_;   // [H] for each layer
+  std::vector<Tensor> s_;  // [H] for each layer
 };
 
 }  // namespace

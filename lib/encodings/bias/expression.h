@@ -37,7 +37,7 @@ class Expression {
   struct Node;
 
  private:
-  std::set<std::string> names_;   // before the root, whose parser fills it
+  std::set<std::string> names_;  // before the root, whose parser fills it
   std::shared_ptr<const Node> root_;
 };
 

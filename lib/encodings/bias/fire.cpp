@@ -11,7 +11,7 @@ class Fire : public FireFamily {
 
  protected:
   Tensor network(const Tensor& x, const Layer& layer) const override {
-    const Tensor hidden = at::addmm(layer.b1.unsqueeze(1), layer.w1, x.unsqueeze(0)).relu_();   // [32,n]
+    const Tensor hidden = at::addmm(layer.b1.unsqueeze(1), layer.w1, x.unsqueeze(0)).relu_();  // [32,n]
     return at::addmm(layer.b2.unsqueeze(1), layer.w2, hidden);
   }
 };

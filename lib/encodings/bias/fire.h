@@ -20,9 +20,7 @@ struct FireOptions {
 /// Li et al. 2023, arXiv:2310.04418.
 class FireFamily : public PositionalEncoding {
  public:
-  Facts facts() const override {
-    return {.shift_invariant = ShiftInvariance::kUntilEffectiveLength, .learned = true};
-  }
+  Facts facts() const override { return {.shift_invariant = ShiftInvariance::kUntilEffectiveLength, .learned = true}; }
   Traits traits(const Span& span) const override;
   void begin(State& state) override;
   Tensor table(LayerContext& context, std::int64_t n) override;
@@ -31,7 +29,7 @@ class FireFamily : public PositionalEncoding {
 
  protected:
   struct Layer {
-    Tensor c, length_multiplier;   ///< scalar, or [H,1] after `read`
+    Tensor c, length_multiplier;  ///< scalar, or [H,1] after `read`
     Tensor w1, b1, w2, b2;
   };
 
@@ -47,7 +45,7 @@ class FireFamily : public PositionalEncoding {
 
  private:
   Tensor length(const Layer& layer) const;
-  Tensor by_distance(const Layer& layer, std::int64_t n) const;   ///< [H,n], for queries that are not beyond L
+  Tensor by_distance(const Layer& layer, std::int64_t n) const;  ///< [H,n], for queries that are not beyond L
 
   double effective_length(const Span& span) const;  ///< the least of all layers
   /// Whether a pass reads the effective length from the weights. On a GPU the read waits for queued work. A pass beyond

@@ -28,8 +28,8 @@ FireFamily::FireFamily(const std::string& kind, const Shape& shape, const FireOp
   for (int layer = 0; layer < shape.layers; ++layer) {
     layers_.push_back({add_constant(kind, "c", sizes, 0.1, false, layer),
                        add_constant(kind, "length_multiplier", sizes, 1, false, layer)});
-    add_network(layers_.back(), kind, layer, heads > 0 ? at::IntArrayRef{heads, kFireHidden}
-                                                       : at::IntArrayRef{kFireHidden, 1},
+    add_network(layers_.back(), kind, layer,
+                heads > 0 ? at::IntArrayRef{heads, kFireHidden} : at::IntArrayRef{kFireHidden, 1},
                 {shape.query_heads, kFireHidden});
   }
 }
@@ -105,13 +105,13 @@ Tensor FireFamily::bias(const Rows& rows) {
     const std::int64_t offset = rows.context.span.keys - rows.context.span.queries;
     return toeplitz(by_distance(layer, rows.keys), offset + rows.begin, offset + rows.end, rows.keys).unsqueeze(0);
   }
-  Tensor d = rows.distances().to(type), i = rows.query_positions.to(type);   // [rows,keys] or [B,1,rows,keys]
+  Tensor d = rows.distances().to(type), i = rows.query_positions.to(type);  // [rows,keys] or [B,1,rows,keys]
   if (d.dim() == 4) i = i.unsqueeze(1);
   const std::int64_t batch = d.dim() == 4 ? d.size(0) : 1, count = d.size(-2), keys = d.size(-1);
   d = d.reshape({batch * count * keys});
   i = i.reshape({batch * count, 1}).expand({batch * count, keys}).reshape({-1});
   const Tensor c = beside(layer.c);
-  const Tensor x = psi(d, c) / (psi(at::maximum(i, beside(length(layer))), c) + kFireEpsilon);   // [n] or [H,n]
+  const Tensor x = psi(d, c) / (psi(at::maximum(i, beside(length(layer))), c) + kFireEpsilon);  // [n] or [H,n]
   return network(x, layer).view({-1, batch, count, keys}).transpose(0, 1);
 }
 

@@ -19,7 +19,7 @@ struct FireGuideOptions {
 class FireGuide : public PositionalEncoding {
  public:
   FireGuide(const FireGuideOptions& options, const Shape& shape) : PositionalEncoding(shape) {
-    const double bound = 0.1 * std::sqrt(6.0 / static_cast<double>(1 + kGuideHidden));   // Xavier's, times 0.1
+    const double bound = 0.1 * std::sqrt(6.0 / static_cast<double>(1 + kGuideHidden));  // Xavier's, times 0.1
     for (int layer = 0; layer < shape.layers; ++layer) {
       layers_.push_back({add_constant("fire_guide", "log_threshold", {shape.query_heads},
                                       std::log(options.initial_length), false, layer),
@@ -36,8 +36,8 @@ class FireGuide : public PositionalEncoding {
   Tensor table(LayerContext& context, std::int64_t n) override {
     const GuideLayer& layer = layers_.at(context.layer);
     const Tensor d = at::arange(n, layer.w1.options().requires_grad(false));
-    const Tensor x = (at::log1p(d) / at::log1p(at::exp(layer.log_threshold)).unsqueeze(1)).clamp_max(1);   // [H,n]
-    const Tensor hidden = at::gelu(x.unsqueeze(1) * layer.w1 + layer.b1.unsqueeze(1));   // [H,32,n]
+    const Tensor x = (at::log1p(d) / at::log1p(at::exp(layer.log_threshold)).unsqueeze(1)).clamp_max(1);  // [H,n]
+    const Tensor hidden = at::gelu(x.unsqueeze(1) * layer.w1 + layer.b1.unsqueeze(1));                    // [H,32,n]
     return at::matmul(layer.w2, hidden).squeeze(1) + layer.b2;
   }
 

@@ -15,7 +15,7 @@ class FirePerHead : public FireFamily {
     // As products of matrices, since a pass over memory for each step of the arithmetic costs more than the arithmetic.
     const Tensor wide = x.dim() == 1 ? x.expand({layer.w1.size(0), x.size(0)}) : x;
     const Tensor hidden =
-        at::baddbmm(layer.b1.unsqueeze(2), layer.w1.unsqueeze(2), wide.unsqueeze(1)).relu_();   // [H,32,n]
+        at::baddbmm(layer.b1.unsqueeze(2), layer.w1.unsqueeze(2), wide.unsqueeze(1)).relu_();  // [H,32,n]
     return at::baddbmm(layer.b2.view({-1, 1, 1}), layer.w2.unsqueeze(1), hidden).squeeze(1);
   }
 };

@@ -35,7 +35,7 @@ class Kerple : public PositionalEncoding {
   std::string kind_;
   KerpleOptions options_;
   double largest_p_;
-  std::vector<Tensor> p_, a_;   // [H], one for all layers or one for each
+  std::vector<Tensor> p_, a_;  // [H], one for all layers or one for each
 };
 
 }  // namespace pe::encodings

@@ -27,12 +27,13 @@ class Sandwich : public PositionalEncoding {
       const at::TensorOptions doubles(at::kDouble);
       const Tensor k = at::arange(1, half + 1, doubles);
       const Tensor frequency = at::exp(k * (-2 * std::log(10000.0) / static_cast<double>(options_.width)));
-      std::vector<Tensor> sums;   // in parts, as distances times frequencies may be many
+      std::vector<Tensor> sums;  // in parts, as distances times frequencies may be many
       for (std::int64_t begin = 0; begin < n; begin += 4096) {
         const Tensor d = at::arange(begin, std::min(n, begin + 4096), doubles);
         sums.push_back(at::cos(d.unsqueeze(1) * frequency).sum(1) - static_cast<double>(half));
       }
-      const Tensor head = at::arange(1, shape_.query_heads + 1, doubles) * (8.0 / static_cast<double>(shape_.query_heads));
+      const Tensor head =
+          at::arange(1, shape_.query_heads + 1, doubles) * (8.0 / static_cast<double>(shape_.query_heads));
       shared = (at::cat(sums).unsqueeze(0) / head.unsqueeze(1))
                    .to(at::TensorOptions(shape_.dtype).device(context.positions.device()));
     }

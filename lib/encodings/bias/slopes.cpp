@@ -23,9 +23,9 @@ std::vector<double> alibi_slopes(std::int64_t heads) {
 SlopeBias::SlopeBias(const std::string& kind, std::vector<double> slopes, const Shape& shape)
     : PositionalEncoding(shape), slopes_(std::move(slopes)) {
   if (static_cast<std::int64_t>(slopes_.size()) != shape.query_heads) {
-    throw support::ConfigError(support::cat("encoding '", kind, "' has ", slopes_.size(), " slopes for ",
-                                            shape.query_heads, " query heads"),
-                               {}, "give one slope for each head, or leave slopes empty");
+    throw support::ConfigError(
+        support::cat("encoding '", kind, "' has ", slopes_.size(), " slopes for ", shape.query_heads, " query heads"),
+        {}, "give one slope for each head, or leave slopes empty");
   }
   powers_of_two_ = std::all_of(slopes_.begin(), slopes_.end(), [](double m) {
     int exponent;
@@ -45,7 +45,9 @@ Channels SlopeBias::channels(LayerContext& context, const Heads& heads) {
   }
   // Heads that share keys differ in their slopes, so these are on the query's side. A place below 2^16 is two
   // numbers of eight bits.
-  return {.query = m.expand({1, -1, queries, 1}), .key = place, .query_pieces = powers_of_two_ ? 1 : 3,
+  return {.query = m.expand({1, -1, queries, 1}),
+          .key = place,
+          .query_pieces = powers_of_two_ ? 1 : 3,
           .key_pieces = keys <= 65536 ? 2 : 3};
 }
 
@@ -57,7 +59,7 @@ Tensor SlopeBias::table(LayerContext& context, std::int64_t n) {
 
 Tensor SlopeBias::bias(const Rows& rows) {
   const at::ScalarType type = table_type(rows.q.scalar_type());
-  const Tensor d = rows.distances().to(type);   // [rows,keys] or [B,1,rows,keys]
+  const Tensor d = rows.distances().to(type);  // [rows,keys] or [B,1,rows,keys]
   return slope_tensor(rows.q, type).view({1, -1, 1, 1}) * -d;
 }
 

@@ -29,7 +29,7 @@ class T5 : public PositionalEncoding {
   Traits traits(const Span& span) const override { return {.bias = BiasKind::kToeplitz, .bias_needs_grad = true}; }
 
   Tensor table(LayerContext& context, std::int64_t n) override {
-    Tensor& shared = context.state.tensors[support::cat("t5.", n)];   // all layers of a pass use it
+    Tensor& shared = context.state.tensors[support::cat("t5.", n)];  // all layers of a pass use it
     if (!shared.defined()) {
       std::vector<std::int64_t> buckets(n);
       for (std::int64_t d = 0; d < n; ++d) buckets[d] = bucket(d);
@@ -53,7 +53,7 @@ class T5 : public PositionalEncoding {
   }
 
   T5Options options_;
-  Tensor table_;   // [buckets, H]
+  Tensor table_;  // [buckets, H]
 };
 
 }  // namespace

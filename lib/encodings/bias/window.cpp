@@ -1,6 +1,6 @@
 // A window: queries see the last tokens alone, in all layers or in all but every interval-th.
-#include "encodings/attention/layer_pattern.h"
 #include "encodings/attention/attention_window.h"
+#include "encodings/attention/layer_pattern.h"
 #include "encodings/registry.h"
 
 namespace pe::encodings {
@@ -23,7 +23,9 @@ struct WindowOptions {
 class Window : public PositionalEncoding, public WindowedEncoding {
  public:
   Window(const WindowOptions& options, const Shape& shape)
-      : PositionalEncoding(shape), whole_(options.whole), size_(options.size.value_or(std::max<std::int64_t>(1, shape.train_length / 4))) {}
+      : PositionalEncoding(shape),
+        whole_(options.whole),
+        size_(options.size.value_or(std::max<std::int64_t>(1, shape.train_length / 4))) {}
 
   std::int64_t window(int layer) const override { return whole_.holds(layer) ? 0 : size_; }
 

@@ -11,9 +11,9 @@ namespace pe::encodings {
 
 /// Veisi et al. 2025, arXiv:2503.08067, second version. s = relu(W_c x), S its running sum, D = S_i − S_j.
 enum class CableForm {
-  kWeighted,    ///< −softplus(W_s x_i)·D
-  kPlain,       ///< −D
-  kLogSquare,   ///< −ln(1 + D²)
+  kWeighted,   ///< −softplus(W_s x_i)·D
+  kPlain,      ///< −D
+  kLogSquare,  ///< −ln(1 + D²)
 };
 
 class Cable : public PositionalEncoding, public GatesDistances {
@@ -29,11 +29,11 @@ class Cable : public PositionalEncoding, public GatesDistances {
   Tensor bias(const Rows& rows) override;
 
  private:
-  Tensor steps(const LayerContext& context) const;    ///< S, [B,H,S]
-  Tensor slopes(const LayerContext& context) const;   ///< [B,H,T]
+  Tensor steps(const LayerContext& context) const;   ///< S, [B,H,S]
+  Tensor slopes(const LayerContext& context) const;  ///< [B,H,T]
 
   CableForm form_;
-  std::vector<Tensor> step_, slope_;   // [H,d_m] for each layer
+  std::vector<Tensor> step_, slope_;  // [H,d_m] for each layer
 };
 
 }  // namespace pe::encodings

@@ -12,8 +12,10 @@ Cable::Cable(const std::string& kind, CableForm form, const Shape& shape) : Posi
 }
 
 Traits Cable::traits(const Span& span) const {
-  return {.bias = form_ == CableForm::kLogSquare ? BiasKind::kPairwise : BiasKind::kChannels, .bias_needs_grad = true,
-          .bias_depends_on_batch = true, .channels_cancel = form_ == CableForm::kWeighted};
+  return {.bias = form_ == CableForm::kLogSquare ? BiasKind::kPairwise : BiasKind::kChannels,
+          .bias_needs_grad = true,
+          .bias_depends_on_batch = true,
+          .channels_cancel = form_ == CableForm::kWeighted};
 }
 
 // −g_i(S_i − S_j) is g_i·S_j up to a constant of the row.
@@ -22,8 +24,10 @@ Channels Cable::channels(LayerContext& context, const Heads& heads) {
   if (form_ == CableForm::kWeighted) {
     return {.query = slopes(context).unsqueeze(-1), .key = key, .query_pieces = 2, .key_pieces = 3};
   }
-  return {.query = at::ones({1, 1, context.span.queries, 1}, key.options().requires_grad(false)), .key = key,
-          .query_pieces = 1, .key_pieces = 3};
+  return {.query = at::ones({1, 1, context.span.queries, 1}, key.options().requires_grad(false)),
+          .key = key,
+          .query_pieces = 1,
+          .key_pieces = 3};
 }
 
 GatedDistance Cable::gated_distance(LayerContext& context, const Heads& heads) {

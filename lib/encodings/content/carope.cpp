@@ -26,14 +26,14 @@ class Carope : public AccumulatedRotation {
 
  protected:
   Tensor angles(const LayerContext& context) override {
-    const Tensor scores = at::matmul(tokens(context), weight_.at(context.layer).t());   // [B,S,G]
+    const Tensor scores = at::matmul(tokens(context), weight_.at(context.layer).t());  // [B,S,G]
     const Tensor log_f = -at::log1p(at::softplus(scores)).unsqueeze(-1);
     const Tensor power = at::arange(shape_.head_width / 2, log_f.options().requires_grad(false));
     return by_group(running_total(context.span, at::exp(log_f * power).flatten(2)));
   }
 
  private:
-  std::vector<Tensor> weight_;   // [G,d_m] for each layer
+  std::vector<Tensor> weight_;  // [G,d_m] for each layer
 };
 
 }  // namespace

@@ -38,7 +38,8 @@ class Cope : public PositionalEncoding, public HoldsHeadVectors {
   // Where a rotated q reads the table, its place shows in the added logit.
   Facts facts() const override {
     return {.shift_invariant = options_.z == Reading::kRaw ? ShiftInvariance::kAlways : ShiftInvariance::kNever,
-            .learned = true, .content_dependent = true};
+            .learned = true,
+            .content_dependent = true};
   }
   Traits traits(const Span& span) const override {
     return {.rewrites_logits = true, .needs_row_constants = true, .needs_raw = true};
@@ -65,14 +66,14 @@ class Cope : public PositionalEncoding, public HoldsHeadVectors {
     const Tensor weight = p - floor;
     const Tensor low = floor.to(at::kLong), high = (low + 1).clamp_max(options_.positions - 1);
     const Tensor& reader = options_.z == Reading::kRaw ? rows.raw_q : rows.q;
-    const Tensor z = at::matmul(reader.to(type), rows.inputs.at(0).to(type));   // [B,H,rows,positions]
+    const Tensor z = at::matmul(reader.to(type), rows.inputs.at(0).to(type));  // [B,H,rows,positions]
     const Tensor added = weight * gather_in_order(z, high) + (1 - weight) * gather_in_order(z, low);
     return options_.cope_div ? s + added * rows.scale : s + added;
   }
 
  private:
   CopeOptions options_;
-  std::vector<Tensor> tables_;   // [d_h, positions], shared by the heads of a layer
+  std::vector<Tensor> tables_;  // [d_h, positions], shared by the heads of a layer
 };
 
 }  // namespace

@@ -40,7 +40,8 @@ class CopeGuide : public PositionalEncoding {
     return {reader(context, heads), entries(context)};
   }
   Tensor bias(const Rows& rows) override {
-    const Tensor q = rows.inputs.at(0).narrow(2, rows.begin, rows.count()), k = rows.inputs.at(1).narrow(2, 0, rows.keys);
+    const Tensor q = rows.inputs.at(0).narrow(2, rows.begin, rows.count()),
+                 k = rows.inputs.at(1).narrow(2, 0, rows.keys);
     return at::matmul(q, k.transpose(-1, -2));
   }
 
@@ -58,9 +59,9 @@ class CopeGuide : public PositionalEncoding {
   /// The table at the count of each key: [B,H,S,d_h]
   Tensor entries(const LayerContext& context) const {
     const GuideCope& layer = layers_.at(context.layer);
-    const Tensor gates = at::sigmoid(token_scores(context, layer.gate_weight, layer.gate_bias));   // [B,H,S]
+    const Tensor gates = at::sigmoid(token_scores(context, layer.gate_weight, layer.gate_bias));  // [B,H,S]
     Tensor counts = gates.cumsum(-1);
-    if (context.span.doc_start.defined()) {   // each document counts from its own start
+    if (context.span.doc_start.defined()) {  // each document counts from its own start
       const Tensor start = context.span.doc_start.expand({context.span.batch, context.span.keys}).unsqueeze(1);
       counts = counts - (counts - gates).gather(-1, start.expand(counts.sizes()));
     }

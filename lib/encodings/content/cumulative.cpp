@@ -4,7 +4,7 @@ namespace pe::encodings {
 
 Tensor token_scores(const LayerContext& context, const Tensor& weight, const Tensor& bias) {
   if (!context.x.defined()) throw ShapeError("an encoding reads the tokens x of a layer, and none were given");
-  const Tensor scores = at::matmul(context.x.to(weight.scalar_type()), weight.t());   // [B,S,H]
+  const Tensor scores = at::matmul(context.x.to(weight.scalar_type()), weight.t());  // [B,S,H]
   return (bias.defined() ? scores + bias : scores).transpose(1, 2);
 }
 

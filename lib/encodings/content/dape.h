@@ -36,7 +36,7 @@ class Dape : public PositionalEncoding {
     Tensor map1_w, map1_b, map2_w, map2_b;
   };
   std::int64_t taps_;
-  std::unique_ptr<PositionalEncoding> base_;   // null: f reads the logits alone
+  std::unique_ptr<PositionalEncoding> base_;  // null: f reads the logits alone
   std::vector<Layer> layers_;
 };
 

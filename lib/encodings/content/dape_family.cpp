@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::int64_t kDapeHidden = 32;
 constexpr std::size_t kDapeInputs = 4;
-constexpr double kDapeSlope = 0.01;   // of the leaky rectifier
+constexpr double kDapeSlope = 0.01;  // of the leaky rectifier
 
 /// A convolution along the keys, [B,C,rows,keys] → [B,D,rows,keys]: a product for each tap, shifted, and summed in the
 /// order of the taps. A library's convolution chooses its order of sums, and on a GPU its precision, by itself.
@@ -51,7 +51,7 @@ Dape::Dape(const std::string& kind, const DapeOptions& options, const Shape& sha
                        add_uniform(kind, "map2_b", {heads}, -second, second, false, layer)});
   }
   if (!base_) return;
-  for (Parameter parameter : base_->parameters()) {   // their handles are shared
+  for (Parameter parameter : base_->parameters()) {  // their handles are shared
     parameter.name = kind + ".base." + parameter.name.substr(parameter.name.find('.') + 1);
     parameter.short_name = "base." + parameter.short_name;
     parameters_.push_back(std::move(parameter));
@@ -101,9 +101,9 @@ Tensor Dape::rewrite(const Rows& rows, const Tensor& s) {
   if (taps_ > 1) read = at::constant_pad_nd(read, {0, 1});
   Tensor hidden = at::leaky_relu(along_keys(read, input(0), input(1)), kDapeSlope);
   const Tensor& start = rows.context.span.doc_start;
-  if (taps_ > 1 && start.defined()) {   // a document alone has nothing before its first key
+  if (taps_ > 1 && start.defined()) {  // a document alone has nothing before its first key
     const std::int64_t offset = rows.context.span.keys - rows.context.span.queries;
-    const Tensor first = start.narrow(-1, offset + rows.begin, rows.count()).unsqueeze(-1);   // [rows,1] or [B,rows,1]
+    const Tensor first = start.narrow(-1, offset + rows.begin, rows.count()).unsqueeze(-1);  // [rows,1] or [B,rows,1]
     const Tensor before = at::arange(rows.keys + 1, start.options()).lt(first);
     hidden = hidden.masked_fill(before.dim() == 3 ? before.unsqueeze(1) : before, 0.0);
   }

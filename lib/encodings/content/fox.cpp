@@ -50,7 +50,8 @@ class Fox : public PositionalEncoding, public GatesDistances {
     return {.learned = !bias_.empty(), .content_dependent = options_.gate == FoxGate::kData};
   }
   Traits traits(const Span& span) const override {
-    return {.bias = BiasKind::kChannels, .bias_needs_grad = !bias_.empty(),
+    return {.bias = BiasKind::kChannels,
+            .bias_needs_grad = !bias_.empty(),
             .bias_depends_on_batch = options_.gate == FoxGate::kData,
             .channels_cancel = options_.gate == FoxGate::kBiasOnly};
   }
@@ -59,7 +60,9 @@ class Fox : public PositionalEncoding, public GatesDistances {
   Channels channels(LayerContext& context, const Heads& heads) override {
     const Tensor c = sums(context);
     return {.query = at::ones({1, 1, context.span.queries, 1}, c.options().requires_grad(false)),
-            .key = -c.unsqueeze(-1), .query_pieces = 1, .key_pieces = 3};
+            .key = -c.unsqueeze(-1),
+            .query_pieces = 1,
+            .key_pieces = 3};
   }
 
   GatedDistance gated_distance(LayerContext& context, const Heads& heads) override {
@@ -78,8 +81,8 @@ class Fox : public PositionalEncoding, public GatesDistances {
  private:
   /// b with σ(b) = exp(−1/τ), τ from `shortest` to `longest`: [H]
   Tensor memories() const {
-    const Tensor tau = at::exp(at::linspace(std::log(options_.shortest), std::log(options_.longest),
-                                            shape_.query_heads, at::TensorOptions(at::kDouble)));
+    const Tensor tau = at::exp(at::linspace(std::log(options_.shortest), std::log(options_.longest), shape_.query_heads,
+                                            at::TensorOptions(at::kDouble)));
     return -at::log(at::expm1(1 / tau));
   }
 
@@ -94,7 +97,7 @@ class Fox : public PositionalEncoding, public GatesDistances {
   }
 
   FoxOptions options_;
-  std::vector<Tensor> weight_, bias_;   // [H,d_m], [H] for each layer
+  std::vector<Tensor> weight_, bias_;  // [H,d_m], [H] for each layer
   Tensor fixed_;
 };
 

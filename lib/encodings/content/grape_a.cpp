@@ -32,8 +32,11 @@ class GrapeA : public PositionalEncoding, public GatesDistances {
 
   Facts facts() const override { return {.learned = true, .content_dependent = true}; }
   Traits traits(const Span& span) const override {
-    return {.bias = form_ == GrapeGate::kQuery ? BiasKind::kChannels : BiasKind::kPairwise, .bias_needs_grad = true,
-            .bias_depends_on_batch = true, .needs_raw = true, .channels_cancel = true};
+    return {.bias = form_ == GrapeGate::kQuery ? BiasKind::kChannels : BiasKind::kPairwise,
+            .bias_needs_grad = true,
+            .bias_depends_on_batch = true,
+            .needs_raw = true,
+            .channels_cancel = true};
   }
 
   // −(i − j)·ω·G_i is ω·G_i·j up to a constant of the row.
@@ -84,14 +87,14 @@ class GrapeA : public PositionalEncoding, public GatesDistances {
     const Tensor& k = heads.raw_k;
     const std::int64_t shared = shape_.query_heads / k.size(1);
     const Tensor repeated = shared == 1 ? k : k.repeat_interleave(shared, 1);
-    return omega(context.layer).unsqueeze(-1) * gate(repeated, u_.at(context.layer)).transpose(-1, -2);   // [B,H,1,S]
+    return omega(context.layer).unsqueeze(-1) * gate(repeated, u_.at(context.layer)).transpose(-1, -2);  // [B,H,1,S]
   }
   Tensor query_gate(const LayerContext& context, const Heads& heads) const {
-    return omega(context.layer).unsqueeze(-1) * gate(heads.raw_q, v_.at(context.layer));   // [B,H,T,1]
+    return omega(context.layer).unsqueeze(-1) * gate(heads.raw_q, v_.at(context.layer));  // [B,H,T,1]
   }
 
   GrapeGate form_;
-  std::vector<Tensor> omega_, u_, v_;   // [H], [H,d_h], [H,d_h] for each layer
+  std::vector<Tensor> omega_, u_, v_;  // [H], [H,d_h], [H,d_h] for each layer
   Tensor slopes_;
 };
 

@@ -19,7 +19,8 @@ class GrapeAp : public PositionalEncoding {
  public:
   GrapeAp(const GrapeApOptions& options, const Shape& shape) : PositionalEncoding(shape), width_(options.hidden) {
     for (int layer = 0; layer < shape.layers; ++layer) {
-      weight_.push_back(add_normal("grape_ap", "weight", {width_ * shape.query_heads, shape.width}, 0, 0.02, true, layer));
+      weight_.push_back(
+          add_normal("grape_ap", "weight", {width_ * shape.query_heads, shape.width}, 0, 0.02, true, layer));
     }
     slopes_ = at::tensor(alibi_slopes(shape.query_heads), at::TensorOptions(at::kDouble))
                   .to(at::TensorOptions(shape.dtype).device(shape.device));
@@ -34,11 +35,12 @@ class GrapeAp : public PositionalEncoding {
   }
 
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override {
-    if (!context.x.defined()) throw ShapeError("encoding 'grape_ap' reads the tokens x of a layer, and none were given");
+    if (!context.x.defined())
+      throw ShapeError("encoding 'grape_ap' reads the tokens x of a layer, and none were given");
     const Tensor& weight = weight_.at(context.layer);
     const Tensor p = at::matmul(context.x.to(weight.scalar_type()), weight.t())
                          .unflatten(-1, {shape_.query_heads, width_})
-                         .transpose(1, 2);   // [B,H,S,width]
+                         .transpose(1, 2);  // [B,H,S,width]
     const double epsilon = weight.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
                                                                : std::numeric_limits<float>::epsilon();
     const Tensor normed = p * at::rsqrt((p * p).mean({-1}, true) + epsilon);
@@ -52,7 +54,8 @@ class GrapeAp : public PositionalEncoding {
 
   // e_il = slope·logσ(⟨p_i, R^l p̂_l⟩/hidden), and b_ij sums it over l = j + 1 .. i.
   Tensor bias(const Rows& rows) override {
-    const Tensor q = rows.inputs.at(0).narrow(2, rows.begin, rows.count()), k = rows.inputs.at(1).narrow(2, 0, rows.keys);
+    const Tensor q = rows.inputs.at(0).narrow(2, rows.begin, rows.count()),
+                 k = rows.inputs.at(1).narrow(2, 0, rows.keys);
     const Tensor edges = at::log_sigmoid(at::matmul(q, k.transpose(-1, -2))) * slopes_.view({1, -1, 1, 1});
     const Tensor sums = edges.masked_fill(rows.visible.logical_not(), 0.0).cumsum(-1);
     return sums.select(-1, rows.keys - 1).unsqueeze(-1) - sums;
@@ -60,7 +63,7 @@ class GrapeAp : public PositionalEncoding {
 
  private:
   std::int64_t width_;
-  std::vector<Tensor> weight_;   // [width·H, d_m] for each layer
+  std::vector<Tensor> weight_;  // [width·H, d_m] for each layer
   Tensor slopes_;
 };
 

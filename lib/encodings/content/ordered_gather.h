@@ -6,8 +6,8 @@
 
 namespace pe::encodings {
 
-/// z.gather(-1, index), whose gradient is summed in one order on every device. LibTorch's own on CUDA sorts all indices of the
-/// scores for that.
+/// z.gather(-1, index), whose gradient is summed in one order on every device. LibTorch's own on CUDA sorts all indices
+/// of the scores for that.
 at::Tensor gather_in_order(const at::Tensor& z, const at::Tensor& index);
 
 }  // namespace pe::encodings

@@ -32,15 +32,16 @@ std::vector<Tensor> path_inputs(const Tensor& q, const Tensor& k, const Tensor& 
                                 std::int64_t block) {
   const std::int64_t heads = q.size(1), queries = q.size(2), keys = k.size(2), offset = keys - queries;
   const at::ScalarType type = w.scalar_type();
-  const Tensor kb = in_blocks(k.to(type), block), wb = in_blocks(w, block);   // [B,G,N,block,d]
+  const Tensor kb = in_blocks(k.to(type), block), wb = in_blocks(w, block);  // [B,G,N,block,d]
   const Tensor strong = in_blocks(beta.unsqueeze(-1), block) * wb;
   const Tensor eye = at::eye(block, wb.options().requires_grad(false));
   const Tensor system = eye + at::tril(at::matmul(strong, wb.transpose(-1, -2)), -1);
   const Tensor right = at::cat({at::tril(at::matmul(strong, kb.transpose(-1, -2)), -1), strong}, -1);
-  const Tensor solved = at::linalg_solve_triangular(system, right, /*upper=*/false, /*left=*/true, /*unitriangular=*/true);
-  const Tensor y = solved.narrow(-1, 0, block), tw = solved.narrow(-1, block, w.size(-1));   // T·diag(β)·W
+  const Tensor solved =
+      at::linalg_solve_triangular(system, right, /*upper=*/false, /*left=*/true, /*unitriangular=*/true);
+  const Tensor y = solved.narrow(-1, 0, block), tw = solved.narrow(-1, block, w.size(-1));  // T·diag(β)·W
   const Tensor k_end = kb - at::matmul(y.transpose(-1, -2), wb);
-  const Tensor across = at::matmul(wb.transpose(-1, -2), tw);   // a row of Q̃ times I − this walks on
+  const Tensor across = at::matmul(wb.transpose(-1, -2), tw);  // a row of Q̃ times I − this walks on
   // Queries are in the blocks of their rows, so rows before the first query are padded.
   Tensor all_q = q.to(type);
   if (offset > 0) all_q = at::constant_pad_nd(all_q, {0, 0, offset, 0});
@@ -56,10 +57,10 @@ std::vector<Tensor> path_inputs(const Tensor& q, const Tensor& k, const Tensor& 
 Tensor path_logits(const std::vector<Tensor>& inputs, std::int64_t begin, std::int64_t end, std::int64_t keys,
                    std::int64_t block) {
   const Tensor &q_start = inputs.at(0), &k_end = inputs.at(1), &across = inputs.at(2), &inside = inputs.at(3);
-  std::vector<Tensor> parts;   // by block of queries
+  std::vector<Tensor> parts;  // by block of queries
   for (std::int64_t from = begin; from < end;) {
     const std::int64_t at = from / block, to = std::min(end, (at + 1) * block);
-    std::vector<Tensor> columns(at + 1);   // by block of keys
+    std::vector<Tensor> columns(at + 1);  // by block of keys
     columns[at] = inside.narrow(2, from, to - from);
     Tensor q = q_start.narrow(2, from, to - from);
     for (std::int64_t b = at - 1; b >= 0; --b) {
@@ -89,7 +90,7 @@ void Path::read_tokens(const LayerContext& context, Tensor& w, Tensor& beta) con
   const Layer& layer = layers_.at(context.layer);
   beta = 2 * at::sigmoid(token_scores(context, layer.beta_weight, layer.beta_bias));
   const at::ScalarType type = layer.down.scalar_type();
-  const Tensor mixed = at::matmul(at::matmul(context.x.to(type), layer.down.t()), layer.up.t());   // [B,S,kv]
+  const Tensor mixed = at::matmul(at::matmul(context.x.to(type), layer.down.t()), layer.up.t());  // [B,S,kv]
   const Tensor convolved = causal_convolution(context.span, mixed, layer.conv);
   const Tensor lively = at::silu(convolved).unflatten(-1, {shape_.key_value_heads, shape_.head_width}).transpose(1, 2);
   w = lively * at::rsqrt((lively * lively).sum({-1}, true) + kPathEpsilon);

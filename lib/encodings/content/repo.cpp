@@ -45,7 +45,7 @@ class Repo : public Rotary {
   Facts own_facts() const override { return {.rotates = true, .learned = true, .content_dependent = true}; }
 
   std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override {
-    return layer < start_ ? Rotary::rotated_pairs(layer, span) : std::nullopt;   // later angles follow the content
+    return layer < start_ ? Rotary::rotated_pairs(layer, span) : std::nullopt;  // later angles follow the content
   }
 
   bool only_rotates() const override { return false; }
@@ -55,9 +55,9 @@ class Repo : public Rotary {
     const RepoLayer& layer = layers_.at(context.layer);
     const Tensor x = context.x.to(layer.gate.scalar_type());
     const Tensor r = at::silu(at::matmul(x, layer.gate.t())) * at::matmul(x, layer.content.t());
-    const Tensor z = at::matmul(r, layer.position.t()).transpose(1, 2);   // [B,H,S]
+    const Tensor z = at::matmul(r, layer.position.t()).transpose(1, 2);  // [B,H,S]
     const Tensor theta = at::tensor(theta_, at::TensorOptions(at::kDouble)).to(z.options().requires_grad(false));
-    const Tensor angle = z.unsqueeze(-1) * theta;   // [B,H,S,pairs]
+    const Tensor angle = z.unsqueeze(-1) * theta;  // [B,H,S,pairs]
     const Span& span = context.span;
     heads.k = rotated(heads.k, angle);
     heads.q = rotated(heads.q, angle.narrow(2, span.keys - span.queries, span.queries));

@@ -30,13 +30,15 @@ class Selective : public PositionalEncoding {
 
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override {
     if (context.span.queries < context.span.keys) {
-      throw support::ConfigError("encoding 'selective' adds up what all earlier queries selected, and this pass holds the "
-                                 "last queries alone",
-                                 {}, "run the whole text in one pass");
+      throw support::ConfigError(
+          "encoding 'selective' adds up what all earlier queries selected, and this pass holds the "
+          "last queries alone",
+          {}, "run the whole text in one pass");
     }
     if (traits(context.span).rewrites_logits) return {};
     const at::ScalarType type = table_type(heads.q.scalar_type());
-    const Tensor s = at::matmul(heads.q.narrow(1, 0, 1).to(type) * heads.scale, heads.k.narrow(1, 0, 1).to(type).transpose(-1, -2));
+    const Tensor s =
+        at::matmul(heads.q.narrow(1, 0, 1).to(type) * heads.scale, heads.k.narrow(1, 0, 1).to(type).transpose(-1, -2));
     const Tensor selected = selected_by(context, 0, s);
     return {selected - selected.cumsum(2)};
   }
@@ -56,7 +58,7 @@ class Selective : public PositionalEncoding {
         before = before + carried;
         *rows.carry = up_to_here.narrow(2, rows.count() - 1, 1) + carried;
       } else {
-        *rows.carry = up_to_here.narrow(2, rows.count() - 1, 1);   // [B,1,1,keys]
+        *rows.carry = up_to_here.narrow(2, rows.count() - 1, 1);  // [B,1,1,keys]
       }
     }
     return s - before;
@@ -67,12 +69,15 @@ class Selective : public PositionalEncoding {
   /// @param s [B,1,rows,keys], the query rows from `begin` on.
   static Tensor selected_by(const LayerContext& context, std::int64_t begin, const Tensor& s) {
     const at::TensorOptions whole = at::TensorOptions(at::kLong).device(s.device());
-    const Tensor columns = at::arange(s.size(3), whole), own = at::arange(begin, begin + s.size(2), whole).unsqueeze(-1);
-    Tensor counts = columns.lt(own).logical_and(columns.gt(0));   // [rows,keys]
-    if (const std::int64_t window = window_of(context); window > 0) counts = counts.logical_and(columns.gt(own - window));
+    const Tensor columns = at::arange(s.size(3), whole),
+                 own = at::arange(begin, begin + s.size(2), whole).unsqueeze(-1);
+    Tensor counts = columns.lt(own).logical_and(columns.gt(0));  // [rows,keys]
+    if (const std::int64_t window = window_of(context); window > 0)
+      counts = counts.logical_and(columns.gt(own - window));
     const Tensor& start = context.span.doc_start;
     if (start.defined()) {
-      const Tensor later = columns.gt(start.narrow(-1, begin, s.size(2)).unsqueeze(-1));   // [rows,keys] or [B,rows,keys]
+      const Tensor later =
+          columns.gt(start.narrow(-1, begin, s.size(2)).unsqueeze(-1));  // [rows,keys] or [B,rows,keys]
       counts = counts.logical_and(later.dim() == 3 ? later.unsqueeze(1) : later);
     }
     return at::relu(s).masked_fill(counts.logical_not(), 0.0);

@@ -46,11 +46,13 @@ struct SelectiveRopeOptions {
 class SelectiveRope : public AccumulatedRotation {
  public:
   SelectiveRope(const SelectiveRopeOptions& options, const Shape& shape)
-      : AccumulatedRotation("selective_rope", shape, options.layout, options.values), options_(options),
+      : AccumulatedRotation("selective_rope", shape, options.layout, options.values),
+        options_(options),
         angles_((shape.key_value_heads * shape.head_width) / 2) {
     if (shape.width % shape.query_heads != 0) {
-      throw support::ConfigError(support::cat("encoding 'selective_rope' cuts tokens into a slice for each head, and the width ",
-                                              shape.width, " is no multiple of ", shape.query_heads, " heads"));
+      throw support::ConfigError(
+          support::cat("encoding 'selective_rope' cuts tokens into a slice for each head, and the width ", shape.width,
+                       " is no multiple of ", shape.query_heads, " heads"));
     }
     const std::int64_t groups = shape.key_value_heads, pairs = shape.head_width / 2;
     for (int layer = 0; layer < shape.layers; ++layer) {
@@ -62,7 +64,8 @@ class SelectiveRope : public AccumulatedRotation {
       if (options.increments == Increments::kConv) {
         made.conv = add_normal("selective_rope", "conv", {angles_, options.kernel}, 0, 0.02, true, layer);
       }
-      if (options.bias) made.phase_bias = add_constant("selective_rope", "phase_bias", {groups, pairs}, 0, false, layer);
+      if (options.bias)
+        made.phase_bias = add_constant("selective_rope", "phase_bias", {groups, pairs}, 0, false, layer);
       if (options.gate) {
         made.gate_weight = add_normal("selective_rope", "gate_weight", {groups, shape.width}, 0, 0.02, true, layer);
         made.gate_bias = add_constant("selective_rope", "gate_bias", {groups}, 0, false, layer);
@@ -74,19 +77,22 @@ class SelectiveRope : public AccumulatedRotation {
 
   Facts facts() const override {
     const bool random = options_.increments == Increments::kRandom, reads = reads_tokens() || options_.gate;
-    return {.shift_invariant = random ? ShiftInvariance::kNever : ShiftInvariance::kAlways, .rotates = true,
-            .learned = reads || options_.bias, .content_dependent = reads};
+    return {.shift_invariant = random ? ShiftInvariance::kNever : ShiftInvariance::kAlways,
+            .rotates = true,
+            .learned = reads || options_.bias,
+            .content_dependent = reads};
   }
 
  protected:
   Tensor angles(const LayerContext& context) override {
     const Layer& layer = layers_.at(context.layer);
     const Tensor slices = reads_tokens() || options_.gate ? normed_slices(context) : Tensor();
-    Tensor phi = reads_tokens() ? at::matmul(at::matmul(slices, layer.down.t()), layer.up.t()) : drawn(context);   // [B,S,G·n]
+    Tensor phi =
+        reads_tokens() ? at::matmul(at::matmul(slices, layer.down.t()), layer.up.t()) : drawn(context);  // [B,S,G·n]
     if (options_.increments == Increments::kConv) phi = causal_convolution(context.span, phi, layer.conv);
     if (options_.bias) phi = phi + at::exp(layer.phase_bias).flatten();
     if (options_.gate) {
-      const Tensor open = at::sigmoid(at::matmul(slices, layer.gate_weight.t()) + layer.gate_bias);   // [B,S,G]
+      const Tensor open = at::sigmoid(at::matmul(slices, layer.gate_weight.t()) + layer.gate_bias);  // [B,S,G]
       phi = (phi.unflatten(-1, {shape_.key_value_heads, -1}) * open.unsqueeze(-1)).flatten(2);
     }
     if (options_.increments != Increments::kOwn) phi = running_total(context.span, phi);
@@ -110,19 +116,19 @@ class SelectiveRope : public AccumulatedRotation {
   /// Standard normals by the row within its document, [1 or B, S, G·n].
   Tensor drawn(const LayerContext& context) const {
     const Span& span = context.span;
-    const std::uint64_t key = support::make_key({shape_.seed, support::fnv1a64("selective_rope.random"),
-                                                 static_cast<std::uint64_t>(context.layer)});
+    const std::uint64_t key = support::make_key(
+        {shape_.seed, support::fnv1a64("selective_rope.random"), static_cast<std::uint64_t>(context.layer)});
     Tensor all = at::empty({span.keys, angles_}, at::kDouble);
     support::philox_normal(key, all.mutable_data_ptr<double>(), static_cast<std::size_t>(all.numel()));
     all = all.to(at::TensorOptions(shape_.dtype).device(span.device));
     if (!span.doc_start.defined()) return all.unsqueeze(0);
-    const Tensor row = at::arange(span.keys, span.doc_start.options()) - span.doc_start;   // [S] or [B,S]
+    const Tensor row = at::arange(span.keys, span.doc_start.options()) - span.doc_start;  // [S] or [B,S]
     const Tensor picked = all.index_select(0, row.flatten());
     return picked.view({row.dim() == 2 ? row.size(0) : 1, span.keys, angles_});
   }
 
   SelectiveRopeOptions options_;
-  std::int64_t angles_;   // G·d_h/2
+  std::int64_t angles_;  // G·d_h/2
   std::vector<Layer> layers_;
   std::vector<double> theta_;
 };

@@ -1,5 +1,5 @@
-// Shaw et al.: a trained vector for each distance joins the key, and another the value, up to a distance beyond which all
-// are alike.
+// Shaw et al.: a trained vector for each distance joins the key, and another the value, up to a distance beyond which
+// all are alike.
 #include "encodings/attention/weight_mix.h"
 #include "encodings/content/distance_vectors.h"
 #include "encodings/content/ordered_gather.h"
@@ -53,7 +53,8 @@ class Shaw : public DistanceVectors, public MixesByWeights {
   // Σ_j w_ij b_c: weights are summed by class first.
   Tensor mix(const Rows& rows, const Tensor& weights) override {
     const Tensor sums = rows.context.contiguous ? band(rows, weights)
-                                                : at::zeros_like(weights.narrow(-1, 0, 1)).expand({-1, -1, -1, options_.max_distance + 1})
+                                                : at::zeros_like(weights.narrow(-1, 0, 1))
+                                                      .expand({-1, -1, -1, options_.max_distance + 1})
                                                       .scatter_add(-1, classes(rows, weights), weights);
     return at::matmul(sums, for_heads(rows.inputs.at(1)).to(weights.scalar_type()));
   }
@@ -74,16 +75,16 @@ class Shaw : public DistanceVectors, public MixesByWeights {
 
   /// Where positions run, a class below K is one key of each row, and the last has the rest.
   Tensor band(const Rows& rows, const Tensor& weights) const {
-    const Tensor columns =
-        rows.query_rows().unsqueeze(-1) - at::arange(options_.max_distance, at::TensorOptions(at::kLong).device(weights.device()));
-    const Tensor there = columns.ge(0);   // keys of another document have no weight
+    const Tensor columns = rows.query_rows().unsqueeze(-1) -
+                           at::arange(options_.max_distance, at::TensorOptions(at::kLong).device(weights.device()));
+    const Tensor there = columns.ge(0);  // keys of another document have no weight
     const Tensor near = weights.gather(-1, columns.clamp_min(0).expand({weights.size(0), weights.size(1), -1, -1}))
                             .masked_fill(there.logical_not(), 0.0);
     return at::cat({near, weights.sum({-1}, true) - near.sum({-1}, true)}, -1);
   }
 
   ShawOptions options_;
-  std::vector<Tensor> keys_, values_;   // a layer each, [K+1,d_h] or [G,K+1,d_h]
+  std::vector<Tensor> keys_, values_;  // a layer each, [K+1,d_h] or [G,K+1,d_h]
 };
 
 }  // namespace

@@ -24,7 +24,8 @@ struct TapaOptions {
 class Tapa : public PositionalEncoding {
  public:
   Tapa(const TapaOptions& options, const Shape& shape)
-      : PositionalEncoding(shape), options_(options),
+      : PositionalEncoding(shape),
+        options_(options),
         width_(static_cast<std::int64_t>(std::floor(options.amplitude * static_cast<double>(shape.head_width)))) {
     if (width_ >= 1 && width_ < shape.head_width) return;
     throw support::ConfigError(cat("encoding 'tapa': an amplitude of ", options.amplitude, " of ", shape.head_width,
@@ -66,7 +67,7 @@ class Tapa : public PositionalEncoding {
 
  private:
   TapaOptions options_;
-  std::int64_t width_;   // channels of the amplitude
+  std::int64_t width_;  // channels of the amplitude
 };
 
 }  // namespace

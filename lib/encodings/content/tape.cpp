@@ -38,23 +38,24 @@ class Tape : public PositionalEncoding {
   void transform(LayerContext& context, Heads& heads) override {
     const Span& span = context.span;
     if (span.queries < span.keys) {
-      throw support::ConfigError("encoding 'tape' updates the state of every token in every layer, and this pass holds "
-                                 "the last queries alone",
-                                 {}, "run the whole text in one pass");
+      throw support::ConfigError(
+          "encoding 'tape' updates the state of every token in every layer, and this pass holds "
+          "the last queries alone",
+          {}, "run the whole text in one pass");
     }
     Tensor& cos = context.state.tensors["tape.cos"];
     Tensor& sin = context.state.tensors["tape.sin"];
     const std::int64_t head_count = shape_.query_heads;
     if (!cos.defined()) {
       const Tensor theta = at::tensor(theta_, at::TensorOptions(at::kDouble)).to(context.positions.device());
-      Tensor angle = context.positions.to(at::kDouble).unsqueeze(-1) * theta;   // [S,n] or [B,S,n]
+      Tensor angle = context.positions.to(at::kDouble).unsqueeze(-1) * theta;  // [S,n] or [B,S,n]
       angle = angle.dim() == 3 ? angle.unsqueeze(1) : angle.unsqueeze(0).unsqueeze(0);
       const std::vector<std::int64_t> sizes{span.batch, head_count, span.keys, angle.size(-1)};
       const at::ScalarType type = table_type(heads.q.scalar_type());
       cos = at::cos(angle).to(type).expand(sizes);
       sin = at::sin(angle).to(type).expand(sizes);
     }
-    if (heads.k.size(1) != head_count) {   // each head has a state, so shared keys part here
+    if (heads.k.size(1) != head_count) {  // each head has a state, so shared keys part here
       heads.k = heads.k.repeat_interleave(head_count / heads.k.size(1), 1);
       heads.v = heads.v.repeat_interleave(head_count / heads.v.size(1), 1);
     }
@@ -82,10 +83,11 @@ class Tape : public PositionalEncoding {
   // state += down(silu(gate·y) ⊙ up(state)), up and down over the heads
   void after_feed_forward(LayerContext& context, const Tensor& y) override {
     const TapeLayer& layer = layers_.at(context.layer);
-    const Tensor open = at::silu(at::matmul(y.to(layer.gate.scalar_type()), layer.gate.t())).transpose(1, 2);  // [B,P,T]
+    const Tensor open =
+        at::silu(at::matmul(y.to(layer.gate.scalar_type()), layer.gate.t())).transpose(1, 2);  // [B,P,T]
     for (const char* name : {"tape.cos", "tape.sin"}) {
       Tensor& state = context.state.tensors[name];
-      const Tensor flat = state.to(layer.up.scalar_type()).flatten(2, 3);   // [B,H,T·n]
+      const Tensor flat = state.to(layer.up.scalar_type()).flatten(2, 3);  // [B,H,T·n]
       const Tensor raised = at::matmul(layer.up, flat).unflatten(-1, {state.size(2), state.size(3)});
       const Tensor update = at::matmul(layer.down, (raised * open.unsqueeze(-1)).flatten(2, 3));
       state = state + update.view(state.sizes()).to(state.scalar_type());
@@ -99,7 +101,8 @@ class Tape : public PositionalEncoding {
 
   /// Heads become sequences, as `rotate` has one table for each of these.
   static Tensor rotated(const Tensor& x, const Tensor& cos, const Tensor& sin) {
-    return rotate(x.flatten(0, 1).unsqueeze(1), cos.flatten(0, 1), sin.flatten(0, 1), PairLayout::kHalf).view(x.sizes());
+    return rotate(x.flatten(0, 1).unsqueeze(1), cos.flatten(0, 1), sin.flatten(0, 1), PairLayout::kHalf)
+        .view(x.sizes());
   }
 
   TapeOptions options_;

@@ -9,7 +9,7 @@ Tensor earlier_rows(const Span& span, const Tensor& x, std::int64_t back) {
   const Tensor earlier = at::constant_pad_nd(x.narrow(1, 0, length - back), {0, 0, back, 0});
   if (!span.doc_start.defined()) return earlier;
   const Tensor rows = at::arange(length, span.doc_start.options());
-  Tensor same = (rows - back).ge(span.doc_start);   // [S] or [B,S]
+  Tensor same = (rows - back).ge(span.doc_start);  // [S] or [B,S]
   if (same.dim() == 1) same = same.unsqueeze(0);
   return earlier.masked_fill(same.logical_not().unsqueeze(-1), 0.0);
 }
@@ -26,7 +26,7 @@ Tensor causal_convolution(const Span& span, const Tensor& x, const Tensor& taps)
 Tensor running_total(const Span& span, const Tensor& x) {
   const Tensor total = x.cumsum(1);
   if (!span.doc_start.defined()) return total;
-  const Tensor before = at::constant_pad_nd(total, {0, 0, 1, 0});   // entry t: up to row t − 1
+  const Tensor before = at::constant_pad_nd(total, {0, 0, 1, 0});  // entry t: up to row t − 1
   Tensor start = span.doc_start;
   if (start.dim() == 1) start = start.unsqueeze(0);
   start = start.expand({x.size(0), -1}).unsqueeze(-1).expand({-1, -1, x.size(2)});

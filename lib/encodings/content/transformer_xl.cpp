@@ -22,8 +22,8 @@ class TransformerXl : public DistanceVectors {
  public:
   TransformerXl(const TransformerXlOptions& options, const Shape& shape) : DistanceVectors(shape), options_(options) {
     if (shape.width % 2 != 0) {
-      throw support::ConfigError(cat("encoding 'transformer_xl' needs sines and cosines side by side, and the width ", shape.width,
-                                     " is odd"));
+      throw support::ConfigError(cat("encoding 'transformer_xl' needs sines and cosines side by side, and the width ",
+                                     shape.width, " is odd"));
     }
     const std::vector<std::int64_t> sizes{shape.query_heads, shape.head_width};
     for (int layer = 0; layer < shape.layers; ++layer) {
@@ -32,8 +32,8 @@ class TransformerXl : public DistanceVectors {
         u_.push_back(add_normal("transformer_xl", "u", sizes, 0, 0.02, false, of));
         v_.push_back(add_normal("transformer_xl", "v", sizes, 0, 0.02, false, of));
       }
-      relative_.push_back(add_normal("transformer_xl", "relative", {shape.query_heads * shape.head_width, shape.width}, 0, 0.02,
-                                     true, layer));
+      relative_.push_back(add_normal("transformer_xl", "relative", {shape.query_heads * shape.head_width, shape.width},
+                                     0, 0.02, true, layer));
     }
   }
 
@@ -47,9 +47,10 @@ class TransformerXl : public DistanceVectors {
     const std::size_t of = options_.untie ? static_cast<std::size_t>(context.layer) : 0;
     const Tensor &u = u_.at(of), &v = v_.at(of);
     const at::ScalarType type = u.scalar_type();
-    const Tensor by_distance = at::matmul(waves(reach(context), type, context.span.device), relative_.at(context.layer).t())
-                                   .unflatten(-1, {shape_.query_heads, shape_.head_width})
-                                   .transpose(0, 1);
+    const Tensor by_distance =
+        at::matmul(waves(reach(context), type, context.span.device), relative_.at(context.layer).t())
+            .unflatten(-1, {shape_.query_heads, shape_.head_width})
+            .transpose(0, 1);
     const std::int64_t shared = shape_.query_heads / shape_.key_value_heads;
     Tensor k = heads.k.to(type);
     if (shared > 1) k = k.repeat_interleave(shared, 1);
@@ -59,9 +60,10 @@ class TransformerXl : public DistanceVectors {
 
   Tensor bias(const Rows& rows) override {
     const Tensor q = rows.inputs.at(0).narrow(2, rows.begin, rows.count());
-    const Tensor scores = at::matmul(q, rows.inputs.at(1).transpose(-1, -2));   // [B,H,rows,n]
+    const Tensor scores = at::matmul(q, rows.inputs.at(1).transpose(-1, -2));  // [B,H,rows,n]
     const Tensor distances = rows.distances().clamp(0, scores.size(-1) - 1);
-    const Tensor picked = scores.gather(-1, distances.expand({scores.size(0), scores.size(1), rows.count(), rows.keys}));
+    const Tensor picked =
+        scores.gather(-1, distances.expand({scores.size(0), scores.size(1), rows.count(), rows.keys}));
     return picked + rows.inputs.at(2).narrow(-1, 0, rows.keys);
   }
 
@@ -75,13 +77,14 @@ class TransformerXl : public DistanceVectors {
   /// R_d = (sin dω_m …, cos dω_m …), ω_m = 10000^(−2m/d_m): [n, d_m]
   Tensor waves(std::int64_t n, at::ScalarType type, at::Device device) const {
     const at::TensorOptions options = at::TensorOptions(at::kDouble).device(device);
-    const Tensor rate = at::exp(at::arange(0, shape_.width, 2, options) * (-std::log(10000.0) / static_cast<double>(shape_.width)));
+    const Tensor rate =
+        at::exp(at::arange(0, shape_.width, 2, options) * (-std::log(10000.0) / static_cast<double>(shape_.width)));
     const Tensor angle = at::arange(n, options).unsqueeze(-1) * rate;
     return at::cat({at::sin(angle), at::cos(angle)}, -1).to(type);
   }
 
   TransformerXlOptions options_;
-  std::vector<Tensor> u_, v_, relative_;   // [H,d_h] of the model or a layer; [H·d_h,d_m] of a layer
+  std::vector<Tensor> u_, v_, relative_;  // [H,d_h] of the model or a layer; [H·d_h,d_m] of a layer
 };
 
 }  // namespace

@@ -49,7 +49,7 @@ class Wall : public PositionalEncoding, public HoldsHeadVectors {
         const Tensor far = k.narrow(2, 0, first) * at::exp(anchor - p.narrow(2, 0, first));
         columns.push_back(at::matmul(own_q * at::exp(own_p - anchor), far.transpose(-1, -2)));
       }
-      const Tensor decay = at::exp((own_p.unsqueeze(3) - own_p.unsqueeze(2)).clamp_max(0));   // [B,H,n,n,d_h]
+      const Tensor decay = at::exp((own_p.unsqueeze(3) - own_p.unsqueeze(2)).clamp_max(0));  // [B,H,n,n,d_h]
       const Tensor near = (own_q.unsqueeze(3) * k.narrow(2, first, n).unsqueeze(2) * decay).sum(-1);
       columns.push_back(near);
       const std::int64_t rest = rows.keys - first - n;
@@ -60,7 +60,7 @@ class Wall : public PositionalEncoding, public HoldsHeadVectors {
   }
 
  private:
-  std::vector<Tensor> weight_, bias_;   // [H·d_h, d_m], [H·d_h] for each layer
+  std::vector<Tensor> weight_, bias_;  // [H·d_h, d_m], [H·d_h] for each layer
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// CLEX: frequencies follow a learned differential equation from the training length to any multiple of it. Training draws
-// a multiple for each step and spreads the positions over that many times the length.
+// CLEX: frequencies follow a learned differential equation from the training length to any multiple of it. Training
+// draws a multiple for each step and spreads the positions over that many times the length.
 #include "encodings/extension/clex.h"
 
 #include <numbers>
@@ -41,7 +41,8 @@ struct ClexOptions : RotaryOptions {
 class Clex : public Rotary {
  public:
   Clex(const ClexOptions& options, const Shape& shape)
-      : Rotary("clex", shape, options), clex_(options),
+      : Rotary("clex", shape, options),
+        clex_(options),
         train_length_(extended_length("clex", options.train_length, shape)) {
     const std::int64_t pairs = shape.head_width / 2, hidden = options.param_factor * shape.head_width;
     const double bound = 1 / std::sqrt(static_cast<double>(hidden));
@@ -52,8 +53,8 @@ class Clex : public Rotary {
       return values;
     };
     equation_.start = logarithms(schedule().theta);
-    equation_.omega =
-        logarithms(geometric_frequencies(options.omega_base == OmegaBase::kModel ? options.base : 10000, shape.head_width));
+    equation_.omega = logarithms(
+        geometric_frequencies(options.omega_base == OmegaBase::kModel ? options.base : 10000, shape.head_width));
     equation_.activation = options.act;
     equation_.step = options.dt;
   }
@@ -117,7 +118,9 @@ class Clex : public Rotary {
     return log_theta.exp();
   }
 
-  std::uint64_t key(const Span& span, const char* purpose) const { return draw_key(shape_.seed, purpose, span.step, 0, 0); }
+  std::uint64_t key(const Span& span, const char* purpose) const {
+    return draw_key(shape_.seed, purpose, span.step, 0, 0);
+  }
 
   /// t, how many times the training length: drawn for each step of a training, else the need of the current length.
   std::int64_t factor(const Span& span) const {
@@ -132,7 +135,7 @@ class Clex : public Rotary {
   ClexOptions clex_;
   std::int64_t train_length_;
   ClexEquation equation_;
-  Tensor up_, down_;   // [d_h/2, n], [n, d_h/2]
+  Tensor up_, down_;  // [d_h/2, n], [n, d_h/2]
 };
 
 }  // namespace

@@ -87,7 +87,7 @@ struct ClexJob : torch::CustomClassHolder {
   explicit ClexJob(ClexEquation of) : equation(std::move(of)) {}
   ClexEquation equation;
   double h = 0;
-  std::vector<std::vector<double>> path;   // z before each step
+  std::vector<std::vector<double>> path;  // z before each step
 };
 
 class EquationFunction : public torch::autograd::Function<EquationFunction> {
@@ -96,7 +96,8 @@ class EquationFunction : public torch::autograd::Function<EquationFunction> {
                         const c10::intrusive_ptr<ClexJob>& job, double t) {
     const Tensor u = up.to(at::kCPU, at::kDouble).contiguous(), d = down.to(at::kCPU, at::kDouble).contiguous();
     const std::size_t n = job->equation.start.size();
-    ClexField field(job->equation, u.const_data_ptr<double>(), d.const_data_ptr<double>(), static_cast<std::size_t>(u.size(1)));
+    ClexField field(job->equation, u.const_data_ptr<double>(), d.const_data_ptr<double>(),
+                    static_cast<std::size_t>(u.size(1)));
     const auto steps = static_cast<std::int64_t>(std::ceil((t - 1) / job->equation.step - 1e-9));
     job->h = steps > 0 ? (t - 1) / static_cast<double>(steps) : 0;
     std::vector<double> z = job->equation.start;
@@ -105,7 +106,8 @@ class EquationFunction : public torch::autograd::Function<EquationFunction> {
       job->path.push_back(z);
       stages.run(field, 1 + static_cast<double>(k) * job->h, job->h, z);
       for (std::size_t i = 0; i < n; ++i) {
-        z[i] += job->h / 6 * (stages.slope[0][i] + 2 * stages.slope[1][i] + 2 * stages.slope[2][i] + stages.slope[3][i]);
+        z[i] +=
+            job->h / 6 * (stages.slope[0][i] + 2 * stages.slope[1][i] + 2 * stages.slope[2][i] + stages.slope[3][i]);
       }
     }
     context->save_for_backward({u, d});
@@ -122,7 +124,7 @@ class EquationFunction : public torch::autograd::Function<EquationFunction> {
     Tensor up_gradient = at::zeros_like(up), down_gradient = at::zeros_like(down);
     const std::size_t n = job->equation.start.size();
     ClexField field(job->equation, up.const_data_ptr<double>(), down.const_data_ptr<double>(),
-                static_cast<std::size_t>(up.size(1)));
+                    static_cast<std::size_t>(up.size(1)));
     const Tensor incoming = gradients[0].to(at::kDouble).contiguous();
     std::vector<double> z(incoming.const_data_ptr<double>(), incoming.const_data_ptr<double>() + n);
     std::vector<double> to_slope(n), back(n), sum(n);

@@ -1,4 +1,5 @@
-// Evaluation of rotary models on longer texts by other distances: near keys keep theirs, far ones are brought into reach.
+// Evaluation of rotary models on longer texts by other distances: near keys keep theirs, far ones are brought into
+// reach.
 #include "encodings/registry.h"
 #include "encodings/rotary/rescaling.h"
 #include "support/text.h"
@@ -51,13 +52,17 @@ struct DistanceMapOptions : ExtensionOptions {
 class DistanceMap : public PositionalEncoding {
  public:
   DistanceMap(const DistanceMapOptions& options, const Shape& shape)
-      : PositionalEncoding(shape), options_(options), over_(extended(options, shape, {})),
+      : PositionalEncoding(shape),
+        options_(options),
+        over_(extended(options, shape, {})),
         length_(extended_length("distance_map", options.train_length, shape)) {
     if (!over_->only_rotates() || over_->facts().heads_per_query != 1 || over_->facts().content_dependent) {
       throw ConfigError("encoding 'distance_map' needs a base that only rotates queries and keys by their positions");
     }
     if (length_ < 2) throw ConfigError("encoding 'distance_map' needs a training length of at least 2");
-    const std::int64_t divisor = options.rule == DistanceRule::kLeakyRerope ? 8 : options.rule == DistanceRule::kLmInfinite ? 1 : 4;
+    const std::int64_t divisor = options.rule == DistanceRule::kLeakyRerope  ? 8
+                                 : options.rule == DistanceRule::kLmInfinite ? 1
+                                                                             : 4;
     window_ = options.window.value_or(std::max<std::int64_t>(1, length_ / divisor));
     chunk_ = options.chunk.value_or(std::max<std::int64_t>(1, 5 * length_ / 8));
     cap_ = options.cap.value_or(std::max<std::int64_t>(chunk_, 3 * length_ / 4));
@@ -65,7 +70,8 @@ class DistanceMap : public PositionalEncoding {
   }
 
   Facts facts() const override {
-    const bool by_place = options_.logn || options_.rule == DistanceRule::kSelfExtend || options_.rule == DistanceRule::kDca;
+    const bool by_place =
+        options_.logn || options_.rule == DistanceRule::kSelfExtend || options_.rule == DistanceRule::kDca;
     Facts facts = over_->facts();
     if (by_place) facts.shift_invariant = ShiftInvariance::kNever;
     facts.length_dependent = stretches() && !given_stretch();
@@ -90,7 +96,8 @@ class DistanceMap : public PositionalEncoding {
     if (options_.logn) q = q * sharpened(context).to(type);
     std::vector<Tensor> rotated;
     for (const Places& places : maps(context)) {
-      const RotaryCache::Values of_queries = angles(context, places.query, type), of_keys = angles(context, places.key, type);
+      const RotaryCache::Values of_queries = angles(context, places.query, type),
+                                of_keys = angles(context, places.key, type);
       const auto last = [&](const Tensor& t) { return t.narrow(t.dim() - 2, span.keys - span.queries, span.queries); };
       rotated.push_back(rotate(q, last(of_queries.cos), last(of_queries.sin), over_->layout()));
       rotated.push_back(rotate(heads.k.to(type), of_keys.cos, of_keys.sin, over_->layout()));
@@ -98,8 +105,8 @@ class DistanceMap : public PositionalEncoding {
     return rotated;
   }
 
-  /// Keys in one part of the reach of all rows are multiplied once, with that part's positions; the few that are near to some
-  /// rows and far from others by both.
+  /// Keys in one part of the reach of all rows are multiplied once, with that part's positions; the few that are near
+  /// to some rows and far from others by both.
   Tensor logits(const Rows& rows) override {
     const Reach reach = reach_of(rows);
     std::vector<Tensor> parts;
@@ -122,8 +129,12 @@ class DistanceMap : public PositionalEncoding {
     Tensor query, key;
   };
 
-  bool stretches() const { return options_.rule == DistanceRule::kLeakyRerope || options_.rule == DistanceRule::kSelfExtend; }
-  bool given_stretch() const { return options_.rule == DistanceRule::kSelfExtend ? options_.group.has_value() : options_.slowness > 0; }
+  bool stretches() const {
+    return options_.rule == DistanceRule::kLeakyRerope || options_.rule == DistanceRule::kSelfExtend;
+  }
+  bool given_stretch() const {
+    return options_.rule == DistanceRule::kSelfExtend ? options_.group.has_value() : options_.slowness > 0;
+  }
 
   /// How many times slower distances grow beyond the window, so that the length worked at stays within L.
   double stretch(const Span& span) const {
@@ -139,7 +150,8 @@ class DistanceMap : public PositionalEncoding {
     const Tensor at_zero = at::zeros_like(p);
     switch (options_.rule) {
       case DistanceRule::kRerope:
-      case DistanceRule::kLmInfinite: return {{p, p}, {at_zero + window_, at_zero}};
+      case DistanceRule::kLmInfinite:
+        return {{p, p}, {at_zero + window_, at_zero}};
       case DistanceRule::kLeakyRerope: {
         const double s = stretch(context.span), w = static_cast<double>(window_);
         const Tensor slow = p.to(at::kDouble) / s;
@@ -152,7 +164,9 @@ class DistanceMap : public PositionalEncoding {
       }
       case DistanceRule::kDca: {
         const Tensor place = at::remainder(whole(p), chunk_);
-        return {{place, place}, {(place + chunk_).clamp_max(cap_), place}, {at_zero + std::min(2 * chunk_ - 1, cap_), place}};
+        return {{place, place},
+                {(place + chunk_).clamp_max(cap_), place},
+                {at_zero + std::min(2 * chunk_ - 1, cap_), place}};
       }
     }
     return {};
@@ -165,14 +179,17 @@ class DistanceMap : public PositionalEncoding {
 
   /// The encoding's own cosines and sines at other positions.
   RotaryCache::Values angles(LayerContext& context, const Tensor& positions, at::ScalarType type) {
-    LayerContext elsewhere{.state = context.state, .span = context.span, .layer = context.layer, .positions = positions,
+    LayerContext elsewhere{.state = context.state,
+                           .span = context.span,
+                           .layer = context.layer,
+                           .positions = positions,
                            .contiguous = false};
     return over_->tables_for(elsewhere, type);
   }
 
   /// How far back a key is, which says by which of the maps it is seen: map m from a distance of from[m − 1] on.
   struct Reach {
-    Tensor queries, keys;   // [rows] or [B,rows], [keys] or [B,keys]
+    Tensor queries, keys;  // [rows] or [B,rows], [keys] or [B,keys]
     std::vector<std::int64_t> from;
 
     /// [rows,count] or [B,1,rows,count]
@@ -198,7 +215,7 @@ class DistanceMap : public PositionalEncoding {
 
   static std::vector<Columns> columns_of(const Reach& reach) {
     const std::int64_t keys = reach.keys.size(-1);
-    const auto maps_at = [&](const Tensor& distance, bool farthest) {   // [keys]; [B,keys] over its sequences
+    const auto maps_at = [&](const Tensor& distance, bool farthest) {  // [keys]; [B,keys] over its sequences
       Tensor passed = at::zeros({keys}, at::TensorOptions(at::kLong).device(distance.device()));
       for (const std::int64_t from : reach.from) {
         const Tensor beyond = distance.ge(from);
@@ -212,7 +229,8 @@ class DistanceMap : public PositionalEncoding {
     std::vector<Columns> columns;
     for (std::int64_t key = 0; key < keys; ++key) {
       const auto low = static_cast<std::size_t>(nearest[key]), high = static_cast<std::size_t>(farthest[key]);
-      if (columns.empty() || columns.back().nearest != low || columns.back().farthest != high) columns.push_back({key, key, low, high});
+      if (columns.empty() || columns.back().nearest != low || columns.back().farthest != high)
+        columns.push_back({key, key, low, high});
       columns.back().end = key + 1;
     }
     return columns;
@@ -229,11 +247,12 @@ class DistanceMap : public PositionalEncoding {
   /// Neither within the window, by rows, nor among the first keys of the document.
   Tensor out_of_sight(const Rows& rows) const {
     const Tensor columns = at::arange(rows.keys, at::TensorOptions(at::kLong).device(rows.q.device()));
-    const Tensor far = (rows.query_rows().unsqueeze(-1) - columns).ge(window_);   // [rows,keys]
+    const Tensor far = (rows.query_rows().unsqueeze(-1) - columns).ge(window_);  // [rows,keys]
     const Tensor& start = rows.context.span.doc_start;
     if (!start.defined()) return far.logical_and(columns.ge(options_.sinks));
-    const Tensor later = columns.ge(start.narrow(-1, rows.context.span.keys - rows.context.span.queries + rows.begin, rows.count())
-                                        .unsqueeze(-1) + options_.sinks);
+    const Tensor later = columns.ge(
+        start.narrow(-1, rows.context.span.keys - rows.context.span.queries + rows.begin, rows.count()).unsqueeze(-1) +
+        options_.sinks);
     return later.dim() == 3 ? far.logical_and(later).unsqueeze(1) : far.logical_and(later);
   }
 

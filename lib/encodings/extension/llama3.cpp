@@ -30,7 +30,8 @@ class Llama3 : public Rescaling {
     RotaryFrequencies made{.theta = of.theta};
     // Turns within a length are that length divided by the wavelength.
     for (double& theta : made.theta) {
-      theta = ramp_by_wavelength(theta, options_.factor, train_length_, options_.low_freq_factor, options_.high_freq_factor);
+      theta = ramp_by_wavelength(theta, options_.factor, train_length_, options_.low_freq_factor,
+                                 options_.high_freq_factor);
     }
     return made;
   }

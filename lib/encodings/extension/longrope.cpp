@@ -18,8 +18,8 @@ double longrope_attention_factor(double factor, std::int64_t train_length) {
 
 std::int64_t critical_pair(const FrequencySchedule& of, std::int64_t train_length, double turns) {
   const double half = static_cast<double>(of.width) / 2;
-  const double pair =
-      std::ceil(half * std::log(static_cast<double>(train_length) / (2 * std::numbers::pi * turns)) / std::log(of.base));
+  const double pair = std::ceil(half * std::log(static_cast<double>(train_length) / (2 * std::numbers::pi * turns)) /
+                                std::log(of.base));
   return static_cast<std::int64_t>(std::clamp(pair, 0.0, half));
 }
 
@@ -44,8 +44,7 @@ void LongRopeOptions::describe(support::FieldVisitor& v) {
           "Divisors of the frequencies beyond the training length, one per pair. If empty, the search starts with "
           "ntk's divisors, or for longrope2 with those around its critical pair.",
           {.min = kLeastDivisor});
-  v.field("short_factors", short_factors, "Divisors up to the training length; empty: all 1.",
-          {.min = kLeastDivisor});
+  v.field("short_factors", short_factors, "Divisors up to the training length; empty: all 1.", {.min = kLeastDivisor});
   v.field("protected", protected_positions, "Number of first positions with unchanged angles.",
           {.unit = "tokens", .min = 0});
   v.field("attention_factor", attention_factor, "Factor on cosines and sines; 0: √(1 + ln(factor)/ln(train_length)).",

@@ -10,7 +10,7 @@ struct LongRopeOptions : ExtensionOptions {
   std::optional<std::int64_t> train_length;
   std::vector<double> long_factors;
   std::vector<double> short_factors;
-  std::int64_t protected_positions = 0;   ///< option `protected`, n̂
+  std::int64_t protected_positions = 0;  ///< option `protected`, n̂
   double attention_factor = 0;
   std::optional<std::int64_t> pe_len;
   void describe(support::FieldVisitor& v);

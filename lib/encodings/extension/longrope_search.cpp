@@ -11,16 +11,17 @@
 namespace pe::encodings {
 namespace {
 
-constexpr double kGrid = 100;   // steps of 0.01
+constexpr double kGrid = 100;  // steps of 0.01
 constexpr std::int64_t kProtected[] = {0, 1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 64, 128, 256};
-constexpr int kTries = 20;      // for a child that is new and never falls
+constexpr int kTries = 20;  // for a child that is new and never falls
 
 /// A candidate of the search: divisors in hundredths, so that equal ones are equal.
 struct Genome {
   std::vector<std::int64_t> divisors;
   std::int64_t protected_positions = 0;
-  std::int64_t critical = 0;   // of LongRoPE2: pairs before it follow from it
-  auto operator<=>(const Genome&) const = default;   // NOLINT(modernize-use-nullptr): clang-tidy 14 sees a pointer in its 0
+  std::int64_t critical = 0;  // of LongRoPE2: pairs before it follow from it
+  auto operator<=>(const Genome&) const =
+      default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees a pointer in its 0
 };
 
 struct ScoredGenome {
@@ -57,7 +58,8 @@ FactorSearchResult evolve(const Space& space, const FactorSearchOptions& options
   };
   const auto is_new = [&](const Genome& genome) { return never_falls(genome) && seen.count(genome) == 0; };
   const auto sort_living = [&] {
-    std::stable_sort(living.begin(), living.end(), [](const ScoredGenome& a, const ScoredGenome& b) { return a.score < b.score; });
+    std::stable_sort(living.begin(), living.end(),
+                     [](const ScoredGenome& a, const ScoredGenome& b) { return a.score < b.score; });
   };
   const auto pick = [&](std::size_t among) { return living[random.below(among)].genome; };
   const auto add_mutant = [&](const Genome& of) {
@@ -79,12 +81,12 @@ FactorSearchResult evolve(const Space& space, const FactorSearchOptions& options
   while (static_cast<std::int64_t>(living.size()) < options.population) {
     const std::size_t before = living.size();
     add_mutant(seeds[random.below(seeds.size())]);
-    if (living.size() == before) break;   // a space so small that nothing new is found
+    if (living.size() == before) break;  // a space so small that nothing new is found
   }
   report(0);
   const auto parents = static_cast<std::size_t>(std::max<std::int64_t>(1, options.population / 2));
   for (std::int64_t generation = 1; generation <= options.generations; ++generation) {
-    if (living.size() > parents) living.resize(parents);   // the best so far are always among them
+    if (living.size() > parents) living.resize(parents);  // the best so far are always among them
     const std::size_t among = living.size();
     for (std::int64_t m = 0; m < options.mutations; ++m) add_mutant(pick(among));
     for (std::int64_t c = 0; c < options.crossovers; ++c) {
@@ -112,13 +114,15 @@ void mutate(std::vector<std::int64_t>& divisors, std::size_t from, std::int64_t 
     if (random.uniform() >= probability) continue;
     const std::int64_t low = i == from ? least : divisors[i - 1];
     const std::int64_t high = i + 1 == divisors.size() ? most : divisors[i + 1];
-    if (high >= low) divisors[i] = low + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(high - low + 1)));
+    if (high >= low)
+      divisors[i] = low + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(high - low + 1)));
   }
 }
 
 class LongRopeSpace : public Space {
  public:
-  LongRopeSpace(const FrequencySchedule& of, std::int64_t train_length, double factor, const FactorSearchOptions& options)
+  LongRopeSpace(const FrequencySchedule& of, std::int64_t train_length, double factor,
+                const FactorSearchOptions& options)
       : of_(of), train_length_(train_length), factor_(factor), most_(hundredths(1.25 * factor)), options_(options) {}
 
   std::vector<Genome> first(support::Xoshiro& random) const override {
@@ -177,10 +181,11 @@ class LongRope2Space : public Space {
     for (std::int64_t n = 0; n < std::max<std::int64_t>(2, options_.population / 2); ++n) {
       Genome genome;
       genome.critical = between(earliest_, latest_, random);
-      genome.divisors.assign(of_.theta.size() - static_cast<std::size_t>(genome.critical), between(least_, most_, random));
+      genome.divisors.assign(of_.theta.size() - static_cast<std::size_t>(genome.critical),
+                             between(least_, most_, random));
       all.push_back(genome);
     }
-    all.front().critical = latest_;   // theory's own answer takes part
+    all.front().critical = latest_;  // theory's own answer takes part
     all.front().divisors.assign(of_.theta.size() - static_cast<std::size_t>(latest_), least_);
     return all;
   }
@@ -209,7 +214,8 @@ class LongRope2Space : public Space {
 
  private:
   static std::int64_t between(std::int64_t low, std::int64_t high, support::Xoshiro& random) {
-    return low + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(std::max<std::int64_t>(0, high - low) + 1)));
+    return low + static_cast<std::int64_t>(
+                     random.below(static_cast<std::uint64_t>(std::max<std::int64_t>(0, high - low) + 1)));
   }
 
   FrequencySchedule of_;

@@ -3,7 +3,8 @@
 /// divisors:
 ///
 ///     auto& rotary = dynamic_cast<Rotary&>(model.encoding());
-///     const FactorSearchResult found = search_longrope(rotary.schedule(), 512, 8, options, [&](const RescaleFactors& f) {
+///     const FactorSearchResult found = search_longrope(rotary.schedule(), 512, 8, options, [&](const RescaleFactors&
+///     f) {
 ///       rotary.rescale_with(longrope_rescaling(f, 512, 8));
 ///       return perplexity_at(8 * 512);
 ///     });
@@ -19,8 +20,8 @@
 namespace pe::encodings {
 
 struct RescaleFactors {
-  std::vector<double> divisors;            ///< one a pair, never falling
-  std::int64_t protected_positions = 0;    ///< n̂
+  std::vector<double> divisors;          ///< one a pair, never falling
+  std::int64_t protected_positions = 0;  ///< n̂
 };
 
 /// Lower is better: perplexity at the target length, for LongRoPE2 only over the answers of needles. A value that is
@@ -37,8 +38,8 @@ struct FactorSearchOptions {
   std::int64_t crossovers = 8;
   std::int64_t generations = 10;
   double mutation_probability = 0.3;
-  double crossover_probability = 0.15;   ///< of taking an entry from the second parent; 0.3 · 0.5 as released
-  bool search_protected = true;          ///< n̂ too, as the paper says and its code does not
+  double crossover_probability = 0.15;  ///< of taking an entry from the second parent; 0.3 · 0.5 as released
+  bool search_protected = true;         ///< n̂ too, as the paper says and its code does not
   std::uint64_t seed = 0;
   void describe(support::FieldVisitor& v);
 };

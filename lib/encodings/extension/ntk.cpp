@@ -1,4 +1,5 @@
-// NTK-aware scaling: a larger base, chosen so that the slowest pair is slowed by the whole factor and the fastest stays.
+// NTK-aware scaling: a larger base, chosen so that the slowest pair is slowed by the whole factor and the fastest
+// stays.
 #include "encodings/rotary/rescaling.h"
 
 namespace pe::encodings {

@@ -22,13 +22,13 @@ struct PiOptions : ExtensionOptions {
 class Interpolation : public Rescaling {
  public:
   Interpolation(const PiOptions& options, const Shape& shape)
-      : options_(options),
-        train_length_(options.dynamic ? extended_length("pi", options.train_length, shape) : 1) {}
+      : options_(options), train_length_(options.dynamic ? extended_length("pi", options.train_length, shape) : 1) {}
 
   RotaryFrequencies rescale(const FrequencySchedule& of, const Span& span) const override {
     RotaryFrequencies made{.theta = of.theta};
-    const double s = !options_.dynamic ? options_.factor
-                                       : std::max(1.0, static_cast<double>(key(span)) / static_cast<double>(train_length_));
+    const double s = !options_.dynamic
+                         ? options_.factor
+                         : std::max(1.0, static_cast<double>(key(span)) / static_cast<double>(train_length_));
     for (double& theta : made.theta) theta /= s;
     return made;
   }

@@ -1,5 +1,5 @@
-// Resonance RoPE: wavelengths are whole numbers of tokens, so that beyond the training length no pair meets an angle that
-// it has not met within it.
+// Resonance RoPE: wavelengths are whole numbers of tokens, so that beyond the training length no pair meets an angle
+// that it has not met within it.
 #include "encodings/extension/resonance.h"
 
 #include <cmath>
@@ -11,7 +11,9 @@ namespace {
 class Unscaled : public Rescaling {
  public:
   Unscaled(const ResonanceOptions&, const Shape&) {}
-  RotaryFrequencies rescale(const FrequencySchedule& of, const Span& span) const override { return {.theta = of.theta}; }
+  RotaryFrequencies rescale(const FrequencySchedule& of, const Span& span) const override {
+    return {.theta = of.theta};
+  }
 };
 
 }  // namespace

@@ -13,8 +13,8 @@ class IndexRamp {
   IndexRamp(const YarnOptions& options, const FrequencySchedule& of, std::int64_t train_length) {
     // The fractional index of the pair that makes so many turns in the training length.
     const auto pair_with_turns = [&](double turns) {
-      return static_cast<double>(of.width) * std::log(static_cast<double>(train_length) / (turns * 2 * std::numbers::pi)) /
-             (2 * std::log(of.base));
+      return static_cast<double>(of.width) *
+             std::log(static_cast<double>(train_length) / (turns * 2 * std::numbers::pi)) / (2 * std::log(of.base));
     };
     low_ = pair_with_turns(options.beta_fast);
     high_ = pair_with_turns(options.beta_slow);
@@ -23,7 +23,7 @@ class IndexRamp {
       high_ = std::ceil(high_);
     }
     low_ = std::max(low_, 0.0);
-    high_ = std::min(high_, static_cast<double>(of.width - 1));   // d − 1, not d/2 − 1, as released
+    high_ = std::min(high_, static_cast<double>(of.width - 1));  // d − 1, not d/2 − 1, as released
     if (low_ == high_) high_ += 0.001;
   }
   double operator()(std::size_t i) const {
@@ -66,9 +66,8 @@ std::int64_t YarnRule::key(const Span& span) const {
 }
 
 RotaryFrequencies YarnRule::rescale(const FrequencySchedule& of, const Span& span) const {
-  const double s = options_.dynamic
-                       ? std::max(1.0, static_cast<double>(key(span)) / static_cast<double>(train_length_))
-                       : options_.factor;
+  const double s = options_.dynamic ? std::max(1.0, static_cast<double>(key(span)) / static_cast<double>(train_length_))
+                                    : options_.factor;
   RotaryFrequencies made{.theta = of.theta, .attention_factor = attention_factor(s)};
   if (s == 1) return made;
   const IndexRamp ramp(options_, of, train_length_);

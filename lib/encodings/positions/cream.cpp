@@ -26,7 +26,7 @@ class Cream : public TrainingWindow {
 
   std::vector<std::int64_t> draw(support::Xoshiro& random, std::int64_t count, std::int64_t target) const override {
     const std::int64_t third = count / 3, edge = random.below(2) == 0 ? std::min(options_.edge, third) : third;
-    double place = -1;   // of the middle, from 0 to 1
+    double place = -1;  // of the middle, from 0 to 1
     while (place < 0 || place > 1) {
       const double u1 = random.uniform(), u2 = random.uniform();
       const double normal = std::sqrt(-2 * std::log1p(-u1)) * std::cos(2 * std::numbers::pi * u2);

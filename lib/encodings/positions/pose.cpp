@@ -14,7 +14,9 @@ class Pose : public TrainingWindow {
   Pose(const PoseOptions& options, const Shape& shape) : TrainingWindow("pose", options, shape) {}
 
   std::vector<std::int64_t> draw(support::Xoshiro& random, std::int64_t count, std::int64_t target) const override {
-    const auto below = [&](std::int64_t n) { return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(n))); };
+    const auto below = [&](std::int64_t n) {
+      return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(n)));
+    };
     const std::int64_t first = 1 + below((count + 1) / 2), skipped = below(target - count + 1);
     std::vector<std::int64_t> ids(static_cast<std::size_t>(count));
     for (std::int64_t t = 0; t < count; ++t) ids[static_cast<std::size_t>(t)] = t < first ? t : t + skipped;

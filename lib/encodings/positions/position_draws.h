@@ -21,7 +21,8 @@ struct DrawOptions {
   /// Does a pass draw, or are its positions 0, 1, 2, …?
   bool draws(const Span& span) const { return span.training || eval != Evaluation::kSequential; }
   /// @param kind names the draw. @param sample id of the sequence; 0 where a draw is for the batch.
-  std::uint64_t key(const std::string& kind, std::uint64_t seed, int layer, const Span& span, std::int64_t sample) const;
+  std::uint64_t key(const std::string& kind, std::uint64_t seed, int layer, const Span& span,
+                    std::int64_t sample) const;
 };
 
 /// Id of sequence b, by which draws for a sequence are addressed.

@@ -24,8 +24,8 @@ class Randomised : public PositionalEncoding {
   Randomised(const RandomisedOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {}
 
   Facts facts() const override {
-    return {.shift_invariant = ShiftInvariance::kNever, .max_positions = options_.max_random_position,
-            .stochastic = true};
+    return {
+        .shift_invariant = ShiftInvariance::kNever, .max_positions = options_.max_random_position, .stochastic = true};
   }
   Traits traits(const Span& span) const override { return {.maps_positions = options_.draws(span)}; }
   bool needs_causal_mask() const override { return false; }
@@ -41,8 +41,9 @@ class Randomised : public PositionalEncoding {
     Tensor ids = at::empty({sequences, span.keys}, at::kLong);
     for (std::int64_t b = 0; b < sequences; ++b) {
       const std::int64_t sample = options_.per_sample ? sample_id(span, b) : 0;
-      std::vector<std::uint64_t> drawn = support::Xoshiro(options_.key("randomised", shape_.seed, layer, span, sample))
-          .sample(static_cast<std::uint64_t>(options_.max_random_position), static_cast<std::uint64_t>(span.keys));
+      std::vector<std::uint64_t> drawn =
+          support::Xoshiro(options_.key("randomised", shape_.seed, layer, span, sample))
+              .sample(static_cast<std::uint64_t>(options_.max_random_position), static_cast<std::uint64_t>(span.keys));
       std::sort(drawn.begin(), drawn.end());
       std::copy(drawn.begin(), drawn.end(), ids.mutable_data_ptr<std::int64_t>() + b * span.keys);
     }

@@ -18,8 +18,8 @@ TrainingWindow::TrainingWindow(const std::string& kind, const TrainingWindowOpti
 Tensor TrainingWindow::positions(int layer, const Span& span) const {
   if (!span.training) return default_positions(span);
   if (span.keys > target_) {
-    throw RangeError(support::cat("a training window of ", span.keys, " tokens is longer than the target of encoding '", kind_,
-                                  "', ", target_, " tokens"),
+    throw RangeError(support::cat("a training window of ", span.keys, " tokens is longer than the target of encoding '",
+                                  kind_, "', ", target_, " tokens"),
                      "raise target");
   }
   Tensor ids = at::empty({span.batch, span.keys}, at::kLong);

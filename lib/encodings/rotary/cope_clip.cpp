@@ -34,7 +34,9 @@ class CopeClip : public Rotary {
     const auto n = static_cast<std::size_t>(std::lround(fraction_ * static_cast<double>(pairs)));
     for (std::size_t j = 0; j < n; ++j) {
       const double along = n == 1 ? 1 : static_cast<double>(j) / static_cast<double>(n - 1);
-      all.theta[pairs - n + j] *= mode_ == Clip::kHard ? 0 : j + 1 == n ? 0 : (1 + std::cos(std::numbers::pi * along)) / 2;
+      all.theta[pairs - n + j] *= mode_ == Clip::kHard ? 0
+                                  : j + 1 == n         ? 0
+                                                       : (1 + std::cos(std::numbers::pi * along)) / 2;
     }
     return all;
   }
@@ -48,7 +50,9 @@ constexpr const char* kCopeClipSummary = "RoPE with its slowest pairs slowed fur
 
 }  // namespace
 
-RotarySchedule cope_clip_schedule() { return rotary_schedule<CopeClip, CopeClipOptions>("cope_clip", kCopeClipSummary); }
+RotarySchedule cope_clip_schedule() {
+  return rotary_schedule<CopeClip, CopeClipOptions>("cope_clip", kCopeClipSummary);
+}
 
 EncodingEntry cope_clip_entry() {
   return with_options<CopeClip, CopeClipOptions>(

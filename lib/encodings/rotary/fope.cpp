@@ -49,8 +49,10 @@ class Fope : public Rotary, public FrozenTables {
     for (int layer = 0; layer < shape.layers; ++layer) {
       for (const char* name : {"cos", "sin"}) {
         Tensor matrix = initial(name, layer);
-        if (options.learnable) matrix = add_parameter("fope", name, matrix, /*weight_decay=*/false, layer);
-        else matrix = add_frozen(name, matrix, layer);
+        if (options.learnable)
+          matrix = add_parameter("fope", name, matrix, /*weight_decay=*/false, layer);
+        else
+          matrix = add_frozen(name, matrix, layer);
         (name[0] == 'c' ? cos_ : sin_).push_back(matrix);
       }
     }
@@ -61,13 +63,12 @@ class Fope : public Rotary, public FrozenTables {
   FrequencySchedule schedule() const override {
     const std::int64_t width = std::max(shape_.head_width, fope_.fourier_dim) / 2 * 2;
     FrequencySchedule all{.theta = geometric_frequencies(options_.base, width), .base = options_.base, .width = width};
-    std::erase_if(all.theta,
-                  [&](double theta) { return theta < 2 * std::numbers::pi / static_cast<double>(length_); });
+    std::erase_if(all.theta, [&](double theta) { return theta < 2 * std::numbers::pi / static_cast<double>(length_); });
     return all;
   }
 
   std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override {
-    return std::nullopt;   // a pair has several frequencies
+    return std::nullopt;  // a pair has several frequencies
   }
 
   bool only_rotates() const override { return false; }
@@ -90,8 +91,8 @@ class Fope : public Rotary, public FrozenTables {
       Span whole = Span::whole(1, capacity);
       whole.device = span.device;
       State state{.span = whole};
-      LayerContext from_zero{.state = state, .span = state.span, .layer = context.layer,
-                             .positions = default_positions(whole)};
+      LayerContext from_zero{
+          .state = state, .span = state.span, .layer = context.layer, .positions = default_positions(whole)};
       kept = mixtures(from_zero, 0, capacity, type);
     }
     rotate_heads(heads, span, {kept.cos.narrow(2, first, span.keys), kept.sin.narrow(2, first, span.keys)});
@@ -101,7 +102,8 @@ class Fope : public Rotary, public FrozenTables {
   Facts own_facts() const override {
     // Without a mixture (nothing turns, or gain 0) only distances count.
     const bool mixes = mixed_ > 0 && (fope_.gain > 0 || fope_.learnable || kept_ != mixed_);
-    return {.shift_invariant = mixes ? ShiftInvariance::kNever : ShiftInvariance::kAlways, .rotates = true,
+    return {.shift_invariant = mixes ? ShiftInvariance::kNever : ShiftInvariance::kAlways,
+            .rotates = true,
             .learned = fope_.learnable && mixed_ > 0};
   }
 
@@ -127,7 +129,8 @@ class Fope : public Rotary, public FrozenTables {
   }
 
   /// [1 or B, G, rows, d_h/2]
-  RotaryCache::Values mixtures(const LayerContext& context, std::int64_t begin, std::int64_t count, at::ScalarType type) {
+  RotaryCache::Values mixtures(const LayerContext& context, std::int64_t begin, std::int64_t count,
+                               at::ScalarType type) {
     const RotaryCache::Values plain = table(context.span)(context, begin, count, type);
     const auto layer = static_cast<std::size_t>(context.layer);
     const std::int64_t rest = shape_.head_width / 2 - mixed_;
@@ -141,7 +144,7 @@ class Fope : public Rotary, public FrozenTables {
 
   FopeOptions fope_;
   std::int64_t length_, kept_ = 0, mixed_ = 0;
-  std::vector<Tensor> cos_, sin_;   // a layer each, [G, D, M]
+  std::vector<Tensor> cos_, sin_;  // a layer each, [G, D, M]
   std::vector<RotaryCache::Values> kept_tables_;
   std::vector<Parameter> frozen_;
 };

@@ -1,4 +1,5 @@
-// RoPE in most layers, no encoding in every interval-th: the latter see content alone and carry retrieval over distance.
+// RoPE in most layers, no encoding in every interval-th: the latter see content alone and carry retrieval over
+// distance.
 #include "encodings/attention/layer_pattern.h"
 #include "encodings/rotary/rotary_schedules.h"
 
@@ -29,7 +30,8 @@ struct InopeOptions : RotaryOptions {
 class Inope : public Rotary {
  public:
   Inope(const InopeOptions& options, const Shape& shape, RescalingPointer rescaling = {})
-      : Rotary("inope", shape, options, std::move(rescaling)), inope_(options),
+      : Rotary("inope", shape, options, std::move(rescaling)),
+        inope_(options),
         floor_scale_(options.temperature ? extended_length("inope", options.floor_scale, shape) : 1) {}
 
   bool is_position_free_head(int layer, int head) const override { return inope_.spared.holds(layer); }
@@ -45,7 +47,7 @@ class Inope : public Rotary {
     const std::int64_t queries = context.span.queries, offset = context.span.keys - queries;
     const Tensor positions = context.positions.narrow(-1, offset, queries).to(at::kDouble);
     Tensor tau = ((positions + 1) / static_cast<double>(floor_scale_)).floor().log1p() * inope_.scale + 1;
-    tau = tau.dim() == 2 ? tau.unsqueeze(1).unsqueeze(-1) : tau.unsqueeze(-1);   // [T,1] or [B,1,T,1]
+    tau = tau.dim() == 2 ? tau.unsqueeze(1).unsqueeze(-1) : tau.unsqueeze(-1);  // [T,1] or [B,1,T,1]
     const at::ScalarType type = table_type(heads.q.scalar_type());
     heads.q = (heads.q.to(type) * tau.to(type)).to(heads.q.scalar_type());
   }

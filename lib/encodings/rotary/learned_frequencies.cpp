@@ -46,8 +46,7 @@ class AnglesFunction : public torch::autograd::Function<AnglesFunction> {
 }  // namespace
 
 RotaryCache::Values learned_angles(const Tensor& positions, const Tensor& theta, at::ScalarType type) {
-  const variable_list made =
-      AnglesFunction::apply(positions.to(at::kDouble), theta, static_cast<std::int64_t>(type));
+  const variable_list made = AnglesFunction::apply(positions.to(at::kDouble), theta, static_cast<std::int64_t>(type));
   return {made[0], made[1]};
 }
 
@@ -57,10 +56,18 @@ LearnedFrequencies::LearnedFrequencies(const std::string& kind, const RotaryOpti
   const Tensor plain = at::tensor(schedule().theta, at::TensorOptions(at::kDouble));
   Tensor initial;
   switch (form) {
-    case FrequencyForm::kScale: initial = at::ones_like(plain); break;
-    case FrequencyForm::kDirect: initial = plain; break;
-    case FrequencyForm::kLog: initial = plain.log() * kappa; break;
-    case FrequencyForm::kLogShared: initial = at::zeros_like(plain); break;
+    case FrequencyForm::kScale:
+      initial = at::ones_like(plain);
+      break;
+    case FrequencyForm::kDirect:
+      initial = plain;
+      break;
+    case FrequencyForm::kLog:
+      initial = plain.log() * kappa;
+      break;
+    case FrequencyForm::kLogShared:
+      initial = at::zeros_like(plain);
+      break;
   }
   if (per_head) initial = initial.unsqueeze(0).expand({shape.key_value_heads, -1});
   const bool shared = form == FrequencyForm::kLogShared;
@@ -77,10 +84,18 @@ Tensor LearnedFrequencies::theta(int layer, const Span& span) const {
   const Tensor p = learned.to(at::kDouble);
   Tensor theta;
   switch (form_) {
-    case FrequencyForm::kScale: theta = plain * p; break;
-    case FrequencyForm::kDirect: theta = p; break;
-    case FrequencyForm::kLog: theta = (p / kappa_).exp(); break;
-    case FrequencyForm::kLogShared: theta = plain * p.exp(); break;
+    case FrequencyForm::kScale:
+      theta = plain * p;
+      break;
+    case FrequencyForm::kDirect:
+      theta = p;
+      break;
+    case FrequencyForm::kLog:
+      theta = (p / kappa_).exp();
+      break;
+    case FrequencyForm::kLogShared:
+      theta = plain * p.exp();
+      break;
   }
   if (rescaling_ == nullptr) return theta;
   // A rule slows the learned frequencies as it slows the plain ones.
@@ -90,7 +105,7 @@ Tensor LearnedFrequencies::theta(int layer, const Span& span) const {
 
 std::optional<RotatedPairs> LearnedFrequencies::rotated_pairs(int layer, const Span& span) const {
   at::NoGradGuard no_gradients;
-  const Tensor values = theta(layer, span).to(at::kCPU).contiguous();   // [n] or [G,n]
+  const Tensor values = theta(layer, span).to(at::kCPU).contiguous();  // [n] or [G,n]
   const double* first = values.const_data_ptr<double>();
   return laid_out({first, first + values.numel()}, static_cast<std::size_t>(values.size(-1)));
 }
@@ -99,7 +114,8 @@ void LearnedFrequencies::transform(LayerContext& context, Heads& heads) {
   const Span& span = context.span;
   const at::ScalarType type = table_type(heads.q.scalar_type());
   const bool shared = frequency_.size() == 1 && context.contiguous;
-  Tensor &cos = context.state.tensors[support::cat(kind_, ".cos")], &sin = context.state.tensors[support::cat(kind_, ".sin")];
+  Tensor &cos = context.state.tensors[support::cat(kind_, ".cos")],
+         &sin = context.state.tensors[support::cat(kind_, ".sin")];
   if (!shared || !cos.defined() || cos.scalar_type() != type) {
     const RotaryCache::Values made = learned_angles(context.positions, theta(context.layer, span), type);
     cos = made.cos;

@@ -34,7 +34,7 @@ class LearnedFrequencies : public Rotary {
   FrequencyForm form_;
   bool per_head_;
   double kappa_;
-  std::vector<Tensor> frequency_;   // one, or one a layer; [d_h/2] or [G, d_h/2]
+  std::vector<Tensor> frequency_;  // one, or one a layer; [d_h/2] or [G, d_h/2]
 };
 
 }  // namespace pe::encodings

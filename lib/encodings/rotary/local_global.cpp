@@ -1,6 +1,6 @@
 // Local layers with RoPE and a window, global ones without either.
-#include "encodings/attention/layer_pattern.h"
 #include "encodings/attention/attention_window.h"
+#include "encodings/attention/layer_pattern.h"
 #include "encodings/attention/temperature.h"
 #include "encodings/registry.h"
 #include "encodings/rotary/rescaling.h"
@@ -34,7 +34,8 @@ struct LocalGlobalOptions : RotaryOptions {
 class LocalGlobal : public Rotary, public WindowedEncoding {
  public:
   LocalGlobal(const LocalGlobalOptions& options, const Shape& shape)
-      : Rotary("local_global", shape, options), of_(options),
+      : Rotary("local_global", shape, options),
+        of_(options),
         length_(extended_length("local_global", options.train_length, shape)),
         size_(options.size.value_or(std::max<std::int64_t>(1, length_ / 4))) {
     if (options.scale == GlobalScale::kLogn && length_ < 2) {
@@ -53,7 +54,8 @@ class LocalGlobal : public Rotary, public WindowedEncoding {
   void transform(LayerContext& context, Heads& heads) override {
     if (!of_.global.holds(context.layer)) return Rotary::transform(context, heads);
     if (of_.scale == GlobalScale::kNone) return;
-    const Tensor tau = (visible_counts(context).log() / std::log(static_cast<double>(length_))).clamp_min(1).unsqueeze(-1);
+    const Tensor tau =
+        (visible_counts(context).log() / std::log(static_cast<double>(length_))).clamp_min(1).unsqueeze(-1);
     const at::ScalarType type = table_type(heads.q.scalar_type());
     heads.q = (heads.q.to(type) * tau.to(type)).to(heads.q.scalar_type());
   }

@@ -29,7 +29,8 @@ struct LropeOptions : RotaryOptions {
 class Lrope : public LearnedFrequencies {
  public:
   Lrope(const LropeOptions& options, const Shape& shape, RescalingPointer rescaling = {})
-      : LearnedFrequencies("lrope", options, options.form, options.per_head, options.kappa, shape, std::move(rescaling)) {}
+      : LearnedFrequencies("lrope", options, options.form, options.per_head, options.kappa, shape,
+                           std::move(rescaling)) {}
 };
 
 constexpr const char* kLropeSummary = "RoPE with trained frequencies for each layer.";

@@ -65,8 +65,8 @@ class MultiscaleRope : public Rotary {
     const std::int64_t heads = shape_.key_value_heads;
     const double along = heads == 1 ? 0.5 : static_cast<double>(head) / static_cast<double>(heads - 1);
     const double base = std::exp(low + along * (high - low));
-    FrequencySchedule made{.theta = geometric_frequencies(base, shape_.head_width), .base = base,
-                           .width = shape_.head_width};
+    FrequencySchedule made{
+        .theta = geometric_frequencies(base, shape_.head_width), .base = base, .width = shape_.head_width};
     for (double& theta : made.theta) theta /= multiscale_.scaling_factor;
     return made;
   }

@@ -20,7 +20,8 @@ struct PRopeOptions : RotaryOptions {
 class PRope : public Rotary {
  public:
   PRope(const PRopeOptions& options, const Shape& shape, RescalingPointer rescaling = {})
-      : Rotary("p_rope", shape, options, std::move(rescaling)), fraction_(options.fraction),
+      : Rotary("p_rope", shape, options, std::move(rescaling)),
+        fraction_(options.fraction),
         reversed_(options.reversed) {}
 
   FrequencySchedule schedule() const override {

@@ -1,5 +1,5 @@
-// PoPE: each channel becomes a complex number whose magnitude is content and whose phase is position, so that "what" and
-// "where" do not mix. q and k get twice as wide.
+// PoPE: each channel becomes a complex number whose magnitude is content and whose phase is position, so that "what"
+// and "where" do not mix. q and k get twice as wide.
 #include <numbers>
 
 #include "encodings/attention/head_vectors.h"
@@ -38,7 +38,8 @@ struct PopeOptions : RotaryOptions {
 class Pope : public Rotary {
  public:
   Pope(const PopeOptions& options, const Shape& shape, RescalingPointer rescaling = {})
-      : Rotary("pope", shape, options, std::move(rescaling)), pope_(options),
+      : Rotary("pope", shape, options, std::move(rescaling)),
+        pope_(options),
         channels_(static_cast<std::int64_t>(options.fraction * static_cast<double>(shape.head_width))) {
     if (channels_ == 0) return;
     for (int layer = 0; layer < shape.layers; ++layer) {
@@ -53,15 +54,17 @@ class Pope : public Rotary {
     for (const PositionalEncoding* other : others) {
       const auto* holder = dynamic_cast<const HoldsHeadVectors*>(other);
       if (channels_ == 0 || holder == nullptr || !holder->apply_after_rotation()) continue;
-      throw support::ConfigError("encoding 'pope' makes queries and keys up to twice as wide as a head, and another member of the "
-                                 "stack multiplies them by vectors as wide as a head",
-                                 {}, "leave one of them out");
+      throw support::ConfigError(
+          "encoding 'pope' makes queries and keys up to twice as wide as a head, and another member of the "
+          "stack multiplies them by vectors as wide as a head",
+          {}, "leave one of them out");
     }
   }
 
   // A frequency for each channel: the schedule of a head twice as wide.
   FrequencySchedule schedule() const override {
-    return {.theta = geometric_frequencies(options_.base, 2 * channels_), .base = options_.base, .width = 2 * channels_};
+    return {
+        .theta = geometric_frequencies(options_.base, 2 * channels_), .base = options_.base, .width = 2 * channels_};
   }
 
   bool only_rotates() const override { return false; }
@@ -75,8 +78,10 @@ class Pope : public Rotary {
     const Tensor cos = batched(all.cos), sin = batched(all.sin);
     heads.q = with_phase(heads.q, cos.narrow(-2, offset, span.queries), sin.narrow(-2, offset, span.queries));
     // cos(nθ + δ) and sin(nθ + δ), [G,S,d] or [B,G,S,d]
-    const Tensor delta =
-        delta_.at(static_cast<std::size_t>(context.layer)).to(cos.scalar_type()).clamp(-2 * std::numbers::pi, 0).unsqueeze(1);
+    const Tensor delta = delta_.at(static_cast<std::size_t>(context.layer))
+                             .to(cos.scalar_type())
+                             .clamp(-2 * std::numbers::pi, 0)
+                             .unsqueeze(1);
     const Tensor c = delta.cos(), s = delta.sin();
     heads.k = with_phase(heads.k, cos * c - sin * s, sin * c + cos * s);
     if (pope_.scale_dim == ScaleWidth::kTwice) heads.scale /= std::sqrt(2.0);
@@ -85,7 +90,8 @@ class Pope : public Rotary {
   std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override {
     if (channels_ == 0) return std::nullopt;
     RotatedPairs rotated{.first = {}, .second = {}, .theta = frequencies(span).theta};
-    for (std::int64_t c = 0; c < channels_; ++c) {   // the phase of a key's channel begins at δ, which moves no angle apart
+    for (std::int64_t c = 0; c < channels_;
+         ++c) {  // the phase of a key's channel begins at δ, which moves no angle apart
       rotated.first.push_back(c);
       rotated.second.push_back(channels_ + c);
     }
@@ -112,7 +118,7 @@ class Pope : public Rotary {
 
   PopeOptions pope_;
   std::int64_t channels_;
-  std::vector<Tensor> delta_;   // a layer each, [G,d]
+  std::vector<Tensor> delta_;  // a layer each, [G,d]
 };
 
 constexpr const char* kPopeSummary = "Gives each channel a magnitude from content and a phase from position.";

@@ -77,8 +77,7 @@ std::unique_ptr<Rotary> extended(const ExtensionOptions& options, const Shape& s
 
 std::int64_t extended_length(const std::string& kind, const std::optional<std::int64_t>& option, const Shape& shape) {
   const std::int64_t length = option.value_or(shape.train_length);
-  if (length < 1)
-    throw ConfigError(cat("encoding '", kind, "' needs train_length, the length that is extended"));
+  if (length < 1) throw ConfigError(cat("encoding '", kind, "' needs train_length, the length that is extended"));
   return length;
 }
 

@@ -18,7 +18,7 @@ namespace pe::encodings {
 
 /// Options that all rules share.
 struct ExtensionOptions : RotaryOptions {
-  double factor = 1;                          ///< s, length to reach divided by the training length
+  double factor = 1;  ///< s, length to reach divided by the training length
   support::VariantValue over{"rope"};
   void describe(support::FieldVisitor& v);
   void describe_without_factor(support::FieldVisitor& v);
@@ -32,7 +32,8 @@ struct RotarySchedule {
   std::function<std::unique_ptr<Rotary>(const Json& own, const RotaryOptions&, const Shape&, RescalingPointer)> make;
 };
 
-/// From an options struct (RotaryOptions with `describe_own`) and a class built from (Options, Shape, RescalingPointer).
+/// From an options struct (RotaryOptions with `describe_own`) and a class built from (Options, Shape,
+/// RescalingPointer).
 template <typename Encoding, typename Options>
 RotarySchedule rotary_schedule(std::string name, std::string summary) {
   RotarySchedule schedule{.name = name, .summary = std::move(summary)};

@@ -41,10 +41,10 @@ class RopeId : public Rotary {
         pairs_(static_cast<std::int64_t>(options.fraction * static_cast<double>(shape.head_width)) / 2),
         slowest_(slowest(options, extended_length("rope_id", options.train_length, shape))) {
     if (slowest_ < 1) return;
-    throw support::ConfigError(
-        support::cat("encoding 'rope_id': ", options.turns, " turns within ",
-                     extended_length("rope_id", options.train_length, shape), " tokens are faster than 1 radian a token"),
-        {}, "lower turns");
+    throw support::ConfigError(support::cat("encoding 'rope_id': ", options.turns, " turns within ",
+                                            extended_length("rope_id", options.train_length, shape),
+                                            " tokens are faster than 1 radian a token"),
+                               {}, "lower turns");
   }
 
   FrequencySchedule schedule() const override {

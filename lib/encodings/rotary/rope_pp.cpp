@@ -1,5 +1,5 @@
-// RoPE++: the complex product of a turned query and key has an imaginary part too, which RoPE throws away. A second attention
-// head of the same query and key takes it for its logits.
+// RoPE++: the complex product of a turned query and key has an imaginary part too, which RoPE throws away. A second
+// attention head of the same query and key takes it for its logits.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>
 
@@ -22,7 +22,7 @@ class RopePP : public Rotary {
   bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     Rotary::transform(context, heads);
-    heads.q = at::stack({heads.q, quarter_turn_back(heads.q)}, 2).flatten(1, 2);   // real and imaginary by turns
+    heads.q = at::stack({heads.q, quarter_turn_back(heads.q)}, 2).flatten(1, 2);  // real and imaginary by turns
   }
 
  protected:

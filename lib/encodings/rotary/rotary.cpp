@@ -36,11 +36,12 @@ Tensor rotate_with_operators(const Tensor& x, const Tensor& cos, const Tensor& s
 }
 
 #pragma GCC push_options
-#pragma GCC optimize("O3")   // the compiler then works on several pairs at a time
+#pragma GCC optimize("O3")  // the compiler then works on several pairs at a time
 /// Turns the pairs (u[i·step], v[i·step]) of one row.
 template <std::int64_t step, typename Number>
-void rotate_row(const Number* __restrict u, const Number* __restrict v, const Number* __restrict cos, const Number* __restrict sin,
-              Number sign, std::int64_t pairs, Number* __restrict to_u, Number* __restrict to_v) {
+void rotate_row(const Number* __restrict u, const Number* __restrict v, const Number* __restrict cos,
+                const Number* __restrict sin, Number sign, std::int64_t pairs, Number* __restrict to_u,
+                Number* __restrict to_v) {
   for (std::int64_t i = 0; i < pairs; ++i) {
     const Number a = u[i * step], b = v[i * step], cosine = cos[i], sine = sign * sin[i];
     to_u[i * step] = a * cosine - b * sine;
@@ -80,15 +81,18 @@ void rotate_loop(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayo
 /// `sign` −1 turns back, which is also the transpose and so the gradient.
 Tensor rotate_values(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout layout, double sign) {
   const auto by_kernel = kernels::operations_for(x).rotate;
-  if (by_kernel != nullptr && cos.scalar_type() == at::kFloat) return by_kernel(x, {cos, sin, layout == PairLayout::kHalf}, sign);
+  if (by_kernel != nullptr && cos.scalar_type() == at::kFloat)
+    return by_kernel(x, {cos, sin, layout == PairLayout::kHalf}, sign);
   if (!x.is_cpu() || x.scalar_type() != cos.scalar_type()) {
     return rotate_with_operators(x, cos, sign < 0 ? -sin : sin, layout);
   }
   const Tensor source = x.stride(-1) == 1 ? x : x.contiguous();
   Tensor out = at::empty_like(source);
   if (out.stride(-1) != 1) out = at::empty(source.sizes(), source.options());
-  if (x.scalar_type() == at::kDouble) rotate_loop<double>(source, cos, sin, layout, sign, out);
-  else rotate_loop<float>(source, cos, sin, layout, sign, out);
+  if (x.scalar_type() == at::kDouble)
+    rotate_loop<double>(source, cos, sin, layout, sign, out);
+  else
+    rotate_loop<float>(source, cos, sin, layout, sign, out);
   return out;
 }
 
@@ -171,7 +175,8 @@ Facts Rotary::facts() const {
 }
 
 FrequencySchedule Rotary::schedule() const {
-  return {.theta = geometric_frequencies(options_.base, shape_.head_width), .base = options_.base,
+  return {.theta = geometric_frequencies(options_.base, shape_.head_width),
+          .base = options_.base,
           .width = shape_.head_width};
 }
 
@@ -188,7 +193,7 @@ RotaryCache& Rotary::table(const Span& span) {
   const std::int64_t key = frequency_key(span);
   auto found = tables_.find(key);
   if (found == tables_.end()) {
-    if (tables_.size() > 8) tables_.clear();   // an evaluation at many lengths need not keep them all
+    if (tables_.size() > 8) tables_.clear();  // an evaluation at many lengths need not keep them all
     found = tables_.emplace(key, RotaryCache(table_rule(span))).first;
   }
   return found->second;
@@ -224,8 +229,8 @@ void Rotary::transform(LayerContext& context, Heads& heads) {
 std::optional<RotaryTables> rotary_tables(PositionalEncoding& encoding, LayerContext& context, at::ScalarType type) {
   auto* rotary = dynamic_cast<Rotary*>(&encoding);
   const Span& span = context.span;
-  if (rotary == nullptr || !rotary->only_rotates() || span.queries != span.keys || encoding.facts().heads_per_query != 1 ||
-      encoding.traits(span).needs_raw) {
+  if (rotary == nullptr || !rotary->only_rotates() || span.queries != span.keys ||
+      encoding.facts().heads_per_query != 1 || encoding.traits(span).needs_raw) {
     return std::nullopt;
   }
   const RotaryCache::Values values = rotary->tables_for(context, type);

@@ -32,9 +32,9 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout 
 
 /// Frequencies before any extension, and the facts that extension rules read.
 struct FrequencySchedule {
-  std::vector<double> theta;   ///< radians a token, one per pair; 0: the pair is not rotated
-  double base = 10000;         ///< of the geometric sequence that they come from
-  std::int64_t width = 0;      ///< channels that the sequence spans: pair i of it has base^(−2i/width)
+  std::vector<double> theta;  ///< radians a token, one per pair; 0: the pair is not rotated
+  double base = 10000;        ///< of the geometric sequence that they come from
+  std::int64_t width = 0;     ///< channels that the sequence spans: pair i of it has base^(−2i/width)
 };
 
 /// A rule that extends a rotary encoding to texts longer than those it was trained on.

@@ -39,7 +39,7 @@ RotaryCache::Values RotaryCache::compute(const Tensor& positions, at::ScalarType
 }
 
 RotaryCache::Values RotaryCache::operator()(const LayerContext& context, std::int64_t begin, std::int64_t count,
-                                          at::ScalarType type) {
+                                            at::ScalarType type) {
   const at::ScalarType table = table_type(type);
   const std::int64_t first = context.span.first_position + begin;
   at::NoGradGuard no_grad;

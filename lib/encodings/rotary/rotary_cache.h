@@ -12,8 +12,8 @@ namespace pe::encodings {
 std::vector<double> geometric_frequencies(double base, std::int64_t width);
 
 struct RotaryFrequencies {
-  std::vector<double> theta;          ///< Radians per token, one per pair.
-  double attention_factor = 1;        ///< Factor of cos and sin, so that logits are multiplied by its square.
+  std::vector<double> theta;    ///< Radians per token, one per pair.
+  double attention_factor = 1;  ///< Factor of cos and sin, so that logits are multiplied by its square.
   /// Tokens after which a pair is back where it began, and its table repeats bit for bit; 0: never. Empty: none does.
   std::vector<double> periods;
   /// Positions below it use `protected_theta`, with an attention factor of 1.
@@ -28,7 +28,7 @@ class RotaryCache {
   explicit RotaryCache(RotaryFrequencies rule);
 
   struct Values {
-    Tensor cos, sin;   ///< [rows, n] or [B, rows, n]
+    Tensor cos, sin;  ///< [rows, n] or [B, rows, n]
   };
   /// For the key rows begin .. begin + count − 1 of a pass, in table_type(type). Runs of positions come from a table
   /// that is kept.
@@ -41,7 +41,7 @@ class RotaryCache {
   Values compute(const Tensor& positions, at::ScalarType type) const;
 
   RotaryFrequencies rule_;
-  Values cache_;   // positions 0, 1, 2, …
+  Values cache_;  // positions 0, 1, 2, …
 };
 
 }  // namespace pe::encodings

@@ -26,7 +26,8 @@ struct RoveOptions : RotaryOptions {
 class Rove : public Rotary {
  public:
   Rove(const RoveOptions& options, const Shape& shape)
-      : Rotary("rove", shape, options), rove_(options),
+      : Rotary("rove", shape, options),
+        rove_(options),
         width_(static_cast<std::int64_t>(options.fraction * static_cast<double>(shape.head_width)) / 2 * 2) {}
 
   FrequencySchedule schedule() const override {
@@ -48,7 +49,9 @@ class Rove : public Rotary {
     if (width_ == 0 || !rove_.undo) return out;
     const Span& span = context.span;
     const RotaryCache::Values all = tables_for(context, out.scalar_type());
-    const auto of_queries = [&](const Tensor& t) { return t.narrow(t.dim() - 2, span.keys - span.queries, span.queries); };
+    const auto of_queries = [&](const Tensor& t) {
+      return t.narrow(t.dim() - 2, span.keys - span.queries, span.queries);
+    };
     return rotate(out, of_queries(all.cos), -of_queries(all.sin), options_.layout);
   }
 

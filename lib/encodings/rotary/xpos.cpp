@@ -1,5 +1,5 @@
-// xPos: RoPE whose pairs also fade with distance, the fast ones most. Queries are scaled down and keys up by position, so
-// the product has the factor ζ^(distance/scale_base), whatever position the scales are counted from.
+// xPos: RoPE whose pairs also fade with distance, the fast ones most. Queries are scaled down and keys up by position,
+// so the product has the factor ζ^(distance/scale_base), whatever position the scales are counted from.
 #include "encodings/rotary/rotary_schedules.h"
 
 namespace pe::encodings {
@@ -23,7 +23,7 @@ class Xpos : public Rotary {
  public:
   Xpos(const XposOptions& options, const Shape& shape, RescalingPointer rescaling = {})
       : Rotary("xpos", shape, options, std::move(rescaling)), scale_base_(options.scale_base) {
-    options_.layout = PairLayout::kInterleaved;   // also below an extension, whose own layout is another by default
+    options_.layout = PairLayout::kInterleaved;  // also below an extension, whose own layout is another by default
   }
 
   /// A factor that fades with distance into the past would grow with distance into the future.
@@ -63,7 +63,7 @@ class Xpos : public Rotary {
     const auto block = static_cast<std::int64_t>(32 * scale_base_);
     const std::int64_t middle = context.span.first_position + context.span.keys / 2;
     const Tensor rates = at::tensor(log_zeta, at::TensorOptions(at::kDouble)).to(context.positions.device());
-    const std::int64_t origin = middle / block * block;   // a whole number of blocks
+    const std::int64_t origin = middle / block * block;  // a whole number of blocks
     const Tensor place = (context.positions.to(at::kDouble) - static_cast<double>(origin)) / scale_base_;
     return (place.unsqueeze(-1) * rates).exp().to(type);
   }

@@ -22,8 +22,8 @@ namespace {
 using support::cat;
 
 using support::kMissing;
-constexpr double kSolved = 0.9;      // of len90
-constexpr double kConfident = 0.8;   // Hewitt et al. 2020
+constexpr double kSolved = 0.9;     // of len90
+constexpr double kConfident = 0.8;  // Hewitt et al. 2020
 
 /// Labels of a part of an example, or at a distance from the tokens that decide them; only the journal sees these rows.
 struct LabelCounts {
@@ -52,14 +52,17 @@ constexpr const char* kNoTask = "algorithmic";
 class Algorithmic final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {
-    v.field("lengths", lengths_,
-            "Lengths to test, in the task's own terms; empty: the longest of training, then 1.25, 1.5, 2 and 4 times that.",
-            {.min = 1, .neutral = Json::array()});
-    v.field("train", train_, "The longest length of training; 0: that of the task's source. Lengths beyond it are out of distribution.",
+    v.field(
+        "lengths", lengths_,
+        "Lengths to test, in the task's own terms; empty: the longest of training, then 1.25, 1.5, 2 and 4 times that.",
+        {.min = 1, .neutral = Json::array()});
+    v.field("train", train_,
+            "The longest length of training; 0: that of the task's source. Lengths beyond it are out of distribution.",
             {.min = 0, .neutral = Json(0)});
     v.field("examples", examples_, "Items at each length.", {.min = 1, .max = 1000000, .neutral = Json(512)});
     v.field("options", options_,
-            "Options of the task that differ from those of training, as `name=value`: blanks=2 of selcopy, ignore=0.98 of flipflop.",
+            "Options of the task that differ from those of training, as `name=value`: blanks=2 of selcopy, ignore=0.98 "
+            "of flipflop.",
             {.neutral = Json::array()});
     v.field("in_context", in_context_,
             "Tasks of pe-generate for a language model in its own tokens, after solved examples. By default "
@@ -68,8 +71,8 @@ class Algorithmic final : public Task {
     v.field("shots", shots_, "Solved examples before each item that is asked in context, as long as the item.",
             {.min = 0, .max = 1000, .neutral = Json(4)});
     for (const std::string& name : in_context_) {
-      v.check(data::find_task(name) != nullptr,
-              cat("unknown task ", support::quote(name), " in in_context; ", support::suggestion(name, data::task_names())));
+      v.check(data::find_task(name) != nullptr, cat("unknown task ", support::quote(name), " in in_context; ",
+                                                    support::suggestion(name, data::task_names())));
     }
   }
 
@@ -80,7 +83,8 @@ class Algorithmic final : public Task {
     }
     if (context.trained_task.is_null()) {
       // The rows say that it was asked for and why there is nothing.
-      context.progress.warn("algorithmic: the model reads text; eval.algorithmic.in_context names tasks to ask it in its own tokens");
+      context.progress.warn(
+          "algorithmic: the model reads text; eval.algorithmic.in_context names tasks to ask it in its own tokens");
       context.results.add_row(missing(kNoTask, 0, status::kVocabulary));
       return;
     }
@@ -90,16 +94,18 @@ class Algorithmic final : public Task {
       const std::size_t equals = option.find('=');
       Json parsed = equals == std::string::npos ? Json() : support::parse_json(option.substr(equals + 1));
       if (equals == std::string::npos) {
-        throw support::ConfigError(cat("eval.algorithmic.options: expected name=value, found ", support::quote(option)));
+        throw support::ConfigError(
+            cat("eval.algorithmic.options: expected name=value, found ", support::quote(option)));
       }
       if (parsed.is_discarded()) parsed = option.substr(equals + 1);
       value[option.substr(0, equals)] = std::move(parsed);
     }
     const data::ChosenTask chosen = data::choose_task(value);
     if (chosen.task->vocabulary() != context.scorer.capabilities().vocabulary) {
-      throw support::ConfigError(cat("task '", chosen.name, "' has ", chosen.task->vocabulary(),
-                                     " symbols with these options, the model ", context.scorer.capabilities().vocabulary),
-                                 {}, "leave options that change the symbols out of eval.algorithmic.options");
+      throw support::ConfigError(
+          cat("task '", chosen.name, "' has ", chosen.task->vocabulary(), " symbols with these options, the model ",
+              context.scorer.capabilities().vocabulary),
+          {}, "leave options that change the symbols out of eval.algorithmic.options");
     }
     const std::int64_t trained = train_ > 0 ? train_ : chosen.generator->train.high;
     std::vector<std::int64_t> lengths = lengths_;
@@ -238,8 +244,10 @@ class Algorithmic final : public Task {
           break;
         }
         const auto tokens = static_cast<std::int64_t>(item->ids.size());
-        if (tokens > context.lengths.back()) state = status::kLength;
-        else if (limit && tokens > *limit) state = status::kPositions;
+        if (tokens > context.lengths.back())
+          state = status::kLength;
+        else if (limit && tokens > *limit)
+          state = status::kPositions;
         items.push_back(std::move(*item));
       }
       if (state != status::kOk) {
@@ -369,7 +377,9 @@ class Algorithmic final : public Task {
 
 TaskEntry algorithmic_task() {
   return {.name = "algorithmic",
-          .summary = "The algorithmic task that the model was trained on (pe-generate), by length, or tasks that a model of text is shown examples of.",
+          .summary =
+              "The algorithmic task that the model was trained on (pe-generate), by length, or tasks that a model of "
+              "text is shown examples of.",
           .tables = {"algo_trial", "algo_summary", "algo_length"},
           .make = make_task<Algorithmic>};
 }

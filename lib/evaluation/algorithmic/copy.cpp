@@ -31,9 +31,12 @@ class Copy final : public Task {
       const std::int64_t n = (length - around) / 2;
       const char* state = status::kOk;
       const auto& limit = context.scorer.capabilities().max_positions;
-      if (n < 1) state = status::kLength;
-      else if (limit && length > *limit) state = status::kPositions;
-      else if (n > static_cast<std::int64_t>(pieces.size())) state = status::kVocabulary;
+      if (n < 1)
+        state = status::kLength;
+      else if (limit && length > *limit)
+        state = status::kPositions;
+      else if (n > static_cast<std::int64_t>(pieces.size()))
+        state = status::kVocabulary;
       if (state != status::kOk) {
         context.progress.note(cat("copy at ", length, " tokens: ", state));
         context.results.add_row(

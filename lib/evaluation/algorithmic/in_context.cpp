@@ -23,7 +23,9 @@ bool InContextPrompts::append(const data::TaskExample& example, InContextItem& i
   const auto& ids = example.ids;
   const auto separator = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), data::kTaskSep) - ids.begin());
   if (separator + 1 >= ids.size()) return false;
-  const auto put = [&](const std::vector<std::int32_t>& tokens) { item.ids.insert(item.ids.end(), tokens.begin(), tokens.end()); };
+  const auto put = [&](const std::vector<std::int32_t>& tokens) {
+    item.ids.insert(item.ids.end(), tokens.begin(), tokens.end());
+  };
   put(input_);
   for (std::size_t i = 0; i < separator; ++i) {
     if (example.labels[i] != data::kUnlabelled) return false;

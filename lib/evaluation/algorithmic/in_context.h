@@ -17,10 +17,10 @@ namespace pe::evaluation {
 
 struct InContextItem {
   std::vector<std::int32_t> ids;
-  std::int64_t answer_begin = 0;              ///< ids[answer_begin ..) is the answer, its newline included.
-  std::vector<std::int64_t> symbol_tokens;    ///< Of each symbol of the answer; the newline is the end.
-  std::vector<std::uint8_t> judged;           ///< Of each symbol: 0 where only its loss counts.
-  data::TaskChance chance;                    ///< of a guesser who knows the format
+  std::int64_t answer_begin = 0;            ///< ids[answer_begin ..) is the answer, its newline included.
+  std::vector<std::int64_t> symbol_tokens;  ///< Of each symbol of the answer; the newline is the end.
+  std::vector<std::uint8_t> judged;         ///< Of each symbol: 0 where only its loss counts.
+  data::TaskChance chance;                  ///< of a guesser who knows the format
 };
 
 class InContextPrompts {
@@ -28,8 +28,8 @@ class InContextPrompts {
   /// @param codec outlives it. @param shots solved examples before the one that is asked.
   InContextPrompts(const TextCodec& codec, data::ChosenTask task, std::int64_t shots);
 
-  /// The item of that length (in the task's own terms) and number; its solved examples are as long, drawn for this item alone,
-  /// and of the split of training. Absent where the task is no question with an answer behind it.
+  /// The item of that length (in the task's own terms) and number; its solved examples are as long, drawn for this item
+  /// alone, and of the split of training. Absent where the task is no question with an answer behind it.
   std::optional<InContextItem> item(std::int64_t length, std::int64_t index) const;
 
  private:
@@ -40,7 +40,7 @@ class InContextPrompts {
   std::int64_t shots_;
   std::optional<std::int32_t> bos_;
   std::vector<std::int32_t> input_, output_, newline_;
-  std::vector<std::vector<std::int32_t>> symbols_;   ///< by id less kFirstSymbol
+  std::vector<std::vector<std::int32_t>> symbols_;  ///< by id less kFirstSymbol
 };
 
 }  // namespace pe::evaluation

@@ -68,7 +68,8 @@ class Extension final : public Task {
                 "farther than training did. The kind layer rotates nothing in one layer.",
             {.neutral = Json(plain_variants())});
     v.field("bases", bases_, "Bases of `base`.", {.min = 1.001, .max = 1e12, .neutral = Json(bases_)});
-    v.field("fractions", fractions_, "Shares of the pairs that `p_rope` turns.", {.min = 0, .max = 1, .neutral = Json(fractions_)});
+    v.field("fractions", fractions_, "Shares of the pairs that `p_rope` turns.",
+            {.min = 0, .max = 1, .neutral = Json(fractions_)});
     v.field("bands", bands_, "Bands of neighbouring pairs that `zeroed` and `frozen` change one at a time.",
             {.min = 1, .max = 1024, .neutral = Json(4)});
     v.field("targets", targets_, "Tokens scored at the end of a window, at most half the longest context.",
@@ -109,10 +110,10 @@ class Extension final : public Task {
  private:
   /// One form of the model: a rule of the list, or one of the variants of an intervention.
   struct Variant {
-    std::string kind;                                   ///< as the list has it
-    std::string name;                                   ///< as the table has it
-    Json options = nullptr;                             ///< of base and p_rope: what of rope changes
-    std::pair<std::int64_t, std::int64_t> pairs = {};   ///< of zeroed and frozen: [first, end)
+    std::string kind;                                  ///< as the list has it
+    std::string name;                                  ///< as the table has it
+    Json options = nullptr;                            ///< of base and p_rope: what of rope changes
+    std::pair<std::int64_t, std::int64_t> pairs = {};  ///< of zeroed and frozen: [first, end)
     std::int64_t layer = 0;
   };
 
@@ -129,11 +130,14 @@ class Extension final : public Task {
       if (kind == "base") {
         for (const double base : bases_) all.push_back({kind, cat("base_", written(base)), {{"base", base}}});
       } else if (kind == "p_rope") {
-        for (const double share : fractions_) all.push_back({kind, cat("p_rope_", support::shortest(share)), {{"fraction", share}}});
+        for (const double share : fractions_)
+          all.push_back({kind, cat("p_rope_", support::shortest(share)), {{"fraction", share}}});
       } else if (kind == "zeroed" || kind == "frozen") {
         const std::int64_t bands = std::min(bands_, std::max<std::int64_t>(pairs, 1));
         for (std::int64_t band = 0; band < bands; ++band) {
-          all.push_back({.kind = kind, .name = cat(kind, "_", band + 1), .pairs = {band * pairs / bands, (band + 1) * pairs / bands}});
+          all.push_back({.kind = kind,
+                         .name = cat(kind, "_", band + 1),
+                         .pairs = {band * pairs / bands, (band + 1) * pairs / bands}});
         }
       } else if (kind == "layer") {
         for (std::int64_t layer = 0; layer < std::max<std::int64_t>(layers, 1); ++layer) {
@@ -165,8 +169,8 @@ class Extension final : public Task {
     return encoding ? model.make(*encoding) : nullptr;
   }
 
-  void one(TaskContext& context, const Variant& variant, std::int64_t length, std::int64_t longest, std::int64_t targets,
-           const std::vector<std::int64_t>& ids) const {
+  void one(TaskContext& context, const Variant& variant, std::int64_t length, std::int64_t longest,
+           std::int64_t targets, const std::vector<std::int64_t>& ids) const {
     const Capabilities& model = context.scorer.capabilities();
     const std::int64_t fed = variant.kind == "crop" ? std::min(length, model.train_length) : length;
     const double factor = std::max(1.0, static_cast<double>(length) / static_cast<double>(model.train_length));
@@ -213,7 +217,8 @@ class Extension final : public Task {
   static double scale(double a, double factor) { return 1 + a * std::log(factor); }
 
   /// Σ nll and tokens of each document: the `targets` tokens before each anchor, from the `fed` tokens that end there.
-  static std::vector<std::pair<double, double>> score(TaskContext& context, Scorer& scorer, const DocumentSource& documents,
+  static std::vector<std::pair<double, double>> score(TaskContext& context, Scorer& scorer,
+                                                      const DocumentSource& documents,
                                                       const std::vector<std::int64_t>& ids, std::int64_t fed,
                                                       std::int64_t longest, std::int64_t targets) {
     std::vector<Sequence> sequences;
@@ -256,7 +261,8 @@ class Extension final : public Task {
     for (const double a : scales_) {
       const auto scorer = context.variants->make(scaled_encoding(context.variants->encoding(), scale(a, factor)));
       double nll = 0;
-      for (const auto& [sum, tokens] : score(context, *scorer, *context.fitting, ids, length, longest, targets)) nll += sum;
+      for (const auto& [sum, tokens] : score(context, *scorer, *context.fitting, ids, length, longest, targets))
+        nll += sum;
       if (nll < least) {
         least = nll;
         best = a;

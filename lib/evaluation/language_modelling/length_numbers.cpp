@@ -11,7 +11,7 @@ namespace pe::evaluation {
 namespace {
 
 using support::kMissing;
-constexpr double kBlowup = 0.1;   // nats
+constexpr double kBlowup = 0.1;  // nats
 
 std::size_t place(const std::vector<std::int64_t>& lengths, std::int64_t length) {
   return static_cast<std::size_t>(std::find(lengths.begin(), lengths.end(), length) - lengths.begin());
@@ -48,7 +48,7 @@ std::vector<double> mean_losses(const LengthCurve& curve, const std::uint16_t* c
     double nll = 0, tokens = 0;
     for (std::size_t d = 0; d < curve.nll[at].size(); ++d) {
       const double times = counts == nullptr ? 1 : counts[d];
-      if (times == 0) continue;   // 0 · ∞ is no number
+      if (times == 0) continue;  // 0 · ∞ is no number
       nll += times * curve.nll[at][d];
       tokens += times * curve.tokens[at][d];
     }
@@ -80,7 +80,8 @@ double effective_context(const std::vector<std::int64_t>& lengths, const std::ve
   return kMissing;
 }
 
-double degradation(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses, std::int64_t train_length) {
+double degradation(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses,
+                   std::int64_t train_length) {
   const std::size_t base = place(lengths, train_length);
   if (base + 1 >= lengths.size()) return kMissing;
   double sum = 0;
@@ -96,7 +97,8 @@ double perplexity_ratio(const std::vector<std::int64_t>& lengths, const std::vec
   return base == lengths.size() ? kMissing : std::exp(losses[at] - losses[base]);
 }
 
-std::vector<WithInterval> with_intervals(const LengthCurve& curve, const std::vector<LengthNumber>& numbers, int resamples) {
+std::vector<WithInterval> with_intervals(const LengthCurve& curve, const std::vector<LengthNumber>& numbers,
+                                         int resamples) {
   std::vector<WithInterval> results(numbers.size());
   const std::vector<double> whole = mean_losses(curve);
   for (std::size_t i = 0; i < numbers.size(); ++i) results[i].value = numbers[i](curve.lengths, whole);
@@ -121,7 +123,8 @@ std::vector<WithInterval> with_intervals(const LengthCurve& curve, const std::ve
 
 std::int64_t blowup_bin(std::int64_t train_length) { return std::max<std::int64_t>(1, train_length / 4); }
 
-double blowup_position(const std::vector<std::int64_t>& begins, const std::vector<double>& losses, std::int64_t train_length) {
+double blowup_position(const std::vector<std::int64_t>& begins, const std::vector<double>& losses,
+                       std::int64_t train_length) {
   const double reference = mean_between(begins, losses, train_length / 2, train_length, blowup_bin(train_length));
   if (std::isnan(reference) || begins.back() < train_length) return kMissing;
   double position = std::numeric_limits<double>::infinity();
@@ -132,7 +135,8 @@ double blowup_position(const std::vector<std::int64_t>& begins, const std::vecto
   return position;
 }
 
-double gain_at_four(const std::vector<std::int64_t>& begins, const std::vector<double>& losses, std::int64_t train_length) {
+double gain_at_four(const std::vector<std::int64_t>& begins, const std::vector<double>& losses,
+                    std::int64_t train_length) {
   const std::int64_t width = blowup_bin(train_length);
   return mean_between(begins, losses, train_length / 2, train_length, width) -
          mean_between(begins, losses, 2 * train_length, 4 * train_length, width);

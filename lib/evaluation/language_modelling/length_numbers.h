@@ -1,5 +1,6 @@
 /// @file
-/// Numbers that a curve of loss against context length is condensed to, with intervals over documents. Missing stays NaN.
+/// Numbers that a curve of loss against context length is condensed to, with intervals over documents. Missing stays
+/// NaN.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,9 @@ namespace pe::evaluation {
 
 /// Losses of the same documents at several lengths.
 struct LengthCurve {
-  std::vector<std::int64_t> lengths;           ///< tokens, ascending
-  std::vector<std::vector<double>> nll;        ///< [length][document], nats
-  std::vector<std::vector<double>> tokens;     ///< [length][document], tokens scored
+  std::vector<std::int64_t> lengths;        ///< tokens, ascending
+  std::vector<std::vector<double>> nll;     ///< [length][document], nats
+  std::vector<std::vector<double>> tokens;  ///< [length][document], tokens scored
 };
 
 /// Mean loss at each length: Σ nll / Σ tokens, nats per token. With `counts`, of that resample of the documents.
@@ -30,9 +31,10 @@ double usable_context(const std::vector<std::int64_t>& lengths, const std::vecto
 /// The shortest tested length whose loss is within `margin` nats of the best of all lengths.
 double effective_context(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses, double margin);
 
-/// Mean of max(0, loss(L) − loss(train_length)) over the tested L > train_length, which a suite spaces by doubling. NaN when
-/// train_length was not tested or nothing is beyond it.
-double degradation(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses, std::int64_t train_length);
+/// Mean of max(0, loss(L) − loss(train_length)) over the tested L > train_length, which a suite spaces by doubling. NaN
+/// when train_length was not tested or nothing is beyond it.
+double degradation(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses,
+                   std::int64_t train_length);
 
 /// exp(loss(L) − loss(train_length)) where `at` names L's place in the curve.
 double perplexity_ratio(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses,
@@ -59,9 +61,11 @@ std::int64_t blowup_bin(std::int64_t train_length);
 /// nats above the loss on the window [train/2, train).
 /// @param begins of bins of `blowup_bin` tokens, ascending. @param losses their means, nats per token.
 /// @return infinite when there is none; NaN when the bins cover no window, or nothing from train_length on.
-double blowup_position(const std::vector<std::int64_t>& begins, const std::vector<double>& losses, std::int64_t train_length);
+double blowup_position(const std::vector<std::int64_t>& begins, const std::vector<double>& losses,
+                       std::int64_t train_length);
 
 /// Loss on [train/2, train) minus loss on [2·train, 4·train), from the same bins. NaN when a range is not covered.
-double gain_at_four(const std::vector<std::int64_t>& begins, const std::vector<double>& losses, std::int64_t train_length);
+double gain_at_four(const std::vector<std::int64_t>& begins, const std::vector<double>& losses,
+                    std::int64_t train_length);
 
 }  // namespace pe::evaluation

@@ -15,7 +15,7 @@ constexpr std::int64_t kAnchors = 4;
 struct Text {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> bytes;
-  std::vector<std::int32_t> words;   ///< that end with each token; empty where not requested or unknown
+  std::vector<std::int32_t> words;  ///< that end with each token; empty where not requested or unknown
 };
 
 /// A setting's wish for a window: which of its tokens [from, to) it scores.
@@ -77,7 +77,7 @@ Requests requests_of(const std::vector<LmSetting>& settings, const LmCutting& cu
 Requests shared(const Requests& requests) {
   std::map<std::pair<BosPolicy, std::int64_t>, std::vector<ScoreRange>> wanted;
   std::map<std::pair<BosPolicy, std::int64_t>, Pass> longest;
-  for (const auto& [pass, wishes] : requests) {   // ascending in `end`, then `next`: the last one serves all
+  for (const auto& [pass, wishes] : requests) {  // ascending in `end`, then `next`: the last one serves all
     auto& all = wanted[{pass.bos, pass.begin}];
     all.insert(all.end(), wishes.begin(), wishes.end());
     longest[{pass.bos, pass.begin}] = pass;
@@ -111,8 +111,8 @@ Sequence sequence_of(const TextCodec& codec, const Text& text, const Pass& pass,
 
 }  // namespace
 
-std::vector<Window> windows_of(const LmSetting& setting, const LmCutting& cutting, std::int64_t document, std::int64_t n,
-                               std::int64_t history) {
+std::vector<Window> windows_of(const LmSetting& setting, const LmCutting& cutting, std::int64_t document,
+                               std::int64_t n, std::int64_t history) {
   const LmProtocol& protocol = *setting.protocol;
   const std::int64_t length = setting.length - taken(setting.bos);
   const std::int64_t longest = cutting.longest - taken(setting.bos);
@@ -133,10 +133,18 @@ std::vector<Window> windows_of(const LmSetting& setting, const LmCutting& cuttin
   n = std::min(n - history, cutting.cut - taken(setting.bos));
   std::vector<Window> result;
   switch (protocol.cut) {
-    case Cut::kBlocks: result = windows(Protocol::kBlocks, n, length, length); break;
-    case Cut::kSliding: result = windows(Protocol::kSliding, n, length, std::min(setting.stride, length)); break;
-    case Cut::kTail: result = {tail_window(n, length, targets_within(cutting.targets, length))}; break;
-    default: result = windows(Protocol::kPrefix, n, length, 1); break;
+    case Cut::kBlocks:
+      result = windows(Protocol::kBlocks, n, length, length);
+      break;
+    case Cut::kSliding:
+      result = windows(Protocol::kSliding, n, length, std::min(setting.stride, length));
+      break;
+    case Cut::kTail:
+      result = {tail_window(n, length, targets_within(cutting.targets, length))};
+      break;
+    default:
+      result = windows(Protocol::kPrefix, n, length, 1);
+      break;
   }
   if (follows(protocol) && cutting.common) {
     for (Window& window : result) window.score_begin = std::max(window.score_begin, longest);
@@ -161,14 +169,15 @@ LmScores score_documents(const LmModel& model, const DocumentSource& source, con
   struct Owner {
     std::size_t document;
     const Pass* pass;
-    std::int64_t from;                 // token of the text that the first score belongs to
+    std::int64_t from;  // token of the text that the first score belongs to
     const std::vector<ScoreRange>* wanted;
   };
   std::vector<Owner> owners;
   for (std::size_t d = 0; d < ids.size(); ++d) {
     const Document document = source.read(ids[d], whole ? source.tokens(ids[d]) : cutting.cut);
-    const std::vector<std::int32_t> words =
-        cutting.words ? source.words(ids[d], static_cast<std::int64_t>(document.ids.size())) : std::vector<std::int32_t>();
+    const std::vector<std::int32_t> words = cutting.words
+                                                ? source.words(ids[d], static_cast<std::int64_t>(document.ids.size()))
+                                                : std::vector<std::int32_t>();
     for (const LmSetting& setting : settings) {
       if (texts[d].count(setting.bos) == 0) texts[d][setting.bos] = text_of(model.text, document, words, setting.bos);
     }
@@ -205,8 +214,10 @@ LmScores score_documents(const LmModel& model, const DocumentSource& source, con
     const Text& text = texts[owner.document].at(owner.pass->bos);
     const std::int64_t shift = taken(owner.pass->bos);
     for (const ScoreRange& wanted : *owner.wanted) {
-      const auto nll_at = [&](std::int64_t token) { return scores[i].nll[static_cast<std::size_t>(token - owner.from)]; };
-      const auto place = [&](std::int64_t token) { return token - owner.pass->begin + shift; };   // in the window
+      const auto nll_at = [&](std::int64_t token) {
+        return scores[i].nll[static_cast<std::size_t>(token - owner.from)];
+      };
+      const auto place = [&](std::int64_t token) { return token - owner.pass->begin + shift; };  // in the window
       if (settings[wanted.setting].protocol->cut == Cut::kPosition) {
         auto& losses = result.by_position[owner.document];
         losses.assign(static_cast<std::size_t>(place(wanted.to)), 0);

@@ -18,28 +18,28 @@ namespace pe::evaluation {
 /// One protocol at one context length.
 struct LmSetting {
   const LmProtocol* protocol = nullptr;
-  std::int64_t length = 0;   ///< tokens, separator included
-  std::int64_t stride = 0;   ///< `length` where windows do not overlap
+  std::int64_t length = 0;  ///< tokens, separator included
+  std::int64_t stride = 0;  ///< `length` where windows do not overlap
   BosPolicy bos = BosPolicy::kNone;
 };
 
 /// How texts are cut, the same for all settings.
 struct LmCutting {
-  std::int64_t longest = 0;       ///< Context, tokens.
-  std::int64_t cut = 0;           ///< Tokens of a text, separator included; protocols that read whole texts ignore it.
-  std::int64_t targets = 256;     ///< Tokens that tail and anchored score.
-  std::int64_t min_context = 0;   ///< Context that sliding needs before a token.
-  bool common = true;             ///< blocks and sliding score tokens beyond the longest context alone, the same at every length
-  bool words = false;             ///< words are counted too
+  std::int64_t longest = 0;      ///< Context, tokens.
+  std::int64_t cut = 0;          ///< Tokens of a text, separator included; protocols that read whole texts ignore it.
+  std::int64_t targets = 256;    ///< Tokens that tail and anchored score.
+  std::int64_t min_context = 0;  ///< Context that sliding needs before a token.
+  bool common = true;  ///< blocks and sliding score tokens beyond the longest context alone, the same at every length
+  bool words = false;  ///< words are counted too
 };
 
 /// Sums of one setting over one document: its row of the table, and sums that only the journal sees.
 struct LmSums : schema::LmDocument {
   static constexpr const char* kName = "perplexity.sums";
-  double context = 0;            ///< over scored tokens: tokens before it in its window, separator included
+  double context = 0;  ///< over scored tokens: tokens before it in its window, separator included
   std::int64_t windows = 0;
-  double window_means = 0;       ///< over windows: mean loss of its scored tokens
-  std::int64_t words = 0;        ///< -1: unknown
+  double window_means = 0;  ///< over windows: mean loss of its scored tokens
+  std::int64_t words = 0;   ///< -1: unknown
 
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
@@ -57,8 +57,8 @@ struct LmScores {
 };
 
 /// Windows of a text of `n` tokens, `history` of which belong to the piece before it and are scored there.
-std::vector<Window> windows_of(const LmSetting& setting, const LmCutting& cutting, std::int64_t document, std::int64_t n,
-                               std::int64_t history);
+std::vector<Window> windows_of(const LmSetting& setting, const LmCutting& cutting, std::int64_t document,
+                               std::int64_t n, std::int64_t history);
 
 struct LmModel {
   Scorer& scorer;

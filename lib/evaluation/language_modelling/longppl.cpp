@@ -38,13 +38,17 @@ class LongPpl final : public Task {
     const Capabilities& known = reference->capabilities();
     const std::int64_t separator = context.text.bos() ? 1 : 0;
     const std::int64_t least = std::min(context.settings.min_documents, context.settings.documents);
-    std::vector<std::int64_t> usable;   // lengths that the reference was trained for, and that documents hold
+    std::vector<std::int64_t> usable;  // lengths that the reference was trained for, and that documents hold
     for (const std::int64_t length : context.lengths) {
       const auto& limit = context.scorer.capabilities().max_positions;
-      if (length > known.train_length) missing(length, status::kReference);
-      else if (limit && length > *limit) missing(length, status::kPositions);
-      else if (count_documents(context.documents, length - separator) < least) missing(length, status::kSkipped);
-      else usable.push_back(length);
+      if (length > known.train_length)
+        missing(length, status::kReference);
+      else if (limit && length > *limit)
+        missing(length, status::kPositions);
+      else if (count_documents(context.documents, length - separator) < least)
+        missing(length, status::kSkipped);
+      else
+        usable.push_back(length);
     }
     if (usable.empty()) return;
     const std::vector<std::int64_t> documents =
@@ -75,7 +79,7 @@ class LongPpl final : public Task {
     schema::Rows rows;
     for (const std::int64_t id : documents) {
       const Document document = context.documents.read(id, length - separator);
-      std::vector<std::int64_t> ends = {0};   // bytes up to each token
+      std::vector<std::int64_t> ends = {0};  // bytes up to each token
       for (const std::int32_t bytes : document.bytes) ends.push_back(ends.back() + bytes);
       for (const KeyToken& token : key_tokens(reference, text_of(context, id, length), rule_, context.settings.draws)) {
         const auto at = static_cast<std::size_t>(token.place - separator);

@@ -21,44 +21,49 @@ namespace {
 
 using support::cat;
 
-/// Documents of an item: enough to fill batches, few enough that a killed evaluation loses little and memory is bounded.
+/// Documents of an item: enough to fill batches, few enough that a killed evaluation loses little and memory is
+/// bounded.
 constexpr std::int64_t kDocumentsPerItem = 16;
 
 /// One kind of text, and the protocols that are measured on the same documents of it.
 struct Part {
   TextKind kind;
-  std::vector<std::size_t> protocols;   ///< places in the config's list
+  std::vector<std::size_t> protocols;  ///< places in the config's list
   const DocumentSource& source;
-  StreamDocuments* stream;              ///< the source, where it is one
-  std::string item;                     ///< its name in the journal
-  std::int64_t contexts = 1;            ///< that a document must hold
+  StreamDocuments* stream;    ///< the source, where it is one
+  std::string item;           ///< its name in the journal
+  std::int64_t contexts = 1;  ///< that a document must hold
 };
 
 class Perplexity final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {
-    v.field("protocols", protocols_,
-            "How texts are cut: " + support::join(lm_protocol_names(), ", ") + "; `pe-evaluate --list` says what each is.");
+    v.field(
+        "protocols", protocols_,
+        "How texts are cut: " + support::join(lm_protocol_names(), ", ") + "; `pe-evaluate --list` says what each is.");
     v.field("stride", stride_, "Tokens between the starts of sliding windows; 0 leaves it to stride_share.",
             {.unit = "tokens", .min = 0});
     v.field("stride_share", stride_share_,
             "The same as a share of the context; 0: 256 from 1,024 tokens on, a quarter of the context below.",
             {.min = 0, .max = 1});
-    v.field("min_context", min_context_, "In sliding windows, tokens with fewer before them in the window are not scored.",
+    v.field("min_context", min_context_,
+            "In sliding windows, tokens with fewer before them in the window are not scored.",
             {.unit = "tokens", .min = 0, .neutral = Json(0)});
     v.choice("scored", scored_, {{"common", ScoredTokens::kCommon}, {"all", ScoredTokens::kAll}},
              "Tokens that blocks and sliding score: the tokens beyond the longest context, which are the same at "
              "every length; or every token once.",
              {.neutral = Json("common")});
     v.field("targets", targets_,
-            "Tokens scored by tail at the end of a window, at most half of it, and by anchored before each end, at most half the "
+            "Tokens scored by tail at the end of a window, at most half of it, and by anchored before each end, at "
+            "most half the "
             "longest context.",
             {.unit = "tokens", .min = 1, .neutral = Json(256)});
     v.field("tolerance", tolerance_, "Rise of perplexity over that of the training length that counts as usable.",
             {.min = 0, .neutral = Json(0.05)});
     v.field("margin", margin_, "Distance from the best loss within which a context counts as effective.",
             {.unit = "nats", .min = 0, .neutral = Json(0.01)});
-    v.field("words", words_, "Also nats per word, words being what white space parts (table lm_words).", {.neutral = Json(false)});
+    v.field("words", words_, "Also nats per word, words being what white space parts (table lm_words).",
+            {.neutral = Json(false)});
     v.check(!protocols_.empty(), "perplexity needs at least one protocol");
     for (const std::string& name : protocols_) {
       v.check(find_lm_protocol(name) != nullptr,
@@ -71,7 +76,8 @@ class Perplexity final : public Task {
     std::vector<schema::Rows> summaries(protocols_.size());  // of all settings, in order
     measure_documents(context, summaries);
     for (const TextKind kind : {TextKind::kStream, TextKind::kBlankLineStream}) {
-      const std::vector<std::size_t> chosen = protocols_of([&](const LmProtocol& protocol) { return protocol.text == kind; });
+      const std::vector<std::size_t> chosen =
+          protocols_of([&](const LmProtocol& protocol) { return protocol.text == kind; });
       if (chosen.empty()) continue;
       std::vector<std::int32_t> joint;
       std::int64_t bytes = 0;
@@ -81,8 +87,10 @@ class Perplexity final : public Task {
         bytes = 2;
       }
       StreamDocuments stream(context.documents, std::move(joint), bytes);
-      measure(context, {kind, chosen, stream, &stream, kind == TextKind::kStream ? "perplexity/stream" : "perplexity/blank-lines"},
-              summaries);
+      measure(
+          context,
+          {kind, chosen, stream, &stream, kind == TextKind::kStream ? "perplexity/stream" : "perplexity/blank-lines"},
+          summaries);
     }
     for (const schema::Rows& rows : summaries) context.results.add(rows);
   }
@@ -104,7 +112,8 @@ class Perplexity final : public Task {
   void measure_documents(TaskContext& context, std::vector<schema::Rows>& summaries) const {
     const auto of_documents = [](const LmProtocol& protocol) { return protocol.text == TextKind::kDocuments; };
     const auto all = protocols_of(of_documents), following = protocols_of(follows);
-    const auto others = protocols_of([&](const LmProtocol& protocol) { return of_documents(protocol) && !follows(protocol); });
+    const auto others =
+        protocols_of([&](const LmProtocol& protocol) { return of_documents(protocol) && !follows(protocol); });
     if (all.empty()) return;
     const DocumentSource& source = context.documents;
     const bool enough = count_documents(source, 2 * context.lengths.back()) >= least(context);
@@ -142,19 +151,24 @@ class Perplexity final : public Task {
     // Texts do not depend on the model: a length that this model has no positions for still selects them.
     std::int64_t longest = 0;
     for (auto length = context.lengths.rbegin(); length != context.lengths.rend() && longest == 0; ++length) {
-      const std::int64_t there = stream != nullptr ? stream->pieces(*length) : count_documents(source, part.contexts * *length);
-      if (there >= least(context)) longest = *length;
-      else skipped[*length] = there;
+      const std::int64_t there =
+          stream != nullptr ? stream->pieces(*length) : count_documents(source, part.contexts * *length);
+      if (there >= least(context))
+        longest = *length;
+      else
+        skipped[*length] = there;
     }
     for (const auto& [length, there] : skipped) {
-      context.progress.warn(cat(part.item, " at ", length, " tokens is left out: ", there, " ", source.split(), " documents hold ",
-                                part.contexts == 2 ? "twice" : "", part.contexts == 2 ? " " : "", "as many, eval.min_documents asks for ",
-                                least(context)));
+      context.progress.warn(cat(part.item, " at ", length, " tokens is left out: ", there, " ", source.split(),
+                                " documents hold ", part.contexts == 2 ? "twice" : "", part.contexts == 2 ? " " : "",
+                                "as many, eval.min_documents asks for ", least(context)));
     }
-    if (stream == nullptr && longest > 0 && settings.document_tokens > 0 && settings.document_tokens < part.contexts * longest) {
-      throw support::ConfigError(cat("eval.document_tokens is ", settings.document_tokens, ", but the longest context is ", longest,
-                                     " tokens", part.contexts == 2 ? ", and blocks and sliding need twice as many" : ""),
-                                 {}, "raise eval.document_tokens, or lower eval.lengths or eval.context");
+    if (stream == nullptr && longest > 0 && settings.document_tokens > 0 &&
+        settings.document_tokens < part.contexts * longest) {
+      throw support::ConfigError(
+          cat("eval.document_tokens is ", settings.document_tokens, ", but the longest context is ", longest, " tokens",
+              part.contexts == 2 ? ", and blocks and sliding need twice as many" : ""),
+          {}, "raise eval.document_tokens, or lower eval.lengths or eval.context");
     }
     return longest;
   }
@@ -194,7 +208,7 @@ class Perplexity final : public Task {
 
   void score_documents_of(TaskContext& context, const Part& part, const LmCutting& cutting,
                           const std::vector<std::int64_t>& ids, Findings& found) const {
-    std::vector<std::size_t> summed;                    // settings that have rows by document
+    std::vector<std::size_t> summed;  // settings that have rows by document
     for (std::size_t setting = 0; setting < found.live.size(); ++setting) {
       if (found.live[setting].protocol->cut != Cut::kPosition) summed.push_back(setting);
     }
@@ -214,7 +228,8 @@ class Perplexity final : public Task {
       }
       context.results.add(documents);
       found.items.push_back(rows);
-      context.progress.advance(part.item + ": documents", static_cast<std::int64_t>(end), static_cast<std::int64_t>(ids.size()));
+      context.progress.advance(part.item + ": documents", static_cast<std::int64_t>(end),
+                               static_cast<std::int64_t>(ids.size()));
     }
   }
 
@@ -271,7 +286,8 @@ class Perplexity final : public Task {
 
   schema::Rows score(TaskContext& context, const DocumentSource& source, const std::vector<LmSetting>& live,
                      const LmCutting& cutting, const std::vector<std::int64_t>& ids, std::int64_t first) const {
-    const LmScores scores = score_documents({context.scorer, context.text, context.settings.draws}, source, live, cutting, ids, first);
+    const LmScores scores =
+        score_documents({context.scorer, context.text, context.settings.draws}, source, live, cutting, ids, first);
     schema::Rows rows;
     for (std::size_t d = 0; d < ids.size(); ++d) {
       for (std::size_t setting = 0; setting < live.size(); ++setting) {
@@ -308,7 +324,8 @@ class Perplexity final : public Task {
     };
     std::vector<Measure> measures;
     std::vector<LengthNumber> numbers;
-    const auto add = [&](std::string name, std::optional<std::int64_t> length, bool needs_train, LengthNumber number_of) {
+    const auto add = [&](std::string name, std::optional<std::int64_t> length, bool needs_train,
+                         LengthNumber number_of) {
       measures.push_back({std::move(name), length, needs_train});
       numbers.push_back(std::move(number_of));
     };
@@ -320,15 +337,18 @@ class Perplexity final : public Task {
     add("degradation_auc", std::nullopt, true,
         [train](const auto& lengths, const auto& losses) { return degradation(lengths, losses, train); });
     for (std::size_t at = 0; at < curve.lengths.size(); ++at) {
-      add("ratio", curve.lengths[at], true,
-          [train, at](const auto& lengths, const auto& losses) { return perplexity_ratio(lengths, losses, train, at); });
+      add("ratio", curve.lengths[at], true, [train, at](const auto& lengths, const auto& losses) {
+        return perplexity_ratio(lengths, losses, train, at);
+      });
     }
     const std::vector<WithInterval> values = with_intervals(curve, numbers);
     for (std::size_t i = 0; i < values.size(); ++i) {
       const WithInterval& value = values[i];
       const char* state = status::kOk;
-      if (measures[i].needs_train && !has_train) state = status::kUncovered;
-      else if (std::isnan(value.value)) state = status::kNone;
+      if (measures[i].needs_train && !has_train)
+        state = status::kUncovered;
+      else if (std::isnan(value.value))
+        state = status::kNone;
       else if (!std::isfinite(value.value) ||
                (measures[i].name == "ratio" && value.value > statistics::kOverflowPerplexity)) {
         state = status::kOverflow;

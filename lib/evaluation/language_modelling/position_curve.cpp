@@ -148,8 +148,9 @@ schema::Rows position_tables(const std::string& corpus, const std::vector<schema
   const LengthCurve curve = quarter_curve(items);
   const auto documents = static_cast<std::int64_t>(curve.nll.empty() ? 0 : curve.nll[0].size());
   const std::vector<WithInterval> values = with_intervals(
-      curve, {[train_length](const auto& begins, const auto& losses) { return blowup_position(begins, losses, train_length); },
-              [train_length](const auto& begins, const auto& losses) { return gain_at_four(begins, losses, train_length); }});
+      curve,
+      {[train_length](const auto& begins, const auto& losses) { return blowup_position(begins, losses, train_length); },
+       [train_length](const auto& begins, const auto& losses) { return gain_at_four(begins, losses, train_length); }});
   const bool beyond = !curve.lengths.empty() && curve.lengths.back() >= train_length;
   const auto add = [&](const char* measure, const WithInterval& value, const char* state) {
     schema::LmLength row{
@@ -164,7 +165,10 @@ schema::Rows position_tables(const std::string& corpus, const std::vector<schema
   // A rise that one resample in forty does not show is none: the last bin of a flat curve exceeds by chance.
   const WithInterval& blowup = values[0];
   const bool none = !std::isfinite(blowup.value) || (documents > 1 && !std::isfinite(blowup.high));
-  add("blowup_position", blowup, !beyond || std::isnan(blowup.value) ? status::kUncovered : none ? status::kNone : status::kOk);
+  add("blowup_position", blowup,
+      !beyond || std::isnan(blowup.value) ? status::kUncovered
+      : none                              ? status::kNone
+                                          : status::kOk);
   add("gain_4x", values[1], std::isnan(values[1].value) ? status::kUncovered : status::kOk);
   return rows;
 }

@@ -140,8 +140,8 @@ std::int64_t choose_token(std::span<const float> logits, double temperature, std
 }
 
 std::vector<GeneratedSample> write_texts(const model::LanguageModel& model, const std::vector<std::int32_t>& prompt,
-                                 std::int64_t count, const SampleGroup& group, std::span<const std::int64_t> ends,
-                                 std::uint64_t key) {
+                                         std::int64_t count, const SampleGroup& group,
+                                         std::span<const std::int64_t> ends, std::uint64_t key) {
   const c10::InferenceMode inference;
   const std::int64_t context = group.context > 0 ? group.context : model.config().length;
   std::vector<GeneratedSample> written(static_cast<std::size_t>(count));

@@ -51,8 +51,8 @@ struct GeneratedSample {
 /// `count` texts behind `prompt`, as `group` asks for; token number t of text i is drawn with a number that depends on
 /// `key`, i and t alone. `ends` are ids that end a text.
 std::vector<GeneratedSample> write_texts(const model::LanguageModel& model, const std::vector<std::int32_t>& prompt,
-                                 std::int64_t count, const SampleGroup& group, std::span<const std::int64_t> ends,
-                                 std::uint64_t key);
+                                         std::int64_t count, const SampleGroup& group,
+                                         std::span<const std::int64_t> ends, std::uint64_t key);
 
 /// Share of the four-token sequences of a text that occurred in it before; 0 of fewer than five tokens.
 double repeated_share(std::span<const std::int32_t> ids);

@@ -21,8 +21,8 @@ using support::ConfigError;
 namespace {
 
 /// `count` texts of `tokens` tokens: long documents first, then shorter ones joined, each behind the separator.
-std::vector<std::vector<std::int32_t>> long_texts(const DocumentSource& source, const TextCodec& text, std::int64_t tokens,
-                                                  std::int64_t count) {
+std::vector<std::vector<std::int32_t>> long_texts(const DocumentSource& source, const TextCodec& text,
+                                                  std::int64_t tokens, std::int64_t count) {
   const std::optional<std::int32_t> bos = text.bos();
   std::vector<std::vector<std::int32_t>> texts;
   const auto begin = [&] { return bos ? std::vector<std::int32_t>{*bos} : std::vector<std::int32_t>(); };
@@ -63,7 +63,8 @@ void FactorSearchGroup::describe(support::FieldVisitor& v) {
   v.field("factor", config.factor, "Length to reach divided by the training length.", {.min = 1});
   v.check(config.factor > 1, "search.factor must be above 1");
   split_field(v, split, "The texts that candidates are scored on: others than those that are tested later.");
-  v.field("documents", documents, "Texts that a candidate is scored on (longrope2's paper: 10, longrope's: 5).", {.min = 1});
+  v.field("documents", documents, "Texts that a candidate is scored on (longrope2's paper: 10, longrope's: 5).",
+          {.min = 1});
   v.field("depth", depth, "Place of needles, as a share of the text (longrope2).", {.min = 0, .max = 0.9});
   config.options.describe(v);
 }
@@ -117,12 +118,12 @@ void search_factors(const SearchFactorsConfig& config, artifact::Workspace& work
   require_fit(checkpoint, dataset, data_input.path, config.search.split, progress);
   const model::ComputeConfig compute = model::resolve(config.compute);
   const at::Device device = model::open_device(compute);
-  const model::LanguageModel model = model::load_model(
-      checkpoint, device, model::compute_type(compute));
+  const model::LanguageModel model = model::load_model(checkpoint, device, model::compute_type(compute));
 
   FactorSearchGroup group = config.search;
   group.seed = group.config.options.seed = model.seed();
-  const std::unique_ptr<data::Tokenizer> tokenizer = data::make_tokenizer(dataset.tokenizer(), data_input.path.string());
+  const std::unique_ptr<data::Tokenizer> tokenizer =
+      data::make_tokenizer(dataset.tokenizer(), data_input.path.string());
   const auto documents = make_shard_documents(dataset, *tokenizer, group.split);
   const auto codec = make_codec(*tokenizer, dataset.tokenizer().bos_before_documents);
   const auto length = static_cast<std::int64_t>(group.config.factor * static_cast<double>(model.config().length));
@@ -132,11 +133,11 @@ void search_factors(const SearchFactorsConfig& config, artifact::Workspace& work
         progress.advance("search", generation, group.config.options.generations, {{"perplexity", best}});
         if (support::stop_requested()) throw support::StopRequest(false);
       });
-  progress.note(cat("divisors: perplexity ", found.search.best_of_generation.front(), " at the start, ", found.search.score,
-                    " after ", found.search.evaluated, " candidates"));
+  progress.note(cat("divisors: perplexity ", found.search.best_of_generation.front(), " at the start, ",
+                    found.search.score, " after ", found.search.evaluated, " candidates"));
 
   const model::LanguageModel made = model::load_model(checkpoint, at::kCPU, at::kFloat, found.encoding);
-  {   // what the encoding below has learned stays
+  {  // what the encoding below has learned stays
     const at::NoGradGuard no_gradients;
     for (const model::Parameter& to : made.parameters()) {
       for (const model::Parameter& from : model.parameters()) {

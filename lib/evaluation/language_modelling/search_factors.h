@@ -1,6 +1,6 @@
 /// @file
-/// The search for LongRoPE's and LongRoPE2's divisors as a stage: reads a trained rotary model and held-out texts, writes
-/// the model with its encoding extended.
+/// The search for LongRoPE's and LongRoPE2's divisors as a stage: reads a trained rotary model and held-out texts,
+/// writes the model with its encoding extended.
 #pragma once
 
 #include "artifact/workspace.h"
@@ -28,13 +28,15 @@ struct SearchFactorsConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// Texts of `length` + 1 tokens: for LongRoPE the beginnings of documents, for LongRoPE2 such with a needle near the start
-/// that is asked for at the end, whose answer alone counts. Where long documents are too few, shorter ones are joined.
+/// Texts of `length` + 1 tokens: for LongRoPE the beginnings of documents, for LongRoPE2 such with a needle near the
+/// start that is asked for at the end, whose answer alone counts. Where long documents are too few, shorter ones are
+/// joined.
 /// @throws ConfigError when the split has fewer tokens than that.
 model::SearchTexts search_texts(const DocumentSource& documents, const TextCodec& text, std::int64_t length,
                                 const FactorSearchGroup& group);
 
-/// The body of pe-search-factors: inputs `model` (checkpoint) and `data` (token-shards), output `extended` (checkpoint).
+/// The body of pe-search-factors: inputs `model` (checkpoint) and `data` (token-shards), output `extended`
+/// (checkpoint).
 void search_factors(const SearchFactorsConfig& config, artifact::Workspace& workspace);
 
 }  // namespace pe::evaluation

@@ -26,7 +26,8 @@ class Attention final : public Task {
               schema::ProbeAttention{.corpus = context.documents.split(), .length = length, .status = why});
         });
     for (const std::int64_t length : lengths.live) {
-      context.results.item(cat("attention/", length), [&] { return at_length(context, model, lengths.longest, length); });
+      context.results.item(cat("attention/", length),
+                           [&] { return at_length(context, model, lengths.longest, length); });
       context.progress.note(cat("attention: ", length, " tokens are done"));
     }
   }
@@ -36,7 +37,7 @@ class Attention final : public Task {
                          std::int64_t length) const {
     const std::int64_t heads = model.config().heads, layers = model.config().layers;
     std::vector<AttentionStatistics> statistics(static_cast<std::size_t>(layers), AttentionStatistics(heads, length));
-    for (AttentionStatistics& layer : statistics) layer = AttentionStatistics(heads, length);   // copies share tensors
+    for (AttentionStatistics& layer : statistics) layer = AttentionStatistics(heads, length);  // copies share tensors
     model::Hooks hooks;
     hooks.rows = [&](std::int64_t layer, const encodings::AttentionRows& seen) {
       statistics[static_cast<std::size_t>(layer)].add(seen.weights, seen.rows.begin);

@@ -40,7 +40,7 @@ void AttentionStatistics::add(const at::Tensor& weights, std::int64_t first) {
   into(entropy_, at::xlogy(a, a).sum(-1).neg());
   rows_.narrow(0, first, rows).add_(static_cast<double>(a.size(0)));
 
-  const std::int64_t skip = first == 0 ? 1 : 0;   // the first query has one key to look at
+  const std::int64_t skip = first == 0 ? 1 : 0;  // the first query has one key to look at
   if (rows <= skip) return;
   const at::Tensor from = queries.narrow(0, skip, rows - skip);
   const at::Tensor peak = a.argmax(-1).narrow(2, skip, rows - skip).to(at::kDouble);
@@ -82,8 +82,8 @@ std::vector<double> AttentionStatistics::peaks(std::int64_t head) const {
 void KeyShares::add(const at::Tensor& weights) {
   const std::int64_t keys = weights.size(3);
   if (!sums_.defined()) {
-    sums_ = at::zeros({weights.size(0), weights.size(1), length_},
-                      at::TensorOptions(at::kDouble).device(weights.device()));
+    sums_ =
+        at::zeros({weights.size(0), weights.size(1), length_}, at::TensorOptions(at::kDouble).device(weights.device()));
   }
   sums_.narrow(2, 0, keys).add_(weights.to(at::kDouble).sum(2));
 }

@@ -36,8 +36,8 @@ class AttentionStatistics {
 
  private:
   std::int64_t length_;
-  at::Tensor distance_, entropy_, mass_, rows_;   // [H,T] float64, sums over sequences; rows_ [T]: how many
-  at::Tensor peaks_;                              // [H, kBins] int64
+  at::Tensor distance_, entropy_, mass_, rows_;  // [H,T] float64, sums over sequences; rows_ [T]: how many
+  at::Tensor peaks_;                             // [H, kBins] int64
 };
 
 /// Mean weight of each key over the queries that see it: α_k = Σ_{i ≥ k} A_ik / (T − k).

@@ -34,9 +34,12 @@ class Circuits final : public Task {
       const std::int64_t m = length / 2;
       const auto& limit = context.scorer.capabilities().max_positions;
       const char* state = status::kOk;
-      if (m < 3) state = status::kLength;
-      else if (limit && 2 * m > *limit) state = status::kPositions;
-      else if (pieces.size() < 2) state = status::kVocabulary;
+      if (m < 3)
+        state = status::kLength;
+      else if (limit && 2 * m > *limit)
+        state = status::kPositions;
+      else if (pieces.size() < 2)
+        state = status::kVocabulary;
       if (state != status::kOk) {
         for (const char* score : {kScores[0], kScores[1], kScores[2], "in_context_gain"}) {
           context.results.add_row(schema::ProbeCircuitSummary{.m = m, .measure = score, .status = state});
@@ -54,8 +57,9 @@ class Circuits final : public Task {
     for (std::int64_t index = 0; index < sequences_; ++index) {
       support::Xoshiro random(probe_key("circuits", m, index));
       TokenIds ids;
-      if (m <= static_cast<std::int64_t>(pieces.size())) {   // distinct where there are enough: no copy but the second
-        for (const std::uint64_t at : random.sample(pieces.size(), static_cast<std::uint64_t>(m))) ids.push_back(pieces[at]);
+      if (m <= static_cast<std::int64_t>(pieces.size())) {  // distinct where there are enough: no copy but the second
+        for (const std::uint64_t at : random.sample(pieces.size(), static_cast<std::uint64_t>(m)))
+          ids.push_back(pieces[at]);
       } else {
         for (std::int64_t i = 0; i < m; ++i) ids.push_back(pieces[random.below(pieces.size())]);
       }
@@ -77,7 +81,8 @@ class Circuits final : public Task {
       const std::int64_t begin = std::max(seen.rows.begin, m), end = seen.rows.end;
       if (begin >= end) return;
       const at::Tensor own = seen.weights.narrow(2, begin - seen.rows.begin, end - begin);
-      const at::Tensor queries = at::arange(begin, end, at::TensorOptions(at::kLong).device(own.device())).view({1, 1, -1, 1});
+      const at::Tensor queries =
+          at::arange(begin, end, at::TensorOptions(at::kLong).device(own.device())).view({1, 1, -1, 1});
       const std::array<std::int64_t, 3> back = {1, m, m - 1};
       for (std::size_t score = 0; score < back.size(); ++score) {
         const at::Tensor keys = (queries - back[score]).expand({own.size(0), own.size(1), -1, 1});

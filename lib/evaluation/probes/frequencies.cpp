@@ -24,7 +24,7 @@ using support::cat;
 /// Causal pairs of rows (i, j) whose distance is in [begin, end).
 struct Octave {
   std::int64_t begin = 0, end = 0;
-  double weight = 0;   ///< causal pairs of a text that it represents
+  double weight = 0;  ///< causal pairs of a text that it represents
   at::Tensor queries, keys;
 };
 
@@ -42,7 +42,7 @@ std::vector<Octave> octaves(std::int64_t length, std::int64_t most, at::Device d
     for (std::int64_t d = octave.begin; d < octave.end; ++d) octave.weight += static_cast<double>(length - d);
     support::Xoshiro random(probe_key("frequencies", length, begin));
     std::vector<std::int64_t> queries, keys;
-    for (std::int64_t n = 0; n < most; ++n) {   // a causal pair, all alike likely: the nth of those listed by distance
+    for (std::int64_t n = 0; n < most; ++n) {  // a causal pair, all alike likely: the nth of those listed by distance
       auto at = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(octave.weight)));
       std::int64_t d = octave.begin;
       while (at >= length - d) at -= length - d++;
@@ -87,7 +87,8 @@ class Frequencies final : public Task {
         missing(length, status::kEncoding);
         continue;
       }
-      context.results.item(cat("frequencies/", length), [&] { return at_length(context, model, lengths.longest, length); });
+      context.results.item(cat("frequencies/", length),
+                           [&] { return at_length(context, model, lengths.longest, length); });
     }
     if (any) context.results.add(angles(context, model));
   }
@@ -96,9 +97,9 @@ class Frequencies final : public Task {
   /// Sums over texts of one layer.
   struct Sums {
     RotatedPairs rotated;
-    std::vector<at::Tensor> q;       // ranges of rows of the current batch
-    at::Tensor q_norm, k_norm;       // [H, pairs]
-    at::Tensor shares;               // [octaves, H, pairs + 1]: mean |part of the logit|; last: what is not rotated
+    std::vector<at::Tensor> q;  // ranges of rows of the current batch
+    at::Tensor q_norm, k_norm;  // [H, pairs]
+    at::Tensor shares;          // [octaves, H, pairs + 1]: mean |part of the logit|; last: what is not rotated
   };
 
   /// Shares of the pairs of one layer, by distance.
@@ -129,7 +130,10 @@ class Frequencies final : public Task {
       auto rotated = model.encoding().rotated_pairs(static_cast<int>(layer), span_of(length));
       if (!rotated) continue;
       const auto n = static_cast<std::int64_t>(rotated->pairs());
-      layers[layer] = {std::move(*rotated), {}, at::zeros({heads, n}, at::kDouble), at::zeros({heads, n}, at::kDouble),
+      layers[layer] = {std::move(*rotated),
+                       {},
+                       at::zeros({heads, n}, at::kDouble),
+                       at::zeros({heads, n}, at::kDouble),
                        at::zeros({static_cast<std::int64_t>(all.size()), heads, n + 1}, at::kDouble)};
     }
     model::Hooks hooks;
@@ -185,10 +189,12 @@ class Frequencies final : public Task {
   }
 
   /// @param q [B,H,T,w], k [B,G,T,w], both after S2.
-  static void take_apart(Sums& sums, const std::vector<Octave>& all, const at::Tensor& q, const at::Tensor& k, double scale) {
-    const at::Tensor first = index_of(sums.rotated.first).to(q.device()), second = index_of(sums.rotated.second).to(q.device());
+  static void take_apart(Sums& sums, const std::vector<Octave>& all, const at::Tensor& q, const at::Tensor& k,
+                         double scale) {
+    const at::Tensor first = index_of(sums.rotated.first).to(q.device()),
+                     second = index_of(sums.rotated.second).to(q.device());
     const std::int64_t heads = q.size(1);
-    const auto norms = [&](const at::Tensor& of) {   // [B,H,T,w] → [H, pairs], summed over texts and tokens
+    const auto norms = [&](const at::Tensor& of) {  // [B,H,T,w] → [H, pairs], summed over texts and tokens
       const at::Tensor wide = of.to(at::kDouble), a = wide.index_select(3, first), b = wide.index_select(3, second);
       return (a * a + b * b).sqrt().sum(at::IntArrayRef{0, 2}).to(at::kCPU);
     };
@@ -198,7 +204,7 @@ class Frequencies final : public Task {
     for (std::size_t o = 0; o < all.size(); ++o) {
       const at::Tensor product =
           q.index_select(2, all[o].queries).to(at::kDouble) * keys.index_select(2, all[o].keys).to(at::kDouble) * scale;
-      const at::Tensor rotated = product.index_select(3, first) + product.index_select(3, second);   // [B,H,n,pairs]
+      const at::Tensor rotated = product.index_select(3, first) + product.index_select(3, second);  // [B,H,n,pairs]
       const at::Tensor rest = product.sum(3) - rotated.sum(3);
       const at::Tensor parts = at::cat({rotated.abs().mean(2), rest.abs().mean(2).unsqueeze(2)}, 2).sum(0).to(at::kCPU);
       sums.shares[static_cast<std::int64_t>(o)].add_(parts);

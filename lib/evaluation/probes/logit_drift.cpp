@@ -1,5 +1,5 @@
-// The attention logit of a fixed pair of contents against the distance between them, averaged over sampled pairs: of the trained
-// model, and of the same model before its training.
+// The attention logit of a fixed pair of contents against the distance between them, averaged over sampled pairs: of
+// the trained model, and of the same model before its training.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
@@ -51,8 +51,8 @@ class LogitDrift final : public Task {
     const encodings::Facts facts = model.encoding().facts();
     const encodings::Traits traits = model.encoding().traits(encodings::Span::whole(1, 2));
     // A pair's logit must follow from the pair and its distance: not from other tokens, nor from the embedding.
-    if (facts.content_dependent || facts.stochastic || traits.adds_to_tokens || traits.maps_positions || traits.own_logits ||
-        traits.rewrites_logits || traits.rows_coupled) {
+    if (facts.content_dependent || facts.stochastic || traits.adds_to_tokens || traits.maps_positions ||
+        traits.own_logits || traits.rewrites_logits || traits.rows_coupled) {
       missing(status::kEncoding);
       return;
     }
@@ -61,8 +61,8 @@ class LogitDrift final : public Task {
     if (lengths.live.empty()) return;
     context.results.item("logit_drift", [&] { return measure(context, "trained", model, length, longest); });
     context.results.item("logit_drift/initial", [&] {
-      const model::LanguageModel initial = model::LanguageModel::make(model.config(), model.config().vocabulary, model.seed(),
-                                                                      model.device(), model.compute_dtype());
+      const model::LanguageModel initial = model::LanguageModel::make(
+          model.config(), model.config().vocabulary, model.seed(), model.device(), model.compute_dtype());
       return measure(context, "initial", initial, length, longest);
     });
   }
@@ -91,11 +91,12 @@ class LogitDrift final : public Task {
     const auto texts = probe_texts(context.documents, length, length, sequences_, context.text.bos());
     const auto total = static_cast<std::uint64_t>(static_cast<std::int64_t>(texts.size()) * length);
     support::Xoshiro random(probe_key("logit_drift", length, pairs_));
-    std::vector<std::vector<std::int64_t>> wanted_q(texts.size()), wanted_k(texts.size());   // rows of each text
+    std::vector<std::vector<std::int64_t>> wanted_q(texts.size()), wanted_k(texts.size());  // rows of each text
     for (std::int64_t n = 0; n < pairs_; ++n) {
       for (auto* wanted : {&wanted_q, &wanted_k}) {
         const std::uint64_t at = random.below(total);
-        (*wanted)[at / static_cast<std::uint64_t>(length)].push_back(static_cast<std::int64_t>(at % static_cast<std::uint64_t>(length)));
+        (*wanted)[at / static_cast<std::uint64_t>(length)].push_back(
+            static_cast<std::int64_t>(at % static_cast<std::uint64_t>(length)));
       }
     }
     std::vector<std::vector<at::Tensor>> q(static_cast<std::size_t>(layers)), k(static_cast<std::size_t>(layers));
@@ -118,11 +119,13 @@ class LogitDrift final : public Task {
     schema::Rows rows;
     const c10::InferenceMode inference;
     const std::optional<std::int64_t> limit = context.scorer.capabilities().max_positions;
-    // A text's tokens stand in order, so keys are dealt out anew: pairs are of tokens that have nothing to do with each other.
+    // A text's tokens stand in order, so keys are dealt out anew: pairs are of tokens that have nothing to do with each
+    // other.
     const at::Tensor dealt = permutation(pairs_, random);
     for (std::int64_t layer = 0; layer < layers; ++layer) {
-      const at::Tensor query = at::cat(q[static_cast<std::size_t>(layer)], 0).unsqueeze(2);   // [n, H, 1, d_h]
-      const at::Tensor key = at::cat(k[static_cast<std::size_t>(layer)], 0).index_select(0, dealt.to(model.device())).unsqueeze(2);
+      const at::Tensor query = at::cat(q[static_cast<std::size_t>(layer)], 0).unsqueeze(2);  // [n, H, 1, d_h]
+      const at::Tensor key =
+          at::cat(k[static_cast<std::size_t>(layer)], 0).index_select(0, dealt.to(model.device())).unsqueeze(2);
       for (const std::int64_t distance : distances_to(longest)) {
         if (limit && distance >= *limit) {
           if (layer == 0) {
@@ -130,8 +133,9 @@ class LogitDrift final : public Task {
           }
           continue;
         }
-        const at::Tensor logit = logits_at(model, static_cast<int>(layer), query, key, scale[static_cast<std::size_t>(layer)],
-                                           distance, std::max(length, distance + 1));   // [n, H]
+        const at::Tensor logit =
+            logits_at(model, static_cast<int>(layer), query, key, scale[static_cast<std::size_t>(layer)], distance,
+                      std::max(length, distance + 1));  // [n, H]
         const at::Tensor mean = logit.mean(0).to(at::kCPU), sd = logit.std(0).to(at::kCPU);
         for (std::int64_t head = 0; head < heads; ++head) {
           rows.add(schema::ProbeLogit{.network = network,
@@ -149,8 +153,8 @@ class LogitDrift final : public Task {
   }
 
   /// The key at position 0, the query at `distance`: a pass of two rows, of which the first is the key's.
-  static at::Tensor logits_at(const model::LanguageModel& model, int layer, const at::Tensor& query, const at::Tensor& key,
-                              double scale, std::int64_t distance, std::int64_t told) {
+  static at::Tensor logits_at(const model::LanguageModel& model, int layer, const at::Tensor& query,
+                              const at::Tensor& key, double scale, std::int64_t distance, std::int64_t told) {
     encodings::PositionalEncoding& encoding = model.encoding();
     encodings::Span span{.batch = query.size(0), .queries = 1, .keys = 2, .pe_len = told, .device = model.device()};
     span.positions = at::zeros({2}, at::TensorOptions(at::kLong).device(model.device()));
@@ -162,7 +166,7 @@ class LogitDrift final : public Task {
     encodings::LayerContext context = encodings::layer_context(encoding, state, layer);
     encodings::Heads heads;
     heads.q = query;
-    heads.k = at::cat({key, key}, 2);   // the second row is the query's own key, which is never read
+    heads.k = at::cat({key, key}, 2);  // the second row is the query's own key, which is never read
     heads.v = heads.k;
     heads.scale = scale;
     encodings::AttentionMatrices matrices;

@@ -1,5 +1,5 @@
-// How alike the attention of two models is on the same texts: for each layer the divergence between the two heads that are
-// most alike.
+// How alike the attention of two models is on the same texts: for each layer the divergence between the two heads that
+// are most alike.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 
@@ -17,12 +17,13 @@ namespace {
 
 using support::cat;
 
-constexpr std::int64_t kRows = 128;   // query rows that are held of both models at a time
+constexpr std::int64_t kRows = 128;  // query rows that are held of both models at a time
 
 class PatternSimilarity final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {
-    v.field("sequences", sequences_, "Held-out texts of the training length.", {.min = 1, .max = 100000, .neutral = Json(64)});
+    v.field("sequences", sequences_, "Held-out texts of the training length.",
+            {.min = 1, .max = 100000, .neutral = Json(64)});
   }
 
   void run(TaskContext& context) const override {
@@ -33,7 +34,8 @@ class PatternSimilarity final : public Task {
           schema::ProbeSimilarity{.corpus = context.documents.split(), .length = length, .status = why});
     };
     if (context.reference == nullptr) return missing(status::kReference);
-    const ProbeLengths lengths = probe_lengths(context, {length}, sequences_, [&](std::int64_t, const char* why) { missing(why); });
+    const ProbeLengths lengths =
+        probe_lengths(context, {length}, sequences_, [&](std::int64_t, const char* why) { missing(why); });
     if (lengths.live.empty()) return;
     if (const auto limit = context.reference->encoding().facts().max_positions; limit && length > *limit) {
       return missing(status::kPositions);
@@ -43,8 +45,8 @@ class PatternSimilarity final : public Task {
 
  private:
   /// Weights of the query rows begin .. end of every layer, [B,H,end − begin,T].
-  static std::map<std::int64_t, at::Tensor> rows_of(const model::LanguageModel& model, const at::Tensor& ids, std::int64_t first,
-                                                    std::int64_t begin, std::int64_t end) {
+  static std::map<std::int64_t, at::Tensor> rows_of(const model::LanguageModel& model, const at::Tensor& ids,
+                                                    std::int64_t first, std::int64_t begin, std::int64_t end) {
     std::map<std::int64_t, std::vector<at::Tensor>> parts;
     model::Hooks hooks;
     hooks.rows = [&](std::int64_t layer, const encodings::AttentionRows& seen) {
@@ -73,7 +75,7 @@ class PatternSimilarity final : public Task {
         const auto own = rows_of(model, ids, first, begin, end), theirs = rows_of(reference, ids, first, begin, end);
         for (std::int64_t layer = 0; layer < layers; ++layer) {
           for (std::int64_t a = 0; a < own_heads; ++a) {
-            const at::Tensor p = own.at(layer).narrow(1, a, 1);   // compared with each head of the other model
+            const at::Tensor p = own.at(layer).narrow(1, a, 1);  // compared with each head of the other model
             sums[layer][a].add_(jensen_shannon(p, theirs.at(layer)).sum(at::IntArrayRef{0, 2}).to(at::kCPU));
           }
         }

@@ -39,7 +39,7 @@ class PositionLoss final : public Task {
     std::vector<std::int64_t> ids;
     if (!held.empty()) ids = select_documents(context.documents, held.back(), documents_);
     for (const std::int64_t length : context.lengths) {
-      std::vector<double> own;   // Σ nll of each document where positions are counted from 0
+      std::vector<double> own;  // Σ nll of each document where positions are counted from 0
       for (const std::int64_t last : context.lengths) {
         if (last < length) continue;
         if (std::find(held.begin(), held.end(), length) == held.end()) {
@@ -54,7 +54,8 @@ class PositionLoss final : public Task {
           model::ForwardOptions options;
           options.position = last - length;
           const auto texts = windows_of(context, ids, held.back(), length);
-          const auto sums = summed_losses(model, texts, length - targets, length, context.settings.batch_tokens, options);
+          const auto sums =
+              summed_losses(model, texts, length - targets, length, context.settings.batch_tokens, options);
           schema::Rows made;
           for (const double sum : sums) made.add(DocumentLoss{sum});
           return made;
@@ -96,8 +97,8 @@ class PositionLoss final : public Task {
   };
 
   /// The `length` tokens before one end of each document; the same end at every length.
-  static std::vector<TokenIds> windows_of(TaskContext& context, const std::vector<std::int64_t>& ids, std::int64_t longest,
-                                          std::int64_t length) {
+  static std::vector<TokenIds> windows_of(TaskContext& context, const std::vector<std::int64_t>& ids,
+                                          std::int64_t longest, std::int64_t length) {
     std::vector<TokenIds> texts;
     for (const std::int64_t id : ids) {
       const Document document = context.documents.read(id, context.documents.tokens(id));

@@ -38,7 +38,8 @@ class PositionProbe final : public Task {
     v.field("rows", rows_, "Positions of a text that are used, drawn for each text; all where there are fewer.",
             {.unit = "tokens", .min = 8, .neutral = Json(256)});
     v.field("networks", networks_,
-            "trained; random, with the same encoding and initial weights of another seed; shuffled, the trained one on texts "
+            "trained; random, with the same encoding and initial weights of another seed; shuffled, the trained one on "
+            "texts "
             "whose tokens are in another order.",
             {.neutral = Json(networks())});
     v.field("methods", methods_, "ridge is regression in closed form; classifier is a network over 64 bins.",
@@ -70,9 +71,9 @@ class PositionProbe final : public Task {
       return;
     }
     for (const std::string& network : networks_) {
-      std::optional<model::LanguageModel> other;   // made where it is needed
+      std::optional<model::LanguageModel> other;  // made where it is needed
       const auto places = static_cast<std::size_t>(model.config().layers) + 1;
-      std::vector<std::vector<at::Tensor>> kept;   // [place][text]: [rows, d]
+      std::vector<std::vector<at::Tensor>> kept;  // [place][text]: [rows, d]
       std::vector<std::vector<std::int64_t>> positions;
       for (std::size_t place = 0; place < places; ++place) {
         context.results.item(cat("position_probe/", network, "/", place), [&] {
@@ -105,14 +106,15 @@ class PositionProbe final : public Task {
 
   /// The residual stream of each text at the positions that are drawn for it.
   void read_places(TaskContext& context, const model::LanguageModel& model, const std::vector<TokenIds>& texts,
-                   std::vector<std::vector<at::Tensor>>& kept, std::vector<std::vector<std::int64_t>>& positions) const {
+                   std::vector<std::vector<at::Tensor>>& kept,
+                   std::vector<std::vector<std::int64_t>>& positions) const {
     const auto length = static_cast<std::int64_t>(texts.front().size());
     std::vector<at::Tensor> drawn;
     for (std::size_t i = 0; i < texts.size(); ++i) {
       support::Xoshiro random(probe_key("position_probe.rows", length, static_cast<std::int64_t>(i)));
       std::vector<std::int64_t> rows;
-      for (const std::uint64_t row : random.sample(static_cast<std::uint64_t>(length),
-                                                   static_cast<std::uint64_t>(std::min(rows_, length)))) {
+      for (const std::uint64_t row :
+           random.sample(static_cast<std::uint64_t>(length), static_cast<std::uint64_t>(std::min(rows_, length)))) {
         rows.push_back(static_cast<std::int64_t>(row));
       }
       std::sort(rows.begin(), rows.end());
@@ -150,7 +152,8 @@ class PositionProbe final : public Task {
       std::copy(all.begin(), all.end(), of.position.mutable_data_ptr<double>());
       return of;
     };
-    const PositionedVectors test = part(0, third), validation = part(third, 2 * third), train = part(2 * third, texts.size());
+    const PositionedVectors test = part(0, third), validation = part(third, 2 * third),
+                            train = part(2 * third, texts.size());
     const double half = static_cast<double>(length) / 2, whole = static_cast<double>(length);
     schema::Rows rows;
     const auto add = [&](const std::string& method, const char* range, std::int64_t trained, const ReaderScore& score) {

@@ -30,9 +30,7 @@ using Vector = Eigen::VectorXd;
 
 std::int64_t count(const PositionedVectors& of) { return of.x.defined() ? of.x.size(0) : 0; }
 
-Eigen::Map<const Matrix> as_matrix(const at::Tensor& t) {
-  return {t.const_data_ptr<double>(), t.size(0), t.size(1)};
-}
+Eigen::Map<const Matrix> as_matrix(const at::Tensor& t) { return {t.const_data_ptr<double>(), t.size(0), t.size(1)}; }
 Eigen::Map<const Vector> as_vector(const at::Tensor& t) { return {t.const_data_ptr<double>(), t.size(0)}; }
 
 /// Score of predicted against true positions, both in tokens.
@@ -65,7 +63,8 @@ PositionedVectors PositionedVectors::between(double begin, double end) const {
   return {x.index_select(0, inside), position.index_select(0, inside)};
 }
 
-ReaderScore read_by_ridge(const PositionedVectors& train, const PositionedVectors& validation, const PositionedVectors& test, std::int64_t length) {
+ReaderScore read_by_ridge(const PositionedVectors& train, const PositionedVectors& validation,
+                          const PositionedVectors& test, std::int64_t length) {
   if (count(train) < 2 || count(validation) == 0 || count(test) == 0)
     return {kMissing, kMissing, kMissing, count(test)};
   const auto scale = static_cast<double>(length);
@@ -85,8 +84,8 @@ ReaderScore read_by_ridge(const PositionedVectors& train, const PositionedVector
   Vector weights;
   for (int power = -3; power <= 3; ++power) {
     const double lambda = std::pow(10.0, power);
-    const Vector w = spectrum.eigenvectors() *
-                     (projected.array() / (spectrum.eigenvalues().array().max(0.0) + lambda)).matrix();
+    const Vector w =
+        spectrum.eigenvectors() * (projected.array() / (spectrum.eigenvalues().array().max(0.0) + lambda)).matrix();
     const double error = (((checked * w).array() + mean) - truth.array()).square().mean();
     if (error < best) {
       best = error;
@@ -133,10 +132,11 @@ ReaderScore read_by_classifier(const PositionedVectors& train, const PositionedV
   at::Tensor rows = at::empty({batch}, at::kLong);
   for (std::int64_t step = 1; step <= options.steps; ++step) {
     auto* to = rows.mutable_data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < batch; ++i) to[i] = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(n)));
+    for (std::int64_t i = 0; i < batch; ++i)
+      to[i] = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(n)));
     const at::Tensor in = x.index_select(0, rows), wanted = bin.index_select(0, rows);
     const at::Tensor hidden = at::relu(at::mm(in, weights[0]) + weights[1]);
-    at::Tensor error = at::softmax(at::mm(hidden, weights[2]) + weights[3], 1);   // less one at the right bin
+    at::Tensor error = at::softmax(at::mm(hidden, weights[2]) + weights[3], 1);  // less one at the right bin
     error.scatter_add_(1, wanted.unsqueeze(1), at::ones_like(wanted.unsqueeze(1), at::kFloat).neg());
     error.div_(static_cast<double>(batch));
     const at::Tensor back = at::mm(error, weights[2].t()) * hidden.gt(0).to(at::kFloat);

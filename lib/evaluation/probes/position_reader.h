@@ -18,15 +18,16 @@ struct PositionedVectors {
 };
 
 struct ReaderScore {
-  double r2 = 0;       ///< share of the variance of positions that is explained, on the test
-  double mad = 0;      ///< mean absolute distance between said and true position, tokens
-  double lambda = 0;   ///< of the ridge; NaN for the classifier
+  double r2 = 0;      ///< share of the variance of positions that is explained, on the test
+  double mad = 0;     ///< mean absolute distance between said and true position, tokens
+  double lambda = 0;  ///< of the ridge; NaN for the classifier
   std::int64_t tested = 0;
 };
 
 /// Ridge regression of position / length on centred features of unit variance, λ of 10⁻³ … 10³ by the squared error on
 /// `validation`. NaN where a part is empty.
-ReaderScore read_by_ridge(const PositionedVectors& train, const PositionedVectors& validation, const PositionedVectors& test, std::int64_t length);
+ReaderScore read_by_ridge(const PositionedVectors& train, const PositionedVectors& validation,
+                          const PositionedVectors& test, std::int64_t length);
 
 /// ReLU network with one hidden layer, softmax over bins of equal width, the expectation over their middles. Adam.
 struct ClassifierOptions {

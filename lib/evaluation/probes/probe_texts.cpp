@@ -24,14 +24,16 @@ ProbeLengths probe_lengths(TaskContext& context, const std::vector<std::int64_t>
     const std::int64_t there = count_documents(context.documents, length);
     if (there < least) {
       context.progress.warn(support::cat("probes at ", length, " tokens are left out: ", there, " ",
-                                         context.documents.split(), " documents hold as many, eval.min_documents asks for ",
-                                         least));
+                                         context.documents.split(),
+                                         " documents hold as many, eval.min_documents asks for ", least));
       missing(length, status::kSkipped);
       continue;
     }
     found.longest = std::max(found.longest, length);
-    if (limit && length > *limit) missing(length, status::kPositions);
-    else found.live.push_back(length);
+    if (limit && length > *limit)
+      missing(length, status::kPositions);
+    else
+      found.live.push_back(length);
   }
   return found;
 }
@@ -63,14 +65,16 @@ void in_batches(const model::LanguageModel& model, const std::vector<TokenIds>& 
     auto* to = ids.data_ptr<std::int64_t>();
     for (std::int64_t row = first; row < first + batch; ++row) {
       const TokenIds& sequence = sequences[static_cast<std::size_t>(row)];
-      if (static_cast<std::int64_t>(sequence.size()) != length) throw std::logic_error("a batch holds sequences of one length");
+      if (static_cast<std::int64_t>(sequence.size()) != length)
+        throw std::logic_error("a batch holds sequences of one length");
       to = std::copy(sequence.begin(), sequence.end(), to);
     }
     use(first, ids.to(model.device()));
   }
 }
 
-void forward_with_hooks(const model::LanguageModel& model, const at::Tensor& ids, std::int64_t first, const model::Hooks& hooks) {
+void forward_with_hooks(const model::LanguageModel& model, const at::Tensor& ids, std::int64_t first,
+                        const model::Hooks& hooks) {
   const c10::InferenceMode inference;
   model::ForwardOptions options;
   options.first_sample = first;

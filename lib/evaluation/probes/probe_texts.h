@@ -24,7 +24,7 @@ const model::LanguageModel& probed_model(const TaskContext& context);
 /// without positions in the model (na_positions).
 struct ProbeLengths {
   std::vector<std::int64_t> live;
-  std::int64_t longest = 0;   ///< longest length of the documents: texts are chosen by it, the same for every model
+  std::int64_t longest = 0;  ///< longest length of the documents: texts are chosen by it, the same for every model
 };
 ProbeLengths probe_lengths(TaskContext& context, const std::vector<std::int64_t>& lengths, std::int64_t sequences,
                            const std::function<void(std::int64_t length, const char* status)>& missing);
@@ -40,7 +40,8 @@ void in_batches(const model::LanguageModel& model, const std::vector<TokenIds>& 
                 const std::function<void(std::int64_t first, const at::Tensor& ids)>& use);
 
 /// A forward pass without gradients that calls `hooks`.
-void forward_with_hooks(const model::LanguageModel& model, const at::Tensor& ids, std::int64_t first, const model::Hooks& hooks);
+void forward_with_hooks(const model::LanguageModel& model, const at::Tensor& ids, std::int64_t first,
+                        const model::Hooks& hooks);
 
 /// Σ nll of the targets ids[begin .. end) of each sequence, nats, each predicted from all ids before it; 1 <= begin.
 std::vector<double> summed_losses(const model::LanguageModel& model, const std::vector<TokenIds>& sequences,

@@ -19,18 +19,19 @@ namespace {
 
 using support::cat;
 
-constexpr std::int64_t kEnds = 4;   // of a document at which a shuffled context is tested
+constexpr std::int64_t kEnds = 4;  // of a document at which a shuffled context is tested
 
 const std::vector<std::string>& test_names() {
-  static const std::vector<std::string> names = {"without_encoding", "constant_position", "shuffled_prefix", "translation",
-                                                 "gap"};
+  static const std::vector<std::string> names = {"without_encoding", "constant_position", "shuffled_prefix",
+                                                 "translation", "gap"};
   return names;
 }
 
 class Reliance final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {
-    v.field("sequences", sequences_, "Held-out texts of the training length.", {.min = 1, .max = 100000, .neutral = Json(64)});
+    v.field("sequences", sequences_, "Held-out texts of the training length.",
+            {.min = 1, .max = 100000, .neutral = Json(64)});
     v.field("tests", tests_, "Changes of the model or its input: " + support::join(test_names(), ", ") + ".",
             {.neutral = Json(test_names())});
     v.field("kept", kept_, "shuffled_prefix: tokens at the end that keep their order; the next one is scored.",
@@ -170,8 +171,8 @@ class Reliance final : public Task {
     return rows;
   }
 
-  /// Windows of `length` tokens before up to four ends of each document; and the same with all but the last `kept` tokens
-  /// of the context in another order.
+  /// Windows of `length` tokens before up to four ends of each document; and the same with all but the last `kept`
+  /// tokens of the context in another order.
   void ends_of_documents(TaskContext& context, std::int64_t length, std::int64_t kept, std::vector<TokenIds>& plain,
                          std::vector<TokenIds>& shuffled, std::vector<std::size_t>& owner) const {
     const std::vector<std::int64_t> ids = select_documents(context.documents, length, sequences_);
@@ -201,10 +202,11 @@ class Reliance final : public Task {
 }  // namespace
 
 TaskEntry reliance_task() {
-  return {.name = "reliance",
-          .summary = "Probe: loss without the encoding, at one position, with a shuffled prefix, translated, across a gap.",
-          .tables = {"probe_reliance"},
-          .make = make_task<Reliance>};
+  return {
+      .name = "reliance",
+      .summary = "Probe: loss without the encoding, at one position, with a shuffled prefix, translated, across a gap.",
+      .tables = {"probe_reliance"},
+      .make = make_task<Reliance>};
 }
 
 }  // namespace pe::evaluation

@@ -8,8 +8,8 @@ namespace pe::evaluation {
 
 /// One pair at a tested length.
 struct PairAngles {
-  double trained_turns = 0;   ///< of the largest distance in training, whole turns
-  double turns = 0;           ///< of the largest distance in the test
+  double trained_turns = 0;  ///< of the largest distance in training, whole turns
+  double turns = 0;          ///< of the largest distance in the test
   /// Share of the distances 0 .. L − 1 whose angle, modulo a turn, is out of reach of all training distances. 0 where
   /// the pair made a full turn in training, or is not rotated.
   double unseen = 0;

@@ -52,12 +52,12 @@ class Sinks final : public Task {
     hooks.rows = [&](std::int64_t layer, const encodings::AttentionRows& seen) {
       shares[static_cast<std::size_t>(layer)].add(seen.weights);
     };
-    const auto texts = probe_texts(context.documents, length_, length_, sequences_,
-                                   separator ? context.text.bos() : std::nullopt);
+    const auto texts =
+        probe_texts(context.documents, length_, length_, sequences_, separator ? context.text.bos() : std::nullopt);
     in_batches(model, texts, context.settings.batch_tokens, [&](std::int64_t first, const at::Tensor& ids) {
       forward_with_hooks(model, ids, first, hooks);
       for (std::int64_t layer = 0; layer < layers; ++layer) {
-        const at::Tensor alpha = shares[static_cast<std::size_t>(layer)].take().to(at::kCPU);   // [B,H,T]
+        const at::Tensor alpha = shares[static_cast<std::size_t>(layer)].take().to(at::kCPU);  // [B,H,T]
         const at::Tensor begin = alpha.select(2, 0), largest = alpha.amax(2);
         for (std::int64_t head = 0; head < heads; ++head) {
           Sums& own = sums[static_cast<std::size_t>(layer * heads + head)];

@@ -58,10 +58,12 @@ class Babi final : public Task {
 }  // namespace
 
 TaskEntry babi_task() {
-  return {.name = "babi",
-          .summary = "Who is where and who has what: lines about a small world among held-out documents, five kinds of questions.",
-          .tables = {"retrieval_trial", "retrieval_summary", "retrieval_ladder"},
-          .make = make_task<Babi>};
+  return {
+      .name = "babi",
+      .summary =
+          "Who is where and who has what: lines about a small world among held-out documents, five kinds of questions.",
+      .tables = {"retrieval_trial", "retrieval_summary", "retrieval_ladder"},
+      .make = make_task<Babi>};
 }
 
 }  // namespace pe::evaluation

@@ -12,7 +12,7 @@ namespace pe::evaluation {
 
 namespace {
 
-constexpr int kProbes = 256;   // numbers that are tried to learn how a tokenizer cuts them
+constexpr int kProbes = 256;  // numbers that are tried to learn how a tokenizer cuts them
 
 std::string draw_number(support::Xoshiro& random, int digits) {
   std::string text(1, static_cast<char>('1' + random.below(9)));
@@ -24,26 +24,29 @@ std::string draw_number(support::Xoshiro& random, int digits) {
 
 const std::vector<std::string>& adjectives() {
   static const std::vector<std::string> words = {
-      "red",   "blue",  "green", "black", "white",  "grey",   "brown", "pink",  "old",   "new",   "young", "small", "large",
-      "long",  "short", "tall",  "wide",  "narrow", "thick",  "thin",  "deep",  "high",  "low",   "flat",  "round", "square",
-      "warm",  "cold",  "hot",   "cool",  "dry",    "wet",    "soft",  "hard",  "rough", "sharp", "clean", "dirty", "bright",
-      "dark",  "quiet", "loud",  "fast",  "slow",   "strong", "weak",  "rich",  "poor",  "happy", "sad",   "kind",  "brave",
-      "calm",  "wild",  "fresh", "sweet", "sour",   "bitter", "heavy", "light", "early", "late",  "near",  "plain"};
+      "red",    "blue",  "green",  "black",  "white", "grey",   "brown",  "pink",  "old",  "new",  "young",
+      "small",  "large", "long",   "short",  "tall",  "wide",   "narrow", "thick", "thin", "deep", "high",
+      "low",    "flat",  "round",  "square", "warm",  "cold",   "hot",    "cool",  "dry",  "wet",  "soft",
+      "hard",   "rough", "sharp",  "clean",  "dirty", "bright", "dark",   "quiet", "loud", "fast", "slow",
+      "strong", "weak",  "rich",   "poor",   "happy", "sad",    "kind",   "brave", "calm", "wild", "fresh",
+      "sweet",  "sour",  "bitter", "heavy",  "light", "early",  "late",   "near",  "plain"};
   return words;
 }
 
 const std::vector<std::string>& nouns() {
   static const std::vector<std::string> words = {
-      "apple", "bread", "table", "chair", "house", "garden", "river", "hill",  "tree",  "leaf",  "stone", "road",  "bridge",
-      "boat",  "train", "horse", "bird",  "fish",  "dog",    "cat",   "cow",   "sheep", "field", "farm",  "village", "city",
-      "tower", "wall",  "door",  "window", "roof", "room",   "floor", "lamp",  "clock", "book",  "paper", "pen",   "letter",
-      "box",   "bag",   "coat",  "hat",   "shoe",  "ring",   "knife", "spoon", "plate", "cup",   "bottle", "cake", "soup",
-      "milk",  "water", "salt",  "cloud", "rain",  "snow",   "wind",  "star",  "moon",  "island", "lake", "forest"};
+      "apple", "bread",  "table",   "chair", "house", "garden", "river",  "hill",   "tree",  "leaf",  "stone",
+      "road",  "bridge", "boat",    "train", "horse", "bird",   "fish",   "dog",    "cat",   "cow",   "sheep",
+      "field", "farm",   "village", "city",  "tower", "wall",   "door",   "window", "roof",  "room",  "floor",
+      "lamp",  "clock",  "book",    "paper", "pen",   "letter", "box",    "bag",    "coat",  "hat",   "shoe",
+      "ring",  "knife",  "spoon",   "plate", "cup",   "bottle", "cake",   "soup",   "milk",  "water", "salt",
+      "cloud", "rain",   "snow",    "wind",  "star",  "moon",   "island", "lake",   "forest"};
   return words;
 }
 
 const std::string& filler_unit() {
-  static const std::string unit = "The river is wide. The hill is steep. The road is long. We walk on. Then we walk back.\n";
+  static const std::string unit =
+      "The river is wide. The hill is steep. The road is long. We walk on. Then we walk back.\n";
   return unit;
 }
 
@@ -93,7 +96,7 @@ std::optional<HaystackPrompt> build_prompt(const TextCodec& codec, const Haystac
   prompt.landed.resize(question.facts.size());
   if (codec.bos()) prompt.ids.push_back(*codec.bos());
   if (!question.head.empty()) append(prompt.ids, codec.encode_inside(question.head));
-  std::vector<std::pair<std::size_t, std::size_t>> facts;   // their positions: [begin, end)
+  std::vector<std::pair<std::size_t, std::size_t>> facts;  // their positions: [begin, end)
   std::int64_t used = 0;
   for (const std::size_t index : order) {
     const Fact& fact = question.facts[index];
@@ -101,7 +104,8 @@ std::optional<HaystackPrompt> build_prompt(const TextCodec& codec, const Haystac
     const std::int64_t wanted = at;
     while (at > used && at < budget && !haystack.ends_sentence(filler[static_cast<std::size_t>(at - 1)])) --at;
     // No sentence ends between the fact before and here: the fact goes to the requested place.
-    if (at == used && used > 0 && wanted > used && !haystack.ends_sentence(filler[static_cast<std::size_t>(at - 1)])) at = wanted;
+    if (at == used && used > 0 && wanted > used && !haystack.ends_sentence(filler[static_cast<std::size_t>(at - 1)]))
+      at = wanted;
     at = std::max(at, used);
     prompt.ids.insert(prompt.ids.end(), filler.begin() + used, filler.begin() + at);
     used = at;
@@ -131,8 +135,9 @@ std::optional<HaystackPrompt> build_prompt(const TextCodec& codec, const Haystac
   return prompt;
 }
 
-std::optional<HaystackPrompt> build_ranked_prompt(const TextCodec& codec, const Haystack& haystack, const Question& question,
-                                                  std::int64_t length, support::Xoshiro& random) {
+std::optional<HaystackPrompt> build_ranked_prompt(const TextCodec& codec, const Haystack& haystack,
+                                                  const Question& question, std::int64_t length,
+                                                  support::Xoshiro& random) {
   const std::int64_t own = count(codec.encode_inside(question.answers.at(0)));
   std::int64_t longest = own;
   for (const std::string& other : question.others) longest = std::max(longest, count(codec.encode_inside(other)));

@@ -3,8 +3,8 @@
 ///
 ///     [BOS]  head  haystack… fact haystack… fact haystack…  question  answer
 ///
-/// Parts are encoded apart and joined as ids. A fact goes to round(depth · budget) of the haystack, moved back to the end
-/// of a sentence where there is one.
+/// Parts are encoded apart and joined as ids. A fact goes to round(depth · budget) of the haystack, moved back to the
+/// end of a sentence where there is one.
 #pragma once
 
 #include <cstdint>
@@ -25,26 +25,26 @@ const std::vector<std::string>& adjectives();
 const std::vector<std::string>& nouns();
 
 struct Fact {
-  std::string text;   ///< a separate line, newline included
-  double depth = 0;   ///< 0 first, 1 last
-  bool decides = true;   ///< the control does without it
+  std::string text;     ///< a separate line, newline included
+  double depth = 0;     ///< 0 first, 1 last
+  bool decides = true;  ///< the control does without it
 };
 
 struct Question {
-  std::string head;                      ///< before the haystack; may be empty
+  std::string head;  ///< before the haystack; may be empty
   std::vector<Fact> facts;
-  std::string question;                  ///< after it, without a newline
-  std::vector<std::string> answers;      ///< joined to the answer; each begins with its separator
-  std::vector<std::string> others;       ///< for one answer: wrong ones with as many tokens, to rank it among
+  std::string question;              ///< after it, without a newline
+  std::vector<std::string> answers;  ///< joined to the answer; each begins with its separator
+  std::vector<std::string> others;   ///< for one answer: wrong ones with as many tokens, to rank it among
 };
 
 struct HaystackPrompt {
-  std::vector<std::int32_t> ids;                   ///< prompt and answer: exactly the length asked for
-  std::vector<std::int32_t> control;               ///< the same with haystack in the places of facts that decide
+  std::vector<std::int32_t> ids;      ///< prompt and answer: exactly the length asked for
+  std::vector<std::int32_t> control;  ///< the same with haystack in the places of facts that decide
   std::int64_t answer_begin = 0;
-  std::vector<std::int64_t> fact_begins;           ///< positions of the facts, in the order of the question's
-  std::vector<double> landed;                      ///< share of the haystack before each: its depth, moved to a sentence's end
-  std::vector<std::int64_t> answer_tokens;         ///< of each answer
+  std::vector<std::int64_t> fact_begins;    ///< positions of the facts, in the order of the question's
+  std::vector<double> landed;               ///< share of the haystack before each: its depth, moved to a sentence's end
+  std::vector<std::int64_t> answer_tokens;  ///< of each answer
 };
 
 /// Where filler comes from. @param count tokens wanted
@@ -93,8 +93,9 @@ std::optional<HaystackPrompt> build_prompt(const TextCodec& codec, const Haystac
                                            std::int64_t length, support::Xoshiro& random);
 
 /// The same for others of any length: the prompt leaves room for the longest, and is shorter where the answer is.
-std::optional<HaystackPrompt> build_ranked_prompt(const TextCodec& codec, const Haystack& haystack, const Question& question,
-                                                  std::int64_t length, support::Xoshiro& random);
+std::optional<HaystackPrompt> build_ranked_prompt(const TextCodec& codec, const Haystack& haystack,
+                                                  const Question& question, std::int64_t length,
+                                                  support::Xoshiro& random);
 
 /// The ids of an answer among its others: the prompt with the answer replaced.
 std::vector<std::int32_t> with_answer(const TextCodec& codec, const HaystackPrompt& prompt, const std::string& answer);

@@ -13,7 +13,8 @@ class KvJson final : public Task {
     v.field("depths", depths_, "Where the line stands that is asked for: 0 the first, 1 the last.",
             {.min = 0, .max = 1, .neutral = Json(depths_)});
     v.field("trials", trials_, "Items at each length and depth.", {.min = 1, .max = 99999, .neutral = Json(20)});
-    v.field("candidates", candidates_, "Values among which the true one is ranked (S3), itself included, all of them shown.",
+    v.field("candidates", candidates_,
+            "Values among which the true one is ranked (S3), itself included, all of them shown.",
             {.min = 1, .max = 1000, .neutral = Json(10)});
     v.check(!depths_.empty(), "kv_json needs at least one depth");
   }

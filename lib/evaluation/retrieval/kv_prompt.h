@@ -14,8 +14,8 @@
 namespace pe::evaluation {
 
 struct KvPrompt {
-  HaystackPrompt prompt;             ///< exactly as long as asked for; the control has filler in the place of the line
-  std::vector<std::string> others;   ///< values of other lines, to rank the true one among
+  HaystackPrompt prompt;            ///< exactly as long as asked for; the control has filler in the place of the line
+  std::vector<std::string> others;  ///< values of other lines, to rank the true one among
 };
 
 class KvPrompts {
@@ -25,7 +25,8 @@ class KvPrompts {
   /// @param depth of the line that is asked for: 0 the first, 1 the last.
   /// @param candidates Number of values to rank, including its own.
   /// @return absent where the length holds fewer lines than candidates.
-  std::optional<KvPrompt> build(std::int64_t length, double depth, std::int64_t candidates, support::Xoshiro& random) const;
+  std::optional<KvPrompt> build(std::int64_t length, double depth, std::int64_t candidates,
+                                support::Xoshiro& random) const;
 
  private:
   const TextCodec& codec_;

@@ -32,13 +32,20 @@ const std::vector<std::string>& mix_tasks() {
 class Prompts {
  public:
   Prompts(const TextCodec& codec, const MixGroup& group)
-      : codec_(codec), group_(group), passkey_(codec, false, group.passkey), numbers_(codec, static_cast<int>(group.passkey.digits)),
-        five_(codec, 5), seven_(codec, 7), filler_(codec, filler_unit()), keys_(codec) {
+      : codec_(codec),
+        group_(group),
+        passkey_(codec, false, group.passkey),
+        numbers_(codec, static_cast<int>(group.passkey.digits)),
+        five_(codec, 5),
+        seven_(codec, 7),
+        filler_(codec, filler_unit()),
+        keys_(codec) {
     for (const std::string& task : group.tasks) {
       const std::int64_t least = std::max(group.shortest, least_tokens(task));
       if (least > group.length) {
-        throw ConfigError(cat("a prompt of ", task, " takes ", least, " tokens with this tokenizer, but mix.length is ", group.length), {},
-                          "raise mix.length, and train.length with it");
+        throw ConfigError(cat("a prompt of ", task, " takes ", least, " tokens with this tokenizer, but mix.length is ",
+                              group.length),
+                          {}, "raise mix.length, and train.length with it");
       }
       least_.push_back(least);
     }
@@ -51,12 +58,14 @@ class Prompts {
     if (random.uniform() >= group_.share) return {};
     const std::size_t task = random.below(group_.tasks.size());
     const std::int64_t least = least_[task];
-    for (;;) {   // words or numbers that this tokenizer cuts into more tokens than usual may not fit: others do
-      const auto length = least + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(group_.length - least + 1)));
+    for (;;) {  // words or numbers that this tokenizer cuts into more tokens than usual may not fit: others do
+      const auto length =
+          least + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(group_.length - least + 1)));
       const double depth = random.uniform();
       if (group_.tasks[task] == "passkey") {
         const bool fits = passkey_.minimum(PasskeyForm::kLong) <= length;
-        const auto prompt = passkey_.build(fits ? PasskeyForm::kLong : PasskeyForm::kShort, length, depth, number(random));
+        const auto prompt =
+            passkey_.build(fits ? PasskeyForm::kLong : PasskeyForm::kShort, length, depth, number(random));
         if (prompt) return prompt->ids;
         continue;
       }
@@ -64,7 +73,9 @@ class Prompts {
         if (const auto made = keys_.build(length, depth, 1, random)) return made->prompt.ids;
         continue;
       }
-      if (const auto prompt = build_prompt(codec_, filler_, question(group_.tasks[task], depth, random), length, random)) return prompt->ids;
+      if (const auto prompt =
+              build_prompt(codec_, filler_, question(group_.tasks[task], depth, random), length, random))
+        return prompt->ids;
     }
   }
 
@@ -75,7 +86,8 @@ class Prompts {
 
   /// Question of a task that hides lines in filler.
   Question question(const std::string& task, double depth, support::Xoshiro& random) const {
-    if (task == "babi") return world_question(draw_story(1 + static_cast<int>(random.below(kWorldTasks)), random), random);
+    if (task == "babi")
+      return world_question(draw_story(1 + static_cast<int>(random.below(kWorldTasks)), random), random);
     if (task == "needle_assoc") {
       const WordPair& pair = trained_pairs()[random.below(trained_pairs().size())];
       return association_question(pair, five_, depth, /*told=*/true, 1, random);
@@ -85,8 +97,11 @@ class Prompts {
   }
 
   static Question needle(const std::string& thing, const std::string& number, double depth) {
-    return {.head = "", .facts = {{cat("The ", thing, " code is ", number, ".\n"), depth}},
-            .question = cat("What is the ", thing, " code? The ", thing, " code is"), .answers = {" " + number}, .others = {}};
+    return {.head = "",
+            .facts = {{cat("The ", thing, " code is ", number, ".\n"), depth}},
+            .question = cat("What is the ", thing, " code? The ", thing, " code is"),
+            .answers = {" " + number},
+            .others = {}};
   }
 
   /// Tokens of a short prompt of a task. Some take more; they are drawn for longer prompts.
@@ -127,11 +142,14 @@ class Prompts {
 }  // namespace
 
 void MixGroup::describe(support::FieldVisitor& v) {
-  v.field("tasks", tasks, "Prompts that are mixed in, in equal parts: " + support::join(mix_tasks(), ", ") +
+  v.field("tasks", tasks,
+          "Prompts that are mixed in, in equal parts: " + support::join(mix_tasks(), ", ") +
               ". needle_assoc tells 24 of the 32 pairs of words, which its mode `trained` asks for.");
   v.field("share", share, "Share of the windows that begin with a prompt; 1: all, for tuning.", {.min = 0, .max = 1});
-  v.field("length", length, "Tokens of a window: train.length of the training.", {.unit = "tokens", .min = 8, .max = 1 << 20});
-  v.field("shortest", shortest, "Shortest prompt; they are as long as that up to a whole window. 0: the shortest that there is.",
+  v.field("length", length, "Tokens of a window: train.length of the training.",
+          {.unit = "tokens", .min = 8, .max = 1 << 20});
+  v.field("shortest", shortest,
+          "Shortest prompt; they are as long as that up to a whole window. 0: the shortest that there is.",
           {.unit = "tokens", .min = 0});
   v.field("windows", windows, "Windows to write; 0: until the text is used up.", {.min = 0, .max = 1e9});
   v.group("passkey", passkey, "Wording of long passkey prompts, as in eval.passkey.text.");
@@ -142,7 +160,8 @@ void MixGroup::describe(support::FieldVisitor& v) {
             cat("nothing called ", support::quote(name), " can be mixed in; ", support::suggestion(name, mix_tasks())));
   }
   v.check(shortest <= length, "mix.shortest is not above mix.length");
-  v.check(share < 1 || windows > 0, "with mix.share: 1 no text is used up: mix.windows says how many windows there are");
+  v.check(share < 1 || windows > 0,
+          "with mix.share: 1 no text is used up: mix.windows says how many windows there are");
 }
 
 void MixConfig::describe(support::FieldVisitor& v) { v.group("mix", mix, "Prompts among training windows."); }
@@ -152,7 +171,8 @@ void mix(const MixConfig& config, artifact::Workspace& workspace) {
   const artifact::Input& input = workspace.input("data");
   const data::TokenDataset dataset(input.path);
   if (dataset.has_labels()) {
-    throw support::ArtifactError(cat(input.path.string(), ": holds examples of a task, not text"), "mix prompts into the shards of pe-tokenize");
+    throw support::ArtifactError(cat(input.path.string(), ": holds examples of a task, not text"),
+                                 "mix prompts into the shards of pe-tokenize");
   }
   const auto tokenizer = data::make_tokenizer(dataset.tokenizer(), input.path.string());
   const auto codec = make_codec(*tokenizer, dataset.tokenizer().bos_before_documents);
@@ -164,7 +184,8 @@ void mix(const MixConfig& config, artifact::Workspace& workspace) {
   const std::uint64_t tokens = dataset.tokens(data::Split::kTrain);
   const auto length = static_cast<std::uint64_t>(group.length);
   std::uint64_t used = 0, windows = 0, prompts = 0;
-  const auto end = group.windows > 0 ? static_cast<std::uint64_t>(group.windows) : std::numeric_limits<std::uint64_t>::max();
+  const auto end =
+      group.windows > 0 ? static_cast<std::uint64_t>(group.windows) : std::numeric_limits<std::uint64_t>::max();
   std::vector<std::int32_t> window;
   std::int32_t last = 0;
   while (windows < end) {
@@ -181,13 +202,15 @@ void mix(const MixConfig& config, artifact::Workspace& workspace) {
     dataset.read(data::Split::kTrain, used, std::span(window).subspan(first));
     used += text;
     const std::vector<std::int64_t> wide(window.begin(), window.end());
-    writer.add(data::Split::kTrain, window.data(), window.size(), static_cast<std::uint32_t>(dataset.text_bytes(wide, 0)), windows);
+    writer.add(data::Split::kTrain, window.data(), window.size(),
+               static_cast<std::uint32_t>(dataset.text_bytes(wide, 0)), windows);
     last = window.back();
     ++windows;
   }
   if (windows == 0) {
-    throw support::ArtifactError(cat(input.path.string(), ": the train split has ", tokens, " tokens, too few for one window of ", length),
-                                 "give it more text, or lower mix.length");
+    throw support::ArtifactError(
+        cat(input.path.string(), ": the train split has ", tokens, " tokens, too few for one window of ", length),
+        "give it more text, or lower mix.length");
   }
   if (group.windows > 0 && windows < end) {
     throw ConfigError(cat("the text ends after ", windows, " windows, but mix.windows is ", end), {},
@@ -206,8 +229,8 @@ void mix(const MixConfig& config, artifact::Workspace& workspace) {
   writer.set_splits(dataset.splits());
   artifact::DatasetTotals totals = dataset.totals();
   writer.finish(totals);
-  progress.note(cat(support::with_commas(static_cast<std::int64_t>(prompts)), " of ", support::with_commas(static_cast<std::int64_t>(windows)),
-                    " windows begin with a prompt"));
+  progress.note(cat(support::with_commas(static_cast<std::int64_t>(prompts)), " of ",
+                    support::with_commas(static_cast<std::int64_t>(windows)), " windows begin with a prompt"));
 }
 
 }  // namespace pe::evaluation

@@ -29,8 +29,8 @@ struct MixConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// The body of pe-mix: input `data` (token-shards), output `mixed` (token-shards, to be trained on at `mix.length`). Validation
-/// and test documents are copied.
+/// The body of pe-mix: input `data` (token-shards), output `mixed` (token-shards, to be trained on at `mix.length`).
+/// Validation and test documents are copied.
 void mix(const MixConfig& config, artifact::Workspace& workspace);
 
 }  // namespace pe::evaluation

@@ -1,4 +1,5 @@
-// Needle in a haystack: one sentence about a number, put into held-out documents at every depth, and asked for at the end.
+// Needle in a haystack: one sentence about a number, put into held-out documents at every depth, and asked for at the
+// end.
 #include "evaluation/retrieval/retrieval_scoring.h"
 
 #include <algorithm>
@@ -25,7 +26,8 @@ class Needle final : public Task {
     v.field("distractors", distractors_, "Needles about other things, with other numbers, at drawn depths.",
             {.min = 0, .max = 1000, .neutral = Json(0)});
     v.field("digits", digits_, "Digits of a number.", {.min = 1, .max = 18, .neutral = Json(7)});
-    v.field("candidates", candidates_, "Numbers among which the true one is ranked (S3), itself included; 1 leaves ranking out.",
+    v.field("candidates", candidates_,
+            "Numbers among which the true one is ranked (S3), itself included; 1 leaves ranking out.",
             {.min = 1, .max = 1000, .neutral = Json(10)});
     v.check(!depths_.empty(), "needle needs at least one depth");
   }

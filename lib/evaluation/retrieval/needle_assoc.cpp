@@ -18,7 +18,8 @@ class NeedleAssoc final : public Task {
     v.choice("mode", mode_, {{"in_context", PairsFrom::kInContext}, {"trained", PairsFrom::kTrained}},
              "Source of the pairs: a line of the context at a separate depth, or tuning on data of pe-mix.",
              {.neutral = Json("in_context")});
-    v.field("candidates", candidates_, "Numbers among which the true one is ranked (S3), itself included; 1 leaves ranking out.",
+    v.field("candidates", candidates_,
+            "Numbers among which the true one is ranked (S3), itself included; 1 leaves ranking out.",
             {.min = 1, .max = 1000, .neutral = Json(10)});
     v.check(!depths_.empty(), "needle_assoc needs at least one depth");
   }

@@ -25,7 +25,8 @@ class Passkey final : public Task {
     v.field("depths", depths_, "Where the number is stated: 0 at the beginning, 1 at the end.", {.min = 0, .max = 1});
     v.field("trials", trials_, "Items at each length and depth.", {.min = 1, .max = 99999});
     v.choice("wording", wording_, {{"auto", Wording::kAuto}, {"long", Wording::kLong}, {"short", Wording::kShort}},
-             "The prompt's wording, the same at every length; auto takes the long one where the shortest length holds it, and always "
+             "The prompt's wording, the same at every length; auto takes the long one where the shortest length holds "
+             "it, and always "
              "where texts are given.");
     v.field("spaced_digits", spaced_digits_, "Write the number as `7 3 9 1 4`.");
     v.field("candidates", candidates_,
@@ -47,8 +48,10 @@ class Passkey final : public Task {
     for (const std::int64_t length : context.lengths) {
       const auto& limit = context.scorer.capabilities().max_positions;
       const char* state = status::kOk;
-      if (length < builder.minimum(form)) state = status::kLength;
-      else if (limit && length > *limit) state = status::kPositions;
+      if (length < builder.minimum(form))
+        state = status::kLength;
+      else if (limit && length > *limit)
+        state = status::kPositions;
       if (state != status::kOk) {
         add_missing(context, "passkey", variant(form), length, depths_, state);
         continue;

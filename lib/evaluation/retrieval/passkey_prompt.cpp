@@ -52,8 +52,8 @@ PasskeyText::PasskeyText() : header(kHeader), filler(kUnit), fact(kFact), questi
 
 bool PasskeyText::is_ours() const {
   const PasskeyText ours;
-  return header == ours.header && filler == ours.filler && fact == ours.fact && question == ours.question && answer == ours.answer &&
-         digits == ours.digits && upto == ours.upto;
+  return header == ours.header && filler == ours.filler && fact == ours.fact && question == ours.question &&
+         answer == ours.answer && digits == ours.digits && upto == ours.upto;
 }
 
 void PasskeyText::describe(support::FieldVisitor& v) {
@@ -95,7 +95,7 @@ PasskeyBuilder::PasskeyBuilder(const TextCodec& codec, bool spaced_digits, Passk
   }
   std::int64_t most = 0;
   for (const auto& [tokens, times] : seen) {
-    if (text_.upto > 0 || times > most) {   // in ascending order
+    if (text_.upto > 0 || times > most) {  // in ascending order
       most = times;
       answer_tokens_ = tokens;
     }
@@ -133,7 +133,9 @@ std::string PasskeyBuilder::written(const std::string& key) const {
 
 std::string PasskeyBuilder::answer_text(const std::string& key) const { return filled(text_.answer, written(key)); }
 
-std::vector<std::int32_t> PasskeyBuilder::answer(const std::string& key) const { return codec_.encode_inside(answer_text(key)); }
+std::vector<std::int32_t> PasskeyBuilder::answer(const std::string& key) const {
+  return codec_.encode_inside(answer_text(key));
+}
 
 std::vector<std::int32_t> PasskeyBuilder::fact(PasskeyForm form, const std::string& key) const {
   return codec_.encode_inside(filled(form == PasskeyForm::kLong ? text_.fact : kFactShort, written(key)));
@@ -155,8 +157,9 @@ std::string PasskeyBuilder::key(std::int64_t length, std::int64_t index) const {
     std::string key = draw(random);
     if (usable(key, tokens)) return key;
   }
-  throw support::ConfigError(cat("no number ", kind_of_number(text_), " was found that the passkey's texts do not hold"), {},
-                             "use more digits, or texts without numbers");
+  throw support::ConfigError(
+      cat("no number ", kind_of_number(text_), " was found that the passkey's texts do not hold"), {},
+      "use more digits, or texts without numbers");
 }
 
 std::vector<std::string> PasskeyBuilder::other_keys(const std::string& key, std::int64_t length, std::int64_t index,
@@ -170,8 +173,9 @@ std::vector<std::string> PasskeyBuilder::other_keys(const std::string& key, std:
     if (other != key && usable(other, tokens) && std::find(keys.begin(), keys.end(), other) == keys.end()) {
       keys.push_back(std::move(other));
     } else if (++vain == kVainDraws) {
-      throw support::ConfigError(cat("there are no ", wanted + 1, " different numbers ", kind_of_number(text_), " to rank among"), {},
-                                 "use more digits or fewer candidates");
+      throw support::ConfigError(
+          cat("there are no ", wanted + 1, " different numbers ", kind_of_number(text_), " to rank among"), {},
+          "use more digits or fewer candidates");
     }
   }
   return keys;

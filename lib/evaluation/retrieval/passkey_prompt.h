@@ -23,32 +23,32 @@ namespace pe::evaluation {
 /// them; with the texts of another source its prompts are made.
 struct PasskeyText {
   std::string header;
-  std::string filler;         ///< repeated, and cut to the length
+  std::string filler;  ///< repeated, and cut to the length
   std::string fact;
   std::string question;
   std::string answer = " {K}";
-  std::int64_t digits = 5;    ///< of a number, the first not 0; of both forms
-  std::int64_t upto = 0;      ///< not 0: numbers are uniform from 1 to this, of whatever length (Mohtashami and Jaggi 2023)
+  std::int64_t digits = 5;  ///< of a number, the first not 0; of both forms
+  std::int64_t upto = 0;  ///< not 0: numbers are uniform from 1 to this, of whatever length (Mohtashami and Jaggi 2023)
 
   PasskeyText();
   void describe(support::FieldVisitor& v);
-  bool is_ours() const;       ///< texts are the defaults
+  bool is_ours() const;  ///< texts are the defaults
 };
 
 enum class PasskeyForm {
-  kLong,    ///< texts of PasskeyText; ours: header, a fact that states the key twice, a question in words
-  kShort,   ///< no header, `Code {K}.`, `Code`: for lengths at which the long one leaves no room
+  kLong,   ///< texts of PasskeyText; ours: header, a fact that states the key twice, a question in words
+  kShort,  ///< no header, `Code {K}.`, `Code`: for lengths at which the long one leaves no room
 };
 
 const char* passkey_form_name(PasskeyForm form);
 
 struct PasskeyPrompt {
-  std::vector<std::int32_t> ids;          ///< prompt and answer: exactly the length asked for
-  std::vector<std::int32_t> control;      ///< the same with filler in the fact's place
-  std::int64_t answer_begin = 0;          ///< ids[answer_begin ..) is the answer
-  std::int64_t fact_begin = 0;            ///< position of the fact
+  std::vector<std::int32_t> ids;      ///< prompt and answer: exactly the length asked for
+  std::vector<std::int32_t> control;  ///< the same with filler in the fact's place
+  std::int64_t answer_begin = 0;      ///< ids[answer_begin ..) is the answer
+  std::int64_t fact_begin = 0;        ///< position of the fact
   std::int64_t fact_tokens = 0;
-  double landed = 0;                      ///< share of the filler before the fact: `depth`, moved back to a unit's boundary
+  double landed = 0;  ///< share of the filler before the fact: `depth`, moved back to a unit's boundary
 };
 
 class PasskeyBuilder {

@@ -52,7 +52,7 @@ std::vector<std::int32_t> digit_ids(const TextCodec& codec) {
 schema::Rows score_items(TaskContext& context, const std::string& task, const std::string& variant, std::int64_t length,
                          const std::vector<RetrievalItem>& items) {
   const std::vector<std::int32_t> digits = digit_ids(context.text);
-  std::vector<Sequence> sequences;   // of an item: prompt, control, then each wrong answer
+  std::vector<Sequence> sequences;  // of an item: prompt, control, then each wrong answer
   for (const RetrievalItem& item : items) {
     const auto end = static_cast<std::int64_t>(item.prompt.ids.size());
     sequences.push_back({item.prompt.ids, item.prompt.answer_begin, end});
@@ -201,7 +201,8 @@ void add_ladder(const std::string& task, const std::string& variant, std::int64_
   add_ratio("S1", of.correct, of.tokens, kMissing);
   if (sum(parts.digits) > 0)
     add_ratio("S1_digits", parts.right_digits, parts.digits, 0.1);
-  else add("S1_digits", kMissing, kMissing, kMissing, kMissing);
+  else
+    add("S1_digits", kMissing, kMissing, kMissing, kMissing);
   const statistics::Ratio mean_gain = statistics::mean_with_error(of.gain);
   add("S2_gain", mean_gain.value, mean_gain.low(), mean_gain.high(), 0);
   const double control_token = statistics::ratio_of_sums(of.control, of.tokens).value;
@@ -211,7 +212,7 @@ void add_ladder(const std::string& task, const std::string& variant, std::int64_
     const double chance = 1 / of.candidates;
     add("S3", sum(of.ranked) / n, ranking.low, ranking.high, chance);
     const statistics::Ratio mrr = statistics::mean_with_error(of.reciprocal);
-    double by_chance = 0;   // the mean of 1/rank over ranks that are equally likely
+    double by_chance = 0;  // the mean of 1/rank over ranks that are equally likely
     for (double rank = 1; rank <= of.candidates; ++rank) by_chance += 1 / rank / of.candidates;
     add("S3_mrr", mrr.value, mrr.low(), mrr.high(), by_chance);
     const auto above = [&](double score) { return (score - chance) / (1 - chance); };

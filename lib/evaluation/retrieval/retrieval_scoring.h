@@ -16,7 +16,7 @@ namespace pe::evaluation {
 
 struct RetrievalItem {
   HaystackPrompt prompt;
-  std::vector<std::string> others;   ///< wrong answers, to rank the true one among; all items alike many
+  std::vector<std::string> others;  ///< wrong answers, to rank the true one among; all items alike many
   double depth = std::numeric_limits<double>::quiet_NaN();  ///< that was asked for; NaN for several facts
   std::int64_t trial = 0;
   double landed = std::numeric_limits<double>::quiet_NaN();  ///< position of the fact; NaN for several

@@ -1,5 +1,5 @@
-// A small RULER: several keys, values or queries, chains of variables, common words. Values have five digits, so that small
-// models have a chance; answers are asked for in a stated order, so that they can be scored teacher-forced.
+// A small RULER: several keys, values or queries, chains of variables, common words. Values have five digits, so that
+// small models have a chance; answers are asked for in a stated order, so that they can be scored teacher-forced.
 #include "evaluation/retrieval/retrieval_scoring.h"
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace {
 using support::cat;
 
 const std::vector<std::string>& ruler_names() {
-  static const std::vector<std::string> names = {"single_filler", "single", "multikey", "multikey_needles", "multivalue",
-                                                 "multiquery", "variables", "common_words"};
+  static const std::vector<std::string> names = {"single_filler", "single",     "multikey",  "multikey_needles",
+                                                 "multivalue",    "multiquery", "variables", "common_words"};
   return names;
 }
 
@@ -52,11 +52,15 @@ class NeedleHaystack final : public Haystack {
 class Ruler final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {
-    v.field("tasks", tasks_, "Which of them: " + support::join(ruler_names(), ", ") + ".", {.neutral = Json(ruler_names())});
+    v.field("tasks", tasks_, "Which of them: " + support::join(ruler_names(), ", ") + ".",
+            {.neutral = Json(ruler_names())});
     v.field("trials", trials_, "Items at each length.", {.min = 1, .max = 99999, .neutral = Json(20)});
-    v.field("keys", keys_, "Keys of multikey and multiquery, values of multivalue.", {.min = 2, .max = 32, .neutral = Json(4)});
-    v.field("hops", hops_, "Assignments that a chain of variables goes through.", {.min = 1, .max = 16, .neutral = Json(4)});
-    v.field("candidates", candidates_, "Numbers among which a single true one is ranked (S3), itself included; 1 leaves it out.",
+    v.field("keys", keys_, "Keys of multikey and multiquery, values of multivalue.",
+            {.min = 2, .max = 32, .neutral = Json(4)});
+    v.field("hops", hops_, "Assignments that a chain of variables goes through.",
+            {.min = 1, .max = 16, .neutral = Json(4)});
+    v.field("candidates", candidates_,
+            "Numbers among which a single true one is ranked (S3), itself included; 1 leaves it out.",
             {.min = 1, .max = 1000, .neutral = Json(10)});
     v.check(!tasks_.empty(), "ruler needs at least one of its tasks");
     for (const std::string& name : tasks_) {
@@ -75,12 +79,14 @@ class Ruler final : public Task {
     const NumberSource numbers(context.text, 5);
     const DocumentHaystack documents(context.documents, context.text);
     // Around a list of words, filler names none of them.
-    const UnitHaystack filler(context.text, name == "common_words" ? "We walk on. Then we walk back.\n" : filler_unit());
+    const UnitHaystack filler(context.text,
+                              name == "common_words" ? "We walk on. Then we walk back.\n" : filler_unit());
     NeedleHaystack needles(context.text, numbers);
     const bool of_needles = name == "multikey_needles";
     const bool of_filler = name == "single_filler" || name == "variables" || name == "common_words";
-    const Haystack& haystack = of_needles ? static_cast<const Haystack&>(needles)
-                               : of_filler ? static_cast<const Haystack&>(filler) : documents;
+    const Haystack& haystack = of_needles  ? static_cast<const Haystack&>(needles)
+                               : of_filler ? static_cast<const Haystack&>(filler)
+                                           : documents;
     const std::string variant = of_needles ? "needles" : of_filler ? "filler" : "documents";
     RetrievalTask about{.name = task, .variant = variant};
     if (!of_needles && !of_filler) about.available = documents.tokens();
@@ -120,10 +126,12 @@ class Ruler final : public Task {
     for (std::size_t i = 0; i < count; ++i) {
       values.push_back(fresh());
       const std::string& thing = things[name == "multivalue" ? 0 : i];
-      question.facts.push_back({cat(name == "multivalue" ? "A " : "The ", thing, " code is ", values[i], ".\n"), depths[i]});
+      question.facts.push_back(
+          {cat(name == "multivalue" ? "A " : "The ", thing, " code is ", values[i], ".\n"), depths[i]});
     }
     if (name == "multivalue") {
-      question.question = cat("What are the ", count, " codes of the ", things[0], ", in the order of the text? The codes are");
+      question.question =
+          cat("What are the ", count, " codes of the ", things[0], ", in the order of the text? The codes are");
     } else if (name == "multiquery") {
       question.question = cat("What are the codes of the ", support::join(things, ", the "), "? The codes are");
     } else {
@@ -171,21 +179,24 @@ class Ruler final : public Task {
     Question question;
     question.head = "Some of these words come more often than others.\n";
     question.question = cat("The ", kCommon, " words that come most often, in alphabetical order, are");
-    for (int i = 0; i < kCommon; ++i) question.answers.push_back(cat(i == 0 ? " " : ", ", common[static_cast<std::size_t>(i)]));
+    for (int i = 0; i < kCommon; ++i)
+      question.answers.push_back(cat(i == 0 ? " " : ", ", common[static_cast<std::size_t>(i)]));
     // Ten of each common word to three of each other one, over and over, as long as there is room.
     std::vector<std::string> list;
     const auto text_of = [&](const std::vector<std::string>& all) {
       std::vector<std::string> mixed = all;
-      support::Xoshiro order(support::make_key({static_cast<std::uint64_t>(length), support::fnv1a64(question.answers[0]), all.size()}));
+      support::Xoshiro order(
+          support::make_key({static_cast<std::uint64_t>(length), support::fnv1a64(question.answers[0]), all.size()}));
       order.shuffle(mixed);
       return support::join(mixed, " ") + ".\n";
     };
     for (const std::string& word : common) list.insert(list.end(), kTimes, word);
     question.facts = {{text_of(list), 0}};
     std::int64_t used = fixed_tokens(codec, question);
-    if (used > length) return Question{};   // no room for the common words alone
-    const auto tokens_of = [&](const std::string& word) { return static_cast<std::int64_t>(codec.encode_inside("a " + word).size() -
-                                                                                         codec.encode_inside("a").size()); };
+    if (used > length) return Question{};  // no room for the common words alone
+    const auto tokens_of = [&](const std::string& word) {
+      return static_cast<std::int64_t>(codec.encode_inside("a " + word).size() - codec.encode_inside("a").size());
+    };
     std::vector<std::int64_t> tokens;
     for (const std::string& word : words) tokens.push_back(tokens_of(word));
     const auto add = [&](std::size_t i, int count) {

@@ -13,7 +13,8 @@ namespace {
 using support::cat;
 
 const std::vector<std::string> kPeople = {"Anna", "Ben", "Clara", "David", "Emma", "Felix", "Grace", "Henry"};
-const std::vector<std::string> kPlaces = {"kitchen", "garden", "garage", "attic", "cellar", "hall", "office", "library"};
+const std::vector<std::string> kPlaces = {"kitchen", "garden", "garage", "attic",
+                                          "cellar",  "hall",   "office", "library"};
 const std::vector<std::string> kThings = {"lamp", "book", "ball", "cup", "key", "coat", "box", "map"};
 const std::vector<std::string> kDirections = {"north", "south", "east", "west"};
 constexpr int kEach = 8;
@@ -35,10 +36,14 @@ struct Event {
 
   std::string text() const {
     switch (kind) {
-      case Kind::kGo: return cat(name(kPeople, person), " went to the ", name(kPlaces, place), ".");
-      case Kind::kTake: return cat(name(kPeople, person), " took the ", name(kThings, thing), ".");
-      case Kind::kPut: return cat(name(kPeople, person), " put the ", name(kThings, thing), " down.");
-      case Kind::kHand: return cat(name(kPeople, person), " handed the ", name(kThings, thing), " to ", name(kPeople, other), ".");
+      case Kind::kGo:
+        return cat(name(kPeople, person), " went to the ", name(kPlaces, place), ".");
+      case Kind::kTake:
+        return cat(name(kPeople, person), " took the ", name(kThings, thing), ".");
+      case Kind::kPut:
+        return cat(name(kPeople, person), " put the ", name(kThings, thing), " down.");
+      case Kind::kHand:
+        return cat(name(kPeople, person), " handed the ", name(kThings, thing), " to ", name(kPeople, other), ".");
     }
     return "";
   }
@@ -54,7 +59,7 @@ struct Stay {
 class World {
  public:
   explicit World(support::Xoshiro& random) {
-    for (int& place : lies_) place = below(random, kEach);   // the first places are never told
+    for (int& place : lies_) place = below(random, kEach);  // the first places are never told
     people_.fill(kUnknown);
     holder_.fill(kNobody);
     moved_.fill(0);
@@ -69,7 +74,8 @@ class World {
       }
       if (moves_only || people_[at(p)] == kUnknown) continue;
       for (int thing = 0; thing < kEach; ++thing) {
-        if (holder_[at(thing)] == kNobody && lies_[at(thing)] == people_[at(p)]) kinds[1].push_back({Kind::kTake, p, 0, thing});
+        if (holder_[at(thing)] == kNobody && lies_[at(thing)] == people_[at(p)])
+          kinds[1].push_back({Kind::kTake, p, 0, thing});
         if (holder_[at(thing)] != p) continue;
         kinds[2].push_back({Kind::kPut, p, 0, thing});
         for (int other = 0; other < kEach; ++other) {
@@ -98,7 +104,8 @@ class World {
     if (event.kind == Kind::kTake) {
       holder_[at(event.thing)] = event.person;
       held = {line};
-      if (stays_[at(event.thing)].empty()) stays_[at(event.thing)].push_back({lies_[at(event.thing)], {moved_[at(event.person)], line}});
+      if (stays_[at(event.thing)].empty())
+        stays_[at(event.thing)].push_back({lies_[at(event.thing)], {moved_[at(event.person)], line}});
     } else if (event.kind == Kind::kPut) {
       holder_[at(event.thing)] = kNobody;
       held.push_back(line);
@@ -107,7 +114,8 @@ class World {
       holder_[at(event.thing)] = event.other;
       held.push_back(line);
       // The present owner got it in another line.
-      for (const std::size_t also : {line, moved_[at(event.other)]}) stays_[at(event.thing)].back().lines.push_back(also);
+      for (const std::size_t also : {line, moved_[at(event.other)]})
+        stays_[at(event.thing)].back().lines.push_back(also);
     }
   }
 
@@ -120,8 +128,8 @@ class World {
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
   std::array<int, kEach> people_{}, lies_{}, holder_{};
-  std::array<std::size_t, kEach> moved_{};                     // line of the last move
-  std::array<std::vector<std::size_t>, kEach> held_;           // lines by which its holder has it
+  std::array<std::size_t, kEach> moved_{};            // line of the last move
+  std::array<std::vector<std::size_t>, kEach> held_;  // lines by which its holder has it
   std::array<std::vector<Stay>, kEach> stays_;
 };
 
@@ -189,7 +197,7 @@ std::optional<WorldStory> where_was_a_thing(support::Xoshiro& random) {
   const int thing = one_of(things, random);
   const std::vector<Stay>& stays = told.world.stays(thing);
   const int place = stays[1 + random.below(stays.size() - 1)].place;
-  std::size_t last = stays.size() - 1;   // when it last came there
+  std::size_t last = stays.size() - 1;  // when it last came there
   while (stays[last].place != place) --last;
   if (last == 0) return std::nullopt;
   story.question = cat("Where was the ", name(kThings, thing), " before the ", name(kPlaces, place), "?");
@@ -205,7 +213,8 @@ std::optional<WorldStory> what_lies_beside(support::Xoshiro& random) {
   WorldStory story;
   const std::vector<std::uint64_t> places = random.sample(kEach, 3), ways = random.sample(kDirections.size(), 2);
   const std::string& middle = kPlaces[places[2]];
-  for (std::size_t i = 0; i < 2; ++i) story.lines.push_back(cat("The ", kPlaces[places[i]], " lies ", kDirections[ways[i]], " of the ", middle, "."));
+  for (std::size_t i = 0; i < 2; ++i)
+    story.lines.push_back(cat("The ", kPlaces[places[i]], " lies ", kDirections[ways[i]], " of the ", middle, "."));
   const std::size_t asked = random.below(2);
   if (random.below(2) == 0) {
     story.question = cat("What lies ", kDirections[ways[asked]], " of the ", middle, "?");
@@ -238,9 +247,11 @@ std::optional<WorldStory> who_gave_what(support::Xoshiro& random) {
                                     : also.person == event.person && also.thing == event.thing;
     if (other != line && alike) return std::nullopt;
   }
-  const std::string &from = name(kPeople, event.person), &to = name(kPeople, event.other), &thing = name(kThings, event.thing);
-  story.question = asked == 0 ? cat("Who handed the ", thing, " to ", to, "?")
-                   : asked == 1 ? cat("What did ", from, " hand to ", to, "?") : cat("To whom did ", from, " hand the ", thing, "?");
+  const std::string &from = name(kPeople, event.person), &to = name(kPeople, event.other),
+                    &thing = name(kThings, event.thing);
+  story.question = asked == 0   ? cat("Who handed the ", thing, " to ", to, "?")
+                   : asked == 1 ? cat("What did ", from, " hand to ", to, "?")
+                                : cat("To whom did ", from, " hand the ", thing, "?");
   story.answer = asked == 0 ? from : asked == 1 ? thing : to;
   story.sort = asked == 1 ? kThings : kPeople;
   decide(story, {line});
@@ -250,7 +261,7 @@ std::optional<WorldStory> who_gave_what(support::Xoshiro& random) {
 }  // namespace
 
 WorldStory draw_story(int task, support::Xoshiro& random) {
-  for (;;) {   // until the lines decide the question
+  for (;;) {  // until the lines decide the question
     std::optional<WorldStory> story = task == 1   ? where_is_somebody(random)
                                       : task == 2 ? where_is_a_thing(random)
                                       : task == 3 ? where_was_a_thing(random)

@@ -13,11 +13,11 @@
 namespace pe::evaluation {
 
 struct WorldStory {
-  std::vector<std::string> lines;        ///< in order, without newlines
-  std::vector<std::size_t> deciding;     ///< lines without which the question has no answer; ascending
-  std::string question;                  ///< "Where is Anna?"
-  std::string answer;                    ///< one word
-  std::vector<std::string> sort;         ///< the eight words that the answer is one of
+  std::vector<std::string> lines;     ///< in order, without newlines
+  std::vector<std::size_t> deciding;  ///< lines without which the question has no answer; ascending
+  std::string question;               ///< "Where is Anna?"
+  std::string answer;                 ///< one word
+  std::vector<std::string> sort;      ///< the eight words that the answer is one of
 };
 
 /// 1: place of a person. 2: place of a thing. 3: its earlier place. 4: neighbour of a place. 5: who gave what to whom.

@@ -34,8 +34,8 @@ const std::vector<WordPair>& untrained_pairs() {
   return made;
 }
 
-Question association_question(const WordPair& pair, const NumberSource& numbers, double depth, bool told, std::int64_t candidates,
-                              support::Xoshiro& random) {
+Question association_question(const WordPair& pair, const NumberSource& numbers, double depth, bool told,
+                              std::int64_t candidates, support::Xoshiro& random) {
   std::vector<std::string> taken = {numbers.draw(random)};
   Question question;
   question.facts.push_back({cat("The ", pair.coded, " code is ", taken[0], ".\n"), depth});

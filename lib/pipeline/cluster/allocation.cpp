@@ -11,7 +11,7 @@ using support::cat;
 
 namespace {
 
-constexpr std::int64_t kMostStill = 3;     // attempts without a step, of a task that saves steps
+constexpr std::int64_t kMostStill = 3;  // attempts without a step, of a task that saves steps
 constexpr std::int64_t kMostRestarts = 50;
 // Slurm's signals before the end of a job's time are good to about a minute.
 constexpr double kLeadSlack = 90;
@@ -83,8 +83,7 @@ StopDecision decide_after_stop(const StopFacts& facts) {
   if (facts.moved) return {Kind::kRequeue, "it continues from its saved state"};
   if (facts.keeps_steps && facts.still >= kMostStill)
     return {Kind::kGiveUp, cat(facts.still, " attempts in a row saved no step")};
-  const bool near_end =
-      facts.row->limit_s > 0 && facts.row->run_s > facts.row->limit_s - facts.lead_s - kLeadSlack;
+  const bool near_end = facts.row->limit_s > 0 && facts.row->run_s > facts.row->limit_s - facts.lead_s - kLeadSlack;
   if (near_end && !facts.keeps_steps) {
     return {Kind::kGiveUp,
             "its time is nearly over and nothing was saved: it would never come to an end; give it a longer "

@@ -23,9 +23,10 @@ struct OwnJob {
   std::int64_t index = 0;
   std::int64_t restarts = 0;
   std::string node;
-  std::string cluster;    ///< SLURM_CLUSTER_NAME
+  std::string cluster;  ///< SLURM_CLUSTER_NAME
 
-  /// "12_3", the name for orders to Slurm. The number alone may be the number of the whole array, which one element shares.
+  /// "12_3", the name for orders to Slurm. The number alone may be the number of the whole array, which one element
+  /// shares.
   std::string id() const;
 };
 std::optional<OwnJob> own_job(const Environment& environment = own_environment);
@@ -35,14 +36,14 @@ Capacity allocated(Capacity machine, const Environment& environment = own_enviro
 
 /// Facts about an element that was asked to stop before its end.
 struct StopFacts {
-  bool cancelled = false;           ///< our own mark exists
-  std::optional<JobRow> row;        ///< Slurm's row of the job; nothing when Slurm does not answer.
-  bool moved = false;               ///< A step was saved that this attempt did not begin with.
-  bool keeps_steps = false;         ///< Some unfinished task saves steps at all.
-  std::int64_t still = 0;           ///< attempts in a row, this one included, without a step
+  bool cancelled = false;     ///< our own mark exists
+  std::optional<JobRow> row;  ///< Slurm's row of the job; nothing when Slurm does not answer.
+  bool moved = false;         ///< A step was saved that this attempt did not begin with.
+  bool keeps_steps = false;   ///< Some unfinished task saves steps at all.
+  std::int64_t still = 0;     ///< attempts in a row, this one included, without a step
   std::int64_t restarts = 0;
-  double lead_s = 120;              ///< time between the signal to the job and its end
-  std::string waits_for;            ///< owner of the lease of all remaining tasks, for which it gives its place up; else empty
+  double lead_s = 120;    ///< time between the signal to the job and its end
+  std::string waits_for;  ///< owner of the lease of all remaining tasks, for which it gives its place up; else empty
 };
 
 struct StopDecision {

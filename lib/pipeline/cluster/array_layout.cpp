@@ -143,8 +143,8 @@ class Grouper {
       const bool spread = homes.size() > 1 || tasks.size() == 1;
       for (std::size_t k = 0; k < tasks.size(); ++k) {
         const std::size_t i = tasks[k];
-        if (home[k] != kNone && spread && home[k] >= live_ &&
-            site(i) == site(elements_[home[k]].tasks.front()) && !graph_.tasks[i].allow_partial) {
+        if (home[k] != kNone && spread && home[k] >= live_ && site(i) == site(elements_[home[k]].tasks.front()) &&
+            !graph_.tasks[i].allow_partial) {
           elements_[home[k]].tasks.push_back(i);
           element_of_[i] = home[k];
           continue;
@@ -172,9 +172,8 @@ class Grouper {
     }
     std::size_t home = kNone;
     for (const std::size_t one : parents) {
-      const bool last = std::all_of(parents.begin(), parents.end(), [&](std::size_t other) {
-        return other == one || above[one].count(other) > 0;
-      });
+      const bool last = std::all_of(parents.begin(), parents.end(),
+                                    [&](std::size_t other) { return other == one || above[one].count(other) > 0; });
       if (last) home = one;
     }
     return home;
@@ -237,8 +236,8 @@ class Grouper {
     if (!limited) sum.time_s = 0;
     // Shares of a GPU run side by side.
     if (sum.gpus > 0 && sum.gpus < 1) {
-      const auto beside = std::min<std::int64_t>(static_cast<std::int64_t>(count),
-                                                 std::max<std::int64_t>(1, static_cast<std::int64_t>(1 / sum.gpus + 1e-9)));
+      const auto beside = std::min<std::int64_t>(
+          static_cast<std::int64_t>(count), std::max<std::int64_t>(1, static_cast<std::int64_t>(1 / sum.gpus + 1e-9)));
       sum.gpus = 1;
       sum.cpus *= beside;
       sum.mem_bytes *= beside;
@@ -285,7 +284,8 @@ class Grouper {
   Wait wait_of(const Element& element, bool name_lists) const {
     Wait wait;
     std::map<std::size_t, std::vector<std::int64_t>> by_array;
-    for (const std::size_t parent : element.parents) by_array[elements_[parent].array].push_back(elements_[parent].index);
+    for (const std::size_t parent : element.parents)
+      by_array[elements_[parent].array].push_back(elements_[parent].index);
     for (auto& [array, indices] : by_array) {
       std::sort(indices.begin(), indices.end());
       const std::size_t size = arrays_[array].elements.size();
@@ -338,9 +338,8 @@ class Grouper {
       if (wait.index >= 0) {
         // Several that follow one element go to separate arrays.
         auto& fan = corresponding[text];
-        const auto free = std::find_if(fan.begin(), fan.end(), [&](std::size_t array) {
-          return !arrays_[array].elements.count(wait.index);
-        });
+        const auto free = std::find_if(fan.begin(), fan.end(),
+                                       [&](std::size_t array) { return !arrays_[array].elements.count(wait.index); });
         element.array = free != fan.end() ? *free : fan.emplace_back(new_array(element, wait));
         element.index = wait.index;
       } else {

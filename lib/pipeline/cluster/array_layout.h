@@ -33,7 +33,7 @@ struct JobArray {
   SlurmPolicy policy;
   std::map<std::int64_t, std::vector<std::size_t>> elements;  ///< index → tasks, in the order of the graph
   std::vector<ArrayNeed> needs;
-  std::string live_job;  ///< id of an array that is in the queue already; empty for one that is to be sent
+  std::string live_job;     ///< id of an array that is in the queue already; empty for one that is to be sent
   double usual_time_s = 0;  ///< time of its partition for jobs that name none; 0: unknown, or unlimited
 
   /// Seconds between the signal to stop and the end of an element's time.

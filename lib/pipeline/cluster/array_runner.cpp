@@ -153,7 +153,7 @@ class ElementRun {
     // The job may use its early warning for saving, except the last ten seconds.
     options.grace_s = std::max(5.0, orders_.lead_s - 10);
     MonitorState watched(listener_, folder_ / "state" / cat(order_.token, "_", order_.index, ".json"),
-                    order_.most_idle_s);
+                         order_.most_idle_s);
     const StopFunction stop = [&] {
       const int level = stop_ ? stop_() : 0;
       return level == 0 && job_ && !watched.waits_for().empty() ? 1 : level;
@@ -265,10 +265,12 @@ class ElementRun {
   }
 
   /// Five minutes at first, then twice as long with each restart, up to an hour.
-  double delay_s() const { return std::min(3600.0, 300.0 * static_cast<double>(1 << std::min<std::int64_t>(job_->restarts, 4))); }
+  double delay_s() const {
+    return std::min(3600.0, 300.0 * static_cast<double>(1 << std::min<std::int64_t>(job_->restarts, 4)));
+  }
 
-  /// After a signal to stop, or without work since `waits_for` does it: requeues the job, unless it was cancelled or makes no
-  /// progress. A finished task of a pack is progress, too.
+  /// After a signal to stop, or without work since `waits_for` does it: requeues the job, unless it was cancelled or
+  /// makes no progress. A finished task of a pack is progress, too.
   int stopped(bool progress, const std::string& waits_for = "") {
     StopFacts facts;
     facts.waits_for = waits_for;
@@ -298,7 +300,8 @@ class ElementRun {
       std::printf("%s; queued again: %s\n", told.c_str(), decision.why.c_str());
       std::fflush(stdout);
       const std::string failed = slurm_.requeue(job_->id());
-      // Slurm itself delays a requeued job by two minutes. The longer the other owner takes, the less often this job looks.
+      // Slurm itself delays a requeued job by two minutes. The longer the other owner takes, the less often this job
+      // looks.
       if (failed.empty() && !waits_for.empty()) slurm_.delay(job_->id(), delay_s());
       if (failed.empty()) return kRunDone;
       return end(support::kExitCheckpointed, cat("it could not be queued again: ", failed));

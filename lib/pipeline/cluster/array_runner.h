@@ -17,7 +17,7 @@ namespace pe::pipeline {
 struct ElementOrder {
   std::filesystem::path store;
   std::string run, token;
-  std::string digest;      ///< SHA-256 of arrays/<token>.json when it was submitted
+  std::string digest;  ///< SHA-256 of arrays/<token>.json when it was submitted
   std::int64_t index = 0;
   double input_wait_s = 120;  ///< how long inputs that should be there may take to be seen
   int publish_threads = 1;    ///< as in RunOptions

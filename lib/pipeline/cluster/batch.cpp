@@ -22,7 +22,9 @@ std::string harmless_name(const std::string& text) {
 }
 
 /// Minutes, rounded up: what Slurm counts in.
-std::int64_t minutes(double seconds) { return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(seconds / 60))); }
+std::int64_t minutes(double seconds) {
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(seconds / 60)));
+}
 
 std::int64_t mebibytes(std::int64_t bytes) { return std::max<std::int64_t>(1, (bytes + (1 << 20) - 1) >> 20); }
 
@@ -55,9 +57,9 @@ std::string job_name(const std::string& label, const std::string& token) { retur
 
 std::string dependency(const std::vector<ArrayNeed>& needs, const std::map<std::size_t, std::string>& jobs) {
   std::vector<std::string> parts;
-  for (const auto& [kind, word] : {std::pair{ArrayNeed::Kind::kAfterCorr, "aftercorr"},
-                                   std::pair{ArrayNeed::Kind::kAfterOk, "afterok"},
-                                   std::pair{ArrayNeed::Kind::kAfterAny, "afterany"}}) {
+  for (const auto& [kind, word] :
+       {std::pair{ArrayNeed::Kind::kAfterCorr, "aftercorr"}, std::pair{ArrayNeed::Kind::kAfterOk, "afterok"},
+        std::pair{ArrayNeed::Kind::kAfterAny, "afterany"}}) {
     std::string ids;
     for (const ArrayNeed& need : needs) {
       const auto job = jobs.find(need.array);
@@ -82,12 +84,9 @@ std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace&
   const Resources& resources = array.resources;
   std::vector<std::string> words = {
       cat("--job-name=", job_name(array.label, place.token)),
-      cat("--comment=pe-pipeline:", place.run, ":", place.token),
-      cat("--chdir=", place.folder),
+      cat("--comment=pe-pipeline:", place.run, ":", place.token), cat("--chdir=", place.folder),
       // Slurm would also replace %j and the like in the folder that a relative name is put behind.
-      cat("--output=", literal(place.folder), "/jobs/", place.token, "_%a.log"),
-      "--open-mode=append",
-      "--requeue",
+      cat("--output=", literal(place.folder), "/jobs/", place.token, "_%a.log"), "--open-mode=append", "--requeue",
       cat("--array=", index_list(array.elements), policy.at_once > 0 ? cat("%", policy.at_once) : std::string()),
       cat("--nodes=", policy.nodes)};
   const std::int64_t gpus = static_cast<std::int64_t>(std::ceil(resources.gpus));

@@ -69,11 +69,12 @@ class GoingOn {
       options.room = std::max<std::int64_t>(0, submission_.max_in_queue - there);
     }
     const auto sent = sent_jobs(store_, run_);
-    const bool left = std::any_of(submission_.arrays.begin(), submission_.arrays.end(), [&](const SubmittedArray& array) {
-      const auto place = static_cast<std::size_t>(&array - submission_.arrays.data());
-      return array.live_job.empty() && !sent.count(array.token) &&
-             std::find(options.skip.begin(), options.skip.end(), place) == options.skip.end();
-    });
+    const bool left =
+        std::any_of(submission_.arrays.begin(), submission_.arrays.end(), [&](const SubmittedArray& array) {
+          const auto place = static_cast<std::size_t>(&array - submission_.arrays.data());
+          return array.live_job.empty() && !sent.count(array.token) &&
+                 std::find(options.skip.begin(), options.skip.end(), place) == options.skip.end();
+        });
     // Who still works will need a last job after it, too.
     if (left || !live_.by_plan_key.empty())
       report_.sent = send(store_, submission_, slurm_, options);
@@ -97,9 +98,9 @@ class GoingOn {
       report_.warnings = std::move(shown.odd);
       summary.reports = std::move(shown.reports);
     }
-    support::write_file_atomically(
-        folder_ / "summary.json",
-        to_json(graph_, summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n", store_.durable());
+    support::write_file_atomically(folder_ / "summary.json",
+                                   to_json(graph_, summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
+                                   store_.durable());
     report_.ended = true;
     report_.exit_code = summary.exit_code;
     report_.summary = cat(summary.executed, " made, ", summary.reused, " reused");
@@ -128,11 +129,11 @@ class GoingOn {
           const auto at = by_key_.find(submission_.tasks[t].plan_key);
           if (at == by_key_.end() || is_done(at->second) || cancelled.covers(at->first)) continue;
           const Task& task = graph_.tasks[at->second];
-          const bool can = task.allow_partial ||
-                           std::all_of(task.inputs.begin(), task.inputs.end(), [&](const Edge& edge) {
-                             return is_done(edge.producer) || is_live(edge.producer) || own.count(edge.producer) ||
-                                    coming.count(edge.producer);
-                           });
+          const bool can =
+              task.allow_partial || std::all_of(task.inputs.begin(), task.inputs.end(), [&](const Edge& edge) {
+                return is_done(edge.producer) || is_live(edge.producer) || own.count(edge.producer) ||
+                       coming.count(edge.producer);
+              });
           if (!can) continue;
           own.insert(at->second);
         }
@@ -177,9 +178,9 @@ class GoingOn {
         ++summary.interrupted;
       }
     }
-    summary.exit_code = summary.failed > 0                             ? kRunFailed
+    summary.exit_code = summary.failed > 0                          ? kRunFailed
                         : summary.blocked + summary.interrupted > 0 ? kRunIncomplete
-                                                                       : kRunDone;
+                                                                    : kRunDone;
     return summary;
   }
 

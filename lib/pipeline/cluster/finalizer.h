@@ -26,8 +26,9 @@ struct LastReport {
 /// @param tell  Receives a line of text when sending takes long.
 /// @throws ArtifactError when the run is no submission or is damaged; ConfigError when it is another user's or another
 ///   cluster's; IoError
-LastReport go_on(Store& store, const std::string& run, Slurm& slurm, const std::string& own_job,
-                 const std::function<void(const std::string&)>& tell = [](const std::string&) {});
+LastReport go_on(
+    Store& store, const std::string& run, Slurm& slurm, const std::string& own_job,
+    const std::function<void(const std::string&)>& tell = [](const std::string&) {});
 
 /// Writes the summary of each submission in `open` that has no job in the queue. All of `open` belong to this user and
 /// cluster. Without all its results a submission must be ten minutes old, since its jobs may be about to be sent.

@@ -33,7 +33,7 @@ std::function<bool(const LeaseOwner&)> job_ended_by(Slurm& slurm) {
   struct ClusterQueue {
     std::string cluster;
     std::optional<std::vector<JobRow>> rows;
-    Clock::time_point at{};  // when the question was asked
+    Clock::time_point at{};                         // when the question was asked
     std::map<std::string, Clock::time_point> seen;  // lease owner → first look at its lease
     Clock::time_point next{};
   };
@@ -45,8 +45,8 @@ std::function<bool(const LeaseOwner&)> job_ended_by(Slurm& slurm) {
     if (own && own->job == owner.slurm_job && is_of_cluster(owner, own->cluster))
       return support::parse_integer(owner.slurm_restart).value_or(0) < own->restarts;
     // An older answer may know the job from before its start: waiting in the queue.
-    const std::string who = support::cat(owner.slurm_cluster, " ", owner.slurm_job, " ", owner.slurm_restart, " ", owner.pid,
-                                         " ", owner.started);
+    const std::string who = support::cat(owner.slurm_cluster, " ", owner.slurm_job, " ", owner.slurm_restart, " ",
+                                         owner.pid, " ", owner.started);
     const Clock::time_point seen = asked->seen.try_emplace(who, Clock::now()).first->second;
     if (Clock::now() >= asked->next) {
       asked->at = Clock::now();

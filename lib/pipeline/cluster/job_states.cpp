@@ -30,7 +30,8 @@ bool settled(const TaskStatus& task) {
   return task.phase == "done" || task.phase == "reused" || task.phase == "failed" || task.phase == "blocked";
 }
 
-std::optional<Json> state_of(const Store& store, const std::string& run, const SubmittedArray& array, std::int64_t index) {
+std::optional<Json> state_of(const Store& store, const std::string& run, const SubmittedArray& array,
+                             std::int64_t index) {
   const auto path = store.runs_folder() / run / "state" / cat(array.token, "_", index, ".json");
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
@@ -124,7 +125,8 @@ class Overlay {
   void apply_overrides(TaskStatus& task, const Element& element) {
     if (!element.job.empty()) task.job = cat(element.job, "_", element.index);
     if (task.log.empty() && task.phase != "done" && task.phase != "reused") {
-      const auto log = store_.runs_folder() / status_.run_id / "jobs" / cat(element.array.token, "_", element.index, ".log");
+      const auto log =
+          store_.runs_folder() / status_.run_id / "jobs" / cat(element.array.token, "_", element.index, ".log");
       std::error_code error;
       if (std::filesystem::exists(log, error)) task.log = log.string();
     }
@@ -193,9 +195,9 @@ class Overlay {
     const bool badly = is_final(how) && how != "COMPLETED" && how != "CANCELLED";
     if (at_work(task) || badly) task.phase = "lost";
     const std::string why = element.row && is_final(element.row->state) ? element.row->reason : "";
-    task.reason = cat("its job ", task.job, " has ended", how.empty() ? "" : cat(" (", how, why.empty() ? "" : ", ", why, ")"),
-                      "; `pe-pipeline submit` continues",
-                      how == kOutOfMemory ? ", and asks for more memory" : "");
+    task.reason =
+        cat("its job ", task.job, " has ended", how.empty() ? "" : cat(" (", how, why.empty() ? "" : ", ", why, ")"),
+            "; `pe-pipeline submit` continues", how == kOutOfMemory ? ", and asks for more memory" : "");
   }
 
   /// Slurm cancels jobs whose dependency failed, and forgets them later. The list has producers before their readers.
@@ -225,9 +227,8 @@ class Overlay {
       status_.state = last_->state == "RUNNING" ? "running" : "queued";
     else
       status_.state = "incomplete";
-    if (std::all_of(status_.tasks.begin(), status_.tasks.end(), [](const TaskStatus& task) {
-          return task.phase == "done" || task.phase == "reused";
-        })) {
+    if (std::all_of(status_.tasks.begin(), status_.tasks.end(),
+                    [](const TaskStatus& task) { return task.phase == "done" || task.phase == "reused"; })) {
       status_.state = "done";
     }
   }
@@ -259,7 +260,8 @@ std::vector<std::string> names_of(const Store& store, const Submission& submissi
   return names;
 }
 
-/// Whether the accounts may know more than the queue: some unsettled task has a job that the queue lacks, or that failed.
+/// Whether the accounts may know more than the queue: some unsettled task has a job that the queue lacks, or that
+/// failed.
 bool should_ask_accounts(const RunStatus& status, const Store& store, const Submission& submission,
                          const std::vector<JobRow>& rows) {
   const auto places = by_plan_key(status);
@@ -272,7 +274,8 @@ bool should_ask_accounts(const RunStatus& status, const Store& store, const Subm
       if (row && (!is_final(row->state) || row->state == "COMPLETED")) continue;
       for (const std::size_t i : tasks) {
         const auto at = places.find(submission.tasks[i].plan_key);
-        if (at != places.end() && (!settled(status.tasks[at->second]) || status.tasks[at->second].phase == "failed")) return true;
+        if (at != places.end() && (!settled(status.tasks[at->second]) || status.tasks[at->second].phase == "failed"))
+          return true;
       }
     }
   }
@@ -284,14 +287,16 @@ std::optional<std::vector<JobRow>> rows_of(const Store& store, const Submission&
                                            std::string& trouble) {
   const std::string here = submission.cluster.empty() ? "" : slurm.cluster();
   if (here != submission.cluster) {
-    trouble = here.empty() ? slurm.trouble()
-                           : cat("it was submitted by ", submitter(submission), ", and here is cluster ", support::quote(here));
+    trouble = here.empty()
+                  ? slurm.trouble()
+                  : cat("it was submitted by ", submitter(submission), ", and here is cluster ", support::quote(here));
     return std::nullopt;
   }
   auto rows = slurm.jobs_named(names_of(store, submission), submission.user);
   if (!rows) trouble = slurm.trouble();
   if (rows && rows->empty() && !is_own(submission, slurm)) {
-    trouble = cat("its jobs are those of ", submitter(submission), "; they are over, or this Slurm hides them from others");
+    trouble =
+        cat("its jobs are those of ", submitter(submission), "; they are over, or this Slurm hides them from others");
     return std::nullopt;
   }
   return rows;

@@ -14,8 +14,8 @@
 namespace pe::pipeline {
 
 struct JobStates {
-  std::optional<std::vector<JobRow>> rows;      ///< nothing: squeue did not answer
-  std::optional<std::vector<EndedJob>> ended;   ///< nothing: not asked, or there are no accounts
+  std::optional<std::vector<JobRow>> rows;     ///< nothing: squeue did not answer
+  std::optional<std::vector<EndedJob>> ended;  ///< nothing: not asked, or there are no accounts
 };
 
 /// Fills in jobs, phases and the state of the run. Phases in addition to a run's: "queued", "starting", "lost".

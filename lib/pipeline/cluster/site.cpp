@@ -89,16 +89,19 @@ std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords&
   }
   findings.push_back({false, limits, ""});
   if (support::parse_integer(value(config, "MaxArraySize")).value_or(1001) <= 1)
-    findings.push_back({true, "job arrays are switched off (MaxArraySize)", "`submit` needs them; ask the administrators"});
+    findings.push_back(
+        {true, "job arrays are switched off (MaxArraySize)", "`submit` needs them; ask the administrators"});
   if (value(config, "JobRequeue") == "0") {
-    findings.push_back({false, "jobs are not requeued unless asked (JobRequeue 0); `submit` asks for each (--requeue)", ""});
+    findings.push_back(
+        {false, "jobs are not requeued unless asked (JobRequeue 0); `submit` asks for each (--requeue)", ""});
   }
   for (const auto& association : associations) {
     for (const char* key : {"MaxSubmit", "GrpSubmit"}) {
       const std::string most = value(association, key);
       if (!is_limit(most)) continue;
-      findings.push_back({false, cat("account ", value(association, "Account"), " may have ", most, " jobs in the queue (", key, ")"),
-                          "`submit` sends no more than that at a time"});
+      findings.push_back(
+          {false, cat("account ", value(association, "Account"), " may have ", most, " jobs in the queue (", key, ")"),
+           "`submit` sends no more than that at a time"});
     }
   }
   for (const auto& partition : partitions) {
@@ -106,7 +109,8 @@ std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords&
     if (!is_limit(most) && !is_limit(usual)) continue;
     std::string text = cat("partition ", value(partition, "PartitionName"), ":");
     if (is_limit(most)) text += cat(" a job may take ", most, " (MaxTime)");
-    if (is_limit(usual)) text += cat(is_limit(most) ? "," : "", " a job that names no time gets ", usual, " (DefaultTime)");
+    if (is_limit(usual))
+      text += cat(is_limit(most) ? "," : "", " a job that names no time gets ", usual, " (DefaultTime)");
     findings.push_back({false, text, ""});
   }
   const std::string wait = value(config, "KillWait");
@@ -117,8 +121,11 @@ std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords&
   judge_preemption(config, partitions, findings);
   const std::string accounting = value(config, "AccountingStorageType");
   if (mentions(accounting, "none")) {
-    findings.push_back({false, cat("no accounting: of ended jobs `status` knows what the run itself wrote, and what Slurm "
-                                   "remembers for ", value(config, "MinJobAge")), ""});
+    findings.push_back({false,
+                        cat("no accounting: of ended jobs `status` knows what the run itself wrote, and what Slurm "
+                            "remembers for ",
+                            value(config, "MinJobAge")),
+                        ""});
   }
   if (mentions(value(config, "DependencyParameters"), "kill_invalid_depend"))
     findings.push_back({false, "jobs that wait for a failed job are cancelled by the site (kill_invalid_depend)", ""});

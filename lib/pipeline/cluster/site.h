@@ -24,7 +24,8 @@ bool keeps_account_limits(const SiteConfig& config);
 /// fewest; 0: any number.
 std::int64_t most_in_queue(const SiteRecords& associations, const std::string& account);
 
-/// Seconds that `partition` (empty: the cluster's default) gives to a job that names no time; 0: unknown, or without end.
+/// Seconds that `partition` (empty: the cluster's default) gives to a job that names no time; 0: unknown, or without
+/// end.
 double usual_time(const SiteRecords& partitions, const std::string& partition);
 
 /// Limits on jobs, the effects of preemption and of the end of a job's time, and whether ended jobs can be queried. The

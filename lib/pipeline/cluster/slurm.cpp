@@ -33,11 +33,17 @@ std::string said(const TimedCapture& answer, const std::string& program) {
 
 std::vector<std::string> plain_environment() {
   static constexpr std::string_view kKept[] = {"SLURM_CONF", "SLURM_CONF_SERVER"};
-  static constexpr std::string_view kDropped[] = {"SBATCH_", "SLURM_", "SLURMD_", "SRUN_", "SALLOC_", "SQUEUE_",
-                                                  "SACCT_", "SCONTROL_", "SCANCEL_", "SINFO_"};
-  static constexpr std::string_view kOfJob[] = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-                                                "ZE_AFFINITY_MASK",     "GPU_DEVICE_ORDINAL",   "PMI_",
-                                                "PMIX_",                "OMPI_",                "HYDRA_"};
+  static constexpr std::string_view kDropped[] = {"SBATCH_", "SLURM_", "SLURMD_",   "SRUN_",    "SALLOC_",
+                                                  "SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_", "SINFO_"};
+  static constexpr std::string_view kOfJob[] = {"CUDA_VISIBLE_DEVICES",
+                                                "ROCR_VISIBLE_DEVICES",
+                                                "HIP_VISIBLE_DEVICES",
+                                                "ZE_AFFINITY_MASK",
+                                                "GPU_DEVICE_ORDINAL",
+                                                "PMI_",
+                                                "PMIX_",
+                                                "OMPI_",
+                                                "HYDRA_"};
   const bool in_job = std::getenv("SLURM_JOB_ID") != nullptr;
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -147,7 +153,8 @@ std::optional<JobRow> Slurm::job(const std::string& id) {
   return std::nullopt;
 }
 
-std::optional<std::vector<EndedJob>> Slurm::ended_named(const std::vector<std::string>& names, const std::string& user) {
+std::optional<std::vector<EndedJob>> Slurm::ended_named(const std::vector<std::string>& names,
+                                                        const std::string& user) {
   if (names.empty()) return std::vector<EndedJob>();
   // Steps are included: Slurm may name a step alone as out of memory.
   const auto answer = ask({"sacct", "--noheader", "--parsable2", cat("--format=", kAccountFormat),

@@ -1,6 +1,6 @@
 /// @file
-/// Slurm, asked through its own programs: argument lists, a time limit on every call, no shell. Of an answer that did not
-/// come nothing follows: every query gives nothing then, which is not the same as an empty list.
+/// Slurm, asked through its own programs: argument lists, a time limit on every call, no shell. Of an answer that did
+/// not come nothing follows: every query gives nothing then, which is not the same as an empty list.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ using SlurmCall = std::function<support::TimedCapture(const std::vector<std::str
 /// Runs the program without the settings of this shell's SBATCH_, SLURM_ and similar variables.
 support::TimedCapture call_slurm(const std::vector<std::string>& arguments, const std::string& input, double limit_s);
 
-/// This process's environment without the variables that Slurm's programs read as options; SLURM_CONF stays. Inside a job
-/// also without the job's own variables: its GPUs, and the address of its ranks.
+/// This process's environment without the variables that Slurm's programs read as options; SLURM_CONF stays. Inside a
+/// job also without the job's own variables: its GPUs, and the address of its ranks.
 std::vector<std::string> plain_environment();
 
 /// Who this process works for, as Slurm names users; the number where the system knows no name.

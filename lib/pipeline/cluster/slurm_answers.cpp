@@ -51,7 +51,8 @@ bool fields_of(std::string_view line, std::array<std::string_view, N>& fields) {
 }
 
 bool is_word(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return (c >= 'A' && c <= 'Z') || c == '_'; });
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= 'A' && c <= 'Z') || c == '_'; });
 }
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
@@ -213,12 +214,13 @@ std::string_view limit_named(std::string_view message) {
 }  // namespace
 
 Refusal classify_refusal(std::string_view message) {
-  // The sentence below such a line is the same for every limit. Only one on the number of jobs passes with time; any other
-  // at this moment is a limit that this job alone exceeds, however empty the queue is.
+  // The sentence below such a line is the same for every limit. Only one on the number of jobs passes with time; any
+  // other at this moment is a limit that this job alone exceeds, however empty the queue is.
   if (const std::string_view limit = limit_named(message); !limit.empty())
     return contains(limit, "SubmitJob") || contains(limit, "Jobs") ? Refusal::kFull : Refusal::kFinal;
-  for (const char* full : {"SubmitJob", "MaxSubmit", "QOSMaxSubmit", "AssocMaxSubmit", "Job violates accounting/QOS policy",
-                           "temporarily unable to accept job", "Job limit", "maximum number of jobs"}) {
+  for (const char* full :
+       {"SubmitJob", "MaxSubmit", "QOSMaxSubmit", "AssocMaxSubmit", "Job violates accounting/QOS policy",
+        "temporarily unable to accept job", "Job limit", "maximum number of jobs"}) {
     if (contains(message, full)) return Refusal::kFull;
   }
   for (const char* lost : {"Unable to contact", "timed out", "Timed out", "Zero Bytes", "Connection refused",

@@ -15,11 +15,11 @@ namespace pe::pipeline {
 
 /// One job, or one element of an array, as squeue shows it.
 struct JobRow {
-  std::string array_job;  ///< Id that sbatch printed.
-  std::string job;        ///< The job's id, as in SLURM_JOB_ID.
+  std::string array_job;    ///< Id that sbatch printed.
+  std::string job;          ///< The job's id, as in SLURM_JOB_ID.
   std::int64_t index = -1;  ///< Index in the array; -1: not of one, or pending and not named.
-  std::string state;      ///< Long form: "PENDING", "COMPLETING", ….
-  std::string reason;     ///< "Dependency", "DependencyNeverSatisfied", …; "None" is empty
+  std::string state;        ///< Long form: "PENDING", "COMPLETING", ….
+  std::string reason;       ///< "Dependency", "DependencyNeverSatisfied", …; "None" is empty
   std::string node;
   double run_s = -1, limit_s = -1;  ///< -1: unknown or none
   std::string name;
@@ -37,8 +37,8 @@ struct QueueAnswer {
 };
 QueueAnswer parse_queue(std::string_view text);
 
-/// One job that is over, as sacct -n -P -o JobID,State,ExitCode,JobName shows it. Where the job has failed and one of its
-/// steps ran out of memory, that is its state.
+/// One job that is over, as sacct -n -P -o JobID,State,ExitCode,JobName shows it. Where the job has failed and one of
+/// its steps ran out of memory, that is its state.
 struct EndedJob {
   std::string array_job;
   std::int64_t index = -1;
@@ -75,8 +75,8 @@ Refusal classify_refusal(std::string_view message);
 /// Whether a state is one that a job never leaves by itself.
 bool is_final(std::string_view state);
 
-/// The obstacle of a job that cannot start without a change by its user or an administrator, with the remedy. `reason` is
-/// the one that squeue shows; the text is empty for reasons that pass with time.
+/// The obstacle of a job that cannot start without a change by its user or an administrator, with the remedy. `reason`
+/// is the one that squeue shows; the text is empty for reasons that pass with time.
 std::string why_it_never_starts(const std::string& reason);
 
 }  // namespace pe::pipeline

@@ -54,8 +54,8 @@ Json array_json(const SubmittedArray& array) {
   Json needs = Json::array();
   for (const ArrayNeed& need : array.needs)
     needs.push_back(Json::array({static_cast<int>(need.kind), need.array, need.indices}));
-  return {{"token", array.token},     {"label", array.label}, {"options", array.options},
-          {"script", array.script},   {"needs", needs},       {"elements", elements_json(array.elements)},
+  return {{"token", array.token},      {"label", array.label}, {"options", array.options},
+          {"script", array.script},    {"needs", needs},       {"elements", elements_json(array.elements)},
           {"live_job", array.live_job}};
 }
 
@@ -118,7 +118,8 @@ JobArray last_job(const std::vector<JobArray>& arrays) {
 
 }  // namespace
 
-PreparedSubmission make_submission(const Graph& graph, const std::vector<JobArray>& arrays, const SubmissionRequest& order) {
+PreparedSubmission make_submission(const Graph& graph, const std::vector<JobArray>& arrays,
+                                   const SubmissionRequest& order) {
   PreparedSubmission made;
   Submission& submission = made.submission;
   submission.run = order.run;
@@ -149,8 +150,8 @@ PreparedSubmission make_submission(const Graph& graph, const std::vector<JobArra
       array.token = token_of(order.run, cat("array ", k));
       std::string document = array_document(graph, from, order, array.token);
       place.token = array.token;
-      place.command = {order.program, "__element", fs::absolute(order.store).string(), order.run, array.token,
-                       support::sha256_hex(document)};
+      place.command = {order.program, "__element", fs::absolute(order.store).string(),
+                       order.run,     array.token, support::sha256_hex(document)};
       array.options = sbatch_options(from, place, "");
       array.script = batch_script(from, place);
       made.documents[array.token] = std::move(document);
@@ -229,15 +230,16 @@ std::optional<Submission> read_submission(const Store& store, const std::string&
   }
 }
 
-// ---- marks -------------------------------------------------------------------------------------------------------------
+// ---- marks
+// -------------------------------------------------------------------------------------------------------------
 
 void mark_cancelled(const Store& store, const std::string& run, const std::set<std::string>& plan_keys) {
   const fs::path folder = folder_of(store, run) / "cancelled";
   support::make_folders(folder);
   const Json json{{"time", support::unix_time()}, {"all", plan_keys.empty()}, {"tasks", plan_keys}};
   support::write_file_atomically(
-      folder / cat("mark.", static_cast<std::int64_t>(support::unix_time() * 1000), ".", ::getpid(), ".json"), dumped(json),
-      store.durable());
+      folder / cat("mark.", static_cast<std::int64_t>(support::unix_time() * 1000), ".", ::getpid(), ".json"),
+      dumped(json), store.durable());
 }
 
 Cancellation read_cancelled(const Store& store, const std::string& run) {
@@ -258,7 +260,8 @@ Cancellation read_cancelled(const Store& store, const std::string& run) {
   return cancelled;
 }
 
-// ---- what is in the queue ------------------------------------------------------------------------------------------------
+// ---- what is in the queue
+// ------------------------------------------------------------------------------------------------
 
 JobTable::JobTable(const std::vector<JobRow>& rows) {
   for (const JobRow& row : rows) {
@@ -355,11 +358,12 @@ LiveTasks live_tasks(const Store& store, const std::vector<Submission>& open, co
   return live;
 }
 
-// ---- sending -------------------------------------------------------------------------------------------------------------
+// ---- sending
+// -------------------------------------------------------------------------------------------------------------
 
 namespace {
 
-constexpr int kLooks = 4;   // for a job whose answer was lost
+constexpr int kLooks = 4;  // for a job whose answer was lost
 constexpr int kTries = 3;
 constexpr int kLookAgain = 300;  // seconds after which a last job that has nothing to wait for looks for room
 

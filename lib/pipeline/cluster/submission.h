@@ -22,8 +22,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "pipeline/cluster/batch.h"
 #include "pipeline/cluster/array_layout.h"
+#include "pipeline/cluster/batch.h"
 #include "pipeline/cluster/slurm.h"
 #include "pipeline/file/graph.h"
 #include "pipeline/store/store.h"
@@ -64,7 +64,7 @@ struct SubmissionRequest {
   std::string program;               ///< this one, absolute
   std::vector<std::string> command;  ///< that runs a task here: "pe-pipeline run FILE …"
   std::int64_t max_in_queue = 0;
-  std::string user, cluster;         ///< as in Submission
+  std::string user, cluster;  ///< as in Submission
 };
 
 /// The submission with the frozen documents of its arrays, by token; nothing is written.
@@ -72,14 +72,16 @@ struct PreparedSubmission {
   Submission submission;
   std::map<std::string, std::string> documents;
 };
-PreparedSubmission make_submission(const Graph& graph, const std::vector<JobArray>& arrays, const SubmissionRequest& order);
+PreparedSubmission make_submission(const Graph& graph, const std::vector<JobArray>& arrays,
+                                   const SubmissionRequest& order);
 
 /// Writes it into the folder of its run, which must be there. @throws IoError
 void write_submission(const Store& store, const Graph& graph, const PreparedSubmission& made);
 /// Empty when the run is none. @throws ArtifactError when it is damaged
 std::optional<Submission> read_submission(const Store& store, const std::string& run);
 
-// ---- marks -------------------------------------------------------------------------------------------------------------
+// ---- marks
+// -------------------------------------------------------------------------------------------------------------
 
 /// Marks tasks as cancelled, by plan key; none: all of the run. @throws IoError
 void mark_cancelled(const Store& store, const std::string& run, const std::set<std::string>& plan_keys);
@@ -90,7 +92,8 @@ struct Cancellation {
 };
 Cancellation read_cancelled(const Store& store, const std::string& run);
 
-// ---- what is in the queue ------------------------------------------------------------------------------------------------
+// ---- what is in the queue
+// ------------------------------------------------------------------------------------------------
 
 /// Rows of squeue by array token and index. A row without an index covers every element without a separate row.
 class JobTable {
@@ -118,8 +121,8 @@ std::filesystem::path job_log(const Store& store, const Submission& submission, 
 /// Runs of the store that are submissions and have not ended, oldest first.
 std::vector<Submission> open_submissions(const Store& store);
 
-/// Whether its jobs belong to this user and to the cluster that answers. About other submissions the queue says nothing, so
-/// they must not be continued, adopted or ended from here.
+/// Whether its jobs belong to this user and to the cluster that answers. About other submissions the queue says
+/// nothing, so they must not be continued, adopted or ended from here.
 bool is_own(const Submission& submission, Slurm& slurm);
 /// "user 'ann' on cluster 'b'".
 std::string submitter(const Submission& submission);
@@ -133,15 +136,16 @@ bool has_jobs(const Submission& submission, const std::vector<JobRow>& rows);
 
 LiveTasks live_tasks(const Store& store, const std::vector<Submission>& open, const std::vector<JobRow>& rows);
 
-// ---- sending -------------------------------------------------------------------------------------------------------------
+// ---- sending
+// -------------------------------------------------------------------------------------------------------------
 
 struct SendReport {
   std::size_t arrays = 0, elements = 0;  ///< that Slurm has now, sent by this call or found
   std::size_t waiting = 0;               ///< elements that did not fit into the queue
   bool last_is_sent = false;
-  bool looks_again = false;              ///< The last job depends on no other job, and looks for room later.
-  std::string limit;                     ///< sbatch's message about the limit; empty when the jobs were counted here.
-  std::string failed;                    ///< Why sending stopped; empty after success.
+  bool looks_again = false;  ///< The last job depends on no other job, and looks for room later.
+  std::string limit;         ///< sbatch's message about the limit; empty when the jobs were counted here.
+  std::string failed;        ///< Why sending stopped; empty after success.
   Refusal refusal = Refusal::kUnknown;
 };
 
@@ -150,8 +154,9 @@ struct SendOptions {
   std::vector<std::size_t> skip;  ///< Arrays without remaining work.
   std::string own_job;            ///< Job of the caller, when it is the last job itself.
   double pause_s = 0.5;           ///< Pause before looking for a job whose answer was lost; doubles.
-  std::function<void(const std::string&)> tell = [](const std::string&) {};  ///< receives the reason when sending takes long
-  std::function<void()> beat = [] {};                                        ///< before each call of Slurm
+  std::function<void(const std::string&)> tell = [](const std::string&) {
+  };                                   ///< receives the reason when sending takes long
+  std::function<void()> beat = [] {};  ///< before each call of Slurm
 };
 
 /// Sends jobs that were not sent yet, each array exactly once: the intent is noted before, the job after, and where an

@@ -1,6 +1,6 @@
 /// @file
-/// A lease under which one `submit` of a pipeline reads the queue and sends jobs. Two that read the same queue would both
-/// send the missing jobs.
+/// A lease under which one `submit` of a pipeline reads the queue and sends jobs. Two that read the same queue would
+/// both send the missing jobs.
 #pragma once
 
 #include <functional>

@@ -55,7 +55,8 @@ void note(const Store& store, const Submission& submission, const std::string& p
     constexpr double kApart = 60;  // seconds between the clocks of two machines
     struct stat status {};
     const bool known = ::stat((newest / "task.json").c_str(), &status) == 0;
-    if (!known || static_cast<double>(status.st_mtim.tv_sec) + kApart < submission.created) return;  // of an earlier run
+    if (!known || static_cast<double>(status.st_mtim.tv_sec) + kApart < submission.created)
+      return;  // of an earlier run
     exit = {{"schema", "pe-exit/1"},
             {"run", submission.run},
             {"signal", 9},
@@ -83,7 +84,8 @@ void note_lost_to_memory(const Store& store, const std::vector<Submission>& open
                          Slurm& slurm) {
   const JobTable table(rows);
   const std::string kState = "OUT_OF_MEMORY";
-  std::vector<std::string> asked;  // names of arrays with an element that did not end well, or of which nothing is known
+  std::vector<std::string>
+      asked;  // names of arrays with an element that did not end well, or of which nothing is known
   for (const Submission& submission : open) {
     for (const SubmittedArray& array : submission.arrays) {
       bool ask = false;

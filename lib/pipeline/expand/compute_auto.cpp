@@ -46,7 +46,8 @@ void resolve_compute(const StageDescription& stage, const Resources& resources, 
   };
   resolve("device", [&](const auto&) -> Json { return resources.gpus > 0 ? "cuda" : "cpu"; });
   const bool cuda = compute.contains("device") && compute["device"] == "cuda";
-  resolve("ranks", [&](const auto&) -> Json { return std::max<std::int64_t>(1, static_cast<std::int64_t>(resources.gpus)); });
+  resolve("ranks",
+          [&](const auto&) -> Json { return std::max<std::int64_t>(1, static_cast<std::int64_t>(resources.gpus)); });
   const auto found = compute.find("ranks");
   const std::int64_t ranks =
       found != compute.end() && found->is_number_integer() ? std::max<std::int64_t>(1, found->get<std::int64_t>()) : 1;

@@ -9,8 +9,9 @@
 
 namespace pe::pipeline {
 
-/// Fills `compute.device`, `threads`, `ranks`, `dtype`, `deterministic`, `micro_batch` and `isa` where they are `auto` and the schema has
-/// them. The instruction set is the best of the machine's that the field accepts; amx for bf16 alone.
+/// Fills `compute.device`, `threads`, `ranks`, `dtype`, `deterministic`, `micro_batch` and `isa` where they are `auto`
+/// and the schema has them. The instruction set is the best of the machine's that the field accepts; amx for bf16
+/// alone.
 void resolve_compute(const StageDescription& stage, const Resources& resources, const std::string& isa, Json& config);
 
 }  // namespace pe::pipeline

@@ -25,11 +25,12 @@ using support::quote;
 
 namespace {
 
-constexpr std::uint64_t kMostBytes = 16u << 20;   // of a config file
+constexpr std::uint64_t kMostBytes = 16u << 20;  // of a config file
 
 }  // namespace
 
-// ---- files ------------------------------------------------------------------------------------------------------------
+// ---- files
+// ------------------------------------------------------------------------------------------------------------
 
 const Node* ConfigFiles::read(const std::string& path, const Mark& mark, Mistakes& mistakes) {
   const auto [it, fresh] = files_.try_emplace(path);
@@ -60,7 +61,7 @@ const Node* ConfigFiles::read(const std::string& path, const Mark& mark, Mistake
         read.path = full.lexically_normal().string();
         reads_.push_back(std::move(read));
         check(*it->second, mistakes);
-      } catch (const support::Error& error_in_file) {   // no YAML, or it cannot be read
+      } catch (const support::Error& error_in_file) {  // no YAML, or it cannot be read
         for (const auto& item : error_in_file.diagnostics()) mistakes.report(item.message, item.place, item.hint);
         it->second.reset();
       }
@@ -76,7 +77,7 @@ const Node* ConfigFiles::known(const std::string& path) const {
 
 bool ConfigFiles::declared_anywhere(const std::string& dotted) const {
   for (const Stage& stage : stages_.all()) {
-    if (!stage.description) return true;   // the missing stage's fields are not known; its error was already reported
+    if (!stage.description) return true;  // the missing stage's fields are not known; its error was already reported
     if (support::find_field(stage.description->fields, dotted)) return true;
     // An option of a variant is below the variant's own path.
     for (std::size_t dot = dotted.rfind('.'); dot != std::string::npos && dot > 0; dot = dotted.rfind('.', dot - 1)) {
@@ -123,7 +124,8 @@ void ConfigFiles::check(const Node& file, Mistakes& mistakes) const {
   walk(file, "");
 }
 
-// ---- layers -----------------------------------------------------------------------------------------------------------
+// ---- layers
+// -----------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -133,7 +135,8 @@ std::string owner_of(const Stage& stage) {
 
 }  // namespace
 
-ConfigBuilder::ConfigBuilder(const OverriddenPipeline& source, const ExpandOptions& options, const Stages& stages, const Policies& policies)
+ConfigBuilder::ConfigBuilder(const OverriddenPipeline& source, const ExpandOptions& options, const Stages& stages,
+                             const Policies& policies)
     : source_(source),
       options_(options),
       policies_(policies),
@@ -177,7 +180,8 @@ bool ConfigBuilder::read_files(const Stage& stage, const Scope& scope, Mistakes&
 }
 
 /// Everything below `set`. Reads nothing: the files are known.
-Json ConfigBuilder::lay_files(const Stage& stage, const Scope& scope, support::Origins* origins, Diagnostics& diagnostics) const {
+Json ConfigBuilder::lay_files(const Stage& stage, const Scope& scope, support::Origins* origins,
+                              Diagnostics& diagnostics) const {
   const support::OverlayOptions foreign{[](const std::string&) { return true; }, owner_of(stage)};
   const support::Schema& fields = stage.description->fields;
   Json config = support::defaults(fields);
@@ -191,7 +195,8 @@ Json ConfigBuilder::lay_files(const Stage& stage, const Scope& scope, support::O
 }
 
 /// A stage hears of the policy through its config, below whatever files and sets say; only fields that no key holds.
-void ConfigBuilder::lay_checkpoint(const Stage& stage, const Scope& scope, Json& config, Diagnostics& diagnostics) const {
+void ConfigBuilder::lay_checkpoint(const Stage& stage, const Scope& scope, Json& config,
+                                   Diagnostics& diagnostics) const {
   const Json policy = policies_.checkpoint_of(stage, scope, diagnostics);
   for (const auto& [name, field_name] : {std::pair{"every_s", "every"}, std::pair{"keep", "keep"}}) {
     const support::Field* field = support::find_field(stage.description->fields, cat("checkpoint.", field_name));
@@ -201,7 +206,7 @@ void ConfigBuilder::lay_checkpoint(const Stage& stage, const Scope& scope, Json&
 
 /// Where this instance's branch ends and how long it is.
 void ConfigBuilder::lay_budget(const Stage& stage, const Scope& scope, Json& config, support::Origins* origins,
-                          Diagnostics& diagnostics) const {
+                               Diagnostics& diagnostics) const {
   const AxisValue* own = stage.node->budgets ? scope.find(kBudgetAxis) : nullptr;
   if (own == nullptr) return;
   const artifact::Branch& branch = *stage.description->branch;
@@ -216,7 +221,7 @@ void ConfigBuilder::lay_budget(const Stage& stage, const Scope& scope, Json& con
 /// Values of the stage or a flag in addition to its budgets must agree with them: the trunk's snapshots are at the
 /// steps of the budgets.
 void ConfigBuilder::check_budget(const Stage& stage, const Scope& scope, const Json& config,
-                            Diagnostics& diagnostics) const {
+                                 Diagnostics& diagnostics) const {
   const AxisValue* own = stage.node->budgets ? scope.find(kBudgetAxis) : nullptr;
   if (own == nullptr) return;
   const artifact::Branch& branch = *stage.description->branch;
@@ -233,7 +238,7 @@ void ConfigBuilder::check_budget(const Stage& stage, const Scope& scope, const J
 }
 
 void ConfigBuilder::apply_sets(const Stage& stage, const Scope& scope, Json& config, support::Origins* origins,
-                        Diagnostics& diagnostics) const {
+                               Diagnostics& diagnostics) const {
   const StageDescription& description = *stage.description;
   const support::OverlayOptions strict{{}, owner_of(stage)};
   lay_budget(stage, scope, config, origins, diagnostics);
@@ -245,7 +250,8 @@ void ConfigBuilder::apply_sets(const Stage& stage, const Scope& scope, Json& con
   if (flags == source_.stage_flags.end()) return;
   for (const Flag& flag : flags->second) {
     const support::Field* field = support::find_field(description.fields, flag.key);
-    const bool is_path = field && (field->type == support::FieldType::kPath || field->type == support::FieldType::kPathList);
+    const bool is_path =
+        field && (field->type == support::FieldType::kPath || field->type == support::FieldType::kPathList);
     const auto absolute = [&](const std::string& text) {
       return text.empty() || fs::path(text).is_absolute() ? text : (folder_ / text).lexically_normal().string();
     };
@@ -269,9 +275,12 @@ void ConfigBuilder::apply_sets(const Stage& stage, const Scope& scope, Json& con
 
 /// The file's own `claims`, for a report whose config names none. A path as others are, so its content is in the key.
 void ConfigBuilder::lay_claims(const Stage& stage, Json& config) const {
-  if (source_.file.claims.empty() || !stage.description->takes_labels || !support::find_field(stage.description->fields, "claims")) return;
+  if (source_.file.claims.empty() || !stage.description->takes_labels ||
+      !support::find_field(stage.description->fields, "claims"))
+    return;
   Json& claims = config["claims"];
-  if (claims.is_null() || (claims.is_string() && claims.get_ref<const std::string&>().empty())) claims = source_.file.claims;
+  if (claims.is_null() || (claims.is_string() && claims.get_ref<const std::string&>().empty()))
+    claims = source_.file.claims;
 }
 
 /// The file's `sequential`, for a report whose config has none.
@@ -306,7 +315,8 @@ std::vector<ExternalInput> ConfigBuilder::make_paths_absolute(const Stage& stage
   return externals;
 }
 
-// ---- whole configs ----------------------------------------------------------------------------------------------------
+// ---- whole configs
+// ----------------------------------------------------------------------------------------------------
 
 std::optional<Json> ConfigBuilder::config_of(const Stage& stage, const Scope& scope, Mistakes& mistakes) {
   std::optional<Json>& base = stages_[stage.index].base;
@@ -348,7 +358,7 @@ std::string ConfigBuilder::isa_of(const Stage& stage, Mistakes& mistakes) const 
 }
 
 bool ConfigBuilder::compose(const Stage& stage, const Scope& scope, const std::vector<Task>& producers, Task& task,
-                       Mistakes& mistakes) {
+                            Mistakes& mistakes) {
   OfStage& of_stage = stages_[stage.index];
   const std::string labels = labels_of(of_stage.axes, scope);
   const std::pair<std::int64_t, double> resources{task.resources.cpus, task.resources.gpus};
@@ -363,7 +373,7 @@ bool ConfigBuilder::compose(const Stage& stage, const Scope& scope, const std::v
     if (const auto group = config->find("compute"); group != config->end()) composed.compute = *group;
     composed.isa = isa_of(stage, mistakes);
     resolve_compute(*stage.description, task.resources, composed.isa, *config);
-    composed.resolved[resources] = std::move(*config);   // not copied: a grid composes thousands
+    composed.resolved[resources] = std::move(*config);  // not copied: a grid composes thousands
     found = of_stage.by_labels.emplace(labels, std::move(composed)).first;
   }
   BuiltConfig& composed = found->second;
@@ -434,7 +444,8 @@ Json ConfigBuilder::left_out(const Task& task) const {
   }
   Json left = Json::array();
   for (const auto& [axis, labels] : source_.known_labels) {
-    if (std::any_of(task.axes.begin(), task.axes.end(), [&axis = axis](const auto& own) { return own.first == axis; })) continue;
+    if (std::any_of(task.axes.begin(), task.axes.end(), [&axis = axis](const auto& own) { return own.first == axis; }))
+      continue;
     for (const std::string& label : labels) {
       if (kept[axis].count(label) == 0) left.push_back(cat(axis, "=", label));
     }

@@ -44,7 +44,8 @@ class ConfigFiles {
 class ConfigBuilder {
  public:
   /// All must outlive it.
-  ConfigBuilder(const OverriddenPipeline& source, const ExpandOptions& options, const Stages& stages, const Policies& policies);
+  ConfigBuilder(const OverriddenPipeline& source, const ExpandOptions& options, const Stages& stages,
+                const Policies& policies);
 
   /// Fills config, externals and labels of a task whose inputs (of `producers`) and resources are known. Instances that
   /// agree on the axes that the config uses share it. False when a mistake was reported.
@@ -62,24 +63,25 @@ class ConfigBuilder {
   /// The config that instances with the same labels share.
   struct BuiltConfig {
     std::vector<ExternalInput> externals;
-    Json compute;   ///< that group as it was written, for other resources
-    std::string isa;   ///< value for its `auto`
+    Json compute;     ///< that group as it was written, for other resources
+    std::string isa;  ///< value for its `auto`
     /// By cpus and gpus (maybe a share of one): paths absolute, `auto` of compute resolved. Never empty.
     std::map<std::pair<std::int64_t, double>, support::Shared<Json>> resolved;
   };
   struct OfStage {
-    std::vector<std::string> axes;                         ///< names that its config uses
-    std::optional<Json> base;                              ///< below `set`, where it is the same for all instances
-    std::unordered_map<std::string, BuiltConfig> by_labels;   ///< of these axes
+    std::vector<std::string> axes;                           ///< names that its config uses
+    std::optional<Json> base;                                ///< below `set`, where it is the same for all instances
+    std::unordered_map<std::string, BuiltConfig> by_labels;  ///< of these axes
   };
 
   /// Reads the files that this instance's config is made of, so that `lay_files` finds them.
   bool read_files(const Stage& stage, const Scope& scope, Mistakes& mistakes);
   std::vector<const support::Node*> file_names(const Stage& stage) const;
   bool same_for_all(const Stage& stage) const;
-  Json lay_files(const Stage& stage, const Scope& scope, support::Origins* origins, support::Diagnostics& diagnostics) const;
+  Json lay_files(const Stage& stage, const Scope& scope, support::Origins* origins,
+                 support::Diagnostics& diagnostics) const;
   void apply_sets(const Stage& stage, const Scope& scope, Json& config, support::Origins* origins,
-                support::Diagnostics& diagnostics) const;
+                  support::Diagnostics& diagnostics) const;
   void lay_checkpoint(const Stage& stage, const Scope& scope, Json& config, support::Diagnostics& diagnostics) const;
   void lay_budget(const Stage& stage, const Scope& scope, Json& config, support::Origins* origins,
                   support::Diagnostics& diagnostics) const;
@@ -96,9 +98,9 @@ class ConfigBuilder {
   const OverriddenPipeline& source_;
   const ExpandOptions& options_;
   const Policies& policies_;
-  std::filesystem::path folder_;   ///< folder of relative paths in flags
+  std::filesystem::path folder_;  ///< folder of relative paths in flags
   ConfigFiles files_;
-  std::vector<OfStage> stages_;    ///< by index
+  std::vector<OfStage> stages_;  ///< by index
 };
 
 }  // namespace pe::pipeline

@@ -70,7 +70,7 @@ const Target* EdgeResolver::resolve(Link& link, const Scope& scope) {
 }
 
 std::optional<Target> EdgeResolver::find_target(const Reference& reference, const Mark& mark,
-                                          const artifact::InputRole& role) {
+                                                const artifact::InputRole& role) {
   Target target;
   target.stage = stages_.find(reference.stage);
   target.reference = &reference;
@@ -82,13 +82,13 @@ std::optional<Target> EdgeResolver::find_target(const Reference& reference, cons
     const artifact::OutputRole* output = producer.find_output(reference.output);
     if (!output) {
       mistakes_.report(cat("stage ", quote(node.label), " has no output ", quote(reference.output)), mark.place(),
-             suggest_or_list(reference.output, producer.output_names()));
+                       suggest_or_list(reference.output, producer.output_names()));
       return std::nullopt;
     }
     if (output->kind != role.kind) {
       mistakes_.report(cat("output ", quote(output->name), " of stage ", quote(node.label), " is ",
-                 artifact::kind_name(output->kind), "; input ", quote(role.name), " takes ", expected),
-             mark.place());
+                           artifact::kind_name(output->kind), "; input ", quote(role.name), " takes ", expected),
+                       mark.place());
       return std::nullopt;
     }
     target.output = output->name;
@@ -102,12 +102,13 @@ std::optional<Target> EdgeResolver::find_target(const Reference& reference, cons
       for (const artifact::OutputRole& output : producer.outputs) {
         all.push_back(cat(output.name, " (", artifact::kind_name(output.kind), ")"));
       }
-      mistakes_.report(fitting.empty() ? cat("stage ", quote(node.label), " has no output of kind ", expected, ", which input ",
-                                   quote(role.name), " takes")
-                             : cat("stage ", quote(node.label), " has several outputs of kind ", expected),
-             mark.place(),
-             fitting.empty() ? cat("its outputs are ", support::join(all, ", "))
-                             : cat("name one: ", node.label, ".", support::join(fitting, cat(" or ", node.label, "."))));
+      mistakes_.report(fitting.empty() ? cat("stage ", quote(node.label), " has no output of kind ", expected,
+                                             ", which input ", quote(role.name), " takes")
+                                       : cat("stage ", quote(node.label), " has several outputs of kind ", expected),
+                       mark.place(),
+                       fitting.empty()
+                           ? cat("its outputs are ", support::join(all, ", "))
+                           : cat("name one: ", node.label, ".", support::join(fitting, cat(" or ", node.label, "."))));
       return std::nullopt;
     }
     target.output = fitting.front();
@@ -115,17 +116,19 @@ std::optional<Target> EdgeResolver::find_target(const Reference& reference, cons
   std::vector<std::string> snapshots;
   for (const auto& [label, point] : node.snapshots) snapshots.push_back(label);
   if (reference.snapshot.empty() && !snapshots.empty()) {
-    mistakes_.report(cat("stage ", quote(node.label), " has snapshots and must be named with one"), mark.place(),
-           cat("such as ", node.label, "@", snapshots.back(), "; there are ", support::join(snapshots, ", ")));
+    mistakes_.report(
+        cat("stage ", quote(node.label), " has snapshots and must be named with one"), mark.place(),
+        cat("such as ", node.label, "@", snapshots.back(), "; there are ", support::join(snapshots, ", ")));
     return std::nullopt;
   }
   if (!reference.snapshot.empty() &&
       std::find(snapshots.begin(), snapshots.end(), reference.snapshot) == snapshots.end()) {
-    mistakes_.report(snapshots.empty() ? cat("stage ", quote(node.label), " has no snapshots")
-                             : cat("stage ", quote(node.label), " has no snapshot ", quote(reference.snapshot)),
-           mark.place(),
-           snapshots.empty() ? cat("leave out '@", reference.snapshot, "'")
-                             : suggest_or_list(reference.snapshot, snapshots));
+    mistakes_.report(snapshots.empty()
+                         ? cat("stage ", quote(node.label), " has no snapshots")
+                         : cat("stage ", quote(node.label), " has no snapshot ", quote(reference.snapshot)),
+                     mark.place(),
+                     snapshots.empty() ? cat("leave out '@", reference.snapshot, "'")
+                                       : suggest_or_list(reference.snapshot, snapshots));
     return std::nullopt;
   }
   target.snapshot = reference.snapshot;
@@ -144,11 +147,12 @@ bool EdgeResolver::check_pins(const Target& target, const Mark& mark) {
     }
     if (!axes.count(axis)) {
       mistakes_.report(cat("stage ", quote(target.stage->node->label), " has no axis ", quote(axis)), mark.place(),
-             axes.empty() ? "it has one instance" : suggest_or_list(axis, {axes.begin(), axes.end()}));
+                       axes.empty() ? "it has one instance" : suggest_or_list(axis, {axes.begin(), axes.end()}));
       good = false;
     } else if (!labels.count(label)) {
-      mistakes_.report(cat("axis ", quote(axis), " of stage ", quote(target.stage->node->label), " has no label ", quote(label)),
-             mark.place(), suggest_or_list(label, {labels.begin(), labels.end()}));
+      mistakes_.report(
+          cat("axis ", quote(axis), " of stage ", quote(target.stage->node->label), " has no label ", quote(label)),
+          mark.place(), suggest_or_list(label, {labels.begin(), labels.end()}));
       good = false;
     }
   }
@@ -196,7 +200,7 @@ NamedCell cell_in(const Group& group, const decltype(Reference::pins)& pins, con
 
 /// The instance that agrees on all axes that both have.
 EdgeResolver::Join EdgeResolver::join(const Target& target, const Mark& mark, const std::vector<Binding>& bindings,
-                              const std::string& reader, std::size_t* producer) {
+                                      const std::string& reader, std::size_t* producer) {
   if (!check_pins(target, mark)) return Join::kMistake;
   std::string open;
   std::vector<std::size_t> found;
@@ -222,14 +226,15 @@ EdgeResolver::Join EdgeResolver::join(const Target& target, const Mark& mark, co
     return Join::kFound;
   }
   if (found.size() > 1) {
-    mistakes_.report(cat("reference to ", quote(label), " fits several instances, such as ", tasks_[found[0]].id, " and ",
-               tasks_[found[1]].id),
-           mark.place(), cat("pin one: '", label, "[axis=label]'"));
+    mistakes_.report(cat("reference to ", quote(label), " fits several instances, such as ", tasks_[found[0]].id,
+                         " and ", tasks_[found[1]].id),
+                     mark.place(), cat("pin one: '", label, "[axis=label]'"));
     return Join::kMistake;
   }
   if (!bound && !open.empty()) {
-    mistakes_.report(cat("stage ", quote(reader), " lacks axis ", quote(open), " of stage ", quote(label)), mark.place(),
-           cat("pin it: '", label, "[", open, "=…]', take all with `gather`, or make an instance for each with `each`"));
+    mistakes_.report(
+        cat("stage ", quote(reader), " lacks axis ", quote(open), " of stage ", quote(label)), mark.place(),
+        cat("pin it: '", label, "[", open, "=…]', take all with `gather`, or make an instance for each with `each`"));
     return Join::kMistake;
   }
   if (strange && bound) {
@@ -255,15 +260,18 @@ std::vector<std::size_t> EdgeResolver::gather(const Target& target, const std::v
     bool possible = true;
     for (const auto& [axis, pin] : target.reference->pins) {
       const auto it = std::find(group.axes.begin(), group.axes.end(), axis);
-      if (it == group.axes.end()) possible = false;
-      else wanted.emplace_back(static_cast<std::size_t>(it - group.axes.begin()), &pin);
+      if (it == group.axes.end())
+        possible = false;
+      else
+        wanted.emplace_back(static_cast<std::size_t>(it - group.axes.begin()), &pin);
     }
     if (!possible) continue;
     for (const Binding& binding : bindings) {
       const auto it = std::find(group.axes.begin(), group.axes.end(), binding.axis);
       if (it == group.axes.end()) continue;
       const auto index = static_cast<std::size_t>(it - group.axes.begin());
-      const bool pinned = std::any_of(wanted.begin(), wanted.end(), [&](const auto& entry) { return entry.first == index; });
+      const bool pinned =
+          std::any_of(wanted.begin(), wanted.end(), [&](const auto& entry) { return entry.first == index; });
       if (!pinned) wanted.emplace_back(index, &binding.value->label);
     }
     // One index per way of asking: readers of one stage all ask alike.
@@ -309,7 +317,7 @@ Edge EdgeResolver::make_edge(const Target& target, std::size_t producer, const s
 }
 
 bool EdgeResolver::make_edges(const Stage& stage, std::vector<Link>& links, std::optional<Edge> each,
-                        const std::vector<Binding>& bindings, const Scope& scope, Task& task, bool* dropped) {
+                              const std::vector<Binding>& bindings, const Scope& scope, Task& task, bool* dropped) {
   const StageDeclaration& node = *stage.node;
   const StageDescription& description = *stage.description;
   if (each) task.inputs.push_back(std::move(*each));
@@ -335,17 +343,23 @@ bool EdgeResolver::make_edges(const Stage& stage, std::vector<Link>& links, std:
     }
     std::size_t producer = 0;
     switch (join(*target, link.text->mark, bindings, node.label, &producer)) {
-      case Join::kFound: task.inputs.push_back(make_edge(*target, producer, link.role->name)); break;
-      case Join::kDropped: *dropped = true; return true;
-      case Join::kMistake: return false;
+      case Join::kFound:
+        task.inputs.push_back(make_edge(*target, producer, link.role->name));
+        break;
+      case Join::kDropped:
+        *dropped = true;
+        return true;
+      case Join::kMistake:
+        return false;
     }
   }
   for (const auto& role : node.gather) {
     if (gathered.count(role.name)) continue;
     const artifact::InputRole* input = description.find_input(role.name);
     if (input && !input->optional) {
-      mistakes_.report(cat("input ", quote(role.name), " of ", task.id, " is left empty: nothing matches what it gathers"),
-             role.mark.place());
+      mistakes_.report(
+          cat("input ", quote(role.name), " of ", task.id, " is left empty: nothing matches what it gathers"),
+          role.mark.place());
       return false;
     }
   }

@@ -31,13 +31,13 @@ struct Target {
 struct Link {
   struct Resolution {
     Reference reference;
-    std::optional<Target> target;   ///< empty for a mistake, which was reported
+    std::optional<Target> target;  ///< empty for a mistake, which was reported
   };
   const artifact::InputRole* role = nullptr;
   const ReferenceText* text = nullptr;
-  bool fixed = false;             ///< no substitution in it
-  bool many = false;              ///< of `gather`
-  std::unordered_map<std::string, std::unique_ptr<Resolution>> by_text;   ///< after substitution
+  bool fixed = false;                                                    ///< no substitution in it
+  bool many = false;                                                     ///< of `gather`
+  std::unordered_map<std::string, std::unique_ptr<Resolution>> by_text;  ///< after substitution
 };
 
 class EdgeResolver {
@@ -59,7 +59,8 @@ class EdgeResolver {
   void finish() { gather_index_ = {}; }
 
   // What `each` asks for by itself.
-  std::optional<Target> find_target(const Reference& reference, const support::Mark& mark, const artifact::InputRole& role);
+  std::optional<Target> find_target(const Reference& reference, const support::Mark& mark,
+                                    const artifact::InputRole& role);
   bool check_pins(const Target& target, const support::Mark& mark);
   /// All instances that agree on the axes both have and on the pins.
   std::vector<std::size_t> gather(const Target& target, const std::vector<Binding>& bindings);
@@ -69,8 +70,8 @@ class EdgeResolver {
   enum class Join { kFound, kDropped, kMistake };
 
   const Target* resolve(Link& link, const Scope& scope);
-  Join join(const Target& target, const support::Mark& mark, const std::vector<Binding>& bindings, const std::string& reader,
-            std::size_t* producer);
+  Join join(const Target& target, const support::Mark& mark, const std::vector<Binding>& bindings,
+            const std::string& reader, std::size_t* producer);
 
   Stages& stages_;
   const std::vector<Task>& tasks_;

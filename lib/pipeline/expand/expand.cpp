@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "pipeline/expand/config_builder.h"
-#include "pipeline/expand/instances.h"
 #include "pipeline/expand/edge_resolver.h"
+#include "pipeline/expand/instances.h"
 #include "pipeline/expand/mistakes.h"
 #include "pipeline/expand/overrides.h"
 #include "pipeline/expand/policies.h"
@@ -60,8 +60,8 @@ class Expansion : public OriginSource {
   Mistakes mistakes_;
   const OverriddenPipeline source_;
   Graph graph_;
-  std::vector<std::vector<Binding>> bindings_;   ///< of each task, until all are there
-  std::unordered_set<std::string> ids_;          ///< likewise
+  std::vector<std::vector<Binding>> bindings_;  ///< of each task, until all are there
+  std::unordered_set<std::string> ids_;         ///< likewise
   /// The values of each task's axes, task after task, and the first value of each task, by the hash of its id.
   std::vector<const AxisValue*> values_;
   std::vector<std::pair<std::size_t, std::uint32_t>> places_;
@@ -197,7 +197,8 @@ std::optional<Task> Expansion::task_of(Stage& stage, std::vector<Link>& links, I
   place_snapshots(stage, scope, task, mistakes_);
   for (const auto& [role, name] : stage.node->outputs) {
     Diagnostics local;
-    if (auto text = substitute_text(name, stage.node->outputs_mark, scope, local)) task.output_names[role] = std::move(*text);
+    if (auto text = substitute_text(name, stage.node->outputs_mark, scope, local))
+      task.output_names[role] = std::move(*text);
     mistakes_.report(local);
   }
   return task;
@@ -206,7 +207,8 @@ std::optional<Task> Expansion::task_of(Stage& stage, std::vector<Link>& links, I
 void Expansion::add(Stage& stage, Instance& instance, Task task) {
   const std::size_t index = graph_.tasks.size();
   if (!ids_.insert(task.id).second) {
-    mistakes_.report(cat("two instances are called ", task.id), stage.node->mark.place(), "list a stage once in `each`");
+    mistakes_.report(cat("two instances are called ", task.id), stage.node->mark.place(),
+                     "list a stage once in `each`");
     stage.broken = true;
     return;
   }

@@ -17,12 +17,12 @@ namespace pe::pipeline {
 
 /// Changes of the command line to a pipeline file.
 struct ExpandOptions {
-  std::vector<std::string> set;        ///< "trunk.train.tokens=1e6", "vars.NAME=value", "axes.NAME=[…]",
-                                       ///< "resources.NAME.cpus=2"
-  std::vector<std::string> axis;       ///< "encoding=rope,alibi": keeps these labels
-  std::string scale;                   ///< name of a scale, or empty for the one marked default
-  std::filesystem::path folder;        ///< folder of relative paths in `set`; empty: the current folder
-  std::string isa = support::widest_instruction_set();     ///< value for `compute.isa: auto`
+  std::vector<std::string> set;   ///< "trunk.train.tokens=1e6", "vars.NAME=value", "axes.NAME=[…]",
+                                  ///< "resources.NAME.cpus=2"
+  std::vector<std::string> axis;  ///< "encoding=rope,alibi": keeps these labels
+  std::string scale;              ///< name of a scale, or empty for the one marked default
+  std::filesystem::path folder;   ///< folder of relative paths in `set`; empty: the current folder
+  std::string isa = support::widest_instruction_set();  ///< value for `compute.isa: auto`
 };
 
 /// Graph::variant of these options.

@@ -63,23 +63,24 @@ const Axis* InstanceEnumerator::find_axis(const StageDeclaration& stage, const s
   return nullptr;
 }
 
-void InstanceEnumerator::check_patterns(const Stage& stage, const std::vector<CellPattern>& patterns, const std::string& what,
-                              const std::set<std::string>& bound) {
+void InstanceEnumerator::check_patterns(const Stage& stage, const std::vector<CellPattern>& patterns,
+                                        const std::string& what, const std::set<std::string>& bound) {
   for (const CellPattern& pattern : patterns) {
     for (const auto& [axis, axis_mark, labels, label_marks] : pattern) {
       if (!bound.count(axis)) {
         mistakes_.report(cat(quote(what), " of stage ", quote(stage.node->label), " names axis ", quote(axis),
-                   ", which no instance of it has"),
-               axis_mark.place(), suggest_or_list(axis, {bound.begin(), bound.end()}));
+                             ", which no instance of it has"),
+                         axis_mark.place(), suggest_or_list(axis, {bound.begin(), bound.end()}));
         continue;
       }
       const auto known = known_labels_.find(axis);
       if (known == known_labels_.end()) continue;
       for (std::size_t i = 0; i < labels.size() && !mistakes_.enough(); ++i) {
         if (known->second.count(labels[i])) continue;
-        mistakes_.report(cat(quote(what), " of stage ", quote(stage.node->label), ": axis ", quote(axis), " has no label ",
-                   quote(labels[i])),
-               label_marks[i].place(), suggest_or_list(labels[i], {known->second.begin(), known->second.end()}));
+        mistakes_.report(cat(quote(what), " of stage ", quote(stage.node->label), ": axis ", quote(axis),
+                             " has no label ", quote(labels[i])),
+                         label_marks[i].place(),
+                         suggest_or_list(labels[i], {known->second.begin(), known->second.end()}));
       }
     }
   }
@@ -95,9 +96,10 @@ bool InstanceEnumerator::too_many(const Stage& stage, std::size_t seeds, const s
   std::vector<std::string> sizes;
   if (seeds > 1) sizes.push_back(cat(seeds, " of `each`"));
   for (const Axis* axis : over) sizes.push_back(cat(axis->values.size(), " ", axis->name));
-  mistakes_.report(cat("stage ", quote(stage.node->label), " would bring the pipeline to more than ",
-             support::with_commas(static_cast<std::int64_t>(kMostTasks)), " tasks: ", support::join(sizes, " x ")),
-         stage.node->mark.place(), "take an axis out of `over`, or split the pipeline");
+  mistakes_.report(
+      cat("stage ", quote(stage.node->label), " would bring the pipeline to more than ",
+          support::with_commas(static_cast<std::int64_t>(kMostTasks)), " tasks: ", support::join(sizes, " x ")),
+      stage.node->mark.place(), "take an axis out of `over`, or split the pipeline");
   return true;
 }
 
@@ -112,7 +114,7 @@ std::vector<const Axis*> InstanceEnumerator::axes_over(Stage& stage) {
       for (const Axis& top : source_.axes) known.push_back(top.name);
       for (const Axis& own : node.axes) known.push_back(own.name);
       mistakes_.report(cat("unknown axis ", quote(name), " in 'over' of stage ", quote(node.label)), mark.place(),
-             known.empty() ? "the file has no `axes`" : suggest_or_list(name, known));
+                       known.empty() ? "the file has no `axes`" : suggest_or_list(name, known));
       stage.broken = true;
       continue;
     }
@@ -206,7 +208,8 @@ std::vector<Instance> InstanceEnumerator::instances_of(Stage& stage) {
   for (const Axis* axis : over) bound.insert(axis->name);
   for (Seed& seed : seeds) {
     for (const Binding& binding : seed.bindings) {
-      const bool twice = std::any_of(over.begin(), over.end(), [&](const Axis* axis) { return axis->name == binding.axis; });
+      const bool twice =
+          std::any_of(over.begin(), over.end(), [&](const Axis* axis) { return axis->name == binding.axis; });
       if (twice) {
         mistakes_.report(cat("axis ", quote(binding.axis), " of stage ", quote(node.label),
                              " is given by `each` and also listed in `over`"),
@@ -224,7 +227,8 @@ std::vector<Instance> InstanceEnumerator::instances_of(Stage& stage) {
       Instance instance;
       instance.bindings.reserve(seed.bindings.size() + over.size());
       instance.bindings = seed.bindings;
-      for (std::size_t i = 0; i < over.size(); ++i) instance.bindings.push_back({over[i]->name, &over[i]->values[at[i]]});
+      for (std::size_t i = 0; i < over.size(); ++i)
+        instance.bindings.push_back({over[i]->name, &over[i]->values[at[i]]});
       if (filter.excludes(instance.bindings)) {
         ++excluded_;
       } else {

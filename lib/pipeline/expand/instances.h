@@ -20,8 +20,8 @@ namespace pe::pipeline {
 
 struct Instance {
   std::vector<Binding> bindings;
-  std::optional<Edge> each;      ///< the artifact that an `each` instance is made for
-  std::size_t group = 0;         ///< of the stage
+  std::optional<Edge> each;  ///< the artifact that an `each` instance is made for
+  std::size_t group = 0;     ///< of the stage
 };
 
 class InstanceEnumerator {
@@ -29,9 +29,13 @@ class InstanceEnumerator {
   static constexpr std::size_t kMostTasks = 300'000;
 
   /// `bindings` holds the bindings of each task made so far.
-  InstanceEnumerator(const OverriddenPipeline& source, EdgeResolver& joiner, const std::vector<std::vector<Binding>>& bindings,
-             Mistakes& mistakes)
-      : source_(source), joiner_(joiner), bindings_(bindings), mistakes_(mistakes), known_labels_(source.known_labels) {}
+  InstanceEnumerator(const OverriddenPipeline& source, EdgeResolver& joiner,
+                     const std::vector<std::vector<Binding>>& bindings, Mistakes& mistakes)
+      : source_(source),
+        joiner_(joiner),
+        bindings_(bindings),
+        mistakes_(mistakes),
+        known_labels_(source.known_labels) {}
 
   /// Adds the stage's groups. The stage is broken afterwards when a mistake was reported.
   std::vector<Instance> instances_of(Stage& stage);
@@ -57,9 +61,9 @@ class InstanceEnumerator {
   EdgeResolver& joiner_;
   const std::vector<std::vector<Binding>>& bindings_;
   Mistakes& mistakes_;
-  std::map<std::string, std::set<std::string>> known_labels_;   ///< includes the axes `from` and `snapshot`
+  std::map<std::string, std::set<std::string>> known_labels_;  ///< includes the axes `from` and `snapshot`
   std::size_t excluded_ = 0;
-  std::deque<AxisValue> extra_values_;                          ///< of these two axes; bindings point into it
+  std::deque<AxisValue> extra_values_;  ///< of these two axes; bindings point into it
 };
 
 }  // namespace pe::pipeline

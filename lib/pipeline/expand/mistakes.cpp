@@ -13,7 +13,7 @@ using support::Place;
 
 void Mistakes::report(Diagnostics& local) {
   for (const support::Diagnostic& item : local.items()) {
-    if (told_.size() > kMost) break;   // a longer list is not read
+    if (told_.size() > kMost) break;  // a longer list is not read
     if (!told_.insert(cat(item.place.str(), "\n", item.message)).second) continue;
     const std::size_t at = diagnostics_.size();
     diagnostics_.add(item.message, item.place, item.hint);

@@ -105,19 +105,24 @@ void Overriding::take_scale() {
   }
   if (!options_.scale.empty() && !scale) {
     mistakes_.report(cat("no scale ", quote(options_.scale)), Place{cat("--scale ", options_.scale)},
-           names.empty() ? "the pipeline file has no `scales`" : suggest_or_list(options_.scale, names));
+                     names.empty() ? "the pipeline file has no `scales`" : suggest_or_list(options_.scale, names));
     return;
   }
   if (!scale) return;
   if (scale->vars.is_map()) {
-    if (out_.vars.is_null()) out_.vars = scale->vars;
-    else merge(out_.vars, scale->vars);
+    if (out_.vars.is_null())
+      out_.vars = scale->vars;
+    else
+      merge(out_.vars, scale->vars);
   }
   for (const Axis& axis : scale->axes) {
     for (const AxisValue& value : axis.values) out_.known_labels[axis.name].insert(value.label);
-    const auto it = std::find_if(out_.axes.begin(), out_.axes.end(), [&](const Axis& known) { return known.name == axis.name; });
-    if (it == out_.axes.end()) out_.axes.push_back(axis);
-    else *it = axis;
+    const auto it =
+        std::find_if(out_.axes.begin(), out_.axes.end(), [&](const Axis& known) { return known.name == axis.name; });
+    if (it == out_.axes.end())
+      out_.axes.push_back(axis);
+    else
+      *it = axis;
   }
 }
 
@@ -128,7 +133,7 @@ void Overriding::take_sets() {
     const std::string name = cat("--set ", text.substr(0, equals));
     if (equals == std::string::npos || dot == std::string::npos || dot == 0 || dot + 1 >= equals) {
       mistakes_.report(cat("a setting is STAGE.key=value, found ", quote(text)), Place{"--set"},
-             "such as --set trunk.train.tokens=1e6, --set vars.NAME=value or --set axes.NAME=[a, b]");
+                       "such as --set trunk.train.tokens=1e6, --set vars.NAME=value or --set axes.NAME=[a, b]");
       continue;
     }
     Flag flag{text.substr(0, dot), text.substr(dot + 1, equals - dot - 1), text.substr(equals + 1), name};
@@ -155,14 +160,16 @@ void Overriding::take_sets() {
       if (!parse()) continue;
       const std::size_t last = flag.key.rfind('.');
       if (last == std::string::npos) {
-        mistakes_.report("a setting of resources is resources.NAME.key=value", Place{name}, "such as --set resources.cpu.cpus=2");
+        mistakes_.report("a setting of resources is resources.NAME.key=value", Place{name},
+                         "such as --set resources.cpu.cpus=2");
         continue;
       }
       out_.resource_flags[flag.key.substr(0, last)].emplace_back(flag.key.substr(last + 1), std::move(value));
     } else if (out_.file.find_stage(flag.target)) {
       out_.stage_flags[flag.target].push_back(std::move(flag));
     } else {
-      mistakes_.report(cat("no stage ", quote(flag.target)), Place{name}, suggest_or_list(flag.target, out_.stage_labels()));
+      mistakes_.report(cat("no stage ", quote(flag.target)), Place{name},
+                       suggest_or_list(flag.target, out_.stage_labels()));
     }
   }
 }
@@ -192,7 +199,8 @@ void Overriding::set_axis(const Flag& flag, const Node& value) {
   Diagnostics local;
   Mark mark = value.mark;
   const bool empty = value.is_scalar() && support::trim(value.text).empty();
-  auto axis = parse_axis(name, mark, one_label ? single(flag.key.substr(dot + 1), empty ? Node{} : value) : value, local);
+  auto axis =
+      parse_axis(name, mark, one_label ? single(flag.key.substr(dot + 1), empty ? Node{} : value) : value, local);
   mistakes_.report(local);
   if (!axis) return;
   for (const AxisValue& one : axis->values) out_.known_labels[axis->name].insert(one.label);
@@ -237,11 +245,11 @@ void Overriding::narrow_axes() {
       for (const std::string& label : labels) {
         if (axis.find(label)) continue;
         mistakes_.report(cat("axis ", quote(name), " has no label ", quote(label)), place,
-                         cat(suggest_or_list(label, axis.labels()), "; --axis keeps labels that are there, --set axes.", name,
-                             ".", label, "=VALUE adds one"));
+                         cat(suggest_or_list(label, axis.labels()), "; --axis keeps labels that are there, --set axes.",
+                             name, ".", label, "=VALUE adds one"));
         good = false;
       }
-      if (!good) return;   // an axis without labels would only bring more messages
+      if (!good) return;  // an axis without labels would only bring more messages
       std::erase_if(axis.values, [&](const AxisValue& value) {
         return std::find(labels.begin(), labels.end(), value.label) == labels.end();
       });
@@ -257,14 +265,15 @@ void Overriding::narrow_axes() {
 void Overriding::check_names() {
   for (const StageDeclaration& stage : out_.file.stages) {
     for (const Axis& axis : stage.axes) {
-      const bool taken = std::any_of(out_.axes.begin(), out_.axes.end(), [&](const Axis& top) { return top.name == axis.name; });
+      const bool taken =
+          std::any_of(out_.axes.begin(), out_.axes.end(), [&](const Axis& top) { return top.name == axis.name; });
       if (taken) {
         mistakes_.report(cat("axis ", quote(axis.name), " of stage ", quote(stage.label), " exists at the top"),
-               axis.mark.place(), "a stage's own axes add to those of the file");
+                         axis.mark.place(), "a stage's own axes add to those of the file");
       }
       if (out_.vars.find(axis.name)) {
         mistakes_.report(cat(quote(axis.name), " is an axis and a var"), axis.mark.place(),
-               "axes and vars share one namespace: rename one");
+                         "axes and vars share one namespace: rename one");
       }
     }
   }
@@ -300,7 +309,8 @@ void Overriding::read_named_resources() {
     if (out_.resources.count(name) || out_.file.find_stage(name)) continue;
     std::vector<std::string> known = out_.stage_labels();
     for (const auto& [key, value] : out_.resources) known.push_back(key);
-    mistakes_.report(cat("no resources ", quote(name)), Place{cat("--set resources.", name)}, suggest_or_list(name, known));
+    mistakes_.report(cat("no resources ", quote(name)), Place{cat("--set resources.", name)},
+                     suggest_or_list(name, known));
   }
 }
 
@@ -310,7 +320,8 @@ void Overriding::check_unused() {
     collect_names(stage.set, used);
     for (const Node& file : stage.config_files) collect_names(file, used);
     for (const auto& [label, point] : stage.snapshots) collect_names(point, used);
-    for (const Node* node : {&stage.resources, &stage.retry, &stage.checkpoint, &stage.slurm}) collect_names(*node, used);
+    for (const Node* node : {&stage.resources, &stage.retry, &stage.checkpoint, &stage.slurm})
+      collect_names(*node, used);
     for (const auto* roles : {&stage.needs, &stage.gather, &stage.each}) {
       for (const auto& role : *roles) {
         for (const auto& reference : role.references) collect_names(reference.text, used);
@@ -336,7 +347,7 @@ void Overriding::check_unused() {
   for (const auto& member : out_.vars.members) {
     if (!used.count(member.key)) {
       mistakes_.report(cat("var ", quote(member.key), " is not used"), member.key_mark.place(),
-             cat("use it as $(", member.key, "), or take it out"));
+                       cat("use it as $(", member.key, "), or take it out"));
     }
   }
 }
@@ -361,7 +372,7 @@ Node single(const std::string& key, Node value) {
   Node map;
   map.kind = Node::Kind::kMap;
   map.mark = value.mark;
-  Mark key_mark;   // a flag's key has no line
+  Mark key_mark;  // a flag's key has no line
   key_mark.source = value.mark.source;
   map.members.push_back({key, std::move(key_mark), std::move(value)});
   return map;

@@ -19,24 +19,24 @@ namespace pe::pipeline {
 
 /// One value given by `--set`.
 struct Flag {
-  std::string target;    ///< before the first '.': a stage label, "vars", "axes", "resources"
-  std::string key;       ///< after it
+  std::string target;  ///< before the first '.': a stage label, "vars", "axes", "resources"
+  std::string key;     ///< after it
   std::string value;
-  std::string name;      ///< its name in messages: "--set trunk.train.tokens"
+  std::string name;  ///< its name in messages: "--set trunk.train.tokens"
 };
 
 /// Values of resources by name: (key, value).
 using ResourceFlags = std::map<std::string, std::vector<std::pair<std::string, support::Node>>>;
 
 struct OverriddenPipeline {
-  PipelineFile file;                                            ///< axes of stages are narrowed
-  std::vector<Axis> axes;                                       ///< of the top level
-  std::map<std::string, std::set<std::string>> known_labels;    ///< of every axis, before narrowing
-  std::vector<std::string> axis_names;                          ///< of every axis of the pipeline
-  support::Node vars;                                           ///< a map, or null
-  std::map<std::string, Resources> resources;                   ///< by name
-  ResourceFlags resource_flags;                                 ///< of named resources and of stages
-  std::map<std::string, std::vector<Flag>> stage_flags;         ///< by stage label
+  PipelineFile file;                                          ///< axes of stages are narrowed
+  std::vector<Axis> axes;                                     ///< of the top level
+  std::map<std::string, std::set<std::string>> known_labels;  ///< of every axis, before narrowing
+  std::vector<std::string> axis_names;                        ///< of every axis of the pipeline
+  support::Node vars;                                         ///< a map, or null
+  std::map<std::string, Resources> resources;                 ///< by name
+  ResourceFlags resource_flags;                               ///< of named resources and of stages
+  std::map<std::string, std::vector<Flag>> stage_flags;       ///< by stage label
 
   std::vector<std::string> stage_labels() const;
   /// Meaning of names for an instance of a stage; both bindings and this must outlive it.

@@ -26,8 +26,9 @@ Policies::Policies(const OverriddenPipeline& source, const Stages& stages) : sou
   stages_.resize(stages.all().size());
   for (const Stage& stage : stages.all()) {
     std::set<std::string> names;
-    for (const Node* node : {&stage.node->resources, &stage.node->retry, &stage.node->checkpoint,
-                             &source.file.default_resources, &source.file.default_retry, &source.file.default_checkpoint}) {
+    for (const Node* node :
+         {&stage.node->resources, &stage.node->retry, &stage.node->checkpoint, &source.file.default_resources,
+          &source.file.default_retry, &source.file.default_checkpoint}) {
       collect_names(*node, names);
     }
     stages_[stage.index].axes.assign(names.begin(), names.end());
@@ -36,7 +37,8 @@ Policies::Policies(const OverriddenPipeline& source, const Stages& stages) : sou
 
 Json Policies::checkpoint_of(const Stage& stage, const Scope& scope, Diagnostics& diagnostics) const {
   Json checkpoint = Json::object();
-  if (!source_.file.default_checkpoint.is_null()) read_checkpoint(source_.file.default_checkpoint, checkpoint, diagnostics);
+  if (!source_.file.default_checkpoint.is_null())
+    read_checkpoint(source_.file.default_checkpoint, checkpoint, diagnostics);
   if (stage.node->checkpoint.is_null()) return checkpoint;
   if (const auto value = substitute(stage.node->checkpoint, scope, diagnostics)) {
     read_checkpoint(*value, checkpoint, diagnostics);

@@ -33,13 +33,13 @@ class Policies {
     support::Shared<Json> checkpoint;
   };
   struct OfStage {
-    std::vector<std::string> axes;                       ///< names that its policy uses
-    std::unordered_map<std::string, Policy> by_labels;   ///< of these axes
+    std::vector<std::string> axes;                      ///< names that its policy uses
+    std::unordered_map<std::string, Policy> by_labels;  ///< of these axes
   };
   Policy policy_of(const Stage& stage, const Scope& scope, Mistakes& mistakes) const;
 
   const OverriddenPipeline& source_;
-  std::vector<OfStage> stages_;   ///< by index
+  std::vector<OfStage> stages_;  ///< by index
 };
 
 /// The labels that the scope has for some axes, as one text.

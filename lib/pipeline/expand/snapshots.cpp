@@ -58,16 +58,18 @@ void place_snapshots(const Stage& stage, const Scope& scope, Task& task, Mistake
   for (const std::string& key : trajectory.tokens_per_step) {
     const std::int64_t factor = integer(key);
     if (factor <= 0 || __builtin_mul_overflow(tokens_per_step, factor, &tokens_per_step)) {
-      mistakes.report(cat("the snapshots of stage ", quote(node.label), " need ", quote(key), " to be at least 1, found ", factor,
-                          factor > 0 ? "; the tokens of a step are more than a 64-bit integer holds" : ""),
-                      node.snapshot_marks.front().place());
+      mistakes.report(
+          cat("the snapshots of stage ", quote(node.label), " need ", quote(key), " to be at least 1, found ", factor,
+              factor > 0 ? "; the tokens of a step are more than a 64-bit integer holds" : ""),
+          node.snapshot_marks.front().place());
       return;
     }
   }
   const std::int64_t horizon = integer(trajectory.horizon);
   if (horizon <= 0) {
-    mistakes.report(cat("the snapshots of stage ", quote(node.label), " need ", quote(trajectory.horizon), " to be positive"),
-           node.snapshot_marks.front().place(), cat("set ", trajectory.horizon));
+    mistakes.report(
+        cat("the snapshots of stage ", quote(node.label), " need ", quote(trajectory.horizon), " to be positive"),
+        node.snapshot_marks.front().place(), cat("set ", trajectory.horizon));
     return;
   }
   const std::int64_t horizon_steps = horizon / tokens_per_step + (horizon % tokens_per_step != 0);
@@ -79,8 +81,8 @@ void place_snapshots(const Stage& stage, const Scope& scope, Task& task, Mistake
     std::optional<std::int64_t> step =
         point ? step_of(*point, what, tokens_per_step, horizon_steps, local) : std::nullopt;
     if (step && *step > horizon_steps) {
-      local.add(cat(what, " is at step ", *step, ", beyond the horizon of ", horizon_steps, " steps (", trajectory.horizon,
-                    " = ", horizon, " at ", tokens_per_step, " tokens a step)"),
+      local.add(cat(what, " is at step ", *step, ", beyond the horizon of ", horizon_steps, " steps (",
+                    trajectory.horizon, " = ", horizon, " at ", tokens_per_step, " tokens a step)"),
                 written.place());
       step.reset();
     }

@@ -20,20 +20,22 @@ void check_roles(Stage& stage, Mistakes& mistakes) {
     for (const auto& role : roles) {
       const artifact::InputRole* input = description.find_input(role.name);
       if (!input) {
-        mistakes.report(cat(description.program, " has no input ", quote(role.name)), role.mark.place(),
-               description.inputs.empty() ? "it takes no inputs" : suggest_or_list(role.name, description.input_names()));
+        mistakes.report(
+            cat(description.program, " has no input ", quote(role.name)), role.mark.place(),
+            description.inputs.empty() ? "it takes no inputs" : suggest_or_list(role.name, description.input_names()));
         stage.broken = true;
         continue;
       }
       if (how == "gather" && !input->many) {
-        mistakes.report(cat("input ", quote(role.name), " of ", description.program, " takes one artifact; `gather` gives many"),
-               role.mark.place(), "use `needs` for one, or `each` for one instance per artifact");
+        mistakes.report(
+            cat("input ", quote(role.name), " of ", description.program, " takes one artifact; `gather` gives many"),
+            role.mark.place(), "use `needs` for one, or `each` for one instance per artifact");
         stage.broken = true;
       }
       if (const auto [it, fresh] = filled.emplace(role.name, how); !fresh) {
-        mistakes.report(cat("input ", quote(role.name), " of stage ", quote(node.label), " is filled twice: by `", it->second,
-                   "` and by `", how, "`"),
-               role.mark.place());
+        mistakes.report(cat("input ", quote(role.name), " of stage ", quote(node.label), " is filled twice: by `",
+                            it->second, "` and by `", how, "`"),
+                        role.mark.place());
         stage.broken = true;
       }
     }
@@ -43,9 +45,10 @@ void check_roles(Stage& stage, Mistakes& mistakes) {
   check(node.each, "each");
   for (const artifact::InputRole& input : description.inputs) {
     if (input.optional || filled.count(input.name)) continue;
-    mistakes.report(cat("input ", quote(input.name), " (", artifact::kind_name(input.kind), ") of stage ", quote(node.label),
-               " is left empty"),
-           node.mark.place(), cat("`", input.many ? "gather" : "needs", ": {", input.name, ": STAGE}` fills it"));
+    mistakes.report(cat("input ", quote(input.name), " (", artifact::kind_name(input.kind), ") of stage ",
+                        quote(node.label), " is left empty"),
+                    node.mark.place(),
+                    cat("`", input.many ? "gather" : "needs", ": {", input.name, ": STAGE}` fills it"));
     stage.broken = true;
   }
 }
@@ -110,9 +113,10 @@ std::vector<std::size_t> Stages::in_order(Mistakes& mistakes) {
           const std::string label = reference.text.substr(0, reference.text.find_first_of(".@["));
           const auto it = by_label_.find(label);
           if (it == by_label_.end()) {
-            mistakes.report(has_substitution(label) ? cat("reference ", quote(reference.text), ": the stage must be named literally")
-                                           : cat("unknown stage ", quote(label)),
-                   reference.mark.place(), suggest_or_list(label, source_.stage_labels()));
+            mistakes.report(has_substitution(label)
+                                ? cat("reference ", quote(reference.text), ": the stage must be named literally")
+                                : cat("unknown stage ", quote(label)),
+                            reference.mark.place(), suggest_or_list(label, source_.stage_labels()));
             stages_[i].broken = true;
           } else {
             needs[i].insert(it->second);
@@ -132,7 +136,7 @@ std::vector<std::size_t> Stages::in_order(Mistakes& mistakes) {
       placed[i] = true;
       order.push_back(i);
       moved = true;
-      break;   // go back to the first in the file that may come now
+      break;  // go back to the first in the file that may come now
     }
   }
   if (order.size() == stages_.size()) return order;
@@ -157,8 +161,8 @@ std::vector<std::size_t> Stages::in_order(Mistakes& mistakes) {
   std::vector<std::string> names;
   for (auto it = path.rbegin(); it != path.rend(); ++it) names.push_back(stages_[*it].node->label);
   names.push_back(names.front());
-  mistakes.report(cat("the stages form a cycle: ", support::join(names, " -> ")), stages_[path.front()].node->mark.place(),
-         "a stage can only read what comes before it");
+  mistakes.report(cat("the stages form a cycle: ", support::join(names, " -> ")),
+                  stages_[path.front()].node->mark.place(), "a stage can only read what comes before it");
   return order;
 }
 

@@ -23,15 +23,15 @@ inline constexpr char kLabelSeparator = '\x1f';
 /// The instances of a stage that have the same axes. A stage with `each` has one group per kind of producer.
 struct Group {
   std::vector<std::string> axes;
-  std::unordered_map<std::string, std::size_t> by_labels;   ///< joined labels in the order of `axes` → task
-  std::vector<std::set<std::string>> domain;                ///< labels that were meant, excluded ones too
+  std::unordered_map<std::string, std::size_t> by_labels;  ///< joined labels in the order of `axes` → task
+  std::vector<std::set<std::string>> domain;               ///< labels that were meant, excluded ones too
 };
 
 struct Stage {
   const StageDeclaration* node = nullptr;
-  std::size_t index = 0;                     ///< in the file
+  std::size_t index = 0;  ///< in the file
   std::shared_ptr<const StageDescription> description;
-  bool broken = false;                       ///< a mistake was reported; its consequences are not
+  bool broken = false;  ///< a mistake was reported; its consequences are not
   std::vector<Group> groups;
   std::vector<std::size_t> tasks;
 };

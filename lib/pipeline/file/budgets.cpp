@@ -65,8 +65,8 @@ void add_snapshot(StageDeclaration& trunk, const Budgets::One& budget, double sh
 
 void spread(PipelineFile& file, StageDeclaration& stage, Diagnostics& diagnostics) {
   const Budgets& budgets = *stage.budgets;
-  const auto role =
-      std::find_if(stage.needs.begin(), stage.needs.end(), [](const StageDeclaration::Role& r) { return r.name == kRole; });
+  const auto role = std::find_if(stage.needs.begin(), stage.needs.end(),
+                                 [](const StageDeclaration::Role& r) { return r.name == kRole; });
   if (role == stage.needs.end()) {
     diagnostics.add(cat("stage ", quote(stage.label), " has budgets, but needs no ", quote(kRole)),
                     budgets.mark.place(), "`needs: {init: STAGE}` names the training whose budgets they are");

@@ -66,9 +66,8 @@ void erase_paths(const Schema& schema, Json& config) {
       erase_paths(field.fields, *found);
       if (found->empty()) config.erase(found);
     } else if (field.type == FieldType::kVariant) {
-      for_each_kind(field, *found, "", [](const Schema& options, Json& value, const std::string&) {
-        erase_paths(options, value);
-      });
+      for_each_kind(field, *found, "",
+                    [](const Schema& options, Json& value, const std::string&) { erase_paths(options, value); });
     }
   }
 }

@@ -1,8 +1,8 @@
 #include "pipeline/file/pipeline_file.h"
 
 #include <algorithm>
-#include <cctype>
 #include <array>
+#include <cctype>
 #include <cstdlib>
 #include <set>
 #include <system_error>
@@ -149,7 +149,8 @@ class Reader {
   std::vector<std::pair<std::string, Mark>> over_axes(const Node& over);
   std::vector<Axis> axes(const Node& map, const std::string& what);
   std::vector<CellPattern> patterns(const Node& node, const std::string& what);
-  std::vector<StageDeclaration::Role> roles(const Node& stage, std::string_view key, bool many, const std::string& where);
+  std::vector<StageDeclaration::Role> roles(const Node& stage, std::string_view key, bool many,
+                                            const std::string& where);
   void stage(const Node::Member& member);
   void scale(const Node::Member& member);
 
@@ -195,7 +196,7 @@ std::vector<CellPattern> Reader::patterns(const Node& node, const std::string& w
 }
 
 std::vector<StageDeclaration::Role> Reader::roles(const Node& stage, std::string_view key, bool many,
-                                           const std::string& where) {
+                                                  const std::string& where) {
   std::vector<StageDeclaration::Role> found;
   const Node* node = stage.find(key);
   if (!node || node->is_null()) return found;
@@ -203,10 +204,10 @@ std::vector<StageDeclaration::Role> Reader::roles(const Node& stage, std::string
   for (const auto& member : node->members) {
     StageDeclaration::Role role{member.key, member.key_mark, {}};
     if (!many && !member.value.is_scalar()) {
-      diagnostics_.add(cat("expected one reference for role ", quote(member.key), ", found ", member.value.found()),
-                       member.value.place(),
-                       member.value.is_list() ? "`gather` takes several artifacts, `each` makes one instance for each"
-                                              : "");
+      diagnostics_.add(
+          cat("expected one reference for role ", quote(member.key), ", found ", member.value.found()),
+          member.value.place(),
+          member.value.is_list() ? "`gather` takes several artifacts, `each` makes one instance for each" : "");
       continue;
     }
     for (const Node& reference : scalars(member.value, cat("role ", quote(member.key)))) {
@@ -264,7 +265,8 @@ void Reader::read_snapshots(const Node& node, StageDeclaration& stage) {
       stage.snapshot_marks.push_back(point.key_mark);
     }
     if (snapshots->members.empty()) {
-      diagnostics_.add("'snapshots' is empty", snapshots->place(), "leave it out, or name a point such as `final: 1.0`");
+      diagnostics_.add("'snapshots' is empty", snapshots->place(),
+                       "leave it out, or name a point such as `final: 1.0`");
     }
   }
 }
@@ -531,14 +533,14 @@ std::optional<Axis> parse_axis(const std::string& name, const Mark& mark, const 
   if (!is_name(name)) {
     diagnostics.add(cat("name of axis ", quote(name), " does not match [a-z][a-z0-9_]*"), mark.place());
   } else if (std::find(kReservedAxes.begin(), kReservedAxes.end(), name) != kReservedAxes.end()) {
-    diagnostics.add(cat("an axis cannot be called ", quote(name)), mark.place(), "the word says where an artifact is from");
+    diagnostics.add(cat("an axis cannot be called ", quote(name)), mark.place(),
+                    "the word says where an artifact is from");
   }
   Axis axis{name, {}, mark};
   std::unordered_set<std::string> seen;
   const auto add = [&](const std::string& label, const Node& value, const Mark& where) {
     if (!is_label(label)) {
-      diagnostics.add(cat("label ", quote(label), " of axis ", quote(name),
-                          " does not match [A-Za-z0-9_.+-]{1,64}"),
+      diagnostics.add(cat("label ", quote(label), " of axis ", quote(name), " does not match [A-Za-z0-9_.+-]{1,64}"),
                       where.place(), node.is_list() ? cat("give it a label: `", name, ": {label: value}`") : "");
     } else if (!seen.insert(label).second) {
       diagnostics.add(cat("label ", quote(label), " occurs twice in axis ", quote(name)), where.place());
@@ -558,15 +560,15 @@ std::optional<Axis> parse_axis(const std::string& name, const Mark& mark, const 
   } else if (node.is_map()) {
     for (const auto& member : node.members) {
       Node value = member.value;
-      if (value.is_null()) {   // `{rope: }`: the label is the value
+      if (value.is_null()) {  // `{rope: }`: the label is the value
         value = Node{Node::Kind::kScalar, member.key, true, member.key_mark, {}, {}};
       }
       add(member.key, value, member.key_mark);
     }
   } else {
-    diagnostics.add(cat("expected a list of labels or a map label -> value for axis ", quote(name), ", found ",
-                        node.found()),
-                    node.mark.line ? node.place() : mark.place());
+    diagnostics.add(
+        cat("expected a list of labels or a map label -> value for axis ", quote(name), ", found ", node.found()),
+        node.mark.line ? node.place() : mark.place());
   }
   if (axis.values.empty() && diagnostics.size() == before) {
     diagnostics.add(cat("axis ", quote(name), " has no values"), mark.place());

@@ -44,7 +44,7 @@ struct AxisPattern {
   std::vector<std::string> labels;
   std::vector<support::Mark> label_marks;
 };
-using CellPattern = std::vector<AxisPattern>;   ///< matches when every axis has one of its labels
+using CellPattern = std::vector<AxisPattern>;  ///< matches when every axis has one of its labels
 
 struct StageDeclaration {
   std::string label;
@@ -62,12 +62,12 @@ struct StageDeclaration {
     std::vector<ReferenceText> references;
   };
   std::vector<Role> needs, gather, each;
-  std::vector<support::Node> config_files;     ///< scalars; may hold substitutions
-  support::Node set;                           ///< a map, or null
-  std::vector<std::pair<std::string, support::Node>> snapshots;   ///< label → point
+  std::vector<support::Node> config_files;                       ///< scalars; may hold substitutions
+  support::Node set;                                             ///< a map, or null
+  std::vector<std::pair<std::string, support::Node>> snapshots;  ///< label → point
   std::vector<support::Mark> snapshot_marks;
-  std::optional<Budgets> budgets;  ///< spread over axes, references and snapshots already
-  support::Node resources, retry, checkpoint, slurm;              ///< null when absent
+  std::optional<Budgets> budgets;                     ///< spread over axes, references and snapshots already
+  support::Node resources, retry, checkpoint, slurm;  ///< null when absent
   bool allow_partial = false;
   std::map<std::string, std::string> outputs;  ///< role → friendly name
   support::Mark outputs_mark;
@@ -75,17 +75,17 @@ struct StageDeclaration {
 
 struct PipelineFile {
   std::string name, title, description;
-  std::filesystem::path path;                  ///< as the user gave it
-  support::FileRead read;                      ///< the file in its state of reading; empty for a text without a file
-  std::filesystem::path root;                  ///< absolute; start of relative paths
-  std::vector<support::Node> default_config;   ///< scalars
+  std::filesystem::path path;                 ///< as the user gave it
+  support::FileRead read;                     ///< the file in its state of reading; empty for a text without a file
+  std::filesystem::path root;                 ///< absolute; start of relative paths
+  std::vector<support::Node> default_config;  ///< scalars
   support::Node default_resources, default_retry, default_checkpoint;
-  std::string numerics = "exact";              ///< or "tolerant"
-  std::string code;                            ///< "result-version", "build"; empty: by the kind of program
-  std::string on_diverge = "record";           ///< or "fail"
+  std::string numerics = "exact";     ///< or "tolerant"
+  std::string code;                   ///< "result-version", "build"; empty: by the kind of program
+  std::string on_diverge = "record";  ///< or "fail"
   std::vector<Axis> axes;
-  support::Node vars;                          ///< a map, or null
-  support::Node resources;                     ///< name → map, or null
+  support::Node vars;       ///< a map, or null
+  support::Node resources;  ///< name → map, or null
   support::Node slurm;
   struct Scale {
     std::string name;
@@ -95,8 +95,8 @@ struct PipelineFile {
     support::Mark mark;
   };
   std::vector<Scale> scales;
-  std::vector<std::string> environment;        ///< further environment variables of stages, by name
-  std::string claims;                          ///< path, or empty
+  std::vector<std::string> environment;  ///< further environment variables of stages, by name
+  std::string claims;                    ///< path, or empty
   support::Mark claims_mark;
   std::optional<Sequential> sequential;
   std::vector<StageDeclaration> stages;
@@ -109,8 +109,8 @@ PipelineFile parse_pipeline_file(std::string_view text, const std::string& name,
 
 PipelineFile read_pipeline_file(const std::filesystem::path& path);
 
-/// The nearest folder at or above the file that holds `configs/`, else its own folder. The search ends below the home and
-/// at a folder with version control.
+/// The nearest folder at or above the file that holds `configs/`, else its own folder. The search ends below the home
+/// and at a folder with version control.
 std::filesystem::path find_root(const std::filesystem::path& pipeline_file);
 
 /// The nearest folder at or above `folder` whose `store/` is a store, within the same bounds; else `folder`.

@@ -32,9 +32,9 @@ namespace {
 
 /// The units of Slurm, of shells and of other pipelines, and ours.
 constexpr std::pair<std::string_view, std::string_view> kUnits[] = {
-    {"sec", "s"}, {"secs", "s"}, {"second", "s"},  {"seconds", "s"}, {"min", "m"}, {"mins", "m"}, {"minute", "m"},
-    {"minutes", "m"}, {"hr", "h"}, {"hrs", "h"},   {"hour", "h"},    {"hours", "h"}, {"day", "d"}, {"days", "d"},
-    {"H", "h"},   {"M", "m"},    {"S", "s"},       {"D", "d"}};
+    {"sec", "s"},    {"secs", "s"},    {"second", "s"}, {"seconds", "s"}, {"min", "m"},  {"mins", "m"},
+    {"minute", "m"}, {"minutes", "m"}, {"hr", "h"},     {"hrs", "h"},     {"hour", "h"}, {"hours", "h"},
+    {"day", "d"},    {"days", "d"},    {"H", "h"},      {"M", "m"},       {"S", "s"},    {"D", "d"}};
 
 /// The ways out for a time or a size without a known unit: "90s, 90m or 90h". Empty when the unit is known, or for 0.
 std::string unit_hint(std::string_view text, Suffixes suffixes) {
@@ -76,7 +76,8 @@ std::optional<std::int64_t> integer(const Node::Member& member, Suffixes suffixe
                                     Diagnostics& diagnostics, std::string_view example) {
   if (lacks_unit(member, suffixes, diagnostics)) return std::nullopt;
   std::string why;
-  const auto value = member.value.is_scalar() ? support::parse_integer(member.value.text, suffixes, &why) : std::nullopt;
+  const auto value =
+      member.value.is_scalar() ? support::parse_integer(member.value.text, suffixes, &why) : std::nullopt;
   if (!value || *value < least) {
     diagnostics.add(cat(quote(member.key), " must be an integer from ", least, ", found ", member.value.found(),
                         why.empty() ? "" : cat(", which ", why)),
@@ -91,8 +92,9 @@ std::optional<double> real(const Node::Member& member, Suffixes suffixes, double
   if (lacks_unit(member, suffixes, diagnostics)) return std::nullopt;
   const auto value = member.value.is_scalar() ? support::parse_real(member.value.text, suffixes) : std::nullopt;
   if (!value || !(*value >= least) || *value > 1e15) {
-    diagnostics.add(cat(quote(member.key), " must be ", kind_of(suffixes), " from ", least, ", found ", member.value.found()),
-                    member.value.place(), cat("such as ", example));
+    diagnostics.add(
+        cat(quote(member.key), " must be ", kind_of(suffixes), " from ", least, ", found ", member.value.found()),
+        member.value.place(), cat("such as ", example));
     return std::nullopt;
   }
   return value;
@@ -115,8 +117,10 @@ std::vector<std::string> words_of(const Node::Member& member, Diagnostics& diagn
     return found;
   }
   for (const Node& item : member.value.items) {
-    if (item.is_scalar()) found.push_back(item.text);
-    else diagnostics.add(cat("expected a name in ", quote(member.key), ", found ", item.found()), item.place());
+    if (item.is_scalar())
+      found.push_back(item.text);
+    else
+      diagnostics.add(cat("expected a name in ", quote(member.key), ", found ", item.found()), item.place());
   }
   return found;
 }

@@ -18,7 +18,7 @@ namespace {
 struct Selector {
   bool ancestors = false;
   bool descendants = false;
-  TaskName name;   // a pattern
+  TaskName name;  // a pattern
 };
 
 support::Place place_of(const std::string& text) {
@@ -46,7 +46,7 @@ Selector parse(const std::string& text) {
   auto name = parse_task_id(rest, &why);
   if (!name) return fail(why);
   selector.name = *std::move(name);
-  if (selector.name.label.empty()) selector.name.label = "*";   // `[axis=label]` alone means any stage
+  if (selector.name.label.empty()) selector.name.label = "*";  // `[axis=label]` alone means any stage
   return selector;
 }
 

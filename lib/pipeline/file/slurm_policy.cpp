@@ -98,7 +98,8 @@ void check_option(const std::string& option, const support::Place& place, Diagno
     diagnostics.add(cat("an entry of 'options' is one option of sbatch, found ", quote(option)), place,
                     "such as --exclude=node7");
   } else if (const ReservedOption* one = reserved(option)) {
-    diagnostics.add(cat("'options' of 'slurm' cannot hold --", one->name, ", found ", quote(option)), place, one->instead);
+    diagnostics.add(cat("'options' of 'slurm' cannot hold --", one->name, ", found ", quote(option)), place,
+                    one->instead);
   } else if (option.rfind("--gres=", 0) == 0 && option.find("gpu") != std::string::npos) {
     diagnostics.add(cat("'options' of 'slurm' cannot ask for GPUs, found ", quote(option)), place,
                     "`resources.gpus` sets the GPUs, `slurm.gpu_type` their type");
@@ -117,9 +118,9 @@ const std::string& SlurmPolicy::partition(const std::string& resources) const {
 
 void read_slurm(const Node& map, bool of_stage, SlurmPolicy& policy, Diagnostics& diagnostics) {
   if (!is_map(map, "'slurm'", diagnostics)) return;
-  static const std::vector<std::string> kOfStage{"partition", "account", "qos",     "constraint",  "reservation", "isa",
-                                                 "memory",    "gpus",    "gpu_type", "setup",       "options",
-                                                 "environment", "where", "nodes",  "at_once", "signal_lead", "time"};
+  static const std::vector<std::string> kOfStage{
+      "partition", "account", "qos",         "constraint", "reservation", "isa",     "memory",      "gpus", "gpu_type",
+      "setup",     "options", "environment", "where",      "nodes",       "at_once", "signal_lead", "time"};
   static const std::vector<std::string> kOfFile{"mode", "max_in_queue"};
   const std::map<std::string, std::string*> texts{{"account", &policy.account},         {"qos", &policy.qos},
                                                   {"constraint", &policy.constraint},   {"isa", &policy.isa},
@@ -145,7 +146,8 @@ void read_slurm(const Node& map, bool of_stage, SlurmPolicy& policy, Diagnostics
     } else if (key == "nodes") {
       if (auto value = integer(member, Suffixes::kNone, 1, diagnostics, "2")) policy.nodes = *value;
     } else if (key == "at_once") {
-      if (auto value = integer(member, Suffixes::kNone, 1, diagnostics, "16; leave it out for any number")) policy.at_once = *value;
+      if (auto value = integer(member, Suffixes::kNone, 1, diagnostics, "16; leave it out for any number"))
+        policy.at_once = *value;
     } else if (key == "signal_lead") {
       if (auto value = real(member, Suffixes::kSeconds, 0, diagnostics, "5m")) policy.signal_lead_s = *value;
     } else if (key == "time") {

@@ -71,7 +71,7 @@ std::optional<Json> read_document(const fs::path& path) {
 }
 
 std::vector<artifact::Revision> revisions_in(const Json& document, const support::Schema& fields,
-                                              const std::string& source) {
+                                             const std::string& source) {
   std::vector<artifact::Revision> revisions;
   for (const Json& one : list_member(document, "revisions", source)) {
     artifact::Revision revision{.name = text_member(one, "name", source)};
@@ -220,9 +220,8 @@ StageDescription parse_description(Json document, const std::string& source) {
     stage.outputs.push_back(
         {text_member(output, "name", source), kind_member(output, source), flag_member(output, "volatile")});
   }
-  stage.fields = support::with_context(cat("reading the description of ", source), [&] {
-    return support::schema_from_json(member(document, "fields", source));
-  });
+  stage.fields = support::with_context(cat("reading the description of ", source),
+                                       [&] { return support::schema_from_json(member(document, "fields", source)); });
   if (document.contains("revisions")) stage.revisions = revisions_in(document, stage.fields, source);
   stage.plugins = plugins_in(document, source);
   stage.code = code_in(document, source);
@@ -342,10 +341,11 @@ Json ask_to_describe(const fs::path& executable, double patience_s, const suppor
     std::vector<std::string> said = support::split(support::trim(captured.err), '\n');
     constexpr std::size_t kMostLines = 5;  // the last ones: a traceback ends with the error
     if (said.size() > kMostLines) said.erase(said.begin(), said.end() - kMostLines);
-    throw ConfigError(cat(support::quote(executable.string()), " does not describe itself: `--describe` ended with ",
-                          captured.status.code, ended_well ? cat(", and its answer ", problem) : "",
-                          support::trim(captured.err).empty() ? "" : cat("; it said:\n  ", support::join(said, "\n  "))),
-                      place, kHint);
+    throw ConfigError(
+        cat(support::quote(executable.string()), " does not describe itself: `--describe` ended with ",
+            captured.status.code, ended_well ? cat(", and its answer ", problem) : "",
+            support::trim(captured.err).empty() ? "" : cat("; it said:\n  ", support::join(said, "\n  "))),
+        place, kHint);
   }
   return answer;
 }

@@ -20,15 +20,15 @@
 namespace pe::pipeline {
 
 struct StageDescription {
-  std::string name;                            ///< "train"
-  std::string program;                         ///< "pe-train"
-  int version = 1;                             ///< result version
+  std::string name;     ///< "train"
+  std::string program;  ///< "pe-train"
+  int version = 1;      ///< result version
   std::vector<artifact::Revision> revisions;
   std::string summary;
-  std::string build_id;                        ///< Hex of the ELF note, or SHA-256 of a file that has none (a script).
-  bool is_script = false;                      ///< The executable has no ELF build id.
-  std::vector<std::string> plugins;            ///< Loaded while it runs: "cuda/pe-cuda" (support/program.h).
-  std::vector<std::string> code;               ///< globs of files that it reads as code, from its own folder: "lib/*.py"
+  std::string build_id;              ///< Hex of the ELF note, or SHA-256 of a file that has none (a script).
+  bool is_script = false;            ///< The executable has no ELF build id.
+  std::vector<std::string> plugins;  ///< Loaded while it runs: "cuda/pe-cuda" (support/program.h).
+  std::vector<std::string> code;     ///< globs of files that it reads as code, from its own folder: "lib/*.py"
   /// Digest of all its code, plug-ins and `code` included. Recorded always, hashed under `code: build`.
   std::string program_digest;
   std::string release;
@@ -41,12 +41,12 @@ struct StageDescription {
   bool reads_labels = true;
   std::optional<artifact::Trajectory> trajectory;
   std::optional<artifact::Branch> branch;
-  Json costs = Json::object();                 ///< name → arithmetic expression over config keys
+  Json costs = Json::object();  ///< name → arithmetic expression over config keys
 
-  Json document;                               ///< as it described itself
-  std::string executable;                      ///< absolute; empty for a description made in a test
-  std::vector<support::FileRead> files;        ///< program_files of the moment when the digest was made
-  std::string digest;                          ///< SHA-256 of the description's canonical form
+  Json document;                         ///< as it described itself
+  std::string executable;                ///< absolute; empty for a description made in a test
+  std::vector<support::FileRead> files;  ///< program_files of the moment when the digest was made
+  std::string digest;                    ///< SHA-256 of the description's canonical form
 
   const artifact::InputRole* find_input(const std::string& role) const;
   const artifact::OutputRole* find_output(const std::string& role) const;

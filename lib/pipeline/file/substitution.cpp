@@ -95,7 +95,8 @@ std::optional<Node> evaluate(const std::string& expression, const Mark& mark, co
       return value;
     }
     if (parts[1] != "value") {
-      return fail(cat("an axis has no ", quote(parts[1])), cat("$(", name, ") is the label, $(", name, ".value) the value"));
+      return fail(cat("an axis has no ", quote(parts[1])),
+                  cat("$(", name, ") is the label, $(", name, ".value) the value"));
     }
     at = &bound->value;
     so_far += ".value";
@@ -171,7 +172,7 @@ std::optional<Node> substitute(const Node& node, const Scope& scope, Diagnostics
     if (pieces->size() == 1 && pieces->front().is_expression) {
       auto value = evaluate(pieces->front().text, node.mark, scope, diagnostics);
       if (value && !budget.take(*value, node.mark, diagnostics)) return std::nullopt;
-      if (value) value->mark = node.mark;   // a wrong value is shown where it is used
+      if (value) value->mark = node.mark;  // a wrong value is shown where it is used
       return value;
     }
     auto text = substitute_text(node.text, node.mark, scope, diagnostics, budget);
@@ -183,12 +184,16 @@ std::optional<Node> substitute(const Node& node, const Scope& scope, Diagnostics
   Node result = node;
   bool good = true;
   for (Node& item : result.items) {
-    if (auto value = substitute(item, scope, diagnostics, budget)) item = std::move(*value);
-    else good = false;
+    if (auto value = substitute(item, scope, diagnostics, budget))
+      item = std::move(*value);
+    else
+      good = false;
   }
   for (auto& member : result.members) {
-    if (auto value = substitute(member.value, scope, diagnostics, budget)) member.value = std::move(*value);
-    else good = false;
+    if (auto value = substitute(member.value, scope, diagnostics, budget))
+      member.value = std::move(*value);
+    else
+      good = false;
   }
   if (!good) return std::nullopt;
   return result;

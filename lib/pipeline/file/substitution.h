@@ -21,9 +21,9 @@ struct Binding {
 /// Meaning of names for one instance.
 struct Scope {
   const std::vector<Binding>* bindings = nullptr;
-  const support::Node* vars = nullptr;              ///< a map, or null
-  const std::vector<std::string>* axes = nullptr;   ///< every axis of the pipeline, for messages
-  std::string instance;                             ///< its name in messages, "stage 'trunk'"
+  const support::Node* vars = nullptr;             ///< a map, or null
+  const std::vector<std::string>* axes = nullptr;  ///< every axis of the pipeline, for messages
+  std::string instance;                            ///< its name in messages, "stage 'trunk'"
 
   const AxisValue* find(const std::string& axis) const;
 };

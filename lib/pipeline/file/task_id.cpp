@@ -33,7 +33,7 @@ std::optional<TaskName> parse_task_id(std::string_view text, std::string* why) {
   name.label = std::string(text.substr(0, open));
   if (open == std::string_view::npos) return name;
   if (text.back() != ']') return fail("']' is missing at the end");
-  if (support::trim(text.substr(open)) == "[*]") return name;   // as `plan` writes all instances of a stage
+  if (support::trim(text.substr(open)) == "[*]") return name;  // as `plan` writes all instances of a stage
   for (const std::string& part : support::split(text.substr(open + 1, text.size() - open - 2), ',')) {
     const std::size_t equals = part.find('=');
     if (equals == std::string::npos) return fail(cat("expected axis=label, found ", quote(part)));
@@ -60,7 +60,8 @@ bool fits_text(std::string_view pattern, std::string_view text) {
 bool fits(const TaskName& pattern, std::string_view label, const AxisLabels& axes) {
   if (!pattern.label.empty() && !fits_text(pattern.label, label)) return false;
   return std::all_of(pattern.axes.begin(), pattern.axes.end(), [&](const auto& wanted) {
-    const auto own = std::find_if(axes.begin(), axes.end(), [&](const auto& each) { return each.first == wanted.first; });
+    const auto own =
+        std::find_if(axes.begin(), axes.end(), [&](const auto& each) { return each.first == wanted.first; });
     if (own == axes.end()) return false;
     return std::any_of(pattern.axes.begin(), pattern.axes.end(), [&](const auto& each) {
       return each.first == wanted.first && fits_text(each.second, own->second);

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "pipeline/store/whole_write.h"
 #include "pipeline/maintenance/results_file.h"
+#include "pipeline/store/whole_write.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"

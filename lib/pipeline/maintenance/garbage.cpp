@@ -10,14 +10,14 @@
 #include <set>
 #include <unordered_set>
 
+#include "pipeline/maintenance/inventory.h"
+#include "pipeline/maintenance/pin.h"
+#include "pipeline/maintenance/uses.h"
 #include "pipeline/run/run_folder.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/attempt.h"
 #include "pipeline/store/journal.h"
 #include "pipeline/store/shard_name.h"
-#include "pipeline/maintenance/inventory.h"
-#include "pipeline/maintenance/pin.h"
-#include "pipeline/maintenance/uses.h"
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/fault_point.h"
@@ -58,7 +58,7 @@ std::optional<EntryStat> look(const fs::path& path) {
     support::throw_errno("look at", path.string());
   }
   return EntryStat{static_cast<std::uint64_t>(status.st_size), seconds(status.st_mtim), seconds(status.st_ctim),
-              S_ISDIR(status.st_mode)};
+                   S_ISDIR(status.st_mode)};
 }
 
 /// Bytes of a tree, and its newest change.
@@ -460,7 +460,8 @@ class Collector {
       if (find_resumable(attempts) || (has_metrics(attempts) && finished(plan_key))) continue;
       const fs::path folder = store_.work_folder(plan_key);
       const EntryStat seen = measure(folder);
-      if (abandoned(seen.mtime)) drop_path(folder, seen.bytes, "logs of a task that no kept run names", Deletion::What::kLog);
+      if (abandoned(seen.mtime))
+        drop_path(folder, seen.bytes, "logs of a task that no kept run names", Deletion::What::kLog);
     }
   }
 
@@ -470,7 +471,7 @@ class Collector {
       std::uint64_t bytes = 0;
       std::vector<fs::path> files;
     };
-    std::map<std::string, Memo> memos;   // a plan's memo is two files: noop-<id> and noop-<id>.index
+    std::map<std::string, Memo> memos;  // a plan's memo is two files: noop-<id> and noop-<id>.index
     const fs::path folder = store_.root() / "memo";
     for (const std::string& name : support::list_folder(folder)) {
       const auto seen = look(folder / name);
@@ -517,10 +518,9 @@ class Collector {
       }
       if (candidate.bytes > 0 && old(candidate.mtime)) candidates.push_back(candidate);
     }
-    std::sort(candidates.begin(), candidates.end(),
-              [](const Candidate& a, const Candidate& b) {
-                return a.finished != b.finished ? a.finished : a.bytes > b.bytes;
-              });
+    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+      return a.finished != b.finished ? a.finished : a.bytes > b.bytes;
+    });
     for (const Candidate& candidate : candidates) {
       if (!full()) return;
       before_drop();
@@ -679,7 +679,7 @@ class Collector {
   std::unordered_map<std::string, std::size_t> references_;
   std::set<std::string> live_, known_runs_;
   std::set<std::string> run_keys_, run_plans_, new_keys_, new_plans_, busy_plans_;
-  std::set<std::string> named_plans_;   // by the runs that stay
+  std::set<std::string> named_plans_;  // by the runs that stay
   std::vector<Run> surplus_runs_;
   std::set<std::pair<std::string, std::int64_t>> pinned_;
   std::vector<const StoredResult*> droppable_, dropped_keys_;

@@ -34,17 +34,17 @@ struct GarbageOptions {
   double grace_s = 24 * 3600;
   std::optional<std::uint64_t> max_bytes;  ///< Drop results until objects and work folders fit.
   std::optional<std::size_t> keep_last;    ///< Drop results that were used before the newest N complete runs only.
-  std::size_t keep_runs = 50;  ///< Folders of runs kept of each pipeline, besides runs that protect results.
-  std::size_t keep_memos = 200;            ///< Remembered plans (a dropped one costs reading everything once).
-  bool by_age = false;                     ///< oldest first, instead of cheapest to make again
+  std::size_t keep_runs = 50;    ///< Folders of runs kept of each pipeline, besides runs that protect results.
+  std::size_t keep_memos = 200;  ///< Remembered plans (a dropped one costs reading everything once).
+  bool by_age = false;           ///< oldest first, instead of cheapest to make again
   bool dry_run = false;
 };
 
 struct Deletion {
   enum class What { kTrash, kLeftover, kRun, kLog, kMemo, kCheckpoint, kResult };
   What what = What::kLeftover;
-  std::string name;         ///< task of a result, id of a run, else a path in the store
-  std::string key;          ///< of a result
+  std::string name;  ///< task of a result, id of a run, else a path in the store
+  std::string key;   ///< of a result
   std::int64_t step = -1;
   std::uint64_t bytes = 0;  ///< that this frees
   double hours = 0;         ///< that making it took: GPU-hours, or hours where no GPU was held
@@ -57,10 +57,10 @@ struct GarbageReport {
   std::uint64_t bytes_before = 0;  ///< objects, work folders, runs and memos
   std::uint64_t bytes_after = 0;
   std::uint64_t to_trash = 0;
-  std::uint64_t deleted = 0;       ///< from the trash, for good
-  std::size_t results = 0;         ///< in the store, before
-  std::size_t known = 0;           ///< of them, those whose bytes are not all here; dropping them frees little
-  std::size_t runs = 0;            ///< folders of runs, before
+  std::uint64_t deleted = 0;  ///< from the trash, for good
+  std::size_t results = 0;    ///< in the store, before
+  std::size_t known = 0;      ///< of them, those whose bytes are not all here; dropping them frees little
+  std::size_t runs = 0;       ///< folders of runs, before
   std::size_t kept_by_pins = 0, kept_by_runs = 0, kept_by_grace = 0;
   std::size_t restored = 0;        ///< brought back for a run that began meanwhile
   bool fits = true;                ///< false: --max-size cannot be reached without dropping what must be kept

@@ -14,14 +14,14 @@
 
 #include "pipeline/cluster/site.h"
 #include "pipeline/cluster/slurm.h"
-#include "pipeline/plan/capacity.h"
-#include "pipeline/run/run_status.h"
-#include "pipeline/store/attempt.h"
-#include "pipeline/store/lease.h"
 #include "pipeline/maintenance/garbage.h"
 #include "pipeline/maintenance/inventory.h"
 #include "pipeline/maintenance/mount.h"
 #include "pipeline/maintenance/pin.h"
+#include "pipeline/plan/capacity.h"
+#include "pipeline/run/run_status.h"
+#include "pipeline/store/attempt.h"
+#include "pipeline/store/lease.h"
 #include "support/capture_within.h"
 #include "support/clock.h"
 #include "support/error.h"
@@ -236,14 +236,16 @@ class Examination {
     ::unlink(to.c_str());
   }
 
-  /// The meaning of locks where several machines share the store. Results never depend on locks. When two processes break
-  /// one stale lease, a lock excludes the second; without a lock the second finds out after its rename.
+  /// The meaning of locks where several machines share the store. Results never depend on locks. When two processes
+  /// break one stale lease, a lock excludes the second; without a lock the second finds out after its rename.
   void sharing(const Mount& mount) {
     const Sharing sharing = sharing_of(mount);
     if (!sharing.network) return;
     add(Level::kNote, "file system",
-        cat(mount.type, ": several machines may share this store; heartbeats decide about leases of other machines, and a "
-            "lock excludes ", sharing.locks),
+        cat(mount.type,
+            ": several machines may share this store; heartbeats decide about leases of other machines, and a "
+            "lock excludes ",
+            sharing.locks),
         sharing.advice);
   }
 

@@ -13,7 +13,7 @@ namespace pe::pipeline {
 struct Finding {
   enum class Level { kGood, kNote, kWarning, kBad };
   Level level = Level::kGood;
-  std::string topic;   ///< "store", "file system", "space", "clock", "leases", "gpu", "slurm", "machine"
+  std::string topic;  ///< "store", "file system", "space", "clock", "leases", "gpu", "slurm", "machine"
   std::string text;
   std::string advice;  ///< what helps; may be empty
   bool fixed = false;  ///< `--fix` has seen to it

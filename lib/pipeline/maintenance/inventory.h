@@ -22,18 +22,18 @@ struct StoredResult {
   ResultStatus status = ResultStatus::kDone;
   std::vector<OutputRecord> outputs;
   RecordInputs inputs;
-  std::string ended;           ///< UTC text that sorts
-  double wall_s = 0;           ///< how long making it took
-  std::int64_t gpus = 0;       ///< that it held while it was made
-  double written = 0;          ///< when the record got here, unix seconds
+  std::string ended;      ///< UTC text that sorts
+  double wall_s = 0;      ///< how long making it took
+  std::int64_t gpus = 0;  ///< that it held while it was made
+  double written = 0;     ///< when the record got here, unix seconds
   std::uint64_t bytes() const;
   /// "trunk[seed=42]", or "trunk[seed=42]@100" for a snapshot.
   std::string name() const;
 };
 
 struct Inventory {
-  std::vector<StoredResult> results;             ///< sorted by key
-  std::vector<ResultKey> unreadable;             ///< there is a file, but no record can be read from it
+  std::vector<StoredResult> results;  ///< sorted by key
+  std::vector<ResultKey> unreadable;  ///< there is a file, but no record can be read from it
   std::unordered_map<std::string, std::vector<std::size_t>> by_content;  ///< content digest → results that have it
   std::unordered_map<PackedKey, std::size_t, PackedHash> by_key;
 

@@ -63,13 +63,19 @@ std::optional<Mount> mount_of(std::string_view mountinfo, const std::filesystem:
 Sharing sharing_of(const Mount& mount) {
   const std::string& type = mount.type;
   if (begins(type, "nfs")) {
-    const bool local = has_option(mount, "nolock") || has_option(mount, "local_lock=all") ||
-                       has_option(mount, "local_lock=flock");
+    const bool local =
+        has_option(mount, "nolock") || has_option(mount, "local_lock=all") || has_option(mount, "local_lock=flock");
     return {true, local ? kHere : kEverywhere,
-            has_option(mount, "noac") ? "" : "another machine may see new names up to a minute late; jobs look again for two"};
+            has_option(mount, "noac")
+                ? ""
+                : "another machine may see new names up to a minute late; jobs look again for two"};
   }
   if (type == "lustre")
-    return {true, has_option(mount, "flock") ? kEverywhere : has_option(mount, "localflock") ? kHere : "no process (mounted without flock)", ""};
+    return {true,
+            has_option(mount, "flock")        ? kEverywhere
+            : has_option(mount, "localflock") ? kHere
+                                              : "no process (mounted without flock)",
+            ""};
   if (begins(type, "beegfs"))
     return {true, "processes of this machine only, unless tuneUseGlobalFileLocks is set",
             "BeeGFS rejects links from one folder to another, so every output is copied when it is published"};
@@ -79,7 +85,8 @@ Sharing sharing_of(const Mount& mount) {
     if (type == whole) return {true, kEverywhere, ""};
   }
   if (type == "9p" || type == "virtiofs") return {true, kHere, "it is the host's; other guests may use it, too"};
-  for (const char* remote : {"fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.mount-s3", "fuse.glusterfs"}) {
+  for (const char* remote :
+       {"fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.mount-s3", "fuse.glusterfs"}) {
     if (type == remote) return {true, kHere, "use it from one machine at a time"};
   }
   return {};

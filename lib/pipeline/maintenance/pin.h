@@ -12,10 +12,10 @@
 namespace pe::pipeline {
 
 struct Pin {
-  std::string name;                 ///< letters, digits, '.', '_', '-'; not beginning with '.'
+  std::string name;  ///< letters, digits, '.', '_', '-'; not beginning with '.'
   std::vector<ResultKey> keys;
-  std::vector<std::string> tasks;   ///< what these were called when they were pinned, for people
-  std::string created;              ///< UTC
+  std::vector<std::string> tasks;  ///< what these were called when they were pinned, for people
+  std::string created;             ///< UTC
 };
 
 /// Replaces a pin of the same name. @throws ConfigError for a name that is none, IoError.

@@ -7,8 +7,8 @@
 
 #include "artifact/collection.h"
 #include "artifact/kind.h"
-#include "pipeline/plan/key.h"
 #include "pipeline/maintenance/verify.h"
+#include "pipeline/plan/key.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"

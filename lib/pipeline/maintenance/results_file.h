@@ -9,8 +9,8 @@
 ///
 /// The same results give the same bytes: they do not depend on the time or place of writing.
 ///
-/// A reader believes nothing. It bounds sizes before it reads, compares names with the list, hashes every byte, and asks
-/// for the checksum and the end of the frame.
+/// A reader believes nothing. It bounds sizes before it reads, compares names with the list, hashes every byte, and
+/// asks for the checksum and the end of the frame.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@
 #include <string_view>
 #include <vector>
 
+#include "pipeline/maintenance/inventory.h"
 #include "pipeline/store/record.h"
 #include "pipeline/store/store.h"
-#include "pipeline/maintenance/inventory.h"
 
 namespace pe::pipeline {
 
@@ -112,8 +112,8 @@ struct UnpackReport {
   std::vector<ResultKey> keys;  ///< in order
 };
 
-/// Unpacks a file into an empty store and checks all of it: keys against recipes, bytes against digests, artifacts against
-/// records.
+/// Unpacks a file into an empty store and checks all of it: keys against recipes, bytes against digests, artifacts
+/// against records.
 /// @throws ArtifactError that names the file and the mistake; IoError
 UnpackReport unpack_results(const std::filesystem::path& file, Store& into);
 

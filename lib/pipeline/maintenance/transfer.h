@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/store/store.h"
 #include "pipeline/maintenance/inventory.h"
+#include "pipeline/store/store.h"
 
 namespace pe::pipeline {
 
@@ -28,12 +28,12 @@ struct TransferOptions {
 struct TransferItem {
   std::string task;
   ResultKey key;
-  std::uint64_t bytes = 0;     ///< Copied for it.
-  bool record_only = false;    ///< An input of a chosen result.
-  bool existed = false;        ///< The other side had it.
-  bool conflict = false;       ///< it had other contents under this key: the other side's stay, ours are kept beside
-  std::string ours, theirs;    ///< of a conflict: origin_of both records
-  std::string problem;         ///< why it could not go; empty when it went
+  std::uint64_t bytes = 0;   ///< Copied for it.
+  bool record_only = false;  ///< An input of a chosen result.
+  bool existed = false;      ///< The other side had it.
+  bool conflict = false;     ///< it had other contents under this key: the other side's stay, ours are kept beside
+  std::string ours, theirs;  ///< of a conflict: origin_of both records
+  std::string problem;       ///< why it could not go; empty when it went
 };
 
 struct TransferReport {
@@ -44,7 +44,7 @@ struct TransferReport {
 
 /// Copies the results of `from` with these indices to `to`. Every object is hashed on the way.
 /// @throws IoError when `to` cannot be written.
-TransferReport transfer(const Store& from, const Inventory& inventory, const std::vector<std::size_t>& chosen, Store& to,
-                        const TransferOptions& options);
+TransferReport transfer(const Store& from, const Inventory& inventory, const std::vector<std::size_t>& chosen,
+                        Store& to, const TransferOptions& options);
 
 }  // namespace pe::pipeline

@@ -440,7 +440,7 @@ const OutputRecord* RemadeInputs::find(const std::string& content) const {
 }
 
 RerunResult run_again(const Store& store, const Inventory& inventory, StageCatalog& catalog, Runner& runner,
-                const std::vector<Record>& records, const RerunOptions& options) {
+                      const std::vector<Record>& records, const RerunOptions& options) {
   RerunResult rerun;
   if (records.empty()) return rerun;
   static std::uint64_t count = 0;

@@ -13,11 +13,11 @@
 
 #include "artifact/diff.h"
 #include "pipeline/file/stage_description.h"
+#include "pipeline/maintenance/inventory.h"
 #include "pipeline/run/run.h"
 #include "pipeline/run/runner.h"
 #include "pipeline/store/record.h"
 #include "pipeline/store/store.h"
-#include "pipeline/maintenance/inventory.h"
 #include "support/folders.h"
 
 namespace pe::pipeline {
@@ -108,9 +108,9 @@ class RemadeInputs {
 
 struct RerunOptions {
   RemadeInputs* remade = nullptr;  ///< Null: results whose inputs are not here cannot run again.
-  bool keep = false;              ///< Keep the scratch folder of results that were the same, too.
-  std::vector<std::string> gpus;  ///< For results whose compute.device is cuda.
-  std::uint64_t ulp = 0;          ///< for the comparison that is printed; the verdict is by digest
+  bool keep = false;               ///< Keep the scratch folder of results that were the same, too.
+  std::vector<std::string> gpus;   ///< For results whose compute.device is cuda.
+  std::uint64_t ulp = 0;           ///< for the comparison that is printed; the verdict is by digest
   /// A stage is stopped that takes longer than this and than ten times what it took then.
   double patience_s = 600;
   double grace_s = 120;  ///< how long it may take to stop before it is killed
@@ -120,6 +120,6 @@ struct RerunOptions {
 /// Runs the task of these records once more in scratch and compares contents. Several records are snapshots of one
 /// trajectory, by step. The stage is asked to write exactly these. No process of it is left when this returns.
 RerunResult run_again(const Store& store, const Inventory& inventory, StageCatalog& catalog, Runner& runner,
-                const std::vector<Record>& records, const RerunOptions& options);
+                      const std::vector<Record>& records, const RerunOptions& options);
 
 }  // namespace pe::pipeline

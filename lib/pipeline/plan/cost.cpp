@@ -60,21 +60,21 @@ std::optional<double> evaluate_expression(const std::string& expression, const J
 std::optional<double> cost_of(const Graph& graph, const Task& task, const std::string& name) {
   const std::string* expression = expression_of(*task.stage, name, *task.config);
   if (!expression) return std::nullopt;
-  return evaluate_expression(*expression, *task.config,
-                             [&](const std::string& role, const std::string& wanted) -> std::optional<double> {
-    if (wanted != "tokens") {
-      const Task* producer = producer_of(graph, task, role);
-      return producer ? cost_of(graph, *producer, wanted) : std::nullopt;
-    }
-    for (const Edge& edge : task.inputs) {  // the tokens that lead to the snapshot that is read
-      const Task& producer = graph.tasks[edge.producer];
-      if (edge.role != role || edge.snapshot.empty() || !producer.stage->trajectory) continue;
-      for (const SnapshotPoint& point : producer.snapshots) {
-        if (point.label == edge.snapshot) return trajectory_tokens(producer, point.step);
-      }
-    }
-    return std::nullopt;
-  });
+  return evaluate_expression(
+      *expression, *task.config, [&](const std::string& role, const std::string& wanted) -> std::optional<double> {
+        if (wanted != "tokens") {
+          const Task* producer = producer_of(graph, task, role);
+          return producer ? cost_of(graph, *producer, wanted) : std::nullopt;
+        }
+        for (const Edge& edge : task.inputs) {  // the tokens that lead to the snapshot that is read
+          const Task& producer = graph.tasks[edge.producer];
+          if (edge.role != role || edge.snapshot.empty() || !producer.stage->trajectory) continue;
+          for (const SnapshotPoint& point : producer.snapshots) {
+            if (point.label == edge.snapshot) return trajectory_tokens(producer, point.step);
+          }
+        }
+        return std::nullopt;
+      });
 }
 
 std::string encoding_of(const Graph& graph, const Task& task) {
@@ -122,7 +122,8 @@ std::optional<double> training_tokens(const Graph& graph, const Task& task, cons
   if (!task.is_trajectory() || !task.stage->trajectory) return own_tokens(graph, task);
   std::int64_t last = 0, there = 0;
   for (std::size_t i = 0; i < task.snapshots.size(); ++i) {
-    const bool needed = i >= planned.snapshots.size() || planned.snapshots[i].needed || planned.state == TaskState::kBlocked;
+    const bool needed =
+        i >= planned.snapshots.size() || planned.snapshots[i].needed || planned.state == TaskState::kBlocked;
     if (needed) last = std::max(last, task.snapshots[i].step);
   }
   // It continues from the last existing snapshot.

@@ -41,8 +41,8 @@ ModelCosts model_costs(const Graph& graph, const Task& task);
 /// Value of the stage's `tokens` for one task. Empty without a positive value.
 std::optional<double> own_tokens(const Graph& graph, const Task& task);
 
-/// Tokens of a step of a trajectory with this config. Empty for a stage without trajectories, and where the config lacks a
-/// key that it takes.
+/// Tokens of a step of a trajectory with this config. Empty for a stage without trajectories, and where the config
+/// lacks a key that it takes.
 std::optional<double> tokens_per_step(const StageDescription& stage, const Json& config);
 
 /// Tokens that a trajectory has seen at a step.

@@ -36,7 +36,8 @@ class TableReader {
     const Node* node = get(key, true);
     const double value = node && node->is_scalar() ? support::parse_real(node->text).value_or(0) : 0;
     if (node && !(value > 0))
-      diagnostics_.add(cat("expected a number above 0 for ", support::quote(key), ", found ", node->found()), node->place());
+      diagnostics_.add(cat("expected a number above 0 for ", support::quote(key), ", found ", node->found()),
+                       node->place());
     return value;
   }
   const Node* get(const char* key, bool needed) {
@@ -104,7 +105,8 @@ DeviceTable read_table(const Node& node) {
 }  // namespace
 
 const MeasuredTraining* DeviceTable::find(std::string_view size) const {
-  const auto found = std::find_if(trainings.begin(), trainings.end(), [&](const auto& one) { return one.size == size; });
+  const auto found =
+      std::find_if(trainings.begin(), trainings.end(), [&](const auto& one) { return one.size == size; });
   return found == trainings.end() ? nullptr : &*found;
 }
 
@@ -124,10 +126,10 @@ DeviceTable::Lookup DeviceTable::find(const Task& task, const Work& work) const 
   if (!work.tokens) return not_measured(task.stage->program);
   if (!work.parameters || !work.flops) return {0, "", "the size of its model is not known"};
   if (task.resources.gpus != 1) return not_measured(task.resources.gpus < 1 ? "a share of a GPU" : "more than one GPU");
-  for (const auto& [key, wanted] : {std::pair("compute.dtype", &dtype), std::pair("compute.deterministic", &deterministic)}) {
+  for (const auto& [key, wanted] :
+       {std::pair("compute.dtype", &dtype), std::pair("compute.deterministic", &deterministic)}) {
     const Json* value = find_value(*task.config, key);
-    if (!value || !value->is_string() || *value != *wanted)
-      return not_measured(cat(key, " other than ", *wanted));
+    if (!value || !value->is_string() || *value != *wanted) return not_measured(cat(key, " other than ", *wanted));
   }
   const MeasuredTraining* training = nearest(*work.parameters);
   if (!training)
@@ -157,8 +159,9 @@ DeviceTable read_device_table(const std::string& name) {
     if (name == known) return read_table(support::parse_yaml(text, cat("the table of ", known)));
   }
   if (name.find('/') == std::string::npos && !name.ends_with(".yml")) {
-    throw support::ConfigError(cat("no speeds of a device ", support::quote(name), " are known"), {"--device", 0, 0, "", 1},
-                               cat(support::suggestion(name, device_tables()), "; --device FILE.yml reads a table of your own"));
+    throw support::ConfigError(
+        cat("no speeds of a device ", support::quote(name), " are known"), {"--device", 0, 0, "", 1},
+        cat(support::suggestion(name, device_tables()), "; --device FILE.yml reads a table of your own"));
   }
   return read_table(support::read_yaml(name));
 }

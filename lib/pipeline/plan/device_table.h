@@ -14,22 +14,22 @@
 namespace pe::pipeline {
 
 struct MeasuredTraining {
-  std::string size;                     ///< "small"
-  double parameters = 0, flops = 0;     ///< of the model; of forward and backward for a token
+  std::string size;                        ///< "small"
+  double parameters = 0, flops = 0;        ///< of the model; of forward and backward for a token
   std::int64_t length = 0, sequences = 0;  ///< of one pass
   double tokens_per_s = 0, memory_gib = 0;
 };
 
 struct MeasuredEncoding {
   std::string name;
-  double factor = 1;       ///< time of a step over that with rope
-  std::string at;          ///< size at which that was measured; empty: every one
+  double factor = 1;  ///< time of a step over that with rope
+  std::string at;     ///< size at which that was measured; empty: every one
 };
 
 struct DeviceTable {
-  std::string device;      ///< as programs report it: "NVIDIA H100 80GB HBM3"
+  std::string device;  ///< as programs report it: "NVIDIA H100 80GB HBM3"
   double memory_gib = 0;
-  std::string measured;    ///< date
+  std::string measured;  ///< date
   std::string dtype, deterministic;
   std::vector<MeasuredTraining> trainings;
   std::vector<MeasuredEncoding> encodings;

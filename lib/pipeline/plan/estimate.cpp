@@ -253,7 +253,8 @@ Estimate estimate(const Graph& graph, const Plan& plan, const StoreView& store, 
   const auto longest = std::max_element(path.begin(), path.end());
   if (longest != path.end() && *longest > 0) {
     result.chain_s = *longest;
-    for (auto at = static_cast<std::size_t>(longest - path.begin()); at < count; at = next[at]) result.chain.push_back(at);
+    for (auto at = static_cast<std::size_t>(longest - path.begin()); at < count; at = next[at])
+      result.chain.push_back(at);
   }
   result.wall_s = simulate(graph, runs, result.seconds, path, capacity);
   return result;
@@ -261,10 +262,10 @@ Estimate estimate(const Graph& graph, const Plan& plan, const StoreView& store, 
 
 Sharing sharing(const Graph& graph, const Plan& plan) {
   struct Trunk {
-    double horizon = 0, seen = 0;   ///< tokens
+    double horizon = 0, seen = 0;  ///< tokens
   };
-  std::map<std::string, Trunk> trunks;   // by trajectory key: a longer budget extends the same one
-  std::set<std::string> counted;         // trainings, by plan key
+  std::map<std::string, Trunk> trunks;  // by trajectory key: a longer budget extends the same one
+  std::set<std::string> counted;        // trainings, by plan key
   Sharing total;
   double continued = 0;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
@@ -281,13 +282,13 @@ Sharing sharing(const Graph& graph, const Plan& plan) {
         if (point.label == edge.snapshot) step = point.step;
       }
       Trunk& trunk = trunks[producer.plan_key];
-      trunk.horizon = std::max(
-          trunk.horizon, evaluate_expression(producer.stage->trajectory->horizon, *producer.config).value_or(0));
+      trunk.horizon = std::max(trunk.horizon,
+                               evaluate_expression(producer.stage->trajectory->horizon, *producer.config).value_or(0));
       trunk.seen = std::max(trunk.seen, trajectory_tokens(producer, step));
       if (!counted.insert(task.plan_key).second) break;
       continued += *own;
       total.alone_tokens += trajectory_tokens(producer, step) + *own;
-      break;   // a training continues from one model
+      break;  // a training continues from one model
     }
   }
   total.trunks = trunks.size();

@@ -69,13 +69,13 @@ void compare_files(const Json& before, const Json& now, std::vector<Cause>& caus
   for (const auto& [field, files] : now.items()) {
     const Json old = before.value(field, Json::array());
     if (old == files) continue;
-    std::multimap<std::string, std::string> known;   // two folders may hold files of one name
+    std::multimap<std::string, std::string> known;  // two folders may hold files of one name
     for (const Json* file : files_of(old))
       known.emplace(file->at(0).get<std::string>(), file->at(1).get<std::string>());
     std::size_t added = 0, changed = 0;
     std::string example;
     std::vector<const Json*> others;
-    for (const Json* file : files_of(files)) {   // unchanged files first, so that the rest is compared correctly
+    for (const Json* file : files_of(files)) {  // unchanged files first, so that the rest is compared correctly
       const auto [first, last] = known.equal_range(file->at(0).get<std::string>());
       const auto same = std::find_if(first, last, [&](const auto& one) { return one.second == file->at(1); });
       if (same == last)
@@ -96,9 +96,11 @@ void compare_files(const Json& before, const Json& now, std::vector<Cause>& caus
     }
     if (example.empty() && !known.empty()) example = known.begin()->first;
     causes.push_back({ReasonKind::kExternal,
-                      cat("files of ", field, " (", changed, " changed, ", added, " new, ", known.size(), " gone; such as ",
-                          example, ")"),
-                      {}, {}, {}});
+                      cat("files of ", field, " (", changed, " changed, ", added, " new, ", known.size(),
+                          " gone; such as ", example, ")"),
+                      {},
+                      {},
+                      {}});
   }
   for (const auto& [field, files] : before.items()) {
     if (!now.contains(field)) causes.push_back({ReasonKind::kExternal, cat(field, " names no file now"), {}, {}, {}});
@@ -110,7 +112,8 @@ void compare_labels(const std::string& role, const Json& before, const Json& now
   const Json then = before.value(role, Json::array()), fresh = now.value(role, Json::array());
   for (std::size_t i = 0; i < then.size() && i < fresh.size(); ++i) {
     if (then[i] == fresh[i]) continue;
-    const std::string text = fresh.size() == 1 ? cat("labels of input ", role) : cat("labels of input ", role, " ", i + 1);
+    const std::string text =
+        fresh.size() == 1 ? cat("labels of input ", role) : cat("labels of input ", role, " ", i + 1);
     const auto labels = [](const Json& input) {
       const auto found = input.find("labels");
       return found == input.end() ? std::string("none") : found->dump();
@@ -129,15 +132,17 @@ void compare_inputs(const StageDescription& stage, const Json& before, const Jso
       continue;
     }
     if (old.size() == 1 && fresh.size() == 1) {
-      causes.push_back({ReasonKind::kInput, cat("content of input ", role.name), short_digest(old[0]),
-                        short_digest(fresh[0]), {}});
+      causes.push_back(
+          {ReasonKind::kInput, cat("content of input ", role.name), short_digest(old[0]), short_digest(fresh[0]), {}});
       continue;
     }
     std::size_t changed = 0;
     for (const std::string& digest : fresh) changed += std::find(old.begin(), old.end(), digest) == old.end();
-    causes.push_back({ReasonKind::kInput, cat("input ", role.name, ": ", changed, " of ", fresh.size(), " are new"),
+    causes.push_back({ReasonKind::kInput,
+                      cat("input ", role.name, ": ", changed, " of ", fresh.size(), " are new"),
                       old.size() == fresh.size() ? "" : cat(old.size(), " artifacts"),
-                      old.size() == fresh.size() ? "" : cat(fresh.size(), " artifacts"), {}});
+                      old.size() == fresh.size() ? "" : cat(fresh.size(), " artifacts"),
+                      {}});
   }
 }
 
@@ -237,7 +242,7 @@ class Explainer {
   }
 
  private:
-  static constexpr std::size_t kNear = 6;   ///< results that differ in more have nothing to do with each other
+  static constexpr std::size_t kNear = 6;  ///< results that differ in more have nothing to do with each other
 
   std::vector<std::size_t> running_producers(std::size_t index) const {
     std::vector<std::size_t> found;
@@ -310,7 +315,8 @@ class Explainer {
     }
   }
 
-  /// A stage that was given another name, or a second one for nearly the same work: against the result that differs least.
+  /// A stage that was given another name, or a second one for nearly the same work: against the result that differs
+  /// least.
   bool explain_by_another_name(std::size_t index, Explanation& explanation) {
     const Task& task = graph_.tasks[index];
     const PastTask* nearest = nullptr;
@@ -325,7 +331,11 @@ class Explainer {
     explanation.against = nearest->key.key;
     explanation.against_id = nearest->id;
     explanation.against_run = nearest->run;
-    explanation.causes = {{ReasonKind::kNew, cat("no result by this name yet; beside that of ", Past::label_of(nearest->id)), {}, {}, {}}};
+    explanation.causes = {{ReasonKind::kNew,
+                           cat("no result by this name yet; beside that of ", Past::label_of(nearest->id)),
+                           {},
+                           {},
+                           {}}};
     explanation.causes.insert(explanation.causes.end(), least.begin(), least.end());
     return true;
   }
@@ -335,16 +345,19 @@ class Explainer {
     const StageDescription& stage = *task.stage;
     std::vector<Cause> causes;
     if (before.version != stage.version) {
-      causes.push_back({ReasonKind::kVersion, cat("result version of ", stage.program), std::to_string(before.version),
-                        std::to_string(stage.version), {}});
+      causes.push_back({ReasonKind::kVersion,
+                        cat("result version of ", stage.program),
+                        std::to_string(before.version),
+                        std::to_string(stage.version),
+                        {}});
     }
     const std::string_view build = task.hash_build ? std::string_view(stage.program_digest) : std::string_view();
     if (before.build != build) {
       const auto shown_build = [](std::string_view id) {
         return id.empty() ? std::string("unset") : short_digest(std::string(id));
       };
-      causes.push_back({ReasonKind::kVersion, cat("build of ", stage.program), shown_build(before.build),
-                        shown_build(build), {}});
+      causes.push_back(
+          {ReasonKind::kVersion, cat("build of ", stage.program), shown_build(before.build), shown_build(build), {}});
     }
     for (const Cause& cause : config_causes(task, before)) causes.push_back(cause);
     if (before.externals != keys_->externals(task)) {
@@ -382,8 +395,8 @@ class Explainer {
 
   /// Instances of a stage mostly take a value from the same line; the first one represents them.
   support::Place place(const Task& task, const Cause& cause) {
-    const std::string path = cause.kind == ReasonKind::kExternal && !task.externals.empty() ? task.externals[0].field
-                                                                                            : cause.what;
+    const std::string path =
+        cause.kind == ReasonKind::kExternal && !task.externals.empty() ? task.externals[0].field : cause.what;
     const auto [it, fresh] = places_.try_emplace(cat(task.label, '\n', path, '\n', cause.after));
     if (fresh) it->second = place_of(graph_.origins_of(task), path);
     return it->second;

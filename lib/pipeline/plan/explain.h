@@ -15,9 +15,9 @@ namespace pe::pipeline {
 /// One difference between the present task and an earlier result.
 struct Cause {
   ReasonKind kind = ReasonKind::kNew;
-  std::string what;                   ///< "train.lr", "input data", "result version of pe-train"
-  std::string before, after;          ///< as people read them; may be empty
-  support::Place place;               ///< where the new value was written, if it was
+  std::string what;           ///< "train.lr", "input data", "result version of pe-train"
+  std::string before, after;  ///< as people read them; may be empty
+  support::Place place;       ///< where the new value was written, if it was
 
   /// "train.lr 3e-4 -> 1e-3".
   std::string str() const;
@@ -25,11 +25,11 @@ struct Cause {
 
 struct Explanation {
   std::size_t task = 0;
-  std::vector<Cause> causes;          ///< root causes first
-  std::string against;                ///< task key of the earlier result, or empty
-  std::string against_id;             ///< instance id it had
-  std::string against_run;            ///< run that made it, or empty
-  std::vector<std::size_t> follows;   ///< producers that will run
+  std::vector<Cause> causes;         ///< root causes first
+  std::string against;               ///< task key of the earlier result, or empty
+  std::string against_id;            ///< instance id it had
+  std::string against_run;           ///< run that made it, or empty
+  std::vector<std::size_t> follows;  ///< producers that will run
 };
 
 /// Explains one task.
@@ -45,8 +45,8 @@ std::vector<Explanation> explain_all(const Graph& graph, const Plan& plan, const
 
 /// Tasks that run for the same reasons, most first: "168 tasks, 3 causes".
 struct CauseGroup {
-  std::string stage;                  ///< stage label
-  std::vector<std::string> texts;     ///< the causes
+  std::string stage;               ///< stage label
+  std::vector<std::string> texts;  ///< the causes
   support::Place place;
   std::vector<std::size_t> tasks;
 };

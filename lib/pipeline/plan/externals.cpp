@@ -44,7 +44,7 @@ std::string first_difference(const ExternalInput& external) {
   std::vector<fs::path> now;
   for_each_file(listed, [&](const fs::path& path) { now.push_back(path); });
   for (std::size_t i = 0; i < now.size() || i < then.reads.size(); ++i) {
-    if (i >= now.size()) return then.reads[i].path;   // gone
+    if (i >= now.size()) return then.reads[i].path;  // gone
     if (i >= then.reads.size() || now[i].string() != then.reads[i].path) return now[i].string();
     if (then.reads[i].stamp.settled() && support::stamp_of(now[i]) == then.reads[i].stamp) continue;
     if (support::sha256_file(now[i]) != then.reads[i].sha256) return now[i].string();
@@ -74,7 +74,7 @@ void hash_externals(Graph& graph, ContentMemo& memo, const HashingListener& list
     ListedGroups listed;
     support::Shared<ExternalContent> content;
   };
-  std::map<std::vector<std::string>, Listing> listings;   // many tasks may name the same files
+  std::map<std::vector<std::string>, Listing> listings;  // many tasks may name the same files
   HashingProgress progress;
   for (const Task& task : graph.tasks) {
     for (const ExternalInput& external : task.externals) {
@@ -144,7 +144,7 @@ std::string changed_external(const Task& task) {
   for (const ExternalInput& external : task.externals) {
     try {
       if (const std::string path = first_difference(external); !path.empty()) return path;
-    } catch (const support::Error&) {   // it was read before, and cannot be now
+    } catch (const support::Error&) {  // it was read before, and cannot be now
       return external.paths.front();
     }
   }

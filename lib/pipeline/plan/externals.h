@@ -19,16 +19,16 @@ namespace pe::pipeline {
 /// The files that a path field names. A stage reads a list in the order given, so each path is a separate group.
 struct ListedGroups {
   using Files = decltype(support::ListedFiles::files);
-  std::vector<Files> groups;          ///< one for each path, in the order given
-  std::string missing;                ///< the first path that matches nothing, or empty
+  std::vector<Files> groups;  ///< one for each path, in the order given
+  std::string missing;        ///< the first path that matches nothing, or empty
 };
 ListedGroups list_groups(const std::vector<std::string>& paths);
 
 /// Progress of hashing, reported before each file that has to be read.
 struct HashingProgress {
-  std::filesystem::path file;         ///< the next one
-  std::uint64_t done_bytes = 0;       ///< hashed already
-  std::uint64_t total_bytes = 0;      ///< of all files that have to be read
+  std::filesystem::path file;     ///< the next one
+  std::uint64_t done_bytes = 0;   ///< hashed already
+  std::uint64_t total_bytes = 0;  ///< of all files that have to be read
 };
 using HashingListener = std::function<void(const HashingProgress&)>;
 

@@ -229,21 +229,21 @@ Json freeze(const Graph& graph) {
   Json resources = Json::object();
   for (const auto& [name, one] : graph.resources) resources[name] = to_json(one);
   Json document{{"schema", kSchema},
-          {"name", graph.name},
-          {"title", graph.title},
-          {"file", graph.file},
-          {"root", graph.root},
-          {"dropped", graph.dropped},
-          {"stage_labels", graph.stage_labels},
-          {"axes", graph.axes},
-          {"resources", std::move(resources)},
-          {"files", to_json(graph.files)},
-          {"stages", std::move(stages)},
-          {"configs", std::move(configs.list)},
-          {"checkpoints", std::move(checkpoints.list)},
-          {"retries", std::move(retries.list)},
-          {"externals", std::move(contents.list)},
-          {"tasks", std::move(tasks)}};
+                {"name", graph.name},
+                {"title", graph.title},
+                {"file", graph.file},
+                {"root", graph.root},
+                {"dropped", graph.dropped},
+                {"stage_labels", graph.stage_labels},
+                {"axes", graph.axes},
+                {"resources", std::move(resources)},
+                {"files", to_json(graph.files)},
+                {"stages", std::move(stages)},
+                {"configs", std::move(configs.list)},
+                {"checkpoints", std::move(checkpoints.list)},
+                {"retries", std::move(retries.list)},
+                {"externals", std::move(contents.list)},
+                {"tasks", std::move(tasks)}};
   if (!graph.environment.empty()) document["environment"] = graph.environment;
   if (!graph.settings.empty()) document["settings"] = graph.settings;
   return document;

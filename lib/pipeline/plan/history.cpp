@@ -85,7 +85,8 @@ History::History(const Store& store) : path_(store.root() / "memo" / "history") 
     ++opened_;
     const auto record = store.read(key);
     if (!record || !record->preimage.is_object()) continue;
-    PastTask past = make_past_task(key, record->stage, record->task, text_in(record->occasion, "ended"), record->preimage);
+    PastTask past =
+        make_past_task(key, record->stage, record->task, text_in(record->occasion, "ended"), record->preimage);
     past.wall_s = field_or(record->occasion, "wall_s", 0.0);
     past.expected_s = field_or(record->occasion, "expected_s", 0.0);
     if (record->occasion.is_object() && record->occasion.contains("gpus") && record->occasion["gpus"].is_array()) {
@@ -98,9 +99,9 @@ History::History(const Store& store) : path_(store.root() / "memo" / "history") 
       std::shared_ptr<const void> rest;
     };
     const Json model = record->occasion.is_object() ? record->occasion.value("model", Json()) : Json();
-    auto named = std::make_shared<OwnedTexts>(OwnedTexts{text_in(record->occasion, "run"), text_in(record->occasion, "pipeline"),
-                                               text_in(record->occasion, "device"), text_in(model, "encoding"),
-                                               past.owner});
+    auto named = std::make_shared<OwnedTexts>(
+        OwnedTexts{text_in(record->occasion, "run"), text_in(record->occasion, "pipeline"),
+                   text_in(record->occasion, "device"), text_in(model, "encoding"), past.owner});
     past.run = named->run;
     past.pipeline = named->pipeline;
     past.device = named->device;
@@ -110,7 +111,7 @@ History::History(const Store& store) : path_(store.root() / "memo" / "history") 
     past.owner = std::move(named);
     by_stage_[record->stage].push_back(std::move(past));
   }
-  if (loaded || !by_stage_.empty()) save(mark);   // a store that is not there is not begun
+  if (loaded || !by_stage_.empty()) save(mark);  // a store that is not there is not begun
 }
 
 const std::vector<PastTask>& History::of_stage(std::string_view stage) const {
@@ -130,7 +131,8 @@ bool History::load(std::string* mark) {
   Unpacker unpacker(file_.view(), kHistoryMagic);
   *mark = std::string(unpacker.text());
   std::vector<std::string_view> parts;
-  for (std::uint64_t i = 0, count = unpacker.number(); i < count && unpacker.good(); ++i) parts.push_back(unpacker.text());
+  for (std::uint64_t i = 0, count = unpacker.number(); i < count && unpacker.good(); ++i)
+    parts.push_back(unpacker.text());
   const auto part = [&]() -> std::string_view {
     const std::uint64_t at = unpacker.number();
     return at < parts.size() ? parts[at] : std::string_view();

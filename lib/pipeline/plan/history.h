@@ -34,7 +34,7 @@ class History {
   void save(const std::string& mark) const;
 
   fs::path path_;
-  support::MappedFile file_;   ///< what most texts below look into
+  support::MappedFile file_;  ///< what most texts below look into
   std::map<std::string, std::vector<PastTask>, std::less<>> by_stage_;
   std::size_t opened_ = 0;
 };

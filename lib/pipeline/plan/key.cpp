@@ -143,7 +143,7 @@ struct KeyMaker::State {
     }
   };
   struct KeyParts {
-    support::Shared<Json> keep;   ///< so that no other config gets its address
+    support::Shared<Json> keep;  ///< so that no other config gets its address
     std::string config, externals;
   };
   using Cache = std::unordered_map<SharedKey, KeyParts, SharedKeyHash>;
@@ -183,10 +183,11 @@ struct KeyMaker::State {
     return found->second;
   }
 
-  /// The document in the order of its encoded keys: shorter ones first, then by their bytes. `put_input(i)` writes the map
-  /// of one input, `role(i)` names its role.
+  /// The document in the order of its encoded keys: shorter ones first, then by their bytes. `put_input(i)` writes the
+  /// map of one input, `role(i)` names its role.
   template <typename Role, typename PutInput>
-  std::string hash(const char* type, const Task& task, std::size_t inputs, const Role& role, const PutInput& put_input) {
+  std::string hash(const char* type, const Task& task, std::size_t inputs, const Role& role,
+                   const PutInput& put_input) {
     const StageDescription& stage = *task.stage;
     const KeyParts& parts = encoded(task);
     bytes.clear();
@@ -205,7 +206,8 @@ struct KeyMaker::State {
     std::vector<std::pair<std::string_view, std::vector<std::size_t>>> roles;
     for (std::size_t i = 0; i < inputs; ++i) {
       const std::string_view name = role(i);
-      auto at = std::find_if(roles.begin(), roles.end(), [&](const auto& known_role) { return known_role.first == name; });
+      auto at =
+          std::find_if(roles.begin(), roles.end(), [&](const auto& known_role) { return known_role.first == name; });
       if (at == roles.end()) at = roles.insert(roles.end(), {name, {}});
       at->second.push_back(i);
     }
@@ -276,9 +278,7 @@ std::string KeyMaker::task_key(const Graph& graph, const Task& task, const std::
 const std::string& KeyMaker::config(const Task& task) { return state_->lend(task).config; }
 const std::string& KeyMaker::externals(const Task& task) { return state_->lend(task).externals; }
 
-std::shared_ptr<KeyMaker> keys_of(const Graph& graph) {
-  return graph.keys ? graph.keys : std::make_shared<KeyMaker>();
-}
+std::shared_ptr<KeyMaker> keys_of(const Graph& graph) { return graph.keys ? graph.keys : std::make_shared<KeyMaker>(); }
 
 void compute_plan_keys(Graph& graph) {
   graph.keys = std::make_shared<KeyMaker>();

@@ -26,8 +26,8 @@ namespace pe::pipeline {
 /// One input as a task key sees it, in the order of Task::inputs.
 struct InputDigest {
   std::string role;
-  std::string digest;                 ///< content digest, hex
-  std::int64_t step = -1;             ///< of a snapshot, else -1
+  std::string digest;      ///< content digest, hex
+  std::int64_t step = -1;  ///< of a snapshot, else -1
 };
 
 /// True when the horizon does not shape the steps before it, so that it is in no key.
@@ -49,8 +49,8 @@ std::string task_key(const Graph& graph, const Task& task, const std::vector<Inp
 /// The document of the plan key: inputs are {"plan": producer's plan key, "output": role, "step": n, "labels": {…}}.
 Json plan_preimage(const Graph& graph, const Task& task);
 
-/// Keys of many tasks: what tasks share is encoded once. Gives what `task_key` and the hash of `plan_preimage` give, without
-/// making the documents.
+/// Keys of many tasks: what tasks share is encoded once. Gives what `task_key` and the hash of `plan_preimage` give,
+/// without making the documents.
 class KeyMaker {
  public:
   KeyMaker();

@@ -237,12 +237,18 @@ void follow_producers(const Graph& graph, Plan& plan, std::size_t index) {
 
 std::string_view state_name(TaskState state) {
   switch (state) {
-    case TaskState::kReuse: return "reuse";
-    case TaskState::kLikelyReuse: return "likely-reuse";
-    case TaskState::kRun: return "run";
-    case TaskState::kInputMissing: return "input-missing";
-    case TaskState::kBlocked: return "blocked";
-    case TaskState::kNotNeeded: return "not-needed";
+    case TaskState::kReuse:
+      return "reuse";
+    case TaskState::kLikelyReuse:
+      return "likely-reuse";
+    case TaskState::kRun:
+      return "run";
+    case TaskState::kInputMissing:
+      return "input-missing";
+    case TaskState::kBlocked:
+      return "blocked";
+    case TaskState::kNotNeeded:
+      return "not-needed";
   }
   return "";
 }
@@ -280,9 +286,12 @@ std::optional<std::vector<InputDigest>> known_inputs(const Graph& graph, const P
     if (!result) return std::nullopt;
     InputDigest input{edge.role, "", -1};
     if (!edge.snapshot.empty()) input.step = find_snapshot(plan.tasks[edge.producer], edge.snapshot)->step;
-    if (const OutputRecord* output = result->output(edge.output)) input.digest = output->content;
-    else if (result->status == ResultStatus::kDiverged) input.digest = diverged_digest({plan.tasks[edge.producer].task_key, input.step});
-    else return std::nullopt;
+    if (const OutputRecord* output = result->output(edge.output))
+      input.digest = output->content;
+    else if (result->status == ResultStatus::kDiverged)
+      input.digest = diverged_digest({plan.tasks[edge.producer].task_key, input.step});
+    else
+      return std::nullopt;
     inputs.push_back(std::move(input));
   }
   return inputs;

@@ -20,16 +20,16 @@ namespace pe::pipeline {
 /// deterministic CBOR, so that equal bytes are equal values and most need no decoding.
 struct PastTask {
   ResultKey key;
-  std::string_view stage;             ///< StageDescription::name
-  std::string_view id;                ///< instance id it had
-  std::string_view ended;             ///< UTC text that sorts: newer is greater
-  std::string_view run;               ///< id of the run that made it
-  std::string_view pipeline;          ///< name of the pipeline that asked for it
+  std::string_view stage;     ///< StageDescription::name
+  std::string_view id;        ///< instance id it had
+  std::string_view ended;     ///< UTC text that sorts: newer is greater
+  std::string_view run;       ///< id of the run that made it
+  std::string_view pipeline;  ///< name of the pipeline that asked for it
   int version = 0;
   std::string_view build;
   std::string_view config, externals, inputs;
   double wall_s = 0;
-  double expected_s = 0;              ///< what was estimated before it ran; 0: nothing
+  double expected_s = 0;  ///< what was estimated before it ran; 0: nothing
   std::int64_t gpus = 0;
   std::string_view device;            ///< its device, where its stage reports one; empty: not known
   std::string_view encoding;          ///< of its model (cost.h)
@@ -79,15 +79,16 @@ class StoreReader : public StoreView {
 };
 
 enum class TaskState {
-  kReuse,          ///< the result is there
-  kLikelyReuse,    ///< exists if the inputs, which must be made again, have the same contents
+  kReuse,        ///< the result is there
+  kLikelyReuse,  ///< exists if the inputs, which must be made again, have the same contents
   kRun,
-  kInputMissing,   ///< a file in its config does not exist
-  kBlocked,        ///< follows a task that cannot run
-  kNotNeeded,      ///< neither selected nor needed by a selected task
+  kInputMissing,  ///< a file in its config does not exist
+  kBlocked,       ///< follows a task that cannot run
+  kNotNeeded,     ///< neither selected nor needed by a selected task
 };
 
-std::string_view state_name(TaskState state);   ///< "reuse", "likely-reuse", "run", "input-missing", "blocked", "not-needed"
+std::string_view state_name(
+    TaskState state);  ///< "reuse", "likely-reuse", "run", "input-missing", "blocked", "not-needed"
 
 /// Why a task is in its state.
 enum class ReasonKind {
@@ -110,10 +111,10 @@ struct PlannedSnapshot {
   std::string label;
   std::int64_t step = 0;
   bool needed = false;
-  std::optional<Result> result;       ///< The store's result under (task key, step).
-  bool present = false;               ///< All of its objects exist.
-  bool known = false;                 ///< not all of them came (OutputRecord::absent)
-  bool bytes_wanted = false;          ///< of a known one: something that runs needs what is not here
+  std::optional<Result> result;  ///< The store's result under (task key, step).
+  bool present = false;          ///< All of its objects exist.
+  bool known = false;            ///< not all of them came (OutputRecord::absent)
+  bool bytes_wanted = false;     ///< of a known one: something that runs needs what is not here
   /// Whether readers can use it.
   bool usable() const { return present || (known && !bytes_wanted); }
 };
@@ -121,34 +122,34 @@ struct PlannedSnapshot {
 struct PlannedTask {
   TaskState state = TaskState::kNotNeeded;
   ReasonKind reason_kind = ReasonKind::kPresent;
-  std::string reason;                 ///< one line for people
+  std::string reason;  ///< one line for people
   bool selected = false;
   bool forced = false;
-  std::string task_key;               ///< exact when the digests of all inputs are known; else presumed, or empty
+  std::string task_key;  ///< exact when the digests of all inputs are known; else presumed, or empty
   bool key_is_exact = false;
-  std::optional<Result> result;       ///< of a task without snapshots: what the store knows under the task key
-  bool present = false;               ///< and all of its objects are there
-  bool known = false;                 ///< not all of them came (OutputRecord::absent)
-  bool bytes_wanted = false;          ///< of a known one: something that runs needs what is not here
+  std::optional<Result> result;  ///< of a task without snapshots: what the store knows under the task key
+  bool present = false;          ///< and all of its objects are there
+  bool known = false;            ///< not all of them came (OutputRecord::absent)
+  bool bytes_wanted = false;     ///< of a known one: something that runs needs what is not here
   std::vector<PlannedSnapshot> snapshots;
   /// Of a task without snapshots: whether readers can use its result.
   bool usable() const { return present || (known && !bytes_wanted); }
   /// Whether it or one of its snapshots is known and not here.
   bool any_known() const;
-  std::optional<std::size_t> same_as; ///< an earlier task of this graph with the same plan key: one run serves both,
-                                      ///< never both concurrently
+  std::optional<std::size_t> same_as;  ///< an earlier task of this graph with the same plan key: one run serves both,
+                                       ///< never both concurrently
 };
 
 struct PlanOptions {
-  std::vector<bool> selected;         ///< per task; empty: all
-  bool force = false;                 ///< what is selected runs again
+  std::vector<bool> selected;  ///< per task; empty: all
+  bool force = false;          ///< what is selected runs again
   /// False: what is selected is made where only its contents are known. An element of a cluster's array does not see
   /// who needs the bytes; the plan of its submission did.
   bool known_suffices = true;
 };
 
 struct Plan {
-  std::vector<PlannedTask> tasks;     ///< like Graph::tasks
+  std::vector<PlannedTask> tasks;  ///< like Graph::tasks
 
   std::size_t count(TaskState state) const;
   /// True when nothing is to run: every needed task is there.

@@ -50,7 +50,8 @@ void ProgramWatch::read(const StageDescription& stage, ProgramState& seen) {
 
 ProgramWatch::Answer ProgramWatch::look(const StageDescription& stage, bool exact) {
   if (stage.executable.empty()) return {};
-  ProgramState& seen = seen_.try_emplace(stage.executable, ProgramState{stage.files, stage.program_digest, {}, {}}).first->second;
+  ProgramState& seen =
+      seen_.try_emplace(stage.executable, ProgramState{stage.files, stage.program_digest, {}, {}}).first->second;
   std::error_code error;
   if (!std::filesystem::is_regular_file(stage.executable, error))
     return {State::kGone, cat(stage.program, ": ", support::quote(stage.executable), " is gone")};

@@ -1,6 +1,7 @@
 /// @file
-/// Whether stages are still the programs that their tasks were planned with. A run lasts for hours and a submission waits
-/// for days, and people edit and rebuild meanwhile; a result under the old program's key must not come from the new one.
+/// Whether stages are still the programs that their tasks were planned with. A run lasts for hours and a submission
+/// waits for days, and people edit and rebuild meanwhile; a result under the old program's key must not come from the
+/// new one.
 #pragma once
 
 #include <map>

@@ -58,7 +58,8 @@ Rates::Rates(const StageDescription& stage, const std::vector<PastTask>& past)
     : stage_(stage.name), has_model_(stage.costs.contains("parameters")) {
   // Earlier tasks share their configs; a trajectory may have the config of a task.
   std::map<std::pair<const char*, bool>, std::optional<double>> tokens_of;
-  using Kind = std::tuple<std::string, std::int64_t, std::string_view, std::string_view, double, double, std::string_view>;
+  using Kind =
+      std::tuple<std::string, std::int64_t, std::string_view, std::string_view, double, double, std::string_view>;
   std::map<Kind, std::size_t> places;
   for (const PastTask& task : past) {
     if (task.expected_s > 0 && task.wall_s > 0 && !task.key.is_snapshot())
@@ -133,7 +134,8 @@ std::optional<Rates::Known> Rates::find(const std::string& id, const std::string
       if (!alike->config.empty() && alike->config != work.config && ++compared > kMostCompared) continue;
       if (!fits(*alike, work)) continue;
       // The nearest in size; of several devices the one of the newest result.
-      if (!best || std::pair(-distance(*alike), alike->newest) > std::pair(-distance(*best), best->newest)) best = &*alike;
+      if (!best || std::pair(-distance(*alike), alike->newest) > std::pair(-distance(*best), best->newest))
+        best = &*alike;
     }
     if (!best) continue;
     Known known;

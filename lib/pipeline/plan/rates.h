@@ -41,8 +41,8 @@ class Rates {
     double bytes = 0;    ///< of the outputs of one artifact
     std::string source;  ///< "train on NVIDIA H100 80GB HBM3"
   };
-  /// From the same instance where it ran before, else from its stage label, else from its kind of stage: of those, what is
-  /// near. Empty when nothing is.
+  /// From the same instance where it ran before, else from its stage label, else from its kind of stage: of those, what
+  /// is near. Empty when nothing is.
   std::optional<Known> find(const std::string& id, const std::string& label, const Work& work);
 
   std::vector<double> errors;  ///< of past estimates, as logarithms
@@ -62,7 +62,7 @@ class Rates {
   bool similar(Alike& alike, const Work& work);
 
   std::string stage_;
-  bool has_model_ = false;  ///< the stage says how many parameters its model has
+  bool has_model_ = false;                             ///< the stage says how many parameters its model has
   std::map<std::string, std::vector<Alike>> by_name_;  ///< by id, by label and '[', and all under ""
   std::map<std::pair<const Alike*, const char*>, bool> similar_;
   std::unordered_map<std::string_view, Json> configs_;

@@ -6,10 +6,7 @@
 namespace pe::pipeline {
 
 Slots::Slots(Capacity capacity)
-    : capacity_(std::move(capacity)),
-      cpus_(capacity_.cpus),
-      mem_bytes_(capacity_.mem_bytes),
-      pools_(capacity_.pools) {
+    : capacity_(std::move(capacity)), cpus_(capacity_.cpus), mem_bytes_(capacity_.mem_bytes), pools_(capacity_.pools) {
   for (const std::string& id : capacity_.gpus) gpu_units_[id] = kGpuUnits;
 }
 
@@ -29,7 +26,8 @@ std::optional<Slot> Slots::take(const Resources& demand, double mem_factor, GpuL
   if (demand.gpus > 0) {
     wanted = static_cast<std::size_t>(std::max(1.0, demand.gpus));
     if (demand.gpus < 1) slot.gpu_units = std::max(1, static_cast<int>(std::ceil(demand.gpus * kGpuUnits)));
-    // In the machine's order, so that the choice does not depend on who ended first; shares fill one up before the next.
+    // In the machine's order, so that the choice does not depend on who ended first; shares fill one up before the
+    // next.
     std::vector<std::string> fitting;
     for (const std::string& id : capacity_.gpus) {
       if (gpu_units_[id] >= slot.gpu_units) fitting.push_back(id);
@@ -67,8 +65,8 @@ bool Slots::has_room(const Resources& demand, double mem_factor) const {
   if (std::min(demand.cpus, capacity_.cpus) > cpus_ || mem_of(demand, mem_factor) > mem_bytes_) return false;
   if (demand.gpus <= 0) return true;
   const int units = demand.gpus < 1 ? std::max(1, static_cast<int>(std::ceil(demand.gpus * kGpuUnits))) : kGpuUnits;
-  const auto fitting = std::count_if(gpu_units_.begin(), gpu_units_.end(),
-                                     [&](const auto& gpu) { return gpu.second >= units; });
+  const auto fitting =
+      std::count_if(gpu_units_.begin(), gpu_units_.end(), [&](const auto& gpu) { return gpu.second >= units; });
   return static_cast<double>(fitting) >= std::max(1.0, demand.gpus);
 }
 

@@ -15,8 +15,8 @@
 #include "pipeline/store/index.h"
 #include "pipeline/store/packing.h"
 #include "support/hash.h"
-#include "support/sha256_text.h"
 #include "support/parallel_chunks.h"
+#include "support/sha256_text.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::string_view kMagic = "pe-noop-memo/4\n";
 constexpr std::uint64_t kSmallFile = 4u << 20;
-constexpr const char* kOwnProgram = "/proc/self/exe";   ///< a stat follows it to the very file, deleted or not
+constexpr const char* kOwnProgram = "/proc/self/exe";  ///< a stat follows it to the very file, deleted or not
 
 // ---- objects, as a plan needs them ----------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ fs::path memo_path(const fs::path& store, const fs::path& pipeline_file, const E
 }  // namespace
 
 std::optional<UpToDateCache> UpToDateCache::find(const fs::path& store, const fs::path& pipeline_file,
-                                       const ExpandOptions& options) {
+                                                 const ExpandOptions& options) {
   UpToDateCache memo;
   try {
     const fs::path path = memo_path(store, pipeline_file, options);
@@ -192,7 +192,8 @@ void UpToDateCache::renew() const {
 }
 
 void UpToDateCache::remember(const fs::path& store, const fs::path& pipeline_file, const ExpandOptions& options,
-                        const Graph& graph, const Plan& plan, const StageCatalog& catalog, const std::string& view) {
+                             const Graph& graph, const Plan& plan, const StageCatalog& catalog,
+                             const std::string& view) {
   for (const PlannedTask& task : plan.tasks) {
     if (task.state != TaskState::kReuse || !task.selected) return;
   }
@@ -233,7 +234,7 @@ void UpToDateCache::remember(const fs::path& store, const fs::path& pipeline_fil
     packer.text(view);
     packer.number(graph.tasks.size());
     std::string results;
-    std::set<std::string> objects;   // sorted: neighbours share a folder
+    std::set<std::string> objects;  // sorted: neighbours share a folder
     for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
       const PlannedTask& planned = plan.tasks[i];
       const auto add = [&](std::int64_t step, const std::optional<Result>& result) {

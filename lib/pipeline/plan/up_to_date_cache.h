@@ -28,12 +28,12 @@ class UpToDateCache {
  public:
   /// The memo of this pipeline and these options, if every file that it depends on is unchanged: one stat each; a small
   /// file whose stat differs is hashed. `store` is the store's folder.
-  static std::optional<UpToDateCache> find(const std::filesystem::path& store, const std::filesystem::path& pipeline_file,
-                                      const ExpandOptions& options);
+  static std::optional<UpToDateCache> find(const std::filesystem::path& store,
+                                           const std::filesystem::path& pipeline_file, const ExpandOptions& options);
 
   std::string_view pipeline_name() const { return name_; }
   std::string_view view() const { return view_; }         ///< the argument of `remember`
-  std::size_t task_count() const { return task_count_; }   ///< tasks of the graph; results count snapshots singly
+  std::size_t task_count() const { return task_count_; }  ///< tasks of the graph; results count snapshots singly
   /// Keys of the results of all tasks.
   std::vector<ResultKey> results() const;
 
@@ -54,11 +54,11 @@ class UpToDateCache {
                        const std::string& view = {});
 
  private:
-  support::MappedFile file_;   ///< what the views below look into
+  support::MappedFile file_;  ///< what the views below look into
   std::filesystem::path store_, path_;
-  std::shared_future<std::string> index_;   ///< what the index looks like since this memo was found
-  std::string_view objects_;   ///< 40 bytes each: digest, then size or all ones
-  std::string_view results_;   ///< 40 bytes each: key, then step
+  std::shared_future<std::string> index_;  ///< what the index looks like since this memo was found
+  std::string_view objects_;               ///< 40 bytes each: digest, then size or all ones
+  std::string_view results_;               ///< 40 bytes each: key, then step
   std::size_t task_count_ = 0;
   std::string_view name_, view_;
 };

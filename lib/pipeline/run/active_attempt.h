@@ -30,12 +30,12 @@ struct ActiveAttempt {
   bool reports_checkpoints = false;
   bool stop_sent = false;
   bool resumed = false;
-  bool alone = false;               // no attempt of its task was there before it
+  bool alone = false;  // no attempt of its task was there before it
   Json progress = Json::object();
   // Events of the second that began then: those in the journal, their bytes, and those left out.
   double told_since_s = -1;
   std::size_t told = 0, told_bytes = 0, left_out = 0;
-  Json machine = Json::object();  // build, library and device, as the stage itself says
+  Json machine = Json::object();       // build, library and device, as the stage itself says
   std::vector<std::size_t> snapshots;  // indices into Task::snapshots that were asked for
   std::set<std::size_t> submitted;     // to the publisher; published ones are among them
   std::set<std::size_t> published;

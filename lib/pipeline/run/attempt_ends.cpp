@@ -240,9 +240,8 @@ void Attempts::finish_publish(std::uint64_t ticket) {
   estimate_.add(i, attempt.exit.wall_s);
   state.forced = false;
   const auto needed = run_.states->needed_snapshots(i);
-  const bool lacks_one = std::any_of(needed.begin(), needed.end(), [&](std::size_t k) {
-    return state.snapshots->count(static_cast<int>(k)) == 0;
-  });
+  const bool lacks_one = std::any_of(needed.begin(), needed.end(),
+                                     [&](std::size_t k) { return state.snapshots->count(static_cast<int>(k)) == 0; });
   // An output that existed when this attempt began was found damaged meanwhile: the task continues to make it.
   if (lacks_one || (!task.is_trajectory() && !state.result))
     run_.states->look_again(i);

@@ -112,8 +112,9 @@ bool Attempts::lease(std::size_t i) {
   AttemptHistory& tried = tasks_[i];
   const Leases::Answer answer = run_.acquire(i);
   if (answer.broken) {
-    run_.note(i, cat("broke the lease of ",
-                     answer.broken->pid == 0 ? "an owner without a name" : answer.broken->describe(), ": ", answer.why));
+    run_.note(
+        i, cat("broke the lease of ", answer.broken->pid == 0 ? "an owner without a name" : answer.broken->describe(),
+               ": ", answer.why));
   }
   if (answer.acquired) {
     tried.lease_polls = 0;
@@ -177,7 +178,8 @@ void Attempts::read_earlier_tries(std::size_t i, const std::vector<fs::path>& be
     if (!exit.is_object() || support::text_in(exit, "run") != run_.summary.run_id) continue;
     const auto step = support::field_or(exit, "step", std::int64_t{-1});
     const std::string outcome = support::text_in(exit, "class");
-    const bool requeued = outcome == outcome_name(Outcome::kCheckpointed) || outcome == outcome_name(Outcome::kInterrupted);
+    const bool requeued =
+        outcome == outcome_name(Outcome::kCheckpointed) || outcome == outcome_name(Outcome::kInterrupted);
     tries.requeued = requeued && step <= tries.last_step ? tries.requeued + 1 : 0;
     tries.last_step = std::max(tries.last_step, step);
   }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kTick = 0.25;
 constexpr double kLongestWait = 0.1;  // an interrupt that comes just before a wait is seen after it
-constexpr int kLookAhead = 64;  // ready tasks
+constexpr int kLookAhead = 64;        // ready tasks
 
 }  // namespace
 
@@ -436,22 +436,25 @@ void Execution::refresh_shown() {
   shown.counts = run_.states->counts();
   shown.running.clear();
   for (const auto& [ticket, attempt] : attempts_->running()) {
-    shown.running.push_back({attempt.task, attempt.number, attempt.started_s, estimate_.expected_s(attempt.task),
-                             attempt.progress});
+    shown.running.push_back(
+        {attempt.task, attempt.number, attempt.started_s, estimate_.expected_s(attempt.task), attempt.progress});
   }
   for (const auto& [ticket, attempt] : attempts_->ending()) {
     const char* what = attempt.verifying_inputs ? "verifying inputs" : "publishing";
     shown.running.push_back({attempt.task, attempt.number, attempt.started_s, -1, {{"what", what}}});
   }
   for (const auto& [task, reading] : checks_->reading()) {
-    shown.running.push_back(
-        {task, 0, reading.started_s, -1,
-         {{"what", "verifying inputs, MB"}, {"done", *reading.job.bytes_read / 1000000}, {"total", reading.bytes / 1000000}}});
+    shown.running.push_back({task,
+                             0,
+                             reading.started_s,
+                             -1,
+                             {{"what", "verifying inputs, MB"},
+                              {"done", *reading.job.bytes_read / 1000000},
+                              {"total", reading.bytes / 1000000}}});
   }
   std::erase_if(shown.elsewhere,
                 [&](const auto& entry) { return run_.states->phase(entry.first) != TaskPhase::kReady; });
-  shown.eta_s =
-      estimate_.left_s(*run_.states, attempts_->running(), shown.now_s, run_.options.capacity);
+  shown.eta_s = estimate_.left_s(*run_.states, attempts_->running(), shown.now_s, run_.options.capacity);
 }
 
 // ---- the end

@@ -23,8 +23,8 @@
 #include "pipeline/run/attempts.h"
 #include "pipeline/run/gpu_lease.h"
 #include "pipeline/run/input_checks.h"
-#include "pipeline/run/publish_threads.h"
 #include "pipeline/run/publish_state.h"
+#include "pipeline/run/publish_threads.h"
 #include "pipeline/run/run.h"
 #include "pipeline/run/run_context.h"
 #include "pipeline/run/run_estimate.h"
@@ -61,8 +61,8 @@ class Execution {
   bool take_if_there(std::size_t i);
   void start_ready();
   void start_in_order();
-  /// Whether a task may start although `head`, which is more urgent, waits for parts of the machine: when it leaves what
-  /// `head` gathers, or ends before `head` could start.
+  /// Whether a task may start although `head`, which is more urgent, waits for parts of the machine: when it leaves
+  /// what `head` gathers, or ends before `head` could start.
   bool may_pass(std::size_t i, std::size_t head);
   double earliest_start_s(std::size_t i) const;
   void tick();

@@ -156,9 +156,9 @@ std::string describe_exit(const RunnerEvent& exit) {
                         exit.out_of_memory ? ", out of memory" : "");
   }
   return support::cat("exit code ", exit.code,
-                      exit.out_of_memory                           ? ", one of its processes was killed for memory"
+                      exit.out_of_memory                       ? ", one of its processes was killed for memory"
                       : exit.code == support::kExitOutOfMemory ? ", out of memory"
-                                                                   : "");
+                                                               : "");
 }
 
 }  // namespace pe::pipeline

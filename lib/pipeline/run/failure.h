@@ -54,7 +54,8 @@ struct Decision {
   double mem_factor = 1;  ///< of the next attempt's memory
 };
 
-/// The table of doc/failures.md, "Ends of stages". `moved` says whether a checkpoint later than the start's was reported.
+/// The table of doc/failures.md, "Ends of stages". `moved` says whether a checkpoint later than the start's was
+/// reported.
 Decision decide(Outcome outcome, const RetryPolicy& policy, const RetryCounts& before, bool moved);
 
 /// Description of an exit for people: "exit code 70", "killed by signal 9 (Killed), out of memory".

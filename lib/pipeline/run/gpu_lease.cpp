@@ -15,8 +15,8 @@ namespace pe::pipeline {
 
 namespace {
 
-/// Opened or made, writable for every user. Made apart from opened: where a folder is sticky, kernels refuse to "create"
-/// a file that another user owns.
+/// Opened or made, writable for every user. Made apart from opened: where a folder is sticky, kernels refuse to
+/// "create" a file that another user owns.
 support::Descriptor open_shared(const std::filesystem::path& path) {
   for (int tries = 0; tries < 3; ++tries) {
     support::Descriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));

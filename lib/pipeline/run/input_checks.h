@@ -21,7 +21,8 @@ bool names_any(const OutputRecord& output, const std::set<std::string>& digests)
 
 class InputChecks {
  public:
-  InputChecks(RunContext& run, PublishThreads& publisher) : run_(run), publisher_(publisher), passed_(run.graph.tasks.size()) {}
+  InputChecks(RunContext& run, PublishThreads& publisher)
+      : run_(run), publisher_(publisher), passed_(run.graph.tasks.size()) {}
 
   struct Reading {
     double started_s = 0;

@@ -336,7 +336,7 @@ std::vector<RunnerEvent> LocalRunner::wait(double timeout_s) {
     event.wall_s = clock_s() - child.started_s;
     event.cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
     event.peak_rss_bytes = static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
-    if (event.signal == SIGKILL || event.code == 128 + SIGKILL) {   // itself, or one of its ranks
+    if (event.signal == SIGKILL || event.code == 128 + SIGKILL) {  // itself, or one of its ranks
       const std::int64_t after = oom_kills();
       event.out_of_memory = child.oom_kills_before >= 0 && after > child.oom_kills_before;
     }
@@ -358,11 +358,10 @@ void LocalRunner::signal(std::uint64_t ticket, int signal) {
 std::vector<std::string> stage_environment(const std::vector<std::string>& gpus, const std::string& stage,
                                            const std::vector<std::string>& names) {
   static constexpr std::string_view kNames[] = {
-      "PATH",       "HOME",        "TMPDIR",    "LD_LIBRARY_PATH", "PYTHONPATH",
-      "TZ",         "KRB5CCNAME",
-      "http_proxy", "https_proxy", "ftp_proxy", "all_proxy",       "no_proxy",
-      "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY",       "NO_PROXY",
-      "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "XDG_CACHE_HOME", "PE_DOWNLOADS"};
+      "PATH",         "HOME",           "TMPDIR",         "LD_LIBRARY_PATH", "PYTHONPATH", "TZ",
+      "KRB5CCNAME",   "http_proxy",     "https_proxy",    "ftp_proxy",       "all_proxy",  "no_proxy",
+      "HTTP_PROXY",   "HTTPS_PROXY",    "FTP_PROXY",      "ALL_PROXY",       "NO_PROXY",   "SSL_CERT_FILE",
+      "SSL_CERT_DIR", "CURL_CA_BUNDLE", "XDG_CACHE_HOME", "PE_DOWNLOADS"};
   static constexpr std::string_view kSecrets[] = {"HF_TOKEN", "HF_TOKEN_PATH"};
   static constexpr std::string_view kPrefixes[] = {"HF_", "SLURM_", "OMPI_", "PMI", "NCCL_", "UCX_", "FI_"};
   // Given below, whatever this process was started with.

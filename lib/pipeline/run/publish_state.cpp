@@ -194,7 +194,7 @@ void PublishState::tell_conflict(const ActiveAttempt& attempt, const PublishResu
 }
 
 PackedResult PublishState::announce(const ActiveAttempt& attempt, const PublishResult& published, const Record& record,
-                                  Json detail) {
+                                    Json detail) {
   const std::size_t i = attempt.task;
   run_.cache_changes([&] { run_.store.remember(published); });
   run_.cache_changes([&] { run_.store.set_hint(record.plan_key, record.key.key); });

@@ -32,7 +32,8 @@ class PublishState {
   artifact::Recipe recipe_for(const ActiveAttempt& attempt) const;
   void tell_conflict(const ActiveAttempt& attempt, const PublishResult& published);
   /// Reports a record that is now valid. Returns the result that is valid.
-  PackedResult announce(const ActiveAttempt& attempt, const PublishResult& published, const Record& record, Json detail);
+  PackedResult announce(const ActiveAttempt& attempt, const PublishResult& published, const Record& record,
+                        Json detail);
 
   RunContext& run_;
   PublishThreads& publisher_;

@@ -28,15 +28,15 @@ struct PublishJob {
   artifact::Recipe recipe;   ///< for the manifest of a report that its stage left without one
   std::vector<StageOutput> outputs;
   Standing standing = Standing::kStays;  ///< of the record that the key has already
-  const Task* task = nullptr;  ///< whose external inputs must be what they were when its key was made
+  const Task* task = nullptr;            ///< whose external inputs must be what they were when its key was made
 };
 
 struct PublishAnswer {
-  PublishJob job;       ///< With the record's outputs.
+  PublishJob job;           ///< With the record's outputs.
   PublishResult published;  ///< Valid when all texts are empty.
-  std::string damaged;  ///< An output that is no whole artifact, or another's.
-  std::string changed;  ///< A file in the config differs from the key: nothing was published.
-  std::string failed;   ///< the store could not be written
+  std::string damaged;      ///< An output that is no whole artifact, or another's.
+  std::string changed;      ///< A file in the config differs from the key: nothing was published.
+  std::string failed;       ///< the store could not be written
 };
 
 /// Artifacts to read through before a task starts, or after it blamed them.
@@ -58,8 +58,8 @@ struct VerifyAnswer {
 
 class PublishThreads {
  public:
-  /// Begins up to `threads` as there is work for them; 0 does everything within `submit`. Two of them at most hash large
-  /// outputs, and one reads inputs. `wake` is called on a thread whenever there is an answer to collect.
+  /// Begins up to `threads` as there is work for them; 0 does everything within `submit`. Two of them at most hash
+  /// large outputs, and one reads inputs. `wake` is called on a thread whenever there is an answer to collect.
   PublishThreads(Store& store, int threads, std::function<void()> wake);
   /// Waits for running publications, stops running reads, and drops waiting jobs.
   ~PublishThreads();

@@ -35,16 +35,16 @@ struct RunOptions {
   bool check_inputs = true;   ///< Read a task's inputs through before it starts; each object once in a run.
   bool check_configs = true;  ///< Ask each stage once (`--check`) about all new configs before the first start.
   double check_patience_s = kCheckPatienceS;  ///< Of check_configs.
-  bool whole = true;          ///< The whole pipeline was chosen, not a selection.
-  bool wait_lease = true;     ///< Wait for a task that another run works on; false: leave it and end with 3.
-  double grace_s = 120;       ///< Time for stages to stop after the first interrupt, or at their time limit.
-  int publish_threads = 0;    ///< At most so many threads hash and sync outputs; 0: the loop does.
-  LeaseOptions lease;         ///< `run` and `pipeline` are filled in
-  std::string run_id;         ///< Empty: made of time and chance.
+  bool whole = true;                          ///< The whole pipeline was chosen, not a selection.
+  bool wait_lease = true;   ///< Wait for a task that another run works on; false: leave it and end with 3.
+  double grace_s = 120;     ///< Time for stages to stop after the first interrupt, or at their time limit.
+  int publish_threads = 0;  ///< At most so many threads hash and sync outputs; 0: the loop does.
+  LeaseOptions lease;       ///< `run` and `pipeline` are filled in
+  std::string run_id;       ///< Empty: made of time and chance.
   /// Join the run `run_id`, which another process has begun. The process writes a separate journal, but not the run's
   /// plan, progress, summary and names for people.
   bool join = false;
-  std::vector<bool> only;  ///< By task: may this process run it? Its inputs exist or it is blocked. Empty: all.
+  std::vector<bool> only;          ///< By task: may this process run it? Its inputs exist or it is blocked. Empty: all.
   std::vector<double> expected_s;  ///< By task, from estimate.h; 0: unknown. Orders starts and is recorded.
   /// Words of the command that ran this, up to the selection; a failure prints it with the failed task.
   std::vector<std::string> command;
@@ -72,9 +72,9 @@ struct RunningTask {
 struct RunState {
   const Graph* graph = nullptr;
   std::string run_id;
-  std::span<const TaskPhase> phases;        ///< by task
-  std::map<TaskPhase, std::size_t> counts;  ///< of the tasks that are needed
-  std::vector<RunningTask> running;  ///< also those whose inputs are being verified
+  std::span<const TaskPhase> phases;             ///< by task
+  std::map<TaskPhase, std::size_t> counts;       ///< of the tasks that are needed
+  std::vector<RunningTask> running;              ///< also those whose inputs are being verified
   std::map<std::size_t, std::string> elsewhere;  ///< ready tasks that other runs work on → who does
   double now_s = 0;
   double eta_s = -1;  ///< -1: unknown

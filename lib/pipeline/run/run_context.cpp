@@ -8,12 +8,7 @@ using support::cat;
 
 RunContext::RunContext(const Graph& graph_in, const Plan& plan_in, Store& store_in, Runner& runner_in,
                        RunListener& listener, const RunOptions& options_in)
-    : graph(graph_in),
-      plan(plan_in),
-      store(store_in),
-      runner(runner_in),
-      options(options_in),
-      listener_(listener) {
+    : graph(graph_in), plan(plan_in), store(store_in), runner(runner_in), options(options_in), listener_(listener) {
   shown.graph = &graph;
 }
 
@@ -62,7 +57,8 @@ void RunContext::release(std::size_t i) {
 void RunContext::mistake(const std::string& what) {
   no_new_starts = true;
   summary.mistake = what.empty() ? "an exception without a text" : what;
-  if (folder) folder->add(graph, {"warn", -1, 0, {{"text", cat("a mistake of pe-pipeline, stopping: ", summary.mistake)}}});
+  if (folder)
+    folder->add(graph, {"warn", -1, 0, {{"text", cat("a mistake of pe-pipeline, stopping: ", summary.mistake)}}});
 }
 
 void RunContext::store_failed(const std::string& why) {

@@ -103,8 +103,8 @@ std::string plan_text(Json head, const Graph& graph, const Plan& plan) {
 Json read_plan(const std::filesystem::path& run_folder, const std::function<void(const Json&)>& take) {
   const std::string path = (run_folder / "plan.json").string();
   std::string member;  // of the plan, which is being read
-  const Json plan = support::parse_json(
-      support::read_file(path), {}, [&](int depth, Json::parse_event_t event, Json& parsed) {
+  const Json plan =
+      support::parse_json(support::read_file(path), {}, [&](int depth, Json::parse_event_t event, Json& parsed) {
         if (event == Json::parse_event_t::key && depth == 1) member = parsed.get<std::string>();
         if (event != Json::parse_event_t::object_end || depth != 2 || member != "tasks") return true;
         take(parsed);
@@ -204,7 +204,7 @@ Json to_json(const Graph& graph, const RunSummary& summary) {
             {"reused", summary.reused},       {"failed", summary.failed},
             {"blocked", summary.blocked},     {"interrupted", summary.interrupted},
             {"conflicts", summary.conflicts}, {"wall_s", summary.wall_s},
-            {"ended", support::unix_time()},           {"failures", std::move(failures)},
+            {"ended", support::unix_time()},  {"failures", std::move(failures)},
             {"reports", summary.reports}};
   if (!summary.store_error.empty()) json["store_error"] = summary.store_error;
   if (!summary.mistake.empty()) json["mistake"] = summary.mistake;

@@ -19,8 +19,8 @@
 
 namespace pe::pipeline {
 
-/// "20261121-194512-37503f": sorts by time, down to the millisecond; the last two digits are chance. After `newest`, the
-/// name of a run of the same store that a clock ahead of this one has made, it is a millisecond later.
+/// "20261121-194512-37503f": sorts by time, down to the millisecond; the last two digits are chance. After `newest`,
+/// the name of a run of the same store that a clock ahead of this one has made, it is a millisecond later.
 std::string new_run_id(const std::string& newest = {});
 
 /// The contents of plan.json. Its tasks go to `take` one by one: of 100,000 tasks no tree of JSON is made.

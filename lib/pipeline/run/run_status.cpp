@@ -245,19 +245,19 @@ Json to_json(const RunStatus& status) {
     tasks.push_back(std::move(json));
   }
   Json json{{"schema", "pe-status/1"},
-          {"schema_version", 1},
-          {"run", status.run_id},
-          {"pipeline", status.pipeline},
-          {"file", status.file},
-          {"state", status.state},
-          {"exit_code", status.exit_code},
-          {"host", status.host},
-          {"pid", status.pid},
-          {"started", status.started},
-          {"ended", status.ended},
-          {"counts", counts},
-          {"tasks", std::move(tasks)},
-          {"damaged_journal_lines", status.damaged_lines}};
+            {"schema_version", 1},
+            {"run", status.run_id},
+            {"pipeline", status.pipeline},
+            {"file", status.file},
+            {"state", status.state},
+            {"exit_code", status.exit_code},
+            {"host", status.host},
+            {"pid", status.pid},
+            {"started", status.started},
+            {"ended", status.ended},
+            {"counts", counts},
+            {"tasks", std::move(tasks)},
+            {"damaged_journal_lines", status.damaged_lines}};
   if (!status.trouble.empty()) json["trouble"] = status.trouble;
   return json;
 }

@@ -15,14 +15,14 @@ namespace pe::pipeline {
 /// Status of one task.
 struct TaskStatus {
   std::string id, stage, plan_key, task_key;
-  std::string phase;  ///< phase_name, or "lost" for a task of a run that died
+  std::string phase;        ///< phase_name, or "lost" for a task of a run that died
   bool known_only = false;  ///< reused, and not all of its bytes are in the store
   int attempt = 0;
   std::string reason;  ///< of a failure or a block
   std::string log;
-  std::string job;  ///< "12_3" of a cluster; empty elsewhere
-  double started = 0, ended = 0;  ///< unix; 0: not yet
-  Json progress;  ///< null unless it runs now
+  std::string job;                 ///< "12_3" of a cluster; empty elsewhere
+  double started = 0, ended = 0;   ///< unix; 0: not yet
+  Json progress;                   ///< null unless it runs now
   std::vector<std::string> needs;  ///< producers of its inputs, "train[seed=1]@end"; empty for a task that was reused
 };
 

@@ -31,8 +31,8 @@ struct RunnerEvent {
   int signal = 0;              ///< that ended it, or 0
   bool out_of_memory = false;  ///< the kernel says that it killed for memory
   double wall_s = 0;
-  double cpu_s = 0;  ///< user and system
-  std::int64_t peak_rss_bytes = 0;   ///< at least the size of this process when it started the stage: Linux counts it
+  double cpu_s = 0;                 ///< user and system
+  std::int64_t peak_rss_bytes = 0;  ///< at least the size of this process when it started the stage: Linux counts it
 };
 
 class Runner {

@@ -49,8 +49,8 @@ StageEvent read_stage_event(Json message) {
       {"progress", Kind::kProgress}, {"machine", Kind::kMachine},       {"memory", Kind::kMemory},
       {"snapshot", Kind::kSnapshot}, {"checkpoint", Kind::kCheckpoint}, {"note", Kind::kText},
       {"warn", Kind::kText}};
-  const auto known = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                  [&](const auto& entry) { return entry.first == event.name; });
+  const auto known =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const auto& entry) { return entry.first == event.name; });
   event.kind = known == std::end(kKinds) ? Kind::kText : known->second;
   if (known == std::end(kKinds)) event.name = foreign_name(event.name);
   if (event.kind != Kind::kProgress && event.kind != Kind::kMachine) event.detail.erase("event");

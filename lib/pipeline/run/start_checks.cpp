@@ -142,10 +142,11 @@ class Answers {
     std::vector<support::Diagnostic> diagnostics;
     for (const auto& [message, where] : refused_) {
       const std::string more = where.second > 1 ? cat(" and ", where.second - 1, " more") : std::string();
-      diagnostics.push_back({cat(graph_.tasks[where.first].id, more, ": ", message),
-                             place_named_in(message, *graph_.tasks[where.first].config,
-                                            graph_.origins_of(graph_.tasks[where.first])),
-                             {}, {}});
+      diagnostics.push_back(
+          {cat(graph_.tasks[where.first].id, more, ": ", message),
+           place_named_in(message, *graph_.tasks[where.first].config, graph_.origins_of(graph_.tasks[where.first])),
+           {},
+           {}});
     }
     return diagnostics;
   }
@@ -192,21 +193,22 @@ ByExecutable tasks_by_executable(const Graph& graph, const Plan& plan) {
 
 /// False when it was asked to stop.
 bool ask_to_check(const std::string& executable, const Graph& graph, const std::vector<std::size_t>& tasks,
-                double patience_s, const std::function<int()>& stop) {
+                  double patience_s, const std::function<int()>& stop) {
   std::string lines;
   for (const std::size_t i : tasks) lines += graph.tasks[i].config->dump() + "\n";
   const double limit_s = patience_s + kCheckSecondsEach * static_cast<double>(tasks.size());
   const auto asked_to_stop = [&] { return stop && stop() > 0; };
-  const auto captured = support::capture_within({executable, "--check"},
-                                                {.timeout_s = limit_s, .input = lines, .stop = asked_to_stop});
+  const auto captured =
+      support::capture_within({executable, "--check"}, {.timeout_s = limit_s, .input = lines, .stop = asked_to_stop});
   if (captured.stopped) return false;
   if (captured.timed_out) {
-    throw support::ConfigError(cat(quote(executable), " did not answer --check within ",
-                                   support::short_duration(limit_s)),
-                               {}, "a stage reads configs from standard input, one a line, until it ends");
+    throw support::ConfigError(
+        cat(quote(executable), " did not answer --check within ", support::short_duration(limit_s)), {},
+        "a stage reads configs from standard input, one a line, until it ends");
   }
   if (captured.overlong)
-    throw support::ConfigError(cat(quote(executable), " prints without end when asked to --check configs"), {}, kAnswers);
+    throw support::ConfigError(cat(quote(executable), " prints without end when asked to --check configs"), {},
+                               kAnswers);
   const Answers answers(graph, tasks, captured);
   auto diagnostics = answers.refusals();
   const std::string program = std::filesystem::path(executable).filename().string();
@@ -215,7 +217,8 @@ bool ask_to_check(const std::string& executable, const Graph& graph, const std::
     diagnostics.push_back(
         {cat(program, " refuses a config (exit code ", captured.status.code, "):\n", text), {}, {}, {}});
   } else if (diagnostics.empty() && !answers.complete()) {
-    diagnostics.push_back({cat(program, " answered ", answers.answered(), " of ", tasks.size(), " configs"), {}, kAnswers, {}});
+    diagnostics.push_back(
+        {cat(program, " answered ", answers.answered(), " of ", tasks.size(), " configs"), {}, kAnswers, {}});
   }
   if (!diagnostics.empty()) throw support::ConfigError(std::move(diagnostics));
   return true;

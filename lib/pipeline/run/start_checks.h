@@ -24,8 +24,9 @@ constexpr double kCheckPatienceS = 60;
 void check_configs(const Graph& graph, const Plan& plan, double patience_s = kCheckPatienceS,
                    const std::function<int()>& stop = {});
 
-/// The same for a plan, which starts nothing else: at most `most` configs of each program, spread over its tasks. A choice
-/// that was accepted once is remembered in the store's memo/ and is not asked for again.
-void check_some_configs(const Graph& graph, const Plan& plan, const std::filesystem::path& store, std::size_t most = 100);
+/// The same for a plan, which starts nothing else: at most `most` configs of each program, spread over its tasks. A
+/// choice that was accepted once is remembered in the store's memo/ and is not asked for again.
+void check_some_configs(const Graph& graph, const Plan& plan, const std::filesystem::path& store,
+                        std::size_t most = 100);
 
 }  // namespace pe::pipeline

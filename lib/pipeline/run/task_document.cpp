@@ -26,7 +26,8 @@ std::string key_of_attempt(const fs::path& attempt) {
 
 void Attempts::write_task_file(ActiveAttempt& attempt, const std::vector<fs::path>& before) const {
   const Task& task = run_.task(attempt.task);
-  TaskFileWriter file(*task.stage, run_.states->at(attempt.task).key.hex(), *task.config, attempt.slot.cpus, attempt.folder);
+  TaskFileWriter file(*task.stage, run_.states->at(attempt.task).key.hex(), *task.config, attempt.slot.cpus,
+                      attempt.folder);
   file.bind_to_program(task.hash_build);
   if (!task.checkpoint->empty()) file.checkpoint(*task.checkpoint);
   name_inputs(attempt, file);

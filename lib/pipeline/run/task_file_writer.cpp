@@ -53,9 +53,7 @@ void TaskFileWriter::add_input(const Store& store, const std::string& role, cons
                                ResultStatus status, const std::map<std::string, std::string>& labels) {
   InputLines& inputs = inputs_[role];
   const fs::path folder = folder_ / "inputs" / cat(role, "-", inputs.count);
-  Json item{{"path", store.materialise(output, folder).string()},
-            {"kind", output.kind},
-            {"digest", output.content}};
+  Json item{{"path", store.materialise(output, folder).string()}, {"kind", output.kind}, {"digest", output.content}};
   if (names_labels()) item["labels"] = labels;
   if (status == ResultStatus::kDiverged) item["status"] = "diverged";
   // A value a line, as in the rest of the file: stages in sh read it by lines.
@@ -74,7 +72,8 @@ void TaskFileWriter::add_missing(const InputRecord& input) {
 Json TaskFileWriter::paths_in(const fs::path& folder) const {
   support::make_folders(folder);
   Json outputs = Json::object();
-  for (const artifact::OutputRole& output : stage_.outputs) outputs[output.name] = (folder / file_name(output)).string();
+  for (const artifact::OutputRole& output : stage_.outputs)
+    outputs[output.name] = (folder / file_name(output)).string();
   return outputs;
 }
 
@@ -108,7 +107,8 @@ void TaskFileWriter::write(const support::TextSink& sink) const {
 }
 
 void TaskFileWriter::write_to(const fs::path& path) const {
-  write_new_file(path, [&](const support::TextSink& sink) { write(sink); }, false);
+  write_new_file(
+      path, [&](const support::TextSink& sink) { write(sink); }, false);
 }
 
 }  // namespace pe::pipeline

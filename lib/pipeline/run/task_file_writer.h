@@ -31,7 +31,9 @@ class TaskFileWriter {
   void add_input(const Store& store, const std::string& role, const OutputRecord& output, ResultStatus status,
                  const std::map<std::string, std::string>& labels);
   /// The files that a path field of the config names, in the order of the key: folders and globs are listed.
-  void name_files(const std::string& field, const std::vector<std::string>& paths) { document_["files"][field] = paths; }
+  void name_files(const std::string& field, const std::vector<std::string>& paths) {
+    document_["files"][field] = paths;
+  }
   /// One that a partial gather does without, and why.
   void add_missing(const InputRecord& input);
   /// Where the outputs go, below out/; makes the folders.

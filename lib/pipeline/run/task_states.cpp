@@ -57,8 +57,8 @@ InputRecord input_record(const Graph& graph, const Task& task, const TaskInputs&
   const Edge& edge = task.inputs[number];
   const auto missing = inputs.missing.find(number);
   const bool there = missing == inputs.missing.end();
-  return {edge.role, there ? inputs.digests[number].digest : "", producer_id(graph, edge),
-          labels_of(graph, edge), there ? "" : missing->second};
+  return {edge.role, there ? inputs.digests[number].digest : "", producer_id(graph, edge), labels_of(graph, edge),
+          there ? "" : missing->second};
 }
 
 TaskStates::TaskStates(const Graph& graph, const Plan& plan, const std::vector<double>& seconds, std::vector<bool> only)
@@ -137,7 +137,7 @@ void TaskStates::look_again(std::size_t i) {
 /// Counts the open inputs of a waiting task; producers that were not wanted so far are added to `producers`.
 void TaskStates::count_inputs(std::size_t i, std::vector<std::size_t>& producers) {
   const Task& task = graph_.tasks[i];
-  if (!is_own(i)) {   // its own process reports its end: no news
+  if (!is_own(i)) {  // its own process reports its end: no news
     mark_unavailable(i, TaskPhase::kBlocked, "is made by another process of this run");
     return;
   }
@@ -226,9 +226,7 @@ void TaskStates::drop_result(std::size_t i, int snapshot) {
   }
 }
 
-void TaskStates::fail(std::size_t i, const std::string& reason) {
-  mark_unavailable(i, TaskPhase::kFailed, reason);
-}
+void TaskStates::fail(std::size_t i, const std::string& reason) { mark_unavailable(i, TaskPhase::kFailed, reason); }
 
 void TaskStates::block(std::size_t i, const std::string& reason, const std::string& root) {
   states_[i].blocked_by = root;
@@ -347,7 +345,8 @@ std::vector<std::size_t> TaskStates::needed_snapshots(std::size_t i) const {
   const Task& task = graph_.tasks[i];
   const PlannedTask& planned = plan_.tasks[i];
   std::vector<bool> wanted(task.snapshots.size());
-  for (std::size_t k = 0; k < wanted.size() && k < planned.snapshots.size(); ++k) wanted[k] = planned.snapshots[k].needed;
+  for (std::size_t k = 0; k < wanted.size() && k < planned.snapshots.size(); ++k)
+    wanted[k] = planned.snapshots[k].needed;
   // A snapshot that existed when planning may be damaged now; its waiting readers need it.
   for (const Reader& reader : readers_[i]) {
     const auto k = static_cast<std::size_t>(reader.snapshot);

@@ -52,10 +52,10 @@ class TaskStates {
     PackedResult result;
     // Shared, since most tasks have none of these: an empty one is a pointer.
     support::Shared<std::map<int, PackedResult>> snapshots;
-    support::Shared<std::set<int>> fresh;     ///< snapshots that this run published
+    support::Shared<std::set<int>> fresh;  ///< snapshots that this run published
     support::Shared<std::set<int>>
-        bytes_wanted;  ///< Snapshots, or kWhole, whose bytes are needed and not only known contents.
-    support::Shared<std::string> reason;      ///< Of a failure, a block or an interruption.
+        bytes_wanted;                     ///< Snapshots, or kWhole, whose bytes are needed and not only known contents.
+    support::Shared<std::string> reason;  ///< Of a failure, a block or an interruption.
     support::Shared<std::string> blocked_by;  ///< Id of the task at the root of a block; empty: the task itself.
   };
   struct TaskEvent {
@@ -140,11 +140,11 @@ class TaskStates {
   std::vector<TaskPhase> phases_;
   std::map<TaskPhase, std::size_t> counts_;
   ReadyQueue ready_;
-  std::vector<std::vector<Reader>> readers_;  // by producer
-  std::vector<std::size_t> first_edge_;       // by task, into settled_
-  std::vector<bool> settled_;                 // by edge
-  std::vector<int> edge_snapshot_;            // by edge
-  std::vector<std::size_t> open_;             // by task
+  std::vector<std::vector<Reader>> readers_;               // by producer
+  std::vector<std::size_t> first_edge_;                    // by task, into settled_
+  std::vector<bool> settled_;                              // by edge
+  std::vector<int> edge_snapshot_;                         // by edge
+  std::vector<std::size_t> open_;                          // by task
   std::map<std::size_t, std::vector<std::size_t>> twins_;  // task → tasks that wait for it, having its plan key
   std::map<std::string, Remaining> remaining_;
   std::deque<TaskEvent> news_;

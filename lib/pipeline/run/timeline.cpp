@@ -244,14 +244,9 @@ Json to_json(const Timeline& timeline) {
       if (!span.gpus.empty()) json["gpus"] = span.gpus;
       spans.push_back(std::move(json));
     }
-    Json json{{"id", task.id},
-              {"stage", task.stage},
-              {"state", task.state},
-              {"ready_s", task.ready_s},
-              {"waited_s", task.waited_s()},
-              {"ran_s", task.ran_s()},
-              {"bytes", task.bytes},
-              {"attempts", std::move(spans)}};
+    Json json{{"id", task.id},           {"stage", task.stage},         {"state", task.state},
+              {"ready_s", task.ready_s}, {"waited_s", task.waited_s()}, {"ran_s", task.ran_s()},
+              {"bytes", task.bytes},     {"attempts", std::move(spans)}};
     if (!task.reason.empty()) json["reason"] = task.reason;
     tasks.push_back(std::move(json));
   }

@@ -28,13 +28,13 @@ struct TimelineSpan {
 
 struct TimelineTask {
   std::string id, stage;
-  std::string state;           ///< as in TaskStatus::phase
-  double ready_s = 0;          ///< when the last thing that it needed was there
-  double published_s = -1;     ///< its last publish; -1: none in this run
-  std::uint64_t bytes = 0;     ///< published
+  std::string state;        ///< as in TaskStatus::phase
+  double ready_s = 0;       ///< when the last thing that it needed was there
+  double published_s = -1;  ///< its last publish; -1: none in this run
+  std::uint64_t bytes = 0;  ///< published
   std::vector<TimelineSpan> spans;
   std::vector<std::size_t> needs;  ///< indices into Timeline::tasks
-  std::string reason;          ///< of a failure or a block
+  std::string reason;              ///< of a failure or a block
   /// From being ready to the first start; 0 when it never started.
   double waited_s() const { return spans.empty() ? 0 : std::max(0.0, spans.front().start_s - ready_s); }
   double ran_s() const;
@@ -43,8 +43,8 @@ struct TimelineTask {
 
 struct Timeline {
   std::string run_id, pipeline, title, root, host, capacity, state;
-  double started = 0;   ///< unix
-  double length_s = 0;  ///< to the end of the run, or to the last that is known of it
+  double started = 0;               ///< unix
+  double length_s = 0;              ///< to the end of the run, or to the last that is known of it
   std::vector<TimelineTask> tasks;  ///< in plan order
   std::vector<std::string> stages;  ///< in order of appearance
   std::size_t lanes = 0;
@@ -53,7 +53,7 @@ struct Timeline {
   std::size_t damaged_lines = 0;
 
   std::size_t count(const std::string& state) const;
-  double task_seconds() const;                       ///< of all attempts
+  double task_seconds() const;  ///< of all attempts
   /// The sum of the peak memory of tasks that ran at one moment, at most: an upper bound of the memory in use.
   std::int64_t peak_together_bytes() const;
 };

@@ -209,7 +209,8 @@ fs::path View::path_of(const ViewItem& item) {
   const Task& task = graph_.tasks[item.task];
   fs::path at = given_path(task, item.output.role, item.snapshot, item.output.collection);
   if (!at.empty()) {
-    const std::string name = task.output_names.at(item.output.role) + (item.snapshot.empty() ? "" : "@" + item.snapshot);
+    const std::string name =
+        task.output_names.at(item.output.role) + (item.snapshot.empty() ? "" : "@" + item.snapshot);
     const std::string why = !artifact::valid_member_name(name) ? "is not a valid file name"
                             : takers_[at] > 1                  ? "stands for several artifacts"
                                                                : "";
@@ -460,7 +461,7 @@ std::size_t count_reports(const Graph& graph, const Plan& plan) {
 }
 
 ViewChange show_all(const Graph& graph, const Plan& plan, const Store& store, const fs::path& root,
-               const std::string& run_id, bool whole) {
+                    const std::string& run_id, bool whole) {
   ViewChange shown;
   bool failed = false;
   const auto attempt = [&](const auto& body) {

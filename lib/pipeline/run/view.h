@@ -114,13 +114,14 @@ struct ViewChange {
   std::string relinked;              ///< for people: the names that show something else now; empty when none does
 };
 
-/// "2 links in out/grid replaced, reports/grid/latest turned": what changed, relative to `root`; empty where nothing did.
+/// "2 links in out/grid replaced, reports/grid/latest turned": what changed, relative to `root`; empty where nothing
+/// did.
 std::string relinked_text(const View& view, const Reports& reports, const std::filesystem::path& root);
 
 /// Names everything that a plan found below `root`. `whole`: it is a plan of the whole pipeline. Names decide nothing,
 /// so no failure is thrown.
 ViewChange show_all(const Graph& graph, const Plan& plan, const Store& store, const std::filesystem::path& root,
-               const std::string& run_id, bool whole);
+                    const std::string& run_id, bool whole);
 
 /// Tells views apart: a digest of the store's place and of the artifacts that a plan shows, with their names.
 std::string view_id(const Graph& graph, const Plan& plan, const Store& store);

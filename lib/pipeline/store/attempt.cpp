@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -31,7 +31,8 @@ namespace fs = std::filesystem;
 namespace {
 
 // The log of a training is small, and all that is left to draw it again.
-constexpr std::array<std::string_view, 5> kKept = {"task.json", "owner.json", "exit.json", "stage.log", "metrics.jsonl"};
+constexpr std::array<std::string_view, 5> kKept = {"task.json", "owner.json", "exit.json", "stage.log",
+                                                   "metrics.jsonl"};
 
 bool is_ours(const std::string& name) {
   return std::find(kKept.begin(), kKept.end(), name) != kKept.end() || name == "inputs" || name == "out";
@@ -60,12 +61,8 @@ std::int64_t newest_file(const fs::path& folder, bool top) {
 
 void write_owner(const fs::path& attempt, std::int64_t pid, std::uint64_t start, double spent_s) {
   if (pid == 0) return;
-  const Json json{{"host", host_name()},
-                  {"boot", this_host().boot},
-                  {"pids", this_host().pids},
-                  {"pid", pid},
-                  {"process_start", start},
-                  {"spent_s", spent_s}};
+  const Json json{{"host", host_name()}, {"boot", this_host().boot}, {"pids", this_host().pids},
+                  {"pid", pid},          {"process_start", start},   {"spent_s", spent_s}};
   write_new_file(attempt / "owner.json", json.dump() + "\n", false);
 }
 
@@ -108,7 +105,8 @@ double seconds_spent(const fs::path& attempt) {
   const auto number = [](const Json& json, const char* name) {
     return json.is_object() && json.contains(name) && json[name].is_number() ? json[name].get<double>() : 0.0;
   };
-  if (const Json exit = read("exit.json"); exit.is_object()) return std::max(number(exit, "spent_s"), number(exit, "wall_s"));
+  if (const Json exit = read("exit.json"); exit.is_object())
+    return std::max(number(exit, "spent_s"), number(exit, "wall_s"));
   struct stat status {};
   if (::stat((attempt / "task.json").c_str(), &status) != 0) return 0;
   const std::int64_t began = status.st_mtim.tv_sec * 1000000000LL + status.st_mtim.tv_nsec;
@@ -122,7 +120,7 @@ std::optional<Orphan> find_orphan(const std::vector<fs::path>& attempts) {
     if (support::is_there(attempt / "exit.json") || !support::is_there(path)) continue;
     const Json json = support::parse_json(support::read_file(path, 65536));
     if (support::text_in(json, "host") != host_name() || support::text_in(json, "boot") != this_host().boot) continue;
-    if (support::field_or(json, "pids", this_host().pids) != this_host().pids) continue;   // another container's number
+    if (support::field_or(json, "pids", this_host().pids) != this_host().pids) continue;  // another container's number
     const std::int64_t pid = support::field_or(json, "pid", std::int64_t{0});
     const std::uint64_t start = support::field_or(json, "process_start", std::uint64_t{0});
     const ProcessLife life = start == 0 ? ProcessLife::kGone : process_life(pid, start);
@@ -146,7 +144,7 @@ std::optional<fs::path> find_resumable(const std::vector<fs::path>& attempts) {
   std::optional<fs::path> best;
   // Temporary files of a killed attempt next to its checkpoints are newer than the checkpoints of the attempt before,
   // and worth nothing.
-  std::pair<std::int64_t, std::int64_t> newest{0, 0};   // of checkpoints, of anything
+  std::pair<std::int64_t, std::int64_t> newest{0, 0};  // of checkpoints, of anything
   for (const fs::path& attempt : attempts) {
     const std::pair time{newest_file(attempt / "checkpoints", false), newest_file(attempt, true)};
     if (time.second > 0 && time >= newest) {
@@ -157,9 +155,7 @@ std::optional<fs::path> find_resumable(const std::vector<fs::path>& attempts) {
   return best;
 }
 
-bool is_kept_of_attempt(const std::string& name) {
-  return std::find(kKept.begin(), kKept.end(), name) != kKept.end();
-}
+bool is_kept_of_attempt(const std::string& name) { return std::find(kKept.begin(), kKept.end(), name) != kKept.end(); }
 
 void strip_attempt(const fs::path& attempt, bool keep_own_files) {
   for (const std::string& name : support::list_folder(attempt)) {

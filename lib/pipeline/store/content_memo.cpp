@@ -57,13 +57,15 @@ support::FileRead ContentMemo::digest(const fs::path& file) {
 }
 
 void ContentMemo::drop_stale() {
-  changed_ = std::erase_if(known_, [](const auto& entry) {
-               const auto& [name, known] = entry;
-               const support::FileStamp now = support::stamp_of(name.c_str());
-               std::error_code error;  // a disk that is not mounted takes its folders along, and comes back
-               return now.exists ? !(now == known.stamp) : fs::is_directory(fs::path(name).parent_path(), error);
-             }) != 0 ||
-             changed_;
+  changed_ =
+      std::erase_if(known_,
+                    [](const auto& entry) {
+                      const auto& [name, known] = entry;
+                      const support::FileStamp now = support::stamp_of(name.c_str());
+                      std::error_code error;  // a disk that is not mounted takes its folders along, and comes back
+                      return now.exists ? !(now == known.stamp) : fs::is_directory(fs::path(name).parent_path(), error);
+                    }) != 0 ||
+      changed_;
 }
 
 void ContentMemo::save() {

@@ -11,7 +11,8 @@ namespace pe::pipeline {
 
 /// Number of a text of digits alone, at most 17 of them; else nothing.
 inline std::optional<std::int64_t> number_in_name(std::string_view digits) {
-  if (digits.empty() || digits.size() > 17 || digits.find_first_not_of("0123456789") != std::string_view::npos) return {};
+  if (digits.empty() || digits.size() > 17 || digits.find_first_not_of("0123456789") != std::string_view::npos)
+    return {};
   std::int64_t number = 0;
   std::from_chars(digits.data(), digits.data() + digits.size(), number);
   return number;

@@ -79,7 +79,8 @@ ProcessLife process_life(std::int64_t pid, std::uint64_t start) {
   if (pid <= 0) return ProcessLife::kGone;
   if (const std::uint64_t found = process_start(pid); found != 0)
     return start == 0 || found == start ? ProcessLife::kAlive : ProcessLife::kGone;
-  // A readable file without a start time belongs to a zombie. Where /proc hides a process, the kernel still answers kill.
+  // A readable file without a start time belongs to a zombie. Where /proc hides a process, the kernel still answers
+  // kill.
   if (!read_kernel_file(cat("/proc/", pid, "/stat")).empty()) return ProcessLife::kGone;
   return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH ? ProcessLife::kGone : ProcessLife::kHidden;
 }

@@ -29,9 +29,9 @@ namespace pe::pipeline {
 struct IndexContent {
   std::unordered_map<PackedKey, PackedResult, PackedHash> results;
   std::unordered_map<PackedDigest, PackedDigest, PackedHash> hints;
-  std::unordered_set<PackedKey, PackedHash> forgotten;   ///< and not recorded again since
-  std::size_t entries = 0;  ///< read, superseded ones included
-  std::size_t damaged = 0;  ///< files with a torn tail or a bad checksum
+  std::unordered_set<PackedKey, PackedHash> forgotten;  ///< and not recorded again since
+  std::size_t entries = 0;                              ///< read, superseded ones included
+  std::size_t damaged = 0;                              ///< files with a torn tail or a bad checksum
 };
 
 std::string index_header();

@@ -15,8 +15,8 @@
 #include "support/error.h"
 #include "support/fault_point.h"
 #include "support/hash.h"
-#include "support/parse_json.h"
 #include "support/parallel_chunks.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -41,8 +41,12 @@ class EventReader : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     if (depth_ != 1) return true;
     static constexpr std::pair<std::string_view, std::string JournalEvent::*> kTexts[] = {
-        {"event", &JournalEvent::event}, {"task", &JournalEvent::task},     {"key", &JournalEvent::key},
-        {"log", &JournalEvent::log},     {"reason", &JournalEvent::reason}, {"class", &JournalEvent::outcome},
+        {"event", &JournalEvent::event},
+        {"task", &JournalEvent::task},
+        {"key", &JournalEvent::key},
+        {"log", &JournalEvent::log},
+        {"reason", &JournalEvent::reason},
+        {"class", &JournalEvent::outcome},
         {"snapshot", &JournalEvent::snapshot_label}};
     const std::string_view view = name;
     text_ = nullptr;
@@ -236,7 +240,8 @@ support::Descriptor opened(const std::filesystem::path& path) {
   return file;
 }
 
-/// Every event of a file, a block at a time. @param take  of the event, where its line begins, and its length without its end
+/// Every event of a file, a block at a time. @param take  of the event, where its line begins, and its length without
+/// its end
 template <typename Take>
 void each_line(const std::filesystem::path& path, std::size_t& skipped, const Take& take) {
   constexpr std::size_t kBlock = 1 << 20;
@@ -281,8 +286,8 @@ void each_of_long(const std::vector<std::filesystem::path>& files, const std::fu
   for (std::size_t i = 0; i < lines.size();) {
     std::size_t last = i;
     const auto end_of = [&](std::size_t k) { return lines[k].offset + static_cast<std::int64_t>(lines[k].size) + 1; };
-    while (last + 1 < lines.size() && lines[last + 1].file == lines[i].file &&
-           lines[last + 1].offset == end_of(last) && end_of(last + 1) - lines[i].offset <= static_cast<std::int64_t>(kAtOnce))
+    while (last + 1 < lines.size() && lines[last + 1].file == lines[i].file && lines[last + 1].offset == end_of(last) &&
+           end_of(last + 1) - lines[i].offset <= static_cast<std::int64_t>(kAtOnce))
       ++last;
     if (open != lines[i].file) {
       open = lines[i].file;
@@ -291,8 +296,9 @@ void each_of_long(const std::vector<std::filesystem::path>& files, const std::fu
     const std::string bytes = read_at(file, lines[i].offset, static_cast<std::size_t>(end_of(last) - lines[i].offset));
     for (const std::int64_t begin = lines[i].offset; i <= last; ++i) {
       const auto from = static_cast<std::size_t>(lines[i].offset - begin);
-      const auto event = from > bytes.size() ? std::nullopt
-                                             : event_of<JournalEvent>(std::string_view(bytes).substr(from, lines[i].size));
+      const auto event = from > bytes.size()
+                             ? std::nullopt
+                             : event_of<JournalEvent>(std::string_view(bytes).substr(from, lines[i].size));
       if (event)
         take(*event);
       else if (skipped)

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "pipeline/store/host.h"
 #include "pipeline/store/whole_write.h"
@@ -137,9 +137,7 @@ std::string Leases::own_prefix(std::string_view what) const {
   return cat(".", what, ".", options_.where.host, ".", pids.empty() ? "0" : pids, ".");
 }
 
-fs::path Leases::own_name(std::string_view what) {
-  return folder_ / cat(own_prefix(what), ::getpid(), ".", ++count_);
-}
+fs::path Leases::own_name(std::string_view what) { return folder_ / cat(own_prefix(what), ::getpid(), ".", ++count_); }
 
 /// Makes a new file under a unique name; an existing file has another owner, whatever its name.
 fs::path Leases::new_claim(Descriptor& file) {
@@ -148,8 +146,10 @@ fs::path Leases::new_claim(Descriptor& file) {
     const fs::path name = own_name("claim");
     file = Descriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file) return name;
-    if (errno == ENOENT) support::make_folders(folder_);
-    else if (errno != EEXIST) throw_errno("create", name.string(), true);
+    if (errno == ENOENT)
+      support::make_folders(folder_);
+    else if (errno != EEXIST)
+      throw_errno("create", name.string(), true);
   }
   errno = EEXIST;
   throw_errno("create a claim in", folder_.string(), true);
@@ -217,7 +217,7 @@ bool Leases::stale(const std::string& key, const Watch& seen, const std::optiona
 class Leases::Breaking {
  public:
   explicit Breaking(const fs::path& folder) : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    constexpr int kTries = 100;   // of a millisecond: breaking takes microseconds
+    constexpr int kTries = 100;  // of a millisecond: breaking takes microseconds
     for (int tries = 0; folder_ && tries < kTries; ++tries) {
       if (::flock(folder_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
       ::usleep(1000);

@@ -41,7 +41,7 @@ struct LeaseOwner {
   /// As Slurm's environment says; empty outside of it. Numbers of jobs repeat: on another cluster, and on the same one
   /// after its controller lost its memory. The names of our jobs do not.
   std::string slurm_job, slurm_restart, slurm_cluster, slurm_name;
-  double started = 0;                    ///< unix seconds, for people
+  double started = 0;  ///< unix seconds, for people
 
   /// "process 123 on host, running 'grid' since 2026-11-21T19:45:12Z".
   std::string describe() const;

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kObjectMemoMagic = "pe-object-memo/1\n";
-constexpr std::uint64_t kLarge = 1u << 20;   ///< a smaller one is hashed in the time that looking it up takes
+constexpr std::uint64_t kLarge = 1u << 20;  ///< a smaller one is hashed in the time that looking it up takes
 constexpr std::chrono::seconds kSaveObjectsEvery{5};
 
 /// But for the ctime, which links move as well.
@@ -63,7 +63,7 @@ bool ObjectMemo::known(const fs::path& file, const std::string& digest) {
 
 void ObjectMemo::note_read(const fs::path& file, const std::string& digest, const support::FileStamp& before) {
   const support::FileStamp after = support::stamp_of(file);
-  if (!same_bytes(before, after)) return;   // the next reader reads again
+  if (!same_bytes(before, after)) return;  // the next reader reads again
   const std::lock_guard lock(mutex_);
   known_[PackedDigest(digest)] = {after};
   if (after.size >= kLarge) fresh_[digest] = file;
@@ -112,14 +112,14 @@ void ObjectMemo::save_locked() {
     support::FileStamp& then = known_[PackedDigest(it->first)].stamp;
     const bool same = same_bytes(then, now);
     if (same && !now.settled()) {
-      ++it;   // next time
+      ++it;  // next time
       continue;
     }
     if (same) settled[it->first] = then = now;
     it = fresh_.erase(it);
   }
   if (settled.empty()) return;
-  auto all = read_memo(path_);   // what others wrote since
+  auto all = read_memo(path_);  // what others wrote since
   for (const auto& [digest, stamp] : settled) all[digest] = stamp;
   write(all);
 }

@@ -53,7 +53,7 @@ class ObjectMemo {
     bool own = false;
   };
   std::unordered_map<PackedDigest, StampedDigest, PackedHash> known_;
-  std::unordered_map<std::string, std::filesystem::path> fresh_;   ///< not saved yet: digest → file
+  std::unordered_map<std::string, std::filesystem::path> fresh_;  ///< not saved yet: digest → file
   std::chrono::steady_clock::time_point saved_ = std::chrono::steady_clock::now();
   bool loaded_ = false;
 };

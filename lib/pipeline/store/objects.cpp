@@ -15,11 +15,11 @@
 #include <optional>
 
 #include "artifact/artifact_check.h"
-#include "artifact/member_digests.h"
 #include "artifact/collection.h"
 #include "artifact/content_digest.h"
 #include "artifact/h5.h"
 #include "artifact/header.h"
+#include "artifact/member_digests.h"
 #include "artifact/workspace.h"
 #include "pipeline/store/shard_name.h"
 #include "pipeline/store/whole_write.h"
@@ -126,7 +126,8 @@ bool is_as_good(const fs::path& to, const std::string& digest) {
 }
 
 bool same_file(const fs::path& a, const fs::path& b) {
-  struct stat first {}, second {};
+  struct stat first {
+  }, second{};
   return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 && first.st_dev == second.st_dev &&
          first.st_ino == second.st_ino;
 }

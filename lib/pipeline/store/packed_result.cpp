@@ -99,7 +99,7 @@ std::string PackedDigest::hex() const {
 }
 
 std::size_t PackedHash::operator()(const PackedDigest& digest) const {
-  std::size_t word = 0;   // as good as chance already
+  std::size_t word = 0;  // as good as chance already
   std::memcpy(&word, digest.bytes.data(), sizeof word);
   return word;
 }

@@ -41,10 +41,11 @@ struct PackedHash {
   }
 };
 
-/// A result, in the form in which index files hold it (index.h): digests are SHA-256, roles and kinds at most 255 bytes.
+/// A result, in the form in which index files hold it (index.h): digests are SHA-256, roles and kinds at most 255
+/// bytes.
 class PackedResult {
  public:
-  PackedResult() = default;   ///< none
+  PackedResult() = default;  ///< none
   explicit PackedResult(const Result& result);
   /// Reads the bytes of an index file. Empty when these are not the bytes of a result.
   static std::optional<PackedResult> of_bytes(std::string_view bytes);
@@ -54,7 +55,7 @@ class PackedResult {
   std::string_view bytes() const;
 
  private:
-  std::shared_ptr<const char[]> block_;   // its length, then the bytes
+  std::shared_ptr<const char[]> block_;  // its length, then the bytes
 };
 
 }  // namespace pe::pipeline

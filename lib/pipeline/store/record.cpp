@@ -141,7 +141,8 @@ Json input_to_json(const InputRecord& input) {
   return item;
 }
 
-/// A record's members in the order of their names; the inputs one after the other, since there may be a hundred thousand.
+/// A record's members in the order of their names; the inputs one after the other, since there may be a hundred
+/// thousand.
 void write_members(const Record& record, const std::string& check, support::JsonText& text) {
   text.open_object();
   if (!check.empty()) text.member(kCheck, check);

@@ -113,8 +113,8 @@ std::string absent_outputs(const Result& result);
 
 Result to_result(const Record& record);
 
-/// The text of a record's file, piece by piece. With a "check", the CRC-32C of the rest, so that a record with a flipped
-/// bit is no record.
+/// The text of a record's file, piece by piece. With a "check", the CRC-32C of the rest, so that a record with a
+/// flipped bit is no record.
 void write_record(const Record& record, const support::TextSink& sink);
 std::string record_text(const Record& record);
 /// @throws ArtifactError naming `where` and the mistake. A record without a check is one of a store of format 1.

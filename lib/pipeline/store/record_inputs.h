@@ -33,11 +33,15 @@ class RecordInputs {
     using pointer = const InputRecord*;
     using reference = const InputRecord&;
 
-    Iterator(const std::vector<std::string>& chunks, std::size_t chunk) : chunks_(&chunks), chunk_(chunk) { enter_chunk(); }
+    Iterator(const std::vector<std::string>& chunks, std::size_t chunk) : chunks_(&chunks), chunk_(chunk) {
+      enter_chunk();
+    }
     reference operator*() const { return input_; }
     pointer operator->() const { return &input_; }
     Iterator& operator++();
-    bool operator==(const Iterator& other) const { return chunk_ == other.chunk_ && rest_.size() == other.rest_.size(); }
+    bool operator==(const Iterator& other) const {
+      return chunk_ == other.chunk_ && rest_.size() == other.rest_.size();
+    }
 
    private:
     void enter_chunk();

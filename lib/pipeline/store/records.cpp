@@ -224,7 +224,8 @@ std::vector<ResultKey> Records::keys() const {
   for (const std::string& shard : support::list_folder(folder_.root() / "tasks")) {
     if (!is_shard(shard)) continue;
     for (const std::string& name : support::list_folder(folder_.root() / "tasks" / shard)) {
-      if (name.size() == 69 && name.compare(64, 5, ".json") == 0 && support::is_sha256(std::string_view(name).substr(0, 64))) {
+      if (name.size() == 69 && name.compare(64, 5, ".json") == 0 &&
+          support::is_sha256(std::string_view(name).substr(0, 64))) {
         keys.push_back({name.substr(0, 64), -1});
       }
     }

@@ -25,8 +25,8 @@ enum class Standing {
 
 /// How publishing a record ended.
 struct PublishResult {
-  bool existed = false;   ///< The key had a record already, with the same contents.
-  bool conflict = false;  ///< It had one with other contents: the first stays, this one is kept next to it.
+  bool existed = false;    ///< The key had a record already, with the same contents.
+  bool conflict = false;   ///< It had one with other contents: the first stays, this one is kept next to it.
   std::string known_from;  ///< origin_of the record of other contents, where its bytes are not here
   std::filesystem::path conflict_file;
   std::filesystem::path replaced;  ///< where in the trash the record is whose place this one took; else empty

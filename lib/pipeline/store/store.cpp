@@ -102,9 +102,7 @@ PublishResult Store::place_record(const Record& record, Standing standing) const
 
 void Store::expect_replacement(const ResultKey& key) { parts_->index.forget(key); }
 
-void Store::remember(const PublishResult& published) {
-  parts_->index.add_result(published.key, published.result);
-}
+void Store::remember(const PublishResult& published) { parts_->index.add_result(published.key, published.result); }
 
 bool Store::forget(const ResultKey& key) {
   if (!parts_->records.exists(key)) {

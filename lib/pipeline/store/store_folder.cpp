@@ -35,7 +35,7 @@ bool is_made(const fs::path& folder, std::vector<std::string>& names) {
   for (int tries = 0; !support::is_there(folder / "VERSION"); ++tries) {
     names = support::list_folder(folder);
     if (std::find(names.begin(), names.end(), "VERSION") == names.end()) return false;
-    if (tries == 240) break;   // reading it says why
+    if (tries == 240) break;  // reading it says why
     ::usleep(250000);
   }
   return true;
@@ -79,8 +79,9 @@ void StoreFolder::open_or_begin() const {
       throw IoError(cat("'", version_file.string(), "' holds ", support::quote(support::trim(text)),
                         ", expected the number of a store format"));
     if (*version > kStoreVersion) {
-      throw IoError(cat("the store '", root_.string(), "' has format ", *version, "; this pe-pipeline knows formats up to ",
-                        kStoreVersion, ": use the newer program, or another --store"));
+      throw IoError(cat("the store '", root_.string(), "' has format ", *version,
+                        "; this pe-pipeline knows formats up to ", kStoreVersion,
+                        ": use the newer program, or another --store"));
     }
     if (*version < kStoreVersion && options_.create) {
       migrate_store(root_, static_cast<int>(*version), options_.durable);

@@ -15,8 +15,8 @@
 
 namespace pe::pipeline {
 
-/// 1: the first. 2: records carry a checksum of themselves. Older stores are brought up when they are opened for writing
-/// (migrate.h); newer ones are refused.
+/// 1: the first. 2: records carry a checksum of themselves. Older stores are brought up when they are opened for
+/// writing (migrate.h); newer ones are refused.
 inline constexpr int kStoreVersion = 2;
 
 struct StoreOptions {
@@ -60,7 +60,7 @@ class StoreFolder {
   mutable std::vector<std::string> warnings_;
   mutable std::set<std::string> warned_;
   mutable std::mutex folders_mutex_;  // held until a new folder's name is synced: another thread may need it
-  mutable std::map<std::string, int> folders_made_;  // by this process, below objects/ and tasks/
+  mutable std::map<std::string, int> folders_made_;       // by this process, below objects/ and tasks/
   mutable std::unordered_set<std::string> synced_names_;  // folders whose names this process knows to be synced
 };
 

@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::size_t kTooManyIndexFiles = 16;
 constexpr std::string_view kMergedEnding = "-merged.log";
-constexpr const char* kMergedIndex = "0000000000000000-merged.log";   ///< sorts before every other
+constexpr const char* kMergedIndex = "0000000000000000-merged.log";  ///< sorts before every other
 
 /// "<16 digits>-merged.log": of no process.
 bool is_merged_index(std::string_view name) {

@@ -33,7 +33,8 @@ void fill(Descriptor file, const fs::path& path, const WriteText& write, bool du
 }  // namespace
 
 void write_new_file(const fs::path& path, std::string_view bytes, bool durable) {
-  write_new_file(path, [&](const support::TextSink& sink) { sink(bytes); }, durable);
+  write_new_file(
+      path, [&](const support::TextSink& sink) { sink(bytes); }, durable);
 }
 
 void write_new_file(const fs::path& path, const WriteText& write, bool durable) {

@@ -32,7 +32,8 @@ void keep_common(Words& common, const ItemSums& sums, bool first) {
   if (first) {
     for (const auto& [name, item] : sums) kept.push_back(name);
   } else {
-    std::copy_if(common.begin(), common.end(), std::back_inserter(kept), [&](const std::string& name) { return sums.count(name) != 0; });
+    std::copy_if(common.begin(), common.end(), std::back_inserter(kept),
+                 [&](const std::string& name) { return sums.count(name) != 0; });
   }
   common = std::move(kept);
 }
@@ -121,7 +122,8 @@ std::vector<std::string> item_columns(const artifact::Table& table, const Quanti
   return columns;
 }
 
-CommonItems common_items(const ArmSeeds& arms, const std::vector<std::string>& names, const std::vector<std::string>& seeds) {
+CommonItems common_items(const ArmSeeds& arms, const std::vector<std::string>& names,
+                         const std::vector<std::string>& seeds) {
   CommonItems items;
   bool first = true, all = true, has_minus = false;
   for (const std::string& name : names) {
@@ -137,7 +139,8 @@ CommonItems common_items(const ArmSeeds& arms, const std::vector<std::string>& n
   }
   if (has_minus) {
     Words both;
-    std::set_intersection(items.main.begin(), items.main.end(), items.minus.begin(), items.minus.end(), std::back_inserter(both));
+    std::set_intersection(items.main.begin(), items.main.end(), items.minus.begin(), items.minus.end(),
+                          std::back_inserter(both));
     items.main = items.minus = std::move(both);
   }
   items.paired = all && items.main.size() >= 2;
@@ -161,7 +164,10 @@ ComponentResult evaluate(const Component& component, const ArmSeeds& arms, const
   result.at_bound = alike && !others.empty() && own[0][0] == others[0][0];
   // A bound that is met exactly, such as every answer right where all were asked for, cannot be met any better.
   if (alike && items.paired && result.difference.estimate != 0) {
-    result.share = {.own = own[0][0], .trials = static_cast<double>(items.main.size()), .sign = component.sign, .offset = component.offset};
+    result.share = {.own = own[0][0],
+                    .trials = static_cast<double>(items.main.size()),
+                    .sign = component.sign,
+                    .offset = component.offset};
     if (!others.empty()) result.share->other = others[0][0];
   }
   if (!as_score) return result;

@@ -1,6 +1,6 @@
 /// @file
-/// What claims measure: one number per arm and seed, with the items behind it where a table has items, so that arms are paired
-/// on the same documents or trials and not on rows that happen to stand in the same order.
+/// What claims measure: one number per arm and seed, with the items behind it where a table has items, so that arms are
+/// paired on the same documents or trials and not on rows that happen to stand in the same order.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ struct Measurement {
   ItemSums main, minus;
   bool has_minus = false, has_items = false;
   bool has_unit = false;  ///< of the measure: nats are no score
-  std::string status;   ///< of rows that hold no number
+  std::string status;     ///< of rows that hold no number
   double value() const;
 };
 
@@ -34,27 +34,28 @@ using ArmSeeds = std::map<std::string, std::map<std::string, Measurement>>;
 /// "512" and "5.12e2" are one value.
 bool same_value(const std::string& a, const std::string& b);
 
-/// The columns of a table that name its items: the number of the document or trial, and what was asked of it. Columns that
-/// `minus` changes are left out, so that an item meets itself elsewhere. Empty for a table of summaries.
+/// The columns of a table that name its items: the number of the document or trial, and what was asked of it. Columns
+/// that `minus` changes are left out, so that an item meets itself elsewhere. Empty for a table of summaries.
 std::vector<std::string> item_columns(const artifact::Table& table, const Quantity& quantity);
 
 /// How the items of several arms agree.
 struct CommonItems {
-  bool paired = false;          ///< there are items, and at least two are everywhere
-  std::size_t most = 0;         ///< items of the arm that has most
-  std::vector<std::string> main, minus;   ///< names; `minus` is `main` where both name the same
+  bool paired = false;                   ///< there are items, and at least two are everywhere
+  std::size_t most = 0;                  ///< items of the arm that has most
+  std::vector<std::string> main, minus;  ///< names; `minus` is `main` where both name the same
 };
 /// Of these arms in these seeds.
-CommonItems common_items(const ArmSeeds& arms, const std::vector<std::string>& names, const std::vector<std::string>& seeds);
+CommonItems common_items(const ArmSeeds& arms, const std::vector<std::string>& names,
+                         const std::vector<std::string>& seeds);
 
 /// sign · (θ(arm) − θ(other)) + offset: one inequality of a test, above zero as claimed.
 struct Component {
-  std::string arm, other;   ///< `other` empty: the arm alone
+  std::string arm, other;  ///< `other` empty: the arm alone
   double sign = 1, offset = 0;
 };
 struct ComponentResult {
   statistics::TwoLevel difference;
-  bool at_bound = false;   ///< both arms answered everything right, or nothing: they cannot be told apart
+  bool at_bound = false;  ///< both arms answered everything right, or nothing: they cannot be told apart
   /// Mean over seeds; of scores the median.
   double effect() const;
   /// The interval at level 1 − `alpha`. NaN where there are too few seeds for a median.

@@ -34,7 +34,7 @@ std::string filter_text(const RowFilter& filter) {
 /// Arms whose control failed, with the reason; comparisons that name one of them are not tested.
 struct Gates {
   std::map<std::string, std::string> arms;
-  std::string all;   ///< why no comparison can be tested; empty: each arm by itself
+  std::string all;  ///< why no comparison can be tested; empty: each arm by itself
 
   /// A control of arms that the claim does not compare gates the whole claim.
   void add(const TestResult& control, const std::set<std::string>& compared) {
@@ -61,7 +61,7 @@ struct Gates {
 
 /// One comparison of a test: an arm with another or with a number. `near` has two inequalities, the others one.
 struct Comparison {
-  Component component;      ///< the least favourable inequality
+  Component component;  ///< the least favourable inequality
   ComponentResult measured;
   Verdict verdict = Verdict::kNotTestable;
   std::string reason;
@@ -115,8 +115,8 @@ class Judge {
   }
 
  private:
-  /// A control passes for an arm whose mean meets the condition. Each arm is judged by itself: one that is missing or has not
-  /// learned says nothing of the others.
+  /// A control passes for an arm whose mean meets the condition. Each arm is judged by itself: one that is missing or
+  /// has not learned says nothing of the others.
   TestResult control(const ClaimTest& test) {
     TestResult result = run(test, {}, false);
     result.failed_arms.clear();
@@ -134,7 +134,7 @@ class Judge {
   TestResult run(const ClaimTest& test, const Gates& gates, bool medians = true) {
     TestResult result;
     result.test = &test;
-    result.failed_arms = test.of;   // until their means are known
+    result.failed_arms = test.of;  // until their means are known
     const ArmSeeds arms = measure(test, result);
     const Words all = test.arms();
     std::set<std::string> seeds;
@@ -144,8 +144,10 @@ class Judge {
       std::set<std::string> own;
       if (arm != arms.end()) {
         for (const auto& [seed, measured] : arm->second) {
-          if (std::isfinite(measured.value())) own.insert(seed);
-          else if (result.reason.empty()) result.reason = cat(name, " has no number: ", measured.status.empty() ? "missing" : measured.status);
+          if (std::isfinite(measured.value()))
+            own.insert(seed);
+          else if (result.reason.empty())
+            result.reason = cat(name, " has no number: ", measured.status.empty() ? "missing" : measured.status);
         }
       } else if (result.reason.empty()) {
         result.reason = unmeasured(name, arms);
@@ -173,7 +175,8 @@ class Judge {
     result.items = items.paired ? items.main.size() : 0;
     decide(compare(result, arms, common, items, gates), items, result);
     if (items.paired && items.main.size() < items.most) {
-      result.reason += cat(result.reason.empty() ? "" : "; ", "on the ", items.main.size(), " of ", items.most, " items that all arms have");
+      result.reason += cat(result.reason.empty() ? "" : "; ", "on the ", items.main.size(), " of ", items.most,
+                           " items that all arms have");
     }
     return result;
   }
@@ -187,8 +190,9 @@ class Judge {
     }
     if (longer.empty()) return cat(arm, " was not measured");
     const Words shown(longer.begin(), longer.begin() + static_cast<std::ptrdiff_t>(std::min(longer.size(), kShown)));
-    return cat(arm, " was measured in ", longer.size(), longer.size() == 1 ? " variant (" : " variants (", support::join(shown, ", "),
-               longer.size() > kShown ? ", …" : "", "): name one, or choose with 'runs: {label: value}'");
+    return cat(arm, " was measured in ", longer.size(), longer.size() == 1 ? " variant (" : " variants (",
+               support::join(shown, ", "), longer.size() > kShown ? ", …" : "",
+               "): name one, or choose with 'runs: {label: value}'");
   }
 
   /// The inequalities that a test stands for; each must hold.
@@ -199,8 +203,12 @@ class Judge {
         case ClaimTest::Kind::kAbove:
           for (const std::string& other : test.others) components.push_back({arm, other, 1, -test.value});
           break;
-        case ClaimTest::Kind::kAtLeast: components.push_back({arm, "", 1, -test.value}); break;
-        case ClaimTest::Kind::kAtMost: components.push_back({arm, "", -1, test.value}); break;
+        case ClaimTest::Kind::kAtLeast:
+          components.push_back({arm, "", 1, -test.value});
+          break;
+        case ClaimTest::Kind::kAtMost:
+          components.push_back({arm, "", -1, test.value});
+          break;
         case ClaimTest::Kind::kNear:
           components.push_back({arm, "", 1, test.within - test.value});
           components.push_back({arm, "", -1, test.within + test.value});
@@ -238,8 +246,8 @@ class Judge {
   /// Seeds that a verdict on a number with noise needs.
   std::size_t fewest_seeds() const { return repeated_ ? results_.sequential.looks().from : statistics::kSeedsForNoise; }
 
-  /// Every comparison of a test by itself. All must hold, so "reproduced" needs no correction. One that fails refutes the
-  /// claim, so the level of "refuted" is shared among its comparisons (Bonferroni).
+  /// Every comparison of a test by itself. All must hold, so "reproduced" needs no correction. One that fails refutes
+  /// the claim, so the level of "refuted" is shared among its comparisons (Bonferroni).
   std::vector<Comparison> compare(const TestResult& result, const ArmSeeds& arms, const Words& seeds,
                                   const CommonItems& items, const Gates& gates) const {
     const ClaimTest& test = *result.test;
@@ -256,10 +264,11 @@ class Judge {
       one.in_band = !test.band || (value >= test.band->low && value <= test.band->high);
       one.reason = gates.reason(one.component);
       if (one.reason.empty() && one.measured.at_bound && test.value == 0) {
-        one.reason = cat(one.component.arm, " and ", one.component.other, " are both at a bound: every answer is right, or every one is wrong");
+        one.reason = cat(one.component.arm, " and ", one.component.other,
+                         " are both at a bound: every answer is right, or every one is wrong");
       }
       if (one.reason.empty()) {
-        const statistics::Interval exact{difference.estimate, difference.estimate};   // a number without noise
+        const statistics::Interval exact{difference.estimate, difference.estimate};  // a number without noise
         one.verdict = verdict_of({.interval = test.noise ? one.measured.interval(alpha) : exact,
                                   .refuting = test.noise ? one.measured.interval(shared) : exact,
                                   .inclusive = test.kind != ClaimTest::Kind::kAbove,
@@ -299,7 +308,8 @@ class Judge {
     }
     const statistics::TwoLevel& difference = shown->measured.difference;
     const bool noise = result.test->noise;
-    result.shown = shown->component.other.empty() ? shown->component.arm : cat(shown->component.arm, " above ", shown->component.other);
+    result.shown = shown->component.other.empty() ? shown->component.arm
+                                                  : cat(shown->component.arm, " above ", shown->component.other);
     result.effect = shown->measured.effect();
     result.interval = noise ? shown->measured.interval(alpha_of(result, result.seeds))
                             : statistics::Interval{difference.estimate, difference.estimate};
@@ -309,27 +319,33 @@ class Judge {
     result.reason = shown->reason;
     if (result.verdict == Verdict::kInconclusive) result.reason = why_inconclusive(*shown, items, result);
     if (result.untested > 0 && result.untested < result.comparisons) {
-      const auto untested = std::find_if(comparisons.begin(), comparisons.end(), [](const Comparison& one) { return one.verdict == Verdict::kNotTestable; });
-      result.reason += cat(result.reason.empty() ? "" : "; ", result.untested, " of ", result.comparisons, kUntested, ": ", untested->reason);
+      const auto untested = std::find_if(comparisons.begin(), comparisons.end(),
+                                         [](const Comparison& one) { return one.verdict == Verdict::kNotTestable; });
+      result.reason += cat(result.reason.empty() ? "" : "; ", result.untested, " of ", result.comparisons, kUntested,
+                           ": ", untested->reason);
     }
   }
 
   std::string why_inconclusive(const Comparison& one, const CommonItems& items, const TestResult& result) const {
-    const std::string seeds = result.seeds == 1 ? "one seed" : result.seeds == 2 ? "two seeds" : cat(result.seeds, " seeds");
+    const std::string seeds = result.seeds == 1   ? "one seed"
+                              : result.seeds == 2 ? "two seeds"
+                                                  : cat(result.seeds, " seeds");
     const std::size_t fewest = fewest_seeds();
-    const std::size_t needed = result.is_score
-                                   ? std::max(fewest, statistics::seeds_for_median(alpha_of(result, result.seeds)))
-                                   : fewest;
+    const std::size_t needed =
+        result.is_score ? std::max(fewest, statistics::seeds_for_median(alpha_of(result, result.seeds))) : fewest;
     if (result.test->noise && result.seeds < needed) {
       const bool no_interval = std::isnan(result.interval.low) && result.seeds < statistics::kSeedsForNoise;
       return cat(seeds, ": ",
-                 result.is_score && needed > fewest ? "five are needed for a score, since seeds often learn a task or do not"
-                                                    : cat(needed == 3 ? "three" : cat(needed), " are needed"),
+                 result.is_score && needed > fewest
+                     ? "five are needed for a score, since seeds often learn a task or do not"
+                     : cat(needed == 3 ? "three" : cat(needed), " are needed"),
                  no_interval ? cat(", and there is no interval over items: ",
                                    items.most > 1 ? "they cannot be paired" : "the table holds summaries")
                              : "");
     }
-    const bool outside = (result.test->kind != ClaimTest::Kind::kAbove ? result.interval.low >= 0 : result.interval.low > 0) && !one.in_band;
+    const bool outside =
+        (result.test->kind != ClaimTest::Kind::kAbove ? result.interval.low >= 0 : result.interval.low > 0) &&
+        !one.in_band;
     if (outside) return "the value lies outside the band";
     if (result.test->kind == ClaimTest::Kind::kAbove ? result.interval.high <= 0 : result.interval.high < 0) {
       const std::size_t to_refute =
@@ -339,11 +355,14 @@ class Judge {
                  to_refute > result.seeds ? cat(", which needs ", to_refute, " seeds for a score") : "");
     }
     return cat("the interval contains both outcomes",
-               std::isfinite(result.detectable) ? cat("; ", seeds, " can show a difference of ", fmt::format("{:.2g}", result.detectable)) : "");
+               std::isfinite(result.detectable)
+                   ? cat("; ", seeds, " can show a difference of ", fmt::format("{:.2g}", result.detectable))
+                   : "");
   }
 
   static bool has_items(const ArmSeeds& arms, const Words& names, const Words& seeds) {
-    return std::all_of(names.begin(), names.end(), [&](const std::string& name) { return arms.at(name).at(seeds.front()).has_items; });
+    return std::all_of(names.begin(), names.end(),
+                       [&](const std::string& name) { return arms.at(name).at(seeds.front()).has_items; });
   }
 
   static std::string observed(const TestResult& result, const ArmSeeds& arms) {
@@ -401,10 +420,12 @@ class Judge {
       if (!wanted) continue;
       const bool named = !run.variant.empty() && quantity.runs.empty() && results_.variants.size() > 1;
       const std::string own_name = named ? cat(run.encoding, ", ", run.variant) : run.encoding;
-      if (add_rows(test, gathered, own_name, run.seed, arms)) configs.insert(run.facts.value("config_hash", run.run_id));
+      if (add_rows(test, gathered, own_name, run.seed, arms))
+        configs.insert(run.facts.value("config_hash", run.run_id));
     }
     configs.erase("");
-    if (!configs.empty()) result.configs = configs.size() == 1 ? *configs.begin() : hash_of({configs.begin(), configs.end()});
+    if (!configs.empty())
+      result.configs = configs.size() == 1 ? *configs.begin() : hash_of({configs.begin(), configs.end()});
     for (const auto& [name, seeds] : arms) names.insert(name);
     for (const std::string& encoding : results_.encodings) names.insert(encoding);
     for (const std::string& name : test.arms()) {
@@ -429,12 +450,13 @@ class Judge {
       Labels labels;
       try {
         labels = parse_labels(missing.substr(0, colon)).second;
-      } catch (const support::ConfigError&) {   // free text
+      } catch (const support::ConfigError&) {  // free text
         continue;
       }
       for (const char* axis : {"encoding", "pe"}) {
         const auto own = labels.find(axis);
-        if (own != labels.end() && own->second == encoding) return colon == std::string::npos ? "it was not made" : missing.substr(colon + 2);
+        if (own != labels.end() && own->second == encoding)
+          return colon == std::string::npos ? "it was not made" : missing.substr(colon + 2);
       }
     }
     return "";
@@ -454,8 +476,10 @@ class Judge {
         return axis;
     }
     // With another axis narrowed, variants have other names, or are gone.
-    const bool known = std::find(results_.encodings.begin(), results_.encodings.end(), encoding) != results_.encodings.end();
-    return comma != std::string::npos && known && !others.empty() ? support::join({others.begin(), others.end()}, ", ") : "";
+    const bool known =
+        std::find(results_.encodings.begin(), results_.encodings.end(), encoding) != results_.encodings.end();
+    return comma != std::string::npos && known && !others.empty() ? support::join({others.begin(), others.end()}, ", ")
+                                                                  : "";
   }
 
   void check_labels(const ClaimTest& test) const {
@@ -498,7 +522,8 @@ class Judge {
       for (std::size_t row = 0; row < table.rows(); ++row) {
         const bool fits = std::all_of(filter.begin(), filter.end(), [&](const auto& one) {
           const std::string own = read.text(row, one.first);
-          return std::any_of(one.second.begin(), one.second.end(), [&](const std::string& value) { return same_value(own, value); });
+          return std::any_of(one.second.begin(), one.second.end(),
+                             [&](const std::string& value) { return same_value(own, value); });
         });
         if (!fits) continue;
         const std::string name = quantity.by.empty() ? run_name : read.text(row, quantity.by);
@@ -510,8 +535,8 @@ class Judge {
         measured.has_unit = has_unit;
         ItemSums& sums = is_minus ? measured.minus : measured.main;
         if (!has_items && !sums.empty()) {
-          throw support::ConfigError(cat("several rows of ", quote(table.name()), " fit '", filter_text(filter), "' for ", name,
-                                         ", and the table holds summaries"),
+          throw support::ConfigError(cat("several rows of ", quote(table.name()), " fit '", filter_text(filter),
+                                         "' for ", name, ", and the table holds summaries"),
                                      test.place, "name more columns under 'where'");
         }
         Words item;
@@ -530,8 +555,8 @@ class Judge {
   }
 
   const Results& results_;
-  std::size_t comparisons_ = 1;   ///< of the claim that is judged
-  bool repeated_ = false;         ///< whether its seeds are added until it is decided
+  std::size_t comparisons_ = 1;  ///< of the claim that is judged
+  bool repeated_ = false;        ///< whether its seeds are added until it is decided
 };
 
 }  // namespace
@@ -543,14 +568,21 @@ std::vector<std::string> ClaimTest::arms() const {
 }
 
 std::string ClaimTest::text() const {
-  std::string words = cat(quantity.absolute ? "absolute " : "", quantity.measure, quantity.per.empty() ? "" : cat(" per ", quantity.per), " of ", support::join(of, ", "));
+  std::string words = cat(quantity.absolute ? "absolute " : "", quantity.measure,
+                          quantity.per.empty() ? "" : cat(" per ", quantity.per), " of ", support::join(of, ", "));
   switch (kind) {
     case Kind::kAbove:
       words += cat(" above ", support::join(others, ", "), value != 0 ? cat(" by ", support::shortest(value)) : "");
       break;
-    case Kind::kAtLeast: words += cat(" at least ", support::shortest(value)); break;
-    case Kind::kAtMost: words += cat(" at most ", support::shortest(value)); break;
-    case Kind::kNear: words += cat(" within ", support::shortest(within), " of ", support::shortest(value)); break;
+    case Kind::kAtLeast:
+      words += cat(" at least ", support::shortest(value));
+      break;
+    case Kind::kAtMost:
+      words += cat(" at most ", support::shortest(value));
+      break;
+    case Kind::kNear:
+      words += cat(" within ", support::shortest(within), " of ", support::shortest(value));
+      break;
   }
   if (!quantity.where.empty()) words += cat(" where ", filter_text(quantity.where));
   if (quantity.minus) words += cat(", less where ", filter_text(*quantity.minus));

@@ -25,40 +25,41 @@ struct Results;
 /// Which rows of a table count: column → values that it may have, as text.
 using RowFilter = std::map<std::string, std::vector<std::string>>;
 
-/// One number per arm and seed: the mean of `measure` over the rows, or Σ measure / Σ per; less that of `minus` where given.
+/// One number per arm and seed: the mean of `measure` over the rows, or Σ measure / Σ per; less that of `minus` where
+/// given.
 struct Quantity {
   std::string table, measure, per;
   RowFilter where;
-  std::optional<RowFilter> minus;    ///< the same quantity elsewhere, to be taken off
-  bool absolute = false;             ///< rows count by their absolute value
-  std::map<std::string, std::string> runs;   ///< only runs with these labels
-  std::string by, seed_by;           ///< columns that name arm and seed, for a table that holds many; empty: the run's own
+  std::optional<RowFilter> minus;           ///< the same quantity elsewhere, to be taken off
+  bool absolute = false;                    ///< rows count by their absolute value
+  std::map<std::string, std::string> runs;  ///< only runs with these labels
+  std::string by, seed_by;  ///< columns that name arm and seed, for a table that holds many; empty: the run's own
 };
 
 struct ClaimTest {
   enum class Kind { kAbove, kAtLeast, kAtMost, kNear };
   Quantity quantity;
   Kind kind = Kind::kAbove;
-  std::vector<std::string> of;       ///< arms that the test is about: each of them must pass
-  std::vector<std::string> others;   ///< kAbove: arms below each of `of`
-  double value = 0;                  ///< kAtLeast, kAtMost, kNear; kAbove: the margin
-  double within = 0;                 ///< kNear
-  std::optional<double> published;   ///< the source's number for this test
+  std::vector<std::string> of;      ///< arms that the test is about: each of them must pass
+  std::vector<std::string> others;  ///< kAbove: arms below each of `of`
+  double value = 0;                 ///< kAtLeast, kAtMost, kNear; kAbove: the margin
+  double within = 0;                ///< kNear
+  std::optional<double> published;  ///< the source's number for this test
   std::optional<statistics::Interval>
       band;  ///< what ours must lie in for "reproduced": the value of each arm, or its difference from each other
-  bool noise = true;                 ///< false: the number has no sampling noise (a property of a network, a count)
+  bool noise = true;  ///< false: the number has no sampling noise (a property of a network, a count)
   support::Place place;
-  std::vector<std::string> arms() const;   ///< `of` and `others`
+  std::vector<std::string> arms() const;  ///< `of` and `others`
   /// "em of none, t5 above rope where length 30".
   std::string text() const;
 };
 
 struct ClaimSpec {
   std::string id, says, source, published;
-  std::optional<Verdict> expected;   ///< what --check-claims asks for; reproduced where nothing is said
-  std::vector<ClaimTest> control;    ///< what must come out for the claim to be testable at all
+  std::optional<Verdict> expected;  ///< what --check-claims asks for; reproduced where nothing is said
+  std::vector<ClaimTest> control;   ///< what must come out for the claim to be testable at all
   std::vector<ClaimTest> tests;
-  std::string hash;                  ///< of its text in canonical form, 12 hex digits
+  std::string hash;  ///< of its text in canonical form, 12 hex digits
 };
 
 /// @throws ConfigError with every mistake: file, line, and the nearest word.
@@ -67,26 +68,27 @@ std::vector<ClaimSpec> read_claims(const std::filesystem::path& file);
 struct TestResult {
   const ClaimTest* test = nullptr;
   Verdict verdict = Verdict::kNotTestable;
-  std::string reason;                ///< why it cannot be tested, or why the interval is missing
-  std::string observed;              ///< "none 0.97, t5 0.95; rope 0.02"
-  std::string configs;               ///< hash of what was measured: of the configs of its runs, 12 hex digits
-  std::string shown;                 ///< the comparison that decides, whose effect and interval these are: "none above rope"
+  std::string reason;    ///< why it cannot be tested, or why the interval is missing
+  std::string observed;  ///< "none 0.97, t5 0.95; rope 0.02"
+  std::string configs;   ///< hash of what was measured: of the configs of its runs, 12 hex digits
+  std::string shown;     ///< the comparison that decides, whose effect and interval these are: "none above rope"
   double effect =
       std::numeric_limits<double>::quiet_NaN();  ///< mean over seeds, of scores the median; above zero: as claimed
   statistics::Interval interval{std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()};
   double level = 0.95;  ///< of the interval: 0.9 for `near` and for scores, which are one-sided tests at 5 %
-  double detectable = std::numeric_limits<double>::quiet_NaN();   ///< the smallest effect that these seeds find with power 80 %
+  double detectable =
+      std::numeric_limits<double>::quiet_NaN();  ///< the smallest effect that these seeds find with power 80 %
   std::size_t seeds = 0, items = 0;
   bool is_score = false;  ///< a score against a number: effect and interval describe the median over seeds
-  std::size_t comparisons = 0, untested = 0;   ///< those of the test, and those without a verdict of their own
-  std::vector<std::string> failed_arms;        ///< of a control: arms whose mean misses the condition
+  std::size_t comparisons = 0, untested = 0;  ///< those of the test, and those without a verdict of their own
+  std::vector<std::string> failed_arms;       ///< of a control: arms whose mean misses the condition
 };
 
 struct ClaimResult {
   const ClaimSpec* claim = nullptr;
-  Verdict verdict = Verdict::kNotTestable;   ///< the worst of its tests that could be tested
+  Verdict verdict = Verdict::kNotTestable;  ///< the worst of its tests that could be tested
   std::string reason;
-  std::size_t seeds = 0;                     ///< of the test with fewest
+  std::size_t seeds = 0;  ///< of the test with fewest
   std::vector<TestResult> control, tests;
 };
 
@@ -104,7 +106,8 @@ std::optional<SequentialState> sequential_state(const Results& results, const st
 Json to_json(const SequentialState& look);
 
 /// What a gather that is not whole lacks, or a run leaves out (--axis), makes a test not testable, with the reason.
-/// @throws ConfigError at the test's line for a table, column, label or arm that nobody has or asked for, naming the nearest.
+/// @throws ConfigError at the test's line for a table, column, label or arm that nobody has or asked for, naming the
+/// nearest.
 std::vector<ClaimResult> judge(const std::vector<ClaimSpec>& claims, const Results& results);
 
 }  // namespace pe::report

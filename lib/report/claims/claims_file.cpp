@@ -28,7 +28,8 @@ class ClaimReader {
     if (!known_keys(root, "a file of claims", {"claims"})) diagnostics_.throw_if_any();
     const Node* list = root.find("claims");
     if (!list || !list->is_map() || list->members.empty()) {
-      diagnostics_.add(cat("expected a map of claims under 'claims', found ", list ? list->found() : "nothing"), root.place());
+      diagnostics_.add(cat("expected a map of claims under 'claims', found ", list ? list->found() : "nothing"),
+                       root.place());
     } else {
       for (const Node::Member& member : list->members) claims.push_back(claim(member));
     }
@@ -54,7 +55,8 @@ class ClaimReader {
       const Node* list = member.value.find(key);
       if (!list && !needed) return;
       if (!list || !list->is_list() || list->items.empty()) {
-        diagnostics_.add(cat("claim ", quote(claim.id), ": expected a list of tests under '", key, "', found ", list ? list->found() : "nothing"),
+        diagnostics_.add(cat("claim ", quote(claim.id), ": expected a list of tests under '", key, "', found ",
+                             list ? list->found() : "nothing"),
                          list ? list->place() : member.key_mark.place());
         return;
       }
@@ -85,16 +87,19 @@ class ClaimReader {
     if (const Node* band = node.find("band")) test.band = interval(*band);
     for (const char* needed : {"table", "measure"}) {
       if ((needed == std::string("table") ? test.quantity.table : test.quantity.measure).empty()) {
-        diagnostics_.add(cat("a test needs a ", needed), node.place(), cat("give '", needed, "' here or for the whole claim"));
+        diagnostics_.add(cat("a test needs a ", needed), node.place(),
+                         cat("give '", needed, "' here or for the whole claim"));
       }
     }
-    if (test.of.empty()) diagnostics_.add("a test needs arms to be about", node.place(), "give 'of': one encoding or a list");
+    if (test.of.empty())
+      diagnostics_.add("a test needs arms to be about", node.place(), "give 'of': one encoding or a list");
     Words found;
     for (const std::string& key : kComparisons) {
       if (node.find(key)) found.push_back(key);
     }
     if (found.size() != 1) {
-      diagnostics_.add(cat("a test says one of above, at_least, at_most and near; found ", found.empty() ? "none" : support::join(found, " and ")),
+      diagnostics_.add(cat("a test says one of above, at_least, at_most and near; found ",
+                           found.empty() ? "none" : support::join(found, " and ")),
                        node.place());
       return test;
     }
@@ -120,8 +125,11 @@ class ClaimReader {
 
   void read_shared(const Node& node, ClaimTest& test) {
     Quantity& quantity = test.quantity;
-    for (const auto& [key, to] : {std::pair<const char*, std::string*>{"table", &quantity.table}, {"measure", &quantity.measure},
-                                  {"per", &quantity.per}, {"by", &quantity.by}, {"seed_by", &quantity.seed_by}}) {
+    for (const auto& [key, to] : {std::pair<const char*, std::string*>{"table", &quantity.table},
+                                  {"measure", &quantity.measure},
+                                  {"per", &quantity.per},
+                                  {"by", &quantity.by},
+                                  {"seed_by", &quantity.seed_by}}) {
       if (node.find(key)) *to = text(node, key);
     }
     if (const Node* runs = node.find("runs")) {
@@ -149,7 +157,8 @@ class ClaimReader {
     }
     for (const Node::Member& member : node.members) {
       if (std::find(keys.begin(), keys.end(), member.key) == keys.end()) {
-        diagnostics_.add(cat(what, " has no key ", quote(member.key)), member.key_mark.place(), support::suggestion(member.key, keys));
+        diagnostics_.add(cat(what, " has no key ", quote(member.key)), member.key_mark.place(),
+                         support::suggestion(member.key, keys));
       }
     }
     return true;
@@ -184,23 +193,26 @@ class ClaimReader {
     std::vector<double> bounds;
     if (node.is_list()) {
       for (const Node& item : node.items) {
-        if (const auto bound = item.is_scalar() ? support::parse_real(item.text) : std::nullopt) bounds.push_back(*bound);
+        if (const auto bound = item.is_scalar() ? support::parse_real(item.text) : std::nullopt)
+          bounds.push_back(*bound);
       }
     }
     if (bounds.size() == 2 && node.items.size() == 2 && bounds[0] <= bounds[1])
       return statistics::Interval{bounds[0], bounds[1]};
-    diagnostics_.add(cat("'band' is two numbers, the lower first, found ", node.found()), node.place(), "such as band: [0.9, 1]");
+    diagnostics_.add(cat("'band' is two numbers, the lower first, found ", node.found()), node.place(),
+                     "such as band: [0.9, 1]");
     return std::nullopt;
   }
 
   Verdict verdict(const Node& node) {
     Words names;
-    for (const Verdict verdict : {Verdict::kReproduced, Verdict::kInconclusive, Verdict::kNotTestable, Verdict::kRefuted}) {
+    for (const Verdict verdict :
+         {Verdict::kReproduced, Verdict::kInconclusive, Verdict::kNotTestable, Verdict::kRefuted}) {
       if (node.is_scalar() && node.text == verdict_name(verdict)) return verdict;
       names.emplace_back(verdict_name(verdict));
     }
-    diagnostics_.add(cat("'expected' is a verdict (", support::join(names, ", "), "), found ", node.found()), node.place(),
-                     node.is_scalar() ? support::suggestion(node.text, names) : "");
+    diagnostics_.add(cat("'expected' is a verdict (", support::join(names, ", "), "), found ", node.found()),
+                     node.place(), node.is_scalar() ? support::suggestion(node.text, names) : "");
     return Verdict::kReproduced;
   }
 
@@ -213,11 +225,14 @@ class ClaimReader {
     if (value.is_scalar()) found.push_back(value.text);
     if (value.is_list()) {
       for (const Node& item : value.items) {
-        if (item.is_scalar()) found.push_back(item.text);
-        else diagnostics_.add(cat("'", key, "' lists words, found ", item.found()), item.place());
+        if (item.is_scalar())
+          found.push_back(item.text);
+        else
+          diagnostics_.add(cat("'", key, "' lists words, found ", item.found()), item.place());
       }
     }
-    if (found.empty()) diagnostics_.add(cat("'", key, "' is a word or a list of them, found ", value.found()), value.place());
+    if (found.empty())
+      diagnostics_.add(cat("'", key, "' is a word or a list of them, found ", value.found()), value.place());
     return found;
   }
 
@@ -239,6 +254,8 @@ class ClaimReader {
 
 }  // namespace
 
-std::vector<ClaimSpec> read_claims(const std::filesystem::path& file) { return ClaimReader().read(support::read_yaml(file)); }
+std::vector<ClaimSpec> read_claims(const std::filesystem::path& file) {
+  return ClaimReader().read(support::read_yaml(file));
+}
 
 }  // namespace pe::report

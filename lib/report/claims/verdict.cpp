@@ -6,10 +6,14 @@ namespace pe::report {
 
 const char* verdict_name(Verdict verdict) {
   switch (verdict) {
-    case Verdict::kReproduced: return "reproduced";
-    case Verdict::kInconclusive: return "inconclusive";
-    case Verdict::kNotTestable: return "not testable";
-    case Verdict::kRefuted: return "refuted";
+    case Verdict::kReproduced:
+      return "reproduced";
+    case Verdict::kInconclusive:
+      return "inconclusive";
+    case Verdict::kNotTestable:
+      return "not testable";
+    case Verdict::kRefuted:
+      return "refuted";
   }
   return "";
 }

@@ -60,7 +60,8 @@ std::string without_unused_markers(std::string svg) {
       if (close == std::string::npos || close > end || name > close) continue;
       const std::size_t first = name + 5, last = svg.find('\'', first);
       const std::string id = svg.substr(first, last - first);
-      if (svg.find(cat('#', id, '\'')) != std::string::npos || svg.find(cat('#', id, ')')) != std::string::npos) continue;
+      if (svg.find(cat('#', id, '\'')) != std::string::npos || svg.find(cat('#', id, ')')) != std::string::npos)
+        continue;
       svg.erase(at, close + 2 - at);
       return true;
     }

@@ -84,7 +84,7 @@ std::string tick_label(double value, const Axis& axis, double largest, int decim
 std::vector<Tick> linear_ticks(const Axis& axis, double low, double high, int about) {
   const auto multiples = [&](double of) { return std::floor(high / of + 1e-6) - std::ceil(low / of - 1e-6) + 1; };
   double step = nice_step(high - low, about);
-  if (multiples(step) < 3) step = nice_step(high - low, 2 * about);   // two say little of the distances between
+  if (multiples(step) < 3) step = nice_step(high - low, 2 * about);  // two say little of the distances between
   const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
   std::vector<Tick> ticks;
   const double slack = step * 1e-6;
@@ -359,7 +359,7 @@ std::vector<std::string> leading_names(const Figure& figure, const std::string& 
   std::vector<std::pair<double, std::string>> ends;
   const bool higher = figure.y.title.find("higher is better") != std::string::npos;
   for (const std::string& name : names_of(figure)) {
-    double end = std::numeric_limits<double>::infinity();   // of a name that the first panel lacks
+    double end = std::numeric_limits<double>::infinity();  // of a name that the first panel lacks
     if (!figure.panels.empty()) {
       for (const Series& series : figure.panels.front().series) {
         if (series.name != name || !is_named(series) || series.points.empty()) continue;
@@ -381,10 +381,12 @@ std::vector<std::string> leading_names(const Figure& figure, const std::string& 
 }
 
 Figure with_others_in_grey(Figure figure, const std::vector<std::string>& names, std::size_t few) {
-  const auto chosen = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  const auto chosen = [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   for (Panel& panel : figure.panels) {
     if (names_of(panel).size() <= few) continue;
-    std::set<std::string> others;   // their colours, of which flags are drawn
+    std::set<std::string> others;  // their colours, of which flags are drawn
     for (Series& series : panel.series) {
       if (!chosen(series.name)) others.insert(series.look.colour);
     }
@@ -415,8 +417,10 @@ Figure small_multiples(const Figure& figure) {
     one = with_others_in_grey(std::move(one), {name});
     Panel panel = std::move(one.panels.front());
     panel.title = name;
-    if (std::none_of(panel.series.begin(), panel.series.end(), [&](const Series& series) { return series.name == name; })) continue;
-    for (Series& series : panel.series) series.labelled = false;   // the title says it
+    if (std::none_of(panel.series.begin(), panel.series.end(),
+                     [&](const Series& series) { return series.name == name; }))
+      continue;
+    for (Series& series : panel.series) series.labelled = false;  // the title says it
     each.panels.push_back(std::move(panel));
   }
   return each;
@@ -446,7 +450,8 @@ std::string figure_csv(const Figure& figure) {
     for (const HeatCell& cell : panel.cells) {
       text +=
           cat(quote_csv(panel.title), ",,,cell,", quote_csv(figure.x_names.at(static_cast<std::size_t>(cell.column))),
-              ",", quote_csv(figure.y_names.at(static_cast<std::size_t>(cell.row))), ",,,", number(cell.value), no_units, "\r\n");
+              ",", quote_csv(figure.y_names.at(static_cast<std::size_t>(cell.row))), ",,,", number(cell.value),
+              no_units, "\r\n");
     }
   }
   return text;
@@ -456,7 +461,8 @@ Json figure_json(const Figure& figure, std::size_t limit) {
   const auto axis = [](const Axis& a) {
     static const char* const scales[] = {"linear", "log2", "log10", "linear"};
     static const char* const styles[] = {"plain", "count", "percent"};
-    Json entry{{"title", a.title}, {"scale", scales[static_cast<int>(a.scale)]}, {"ticks", styles[static_cast<int>(a.ticks)]}};
+    Json entry{
+        {"title", a.title}, {"scale", scales[static_cast<int>(a.scale)]}, {"ticks", styles[static_cast<int>(a.ticks)]}};
     if (a.hidden) entry["hidden"] = true;
     return entry;
   };
@@ -510,7 +516,8 @@ Json figure_json(const Figure& figure, std::size_t limit) {
                {"series", std::move(series)},
                {"rules", std::move(rules)},
                {"flags", std::move(flags)}};
-    for (const Shade& shade : panel.shades) entry["shades"].push_back({{"low", shade.low}, {"high", shade.high}, {"label", shade.label}});
+    for (const Shade& shade : panel.shades)
+      entry["shades"].push_back({{"low", shade.low}, {"high", shade.high}, {"label", shade.label}});
     if (!panel.encoding.empty()) entry["encoding"] = panel.encoding;
     if (!panel.variant.empty()) entry["variant"] = panel.variant;
     const auto bound = [&](const char* name, const std::optional<double>& own, double shared) {

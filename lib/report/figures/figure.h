@@ -54,11 +54,11 @@ struct Series {
   std::string seed;  ///< of a seed's line
   Role role = Role::kMain;
   Look look;
-  std::vector<Point> points;  ///< by x
-  std::string end_note;       ///< why the line ends early: "n/a beyond 128"
-  bool labelled = true;       ///< has a label at its end
-  bool whiskers = false;      ///< bounds as whiskers and not as a band
-  std::string variant;        ///< of its models, for a page that chooses among them
+  std::vector<Point> points;            ///< by x
+  std::string end_note;                 ///< why the line ends early: "n/a beyond 128"
+  bool labelled = true;                 ///< has a label at its end
+  bool whiskers = false;                ///< bounds as whiskers and not as a band
+  std::string variant;                  ///< of its models, for a page that chooses among them
   std::map<std::string, double> units;  ///< what one of x is in each of the figure's units
 };
 
@@ -97,7 +97,7 @@ struct Panel {
   std::vector<Shade> shades;
   std::vector<HeatCell> cells;
   std::optional<double> x_low, x_high, y_low, y_high;  ///< a zoom; else the figure's axes
-  std::string encoding, variant;  ///< whose panel it is, where it is that of one
+  std::string encoding, variant;                       ///< whose panel it is, where it is that of one
 };
 
 /// Another unit of the x axis, which a reader may choose.
@@ -108,7 +108,7 @@ struct Unit {
 
 struct Figure {
   enum class Kind { kLines, kHeatMap, kForest, kBars };  ///< bars: as a forest, from 0
-  std::string id;  ///< file name without its ending
+  std::string id;                                        ///< file name without its ending
   std::string title;
   std::string setting;  ///< size, steps, seeds and text, drawn below the panels
   std::string caption;
@@ -131,8 +131,10 @@ inline constexpr std::size_t kNamesInColour = 8;
 /// The names of a panel's or a figure's labelled lines, in order.
 std::vector<std::string> names_of(const Panel& panel);
 std::vector<std::string> names_of(const Figure& figure);
-/// The `most` names that lie best at the ends of the first panel's lines (the axis's title says which way is better), `first` first.
-std::vector<std::string> leading_names(const Figure& figure, const std::string& first, std::size_t most = kNamesInColour);
+/// The `most` names that lie best at the ends of the first panel's lines (the axis's title says which way is better),
+/// `first` first.
+std::vector<std::string> leading_names(const Figure& figure, const std::string& first,
+                                       std::size_t most = kNamesInColour);
 /// The same figure with all other names in grey, and named in grey, but in panels of at most `few` names.
 Figure with_others_in_grey(Figure figure, const std::vector<std::string>& names, std::size_t few = 0);
 /// A panel for each name out of the first panel, the others in grey.

@@ -18,7 +18,7 @@ namespace {
 
 using support::cat;
 
-constexpr int kMissingProgram = 72;   // EX_OSFILE: part of the system is not there, and a retry will not help
+constexpr int kMissingProgram = 72;  // EX_OSFILE: part of the system is not there, and a retry will not help
 constexpr std::size_t kBandsAsOutlines = 4;
 constexpr double kLongestLabel = 15;  // in font sizes; longer names are cut with "…"
 
@@ -284,7 +284,7 @@ class Script {
     const double hair = 0.7 * canvas_.line;
     const bool heat = figure_.kind == Figure::Kind::kHeatMap;
     body_ += cat("set border ",
-                 heat                                 ? 0
+                 heat                              ? 0
                  : is_forest() || figure_.y.hidden ? 1
                                                    : 3,
                  " lw ", num(hair), " lc rgb '#777777'\n");
@@ -302,9 +302,11 @@ class Script {
                  num(f.y.high), "] noextend\n");
     body_ += cat("set xtics ", ticks(f.x.ticks), " textcolor rgb '#333333'", heat ? " scale 0" : "", " offset 0,",
                  num(tick_offset()), "\n");
-    if (f.y.ticks.empty()) body_ += "unset ytics\n";   // an empty list would be gnuplot's own choice
-    else body_ += cat("set ytics ", ticks(f.y.ticks), " textcolor rgb '#333333'",
-                 heat || is_forest() ? " scale 0" : "", "\n");
+    if (f.y.ticks.empty())
+      body_ += "unset ytics\n";  // an empty list would be gnuplot's own choice
+    else
+      body_ +=
+          cat("set ytics ", ticks(f.y.ticks), " textcolor rgb '#333333'", heat || is_forest() ? " scale 0" : "", "\n");
     if (x_scale() == Scale::kLog2) body_ += "set logscale x 2\n";
     if (x_scale() == Scale::kLog10) body_ += "set logscale x 10\n";
     if (y_scale() == Scale::kLog2) body_ += "set logscale y 2\n";
@@ -317,14 +319,18 @@ class Script {
       body_ += cat("set grid xtics noytics back lt 1 lc rgb '#e6e6e6' lw ", num(hair), "\n");
     }
     if (!figure_.x.title.empty()) {
-      label(shortened(figure_.x.title, canvas_.panel_width / em_ - 2), (f.left + f.right) / 2, f.cell_bottom + em_ * 1.0, "center", "#555555");
+      label(shortened(figure_.x.title, canvas_.panel_width / em_ - 2), (f.left + f.right) / 2,
+            f.cell_bottom + em_ * 1.0, "center", "#555555");
     }
     for (const Shade& shade : panel.shades) {
-      const double left = std::clamp(x_at(f, shade.low), f.left, f.right), right = std::clamp(x_at(f, shade.high), f.left, f.right);
-      body_ += cat("set object rectangle from ", screen(left, f.bottom), " to ", screen(right, f.top), " behind fc rgb '#f0f0f0' fs solid 1 noborder\n");
+      const double left = std::clamp(x_at(f, shade.low), f.left, f.right),
+                   right = std::clamp(x_at(f, shade.high), f.left, f.right);
+      body_ += cat("set object rectangle from ", screen(left, f.bottom), " to ", screen(right, f.top),
+                   " behind fc rgb '#f0f0f0' fs solid 1 noborder\n");
       if (!shade.label.empty()) {
         const double half = text_width(shade.label) * em_ / 2;
-        const double centre = std::clamp((left + right) / 2, f.cell_left + half + em_ * 0.3, std::max(f.cell_left + half + em_ * 0.3, f.cell_right - half - em_ * 0.3));
+        const double centre = std::clamp((left + right) / 2, f.cell_left + half + em_ * 0.3,
+                                         std::max(f.cell_left + half + em_ * 0.3, f.cell_right - half - em_ * 0.3));
         const bool fits = 2 * half < right - left;
         label(shade.label, fits ? (left + right) / 2 : centre, fits ? f.bottom + em_ * 0.8 : f.top + em_ * 1.0,
               "center", "#666666", false, 0.9);
@@ -440,8 +446,9 @@ class Script {
         if (p.y >= f.y.low && p.y <= f.y.high) marks += cat(num(p.x), " ", num(p.y), "\n");
       }
       if (marks.empty()) return;
-      plots.push_back(cat(block(marks), " with points pt ", point_type(series.look), " ps ", num(em_ / 11 * point_scale() * 0.7), " lw ", num(canvas_.line),
-                          " lc rgb '", mixed_with_white(series.look.colour, 0.35), "'"));
+      plots.push_back(cat(block(marks), " with points pt ", point_type(series.look), " ps ",
+                          num(em_ / 11 * point_scale() * 0.7), " lw ", num(canvas_.line), " lc rgb '",
+                          mixed_with_white(series.look.colour, 0.35), "'"));
     };
     const auto strokes = [&](const Series& series, double width, const std::string& colour, bool markers) {
       const auto points = trimmed(series);
@@ -522,10 +529,12 @@ class Script {
         if (!std::isnan(p.low)) whiskers += cat(num(low), " ", num(p.y), "\n", num(high), " ", num(p.y), "\n\n");
         marks += cat(num(std::clamp(p.x, f.x.low, f.x.high)), " ", num(p.y), "\n");
         const double from = std::clamp(0.0, f.x.low, f.x.high), to = std::clamp(p.x, f.x.low, f.x.high);
-        bars += cat(num((from + to) / 2), " ", num(p.y), " ", num(std::min(from, to)), " ", num(std::max(from, to)), " ", num(p.y - 0.32), " ", num(p.y + 0.32), "\n");
+        bars += cat(num((from + to) / 2), " ", num(p.y), " ", num(std::min(from, to)), " ", num(std::max(from, to)),
+                    " ", num(p.y - 0.32), " ", num(p.y + 0.32), "\n");
       }
       if (figure_.kind == Figure::Kind::kBars && !bars.empty()) {
-        plots.push_back(cat(block(bars), " using 1:2:3:4:5:6 with boxxyerror fs solid 1 noborder lc rgb '", mixed_with_white(s.look.colour, 0.55), "'"));
+        plots.push_back(cat(block(bars), " using 1:2:3:4:5:6 with boxxyerror fs solid 1 noborder lc rgb '",
+                            mixed_with_white(s.look.colour, 0.55), "'"));
       }
       if (!whiskers.empty())
         plots.push_back(
@@ -622,8 +631,10 @@ class Script {
 
 std::string run_gnuplot(const std::string& script) {
   if (!support::find_program("gnuplot")) missing_program("gnuplot", "gnuplot-nox");
-  // From `-` gnuplot reads a byte at a time, and to its standard output it writes line by line; files, even these, go by blocks.
-  const support::CapturedOutput run = support::capture({"gnuplot", "-d", "/dev/stdin"}, "set output '/dev/stdout'\n" + script);
+  // From `-` gnuplot reads a byte at a time, and to its standard output it writes line by line; files, even these, go
+  // by blocks.
+  const support::CapturedOutput run =
+      support::capture({"gnuplot", "-d", "/dev/stdin"}, "set output '/dev/stdout'\n" + script);
   if (run.status.code != 0 || run.out.empty()) {
     throw support::Error(
         support::kExitBug,
@@ -752,7 +763,8 @@ std::string tidy_whole(std::string svg, const Figure& figure) {
 
 std::string tidy_panel(std::string svg, const Figure& figure, std::size_t panel, const std::string& prefix) {
   const std::string& title = figure.panels.at(panel).title;
-  svg = tidy_svg(std::move(svg), title.empty() ? figure.title : cat(figure.title, ": ", title), figure.description, prefix);
+  svg = tidy_svg(std::move(svg), title.empty() ? figure.title : cat(figure.title, ": ", title), figure.description,
+                 prefix);
   return compact_svg(svg.substr(svg.find("<svg")));
 }
 
@@ -773,7 +785,8 @@ std::string without_date(std::string pdf) {
 Pictures render(const Figure& figure, std::size_t panels, const std::string& prefix) {
   // One program draws all of them: starting it takes longer than a picture.
   std::string script = gnuplot_script(figure, svg_canvas(figure));
-  for (std::size_t i = 0; i < panels; ++i) script += cat("reset\n", gnuplot_script(panel_alone(figure, i), svg_canvas(figure)));
+  for (std::size_t i = 0; i < panels; ++i)
+    script += cat("reset\n", gnuplot_script(panel_alone(figure, i), svg_canvas(figure)));
   script += cat("reset\n", gnuplot_script(figure, pdf_canvas(figure)));
   const std::string drawn = run_gnuplot(script);
   std::size_t at = 0;
@@ -781,19 +794,24 @@ Pictures render(const Figure& figure, std::size_t panels, const std::string& pre
     constexpr std::string_view kEnd = "</svg>\n";  // never of a label: there < is &lt;
     const std::size_t begin = drawn.find("<?xml", at), end = drawn.find(kEnd, at);
     if (begin == std::string::npos || end == std::string::npos)
-      throw support::Error(support::kExitBug, support::Diagnostic{"gnuplot drew fewer pictures than it was asked for", {}, "", {}});
+      throw support::Error(support::kExitBug,
+                           support::Diagnostic{"gnuplot drew fewer pictures than it was asked for", {}, "", {}});
     at = end + kEnd.size();
     return drawn.substr(begin, at - begin);
   };
   Pictures pictures{.svg = tidy_whole(next_svg(), figure), .pdf = {}, .panels = {}};
-  for (std::size_t i = 0; i < panels; ++i) pictures.panels.push_back(tidy_panel(next_svg(), figure, i, cat(prefix, "-", i, "-")));
+  for (std::size_t i = 0; i < panels; ++i)
+    pictures.panels.push_back(tidy_panel(next_svg(), figure, i, cat(prefix, "-", i, "-")));
   const std::size_t pdf = drawn.find("%PDF-", at);
-  if (pdf == std::string::npos) throw support::Error(support::kExitBug, support::Diagnostic{"gnuplot drew no PDF", {}, "", {}});
+  if (pdf == std::string::npos)
+    throw support::Error(support::kExitBug, support::Diagnostic{"gnuplot drew no PDF", {}, "", {}});
   pictures.pdf = without_date(drawn.substr(pdf));
   return pictures;
 }
 
-std::string render_svg(const Figure& figure) { return tidy_whole(run_gnuplot(gnuplot_script(figure, svg_canvas(figure))), figure); }
+std::string render_svg(const Figure& figure) {
+  return tidy_whole(run_gnuplot(gnuplot_script(figure, svg_canvas(figure))), figure);
+}
 
 std::string render_png(const std::string& svg) {
   if (!support::find_program("rsvg-convert")) missing_program("rsvg-convert", "librsvg2-bin");
@@ -801,7 +819,8 @@ std::string render_png(const std::string& svg) {
   constexpr double kZoom = 2, kLongest = 16000;
   const double side = std::max(number_of(svg, "width=\""), number_of(svg, "height=\""));
   const double zoom = side > 0 ? std::min(kZoom, kLongest / side) : kZoom;
-  const support::CapturedOutput run = support::capture({"rsvg-convert", "--format=png", cat("--zoom=", support::shortest(zoom))}, svg);
+  const support::CapturedOutput run =
+      support::capture({"rsvg-convert", "--format=png", cat("--zoom=", support::shortest(zoom))}, svg);
   if (run.status.code != 0 || run.out.empty()) {
     throw support::Error(
         support::kExitBug,

@@ -30,8 +30,9 @@ std::string gnuplot_script(const Figure& figure, const Canvas& canvas);
 
 /// A figure as files and as parts of a page.
 struct Pictures {
-  std::string svg, pdf;             ///< whole; the SVG has a title and a description of its own
-  std::vector<std::string> panels;  ///< SVG elements: no XML header, ids that begin with the prefix and the panel's number
+  std::string svg, pdf;  ///< whole; the SVG has a title and a description of its own
+  std::vector<std::string>
+      panels;  ///< SVG elements: no XML header, ids that begin with the prefix and the panel's number
 };
 /// @param panels how many of the first panels are drawn by themselves too, on the axes that all share
 /// @throws Error naming Debian's package when gnuplot is missing; Error (bug) with gnuplot's words when it refuses.

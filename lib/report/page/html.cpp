@@ -45,7 +45,8 @@ std::string figure_html(const PageFigure& shown, const std::string& section_titl
     const Panel& panel = figure.panels[i];
     std::string whose;
     if (!panel.encoding.empty()) whose += cat(" data-encoding=\"", escape_html(panel.encoding), "\"");
-    if (!panel.encoding.empty() && !panel.variant.empty()) whose += cat(" data-variant=\"", escape_html(panel.variant), "\"");
+    if (!panel.encoding.empty() && !panel.variant.empty())
+      whose += cat(" data-variant=\"", escape_html(panel.variant), "\"");
     text += cat("<div", whose, ">", shown.panels[i], "</div>\n");
   }
   text += "</div>\n<figcaption>" + escape_html(figure.caption);
@@ -54,8 +55,8 @@ std::string figure_html(const PageFigure& shown, const std::string& section_titl
                             " panels are shown; all are in figures/", figure.id, ".svg."));
   }
   const std::string file = escape_html(figure.id);
-  return cat(text, " <span class=\"files\"><a href=\"figures/", file, ".svg\">SVG</a> <a href=\"figures/", file, ".pdf\">PDF</a> <a href=\"data/figure_",
-             file, ".csv\">CSV</a></span></figcaption>\n</figure>\n");
+  return cat(text, " <span class=\"files\"><a href=\"figures/", file, ".svg\">SVG</a> <a href=\"figures/", file,
+             ".pdf\">PDF</a> <a href=\"data/figure_", file, ".csv\">CSV</a></span></figcaption>\n</figure>\n");
 }
 
 constexpr std::size_t kFindingsShown = 8;
@@ -122,9 +123,11 @@ std::string render_page(const Page& page) {
       }(),
       "</pre>\n</details>\n</section>\n</footer>\n");
   const auto data_of = [](const char* id, const Json& json) {
-    return cat("<script type=\"application/json\" id=\"", id, "\">", escape_json_script(json.dump(-1, ' ', false, Json::error_handler_t::replace)), "</script>\n");
+    return cat("<script type=\"application/json\" id=\"", id, "\">",
+               escape_json_script(json.dump(-1, ' ', false, Json::error_handler_t::replace)), "</script>\n");
   };
-  text += cat("<script>\n", kTableScript, "</script>\n", data_of("study", page.study), "<script>\n", kStudyScript, "</script>\n");
+  text += cat("<script>\n", kTableScript, "</script>\n", data_of("study", page.study), "<script>\n", kStudyScript,
+              "</script>\n");
   if (!figures.empty()) {
     text += cat(data_of("figures", figures), "<script>\n", kChartJs, "\n</script>\n<script>\n", kScript, "</script>\n");
   }

@@ -52,16 +52,19 @@ std::string file_name(const std::string& id) {
 Json flat(const Json& config, const std::string& front = "") {
   Json settings = Json::object();
   for (const auto& [key, value] : config.items()) {
-    if (value.is_object() && key != "encoding") settings.update(flat(value, front + key + "."));
-    else settings[front + key] = value.is_string() ? value.get<std::string>() : value.dump();
+    if (value.is_object() && key != "encoding")
+      settings.update(flat(value, front + key + "."));
+    else
+      settings[front + key] = value.is_string() ? value.get<std::string>() : value.dump();
   }
   return settings;
 }
 
 /// What the page's filters and its drawer of numbers know: runs, trainings, and each config once.
 Json study_of(const Results& results) {
-  Json study{{"baseline", results.baseline}, {"encodings", results.encodings}, {"seeds", Json::array()},     {"axes", Json::object()},
-             {"variants", Json::object()},   {"runs", Json::array()},          {"trainings", Json::array()}, {"configs", Json::array()}};
+  Json study{{"baseline", results.baseline}, {"encodings", results.encodings}, {"seeds", Json::array()},
+             {"axes", Json::object()},       {"variants", Json::object()},     {"runs", Json::array()},
+             {"trainings", Json::array()},   {"configs", Json::array()}};
   std::vector<std::string> seeds;
   std::map<std::string, std::vector<std::string>> axes;
   const auto add = [](std::vector<std::string>& list, const std::string& name) {
@@ -74,7 +77,12 @@ Json study_of(const Results& results) {
       add(axes[axis], label);
       if (!run.variant.empty()) study["variants"][run.variant][axis] = label;
     }
-    study["runs"].push_back({{"encoding", run.encoding}, {"variant", run.variant}, {"seed", run.seed}, {"run_id", run.run_id}, {"step", run.step}, {"results", run.digests}});
+    study["runs"].push_back({{"encoding", run.encoding},
+                             {"variant", run.variant},
+                             {"seed", run.seed},
+                             {"run_id", run.run_id},
+                             {"step", run.step},
+                             {"results", run.digests}});
   }
   std::map<std::string, std::size_t> configs;
   for (const Curve& curve : results.curves) {
@@ -84,7 +92,11 @@ Json study_of(const Results& results) {
     settings.erase("train.seed");
     const auto [at, fresh] = configs.emplace(settings.dump(), configs.size());
     if (fresh) study["configs"].push_back(std::move(settings));
-    study["trainings"].push_back({{"encoding", curve.run.encoding}, {"variant", curve.run.variant}, {"seed", curve.run.seed}, {"labels", curve.run.labels}, {"config", at->second}});
+    study["trainings"].push_back({{"encoding", curve.run.encoding},
+                                  {"variant", curve.run.variant},
+                                  {"seed", curve.run.seed},
+                                  {"labels", curve.run.labels},
+                                  {"config", at->second}});
   }
   study["seeds"] = seeds;
   for (const auto& [axis, labels] : axes) {
@@ -144,7 +156,9 @@ std::vector<Section> make_sections(const Results& results) {
     for (Table& table : section.tables) unique(table.id, "table ");
     if (!sections.empty() && sections.back().id == section.id) {
       Section& before = sections.back();
-      const auto append = [](auto& to, auto& from) { to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end())); };
+      const auto append = [](auto& to, auto& from) {
+        to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+      };
       append(before.paragraphs, section.paragraphs);
       append(before.findings, section.findings);
       append(before.lines, section.lines);
@@ -182,7 +196,8 @@ std::map<const Figure*, FigureFiles> draw(const std::vector<Section>& sections, 
   for (const Section& section : sections) {
     for (const Figure& figure : section.figures) figures.push_back(&figure);
   }
-  std::stable_sort(figures.begin(), figures.end(), [](const Figure* a, const Figure* b) { return size_of(*a) > size_of(*b); });
+  std::stable_sort(figures.begin(), figures.end(),
+                   [](const Figure* a, const Figure* b) { return size_of(*a) > size_of(*b); });
   std::vector<std::function<void()>> jobs;
   for (const Figure* figure : figures) {
     FigureFiles& own = drawn[figure];  // a place of its own: maps do not move what they hold
@@ -209,7 +224,8 @@ std::map<const Figure*, FigureFiles> draw(const std::vector<Section>& sections, 
     }
   };
   std::vector<std::thread> threads;
-  const std::size_t several = std::min<std::size_t>({std::max(1u, std::thread::hardware_concurrency()), 8, jobs.size()});
+  const std::size_t several =
+      std::min<std::size_t>({std::max(1u, std::thread::hardware_concurrency()), 8, jobs.size()});
   for (std::size_t i = 1; i < several; ++i) threads.emplace_back(work);
   work();
   for (std::thread& thread : threads) thread.join();
@@ -274,10 +290,14 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
   };
 
   Page page{.title = clean_text(results.title), .lead = lead_of(results), .study = study_of(results), .sections = {}};
-  Json json{{"schema", "pe-report/1"},        {"title", clean_text(results.title)},
-            {"baseline", results.baseline},   {"train_length", results.train_length},
-            {"encodings", results.encodings}, {"missing", results.missing},
-            {"study", page.study},            {"sections", Json::array()}};
+  Json json{{"schema", "pe-report/1"},
+            {"title", clean_text(results.title)},
+            {"baseline", results.baseline},
+            {"train_length", results.train_length},
+            {"encodings", results.encodings},
+            {"missing", results.missing},
+            {"study", page.study},
+            {"sections", Json::array()}};
   if (const auto look = sequential_state(results, judge(results.claims, results))) json["sequential"] = to_json(*look);
   std::map<const Figure*, FigureFiles> drawn = draw(sections, *workspace.progress);
   const std::size_t total = drawn.size();

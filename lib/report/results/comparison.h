@@ -1,7 +1,7 @@
 /// @file
-/// Arms compared on the documents and seeds that both have: what tables print in bold, what sentences claim, what forest plots
-/// draw. From three common seeds on every interval holds the noise of training; with fewer it is that of the documents, and
-/// whoever prints it says how many seeds there were.
+/// Arms compared on the documents and seeds that both have: what tables print in bold, what sentences claim, what
+/// forest plots draw. From three common seeds on every interval holds the noise of training; with fewer it is that of
+/// the documents, and whoever prints it says how many seeds there were.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ struct ArmScore {
   std::string reason;         ///< of a status that is not ok
   std::vector<double> nll;    ///< of each seed; infinite or NaN where the status says so
   std::vector<std::string> seeds;
-  std::vector<const LmCell*> cells;   ///< of each seed; null where nothing was measured
+  std::vector<const LmCell*> cells;  ///< of each seed; null where nothing was measured
   double documents = 0;
-  double bpb = 0;                     ///< mean over seeds
+  double bpb = 0;  ///< mean over seeds
   bool ok() const { return status == "ok"; }
 };
 /// "not_measured" where no seed of the arm has the cell.
@@ -42,15 +42,15 @@ double adjusted_p(const statistics::TwoLevel& difference, std::size_t comparison
 /// All pairs of so many arms.
 std::size_t pairs_of_arms(std::size_t arms);
 
-/// Bold for the best cell and all cells that are not significantly worse (5 %, corrected for all pairs of the column). No
-/// bold where none is, where a pair cannot be compared, or below three seeds. @return how many seeds the least repeated
-/// of the comparisons had; 0 without any.
+/// Bold for the best cell and all cells that are not significantly worse (5 %, corrected for all pairs of the column).
+/// No bold where none is, where a pair cannot be compared, or below three seeds. @return how many seeds the least
+/// repeated of the comparisons had; 0 without any.
 std::size_t mark_best(const std::vector<Cell*>& cells, const std::vector<const ArmScore*>& scores);
 /// What bold rests on, for a caption.
 std::string bold_sentence(std::size_t fewest_seeds);
 
-/// The protocol that sentences, checks and the forest plot use: anchored, which has the same targets at every length, else
-/// sliding, else blocks, else the first.
+/// The protocol that sentences, checks and the forest plot use: anchored, which has the same targets at every length,
+/// else sliding, else blocks, else the first.
 std::string headline_protocol(const Results& results);
 
 /// "one seed", "two seeds", "5 seeds".

@@ -24,7 +24,8 @@ std::vector<std::pair<const Arm*, const Arm*>> pairs_of(const Results& results) 
   std::vector<std::pair<const Arm*, const Arm*>> pairs;
   for (const Arm& arm : results.arms) {
     for (const Arm& base : results.arms) {
-      if (base.encoding == results.baseline && base.variant == arm.variant && &base != &arm) pairs.emplace_back(&arm, &base);
+      if (base.encoding == results.baseline && base.variant == arm.variant && &base != &arm)
+        pairs.emplace_back(&arm, &base);
     }
   }
   return pairs;
@@ -94,14 +95,16 @@ void add_extensions(const Results& results, Noises& all) {
   if (!has_table<schema::ExtensionDocument>(results)) return;
   std::vector<std::size_t> arm_of_run;
   for (std::size_t run = 0; run < results.runs.size(); ++run) arm_of_run.push_back(arm_of(results, run));
-  std::map<std::int64_t, std::map<std::string, std::map<std::size_t, std::map<std::string, std::map<std::string, Sums>>>>> sums;
+  std::map<std::int64_t,
+           std::map<std::string, std::map<std::size_t, std::map<std::string, std::map<std::string, Sums>>>>>
+      sums;
   each_row<schema::ExtensionDocument>(results, [&](std::size_t run, const schema::ExtensionDocument& row) {
     if (arm_of_run[run] >= results.arms.size() || row.corpus == "validation") return;
     Sums& of = sums[row.length][row.variant][arm_of_run[run]][results.runs[run].seed][cat(row.doc_id)];
     of.nll += row.nll_sum;
     of.tokens += static_cast<double>(row.tokens_scored);
   });
-  std::map<std::int64_t, std::map<std::string, std::map<std::size_t, Answers>>> losses;   // by length, rule and arm
+  std::map<std::int64_t, std::map<std::string, std::map<std::size_t, Answers>>> losses;  // by length, rule and arm
   for (const auto& [length, rules] : sums) {
     for (const auto& [rule, arms] : rules) {
       for (const auto& [arm, seeds] : arms) {
@@ -130,13 +133,13 @@ void add_extensions(const Results& results, Noises& all) {
 
 /// Losses on structured rows after the last epoch; a training is one item.
 void add_structured_rows(const Results& results, Noises& all) {
-  using Network = std::tuple<std::string, std::string, std::int64_t>;   // mode, network, depth
+  using Network = std::tuple<std::string, std::string, std::int64_t>;  // mode, network, depth
   std::map<Network, std::int64_t> last;
   for (const DummyCell& cell : results.dummy) {
     std::int64_t& epochs = last[{cell.mode, cell.network, cell.depth}];
     epochs = std::max(epochs, cell.epochs);
   }
-  std::map<Network, std::map<std::string, Answers>> losses;   // by encoding
+  std::map<Network, std::map<std::string, Answers>> losses;  // by encoding
   for (const DummyCell& cell : results.dummy) {
     const Network network{cell.mode, cell.network, cell.depth};
     if (cell.epochs == last[network] && std::isfinite(cell.headline))
@@ -150,7 +153,9 @@ void add_structured_rows(const Results& results, Noises& all) {
       if (encoding != results.baseline) differences.push_back(difference_of(answers, base->second));
     }
     const auto& [mode, name, depth] = network;
-    add_noise(all, {.measure = cat("loss, rows in mode ", mode, ", ", name, ", ", depth, depth == 1 ? " layer" : " layers")}, differences);
+    add_noise(all,
+              {.measure = cat("loss, rows in mode ", mode, ", ", name, ", ", depth, depth == 1 ? " layer" : " layers")},
+              differences);
   }
 }
 

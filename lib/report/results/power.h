@@ -1,5 +1,6 @@
 /// @file
-/// The noise of results that are there, as what a study of so many seeds and items can show follows from it (two_level.h).
+/// The noise of results that are there, as what a study of so many seeds and items can show follows from it
+/// (two_level.h).
 #pragma once
 
 #include <cstdint>
@@ -13,16 +14,16 @@ namespace pe::report {
 
 /// How noisy differences from the baseline were: of one measure at one length.
 struct ObservedNoise {
-  std::string measure;  ///< "NLL, anchored", "exact match, passkey"
-  bool nats = true;     ///< else a share
+  std::string measure;               ///< "NLL, anchored", "exact match, passkey"
+  bool nats = true;                  ///< else a share
   std::int64_t length = 0;           ///< 0: the measure has none
   statistics::NoiseLevels noise;     ///< medians over the encodings; `seed` is NaN below three seeds
   std::size_t seeds = 0, items = 0;  ///< the fewest of any encoding
 };
 
-/// NLL under the headline protocol, tasks of retrieval and algorithmic ones, and rules of extension against the plain model, each by
-/// length; then losses on structured rows by network. What had no noise at all (nobody answered anything, say) is left out: it says
-/// nothing about a study in which something is answered.
+/// NLL under the headline protocol, tasks of retrieval and algorithmic ones, and rules of extension against the plain
+/// model, each by length; then losses on structured rows by network. What had no noise at all (nobody answered
+/// anything, say) is left out: it says nothing about a study in which something is answered.
 std::vector<ObservedNoise> observed_noise(const Results& results);
 
 }  // namespace pe::report

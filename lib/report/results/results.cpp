@@ -75,8 +75,9 @@ void append_unique(std::vector<std::string>& list, const std::string& item) {
   if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
 
-// Tables of one name from several artifacts as one CSV, with the artifacts' labels in front. Rows become text as they come, since
-// tables take many times the room; labels and columns that only later artifacts have are added where the file is rendered.
+// Tables of one name from several artifacts as one CSV, with the artifacts' labels in front. Rows become text as they
+// come, since tables take many times the room; labels and columns that only later artifacts have are added where the
+// file is rendered.
 class DataFiles {
  public:
   void add(const std::string& name, const artifact::Table& table, const Labels& labels) {
@@ -116,7 +117,8 @@ class DataFiles {
       std::size_t size = text.size();
       for (const Part& part : file.parts) {
         fronts.emplace_back();
-        for (const std::string& axis : file.axes) fronts.back() += quote_csv(label_of(part.labels, {axis.c_str()})) + ",";
+        for (const std::string& axis : file.axes)
+          fronts.back() += quote_csv(label_of(part.labels, {axis.c_str()})) + ",";
         size += part.rows.size() + part.ends.size() * (fronts.back().size() + file.columns.size() - part.columns + 2);
       }
       text.reserve(size);
@@ -139,8 +141,8 @@ class DataFiles {
  private:
   struct Part {
     Labels labels;
-    std::size_t columns = 0;   ///< that the file had when it came
-    std::string rows;          ///< one after the other, without what ends them
+    std::size_t columns = 0;  ///< that the file had when it came
+    std::string rows;         ///< one after the other, without what ends them
     std::vector<std::size_t> ends = {};
   };
   struct File {
@@ -308,7 +310,8 @@ std::int64_t told_longest(const artifact::h5::File& file) {
   return at->is_number_integer() ? at->get<std::int64_t>() : 0;
 }
 
-// How it was trained, from the artifact's own account of its making. Where and by how many processes is no part of that.
+// How it was trained, from the artifact's own account of its making. Where and by how many processes is no part of
+// that.
 void read_training(const artifact::h5::File& file, Curve& curve) {
   const artifact::Recipe recipe = artifact::read_recipe(file);
   if (recipe.config.is_object() && !recipe.config.empty()) {
@@ -384,7 +387,8 @@ void ReportConfig::describe(support::FieldVisitor& v) {
   v.field(
       "labels", labels,
       "Labels of the gathered artifacts in their order, each 'role axis=label,axis=label'; written by pe-pipeline.");
-  v.field("missing", missing, "More artifacts to list as missing, each with the reason; pe-pipeline names its own in task.json.");
+  v.field("missing", missing,
+          "More artifacts to list as missing, each with the reason; pe-pipeline names its own in task.json.");
   v.field("left_out", left_out,
           "Labels of the pipeline's axes that --axis or a scale leaves out, each 'axis=label'; written by pe-pipeline.",
           {.neutral = Json::array()});
@@ -394,7 +398,8 @@ void ReportConfig::describe(support::FieldVisitor& v) {
           {.unit = "tokens", .min = 0, .max = 1e12});
   v.field("palette", palette, "Looks that differ from the built-in ones, each 'encoding #RRGGBB shape dash'.");
   v.field("select", select,
-          "Axes that are tuned: for each encoding the value with the lowest validation loss is taken, and the others are not compared.",
+          "Axes that are tuned: for each encoding the value with the lowest validation loss is taken, and the others "
+          "are not compared.",
           {.neutral = Json::array({"lr"})});
   v.field("select_seeds", select_seeds,
           "Seeds on which 'select' chooses; their trainings are not compared. Empty: it chooses on the seeds that are "
@@ -402,12 +407,15 @@ void ReportConfig::describe(support::FieldVisitor& v) {
           "favours encodings whose seeds vary much.",
           {.neutral = Json::array()});
   v.field("highlight", highlight,
-          "Encodings in colour where a figure has more than 8; the others are grey there. Empty: the baseline and those that end best.",
+          "Encodings in colour where a figure has more than 8; the others are grey there. Empty: the baseline and "
+          "those that end best.",
           {.neutral = Json::array()});
-  v.field("primary", primary,
-          "The endpoint that was to decide, declared before the run: \"anchored ratio at 4 times the training length\".",
-          {.neutral = Json("")});
-  v.field("rankings", rankings, "Also say how far the ranking of the encodings depends on the protocol, and on the seed.",
+  v.field(
+      "primary", primary,
+      "The endpoint that was to decide, declared before the run: \"anchored ratio at 4 times the training length\".",
+      {.neutral = Json("")});
+  v.field("rankings", rankings,
+          "Also say how far the ranking of the encodings depends on the protocol, and on the seed.",
           {.neutral = Json(false)});
   v.field("latex_protocol", latex_protocol,
           "The protocol whose columns and rows tables/*.tex have, such as anchored; empty: all protocols.",
@@ -451,13 +459,14 @@ bool is_known_table(const std::string& name) {
 }
 
 template <typename Item, typename Name>
-const std::vector<std::size_t>* Results::places(const std::vector<Item>& items, Name name, std::pair<std::size_t, Index>& index,
-                                                const Place& place) {
+const std::vector<std::size_t>* Results::places(const std::vector<Item>& items, Name name,
+                                                std::pair<std::size_t, Index>& index, const Place& place) {
   if (index.first != items.size()) {
     index.second.clear();
-    std::vector<std::size_t>* own = nullptr;   // neighbours are often of one place
+    std::vector<std::size_t>* own = nullptr;  // neighbours are often of one place
     for (std::size_t i = 0; i < items.size(); ++i) {
-      const bool same = own && items[i].run == items[i - 1].run && items[i].length == items[i - 1].length && items[i].*name == items[i - 1].*name;
+      const bool same = own && items[i].run == items[i - 1].run && items[i].length == items[i - 1].length &&
+                        items[i].*name == items[i - 1].*name;
       if (!same) own = &index.second[{items[i].run, items[i].*name, items[i].length}];
       own->push_back(i);
     }
@@ -683,13 +692,14 @@ void make_arms(const std::vector<std::string>& chosen, Results& results) {
       append_unique(results.encodings, curve.run.encoding);
     }
   }
-  std::map<std::pair<std::string, std::string>, std::vector<std::size_t>> runs_of;   // variant, encoding
+  std::map<std::pair<std::string, std::string>, std::vector<std::size_t>> runs_of;  // variant, encoding
   for (std::size_t i = 0; i < results.runs.size(); ++i) {
     if (results.runs[i].selected) runs_of[{results.runs[i].variant, results.runs[i].encoding}].push_back(i);
   }
   for (const std::string& variant : results.variants) {
     for (const std::string& encoding : results.encodings) {
-      if (const auto own = runs_of.find({variant, encoding}); own != runs_of.end()) results.arms.push_back({encoding, variant, std::move(own->second)});
+      if (const auto own = runs_of.find({variant, encoding}); own != runs_of.end())
+        results.arms.push_back({encoding, variant, std::move(own->second)});
     }
   }
 }

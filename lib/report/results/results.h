@@ -42,17 +42,16 @@ struct ReportConfig {
   std::vector<std::string> notes;  ///< sentences for captions, such as the scale of absolute encodings
   std::string claims;              ///< a file of claims to test (claims.h); empty: none
   SequentialConfig sequential;
-  std::vector<std::string> select{"lr"};   ///< axes of which one value is chosen for each encoding
-  std::vector<std::string>
-      select_seeds;  ///< seeds that only select; empty: the compared seeds select
+  std::vector<std::string> select{"lr"};  ///< axes of which one value is chosen for each encoding
+  std::vector<std::string> select_seeds;  ///< seeds that only select; empty: the compared seeds select
   std::vector<std::string>
       figures;  ///< of tables that the report does not know: "table=my_entropy x=distance y=entropy"
   std::vector<std::string> data_names;  ///< "7ad24d42=generated stories"
   std::vector<std::string> highlight;   ///< encodings in colour where there are many
-  std::string primary;             ///< what was to decide, declared before the run
-  bool rankings = false;           ///< also how far rankings depend on protocol and seed
-  std::string latex_protocol;      ///< the only one in tables for papers; empty: all
-  std::string x_unit = "tokens";   ///< what curves over a training are drawn against: tokens, steps, flops, hours
+  std::string primary;                  ///< what was to decide, declared before the run
+  bool rankings = false;                ///< also how far rankings depend on protocol and seed
+  std::string latex_protocol;           ///< the only one in tables for papers; empty: all
+  std::string x_unit = "tokens";        ///< what curves over a training are drawn against: tokens, steps, flops, hours
 
   void describe(support::FieldVisitor& v);
 };
@@ -65,7 +64,7 @@ struct Run {
   std::string variant;  ///< empty when only encodings and seeds tell runs apart
   std::string seed;
   std::string run_id;
-  std::string file;  ///< name of the artifact, for messages
+  std::string file;                  ///< name of the artifact, for messages
   std::vector<std::string> digests;  ///< content digests of its artifacts, where the task's document names them
   std::int64_t step = -1;
   double tokens_seen = 0;
@@ -86,16 +85,16 @@ struct LmCell {
   double nll = 0;  ///< mean, nats a token; infinite on overflow, NaN where there is none
   double bpb = 0;
   double documents = 0;
-  double context = std::numeric_limits<double>::quiet_NaN();   ///< tokens before a scored one, mean
-  std::vector<schema::DocumentScore> scores;                   ///< sorted by id
+  double context = std::numeric_limits<double>::quiet_NaN();  ///< tokens before a scored one, mean
+  std::vector<schema::DocumentScore> scores;                  ///< sorted by id
 };
 
 struct Trial {
   std::size_t run = 0;
   std::string task;
   std::int64_t length = 0;
-  double depth = 0;   ///< NaN where facts stand at several
-  std::string item;   ///< names the item among those of its task and length; the same in every run
+  double depth = 0;  ///< NaN where facts stand at several
+  std::string item;  ///< names the item among those of its task and length; the same in every run
   double exact = 0;
   double digits_right = 0, digits = 0;
   double nll = 0, nll_control = 0;
@@ -115,12 +114,12 @@ struct TaskCell {
 /// A row of the table `dummy_grid`: structured rows after so many epochs, nats a target.
 struct DummyCell {
   std::size_t run = 0;
-  std::string mode;      ///< seed, fixed, fixed_by_base, hard, hard_echo
-  std::string network;   ///< "post_norm_over_batch", …
+  std::string mode;     ///< seed, fixed, fixed_by_base, hard, hard_echo
+  std::string network;  ///< "post_norm_over_batch", …
   std::int64_t depth = 0, epochs = 0;
   std::string seed;
-  double headline = 0, all = 0, determined = 0, accuracy = 0;   ///< NaN where there is none
-  std::vector<double> positions;                                ///< of the targets of positions 0 to 7
+  double headline = 0, all = 0, determined = 0, accuracy = 0;  ///< NaN where there is none
+  std::vector<double> positions;                               ///< of the targets of positions 0 to 7
   double wrap = 0;
 };
 
@@ -129,8 +128,8 @@ struct DummyTargetCell {
   std::size_t run = 0;
   std::string mode, network, seed;
   std::int64_t depth = 0, epochs = 0;
-  std::string variant;   ///< plain, shift_8, long
-  std::string target;    ///< first, step, det, …
+  std::string variant;  ///< plain, shift_8, long
+  std::string target;   ///< first, step, det, …
   double loss = 0, accuracy = 0;
   std::string status = "ok";
 };
@@ -146,9 +145,11 @@ struct Curve {
   Run run;
   std::vector<CurvePoint> train;
   std::vector<CurvePoint> validation;
-  double peak_rate = std::numeric_limits<double>::quiet_NaN();   ///< largest learning rate that was logged
-  Json config;            ///< of the training, as its artifact says: groups model, train, … without compute; null where it does not
-  Json inherited = Json::object();   ///< of a branch, whose config has no group model: that of the training that it continues
+  double peak_rate = std::numeric_limits<double>::quiet_NaN();  ///< largest learning rate that was logged
+  Json config;  ///< of the training, as its artifact says: groups model, train, … without compute; null where it does
+                ///< not
+  Json inherited =
+      Json::object();     ///< of a branch, whose config has no group model: that of the training that it continues
   std::string data;       ///< content digests of its data
   std::string parent;     ///< content digest of the checkpoint that it continues; empty for one from scratch, or where
                           ///< none is known
@@ -160,13 +161,13 @@ struct Curve {
 struct Selection {
   struct Candidate {
     std::string label;
-    std::vector<double> losses;   ///< of each seed; NaN of a training that diverged or logged none
+    std::vector<double> losses;  ///< of each seed; NaN of a training that diverged or logged none
     double mean = 0;
   };
-  std::string axis, encoding, of;   ///< `of`: the other labels of the trainings, "size=small"
-  std::vector<Candidate> candidates;   ///< by the number that they name, where they do
+  std::string axis, encoding, of;     ///< `of`: the other labels of the trainings, "size=small"
+  std::vector<Candidate> candidates;  ///< by the number that they name, where they do
   std::string chosen;
-  bool at_edge = false;   ///< the least or largest value was chosen: a better one may lie beyond
+  bool at_edge = false;    ///< the least or largest value was chosen: a better one may lie beyond
   bool own_seeds = false;  ///< chosen on seeds that are not compared
 };
 
@@ -179,7 +180,7 @@ struct Arm {
 /// A table of the scores as it was read.
 struct GatheredTable {
   std::size_t run = 0;
-  std::string where;   ///< for messages
+  std::string where;  ///< for messages
   artifact::Table table;
 };
 
@@ -203,10 +204,10 @@ struct Results {
   std::vector<DummyTargetCell> dummy_targets;
   std::vector<IdealLoss> ideal;  ///< empty where none was gathered
   std::vector<Curve> curves;
-  std::vector<Curve> unselected_curves;   ///< of values that were not chosen
+  std::vector<Curve> unselected_curves;  ///< of values that were not chosen
   std::vector<Selection> selections;
-  /// Of the scores, by name, as gathered. Those whose rows are `lm`, `trials`, `retrieval`, `tasks`, `dummy` or `dummy_targets` are kept for
-  /// claims alone.
+  /// Of the scores, by name, as gathered. Those whose rows are `lm`, `trials`, `retrieval`, `tasks`, `dummy` or
+  /// `dummy_targets` are kept for claims alone.
   std::map<std::string, std::vector<GatheredTable>> tables;
   std::vector<std::string> missing;
   std::vector<std::string> left_out;  ///< "encoding=alibi"
@@ -234,9 +235,9 @@ struct Results {
   using Place = std::tuple<std::size_t, std::string, std::int64_t>;
   using Index = std::map<Place, std::vector<std::size_t>>;
   template <typename Item, typename Name>
-  static const std::vector<std::size_t>* places(const std::vector<Item>& items, Name name, std::pair<std::size_t, Index>& index,
-                                                const Place& place);
-  mutable std::pair<std::size_t, Index> lm_index_, task_index_, retrieval_index_, trial_index_;   ///< of how many items
+  static const std::vector<std::size_t>* places(const std::vector<Item>& items, Name name,
+                                                std::pair<std::size_t, Index>& index, const Place& place);
+  mutable std::pair<std::size_t, Index> lm_index_, task_index_, retrieval_index_, trial_index_;  ///< of how many items
 };
 
 /// "scores stage=decay,encoding=rope" → role and labels. @throws ConfigError

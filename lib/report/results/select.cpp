@@ -1,5 +1,5 @@
-// A sweep over learning rates is one model that was tuned, and no three: the rate is chosen on validation data, which no figure of
-// the report is about.
+// A sweep over learning rates is one model that was tuned, and no three: the rate is chosen on validation data, which
+// no figure of the report is about.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -52,7 +52,7 @@ double final_loss(const Curve& curve) {
 }
 
 /// The last training of each seed (a decay ends later than its trunk).
-using Trainings = std::map<std::string, std::map<std::string, const Curve*>>;   // value → seed
+using Trainings = std::map<std::string, std::map<std::string, const Curve*>>;  // value → seed
 
 void choose(Selection& selection, const Trainings& trainings) {
   std::size_t most = 0;
@@ -120,7 +120,7 @@ bool select_one(const std::string& axis, const std::vector<std::string>& seeds, 
   }
   if (values.size() < 2) return false;
   const std::set<std::string> shared = shared_axes(results, axis);
-  std::map<std::pair<std::string, std::string>, Trainings> groups;   // encoding, other labels
+  std::map<std::pair<std::string, std::string>, Trainings> groups;  // encoding, other labels
   for (const Curve& curve : results.curves) {
     const auto label = curve.run.labels.find(axis);
     if (label == curve.run.labels.end()) continue;
@@ -133,7 +133,7 @@ bool select_one(const std::string& axis, const std::vector<std::string>& seeds, 
   for (const auto& [key, trainings] : groups) {
     Selection selection{.axis = axis, .encoding = key.first, .of = key.second, .own_seeds = !seeds.empty()};
     choose(selection, choosing(trainings, seeds, key.first));
-    if (selection.chosen.empty()) return false;   // nothing to choose by: its values stay models of their own
+    if (selection.chosen.empty()) return false;  // nothing to choose by: its values stay models of their own
     chosen[key] = selection.chosen;
     selections.push_back(std::move(selection));
   }
@@ -146,7 +146,8 @@ bool select_one(const std::string& axis, const std::vector<std::string>& seeds, 
   };
   for (Run& run : results.runs) run.selected = run.selected && is_chosen(run);
   std::vector<Curve> kept;
-  for (Curve& curve : results.curves) (is_chosen(curve.run) ? kept : results.unselected_curves).push_back(std::move(curve));
+  for (Curve& curve : results.curves)
+    (is_chosen(curve.run) ? kept : results.unselected_curves).push_back(std::move(curve));
   results.curves = std::move(kept);
   results.selections.insert(results.selections.end(), selections.begin(), selections.end());
   return true;

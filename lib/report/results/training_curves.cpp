@@ -54,7 +54,8 @@ Json setting_of(const Curve& curve, const std::string& key) {
 }
 
 void inherit_settings(std::vector<Curve>& curves) {
-  std::map<std::pair<std::string, std::string>, std::vector<const Curve*>> whole;   // encoding, seed → those that say what they trained
+  std::map<std::pair<std::string, std::string>, std::vector<const Curve*>>
+      whole;  // encoding, seed → those that say what they trained
   for (const Curve& curve : curves) {
     if (at_key(curve.config, "model").is_object()) whole[{curve.run.encoding, curve.run.seed}].push_back(&curve);
   }
@@ -81,7 +82,8 @@ double batch_of(const Curve& curve) {
   for (const auto* points : {&curve.train, &curve.validation}) {
     if (points->size() < 2 || curve.run.train_length <= 0) continue;
     const CurvePoint &first = points->front(), &last = points->back();
-    const double batch = (last.tokens - first.tokens) / (last.step - first.step) / static_cast<double>(curve.run.train_length);
+    const double batch =
+        (last.tokens - first.tokens) / (last.step - first.step) / static_cast<double>(curve.run.train_length);
     if (batch == std::floor(batch)) return batch;
   }
   return NAN;
@@ -137,7 +139,8 @@ std::string data_name(const Results& results, const Curve& curve, const std::str
 const Curve* trunk_of(const std::vector<const Curve*>& curves, const Curve& branch) {
   for (const Curve* curve : curves) {
     if (curve != &branch && curve->first_step == 0 && branch.first_step > 0 &&
-        curve->run.encoding == branch.run.encoding && curve->run.seed == branch.run.seed && agree(curve->run.labels, branch.run.labels))
+        curve->run.encoding == branch.run.encoding && curve->run.seed == branch.run.seed &&
+        agree(curve->run.labels, branch.run.labels))
       return curve;
   }
   return nullptr;
@@ -195,8 +198,8 @@ std::vector<Point> mean_of(const std::vector<std::vector<Point>>& seeds) {
 
 double flops_per_token(const Curve& curve) {
   const Json& facts = curve.run.facts;
-  const double layers = setting_number(curve, "model.layers"), heads = setting_number(curve, "model.heads"), width = setting_number(curve, "model.width"),
-               vocabulary = setting_number(curve, "model.vocabulary");
+  const double layers = setting_number(curve, "model.layers"), heads = setting_number(curve, "model.heads"),
+               width = setting_number(curve, "model.width"), vocabulary = setting_number(curve, "model.vocabulary");
   double head_width = setting_number(curve, "model.head_width");
   if (!(head_width > 0)) head_width = width / heads;
   if (!facts.contains("parameters") || !facts["parameters"].is_number()) return NAN;
@@ -229,7 +232,8 @@ double steps_per_token(const Curve& curve) {
 }  // namespace
 
 std::map<std::string, double> units_of(const Results& results, const Curve& curve) {
-  std::map<std::string, double> units{{"steps", steps_per_token(curve)}, {"flops", flops_per_token(curve)}, {"hours", hours_per_token(results, curve)}};
+  std::map<std::string, double> units{
+      {"steps", steps_per_token(curve)}, {"flops", flops_per_token(curve)}, {"hours", hours_per_token(results, curve)}};
   std::erase_if(units, [](const auto& unit) { return !std::isfinite(unit.second); });
   return units;
 }

@@ -1,5 +1,6 @@
 /// @file
-/// Losses of trainings as curves over tokens: trunks, the branches that fork off them, and the units that their x axis may have.
+/// Losses of trainings as curves over tokens: trunks, the branches that fork off them, and the units that their x axis
+/// may have.
 #pragma once
 
 #include <map>
@@ -13,7 +14,7 @@ namespace pe::report {
 
 /// A centred mean over up to 2·half + 1 logged steps, truncated at the ends.
 std::vector<Point> smoothed(const std::vector<CurvePoint>& points, std::size_t half);
-std::string smoothing_words(std::size_t half);   ///< "centred mean over 5 logged steps", "as logged"
+std::string smoothing_words(std::size_t half);  ///< "centred mean over 5 logged steps", "as logged"
 std::vector<Point> plain(const std::vector<CurvePoint>& points);
 
 /// Training loss less the other's at the steps that both logged.
@@ -21,7 +22,8 @@ std::vector<CurvePoint> paired_gap(const Curve& curve, const Curve& base);
 
 /// Snapshots of one trunk hold the same training up to different steps: the longest says all.
 std::vector<const Curve*> distinct(const std::vector<Curve>& curves);
-/// A setting of its config by dotted key; of a branch else that of the training that it continues. Null where neither says it.
+/// A setting of its config by dotted key; of a branch else that of the training that it continues. Null where neither
+/// says it.
 Json setting_of(const Curve& curve, const std::string& key);
 /// Gives branches the group model of the trainings that they continue, where these were gathered and agree.
 void inherit_settings(std::vector<Curve>& curves);

@@ -37,7 +37,7 @@ using Means = std::map<std::pair<std::size_t, std::int64_t>, std::vector<double>
 
 Figure peaks_figure(const Results& results, Palette& palette) {
   const std::int64_t length = usual_length<schema::ProbeArgmax>(results);
-  std::map<std::size_t, std::map<double, std::vector<double>>> shares;   // arm → bin → values
+  std::map<std::size_t, std::map<double, std::vector<double>>> shares;  // arm → bin → values
   each_row<schema::ProbeArgmax>(results, [&](std::size_t run, const schema::ProbeArgmax& row) {
     if (row.length != length) return;
     shares[arm_of(results, run)][(row.bin_lo + row.bin_hi) / 2].push_back(row.share);
@@ -53,7 +53,9 @@ Figure peaks_figure(const Results& results, Palette& palette) {
     Panel panel{.title = has_variants(results) ? variant : ""};
     for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
       if (results.arms[arm].variant != variant || !shares.count(arm)) continue;
-      Series series{.name = results.arms[arm].encoding, .role = Series::Role::kMain, .look = palette.look(results.arms[arm].encoding)};
+      Series series{.name = results.arms[arm].encoding,
+                    .role = Series::Role::kMain,
+                    .look = palette.look(results.arms[arm].encoding)};
       for (const auto& [bin, values] : shares[arm]) {
         series.points.push_back({.x = bin, .y = mean_of_finite(values), .n = static_cast<double>(values.size())});
       }
@@ -61,8 +63,9 @@ Figure peaks_figure(const Results& results, Palette& palette) {
     }
     if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
   }
-  figure.caption = cat("Histogram of (i − argmax_j A_ij)/(i + 1) in 20 bins, at ", support::with_commas(length),
-                       " tokens, mean over layers, heads and seeds (layout: Kazemnejad et al. 2023). ", training_sentence(results));
+  figure.caption =
+      cat("Histogram of (i − argmax_j A_ij)/(i + 1) in 20 bins, at ", support::with_commas(length),
+          " tokens, mean over layers, heads and seeds (layout: Kazemnejad et al. 2023). ", training_sentence(results));
   figure.description = "Line chart of how far back the largest attention weight of a query lies.";
   return figure;
 }
@@ -169,23 +172,36 @@ Table attention_table(const Results& results) {
   each_row<schema::ProbeCircuitSummary>(results, [&](std::size_t run, const schema::ProbeCircuitSummary& row) {
     if (row.m == copy) circuits[{arm_of(results, run), row.measure}].push_back(row.value);
   });
-  for (const auto& [name, group] : {std::pair{"distance", "mean distance, share of i"}, {"entropy", "entropy, share of ln(i + 1)"}}) {
+  for (const auto& [name, group] :
+       {std::pair{"distance", "mean distance, share of i"}, {"entropy", "entropy, share of ln(i + 1)"}}) {
     for (const std::int64_t length : lengths) {
-      table.columns.push_back({.id = cat(name, "_", length), .header = length_header(results, length), .group = group, .style = NumberStyle::kPercent});
+      table.columns.push_back({.id = cat(name, "_", length),
+                               .header = length_header(results, length),
+                               .group = group,
+                               .style = NumberStyle::kPercent});
     }
   }
-  const std::array<std::pair<const char*, const char*>, 2> kSinks = {{{"first", "separator first"}, {"none", "no separator"}}};
+  const std::array<std::pair<const char*, const char*>, 2> kSinks = {
+      {{"first", "separator first"}, {"none", "no separator"}}};
   if (!sinks.empty()) {
     for (const auto& [word, header] : kSinks) {
-      table.columns.push_back({.id = cat("sink_", word), .header = header, .group = "sink rate, %", .style = NumberStyle::kPercent});
+      table.columns.push_back(
+          {.id = cat("sink_", word), .header = header, .group = "sink rate, %", .style = NumberStyle::kPercent});
     }
   }
-  const std::array<std::pair<const char*, const char*>, 3> kCircuits = {{{"previous", "previous"}, {"duplicate", "duplicate"}, {"induction", "induction"}}};
+  const std::array<std::pair<const char*, const char*>, 3> kCircuits = {
+      {{"previous", "previous"}, {"duplicate", "duplicate"}, {"induction", "induction"}}};
   if (!circuits.empty()) {
     for (const auto& [word, header] : kCircuits) {
-      table.columns.push_back({.id = cat("circuit_", word), .header = header, .group = cat("best head, copies of ", copy), .style = NumberStyle::kPercent});
+      table.columns.push_back({.id = cat("circuit_", word),
+                               .header = header,
+                               .group = cat("best head, copies of ", copy),
+                               .style = NumberStyle::kPercent});
     }
-    table.columns.push_back({.id = "in_context_gain", .header = "gain", .group = cat("best head, copies of ", copy), .style = NumberStyle::kSignedNats});
+    table.columns.push_back({.id = "in_context_gain",
+                             .header = "gain",
+                             .group = cat("best head, copies of ", copy),
+                             .style = NumberStyle::kSignedNats});
   }
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
     Row row{.cells = arm_cells(results, results.arms[arm])};
@@ -193,15 +209,18 @@ Table attention_table(const Results& results) {
       for (const std::int64_t length : lengths) {
         const auto found = means->find({arm, length});
         const auto status = statuses.find({arm, length});
-        if (found != means->end()) row.cells.push_back(Cell::of_number(mean_of_finite(found->second)));
-        else row.cells.push_back(Cell::missing(status == statuses.end() ? "–" : mark_of(status->second),
-                                               reason_of(status == statuses.end() ? "not_measured" : status->second)));
+        if (found != means->end())
+          row.cells.push_back(Cell::of_number(mean_of_finite(found->second)));
+        else
+          row.cells.push_back(Cell::missing(status == statuses.end() ? "–" : mark_of(status->second),
+                                            reason_of(status == statuses.end() ? "not_measured" : status->second)));
       }
     }
     const auto add = [&](const auto& from, const char* word) {
       const auto found = from.find({arm, word});
       const double value = found == from.end() ? NAN : mean_of_finite(found->second);
-      row.cells.push_back(std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", reason_of("not_measured")));
+      row.cells.push_back(std::isfinite(value) ? Cell::of_number(value)
+                                               : Cell::missing("–", reason_of("not_measured")));
     };
     if (!sinks.empty()) {
       for (const auto& [word, header] : kSinks) add(sinks, word);
@@ -212,10 +231,15 @@ Table attention_table(const Results& results) {
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Means over layers, heads and seeds; entropy that grows beyond the training length is attention that thins out. Sink rate: "
-                      "share of (text, layer, head) in which the first token gets more than 30 % of what sees it, at 64 tokens; circuits: a text "
-                      "of random pieces said twice; attention to the token before, to the same token of the first copy, and to the one behind it; "
-                      "gain: nats a token that the second copy costs less. ", training_sentence(results));
+  table.caption =
+      cat("Means over layers, heads and seeds; entropy that grows beyond the training length is attention that thins "
+          "out. Sink rate: "
+          "share of (text, layer, head) in which the first token gets more than 30 % of what sees it, at 64 tokens; "
+          "circuits: a text "
+          "of random pieces said twice; attention to the token before, to the same token of the first copy, and to the "
+          "one behind it; "
+          "gain: nats a token that the second copy costs less. ",
+          training_sentence(results));
   return table;
 }
 

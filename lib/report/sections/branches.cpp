@@ -47,7 +47,8 @@ Section branches_section(const Results& results, Palette& palette) {
     trees[trunk].push_back({curve, fork, end});
   }
   if (trees.empty()) return section;
-  // Trained on their own, every branch would have cost its trunk up to the fork again; a trunk is the way to its branches.
+  // Trained on their own, every branch would have cost its trunk up to the fork again; a trunk is the way to its
+  // branches.
   for (const auto& [trunk, branches] : trees) {
     for (const Branch& branch : branches) {
       alone += branch.end;
@@ -71,13 +72,15 @@ Section branches_section(const Results& results, Palette& palette) {
   for (const Curve* trunk : trunks) {
     const auto tree = trees.find(trunk);
     if (tree == trees.end()) continue;
-    const std::string name = trunk->run.variant.empty() ? trunk->run.encoding : cat(trunk->run.encoding, ", ", trunk->run.variant);
-    if (std::find(drawn.begin(), drawn.end(), name) != drawn.end()) continue;   // one seed of each
+    const std::string name =
+        trunk->run.variant.empty() ? trunk->run.encoding : cat(trunk->run.encoding, ", ", trunk->run.variant);
+    if (std::find(drawn.begin(), drawn.end(), name) != drawn.end()) continue;  // one seed of each
     drawn.push_back(name);
     Panel panel{.title = name, .encoding = trunk->run.encoding};
     const Look look = palette.look(trunk->run.encoding);
     auto branches = tree->second;
-    std::stable_sort(branches.begin(), branches.end(), [](const Branch& a, const Branch& b) { return a.fork < b.fork; });
+    std::stable_sort(branches.begin(), branches.end(),
+                     [](const Branch& a, const Branch& b) { return a.fork < b.fork; });
     const double end = last_tokens(*trunk), top = static_cast<double>(branches.size());
     const auto units = units_of(results, *trunk);
     panel.series.push_back({.name = cat("whole training, ", tokens_text(end), " tokens"),
@@ -112,9 +115,13 @@ Section branches_section(const Results& results, Palette& palette) {
   figure.y.high = highest + 0.6;
   add_units(figure, results.x_unit);
   const double price = alone > 0 ? static_cast<double>(ends) * trained / alone : NAN;
-  figure.caption = cat(ends, " trained results for the price of ", format_number(price, NumberStyle::kPerplexity), ": ", tokens_text(trained), " tokens were trained instead of ",
-                       tokens_text(alone), std::isfinite(flops) && std::isfinite(flops_alone) ? cat(" (", tokens_text(flops), " of ", tokens_text(flops_alone), " FLOPs, estimated)") : "",
-                       ", over all encodings and seeds. Solid: the trunk; dashed: branches, which reuse it up to their fork (×); one seed of each encoding is drawn.");
+  figure.caption = cat(ends, " trained results for the price of ", format_number(price, NumberStyle::kPerplexity), ": ",
+                       tokens_text(trained), " tokens were trained instead of ", tokens_text(alone),
+                       std::isfinite(flops) && std::isfinite(flops_alone)
+                           ? cat(" (", tokens_text(flops), " of ", tokens_text(flops_alone), " FLOPs, estimated)")
+                           : "",
+                       ", over all encodings and seeds. Solid: the trunk; dashed: branches, which reuse it up to their "
+                       "fork (×); one seed of each encoding is drawn.");
   figure.description = "Trees of trunks and their branches over tokens, one for each encoding.";
   section.figures.push_back(std::move(figure));
   return section;

@@ -44,15 +44,18 @@ double number_of(const Json& facts, const char* name) {
 /// Settings by dotted key.
 void flatten(const Json& config, const std::string& front, std::map<std::string, std::string>& settings) {
   for (const auto& [key, value] : config.items()) {
-    if (value.is_object() && !(front == "model." && key == "encoding")) flatten(value, front + key + ".", settings);
-    else settings[front + key] = value.dump();
+    if (value.is_object() && !(front == "model." && key == "encoding"))
+      flatten(value, front + key + ".", settings);
+    else
+      settings[front + key] = value.dump();
   }
 }
 
 /// What may differ between trainings that are compared: the encoding itself, the seed, and what was tuned.
 bool may_differ(const std::string& key, const Results& results) {
   if (key == "model.encoding" || key == "train.seed") return true;
-  const bool tuned = std::any_of(results.selections.begin(), results.selections.end(), [](const Selection& s) { return s.axis == "lr"; });
+  const bool tuned = std::any_of(results.selections.begin(), results.selections.end(),
+                                 [](const Selection& s) { return s.axis == "lr"; });
   return tuned && key.size() > 8 && (key == "train.peak_lr" || key.find(".peak_lr") != std::string::npos);
 }
 
@@ -82,7 +85,8 @@ std::map<std::string, std::string> differing_settings(const Results& results) {
 }
 
 bool configs_known(const Results& results) {
-  return !results.curves.empty() && std::all_of(results.curves.begin(), results.curves.end(), [](const Curve& c) { return c.config.is_object(); });
+  return !results.curves.empty() &&
+         std::all_of(results.curves.begin(), results.curves.end(), [](const Curve& c) { return c.config.is_object(); });
 }
 
 /// Tokens seen by step, where trainings of one kind disagree; empty where they do not.
@@ -94,8 +98,9 @@ std::string other_tokens(const Results& results) {
       for (const CurvePoint& point : curve->train) {
         const auto other = tokens.find(point.step);
         if (other == tokens.end() || other->second == point.tokens) continue;
-        return cat(curve->run.encoding, " had seen ", support::with_commas(std::llround(point.tokens)), " tokens at step ", std::llround(point.step), ", ",
-                   curves.front()->run.encoding, " ", support::with_commas(std::llround(other->second)));
+        return cat(curve->run.encoding, " had seen ", support::with_commas(std::llround(point.tokens)),
+                   " tokens at step ", std::llround(point.step), ", ", curves.front()->run.encoding, " ",
+                   support::with_commas(std::llround(other->second)));
       }
     }
   }
@@ -106,10 +111,12 @@ Check same_tokens(const Results& results) {
   Check check{"Same token stream for all encodings"};
   std::set<std::string> evaluated, trained;
   for (const Run& run : results.runs) {
-    if (run.facts.contains("data_digest") && run.facts["data_digest"].is_string()) evaluated.insert(run.facts["data_digest"].get<std::string>());
+    if (run.facts.contains("data_digest") && run.facts["data_digest"].is_string())
+      evaluated.insert(run.facts["data_digest"].get<std::string>());
   }
   if (const std::string other = other_tokens(results); !other.empty()) return {check.what, Outcome::kFail, other};
-  if (evaluated.size() > 1) return {check.what, Outcome::kFail, cat("models were evaluated on ", evaluated.size(), " different token shards")};
+  if (evaluated.size() > 1)
+    return {check.what, Outcome::kFail, cat("models were evaluated on ", evaluated.size(), " different token shards")};
   bool known = configs_known(results);
   std::string differs;
   for (const auto& [variant, curves] : by_variant(results)) {
@@ -122,30 +129,38 @@ Check same_tokens(const Results& results) {
   if (!differs.empty()) return {check.what, Outcome::kFail, differs};
   const auto settings = differing_settings(results);
   for (const char* key : {"train.batch", "train.length", "train.tokens"}) {
-    if (const auto own = settings.find(key); own != settings.end()) return {check.what, Outcome::kFail, cat(key, ": ", own->second)};
+    if (const auto own = settings.find(key); own != settings.end())
+      return {check.what, Outcome::kFail, cat(key, ": ", own->second)};
   }
-  if (known) return {check.what, Outcome::kPass, "same data (by digest), batch, length and tokens; batches follow from these and the seed"};
-  check.reason = results.curves.empty() ? "no training log was gathered" : "tokens by step agree, but not every log says which data it was trained on";
+  if (known)
+    return {check.what, Outcome::kPass,
+            "same data (by digest), batch, length and tokens; batches follow from these and the seed"};
+  check.reason = results.curves.empty() ? "no training log was gathered"
+                                        : "tokens by step agree, but not every log says which data it was trained on";
   return check;
 }
 
 Check same_weights(const Results& results) {
   Check check{"Same initial weights wherever shapes agree"};
   if (results.curves.empty()) return {check.what, Outcome::kUnknown, "no training log was gathered"};
-  for (const auto& [variant, curves] : by_variant(results)) {   // sizes of a grid are kinds of their own
+  for (const auto& [variant, curves] : by_variant(results)) {  // sizes of a grid are kinds of their own
     std::map<std::string, std::set<std::string>> seeds;
     std::set<double> rest;
     for (const Curve* curve : curves) {
       seeds[curve->run.encoding].insert(curve->run.seed);
-      const double own = number_of(curve->run.facts, "parameters"), encoding = number_of(curve->run.facts, "encoding_parameters");
+      const double own = number_of(curve->run.facts, "parameters"),
+                   encoding = number_of(curve->run.facts, "encoding_parameters");
       if (std::isfinite(own) && std::isfinite(encoding)) rest.insert(own - encoding);
     }
-    if (rest.size() > 1) return {check.what, Outcome::kFail, "models differ in the number of parameters beside those of their encodings"};
+    if (rest.size() > 1)
+      return {check.what, Outcome::kFail, "models differ in the number of parameters beside those of their encodings"};
     for (const auto& [encoding, own] : seeds) {
-      if (own != seeds.begin()->second) return {check.what, Outcome::kFail, cat(encoding, " has other seeds than ", seeds.begin()->first)};
+      if (own != seeds.begin()->second)
+        return {check.what, Outcome::kFail, cat(encoding, " has other seeds than ", seeds.begin()->first)};
     }
   }
-  return {check.what, Outcome::kPass, "same seeds and sizes; weights are drawn from (seed, name of the tensor), so shared ones are equal"};
+  return {check.what, Outcome::kPass,
+          "same seeds and sizes; weights are drawn from (seed, name of the tensor), so shared ones are equal"};
 }
 
 Check same_training(const Results& results) {
@@ -164,14 +179,17 @@ Check same_training(const Results& results) {
       for (const char* name : {"length", "step", "first_step"}) {
         const double own = number_of(curve->run.facts, name), other = number_of(curves.front()->run.facts, name);
         if (own == other || (std::isnan(own) && std::isnan(other))) continue;
-        return {check.what, Outcome::kFail, cat(curve->run.encoding, " and ", curves.front()->run.encoding, " differ in ", name, ": ",
-                                                support::shortest(own), " and ", support::shortest(other))};
+        return {check.what, Outcome::kFail,
+                cat(curve->run.encoding, " and ", curves.front()->run.encoding, " differ in ", name, ": ",
+                    support::shortest(own), " and ", support::shortest(other))};
       }
     }
   }
-  if (!configs_known(results)) return {check.what, Outcome::kUnknown, "length and steps agree; not every log says how it was trained"};
-  return {check.what, Outcome::kPass, results.selections.empty() ? "all settings of training agree but encoding and seed"
-                                                                 : "all settings of training agree but encoding, seed and the tuned learning rate"};
+  if (!configs_known(results))
+    return {check.what, Outcome::kUnknown, "length and steps agree; not every log says how it was trained"};
+  return {check.what, Outcome::kPass,
+          results.selections.empty() ? "all settings of training agree but encoding and seed"
+                                     : "all settings of training agree but encoding, seed and the tuned learning rate"};
 }
 
 Check tuned_rates(const Results& results) {
@@ -191,13 +209,16 @@ Check tuned_rates(const Results& results) {
     if (own.size() < 3) {
       std::vector<std::string> words;
       for (const double rate : own) words.push_back(fmt::format("{:.4g}", rate));
-      return {check.what, Outcome::kFail, cat(encoding, " was trained at ", own.size() == 1 ? "one learning rate" : "two learning rates", " here (",
-                                              support::join(words, ", "), ")")};
+      return {check.what, Outcome::kFail,
+              cat(encoding, " was trained at ", own.size() == 1 ? "one learning rate" : "two learning rates", " here (",
+                  support::join(words, ", "), ")")};
     }
   }
   for (const Selection& selection : results.selections) {
     if (selection.axis == "lr" && selection.at_edge)
-      return {check.what, Outcome::kFail, cat(selection.encoding, " is best at the edge of its rates (", selection.chosen, "): a better one may lie beyond")};
+      return {check.what, Outcome::kFail,
+              cat(selection.encoding, " is best at the edge of its rates (", selection.chosen,
+                  "): a better one may lie beyond")};
   }
   return {check.what, Outcome::kPass, "three learning rates or more for every encoding, chosen on validation data"};
 }
@@ -214,8 +235,9 @@ Check enough_seeds(const Results& results) {
   }
   if (least == nullptr) return {check.what, Outcome::kUnknown, "no evaluation was gathered"};
   if (fewest < 3) {
-    return {check.what, Outcome::kFail, cat(arm_name(*least, has_variants(results)), " has ", fewest == 1 ? "one seed" : "two seeds",
-                                            ": differences within seed noise are no findings")};
+    return {check.what, Outcome::kFail,
+            cat(arm_name(*least, has_variants(results)), " has ", fewest == 1 ? "one seed" : "two seeds",
+                ": differences within seed noise are no findings")};
   }
   return {check.what, Outcome::kPass, cat("at least ", fewest, " for every model")};
 }
@@ -223,7 +245,8 @@ Check enough_seeds(const Results& results) {
 Check parity(const Results& results) {
   Check check{"In-distribution parity: within 1 % of the best at the training length"};
   const std::string protocol = headline_protocol(results);
-  std::map<std::int64_t, std::vector<std::pair<std::string, double>>> losses;   // by training length: others are no peers
+  std::map<std::int64_t, std::vector<std::pair<std::string, double>>>
+      losses;  // by training length: others are no peers
   for (const Arm& arm : results.arms) {
     const std::int64_t length = train_length_of(results, arm);
     const ArmScore score = arm_score(results, arm, protocol, length);
@@ -240,11 +263,16 @@ Check parity(const Results& results) {
       if (std::exp(loss - best) > 1.01) names.push_back(name);
     }
     const std::string where = cat(support::with_commas(length), " tokens (", protocol, ")");
-    if (names.empty()) agree.push_back(where);
-    else worse.push_back(cat("at ", where, ": ", support::join(names, ", ")));
+    if (names.empty())
+      agree.push_back(where);
+    else
+      worse.push_back(cat("at ", where, ": ", support::join(names, ", ")));
   }
-  if (!worse.empty()) return {check.what, Outcome::kFail, cat("worse ", support::join(worse, "; "), "; what is claimed of them at other lengths is qualified")};
-  if (!agree.empty()) return {check.what, Outcome::kPass, cat("perplexities at ", support::join(agree, " and at "), " agree")};
+  if (!worse.empty())
+    return {check.what, Outcome::kFail,
+            cat("worse ", support::join(worse, "; "), "; what is claimed of them at other lengths is qualified")};
+  if (!agree.empty())
+    return {check.what, Outcome::kPass, cat("perplexities at ", support::join(agree, " and at "), " agree")};
   return {check.what, Outcome::kUnknown, "fewer than two models were measured at their training length"};
 }
 
@@ -258,17 +286,22 @@ Check shared_items(const Results& results) {
     for (const schema::DocumentScore& score : cell.scores) ids.push_back(score.id);
     const auto [at, fresh] = documents.try_emplace({cell.protocol, cell.length}, ids);
     if (!fresh && at->second != ids) {
-      return {check.what, Outcome::kFail, cat("under ", cell.protocol, " at ", support::with_commas(cell.length), " tokens models have different documents")};
+      return {check.what, Outcome::kFail,
+              cat("under ", cell.protocol, " at ", support::with_commas(cell.length),
+                  " tokens models have different documents")};
     }
     counted.insert(cell.run);
   }
   if (counted.size() < 2) return {check.what, Outcome::kUnknown, "fewer than two models have scores by document"};
-  return {check.what, Outcome::kPass, cat(counted.size(), " models have the same documents at every length; differences are paired, p values are Holm's")};
+  return {check.what, Outcome::kPass,
+          cat(counted.size(),
+              " models have the same documents at every length; differences are paired, p values are Holm's")};
 }
 
 Check primary_endpoint(const Results& results) {
   Check check{"Primary endpoint declared before the run"};
-  if (results.primary.empty()) return {check.what, Outcome::kFail, "`primary` of the report's config is empty: every figure here is exploratory"};
+  if (results.primary.empty())
+    return {check.what, Outcome::kFail, "`primary` of the report's config is empty: every figure here is exploratory"};
   return {check.what, Outcome::kPass, results.primary};
 }
 
@@ -279,8 +312,9 @@ Check budgets(const Results& results) {
     if (run.tokens_seen > 0) tokens.insert(run.tokens_seen);
   }
   if (tokens.empty()) return {check.what, Outcome::kUnknown, "no artifact says how many tokens its model has seen"};
-  const std::string seen = tokens.size() == 1 ? cat("every model has seen ", support::with_commas(std::llround(*tokens.begin())), " tokens")
-                                              : "models have seen different numbers of tokens; they are in the list of models";
+  const std::string seen =
+      tokens.size() == 1 ? cat("every model has seen ", support::with_commas(std::llround(*tokens.begin())), " tokens")
+                         : "models have seen different numbers of tokens; they are in the list of models";
   if (has_table<schema::Cost>(results))
     return {check.what, Outcome::kPass, cat(seen, "; times are in the section on cost")};
   return {check.what, Outcome::kUnknown, cat(seen, "; times are measured (pe-measure) and were not gathered")};
@@ -298,13 +332,17 @@ Check named_constants(const Results& results) {
     all.resize(24);
     all.emplace_back("…");
   }
-  return {check.what, Outcome::kPass, cat(support::join(all, " "), "; head width and dtype are in the configs of the models, tables of positions are float32 and made in float64")};
+  return {check.what, Outcome::kPass,
+          cat(support::join(all, " "),
+              "; head width and dtype are in the configs of the models, tables of positions are float32 and made in "
+              "float64")};
 }
 
 Check controls(const Results& results) {
   Check check{"Negative controls"};
   std::vector<std::string> found;
-  if (std::find(results.encodings.begin(), results.encodings.end(), "none") != results.encodings.end()) found.emplace_back("a model without an encoding");
+  if (std::find(results.encodings.begin(), results.encodings.end(), "none") != results.encodings.end())
+    found.emplace_back("a model without an encoding");
   std::set<std::string> networks;
   each_row<schema::ProbePosition>(
       results, [&](std::size_t, const schema::ProbePosition& row) { networks.insert(row.network.value_or("")); });
@@ -315,7 +353,8 @@ Check controls(const Results& results) {
     shuffled_prefixes = shuffled_prefixes || row.test == "shuffled_prefix";
   });
   if (shuffled_prefixes) found.emplace_back("shuffled prefixes");
-  if (found.empty()) return {check.what, Outcome::kFail, "neither a model without an encoding nor a probe's control was gathered"};
+  if (found.empty())
+    return {check.what, Outcome::kFail, "neither a model without an encoding nor a probe's control was gathered"};
   return {check.what, Outcome::kPass, support::join(found, ", ")};
 }
 
@@ -323,13 +362,20 @@ Check controls(const Results& results) {
 
 Section checks_section(const Results& results, Palette&) {
   Section section{.id = "checks", .title = "Can this comparison be trusted?"};
-  if (results.encodings.size() < 2) return section;   // nothing is compared
+  if (results.encodings.size() < 2) return section;  // nothing is compared
   const std::vector<Check> checks = {
-      same_tokens(results),      same_weights(results),    same_training(results), tuned_rates(results),
-      enough_seeds(results),     parity(results),
+      same_tokens(results),
+      same_weights(results),
+      same_training(results),
+      tuned_rates(results),
+      enough_seeds(results),
+      parity(results),
       {"Same kernel path, or paths shown to agree", Outcome::kUnknown,
        "tables do not say which route was taken; tests hold all routes of every encoding to each other"},
-      shared_items(results),     primary_endpoint(results), budgets(results),       named_constants(results),
+      shared_items(results),
+      primary_endpoint(results),
+      budgets(results),
+      named_constants(results),
       controls(results)};
   Table table{.id = "checks",
               .title = "Checks of the comparison",
@@ -341,13 +387,15 @@ Section checks_section(const Results& results, Palette&) {
   for (std::size_t i = 0; i < checks.size(); ++i) {
     passed += checks[i].outcome == Outcome::kPass;
     failed += checks[i].outcome == Outcome::kFail;
-    table.rows.push_back({.cells = {Cell::of_number(static_cast<double>(i + 1)), Cell::of_text(checks[i].what), Cell::of_text(word(checks[i].outcome)),
-                                    Cell::of_text(checks[i].reason)}});
+    table.rows.push_back({.cells = {Cell::of_number(static_cast<double>(i + 1)), Cell::of_text(checks[i].what),
+                                    Cell::of_text(word(checks[i].outcome)), Cell::of_text(checks[i].reason)}});
   }
-  table.caption = cat("Decided from what was gathered: ", passed, " of ", checks.size(), " pass, ", failed, " fail, ", checks.size() - passed - failed,
-                      " cannot be decided from it.");
+  table.caption = cat("Decided from what was gathered: ", passed, " of ", checks.size(), " pass, ", failed, " fail, ",
+                      checks.size() - passed - failed, " cannot be decided from it.");
   if (failed > 0) section.lines.push_back(cat("checks of the comparison: ", failed, " of ", checks.size(), " fail"));
-  if (failed > 0) section.findings.push_back(cat("Checks of the comparison: ", failed, " of ", checks.size(), " fail; see 'Can this comparison be trusted?'."));
+  if (failed > 0)
+    section.findings.push_back(cat("Checks of the comparison: ", failed, " of ", checks.size(),
+                                   " fail; see 'Can this comparison be trusted?'."));
   section.tables.push_back(std::move(table));
   return section;
 }

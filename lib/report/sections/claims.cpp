@@ -17,7 +17,8 @@ using support::cat;
 using Words = std::vector<std::string>;
 
 Cell number_or(double value, const std::string& reason) {
-  return std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", reason.empty() ? "there is nothing to test" : reason);
+  return std::isfinite(value) ? Cell::of_number(value)
+                              : Cell::missing("–", reason.empty() ? "there is nothing to test" : reason);
 }
 
 /// Most claims state no number; a note for each would bury the table.
@@ -28,7 +29,8 @@ std::string effect_text(const TestResult& test) {
   if (!std::isfinite(test.effect)) return "";
   std::string text = format_number(test.effect, NumberStyle::kSignedNats);
   if (std::isfinite(test.interval.low)) {
-    text += cat(" [", format_number(test.interval.low, NumberStyle::kSignedNats), ", ", format_number(test.interval.high, NumberStyle::kSignedNats), "]");
+    text += cat(" [", format_number(test.interval.low, NumberStyle::kSignedNats), ", ",
+                format_number(test.interval.high, NumberStyle::kSignedNats), "]");
   }
   return text;
 }
@@ -52,11 +54,14 @@ std::string band_text(const std::optional<statistics::Interval>& band) {
 
 Row test_row(const std::string& id, const TestResult& result, bool is_control) {
   const std::string& reason = result.reason;
-  return {.cells = {Cell::of_text(id), Cell::of_text(result.configs), Cell::of_text(cat(is_control ? "control: " : "", result.test->text())), Cell::of_text(result.observed),
-                    stated(result.test->published), Cell::of_text(band_text(result.test->band)),
-                    Cell::of_text(result.shown), number_or(result.effect, reason), number_or(result.interval.low, reason),
-                    number_or(result.interval.high, reason), Cell::of_number(result.level), number_or(result.detectable, "no noise is known"),
-                    Cell::of_number(static_cast<double>(result.seeds)), Cell::of_text(verdict_text(result, is_control)), Cell::of_text(reason)}};
+  return {
+      .cells = {Cell::of_text(id), Cell::of_text(result.configs),
+                Cell::of_text(cat(is_control ? "control: " : "", result.test->text())), Cell::of_text(result.observed),
+                stated(result.test->published), Cell::of_text(band_text(result.test->band)),
+                Cell::of_text(result.shown), number_or(result.effect, reason), number_or(result.interval.low, reason),
+                number_or(result.interval.high, reason), Cell::of_number(result.level),
+                number_or(result.detectable, "no noise is known"), Cell::of_number(static_cast<double>(result.seeds)),
+                Cell::of_text(verdict_text(result, is_control)), Cell::of_text(reason)}};
 }
 
 /// Every look of a study that adds seeds: the error spent so far, and the level of the test.
@@ -95,7 +100,8 @@ std::string line_of(const std::vector<ClaimResult>& judged) {
   if (judged.size() == 1) {
     const ClaimResult& result = judged.front();
     std::string line = cat("claim ", result.claim->id, ": ", verdict_name(result.verdict));
-    if (const TestResult* test = deciding_test(result)) line += cat(", effect ", effect_text(*test), ", ", seeds_in_words(test->seeds));
+    if (const TestResult* test = deciding_test(result))
+      line += cat(", effect ", effect_text(*test), ", ", seeds_in_words(test->seeds));
     return line;
   }
   std::vector<std::string> counts;
@@ -119,32 +125,35 @@ Section claims_section(const Results& results, Palette&) {
   if (look) section.findings.push_back(look_text(*look));
 
   Table board{.id = "verdicts", .title = "Claims and verdicts"};
-  board.columns = {{.id = "claim_id", .header = "Claim", .text = true},      {.id = "says", .header = "What it says", .text = true},
-                   {.id = "source", .header = "Source", .text = true},    {.id = "published", .header = "Published", .text = true},
-                   {.id = "verdict", .header = "Verdict", .text = true},  {.id = "effect", .header = "Effect", .text = true},
-                   {.id = "reason", .header = "Why", .text = true},       {.id = "hash", .header = "Hash", .text = true}};
+  board.columns = {
+      {.id = "claim_id", .header = "Claim", .text = true},  {.id = "says", .header = "What it says", .text = true},
+      {.id = "source", .header = "Source", .text = true},   {.id = "published", .header = "Published", .text = true},
+      {.id = "verdict", .header = "Verdict", .text = true}, {.id = "effect", .header = "Effect", .text = true},
+      {.id = "reason", .header = "Why", .text = true},      {.id = "hash", .header = "Hash", .text = true}};
   Table tests{.id = "claims", .title = "What was tested"};
-  tests.columns = {{.id = "claim_id", .header = "Claim", .text = true},
-                   {.id = "config_hash", .header = "Configs", .text = true},
-                   {.id = "expected", .header = "Expected", .text = true},
-                   {.id = "observed", .header = "Observed", .text = true},
-                   {.id = "published", .header = "Published", .text = true},
-                   {.id = "band", .header = "Band", .text = true},
-                   {.id = "comparison", .header = "Comparison", .text = true},
-                   {.id = "effect", .header = "Effect", .style = NumberStyle::kSignedNats, .direction = Direction::kHigherIsBetter},
-                   {.id = "ci_lo", .header = "Interval low", .style = NumberStyle::kSignedNats},
-                   {.id = "ci_hi", .header = "Interval high", .style = NumberStyle::kSignedNats},
-                   {.id = "level", .header = "Level", .style = NumberStyle::kPercent},
-                   {.id = "detectable", .header = "Detectable", .style = NumberStyle::kNats},
-                   {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
-                   {.id = "verdict", .header = "Verdict", .text = true},
-                   {.id = "reason", .header = "Why", .text = true}};
+  tests.columns = {
+      {.id = "claim_id", .header = "Claim", .text = true},
+      {.id = "config_hash", .header = "Configs", .text = true},
+      {.id = "expected", .header = "Expected", .text = true},
+      {.id = "observed", .header = "Observed", .text = true},
+      {.id = "published", .header = "Published", .text = true},
+      {.id = "band", .header = "Band", .text = true},
+      {.id = "comparison", .header = "Comparison", .text = true},
+      {.id = "effect", .header = "Effect", .style = NumberStyle::kSignedNats, .direction = Direction::kHigherIsBetter},
+      {.id = "ci_lo", .header = "Interval low", .style = NumberStyle::kSignedNats},
+      {.id = "ci_hi", .header = "Interval high", .style = NumberStyle::kSignedNats},
+      {.id = "level", .header = "Level", .style = NumberStyle::kPercent},
+      {.id = "detectable", .header = "Detectable", .style = NumberStyle::kNats},
+      {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+      {.id = "verdict", .header = "Verdict", .text = true},
+      {.id = "reason", .header = "Why", .text = true}};
   for (const ClaimResult& result : judged) {
     const ClaimSpec& claim = *result.claim;
     const TestResult* deciding = deciding_test(result);
     const std::string effect = deciding ? effect_text(*deciding) : "";
-    board.rows.push_back({.cells = {Cell::of_text(claim.id), Cell::of_text(claim.says), Cell::of_text(claim.source), Cell::of_text(claim.published),
-                                    Cell::of_text(verdict_name(result.verdict)), Cell::of_text(effect), Cell::of_text(result.reason), Cell::of_text(claim.hash)}});
+    board.rows.push_back({.cells = {Cell::of_text(claim.id), Cell::of_text(claim.says), Cell::of_text(claim.source),
+                                    Cell::of_text(claim.published), Cell::of_text(verdict_name(result.verdict)),
+                                    Cell::of_text(effect), Cell::of_text(result.reason), Cell::of_text(claim.hash)}});
     const std::size_t before = tests.rows.size();
     for (const TestResult& test : result.control) tests.rows.push_back(test_row(claim.id, test, true));
     for (const TestResult& test : result.tests) tests.rows.push_back(test_row(claim.id, test, false));
@@ -152,11 +161,16 @@ Section claims_section(const Results& results, Palette&) {
     Words notes;
     if (!effect.empty()) notes.push_back(cat("effect ", effect, ", ", seeds_in_words(deciding->seeds)));
     if (!result.reason.empty()) notes.push_back(result.reason);
-    section.findings.push_back(cat(claim.says, ": ", verdict_name(result.verdict), " (", claim.id, notes.empty() ? "" : "; ", support::join(notes, "; "), ")"));
+    section.findings.push_back(cat(claim.says, ": ", verdict_name(result.verdict), " (", claim.id,
+                                   notes.empty() ? "" : "; ", support::join(notes, "; "), ")"));
   }
-  board.caption = "Reproduced: in every comparison the interval excludes the opposite of the claim. Refuted: in one comparison the interval excludes the "
-                  "claim. Inconclusive: neither. Not testable: a control failed, both arms are at a bound, or something was not measured. Three seeds or "
-                  "more are needed. Effect: that of the deciding comparison, above zero as claimed. Hash: of the claim as it was written.";
+  board.caption =
+      "Reproduced: in every comparison the interval excludes the opposite of the claim. Refuted: in one comparison the "
+      "interval excludes the "
+      "claim. Inconclusive: neither. Not testable: a control failed, both arms are at a bound, or something was not "
+      "measured. Three seeds or "
+      "more are needed. Effect: that of the deciding comparison, above zero as claimed. Hash: of the claim as it was "
+      "written.";
   tests.caption =
       cat("A test has one comparison for each arm, and all must hold. Effect and interval belong to the comparison "
           "that is named, the least "

@@ -1,4 +1,5 @@
-// How far a model's context reaches, as it is and with its frequencies rescaled: measured classes instead of adjectives.
+// How far a model's context reaches, as it is and with its frequencies rescaled: measured classes instead of
+// adjectives.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -12,9 +13,10 @@ namespace {
 
 using support::cat;
 
-constexpr double kTolerance = 0.05;   // of perplexity over that at the training length
+constexpr double kTolerance = 0.05;  // of perplexity over that at the training length
 
-/// The largest length with `good`, when all shorter tested ones from the training length on are good, too; 0 without any.
+/// The largest length with `good`, when all shorter tested ones from the training length on are good, too; 0 without
+/// any.
 std::int64_t reach(const std::map<std::int64_t, double>& scores, const std::function<bool(double)>& good) {
   std::int64_t far = 0;
   for (const auto& [length, score] : scores) {
@@ -26,7 +28,11 @@ std::int64_t reach(const std::map<std::int64_t, double>& scores, const std::func
 
 std::string class_of(double multiple, bool ends_with_the_test) {
   if (!std::isfinite(multiple)) return "not measured";
-  const char* word = multiple < 1 ? "none" : multiple < 2 ? "none beyond training" : multiple < 4 ? "limited" : multiple < 8 ? "moderate" : "large";
+  const char* word = multiple < 1   ? "none"
+                     : multiple < 2 ? "none beyond training"
+                     : multiple < 4 ? "limited"
+                     : multiple < 8 ? "moderate"
+                                    : "large";
   return cat(word, ends_with_the_test ? " (as far as was tested)" : "");
 }
 
@@ -54,9 +60,9 @@ struct ArmReach {
   std::vector<double> usable, effective;
   std::string usable_status = "not_measured", effective_status = "not_measured";
   std::set<std::int64_t> tested;
-  bool extended = false;                         ///< rules were asked for
+  bool extended = false;  ///< rules were asked for
   std::map<std::string, RuleLosses> test, validation;
-  std::map<std::string, std::set<std::int64_t>> bad;   ///< rule → lengths without a number in some seed
+  std::map<std::string, std::set<std::int64_t>> bad;  ///< rule → lengths without a number in some seed
   Shares passkey, ruler;
 };
 
@@ -128,7 +134,9 @@ struct RuleScores {
   const std::map<std::string, RuleLosses>* rules;
   std::size_t first = 0, step = 1;
 
-  std::map<std::int64_t, double> losses(const std::string& rule) const { return losses_of(rules->at(rule), first, step); }
+  std::map<std::int64_t, double> losses(const std::string& rule) const {
+    return losses_of(rules->at(rule), first, step);
+  }
 
   /// The largest length from the training length on up to which a rule keeps perplexity within 5 %; 0 for none.
   std::int64_t reach_of(const std::string& rule, std::int64_t trained, const std::set<std::int64_t>& bad) const {
@@ -150,8 +158,8 @@ struct BestRule {
   std::int64_t reach = 0, longest = 0;
 };
 
-/// The rule that reaches farthest (then: with the least loss there) on documents that its reach is not reported from: those of
-/// validation where they were scored, else every second one of the test.
+/// The rule that reaches farthest (then: with the least loss there) on documents that its reach is not reported from:
+/// those of validation where they were scored, else every second one of the test.
 BestRule rescaled(const ArmReach& arm, std::int64_t trained) {
   const bool held_out = !arm.validation.empty();
   const RuleScores choice{held_out ? &arm.validation : &arm.test, 0, held_out ? 1U : 2U};
@@ -161,7 +169,7 @@ BestRule rescaled(const ArmReach& arm, std::int64_t trained) {
   double least = INFINITY;
   const std::set<std::int64_t> none;
   for (const auto& [rule, by_length] : *choice.rules) {
-    if (rule == "plain" || rule == "crop") continue;   // no rules, and cropping reads no further than training did
+    if (rule == "plain" || rule == "crop") continue;  // no rules, and cropping reads no further than training did
     const auto bad = arm.bad.find(rule);
     const std::int64_t own = choice.reach_of(rule, trained, bad == arm.bad.end() ? none : bad->second);
     if (own == 0) continue;
@@ -188,7 +196,8 @@ double least_of(const std::vector<double>& values) {
   return lowest;
 }
 
-Cell retrieval_cell(const std::map<std::int64_t, double>& scores, const std::function<bool(double)>& good, bool acquired) {
+Cell retrieval_cell(const std::map<std::int64_t, double>& scores, const std::function<bool(double)>& good,
+                    bool acquired) {
   if (scores.empty()) return Cell::missing("–", reason_of("not_measured"));
   if (!acquired) return Cell::missing("–", reason_of("not_acquired"));
   return length_cell(static_cast<double>(reach(scores, good)), "none");
@@ -198,8 +207,10 @@ void add_rescaled(Row& row, const ArmReach& arm, std::int64_t trained) {
   const BestRule best = trained > 0 ? rescaled(arm, trained) : BestRule{};
   if (best.rule.empty()) {
     const bool tried = arm.test.size() > 1 && trained > 0;
-    const std::string why = !arm.extended ? reason_of("not_measured") : trained == 0 ? "the training length is not known"
-                            : tried ? "no rule keeps perplexity within 5 %" : reason_of("na_encoding");
+    const std::string why = !arm.extended  ? reason_of("not_measured")
+                            : trained == 0 ? "the training length is not known"
+                            : tried        ? "no rule keeps perplexity within 5 %"
+                                           : reason_of("na_encoding");
     row.cells.push_back(Cell::of_text("–"));
     row.cells.push_back(Cell::missing("–", why));
     row.cells.push_back(Cell::of_text(tried ? class_of(0, false) : "–"));
@@ -207,7 +218,8 @@ void add_rescaled(Row& row, const ArmReach& arm, std::int64_t trained) {
   }
   row.cells.push_back(Cell::of_text(best.rule));
   row.cells.push_back(length_cell(static_cast<double>(best.reach), "none"));
-  row.cells.push_back(Cell::of_text(class_of(static_cast<double>(best.reach) / static_cast<double>(trained), best.reach >= best.longest)));
+  row.cells.push_back(Cell::of_text(
+      class_of(static_cast<double>(best.reach) / static_cast<double>(trained), best.reach >= best.longest)));
 }
 
 Row reach_row(const Results& results, const Arm& own, const ArmReach& arm) {
@@ -221,8 +233,10 @@ Row reach_row(const Results& results, const Arm& own, const ArmReach& arm) {
   Row row{.cells = arm_cells(results, own)};
   row.cells.push_back(length_cell(far, arm.usable_status == "ok" ? "none" : arm.usable_status));
   row.cells.push_back(length_cell(least_of(arm.effective), arm.effective_status));
-  row.cells.push_back(retrieval_cell(passkey, [](double score) { return score >= 0.8; }, true));
-  row.cells.push_back(retrieval_cell(ruler, [&](double score) { return score >= 0.85 * own_ruler; }, own_ruler >= 0.5));
+  row.cells.push_back(retrieval_cell(
+      passkey, [](double score) { return score >= 0.8; }, true));
+  row.cells.push_back(retrieval_cell(
+      ruler, [&](double score) { return score >= 0.85 * own_ruler; }, own_ruler >= 0.5));
   row.cells.push_back(Cell::of_text(class_of(arm.usable_status == "none" ? 0 : multiple,
                                              !arm.tested.empty() && far >= static_cast<double>(*arm.tested.rbegin()))));
   add_rescaled(row, arm, trained);
@@ -239,14 +253,15 @@ Section context_extension_section(const Results& results, Palette&) {
   const auto count = [](const char* id, const char* header, const char* group) {
     return Column{.id = id, .header = header, .group = group, .style = NumberStyle::kCount};
   };
-  table.columns.insert(table.columns.end(), {count("usable", "usable", "as it is, tokens"),
-                                             count("effective", "effective", "as it is, tokens"),
-                                             count("passkey", "passkey", "as it is, tokens"),
-                                             count("ruler", "RULER", "as it is, tokens"),
-                                             {.id = "class", .header = "Class", .text = true},
-                                             {.id = "rule", .header = "best rule", .group = "rescaled, untrained", .text = true},
-                                             count("rescaled", "usable", "rescaled, untrained"),
-                                             {.id = "rescaled_class", .header = "Class rescaled", .text = true}});
+  table.columns.insert(table.columns.end(),
+                       {count("usable", "usable", "as it is, tokens"),
+                        count("effective", "effective", "as it is, tokens"),
+                        count("passkey", "passkey", "as it is, tokens"),
+                        count("ruler", "RULER", "as it is, tokens"),
+                        {.id = "class", .header = "Class", .text = true},
+                        {.id = "rule", .header = "best rule", .group = "rescaled, untrained", .text = true},
+                        count("rescaled", "usable", "rescaled, untrained"),
+                        {.id = "rescaled_class", .header = "Class rescaled", .text = true}});
   bool any = false;
   const std::vector<ArmReach> arms = gather(results);
   for (std::size_t arm = 0; arm < arms.size(); ++arm) {
@@ -254,11 +269,17 @@ Section context_extension_section(const Results& results, Palette&) {
     table.rows.push_back(reach_row(results, results.arms[arm], arms[arm]));
   }
   if (!any) return section;
-  section.paragraphs.push_back("Classes by usable over training length: below 2 none beyond training, below 4 limited, below 8 moderate, else large. The rule is chosen on "
-                               "validation documents, or on every second document of the test, and its reach is reported from the others.");
-  table.caption = cat("Usable: the largest tested length up to which anchored perplexity stays within 5 % of that at the training length, in the worst seed; "
-                      "effective: the shortest within 0.01 nats of the best; passkey: up to 80 % exact; RULER: up to 85 % of its score at the training length. "
-                      "Rescaled: the same checkpoint, untrained, under the static rule that reaches farthest. ", training_sentence(results));
+  section.paragraphs.push_back(
+      "Classes by usable over training length: below 2 none beyond training, below 4 limited, below 8 moderate, else "
+      "large. The rule is chosen on "
+      "validation documents, or on every second document of the test, and its reach is reported from the others.");
+  table.caption =
+      cat("Usable: the largest tested length up to which anchored perplexity stays within 5 % of that at the training "
+          "length, in the worst seed; "
+          "effective: the shortest within 0.01 nats of the best; passkey: up to 80 % exact; RULER: up to 85 % of its "
+          "score at the training length. "
+          "Rescaled: the same checkpoint, untrained, under the static rule that reaches farthest. ",
+          training_sentence(results));
   section.tables.push_back(std::move(table));
   return section;
 }

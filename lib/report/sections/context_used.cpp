@@ -27,8 +27,8 @@ double bytes_per_token(const Results& results) {
   return tokens > 0 ? bytes / tokens : NAN;
 }
 
-/// Nats per token that an ideal reader gains from `more` instead of `few` tokens of context; NaN where the table does not
-/// reach so far.
+/// Nats per token that an ideal reader gains from `more` instead of `few` tokens of context; NaN where the table does
+/// not reach so far.
 double ideal_gain(const Results& results, std::int64_t few, std::int64_t more) {
   const double per_token = bytes_per_token(results);
   const double from = static_cast<double>(few) * per_token, to = static_cast<double>(more) * per_token;

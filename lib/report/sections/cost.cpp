@@ -46,16 +46,21 @@ Table parameters_table(const Results& results) {
     own.bytes[row.length] = schema::real_of(row.table_bytes);
     lengths.insert(row.length);
   });
-  table.columns.insert(table.columns.end(), {{.id = "parameters", .header = "Parameters", .style = NumberStyle::kCount},
-                                             {.id = "share", .header = "of the model, %", .style = NumberStyle::kPercent},
-                                             {.id = "placement", .header = "Placement", .text = true}});
+  table.columns.insert(table.columns.end(),
+                       {{.id = "parameters", .header = "Parameters", .style = NumberStyle::kCount},
+                        {.id = "share", .header = "of the model, %", .style = NumberStyle::kPercent},
+                        {.id = "placement", .header = "Placement", .text = true}});
   for (const std::int64_t length : lengths) {
-    table.columns.push_back({.id = cat("bytes_", length), .header = support::with_commas(length), .group = "bytes of tables, length", .style = NumberStyle::kCount});
+    table.columns.push_back({.id = cat("bytes_", length),
+                             .header = support::with_commas(length),
+                             .group = "bytes of tables, length",
+                             .style = NumberStyle::kCount});
   }
   for (const auto& [arm, own] : held) {
     if (arm >= results.arms.size()) continue;
     Row row{.cells = arm_cells(results, results.arms[arm])};
-    row.cells.insert(row.cells.end(), {Cell::of_number(own.own), Cell::of_number(own.share), Cell::of_text(own.placement)});
+    row.cells.insert(row.cells.end(),
+                     {Cell::of_number(own.own), Cell::of_number(own.share), Cell::of_text(own.placement)});
     for (const std::int64_t length : lengths) {
       const auto found = own.bytes.find(length);
       row.cells.push_back(found != own.bytes.end() && std::isfinite(found->second)
@@ -64,19 +69,21 @@ Table parameters_table(const Results& results) {
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = "Exact counts of the instantiated models; tables and caches that remain after a pass of that many tokens.";
+  table.caption =
+      "Exact counts of the instantiated models; tables and caches that remain after a pass of that many tokens.";
   return table;
 }
 
 Table cost_table(const Results& results, const std::string& path) {
-  Table table{.id = cat("cost_", path), .title = path == "unfused" ? "Time of the encoding by itself" : "Time by the cheapest exact route"};
+  Table table{.id = cat("cost_", path),
+              .title = path == "unfused" ? "Time of the encoding by itself" : "Time by the cheapest exact route"};
   table.columns = arm_columns(results);
   std::set<std::int64_t> lengths;
   std::set<std::string> devices;
   std::map<std::tuple<std::size_t, std::int64_t, std::string>, ComponentTiming> timings;
   std::map<std::pair<std::size_t, std::int64_t>, std::vector<double>> peaks;
   double batch = 1, repetitions = 0;
-  bool trains = false;   // a step was measured
+  bool trains = false;  // a step was measured
   each_row<schema::Cost>(results, [&](std::size_t run, const schema::Cost& row) {
     if (row.path != path) return;
     const std::size_t arm = arm_of(results, run);
@@ -112,7 +119,8 @@ Table cost_table(const Results& results, const std::string& path) {
     column("step_overhead", "step overhead, %", NumberStyle::kSignedPercent);
   }
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
-    const bool any = std::any_of(timings.begin(), timings.end(), [&](const auto& entry) { return std::get<0>(entry.first) == arm; });
+    const bool any =
+        std::any_of(timings.begin(), timings.end(), [&](const auto& entry) { return std::get<0>(entry.first) == arm; });
     if (!any) continue;
     Row row{.cells = arm_cells(results, results.arms[arm])};
     for (const std::int64_t length : lengths) {
@@ -125,27 +133,34 @@ Table cost_table(const Results& results, const std::string& path) {
         const ComponentTiming* own = find(component);
         return timing_cell(own == nullptr && forward != nullptr && forward->status != "ok" ? forward : own);
       };
-      const Cell encode = timing("encode"), attention = timing("attention"), pass = timing("forward"), none = timing("forward_none");
+      const Cell encode = timing("encode"), attention = timing("attention"), pass = timing("forward"),
+                 none = timing("forward_none");
       const auto ratio = [](const Cell& a, const Cell& b, double minus) {
-        if (!a.number || !b.number || *b.number <= 0) return Cell::missing(a.text.empty() ? "–" : a.text, a.reason.empty() ? "not measured" : a.reason);
+        if (!a.number || !b.number || *b.number <= 0)
+          return Cell::missing(a.text.empty() ? "–" : a.text, a.reason.empty() ? "not measured" : a.reason);
         return Cell::of_number(*a.number / *b.number - minus);
       };
       row.cells.insert(row.cells.end(), {encode, attention, ratio(encode, attention, 0), pass, ratio(pass, none, 1)});
       const auto peak = peaks.find({arm, length});
-      row.cells.push_back(peak == peaks.end() ? Cell::missing(pass.number ? "–" : pass.text, pass.number ? "not measured" : pass.reason)
-                                              : Cell::of_number(mean_of_finite(peak->second)));
+      row.cells.push_back(peak == peaks.end()
+                              ? Cell::missing(pass.number ? "–" : pass.text, pass.number ? "not measured" : pass.reason)
+                              : Cell::of_number(mean_of_finite(peak->second)));
       if (!trains) continue;
       const Cell step = timing("training_step");
       row.cells.insert(row.cells.end(), {step, ratio(step, timing("training_step_none"), 1)});
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat(path == "unfused" ? "All encodings through the same unfused path, which isolates what an encoding costs: "
-                                        : "Each through its cheapest exact route, so that encodings without a fused kernel pay for that too: ",
-                      "milliseconds, batch ", batch, ", median of ", repetitions, " repetitions, quartiles in brackets, mean over seeds, on ",
-                      support::join({devices.begin(), devices.end()}, "; "),
-                      ". Encode: attention with the encoding less attention without, "
-                      "which measurement noise can make negative; overhead: encode over attention, and of the whole pass over that without an encoding. Times are measured and differ from run to run.");
+  table.caption =
+      cat(path == "unfused"
+              ? "All encodings through the same unfused path, which isolates what an encoding costs: "
+              : "Each through its cheapest exact route, so that encodings without a fused kernel pay for that too: ",
+          "milliseconds, batch ", batch, ", median of ", repetitions,
+          " repetitions, quartiles in brackets, mean over seeds, on ",
+          support::join({devices.begin(), devices.end()}, "; "),
+          ". Encode: attention with the encoding less attention without, "
+          "which measurement noise can make negative; overhead: encode over attention, and of the whole pass over that "
+          "without an encoding. Times are measured and differ from run to run.");
   return table;
 }
 

@@ -168,19 +168,19 @@ Table decision_table(const Results& results, const Costs& costs, const std::vect
     table.rows.push_back(decision_row(results, costs, arm, protocol, longest, measured));
   std::size_t fewest = SIZE_MAX;
   for (const std::size_t arm : arms) fewest = std::min(fewest, results.arms[arm].runs.size());
-  table.caption = cat(join_as_sentence({cat("usable context: the largest tested length up to which perplexity (", protocol,
-                                  ") stays within 5 % of that at the training length, in brackets the lengths that "
-                                  "noise does not exclude"),
-                              "below 2 times the training length it is none beyond training, below 4 limited, below 8 "
-                              "moderate, else large"}),
-                      " ",
-                      join_as_sentence({fewest < statistics::kSeedsForNoise
-                                  ? cat("with ", seeds_in_words(fewest), " the noise covers documents alone")
-                                  : "the noise covers seeds and documents, paired",
-                              measured ? cat("times: the cheapest exact route, quartiles in brackets (",
-                                             devices_of(costs), ")")
-                                       : ""}),
-                      " ", training_sentence(results));
+  table.caption = cat(
+      join_as_sentence({cat("usable context: the largest tested length up to which perplexity (", protocol,
+                            ") stays within 5 % of that at the training length, in brackets the lengths that "
+                            "noise does not exclude"),
+                        "below 2 times the training length it is none beyond training, below 4 limited, below 8 "
+                        "moderate, else large"}),
+      " ",
+      join_as_sentence(
+          {fewest < statistics::kSeedsForNoise
+               ? cat("with ", seeds_in_words(fewest), " the noise covers documents alone")
+               : "the noise covers seeds and documents, paired",
+           measured ? cat("times: the cheapest exact route, quartiles in brackets (", devices_of(costs), ")") : ""}),
+      " ", training_sentence(results));
   return table;
 }
 
@@ -222,12 +222,13 @@ Figure quality_figure(const Results& results, const Costs& costs, const std::vec
     if (panel.series.size() > 2) figure.panels.push_back(std::move(panel));  // one model alone is no comparison
   }
   if (highest > lowest + kTallest) figure.y.high = lowest + kTallest;
-  figure.caption = cat(join_as_sentence({"lower left is better",
-                               "upright: 95 % interval over seeds and documents, from three seeds on, which is wider "
-                               "than the interval of a difference of two models, "
-                               "since they share the documents",
-                               "across: quartiles of the time", devices_of(costs)}),
-                       " ", training_sentence(results));
+  figure.caption =
+      cat(join_as_sentence({"lower left is better",
+                            "upright: 95 % interval over seeds and documents, from three seeds on, which is wider "
+                            "than the interval of a difference of two models, "
+                            "since they share the documents",
+                            "across: quartiles of the time", devices_of(costs)}),
+          " ", training_sentence(results));
   figure.description = "Scatter plot of loss against time, a point for each model; the values are in the table.";
   return figure;
 }

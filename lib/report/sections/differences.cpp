@@ -47,7 +47,13 @@ std::vector<Pair> pairs_of(const Results& results, const std::vector<std::pair<c
   const std::vector<LmPlace> places = lm_places(results);
   for (const auto& [arm, base] : arms) {
     for (const auto& [protocol, length] : places) {
-      Pair pair{arm, base, protocol, length, arm_score(results, *arm, protocol, length), arm_score(results, *base, protocol, length), {}};
+      Pair pair{arm,
+                base,
+                protocol,
+                length,
+                arm_score(results, *arm, protocol, length),
+                arm_score(results, *base, protocol, length),
+                {}};
       pair.difference = compare(pair.score, pair.base_score);
       pairs.push_back(std::move(pair));
     }
@@ -97,13 +103,12 @@ Table differences_table(const Results& results, const std::vector<Pair>& pairs, 
       delta.few = d.few();
       row.cells.insert(row.cells.end(),
                        {delta, Cell::of_number(d.interval.low), Cell::of_number(d.interval.high),
-                        Cell::of_number(static_cast<double>(d.seeds)),
-                        Cell::of_number(static_cast<double>(d.items)), Cell::of_number(std::exp(d.estimate) - 1),
-                        Cell::of_number(d.p), Cell::of_number(pair.p_holm)});
+                        Cell::of_number(static_cast<double>(d.seeds)), Cell::of_number(static_cast<double>(d.items)),
+                        Cell::of_number(std::exp(d.estimate) - 1), Cell::of_number(d.p), Cell::of_number(pair.p_holm)});
     } else {
       const ArmScore& bad = pair.score.ok() ? pair.base_score : pair.score;
-      const std::string reason =
-          bad.ok() ? "no seed, or fewer than two documents, in common" : cat(pair.score.ok() ? cat("other side: ") : "", bad.reason);
+      const std::string reason = bad.ok() ? "no seed, or fewer than two documents, in common"
+                                          : cat(pair.score.ok() ? cat("other side: ") : "", bad.reason);
       row.cells.push_back(Cell::missing(bad.ok() ? "n/a" : mark_of(bad.status), reason));
       for (int k = 0; k < 7; ++k) row.cells.push_back(Cell::of_text("–"));
     }
@@ -180,9 +185,8 @@ void add_row(const Results& results, const Pair& pair, double row, double reach,
     panel.flags.push_back({0, row, cat("off the axis: ", format_number(d.estimate, NumberStyle::kSignedNats)), ""});
     return;
   }
-  Series series{.name = arm_name(*pair.arm, has_variants(results)),
-                .look = palette.look(pair.arm->encoding),
-                .labelled = false};
+  Series series{
+      .name = arm_name(*pair.arm, has_variants(results)), .look = palette.look(pair.arm->encoding), .labelled = false};
   series.points.push_back(
       {.x = d.estimate, .y = row, .low = d.interval.low, .high = d.interval.high, .n = static_cast<double>(d.items)});
   panel.series.push_back(std::move(series));
@@ -224,12 +228,13 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
     panel.rules.push_back({true, 0, forest.zero});
     figure.panels.push_back(std::move(panel));
   }
-  figure.caption = cat(
-      "Difference of mean NLL from ", forest.against, ", paired by seed and document, ", protocol,
-      " protocol; line: 95 % interval over ", noise_words(fewest_seeds), ". ",
-      join_as_sentence({forest.sorted ? "sorted by the difference at the longest length" : "", "each length has its own scale",
-              lengths.size() < lengths_of(results, protocol).size() ? "other lengths are in the table" : ""}),
-      " ", training_sentence(results));
+  figure.caption =
+      cat("Difference of mean NLL from ", forest.against, ", paired by seed and document, ", protocol,
+          " protocol; line: 95 % interval over ", noise_words(fewest_seeds), ". ",
+          join_as_sentence(
+              {forest.sorted ? "sorted by the difference at the longest length" : "", "each length has its own scale",
+               lengths.size() < lengths_of(results, protocol).size() ? "other lengths are in the table" : ""}),
+          " ", training_sentence(results));
   figure.description = "Forest plot; the values are in the table of paired differences.";
   return figure;
 }

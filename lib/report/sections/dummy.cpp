@@ -26,16 +26,22 @@ struct PublishedLosses {
   std::array<double, 3> losses;
 };
 constexpr PublishedLosses kPublished[] = {
-    {"sinusoidal", 1, {.7871, .3949, .1488}}, {"sinusoidal", 4, {.6835, .3223, .1410}}, {"sinusoidal", 16, {.6664, .4399, .4147}},
-    {"sininit", 1, {.7122, .3726, .1450}},    {"sininit", 4, {.6249, .2809, .1414}},    {"sininit", 16, {.6069, .4416, .3922}},
-    {"learned", 1, {.7194, .3298, .1471}},    {"learned", 4, {.6684, .3388, .1420}},    {"learned", 16, {.5997, .4335, .3359}},
-    {"rope", 1, {.9259, .5937, .4204}},       {"rope", 4, {1.1675, .5025, .5285}},      {"rope", 16, {.8959, .8496, .8483}},
-    {"lrope", 1, {.8761, .5821, .2899}},      {"lrope", 4, {.9803, .5273, .4717}},      {"lrope", 16, {.9537, .8506, .8494}}};
+    {"sinusoidal", 1, {.7871, .3949, .1488}},  {"sinusoidal", 4, {.6835, .3223, .1410}},
+    {"sinusoidal", 16, {.6664, .4399, .4147}}, {"sininit", 1, {.7122, .3726, .1450}},
+    {"sininit", 4, {.6249, .2809, .1414}},     {"sininit", 16, {.6069, .4416, .3922}},
+    {"learned", 1, {.7194, .3298, .1471}},     {"learned", 4, {.6684, .3388, .1420}},
+    {"learned", 16, {.5997, .4335, .3359}},    {"rope", 1, {.9259, .5937, .4204}},
+    {"rope", 4, {1.1675, .5025, .5285}},       {"rope", 16, {.8959, .8496, .8483}},
+    {"lrope", 1, {.8761, .5821, .2899}},       {"lrope", 4, {.9803, .5273, .4717}},
+    {"lrope", 16, {.9537, .8506, .8494}}};
 
 std::optional<double> published(const std::string& encoding, std::int64_t depth, std::int64_t epochs) {
   for (const PublishedLosses& row : kPublished) {
     if (row.encoding != encoding || row.depth != depth) continue;
-    return epochs == 1 ? row.losses[0] : epochs == 4 ? row.losses[1] : epochs == 16 ? std::optional(row.losses[2]) : std::nullopt;
+    return epochs == 1    ? row.losses[0]
+           : epochs == 4  ? row.losses[1]
+           : epochs == 16 ? std::optional(row.losses[2])
+                          : std::nullopt;
   }
   return std::nullopt;
 }
@@ -75,15 +81,17 @@ class Grid {
   }
   /// One number a seed, in the order of the seeds' names.
   template <typename Of>
-  std::map<std::string, double> by_seed(const std::string& mode, const Line& line, std::int64_t epochs, const Of& of) const {
+  std::map<std::string, double> by_seed(const std::string& mode, const Line& line, std::int64_t epochs,
+                                        const Of& of) const {
     std::map<std::string, double> found;
     for (const DummyCell& cell : results_.dummy) {
       if (cell.mode == mode && cell.epochs == epochs && line_of(cell) == line) found[cell.seed] = of(cell);
     }
     return found;
   }
-  std::map<std::string, double> target(const std::string& mode, const Line& line, std::int64_t epochs, const std::string& variant,
-                                       const std::string& name, double DummyTargetCell::*of, std::string* status) const {
+  std::map<std::string, double> target(const std::string& mode, const Line& line, std::int64_t epochs,
+                                       const std::string& variant, const std::string& name, double DummyTargetCell::*of,
+                                       std::string* status) const {
     std::map<std::string, double> found;
     for (const DummyTargetCell& cell : results_.dummy_targets) {
       if (cell.mode != mode || cell.epochs != epochs || cell.variant != variant) continue;
@@ -120,8 +128,10 @@ Cell cell_of(const std::vector<double>& values, const std::string& status = "not
   if (values.empty()) return Cell::missing(mark_of(status), reason_of(status));
   const statistics::SeedSummary summary = statistics::summarise_seeds(values);
   Cell cell = Cell::of_number(summary.mean);
-  if (std::isfinite(summary.half_width)) cell.half_width = summary.half_width;
-  else if (values.size() == 2) cell.parts = values;
+  if (std::isfinite(summary.half_width))
+    cell.half_width = summary.half_width;
+  else if (values.size() == 2)
+    cell.parts = values;
   return cell;
 }
 
@@ -144,11 +154,14 @@ std::string scored(const std::string& mode) {
 }
 
 Table losses_table(const Grid& grid, const std::string& mode, const std::string& seeds) {
-  Table table{.id = cat("dummy_", mode), .title = cat("Structured sequences, mode ", mode, ": loss over depth and epochs")};
+  Table table{.id = cat("dummy_", mode),
+              .title = cat("Structured sequences, mode ", mode, ": loss over depth and epochs")};
   table.columns = line_columns();
   const auto epochs = grid.epochs(mode);
   for (const std::int64_t count : epochs) {
-    table.columns.push_back({.id = cat("loss_", count), .header = cat(count), .group = "nats a target, after epochs",
+    table.columns.push_back({.id = cat("loss_", count),
+                             .header = cat(count),
+                             .group = "nats a target, after epochs",
                              .direction = Direction::kLowerIsBetter});
   }
   if (mode == "seed") {
@@ -161,7 +174,8 @@ Table losses_table(const Grid& grid, const std::string& mode, const std::string&
     Row row{.cells = line_cells(line), .rule_above = !network.empty() && network != line.network};
     network = line.network;
     for (const std::int64_t count : epochs) {
-      row.cells.push_back(cell_of(values_of(grid.by_seed(mode, line, count, [](const DummyCell& c) { return c.headline; }))));
+      row.cells.push_back(
+          cell_of(values_of(grid.by_seed(mode, line, count, [](const DummyCell& c) { return c.headline; }))));
     }
     if (mode == "seed") {
       for (const std::int64_t count : epochs) {
@@ -171,18 +185,21 @@ Table losses_table(const Grid& grid, const std::string& mode, const std::string&
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Mean over ", scored(mode), ". ", join_as_sentence({seeds, "± is the 95 % t interval over seeds, from three on"}));
+  table.caption = cat("Mean over ", scored(mode), ". ",
+                      join_as_sentence({seeds, "± is the 95 % t interval over seeds, from three on"}));
   if (mode == "seed") {
-    table.caption += cat(" No predictor that sees one token at a time gets below ", format_number(kPositionWise, NumberStyle::kNats),
-                         ", causal attention not below ", format_number(kCausal, NumberStyle::kNats),
-                         "; token frequencies alone give ", format_number(kMarginal, NumberStyle::kNats), ".");
+    table.caption +=
+        cat(" No predictor that sees one token at a time gets below ", format_number(kPositionWise, NumberStyle::kNats),
+            ", causal attention not below ", format_number(kCausal, NumberStyle::kNats),
+            "; token frequencies alone give ", format_number(kMarginal, NumberStyle::kNats), ".");
   }
   return table;
 }
 
 Table targets_table(const Grid& grid, const std::string& mode) {
   const std::int64_t last = *grid.epochs(mode).rbegin();
-  Table table{.id = cat("dummy_targets_", mode), .title = cat("Structured sequences, mode ", mode, ": which targets are learned")};
+  Table table{.id = cat("dummy_targets_", mode),
+              .title = cat("Structured sequences, mode ", mode, ": which targets are learned")};
   table.columns = line_columns();
   struct Measure {
     const char* id;
@@ -206,30 +223,41 @@ Table targets_table(const Grid& grid, const std::string& mode) {
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Nats after ", last, " epochs. Nothing tells a after START: ln 71 = ", format_number(kBase, NumberStyle::kNats),
+  table.caption = cat("Nats after ", last,
+                      " epochs. Nothing tells a after START: ln 71 = ", format_number(kBase, NumberStyle::kNats),
                       " is the floor there. After MIDDLE earlier tokens determine a+3, for a network that sees them.");
   return table;
 }
 
-/// Mode hard: the determined targets on unseen progressions, as they are, moved along and longer; paired with the baseline.
+/// Mode hard: the determined targets on unseen progressions, as they are, moved along and longer; paired with the
+/// baseline.
 Table hard_table(const Grid& grid, const std::string& mode, const std::string& baseline) {
   const std::int64_t last = *grid.epochs(mode).rbegin();
-  Table table{.id = cat("dummy_targets_", mode), .title = cat("Structured sequences, mode ", mode, ": unseen progressions")};
+  Table table{.id = cat("dummy_targets_", mode),
+              .title = cat("Structured sequences, mode ", mode, ": unseen progressions")};
   table.columns = line_columns();
   const auto variants = grid.variants(mode);
   for (const std::string& variant : variants) {
-    table.columns.push_back({.id = cat("det_", variant), .header = variant, .group = "determined targets, nats",
+    table.columns.push_back({.id = cat("det_", variant),
+                             .header = variant,
+                             .group = "determined targets, nats",
                              .direction = Direction::kLowerIsBetter});
   }
-  table.columns.push_back({.id = "accuracy", .header = "plain", .group = "right, %", .style = NumberStyle::kPercent,
+  table.columns.push_back({.id = "accuracy",
+                           .header = "plain",
+                           .group = "right, %",
+                           .style = NumberStyle::kPercent,
                            .direction = Direction::kHigherIsBetter});
   table.columns.push_back({.id = "first", .header = "first", .group = "other targets, nats"});
   table.columns.push_back({.id = "step", .header = "step", .group = "other targets, nats"});
-  table.columns.push_back({.id = "difference", .header = cat("against ", baseline), .group = "determined, plain",
+  table.columns.push_back({.id = "difference",
+                           .header = cat("against ", baseline),
+                           .group = "determined, plain",
                            .style = NumberStyle::kSignedNats});
   for (const Line& line : grid.lines(mode)) {
     Row row{.cells = line_cells(line)};
-    const auto of = [&](const Line& of_line, const std::string& variant, const std::string& target, double DummyTargetCell::*member) {
+    const auto of = [&](const Line& of_line, const std::string& variant, const std::string& target,
+                        double DummyTargetCell::*member) {
       std::string status = "not_measured";
       auto found = grid.target(mode, of_line, last, variant, target, member, &status);
       return std::pair(std::move(found), status);
@@ -244,7 +272,8 @@ Table hard_table(const Grid& grid, const std::string& mode, const std::string& b
     }
     std::vector<double> ours, theirs;
     const auto own = of(line, "plain", "det", &DummyTargetCell::loss).first;
-    for (const auto& [seed, value] : of({baseline, line.network, line.depth}, "plain", "det", &DummyTargetCell::loss).first) {
+    for (const auto& [seed, value] :
+         of({baseline, line.network, line.depth}, "plain", "det", &DummyTargetCell::loss).first) {
       if (const auto same = own.find(seed); same != own.end()) {
         ours.push_back(same->second);
         theirs.push_back(value);
@@ -258,10 +287,12 @@ Table hard_table(const Grid& grid, const std::string& mode, const std::string& b
     row.cells.push_back(std::move(difference));
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("After ", last, " epochs, on progressions that training never shows; shift_N: all positions moved along by N; long: ",
-                      "longer continuations than any in training. Floors: first ", format_number(std::log(100.0), NumberStyle::kNats),
-                      ", step ", format_number(std::log(5.0), NumberStyle::kNats), ", determined 0. Differences are paired by seed; ",
-                      "brackets: 95 % t interval, from three seeds on.");
+  table.caption = cat(
+      "After ", last,
+      " epochs, on progressions that training never shows; shift_N: all positions moved along by N; long: ",
+      "longer continuations than any in training. Floors: first ", format_number(std::log(100.0), NumberStyle::kNats),
+      ", step ", format_number(std::log(5.0), NumberStyle::kNats), ", determined 0. Differences are paired by seed; ",
+      "brackets: 95 % t interval, from three seeds on.");
   return table;
 }
 
@@ -288,7 +319,9 @@ Figure losses_figure(const Grid& grid, const std::string& mode, Palette& palette
       std::vector<double> xs;
       std::set<std::string> seeds;
       for (const std::int64_t epochs : grid.epochs(mode)) {
-        for (const auto& [seed, value] : grid.by_seed(mode, line, epochs, [](const DummyCell& c) { return c.headline; })) seeds.insert(seed);
+        for (const auto& [seed, value] :
+             grid.by_seed(mode, line, epochs, [](const DummyCell& c) { return c.headline; }))
+          seeds.insert(seed);
       }
       std::vector<std::vector<double>> values(seeds.size());
       for (const std::int64_t epochs : grid.epochs(mode)) {
@@ -302,14 +335,17 @@ Figure losses_figure(const Grid& grid, const std::string& mode, Palette& palette
         }
       }
       if (xs.empty()) continue;
-      add_arm_series(panel, Arm{line.encoding, "", {}}, palette.look(line.encoding), {seeds.begin(), seeds.end()}, xs, values,
-                     [](double v) { return v; });
+      add_arm_series(panel, Arm{line.encoding, "", {}}, palette.look(line.encoding), {seeds.begin(), seeds.end()}, xs,
+                     values, [](double v) { return v; });
     }
     if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
   }
-  figure.caption = cat("Mean over ", scored(mode), ". Thick: mean over seeds; thin: single seeds; band: 95 % t interval, from three seeds on.",
-                       mode == "seed" ? " Lines across: the exact floors of predictors that see one token, or none." : "");
-  figure.description = cat("Line charts of loss against epochs, one for each network and depth. The values are in the table.");
+  figure.caption =
+      cat("Mean over ", scored(mode),
+          ". Thick: mean over seeds; thin: single seeds; band: 95 % t interval, from three seeds on.",
+          mode == "seed" ? " Lines across: the exact floors of predictors that see one token, or none." : "");
+  figure.description =
+      cat("Line charts of loss against epochs, one for each network and depth. The values are in the table.");
   return figure;
 }
 
@@ -324,8 +360,10 @@ Section dummy_section(const Results& results, Palette& palette) {
   const std::string of_seeds = cat(seeds.size(), seeds.size() == 1 ? " seed (" : " seeds (",
                                    support::join(std::vector<std::string>(seeds.begin(), seeds.end()), ", "), ").");
   section.paragraphs.push_back(
-      "START, a short progression, MIDDLE, its continuation, END. Networks that end in “over_batch” attend over the rows of a batch and "
-      "never within a row; “bare” ones are attention without residual sums, norms and feed-forward. Compare encodings within a network only.");
+      "START, a short progression, MIDDLE, its continuation, END. Networks that end in “over_batch” attend over the "
+      "rows of a batch and "
+      "never within a row; “bare” ones are attention without residual sums, norms and feed-forward. Compare encodings "
+      "within a network only.");
   for (const std::string& mode : grid.modes()) {
     section.figures.push_back(losses_figure(grid, mode, palette));
     section.tables.push_back(losses_table(grid, mode, of_seeds));

@@ -20,7 +20,8 @@ Section dummy_map_section(const Results& results, Palette&) {
     if (std::find(modes.begin(), modes.end(), cell.mode) == modes.end()) modes.push_back(cell.mode);
   }
   for (const std::string& mode : modes) {
-    std::map<std::pair<std::string, std::string>, std::map<std::pair<std::int64_t, std::int64_t>, std::vector<double>>> maps;   // network, encoding → depth, epochs
+    std::map<std::pair<std::string, std::string>, std::map<std::pair<std::int64_t, std::int64_t>, std::vector<double>>>
+        maps;  // network, encoding → depth, epochs
     std::set<std::int64_t> depths, epochs;
     std::size_t fewest = 0, most = 0;
     for (const DummyCell& cell : results.dummy) {
@@ -29,7 +30,7 @@ Section dummy_map_section(const Results& results, Palette&) {
       depths.insert(cell.depth);
       epochs.insert(cell.epochs);
     }
-    if (depths.size() < 2 && epochs.size() < 2) continue;   // one number is no map
+    if (depths.size() < 2 && epochs.size() < 2) continue;  // one number is no map
     Figure figure{.id = cat("dummy_", mode, "_map"),
                   .title = cat("Loss by depth and epochs, mode ", mode),
                   .kind = Figure::Kind::kHeatMap,
@@ -63,9 +64,13 @@ Section dummy_map_section(const Results& results, Palette&) {
     figure.heat_low = std::isfinite(low) ? std::floor(10 * low) / 10 : 0;
     figure.heat_high = std::isfinite(high) ? std::max(figure.heat_low + 0.1, std::ceil(10 * high) / 10) : 1;
     figure.heat_title = "nats";
-    figure.caption = cat("Test loss in nats per target, mean over ", fewest == most ? cat(most, most == 1 ? " seed" : " seeds") : cat(fewest, " to ", most, " seeds"),
-                         "; one colour scale for all panels. Panels of one network may be compared with each other.");
-    figure.description = "Heat maps of loss by number of layers and of epochs, one for each encoding and network; the values are in the table.";
+    figure.caption =
+        cat("Test loss in nats per target, mean over ",
+            fewest == most ? cat(most, most == 1 ? " seed" : " seeds") : cat(fewest, " to ", most, " seeds"),
+            "; one colour scale for all panels. Panels of one network may be compared with each other.");
+    figure.description =
+        "Heat maps of loss by number of layers and of epochs, one for each encoding and network; the values are in the "
+        "table.";
     section.figures.push_back(std::move(figure));
   }
   return section;

@@ -13,13 +13,14 @@ namespace {
 using support::cat;
 
 struct Place {
-  std::vector<double> nll;   // of each seed
+  std::vector<double> nll;  // of each seed
   std::string status;
 };
 /// Rule and length.
 using Places = std::map<std::pair<std::string, std::int64_t>, Place>;
 
-Places places_of(const Results& results, const Arm& arm, std::vector<std::string>& rules, std::set<std::int64_t>& lengths) {
+Places places_of(const Results& results, const Arm& arm, std::vector<std::string>& rules,
+                 std::set<std::int64_t>& lengths) {
   Places places;
   each_row<schema::Extension>(results, [&](std::size_t run, const schema::Extension& row) {
     if (std::find(arm.runs.begin(), arm.runs.end(), run) == arm.runs.end()) return;
@@ -59,15 +60,19 @@ Section extension_map_section(const Results& results, Palette&) {
   table.columns.push_back({.id = "rule", .header = "Rule", .text = true});
   for (const std::int64_t length : lengths) {
     figure.x_names.push_back(support::with_commas(length));
-    table.columns.push_back({.id = cat("ppl_", length), .header = length_header(results, length), .style = NumberStyle::kPerplexity, .direction = Direction::kLowerIsBetter});
+    table.columns.push_back({.id = cat("ppl_", length),
+                             .header = length_header(results, length),
+                             .style = NumberStyle::kPerplexity,
+                             .direction = Direction::kLowerIsBetter});
   }
-  figure.y_names.assign(rules.rbegin(), rules.rend());   // the model as it is on top
+  figure.y_names.assign(rules.rbegin(), rules.rend());  // the model as it is on top
   double highest = 0;
   for (std::size_t a = 0; a < arms.size(); ++a) {
     const Arm& arm = results.arms[a];
     const std::int64_t trained = train_length_of(results, arm);
     double reference = NAN;
-    if (const auto own = arms[a].find({"plain", trained}); own != arms[a].end()) reference = mean_of_finite(own->second.nll);
+    if (const auto own = arms[a].find({"plain", trained}); own != arms[a].end())
+      reference = mean_of_finite(own->second.nll);
     Panel panel{.title = arm_name(arm, has_variants(results)), .encoding = arm.encoding, .variant = arm.variant};
     bool first = !table.rows.empty();
     for (std::size_t r = 0; r < rules.size(); ++r) {
@@ -76,7 +81,8 @@ Section extension_map_section(const Results& results, Palette&) {
       bool any = false;
       int column = 0;
       for (const std::int64_t length : lengths) {
-        HeatCell cell{.column = column++, .row = static_cast<int>(rules.size() - 1 - r), .value = kUnknown, .text = "n/a"};
+        HeatCell cell{
+            .column = column++, .row = static_cast<int>(rules.size() - 1 - r), .value = kUnknown, .text = "n/a"};
         const auto found = arms[a].find({rules[r], length});
         if (found != arms[a].end() && !found->second.nll.empty() && found->second.status.empty()) {
           const statistics::SeedSummary summary = statistics::summarise_seeds(found->second.nll);
@@ -101,17 +107,24 @@ Section extension_map_section(const Results& results, Palette&) {
       table.rows.push_back(std::move(row));
       first = false;
     }
-    if (std::any_of(panel.cells.begin(), panel.cells.end(), [](const HeatCell& c) { return !std::isnan(c.value); })) figure.panels.push_back(std::move(panel));
+    if (std::any_of(panel.cells.begin(), panel.cells.end(), [](const HeatCell& c) { return !std::isnan(c.value); }))
+      figure.panels.push_back(std::move(panel));
   }
   figure.heat_low = 0;
   figure.heat_title = "Δ nats";
   figure.heat_high = std::clamp(std::ceil(2 * highest) / 2, 0.5, 3.0);
-  figure.caption = cat("Anchored loss minus that of the same checkpoint as it is at its training length, nats per token, mean over seeds; colours end at ",
-                       format_number(figure.heat_high, NumberStyle::kPerplexity), ". Rules and interventions change frequencies or logits at evaluation and train nothing. ",
-                       training_sentence(results));
+  figure.caption =
+      cat("Anchored loss minus that of the same checkpoint as it is at its training length, nats per token, mean over "
+          "seeds; colours end at ",
+          format_number(figure.heat_high, NumberStyle::kPerplexity),
+          ". Rules and interventions change frequencies or logits at evaluation and train nothing. ",
+          training_sentence(results));
   figure.description = "Heat maps of loss by rule and length, one for each model; the perplexities are in the table.";
-  table.caption = cat("Anchored targets, mean over seeds of the log-likelihood with its 95 % t interval over seeds from three on. Plain: the checkpoint as it is; crop: only as "
-                      "many tokens as in training; logit_scale: fitted on validation documents. ", training_sentence(results));
+  table.caption =
+      cat("Anchored targets, mean over seeds of the log-likelihood with its 95 % t interval over seeds from three on. "
+          "Plain: the checkpoint as it is; crop: only as "
+          "many tokens as in training; logit_scale: fitted on validation documents. ",
+          training_sentence(results));
   if (!figure.panels.empty()) section.figures.push_back(std::move(figure));
   if (!table.rows.empty()) section.tables.push_back(std::move(table));
   return section;

@@ -1,4 +1,5 @@
-// The frequency microscope of rotary models: what each pair carries, which turn into unseen angles, and how logits drift.
+// The frequency microscope of rotary models: what each pair carries, which turn into unseen angles, and how logits
+// drift.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -16,7 +17,9 @@ Figure map_figure(const Results& results) {
   std::set<std::int64_t> lengths;
   each_row<schema::ProbeFrequency>(results,
                                    [&](std::size_t, const schema::ProbeFrequency& row) { lengths.insert(row.length); });
-  const std::int64_t length = lengths.count(results.train_length) ? results.train_length : lengths.empty() ? 0 : *lengths.begin();
+  const std::int64_t length = lengths.count(results.train_length) ? results.train_length
+                              : lengths.empty()                   ? 0
+                                                                  : *lengths.begin();
   Figure figure{.id = "frequency_map",
                 .title = "Share of the logits by frequency pair",
                 .kind = Figure::Kind::kHeatMap,
@@ -26,20 +29,25 @@ Figure map_figure(const Results& results) {
   std::int64_t layers = 0, pairs = 0;
   double highest = 0;
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
-    std::map<std::pair<std::int64_t, std::int64_t>, std::vector<double>> shares;   // layer, pair
+    std::map<std::pair<std::int64_t, std::int64_t>, std::vector<double>> shares;  // layer, pair
     each_row<schema::ProbeFrequency>(results, [&](std::size_t run, const schema::ProbeFrequency& row) {
       if (arm_of(results, run) != arm || row.length != length) return;
       const double layer = schema::real_of(row.layer), pair = schema::real_of(row.pair);
       if (std::isfinite(layer) && std::isfinite(pair))
         shares[{std::llround(layer), std::llround(pair)}].push_back(row.logit_share);
     });
-    Panel panel{.title = arm_name(results.arms[arm], has_variants(results)), .encoding = results.arms[arm].encoding, .variant = results.arms[arm].variant};
+    Panel panel{.title = arm_name(results.arms[arm], has_variants(results)),
+                .encoding = results.arms[arm].encoding,
+                .variant = results.arms[arm].variant};
     for (const auto& [at, values] : shares) {
       layers = std::max(layers, at.first + 1);
       pairs = std::max(pairs, at.second + 1);
       const double share = mean_of_finite(values);
       highest = std::max(highest, share);
-      panel.cells.push_back({.column = static_cast<int>(at.first), .row = static_cast<int>(at.second), .value = share, .text = cat(std::llround(100 * share))});
+      panel.cells.push_back({.column = static_cast<int>(at.first),
+                             .row = static_cast<int>(at.second),
+                             .value = share,
+                             .text = cat(std::llround(100 * share))});
     }
     if (!panel.cells.empty()) figure.panels.push_back(std::move(panel));
   }
@@ -55,15 +63,17 @@ Figure map_figure(const Results& results) {
   figure.heat_low = 0;
   figure.heat_ticks = TickStyle::kPercent;
   figure.heat_high = std::max(0.1, std::ceil(10 * highest) / 10);
-  figure.caption = cat("Share of the logits that a pair of channels carries: mean |q·k of the pair| over the sum of all, causal pairs of tokens, mean "
-                       "over heads and seeds, percent, at ", support::with_commas(length), " tokens (layout: PoPE, figures 3 and 4). ",
-                       training_sentence(results));
+  figure.caption =
+      cat("Share of the logits that a pair of channels carries: mean |q·k of the pair| over the sum of all, causal "
+          "pairs of tokens, mean "
+          "over heads and seeds, percent, at ",
+          support::with_commas(length), " tokens (layout: PoPE, figures 3 and 4). ", training_sentence(results));
   figure.description = "Heat maps of pair by layer, one for each rotary model.";
   return figure;
 }
 
 struct Angles {
-  std::set<std::pair<std::int64_t, std::int64_t>> pairs, partial, fresh;   // (group, pair)
+  std::set<std::pair<std::int64_t, std::int64_t>> pairs, partial, fresh;  // (group, pair)
   double worst = 0;
 };
 
@@ -71,7 +81,8 @@ Table angles_table(const Results& results) {
   Table table{.id = "unseen_angles", .title = "Angles that training has not seen"};
   table.columns = arm_columns(results);
   std::map<std::pair<std::size_t, std::int64_t>, Angles> all;
-  std::map<std::pair<std::size_t, std::int64_t>, std::map<std::pair<std::int64_t, std::int64_t>, bool>> fresh;   // by layer and pair
+  std::map<std::pair<std::size_t, std::int64_t>, std::map<std::pair<std::int64_t, std::int64_t>, bool>>
+      fresh;  // by layer and pair
   std::set<std::int64_t> lengths;
   each_row<schema::ProbeAngle>(results, [&](std::size_t run, const schema::ProbeAngle& row) {
     const std::pair key{arm_of(results, run), row.length};
@@ -86,7 +97,7 @@ Table angles_table(const Results& results) {
     fresh[key][{row.layer, pair.second}] = fresh[key][{row.layer, pair.second}] || unseen > 0;
   });
   // What those pairs carry, of the logits at that length.
-  std::map<std::pair<std::size_t, std::int64_t>, std::pair<double, double>> carried;   // in fresh pairs, in all
+  std::map<std::pair<std::size_t, std::int64_t>, std::pair<double, double>> carried;  // in fresh pairs, in all
   each_row<schema::ProbeFrequency>(results, [&](std::size_t run, const schema::ProbeFrequency& row) {
     const std::pair key{arm_of(results, run), row.length};
     const double share = row.logit_share, layer = schema::real_of(row.layer), pair = schema::real_of(row.pair);
@@ -100,12 +111,17 @@ Table angles_table(const Results& results) {
   table.columns.push_back({.id = "partial", .header = "below one turn in training", .style = NumberStyle::kCount});
   for (const std::int64_t length : lengths) {
     const std::string group = length_header(results, length);
-    table.columns.push_back({.id = cat("fresh_", length), .header = "pairs", .group = group, .style = NumberStyle::kCount});
-    table.columns.push_back({.id = cat("worst_", length), .header = "of distances", .group = group, .style = NumberStyle::kPercent});
-    table.columns.push_back({.id = cat("carried_", length), .header = "of logits", .group = group, .style = NumberStyle::kPercent});
+    table.columns.push_back(
+        {.id = cat("fresh_", length), .header = "pairs", .group = group, .style = NumberStyle::kCount});
+    table.columns.push_back(
+        {.id = cat("worst_", length), .header = "of distances", .group = group, .style = NumberStyle::kPercent});
+    table.columns.push_back(
+        {.id = cat("carried_", length), .header = "of logits", .group = group, .style = NumberStyle::kPercent});
   }
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
-    const auto first = std::find_if(lengths.begin(), lengths.end(), [&](std::int64_t length) { return all.count({arm, length}) != 0; });
+    const auto first = std::find_if(lengths.begin(), lengths.end(), [&](std::int64_t length) {
+      return all.count({arm, length}) != 0;
+    });
     if (first == lengths.end()) continue;
     Row row{.cells = arm_cells(results, results.arms[arm])};
     const Angles& own = all.at({arm, *first});
@@ -125,8 +141,12 @@ Table angles_table(const Results& results) {
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Frequency pairs that reach angles unseen in training: how many, the share of distances up to that length for which the worst of them does, "
-                      "and the share of the logits that such pairs carry. A pair that completed a turn in training has seen all angles. ", training_sentence(results));
+  table.caption =
+      cat("Frequency pairs that reach angles unseen in training: how many, the share of distances up to that length "
+          "for which the worst of them does, "
+          "and the share of the logits that such pairs carry. A pair that completed a turn in training has seen all "
+          "angles. ",
+          training_sentence(results));
   return table;
 }
 
@@ -150,9 +170,10 @@ Figure drift_figure(const Results& results, Palette& palette) {
       if (networks.count(network) == 0) continue;
       Panel panel{.title = has_variants(results) ? variant : "", .variant = variant};
       if (networks.size() > 1)
-        panel.title +=
-            cat(panel.title.empty() ? "" : ", ", std::string(network) == "trained" ? "after training" : "before training");
-      if (results.train_length > 0) panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
+        panel.title += cat(panel.title.empty() ? "" : ", ",
+                           std::string(network) == "trained" ? "after training" : "before training");
+      if (results.train_length > 0)
+        panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
       for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
         if (results.arms[arm].variant != variant) continue;
         std::map<double, std::vector<double>> means;
@@ -162,11 +183,13 @@ Figure drift_figure(const Results& results, Palette& palette) {
         });
         if (!means.count(1)) continue;
         const double near = mean_of_finite(means[1]);
-        Series series{
-            .name = results.arms[arm].encoding, .role = Series::Role::kLine, .look = palette.look(results.arms[arm].encoding)};
+        Series series{.name = results.arms[arm].encoding,
+                      .role = Series::Role::kLine,
+                      .look = palette.look(results.arms[arm].encoding)};
         for (const auto& [distance, values] : means) {
           if (distance >= 1)
-            series.points.push_back({.x = distance, .y = mean_of_finite(values) - near, .n = static_cast<double>(values.size())});
+            series.points.push_back(
+                {.x = distance, .y = mean_of_finite(values) - near, .n = static_cast<double>(values.size())});
         }
         panel.series.push_back(std::move(series));
       }
@@ -174,9 +197,11 @@ Figure drift_figure(const Results& results, Palette& palette) {
     }
   }
   figure.caption =
-      cat("Mean logit over layers, heads, seeds and sampled pairs of a query and a key from different tokens of held-out text, put "
+      cat("Mean logit over layers, heads, seeds and sampled pairs of a query and a key from different tokens of "
+          "held-out text, put "
           "at that "
-          "distance; before training: of the same model's first weights. Encodings whose logits follow from more than a pair and "
+          "distance; before training: of the same model's first weights. Encodings whose logits follow from more than "
+          "a pair and "
           "its distance are left out. ",
           training_sentence(results));
   figure.description = "Line chart of attention logits by distance.";

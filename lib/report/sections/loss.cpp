@@ -112,7 +112,8 @@ Figure loss_figure(const Results& results, const std::vector<const Curve*>& curv
                                   .units = units});
         }
       }
-      Series main{.name = encoding, .role = role, .look = look, .points = mean_of(lines), .variant = variant, .units = units};
+      Series main{
+          .name = encoding, .role = role, .look = look, .points = mean_of(lines), .variant = variant, .units = units};
       if (!main.points.empty()) panel.series.push_back(std::move(main));
     };
     add(training, train_seeds, Series::Role::kLine);
@@ -155,14 +156,14 @@ Figure loss_figure(const Results& results, const std::vector<const Curve*>& curv
   figure.title = cat("Loss against training ", unit);
   std::string branches;
   for (std::size_t i = 0; i < variants.size(); ++i) {
-    branches += cat(i == 0 ? "branches, drawn from their fork: " : ", ", variants[i].empty() ? "branch" : variants[i], " ",
-                    kBranchDashes[i % kBranchDashes.size()].second);
+    branches += cat(i == 0 ? "branches, drawn from their fork: " : ", ", variants[i].empty() ? "branch" : variants[i],
+                    " ", kBranchDashes[i % kBranchDashes.size()].second);
   }
   figure.caption =
       cat(validated ? "Left: training" : "Training", " loss, ", smoothing_words(half),
           validated ? cat("; right: validation loss, later half of the ", unit, ", on its own scale. ") : ". ",
           join_as_sentence({"Thick: mean over seeds", "thin: single seeds", branches,
-                  drops ? "× marks where the encoding is dropped" : ""}),
+                            drops ? "× marks where the encoding is dropped" : ""}),
           " ", training_sentence(results));
   figure.description = cat("Line charts of loss against ", unit, " for ", support::join(results.encodings, ", "),
                            ". Final values are in the table.");
@@ -231,7 +232,8 @@ Table loss_table(const Results& results, const std::vector<const Curve*>& curves
     }
   }
   table.caption =
-      cat("Last validation of each training, at the training length; a claim about longer contexts needs parity here first. "
+      cat("Last validation of each training, at the training length; a claim about longer contexts needs parity here "
+          "first. "
           "Mean over seeds, ± the 95 % t interval over seeds from three on; two seeds are both printed. ",
           training_sentence(results));
   return table;

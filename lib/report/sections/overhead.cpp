@@ -57,7 +57,8 @@ Section overhead_section(const Results& results, Palette& palette) {
       }
       if (std::isfinite(bar.share)) bars.push_back(bar);
     }
-    std::stable_sort(bars.begin(), bars.end(), [](const Bar& x, const Bar& y) { return x.share > y.share; });   // the cheapest on top
+    std::stable_sort(bars.begin(), bars.end(),
+                     [](const Bar& x, const Bar& y) { return x.share > y.share; });  // the cheapest on top
     return bars;
   };
 
@@ -66,10 +67,11 @@ Section overhead_section(const Results& results, Palette& palette) {
                 .kind = Figure::Kind::kBars,
                 .x = {.title = "More than without an encoding", .ticks = TickStyle::kPercent}};
   const std::int64_t length = *lengths.rbegin();
-  const std::vector<std::tuple<std::string, std::string, std::string, bool>> panels = {{"forward pass, time", "forward", "forward_none", false},
-                                                                                       {"training step, time", "training_step", "training_step_none", false},
-                                                                                       {"forward pass, peak memory", "forward", "forward_none", true}};
-  std::vector<std::size_t> order;   // arms, from below: that of the first panel
+  const std::vector<std::tuple<std::string, std::string, std::string, bool>> panels = {
+      {"forward pass, time", "forward", "forward_none", false},
+      {"training step, time", "training_step", "training_step_none", false},
+      {"forward pass, peak memory", "forward", "forward_none", true}};
+  std::vector<std::size_t> order;  // arms, from below: that of the first panel
   for (const auto& [title, with, without, memory] : panels) {
     for (const Bar& bar : bars_of(length, with, without, memory)) {
       if (std::find(order.begin(), order.end(), bar.arm) == order.end()) order.push_back(bar.arm);
@@ -83,8 +85,14 @@ Section overhead_section(const Results& results, Palette& palette) {
     double low = 0, high = 0;
     for (const Bar& bar : bars_of(length, with, without, memory)) {
       const Arm& arm = results.arms[bar.arm];
-      Series series{.name = arm_name(arm, has_variants(results)), .look = palette.look(arm.encoding), .labelled = false, .variant = arm.variant};
-      series.points.push_back({.x = bar.share, .y = static_cast<double>(std::find(order.begin(), order.end(), bar.arm) - order.begin()), .low = bar.low, .high = bar.high,
+      Series series{.name = arm_name(arm, has_variants(results)),
+                    .look = palette.look(arm.encoding),
+                    .labelled = false,
+                    .variant = arm.variant};
+      series.points.push_back({.x = bar.share,
+                               .y = static_cast<double>(std::find(order.begin(), order.end(), bar.arm) - order.begin()),
+                               .low = bar.low,
+                               .high = bar.high,
                                .n = repetitions});
       for (const double x : {bar.share, bar.low, bar.high}) {
         if (!std::isfinite(x)) continue;
@@ -101,8 +109,10 @@ Section overhead_section(const Results& results, Palette& palette) {
     figure.panels.push_back(std::move(panel));
   }
   if (figure.panels.empty()) return section;
-  figure.caption = cat("Time and memory by the cheapest exact route over those of the same model without an encoding, ", support::with_commas(length), " tokens, ",
-                       support::join({devices.begin(), devices.end()}, "; "), "; median of ", repetitions, " repetitions, line: quartiles. Sorted by the first panel; each panel has "
+  figure.caption = cat("Time and memory by the cheapest exact route over those of the same model without an encoding, ",
+                       support::with_commas(length), " tokens, ", support::join({devices.begin(), devices.end()}, "; "),
+                       "; median of ", repetitions,
+                       " repetitions, line: quartiles. Sorted by the first panel; each panel has "
                        "its own scale. Times are measured and differ from run to run.");
   figure.description = "Bar charts of the overhead of each encoding; the values are in the tables.";
   section.figures.push_back(std::move(figure));

@@ -32,7 +32,8 @@ std::string protocol_words(const Results& results, const std::string& protocol) 
   if (protocol == "sliding" && strides.size() == 1)
     return cat("sliding: windows every ", support::with_commas(*strides.begin()), " tokens, only new tokens scored");
   if (protocol == "sliding") return "sliding: overlapping windows, only new tokens scored";
-  if (protocol == "anchored") return "anchored: the same targets at every length, before up to four ends of each document";
+  if (protocol == "anchored")
+    return "anchored: the same targets at every length, before up to four ends of each document";
   return "";
 }
 
@@ -67,7 +68,8 @@ std::string context_words(const Results& results, const std::string& protocol, s
 std::string caption(const Results& results) {
   std::vector<std::string> protocols;
   for (const std::string& protocol : protocols_of(results)) protocols.push_back(protocol_words(results, protocol));
-  return cat(join_as_sentence(protocols), " ", join_as_sentence({documents_sentence(results), seeds_sentence(results), training_sentence(results)}));
+  return cat(join_as_sentence(protocols), " ",
+             join_as_sentence({documents_sentence(results), seeds_sentence(results), training_sentence(results)}));
 }
 
 Cell score_cell(const ArmScore& score) {
@@ -209,7 +211,7 @@ Table perplexity_table(const Results& results) {
   table.columns = arm_columns(results);
   table.columns.push_back({.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount});
   const std::vector<LmPlace> places = lm_places(results);
-  bool contexts = false;   // are known
+  bool contexts = false;  // are known
   for (const auto& [protocol, length] : places) {
     const std::string context = context_words(results, protocol, length);
     contexts = contexts || !context.empty();
@@ -250,11 +252,12 @@ Table perplexity_table(const Results& results) {
   }
   table.caption =
       cat(caption(results), " ",
-          join_as_sentence({contexts ? "In brackets below a length: mean number of tokens before a scored one" : "",
-                  "mean over seeds of the log-likelihood, from three seeds on with its 95 % interval over seeds and "
-                  "documents; models "
-                  "share the documents, so compare them by their paired differences",
-                  "two seeds are both printed", bold_sentence(fewest_seeds).substr(fewest_seeds > 0 ? 1 : 0)}));
+          join_as_sentence(
+              {contexts ? "In brackets below a length: mean number of tokens before a scored one" : "",
+               "mean over seeds of the log-likelihood, from three seeds on with its 95 % interval over seeds and "
+               "documents; models "
+               "share the documents, so compare them by their paired differences",
+               "two seeds are both printed", bold_sentence(fewest_seeds).substr(fewest_seeds > 0 ? 1 : 0)}));
   return table;
 }
 
@@ -278,7 +281,8 @@ Table perplexity_seeds_table(const Results& results) {
       first = false;
       row.cells.push_back(Cell::of_text(results.runs[run].seed));
       const Arm alone{arm.encoding, arm.variant, {run}};
-      for (const auto& [protocol, length] : places) row.cells.push_back(score_cell(arm_score(results, alone, protocol, length)));
+      for (const auto& [protocol, length] : places)
+        row.cells.push_back(score_cell(arm_score(results, alone, protocol, length)));
       table.rows.push_back(std::move(row));
     }
   }
@@ -293,7 +297,8 @@ Table bits_table(const Results& results) {
   table.columns = arm_columns(results);
   const auto lengths = lengths_of(results, protocol);
   for (const std::int64_t length : lengths) {
-    table.columns.push_back({.id = cat("bpb_", length), .header = length_header(results, length), .direction = Direction::kLowerIsBetter});
+    table.columns.push_back(
+        {.id = cat("bpb_", length), .header = length_header(results, length), .direction = Direction::kLowerIsBetter});
   }
   bool any = false;
   for (const Arm* each : readers(results)) {
@@ -302,8 +307,10 @@ Table bits_table(const Results& results) {
     for (const std::int64_t length : lengths) {
       const ArmScore score = arm_score(results, arm, protocol, length);
       any = any || std::isfinite(score.bpb);
-      row.cells.push_back(score.ok() && std::isfinite(score.bpb) ? Cell::of_number(score.bpb)
-                                                                 : Cell::missing(mark_of(score.ok() ? "not_measured" : score.status), score.ok() ? reason_of("not_measured") : score.reason));
+      row.cells.push_back(score.ok() && std::isfinite(score.bpb)
+                              ? Cell::of_number(score.bpb)
+                              : Cell::missing(mark_of(score.ok() ? "not_measured" : score.status),
+                                              score.ok() ? reason_of("not_measured") : score.reason));
     }
     table.rows.push_back(std::move(row));
   }

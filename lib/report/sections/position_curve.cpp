@@ -13,7 +13,7 @@ using support::cat;
 
 struct Bin {
   double low = 0, high = 0;
-  std::map<std::string, std::pair<double, double>> seeds;   // seed → loss, its standard error over documents
+  std::map<std::string, std::pair<double, double>> seeds;  // seed → loss, its standard error over documents
 };
 
 std::map<double, Bin> bins_of(const Results& results, const Arm& arm, double& documents) {
@@ -45,15 +45,24 @@ Section position_curve_section(const Results& results, Palette& palette) {
     add_training_rules(panel, results, variant);
     for (const Arm& arm : results.arms) {
       if (arm.variant != variant) continue;
-      Series main{.name = arm.encoding, .role = Series::Role::kLine, .look = palette.look(arm.encoding), .variant = variant};
+      Series main{
+          .name = arm.encoding, .role = Series::Role::kLine, .look = palette.look(arm.encoding), .variant = variant};
       std::map<std::string, Series> seeds;
       for (const auto& [begin, bin] : bins_of(results, arm, documents)) {
         if (bin.seeds.size() != arm.runs.size() || bin.high <= bin.low) continue;
-        const double x = std::sqrt(std::max(1.0, bin.low) * std::max(1.0, bin.high - 1));   // the middle of the bin on the axis
+        const double x =
+            std::sqrt(std::max(1.0, bin.low) * std::max(1.0, bin.high - 1));  // the middle of the bin on the axis
         std::vector<double> losses;
         for (const auto& [seed, loss] : bin.seeds) {
           losses.push_back(loss.first);
-          Series& own = seeds.try_emplace(seed, Series{.name = arm.encoding, .seed = seed, .role = Series::Role::kSeed, .look = main.look, .labelled = false, .variant = variant}).first->second;
+          Series& own = seeds
+                            .try_emplace(seed, Series{.name = arm.encoding,
+                                                      .seed = seed,
+                                                      .role = Series::Role::kSeed,
+                                                      .look = main.look,
+                                                      .labelled = false,
+                                                      .variant = variant})
+                            .first->second;
           own.points.push_back({.x = x, .y = loss.first});
         }
         const statistics::SeedSummary summary = statistics::summarise_seeds(losses);
@@ -79,12 +88,14 @@ Section position_curve_section(const Results& results, Palette& palette) {
     if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
   }
   if (figure.panels.empty()) return section;
-  if (highest > lowest + 4) figure.y.high = lowest + 4;   // a model that explodes would flatten all others
-  figure.caption = cat("Mean over ", format_number(documents, NumberStyle::kCount), " documents of the loss in bins of positions, edges at powers of two. ",
+  if (highest > lowest + 4) figure.y.high = lowest + 4;  // a model that explodes would flatten all others
+  figure.caption = cat("Mean over ", format_number(documents, NumberStyle::kCount),
+                       " documents of the loss in bins of positions, edges at powers of two. ",
                        most_seeds == 1 ? "One seed; band: 95 % over documents, the noise of training is unknown. "
                                        : "Thick: mean over seeds; band: 95 % t interval over seeds, from three on. ",
                        training_sentence(results));
-  figure.description = cat("Line chart of loss against position for ", support::join(results.encodings, ", "), "; values in data/figure_loss_position.csv.");
+  figure.description = cat("Line chart of loss against position for ", support::join(results.encodings, ", "),
+                           "; values in data/figure_loss_position.csv.");
   section.figures.push_back(std::move(figure));
   return section;
 }

@@ -17,7 +17,8 @@ struct Key {
   std::string network, method, tested;
   auto operator<=>(const Key&) const = default;
 };
-using Readings = std::map<Key, std::map<std::int64_t, std::pair<std::vector<double>, std::vector<double>>>>;   // place → R², MAD
+using Readings =
+    std::map<Key, std::map<std::int64_t, std::pair<std::vector<double>, std::vector<double>>>>;  // place → R², MAD
 
 Readings readings_of(const Results& results) {
   Readings readings;
@@ -45,10 +46,13 @@ Figure reading_figure(const Results& results, const Readings& readings, double c
     for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
       const auto found = readings.find({arm, network, "ridge", "all"});
       if (found == readings.end()) continue;
-      Series series{.name = arm_name(results.arms[arm], has_variants(results)), .role = Series::Role::kMain,
+      Series series{.name = arm_name(results.arms[arm], has_variants(results)),
+                    .role = Series::Role::kMain,
                     .look = palette.look(results.arms[arm].encoding)};
       for (const auto& [place, values] : found->second) {
-        series.points.push_back({.x = static_cast<double>(place), .y = mean_of_finite(values.second), .n = static_cast<double>(values.second.size())});
+        series.points.push_back({.x = static_cast<double>(place),
+                                 .y = mean_of_finite(values.second),
+                                 .n = static_cast<double>(values.second.size())});
       }
       panel.series.push_back(std::move(series));
     }
@@ -56,9 +60,12 @@ Figure reading_figure(const Results& results, const Readings& readings, double c
     if (std::isfinite(centre)) panel.rules.push_back({false, centre, "always the middle"});
     figure.panels.push_back(std::move(panel));
   }
-  figure.caption = cat("Ridge regression from the residual stream to the position, trained and tested on different documents; mean over seeds "
-                       "(layout: Haviv et al. 2022, figure 2). The random network has the same encoding; what it already shows was not learned. ",
-                       training_sentence(results));
+  figure.caption =
+      cat("Ridge regression from the residual stream to the position, trained and tested on different documents; mean "
+          "over seeds "
+          "(layout: Haviv et al. 2022, figure 2). The random network has the same encoding; what it already shows was "
+          "not learned. ",
+          training_sentence(results));
   figure.description = "Line charts of the error of a position probe by layer.";
   return figure;
 }
@@ -66,15 +73,19 @@ Figure reading_figure(const Results& results, const Readings& readings, double c
 Table reading_table(const Results& results, const Readings& readings) {
   Table table{.id = "position_reading", .title = "Position probes of the residual stream"};
   table.columns = arm_columns(results);
-  table.columns.insert(table.columns.end(),
-                       {{.id = "network", .header = "Network", .text = true},
-                        {.id = "method", .header = "Reader", .text = true},
-                        {.id = "tested", .header = "Tested on", .text = true},
-                        {.id = "place", .header = "Best place", .style = NumberStyle::kCount},
-                        {.id = "r2", .header = "R² there", .style = NumberStyle::kSignedNats, .direction = Direction::kHigherIsBetter},
-                        {.id = "mad", .header = "distance there, tokens", .style = NumberStyle::kPerplexity, .direction = Direction::kLowerIsBetter},
-                        {.id = "mad_first", .header = "embeddings", .style = NumberStyle::kPerplexity},
-                        {.id = "mad_last", .header = "last layer", .style = NumberStyle::kPerplexity}});
+  table.columns.insert(
+      table.columns.end(),
+      {{.id = "network", .header = "Network", .text = true},
+       {.id = "method", .header = "Reader", .text = true},
+       {.id = "tested", .header = "Tested on", .text = true},
+       {.id = "place", .header = "Best place", .style = NumberStyle::kCount},
+       {.id = "r2", .header = "R² there", .style = NumberStyle::kSignedNats, .direction = Direction::kHigherIsBetter},
+       {.id = "mad",
+        .header = "distance there, tokens",
+        .style = NumberStyle::kPerplexity,
+        .direction = Direction::kLowerIsBetter},
+       {.id = "mad_first", .header = "embeddings", .style = NumberStyle::kPerplexity},
+       {.id = "mad_last", .header = "last layer", .style = NumberStyle::kPerplexity}});
   std::size_t last = results.arms.size();
   for (const auto& [key, places] : readings) {
     if (key.arm >= results.arms.size()) continue;
@@ -88,9 +99,12 @@ Table reading_table(const Results& results, const Readings& readings) {
       }
     }
     if (best < 0) continue;
-    Row row{.cells = arm_cells(results, results.arms[key.arm]), .rule_above = last != results.arms.size() && last != key.arm};
+    Row row{.cells = arm_cells(results, results.arms[key.arm]),
+            .rule_above = last != results.arms.size() && last != key.arm};
     last = key.arm;
-    for (const std::string& word : {key.network, key.method, key.tested == "second_half" ? std::string("second half, trained on the first") : key.tested}) {
+    for (const std::string& word :
+         {key.network, key.method,
+          key.tested == "second_half" ? std::string("second half, trained on the first") : key.tested}) {
       row.cells.push_back(Cell::of_text(word));
     }
     row.cells.push_back(Cell::of_number(static_cast<double>(best)));
@@ -100,7 +114,8 @@ Table reading_table(const Results& results, const Readings& readings) {
     row.cells.push_back(Cell::of_number(mean_of_finite(places.rbegin()->second.second)));
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Mean over seeds. The best place is that with the smallest distance, so it flatters a little. ", training_sentence(results));
+  table.caption = cat("Mean over seeds. The best place is that with the smallest distance, so it flatters a little. ",
+                      training_sentence(results));
   return table;
 }
 
@@ -124,8 +139,10 @@ Table reliance_table(const Results& results) {
       sum.se.push_back(row.se);
     }
   });
-  const std::map<std::string, std::string> groups = {{"without_encoding", "encoding taken away"}, {"constant_position", "encoding taken away"},
-                                                     {"shuffled_prefix", "prefix shuffled, all but the last"}, {"translation", "all moved by"},
+  const std::map<std::string, std::string> groups = {{"without_encoding", "encoding taken away"},
+                                                     {"constant_position", "encoding taken away"},
+                                                     {"shuffled_prefix", "prefix shuffled, all but the last"},
+                                                     {"translation", "all moved by"},
                                                      {"gap", "second half moved by"}};
   for (const auto& [test, amount] : cases) {
     const auto group = groups.find(test);
@@ -148,14 +165,18 @@ Table reliance_table(const Results& results) {
         row.cells.push_back(Cell::missing(mark_of(found->second.status), reason_of(found->second.status)));
       } else {
         Cell cell = Cell::of_number(mean_of_finite(found->second.delta));
-        if (found->second.delta.size() == 1 && std::isfinite(found->second.se[0])) cell.half_width = 1.96 * found->second.se[0];
+        if (found->second.delta.size() == 1 && std::isfinite(found->second.se[0]))
+          cell.half_width = 1.96 * found->second.se[0];
         row.cells.push_back(std::move(cell));
       }
     }
     if (any) table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Nats a token that the same targets cost more; mean over seeds, ± 95 % over documents where there is one seed. A relative "
-                      "encoding does not feel a translation (0.001 nats and less is rounding). ", training_sentence(results));
+  table.caption =
+      cat("Nats a token that the same targets cost more; mean over seeds, ± 95 % over documents where there is one "
+          "seed. A relative "
+          "encoding does not feel a translation (0.001 nats and less is rounding). ",
+          training_sentence(results));
   return table;
 }
 

@@ -26,7 +26,8 @@ std::string sentence_of(const Results& results, const ObservedNoise& seen) {
   const std::string where = seen.length > 0 ? cat(" at ", documents ? tokens_header(results, seen.length)
                                                                     : length_header(results, seen.length))
                                             : std::string();
-  const std::string who = cat(seeds_in_words(seen.seeds), seen.items > 1 ? cat(" and ", seen.items, documents ? " documents" : " items") : "",
+  const std::string who = cat(seeds_in_words(seen.seeds),
+                              seen.items > 1 ? cat(" and ", seen.items, documents ? " documents" : " items") : "",
                               where, " (", seen.measure, ")");
   if (seen.seeds < statistics::kSeedsForNoise)
     return cat(who, " can show no difference between encodings: the noise of training takes three seeds to know.");
@@ -41,14 +42,15 @@ std::string sentence_of(const Results& results, const ObservedNoise& seen) {
 Table power_table(const std::vector<ObservedNoise>& all) {
   Table table{.id = "power", .title = "Differences that can be shown"};
   // pe-pipeline power reads the columns up to item_sd.
-  table.columns = {{.id = "measure", .header = "Measure", .text = true},
-                   {.id = "unit", .header = "Unit", .text = true},
-                   {.id = "length", .header = "Length", .style = NumberStyle::kCount},
-                   {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
-                   {.id = "items", .header = "Items", .style = NumberStyle::kCount},
-                   {.id = "seed_sd", .header = "of a seed", .group = "sd of a difference", .style = NumberStyle::kNats},
-                   {.id = "item_sd", .header = "of an item", .group = "sd of a difference", .style = NumberStyle::kNats},
-                   {.id = "shown", .header = "here", .group = "smallest difference found in 80 %", .style = NumberStyle::kNats}};
+  table.columns = {
+      {.id = "measure", .header = "Measure", .text = true},
+      {.id = "unit", .header = "Unit", .text = true},
+      {.id = "length", .header = "Length", .style = NumberStyle::kCount},
+      {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+      {.id = "items", .header = "Items", .style = NumberStyle::kCount},
+      {.id = "seed_sd", .header = "of a seed", .group = "sd of a difference", .style = NumberStyle::kNats},
+      {.id = "item_sd", .header = "of an item", .group = "sd of a difference", .style = NumberStyle::kNats},
+      {.id = "shown", .header = "here", .group = "smallest difference found in 80 %", .style = NumberStyle::kNats}};
   const std::size_t counts[] = {3, 5, 10, 20};
   for (const std::size_t seeds : counts) {
     table.columns.push_back({.id = cat("seeds_", seeds),
@@ -56,11 +58,14 @@ Table power_table(const std::vector<ObservedNoise>& all) {
                              .group = "of a study to come",
                              .style = NumberStyle::kNats});
   }
-  table.columns.push_back({.id = "for_1_percent", .header = "for 1 %", .group = "seeds needed", .style = NumberStyle::kCount});
+  table.columns.push_back(
+      {.id = "for_1_percent", .header = "for 1 %", .group = "seeds needed", .style = NumberStyle::kCount});
   const char* unknown = "the noise of training takes three seeds to know";
   for (const ObservedNoise& seen : all) {
     const statistics::NoiseLevels upper = statistics::upper_limit(seen.noise, seen.seeds);
-    const auto number = [&](double value) { return std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", unknown); };
+    const auto number = [&](double value) {
+      return std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", unknown);
+    };
     Row row{
         .cells = {Cell::of_text(seen.measure), Cell::of_text(seen.nats ? "nats" : "share"),
                   seen.length > 0 ? Cell::of_number(static_cast<double>(seen.length))
@@ -72,9 +77,10 @@ Table power_table(const std::vector<ObservedNoise>& all) {
     for (const std::size_t seeds : counts)
       row.cells.push_back(number(statistics::detectable_difference(upper, seeds, seen.items)));
     const std::size_t needed = statistics::seeds_to_detect(seen.nats ? std::log(1.01) : 0.01, upper, seen.items);
-    row.cells.push_back(needed > 0                       ? Cell::of_number(static_cast<double>(needed))
-                        : std::isfinite(seen.noise.seed) ? Cell::missing(">200", "more items are needed, or more than 200 seeds")
-                                                         : Cell::missing("–", unknown));
+    row.cells.push_back(needed > 0 ? Cell::of_number(static_cast<double>(needed))
+                        : std::isfinite(seen.noise.seed)
+                            ? Cell::missing(">200", "more items are needed, or more than 200 seeds")
+                            : Cell::missing("–", unknown));
     table.rows.push_back(std::move(row));
   }
   table.caption =

@@ -1,5 +1,5 @@
-// Does the protocol decide the ranking? Rank correlation between protocols at each length, beside that of two seeds under one
-// protocol; and what a length costs each arm, by cause.
+// Does the protocol decide the ranking? Rank correlation between protocols at each length, beside that of two seeds
+// under one protocol; and what a length costs each arm, by cause.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -16,20 +16,22 @@ namespace {
 
 using support::cat;
 
-constexpr std::size_t kFewestArms = 4;   // three pairs or fewer are no ranking
+constexpr std::size_t kFewestArms = 4;  // three pairs or fewer are no ranking
 
 /// Scores by seed of the arms that have all of them, at one length.
 struct ProtocolScores {
   std::vector<const Arm*> arms;
-  std::vector<std::string> seeds;                                          ///< that all of these arms have
-  std::map<std::string, std::vector<ArmScore>> scores;                     ///< protocol → of each arm
-  std::map<std::string, std::map<std::string, std::vector<double>>> nll;   ///< protocol → seed → of each arm
+  std::vector<std::string> seeds;                                         ///< that all of these arms have
+  std::map<std::string, std::vector<ArmScore>> scores;                    ///< protocol → of each arm
+  std::map<std::string, std::map<std::string, std::vector<double>>> nll;  ///< protocol → seed → of each arm
 };
 
-std::optional<ProtocolScores> scored_at(const Results& results, const std::vector<std::string>& protocols, std::int64_t length) {
+std::optional<ProtocolScores> scored_at(const Results& results, const std::vector<std::string>& protocols,
+                                        std::int64_t length) {
   ProtocolScores scored;
   for (const Arm& arm : results.arms) {
-    const bool whole = std::all_of(protocols.begin(), protocols.end(), [&](const std::string& p) { return arm_score(results, arm, p, length).ok(); });
+    const bool whole = std::all_of(protocols.begin(), protocols.end(),
+                                   [&](const std::string& p) { return arm_score(results, arm, p, length).ok(); });
     if (whole) scored.arms.push_back(&arm);
   }
   if (scored.arms.size() < kFewestArms) return std::nullopt;
@@ -38,7 +40,9 @@ std::optional<ProtocolScores> scored_at(const Results& results, const std::vecto
   }
   std::vector<ArmScore>& first = scored.scores.begin()->second;
   for (const std::string& seed : first.front().seeds) {
-    const bool common = std::all_of(first.begin(), first.end(), [&](const ArmScore& s) { return std::find(s.seeds.begin(), s.seeds.end(), seed) != s.seeds.end(); });
+    const bool common = std::all_of(first.begin(), first.end(), [&](const ArmScore& s) {
+      return std::find(s.seeds.begin(), s.seeds.end(), seed) != s.seeds.end();
+    });
     if (common) scored.seeds.push_back(seed);
   }
   for (const auto& [protocol, scores] : scored.scores) {
@@ -62,10 +66,10 @@ std::vector<double> means(const ProtocolScores& scored, const std::string& proto
 }
 
 struct Agreement {
-  std::vector<double> by_seed;   ///< τ of each seed's own rankings
-  double of_means = 0;           ///< τ of the means over seeds
-  double reversed = 0;           ///< share of pairs, by the means
-  std::size_t pairs = 0, significant = 0;   ///< reversed, and significant under both protocols
+  std::vector<double> by_seed;             ///< τ of each seed's own rankings
+  double of_means = 0;                     ///< τ of the means over seeds
+  double reversed = 0;                     ///< share of pairs, by the means
+  std::size_t pairs = 0, significant = 0;  ///< reversed, and significant under both protocols
 };
 
 Agreement agreement(const ProtocolScores& scored, const std::string& one, const std::string& other) {
@@ -81,7 +85,8 @@ Agreement agreement(const ProtocolScores& scored, const std::string& one, const 
       if ((a[i] - a[k]) * (b[i] - b[k]) >= 0) continue;
       const auto under_one = compare(scored.scores.at(one)[i], scored.scores.at(one)[k]);
       const auto under_other = compare(scored.scores.at(other)[i], scored.scores.at(other)[k]);
-      const bool both = under_one && under_other && adjusted_p(*under_one, 2 * found.pairs) < 0.05 && adjusted_p(*under_other, 2 * found.pairs) < 0.05;
+      const bool both = under_one && under_other && adjusted_p(*under_one, 2 * found.pairs) < 0.05 &&
+                        adjusted_p(*under_other, 2 * found.pairs) < 0.05;
       found.significant += both;
     }
   }
@@ -106,22 +111,26 @@ double between_seeds(const ProtocolScores& scored, const std::string& protocol) 
 Cell seed_cell(const std::vector<double>& values) {
   const statistics::SeedSummary summary = statistics::summarise_seeds(values);
   Cell cell = Cell::of_number(summary.mean);
-  if (std::isfinite(summary.half_width)) cell.half_width = summary.half_width;
-  else if (values.size() == 2) cell.parts = values;
+  if (std::isfinite(summary.half_width))
+    cell.half_width = summary.half_width;
+  else if (values.size() == 2)
+    cell.parts = values;
   return cell;
 }
 
-Table agreement_table(const Results& results, const std::vector<std::string>& protocols, const std::map<std::int64_t, ProtocolScores>& lengths) {
+Table agreement_table(const Results& results, const std::vector<std::string>& protocols,
+                      const std::map<std::int64_t, ProtocolScores>& lengths) {
   Table table{.id = "rank_agreement", .title = "Agreement of rankings under two protocols"};
-  table.columns = {{.id = "length", .header = "Length", .style = NumberStyle::kCount},
-                   {.id = "protocol", .header = "Protocol", .text = true},
-                   {.id = "other", .header = "Other", .text = true},
-                   {.id = "tau", .header = "of each seed", .group = "Kendall's tau", .style = NumberStyle::kPerplexity},
-                   {.id = "tau_means", .header = "of the means", .group = "Kendall's tau", .style = NumberStyle::kPerplexity},
-                   {.id = "tau_seeds", .header = "two seeds", .group = "Kendall's tau", .style = NumberStyle::kPerplexity},
-                   {.id = "reversed", .header = "all, %", .group = "pairs reversed", .style = NumberStyle::kPercent},
-                   {.id = "significant", .header = "significant", .group = "pairs reversed", .style = NumberStyle::kCount},
-                   {.id = "pairs", .header = "Pairs", .style = NumberStyle::kCount}};
+  table.columns = {
+      {.id = "length", .header = "Length", .style = NumberStyle::kCount},
+      {.id = "protocol", .header = "Protocol", .text = true},
+      {.id = "other", .header = "Other", .text = true},
+      {.id = "tau", .header = "of each seed", .group = "Kendall's tau", .style = NumberStyle::kPerplexity},
+      {.id = "tau_means", .header = "of the means", .group = "Kendall's tau", .style = NumberStyle::kPerplexity},
+      {.id = "tau_seeds", .header = "two seeds", .group = "Kendall's tau", .style = NumberStyle::kPerplexity},
+      {.id = "reversed", .header = "all, %", .group = "pairs reversed", .style = NumberStyle::kPercent},
+      {.id = "significant", .header = "significant", .group = "pairs reversed", .style = NumberStyle::kCount},
+      {.id = "pairs", .header = "Pairs", .style = NumberStyle::kCount}};
   std::size_t seeds = 0;
   for (const auto& [length, scored] : lengths) {
     seeds = std::max(seeds, scored.seeds.size());
@@ -129,20 +138,26 @@ Table agreement_table(const Results& results, const std::vector<std::string>& pr
     for (std::size_t i = 0; i < protocols.size(); ++i) {
       for (std::size_t k = i + 1; k < protocols.size(); ++k) {
         const Agreement found = agreement(scored, protocols[i], protocols[k]);
-        table.rows.push_back({.cells = {Cell::of_number(static_cast<double>(length)), Cell::of_text(protocols[i]), Cell::of_text(protocols[k]),
-                                        seed_cell(found.by_seed), Cell::of_number(found.of_means),
-                                        Cell::of_number((between_seeds(scored, protocols[i]) + between_seeds(scored, protocols[k])) / 2),
-                                        Cell::of_number(found.reversed), Cell::of_number(static_cast<double>(found.significant)),
-                                        Cell::of_number(static_cast<double>(found.pairs))},
-                              .rule_above = first && !table.rows.empty()});
+        table.rows.push_back(
+            {.cells = {Cell::of_number(static_cast<double>(length)), Cell::of_text(protocols[i]),
+                       Cell::of_text(protocols[k]), seed_cell(found.by_seed), Cell::of_number(found.of_means),
+                       Cell::of_number((between_seeds(scored, protocols[i]) + between_seeds(scored, protocols[k])) / 2),
+                       Cell::of_number(found.reversed), Cell::of_number(static_cast<double>(found.significant)),
+                       Cell::of_number(static_cast<double>(found.pairs))},
+             .rule_above = first && !table.rows.empty()});
         first = false;
       }
     }
   }
-  table.caption = cat("Kendall's tau_b of the rankings of the arms by mean NLL: of each seed's own rankings (mean over ", seeds_in_words(seeds),
-                      ", ± 95 % t interval from three on), of the means over seeds, and, for comparison, of two seeds under one protocol (mean over pairs "
-                      "of seeds and both protocols). Significant: the pair differs under both protocols, in opposite directions, each with p below 0.05 "
-                      "after Bonferroni's correction for all pairs and both protocols. ", training_sentence(results));
+  table.caption =
+      cat("Kendall's tau_b of the rankings of the arms by mean NLL: of each seed's own rankings (mean over ",
+          seeds_in_words(seeds),
+          ", ± 95 % t interval from three on), of the means over seeds, and, for comparison, of two seeds under one "
+          "protocol (mean over pairs "
+          "of seeds and both protocols). Significant: the pair differs under both protocols, in opposite directions, "
+          "each with p below 0.05 "
+          "after Bonferroni's correction for all pairs and both protocols. ",
+          training_sentence(results));
   return table;
 }
 
@@ -159,7 +174,8 @@ Figure agreement_figure(const Results& results, const std::vector<std::string>& 
                 .y = {.title = cat("Kendall's tau with ", headline, ", higher is more agreement")}};
   figure.y.high = 1.02;
   Panel panel;
-  if (results.train_length > 0) panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
+  if (results.train_length > 0)
+    panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
   for (const std::string& protocol : protocols) {
     if (protocol == headline) continue;
     Series series{.name = protocol, .look = palette.look(protocol), .points = {}};

@@ -1,5 +1,5 @@
-// Retrieval: passkeys, needles and RULER's tasks by length and depth. Small models hardly ever answer exactly, so the gain in
-// nats leads there.
+// Retrieval: passkeys, needles and RULER's tasks by length and depth. Small models hardly ever answer exactly, so the
+// gain in nats leads there.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -20,8 +20,8 @@ constexpr const char* kNotAcquired =
 
 /// One run at one length, and one depth or all.
 struct Summary {
-  std::map<std::string, double> exact;   ///< by item
-  double gain = 0;                       ///< nats per answer token that the fact saves
+  std::map<std::string, double> exact;  ///< by item
+  double gain = 0;                      ///< nats per answer token that the fact saves
   std::string status = "not_measured";
 };
 
@@ -47,8 +47,8 @@ Summary summary_of(const Results& results, const std::string& task, std::size_t 
 
 /// An arm over its seeds.
 struct RetrievalCells {
-  std::vector<double> gain, exact;   ///< of each seed
-  statistics::TwoLevel share;        ///< of exact answers; the same items in every seed
+  std::vector<double> gain, exact;  ///< of each seed
+  statistics::TwoLevel share;       ///< of exact answers; the same items in every seed
   std::string status = "ok";
 };
 
@@ -83,8 +83,10 @@ Cell gain_cell(const RetrievalCells& cells) {
   const statistics::SeedSummary summary = statistics::summarise_seeds(cells.gain);
   Cell cell = Cell::of_number(summary.mean);
   cell.few = cells.share.items < statistics::kFewItems;
-  if (std::isfinite(summary.half_width)) cell.half_width = summary.half_width;
-  else if (cells.gain.size() == 2) cell.parts = cells.gain;
+  if (std::isfinite(summary.half_width))
+    cell.half_width = summary.half_width;
+  else if (cells.gain.size() == 2)
+    cell.parts = cells.gain;
   return cell;
 }
 
@@ -100,7 +102,7 @@ Cell exact_cell(const RetrievalCells& cells) {
 class RetrievalView {
  public:
   RetrievalView(const Results& results, std::string task) : results_(results), task_(std::move(task)) {
-    std::map<std::size_t, std::map<std::pair<std::int64_t, double>, std::size_t>> counts;   // run → cell → trials
+    std::map<std::size_t, std::map<std::pair<std::int64_t, double>, std::size_t>> counts;  // run → cell → trials
     for (const Trial& trial : results.trials) {
       if (trial.task != task_) continue;
       lengths_.insert(trial.length);
@@ -182,13 +184,16 @@ class RetrievalView {
 
   std::string protocol_words() const {
     const std::string trials = fewest_ == most_ ? cat(most_) : cat(fewest_, " to ", most_);
-    const std::string where = depths_.empty() ? " per length" : cat(" per length at each of ", depths_.size(), depths_.size() == 1 ? " depth" : " depths");
+    const std::string where =
+        depths_.empty() ? " per length"
+                        : cat(" per length at each of ", depths_.size(), depths_.size() == 1 ? " depth" : " depths");
     return join_as_sentence({most_ > 0 ? cat(trials, " trials", where, ", the same for every model") : "",
-                   seeds_sentence(results_), training_sentence(results_), not_drawn_words()});
+                             seeds_sentence(results_), training_sentence(results_), not_drawn_words()});
   }
 
   const char* gain_words() const {
-    return "Gain: nats per answer token that the stated fact saves against filler of the same length; 0 is no retrieval.";
+    return "Gain: nats per answer token that the stated fact saves against filler of the same length; 0 is no "
+           "retrieval.";
   }
 
   Figure curve(Palette& palette) const {
@@ -230,7 +235,8 @@ class RetrievalView {
       const RetrievalCells cells = retrieval_cells(results_, task_, arm, length);
       if (cells.status != "ok" || is_hidden(arm, length)) continue;
       xs.push_back(static_cast<double>(length));
-      for (std::size_t s = 0; s < values.size(); ++s) values[s].push_back(exact_leads_ ? cells.exact[s] : cells.gain[s]);
+      for (std::size_t s = 0; s < values.size(); ++s)
+        values[s].push_back(exact_leads_ ? cells.exact[s] : cells.gain[s]);
       intervals.push_back(cells.share.interval);
     }
     if (xs.empty()) return;
@@ -268,7 +274,8 @@ class RetrievalView {
       for (const std::int64_t length : lengths_) {
         for (std::size_t row = 0; row < ordered.size(); ++row) {
           panel.cells.push_back(heat_cell(arm, length, ordered[row], column, static_cast<int>(row)));
-          if (!exact_leads_ && std::isfinite(panel.cells.back().value)) map.heat_high = std::max(map.heat_high, panel.cells.back().value);
+          if (!exact_leads_ && std::isfinite(panel.cells.back().value))
+            map.heat_high = std::max(map.heat_high, panel.cells.back().value);
         }
         const auto next = std::next(lengths_.find(length));
         if (trained > 0 && length <= trained && (next == lengths_.end() || *next > trained)) {
@@ -295,7 +302,8 @@ class RetrievalView {
         exact_leads_ ? statistics::median_of(cells.exact) : statistics::summarise_seeds(cells.gain).mean;
     if (!std::isfinite(value)) return cell;
     cell.value = value;
-    cell.text = exact_leads_ ? cat(std::llround(value * 100)) : format_number(std::round(value * 100) / 100, NumberStyle::kPerplexity);
+    cell.text = exact_leads_ ? cat(std::llround(value * 100))
+                             : format_number(std::round(value * 100) / 100, NumberStyle::kPerplexity);
     return cell;
   }
 
@@ -343,8 +351,8 @@ class RetrievalView {
   std::string task_;
   std::set<std::int64_t> lengths_;
   std::set<double> depths_;
-  std::vector<const Arm*> asked_;       ///< models that were asked this task
-  std::size_t fewest_ = 0, most_ = 0;   ///< trials in a cell
+  std::vector<const Arm*> asked_;      ///< models that were asked this task
+  std::size_t fewest_ = 0, most_ = 0;  ///< trials in a cell
   bool exact_leads_ = false;
   std::set<const Arm*> not_acquired_;  ///< arms without a gain at the training length
 };

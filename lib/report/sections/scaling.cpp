@@ -41,11 +41,14 @@ std::size_t distinct_count(std::vector<double> values) {
 Section scaling_section(const Results& results, Palette& palette) {
   Section section{.id = "loss", .title = "Training"};
   const auto curves = distinct(results.curves);
-  std::map<std::string, std::map<std::string, std::vector<End>>> ends;   // encoding → variant → seeds
+  std::map<std::string, std::map<std::string, std::vector<End>>> ends;  // encoding → variant → seeds
   std::vector<double> sizes, computes;
   for (const Curve* curve : curves) {
-    if (curve->diverged || curve->validation.empty() || !curve->run.facts.contains("parameters") || !curve->run.facts["parameters"].is_number()) continue;
-    const End end{curve->run.facts["parameters"].get<double>(), flops_of(curves, *curve), curve->validation.back().loss};
+    if (curve->diverged || curve->validation.empty() || !curve->run.facts.contains("parameters") ||
+        !curve->run.facts["parameters"].is_number())
+      continue;
+    const End end{curve->run.facts["parameters"].get<double>(), flops_of(curves, *curve),
+                  curve->validation.back().loss};
     if (!std::isfinite(end.loss)) continue;
     ends[curve->run.encoding][curve->run.variant].push_back(end);
     sizes.push_back(end.parameters);
@@ -87,8 +90,11 @@ Section scaling_section(const Results& results, Palette& palette) {
       panel.series.push_back(std::move(main));
     }
     figure.panels.push_back(std::move(panel));
-    figure.caption = cat("Last validation of each training, at its training length; small marks: single seeds; line: means over seeds, with their 95 % t interval from three on. "
-                         "Lines join what was trained and are no fitted law. ", training_sentence(results));
+    figure.caption =
+        cat("Last validation of each training, at its training length; small marks: single seeds; line: means over "
+            "seeds, with their 95 % t interval from three on. "
+            "Lines join what was trained and are no fitted law. ",
+            training_sentence(results));
     figure.description = cat("Line chart of validation loss against ", axis, ".");
     section.figures.push_back(std::move(figure));
   };

@@ -30,10 +30,11 @@ std::string join_as_sentence(const std::vector<std::string>& sentences) {
     if (sentence.empty()) continue;
     if (sentence.back() == '.') sentence.pop_back();
     char& first = sentence[0];
-    const bool symbol = sentence.size() > 1 && sentence[1] == ' ';   // "n = 32"
+    const bool symbol = sentence.size() > 1 && sentence[1] == ' ';  // "n = 32"
     if (text.empty() && !symbol && first >= 'a' && first <= 'z') first = static_cast<char>(first - 'a' + 'A');
-    const std::string word = sentence.substr(1, sentence.find(' ') == std::string::npos ? sentence.npos : sentence.find(' ') - 1);
-    const bool name = std::any_of(word.begin(), word.end(), [](char c) { return c >= 'A' && c <= 'Z'; });   // "RoPE"
+    const std::string word =
+        sentence.substr(1, sentence.find(' ') == std::string::npos ? sentence.npos : sentence.find(' ') - 1);
+    const bool name = std::any_of(word.begin(), word.end(), [](char c) { return c >= 'A' && c <= 'Z'; });  // "RoPE"
     if (!text.empty() && !name && first >= 'A' && first <= 'Z') first = static_cast<char>(first - 'A' + 'a');
     text += (text.empty() ? "" : "; ") + sentence;
   }
@@ -70,7 +71,8 @@ std::string tokens_header(const Results& results, std::int64_t length) {
 void add_training_rules(Panel& panel, const Results& results, const std::string& variant) {
   const auto lengths = train_lengths_of(results, variant);
   for (const std::int64_t length : lengths) {
-    panel.rules.push_back({true, static_cast<double>(length), lengths.size() == 1 ? "training length" : cat("trained at ", support::with_commas(length))});
+    panel.rules.push_back({true, static_cast<double>(length),
+                           lengths.size() == 1 ? "training length" : cat("trained at ", support::with_commas(length))});
   }
 }
 
@@ -91,7 +93,8 @@ std::string lengths_sentence(const Results& results) {
   std::vector<std::string> parts;
   for (const auto& [length, names] : arms) {
     const std::string who = names.size() <= 4 ? support::join(names, ", ") : cat(names.size(), " models");
-    parts.push_back(length > 0 ? cat(support::with_commas(length), " tokens (", who, ")") : cat("not known (", who, ")"));
+    parts.push_back(length > 0 ? cat(support::with_commas(length), " tokens (", who, ")")
+                               : cat("not known (", who, ")"));
   }
   return cat("Training lengths: ", support::join(parts, "; "), ".");
 }
@@ -112,7 +115,7 @@ std::string training_sentence(const Results& results) {
       }
     }
   }
-  if (!scales.empty()) {   // of absolute encodings against the tokens
+  if (!scales.empty()) {  // of absolute encodings against the tokens
     parts.push_back(cat("pe_scale: ", support::join({scales.begin(), scales.end()}, ", ")));
   }
   parts.insert(parts.end(), results.notes.begin(), results.notes.end());
@@ -195,7 +198,8 @@ std::string in_words(std::string name) {
 std::vector<std::string> distinguishing_parts(const std::vector<std::string>& variants) {
   std::vector<std::vector<std::string>> parts;
   for (const std::string& variant : variants) parts.push_back(support::split(variant, ','));
-  const bool comparable = std::all_of(parts.begin(), parts.end(), [&](const auto& own) { return own.size() == parts[0].size(); });
+  const bool comparable =
+      std::all_of(parts.begin(), parts.end(), [&](const auto& own) { return own.size() == parts[0].size(); });
   if (!comparable) return variants;
   std::vector<std::string> names;
   for (const auto& own : parts) {
@@ -254,7 +258,8 @@ std::vector<double> over_seeds(const std::vector<std::vector<double>>& values, s
 void add_arm_series(Panel& panel, const Arm& arm, const Look& look, const std::vector<std::string>& seeds,
                     const std::vector<double>& xs, const std::vector<std::vector<double>>& values,
                     double (*transform)(double), const std::string& end_note) {
-  Series main{.name = arm.encoding, .role = Series::Role::kMain, .look = look, .end_note = end_note, .variant = arm.variant};
+  Series main{
+      .name = arm.encoding, .role = Series::Role::kMain, .look = look, .end_note = end_note, .variant = arm.variant};
   for (std::size_t i = 0; i < xs.size(); ++i) {
     const statistics::SeedSummary summary = statistics::summarise_seeds(over_seeds(values, i));
     Point point{.x = xs[i], .y = transform(summary.mean), .n = static_cast<double>(values.size())};

@@ -60,7 +60,8 @@ std::string tokens_header(const Results& results, std::int64_t length);  ///< "5
 void add_training_rules(Panel& panel, const Results& results, const std::string& variant);
 std::string training_sentence(const Results& results);  ///< "Training length: 128 tokens. …", notes too
 std::string seeds_sentence(const Results& results);     ///< "2 seeds each (42, 43)."
-/// Size, steps, seeds and text, below every figure: "392k parameters · 293 steps · 3 seeds · generated stories". Unknown parts are left out.
+/// Size, steps, seeds and text, below every figure: "392k parameters · 293 steps · 3 seeds · generated stories".
+/// Unknown parts are left out.
 std::string setting_words(const Results& results);
 /// Columns "Encoding" and, where there are several, "Variant"; and their cells.
 std::vector<Column> arm_columns(const Results& results);
@@ -71,8 +72,8 @@ std::string heat_text(double value);
 std::string in_words(std::string name);
 /// Variants without the parts ("drop" of "scaffold, drop, d50") that are the same in all of them.
 std::vector<std::string> distinguishing_parts(const std::vector<std::string>& variants);
-/// Names of a figure's rows: arm_name without the parts of the variant that are the same in all of these arms, so that what tells
-/// them apart is not cut off. The names stay distinct.
+/// Names of a figure's rows: arm_name without the parts of the variant that are the same in all of these arms, so that
+/// what tells them apart is not cut off. The names stay distinct.
 std::vector<std::string> row_names(const Results& results, const std::vector<const Arm*>& arms);
 /// The level of a share such as exact match: its median over seeds, and each seed. Seeds often learn a task or do not,
 /// and an interval that takes them for a bell misses such a level.

@@ -1,5 +1,5 @@
-// How many seeds does a comparison need? The parts of the noise at each length, what so many seeds can find, and how often one
-// training of each arm orders two arms wrongly.
+// How many seeds does a comparison need? The parts of the noise at each length, what so many seeds can find, and how
+// often one training of each arm orders two arms wrongly.
 #include <algorithm>
 #include <boost/math/distributions/chi_squared.hpp>
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 using support::cat;
 
-constexpr std::size_t kFewestSeeds = 5;   // with fewer a standard deviation is hardly known
+constexpr std::size_t kFewestSeeds = 5;  // with fewer a standard deviation is hardly known
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -27,19 +27,20 @@ double median(std::vector<double> values) {
 /// One arm at one length: losses of documents by seed.
 struct ArmNoise {
   const Arm* arm = nullptr;
-  std::vector<std::vector<double>> values;   ///< [seed][document], linearised
-  std::vector<double> means;                 ///< of each seed
+  std::vector<std::vector<double>> values;  ///< [seed][document], linearised
+  std::vector<double> means;                ///< of each seed
   std::vector<std::string> seeds;
 };
 
-std::optional<ArmNoise> noise_of(const Results& results, const Arm& arm, const std::string& protocol, std::int64_t length) {
+std::optional<ArmNoise> noise_of(const Results& results, const Arm& arm, const std::string& protocol,
+                                 std::int64_t length) {
   const ArmScore score = arm_score(results, arm, protocol, length);
   if (!score.ok() || score.cells.size() < kFewestSeeds) return std::nullopt;
   ArmNoise noise{.arm = &arm, .values = {}, .means = score.nll, .seeds = score.seeds};
   for (const LmCell* cell : score.cells) {
     statistics::SeedItems items;
     for (std::size_t d = 0; d < cell->scores.size(); ++d) {
-      if (cell->scores[d].id != score.cells.front()->scores.at(d).id) return std::nullopt;   // other documents
+      if (cell->scores[d].id != score.cells.front()->scores.at(d).id) return std::nullopt;  // other documents
       items.y.push_back(cell->scores[d].nll);
       items.x.push_back(static_cast<double>(cell->scores[d].tokens));
     }
@@ -60,8 +61,9 @@ Spread spread_of(const std::vector<double>& means) {
   for (const double one : means) mean += one / n;
   for (const double one : means) squares += (one - mean) * (one - mean);
   const boost::math::chi_squared chi(n - 1);
-  return {std::sqrt(squares / (n - 1)),
-          {std::sqrt(squares / boost::math::quantile(chi, 0.975)), std::sqrt(squares / boost::math::quantile(chi, 0.025))}};
+  return {
+      std::sqrt(squares / (n - 1)),
+      {std::sqrt(squares / boost::math::quantile(chi, 0.975)), std::sqrt(squares / boost::math::quantile(chi, 0.025))}};
 }
 
 struct AtLength {
@@ -81,13 +83,14 @@ AtLength at_length(const Results& results, const std::string& protocol, std::int
   for (std::size_t i = 0; i < at.arms.size(); ++i) {
     for (std::size_t k = i + 1; k < at.arms.size(); ++k) {
       const ArmNoise &a = at.arms[i], &b = at.arms[k];
-      const auto difference = compare(arm_score(results, *a.arm, protocol, length), arm_score(results, *b.arm, protocol, length));
+      const auto difference =
+          compare(arm_score(results, *a.arm, protocol, length), arm_score(results, *b.arm, protocol, length));
       if (!difference || a.seeds != b.seeds) continue;
       at.items = difference->items;
       at.seeds = difference->seeds;
       at.seed_sd.push_back(std::sqrt(difference->seed_variance * static_cast<double>(difference->seeds)));
       at.item_sd.push_back(std::sqrt(difference->item_variance * static_cast<double>(difference->items)));
-      if (adjusted_p(*difference, at.pairs) >= 0.05) continue;   // which of them is better is not known
+      if (adjusted_p(*difference, at.pairs) >= 0.05) continue;  // which of them is better is not known
       ++at.significant;
       const statistics::WrongOrder wrong = statistics::wrong_order(a.means, b.means);
       at.same_seed.push_back(wrong.same_seed);
@@ -101,12 +104,14 @@ Table parts_table(const Results& results, const std::vector<AtLength>& lengths, 
   Table table{.id = "noise_parts", .title = "Noise of training, of documents, and of both together"};
   table.columns = {{.id = "length", .header = "Length", .style = NumberStyle::kCount}};
   for (Column& column : arm_columns(results)) table.columns.push_back(std::move(column));
-  table.columns.insert(table.columns.end(), {{.id = "nll", .header = "NLL", .style = NumberStyle::kNats},
-                                             {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
-                                             {.id = "spread", .header = "of a seed's mean", .group = "sd, nats", .style = NumberStyle::kNats},
-                                             {.id = "seed", .header = "seed", .group = "parts: sd, nats", .style = NumberStyle::kNats},
-                                             {.id = "document", .header = "document", .group = "parts: sd, nats", .style = NumberStyle::kNats},
-                                             {.id = "rest", .header = "interaction", .group = "parts: sd, nats", .style = NumberStyle::kNats}});
+  table.columns.insert(
+      table.columns.end(),
+      {{.id = "nll", .header = "NLL", .style = NumberStyle::kNats},
+       {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+       {.id = "spread", .header = "of a seed's mean", .group = "sd, nats", .style = NumberStyle::kNats},
+       {.id = "seed", .header = "seed", .group = "parts: sd, nats", .style = NumberStyle::kNats},
+       {.id = "document", .header = "document", .group = "parts: sd, nats", .style = NumberStyle::kNats},
+       {.id = "rest", .header = "interaction", .group = "parts: sd, nats", .style = NumberStyle::kNats}});
   for (const AtLength& at : lengths) {
     bool first = !table.rows.empty();
     for (const ArmNoise& noise : at.arms) {
@@ -117,13 +122,18 @@ Table parts_table(const Results& results, const std::vector<AtLength>& lengths, 
       for (Cell& cell : arm_cells(results, *noise.arm)) row.cells.push_back(std::move(cell));
       Cell sd = Cell::of_number(spread.sd);
       sd.interval = spread.interval;
-      row.cells.insert(row.cells.end(), {Cell::of_number(mean_of_finite(noise.means)), Cell::of_number(static_cast<double>(noise.means.size())), sd,
-                                         Cell::of_number(parts.seed), Cell::of_number(parts.item), Cell::of_number(parts.rest)});
+      row.cells.insert(
+          row.cells.end(),
+          {Cell::of_number(mean_of_finite(noise.means)), Cell::of_number(static_cast<double>(noise.means.size())), sd,
+           Cell::of_number(parts.seed), Cell::of_number(parts.item), Cell::of_number(parts.rest)});
       table.rows.push_back(std::move(row));
     }
   }
-  table.caption = cat("Mean NLL (", protocol, ") and how it scatters. Of a seed's mean: standard deviation over seeds, with its 95 % interval (chi-square). Parts: "
-                      "a loss is mean + seed + document + interaction of the two; interaction is what another seed changes on single documents. ",
+  table.caption = cat("Mean NLL (", protocol,
+                      ") and how it scatters. Of a seed's mean: standard deviation over seeds, with its 95 % interval "
+                      "(chi-square). Parts: "
+                      "a loss is mean + seed + document + interaction of the two; interaction is what another seed "
+                      "changes on single documents. ",
                       training_sentence(results));
   return table;
 }
@@ -132,15 +142,28 @@ Table noise_table(const std::vector<AtLength>& lengths, const std::string& proto
   Table table{.id = "seeds_needed", .title = "What so many seeds can show"};
   table.columns = {{.id = "length", .header = "Length", .style = NumberStyle::kCount},
                    {.id = "seed_sd", .header = "sd of a difference, nats", .style = NumberStyle::kNats},
-                   {.id = "detect_1", .header = "1 seed", .group = "smallest difference found in 80 %, nats", .style = NumberStyle::kNats}};
+                   {.id = "detect_1",
+                    .header = "1 seed",
+                    .group = "smallest difference found in 80 %, nats",
+                    .style = NumberStyle::kNats}};
   const std::size_t counts[] = {3, 5, 10};
   for (const std::size_t seeds : counts) {
-    table.columns.push_back({.id = cat("detect_", seeds), .header = cat(seeds, " seeds"), .group = "smallest difference found in 80 %, nats", .style = NumberStyle::kNats});
+    table.columns.push_back({.id = cat("detect_", seeds),
+                             .header = cat(seeds, " seeds"),
+                             .group = "smallest difference found in 80 %, nats",
+                             .style = NumberStyle::kNats});
   }
-  table.columns.insert(table.columns.end(), {{.id = "significant", .header = "significant", .group = "pairs", .style = NumberStyle::kCount},
-                                             {.id = "pairs", .header = "all", .group = "pairs", .style = NumberStyle::kCount},
-                                             {.id = "wrong_same", .header = "same seed, %", .group = "ordered wrongly by one training each", .style = NumberStyle::kPercent},
-                                             {.id = "wrong_any", .header = "any seeds, %", .group = "ordered wrongly by one training each", .style = NumberStyle::kPercent}});
+  table.columns.insert(table.columns.end(),
+                       {{.id = "significant", .header = "significant", .group = "pairs", .style = NumberStyle::kCount},
+                        {.id = "pairs", .header = "all", .group = "pairs", .style = NumberStyle::kCount},
+                        {.id = "wrong_same",
+                         .header = "same seed, %",
+                         .group = "ordered wrongly by one training each",
+                         .style = NumberStyle::kPercent},
+                        {.id = "wrong_any",
+                         .header = "any seeds, %",
+                         .group = "ordered wrongly by one training each",
+                         .style = NumberStyle::kPercent}});
   for (const AtLength& at : lengths) {
     const statistics::NoiseLevels noise{median(at.seed_sd), median(at.item_sd)};
     Row row{.cells = {Cell::of_number(static_cast<double>(at.length)), Cell::of_number(noise.seed),
@@ -150,29 +173,42 @@ Table noise_table(const std::vector<AtLength>& lengths, const std::string& proto
     row.cells.push_back(Cell::of_number(static_cast<double>(at.significant)));
     row.cells.push_back(Cell::of_number(static_cast<double>(at.pairs)));
     for (const auto& values : {at.same_seed, at.any_seeds}) {
-      row.cells.push_back(values.empty() ? Cell::missing("n/a", "no pair differs significantly") : Cell::of_number(mean_of_finite(values)));
+      row.cells.push_back(values.empty() ? Cell::missing("n/a", "no pair differs significantly")
+                                         : Cell::of_number(mean_of_finite(values)));
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Medians over the pairs of encodings, ", protocol, " protocol, with as many documents as here; a power of 80 % at 5 %, two-sided, paired by seed. "
-                      "One seed: were the noise of training known beforehand, which one seed cannot tell. Ordered wrongly: of the pairs that differ "
-                      "significantly over all seeds, the mean share of single trainings that put them in the other order.");
+  table.caption =
+      cat("Medians over the pairs of encodings, ", protocol,
+          " protocol, with as many documents as here; a power of 80 % at 5 %, two-sided, paired by seed. "
+          "One seed: were the noise of training known beforehand, which one seed cannot tell. Ordered wrongly: of the "
+          "pairs that differ "
+          "significantly over all seeds, the mean share of single trainings that put them in the other order.");
   return table;
 }
 
-Figure spread_figure(const Results& results, const std::vector<AtLength>& lengths, const std::string& protocol, Palette& palette) {
+Figure spread_figure(const Results& results, const std::vector<AtLength>& lengths, const std::string& protocol,
+                     Palette& palette) {
   Figure figure{.id = "seed_noise",
                 .title = "Noise of training against length",
                 .x = {.title = "Context length, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
                 .y = {.title = "sd over seeds, nats per token", .scale = Scale::kLog10}};
   Panel panel;
-  if (results.train_length > 0) panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
+  if (results.train_length > 0)
+    panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
   std::map<const Arm*, Series> series;
   for (const AtLength& at : lengths) {
     for (const ArmNoise& noise : at.arms) {
       const Spread spread = spread_of(noise.means);
-      Series& own = series.try_emplace(noise.arm, Series{.name = noise.arm->encoding, .look = palette.look(noise.arm->encoding), .points = {}}).first->second;
-      own.points.push_back({.x = static_cast<double>(at.length), .y = spread.sd, .low = spread.interval.low, .high = spread.interval.high,
+      Series& own =
+          series
+              .try_emplace(noise.arm,
+                           Series{.name = noise.arm->encoding, .look = palette.look(noise.arm->encoding), .points = {}})
+              .first->second;
+      own.points.push_back({.x = static_cast<double>(at.length),
+                            .y = spread.sd,
+                            .low = spread.interval.low,
+                            .high = spread.interval.high,
                             .n = static_cast<double>(noise.means.size())});
     }
   }
@@ -180,8 +216,10 @@ Figure spread_figure(const Results& results, const std::vector<AtLength>& length
     if (const auto own = series.find(&arm); own != series.end()) panel.series.push_back(own->second);
   }
   figure.panels.push_back(std::move(panel));
-  figure.caption = cat("Standard deviation over seeds of the mean NLL (", protocol, "), with its 95 % interval (chi-square). ", training_sentence(results));
-  figure.description = "Line chart of the standard deviation over seeds against length; the values are in the table of noise.";
+  figure.caption = cat("Standard deviation over seeds of the mean NLL (", protocol,
+                       "), with its 95 % interval (chi-square). ", training_sentence(results));
+  figure.description =
+      "Line chart of the standard deviation over seeds against length; the values are in the table of noise.";
   return figure;
 }
 

@@ -16,7 +16,8 @@ namespace {
 using support::cat;
 
 Cell number_cell(const Json& value) {
-  return value.is_number() ? Cell::of_number(value.get<double>()) : Cell::missing("–", "neither its log nor that of the training that it continues says it");
+  return value.is_number() ? Cell::of_number(value.get<double>())
+                           : Cell::missing("–", "neither its log nor that of the training that it continues says it");
 }
 
 std::string text_of(const Json& value) {
@@ -61,7 +62,7 @@ Section setup_section(const Results& results, Palette&) {
   Section section{.id = "setup", .title = "Setup"};
   if (results.curves.empty()) return section;
   Table table{.id = "setup", .title = "What was trained"};
-  std::vector<std::pair<std::string, std::string>> kinds;   // encoding, variant: as in other tables
+  std::vector<std::pair<std::string, std::string>> kinds;  // encoding, variant: as in other tables
   std::set<std::string> variants;
   for (const Curve& curve : results.curves) {
     const std::pair kind{curve.run.encoding, curve.run.variant};
@@ -70,9 +71,11 @@ Section setup_section(const Results& results, Palette&) {
   }
   table.columns = {{.id = "encoding", .header = "Encoding", .text = true}};
   if (variants.size() > 1) table.columns.push_back({.id = "variant", .header = "Variant", .text = true});
-  const std::pair<const char*, const char*> sizes[] = {{"model.width", "Width"}, {"model.layers", "Layers"}, {"model.heads", "Heads"}};
+  const std::pair<const char*, const char*> sizes[] = {
+      {"model.width", "Width"}, {"model.layers", "Layers"}, {"model.heads", "Heads"}};
   table.columns.push_back({.id = "parameters", .header = "Parameters", .style = NumberStyle::kTokens});
-  for (const auto& [key, header] : sizes) table.columns.push_back({.id = std::string(key).substr(6), .header = header, .style = NumberStyle::kCount});
+  for (const auto& [key, header] : sizes)
+    table.columns.push_back({.id = std::string(key).substr(6), .header = header, .style = NumberStyle::kCount});
   table.columns.insert(table.columns.end(), {{.id = "context", .header = "Context", .style = NumberStyle::kCount},
                                              {.id = "batch", .header = "Batch", .style = NumberStyle::kCount},
                                              {.id = "steps", .header = "Steps", .style = NumberStyle::kCount},
@@ -106,7 +109,10 @@ Section setup_section(const Results& results, Palette&) {
     row.cells.push_back(tokens > 0 ? Cell::of_number(tokens) : Cell::missing("–", "not logged"));
     row.cells.push_back(Cell::of_text(peak_rate_of(*first)));
     row.cells.push_back(Cell::of_text(text_of(schedule_of(*first))));
-    row.cells.push_back(number_cell(setting_of(*first, "model.vocabulary").is_number() && setting_of(*first, "model.vocabulary") != 0 ? setting_of(*first, "model.vocabulary") : Json()));
+    row.cells.push_back(
+        number_cell(setting_of(*first, "model.vocabulary").is_number() && setting_of(*first, "model.vocabulary") != 0
+                        ? setting_of(*first, "model.vocabulary")
+                        : Json()));
     row.cells.push_back(Cell::of_text(data_name(results, *first, data_of(*first))));
     row.cells.push_back(Cell::of_text(support::join(seeds, ", ")));
     table.rows.push_back(std::move(row));
@@ -114,7 +120,9 @@ Section setup_section(const Results& results, Palette&) {
   // A column that no training fills is no news.
   for (std::size_t c = table.columns.size(); c-- > 0;) {
     if (table.columns[c].id != "vocabulary") continue;
-    if (std::any_of(table.rows.begin(), table.rows.end(), [&](const Row& row) { return row.cells[c].number.has_value(); })) continue;
+    if (std::any_of(table.rows.begin(), table.rows.end(),
+                    [&](const Row& row) { return row.cells[c].number.has_value(); }))
+      continue;
     table.columns.erase(table.columns.begin() + static_cast<std::ptrdiff_t>(c));
     for (Row& row : table.rows) row.cells.erase(row.cells.begin() + static_cast<std::ptrdiff_t>(c));
   }

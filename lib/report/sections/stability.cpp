@@ -21,7 +21,8 @@ double fact(const Json& facts, const char* name, const char* inner = nullptr) {
   return value[inner].get<double>();
 }
 
-/// Mean excess of the final loss over that at the best rate, where a model was trained at three learning rates or more (axis `lr`).
+/// Mean excess of the final loss over that at the best rate, where a model was trained at three learning rates or more
+/// (axis `lr`).
 double sensitivity(const Results& results, const std::string& encoding, const std::string& variant) {
   std::map<std::string, std::vector<double>> losses;
   for (const auto* curves : {&results.curves, &results.unselected_curves}) {
@@ -30,7 +31,7 @@ double sensitivity(const Results& results, const std::string& encoding, const st
       const auto rate = curve.run.labels.find("lr");
       if (rate == curve.run.labels.end() || curve.train.empty()) return NAN;
       const double last = curve.validation.empty() ? curve.train.back().loss : curve.validation.back().loss;
-      const double first = curve.train.front().loss;   // a training that fell apart has learned nothing
+      const double first = curve.train.front().loss;  // a training that fell apart has learned nothing
       losses[rate->second].push_back(std::isfinite(last) && !curve.diverged ? std::min(last, first) : first);
     }
   }
@@ -57,7 +58,7 @@ Figure rates_figure(const Results& results, Palette& palette) {
     std::vector<std::vector<double>> losses(seeds);
     for (const auto& candidate : selection.candidates) {
       const auto rate = support::parse_real(candidate.label);
-      if (!rate || !(*rate > 0) || !std::isfinite(candidate.mean)) continue;   // a mean needs every seed
+      if (!rate || !(*rate > 0) || !std::isfinite(candidate.mean)) continue;  // a mean needs every seed
       rates.push_back(*rate);
       for (std::size_t s = 0; s < seeds; ++s) losses[s].push_back(candidate.losses[s]);
     }
@@ -66,12 +67,16 @@ Figure rates_figure(const Results& results, Palette& palette) {
     panel.title = selection.of;
     std::vector<std::string> names;
     for (std::size_t s = 0; s < seeds; ++s) names.push_back(cat("seed ", s + 1));
-    add_arm_series(panel, {selection.encoding, selection.of, {}}, palette.look(selection.encoding), names, rates, losses, [](double loss) { return loss; });
+    add_arm_series(panel, {selection.encoding, selection.of, {}}, palette.look(selection.encoding), names, rates,
+                   losses, [](double loss) { return loss; });
   }
   for (auto& [of, panel] : panels) figure.panels.push_back(std::move(panel));
-  figure.caption = cat("Final validation loss; each encoding's lowest mean over seeds was chosen. Thick: mean over seeds; thin: single seeds; band: 95 % t "
-                       "interval over seeds, from three on. A rate at which a seed diverged has no point.");
-  figure.description = "Line chart of validation loss against the learning rate. The values are in the table of what was chosen.";
+  figure.caption =
+      cat("Final validation loss; each encoding's lowest mean over seeds was chosen. Thick: mean over seeds; thin: "
+          "single seeds; band: 95 % t "
+          "interval over seeds, from three on. A rate at which a seed diverged has no point.");
+  figure.description =
+      "Line chart of validation loss against the learning rate. The values are in the table of what was chosen.";
   return figure;
 }
 
@@ -87,19 +92,22 @@ std::string selection_sentence(const Results& results) {
 /// Validation loss by learning rate, the chosen ones in bold.
 Table rates_table(const Results& results) {
   Table table{.id = "selections", .title = "What was chosen on validation data"};
-  table.columns = {{.id = "encoding", .header = "Encoding", .text = true},
-                   {.id = "of", .header = "Of", .text = true},
-                   {.id = "axis", .header = "Axis", .text = true},
-                   {.id = "value", .header = "Value", .text = true},
-                   {.id = "loss", .header = "Validation loss", .style = NumberStyle::kNats, .direction = Direction::kLowerIsBetter},
-                   {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
-                   {.id = "chosen", .header = "Chosen", .text = true}};
+  table.columns = {
+      {.id = "encoding", .header = "Encoding", .text = true},
+      {.id = "of", .header = "Of", .text = true},
+      {.id = "axis", .header = "Axis", .text = true},
+      {.id = "value", .header = "Value", .text = true},
+      {.id = "loss", .header = "Validation loss", .style = NumberStyle::kNats, .direction = Direction::kLowerIsBetter},
+      {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+      {.id = "chosen", .header = "Chosen", .text = true}};
   const char* same_seeds = ", on the seeds that are compared";
   for (const Selection& selection : results.selections) {
     bool first = !table.rows.empty();
     for (const Selection::Candidate& candidate : selection.candidates) {
       const bool chosen = candidate.label == selection.chosen;
-      Cell loss = std::isfinite(candidate.mean) ? Cell::of_number(candidate.mean) : Cell::missing("–", "a seed diverged, is missing, or logged no validation");
+      Cell loss = std::isfinite(candidate.mean)
+                      ? Cell::of_number(candidate.mean)
+                      : Cell::missing("–", "a seed diverged, is missing, or logged no validation");
       loss.best = chosen;
       const statistics::SeedSummary summary = statistics::summarise_seeds(candidate.losses);
       if (loss.number && std::isfinite(summary.half_width)) loss.half_width = summary.half_width;
@@ -127,24 +135,27 @@ Section stability_section(const Results& results, Palette& palette) {
   Section section{.id = "stability", .title = "Stability of training"};
   std::vector<std::string> variants;
   for (const Curve& curve : results.curves) {
-    if (std::find(variants.begin(), variants.end(), curve.run.variant) == variants.end()) variants.push_back(curve.run.variant);
+    if (std::find(variants.begin(), variants.end(), curve.run.variant) == variants.end())
+      variants.push_back(curve.run.variant);
   }
   Table table{.id = "stability", .title = "How steady trainings were"};
   table.columns = {{.id = "encoding", .header = "Encoding", .text = true}};
   if (variants.size() > 1) table.columns.push_back({.id = "variant", .header = "Variant", .text = true});
-  table.columns.insert(table.columns.end(), {{.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
-                                             {.id = "steps", .header = "Steps counted", .style = NumberStyle::kCount},
-                                             {.id = "spikes", .header = "Spikes", .style = NumberStyle::kCount},
-                                             {.id = "spike_mass", .header = "mass, nats", .style = NumberStyle::kNats},
-                                             {.id = "gnorm_p50", .header = "median", .group = "gradient norm", .style = NumberStyle::kPerplexity},
-                                             {.id = "gnorm_p99", .header = "p99", .group = "gradient norm", .style = NumberStyle::kPerplexity},
-                                             {.id = "gnorm_max", .header = "largest", .group = "gradient norm", .style = NumberStyle::kPerplexity},
-                                             {.id = "clip_frac", .header = "clipped, %", .style = NumberStyle::kPercent},
-                                             {.id = "nonfinite", .header = "not finite", .style = NumberStyle::kCount},
-                                             {.id = "max_logit", .header = "largest logit", .style = NumberStyle::kPerplexity},
-                                             {.id = "diverged", .header = "diverged", .style = NumberStyle::kCount},
-                                             {.id = "sensitivity", .header = "rate sensitivity, nats", .style = NumberStyle::kNats},
-                                             {.id = "label", .header = "Label", .text = true}});
+  table.columns.insert(
+      table.columns.end(),
+      {{.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+       {.id = "steps", .header = "Steps counted", .style = NumberStyle::kCount},
+       {.id = "spikes", .header = "Spikes", .style = NumberStyle::kCount},
+       {.id = "spike_mass", .header = "mass, nats", .style = NumberStyle::kNats},
+       {.id = "gnorm_p50", .header = "median", .group = "gradient norm", .style = NumberStyle::kPerplexity},
+       {.id = "gnorm_p99", .header = "p99", .group = "gradient norm", .style = NumberStyle::kPerplexity},
+       {.id = "gnorm_max", .header = "largest", .group = "gradient norm", .style = NumberStyle::kPerplexity},
+       {.id = "clip_frac", .header = "clipped, %", .style = NumberStyle::kPercent},
+       {.id = "nonfinite", .header = "not finite", .style = NumberStyle::kCount},
+       {.id = "max_logit", .header = "largest logit", .style = NumberStyle::kPerplexity},
+       {.id = "diverged", .header = "diverged", .style = NumberStyle::kCount},
+       {.id = "sensitivity", .header = "rate sensitivity, nats", .style = NumberStyle::kNats},
+       {.id = "label", .header = "Label", .text = true}});
   for (const std::string& variant : variants) {
     bool first = !table.rows.empty();
     for (const std::string& encoding : results.encodings) {
@@ -161,7 +172,9 @@ Section stability_section(const Results& results, Palette& palette) {
         const Json& facts = *found;
         ++known;
         seeds.insert(curve->run.seed);
-        const auto count = [](double value) { return std::isfinite(value) ? value : 0; };   // counts: absent is none counted
+        const auto count = [](double value) {
+          return std::isfinite(value) ? value : 0;
+        };  // counts: absent is none counted
         spikes += count(fact(facts, "spikes"));
         mass += count(fact(facts, "spike_mass"));
         nonfinite += count(fact(facts, "nonfinite_steps"));
@@ -190,19 +203,25 @@ Section stability_section(const Results& results, Palette& palette) {
       const char* few = "too few steps";
       row.cells.push_back(Cell::of_number(static_cast<double>(seeds.size())));
       row.cells.push_back(Cell::of_number(judged));
-      row.cells.push_back(judged > 0 ? Cell::of_number(spikes) : Cell::missing("–", "training is no longer than its first 128 steps and the warm-up"));
-      row.cells.push_back(judged > 0 ? Cell::of_number(mass) : Cell::missing("–", "training is no longer than its first 128 steps and the warm-up"));
-      row.cells.insert(row.cells.end(), {mean_cell(median, few), mean_cell(p99, few), most(largest, few), mean_cell(clipped, few),
-                                         Cell::of_number(nonfinite), most(logit, "not sampled"), Cell::of_number(diverged)});
+      row.cells.push_back(judged > 0
+                              ? Cell::of_number(spikes)
+                              : Cell::missing("–", "training is no longer than its first 128 steps and the warm-up"));
+      row.cells.push_back(judged > 0
+                              ? Cell::of_number(mass)
+                              : Cell::missing("–", "training is no longer than its first 128 steps and the warm-up"));
+      row.cells.insert(row.cells.end(),
+                       {mean_cell(median, few), mean_cell(p99, few), most(largest, few), mean_cell(clipped, few),
+                        Cell::of_number(nonfinite), most(logit, "not sampled"), Cell::of_number(diverged)});
       const double rates = sensitivity(results, encoding, variant);
-      row.cells.push_back(std::isfinite(rates) ? Cell::of_number(rates)
-                                               : Cell::missing("–", "fewer than three learning rates (axis `lr`) were trained"));
-      row.cells.push_back(Cell::of_text(diverged > 0                         ? "unstable"
-                                        : spikes > 0 || nonfinite > 0        ? "needs care"
-                                        : judged == 0                        ? "unknown: too few steps"
-                                        : !std::isfinite(rates)              ? "no spikes"
-                                        : rates < 0.05                       ? "stable"
-                                                                             : "needs care"));
+      row.cells.push_back(std::isfinite(rates)
+                              ? Cell::of_number(rates)
+                              : Cell::missing("–", "fewer than three learning rates (axis `lr`) were trained"));
+      row.cells.push_back(Cell::of_text(diverged > 0                  ? "unstable"
+                                        : spikes > 0 || nonfinite > 0 ? "needs care"
+                                        : judged == 0                 ? "unknown: too few steps"
+                                        : !std::isfinite(rates)       ? "no spikes"
+                                        : rates < 0.05                ? "stable"
+                                                                      : "needs care"));
       table.rows.push_back(std::move(row));
     }
   }
@@ -212,10 +231,14 @@ Section stability_section(const Results& results, Palette& palette) {
   }
   if (Figure rates = rates_figure(results, palette); !rates.panels.empty()) section.figures.push_back(std::move(rates));
   if (table.rows.empty()) return section;
-  table.caption = cat("Recorded over every step; a spike exceeds the median of the 128 steps before it by max(6 · 1.4826 · MAD, 0.1 nats); steps within 16 of "
-                      "each other are one; counts are sums over seeds, gradient norms means, the logit the largest of all "
-                      "samples. Label: unstable where a run diverged; stable without spikes and with a sensitivity to the learning rate below 0.05 nats; "
-                      "'no spikes' where the latter was not measured; else needs care. ", training_sentence(results));
+  table.caption =
+      cat("Recorded over every step; a spike exceeds the median of the 128 steps before it by max(6 · 1.4826 · MAD, "
+          "0.1 nats); steps within 16 of "
+          "each other are one; counts are sums over seeds, gradient norms means, the logit the largest of all "
+          "samples. Label: unstable where a run diverged; stable without spikes and with a sensitivity to the learning "
+          "rate below 0.05 nats; "
+          "'no spikes' where the latter was not measured; else needs care. ",
+          training_sentence(results));
   section.tables.push_back(std::move(table));
   return section;
 }

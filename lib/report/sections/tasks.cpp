@@ -1,5 +1,5 @@
-// Synthetic tasks by length. What leads is exact match, as in the tasks' sources; a language model that is asked to copy is
-// scored by token accuracy, since it hardly ever copies a whole context.
+// Synthetic tasks by length. What leads is exact match, as in the tasks' sources; a language model that is asked to
+// copy is scored by token accuracy, since it hardly ever copies a whole context.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -59,7 +59,8 @@ std::map<std::size_t, Reach> reach_of(const Results& results, const std::string&
     reach[run].measures[row.measure] = row.value;
   });
   for (auto& [run, own] : reach) {
-    if (const auto longest = own.measures.find("train_longest"); longest != own.measures.end()) own.trained = longest->second;
+    if (const auto longest = own.measures.find("train_longest"); longest != own.measures.end())
+      own.trained = longest->second;
     // Else the evaluation was told, or the ratio of the two says it.
     if (std::isnan(own.trained)) own.trained = results.runs[run].facts.value("task_longest", std::nan(""));
     if (std::isnan(own.trained) && own.measures.count("len90") && own.measures["ext_ratio"] > 0)
@@ -72,7 +73,8 @@ using Values = std::vector<double> TaskCells::*;
 
 class TaskView {
  public:
-  TaskView(const Results& results, std::string task) : results_(results), task_(std::move(task)), reach_(reach_of(results, task_)) {
+  TaskView(const Results& results, std::string task)
+      : results_(results), task_(std::move(task)), reach_(reach_of(results, task_)) {
     std::set<std::size_t> asked;
     for (const TaskCell& cell : results.tasks) {
       if (cell.task != task_) continue;
@@ -113,15 +115,23 @@ class TaskView {
 
   std::string words() const {
     std::vector<std::string> parts;
-    if (items_ > 0) parts.push_back(cat("n = ", support::with_commas(std::llround(items_)), " items per length, the same for every model"));
+    if (items_ > 0)
+      parts.push_back(
+          cat("n = ", support::with_commas(std::llround(items_)), " items per length, the same for every model"));
     if (chance_high_ > 0) {
-      const std::string low = format_number(chance_low_, NumberStyle::kPercent), high = format_number(chance_high_, NumberStyle::kPercent);
+      const std::string low = format_number(chance_low_, NumberStyle::kPercent),
+                        high = format_number(chance_high_, NumberStyle::kPercent);
       parts.push_back(cat("chance level of token accuracy: ", low, low == high ? "" : cat(" to ", high), " %"));
     }
     parts.push_back(seeds_sentence(results_));
-    if (!algorithmic_) parts.push_back(training_sentence(results_));
-    else if (trained_.size() == 1) parts.push_back(cat("trained up to length ", format_number(*trained_.begin(), NumberStyle::kCount)));
-    return cat(task_ == "copy" ? "Copy: distinct pieces, a newline, and the same pieces again; the second half is scored with the true pieces fed. " : "", join_as_sentence(parts));
+    if (!algorithmic_)
+      parts.push_back(training_sentence(results_));
+    else if (trained_.size() == 1)
+      parts.push_back(cat("trained up to length ", format_number(*trained_.begin(), NumberStyle::kCount)));
+    return cat(task_ == "copy" ? "Copy: distinct pieces, a newline, and the same pieces again; the second half is "
+                                 "scored with the true pieces fed. "
+                               : "",
+               join_as_sentence(parts));
   }
 
   Figure figure(Palette& palette) const {
@@ -139,10 +149,11 @@ class TaskView {
       add_panel(figure, variant, "token accuracy", &TaskCells::tokens, palette, highest);
     }
     figure.y.high = highest > 0.5 || algorithmic_ ? 1.02 : std::max(0.01, 1.15 * highest);
-    figure.caption = cat(words(), " ",
-                         join_as_sentence({"Line: median over seeds; small marks: single seeds, since they often learn a task or "
-                                 "do not; whiskers: Wilson's 95 % interval over items, of one seed",
-                                 highest > 0.5 || algorithmic_ ? "" : "the axis ends far below 100 %"}));
+    figure.caption =
+        cat(words(), " ",
+            join_as_sentence({"Line: median over seeds; small marks: single seeds, since they often learn a task or "
+                              "do not; whiskers: Wilson's 95 % interval over items, of one seed",
+                              highest > 0.5 || algorithmic_ ? "" : "the axis ends far below 100 %"}));
     figure.description = cat("Line chart of ", algorithmic_ ? "exact match" : "token accuracy", " against length for ",
                              support::join(results_.encodings, ", "), ". The values are in the table.");
     return figure;
@@ -249,7 +260,10 @@ class TaskView {
                                 {"ood_mean_em", "exact match beyond, %", NumberStyle::kPercent},
                                 {"ood_mean_token_acc", "token accuracy beyond, %", NumberStyle::kPercent}};
     for (const Measure& measure : measures) {
-      table.columns.push_back({.id = measure.id, .header = measure.header, .style = measure.style, .direction = Direction::kHigherIsBetter});
+      table.columns.push_back({.id = measure.id,
+                               .header = measure.header,
+                               .style = measure.style,
+                               .direction = Direction::kHigherIsBetter});
     }
     table.columns.push_back({.id = "seeds", .header = "exact match beyond, by seed", .text = true});
     for (const Arm* each : asked_) {
@@ -273,15 +287,18 @@ class TaskView {
       row.cells.push_back(Cell::of_text(support::join(by_seed, "; ")));
       table.rows.push_back(std::move(row));
     }
-    table.caption = cat("Medians over seeds. Length at 90 %: the largest tested length up to which exact match stays at 90 %; beyond: mean over all "
-                        "tested lengths beyond those of training. ", words());
+    table.caption =
+        cat("Medians over seeds. Length at 90 %: the largest tested length up to which exact match stays at 90 %; "
+            "beyond: mean over all "
+            "tested lengths beyond those of training. ",
+            words());
     return table;
   }
 
   const Results& results_;
   std::string task_;
   std::map<std::size_t, Reach> reach_;
-  std::vector<const Arm*> asked_;   ///< models that were asked this task
+  std::vector<const Arm*> asked_;  ///< models that were asked this task
   std::set<std::int64_t> lengths_;
   std::set<double> trained_;
   double items_ = 0, chance_low_ = 1, chance_high_ = 0;

@@ -1,4 +1,5 @@
-// The honest version of loss curves: what each training loses against the baseline's at the same step of the same data and seed.
+// The honest version of loss curves: what each training loses against the baseline's at the same step of the same data
+// and seed.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -14,8 +15,8 @@ using support::cat;
 
 const Curve* partner_of(const std::vector<const Curve*>& curves, const Curve& curve, const std::string& baseline) {
   for (const Curve* other : curves) {
-    if (other->run.encoding == baseline && other->run.variant == curve.run.variant && other->run.seed == curve.run.seed &&
-        other->first_step == curve.first_step && other != &curve)
+    if (other->run.encoding == baseline && other->run.variant == curve.run.variant &&
+        other->run.seed == curve.run.seed && other->first_step == curve.first_step && other != &curve)
       return other;
   }
   return nullptr;
@@ -49,7 +50,8 @@ Section training_gap_section(const Results& results, Palette& palette) {
   std::vector<std::string> variants;
   std::size_t longest = 0;
   for (const Curve* curve : curves) {
-    if (std::find(variants.begin(), variants.end(), curve->run.variant) == variants.end()) variants.push_back(curve->run.variant);
+    if (std::find(variants.begin(), variants.end(), curve->run.variant) == variants.end())
+      variants.push_back(curve->run.variant);
     longest = std::max(longest, curve->train.size());
   }
   const std::size_t half = longest / 50;
@@ -59,7 +61,7 @@ Section training_gap_section(const Results& results, Palette& palette) {
                 .y = {.title = cat("Loss minus that of ", results.baseline, ", nats per token, lower is better"),
                       .scale = Scale::kSigned}};
   std::size_t most_seeds = 0;
-  std::vector<double> settled;   // once the steep beginning, where differences are of speed alone, is over
+  std::vector<double> settled;  // once the steep beginning, where differences are of speed alone, is over
   double last = 0;
   for (const Curve* curve : curves) {
     if (!curve->train.empty()) last = std::max(last, curve->train.back().tokens);
@@ -85,14 +87,25 @@ Section training_gap_section(const Results& results, Palette& palette) {
       most_seeds = std::max(most_seeds, seeds.size());
       const Look look = palette.look(encoding);
       for (std::size_t s = 0; s < seeds.size() && seeds.size() > 1 && seeds.size() < 3; ++s) {
-        panel.series.push_back({.name = encoding, .seed = names[s], .role = Series::Role::kSeed, .look = look, .points = seeds[s], .labelled = false,
-                                .variant = variant, .units = units});
+        panel.series.push_back({.name = encoding,
+                                .seed = names[s],
+                                .role = Series::Role::kSeed,
+                                .look = look,
+                                .points = seeds[s],
+                                .labelled = false,
+                                .variant = variant,
+                                .units = units});
       }
-      Series main{.name = encoding, .role = Series::Role::kLine, .look = look, .points = banded(seeds), .variant = variant, .units = units};
+      Series main{.name = encoding,
+                  .role = Series::Role::kLine,
+                  .look = look,
+                  .points = banded(seeds),
+                  .variant = variant,
+                  .units = units};
       panel.series.push_back(std::move(main));
     }
     for (const Series& series : panel.series) {
-      for (const Point& point : series.points) {   // bands of few seeds are wide at first
+      for (const Point& point : series.points) {  // bands of few seeds are wide at first
         if (point.x >= 0.1 * last) settled.push_back(point.y);
         if (point.x >= 0.3 * last && std::isfinite(point.low)) settled.insert(settled.end(), {point.low, point.high});
       }

@@ -225,7 +225,7 @@ std::vector<std::string> table_notes(const Table& table) {
 
 std::string to_csv(const Table& table) {
   std::vector<std::string> header;
-  std::vector<bool> halves, intervals;   // of each column: some cell has one
+  std::vector<bool> halves, intervals;  // of each column: some cell has one
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     const Column& column = table.columns[i];
     header.push_back(quote_csv(column.id));
@@ -287,7 +287,8 @@ std::string to_markdown(const Table& table) {
   std::string text = cat("**", escape_markdown(title_sentence(table)), "** ", escape_markdown(table.caption), "\n\n|");
   std::string rule = "|";
   for (const Column& column : table.columns) {
-    text += cat(" ", escape_markdown(column.group), column.group.empty() ? "" : " ", escape_markdown(header_text(column)), " |");
+    text += cat(" ", escape_markdown(column.group), column.group.empty() ? "" : " ",
+                escape_markdown(header_text(column)), " |");
     rule += column.text ? " --- |" : " ---: |";
   }
   text += "\n" + rule + "\n";
@@ -328,8 +329,9 @@ std::string to_html(const Table& table) {
   }
   text += "<tr>";
   for (const Column& column : table.columns) {
-    text += cat("<th scope=\"col\" data-id=\"", escape_html(column.id), "\"", column.text ? "" : " class=\"n\"", ">", escape_html(column.header),
-                arrow_of(column.direction), column.note.empty() ? "" : cat("<small>[", escape_html(column.note), "]</small>"), "</th>");
+    text += cat("<th scope=\"col\" data-id=\"", escape_html(column.id), "\"", column.text ? "" : " class=\"n\"", ">",
+                escape_html(column.header), arrow_of(column.direction),
+                column.note.empty() ? "" : cat("<small>[", escape_html(column.note), "]</small>"), "</th>");
   }
   text += "</tr>\n</thead>\n<tbody>\n";
   for (const Row& row : table.rows) {
@@ -337,7 +339,8 @@ std::string to_html(const Table& table) {
     // Whose row it is, for filters and for who asks where a number comes from.
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
       for (const char* id : {"encoding", "variant", "seed"}) {
-        if (table.columns[i].text && table.columns[i].id == id) text += cat(" data-", id, "=\"", escape_html(row.cells[i].text), "\"");
+        if (table.columns[i].text && table.columns[i].id == id)
+          text += cat(" data-", id, "=\"", escape_html(row.cells[i].text), "\"");
       }
     }
     text += ">";
@@ -364,8 +367,8 @@ std::string to_html(const Table& table) {
                          : cell.number ? " class=\"n\""
                                        : " class=\"n miss\"";
       const std::string value = cell.number ? cat(" data-v=\"", support::shortest(*cell.number), "\"") : "";
-      text += cat("<td", kind, value, cell.reason.empty() ? "" : cat(" title=\"", escape_html(cell.reason), "\""), ">", shown,
-                  "</td>");
+      text += cat("<td", kind, value, cell.reason.empty() ? "" : cat(" title=\"", escape_html(cell.reason), "\""), ">",
+                  shown, "</td>");
     }
     text += "</tr>\n";
   }

@@ -43,11 +43,11 @@ struct Cell {
   std::string text;    ///< of a text column; else the mark of a missing number
   std::string reason;  ///< why a number is missing
   std::optional<double> number;
-  std::optional<double> half_width;  ///< shown as ±
+  std::optional<double> half_width;              ///< shown as ±
   std::optional<statistics::Interval> interval;  ///< shown in brackets
   std::vector<double> parts;                     ///< single values behind a mean or median that has no interval
-  bool best = false;                 ///< shown in bold
-  bool few = false;                  ///< fewer than 30 documents, trials or items are behind it: shown with a dagger
+  bool best = false;                             ///< shown in bold
+  bool few = false;  ///< fewer than 30 documents, trials or items are behind it: shown with a dagger
 
   static Cell of_text(std::string text);
   static Cell of_number(double number);                       ///< not finite: a missing number, "overflow" or "n/a"
@@ -86,15 +86,15 @@ std::vector<std::string> table_notes(const Table& table);
 
 std::string to_csv(const Table& table);  ///< RFC 4180, "\r\n"; a column each for bounds and half widths in use
 std::string to_markdown(const Table& table);
-/// booktabs and siunitx S columns, each with the number's interval or seeds beside it; a tabular for each group where columns are many,
-/// shrunk to the width of the line where it is wider.
+/// booktabs and siunitx S columns, each with the number's interval or seeds beside it; a tabular for each group where
+/// columns are many, shrunk to the width of the line where it is wider.
 std::string to_latex(const Table& table);
 /// The title as a sentence: "Which encoding?", "Perplexity against context length.".
 std::string title_sentence(const Table& table);
 /// For a paper: without the columns and rows of other protocols. A table that has nothing of `protocol` keeps its
 /// columns and rows.
 Table with_protocol(Table table, const std::string& protocol, const std::vector<std::string>& protocols);
-std::string to_html(const Table& table);   ///< a <figure> with table and notes
+std::string to_html(const Table& table);  ///< a <figure> with table and notes
 Json to_json(const Table& table);
 
 }  // namespace pe::report

@@ -1,4 +1,5 @@
-// Tables for papers: booktabs, numbers in siunitx's S columns, what is known of their uncertainty in a column beside them.
+// Tables for papers: booktabs, numbers in siunitx's S columns, what is known of their uncertainty in a column beside
+// them.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +12,7 @@ namespace {
 
 using support::cat;
 
-constexpr std::size_t kNumbersAcross = 8;   // of a tabular that has groups to be split by
+constexpr std::size_t kNumbersAcross = 8;  // of a tabular that has groups to be split by
 
 // siunitx wants plain digits: no thousands separators, and a hyphen for minus.
 std::string plain(std::string number) {
@@ -63,10 +64,12 @@ class Tabular {
 
   std::string render() const {
     std::string spec;
-    for (std::size_t k = 0; k < columns_.size(); ++k) spec += table_.columns[columns_[k]].text ? "l" : format(columns_[k]) + (wide_[k] ? "@{\\,}l" : "");
+    for (std::size_t k = 0; k < columns_.size(); ++k)
+      spec += table_.columns[columns_[k]].text ? "l" : format(columns_[k]) + (wide_[k] ? "@{\\,}l" : "");
     // Shrunk only where it is wider than the column that it stands in.
-    std::string text = cat("\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%\n\\begin{tabular}{", spec, "}\n\\toprule\n",
-                           groups(), headers(), "\\midrule\n");
+    std::string text =
+        cat("\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%\n\\begin{tabular}{", spec,
+            "}\n\\toprule\n", groups(), headers(), "\\midrule\n");
     for (std::size_t r = 0; r < table_.rows.size(); ++r) {
       if (table_.rows[r].rule_above && r > 0) text += "\\midrule\n";
       text += row(table_.rows[r]);
@@ -140,8 +143,10 @@ class Tabular {
         continue;
       }
       const std::string number = cell.number ? plain(shown_number(cell, column)) : "";
-      if (!cell.number) text += cat("{", escape_latex(cell.text), "}");
-      else if (is_plain_number(number)) text += cat(cell.best ? "\\bfseries " : "", number);
+      if (!cell.number)
+        text += cat("{", escape_latex(cell.text), "}");
+      else if (is_plain_number(number))
+        text += cat(cell.best ? "\\bfseries " : "", number);
       else
         text += cat("{", escape_latex(shown_number(cell, column)), "}");
       if (wide_[k]) text += " & " + uncertainty(cell, column);
@@ -151,7 +156,7 @@ class Tabular {
 
   const Table& table_;
   std::vector<std::size_t> columns_;
-  std::vector<bool> wide_;   ///< of each column: its uncertainty has a column beside it
+  std::vector<bool> wide_;  ///< of each column: its uncertainty has a column beside it
 };
 
 // All columns at once, or where they are many a tabular for each group, each with the columns that name the rows.
@@ -162,8 +167,10 @@ std::vector<std::vector<std::size_t>> parts_of(const Table& table) {
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     all.push_back(i);
     numbers += !table.columns[i].text;
-    if (table.columns[i].group.empty()) names.push_back(i);
-    else if (groups.empty() || groups.back() != table.columns[i].group) groups.push_back(table.columns[i].group);
+    if (table.columns[i].group.empty())
+      names.push_back(i);
+    else if (groups.empty() || groups.back() != table.columns[i].group)
+      groups.push_back(table.columns[i].group);
   }
   if (numbers <= kNumbersAcross || groups.size() < 2) return {all};
   std::vector<std::vector<std::size_t>> parts;
@@ -198,7 +205,8 @@ std::string to_latex(const Table& table) {
     first = false;
   }
   if (!table.caption.empty()) text += cat("\n\\par\\smallskip\\footnotesize ", escape_latex(table.caption), "\n");
-  for (const std::string& note : table_notes(table)) text += cat("\n\\par\\smallskip\\footnotesize ", escape_latex(note), "\n");
+  for (const std::string& note : table_notes(table))
+    text += cat("\n\\par\\smallskip\\footnotesize ", escape_latex(note), "\n");
   return text + cat("\\end{", place, "}\n");
 }
 

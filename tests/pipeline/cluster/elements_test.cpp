@@ -1,12 +1,12 @@
 // How tasks become elements, arrays and dependencies, without any Slurm.
-#include <boost/test/unit_test.hpp>
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 #include <map>
 #include <random>
 #include <set>
 
-#include "pipeline/cluster/batch.h"
 #include "pipeline/cluster/array_layout.h"
+#include "pipeline/cluster/batch.h"
 #include "pipeline/grid_fixture.h"
 
 using namespace pe::pipeline;  // NOLINT
@@ -38,11 +38,13 @@ void check_sound(const Graph& graph, const std::vector<bool>& to_run, const std:
       if (!to_run[edge.producer]) continue;
       const auto [other, at] = place.at(edge.producer);
       if (other == array && at == index) continue;
-      const bool waited = std::any_of(arrays[array].needs.begin(), arrays[array].needs.end(), [&](const ArrayNeed& need) {
-        if (need.array != other) return false;
-        if (need.kind == ArrayNeed::Kind::kAfterCorr) return at == index;
-        return need.indices.empty() || std::find(need.indices.begin(), need.indices.end(), at) != need.indices.end();
-      });
+      const bool waited =
+          std::any_of(arrays[array].needs.begin(), arrays[array].needs.end(), [&](const ArrayNeed& need) {
+            if (need.array != other) return false;
+            if (need.kind == ArrayNeed::Kind::kAfterCorr) return at == index;
+            return need.indices.empty() ||
+                   std::find(need.indices.begin(), need.indices.end(), at) != need.indices.end();
+          });
       BOOST_TEST(waited, graph.tasks[i].id << " does not wait for " << graph.tasks[edge.producer].id);
     }
   }
@@ -51,7 +53,9 @@ void check_sound(const Graph& graph, const std::vector<bool>& to_run, const std:
 std::set<std::string> kinds(const JobArray& array) {
   std::set<std::string> found;
   for (const ArrayNeed& need : array.needs) {
-    found.insert(need.kind == ArrayNeed::Kind::kAfterCorr ? "corr" : need.kind == ArrayNeed::Kind::kAfterOk ? "ok" : "any");
+    found.insert(need.kind == ArrayNeed::Kind::kAfterCorr ? "corr"
+                 : need.kind == ArrayNeed::Kind::kAfterOk ? "ok"
+                                                          : "any");
   }
   return found;
 }
@@ -82,8 +86,8 @@ BOOST_AUTO_TEST_CASE(a_lane_walks_a_chain_and_what_all_share_stays_apart) {
   BOOST_TEST(arrays.size() <= 12u);
   for (const JobArray& array : arrays) {
     for (const auto& [index, tasks] : array.elements) {
-      const auto trunks = std::count_if(tasks.begin(), tasks.end(),
-                                        [&](std::size_t i) { return graph.tasks[i].label == "trunk"; });
+      const auto trunks =
+          std::count_if(tasks.begin(), tasks.end(), [&](std::size_t i) { return graph.tasks[i].label == "trunk"; });
       BOOST_TEST(trunks <= 1);
       if (graph.tasks[tasks.front()].label == "trunk") BOOST_TEST(tasks.size() > 1u);
     }
@@ -195,7 +199,8 @@ BOOST_AUTO_TEST_CASE(options_are_words_that_no_shell_reads) {
   array.policy.gpus = "per-node";
   array.policy.nodes = 2;
   const auto two = sbatch_options(array, place, "");
-  for (const char* word : {"--mem-per-cpu=768M", "--gpus-per-node=a100:1", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2"})
+  for (const char* word :
+       {"--mem-per-cpu=768M", "--gpus-per-node=a100:1", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2"})
     BOOST_TEST(std::count(two.begin(), two.end(), word) == 1, word);
   array.policy.memory = "none";
   for (const std::string& word : sbatch_options(array, place, "")) BOOST_TEST(word.find("--mem") == std::string::npos);
@@ -203,8 +208,8 @@ BOOST_AUTO_TEST_CASE(options_are_words_that_no_shell_reads) {
 
 BOOST_AUTO_TEST_CASE(who_is_over_is_never_named) {
   using Kind = ArrayNeed::Kind;
-  const std::vector<ArrayNeed> needs{{Kind::kAfterCorr, 0, {}}, {Kind::kAfterOk, 1, {3, 4}}, {Kind::kAfterOk, 2, {}},
-                                     {Kind::kAfterAny, 3, {}}};
+  const std::vector<ArrayNeed> needs{
+      {Kind::kAfterCorr, 0, {}}, {Kind::kAfterOk, 1, {3, 4}}, {Kind::kAfterOk, 2, {}}, {Kind::kAfterAny, 3, {}}};
   BOOST_TEST(dependency(needs, {{0, "10"}, {1, "11"}, {2, "12"}, {3, "13"}}) ==
              "aftercorr:10,afterok:11_3:11_4:12,afterany:13");
   BOOST_TEST(dependency(needs, {{1, "11"}}) == "afterok:11_3:11_4");

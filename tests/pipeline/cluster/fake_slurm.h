@@ -31,12 +31,14 @@ class FakeSlurm {
   std::function<Answer()> next = [] { return Answer::kGood; };  ///< of sbatch
   std::function<bool()> silent = [] { return false; };          ///< of squeue
   std::vector<Job> jobs;
-  std::string cluster;   ///< its name; empty: scontrol does not answer
-  std::string accounts;  ///< what sacct prints; empty: there are no accounts
+  std::string cluster;          ///< its name; empty: scontrol does not answer
+  std::string accounts;         ///< what sacct prints; empty: there are no accounts
   std::size_t submissions = 0;  ///< calls of sbatch
 
   pipeline::SlurmCall call() {
-    return [this](const std::vector<std::string>& words, const std::string& script, double) { return answer(words, script); };
+    return [this](const std::vector<std::string>& words, const std::string& script, double) {
+      return answer(words, script);
+    };
   }
   std::vector<const Job*> named(const std::string& name) const {
     std::vector<const Job*> found;
@@ -80,7 +82,8 @@ class FakeSlurm {
         job.begin = option(words, "--begin");
         for (const std::string& part : support::split(option(words, "--array"), ',')) {
           const auto dash = part.find('-');
-          const std::int64_t first = std::stoll(part), last = dash == std::string::npos ? first : std::stoll(part.substr(dash + 1));
+          const std::int64_t first = std::stoll(part),
+                             last = dash == std::string::npos ? first : std::stoll(part.substr(dash + 1));
           for (std::int64_t i = first; i <= last; ++i) job.indices.push_back(i);
         }
         captured.out = job.id + "\n";
@@ -101,8 +104,9 @@ class FakeSlurm {
         if (!names.empty() && std::find(wanted.begin(), wanted.end(), job.name) == wanted.end()) continue;
         for (const std::int64_t index : job.indices) {
           const auto state = job.states.find(index);
-          captured.out += support::cat(job.id, "|", job.id, "|", index, "|", state == job.states.end() ? "PENDING" : state->second,
-                                       "|None||0:00|1:00:00|", job.name, "\n");
+          captured.out +=
+              support::cat(job.id, "|", job.id, "|", index, "|", state == job.states.end() ? "PENDING" : state->second,
+                           "|None||0:00|1:00:00|", job.name, "\n");
         }
       }
       return captured;

@@ -39,8 +39,8 @@ BOOST_AUTO_TEST_CASE(rows_of_the_queue_are_read_whatever_a_name_holds) {
 BOOST_AUTO_TEST_CASE(a_garbled_answer_is_told_from_an_empty_one) {
   BOOST_TEST(parse_queue("").damaged == 0u);
   BOOST_TEST(parse_queue("\n\n").damaged == 0u);
-  for (const char* bad : {"slurm_load_jobs error: Unable to contact slurm controller\n", "2|3|0|RUN", "x|3|0|RUNNING|||||n",
-                          "2|3|0|running|None|vm|0:02|1:00|n", "|||||||||\n"}) {
+  for (const char* bad : {"slurm_load_jobs error: Unable to contact slurm controller\n", "2|3|0|RUN",
+                          "x|3|0|RUNNING|||||n", "2|3|0|running|None|vm|0:02|1:00|n", "|||||||||\n"}) {
     BOOST_TEST(parse_queue(bad).damaged == 1u, bad);
     BOOST_TEST(parse_queue(bad).rows.empty(), bad);
   }
@@ -69,7 +69,8 @@ BOOST_AUTO_TEST_CASE(memory_that_a_step_lacked_is_the_state_of_its_failed_job) {
 }
 
 BOOST_AUTO_TEST_CASE(reasons_that_time_does_not_end_are_told_with_what_helps) {
-  BOOST_TEST(why_it_never_starts("PartitionNodeLimit").find("change `resources` or `slurm.partition`") != std::string::npos);
+  BOOST_TEST(why_it_never_starts("PartitionNodeLimit").find("change `resources` or `slurm.partition`") !=
+             std::string::npos);
   BOOST_TEST(!why_it_never_starts("PartitionConfig").empty());
   BOOST_TEST(!why_it_never_starts("QOSMaxCpuPerJobLimit").empty());
   for (const char* passes : {"", "Priority", "Resources", "Dependency", "QOSMaxJobsPerUserLimit", "BeginTime"})
@@ -98,23 +99,27 @@ BOOST_AUTO_TEST_CASE(ids_times_and_records) {
 }
 
 BOOST_AUTO_TEST_CASE(refusals_are_told_from_answers_that_were_lost) {
-  const auto is = [](const char* text, Refusal refusal) {
-    BOOST_TEST((classify_refusal(text) == refusal), text);
-  };
+  const auto is = [](const char* text, Refusal refusal) { BOOST_TEST((classify_refusal(text) == refusal), text); };
   is("sbatch: error: Batch job submission failed: Invalid partition name specified", Refusal::kFinal);
   is("sbatch: error: Batch job submission failed: Invalid job array specification", Refusal::kFinal);
   is("sbatch: unrecognized option '--foo'", Refusal::kFinal);
-  is("sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS "
-     "policy (job submit limit, user's size and/or time limits)", Refusal::kFull);
+  is("sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates "
+     "accounting/QOS "
+     "policy (job submit limit, user's size and/or time limits)",
+     Refusal::kFull);
   is("sbatch: error: AssocMaxWallDurationPerJobLimit\nsbatch: error: Batch job submission failed: Job violates "
-     "accounting/QOS policy (job submit limit, user's size and/or time limits)", Refusal::kFinal);
+     "accounting/QOS policy (job submit limit, user's size and/or time limits)",
+     Refusal::kFinal);
   // The same sentence stands below every limit: only one on the number of jobs passes with time.
   is("sbatch: error: QOSMaxGRESPerUser\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy "
-     "(job submit limit, user's size and/or time limits)", Refusal::kFinal);
+     "(job submit limit, user's size and/or time limits)",
+     Refusal::kFinal);
   is("sbatch: error: AssocGrpSubmitJobsLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS "
-     "policy (job submit limit, user's size and/or time limits)", Refusal::kFull);
+     "policy (job submit limit, user's size and/or time limits)",
+     Refusal::kFull);
   is("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", Refusal::kFull);
-  is("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", Refusal::kUnknown);
+  is("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+     Refusal::kUnknown);
   is("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", Refusal::kUnknown);
   is("", Refusal::kUnknown);
 }
@@ -156,8 +161,9 @@ BOOST_AUTO_TEST_CASE(a_full_queue_in_which_sbatch_waits_is_told_in_its_words) {
   });
   const SbatchReply submitted = slurm.submit({}, "");
   BOOST_TEST((submitted.refusal == Refusal::kFull));
-  BOOST_TEST(submitted.message == "sbatch did not answer in time; it says: sbatch: error: Slurm temporarily unable to accept "
-                                  "job, sleeping and retrying");
+  BOOST_TEST(submitted.message ==
+             "sbatch did not answer in time; it says: sbatch: error: Slurm temporarily unable to accept "
+             "job, sleeping and retrying");
 }
 
 BOOST_AUTO_TEST_CASE(nothing_of_a_job_that_submits_reaches_the_jobs_that_it_submits) {
@@ -167,8 +173,9 @@ BOOST_AUTO_TEST_CASE(nothing_of_a_job_that_submits_reaches_the_jobs_that_it_subm
     }
     return false;
   };
-  const std::vector<std::string> of_job{"SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SLURM_CLUSTERS", "SBATCH_PARTITION",
-                                        "CUDA_VISIBLE_DEVICES", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"};
+  const std::vector<std::string> of_job{"SLURM_JOB_ID",        "SLURM_MEM_PER_NODE",   "SLURM_CLUSTERS",
+                                        "SBATCH_PARTITION",    "CUDA_VISIBLE_DEVICES", "PMIX_RANK",
+                                        "OMPI_COMM_WORLD_RANK"};
   for (const std::string& name : of_job) ::setenv(name.c_str(), "7", 1);
   ::setenv("SLURM_CONF", "/etc/slurm.conf", 1);
   for (const std::string& name : of_job) BOOST_TEST(!has(name), name);

@@ -1,17 +1,17 @@
 // Submissions sent to a controller that loses answers, refuses, falls silent and fills up.
-#include <boost/test/unit_test.hpp>
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <memory>
 #include <random>
 #include <set>
 #include <thread>
 
-#include "pipeline/cluster/fake_slurm.h"
 #include "pipeline/cluster/allocation.h"
+#include "pipeline/cluster/fake_slurm.h"
+#include "pipeline/cluster/finalizer.h"
 #include "pipeline/cluster/job_leases.h"
 #include "pipeline/cluster/job_states.h"
-#include "pipeline/cluster/finalizer.h"
 #include "pipeline/cluster/submission.h"
 #include "pipeline/cluster/submit_lease.h"
 #include "pipeline/cluster/too_little_memory.h"
@@ -65,7 +65,8 @@ class Submitted900 {
   }
   /// Each array is in the queue once, and so is one last job.
   void check_once(const FakeSlurm& fake) const {
-    for (const SubmittedArray& array : submission().arrays) BOOST_TEST(fake.named(array.name()).size() == 1u, array.name());
+    for (const SubmittedArray& array : submission().arrays)
+      BOOST_TEST(fake.named(array.name()).size() == 1u, array.name());
     BOOST_TEST(fake.named(submission().last.name()).size() == 1u);
     BOOST_TEST(fake.jobs.size() == submission().arrays.size() + 1);
   }
@@ -120,7 +121,8 @@ BOOST_AUTO_TEST_CASE(each_array_is_sent_once_and_sending_again_sends_nothing) {
   for (const FakeSlurm::Job& job : fake.jobs) {
     for (const std::string& part : support::split(job.dependency, ',')) {
       const auto words = support::split(part, ':');
-      for (std::size_t w = 1; w < words.size(); ++w) BOOST_TEST(before.count(words[w].substr(0, words[w].find('_'))) == 1u);
+      for (std::size_t w = 1; w < words.size(); ++w)
+        BOOST_TEST(before.count(words[w].substr(0, words[w].find('_'))) == 1u);
     }
     before.insert(job.id);
   }
@@ -133,7 +135,9 @@ BOOST_AUTO_TEST_CASE(lost_answers_and_dropped_calls_send_nothing_twice) {
     FakeSlurm fake;
     fake.next = [&] {
       const auto chance = random() % 10;
-      return chance < 2 ? FakeSlurm::Answer::kLost : chance < 4 ? FakeSlurm::Answer::kDropped : FakeSlurm::Answer::kGood;
+      return chance < 2   ? FakeSlurm::Answer::kLost
+             : chance < 4 ? FakeSlurm::Answer::kDropped
+                          : FakeSlurm::Answer::kGood;
     };
     fake.silent = [&] { return random() % 4 == 0; };
     SendReport report;
@@ -306,9 +310,10 @@ BOOST_AUTO_TEST_CASE(a_queue_says_nothing_of_submissions_of_other_users_and_clus
   BOOST_TEST(read->user == "ann");
   BOOST_TEST(read->cluster == "alpha");
   for (Slurm* slurm : {&bobs, &elsewhere}) {
-    BOOST_CHECK_EXCEPTION(go_on(it.store, it.submission().run, *slurm, ""), support::ConfigError, [](const auto& error) {
-      return std::string(error.what()).find("was submitted by user 'ann' on cluster 'alpha'") != std::string::npos;
-    });
+    BOOST_CHECK_EXCEPTION(
+        go_on(it.store, it.submission().run, *slurm, ""), support::ConfigError, [](const auto& error) {
+          return std::string(error.what()).find("was submitted by user 'ann' on cluster 'alpha'") != std::string::npos;
+        });
   }
   it.send_with(fake);
   RunStatus status = read_run(it.store, it.submission().run);
@@ -462,7 +467,8 @@ BOOST_AUTO_TEST_CASE(a_job_that_failed_before_its_first_word_is_lost_and_what_fo
   const std::string id = it.submission().tasks[tasks.front()].id;
   const auto log = folder / "jobs" / (array.token + "_" + std::to_string(index) + ".log");
   support::append_file(log, "");
-  fake.accounts = support::cat("101_", index, "|FAILED|9:0|", array.name(), "\n101_", index, ".batch|OUT_OF_MEMORY|0:125|batch\n");
+  fake.accounts =
+      support::cat("101_", index, "|FAILED|9:0|", array.name(), "\n101_", index, ".batch|OUT_OF_MEMORY|0:125|batch\n");
   for (FakeSlurm::Job& job : fake.jobs) {
     for (const std::int64_t i : job.indices) job.states[i] = job.id == "101" ? "FAILED" : "CANCELLED";
   }
@@ -481,10 +487,12 @@ BOOST_AUTO_TEST_CASE(a_job_that_failed_before_its_first_word_is_lost_and_what_fo
   const TaskStatus lost = task_of(look(), id);
   BOOST_TEST(lost.phase == "lost");
   BOOST_TEST(lost.reason.find(" has ended (OUT_OF_MEMORY); `pe-pipeline submit` continues, and asks for more memory") !=
-             std::string::npos, lost.reason);
+                 std::string::npos,
+             lost.reason);
   BOOST_TEST(lost.log == log.string());
   BOOST_TEST(job_log(it.store, it.submission(), it.submission().tasks[tasks.front()].plan_key) == log);
-  // Its readers are blocked once it has failed for good, also when Slurm has forgotten their jobs, and when the run is over.
+  // Its readers are blocked once it has failed for good, also when Slurm has forgotten their jobs, and when the run is
+  // over.
   Journal(folder).append({{"event", "start"}, {"task", id}, {"attempt", 1}});
   Journal(folder).append({{"event", "fail"}, {"task", id}, {"reason", "exit code 9"}});
   fake.accounts.clear();
@@ -521,7 +529,8 @@ BOOST_AUTO_TEST_CASE(memory_that_slurm_alone_knows_to_be_too_little_is_asked_for
   fake.end_all("FAILED");
   note_lost_to_memory(it.store, {it.submission()}, *slurm.own_jobs(), slurm);  // no accounts
   BOOST_TEST(last_oom_memory_bytes(it.store, key) == 0);
-  fake.accounts = support::cat("101_", index, "|FAILED|9:0|", array.name(), "\n101_", index, ".batch|OUT_OF_MEMORY|0:125|batch\n");
+  fake.accounts =
+      support::cat("101_", index, "|FAILED|9:0|", array.name(), "\n101_", index, ".batch|OUT_OF_MEMORY|0:125|batch\n");
   note_lost_to_memory(it.store, {it.submission()}, *slurm.own_jobs(), slurm);
   std::int64_t asked = 0;
   for (const std::string& option : array.options) {
@@ -531,7 +540,8 @@ BOOST_AUTO_TEST_CASE(memory_that_slurm_alone_knows_to_be_too_little_is_asked_for
   BOOST_TEST(last_oom_memory_bytes(it.store, key) == asked);
   // An attempt that ended otherwise is not touched.
   const auto second = it.store.new_attempt(key);
-  support::write_file_atomically(second / "exit.json", Json{{"run", it.submission().run}, {"class", "permanent"}}.dump(), false);
+  support::write_file_atomically(second / "exit.json",
+                                 Json{{"run", it.submission().run}, {"class", "permanent"}}.dump(), false);
   note_lost_to_memory(it.store, {it.submission()}, *slurm.own_jobs(), slurm);
   BOOST_TEST(last_oom_memory_bytes(it.store, key) == 0);
 }
@@ -547,11 +557,11 @@ BOOST_AUTO_TEST_CASE(a_job_that_no_answer_names_runs_as_long_as_it_gives_signs_o
   Journal(folder).append({{"event", "start"}, {"task", id}, {"attempt", 1}});
   support::make_folders(folder / "state");
   const auto told = [&, index = index](double silent_s, const std::string& account) {
-    support::write_file_atomically(
-        folder / "state" / (array.token + "_" + std::to_string(index) + ".json"),
-        Json{{"time", support::unix_time() - silent_s},
-             {"running", Json::array({{{"task", id}, {"progress", {{"step", 7}}}}})}}.dump(),
-        false);
+    support::write_file_atomically(folder / "state" / (array.token + "_" + std::to_string(index) + ".json"),
+                                   Json{{"time", support::unix_time() - silent_s},
+                                        {"running", Json::array({{{"task", id}, {"progress", {{"step", 7}}}}})}}
+                                       .dump(),
+                                   false);
     JobStates jobs;
     jobs.rows.emplace();  // squeue answers, and names nothing
     if (!account.empty()) {
@@ -591,15 +601,21 @@ BOOST_AUTO_TEST_CASE(a_job_is_narrowed_to_what_slurm_gave_it) {
   machine.mem_bytes = 1LL << 40;
   machine.gpus = {"0", "1"};
   BOOST_TEST(allocated(machine, environment({})).cpus == 64);
-  Capacity here = allocated(machine, environment({{"SLURM_JOB_ID", "5"}, {"SLURM_CPUS_ON_NODE", "8"}, {"SLURM_MEM_PER_NODE", "2048"}}));
+  Capacity here = allocated(
+      machine, environment({{"SLURM_JOB_ID", "5"}, {"SLURM_CPUS_ON_NODE", "8"}, {"SLURM_MEM_PER_NODE", "2048"}}));
   BOOST_TEST(here.cpus == 8);
   BOOST_TEST(here.mem_bytes == 2LL << 30);
-  here = allocated(machine, environment({{"SLURM_JOB_ID", "5"}, {"SLURM_CPUS_ON_NODE", "4"}, {"SLURM_MEM_PER_CPU", "100"}}));
+  here = allocated(machine,
+                   environment({{"SLURM_JOB_ID", "5"}, {"SLURM_CPUS_ON_NODE", "4"}, {"SLURM_MEM_PER_CPU", "100"}}));
   BOOST_TEST(here.mem_bytes == 400LL << 20);
-  here = allocated(machine, environment({{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_CPUS_ON_NODE", "8"}}));
+  here = allocated(machine,
+                   environment({{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_CPUS_ON_NODE", "8"}}));
   BOOST_TEST(here.cpus == 16);
   BOOST_TEST(here.gpus.size() == 4u);
-  const auto job = own_job(environment({{"SLURM_JOB_ID", "9"}, {"SLURM_ARRAY_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "2"}, {"SLURM_RESTART_COUNT", "3"}}));
+  const auto job = own_job(environment({{"SLURM_JOB_ID", "9"},
+                                        {"SLURM_ARRAY_JOB_ID", "7"},
+                                        {"SLURM_ARRAY_TASK_ID", "2"},
+                                        {"SLURM_RESTART_COUNT", "3"}}));
   BOOST_TEST_REQUIRE(job.has_value());
   BOOST_TEST(job->array_job == "7");
   BOOST_TEST(job->index == 2);

@@ -8,8 +8,8 @@
 #include "support/instruction_sets.h"
 #include "support/ranks.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 
 namespace {
 
@@ -30,8 +30,10 @@ BOOST_AUTO_TEST_SUITE(compute_auto)
 BOOST_AUTO_TEST_CASE(without_gpus_it_is_the_cpu_with_its_slot) {
   Resources resources;
   resources.cpus = 3;
-  BOOST_TEST(resolved(resources) == Json({{"device", "cpu"}, {"isa", "avx2"}, {"dtype", "fp32"}, {"threads", 3}, {"ranks", 1},
-                                          {"micro_batch", 512}}));
+  BOOST_TEST(
+      resolved(resources) ==
+      Json(
+          {{"device", "cpu"}, {"isa", "avx2"}, {"dtype", "fp32"}, {"threads", 3}, {"ranks", 1}, {"micro_batch", 512}}));
 }
 
 BOOST_AUTO_TEST_CASE(with_gpus_it_is_cuda_in_bf16) {
@@ -46,7 +48,7 @@ BOOST_AUTO_TEST_CASE(with_gpus_it_is_cuda_in_bf16) {
                                                     {"micro_batch", 32}}));
   BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 96)["micro_batch"] == 24);  // the largest divisor up to 32
   BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 192)["micro_batch"] == 32);
-  BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 24)["micro_batch"] == 12);   // a rank's half
+  BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 24)["micro_batch"] == 12);  // a rank's half
 }
 
 // Memory goes by tokens: 32,768 of them at a time, whatever the length.
@@ -131,7 +133,8 @@ BOOST_AUTO_TEST_CASE(what_can_be_deterministic_is_unless_told_otherwise) {
   Json document = test::stage_documents().at(2);
   for (Json& field : document["fields"]) {
     if (field["name"] != "compute") continue;
-    Json row = *std::find_if(field["fields"].begin(), field["fields"].end(), [](const Json& f) { return f["name"] == "isa"; });
+    Json row =
+        *std::find_if(field["fields"].begin(), field["fields"].end(), [](const Json& f) { return f["name"] == "isa"; });
     row["name"] = "deterministic";
     row["choices"] = {"auto", "on", "off"};
     row["neutral"] = "on";
@@ -147,7 +150,7 @@ BOOST_AUTO_TEST_CASE(what_can_be_deterministic_is_unless_told_otherwise) {
     return std::pair(config["compute"]["deterministic"], support::hashed_config(stage.fields, config)["compute"]);
   };
   BOOST_TEST(of("auto").first == "on");
-  BOOST_TEST(!of("auto").second.contains("deterministic"));   // keys from before this field stay
+  BOOST_TEST(!of("auto").second.contains("deterministic"));  // keys from before this field stay
   BOOST_TEST(of("off").second["deterministic"] == "off");
 }
 
@@ -172,7 +175,7 @@ BOOST_AUTO_TEST_CASE(amx_is_in_keys_of_bf16_on_a_cpu_alone) {
   BOOST_TEST(of(0, "auto") == "avx512");
   BOOST_TEST(of(0, "fp32") == "avx512");
   BOOST_TEST(of(1, "bf16") == "avx512");
-  BOOST_TEST(resolved({}, "amx", {{"dtype", "bf16"}})["isa"] == "avx512");   // the widest that this stage takes
+  BOOST_TEST(resolved({}, "amx", {{"dtype", "bf16"}})["isa"] == "avx512");  // the widest that this stage takes
 }
 
 BOOST_AUTO_TEST_CASE(the_machine_has_one_of_four) {
@@ -195,7 +198,7 @@ BOOST_AUTO_TEST_CASE(where_the_file_names_the_machines_that_run_it_the_planning_
     return all;
   };
   const auto avx2 = keys("isa: avx2", "avx512");
-  BOOST_TEST((avx2 == keys("isa: avx2", "portable")));   // a login node and a compute node
+  BOOST_TEST((avx2 == keys("isa: avx2", "portable")));  // a login node and a compute node
   BOOST_TEST((avx2 == keys("", "avx2")));
   BOOST_TEST((avx2 != keys("isa: portable", "avx2")));
   const std::string refused = folder.refusal(with("isa: avx"));

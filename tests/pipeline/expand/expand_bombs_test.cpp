@@ -11,12 +11,12 @@
 
 #include "pipeline/grid_fixture.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 using pe::test::GridFolder;
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kLimited = false;   // AddressSanitizer maps more than that by itself
+constexpr bool kLimited = false;  // AddressSanitizer maps more than that by itself
 #else
 constexpr bool kLimited = true;
 #endif
@@ -57,7 +57,8 @@ std::string refused(const std::string& text) {
   ::close(ends[1]);
   std::string answer;
   char buffer[4096];
-  for (ssize_t count; (count = ::read(ends[0], buffer, sizeof buffer)) > 0;) answer.append(buffer, static_cast<std::size_t>(count));
+  for (ssize_t count; (count = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+    answer.append(buffer, static_cast<std::size_t>(count));
   ::close(ends[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -89,27 +90,28 @@ BOOST_AUTO_TEST_CASE(a_huge_product_of_axes_is_refused_before_it_is_made) {
     axes += std::string(name > 'a' ? ", " : "") + "ax_" + name + ": " + numbers(200);
     over += std::string(name > 'a' ? ", " : "") + "ax_" + name;
   }
-  check(written("  fetch: {run: pe-fetch, over: [" + over + "]}\n", axes + "}\n"), "more than 300,000 tasks: 200 ax_a x 200 ax_b");
+  check(written("  fetch: {run: pe-fetch, over: [" + over + "]}\n", axes + "}\n"),
+        "more than 300,000 tasks: 200 ax_a x 200 ax_b");
 }
 
 BOOST_AUTO_TEST_CASE(instances_of_instances_of_instances_are_refused) {
   const std::string axes = "axes: {a: " + numbers(700) + ", b: " + numbers(700) + "}\n";
   check(written("  fetch: {run: pe-fetch}\n"
-                 "  tokenize: {run: pe-tokenize, needs: {raw: fetch}}\n"
-                 "  trunk: {run: pe-train, over: [a], needs: {data: tokenize}, config: {set: {train.seed: $(a)}}}\n"
-                 "  evaluate: {run: pe-evaluate, each: {model: trunk}, over: [b], needs: {data: tokenize}}\n",
-                 axes),
+                "  tokenize: {run: pe-tokenize, needs: {raw: fetch}}\n"
+                "  trunk: {run: pe-train, over: [a], needs: {data: tokenize}, config: {set: {train.seed: $(a)}}}\n"
+                "  evaluate: {run: pe-evaluate, each: {model: trunk}, over: [b], needs: {data: tokenize}}\n",
+                axes),
         "more than 300,000 tasks: 700 of `each` x 700 b");
 }
 
 BOOST_AUTO_TEST_CASE(everything_gathered_by_everybody_is_refused) {
   const std::string axes = "axes: {a: " + numbers(1500) + ", b: " + numbers(1500) + "}\n";
   check(written("  fetch: {run: pe-fetch}\n"
-                 "  tokenize: {run: pe-tokenize, needs: {raw: fetch}}\n"
-                 "  trunk: {run: pe-train, needs: {data: tokenize}}\n"
-                 "  evaluate: {run: pe-evaluate, over: [a], needs: {data: tokenize, model: trunk}}\n"
-                 "  report: {run: pe-report, over: [b], gather: {scores: evaluate}}\n",
-                 axes),
+                "  tokenize: {run: pe-tokenize, needs: {raw: fetch}}\n"
+                "  trunk: {run: pe-train, needs: {data: tokenize}}\n"
+                "  evaluate: {run: pe-evaluate, over: [a], needs: {data: tokenize, model: trunk}}\n"
+                "  report: {run: pe-report, over: [b], gather: {scores: evaluate}}\n",
+                axes),
         "more than 600,000 edges");
 }
 
@@ -146,7 +148,8 @@ BOOST_AUTO_TEST_CASE(thousands_of_stages_are_refused) {
 BOOST_AUTO_TEST_CASE(thousands_of_mistakes_are_told_shortly) {
   std::string labels = "wrong0";
   for (int i = 1; i < 20'000; ++i) labels += ", wrong" + std::to_string(i);
-  check(written("  fetch: {run: pe-fetch, over: [a], exclude: [{a: [" + labels + "]}]}\n", "axes: {a: " + numbers(3000) + "}\n"),
+  check(written("  fetch: {run: pe-fetch, over: [a], exclude: [{a: [" + labels + "]}]}\n",
+                "axes: {a: " + numbers(3000) + "}\n"),
         "has no label 'wrong0'");
 }
 

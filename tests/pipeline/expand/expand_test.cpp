@@ -7,8 +7,8 @@
 
 #include "pipeline/grid_fixture.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 using pe::test::GridFolder;
 using pe::test::kGrid;
 
@@ -57,13 +57,14 @@ BOOST_AUTO_TEST_CASE(a_cell_expanded_alone_is_the_cell_of_the_grid) {
   // Sharing between instances while a grid is expanded (configs, references, labels) must not show.
   const GridFolder folder;
   const Graph grid = folder.expand(kGrid);
-  for (const auto& [encoding, size, seed] : {std::tuple{"rope", "tiny", "42"}, {"alibi", "small", "44"}, {"pope", "tiny", "43"}}) {
+  for (const auto& [encoding, size, seed] :
+       {std::tuple{"rope", "tiny", "42"}, {"alibi", "small", "44"}, {"pope", "tiny", "43"}}) {
     ExpandOptions one = GridFolder::plain_options();
     one.axis = {support::cat("encoding=", encoding), support::cat("size=", size), support::cat("seed=", seed)};
     const Graph alone = folder.expand(kGrid, one);
     BOOST_TEST(alone.tasks.size() > 10u);
     for (const Task& task : alone.tasks) {
-      if (task.label == "report") continue;   // it gathers what there is
+      if (task.label == "report") continue;  // it gathers what there is
       const Task& same = test::find_task(grid, task.id);
       BOOST_TEST(*task.config == *same.config, task.id);
       BOOST_TEST(task.resources.name == same.resources.name);
@@ -89,14 +90,14 @@ BOOST_AUTO_TEST_CASE(an_instance_carries_its_axes_config_and_policy) {
   BOOST_TEST(trunk.resources.mem_bytes == 96LL << 30);
   BOOST_TEST(trunk.config->at("compute").at("device") == "cuda");
   BOOST_TEST(trunk.config->at("compute").at("ranks") == 4);
-  BOOST_TEST(trunk.config->at("compute").at("threads") == 4);   // 16 CPUs, 4 ranks
+  BOOST_TEST(trunk.config->at("compute").at("threads") == 4);  // 16 CPUs, 4 ranks
   BOOST_TEST(trunk.config->at("compute").at("dtype") == "bf16");
   BOOST_TEST(trunk.config->at("compute").at("micro_batch") == 32);
   BOOST_TEST(trunk.config->at("compute").at("isa") == "avx2");
   BOOST_TEST(trunk.retry->max == 2);
   BOOST_TEST(trunk.retry->backoff_s == 30);
   BOOST_TEST(trunk.checkpoint->at("every_s") == 600.0);
-  BOOST_TEST(trunk.config->at("checkpoint").at("every") == 600.0);   // the stage hears of it, and no key does
+  BOOST_TEST(trunk.config->at("checkpoint").at("every") == 600.0);  // the stage hears of it, and no key does
   BOOST_TEST(trunk.config->at("checkpoint").at("keep") == 2);
   // 6.6e9 tokens at 512 x 1024 a step are 12,589 steps, the last one short.
   BOOST_REQUIRE(trunk.snapshots.size() == 5u);
@@ -174,8 +175,8 @@ BOOST_AUTO_TEST_CASE(settings_lay_values_over_stages_vars_axes_and_resources) {
   const GridFolder folder;
   ExpandOptions options = GridFolder::plain_options();
   options.folder = folder.root();
-  options.set = {"trunk.train.lr=1e-3", "vars.tokens.tiny=1M", "axes.seed=[7]", "fetch.path=some texts, $(x)", "resources.gpu1.cpus=3",
-                 "axes.branch={b25: 0.3}"};
+  options.set = {"trunk.train.lr=1e-3",         "vars.tokens.tiny=1M",   "axes.seed=[7]",
+                 "fetch.path=some texts, $(x)", "resources.gpu1.cpus=3", "axes.branch={b25: 0.3}"};
   const Graph graph = folder.expand(kGrid, options);
   const Task& trunk = test::find_task(graph, "trunk[encoding=rope,size=tiny,seed=7]");
   BOOST_TEST(trunk.config->at("train").at("lr") == 1e-3);
@@ -183,7 +184,8 @@ BOOST_AUTO_TEST_CASE(settings_lay_values_over_stages_vars_axes_and_resources) {
   BOOST_TEST(trunk.resources.cpus == 3);
   BOOST_TEST(graph.tasks[0].config->at("path")[0] == (folder.root() / "some texts, $(x)").string());
   BOOST_TEST(graph.tasks[0].externals.at(0).paths.at(0) == (folder.root() / "some texts, $(x)").string());
-  BOOST_TEST(test::find_task(graph, "decay[encoding=rope,size=tiny,seed=7,branch=b25]").config->at("decay").at("end") == 0.3);
+  BOOST_TEST(test::find_task(graph, "decay[encoding=rope,size=tiny,seed=7,branch=b25]").config->at("decay").at("end") ==
+             0.3);
   BOOST_TEST(graph.origins_of(trunk).at("train.lr").file == "--set trunk.train.lr");
 }
 
@@ -222,16 +224,18 @@ BOOST_AUTO_TEST_CASE(origins_name_file_and_line) {
 }
 
 BOOST_AUTO_TEST_CASE(a_scale_lays_vars_and_axes_over_the_file) {
-  const std::string text = replaced(kGrid, "resources:\n  net:",
-                                    "scales:\n  cpu: {vars: {tokens: {tiny: 1M}}, axes: {size: [tiny], seed: [1]}}\n  full: {}\n"
-                                    "resources:\n  net:");
+  const std::string text =
+      replaced(kGrid, "resources:\n  net:",
+               "scales:\n  cpu: {vars: {tokens: {tiny: 1M}}, axes: {size: [tiny], seed: [1]}}\n  full: {}\n"
+               "resources:\n  net:");
   ExpandOptions options = GridFolder::plain_options();
   const GridFolder folder;
   BOOST_TEST(folder.expand(text, options).tasks.size() == 900u);
   options.scale = "cpu";
   const Graph graph = folder.expand(text, options);
   BOOST_TEST(test::count_label(graph, "trunk") == 8u);
-  BOOST_TEST(test::find_task(graph, "trunk[encoding=rope,size=tiny,seed=1]").config->at("train").at("tokens") == 1'000'000);
+  BOOST_TEST(test::find_task(graph, "trunk[encoding=rope,size=tiny,seed=1]").config->at("train").at("tokens") ==
+             1'000'000);
   options.scale = "cpus";
   check_refusal(folder.refusal(text, options), "--scale cpus: no scale 'cpus'", "did you mean 'cpu'?");
 }
@@ -274,9 +278,10 @@ BOOST_AUTO_TEST_CASE(gather_follows_shared_axes) {
 }
 
 BOOST_AUTO_TEST_CASE(a_snapshot_in_each_adds_an_axis) {
-  const std::string text = small(std::string(kFetchTokenize) +
-                                 "  trunk: {run: pe-train, needs: {data: tokenize}, snapshots: {half: 0.5, final: 1.0}}\n"
-                                 "  score: {run: pe-evaluate, each: {model: [trunk@half, trunk@final]}, needs: {data: tokenize}}\n");
+  const std::string text =
+      small(std::string(kFetchTokenize) +
+            "  trunk: {run: pe-train, needs: {data: tokenize}, snapshots: {half: 0.5, final: 1.0}}\n"
+            "  score: {run: pe-evaluate, each: {model: [trunk@half, trunk@final]}, needs: {data: tokenize}}\n");
   const Graph graph = GridFolder().expand(text);
   BOOST_TEST(test::find_task(graph, "score[from=trunk,snapshot=final]").inputs.at(1).snapshot == "final");
   BOOST_TEST(test::find_task(graph, "score[from=trunk,snapshot=half]").inputs.at(1).snapshot == "half");
@@ -284,17 +289,18 @@ BOOST_AUTO_TEST_CASE(a_snapshot_in_each_adds_an_axis) {
 
 BOOST_AUTO_TEST_CASE(snapshots_are_points_of_the_horizon_rounded_half_up) {
   const auto trunk = [](const std::string& points) {
-    return small(std::string(kFetchTokenize) +
-                 "  trunk: {run: pe-train, needs: {data: tokenize}, snapshots: " + points +
-                 ", config: {set: {train.batch: 10, train.length: 10, train.tokens: 901}}}\n");
+    return small(std::string(kFetchTokenize) + "  trunk: {run: pe-train, needs: {data: tokenize}, snapshots: " +
+                 points + ", config: {set: {train.batch: 10, train.length: 10, train.tokens: 901}}}\n");
   };
   const Graph graph = GridFolder().expand(trunk("{h: 0.25, i: 0.35, t: {tokens: 101}, s: {step: 7}, final: 1.0}"));
   std::string points;
-  for (const SnapshotPoint& point : graph.tasks[2].snapshots) points += point.label + "=" + std::to_string(point.step) + " ";
+  for (const SnapshotPoint& point : graph.tasks[2].snapshots)
+    points += point.label + "=" + std::to_string(point.step) + " ";
   BOOST_TEST(points == "t=2 h=3 i=4 s=7 final=10 ");
   const GridFolder folder;
   check_refusal(folder.refusal(trunk("{s: {step: 11}}")),
-                "pipelines/test.yml:6:66: snapshot 's' is at step 11, beyond the horizon of 10 steps (train.tokens = 901 at 100 tokens a step)");
+                "pipelines/test.yml:6:66: snapshot 's' is at step 11, beyond the horizon of 10 steps (train.tokens = "
+                "901 at 100 tokens a step)");
   check_refusal(folder.refusal(trunk("{s: 1.5}")),
                 "pipelines/test.yml:6:66: snapshot 's' must be a fraction from 0 to 1, found '1.5'",
                 "a point in tokens is {tokens: 1M}");
@@ -358,8 +364,7 @@ BOOST_AUTO_TEST_CASE(budgets_take_another_share_and_refuse_values_beside_them) {
   BOOST_TEST(folder.expand(text("[1/8, 1/2]"), one).tasks.size() == 4u);
 
   check_refusal(folder.refusal(text("[1/8]", ", config: {set: {decay.share: 0.3}}")),
-                "pipelines/test.yml:7:80: 'decay.share' of stage 'decay' is 0.3, but its budgets say 0.2",
-                "remove it");
+                "pipelines/test.yml:7:80: 'decay.share' of stage 'decay' is 0.3, but its budgets say 0.2", "remove it");
   check_refusal(folder.refusal(text("[1/8]", ", config: {set: {decay: {end: 1}}}")),
                 "pipelines/test.yml:7:80: 'decay.end' of stage 'decay' is 1.0, but its budgets say 0.125");
   check_refusal(
@@ -387,14 +392,16 @@ BOOST_AUTO_TEST_CASE(mistakes_are_shown_with_place_and_a_way_out) {
   const auto refused = [&](const std::string& from, const std::string& to) {
     return folder.refusal(replaced(kGrid, from, to));
   };
-  check_refusal(refused("needs: {raw: fetch}", "needs: {raw: fetsh}"), "pipelines/test.yml:39:18: unknown stage 'fetsh'",
-                "^^^^^ did you mean 'fetch'?");
+  check_refusal(refused("needs: {raw: fetch}", "needs: {raw: fetsh}"),
+                "pipelines/test.yml:39:18: unknown stage 'fetsh'", "^^^^^ did you mean 'fetch'?");
   check_refusal(refused("slurm:\n", "slurm:\n  signal_lead: 3h\n"),
-                "pipelines/test.yml:29:16: 'signal_lead' is 3 h 0 min, but fetch has 2 h 0 min", "Slurm sends its signal that long before the end");
-  check_refusal(refused("needs: {raw: fetch}", "needs: {row: fetch}"), "pipelines/test.yml:39:13: pe-tokenize has no input 'row'",
-                "did you mean 'raw'?");
+                "pipelines/test.yml:29:16: 'signal_lead' is 3 h 0 min, but fetch has 2 h 0 min",
+                "Slurm sends its signal that long before the end");
+  check_refusal(refused("needs: {raw: fetch}", "needs: {row: fetch}"),
+                "pipelines/test.yml:39:13: pe-tokenize has no input 'row'", "did you mean 'raw'?");
   check_refusal(refused("over: [encoding, size, seed]", "over: [encodin, size, seed]"),
-                "pipelines/test.yml:45:12: unknown axis 'encodin' in 'over' of stage 'trunk'", "did you mean 'encoding'?");
+                "pipelines/test.yml:45:12: unknown axis 'encodin' in 'over' of stage 'trunk'",
+                "did you mean 'encoding'?");
   check_refusal(
       refused("run: pe-report", "run: pe-reprot"),
       "pipelines/test.yml:87:10: the program 'pe-reprot' is neither in the folder of pe-pipeline nor on the PATH",
@@ -402,31 +409,41 @@ BOOST_AUTO_TEST_CASE(mistakes_are_shown_with_place_and_a_way_out) {
   check_refusal(refused("resources: net", "resources: nett"), "pipelines/test.yml:34:16: no resources 'nett'",
                 "did you mean 'net'?");
   check_refusal(refused("train.seed: $(seed)", "train.sed: $(seed)"),
-                "pipelines/test.yml:53:9: unknown key 'sed' in 'train' of stage 'trunk' (pe-train)", "did you mean 'seed'?");
-  check_refusal(refused("train.seed: $(seed)", "train.seed: $(sead)"), "pipelines/test.yml:53:21: unknown name 'sead' in $(sead)",
+                "pipelines/test.yml:53:9: unknown key 'sed' in 'train' of stage 'trunk' (pe-train)",
                 "did you mean 'seed'?");
-  check_refusal(refused("$(tokens.$size)", "$(tokens.huge)"), "pipelines/test.yml:56:23: 'tokens' has no 'huge' in $(tokens.huge)",
+  check_refusal(refused("train.seed: $(seed)", "train.seed: $(sead)"),
+                "pipelines/test.yml:53:21: unknown name 'sead' in $(sead)", "did you mean 'seed'?");
+  check_refusal(refused("$(tokens.$size)", "$(tokens.huge)"),
+                "pipelines/test.yml:56:23: 'tokens' has no 'huge' in $(tokens.huge)",
                 "expected one of tiny, small, medium, large");
-  check_refusal(refused("$(tokens.$size)", "$(branch)"), "pipelines/test.yml:56:23: stage 'trunk' has no axis 'branch' in $(branch)",
+  check_refusal(refused("$(tokens.$size)", "$(branch)"),
+                "pipelines/test.yml:56:23: stage 'trunk' has no axis 'branch' in $(branch)",
                 "add 'branch' to its `over`");
   check_refusal(refused("exclude: [{encoding: none}]", "exclude: [{encoding: ropes}]"),
-                "pipelines/test.yml:72:26: 'exclude' of stage 'droppe': axis 'encoding' has no label 'ropes'", "did you mean 'rope'?");
-  check_refusal(refused("init: 'trunk@$(branch)'", "init: 'trunk.metrics@$(branch)'"),
-                "pipelines/test.yml:64:35: output 'metrics' of stage 'trunk' is metrics; input 'init' takes checkpoint");
+                "pipelines/test.yml:72:26: 'exclude' of stage 'droppe': axis 'encoding' has no label 'ropes'",
+                "did you mean 'rope'?");
+  check_refusal(
+      refused("init: 'trunk@$(branch)'", "init: 'trunk.metrics@$(branch)'"),
+      "pipelines/test.yml:64:35: output 'metrics' of stage 'trunk' is metrics; input 'init' takes checkpoint");
   check_refusal(refused("init: 'trunk@$(branch)'", "init: fetch"),
                 "pipelines/test.yml:64:35: stage 'fetch' has no output of kind checkpoint, which input 'init' takes",
                 "its outputs are raw (raw-text)");
   check_refusal(refused("init: 'trunk@$(branch)'", "init: 'trunk@b$(branch)'"),
                 "pipelines/test.yml:64:35: stage 'trunk' has no snapshot 'bb25'", "did you mean 'b25'?");
   check_refusal(refused("    needs: {data: tokenize}\n    resources: $(train", "    resources: $(train"),
-                "pipelines/test.yml:43:3: input 'data' (token-shards) of stage 'trunk' is left empty", "`needs: {data: STAGE}` fills it");
-  check_refusal(refused("needs: {data: tokenize}\n    resources: eval", "needs: {data: tokenize, model: decay}\n    resources: eval"),
-                "pipelines/test.yml:79:12: input 'model' of stage 'evaluate' is filled twice: by `needs` and by `each`");
+                "pipelines/test.yml:43:3: input 'data' (token-shards) of stage 'trunk' is left empty",
+                "`needs: {data: STAGE}` fills it");
+  check_refusal(
+      refused("needs: {data: tokenize}\n    resources: eval",
+              "needs: {data: tokenize, model: decay}\n    resources: eval"),
+      "pipelines/test.yml:79:12: input 'model' of stage 'evaluate' is filled twice: by `needs` and by `each`");
   check_refusal(refused("vocabulary: 65536", "vocabulary: 12"),
-                "pipelines/test.yml:41:76: 'vocabulary' must be from 256 to 1048576, found '12' (stage 'tokenize' (pe-tokenize))");
+                "pipelines/test.yml:41:76: 'vocabulary' must be from 256 to 1048576, found '12' (stage 'tokenize' "
+                "(pe-tokenize))");
   check_refusal(refused("config: {file: configs/report.yml}", "config: {file: configs/report.yaml}"),
                 "pipelines/test.yml:91:20: no config file 'configs/report.yaml'", "did you mean 'configs/report.yml'?");
-  check_refusal(refused("  train_on: {", "  spare: 1\n  train_on: {"), "pipelines/test.yml:19:3: var 'spare' is not used");
+  check_refusal(refused("  train_on: {", "  spare: 1\n  train_on: {"),
+                "pipelines/test.yml:19:3: var 'spare' is not used");
   check_refusal(refused("  seed: [42, 43, 44]", "  seed: [42, 43, 44]\n  spare: [1]"),
                 "pipelines/test.yml:16:3: no stage uses axis 'spare'");
   check_refusal(refused("axes: {suite: [per", "axes: {seed: [1], suite: [per"),
@@ -446,10 +463,11 @@ BOOST_AUTO_TEST_CASE(all_mistakes_of_a_file_are_told_together) {
 }
 
 BOOST_AUTO_TEST_CASE(a_cycle_is_shown) {
-  const std::string text = small("  a: {run: pe-branch-decay, needs: {data: t, init: b}}\n"
-                                 "  b: {run: pe-branch-decay, needs: {data: t, init: c}}\n"
-                                 "  c: {run: pe-branch-decay, needs: {data: t, init: a}}\n"
-                                 "  f: {run: pe-fetch}\n  t: {run: pe-tokenize, needs: {raw: f}}\n");
+  const std::string text = small(
+      "  a: {run: pe-branch-decay, needs: {data: t, init: b}}\n"
+      "  b: {run: pe-branch-decay, needs: {data: t, init: c}}\n"
+      "  c: {run: pe-branch-decay, needs: {data: t, init: a}}\n"
+      "  f: {run: pe-fetch}\n  t: {run: pe-tokenize, needs: {raw: f}}\n");
   check_refusal(GridFolder().refusal(text), "pipelines/test.yml:4:3: the stages form a cycle: c -> b -> a -> c");
 }
 
@@ -471,8 +489,8 @@ BOOST_AUTO_TEST_CASE(flags_that_name_nothing_are_refused) {
     return folder.refusal(kGrid, options);
   };
   check_refusal(refused("trnk.train.lr=1"), "--set trnk.train.lr: no stage 'trnk'", "did you mean 'trunk'?");
-  check_refusal(refused("trunk.train.rl=1"), "--set trunk.train.rl: unknown key 'rl' in 'train' of stage 'trunk' (pe-train)",
-                "did you mean 'lr'?");
+  check_refusal(refused("trunk.train.rl=1"),
+                "--set trunk.train.rl: unknown key 'rl' in 'train' of stage 'trunk' (pe-train)", "did you mean 'lr'?");
   check_refusal(refused("vars.tokns=1"), "--set vars.tokns: no var 'tokns'", "did you mean 'tokens'?");
   check_refusal(refused("axes.sed=[1]"), "--set axes.sed: no axis 'sed'", "did you mean 'seed'?");
   check_refusal(refused("nonsense"), "--set: a setting is STAGE.key=value, found 'nonsense'");
@@ -508,8 +526,9 @@ stages:
 }
 
 BOOST_AUTO_TEST_CASE(what_was_excluded_takes_its_descendants_along) {
-  const std::string text = replaced(kGrid, "exclude: [{encoding: learned, size: small}]", "only: [{encoding: [rope, alibi], seed: 42}]");
-  BOOST_TEST(GridFolder().expand(text).excluded == 48u - 4 + 3 * 2 * 2);   // trunks, and drops of `none`
+  const std::string text =
+      replaced(kGrid, "exclude: [{encoding: learned, size: small}]", "only: [{encoding: [rope, alibi], seed: 42}]");
+  BOOST_TEST(GridFolder().expand(text).excluded == 48u - 4 + 3 * 2 * 2);  // trunks, and drops of `none`
   const Graph graph = GridFolder().expand(text);
   BOOST_TEST(test::count_label(graph, "trunk") == 4u);
   BOOST_TEST(test::count_label(graph, "decay") == 12u);

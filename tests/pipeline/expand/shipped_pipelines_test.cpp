@@ -1,6 +1,6 @@
 // The shipped pipelines expand without a mistake, with the built stages.
-#include <boost/test/unit_test.hpp>
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <map>
 
@@ -9,8 +9,8 @@
 #include "pipeline/plan/cost.h"
 #include "support/test_data.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 namespace fs = std::filesystem;
 
 namespace {
@@ -18,8 +18,8 @@ namespace {
 /// The stages are next to their descriptions; a build of the tests alone has none.
 boost::test_tools::assertion_result stages_are_built(boost::unit_test::test_unit_id) {
   const fs::path folder = test::build_root() / "stages";
-  for (const char* stage : {"fetch", "import", "tokenize", "train", "branch-decay", "drop-pe", "extend", "search-factors",
-                            "evaluate", "measure", "sample", "report"}) {
+  for (const char* stage : {"fetch", "import", "tokenize", "train", "branch-decay", "drop-pe", "extend",
+                            "search-factors", "evaluate", "measure", "sample", "report"}) {
     if (fs::exists(folder / (std::string("pe-") + stage + ".describe.json"))) continue;
     boost::test_tools::assertion_result result(false);
     result.message() << "pe-" << stage << " is not built in " << folder;
@@ -48,18 +48,22 @@ BOOST_AUTO_TEST_CASE(every_pipeline_expands, *boost::unit_test::precondition(sta
   }
 }
 
-BOOST_AUTO_TEST_CASE(stages_say_how_many_parameters_their_models_have, *boost::unit_test::precondition(stages_are_built)) {
+BOOST_AUTO_TEST_CASE(stages_say_how_many_parameters_their_models_have,
+                     *boost::unit_test::precondition(stages_are_built)) {
   const Graph graph = shipped("fineweb_grid.yml", {"encoding=rope", "seed=42"});
-  const std::map<std::string, double> written = {{"tiny", 58.7e6}, {"small", 163.6e6}, {"medium", 469.8e6}, {"large", 1208.0e6}};
+  const std::map<std::string, double> written = {
+      {"tiny", 58.7e6}, {"small", 163.6e6}, {"medium", 469.8e6}, {"large", 1208.0e6}};
   const std::map<std::string, double> flops = {{"tiny", 390.1e6}, {"small", 1094.7e6}, {"medium", 3120.6e6}};
   std::size_t seen = 0;
   for (const Task& task : graph.tasks) {
-    const auto size = std::find_if(task.axes.begin(), task.axes.end(), [](const auto& axis) { return axis.first == "size"; });
+    const auto size =
+        std::find_if(task.axes.begin(), task.axes.end(), [](const auto& axis) { return axis.first == "size"; });
     if (size == task.axes.end()) continue;
     const ModelCosts costs = model_costs(graph, task);
     BOOST_REQUIRE_MESSAGE(costs.parameters && costs.flops, task.id);
     BOOST_TEST(*costs.parameters == written.at(size->second), boost::test_tools::tolerance(1e-3));
-    if (flops.count(size->second)) BOOST_TEST(*costs.flops == flops.at(size->second), boost::test_tools::tolerance(1e-3));
+    if (flops.count(size->second))
+      BOOST_TEST(*costs.flops == flops.at(size->second), boost::test_tools::tolerance(1e-3));
     const bool dropped = task.id.find("arm=drop") != std::string::npos;
     BOOST_TEST(costs.encoding == (dropped ? "none" : "rope"), task.id);
     ++seen;
@@ -72,7 +76,7 @@ BOOST_AUTO_TEST_CASE(the_full_grid_has_every_cell, *boost::unit_test::preconditi
   const auto cells = test::count_label(graph, "trunk");
   BOOST_TEST(cells == graph.axes["encoding"].size() * 4 * 3);
   BOOST_TEST(test::count_label(graph, "decay") == 3 * cells);
-  BOOST_TEST(test::count_label(graph, "droppe") == 4 * (cells - 12));   // what has no encoding has none to drop
+  BOOST_TEST(test::count_label(graph, "droppe") == 4 * (cells - 12));  // what has no encoding has none to drop
   BOOST_TEST(test::count_label(graph, "evaluate") == 3 * (3 * cells + 4 * (cells - 12)));
   BOOST_TEST(graph.dropped == 0u);
   for (const Task& task : graph.tasks) {

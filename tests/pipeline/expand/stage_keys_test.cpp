@@ -10,7 +10,7 @@
 #include "support/hash.h"
 #include "support/test_data.h"
 
-using namespace pe;   // NOLINT
+using namespace pe;  // NOLINT
 namespace fs = std::filesystem;
 using support::Field;
 using support::FieldType;
@@ -21,13 +21,19 @@ namespace {
 /// Another value of the same type; keys are asked nothing about ranges.
 Json other(const Field& field, const Json& value) {
   switch (field.type) {
-    case FieldType::kBool: return !(value.is_boolean() && value.get<bool>());
-    case FieldType::kInteger: return value.is_number() ? Json(value.get<std::int64_t>() + 1) : Json(3);
-    case FieldType::kReal: return value.is_number() ? Json(value.get<double>() + 0.25) : Json(0.75);
-    case FieldType::kIntegerList: return Json::array({987});
-    case FieldType::kRealList: return Json::array({9.875});
+    case FieldType::kBool:
+      return !(value.is_boolean() && value.get<bool>());
+    case FieldType::kInteger:
+      return value.is_number() ? Json(value.get<std::int64_t>() + 1) : Json(3);
+    case FieldType::kReal:
+      return value.is_number() ? Json(value.get<double>() + 0.25) : Json(0.75);
+    case FieldType::kIntegerList:
+      return Json::array({987});
+    case FieldType::kRealList:
+      return Json::array({9.875});
     case FieldType::kTextList:
-    case FieldType::kPathList: return Json::array({"another"});
+    case FieldType::kPathList:
+      return Json::array({"another"});
     case FieldType::kChoice:
       for (const std::string& choice : field.choices) {
         if (value != choice) return choice;
@@ -41,7 +47,8 @@ Json other(const Field& field, const Json& value) {
         return made;
       }
       return {{"kind", "another"}};
-    default: return "another";
+    default:
+      return "another";
   }
 }
 
@@ -106,7 +113,8 @@ BOOST_AUTO_TEST_CASE(every_declared_key_of_every_stage_moves_its_key_unless_it_s
       const std::string before = key_of(schema, config);
       const Json was = value;
       value = other(field, was);
-      const bool path_field = field.type == FieldType::kPath || field.type == FieldType::kPathList;   // keys hold contents
+      const bool path_field =
+          field.type == FieldType::kPath || field.type == FieldType::kPathList;  // keys hold contents
       const bool moves = key_of(schema, config) != before;
       BOOST_TEST(moves == (hashed && !path_field), file.filename().string() + ": " + path);
       (moves ? moved : held) += 1;
@@ -147,8 +155,10 @@ BOOST_AUTO_TEST_CASE(paths_are_found_in_groups_variants_and_stacks) {
   model.fields = {encoding, logs};
   const Schema schema{model, texts};
 
-  Json config{{"model", {{"encoding", {{"stack", {{{"kind", "plain"}}, {{"kind", "learned"}, {"table", "a.h5"}}}}}}, {"logs", "l"}}},
-              {"texts", {"b", "c"}}};
+  Json config{
+      {"model",
+       {{"encoding", {{"stack", {{{"kind", "plain"}}, {{"kind", "learned"}, {"table", "a.h5"}}}}}}, {"logs", "l"}}},
+      {"texts", {"b", "c"}}};
   std::string seen;
   pipeline::for_each_path(schema, config, [&](const std::string& dotted, Json& value, bool hashed) {
     seen += dotted + "=" + value.dump() + (hashed ? " " : "(not hashed) ");

@@ -80,7 +80,8 @@ BOOST_AUTO_TEST_CASE(every_key_that_the_parser_knows_is_explained_with_an_exampl
   check_section(page, "## A stage", keys_of_file(head + stage + "    qqqqqqqqqqqq: 1\n"));
   check_section(page, "### `config`", {"file", "set"});
   check_section(page, "## `scales`", keys_of_file(head + "scales: {a: {qqqqqqqqqqqq: 1}}\n" + stage));
-  check_section(page, "## `resources`", keys_of_policy([](const support::Node& node, support::Diagnostics& diagnostics) {
+  check_section(page, "## `resources`",
+                keys_of_policy([](const support::Node& node, support::Diagnostics& diagnostics) {
                   pipeline::Resources resources;
                   pipeline::read_resources(node, resources, diagnostics);
                 }));
@@ -88,7 +89,8 @@ BOOST_AUTO_TEST_CASE(every_key_that_the_parser_knows_is_explained_with_an_exampl
                   pipeline::RetryPolicy retry;
                   pipeline::read_retry(node, retry, diagnostics);
                 }));
-  check_section(page, "## `checkpoint`", keys_of_policy([](const support::Node& node, support::Diagnostics& diagnostics) {
+  check_section(page, "## `checkpoint`",
+                keys_of_policy([](const support::Node& node, support::Diagnostics& diagnostics) {
                   Json checkpoint = Json::object();
                   pipeline::read_checkpoint(node, checkpoint, diagnostics);
                 }));

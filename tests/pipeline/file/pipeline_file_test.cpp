@@ -9,8 +9,8 @@
 #include "pipeline/grid_fixture.h"
 #include "support/error.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 
 namespace {
 
@@ -70,7 +70,8 @@ BOOST_AUTO_TEST_CASE(mistakes_of_the_top_level_are_told) {
   check(kStages, "the file lacks 'schema'");
   check(kStages, "the file lacks 'name'");
   check(kHead, "the file lacks 'stages'");
-  check("schema: pe-pipeline/2\nname: a\n" + kStages, "a.yml:1:9: this pe-pipeline does not know schema 'pe-pipeline/2'");
+  check("schema: pe-pipeline/2\nname: a\n" + kStages,
+        "a.yml:1:9: this pe-pipeline does not know schema 'pe-pipeline/2'");
   check("schema: something\nname: a\n" + kStages, "this is not a pipeline file: schema 'something'");
   check("schema: pe-pipeline/1\nname: A b\n" + kStages, "a.yml:2:7: name 'A b' does not match [a-z0-9_-]+");
   check("schema: pe-pipeline/1\nname: golden\n" + kStages, "a pipeline cannot be called 'golden'");
@@ -87,13 +88,15 @@ BOOST_AUTO_TEST_CASE(mistakes_of_axes_vars_and_scales_are_told) {
   check(kHead + "axes: {Seed: [1]}\n" + kStages, "name of axis 'Seed' does not match [a-z][a-z0-9_]*");
   check(kHead + "axes: {from: [1]}\n" + kStages, "an axis cannot be called 'from'");
   check(kHead + "axes: {seed: []}\n" + kStages, "axis 'seed' has no values");
-  check(kHead + "axes: {seed: 4}\n" + kStages, "expected a list of labels or a map label -> value for axis 'seed', found '4'");
+  check(kHead + "axes: {seed: 4}\n" + kStages,
+        "expected a list of labels or a map label -> value for axis 'seed', found '4'");
   check(kHead + "axes: {seed: [1, 1]}\n" + kStages, "label '1' occurs twice in axis 'seed'");
   check(kHead + "axes: {seed: [a b]}\n" + kStages, "give it a label: `seed: {label: value}`");
   check(kHead + "axes: {seed: [{a: 1}]}\n" + kStages, "a list holds scalars");
   check(kHead + "axes: {a: [1]}\nvars: {a: 1}\n" + kStages, "'a' is an axis and a var");
   check(kHead + "vars: {A: 1}\n" + kStages, "name of var 'A' does not match [a-z][a-z0-9_]*");
-  check(kHead + "scales: {a: {default: true}, b: {default: true}}\n" + kStages, "two scales are marked `default: true`");
+  check(kHead + "scales: {a: {default: true}, b: {default: true}}\n" + kStages,
+        "two scales are marked `default: true`");
   check(kHead + "scales: {a: {var: {}}}\n" + kStages, "did you mean 'vars'?");
 }
 
@@ -135,7 +138,8 @@ BOOST_AUTO_TEST_CASE(mistakes_of_stages_are_told) {
   check(stage("exclude: [{}]"), "an empty entry of 'exclude' would match everything");
   check(stage("snapshots: {}"), "'snapshots' is empty");
   for (const char* label : {"a b", ".", "..", "-x", "+1"})
-    check(stage(support::cat("snapshots: {'", label, "': 1}")), support::cat("snapshot label '", label, "' does not match"));
+    check(stage(support::cat("snapshots: {'", label, "': 1}")),
+          support::cat("snapshot label '", label, "' does not match"));
   check(stage("budgets: 1/4"), "expected a list of shares of the horizon for 'budgets', found '1/4'");
   check(stage("budgets: []"), "write [1/8, 1/4, 1/2, 1], or {ends: [0.25, 1], share: 0.1}");
   check(stage("budgets: [1/4, 5/4]"), "expected a share of the horizon above 0, at most 1, as a budget, found '5/4'");
@@ -193,8 +197,10 @@ class Variable {
     ::setenv(name, value.c_str(), 1);
   }
   ~Variable() {
-    if (before_) ::setenv(name_, before_->c_str(), 1);
-    else ::unsetenv(name_);
+    if (before_)
+      ::setenv(name_, before_->c_str(), 1);
+    else
+      ::unsetenv(name_);
   }
 
  private:
@@ -207,12 +213,13 @@ class Variable {
 BOOST_AUTO_TEST_CASE(a_home_is_no_root_and_no_project_reaches_beyond_its_version_control) {
   const test::TempFolder home;
   const Variable variable("HOME", home.path().string());
-  for (const char* folder : {"configs", "work/deep", "repository/.git", "repository/grids", "project/configs", "project/.git", "project/grids"})
+  for (const char* folder : {"configs", "work/deep", "repository/.git", "repository/grids", "project/configs",
+                             "project/.git", "project/grids"})
     std::filesystem::create_directories(home / folder);
   BOOST_TEST(find_root(home / "work/deep/a.yml") == home / "work/deep");
   BOOST_TEST(find_root(home / "repository/grids/a.yml") == home / "repository/grids");
   BOOST_TEST(find_root(home / "project/grids/a.yml") == home / "project");
-  BOOST_TEST(find_root(home / "a.yml") == home.path());   // who works in the home itself means it
+  BOOST_TEST(find_root(home / "a.yml") == home.path());  // who works in the home itself means it
 }
 
 BOOST_AUTO_TEST_CASE(a_store_is_found_from_a_folder_of_its_project) {
@@ -246,7 +253,7 @@ BOOST_AUTO_TEST_CASE(a_hundred_thousand_labels_and_unknown_keys_are_read_in_time
     BOOST_TEST(error.diagnostics().back().message == "these are the first 100 mistakes; there may be more");
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  BOOST_TEST(took.count() < 60);   // a second or two on an idle machine; minutes before
+  BOOST_TEST(took.count() < 60);  // a second or two on an idle machine; minutes before
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_file_names_the_nearest) {

@@ -6,8 +6,8 @@
 #include "pipeline/grid_fixture.h"
 #include "support/error.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 
 namespace {
 
@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(labels_and_axes_select) {
   BOOST_TEST(count({"trunk"}) == 45u);
   BOOST_TEST(count({"trunk[seed=42]"}) == 15u);
   BOOST_TEST(count({"trunk[seed=*]"}) == 45u);
-  BOOST_TEST(count({"trunk[*]"}) == 45u);   // as `plan` writes them
+  BOOST_TEST(count({"trunk[*]"}) == 45u);  // as `plan` writes them
   BOOST_TEST(count({"trunk[seed=42,seed=43]"}) == 30u);
   BOOST_TEST(count({"trunk[ seed=42 , size=tiny ]"}) == 8u);
   BOOST_TEST(count({"evaluate[suite=needle]"}) == 213u);
@@ -51,7 +51,8 @@ BOOST_AUTO_TEST_CASE(labels_and_axes_select) {
   BOOST_TEST(count({"tr*"}) == 45u);
   BOOST_TEST(count({"t*k*"}) == count({"trunk", "tokenize"}));
   BOOST_TEST(count({"d*[size=t*y,seed=4*]"}) == count({"decay[size=tiny]", "droppe[size=tiny]"}));
-  BOOST_TEST(count({"trunk[encoding=*al*]"}) == count({"trunk[encoding=alibi]", "trunk[encoding=decimal]", "trunk[encoding=sinusoidal]"}));
+  BOOST_TEST(count({"trunk[encoding=*al*]"}) ==
+             count({"trunk[encoding=alibi]", "trunk[encoding=decimal]", "trunk[encoding=sinusoidal]"}));
 }
 
 BOOST_AUTO_TEST_CASE(several_are_a_union) {
@@ -70,15 +71,20 @@ BOOST_AUTO_TEST_CASE(plus_before_takes_ancestors_and_plus_after_descendants) {
 
 BOOST_AUTO_TEST_CASE(a_selection_of_nothing_says_what_there_is) {
   BOOST_TEST(refusal("trnk") == "selection 'trnk': no stage 'trnk'\n  did you mean 'trunk'?");
-  BOOST_TEST(refusal("tru*x") == "selection 'tru*x': no stage 'tru*x'\n"
-                              "  expected one of fetch, tokenize, trunk, decay, droppe, evaluate, report");
-  BOOST_TEST(refusal("bench") == "selection 'bench': no stage 'bench'\n"
-                                 "  expected one of fetch, tokenize, trunk, decay, droppe, evaluate, report");
-  BOOST_TEST(refusal("trunk[branch=b25]") == "selection 'trunk[branch=b25]': stage 'trunk' has no axis 'branch'\n"
-                                             "  expected one of encoding, seed, size");
-  BOOST_TEST(refusal("fetch[seed=42]") == "selection 'fetch[seed=42]': stage 'fetch' has no axis 'seed'\n  it has one instance");
-  BOOST_TEST(refusal("trunk[seed=45]") == "selection 'trunk[seed=45]': axis 'seed' of stage 'trunk' has no label '45'\n"
-                                          "  did you mean '42'?");
+  BOOST_TEST(refusal("tru*x") ==
+             "selection 'tru*x': no stage 'tru*x'\n"
+             "  expected one of fetch, tokenize, trunk, decay, droppe, evaluate, report");
+  BOOST_TEST(refusal("bench") ==
+             "selection 'bench': no stage 'bench'\n"
+             "  expected one of fetch, tokenize, trunk, decay, droppe, evaluate, report");
+  BOOST_TEST(refusal("trunk[branch=b25]") ==
+             "selection 'trunk[branch=b25]': stage 'trunk' has no axis 'branch'\n"
+             "  expected one of encoding, seed, size");
+  BOOST_TEST(refusal("fetch[seed=42]") ==
+             "selection 'fetch[seed=42]': stage 'fetch' has no axis 'seed'\n  it has one instance");
+  BOOST_TEST(refusal("trunk[seed=45]") ==
+             "selection 'trunk[seed=45]': axis 'seed' of stage 'trunk' has no label '45'\n"
+             "  did you mean '42'?");
   BOOST_TEST(refusal("[encoding=ropes]").find("did you mean 'rope'?") != std::string::npos);
   BOOST_TEST(refusal("trunk[encoding=learned,size=small]").find("nothing matches") != std::string::npos);
 }

@@ -1,6 +1,6 @@
 // The blocks `slurm` of a file and of its stages.
-#include "pipeline/file/policy.h"
 #include "pipeline/file/slurm_policy.h"
+#include "pipeline/file/policy.h"
 
 #include <boost/test/unit_test.hpp>
 
@@ -12,8 +12,8 @@ using namespace pe::pipeline;  // NOLINT
 namespace {
 
 PipelineFile file_of(const std::string& slurm, const std::string& of_stage = "") {
-  return parse_pipeline_file("schema: pe-pipeline/1\nname: a\n" + slurm + "stages:\n  one: {run: pe-toy}\n  two:\n    run: pe-toy\n" +
-                                 of_stage,
+  return parse_pipeline_file("schema: pe-pipeline/1\nname: a\n" + slurm +
+                                 "stages:\n  one: {run: pe-toy}\n  two:\n    run: pe-toy\n" + of_stage,
                              "a.yml", "/");
 }
 
@@ -44,9 +44,10 @@ void check_has(const std::string& text, const std::string& part) {
 BOOST_AUTO_TEST_SUITE(slurm_policy)
 
 BOOST_AUTO_TEST_CASE(a_stage_lays_its_block_over_the_files) {
-  const auto found = policies(file_of(
-      "resources: {net: {cpus: 1}}\nslurm: {partition: {net: transfer, default: gpu}, account: a, signal_lead: 5m, max_in_queue: 2000, mode: lane, setup: [module load cuda]}\n",
-      "    slurm: {partition: debug, account: b, where: here, memory: none, environment: clear, nodes: 2}\n"));
+  const auto found = policies(
+      file_of("resources: {net: {cpus: 1}}\nslurm: {partition: {net: transfer, default: gpu}, account: a, signal_lead: "
+              "5m, max_in_queue: 2000, mode: lane, setup: [module load cuda]}\n",
+              "    slurm: {partition: debug, account: b, where: here, memory: none, environment: clear, nodes: 2}\n"));
   const SlurmPolicy& one = found.at("one");
   BOOST_TEST(one.partition("net") == "transfer");
   BOOST_TEST(one.partition("anything") == "gpu");
@@ -90,14 +91,17 @@ BOOST_AUTO_TEST_CASE(mistakes_are_told_with_their_places) {
   check_has(mistakes(file_of(map)), "a.yml:4:21: no resources 'bog', which 'partition' of 'slurm' names");
   check_has(mistakes(file_of(map)), "did you mean 'big'?");
   check_has(mistakes(file_of("slurm: {account: \"a\\nb\"}\n")), "expected a text for 'account'");
-  check_has(mistakes(file_of("", "    slurm: {mode: lane}\n")), "'mode' belongs to the file's block 'slurm', not to a stage's");
+  check_has(mistakes(file_of("", "    slurm: {mode: lane}\n")),
+            "'mode' belongs to the file's block 'slurm', not to a stage's");
 }
 
 BOOST_AUTO_TEST_CASE(options_by_which_jobs_would_be_lost_are_refused_with_the_way_out) {
-  const auto refused = [](const std::string& option) { return mistakes(file_of("slurm: {options: ['" + option + "']}\n")); };
-  for (const char* option :
-       {"--job-name=evil", "--job=evil", "--array=1-3", "--dependency=singleton", "--output=/dev/null", "--err=x", "--wrap=ls",
-        "--clusters=b", "--cluster=b", "--chdir=/", "--signal=B:USR1@9", "--no-requeue", "--wait", "--test-only", "--uid=bob"})
+  const auto refused = [](const std::string& option) {
+    return mistakes(file_of("slurm: {options: ['" + option + "']}\n"));
+  };
+  for (const char* option : {"--job-name=evil", "--job=evil", "--array=1-3", "--dependency=singleton",
+                             "--output=/dev/null", "--err=x", "--wrap=ls", "--clusters=b", "--cluster=b", "--chdir=/",
+                             "--signal=B:USR1@9", "--no-requeue", "--wait", "--test-only", "--uid=bob"})
     check_has(refused(option), "'options' of 'slurm' cannot hold --");
   check_has(refused("--job=evil"), "cannot hold --job-name, found '--job=evil'");
   check_has(refused("--job=evil"), "finds its jobs again by it");

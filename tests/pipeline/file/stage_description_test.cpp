@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
-#include <algorithm>
 #include <fstream>
 
 #include "pipeline/grid_fixture.h"
@@ -13,8 +12,8 @@
 #include "support/process.h"
 #include "support/temp_folder.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 
 namespace {
 
@@ -101,8 +100,8 @@ BOOST_AUTO_TEST_CASE(what_is_no_description_is_refused) {
 BOOST_AUTO_TEST_CASE(a_stage_without_a_description_beside_it_is_asked_once) {
   const test::TempFolder folder;
   std::ofstream(folder / "answer.json") << train().dump();
-  write_script(folder / "pe-train", "#!/bin/sh\necho asked >> " + quoted_for_shell((folder / "count").string()) + "\ncat " +
-                                        quoted_for_shell((folder / "answer.json").string()) + "\n");
+  write_script(folder / "pe-train", "#!/bin/sh\necho asked >> " + quoted_for_shell((folder / "count").string()) +
+                                        "\ncat " + quoted_for_shell((folder / "answer.json").string()) + "\n");
   StageCatalog catalog({folder.path()});
   BOOST_TEST(catalog.find("pe-train", "/", {})->version == 3);
   BOOST_TEST(catalog.find("pe-train", "/", {})->executable == (folder / "pe-train").string());
@@ -147,7 +146,7 @@ BOOST_AUTO_TEST_CASE(a_script_may_not_take_the_name_of_a_stage_of_the_project) {
     const std::string text = error.diagnostics().front().message;
     BOOST_TEST(text.find("calls itself 'train', which is the name of pe-train") != std::string::npos, text);
   }
-  write_script(folder / "ours/pe-train", script);   // our own may be a script
+  write_script(folder / "ours/pe-train", script);  // our own may be a script
   BOOST_TEST(StageCatalog({folder / "ours"}).find("pe-train", folder.path(), {})->is_script);
 }
 
@@ -156,7 +155,8 @@ BOOST_AUTO_TEST_CASE(places_where_a_program_was_looked_for_in_vain_are_noted) {
   std::ofstream(folder / "answer.json") << train().dump();
   std::filesystem::create_directories(folder / "first");
   std::filesystem::create_directories(folder / "second");
-  write_script(folder / "second/pe-train", "#!/bin/sh\ncat " + quoted_for_shell((folder / "answer.json").string()) + "\n");
+  write_script(folder / "second/pe-train",
+               "#!/bin/sh\ncat " + quoted_for_shell((folder / "answer.json").string()) + "\n");
   StageCatalog catalog({folder / "first", folder / "second"});
   catalog.find("pe-train", "/", {});
   const auto& files = catalog.files();
@@ -199,8 +199,9 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_found_or_does_not_answer_is_told_with_its_pl
              "  did you mean 'pe-train'?");
   BOOST_TEST(refused("./pe-none").find("a.yml:3:10: no file ") == 0u);
   BOOST_TEST(refused("pe-mute").find("does not describe itself: `--describe` ended with 3") != std::string::npos);
-  BOOST_TEST(refused("pe-chatty").find("does not describe itself: `--describe` ended with 0, and its answer is not JSON") !=
-             std::string::npos);
+  BOOST_TEST(
+      refused("pe-chatty").find("does not describe itself: `--describe` ended with 0, and its answer is not JSON") !=
+      std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(a_type_that_is_none_is_answered_with_those_that_there_are) {
@@ -210,7 +211,8 @@ BOOST_AUTO_TEST_CASE(a_type_that_is_none_is_answered_with_those_that_there_are) 
     parse_description(document, "pe-train");
     BOOST_FAIL("accepted");
   } catch (const support::Error& error) {
-    BOOST_TEST(error.diagnostics().front().message.find("field 'mode' has the unknown type 'string'") != std::string::npos);
+    BOOST_TEST(error.diagnostics().front().message.find("field 'mode' has the unknown type 'string'") !=
+               std::string::npos);
     BOOST_TEST(error.diagnostics().front().hint.find("text, path, list of paths") != std::string::npos);
   }
 }
@@ -229,7 +231,8 @@ BOOST_AUTO_TEST_CASE(modules_that_a_description_names_are_a_part_of_the_program)
     find();
     BOOST_FAIL("accepted");
   } catch (const support::ConfigError& error) {
-    BOOST_TEST(error.diagnostics().front().message.find("'code' of the description names 'lib/*.py'") != std::string::npos);
+    BOOST_TEST(error.diagnostics().front().message.find("'code' of the description names 'lib/*.py'") !=
+               std::string::npos);
   }
   write_script(folder / "lib/one.py", "x = 1\n");
   write_script(folder / "tables.txt", "t\n");

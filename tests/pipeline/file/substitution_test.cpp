@@ -3,14 +3,15 @@
 
 #include <boost/test/unit_test.hpp>
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 using support::Node;
 
 namespace {
 
 struct Fixture {
-  support::Node vars = support::parse_yaml("tokens: {tiny: 2.4e9, small: 6.6e9}\ndeep: {tiny: {s1: 7}}\nlist: [1, 2]\n", "vars");
+  support::Node vars =
+      support::parse_yaml("tokens: {tiny: 2.4e9, small: 6.6e9}\ndeep: {tiny: {s1: 7}}\nlist: [1, 2]\n", "vars");
   AxisValue size{"tiny", support::parse_yaml("{width: 64, kind: small}", "axis")};
   AxisValue seed{"s1", support::parse_yaml("42", "axis")};
   std::vector<Binding> bindings{{"size", &size}, {"seed", &seed}};

@@ -8,11 +8,11 @@
 #include <optional>
 #include <set>
 
+#include "pipeline/maintenance/pin.h"
+#include "pipeline/maintenance/uses.h"
 #include "pipeline/run/run_fixture.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/journal.h"
-#include "pipeline/maintenance/pin.h"
-#include "pipeline/maintenance/uses.h"
 #include "support/error.h"
 #include "support/fault_point.h"
 #include "support/files.h"
@@ -244,13 +244,13 @@ BOOST_FIXTURE_TEST_CASE(runs_logs_and_remembered_plans_are_bounded, SomeRuns) {
     fs::last_write_time(memo, when);
     fs::last_write_time(memo.string() + ".index", when);
   }
-  BOOST_TEST(work() == 4u);   // a and b under each salt
+  BOOST_TEST(work() == 4u);  // a and b under each salt
   GarbageOptions options_;
   options_.keep_runs = 1;
   options_.keep_memos = 2;
   options_.grace_s = 72 * 3600;
   GarbageReport report = collect(options_);
-  BOOST_TEST(report.dropped.empty());   // all of it is younger than the grace
+  BOOST_TEST(report.dropped.empty());  // all of it is younger than the grace
   options_.grace_s = 24 * 3600;
   options_.dry_run = true;
   report = collect(options_);
@@ -269,7 +269,7 @@ BOOST_FIXTURE_TEST_CASE(runs_logs_and_remembered_plans_are_bounded, SomeRuns) {
   BOOST_TEST(!fs::exists(folder / "store/memo/noop-2.index"));
   BOOST_TEST(report.bytes_after < report.bytes_before);
   BOOST_TEST(report.bytes_after == collect(options_).bytes_before);
-  BOOST_TEST(keys() == before);   // no result goes
+  BOOST_TEST(keys() == before);  // no result goes
   BOOST_TEST(run().executed == 0u);
 }
 
@@ -350,7 +350,7 @@ BOOST_FIXTURE_TEST_CASE(a_live_run_and_a_lease_keep_what_they_need, SomeRuns) {
   BOOST_TEST(live_runs(*store).size() == 1u);
   for (const auto& [what, other] :
        {std::pair<const char*, Json>{"process_start", 1}, std::pair<const char*, Json>{"boot", "an earlier one"}}) {
-    Json gone = plan;   // the number lives, but is another process's now
+    Json gone = plan;  // the number lives, but is another process's now
     gone[what] = other;
     support::write_file_atomically(live / "plan.json", gone.dump(), false);
     BOOST_TEST(live_runs(*store).empty());

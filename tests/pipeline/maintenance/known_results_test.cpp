@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "pipeline/run/run_fixture.h"
-#include "pipeline/run/view.h"
 #include "pipeline/maintenance/garbage.h"
 #include "pipeline/maintenance/inventory.h"
 #include "pipeline/maintenance/transfer.h"
 #include "pipeline/maintenance/verify.h"
+#include "pipeline/run/run_fixture.h"
+#include "pipeline/run/view.h"
 #include "support/files.h"
 #include "support/text.h"
 
@@ -156,7 +156,8 @@ BOOST_FIXTURE_TEST_CASE(bytes_are_asked_for_when_a_key_comes_out_only_then, Know
   open();
   BOOST_TEST(run().exit_code == 0);
   BOOST_TEST(ran() == (Names{"a", "b", "c"}));
-  // Without hints, the plan does not even presume a key of b: the run finds its contents known, and then that c needs it.
+  // Without hints, the plan does not even presume a key of b: the run finds its contents known, and then that c needs
+  // it.
   take_bytes_away(b);
   const ResultKey first = record(a).key, last = record(c).key;
   store->forget(first);

@@ -8,9 +8,9 @@
 #include <filesystem>
 
 #include "fuzz/targets.h"
-#include "pipeline/run/run_fixture.h"
 #include "pipeline/maintenance/inventory.h"
 #include "pipeline/maintenance/verify.h"
+#include "pipeline/run/run_fixture.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"

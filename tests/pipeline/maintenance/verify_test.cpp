@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <set>
 
+#include "pipeline/maintenance/transfer.h"
 #include "pipeline/run/local_runner.h"
 #include "pipeline/run/run_fixture.h"
 #include "pipeline/store/migrate.h"
-#include "pipeline/maintenance/transfer.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"

@@ -43,19 +43,21 @@ BOOST_AUTO_TEST_CASE(costs_of_inputs_are_those_of_the_tasks_that_make_them) {
     return task;
   };
   Graph graph;
-  const Json by_kind = Json::array({{{"when", {{"kind", "bytes"}}}, {"value", "258"}},
-                                    {{"when", {{"kind", "bpe"}}}, {"value", "size"}}});
+  const Json by_kind = Json::array(
+      {{{"when", {{"kind", "bytes"}}}, {"value", "258"}}, {{"when", {{"kind", "bpe"}}}, {"value", "size"}}});
   graph.tasks.push_back(make({{"vocabulary", by_kind}}, {{"kind", "bpe"}, {"size", 512}}));
-  graph.tasks.push_back(make({{"parameters", "inputs.data.vocabulary * width"}, {"flops", "0"}, {"encoding", "model.encoding"}},
-                             {{"width", 8}, {"model", {{"encoding", {{"stack", {"rope", {{"kind", "ssmax"}, {"n", 2}}}}}}}}}));
-  graph.tasks.push_back(make({{"parameters", "inputs.init.parameters"}, {"encoding", "inputs.init.encoding"}}, Json::object()));
+  graph.tasks.push_back(
+      make({{"parameters", "inputs.data.vocabulary * width"}, {"flops", "0"}, {"encoding", "model.encoding"}},
+           {{"width", 8}, {"model", {{"encoding", {{"stack", {"rope", {{"kind", "ssmax"}, {"n", 2}}}}}}}}}));
+  graph.tasks.push_back(
+      make({{"parameters", "inputs.init.parameters"}, {"encoding", "inputs.init.encoding"}}, Json::object()));
   graph.tasks[1].inputs.push_back({"data", 0, "data", ""});
   graph.tasks[2].inputs.push_back({"init", 1, "model", ""});
   const ModelCosts costs = model_costs(graph, graph.tasks[2]);
   BOOST_TEST(costs.parameters.value() == 4096.0);
   BOOST_TEST(!costs.flops);
   BOOST_TEST(costs.encoding == "rope+ssmax");
-  graph.tasks[0].config.edit()["kind"] = "file";   // says nothing of its vocabulary
+  graph.tasks[0].config.edit()["kind"] = "file";  // says nothing of its vocabulary
   BOOST_TEST(!model_costs(graph, graph.tasks[2]).parameters);
 }
 

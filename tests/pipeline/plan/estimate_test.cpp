@@ -10,8 +10,8 @@
 #include "support/files.h"
 #include "support/text.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 using pe::test::FakeStore;
 using pe::test::GridFolder;
 using pe::test::kGrid;
@@ -85,13 +85,13 @@ BOOST_AUTO_TEST_CASE(without_history_nothing_is_claimed) {
 
 BOOST_AUTO_TEST_CASE(seconds_scale_with_tokens_and_are_laid_out_on_slots) {
   Small small;
-  small.past("other[i=9]", 50, 5);   // 0.1 s a token, of the same kind of stage
+  small.past("other[i=9]", 50, 5);  // 0.1 s a token, of the same kind of stage
   const Estimate one = pipeline::estimate(small.graph, small.plan, small.store, machine(1));
   BOOST_TEST(one.known == 5u);
   BOOST_TEST(one.task_s == 150.0, boost::test_tools::tolerance(1e-9));
   BOOST_TEST(one.wall_s == 150.0, boost::test_tools::tolerance(1e-9));
   BOOST_TEST(one.bytes == 5000.0);
-  BOOST_TEST(one.chain_s == 90.0, boost::test_tools::tolerance(1e-9));   // the longest a, then b
+  BOOST_TEST(one.chain_s == 90.0, boost::test_tools::tolerance(1e-9));  // the longest a, then b
   BOOST_TEST((one.chain == std::vector<std::size_t>{3, 4}));
   // Two slots: 40 + 10 on one, 30 + 20 on the other, then b.
   const Estimate two = pipeline::estimate(small.graph, small.plan, small.store, machine(2));
@@ -106,9 +106,9 @@ BOOST_AUTO_TEST_CASE(the_same_instance_counts_more_than_its_label_and_that_more_
   small.past("a[i=7]", 100, 20);
   small.past("a[i=0]", 100, 3);
   const Estimate cost = pipeline::estimate(small.graph, small.plan, small.store, machine(1));
-  BOOST_TEST(cost.seconds[0] == 3.0, boost::test_tools::tolerance(1e-9));     // itself
-  BOOST_TEST(cost.seconds[1] == 2 * 20.0, boost::test_tools::tolerance(1e-9));   // the median of a: 3 and 20
-  BOOST_TEST(cost.seconds[4] == 5 * 20.0, boost::test_tools::tolerance(1e-9));   // the median of all
+  BOOST_TEST(cost.seconds[0] == 3.0, boost::test_tools::tolerance(1e-9));       // itself
+  BOOST_TEST(cost.seconds[1] == 2 * 20.0, boost::test_tools::tolerance(1e-9));  // the median of a: 3 and 20
+  BOOST_TEST(cost.seconds[4] == 5 * 20.0, boost::test_tools::tolerance(1e-9));  // the median of all
 }
 
 BOOST_AUTO_TEST_CASE(trainings_and_trajectories_are_one_history_in_tokens) {
@@ -124,11 +124,11 @@ BOOST_AUTO_TEST_CASE(trainings_and_trajectories_are_one_history_in_tokens) {
   snapshot.wall_s = 5;
   small.store.past["work"].push_back(snapshot);
   Estimate cost = pipeline::estimate(small.graph, small.plan, small.store, machine(1));
-  BOOST_TEST(cost.seconds[1] == 2.0, boost::test_tools::tolerance(1e-9));   // 200 tokens
+  BOOST_TEST(cost.seconds[1] == 2.0, boost::test_tools::tolerance(1e-9));  // 200 tokens
 
   // And a trajectory, from times of trainings: 30 steps are 300 tokens.
   small.store.past.clear();
-  small.past("other[i=9]", 50, 5);   // 0.1 s a token
+  small.past("other[i=9]", 50, 5);  // 0.1 s a token
   small.graph.tasks[0].snapshots = {{"last", 30}};
   small.plan.tasks[0].snapshots = {PlannedSnapshot{}};
   small.plan.tasks[0].snapshots[0].step = 30;
@@ -191,16 +191,16 @@ Resources one_gpu() {
 
 BOOST_AUTO_TEST_CASE(a_model_of_another_size_costs_by_its_flops_and_one_that_is_far_is_unknown) {
   Trainings trainings;
-  trainings.past_training(1e6, 10);                                          // 0.1 s a token
+  trainings.past_training(1e6, 10);  // 0.1 s a token
   trainings.past_training(100, 1);
-  BOOST_TEST(trainings.cost().task_s == 200.0, boost::test_tools::tolerance(1e-9));   // twice the FLOPs
-  BOOST_TEST(trainings.cost().bytes == 8e6);                                 // the end of a training: fp32 weights
+  BOOST_TEST(trainings.cost().task_s == 200.0, boost::test_tools::tolerance(1e-9));  // twice the FLOPs
+  BOOST_TEST(trainings.cost().bytes == 8e6);  // the end of a training: fp32 weights
   trainings.set("size", 5e6);
   const Estimate far = trainings.cost();
   BOOST_TEST(far.known == 0u);
   BOOST_TEST(far.unknown == 1u);
   BOOST_TEST(far.unknown_why.begin()->first == "a: no near run of pe-work");
-  BOOST_TEST(far.bytes == 20e6);   // what is written follows from the config all the same
+  BOOST_TEST(far.bytes == 20e6);  // what is written follows from the config all the same
   // Neither does another encoding stand for this one.
   trainings.set("size", 1e6);
   trainings.set("encoding", "fire");
@@ -270,7 +270,7 @@ BOOST_AUTO_TEST_CASE(measured_figures_of_a_device_give_hours_and_say_where_they_
   Estimate cost = trainings.cost(&h100);
   BOOST_TEST(cost.gpu_s == hour, boost::test_tools::tolerance(1e-3));
   BOOST_TEST(cost.sources.begin()->first == "small (164M, 398k tokens/s) on NVIDIA H100 80GB HBM3, 2026-11-26");
-  trainings.set("encoding", "fire");   // measured at tiny, which is near
+  trainings.set("encoding", "fire");  // measured at tiny, which is near
   BOOST_TEST(trainings.cost(&h100).gpu_s == 6.15 * hour, boost::test_tools::tolerance(1e-3));
   trainings.set("encoding", "sinusoidal");
   BOOST_TEST(trainings.cost(&h100).gpu_s == 0.996 * hour, boost::test_tools::tolerance(1e-3));
@@ -304,23 +304,24 @@ BOOST_AUTO_TEST_CASE(a_table_of_a_device_is_read_strictly) {
     return true;
   });
   const GridFolder folder;
-  folder.write("own.yml", "schema: pe-device/1\ndevice: X\nmemory_gib: 8\nmeasured: today\ndtype: bf16\ndeterministic: on\n"
-                          "trainings: []\nencodings: {rope: {factor: 0}}\nspeed: 1\n");
-  BOOST_CHECK_EXCEPTION(read_device_table(folder.path("own.yml").string()), support::ConfigError,
-                        [](const support::ConfigError& error) {
-    BOOST_REQUIRE(error.diagnostics().size() == 2u);
-    BOOST_TEST(error.diagnostics()[0].message == "expected a number above 0 for 'factor', found '0'");
-    BOOST_TEST(error.diagnostics()[1].message == "unknown key 'speed'");
-    return true;
-  });
+  folder.write("own.yml",
+               "schema: pe-device/1\ndevice: X\nmemory_gib: 8\nmeasured: today\ndtype: bf16\ndeterministic: on\n"
+               "trainings: []\nencodings: {rope: {factor: 0}}\nspeed: 1\n");
+  BOOST_CHECK_EXCEPTION(
+      read_device_table(folder.path("own.yml").string()), support::ConfigError, [](const support::ConfigError& error) {
+        BOOST_REQUIRE(error.diagnostics().size() == 2u);
+        BOOST_TEST(error.diagnostics()[0].message == "expected a number above 0 for 'factor', found '0'");
+        BOOST_TEST(error.diagnostics()[1].message == "unknown key 'speed'");
+        return true;
+      });
 }
 
 BOOST_AUTO_TEST_CASE(past_estimates_are_judged_by_what_came) {
   Small small;
-  small.past("a[i=0]", 100, 10, 8);       // 25 % over
+  small.past("a[i=0]", 100, 10, 8);  // 25 % over
   small.past("a[i=1]", 100, 10, 10);
-  small.past("a[i=2]", 100, 10, 12.5);    // 25 % under
-  small.past("a[i=3]", 100, 10);          // never estimated
+  small.past("a[i=2]", 100, 10, 12.5);  // 25 % under
+  small.past("a[i=3]", 100, 10);        // never estimated
   const Estimate cost = pipeline::estimate(small.graph, small.plan, small.store, machine(1));
   BOOST_TEST(cost.compared == 3u);
   BOOST_TEST(cost.error == 0.25, boost::test_tools::tolerance(1e-9));

@@ -6,8 +6,8 @@
 #include "pipeline/file/selection.h"
 #include "pipeline/grid_fixture.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 using pe::test::FakeStore;
 using pe::test::GridFolder;
 using pe::test::kGrid;
@@ -53,7 +53,8 @@ BOOST_AUTO_TEST_CASE(a_changed_field_is_named_with_both_values_and_its_line) {
   const Graph graph = folder.keyed(kGrid, few());
   const Plan plan = make_plan(graph, store);
   const auto groups = group_causes(graph, plan, store);
-  const auto trunk = std::find_if(groups.begin(), groups.end(), [](const CauseGroup& group) { return group.stage == "trunk"; });
+  const auto trunk =
+      std::find_if(groups.begin(), groups.end(), [](const CauseGroup& group) { return group.stage == "trunk"; });
   BOOST_REQUIRE((trunk != groups.end()));
   BOOST_TEST(trunk->texts == std::vector<std::string>{"train.lr 0.003 -> 0.001"}, boost::test_tools::per_element());
   BOOST_TEST(trunk->tasks.size() == 2u);
@@ -65,7 +66,8 @@ BOOST_AUTO_TEST_CASE(several_causes_stand_side_by_side) {
   const GridFolder folder;
   FakeStore store;
   store.run(folder.keyed(kGrid, few()));
-  const Lines found = lines(folder.keyed(kGrid, few({"report.style=fancy", "evaluate.eval.context=[1024, 2048]"})), store);
+  const Lines found =
+      lines(folder.keyed(kGrid, few({"report.style=fancy", "evaluate.eval.context=[1024, 2048]"})), store);
   BOOST_TEST(found == (Lines{"24 evaluate: eval.context [1024, 2048, 4096, 8192, 16384] -> [1024, 2048]",
                              "1 report: style plain -> fancy"}));
 }
@@ -75,7 +77,8 @@ BOOST_AUTO_TEST_CASE(a_stage_with_another_name_is_compared_with_the_one_it_was) 
   FakeStore store;
   store.run(folder.keyed(kGrid, few()));
   std::string renamed = kGrid;
-  for (std::size_t at = 0; (at = renamed.find("droppe", at)) != std::string::npos; at += 7) renamed.replace(at, 6, "without");
+  for (std::size_t at = 0; (at = renamed.find("droppe", at)) != std::string::npos; at += 7)
+    renamed.replace(at, 6, "without");
   const std::string file = "configs/without.yml";
   renamed.replace(renamed.find(file), file.size(), "configs/droppe.yml");
   // The name alone is in no key.
@@ -83,9 +86,11 @@ BOOST_AUTO_TEST_CASE(a_stage_with_another_name_is_compared_with_the_one_it_was) 
     BOOST_TEST(line.find("without:") == std::string::npos, line);
   }
   const Lines found = lines(folder.keyed(renamed, few({"without.drop.end=0.5"})), store);
-  const auto line = std::find_if(found.begin(), found.end(), [](const std::string& one) { return one.find("without:") != std::string::npos; });
+  const auto line = std::find_if(found.begin(), found.end(),
+                                 [](const std::string& one) { return one.find("without:") != std::string::npos; });
   BOOST_REQUIRE((line != found.end()));
-  BOOST_TEST(line->find("without: no result by this name yet; beside that of droppe; drop.end ") != std::string::npos, *line);
+  BOOST_TEST(line->find("without: no result by this name yet; beside that of droppe; drop.end ") != std::string::npos,
+             *line);
   BOOST_TEST(line->find(" -> 0.5") != std::string::npos, *line);
 }
 
@@ -135,7 +140,8 @@ BOOST_AUTO_TEST_CASE(a_changed_input_content_is_named_with_both_digests) {
   const Graph graph = folder.keyed(kGrid, few({"tokenize.vocabulary=1000"}));
   store.run(graph, {select(graph, {"tokenize"}), false});
   const Plan plan = make_plan(graph, store);
-  const Explanation why = pipeline::explain(graph, plan, store, test::index_of(graph, "trunk[encoding=rope,size=tiny,seed=42]"));
+  const Explanation why =
+      pipeline::explain(graph, plan, store, test::index_of(graph, "trunk[encoding=rope,size=tiny,seed=42]"));
   BOOST_REQUIRE(why.causes.size() == 1u);
   BOOST_TEST(why.causes[0].what == "content of input data");
   BOOST_TEST(why.causes[0].before.size() == 12u);

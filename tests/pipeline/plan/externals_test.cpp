@@ -11,8 +11,8 @@
 #include "support/error.h"
 #include "support/files.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 using pe::test::GridFolder;
 namespace fs = std::filesystem;
 
@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(folders_files_and_globs_are_listed_by_name) {
   BOOST_TEST(names({base}) == "fineweb-edu/a.txt fineweb-edu/deeper/b.txt fineweb-edu/z [1].txt ");
   BOOST_TEST(names({base + "/fineweb-edu/*.txt"}).find("a.txt ") == 0u);
   BOOST_TEST(names({base + "/*/a.txt"}) == "fineweb-edu/a.txt ");
-  BOOST_TEST(names({base + "/fineweb-edu/z [1].txt"}) == "z [1].txt ");   // a name that looks like a pattern
+  BOOST_TEST(names({base + "/fineweb-edu/z [1].txt"}) == "z [1].txt ");  // a name that looks like a pattern
   BOOST_TEST(list_groups({base + "/none*"}).missing == base + "/none*");
   fs::create_directory_symlink(folder.path("data"), folder.path("data/fineweb-edu/round"));
   BOOST_TEST(names({base}) == "fineweb-edu/a.txt fineweb-edu/deeper/b.txt fineweb-edu/z [1].txt ");
@@ -71,12 +71,12 @@ BOOST_AUTO_TEST_CASE(what_is_no_regular_file_is_refused_at_once) {
   };
   const std::string expected = "input '" + pipe + "' is a pipe, expected a file or a folder";
   BOOST_TEST(refusal(pipe) == expected);
-  BOOST_TEST(refusal(folder.path("data").string()) == expected);   // a stage that reads the folder would wait, too
+  BOOST_TEST(refusal(folder.path("data").string()) == expected);  // a stage that reads the folder would wait, too
   BOOST_TEST(refusal(folder.path("data/p*").string()) == expected);
   BOOST_TEST(refusal("/dev/null") == "input '/dev/null' is a device, expected a file or a folder");
   BOOST_REQUIRE(::unlink(pipe.c_str()) == 0);
   fs::create_symlink("nowhere", folder.path("data/lost"));
-  BOOST_TEST(refusal(folder.path("data").string()) == "");   // a link that leads nowhere is no file
+  BOOST_TEST(refusal(folder.path("data").string()) == "");  // a link that leads nowhere is no file
   support::write_file_atomically(folder.path("data/caf\xe9.txt"), "", false);
   BOOST_TEST(refusal(folder.path("data").string()).find("is not UTF-8") != std::string::npos);
 }
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(a_second_look_finds_what_changed) {
   const fs::path file = folder.path("data/fineweb-edu/a.txt");
   const std::string text = support::read_file(file);
   BOOST_TEST(changed_external(task) == "");
-  fs::last_write_time(file, fs::file_time_type::clock::now());   // touched: another stamp, the same bytes
+  fs::last_write_time(file, fs::file_time_type::clock::now());  // touched: another stamp, the same bytes
   BOOST_TEST(changed_external(task) == "");
   folder.write("data/fineweb-edu/a.txt", text + "!");
   BOOST_TEST(changed_external(task) == file.string());
@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(hashing_tells_how_far_it_is) {
   BOOST_TEST(told[1].total_bytes == fs::file_size(told[0].file) + fs::file_size(told[1].file));
   told.clear();
   hash_externals(graph, memo, [&](const HashingProgress& progress) { told.push_back(progress); });
-  BOOST_TEST(told.empty());   // all of it is known now
+  BOOST_TEST(told.empty());  // all of it is known now
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -9,8 +9,8 @@
 #include "support/error.h"
 #include "support/files.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 using pe::test::GridFolder;
 using pe::test::kGrid;
 namespace fs = std::filesystem;
@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(a_program_rebuilt_since_is_named) {
   const auto change = [&](const Graph& of) { return watch.look(*of.tasks[0].stage, of.tasks[0].hash_build); };
   BOOST_TEST((change(frozen).state == State::kSame));
   build(1, "rebuilt");
-  BOOST_TEST((change(frozen).state == State::kSame));   // another build of the same version gives the same bytes
+  BOOST_TEST((change(frozen).state == State::kSame));  // another build of the same version gives the same bytes
   graph.tasks[0].hash_build = true;
   compute_plan_keys(graph);
   BOOST_TEST(change(thaw(freeze(graph))).why.find("another build now") != std::string::npos);

@@ -8,8 +8,8 @@
 #include "support/hash.h"
 #include "support/temp_folder.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 
 namespace {
 
@@ -18,7 +18,9 @@ Record record(int i) {
   record.stage = i % 2 ? "train" : "fetch";
   record.version = 3;
   record.task = "cell[i=" + std::to_string(i) + "]";
-  record.preimage = {{"stage", record.stage}, {"version", 3}, {"config", {{"width", i / 4}}},
+  record.preimage = {{"stage", record.stage},
+                     {"version", 3},
+                     {"config", {{"width", i / 4}}},
                      {"inputs", {{"data", {{{"digest", support::sha256_hex(std::to_string(i))}}}}}}};
   record.key = {support::canonical_hash("pe/task/1", record.preimage), i % 3 == 0 ? i : -1};
   record.plan_key = support::sha256_hex("plan" + std::to_string(i));

@@ -9,8 +9,8 @@
 #include "support/files.h"
 #include "support/test_data.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 using pe::test::GridFolder;
 using pe::test::kGrid;
 
@@ -51,7 +51,8 @@ BOOST_AUTO_TEST_CASE(golden_keys_and_preimages_hold) {
     const Task& task = test::find_task(graph, id);
     std::vector<InputDigest> inputs;
     for (const Edge& edge : task.inputs) {
-      inputs.push_back({edge.role, support::sha256_hex(graph.tasks[edge.producer].id), edge.snapshot.empty() ? -1 : 100});
+      inputs.push_back(
+          {edge.role, support::sha256_hex(graph.tasks[edge.producer].id), edge.snapshot.empty() ? -1 : 100});
     }
     const Json preimage = task_preimage(graph, task, inputs);
     golden[id] = {{"plan_key", task.plan_key}, {"task_key", task_key_of(preimage)}, {"preimage", preimage}};
@@ -66,7 +67,8 @@ BOOST_AUTO_TEST_CASE(golden_keys_and_preimages_hold) {
   const Json before = Json::parse(support::read_file(file));
   for (const auto& [id, entry] : golden.items()) {
     for (const auto& difference : support::differences(before.value(id, Json::object()), entry)) {
-      BOOST_ERROR(id << ": " << difference.path << " " << difference.before.dump() << " -> " << difference.after.dump());
+      BOOST_ERROR(id << ": " << difference.path << " " << difference.before.dump() << " -> "
+                     << difference.after.dump());
     }
   }
 }
@@ -76,7 +78,7 @@ BOOST_AUTO_TEST_CASE(keys_made_in_bulk_are_those_of_the_documents) {
   const std::string by_build = replaced(kGrid, "code: result-version", "code: build");
   for (const std::string& text : {std::string(kGrid), by_build}) {
     Graph graph = folder.keyed(text);
-    for (Task& task : graph.tasks) {   // every third stage reads labels
+    for (Task& task : graph.tasks) {  // every third stage reads labels
       if (task.label.size() % 3 != 0) continue;
       auto stage = std::make_shared<StageDescription>(*task.stage);
       stage->reads_labels = true;
@@ -88,10 +90,12 @@ BOOST_AUTO_TEST_CASE(keys_made_in_bulk_are_those_of_the_documents) {
       BOOST_TEST(task.plan_key == support::canonical_hash("pe/plan/1", plan_preimage(graph, task)), task.id);
       std::vector<InputDigest> inputs;
       for (const Edge& edge : task.inputs) {
-        inputs.push_back({edge.role, support::sha256_hex(graph.tasks[edge.producer].id), edge.snapshot.empty() ? -1 : 70'000});
+        inputs.push_back(
+            {edge.role, support::sha256_hex(graph.tasks[edge.producer].id), edge.snapshot.empty() ? -1 : 70'000});
       }
       BOOST_TEST(maker.task_key(graph, task, inputs) == task_key(graph, task, inputs), task.id);
-      BOOST_TEST(maker.config(task) == support::canonical_cbor(task_preimage(graph, task, inputs).at("config")), task.id);
+      BOOST_TEST(maker.config(task) == support::canonical_cbor(task_preimage(graph, task, inputs).at("config")),
+                 task.id);
     }
   }
 }
@@ -100,7 +104,8 @@ BOOST_AUTO_TEST_CASE(order_space_comments_and_spelling_do_not_move_a_key) {
   const GridFolder folder;
   const auto before = keys_of(folder, kGrid);
   std::string text = replaced(kGrid, "tiny: 2.4e9", "tiny:   2_400M");
-  text = replaced(text, "train.seed: $(seed)\n        train.schedule: wsd\n", "train.schedule: wsd\n        train: {seed: $(seed)}\n");
+  text = replaced(text, "train.seed: $(seed)\n        train.schedule: wsd\n",
+                  "train.schedule: wsd\n        train: {seed: $(seed)}\n");
   text = replaced(text, "decay.share: 0.2", "decay.share: 2e-1");
   text = replaced(text, "axes:\n  encoding", "\n\n# a comment\naxes:\n  encoding");
   BOOST_TEST((keys_of(folder, text) == before));
@@ -112,7 +117,8 @@ BOOST_AUTO_TEST_CASE(policy_titles_and_names_do_not_move_a_key) {
   const GridFolder folder;
   const auto before = keys_of(folder, kGrid);
   std::string text = replaced(kGrid, "name: fineweb_grid", "name: other");
-  text = replaced(text, "eval: {cpus: 4, mem: 24G, gpus: 1, time: 1h, pack: 8}", "eval: {cpus: 4, mem: 4G, gpus: 1, time: 9h, pools: [a]}");
+  text = replaced(text, "eval: {cpus: 4, mem: 24G, gpus: 1, time: 1h, pack: 8}",
+                  "eval: {cpus: 4, mem: 4G, gpus: 1, time: 9h, pools: [a]}");
   text = replaced(text, "retry: {max: 2", "retry: {max: 7");
   text = replaced(text, "checkpoint: {every: 10m, keep: 2}", "checkpoint: {every: 1m, keep: 9}");
   text = replaced(text, "partition: {net: transfer", "partition: {net: other");
@@ -212,12 +218,23 @@ BOOST_AUTO_TEST_CASE(each_declared_key_moves_the_key_of_its_stage_and_of_no_othe
   const auto before = keys_of(folder, kGrid);
   std::set<std::string> seen;
   for (const auto& [id, key] : before) seen.insert(key);
-  const std::vector<std::pair<std::string, std::string>> settings{
-      {"trunk.model.encoding", "{kind: yarn, factor: 2}"}, {"trunk.model.width", "128"}, {"trunk.model.layers", "9"},
-      {"trunk.train.seed", "1"}, {"trunk.train.batch", "256"}, {"trunk.train.length", "512"}, {"trunk.train.lr", "1e-4"},
-      {"trunk.compute.threads", "2"}, {"trunk.compute.isa", "portable"}, {"trunk.compute.dtype", "fp32"},
-      {"trunk.compute.device", "cpu"}, {"trunk.compute.micro_batch", "8"}, {"trunk.compute.ranks", "3"},
-      {"tokenize.tokenizer", "bytes"}, {"tokenize.vocabulary", "300"}, {"fetch.on_bad", "skip"}, {"fetch.words", "7"}};
+  const std::vector<std::pair<std::string, std::string>> settings{{"trunk.model.encoding", "{kind: yarn, factor: 2}"},
+                                                                  {"trunk.model.width", "128"},
+                                                                  {"trunk.model.layers", "9"},
+                                                                  {"trunk.train.seed", "1"},
+                                                                  {"trunk.train.batch", "256"},
+                                                                  {"trunk.train.length", "512"},
+                                                                  {"trunk.train.lr", "1e-4"},
+                                                                  {"trunk.compute.threads", "2"},
+                                                                  {"trunk.compute.isa", "portable"},
+                                                                  {"trunk.compute.dtype", "fp32"},
+                                                                  {"trunk.compute.device", "cpu"},
+                                                                  {"trunk.compute.micro_batch", "8"},
+                                                                  {"trunk.compute.ranks", "3"},
+                                                                  {"tokenize.tokenizer", "bytes"},
+                                                                  {"tokenize.vocabulary", "300"},
+                                                                  {"fetch.on_bad", "skip"},
+                                                                  {"fetch.words", "7"}};
   for (const auto& [key, value] : settings) {
     ExpandOptions options = few();
     options.set = {key + "=" + value};
@@ -248,8 +265,10 @@ BOOST_AUTO_TEST_CASE(a_reader_of_a_snapshot_has_its_step_in_the_key) {
   const auto before = keys_of(folder, kGrid);
   const auto after = keys_of(folder, replaced(kGrid, "b25: 0.20", "b25: 0.21"));
   BOOST_TEST(after.at(kTrunk) == before.at(kTrunk));
-  BOOST_TEST(after.at("decay[encoding=rope,size=tiny,seed=42,branch=b25]") != before.at("decay[encoding=rope,size=tiny,seed=42,branch=b25]"));
-  BOOST_TEST(after.at("decay[encoding=rope,size=tiny,seed=42,branch=b50]") == before.at("decay[encoding=rope,size=tiny,seed=42,branch=b50]"));
+  BOOST_TEST(after.at("decay[encoding=rope,size=tiny,seed=42,branch=b25]") !=
+             before.at("decay[encoding=rope,size=tiny,seed=42,branch=b25]"));
+  BOOST_TEST(after.at("decay[encoding=rope,size=tiny,seed=42,branch=b50]") ==
+             before.at("decay[encoding=rope,size=tiny,seed=42,branch=b50]"));
 }
 
 BOOST_AUTO_TEST_CASE(tolerant_numerics_leave_compute_out) {
@@ -297,7 +316,7 @@ BOOST_AUTO_TEST_CASE(the_order_of_a_list_of_paths_is_in_the_key) {
   BOOST_TEST(key_of({"y/part-0.txt", "x/part-0.txt"}) != files);
   const std::string folders = key_of({"x", "y"});
   BOOST_TEST(key_of({"y", "x"}) != folders);
-  folder.write("x/part-0.txt", "two");   // the two contents change places under equal names
+  folder.write("x/part-0.txt", "two");  // the two contents change places under equal names
   folder.write("y/part-0.txt", "one");
   BOOST_TEST(key_of({"x", "y"}) != folders);
   BOOST_TEST(key_of({"y", "x"}) == folders);

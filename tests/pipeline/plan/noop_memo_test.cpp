@@ -9,8 +9,8 @@
 #include "pipeline/grid_fixture.h"
 #include "support/files.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 using pe::test::FakeStore;
 using pe::test::GridFolder;
 using pe::test::kGrid;
@@ -93,7 +93,7 @@ BOOST_FIXTURE_TEST_CASE(objects_are_stated_without_the_index_until_it_changes, R
   }
   write(store_path / "index/1.log", "PEINDEX1");
   const auto stands = [&] { return UpToDateCache::find(store_path, file, few())->objects_stand(); };
-  BOOST_TEST(!stands());   // the index has not been read yet
+  BOOST_TEST(!stands());  // the index has not been read yet
   UpToDateCache::find(store_path, file, few())->renew();
   BOOST_TEST(stands());
   write(some_object, "another size");
@@ -109,8 +109,8 @@ BOOST_FIXTURE_TEST_CASE(objects_are_stated_without_the_index_until_it_changes, R
   write(store_path / "tasks/ab/abcd.json", "a record");
   UpToDateCache::find(store_path, file, few())->renew();
   BOOST_TEST(stands());
-  ::usleep(20'000);   // a folder's time moves in ticks of some milliseconds
-  fs::remove(store_path / "tasks/ab/abcd.json");   // by hand, behind the index's back
+  ::usleep(20'000);                               // a folder's time moves in ticks of some milliseconds
+  fs::remove(store_path / "tasks/ab/abcd.json");  // by hand, behind the index's back
   BOOST_TEST(!stands());
   UpToDateCache::find(store_path, file, few())->renew();
   BOOST_TEST(stands());
@@ -143,7 +143,7 @@ BOOST_FIXTURE_TEST_CASE(a_config_edited_while_the_run_works_ends_the_memo, Ran) 
   edit("configs/model/tiny.yml", "model.width: 513\n");
   remember();
   BOOST_TEST(!found());
-  edit("configs/model/tiny.yml", before);   // and taken back: what was remembered holds again
+  edit("configs/model/tiny.yml", before);  // and taken back: what was remembered holds again
   BOOST_TEST(found());
 }
 

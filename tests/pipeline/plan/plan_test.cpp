@@ -6,8 +6,8 @@
 #include "pipeline/file/selection.h"
 #include "pipeline/grid_fixture.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 using pe::test::FakeStore;
 using pe::test::GridFolder;
 using pe::test::kGrid;
@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(a_changed_value_runs_its_stage_and_what_follows) {
   store.run(folder.keyed(kGrid, few()));
   const Graph graph = folder.keyed(kGrid, few({"decay.decay.share=0.1"}));
   const Plan plan = make_plan(graph, store);
-  BOOST_TEST(counts(plan) == "reuse 12 run 25 ");   // 6 decays, their 18 evaluations, the report
+  BOOST_TEST(counts(plan) == "reuse 12 run 25 ");  // 6 decays, their 18 evaluations, the report
   BOOST_TEST(plan.tasks[test::index_of(graph, "report")].reason == "follows evaluate, decay");
 }
 
@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(force_runs_what_is_selected_and_never_its_ancestors) {
   store.run(graph);
   const Plan plan = make_plan(graph, store, selecting(graph, {"evaluate[suite=needle]"}, true));
   BOOST_TEST(plan.count(TaskState::kRun) == 8u);
-  BOOST_TEST(plan.count(TaskState::kReuse) == 9u);   // the shards and the eight models that they read
+  BOOST_TEST(plan.count(TaskState::kReuse) == 9u);  // the shards and the eight models that they read
   BOOST_TEST(plan.count(TaskState::kNotNeeded) == 20u);
   BOOST_TEST(plan.tasks.back().reason == "neither selected nor needed");
 }

@@ -33,8 +33,7 @@ BOOST_AUTO_TEST_CASE(exit_codes_mean_what_the_table_says) {
   BOOST_TEST((of_code(75) == Outcome::kCheckpointed));
   BOOST_TEST((of_code(76) == Outcome::kDiverged));
   BOOST_TEST((of_code(130) == Outcome::kInterrupted));
-  for (const int code : {2, 64, 65, 66, 67, 68, 70, 71, 72, 73, 78})
-    BOOST_TEST((of_code(code) == Outcome::kPermanent));
+  for (const int code : {2, 64, 65, 66, 67, 68, 70, 71, 72, 73, 78}) BOOST_TEST((of_code(code) == Outcome::kPermanent));
   for (const int code : {1, 4, 63, 79, 127, 255}) BOOST_TEST((of_code(code) == Outcome::kTransient));
   BOOST_TEST((of_signal(SIGKILL) == Outcome::kTransient));
   BOOST_TEST((of_signal(SIGKILL, true) == Outcome::kOutOfMemory));
@@ -51,9 +50,9 @@ BOOST_AUTO_TEST_CASE(a_stage_that_ends_with_137_is_out_of_memory_whoever_counts)
   event.out_of_memory = true;
   BOOST_TEST((classify(event, false) == Outcome::kOutOfMemory));
   BOOST_TEST(describe_exit(event) == "exit code 137, one of its processes was killed for memory");
-  event.code = 79;   // a GPU failed
+  event.code = 79;  // a GPU failed
   BOOST_TEST((classify(event, false) == Outcome::kTransient));
-  event.code = 1;   // another one was killed meanwhile, somewhere on this machine
+  event.code = 1;  // another one was killed meanwhile, somewhere on this machine
   BOOST_TEST((classify(event, false) == Outcome::kTransient));
 }
 

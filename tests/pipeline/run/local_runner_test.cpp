@@ -85,8 +85,9 @@ BOOST_FIXTURE_TEST_CASE(a_signal_that_ends_a_stage_is_told, Runs) {
 
 BOOST_FIXTURE_TEST_CASE(what_a_stage_leaves_behind_is_ended_with_it, Runs) {
   for (const std::string session : {"", "setsid "}) {
-    start(session + "sh -c '(sleep 60; echo late >> late.txt) & echo $! > child.pid; sleep 60' & "
-                    "while [ ! -s child.pid ]; do sleep 0.01; done; exit 0");
+    start(session +
+          "sh -c '(sleep 60; echo late >> late.txt) & echo $! > child.pid; sleep 60' & "
+          "while [ ! -s child.pid ]; do sleep 0.01; done; exit 0");
     until_exit();
     const auto pid = static_cast<pid_t>(std::stol(support::read_file(folder / "child.pid")));
     bool gone = false;
@@ -224,8 +225,11 @@ BOOST_FIXTURE_TEST_CASE(a_stage_that_never_stops_talking_lets_others_be_heard, R
 }
 
 BOOST_FIXTURE_TEST_CASE(events_that_are_too_long_or_too_deep_are_left_out, Runs) {
-  start("{ printf '{\"text\":\"'; head -c 70000 /dev/zero | tr '\\0' x; echo '\"}'; } >&3; { printf '{\"x\":'; head -c 20000 "
-        "/dev/zero | tr '\\0' '['; head -c 20000 /dev/zero | tr '\\0' ']'; echo '}'; } >&3; echo '{\"event\":\"a\"}' >&3");
+  start(
+      "{ printf '{\"text\":\"'; head -c 70000 /dev/zero | tr '\\0' x; echo '\"}'; } >&3; { printf '{\"x\":'; head -c "
+      "20000 "
+      "/dev/zero | tr '\\0' '['; head -c 20000 /dev/zero | tr '\\0' ']'; echo '}'; } >&3; echo '{\"event\":\"a\"}' "
+      ">&3");
   const auto events = until_exit();
   BOOST_REQUIRE(events.size() == 3u);
   BOOST_TEST(events[0].message.at("event") == "warn");
@@ -244,7 +248,8 @@ BOOST_FIXTURE_TEST_CASE(a_log_that_grows_too_large_keeps_its_ends, Runs) {
   BOOST_TEST(text.size() < 2u * 1024 * 1024 + 200);
   BOOST_TEST(text.starts_with("first\n"));
   BOOST_TEST(text.ends_with("x\nlast\n"));
-  BOOST_TEST(text.find("\n[pe-pipeline: output is left out here, since this log grew above 4.0 MiB]\n") != std::string::npos);
+  BOOST_TEST(text.find("\n[pe-pipeline: output is left out here, since this log grew above 4.0 MiB]\n") !=
+             std::string::npos);
   BOOST_TEST((last_lines(log, 1) == std::vector<std::string>{"last"}));
 }
 
@@ -301,7 +306,8 @@ BOOST_AUTO_TEST_CASE(stages_get_an_allow_list_of_the_environment) {
   ::setenv("LAB_LICENCE", "here", 1);
   const auto named = stage_environment({}, "train", {"LAB_LICENCE", "LANG"});
   BOOST_TEST((std::find(named.begin(), named.end(), "LAB_LICENCE=here") != named.end()));
-  BOOST_TEST(std::count_if(named.begin(), named.end(), [](const auto& entry) { return entry.starts_with("LANG="); }) == 1);
+  BOOST_TEST(std::count_if(named.begin(), named.end(), [](const auto& entry) { return entry.starts_with("LANG="); }) ==
+             1);
   ::setenv("OMP_NUM_THREADS", "3", 1);
   ::setenv("HF_HOME", "/hf", 1);
   ::setenv("PE_SECRET", "x", 1);
@@ -323,7 +329,7 @@ BOOST_AUTO_TEST_CASE(stages_get_an_allow_list_of_the_environment) {
   BOOST_TEST(has("TZ=UTC"));
   BOOST_TEST(!has("LAB_LICENCE=here"));
   BOOST_TEST(has("HF_HOME=/hf"));
-  BOOST_TEST(!has("HF_TOKEN=secret"));   // for those who fetch alone
+  BOOST_TEST(!has("HF_TOKEN=secret"));  // for those who fetch alone
   BOOST_TEST(has("SSL_CERT_FILE=/etc/own.pem"));
   BOOST_TEST(has("CURL_CA_BUNDLE=/etc/own.pem"));
   BOOST_TEST(has("NCCL_P2P_DISABLE=1"));  // how machines are wired; a stage leaves out what changes sums
@@ -371,7 +377,8 @@ BOOST_AUTO_TEST_CASE(the_attempt_with_the_newest_file_of_its_own_is_continued) {
   // A file written before the first checkpoint is newer, and no place to continue from.
   support::write_file_atomically(attempts[1] / "scratch.txt", "x", false);
   BOOST_TEST(*find_resumable(attempts) == attempts[0]);
-  fs::last_write_time(attempts[0] / "checkpoints" / "step-1.h5", fs::file_time_type::clock::now() - std::chrono::hours(1));
+  fs::last_write_time(attempts[0] / "checkpoints" / "step-1.h5",
+                      fs::file_time_type::clock::now() - std::chrono::hours(1));
   BOOST_TEST(*find_resumable(attempts) == attempts[0]);
   support::write_file_atomically(attempts[0] / "metrics.jsonl", "{}\n", false);
   strip_attempt(attempts[0], true);
@@ -381,7 +388,7 @@ BOOST_AUTO_TEST_CASE(the_attempt_with_the_newest_file_of_its_own_is_continued) {
   BOOST_TEST(!fs::exists(attempts[0] / "checkpoints"));
   BOOST_TEST(fs::exists(attempts[0] / "stage.log"));
   BOOST_TEST(fs::exists(attempts[0] / "metrics.jsonl"));   // of which curves can be drawn again
-  BOOST_TEST(!find_resumable({attempts[0]}).has_value());   // and from which no attempt continues
+  BOOST_TEST(!find_resumable({attempts[0]}).has_value());  // and from which no attempt continues
 }
 
 BOOST_AUTO_TEST_CASE(kills_for_memory_are_counted_in_the_own_control_group) {

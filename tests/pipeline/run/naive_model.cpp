@@ -43,16 +43,16 @@ std::vector<std::string> input_contents(const ModelPipeline& pipeline, const std
 
 std::string recipe_text(const std::string& kind, int version, int value, int extra, const std::string& text,
                         const std::string& file, bool trajectory, const std::vector<std::string>& inputs) {
-  return cat(kind, "|v", version, "|", value, "|", extra, "|", text, "|", file, "|", trajectory ? "steps" : "whole", "|",
-             support::join(inputs, ","));
+  return cat(kind, "|v", version, "|", value, "|", extra, "|", text, "|", file, "|", trajectory ? "steps" : "whole",
+             "|", support::join(inputs, ","));
 }
 
 std::string content_text(const std::string& kind, int version, int value, const std::string& text,
                          const std::string& file, const std::vector<std::string>& inputs, int step) {
   // A new version of `kit` writes other bytes; one of `toy` does not.
   const int seen = kind == "kit" ? version : 0;
-  return support::sha256_hex(cat(kind, "|", seen, "|", value / 2, "|", text, "|", file, "|", support::join(inputs, ","),
-                                 "|", step));
+  return support::sha256_hex(
+      cat(kind, "|", seen, "|", value / 2, "|", text, "|", file, "|", support::join(inputs, ","), "|", step));
 }
 
 ModelStage ModelPipeline::random_stage(Chance& chance, std::size_t number) const {
@@ -126,8 +126,8 @@ std::string ModelPipeline::yaml() const {
     std::vector<std::string> lines{cat("run: pe-", stage.kind)};
     if (!stage.axes.empty()) lines.push_back(cat("over: [", support::join(stage.axes, ", "), "]"));
     if (stage.init)
-      lines.push_back(cat("needs: {init: '", stages[stage.init->stage].label,
-                          stage.init->snapshot.empty() ? "" : "@", stage.init->snapshot, "'}"));
+      lines.push_back(cat("needs: {init: '", stages[stage.init->stage].label, stage.init->snapshot.empty() ? "" : "@",
+                          stage.init->snapshot, "'}"));
     if (!stage.in.empty()) {
       std::vector<std::string> names;
       for (const auto& in : stage.in)
@@ -169,7 +169,7 @@ std::string ModelPipeline::yaml() const {
 
 std::vector<ModelTask> NaiveModel::expand(const ModelPipeline& pipeline) {
   std::vector<ModelTask> tasks;
-  std::vector<std::map<std::string, std::string>> labels;   // by task
+  std::vector<std::map<std::string, std::string>> labels;  // by task
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
     const ModelStage& stage = pipeline.stages[s];
     std::vector<std::map<std::string, std::string>> cells(1);
@@ -221,8 +221,7 @@ std::vector<ModelTask> NaiveModel::expand(const ModelPipeline& pipeline) {
 std::string NaiveModel::recipe(const ModelPipeline& pipeline, const std::vector<ModelTask>& tasks, std::size_t task) {
   const ModelStage& stage = pipeline.stages[tasks[task].stage];
   return recipe_text(stage.kind, pipeline.versions.at(stage.kind), stage.value, stage.extra, text_of(tasks[task]),
-                     file_of(pipeline, stage), !stage.snapshots.empty(),
-                     input_contents(pipeline, tasks, task));
+                     file_of(pipeline, stage), !stage.snapshots.empty(), input_contents(pipeline, tasks, task));
 }
 
 std::string NaiveModel::content(const ModelPipeline& pipeline, const std::vector<ModelTask>& tasks, std::size_t task,
@@ -239,7 +238,7 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
   std::vector<std::string> recipes;
   for (std::size_t i = 0; i < tasks.size(); ++i) recipes.push_back(recipe(pipeline, tasks, i));
   std::vector<bool> executed(tasks.size()), failed(tasks.size());
-  std::set<ModelResult> made;   // in this run
+  std::set<ModelResult> made;  // in this run
 
   const auto recorded = [&](std::size_t task, int step) { return held.count({recipes[task], step}) > 0; };
   const auto present = [&](std::size_t task, int step) {
@@ -317,7 +316,8 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
       // The same work under another name is done once.
       if (!std::all_of(wanted[i].begin(), wanted[i].end(), [&](int s) { return made.count({recipes[i], s}) > 0; }))
         execute(i);
-    } else if (must[i] && !std::all_of(wanted[i].begin(), wanted[i].end(), [&](int step) { return present(i, step); })) {
+    } else if (must[i] &&
+               !std::all_of(wanted[i].begin(), wanted[i].end(), [&](int step) { return present(i, step); })) {
       // The same work under another name is tried in its own right: what is in no key may be why the other failed.
       if (outcome.failed.count(recipes[i]) && pipeline.stages[tasks[i].stage].fails) {
         failed[i] = true;

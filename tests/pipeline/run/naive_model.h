@@ -37,14 +37,14 @@ struct ModelReference {
 
 struct ModelStage {
   std::string label;
-  std::string kind = "toy";           ///< "toy" or "kit": two programs, whose versions move apart
-  std::vector<std::string> axes;      ///< in `over` order
-  int value = 0;                      ///< contents hang on value / 2, so 4 and 5 give the same: early cutoff
-  int workers = 1;                    ///< not hashed
-  bool fails = false;                 ///< not hashed
-  int extra = 0;                      ///< neutral at 0
-  std::string file;                   ///< an input file in the root, or empty
-  int tokens = 0;                     ///< horizon of a stage with snapshots, a token a step; else 0
+  std::string kind = "toy";       ///< "toy" or "kit": two programs, whose versions move apart
+  std::vector<std::string> axes;  ///< in `over` order
+  int value = 0;                  ///< contents hang on value / 2, so 4 and 5 give the same: early cutoff
+  int workers = 1;                ///< not hashed
+  bool fails = false;             ///< not hashed
+  int extra = 0;                  ///< neutral at 0
+  std::string file;               ///< an input file in the root, or empty
+  int tokens = 0;                 ///< horizon of a stage with snapshots, a token a step; else 0
   std::vector<std::pair<std::string, double>> snapshots;
   std::optional<ModelReference> init;
   std::vector<ModelReference> in;
@@ -52,10 +52,10 @@ struct ModelStage {
 
 struct ModelPipeline {
   std::vector<std::pair<std::string, std::vector<std::string>>> axes;
-  std::vector<ModelStage> stages;             ///< producers first
-  std::map<std::string, std::string> files;   ///< name → content
+  std::vector<ModelStage> stages;            ///< producers first
+  std::map<std::string, std::string> files;  ///< name → content
   std::map<std::string, int> versions{{"toy", 1}, {"kit", 1}};
-  std::uint64_t style = 0;                    ///< how the file is written; means nothing
+  std::uint64_t style = 0;  ///< how the file is written; means nothing
 
   static ModelPipeline random(Chance& chance);
   ModelStage random_stage(Chance& chance, std::size_t number) const;
@@ -73,7 +73,7 @@ struct ModelTask {
   std::string id;
   std::size_t stage = 0;
   std::vector<Input> inputs;
-  std::vector<int> steps;   ///< of its snapshots, ascending
+  std::vector<int> steps;  ///< of its snapshots, ascending
 };
 
 /// A result: what made it, and at which step.

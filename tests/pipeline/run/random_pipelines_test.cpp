@@ -15,10 +15,10 @@
 #include "artifact/task_protocol.h"
 #include "pipeline/expand/expand.h"
 #include "pipeline/plan/explain.h"
-#include "pipeline/plan/key.h"
 #include "pipeline/plan/externals.h"
-#include "pipeline/plan/up_to_date_cache.h"
+#include "pipeline/plan/key.h"
 #include "pipeline/plan/plan.h"
+#include "pipeline/plan/up_to_date_cache.h"
 #include "pipeline/run/naive_model.h"
 #include "pipeline/run/run.h"
 #include "pipeline/store/store.h"
@@ -58,26 +58,26 @@ struct ToyConfig {
 std::string description(const std::string& name, int version, const std::string& build_id) {
   static const Json fields = support::schema_to_json(support::schema_of<ToyConfig>());
   const char* const kind = "metrics";
-  const Json document{{"schema", "pe-stage/1"},
-                      {"name", name},
-                      {"version", version},
-                      {"build_id", build_id},
-                      {"inputs", Json::array({Json{{"name", "in"}, {"kind", kind}, {"many", true}, {"optional", true}},
-                                              Json{{"name", "init"}, {"kind", kind}, {"optional", true}}})},
-                      {"outputs", Json::array({Json{{"name", "out"}, {"kind", kind}}})},
-                      {"fields", fields},
-                      {"resumes", true},
-                      {"reads_labels", false},
-                      {"trajectory", Json{{"horizon", "tokens"},
-                                          {"tokens_per_step", Json::array()},
-                                          {"free_when", Json{{"shape", "free"}}}}}};
+  const Json document{
+      {"schema", "pe-stage/1"},
+      {"name", name},
+      {"version", version},
+      {"build_id", build_id},
+      {"inputs", Json::array({Json{{"name", "in"}, {"kind", kind}, {"many", true}, {"optional", true}},
+                              Json{{"name", "init"}, {"kind", kind}, {"optional", true}}})},
+      {"outputs", Json::array({Json{{"name", "out"}, {"kind", kind}}})},
+      {"fields", fields},
+      {"resumes", true},
+      {"reads_labels", false},
+      {"trajectory",
+       Json{{"horizon", "tokens"}, {"tokens_per_step", Json::array()}, {"free_when", Json{{"shape", "free"}}}}}};
   return document.dump() + "\n";
 }
 
 /// Events during a run, once some of its stages have started.
 struct Meanwhile {
-  int stop_after = -1;          ///< starts; then it is interrupted
-  int edit_after = -1;          ///< starts; then `edit` is called, the next stage already knowing its task
+  int stop_after = -1;  ///< starts; then it is interrupted
+  int edit_after = -1;  ///< starts; then `edit` is called, the next stage already knowing its task
   std::function<void()> edit;
 };
 
@@ -185,7 +185,8 @@ class World {
     ran.summary = pipeline::run(made, plan, store, runner, quiet, options,
                                 [&] { return meanwhile.stop_after >= 0 && starts > meanwhile.stop_after ? 1 : 0; });
     if (whole && ran.summary.exit_code == kRunDone)
-      UpToDateCache::remember(store_folder(), file(), expand_options(), made, make_plan(made, StoreReader(store)), catalog);
+      UpToDateCache::remember(store_folder(), file(), expand_options(), made, make_plan(made, StoreReader(store)),
+                              catalog);
     learn_recipes(store);
     return ran;
   }
@@ -195,8 +196,10 @@ class World {
     if (summary.phases.empty()) return "\n    answered from memory";
     const Graph made = graph();
     std::string all;
-    for (std::size_t i = 0; i < made.tasks.size(); ++i) all += cat("\n    ", made.tasks[i].id, " ", phase_name(summary.phases[i]));
-    for (const TaskFailure& failure : summary.failures) all += cat("\n    ", made.tasks[failure.task].id, ": ", failure.reason);
+    for (std::size_t i = 0; i < made.tasks.size(); ++i)
+      all += cat("\n    ", made.tasks[i].id, " ", phase_name(summary.phases[i]));
+    for (const TaskFailure& failure : summary.failures)
+      all += cat("\n    ", made.tasks[failure.task].id, ": ", failure.reason);
     return all;
   }
 
@@ -243,8 +246,9 @@ class World {
         const auto key = key_of({recipe, step});
         BOOST_REQUIRE(key);
         const auto result = store.find(*key);
-        BOOST_REQUIRE_MESSAGE(result && store.complete(*result), tasks[i].id << " at " << step << " is not in the store, key " << key->key
-                              << (result ? ": its object is gone" : ": no record"));
+        BOOST_REQUIRE_MESSAGE(result && store.complete(*result),
+                              tasks[i].id << " at " << step << " is not in the store, key " << key->key
+                                          << (result ? ": its object is gone" : ": no record"));
         const fs::path object = store.object_path(result->output("out")->object);
         BOOST_REQUIRE_EQUAL(artifact::read_metrics(object).facts.value("state", ""),
                             NaiveModel::content(pipeline, tasks, i, step));
@@ -261,7 +265,7 @@ class World {
   ModelPipeline pipeline;
   std::vector<ModelTask> tasks;
   NaiveModel model;
-  std::map<std::string, std::string> recipes;   ///< task or trajectory key → recipe
+  std::map<std::string, std::string> recipes;  ///< task or trajectory key → recipe
 
  private:
   struct Quiet : RunListener {
@@ -297,8 +301,7 @@ class World {
       return;
     }
     const std::string recipe =
-        recipe_text(kind, version, config.at("value"), config.at("extra"), config.at("text"), file,
-                    points, inputs);
+        recipe_text(kind, version, config.at("value"), config.at("extra"), config.at("text"), file, points, inputs);
     played_[attempt.task.at("key")] = recipe;
     if (config.at("fails").get<bool>()) {
       attempt.code = 70;
@@ -309,7 +312,8 @@ class World {
                         attempt.task.at("key"));
     };
     if (points) {
-      for (const Json& snapshot : attempt.task.at("snapshots")) write(snapshot.at("outputs").at("out"), snapshot.at("step"));
+      for (const Json& snapshot : attempt.task.at("snapshots"))
+        write(snapshot.at("outputs").at("out"), snapshot.at("step"));
     } else {
       write(attempt.task.at("outputs").at("out"), -1);
     }
@@ -347,9 +351,9 @@ class World {
   }
 
   TempFolder folder_;
-  bool durable_;   ///< then results are synced, on threads, as users have it
+  bool durable_;  ///< then results are synced, on threads, as users have it
   std::vector<ResultKey> keys_before_;
-  std::map<std::string, std::string> played_;   ///< key → recipe, of stages that this run started
+  std::map<std::string, std::string> played_;  ///< key → recipe, of stages that this run started
   fs::file_time_type hour_ago_ = fs::file_time_type::clock::now() - std::chrono::hours(1);
   int writes_ = 0;
 };
@@ -357,15 +361,17 @@ class World {
 /// An edit before a run, with the answer that explain must give.
 struct Edit {
   std::string what;
-  std::optional<ReasonKind> cause;       ///< of the tasks of `stage` that run, when this edit alone stands between two runs
-  std::string leaf;                      ///< what the cause names
-  std::optional<std::size_t> stage;      ///< whose tasks it concerns; all of the kind for a version
+  std::optional<ReasonKind> cause;   ///< of the tasks of `stage` that run, when this edit alone stands between two runs
+  std::string leaf;                  ///< what the cause names
+  std::optional<std::size_t> stage;  ///< whose tasks it concerns; all of the kind for a version
 };
 
 Edit edit(World& world) {
   auto& pipeline = world.pipeline;
   Chance& chance = world.chance;
-  const auto any_stage = [&] { return static_cast<std::size_t>(chance.below(static_cast<int>(pipeline.stages.size()))); };
+  const auto any_stage = [&] {
+    return static_cast<std::size_t>(chance.below(static_cast<int>(pipeline.stages.size())));
+  };
   const auto held = [&]() -> std::optional<ModelResult> {
     std::vector<ModelResult> whole;
     for (const auto& [result, state] : world.model.held) {
@@ -446,7 +452,8 @@ Edit edit(World& world) {
       return {"a stage renamed", {}, "", {}};
     }
     case 12: {
-      pipeline.stages.push_back(pipeline.random_stage(chance, pipeline.stages.size() + static_cast<std::size_t>(chance.below(1000))));
+      pipeline.stages.push_back(
+          pipeline.random_stage(chance, pipeline.stages.size() + static_cast<std::size_t>(chance.below(1000))));
       pipeline.stages.back().label = cat("more", chance.below(1000000));
       return {"a stage more", {}, "", {}};
     }
@@ -479,8 +486,10 @@ std::string edit_meanwhile(World& world) {
       const std::string name = world.chance.one_in(2) ? "f0.txt" : "f1.txt";
       // Sometimes as long as before, and sometimes back to its earlier content.
       std::string& content = pipeline.files[name];
-      if (content.empty() || world.chance.one_in(3)) content += "*";
-      else content.back() = content.back() == '-' ? '+' : '-';
+      if (content.empty() || world.chance.one_in(3))
+        content += "*";
+      else
+        content.back() = content.back() == '-' ? '+' : '-';
       what = cat("file ", name);
       break;
     }
@@ -522,7 +531,8 @@ std::size_t most_times(World& world, const std::string& recipe) {
 
 /// Whether the store once held what a task is to make, and an object of it is gone.
 bool lost_its_object(const World& world, const std::string& id) {
-  const auto task = std::find_if(world.tasks.begin(), world.tasks.end(), [&](const ModelTask& one) { return one.id == id; });
+  const auto task =
+      std::find_if(world.tasks.begin(), world.tasks.end(), [&](const ModelTask& one) { return one.id == id; });
   const std::string recipe =
       NaiveModel::recipe(world.pipeline, world.tasks, static_cast<std::size_t>(task - world.tasks.begin()));
   const std::vector<int> steps = task->steps.empty() ? std::vector<int>{-1} : task->steps;
@@ -555,7 +565,8 @@ void check_explanations(World& world, const Edit& edited) {
       BOOST_REQUIRE_NE(answer.causes.front().what.find("no result by this name yet"), std::string::npos);
       continue;
     }
-    // The edit may lead back to an earlier state, whose result lacks only its object; which is known once its inputs are.
+    // The edit may lead back to an earlier state, whose result lacks only its object; which is known once its inputs
+    // are.
     if (lost_its_object(world, graph.tasks[i].id)) {
       BOOST_REQUIRE_MESSAGE(!answer.follows.empty() ||
                                 std::any_of(answer.causes.begin(), answer.causes.end(),
@@ -586,9 +597,9 @@ std::size_t sequence(std::uint64_t seed) {
   World world(seed);
   Chance& chance = world.chance;
   std::string story;
-  const bool tell = std::getenv("PE_TEST_STORY") != nullptr;   // for a crash, which leaves no message
+  const bool tell = std::getenv("PE_TEST_STORY") != nullptr;  // for a crash, which leaves no message
   bool renamed = false;
-  bool settled = false;   // the last run was of everything and left nothing open
+  bool settled = false;  // the last run was of everything and left nothing open
   const auto fail = [&](const std::string& why) {
     BOOST_FAIL("seed " << seed << ": " << why << "\nafter:" << story << "\npipeline:\n" << world.pipeline.yaml());
   };
@@ -628,8 +639,9 @@ std::size_t sequence(std::uint64_t seed) {
       story += cat("; meanwhile ", what.empty() ? "nothing" : what, "; run again");
       world.learn_from_store();
     }
-    if (tell) std::fprintf(stderr, "seed %llu:%s\n%s\n", static_cast<unsigned long long>(seed), story.c_str(),
-                           world.pipeline.yaml().c_str());
+    if (tell)
+      std::fprintf(stderr, "seed %llu:%s\n%s\n", static_cast<unsigned long long>(seed), story.c_str(),
+                   world.pipeline.yaml().c_str());
     const auto expected = world.model.run(world.pipeline, world.tasks, selected, force);
     const auto ran = world.run(selected, force);
     if (once(ran.executed) != once(expected.executed))
@@ -642,9 +654,11 @@ std::size_t sequence(std::uint64_t seed) {
     if ((ran.summary.exit_code == kRunDone) != (expected.failed.empty() && expected.blocked.empty()))
       fail(cat("exit code ", ran.summary.exit_code));
     if (ran.summary.blocked != expected.blocked.size())
-      fail(cat(ran.summary.blocked, " blocked and not ", expected.blocked.size(), ":", world.phases(ran.summary), "\n  and not",
-               std::accumulate(expected.blocked.begin(), expected.blocked.end(), std::string(),
-                               [&](const std::string& all, std::size_t i) { return cat(all, " ", world.tasks[i].id); })));
+      fail(cat(
+          ran.summary.blocked, " blocked and not ", expected.blocked.size(), ":", world.phases(ran.summary),
+          "\n  and not",
+          std::accumulate(expected.blocked.begin(), expected.blocked.end(), std::string(),
+                          [&](const std::string& all, std::size_t i) { return cat(all, " ", world.tasks[i].id); })));
     if (ran.summary.conflicts != 0) fail("a conflict");
     // Damage that was never read is still there; such an object is removed for the next round.
     for (auto& [result, state] : world.model.held) {

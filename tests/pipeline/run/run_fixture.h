@@ -41,12 +41,8 @@ inline Json fake_description(int version) {
   const Json fields = {{{"name", "name"}, {"type", "text"}, {"default", ""}, {"help", "x"}},
                        {{"name", "salt"}, {"type", "text"}, {"default", ""}, {"help", "x"}}};
   const Json inputs = {{{"name", "in"}, {"kind", "metrics"}, {"many", true}, {"optional", true}}};
-  return {{"schema", "pe-stage/1"},
-          {"name", "fake"},
-          {"version", version},
-          {"summary", "x"},
-          {"inputs", inputs},
-          {"outputs", {{{"name", "out"}, {"kind", "metrics"}}}},
+  return {{"schema", "pe-stage/1"}, {"name", "fake"},   {"version", version},
+          {"summary", "x"},         {"inputs", inputs}, {"outputs", {{{"name", "out"}, {"kind", "metrics"}}}},
           {"fields", fields}};
 }
 
@@ -76,8 +72,7 @@ class SmallRun {
     task.id = task.label = name;
     task.stage = stage;
     task.config = Json{{"name", name}, {"salt", ""}};
-    for (const std::size_t producer : inputs)
-      task.inputs.push_back({role, producer, stage->outputs.front().name, ""});
+    for (const std::size_t producer : inputs) task.inputs.push_back({role, producer, stage->outputs.front().name, ""});
     graph.tasks.push_back(std::move(task));
     graph.stage_labels.push_back(name);
     return graph.tasks.size() - 1;

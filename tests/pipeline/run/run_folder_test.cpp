@@ -189,7 +189,8 @@ BOOST_AUTO_TEST_CASE(a_run_is_the_newest_though_a_clock_was_ahead_when_the_one_b
   BOOST_TEST(now.substr(0, 2) == "20");
   BOOST_TEST(new_run_id("20390101-000000-99907").substr(0, 19) == "20390101-000001-000");
   BOOST_TEST(new_run_id("20390101-000000-03707").substr(0, 19) == "20390101-000000-038");
-  for (const char* none : {"20000101-000000-03707", "notes", "", "20390101-000000", "99991231-235959-99900", "20391301-000000-00000"})
+  for (const char* none :
+       {"20000101-000000-03707", "notes", "", "20390101-000000", "99991231-235959-99900", "20391301-000000-00000"})
     BOOST_TEST(new_run_id(none).substr(0, 4) == now.substr(0, 4), none);
 }
 

@@ -99,7 +99,7 @@ BOOST_FIXTURE_TEST_CASE(between_an_attempt_and_the_next_a_task_stays_with_its_ru
   int attempts = 0, held = 0, looked = 0;
   behaviour["a"] = [&](FakeAttempt& attempt) {
     if (++attempts == 1)
-      attempt.code = 69;   // a service does not answer: tried again after a while
+      attempt.code = 69;  // a service does not answer: tried again after a while
     else
       write_all_outputs(attempt);
   };
@@ -162,7 +162,7 @@ BOOST_FIXTURE_TEST_CASE(an_owner_of_this_host_that_is_dead_is_taken_over_at_once
   BOOST_TEST(summary.exit_code == kRunDone);
   BOOST_TEST(runner->now() < 103);
   BOOST_TEST(find_event("note")->detail.at("text").get<std::string>().find("broke the lease of process " +
-                                                                             std::to_string(child)) == 0u);
+                                                                           std::to_string(child)) == 0u);
 }
 
 BOOST_FIXTURE_TEST_CASE(an_owner_whose_lease_was_broken_publishes_if_the_key_is_still_free, Two) {

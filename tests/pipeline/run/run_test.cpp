@@ -153,7 +153,8 @@ BOOST_FIXTURE_TEST_CASE(a_stage_that_hangs_in_check_is_killed_and_the_run_says_s
   const auto a = add("a");
   task(a).config = Json{{"name", "a"}, {"salt", std::string(300'000, 'x')}};
   const fs::path program = folder / "pe-stuck", pid = folder / "pid";
-  std::ofstream(program) << "#!/bin/sh\n[ \"$1\" = --check ] || exit 9\nsleep 600 & echo $! >\"${0%/*}/pid\"\nsleep 600\n";
+  std::ofstream(program)
+      << "#!/bin/sh\n[ \"$1\" = --check ] || exit 9\nsleep 600 & echo $! >\"${0%/*}/pid\"\nsleep 600\n";
   fs::permissions(program, fs::perms::owner_all);
   stage->executable = program.string();
   stage->program_digest = support::program_digest(program, {});
@@ -393,7 +394,8 @@ struct Edited : SmallRun {
   }
   void edit(int version, const std::string& comment) const {
     const fs::path fresh = folder / "fresh";
-    std::ofstream(fresh) << "#!/bin/sh\n# " << comment << "\ncat <<'END'\n" << pe::test::fake_description(version).dump() << "\nEND\n";
+    std::ofstream(fresh) << "#!/bin/sh\n# " << comment << "\ncat <<'END'\n"
+                         << pe::test::fake_description(version).dump() << "\nEND\n";
     fs::permissions(fresh, fs::perms::owner_all);
     fs::rename(fresh, program);
   }

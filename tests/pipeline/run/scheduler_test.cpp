@@ -178,8 +178,8 @@ BOOST_AUTO_TEST_CASE(a_walk_goes_on_whatever_leaves_the_queue) {
   graph.tasks.resize(4);
   ReadyQueue queue(graph, {4, 3, 2, 1});
   for (const std::size_t task : {0, 1, 2, 3}) queue.add(task);
-  queue.remove(0);   // the one that stands
-  queue.remove(1);   // and the one that would have been next
+  queue.remove(0);  // the one that stands
+  queue.remove(1);  // and the one that would have been next
   BOOST_TEST((queue.after(0) == std::optional<std::size_t>(2)));
   queue.add(1);
   BOOST_TEST((queue.after(0) == std::optional<std::size_t>(1)));
@@ -208,7 +208,8 @@ BOOST_AUTO_TEST_CASE(what_a_waiting_task_gathers_is_not_taken_from_it) {
 
 BOOST_FIXTURE_TEST_CASE(a_task_of_four_gpus_starts_beside_a_stream_of_small_ones, pe::test::SmallRun) {
   options.capacity.cpus = 16;
-  for (int i = 0; i < 4; ++i) options.capacity.gpus.push_back("test-" + std::to_string(::getpid()) + "-" + std::to_string(i));
+  for (int i = 0; i < 4; ++i)
+    options.capacity.gpus.push_back("test-" + std::to_string(::getpid()) + "-" + std::to_string(i));
   std::size_t gate = add("gate");
   task(gate).resources.gpus = 1;
   // Ready from the start, and never all done at one moment: each takes another time.

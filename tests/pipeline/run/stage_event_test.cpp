@@ -45,7 +45,8 @@ bool harmless_text(const std::string& text) {
 BOOST_AUTO_TEST_SUITE(stage_event)
 
 BOOST_AUTO_TEST_CASE(names_of_the_run_are_not_a_stage_s_to_use) {
-  for (const char* name : {"start", "wait", "stop", "block", "exit", "reuse", "end", "plan", "publish", "fail", "retry"})
+  for (const char* name :
+       {"start", "wait", "stop", "block", "exit", "reuse", "end", "plan", "publish", "fail", "retry"})
     BOOST_TEST(read_stage_event({{"event", name}}).name == std::string("stage:") + name);
   for (const char* name : {"note", "warn", "checkpoint", "snapshot", "progress", "memory", "machine"})
     BOOST_TEST(read_stage_event({{"event", name}}).name == name);

@@ -39,7 +39,8 @@ struct States : test::SmallRun {
     Result result;
     result.status = status;
     const std::string content = support::sha256_hex(of);
-    if (status == ResultStatus::kDone) result.outputs.push_back({"out", "metrics", content, content, 1, false, false, {}});
+    if (status == ResultStatus::kDone)
+      result.outputs.push_back({"out", "metrics", content, content, 1, false, false, {}});
     return PackedResult(result);
   }
   void finish(std::size_t i) {
@@ -144,7 +145,7 @@ BOOST_FIXTURE_TEST_CASE(tasks_of_one_plan_key_wait_for_each_other, States) {
 BOOST_FIXTURE_TEST_CASE(what_another_process_makes_is_read_or_waited_for_by_nobody, States) {
   const auto a = add("a"), b = add("b", {a}), c = add("c");
   begin({false, true, true});
-  BOOST_TEST((news() == Names{"b!", "c"}));   // what becomes of a its own process tells
+  BOOST_TEST((news() == Names{"b!", "c"}));  // what becomes of a its own process tells
   BOOST_TEST(states->at(b).reason->find("another process") != std::string::npos);
   BOOST_TEST((states->phase(c) == TaskPhase::kReady));
 }

@@ -1,4 +1,5 @@
-// The timeline of a run, read back from plan and journal: when tasks were ready, where they ran, what the end waited for.
+// The timeline of a run, read back from plan and journal: when tasks were ready, where they ran, what the end waited
+// for.
 #include "pipeline/run/timeline.h"
 
 #include <boost/test/unit_test.hpp>
@@ -22,7 +23,8 @@ class Told {
 
   std::filesystem::path run_folder() const { return store_.runs_folder() / "20261121-000000-aaaa"; }
   void task(const std::string& id, const std::vector<std::string>& needs = {}, const std::string& state = "run") {
-    Json json{{"id", id}, {"stage", id.substr(0, id.find('['))}, {"plan_key", "p"}, {"task_key", "k"}, {"state", state}};
+    Json json{
+        {"id", id}, {"stage", id.substr(0, id.find('['))}, {"plan_key", "p"}, {"task_key", "k"}, {"state", state}};
     if (state != "reuse") json["needs"] = needs;
     tasks_.push_back(std::move(json));
   }
@@ -34,7 +36,8 @@ class Told {
   void start(double at, const std::string& id, int attempt = 1) {
     event(at, {{"event", "start"}, {"task", id}, {"attempt", attempt}, {"cpus", 1}});
   }
-  void exit(double at, const std::string& id, int attempt = 1, const std::string& outcome = "done", std::int64_t rss = 0) {
+  void exit(double at, const std::string& id, int attempt = 1, const std::string& outcome = "done",
+            std::int64_t rss = 0) {
     event(at, {{"event", "exit"}, {"task", id}, {"attempt", attempt}, {"class", outcome}, {"peak_rss_bytes", rss}});
   }
   void publish(double at, const std::string& id, const std::string& snapshot = "", std::uint64_t bytes = 10) {
@@ -48,8 +51,15 @@ class Told {
     publish(to, id);
   }
   Timeline read(double ended = 0) const {
-    const Json plan{{"schema", "pe-run/1"}, {"run", "20261121-000000-aaaa"}, {"pipeline", "toy"}, {"title", "A toy"},
-                    {"root", "/nowhere"},   {"host", "h"}, {"pid", 1}, {"started", kStart}, {"capacity", "cpus 2"},
+    const Json plan{{"schema", "pe-run/1"},
+                    {"run", "20261121-000000-aaaa"},
+                    {"pipeline", "toy"},
+                    {"title", "A toy"},
+                    {"root", "/nowhere"},
+                    {"host", "h"},
+                    {"pid", 1},
+                    {"started", kStart},
+                    {"capacity", "cpus 2"},
                     {"tasks", tasks_}};
     support::write_file_atomically(run_folder() / "plan.json", plan.dump(), false);
     support::write_file_atomically(run_folder() / "journal.h.1.jsonl", journal_, false);

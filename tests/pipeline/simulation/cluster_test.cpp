@@ -60,8 +60,9 @@ struct Seen {
                 resumed = 0, gave_way = 0, shared = 0;
 
   Seen& operator+=(const Seen& more) {
-    for (const auto member : {&Seen::lost, &Seen::silent, &Seen::preempted, &Seen::requeued, &Seen::cancelled,
-                              &Seen::failed_nodes, &Seen::cancelled_runs, &Seen::resumed, &Seen::gave_way, &Seen::shared})
+    for (const auto member :
+         {&Seen::lost, &Seen::silent, &Seen::preempted, &Seen::requeued, &Seen::cancelled, &Seen::failed_nodes,
+          &Seen::cancelled_runs, &Seen::resumed, &Seen::gave_way, &Seen::shared})
       this->*member += more.*member;
     return *this;
   }
@@ -291,8 +292,8 @@ class Cluster {
     captured.out = array + "\n";
   }
 
-  support::TimedCapture answer(const std::string& user, const std::vector<std::string>& words, const std::string& script,
-                               double limit_s) {
+  support::TimedCapture answer(const std::string& user, const std::vector<std::string>& words,
+                               const std::string& script, double limit_s) {
     Choices& choices = world_.choices();
     support::TimedCapture captured;
     const auto fail = [&](const std::string& text) {
@@ -379,7 +380,8 @@ class Cluster {
 /// Stages of an element; none may start for a run that was cancelled before the element began.
 class ElementRunner : public SimulatedRunner {
  public:
-  ElementRunner(World& world, Ledger& ledger, const fs::path& store, double failing, std::size_t longest_s, bool cancelled)
+  ElementRunner(World& world, Ledger& ledger, const fs::path& store, double failing, std::size_t longest_s,
+                bool cancelled)
       : SimulatedRunner(world, ledger, store, Endings::kByChance, failing, longest_s),
         ledger_(ledger),
         cancelled_(cancelled) {}
@@ -410,7 +412,8 @@ class ClusterPlay {
     note_unsynced(world_.disk());
     for (int k = 0; k < clusters; ++k) {
       clusters_.push_back(std::make_unique<Cluster>(
-          world_, ledger_, [this](Cluster& cluster, Job& job) { return start(cluster, job); }, k == 0 ? "alpha" : "beta"));
+          world_, ledger_, [this](Cluster& cluster, Job& job) { return start(cluster, job); },
+          k == 0 ? "alpha" : "beta"));
       Cluster& cluster = *clusters_.back();
       cluster.cancel_everything = [this, &cluster] { cancel_open(cluster); };
     }

@@ -49,7 +49,8 @@ int real_lstat(const char* path, Stat* out) {
 
 bool below(const fs::path& folder, const char* path) {
   const std::string& text = folder.native();
-  return path && ::strncmp(path, text.c_str(), text.size()) == 0 && (path[text.size()] == '/' || path[text.size()] == '\0');
+  return path && ::strncmp(path, text.c_str(), text.size()) == 0 &&
+         (path[text.size()] == '/' || path[text.size()] == '\0');
 }
 
 std::string parent(const std::string& path) { return path.substr(0, path.rfind('/')); }
@@ -64,9 +65,9 @@ Process* caller(const char* path) {
 
 struct Change {
   enum class Kind { kName, kRename, kUnlink, kMkdir, kRmdir } kind = Kind::kName;
-  std::string path;    // the new name (kName, kMkdir), the removed one (kUnlink, kRmdir), or a rename's target
-  std::string from;    // of a rename
-  std::string grave;   // another name of the earlier file, or empty
+  std::string path;   // the new name (kName, kMkdir), the removed one (kUnlink, kRmdir), or a rename's target
+  std::string from;   // of a rename
+  std::string grave;  // another name of the earlier file, or empty
   bool synced = false;
 };
 
@@ -100,7 +101,7 @@ void touch(const std::string& path, bool modified) {
 struct Noted {
   fs::path disk;
   std::vector<Change> changes;
-  std::map<ino_t, off_t> unsynced;   // files that were written → their size when they were last synced
+  std::map<ino_t, off_t> unsynced;  // files that were written → their size when they were last synced
   int graves = 0;
 };
 Noted noted;
@@ -159,7 +160,8 @@ void undo(const Change& change) {
   }
 }
 
-// ---- calls ------------------------------------------------------------------------------------------------------------
+// ---- calls
+// ------------------------------------------------------------------------------------------------------------
 
 /// Whether the process missed this name lately, so that the server is not asked again.
 bool is_late(Process& process, const char* path) {
@@ -237,7 +239,7 @@ int sync_as(const char* name, int fd) {
   if (!process->world.step()) return refuse(EIO);
   if (const int error = process->world.failure()) return refuse(error);
   note_sync(fd);
-  return 0;   // the disk is memory
+  return 0;  // the disk is memory
 }
 
 template <typename Stat>
@@ -349,7 +351,9 @@ int unlink(const char* path) {
 }
 int unlinkat(int folder, const char* name, int flags) {
   static const auto real = next<int (*)(int, const char*, int)>("unlinkat");
-  const std::string path = name[0] == '/' ? std::string(name) : folder == AT_FDCWD ? std::string() : path_of(folder) + "/" + name;
+  const std::string path = name[0] == '/'       ? std::string(name)
+                           : folder == AT_FDCWD ? std::string()
+                                                : path_of(folder) + "/" + name;
   Process* process = caller(path.c_str());
   if (!process) return real(folder, name, flags);
   if (!process->world.step()) return refuse(EIO);
@@ -421,7 +425,8 @@ struct dirent64* readdir64(DIR* folder) {
   return entry_as<struct dirent64>("readdir64", folder);
 }
 
-// ---- time ---------------------------------------------------------------------------------------------------------------
+// ---- time
+// ---------------------------------------------------------------------------------------------------------------
 
 int clock_gettime(clockid_t clock, struct timespec* out) {
   static const auto real = next<int (*)(clockid_t, struct timespec*)>("clock_gettime");
@@ -451,7 +456,8 @@ int usleep(useconds_t us) {
   return 0;
 }
 
-// ---- the environment ----------------------------------------------------------------------------------------------------
+// ---- the environment
+// ----------------------------------------------------------------------------------------------------
 
 char* getenv(const char* name) {
   static const auto real = next<char* (*)(const char*)>("getenv");

@@ -73,7 +73,9 @@ class Program {
 class EditPlay {
  public:
   EditPlay(Shape shape, bool exact, Choices& choices, const Faults& faults)
-      : shape_(std::move(shape)), exact_(exact), root_(scene_folder() / "root"),
+      : shape_(std::move(shape)),
+        exact_(exact),
+        root_(scene_folder() / "root"),
         world_((fs::remove_all(scene_folder()), scene_folder() / "disk"), choices, faults),
         program_((fs::create_directories(root_), root_ / "pe-edited")) {
     fs::create_directories(world_.disk());

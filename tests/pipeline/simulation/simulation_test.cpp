@@ -12,15 +12,15 @@
 #include <optional>
 #include <set>
 
+#include "pipeline/maintenance/garbage.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/run/run.h"
 #include "pipeline/simulation/stages.h"
 #include "pipeline/simulation/world.h"
 #include "pipeline/store/store.h"
-#include "pipeline/maintenance/garbage.h"
 #include "support/error.h"
-#include "support/odd_events.h"
 #include "support/files.h"
+#include "support/odd_events.h"
 
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
@@ -29,7 +29,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// ---- pipelines --------------------------------------------------------------------------------------------------------
+// ---- pipelines
+// --------------------------------------------------------------------------------------------------------
 
 /// Every way in which up to four tasks can need each other, one of each kind up to the tasks' names.
 std::vector<Shape> all_shapes(std::size_t most) {
@@ -60,15 +61,16 @@ std::vector<Shape> all_shapes(std::size_t most) {
   return out;
 }
 
-// ---- runs -------------------------------------------------------------------------------------------------------------
+// ---- runs
+// -------------------------------------------------------------------------------------------------------------
 
 struct Scene {
   Shape shape;
   bool durable = true;
   Endings endings = Endings::kByChance;
-  double failing = 0;     ///< of stages
-  bool odd_events = false;   ///< stages say what no stage should
-  bool long_names = false;   ///< of tasks
+  double failing = 0;       ///< of stages
+  bool odd_events = false;  ///< stages say what no stage should
+  bool long_names = false;  ///< of tasks
 };
 
 class Play {
@@ -129,7 +131,7 @@ class Play {
   /// After all have stopped: stored results must be whole, and results that a durable run reported must be stored.
   void check_store() {
     ledger_.at_work.clear();
-    if (world_.was_cut() && !scene_.durable) {   // such a store is thrown away
+    if (world_.was_cut() && !scene_.durable) {  // such a store is thrown away
       fs::remove_all(store());
       note_unsynced(world_.disk());
       ledger_.announced.clear();
@@ -149,8 +151,7 @@ class Play {
         continue;
       }
       for (const OutputRecord& output : record->outputs) {
-        if (!opened.damaged(output).empty())
-          ledger_.wrong("a record whose objects are not whole: " + key.key);
+        if (!opened.damaged(output).empty()) ledger_.wrong("a record whose objects are not whole: " + key.key);
       }
     }
     for (const std::string& key : ledger_.announced) {
@@ -276,7 +277,8 @@ const std::map<std::string, std::string>& expected(const Shape& shape, bool long
     RandomChoices choices(1);
     Faults peace;
     peace.change = 0;
-    Play play({.shape = shape, .durable = false, .endings = Endings::kCalmly, .long_names = long_names}, choices, peace);
+    Play play({.shape = shape, .durable = false, .endings = Endings::kCalmly, .long_names = long_names}, choices,
+              peace);
     found->second = play.finish();
     BOOST_REQUIRE(found->second.size() == shape.size());
     BOOST_REQUIRE(play.ledger().wrongs.empty());

@@ -30,7 +30,8 @@ namespace pe::test {
 
 namespace fs = std::filesystem;
 
-// ---- pipelines --------------------------------------------------------------------------------------------------------
+// ---- pipelines
+// --------------------------------------------------------------------------------------------------------
 
 /// Task i reads those before it whose bit is set in `needs[i]`.
 using Shape = std::vector<unsigned>;
@@ -73,7 +74,8 @@ inline pipeline::Graph graph_of(const Shape& shape, const fs::path& root, const 
   return graph;
 }
 
-// ---- stages -----------------------------------------------------------------------------------------------------------
+// ---- stages
+// -----------------------------------------------------------------------------------------------------------
 
 /// Outputs as a stage would write them; each is made once and copied then.
 inline void write_outputs(const FakeAttempt& attempt) {
@@ -95,10 +97,10 @@ struct Ledger {
   std::map<std::string, int> started;  ///< by key
   std::set<std::string> announced;     ///< keys whose record a run has told of
   std::vector<std::string> wrongs;
-  std::function<Json()> talk;  ///< events of stages; empty: none
+  std::function<Json()> talk;                     ///< events of stages; empty: none
   std::function<void(const FakeAttempt&)> begun;  ///< a stage has just started
   std::function<void(const FakeAttempt&)> write;  ///< and writes its outputs; empty: write_outputs
-  bool strict = true;  ///< no process sleeps past a lease, no name comes late
+  bool strict = true;                             ///< no process sleeps past a lease, no name comes late
   void wrong(const std::string& what) { wrongs.push_back(what); }
 };
 
@@ -136,7 +138,8 @@ class SimulatedRunner : public pipeline::Runner {
     ledger_.at_work.insert(key);
     ++ledger_.started[key];
     attempt.seconds =
-        world_.now() + (endings_ == Endings::kByChance ? 1.0 + static_cast<double>(world_.choices().pick(longest_s_)) : 1.0);
+        world_.now() +
+        (endings_ == Endings::kByChance ? 1.0 + static_cast<double>(world_.choices().pick(longest_s_)) : 1.0);
     if (ledger_.begun) ledger_.begun(attempt);
     running_.emplace(launch.ticket, std::move(attempt));
   }
@@ -176,8 +179,8 @@ class SimulatedRunner : public pipeline::Runner {
   void talk(std::vector<pipeline::RunnerEvent>& out) {
     if (!ledger_.talk || !world_.choices().chance(0.3)) return;
     for (const auto& [ticket, attempt] : running_) {
-      const auto message = pipeline::parse_stage_event(
-          ledger_.talk().dump(-1, ' ', false, Json::error_handler_t::replace));
+      const auto message =
+          pipeline::parse_stage_event(ledger_.talk().dump(-1, ' ', false, Json::error_handler_t::replace));
       if (!message) continue;
       pipeline::RunnerEvent event;
       event.ticket = ticket;

@@ -10,7 +10,7 @@ namespace pe::test {
 
 namespace {
 
-thread_local Process* current = nullptr;   // null: the test itself, or a thread that is none of its world
+thread_local Process* current = nullptr;  // null: the test itself, or a thread that is none of its world
 
 constexpr std::size_t kStack = 1 << 20;
 
@@ -24,7 +24,7 @@ Exceptions& exceptions() { return *reinterpret_cast<Exceptions*>(abi::__cxa_get_
 
 }  // namespace
 
-std::uint64_t RandomChoices::next() {   // splitmix64
+std::uint64_t RandomChoices::next() {  // splitmix64
   std::uint64_t z = (state_ += 0x9E3779B97F4A7C15ULL);
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;

@@ -53,23 +53,23 @@ class AllChoices : public Choices {
   bool chance(double) override { return false; }
   /// To the next list; false when that was the last.
   bool advance();
-  std::string str() const;   ///< "0 2 1"
+  std::string str() const;  ///< "0 2 1"
 
  private:
-  std::vector<std::pair<std::size_t, std::size_t>> path_;   ///< choice, of how many
+  std::vector<std::pair<std::size_t, std::size_t>> path_;  ///< choice, of how many
   std::size_t at_ = 0;
 };
 
 /// How often things go wrong, per call.
 struct Faults {
-  double fail = 0;          ///< A call fails and has done nothing.
-  double crash = 0;         ///< The calling process dies.
-  double power_cut = 0;     ///< All processes die, and changes that were not synced may be lost.
-  double late = 0;          ///< A name that was missed stays missed for a while, for that process.
-  double unread = 0;        ///< A folder cannot be listed, or not to its end.
+  double fail = 0;            ///< A call fails and has done nothing.
+  double crash = 0;           ///< The calling process dies.
+  double power_cut = 0;       ///< All processes die, and changes that were not synced may be lost.
+  double late = 0;            ///< A name that was missed stays missed for a while, for that process.
+  double unread = 0;          ///< A folder cannot be listed, or not to its end.
   bool unread_files = false;  ///< as often a file cannot be opened for reading, or a name cannot be looked at
-  double pause = 0;         ///< per wait: the process is stopped for longer than a lease lives
-  double change = 0.2;      ///< another process runs instead
+  double pause = 0;           ///< per wait: the process is stopped for longer than a lease lives
+  double change = 0.2;        ///< another process runs instead
   int most_deaths = 3;
 };
 
@@ -95,9 +95,9 @@ class Process {
   double wakes_s = 0;
   bool ended = false;
   bool dead = false;
-  int quiet = 0;                          ///< above 0: a stage or a check is at work; no faults, no changes
-  std::map<std::string, double> missed;   ///< names that were not there → when
-  std::map<std::string, std::string> variables;   ///< what it finds of SLURM_… in its environment
+  int quiet = 0;                                 ///< above 0: a stage or a check is at work; no faults, no changes
+  std::map<std::string, double> missed;          ///< names that were not there → when
+  std::map<std::string, std::string> variables;  ///< what it finds of SLURM_… in its environment
 };
 
 class World {
@@ -141,14 +141,18 @@ class World {
   double now_s_ = 1'000'000;
   int deaths_ = 0;
   bool cut_ = false;
-  ucontext_t rest_{};   ///< `run` continues here when all have ended
+  ucontext_t rest_{};  ///< `run` continues here when all have ended
 };
 
 /// For a while, calls of this process neither fail nor crash nor switch: calls of a stage, or of a check.
 class Quiet {
  public:
-  Quiet() : process_(World::moving()) { if (process_) ++process_->quiet; }
-  ~Quiet() { if (process_) --process_->quiet; }
+  Quiet() : process_(World::moving()) {
+    if (process_) ++process_->quiet;
+  }
+  ~Quiet() {
+    if (process_) --process_->quiet;
+  }
   Quiet(const Quiet&) = delete;
 
  private:

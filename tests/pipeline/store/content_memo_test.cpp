@@ -8,8 +8,8 @@
 #include "support/error.h"
 #include "support/files.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 using pe::test::GridFolder;
 namespace fs = std::filesystem;
 
@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(a_file_that_stands_still_is_read_once) {
   BOOST_TEST(!second.known(file));
 }
 
-BOOST_AUTO_TEST_CASE(a_write_whose_time_was_set_back_is_seen) {   // rsync --inplace -t, tar, cp -p
+BOOST_AUTO_TEST_CASE(a_write_whose_time_was_set_back_is_seen) {  // rsync --inplace -t, tar, cp -p
   const GridFolder folder;
   age(folder.root());
   const fs::path file = folder.path("data/fineweb-edu/a.txt");
@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(what_holds_no_longer_can_be_dropped) {
   fs::rename(folder.path("data/elsewhere"), folder.path("data/unmounted"));
   const ContentMemo next(folder.path("store"));
   BOOST_TEST(next.known(folder.path("data/a/kept.txt")).has_value());
-  BOOST_TEST(next.known(folder.path("data/unmounted/far.txt")).has_value());   // it came back as it was
+  BOOST_TEST(next.known(folder.path("data/unmounted/far.txt")).has_value());  // it came back as it was
   BOOST_TEST(!next.known(folder.path("data/a/changed.txt")));
 }
 

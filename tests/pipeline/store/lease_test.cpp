@@ -221,7 +221,8 @@ BOOST_FIXTURE_TEST_CASE(a_damaged_lease_is_an_owner_that_gives_no_sign, Folder) 
   }();
   BOOST_TEST(parse_lease(whole).has_value());
   for (std::size_t cut = 0; cut < whole.size() - 1; ++cut) BOOST_TEST(!parse_lease(whole.substr(0, cut)));
-  for (const std::string& bytes : {std::string(), std::string("\0\0\0", 3), std::string(3000, 'x'), whole.substr(0, 60)}) {
+  for (const std::string& bytes :
+       {std::string(), std::string("\0\0\0", 3), std::string(3000, 'x'), whole.substr(0, 60)}) {
     std::ofstream(leases / kKey, std::ios::binary) << bytes;
     Leases ours(leases, on());
     const auto refused = ours.acquire(kKey);
@@ -250,7 +251,7 @@ BOOST_FIXTURE_TEST_CASE(of_many_that_want_it_at_once_one_gets_it, Folder) {
         ::usleep(20000);
         const bool held = own.holds(key);
         ::unlink(alone.c_str());
-        own.release(key);   // a later one may win after it, never together with it
+        own.release(key);  // a later one may win after it, never together with it
         ::_exit(held ? 7 : 8);
       }
       children.push_back(child);
@@ -303,7 +304,7 @@ BOOST_FIXTURE_TEST_CASE(containers_of_one_host_name_never_open_the_same_claim, F
     }
   });
   {
-    Leases a(leases, first), b(leases, second);   // the same process number and count
+    Leases a(leases, first), b(leases, second);  // the same process number and count
     a.acquire(std::string(64, 'a'));
     b.acquire(std::string(64, 'b'));
   }

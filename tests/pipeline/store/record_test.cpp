@@ -131,7 +131,7 @@ constexpr std::string_view kEarlierRecord = R"json({
 BOOST_AUTO_TEST_SUITE(record)
 
 BOOST_AUTO_TEST_CASE(inputs_are_unpacked_in_order_as_they_were) {
-  constexpr int kMany = 3000;   // several chunks
+  constexpr int kMany = 3000;  // several chunks
   RecordInputs inputs;
   BOOST_TEST(inputs.empty());
   BOOST_TEST((inputs.begin() == inputs.end()));

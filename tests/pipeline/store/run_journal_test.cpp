@@ -112,7 +112,8 @@ BOOST_AUTO_TEST_CASE(events_read_without_a_tree_are_those_of_the_tree) {
   std::size_t skipped_trees = 0, skipped = 0;
   const auto trees = read_journal(folder.path(), &skipped_trees);
   std::vector<JournalEvent> events;
-  each_journal_event(folder.path(), [&](const JournalEvent& event) { events.push_back(event); }, &skipped);
+  each_journal_event(
+      folder.path(), [&](const JournalEvent& event) { events.push_back(event); }, &skipped);
   BOOST_TEST(skipped_trees == 18u);
   BOOST_TEST(skipped == skipped_trees);
   BOOST_TEST_REQUIRE(trees.size() == lines);
@@ -144,8 +145,15 @@ void long_journals_are_read_in_order(int files) {
     std::string text;
     for (int i = 0; i < 2500; ++i) {
       const double time = 1.7e9 + (i > 2000 ? i - 500 : i) + (i / 100 % 3 == file ? 0.25 : 0.5 + file / 8.0);
-      text += journal_line({{"event", "start"}, {"seq", i}, {"time", time}, {"task", std::to_string(file)},
-                            {"text", filler}, {"attempt", i}, {"cpus", 2}, {"gpus", {"0", "1"}}, {"resumed", true}});
+      text += journal_line({{"event", "start"},
+                            {"seq", i},
+                            {"time", time},
+                            {"task", std::to_string(file)},
+                            {"text", filler},
+                            {"attempt", i},
+                            {"cpus", 2},
+                            {"gpus", {"0", "1"}},
+                            {"resumed", true}});
       if (i % 500 == 17) text += "torn {\n";
       ++written;
     }

@@ -273,7 +273,7 @@ BOOST_FIXTURE_TEST_CASE(a_member_is_hashed_again_only_when_it_may_have_been_writ
     const std::int64_t before = test::bytes_read();
     const OutputRecord output = store.publish_output({"out", artifact::Kind::kReport, false, path});
     BOOST_TEST(output.members.at(0) == support::sha256_file(path / "report.md"));
-    return test::bytes_read() - before - kBytes;   // this test's own look
+    return test::bytes_read() - before - kBytes;  // this test's own look
   };
   constexpr std::chrono::milliseconds kEarlier{100};
   BOOST_TEST(read_by_publishing(closed('a', kEarlier)) < kBytes / 4);
@@ -290,8 +290,9 @@ BOOST_FIXTURE_TEST_CASE(a_member_is_hashed_again_only_when_it_may_have_been_writ
   std::fstream(written / "report.md", std::ios::in | std::ios::out | std::ios::binary) << "d";
   const timespec times[] = {status.st_atim, status.st_mtim};
   BOOST_REQUIRE(::utimensat(AT_FDCWD, (written / "report.md").c_str(), times, 0) == 0);
-  BOOST_TEST(error_of([&] { store.publish_output({"out", artifact::Kind::kReport, false, written}); }).find("changed after it was closed") !=
-             std::string::npos);
+  BOOST_TEST(error_of([&] {
+               store.publish_output({"out", artifact::Kind::kReport, false, written});
+             }).find("changed after it was closed") != std::string::npos);
 
   // Notes that are missing, damaged, or of another start of the machine.
   const auto note_of = [](const fs::path& path) { return fs::path(path) += ".closed"; };
@@ -469,7 +470,8 @@ BOOST_FIXTURE_TEST_CASE(index_files_of_thousands_of_hosts_are_merged_around_one_
       (left == std::vector<std::string>{"0000000000000000-merged.log", name(10), "0000000000001011-merged.log"}));
   const IndexContent content = read_index(folder / "store/index");
   BOOST_TEST(content.hints.size() == 30u);
-  BOOST_TEST(content.results.count(PackedKey(all[3].key)) == 0u);   // forgotten after it was recorded, and that order holds
+  BOOST_TEST(content.results.count(PackedKey(all[3].key)) ==
+             0u);  // forgotten after it was recorded, and that order holds
 }
 
 BOOST_FIXTURE_TEST_CASE(a_newer_format_and_a_foreign_folder_are_refused, OneStore) {
@@ -549,7 +551,8 @@ BOOST_FIXTURE_TEST_CASE(tidying_the_index_leaves_the_files_of_living_processes, 
   for (int i = 0; i < 12; ++i) keys.push_back(write("late " + std::to_string(i)));
   const auto files = [&] {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder / "store" / "index")) names.push_back(entry.path().filename());
+    for (const auto& entry : fs::directory_iterator(folder / "store" / "index"))
+      names.push_back(entry.path().filename());
     return names;
   };
   BOOST_TEST(files().size() == 25u);
@@ -573,7 +576,7 @@ BOOST_FIXTURE_TEST_CASE(publishing_good_bytes_over_an_object_that_lost_a_bit_men
   const fs::path path = file("x");
   const OutputRecord output = store.publish_output({"out", artifact::Kind::kMetrics, false, path});
   const fs::path object = store.object_path(output.object);
-  fs::remove(path);   // it is the same file
+  fs::remove(path);  // it is the same file
   BOOST_TEST(store.damaged(output, Reread::kUnknown).empty());
   fs::permissions(object, fs::perms::owner_write, fs::perm_options::add);
   std::fstream(object, std::ios::in | std::ios::out | std::ios::binary).seekp(600).put('?');
