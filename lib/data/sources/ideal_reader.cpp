@@ -17,7 +17,7 @@ constexpr int kFirst = 6, kCount = 12;
 
 std::int64_t bytes_of(int index) { return std::int64_t{1} << (kFirst + index); }
 
-FetchConfig::Generated generator_of(const artifact::Input& raw) {
+FetchConfig::GeneratedText generator_of(const artifact::Input& raw) {
   const Json config = artifact::Manifest::read(raw.path).recipe.config;
   if (config.value("source", "") != "generated") {
     throw support::ArtifactError(
@@ -53,7 +53,7 @@ void IdealReaderConfig::describe(support::FieldVisitor& v) {
 }
 
 void ideal_reader(const IdealReaderConfig& config, artifact::Workspace& workspace) {
-  const FetchConfig::Generated told = generator_of(workspace.input("raw"));
+  const FetchConfig::GeneratedText told = generator_of(workspace.input("raw"));
   Losses losses;
   std::int64_t words = 0;
   for (std::uint64_t index = 0; words < std::min(config.words, told.words); ++index) {
