@@ -356,6 +356,7 @@ struct LateTasks {
   std::size_t unlimited = 0, requeued = 0;
   double longest_s = 0;          ///< of those without a limit; 0: unknown
   double jobs = 0, limit_s = 0;  ///< of the task that is requeued most often
+  bool resumes = false;          ///< whether a job continues from the one before
 };
 
 std::map<std::string, LateTasks> late_tasks(const Graph& graph, const Plan& plan, const Store& store,
@@ -376,7 +377,8 @@ std::map<std::string, LateTasks> late_tasks(const Graph& graph, const Plan& plan
     } else if (seconds[i] > limit) {
       LateTasks& one = late[task.label];
       ++one.requeued;
-      if (seconds[i] / limit > one.jobs) one = {one.unlimited, one.requeued, one.longest_s, seconds[i] / limit, limit};
+      if (seconds[i] / limit > one.jobs)
+        one = {one.unlimited, one.requeued, one.longest_s, seconds[i] / limit, limit, task.stage->resumes};
     }
   }
   return late;
@@ -396,8 +398,11 @@ void warn_of_time(const Graph& graph, const Plan& plan, const Store& store, cons
     if (one.requeued > 0) {
       say(cat("pe-pipeline: warning: ", counted(one.requeued, "task"), " of ", label,
               one.requeued == 1 ? " is" : " are", " expected to take up to ",
-              support::short_duration(one.jobs * one.limit_s), ", so up to ", std::ceil(one.jobs), " jobs of ",
-              support::short_duration(one.limit_s), " each, which continue from checkpoints\n"));
+              support::short_duration(one.jobs * one.limit_s),
+              one.resumes ? cat(", so up to ", std::ceil(one.jobs), " jobs of ", support::short_duration(one.limit_s),
+                                " each, which continue from checkpoints\n")
+                          : cat(", above their limit of ", support::short_duration(one.limit_s),
+                                "; `time` in their resources raises it\n")));
     }
   }
   for (const Epochs& epochs : epochs_of(graph, plan, store)) {

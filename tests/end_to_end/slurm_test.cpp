@@ -248,6 +248,11 @@ BOOST_AUTO_TEST_CASE(what_is_printed_is_not_sent) {
             "known here");
   BOOST_TEST(!has(project.call("submit", {"--print", "--set", "slurm.time=1h"}).err, "time limit"));
   BOOST_TEST(project.store().runs().empty());
+  // Jobs shorter than the tasks are expected to be: a trunk sleeps for 0.12 s.
+  BOOST_TEST(project.call("run").code == 0);
+  const std::string late = project.call("submit", {"--print", "--set", "data.value=6", "--set", "slurm.time=50ms"}).err;
+  CHECK_HAS(late, "warning: 2 tasks of trunk are expected to take up to ");
+  CHECK_HAS(late, " jobs of 50 ms each, which continue from checkpoints");
 }
 
 BOOST_AUTO_TEST_CASE(a_failure_blocks_what_follows_it_alone_and_submitting_again_repairs) {

@@ -557,6 +557,14 @@ BOOST_AUTO_TEST_CASE(the_stages_of_the_document_run_as_they_stand_there,
   answer = place.run({"--set", "count.shortst=2"});
   BOOST_TEST(answer.code == 2);
   CHECK_HAS(answer.err, "shortest");
+  // A mistake of the script is met again, so there is one attempt.
+  const std::string whole = code_of(page, "python"), counter = "collections.Counter()";
+  place.script("stages/count-words", std::string(whole).replace(whole.find(counter), counter.size(), "counter()"));
+  answer = place.run();
+  BOOST_TEST(answer.code != 0);
+  CHECK_HAS(answer.out + answer.err, "NameError: name 'counter' is not defined");
+  CHECK_HAS(answer.out + answer.err, "permanent");
+  BOOST_TEST(!pe::test::has(answer.out + answer.err, "transient"), answer.out << answer.err);
 }
 
 // A stage that prints the labels of its inputs, and its table under other labels.
