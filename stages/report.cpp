@@ -43,9 +43,6 @@ int main(int argc, char** argv) {
        .inputs = {{.name = "scores", .kind = Kind::kEvalTable, .many = true, .optional = true},
                   {.name = "curves", .kind = Kind::kMetrics, .many = true, .optional = true}},
        .outputs = {{"report", Kind::kReport}},
-       .epilogue = "--check-claims ends with 1 when a verdict is worse than the claim's `expected` (else reproduced). "
-                   "Needs gnuplot "
-                   "and rsvg-convert.",
        .takes_labels = true},
       make_report);
   if (!checks || code != 0 || fallen.empty()) return code;

@@ -434,7 +434,8 @@ void ReportConfig::describe(support::FieldVisitor& v) {
           "digest.",
           {.neutral = Json::array()});
   v.field("notes", notes, "Sentences that captions of results repeat, such as how absolute encodings were scaled.");
-  v.path("claims", claims, "A file of claims to test on what is gathered; doc/claims.md tells how to write one.",
+  v.path("claims", claims,
+         "A file of claims to test (doc/claims.md); --check-claims ends with 1 when a verdict is worse than expected.",
          {.neutral = Json("")});
   v.group("sequential", sequential, "Seeds are added until a claim is decided.");
   if (!sequential.claim.empty()) check_claim(sequential.claim, claims);
