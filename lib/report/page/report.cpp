@@ -244,6 +244,19 @@ std::vector<std::string> failed_claims(const Results& results) {
   return fallen;
 }
 
+/// @throws ArtifactError when a report would show nothing but its inventory
+void require_rows(const std::vector<Section>& sections, const artifact::Workspace& workspace) {
+  const bool shows =
+      std::any_of(sections.begin(), sections.end(), [](const Section& section) { return section.id != "inventory"; });
+  if (!shows) {
+    const auto& inputs = workspace.all_inputs(workspace.all_inputs("scores").empty() ? "curves" : "scores");
+    throw support::ArtifactError(cat(inputs.front().path.string(),
+                                     inputs.size() > 1 ? cat(" and ", inputs.size() - 1, " more") : std::string(),
+                                     ": found no rows that a report can show; expected lm_summary, lm_doc, "
+                                     "retrieval_trial, algo_summary, dummy_grid, train or validation"));
+  }
+}
+
 }  // namespace
 
 std::string result_text(const std::vector<Section>& sections) {
@@ -264,16 +277,7 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
   }
   const Results results = read_results(config, workspace);
   const std::vector<Section> sections = make_sections(results);
-  const bool shows =
-      std::any_of(sections.begin(), sections.end(), [](const Section& section) { return section.id != "inventory"; });
-  if (!shows) {
-    const auto& inputs = workspace.all_inputs(workspace.all_inputs("scores").empty() ? "curves" : "scores");
-    throw support::ArtifactError(cat(inputs.front().path.string(),
-                                     inputs.size() > 1 ? cat(" and ", inputs.size() - 1, " more") : std::string(),
-                                     ": found no rows that a report can show; expected lm_summary, lm_doc, "
-                                     "retrieval_trial, algo_summary, dummy_grid, train or validation"));
-  }
-
+  require_rows(sections, workspace);
   const std::vector<std::string> protocols = protocols_of(results);
   const std::string& only = config.latex_protocol;
   if (!only.empty() && !protocols.empty() && std::find(protocols.begin(), protocols.end(), only) == protocols.end()) {

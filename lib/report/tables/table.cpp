@@ -306,18 +306,10 @@ std::string to_markdown(const Table& table) {
   return text;
 }
 
-std::string to_html(const Table& table) {
-  std::vector<bool> is_long;
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    is_long.push_back(table.columns[i].text && std::any_of(table.rows.begin(), table.rows.end(), [&](const Row& row) {
-                        return support::display_width(row.cells[i].text) > kLongText;
-                      }));
-  }
-  std::string text =
-      cat("<figure class=\"table\" id=\"table-", escape_html(table.id), "\">\n<figcaption><b>",
-          escape_html(title_sentence(table)), "</b> ", escape_html(table.caption),
-          "</figcaption>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", escape_html(table.title),
-          "\">\n<table style=\"--columns: ", table.columns.size(), "\">\n<thead>\n");
+namespace {
+
+std::string html_header(const Table& table) {
+  std::string text;
   if (has_groups(table)) {
     text += "<tr>";
     for (const Span& span : spans_of(table)) {
@@ -333,7 +325,45 @@ std::string to_html(const Table& table) {
                 escape_html(column.header), arrow_of(column.direction),
                 column.note.empty() ? "" : cat("<small>[", escape_html(column.note), "]</small>"), "</th>");
   }
-  text += "</tr>\n</thead>\n<tbody>\n";
+  return text + "</tr>\n";
+}
+
+std::string html_cell(const Cell& cell, const Column& column, bool is_long) {
+  std::string shown;
+  if (cell.number) {
+    const std::string number = format_number(*cell.number, column.style, half_width_of(cell)) + (cell.few ? "†" : "");
+    shown = escape_html(number);
+    if (cell.best) shown = "<b>" + shown + "</b>";
+    const std::string rest = format_cell(cell, column).substr(number.size());
+    if (!rest.empty()) shown += "<small>" + escape_html(rest) + "</small>";
+  } else {
+    shown = escape_html(cell.text);
+  }
+  const char* kind = is_long       ? " class=\"wide\""
+                     : column.text ? ""
+                     : cell.number ? " class=\"n\""
+                                   : " class=\"n miss\"";
+  const std::string value = cell.number ? cat(" data-v=\"", support::shortest(*cell.number), "\"") : "";
+  return cat("<td", kind, value, cell.reason.empty() ? "" : cat(" title=\"", escape_html(cell.reason), "\""), ">",
+             shown, "</td>");
+}
+
+}  // namespace
+
+std::string to_html(const Table& table) {
+  std::vector<bool> is_long;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    is_long.push_back(table.columns[i].text && std::any_of(table.rows.begin(), table.rows.end(), [&](const Row& row) {
+                        return support::display_width(row.cells[i].text) > kLongText;
+                      }));
+  }
+  std::string text =
+      cat("<figure class=\"table\" id=\"table-", escape_html(table.id), "\">\n<figcaption><b>",
+          escape_html(title_sentence(table)), "</b> ", escape_html(table.caption),
+          "</figcaption>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"", escape_html(table.title),
+          "\">\n<table style=\"--columns: ", table.columns.size(), "\">\n<thead>\n");
+  text += html_header(table);
+  text += "</thead>\n<tbody>\n";
   for (const Row& row : table.rows) {
     text += row.rule_above ? "<tr class=\"rule\"" : "<tr";
     // Whose row it is, for filters and for who asks where a number comes from.
@@ -351,24 +381,7 @@ std::string to_html(const Table& table) {
         text += cat("<th scope=\"row\">", escape_html(format_cell(cell, column)), "</th>");
         continue;
       }
-      std::string shown;
-      if (cell.number) {
-        const std::string number =
-            format_number(*cell.number, column.style, half_width_of(cell)) + (cell.few ? "†" : "");
-        shown = escape_html(number);
-        if (cell.best) shown = "<b>" + shown + "</b>";
-        const std::string rest = format_cell(cell, column).substr(number.size());
-        if (!rest.empty()) shown += "<small>" + escape_html(rest) + "</small>";
-      } else {
-        shown = escape_html(cell.text);
-      }
-      const char* kind = is_long[i]    ? " class=\"wide\""
-                         : column.text ? ""
-                         : cell.number ? " class=\"n\""
-                                       : " class=\"n miss\"";
-      const std::string value = cell.number ? cat(" data-v=\"", support::shortest(*cell.number), "\"") : "";
-      text += cat("<td", kind, value, cell.reason.empty() ? "" : cat(" title=\"", escape_html(cell.reason), "\""), ">",
-                  shown, "</td>");
+      text += html_cell(cell, column, is_long[i]);
     }
     text += "</tr>\n";
   }

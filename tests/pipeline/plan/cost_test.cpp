@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(costs_of_inputs_are_those_of_the_tasks_that_make_them) {
 
 BOOST_AUTO_TEST_CASE(a_trajectory_costs_what_leads_to_its_last_needed_snapshot) {
   auto stage = std::make_shared<StageDescription>();
-  stage->trajectory = artifact::Trajectory{"train.tokens", {"train.batch", "train.length"}, Json::object()};
+  stage->trajectory = pe::artifact::Trajectory{"train.tokens", {"train.batch", "train.length"}, Json::object()};
   Task task;
   task.stage = stage;
   task.config = Json{{"train", {{"batch", 2}, {"length", 8}, {"tokens", 1600}}}};

@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE(trainings_and_trajectories_are_one_history_in_tokens) {
   // Batches of 10, so that step 50 is token 500: 5 s, or 0.01 s a token.
   Small small;
   StageDescription stage = *small.graph.tasks[0].stage;
-  stage.trajectory = artifact::Trajectory{"n", {"batch"}, Json::object()};
+  stage.trajectory = pe::artifact::Trajectory{"n", {"batch"}, Json::object()};
   for (Task& task : small.graph.tasks) {
     task.stage = std::make_shared<StageDescription>(stage);
     task.config.edit()["batch"] = 10;
@@ -223,7 +223,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_carried_over_from_another_device) {
 BOOST_AUTO_TEST_CASE(snapshots_hold_the_moments_too) {
   Trainings trainings;
   StageDescription stage = *trainings.graph.tasks[0].stage;
-  stage.trajectory = artifact::Trajectory{"n", {"n"}, Json::object()};
+  stage.trajectory = pe::artifact::Trajectory{"n", {"n"}, Json::object()};
   trainings.graph.tasks[0].stage = std::make_shared<StageDescription>(stage);
   trainings.graph.tasks[0].snapshots = {{"x", 1}, {"y", 2}, {"z", 3}};
   trainings.plan.tasks[0].snapshots.resize(3);
