@@ -158,6 +158,7 @@ int list_tasks(const cli::CommandLine& line, const Store& store, const Graph& gr
                              {"known_only", planned.any_known()},
                              {"plan_key", task.plan_key},
                              {"task_key", planned.task_key},
+                             {"work", store.work_folder(task.plan_key).string()},
                              {"axes", task.axes}});
     rows.push_back({task.id, std::string(state_name(planned.state)), planned.task_key.substr(0, 12),
                     planned.any_known() ? "known, not here" : ""});
