@@ -79,7 +79,7 @@ Tensor scores(Scene& scene, bool weights) {
   at::NoGradGuard no_grad;
   encodings::State state = example_pass(*scene.encoding, scene.span);
   encodings::LayerContext context = encodings::layer_context(
-      *scene.encoding, state, static_cast<int>(kLayer), named_normals("encoding_docs.x", {1, scene.length, kWidth}));
+      *scene.encoding, state, static_cast<int>(kLayer), named_normals("handbook.x", {1, scene.length, kWidth}));
   const double one = 1 / std::sqrt(std::sqrt(static_cast<double>(kHeadWidth)));  // one²·d_h/√d_h = 1
   const Tensor k = at::full({1, kHeads, scene.length, kHeadWidth}, one, at::kDouble);
   const Tensor q = k.narrow(1, 0, scene.encoding->projected_heads());

@@ -297,7 +297,7 @@ BOOST_AUTO_TEST_CASE(a_run_ends_with_what_its_report_found_and_where_it_is) {
 
 BOOST_AUTO_TEST_CASE(seeds_are_added_until_a_claim_is_decided) {
   const auto text = [](const std::string& words) {
-    return "schema: pe-pipeline/1\nname: toy\naxes: {seed: [11, 12, 13, 14, 15, 16]}\n"
+    return "schema: pe-pipeline/1\nname: toy\naxes: {seed: [21, 22, 23, 24, 25, 26]}\n"
            "sequential: {axis: seed, claim: C1, most: 5}\nstages:\n  trunk:\n    run: pe-toy\n    over: [seed]\n"
            "    config: {set: {value: $(seed)}}\n  report:\n    run: pe-toy-report\n    gather: {in: trunk}\n"
            "    config: {set: {text: " +
@@ -306,7 +306,7 @@ BOOST_AUTO_TEST_CASE(seeds_are_added_until_a_claim_is_decided) {
   const Project project(text("until 4"));
   const auto decided = project.call("run");
   BOOST_REQUIRE_MESSAGE(decided.code == 0, decided.err);
-  CHECK_HAS(decided.out, "look 1 of 3: claim C1 is inconclusive with 3 of at most 5 labels of seed; adds 14\n");
+  CHECK_HAS(decided.out, "look 1 of 3: claim C1 is inconclusive with 3 of at most 5 labels of seed; adds 24\n");
   CHECK_HAS(decided.out, "look 2 of 3: claim C1 is reproduced with 4 of at most 5 labels of seed\n");
   BOOST_TEST(!has(decided.out, "look 3"), decided.out);
   CHECK_HAS(decided.out, "2 made, 3 reused");  // the fourth seed and its report
@@ -318,13 +318,13 @@ BOOST_AUTO_TEST_CASE(seeds_are_added_until_a_claim_is_decided) {
     if (Json event = Json::parse(line); event.at("event") == "look") looks.push_back(event);
   }
   BOOST_REQUIRE(looks.size() == 2u);
-  BOOST_TEST(looks[0].at("next") == "14");
+  BOOST_TEST(looks[0].at("next") == "24");
   BOOST_TEST(looks[1].at("next").is_null());
   // All seeds of the budget; a selection or another axis is a plain run.
   project.write(text("until 9"));
   const auto spent = project.call("run");
   CHECK_HAS(spent.out, "look 3 of 3: claim C1 is inconclusive with 5 of at most 5 labels of seed; all are used\n");
-  const auto plain = project.call("run", {"--axis", "seed=11,12,13,14,15,16"});
+  const auto plain = project.call("run", {"--axis", "seed=21,22,23,24,25,26"});
   BOOST_TEST(!has(plain.out, "look "), plain.out);
   project.write(text("no looks"));
   const auto none = project.call("run");

@@ -56,6 +56,13 @@ void LongRopeOptions::describe(support::FieldVisitor& v) {
 LongRopeRule::LongRopeRule(const LongRopeOptions& options, const Shape& shape, LongRopeVersion version)
     : options_(options), version_(version), train_length_(1) {
   train_length_ = extended_length(kind(), options.train_length, shape);
+  for (const std::vector<double>* divisors : {&options.long_factors, &options.short_factors}) {
+    for (const double divisor : *divisors) {
+      if (!(divisor >= kLeastDivisor))
+        throw ConfigError(cat("encoding '", kind(), "': a divisor must be at least ", support::shortest(kLeastDivisor),
+                              ", found ", support::shortest(divisor)));
+    }
+  }
 }
 
 bool LongRopeRule::length_dependent() const {
