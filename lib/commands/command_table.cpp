@@ -131,7 +131,7 @@ cli::Command submit_entry() {
               text("--continue", "RUN", "Submit what did not fit into the queue, or close a run whose last job is gone",
                    &CommandLine::run),
               choice("--progress", {"auto", "tty", "plain", "json", "none"},
-                     "How to show the tasks that run on this machine first (slurm.where)", &CommandLine::progress)},
+                     "How to show the tasks that run on this machine first (slurm.run_on)", &CommandLine::progress)},
       {{"pe-pipeline submit pipelines/fineweb_grid.yml", ""},
        {"pe-pipeline submit grid.yml --print | less", "what would be sent"},
        {"pe-pipeline submit grid.yml --set slurm.mode=lane --set slurm.partition=gpu", ""}},

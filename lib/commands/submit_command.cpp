@@ -144,7 +144,7 @@ int told(const pipeline::SendReport& report, const std::string& run) {
   return pipeline::kRunDone;
 }
 
-/// Tasks with `where: here` are made now, by this process.
+/// Tasks with `run_on: here` are made now, by this process.
 bool run_here(const cli::CommandLine& line, const Graph& graph, const pipeline::SlurmPolicies& policies,
               const Plan& plan, Store& store) {
   std::vector<bool> here(graph.tasks.size());
@@ -153,7 +153,7 @@ bool run_here(const cli::CommandLine& line, const Graph& graph, const pipeline::
     if (!runs(plan, i) || !policies.at(graph.tasks[i].label).here) continue;
     for (const pipeline::Edge& edge : graph.tasks[i].inputs) {
       if (!runs(plan, edge.producer) || here[edge.producer]) continue;
-      throw ConfigError(cat(quote(graph.tasks[i].id), " is to run here (slurm.where), but needs ",
+      throw ConfigError(cat(quote(graph.tasks[i].id), " is to run here (slurm.run_on), but needs ",
                             quote(graph.tasks[edge.producer].id), ", which a job makes"),
                         {graph.file, 0, 0, "", 1}, "let both run here, or neither");
     }
@@ -176,7 +176,7 @@ bool run_here(const cli::CommandLine& line, const Graph& graph, const pipeline::
         summary.phases[i] == pipeline::TaskPhase::kReused)
       continue;
     throw ConfigError(cat(quote(graph.tasks[i].id),
-                          ", which is to run here (slurm.where), did not end well; nothing was "
+                          ", which is to run here (slurm.run_on), did not end well; nothing was "
                           "submitted"),
                       {}, cat("pe-pipeline logs --run ", summary.run_id, " ", quote(graph.tasks[i].id), " shows why"));
   }

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,6 +78,7 @@ void run(const std::vector<std::string>& arguments, int last,
   const auto begin = Clock::now();
   const pid_t pid = ::fork();
   if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a training whose benchmark was killed would fill the disk
     ::dup2(ends[1], 2);
     ::close(ends[0]);
     ::close(ends[1]);

@@ -659,7 +659,7 @@ BOOST_AUTO_TEST_CASE(where_a_job_may_not_requeue_itself_it_ends_with_75_and_subm
 BOOST_AUTO_TEST_CASE(a_small_window_and_lanes_come_to_the_same_end) {
   slurm();
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"--set", "slurm.max_in_queue=3"}, {"--set", "slurm.mode=lane"}, {"--set", "slurm.at_once=1"}}) {
+           {"--set", "slurm.max_in_queue=3"}, {"--set", "slurm.mode=lane"}, {"--set", "slurm.max_running=1"}}) {
     const Project project;
     const Answer answer = project.call("submit", words);
     BOOST_TEST(answer.code == 0, answer.err);

@@ -87,7 +87,8 @@ std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace&
       cat("--comment=pe-pipeline:", place.run, ":", place.token), cat("--chdir=", place.folder),
       // Slurm would also replace %j and the like in the folder that a relative name is put behind.
       cat("--output=", literal(place.folder), "/jobs/", place.token, "_%a.log"), "--open-mode=append", "--requeue",
-      cat("--array=", index_list(array.elements), policy.at_once > 0 ? cat("%", policy.at_once) : std::string()),
+      cat("--array=", index_list(array.elements),
+          policy.max_running > 0 ? cat("%", policy.max_running) : std::string()),
       cat("--nodes=", policy.nodes)};
   const std::int64_t gpus = static_cast<std::int64_t>(std::ceil(resources.gpus));
   if (policy.nodes > 1) {

@@ -109,7 +109,7 @@ JobArray last_job(const std::vector<JobArray>& arrays) {
   if (own != arrays.end()) {
     last.policy = own->policy;
     last.policy.nodes = 1;
-    last.policy.at_once = 0;
+    last.policy.max_running = 0;
     last.policy.gpu_type.clear();
     last.resources.name = own->resources.name;
   }

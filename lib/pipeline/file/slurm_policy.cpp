@@ -118,9 +118,10 @@ const std::string& SlurmPolicy::partition(const std::string& resources) const {
 
 void read_slurm(const Node& map, bool of_stage, SlurmPolicy& policy, Diagnostics& diagnostics) {
   if (!is_map(map, "'slurm'", diagnostics)) return;
-  static const std::vector<std::string> kOfStage{
-      "partition", "account", "qos",         "constraint", "reservation", "isa",     "memory",      "gpus", "gpu_type",
-      "setup",     "options", "environment", "where",      "nodes",       "at_once", "signal_lead", "time"};
+  static const std::vector<std::string> kOfStage{"partition",   "account",     "qos",    "constraint", "reservation",
+                                                 "isa",         "memory",      "gpus",   "gpu_type",   "setup",
+                                                 "options",     "environment", "run_on", "nodes",      "max_running",
+                                                 "signal_lead", "time"};
   static const std::vector<std::string> kOfFile{"mode", "max_in_queue"};
   const std::map<std::string, std::string*> texts{{"account", &policy.account},         {"qos", &policy.qos},
                                                   {"constraint", &policy.constraint},   {"isa", &policy.isa},
@@ -141,13 +142,13 @@ void read_slurm(const Node& map, bool of_stage, SlurmPolicy& policy, Diagnostics
       policy.gpus = one_of(member, {"gres", "per-node"}, diagnostics);
     } else if (key == "environment") {
       policy.keep_environment = one_of(member, {"keep", "clear"}, diagnostics) == "keep";
-    } else if (key == "where") {
+    } else if (key == "run_on" || key == "where") {  // `where` and `at_once` are the names in older files
       policy.here = one_of(member, {"job", "here"}, diagnostics) == "here";
     } else if (key == "nodes") {
       if (auto value = integer(member, Suffixes::kNone, 1, diagnostics, "2")) policy.nodes = *value;
-    } else if (key == "at_once") {
+    } else if (key == "max_running" || key == "at_once") {
       if (auto value = integer(member, Suffixes::kNone, 1, diagnostics, "16; leave it out for any number"))
-        policy.at_once = *value;
+        policy.max_running = *value;
     } else if (key == "signal_lead") {
       if (auto value = real(member, Suffixes::kSeconds, 0, diagnostics, "5m")) policy.signal_lead_s = *value;
     } else if (key == "time") {
@@ -242,7 +243,7 @@ Json to_json(const SlurmPolicy& policy) {
           {"keep_environment", policy.keep_environment},
           {"here", policy.here},
           {"mode", policy.mode},
-          {"at_once", policy.at_once},
+          {"max_running", policy.max_running},
           {"max_in_queue", policy.max_in_queue},
           {"signal_lead_s", policy.signal_lead_s},
           {"time_s", policy.time_s}};

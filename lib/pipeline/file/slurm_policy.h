@@ -25,7 +25,7 @@ struct SlurmPolicy {
   bool keep_environment = true;
   bool here = false;              ///< run by `submit` itself, where it is called
   std::string mode = "stage";     ///< of the file: stage, lane
-  std::int64_t at_once = 0;       ///< Elements of an array that run concurrently; 0: any number.
+  std::int64_t max_running = 0;   ///< Elements of an array that run concurrently; 0: any number.
   std::int64_t max_in_queue = 0;  ///< Jobs of this user, set by the file; 0: as many as Slurm takes.
   double signal_lead_s = 120;     ///< Time between the signal to a job and its end.
   double time_s = 0;              ///< for tasks whose resources name none; 0: the partition's

@@ -40,7 +40,7 @@ struct SectionEntry {
 /// All sections, in the order of the page.
 const std::vector<SectionEntry>& section_table();
 
-// What sections share.
+// Helpers of all sections.
 
 /// Sentences as one: "A; b; c."
 std::string join_as_sentence(const std::vector<std::string>& sentences);

@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(options_are_words_that_no_shell_reads) {
   array.resources.time_s = 5400;
   array.policy.partitions = {{"gpu", "a\"b c"}, {"default", "other"}};
   array.policy.gpu_type = "a100";
-  array.policy.at_once = 1;
+  array.policy.max_running = 1;
   array.policy.setup = {"module load cuda"};
   BatchPlace place{"RUN", "0123456789ab", "/a folder/it's", {"/bin/pe pipeline", "__element", "it's"}};
   const auto words = sbatch_options(array, place, "afterok:12");

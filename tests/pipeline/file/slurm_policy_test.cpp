@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE(a_stage_lays_its_block_over_the_files) {
   const auto found = policies(
       file_of("resources: {net: {cpus: 1}}\nslurm: {partition: {net: transfer, default: gpu}, account: a, signal_lead: "
               "5m, max_in_queue: 2000, mode: lane, setup: [module load cuda]}\n",
-              "    slurm: {partition: debug, account: b, where: here, memory: none, environment: clear, nodes: 2}\n"));
+              "    slurm: {partition: debug, account: b, run_on: here, memory: none, environment: clear, nodes: 2}\n"));
   const SlurmPolicy& one = found.at("one");
   BOOST_TEST(one.partition("net") == "transfer");
   BOOST_TEST(one.partition("anything") == "gpu");
@@ -70,9 +70,13 @@ BOOST_AUTO_TEST_CASE(a_stage_lays_its_block_over_the_files) {
 BOOST_AUTO_TEST_CASE(a_setting_replaces_what_the_file_says) {
   PipelineFile file = file_of("slurm: {partition: gpu}\n");
   set_slurm(file, "partition", support::parse_yaml_value("other", "--set slurm.partition"));
-  set_slurm(file, "at_once", support::parse_yaml_value("4", "--set slurm.at_once"));
+  set_slurm(file, "max_running", support::parse_yaml_value("4", "--set slurm.max_running"));
   BOOST_TEST(policies(file).at("two").partition("") == "other");
-  BOOST_TEST(policies(file).at("two").at_once == 4);
+  BOOST_TEST(policies(file).at("two").max_running == 4);
+  // Names in older files.
+  const SlurmPolicy older = policies(file_of("slurm: {where: here, at_once: 3}\n")).at("one");
+  BOOST_TEST(older.here);
+  BOOST_TEST(older.max_running == 3);
   PipelineFile none = file_of("");
   set_slurm(none, "mode", support::parse_yaml_value("lane", "--set slurm.mode"));
   BOOST_TEST(policies(none).at("one").mode == "lane");
@@ -84,7 +88,7 @@ BOOST_AUTO_TEST_CASE(mistakes_are_told_with_their_places) {
   check_has(mistakes(file_of("slurm: {mode: lanes}\n")), "did you mean 'lane'?");
   check_has(mistakes(file_of("slurm: {memory: [a]}\n")), "'memory' of 'slurm' cannot be a list");
   check_has(mistakes(file_of("slurm: {options: [exclude=node7]}\n")), "one option of sbatch, found 'exclude=node7'");
-  check_has(mistakes(file_of("slurm: {at_once: -1}\n")), "'at_once' must be an integer from 1");
+  check_has(mistakes(file_of("slurm: {max_running: -1}\n")), "'max_running' must be an integer from 1");
   check_has(mistakes(file_of("slurm: {at_once: 0}\n")), "'at_once' must be an integer from 1, found '0'");
   check_has(mistakes(file_of("slurm: {time: 0m}\n")), "'time' leaves no time, found '0m'");
   const std::string map = "resources: {big: {cpus: 8}}\nslurm: {partition: {bog: gpu, default: cpu}}\n";
