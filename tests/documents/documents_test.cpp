@@ -351,4 +351,40 @@ BOOST_AUTO_TEST_CASE(the_documents_become_a_site_with_search, *precondition(test
   }
 }
 
+BOOST_AUTO_TEST_CASE(bootstrap_keeps_the_programs_of_every_list_of_wheels) {
+  // As pip does with --target: a folder that is there is replaced, and its files are lost.
+  const test::TempFolder folder;
+  fs::create_directories(folder / "clone/meson");
+  fs::copy_file(test::source_root() / "bootstrap", folder / "clone/bootstrap");
+  for (const char* list : {"debian.txt", "wheels.txt", "wheels-nvcc.txt", "wheels-cuda.txt"}) {
+    support::write_file_atomically(folder / "clone/meson" / list, "# nothing\n", false);
+  }
+  const auto script = [&](const char* name, const std::string& text) {
+    support::write_file_atomically(folder / name, "#!/bin/sh\n" + text, false);
+    fs::permissions(folder / name, fs::perms::owner_all);
+  };
+  script("nvcc", "");
+  script("python",
+         R"(while [ $# -gt 0 ]; do case $1 in --target) to=$2 ;; -r) list=$(basename "$2") ;; esac; shift; done
+rm -rf "$to/bin" && mkdir -p "$to/bin" && echo "$list" > "$to/bin/$list"
+)");
+  const auto install = [&] {
+    const support::CapturedOutput answer = support::capture(
+        {"env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "PYTHON=" + (folder / "python").string(),
+         (folder / "clone/bootstrap").string(), "--cuda", "install"});
+    BOOST_TEST(answer.status.code == 0, answer.err);
+  };
+  const fs::path bin = folder / "clone/.deps/wheels/bin";
+  install();
+  for (const char* list : {"wheels.txt", "wheels-nvcc.txt", "wheels-cuda.txt"})
+    BOOST_TEST(fs::exists(bin / list), list);
+  // A changed list starts again, so that nothing of the old one stays.
+  support::write_file_atomically(folder / "clone/meson/wheels-nvcc.txt", "# something\n", false);
+  support::write_file_atomically(bin / "old", "", false);
+  install();
+  BOOST_TEST(!fs::exists(bin / "old"));
+  for (const char* list : {"wheels.txt", "wheels-nvcc.txt", "wheels-cuda.txt"})
+    BOOST_TEST(fs::exists(bin / list), list);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
