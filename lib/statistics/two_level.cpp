@@ -106,8 +106,12 @@ Parts parts_of(const std::vector<std::vector<double>>& values, const std::vector
     }
   }
   rest /= (seeds - 1) * (items - 1);
-  // Seeds vary by the rest at least; means that are closer together are so by luck.
-  parts.first = std::max(parts.first, rest / (seeds * items));
+  // Seeds vary by the rest at least; means that are closer together are so by luck. Many values measure the rest, but
+  // seeds that vary a little more are often below it too: 3 (S − 1) degrees keep p right in tests of several arms.
+  if (parts.first < rest / (seeds * items)) {
+    parts.first = rest / (seeds * items);
+    parts.first_freedom = (seeds - 1) * std::min(items - 1, 3.0);
+  }
   parts.second = std::max(0.0, of_items - rest / (seeds * items));
   // Where every seed gave the same, differences of rounding are no noise.
   if (parts.first < 1e-28 * mean * mean) parts.first = 0;
@@ -134,7 +138,7 @@ Interval TwoLevel::interval_at(double alpha) const {
   if (!std::isfinite(interval.low)) return interval;
   const Parts parts{.first = std::isfinite(seed_variance) ? seed_variance : 0,
                     .second = std::isfinite(item_variance) ? item_variance : 0,
-                    .first_freedom = std::max(1.0, static_cast<double>(seeds) - 1),
+                    .first_freedom = std::max(1.0, seed_freedom),
                     .second_freedom = std::max(1.0, static_cast<double>(items) - 1)};
   const double half = parts.sum() > 0 ? critical(parts, alpha) * std::sqrt(parts.sum()) : 0;
   return {estimate - half, estimate + half};
@@ -166,7 +170,10 @@ TwoLevel two_level(const std::vector<std::vector<double>>& values) {
   const bool known = result.knows_seeds() || result.items >= 2;
   if (!known || !std::isfinite(result.estimate)) return result;
   const Parts parts = parts_of(values, seed_means, item_means, result.estimate);
-  if (result.knows_seeds()) result.seed_variance = parts.first;
+  if (result.knows_seeds()) {
+    result.seed_variance = parts.first;
+    result.seed_freedom = parts.first_freedom;
+  }
   result.item_variance = parts.second;
   result.skew = skewness(item_means, result.estimate);
   const double half = parts.sum() > 0 ? critical(parts, 0.05) * std::sqrt(parts.sum()) : 0;

@@ -25,9 +25,10 @@ struct TwoLevel {
   double seed_variance = 0;  ///< V₁ of the estimate, at least rest / (seeds · items); NaN below three seeds.
   double item_variance =
       0;  ///< V₂ of the estimate; 0 where items say nothing beyond seeds; NaN below two items without seeds
-  Interval interval;  ///< 95 %; over items alone below three seeds; NaN where neither level has enough.
-  double p = 1;       ///< two-sided, that the mean is 0; has no lower bound but 0
-  double skew = 0;    ///< sample skewness of the items' means over seeds; 0 below three items
+  Interval interval;        ///< 95 %; over items alone below three seeds; NaN where neither level has enough.
+  double seed_freedom = 0;  ///< Of V₁: S − 1, or 3 (S − 1) where the rest is its lower limit; 0 below three seeds.
+  double p = 1;             ///< two-sided, that the mean is 0; has no lower bound but 0
+  double skew = 0;          ///< sample skewness of the items' means over seeds; 0 below three items
 
   bool knows_seeds() const { return seeds >= kSeedsForNoise; }
   bool excludes_zero() const { return interval.low > 0 || interval.high < 0; }

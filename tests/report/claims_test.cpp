@@ -272,7 +272,7 @@ BOOST_AUTO_TEST_CASE(a_claim_whose_seeds_are_added_is_corrected_for_looks) {
     gathered.add("rope", std::to_string(seed), kAll, some(10));
   };
   const std::string body = "    tests:\n      - {where: {length: 40}, of: none, above: rope}\n";
-  for (const int seed : {0, 1, 2}) add(seed, 40 + 2 * seed);
+  for (const int seed : {0, 1, 2}) add(seed, 36 + 6 * seed);
   BOOST_TEST((gathered.judge(body).verdict == Verdict::kReproduced));
   BOOST_TEST(!sequential_state(gathered.results, judge(gathered.claims, gathered.results)).has_value());
   gathered.results.sequential = {.claim = "C1", .from = 3, .most = 8};
@@ -285,7 +285,7 @@ BOOST_AUTO_TEST_CASE(a_claim_whose_seeds_are_added_is_corrected_for_looks) {
   BOOST_TEST(look.look == 1u);
   BOOST_TEST(look.looks == 6u);
   BOOST_TEST(std::abs(look.spent - (1 - result.tests.at(0).level)) < 1e-12);  // of a first look
-  add(3, 41);
+  add(3, 42);
   result = gathered.judge(body);
   BOOST_TEST((result.verdict == Verdict::kReproduced));
   look = *sequential_state(gathered.results, {result});

@@ -119,7 +119,9 @@ std::vector<Kind> kinds(std::size_t seeds) {
   return {{.name = "seeds, documents and rest", .seeds = seeds},
           {.name = "seeds dominate", .seeds = seeds, .seed_sd = 1, .document_sd = 0.5, .rest_sd = 0.5},
           {.name = "documents dominate", .seeds = seeds, .seed_sd = 0.02, .document_sd = 2, .rest_sd = 0.2},
-          {.name = "no noise of seeds", .seeds = seeds, .seed_sd = 0, .document_sd = 1, .rest_sd = 1}};
+          {.name = "no noise of seeds", .seeds = seeds, .seed_sd = 0, .document_sd = 1, .rest_sd = 1},
+          // Seeds vary a little more than the rest: the hardest place for a lower limit of their variance.
+          {.name = "little noise of seeds", .seeds = seeds, .seed_sd = 0.22, .document_sd = 0.2, .rest_sd = 1}};
 }
 
 }  // namespace
@@ -142,8 +144,7 @@ BOOST_AUTO_TEST_CASE(without_an_effect_findings_are_rare_and_intervals_cover_it)
       BOOST_TEST_CONTEXT(seeds << " seeds, " << kind.name) {
         BOOST_TEST(found / studies <= 0.06 + slack(0.05, studies));
         BOOST_TEST(covered / studies >= 0.93 - slack(0.05, studies));
-        // Cochran's critical value is on the safe side where two parts of few degrees of freedom meet.
-        BOOST_TEST(covered / studies <= (seeds == 3 ? 0.98 : 0.97) + slack(0.04, studies));
+        BOOST_TEST(covered / studies <= 0.97 + slack(0.04, studies));
       }
     }
   }
@@ -156,7 +157,9 @@ BOOST_AUTO_TEST_CASE(a_true_claim_is_hardly_ever_refuted) {
     for (Kind kind : kinds(seeds)) {
       kind.effect = 1e-6;  // true, and beyond any detection
       BOOST_TEST_CONTEXT(seeds << " seeds, " << kind.name) {
-        BOOST_TEST(share_of(kind, studies, kAbove, refuted) <= 0.03 + slack(0.03, studies));
+        const double share = share_of(kind, studies, kAbove, refuted);
+        BOOST_TEST_MESSAGE(seeds << " seeds, " << kind.name << ": refuted " << share);
+        BOOST_TEST(share <= 0.03 + slack(0.03, studies));
         // Six comparisons that all hold.
         BOOST_TEST(share_of(kind, studies, "      - {of: [a0, a1, a2, a3, a4, a5], above: b}\n", refuted, 6) <=
                    0.03 + slack(0.03, studies));
@@ -196,9 +199,12 @@ BOOST_AUTO_TEST_CASE(an_equivalence_is_false_at_its_bound_in_one_study_of_twenty
               .effect = 0.5};
     // The mean of "b" is its documents' mean; the arm is compared with it by two claims, each a side of the bound.
     const std::string inside = "      - {of: a0, above: b, margin: -0.5}\n      - {of: b, above: a0, margin: -0.5}\n";
-    BOOST_TEST(share_of(kind, studies, inside, reproduced) <= 0.05 + slack(0.05, studies), seeds << " seeds");
+    const double wrong = share_of(kind, studies, inside, reproduced);
+    BOOST_TEST(wrong <= 0.05 + slack(0.05, studies), seeds << " seeds");
     kind.effect = 0;
-    if (seeds == 16) BOOST_TEST(share_of(kind, studies, inside, reproduced) >= 0.9);
+    const double right = share_of(kind, studies, inside, reproduced);
+    BOOST_TEST_MESSAGE(seeds << " seeds: equivalence at its bound " << wrong << ", of equals " << right);
+    if (seeds == 16) BOOST_TEST(right >= 0.9);
   }
 }
 
