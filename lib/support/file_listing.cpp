@@ -1,12 +1,13 @@
 #include "support/file_listing.h"
 
-#include <glob.h>
+#include <fnmatch.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <set>
 
 #include "support/error.h"
+#include "support/folders.h"
 #include "support/text.h"
 
 namespace pe::support {
@@ -38,25 +39,24 @@ fs::path glob_root(const std::string& pattern) {
                     "only files and folders of files can be inputs");
 }
 
-void list_folder(const fs::path& folder, const fs::path& base, std::set<std::pair<dev_t, ino_t>>& above,
-                 ListedFiles& listed) {
+void list_tree(const fs::path& folder, const fs::path& base, std::set<std::pair<dev_t, ino_t>>& above,
+               ListedFiles& listed) {
   struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0) return;
+  if (::stat(folder.c_str(), &status) != 0) throw_errno("look at", folder.string());
   if (!above.insert({status.st_dev, status.st_ino}).second) return;  // a link to a folder that holds it
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().filename().native().starts_with('.')) continue;
-    std::error_code ignored;
-    const fs::file_type type = it->status(ignored).type();
+  for (const std::string& name : list_folder(folder)) {
+    if (name.starts_with('.')) continue;
+    const fs::path path = folder / name;
+    if (!is_there(path)) continue;  // a link that leads nowhere is no file
+    const fs::file_type type = fs::status(path).type();
     if (type == fs::file_type::directory) {
-      list_folder(it->path(), base, above, listed);
+      list_tree(path, base, above, listed);
     } else if (type == fs::file_type::regular) {
-      listed.files.emplace_back(it->path().lexically_relative(base).string(), it->path());
-    } else if (type != fs::file_type::not_found) {  // a link that leads nowhere is no file
-      refuse(it->path(), type);
+      listed.files.emplace_back(path.lexically_relative(base).string(), path);
+    } else {
+      refuse(path, type);
     }
   }
-  if (error) throw IoError(cat("cannot read folder ", quote(folder.string()), ": ", error.message()));
   above.erase({status.st_dev, status.st_ino});
 }
 
@@ -66,7 +66,7 @@ void list_path(const fs::path& path, const fs::path& base, ListedFiles& listed) 
   const fs::file_type type = fs::status(path, ignored).type();
   if (type == fs::file_type::directory) {
     std::set<std::pair<dev_t, ino_t>> above;
-    list_folder(path, base.empty() ? path : base, above, listed);
+    list_tree(path, base.empty() ? path : base, above, listed);
   } else if (type != fs::file_type::regular) {
     refuse(path, type);
   } else {
@@ -74,12 +74,31 @@ void list_path(const fs::path& path, const fs::path& base, ListedFiles& listed) 
   }
 }
 
+/// As glob(7), part by part. A folder that cannot be read is an error: glob(3) would leave its files out.
+std::vector<fs::path> matches_of(const std::string& pattern) {
+  std::vector<fs::path> found{fs::path()};
+  for (const fs::path& part : fs::path(pattern)) {
+    std::vector<fs::path> longer;
+    for (const fs::path& folder : found) {
+      if (!has_wildcard(part.string())) {
+        longer.push_back(folder / part);
+        continue;
+      }
+      const fs::path place = folder.empty() ? "." : folder;
+      if (!is_there(place) || !fs::is_directory(place)) continue;
+      for (const std::string& name : list_folder(place)) {
+        if (::fnmatch(part.c_str(), name.c_str(), FNM_PERIOD) == 0) longer.push_back(folder / name);
+      }
+    }
+    found = std::move(longer);
+  }
+  std::erase_if(found, [](const fs::path& path) { return !is_there(path) && !fs::is_symlink(path); });
+  return found;
+}
+
 /// False when nothing matches.
 bool list_glob(const std::string& pattern, ListedFiles& listed) {
-  ::glob_t matches{};
-  const int status = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches);
-  const std::vector<fs::path> found(matches.gl_pathv, matches.gl_pathv + (status == 0 ? matches.gl_pathc : 0));
-  ::globfree(&matches);
+  const std::vector<fs::path> found = matches_of(pattern);
   const fs::path root = glob_root(pattern);
   for (const fs::path& path : found) {
     // With a pattern that is relative and begins with a wildcard the names are the paths themselves.
@@ -93,9 +112,8 @@ bool list_glob(const std::string& pattern, ListedFiles& listed) {
 ListedFiles list_files(const std::vector<std::string>& paths) {
   ListedFiles listed;
   for (const std::string& text : paths) {
-    std::error_code error;
     bool found = true;
-    if (fs::exists(text, error)) {
+    if (is_there(text)) {
       list_path(text, {}, listed);
     } else {
       found = has_wildcard(text) && list_glob(text, listed);

@@ -606,6 +606,32 @@ BOOST_AUTO_TEST_CASE(what_is_in_the_queue_is_waited_for_and_not_sent_again) {
   BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(project));
   BOOST_TEST((project.contents() == undisturbed()), job_logs(project));
   BOOST_TEST(lines_with(job_logs(project), "its results are in the store") == 0u, job_logs(project));
+  // The second submission never made what the first one did.
+  const auto ends = phases(project);
+  BOOST_TEST((ends.count("waiting") == 0 && ends.count("queued") == 0), status(project).dump(1));
+  BOOST_TEST((ends.count("reused") && ends.at("reused") == 2), status(project).dump(1));
+}
+
+BOOST_AUTO_TEST_CASE(a_run_whose_last_job_was_cancelled_by_hand_is_ended_by_the_next_submit) {
+  slurm();
+  const Project project;
+  BOOST_TEST_REQUIRE(project.call("submit", {"--set", "slurm.options=--hold"}).code == 0);
+  // The last job has no dependents; without it the run never ends by itself.
+  std::string last;
+  for (const std::string& row : support::split(slurm().queue("%F %j"), '\n')) {
+    const auto words = support::split(row, ' ');
+    if (words.size() == 2 && words[1].rfind("last.", 0) == 0) last = words[0];
+  }
+  BOOST_TEST_REQUIRE(!last.empty(), slurm().queue("%F %j"));
+  support::capture({"scancel", last});
+  release_held();
+  BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(project));
+  const fs::path summary = project.root() / "store/runs" / project.store().runs().front() / "summary.json";
+  BOOST_TEST(!fs::exists(summary));
+  const Answer again = project.call("submit");
+  CHECK_HAS(again.out, "nothing to do");
+  BOOST_TEST(fs::exists(summary));
+  BOOST_TEST(status(project).at("state") == "done", status(project).dump(1));
 }
 
 BOOST_AUTO_TEST_CASE(inputs_that_are_seen_late_are_waited_for) {
@@ -815,6 +841,7 @@ BOOST_AUTO_TEST_CASE(a_refusal_of_the_site_is_told_and_nothing_is_left) {
   const Answer answer = project.call("submit", {"--set", "slurm.partition=nowhere"});
   BOOST_TEST(answer.code == 2);
   CHECK_HAS(answer.err, "nowhere");
+  CHECK_HAS(answer.err, "nothing was submitted");
   BOOST_TEST(slurm().drain(1));
   BOOST_TEST(project.call("submit").code == 0);
   BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(project));

@@ -16,6 +16,7 @@
 #include "pipeline/store/store.h"
 #include "support/clock.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/installed.h"
 #include "support/json.h"
 #include "support/process.h"
@@ -454,6 +455,35 @@ BOOST_AUTO_TEST_CASE(sbatch_that_does_not_answer_is_told_after_ten_seconds) {
   BOOST_TEST(answer.code == 0, answer.out << answer.err);
   CHECK_HAS(answer.err, "sbatch has not answered for 10 s; it has ");
   CHECK_HAS(answer.out, "1 element in 1 array submitted");
+}
+
+BOOST_AUTO_TEST_CASE(jobs_of_another_cluster_are_not_cancelled_from_here) {
+  const Place place(test::one_task("value: 3"));
+  const auto on = [&](const std::string& cluster, const std::vector<std::string>& words) {
+    place.script("bin/scontrol", "#!/bin/sh\n[ \"$1 $2\" = 'show config' ] && printf 'ClusterName = " + cluster +
+                                     "\\nSLURM_VERSION = 22.05.8\\n'\nexit 0\n");
+    const char* path = ::getenv("PATH");
+    std::vector<std::string> call{"env", "PATH=" + (place.root() / "bin").string() + ":" + (path ? path : ""),
+                                  place.program()};
+    call.insert(call.end(), words.begin(), words.end());
+    return place.call_words(call);
+  };
+  place.script("bin/squeue", "#!/bin/sh\nexit 0\n");
+  place.script("bin/sbatch", "#!/bin/sh\necho 7\n");
+  place.script("bin/scancel", "#!/bin/sh\n: > cancelled\n");
+  const Answer sent = on("alpha", {"submit", place.file().string()});
+  BOOST_TEST_REQUIRE(sent.code == 0, sent.out << sent.err);
+  const std::string run = place.store().runs().front();
+  const auto marks = [&] { return support::list_folder(place.root() / "store/runs" / run); };
+  const std::vector<std::string> before = marks();
+  const Answer foreign = on("beta", {"cancel", "--run", run});
+  BOOST_TEST(foreign.code == 2, foreign.out << foreign.err);
+  CHECK_HAS(foreign.err, "on cluster 'beta'");
+  CHECK_HAS(foreign.err, "alpha");
+  BOOST_TEST(marks() == before, boost::test_tools::per_element());
+  BOOST_TEST(!fs::exists(place.root() / "cancelled"));
+  const Answer own = on("alpha", {"cancel", "--run", run});
+  BOOST_TEST(own.code == 0, own.out << own.err);
 }
 
 BOOST_AUTO_TEST_CASE(a_stage_that_is_run_again_ends_with_the_verify_that_started_it) {

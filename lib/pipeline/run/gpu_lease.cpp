@@ -28,10 +28,19 @@ support::Descriptor open_shared(const std::filesystem::path& path) {
   return {};
 }
 
+std::filesystem::path shared_folder() {
+  for (const char* folder : {"/run/lock", "/dev/shm"}) {
+    struct stat status {};
+    constexpr ::mode_t kForAll = S_ISVTX | S_IWOTH;
+    if (::stat(folder, &status) == 0 && S_ISDIR(status.st_mode) && (status.st_mode & kForAll) == kForAll) return folder;
+  }
+  return "/tmp";
+}
+
 }  // namespace
 
 GpuLeases::GpuLeases(std::filesystem::path folder, std::filesystem::path driver)
-    : folder_(folder.empty() ? "/tmp" : std::move(folder)),
+    : folder_(folder.empty() ? shared_folder() : std::move(folder)),
       driver_(std::move(driver)),
       locks_(std::getenv("SLURM_JOB_ID") == nullptr) {}
 

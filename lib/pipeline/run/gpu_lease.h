@@ -16,7 +16,8 @@ namespace pe::pipeline {
 
 class GpuLeases : public GpuLocks {
  public:
-  /// Locks live in `folder`; empty: /tmp, which every user of the machine sees. Inside an allocation of a cluster
+  /// Locks live in `folder`; empty: the first of /run/lock, /dev/shm and /tmp in which every user may write. A service or
+  /// a job may have its own /tmp. Inside an allocation of a cluster
   /// nothing is locked: its GPUs are its own, and their numbers may differ from the machine's.
   /// @param driver  where the driver describes its GPUs
   explicit GpuLeases(std::filesystem::path folder = {}, std::filesystem::path driver = "/proc/driver/nvidia/gpus");

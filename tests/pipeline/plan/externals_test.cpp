@@ -56,6 +56,28 @@ BOOST_AUTO_TEST_CASE(folders_files_and_globs_are_listed_by_name) {
   BOOST_TEST(names({base}) == "fineweb-edu/a.txt fineweb-edu/deeper/b.txt fineweb-edu/z [1].txt ");
 }
 
+// glob(3) leaves out what it cannot read, and the key would name fewer files than there are.
+BOOST_AUTO_TEST_CASE(a_pattern_never_leaves_out_what_cannot_be_read) {
+  const GridFolder folder;
+  for (const char* name : {"g/a/x1.txt", "g/b/x2.txt", "g/.hidden/x3.txt", "g/y1.txt"}) {
+    fs::create_directories(folder.path(name).parent_path());
+    folder.write(name, name);
+  }
+  const std::string base = folder.path("g").string();
+  BOOST_REQUIRE_EQUAL(list_groups({base + "/*/x*.txt"}).groups.size(), 1u);
+  BOOST_TEST(list_groups({base + "/*/x*.txt"}).groups[0].size() == 2u);  // not the hidden one, as in a shell
+  BOOST_TEST(list_groups({base + "/[ab]/x1.txt"}).groups[0].size() == 1u);
+  BOOST_TEST(list_groups({folder.path("*/none/*").string()}).missing == folder.path("*/none/*").string());
+  fs::create_symlink("loop", folder.path("g/loop"));  // root, too, cannot enter it
+  for (const char* pattern : {"/*/x*.txt", "/*/x1.txt", "/l*", "/loop/x*.txt"}) {
+    BOOST_CHECK_EXCEPTION(list_groups({base + pattern}), support::IoError, [&](const support::IoError& error) {
+      return error.diagnostics().front().message.find(base + "/loop") != std::string::npos;
+    });
+  }
+  BOOST_CHECK_THROW(list_groups({base}), support::IoError);
+  BOOST_CHECK_THROW(list_groups({base + "/loop"}), support::IoError);
+}
+
 // Opening a pipe waits for a writer, for ever.
 BOOST_AUTO_TEST_CASE(what_is_no_regular_file_is_refused_at_once) {
   const GridFolder folder;

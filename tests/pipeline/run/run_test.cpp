@@ -1,6 +1,7 @@
 #include "pipeline/run/run.h"
 
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <boost/test/unit_test.hpp>
@@ -16,10 +17,12 @@
 #include "pipeline/plan/frozen_graph.h"
 #include "pipeline/run/run_fixture.h"
 #include "pipeline/run/run_status.h"
+#include "support/can_mount.h"
 #include "support/error.h"
 #include "support/fault_point.h"
 #include "support/process.h"
 #include "support/program.h"
+#include "support/temp_folder.h"
 #include "support/text.h"
 
 using namespace pe;            // NOLINT
@@ -343,6 +346,24 @@ BOOST_FIXTURE_TEST_CASE(a_failed_write_of_a_stage_fails_that_task_alone, Diamond
   BOOST_REQUIRE(summary.failures.size() == 1u);
   BOOST_TEST((summary.failures[0].outcome == Outcome::kIo));
   BOOST_TEST(summary.failures[0].reason.find("; the disk of the store (") != std::string::npos);
+}
+
+BOOST_FIXTURE_TEST_CASE(any_failure_on_a_full_disk_names_the_disk, Diamond,
+                        *boost::unit_test::precondition(test::CanMount())) {
+  const test::TempFolder folder;
+  const fs::path tiny = folder / "tiny";
+  fs::create_directory(tiny);
+  BOOST_REQUIRE(::mount("tmpfs", tiny.c_str(), "tmpfs", 0, "size=4m") == 0);
+  const char* before = std::getenv("TMPDIR");
+  const std::string kept = before ? before : "/tmp";
+  ::setenv("TMPDIR", tiny.c_str(), 1);
+  behaviour["b"] = [](FakeAttempt& attempt) { fail_with(attempt, 1); };  // as programs end that are not ours
+  const RunSummary summary = run();
+  ::setenv("TMPDIR", kept.c_str(), 1);
+  ::umount2(tiny.c_str(), MNT_DETACH);
+  BOOST_REQUIRE(summary.failures.size() == 1u);
+  const std::string& reason = summary.failures[0].reason;
+  BOOST_TEST(reason.find("; the disk of TMPDIR (" + tiny.string() + ") has 4") != std::string::npos, reason);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_store_that_takes_no_more_files_ends_the_run_with_4, Diamond) {
