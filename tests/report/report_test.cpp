@@ -381,6 +381,41 @@ BOOST_AUTO_TEST_CASE(a_table_of_ones_own_has_its_place_on_the_page_and_figures_a
   }
 }
 
+BOOST_AUTO_TEST_CASE(rules_at_evaluation_and_tables_of_ones_own_beside_other_scores_make_no_empty_rows) {
+  test::TempFolder folder;
+  const sample::Options options{.documents = 8, .retrieval = false, .copy = false};
+  artifact::Workspace workspace;
+  workspace.progress = &support::silent_progress();
+  const auto scores = [&](const std::string& file, const std::string& variant, Labels labels) {
+    artifact::Input input = sample::write_scores(folder / (file + ".h5"), options, "rope", variant, 1);
+    labels.insert({{"encoding", "rope"}, {"seed", "1"}});
+    input.labels = labels;
+    workspace.inputs["scores"].push_back(input);
+    return input.path;
+  };
+  // One model twice, once more with another encoding laid over it, and a user's table with fewer labels.
+  scores("plain", "decay", {{"stage", "scores"}, {"from", "model"}});
+  scores("trained", "decay", {{"stage", "rules"}, {"rule", "trained"}});
+  const auto laid_over = scores("yarn", "yarn", {{"stage", "rules"}, {"rule", "yarn8"}});
+  artifact::Tables tables = artifact::read_eval_tables(laid_over);
+  tables.facts["trained_encoding"] = {{"kind", "rope"}};
+  artifact::write_eval_tables(laid_over, {}, tables);
+  artifact::Table own("my_entropy", {{"distance", artifact::ColumnType::kInteger, "tokens"}});
+  own.add_row({1});
+  tables = {};
+  tables.tables.push_back(std::move(own));
+  artifact::write_eval_tables(folder / "own.h5", {}, tables);
+  workspace.inputs["scores"].push_back(
+      {folder / "own.h5", artifact::Kind::kEvalTable, "", {{"stage", "entropy"}, {"encoding", "rope"}, {"seed", "1"}}});
+  const Results results = read_results({}, workspace);
+  BOOST_TEST(results.runs.size() == 3u);
+  BOOST_TEST_REQUIRE(results.arms.size() == 2u);
+  BOOST_TEST(results.arms[0].variant == "model");
+  BOOST_TEST(results.arms[1].variant == "rules, yarn8");
+  const auto sections = make_sections(results);
+  BOOST_TEST(perplexity_in(sections).rows.size() == 2u);
+}
+
 BOOST_AUTO_TEST_CASE(a_missing_gnuplot_is_named_with_its_package) {
   test::TempFolder folder;
   const std::string path = std::getenv("PATH");

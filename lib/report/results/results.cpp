@@ -551,14 +551,18 @@ class ScoreReader {
   }
 
   /// After all files: a user's table that does not name its model belongs to the run with the same labels.
-  void finish() {
+  /// @return the runs that have no other table
+  std::set<std::size_t> finish() {
+    std::set<std::size_t> unmeasured;
     for (Scores& scores : own_) {
       const std::size_t index = same_labels(scores.run);
+      if (index == results_.runs.size()) unmeasured.insert(index);
       add(index, std::move(scores));
     }
     for (Run& run : results_.runs) {
-      for (const std::string& axis : evaluation_axes_) run.labels.erase(axis);
+      for (const std::string& axis : evaluation_axes_[is_laid_over(run)]) run.labels.erase(axis);
     }
+    return unmeasured;
   }
 
   const std::set<std::int64_t>& lengths() const { return lengths_; }  ///< of training
@@ -599,6 +603,9 @@ class ScoreReader {
     return run;
   }
 
+  /// Evaluated with another encoding than its training had, which an axis of evaluations chose.
+  static bool is_laid_over(const Run& run) { return run.facts.contains("trained_encoding"); }
+
   /// The only run whose labels differ in the stage alone; a new one where there is none, or several.
   std::size_t same_labels(const Run& run) const {
     const auto of_model = [](Labels labels) {
@@ -620,7 +627,7 @@ class ScoreReader {
     } else {
       Run& same = results_.runs[index];
       for (const auto& [axis, label] : scores.run.labels) {
-        if (label_of(same.labels, {axis.c_str()}) != label) evaluation_axes_.insert(axis);
+        if (label_of(same.labels, {axis.c_str()}) != label) evaluation_axes_[is_laid_over(same)].insert(axis);
       }
       same.file += cat(", ", scores.run.file);
       same.digests.insert(same.digests.end(), scores.run.digests.begin(), scores.run.digests.end());
@@ -642,7 +649,7 @@ class ScoreReader {
   DataFiles& data_;
   std::map<std::tuple<std::string, std::string, std::string>, std::size_t> models_;  // run_id, encoding, seed → run
   std::vector<Scores> own_;
-  std::set<std::string> evaluation_axes_;
+  std::map<bool, std::set<std::string>> evaluation_axes_;  // is_laid_over → axes
   std::set<std::int64_t> lengths_;
 };
 
@@ -676,16 +683,22 @@ Curve read_curve(const artifact::Input& input, const Labels& labels, std::size_t
   return curve;
 }
 
-/// Variants, encodings in order, and arms, from the labels of runs and curves.
-void make_arms(const std::vector<std::string>& chosen, Results& results) {
+/// Variants, encodings in order, and arms, from the labels of runs and curves. Runs that only have a user's tables
+/// would be rows of dashes, so they are no arms unless all are.
+void make_arms(const std::vector<std::string>& chosen, std::set<std::size_t> unmeasured, Results& results) {
+  if (unmeasured.size() == results.runs.size()) unmeasured.clear();
   std::vector<const Labels*> of_runs, of_curves;
-  for (const Run& run : results.runs) of_runs.push_back(&run.labels);
+  for (std::size_t i = 0; i < results.runs.size(); ++i) {
+    if (unmeasured.count(i) == 0) of_runs.push_back(&results.runs[i].labels);
+  }
   for (const Curve& curve : results.curves) of_curves.push_back(&curve.run.labels);
   const auto run_axes = telling_axes(of_runs, chosen), curve_axes = telling_axes(of_curves, chosen);
-  for (Run& run : results.runs) {
+  for (std::size_t i = 0; i < results.runs.size(); ++i) {
+    Run& run = results.runs[i];
+    append_unique(results.encodings, run.encoding);
+    if (unmeasured.count(i) != 0) continue;
     run.variant = variant_of(run.labels, run_axes);
     append_unique(results.variants, run.variant);
-    append_unique(results.encodings, run.encoding);
   }
   for (std::vector<Curve>* curves : {&results.curves, &results.unselected_curves}) {
     for (Curve& curve : *curves) {
@@ -695,7 +708,8 @@ void make_arms(const std::vector<std::string>& chosen, Results& results) {
   }
   std::map<std::pair<std::string, std::string>, std::vector<std::size_t>> runs_of;  // variant, encoding
   for (std::size_t i = 0; i < results.runs.size(); ++i) {
-    if (results.runs[i].selected) runs_of[{results.runs[i].variant, results.runs[i].encoding}].push_back(i);
+    if (results.runs[i].selected && unmeasured.count(i) == 0)
+      runs_of[{results.runs[i].variant, results.runs[i].encoding}].push_back(i);
   }
   for (const std::string& variant : results.variants) {
     for (const std::string& encoding : results.encodings) {
@@ -726,14 +740,14 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   ScoreReader scores(config, results, data);
   const auto score_labels = labels_of(config, workspace, "scores", results.missing);
   for (std::size_t i = 0; i < score_labels.size(); ++i) scores.read(workspace.all_inputs("scores")[i], score_labels[i]);
-  scores.finish();
+  const std::set<std::size_t> unmeasured = scores.finish();
   const auto curve_labels = labels_of(config, workspace, "curves", results.missing);
   for (std::size_t i = 0; i < curve_labels.size(); ++i)
     results.curves.push_back(read_curve(workspace.all_inputs("curves")[i], curve_labels[i], i + 1, data));
 
   name_drops(results);
   inherit_settings(results.curves);
-  make_arms(select_values(config.select, results, config.select_seeds), results);
+  make_arms(select_values(config.select, results, config.select_seeds), unmeasured, results);
   const bool known = std::any_of(results.runs.begin(), results.runs.end(),
                                  [&](const Run& run) { return run.encoding == config.baseline; });
   results.baseline = known || results.runs.empty() ? config.baseline : results.runs.front().encoding;
