@@ -26,8 +26,8 @@ const std::set<std::string> kNaming = {"encoding", "variant",  "seed",   "protoc
 const std::set<std::string> kNames = {"run_id", "hash", "config_hash", "data"};
 
 /// Columns of p values and counts: they move with any number, and have no noise that an interval could tell.
-const std::set<std::string> kCounts = {"p",     "p_value",   "p_adjusted", "seeds", "n",
-                                       "items", "documents", "runs",       "keys",  "count"};
+const std::set<std::string> kCounts = {"p",     "p_value",   "p_holm", "seeds", "n",
+                                       "items", "documents", "runs",   "keys",  "count"};
 
 /// Two numbers with as many digits as tell them apart, six at least.
 std::pair<std::string, std::string> told_apart(double first, double second) {

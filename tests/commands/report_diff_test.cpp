@@ -67,6 +67,16 @@ BOOST_AUTO_TEST_CASE(numbers_have_the_digits_that_matter_and_counts_are_no_findi
   BOOST_TEST(text.find("ppl_512: 20.1235 -> 21.9877") != std::string::npos, text);
   BOOST_TEST(text.find("0 without a known noise, 1 p values and counts\n") != std::string::npos, text);
   BOOST_TEST(text.find("seeds: 3 -> 4") == std::string::npos, text);
+  // So are the corrected p values of the table of differences.
+  const auto of_p = [](double p) {
+    Json of = report(20, 30, 0.001, "", 1, false);
+    Json& table = of["sections"][0]["tables"][0];
+    table["columns"][1]["id"] = "p_holm";
+    table["rows"][0][1] = number(p);
+    return of;
+  };
+  const std::string corrected = report_differences_text(report_differences(of_p(0.02), of_p(0.03)), {});
+  BOOST_TEST(corrected.find("0 without a known noise, 1 p values and counts\n") != std::string::npos, corrected);
   // As many digits as tell them apart.
   after = report(20.123456789012400, 30, 0, "", 1, false);
   before = report(20.123456789012345, 30, 0, "", 1, false);
