@@ -255,7 +255,7 @@ cli::Command graph_entry() {
           cat("Prints Graphviz, SVG, Mermaid or JSON.\n\n", kSelection),
           reading_flags() +
               std::vector<Flag>{choice("--format", {"dot", "svg", "mermaid", "json"},
-                                       "What to print; svg needs Graphviz", &CommandLine::format),
+                                       "Form of the output; svg needs Graphviz", &CommandLine::format),
                                 {"--json", "", "The same as --format json",
                                  [](CommandLine& line, const std::string&) { line.format = "json"; }},
                                 list("--collapse", "AXIS",

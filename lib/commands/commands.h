@@ -1,5 +1,5 @@
 /// @file
-/// What the commands of `pe-pipeline` do: between the parsed command line (cli) and the library (pipeline). Answers go
+/// The commands of `pe-pipeline`: between the parsed command line (cli) and the library (pipeline). Answers go
 /// to standard output, lines for people to standard error.
 #pragma once
 

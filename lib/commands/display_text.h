@@ -1,5 +1,5 @@
 /// @file
-/// What the displays of a run say, in words.
+/// The words of the displays of a run.
 #pragma once
 
 #include <string>

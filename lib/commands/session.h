@@ -32,7 +32,7 @@ pipeline::StageCatalog stage_catalog();
 /// The programs beside pe-pipeline that describe themselves, sorted.
 std::vector<std::string> stage_programs();
 
-/// What the machine has, narrowed by -j, --mem, --gpus, --pool. @throws ConfigError
+/// The capacity of the machine, narrowed by -j, --mem, --gpus, --pool. @throws ConfigError
 pipeline::Capacity capacity_of(const cli::CommandLine& line);
 
 /// @throws ConfigError for a --pool that no task takes, with the nearest that there is.

@@ -60,7 +60,7 @@ Json flat(const Json& config, const std::string& front = "") {
   return settings;
 }
 
-/// What the page's filters and its drawer of numbers know: runs, trainings, and each config once.
+/// The data of the page's filters and of its drawer of numbers: runs, trainings, and each config once.
 Json study_of(const Results& results) {
   Json study{{"baseline", results.baseline}, {"encodings", results.encodings}, {"seeds", Json::array()},
              {"axes", Json::object()},       {"variants", Json::object()},     {"runs", Json::array()},

@@ -1,5 +1,5 @@
 /// @file
-/// What was gathered, asked by arm, protocol and length.
+/// The gathered values by arm, protocol and length.
 #pragma once
 
 #include <cstdint>

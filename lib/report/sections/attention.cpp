@@ -1,4 +1,4 @@
-// What heads look at: where peaks lie, how widely heads look, sinks and circuits.
+// Attention by head: where peaks lie, how widely heads look, sinks and circuits.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -145,7 +145,7 @@ std::vector<Figure> heat_figures(const Results& results) {
 }
 
 Table attention_table(const Results& results) {
-  Table table{.id = "attention", .title = "What heads look at"};
+  Table table{.id = "attention", .title = "Attention by head"};
   table.columns = arm_columns(results);
   Means distance, entropy;
   std::set<std::int64_t> lengths;
@@ -246,7 +246,7 @@ Table attention_table(const Results& results) {
 }  // namespace
 
 Section attention_section(const Results& results, Palette& palette) {
-  Section section{.id = "attention", .title = "What heads look at"};
+  Section section{.id = "attention", .title = "Attention by head"};
   if (!has_table<schema::ProbeAttention>(results) && !has_table<schema::ProbeSinkSummary>(results) &&
       !has_table<schema::ProbeCircuitSummary>(results))
     return section;

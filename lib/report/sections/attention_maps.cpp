@@ -63,7 +63,7 @@ std::int64_t longest_map(const Results& results) {
 }  // namespace
 
 Section attention_maps_section(const Results& results, Palette&) {
-  Section section{.id = "attention", .title = "What heads look at"};
+  Section section{.id = "attention", .title = "Attention by head"};
   const std::int64_t length = longest_map(results);
   if (length == 0) return section;
   Figure figure{.id = "attention_maps",

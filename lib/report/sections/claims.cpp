@@ -126,11 +126,11 @@ Section claims_section(const Results& results, Palette&) {
 
   Table board{.id = "verdicts", .title = "Claims and verdicts"};
   board.columns = {
-      {.id = "claim_id", .header = "Claim", .text = true},  {.id = "says", .header = "What it says", .text = true},
+      {.id = "claim_id", .header = "Claim", .text = true},  {.id = "says", .header = "Statement", .text = true},
       {.id = "source", .header = "Source", .text = true},   {.id = "published", .header = "Published", .text = true},
       {.id = "verdict", .header = "Verdict", .text = true}, {.id = "effect", .header = "Effect", .text = true},
       {.id = "reason", .header = "Why", .text = true},      {.id = "hash", .header = "Hash", .text = true}};
-  Table tests{.id = "claims", .title = "What was tested"};
+  Table tests{.id = "claims", .title = "Tests of claims"};
   tests.columns = {
       {.id = "claim_id", .header = "Claim", .text = true},
       {.id = "config_hash", .header = "Configs", .text = true},

@@ -55,7 +55,7 @@ using Documents = std::map<std::string, std::pair<double, double>>;
 /// One rule by length.
 using RuleLosses = std::map<std::int64_t, Documents>;
 
-/// What was measured of one arm.
+/// The measurements of one arm.
 struct ArmReach {
   std::vector<double> usable, effective;
   std::string usable_status = "not_measured", effective_status = "not_measured";

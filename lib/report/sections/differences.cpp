@@ -278,7 +278,7 @@ Section differences_section(const Results& results, Palette& palette) {
     const auto pairs = pairs_of(results, drops);
     section.figures.push_back(forest_of(results, pairs, headline,
                                         {"drop_effect", "the control that keeps its encoding", "control"}, palette));
-    section.tables.push_back(differences_table(results, pairs, "drop_effect", "What dropping the encoding does",
+    section.tables.push_back(differences_table(results, pairs, "drop_effect", "Effect of dropping the encoding",
                                                "the control that keeps its encoding under the same schedule"));
   }
   section.figures.erase(

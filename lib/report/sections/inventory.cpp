@@ -1,4 +1,4 @@
-// What the report was made from, and what is missing from it with the reason.
+// The inputs of the report, and those that are missing, with the reason.
 #include <cmath>
 #include <set>
 

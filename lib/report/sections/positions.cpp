@@ -232,7 +232,7 @@ std::string causes_words(const Results& results) {
 }
 
 Table cause_table(const Results& results, const CausesByLength& causes) {
-  Table table{.id = "length_causes", .title = "What a longer context costs, by cause"};
+  Table table{.id = "length_causes", .title = "Cost of a longer context, by cause"};
   table.columns = arm_columns(results);
   const char* const ids[] = {"position", "context", "start"};
   for (const auto& [length, arms] : causes) {
@@ -273,7 +273,7 @@ Table cause_table(const Results& results, const CausesByLength& causes) {
 Figure cause_figure(const Results& results, const CausesByLength& causes, Palette& palette) {
   const auto& [length, arms] = *causes.rbegin();
   Figure figure{.id = "length_causes",
-                .title = cat("What ", support::with_commas(length), " tokens of context cost, by cause"),
+                .title = cat("Cost of ", support::with_commas(length), " tokens of context, by cause"),
                 .kind = Figure::Kind::kBars,
                 .x = {.title = "Δ nats per token, lower is better"},
                 .columns = 3};

@@ -96,7 +96,7 @@ Table power_table(const std::vector<ObservedNoise>& all) {
 }  // namespace
 
 Section power_section(const Results& results, Palette&) {
-  Section section{.id = "power", .title = "What this study can show"};
+  Section section{.id = "power", .title = "Differences that this study can detect"};
   const std::vector<ObservedNoise> all = observed_noise(results);
   if (all.empty()) return section;
   section.findings.push_back(sentence_of(results, leading(results, all)));

@@ -139,7 +139,7 @@ Table parts_table(const Results& results, const std::vector<AtLength>& lengths, 
 }
 
 Table noise_table(const std::vector<AtLength>& lengths, const std::string& protocol) {
-  Table table{.id = "seeds_needed", .title = "What so many seeds can show"};
+  Table table{.id = "seeds_needed", .title = "Differences that more seeds can detect"};
   table.columns = {{.id = "length", .header = "Length", .style = NumberStyle::kCount},
                    {.id = "seed_sd", .header = "sd of a difference, nats", .style = NumberStyle::kNats},
                    {.id = "detect_1",

@@ -1,4 +1,4 @@
-// What was trained: a line for each model, with what a reader needs to compare it with models elsewhere.
+// The trained models: a line for each, with what a reader needs to compare it with models elsewhere.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ std::string data_of(const Curve& curve) {
 Section setup_section(const Results& results, Palette&) {
   Section section{.id = "setup", .title = "Setup"};
   if (results.curves.empty()) return section;
-  Table table{.id = "setup", .title = "What was trained"};
+  Table table{.id = "setup", .title = "Trained models"};
   std::vector<std::pair<std::string, std::string>> kinds;  // encoding, variant: as in other tables
   std::set<std::string> variants;
   for (const Curve& curve : results.curves) {

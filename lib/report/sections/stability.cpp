@@ -91,7 +91,7 @@ std::string selection_sentence(const Results& results) {
 
 /// Validation loss by learning rate, the chosen ones in bold.
 Table rates_table(const Results& results) {
-  Table table{.id = "selections", .title = "What was chosen on validation data"};
+  Table table{.id = "selections", .title = "Settings chosen on validation data"};
   table.columns = {
       {.id = "encoding", .header = "Encoding", .text = true},
       {.id = "of", .header = "Of", .text = true},
