@@ -16,9 +16,9 @@ namespace pe::pipeline {
 
 class GpuLeases : public GpuLocks {
  public:
-  /// Locks live in `folder`; empty: the first of /run/lock, /dev/shm and /tmp in which every user may write. A service or
-  /// a job may have its own /tmp. Inside an allocation of a cluster
-  /// nothing is locked: its GPUs are its own, and their numbers may differ from the machine's.
+  /// Locks are in `folder`; empty: the first of /run/lock, /dev/shm and /tmp in which every user may write. A service
+  /// or a job may have its own /tmp. Inside an allocation of a cluster nothing is locked: its GPUs are its own, and
+  /// their numbers may differ from the machine's.
   /// @param driver  where the driver describes its GPUs
   explicit GpuLeases(std::filesystem::path folder = {}, std::filesystem::path driver = "/proc/driver/nvidia/gpus");
   /// False when too much of it is held now, by this or another program. Where no lock can be made, every GPU counts as
