@@ -16,7 +16,11 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/installed.h"
+#include "support/json.h"
+#include "support/process.h"
 #include "support/random.h"
+#include "support/temp_folder.h"
 #include "support/test_data.h"
 #include "support/text.h"
 #include "text_without_spaces.h"
@@ -279,6 +283,47 @@ BOOST_AUTO_TEST_CASE(words_of_odd_models_have_the_ids_of_the_library) {
     }
   }
   BOOST_TEST(direct > 2000u);
+}
+
+/// The same by another release of the library, and by models that others trained. Many pairs have one score.
+BOOST_AUTO_TEST_CASE(models_of_sentencepiece_have_the_ids_of_its_package,
+                     *boost::unit_test::precondition(test::PythonHas{"sentencepiece", test::chosen_python()})) {
+  support::Xoshiro random(12);
+  std::vector<std::string> texts = odd_texts(), models{train(600)};
+  texts.insert(texts.end(),
+               {"x\r\ny\r\n\r\n z", "a\u00a0b\u3000c\u2028d", std::string("nul \0 in it", 11), "\x7f\x01\x1b[0m"});
+  const std::vector<std::string> parts = {"a",  "b",  "c",    "\xc3\xa9", "\xe4\xb8\xad",     "cb", " ",
+                                          "  ", "\n", "\n\n", "z",        "\xf0\x9f\x98\x80", "<",  "\t"};
+  for (int i = 0; i < 400; ++i) {
+    texts.emplace_back();
+    for (std::uint64_t length = random.below(40); length > 0; --length)
+      texts.back() += parts[random.below(parts.size())];
+  }
+  for (int model = 0; model < 12; ++model)
+    models.push_back(write_model(random_pieces(random, model % 2 == 0), model % 2 == 0, model % 3 > 0));
+  for (const char* name : {"models/mistral-v1-32000.model", "models/bpemb-en-100000.model"}) {
+    if (const auto path = test::test_data(name)) models.push_back(support::read_file(*path));
+  }
+  const test::TempFolder folder;
+  std::vector<std::string> command{
+      test::chosen_python(), (test::source_root() / "tests/interop/oracles/tokenizers_oracle.py").string(), "pieces"};
+  for (const std::string& model : models) {
+    command.push_back((folder / std::to_string(command.size())).string());
+    support::write_file_atomically(command.back(), model, false);
+  }
+  const auto ran = support::capture(command, Json(texts).dump(), 256u << 20);
+  BOOST_TEST_REQUIRE(ran.status.code == 0, ran.err);
+  const Json found = Json::parse(ran.out);
+  BOOST_TEST_REQUIRE(found.size() == models.size());
+  for (std::size_t model = 0; model < models.size(); ++model) {
+    const auto tokenizer = data::make_sentencepiece(models[model], "model");
+    CachedEncoder cached(*tokenizer);
+    std::vector<std::int32_t> ids;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      cached.encode(texts[i], ids);
+      BOOST_TEST(Json(ids) == found[model][i], "model " << model << ", text " << support::quote(texts[i]));
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(what_words_cannot_do_is_left_to_the_library) {

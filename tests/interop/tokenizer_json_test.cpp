@@ -1,4 +1,4 @@
-// tokenizer.json out and in, compared with the tokenizers package where a Python on this machine has it.
+// Tokenizers out and in, compared with the tokenizers package and llama.cpp where a Python on this machine has them.
 #include "interop/tokenizer_json.h"
 
 #include <boost/test/unit_test.hpp>
@@ -7,6 +7,8 @@
 #include "data/tokenizers/byte_level_bpe.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/tokenizer_training.h"
+#include "interop/gguf.h"
+#include "interop/gguf_tokenizer.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/installed.h"
@@ -77,9 +79,9 @@ const std::vector<std::string>& odd_texts() {
   return texts;
 }
 
-Json python(const std::vector<std::string>& words, const Json& input) {
-  std::vector<std::string> command{chosen_python(),
-                                   (test::source_root() / "tests/interop/oracles/tokenizers_oracle.py").string()};
+Json python(const std::vector<std::string>& words, const Json& input,
+            const std::string& oracle = "tokenizers_oracle.py") {
+  std::vector<std::string> command{chosen_python(), (test::source_root() / "tests/interop/oracles" / oracle).string()};
   command.insert(command.end(), words.begin(), words.end());
   const auto ran = support::capture(command, input.dump(), 256u << 20);
   BOOST_TEST_REQUIRE(ran.status.code == 0, ran.err);
@@ -87,8 +89,9 @@ Json python(const std::vector<std::string>& words, const Json& input) {
 }
 
 void compare_ids(const data::Tokenizer& tokenizer, const std::filesystem::path& file,
-                 const std::vector<std::string>& texts) {
-  const Json found = python({"ids", file.string()}, texts);
+                 const std::vector<std::string>& texts, const std::string& oracle = "tokenizers_oracle.py") {
+  const Json found = python({"ids", file.string()}, texts, oracle);
+  BOOST_TEST_REQUIRE(found.at("ids").size() == texts.size());
   for (std::size_t i = 0; i < texts.size(); ++i) {
     BOOST_TEST(found.at("ids")[i] == Json(tokenizer.encode(texts[i])), "text " << i << ": " << texts[i].substr(0, 60));
   }
@@ -114,6 +117,30 @@ std::vector<std::string> many_texts() {
 std::string written(const test::TempFolder& folder, const Json& json) {
   support::write_file_atomically(folder / "tokenizer.json", json.dump(), false);
   return (folder / "tokenizer.json").string();
+}
+
+/// A file of llama.cpp with the tokenizer and a model of one narrow layer, without which llama.cpp does not load it.
+std::string written_for_llama_cpp(const test::TempFolder& folder, const data::Tokenizer& tokenizer) {
+  constexpr std::int64_t kWidth = 8;
+  interop::GgufValues values = interop::gguf_tokenizer(tokenizer.record(), tokenizer.vocabulary(), "here");
+  values.merge(interop::GgufValues{{"general.architecture", "llama"},
+                                   {"llama.attention.layer_norm_rms_epsilon", 1e-5},
+                                   {"llama.attention.head_count", std::int64_t{1}},
+                                   {"llama.block_count", std::int64_t{1}}});
+  for (const char* size : {"context", "embedding", "feed_forward"})
+    values["llama." + std::string(size) + "_length"] = kWidth;
+  std::vector<interop::SafetensorsTensor> tensors;
+  const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+    const std::int64_t count = shape[0] * (shape.size() > 1 ? shape[1] : 1);
+    const std::string bytes(static_cast<std::size_t>(4 * count), '\0');
+    tensors.push_back({name + ".weight", "F32", shape, [bytes](const interop::ByteSink& sink) { sink(bytes); }});
+  };
+  add("token_embd", {tokenizer.vocabulary(), kWidth});
+  for (const char* name : {"output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"}) add(name, {kWidth});
+  for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"})
+    add(std::string("blk.0.") + name, {kWidth, kWidth});
+  interop::write_gguf(folder / "tokenizer.gguf", values, tensors);
+  return (folder / "tokenizer.gguf").string();
 }
 
 std::string refusal(const Json& json, const interop::TokenizerHints& hints = {}) {
@@ -175,6 +202,28 @@ BOOST_AUTO_TEST_CASE(tokenizers_of_the_package_give_their_ids_here,
         BOOST_TEST(ids == tokenizer->encode(text));
         BOOST_TEST(tokenizer->decode(ids) == text);
       }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(llama_cpp_gives_our_ids, *precondition(PythonHas{"cyllama, tokenizers", chosen_python()})) {
+  std::vector<std::unique_ptr<data::Tokenizer>> tokenizers;
+  for (const bool prefix : {true, false}) tokenizers.push_back(trained(prefix));
+  tokenizers.push_back(data::make_byte_tokenizer());
+  for (const char* kind : {"gpt2", "digits", "llama3", "qwen2"}) {
+    const test::TempFolder folder;
+    const std::string file = (folder / "tokenizer.json").string();
+    python({"train", kind, file}, stories());
+    std::string note;
+    tokenizers.push_back(data::make_byte_level(
+        interop::byte_level_from_json(support::read_file(file), {.eos = "<|endoftext|>"}, file, note), kind));
+  }
+  if (const auto path = test::test_data("models/mistral-v1-32000.model"))
+    tokenizers.push_back(data::make_sentencepiece(support::read_file(*path), "mistral"));
+  for (std::size_t i = 0; i < tokenizers.size(); ++i) {
+    BOOST_TEST_CONTEXT("tokenizer " << i) {
+      const test::TempFolder folder;
+      compare_ids(*tokenizers[i], written_for_llama_cpp(folder, *tokenizers[i]), many_texts(), "llama_cpp_oracle.py");
     }
   }
 }

@@ -1,6 +1,5 @@
 """GGUF files by other programs. `compare FILE…` reads each with the gguf package, computes its model in numpy by the
-formulas of llama.cpp, and cuts its text into tokens by llama.cpp's rules. Where the llama_cpp package is there, it
-computes the same. Answers are JSON."""
+formulas of llama.cpp, and cuts its text into tokens by llama.cpp's rules. Answers are JSON."""
 import heapq
 import json
 import sys
@@ -166,36 +165,16 @@ def tokenize(file, text):
     return ids + by_merges([word for piece in pieces for word in pattern.findall(piece)], v["tokens"], v["merges"])
 
 
-def in_llama_cpp(path, manifest):
-    import llama_cpp
-    model = llama_cpp.Llama(path, n_ctx=256, n_batch=256, n_threads=1, logits_all=True, type_k=0, type_v=0,
-                            flash_attn=False, verbose=False)
-    worst, greedy = 0.0, True
-    for run in manifest["golden"]:
-        model.reset()
-        model.eval(run["ids"])
-        found = differences(np.array(model.scores[:len(run["ids"])], np.float64), run)
-        worst, greedy = max(worst, found[0]), greedy and found[1]
-    longest = manifest["golden"][-1]["ids"]
-    ids = model.tokenize(manifest["text"].encode(), add_bos=True, special=False)
-    return {"version": llama_cpp.__version__, "worst": worst, "greedy": greedy, "ids": ids[:len(longest)] == longest}
-
-
 def compare(path):
     file = File(path)
     manifest = json.loads(file.values["pe_pipeline.manifest"])
     found = [differences(logits(file, run["ids"]), run) for run in manifest["golden"]]
     longest = manifest["golden"][-1]["ids"]
-    answer = {"arch": file.arch, "worst": max(f[0] for f in found), "greedy": all(f[1] for f in found),
-              "lengths": len(found), "divisors": "rope_freqs.weight" in file.tensors,
-              "scaling": file.of_model("rope.scaling.type"), "tensors": len(file.tensors),
-              "file_type": file.values["general.file_type"], "vocabulary": len(file.values["tokenizer.ggml.tokens"]),
-              "ids": tokenize(file, manifest["text"])[:len(longest)] == longest}
-    try:
-        answer["llama_cpp"] = in_llama_cpp(path, manifest)
-    except ImportError:
-        answer["llama_cpp"] = None
-    return answer
+    return {"arch": file.arch, "worst": max(f[0] for f in found), "greedy": all(f[1] for f in found),
+            "lengths": len(found), "divisors": "rope_freqs.weight" in file.tensors,
+            "scaling": file.of_model("rope.scaling.type"), "tensors": len(file.tensors),
+            "file_type": file.values["general.file_type"], "vocabulary": len(file.values["tokenizer.ggml.tokens"]),
+            "ids": tokenize(file, manifest["text"])[:len(longest)] == longest}
 
 
 json.dump({path: compare(path) for path in sys.argv[2:]}, sys.stdout)

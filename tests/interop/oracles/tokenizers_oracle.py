@@ -1,7 +1,14 @@
 """Ids by the tokenizers package. `ids FILE` reads texts (JSON, standard input) and prints their ids; `train KIND FILE`
-trains a byte-level BPE on standard input and writes its tokenizer.json."""
+trains a byte-level BPE on standard input and writes its tokenizer.json. `pieces FILE...` reads texts and prints their
+ids by each of these models of sentencepiece, and by its package."""
 import json
 import sys
+
+if sys.argv[1] == "pieces":
+    from sentencepiece import SentencePieceProcessor
+    texts = json.load(sys.stdin)
+    print(json.dumps([SentencePieceProcessor(model_file=path).encode(texts) for path in sys.argv[2:]]))
+    sys.exit()
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
