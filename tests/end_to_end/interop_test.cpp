@@ -3,8 +3,10 @@
 #include <stdlib.h>
 
 #include <boost/test/unit_test.hpp>
+#include <sstream>
 
 #include "artifact/checkpoint.h"
+#include "artifact/table.h"
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/installed.h"
@@ -278,6 +280,11 @@ std::string gguf_file(const GgufCase& one) {
   return gguf_file(one.name, "data");
 }
 
+bool has_transformers() {
+  static const bool there = bool(PythonHas{"torch, transformers, tokenizers", chosen_python()}({}));
+  return there;
+}
+
 /// A random model of transformers comes in and leaves as GGUF.
 std::string gguf_of_transformers(const std::string& kind) {
   const Bench& bench = Bench::shared();
@@ -298,13 +305,12 @@ void same_as_golden(const Json& answers, const std::string& file, double most = 
   BOOST_TEST(answer.at("lengths") == 3, file);
 }
 
-BOOST_AUTO_TEST_CASE(gguf_files_compute_the_same,
-                     *precondition(PythonHas{"gguf, numpy, regex, torch, transformers", chosen_python()})) {
+BOOST_AUTO_TEST_CASE(gguf_files_compute_the_same, *precondition(PythonHas{"gguf, numpy, regex", chosen_python()})) {
   const Bench& bench = Bench::shared();
   std::vector<std::string> words{"compare"};
   for (const GgufCase& one : kGgufCases) words.push_back(gguf_file(one));
   for (const std::string dtype : {"bfloat16", "float16"}) words.push_back(gguf_file("g_llama", "data", dtype));
-  words.push_back(gguf_of_transformers("llama"));  // merges, and words cut at digits
+  if (has_transformers()) words.push_back(gguf_of_transformers("llama"));  // merges, and words cut at digits
   const Json answers = bench.python(words, "gguf_oracle.py");
   for (std::size_t i = 1; i < words.size(); ++i) same_as_golden(answers, words[i]);
   for (const GgufCase& one : kGgufCases) {
@@ -319,12 +325,15 @@ BOOST_AUTO_TEST_CASE(gguf_files_compute_the_same,
     BOOST_TEST(answers.at(std::string("g_llama_") + dtype + ".gguf").at("file_type") == type, dtype);
 }
 
-BOOST_AUTO_TEST_CASE(llama_cpp_computes_the_same,
-                     *precondition(PythonHas{"cyllama, numpy, torch, transformers", chosen_python()})) {
+BOOST_AUTO_TEST_CASE(llama_cpp_computes_the_same, *precondition(PythonHas{"cyllama, numpy", chosen_python()})) {
   std::vector<std::string> words{"compare"};
   for (const GgufCase& one : kGgufCases) words.push_back(gguf_file(one));
-  for (const char* kind : {"llama", "llama_untied", "llama3", "longrope", "qwen3", "smollm3_nope"})
-    words.push_back(gguf_of_transformers(kind));
+  if (has_transformers()) {
+    for (const char* kind : {"llama", "llama_untied", "llama3", "longrope", "qwen3", "smollm3_nope"})
+      words.push_back(gguf_of_transformers(kind));
+  } else {
+    BOOST_TEST_MESSAGE(chosen_python() << " has no transformers, so none of its models was converted");
+  }
   const std::vector<std::string> rounded{gguf_file("g_llama", "data", "bfloat16"),
                                          gguf_file("g_llama", "data", "float16")};
   std::vector<std::string> all = words;
@@ -504,6 +513,107 @@ BOOST_AUTO_TEST_CASE(stages_go_on_from_an_imported_model) {
   bench.must({"pe-evaluate", "--input", "model=in.h5", "--input", "data=data", "--output", "scores=scores.h5", "--set",
               "eval.tasks=[perplexity]", "--set", "eval.lengths=[1]", "--set", "eval.documents=4", "--set",
               "eval.min_documents=1", "--set", "compute.threads=1"});
+}
+
+/// The shipped pipelines from the first task to the last, on a small model and with small evaluations.
+BOOST_AUTO_TEST_CASE(pipelines_drop_and_extend_an_imported_model_and_it_leaves_again) {
+  const Bench& bench = Bench::shared();
+  bench.train("published", {"model.qk_norm=false", "train.length=32"});
+  bench.export_model("published");
+  std::string texts;
+  for (int i = 0; i < 150; ++i) {
+    std::string text = "Day " + std::to_string(i) + ".";
+    for (int hour = 0; hour < 8; ++hour)
+      text += "\nThe boat left the harbour at " + std::to_string((i + 5 * hour) % 24) + ":05.";
+    texts += Json{{"text", text}}.dump() + "\n";
+  }
+  support::write_file_atomically(bench.path("texts.jsonl"), texts, false);
+  fs::copy(test::source_root() / "configs", bench.path("configs"), fs::copy_options::recursive);
+  support::write_file_atomically(bench.path("configs/eval/scaffold.yml"),
+                                 "eval: {tasks: [perplexity], perplexity: {protocols: [anchored]}, min_documents: 1}\n",
+                                 false);
+  fs::create_directory(bench.path("pipelines"));
+  const auto run = [&](const std::string& name, const std::vector<std::string>& vars) {
+    fs::copy(test::source_root() / "pipelines" / (name + ".yml"), bench.path("pipelines"));
+    std::vector<std::string> words{"pe-pipeline",  "run",        "pipelines/" + name + ".yml",
+                                   "--durability", "off",        "--store",
+                                   "store",        "--progress", "none"};
+    for (const char* var :
+         {"folder=published", "path=texts.jsonl", "length=32", "batch=2", "documents=8", "lengths=[1, 2]"}) {
+      words.insert(words.end(), {"--set", std::string("vars.") + var});
+    }
+    words.insert(words.end(), vars.begin(), vars.end());
+    bench.must(words);
+  };
+  run("drope_smollm", {"--set", "vars.tokens=512"});
+  run("extend_pretrained", {"--set", "vars.extended=64", "--set", "vars.tokens=4096"});
+  std::vector<std::string> compare{"compare"};
+  for (const auto& [model, architecture] : {std::pair{"drope_smollm/drop/arm=drop", "SmolLM3ForCausalLM"},
+                                            {"drope_smollm/drop/arm=nodrop", "LlamaForCausalLM"},
+                                            {"extend_pretrained/extend/rule=pi", "LlamaForCausalLM"},
+                                            {"extend_pretrained/extend/rule=ntk", "LlamaForCausalLM"},
+                                            {"extend_pretrained/extend/rule=yarn", "LlamaForCausalLM"}}) {
+    const std::string name = support::split(model, '=').back();
+    bench.must({"pe-export", "--model", std::string("out/") + model + ".model.h5", "--tokenizer",
+                "out/drope_smollm/import/import.tokenizer.h5", "--out", "back_" + name});
+    bench.must({"pe-export", "--verify", "back_" + name});
+    BOOST_TEST(read_json(bench.path("back_" + name) / "config.json").at("architectures")[0] == architecture, name);
+    compare.push_back("back_" + name);
+  }
+  if (!has_transformers()) return;
+  const Json answers = bench.python(compare);
+  for (std::size_t i = 1; i < compare.size(); ++i)
+    BOOST_TEST(answers.at(compare[i]).at("worst").get<double>() <= 1e-4, compare[i]);
+}
+
+/// The document's task and command, and the same texts here.
+BOOST_AUTO_TEST_CASE(lm_evaluation_harness_measures_the_same,
+                     *precondition(PythonHas{"torch, transformers, lm_eval, datasets, accelerate", chosen_python()})) {
+  const Bench& bench = Bench::shared();
+  bench.train("measured", {"model.key_value_heads=2"});
+  bench.export_model("measured");
+  fs::create_directory(bench.path("harness"));
+  fs::rename(bench.path("measured"), bench.path("harness/exported"));
+  std::string texts;
+  for (int i = 0; i < 40; ++i) {
+    std::string text = "Day " + std::to_string(i) + ".";
+    for (int hour = 0; hour < 5 + i % 7; ++hour)
+      text += "\nThe boat left the harbour at " + std::to_string((i + 5 * hour) % 24) + ":05;  the wind was high.";
+    texts += Json{{"text", text}}.dump() + "\n";
+  }
+  support::write_file_atomically(bench.path("harness/texts.jsonl"), texts, false);
+
+  const std::string document = support::read_file(test::source_root() / "doc/interop.md");
+  const std::size_t task = document.find("```yaml\n") + 8, command = document.find("\nlm-eval run") + 9;
+  fs::create_directory(bench.path("harness/tasks"));
+  support::write_file_atomically(bench.path("harness/tasks/texts.yaml"),
+                                 document.substr(task, document.find("```", task) - task), false);
+  std::vector<std::string> words{
+      "env",    "HF_HOME=" + bench.path("hub").string(), "HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1", chosen_python(), "-m",
+      "lm_eval"};
+  std::istringstream rest(document.substr(command, document.find("```", command) - command));
+  for (std::string word; rest >> word;) {
+    if (word != "\\") words.push_back(word);
+  }
+  const support::CapturedOutput ran = support::capture(words, "", 64u << 20, bench.path("harness"));
+  BOOST_TEST_REQUIRE(ran.status.code == 0, ran.err);
+  double theirs = 0;
+  for (const auto& entry : fs::directory_iterator(bench.path("harness/harness/exported")))
+    theirs = read_json(entry.path()).at("results").at("texts").at("bits_per_byte,none");
+
+  bench.must({"pe-import", "--set", "import.model=harness/exported", "--output", "model=measured_in.h5", "--output",
+              "tokenizer=measured_in.tokenizer.h5"});
+  bench.must(
+      {"pe-fetch", "--set", "source=local", "--set", "path=harness/texts.jsonl", "--output", "raw=measured_raw"});
+  bench.must({"pe-tokenize", "--set", "tokenizer=input", "--set", "split={train: 0, validation: 0, test: 1}", "--input",
+              "raw=measured_raw", "--input", "tokenizer=measured_in.tokenizer.h5", "--output", "data=measured_data"});
+  bench.must({"pe-evaluate", "--input", "model=measured_in.h5", "--input", "data=measured_data", "--output",
+              "scores=measured_scores.h5", "--set", "eval.context=[64]", "--set", "eval.documents=1000", "--set",
+              "eval.min_documents=1", "--set", "eval.perplexity.protocols=[harness]", "--set", "compute.threads=1"});
+  const artifact::Tables scores = artifact::read_tables(bench.path("measured_scores.h5"), artifact::Kind::kEvalTable);
+  const double ours = scores.at("lm_summary").reals("bpb").at(0);
+  BOOST_TEST(ours > 1);
+  BOOST_TEST(std::abs(ours - theirs) < 1e-5, ours << " here, " << theirs << " there");
 }
 
 BOOST_AUTO_TEST_CASE(the_commands_of_the_document_run) {
