@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "support/error.h"
 #include "support/process.h"
+#include "support/test_data.h"
 
 namespace pe::test {
 
@@ -23,10 +25,11 @@ struct Installed {
   }
 };
 
-/// The Python that PE_TEST_PYTHON names, else Debian's.
+/// The Python that PE_TEST_PYTHON names, else the one with the peers of `bootstrap test`, else Debian's.
 inline std::string chosen_python() {
-  const char* chosen = std::getenv("PE_TEST_PYTHON");
-  return chosen != nullptr ? chosen : "/usr/bin/python3";
+  if (const char* chosen = std::getenv("PE_TEST_PYTHON")) return chosen;
+  const std::filesystem::path peers = source_root() / ".deps/peers/python";
+  return std::filesystem::exists(peers) ? peers.string() : "/usr/bin/python3";
 }
 
 /// A Python that can import modules, as "h5py, numpy".
