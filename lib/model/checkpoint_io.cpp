@@ -202,7 +202,9 @@ LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Devic
   if (replaced) config.encoding.json = replace_encoding;
   const std::string where = checkpoint.path().string();
   LanguageModel model = support::with_context(cat("building the model of ", where), [&] {
-    return LanguageModel::make(config, config.vocabulary, seed_of(checkpoint), device, compute);
+    // A replaced encoding keeps the values that are drawn.
+    return LanguageModel::make(config, config.vocabulary, seed_of(checkpoint), device, compute,
+                               replaced ? Weights::kDrawn : Weights::kLater);
   });
   read_tensors(checkpoint, weights, model, values_of(model), replaced);
   for (const TensorInfo& info : checkpoint.tensors()) {

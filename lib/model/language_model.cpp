@@ -44,8 +44,8 @@ void fill_drawn(const Tensor& to, std::uint64_t seed, const std::string& name, c
       if (to.scalar_type() == at::kDouble) {
         std::copy_n(block.data(), size, to.data_ptr<double>() + first);
       } else {
-        for (std::int64_t j = 0; j < size; ++j)
-          to.data_ptr<float>()[first + j] = static_cast<float>(block[static_cast<std::size_t>(j)]);
+        std::transform(block.begin(), block.begin() + size, to.data_ptr<float>() + first,
+                       [](double value) { return static_cast<float>(value); });
       }
     }
   });
