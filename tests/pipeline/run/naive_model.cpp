@@ -238,7 +238,8 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
   std::vector<std::string> recipes;
   for (std::size_t i = 0; i < tasks.size(); ++i) recipes.push_back(recipe(pipeline, tasks, i));
   std::vector<bool> executed(tasks.size()), failed(tasks.size());
-  std::set<ModelResult> made;  // in this run
+  std::set<ModelResult> made;                    // in this run
+  std::set<std::pair<std::size_t, int>> lacked;  // by the readers of a task, when it failed
 
   const auto recorded = [&](std::size_t task, int step) { return held.count({recipes[task], step}) > 0; };
   const auto present = [&](std::size_t task, int step) {
@@ -266,6 +267,12 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
     for (const auto& input : tasks[i].inputs) wanted[input.task].insert(input.step);
   }
   std::vector<State> states(tasks.size(), State::kUnseen);
+  const auto fail = [&](std::size_t i) {
+    failed[i] = true;
+    for (const int step : wanted[i]) {
+      if (!present(i, step)) lacked.insert({i, step});
+    }
+  };
   std::function<void(std::size_t)> execute = [&](std::size_t i) {
     for (const auto& input : tasks[i].inputs) {
       const auto it = held.find({recipes[input.task], input.step});
@@ -284,7 +291,7 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
     const ModelStage& stage = pipeline.stages[tasks[i].stage];
     if (stage.fails) {
       outcome.failed.insert(recipes[i]);
-      failed[i] = true;
+      fail(i);
       return;
     }
     outcome.executed.insert(recipes[i]);
@@ -302,9 +309,10 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
     if (wanted[i].empty()) continue;
     const auto broken = [&](const ModelTask::Input& input) {
       if (states[input.task] != State::kFailed && states[input.task] != State::kBlocked) return false;
-      // A snapshot that is there serves although its trajectory fails later; one that is forced again does not.
+      // A snapshot that is there serves although its trajectory fails later; one that is forced again does not. Neither
+      // does one that the same work under another name makes after the failure.
       return (force && selected[input.task]) || !present(input.task, input.step) ||
-             states[input.task] == State::kBlocked;
+             lacked.count({input.task, input.step}) > 0 || states[input.task] == State::kBlocked;
     };
     const bool blocked = (must[i] || !known[i]) && std::any_of(tasks[i].inputs.begin(), tasks[i].inputs.end(), broken);
     if (blocked) {
@@ -320,7 +328,7 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
                !std::all_of(wanted[i].begin(), wanted[i].end(), [&](int step) { return present(i, step); })) {
       // The same work under another name is tried in its own right: what is in no key may be why the other failed.
       if (outcome.failed.count(recipes[i]) && pipeline.stages[tasks[i].stage].fails) {
-        failed[i] = true;
+        fail(i);
       } else {
         execute(i);
       }
