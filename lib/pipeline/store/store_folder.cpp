@@ -157,6 +157,8 @@ fs::path StoreFolder::move_to_trash(const fs::path& path) const {
     if (error) throw IoError(cat("cannot move to the trash '", path.string(), "': ", error.message()));
     support::remove_tree(path);
   }
+  // A rename is on disk when both folders are. A record that came back would lack the objects that went after it.
+  sync_folder_of(to);
   sync_folder_of(path);
   return to;
 }
