@@ -29,7 +29,7 @@ fs::path store_path_for(cli::CommandLine& line);
 
 pipeline::ExpandOptions expand_options(const cli::CommandLine& line);
 pipeline::StageCatalog stage_catalog();
-/// The programs beside pe-pipeline that describe themselves, sorted.
+/// The programs next to pe-pipeline that describe themselves, sorted.
 std::vector<std::string> stage_programs();
 
 /// The capacity of the machine, narrowed by -j, --mem, --gpus, --pool. @throws ConfigError

@@ -47,8 +47,10 @@ void list_tree(const fs::path& folder, const fs::path& base, std::set<std::pair<
   for (const std::string& name : list_folder(folder)) {
     if (name.starts_with('.')) continue;
     const fs::path path = folder / name;
-    if (!is_there(path)) continue;  // a link that leads nowhere is no file
-    const fs::file_type type = fs::status(path).type();
+    std::error_code error;  // one look at each: folders of inputs are large
+    const fs::file_type type = fs::status(path, error).type();
+    if (type == fs::file_type::not_found) continue;  // a link that leads nowhere is no file
+    if (type == fs::file_type::none) throw IoError(cat("cannot look at ", quote(path.string()), ": ", error.message()));
     if (type == fs::file_type::directory) {
       list_tree(path, base, above, listed);
     } else if (type == fs::file_type::regular) {

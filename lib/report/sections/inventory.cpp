@@ -1,4 +1,4 @@
-// The inputs of the report, and those that are missing, with the reason.
+// The inputs of the report, and the missing inputs with the reason.
 #include <cmath>
 #include <set>
 

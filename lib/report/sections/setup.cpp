@@ -1,4 +1,4 @@
-// The trained models: a line for each, with what a reader needs to compare it with models elsewhere.
+// The trained models: a line for each, with the settings that a comparison with other models needs.
 #include <fmt/format.h>
 
 #include <algorithm>
