@@ -276,16 +276,16 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
   std::function<void(std::size_t)> execute = [&](std::size_t i) {
     for (const auto& input : tasks[i].inputs) {
       const auto it = held.find({recipes[input.task], input.step});
-      // A damaged input is found by its reader, and its producer runs once more.
-      if (it != held.end() && it->second == Held::kDamaged) {
-        it->second = Held::kObjectGone;
-        execute(input.task);
-        if (failed[input.task] || states[input.task] == State::kBlocked) {
-          if (failed[input.task]) states[input.task] = State::kFailed;
-          outcome.blocked.insert(i);
-          states[i] = State::kBlocked;
-          return;
-        }
+      if (it != held.end() && it->second == Held::kWhole) continue;
+      // A damaged input is found by its reader, and its producer runs once more. So do those whose objects it lacks.
+      if (it != held.end()) it->second = Held::kObjectGone;
+      wanted[input.task].insert(input.step);
+      execute(input.task);
+      if (failed[input.task] || states[input.task] == State::kBlocked) {
+        if (failed[input.task]) states[input.task] = State::kFailed;
+        outcome.blocked.insert(i);
+        states[i] = State::kBlocked;
+        return;
       }
     }
     const ModelStage& stage = pipeline.stages[tasks[i].stage];
@@ -310,9 +310,11 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
     const auto broken = [&](const ModelTask::Input& input) {
       if (states[input.task] != State::kFailed && states[input.task] != State::kBlocked) return false;
       // A snapshot that is there serves although its trajectory fails later; one that is forced again does not. Neither
-      // does one that the same work under another name makes after the failure.
+      // does one that the same work under another name makes after the failure, nor one whose key is not known because
+      // its trajectory is blocked.
       return (force && selected[input.task]) || !present(input.task, input.step) ||
-             lacked.count({input.task, input.step}) > 0 || states[input.task] == State::kBlocked;
+             lacked.count({input.task, input.step}) > 0 ||
+             (states[input.task] == State::kBlocked && !known[input.task]);
     };
     const bool blocked = (must[i] || !known[i]) && std::any_of(tasks[i].inputs.begin(), tasks[i].inputs.end(), broken);
     if (blocked) {
