@@ -128,6 +128,25 @@ BOOST_AUTO_TEST_CASE(every_window_is_an_example_with_its_labels) {
   for (const auto& [length, times] : lengths) BOOST_TEST(times == 100, length << ": " << times);
 }
 
+BOOST_AUTO_TEST_CASE(padding_apart_is_a_document_of_its_own_and_changes_no_token) {
+  const test::TempFolder folder, other;
+  Json options = {
+      {"task", "reverse"}, {"lengths", {3, 8}}, {"train", 60}, {"validation", 5}, {"window", 19}, {"seed", 4}};
+  const TokenDataset joined(generated(folder, options));
+  options["padding"] = "apart";
+  const TokenDataset apart(generated(other, options));
+  std::vector<std::int64_t> ids(20), same(20);
+  std::uint64_t document = 0;
+  for (std::uint64_t w = 0; w < 60; ++w) {
+    joined.window(Split::kTrain, 19, w, ids);
+    apart.window(Split::kTrain, 19, w, same);
+    BOOST_REQUIRE(ids == same);
+    const auto size = static_cast<std::uint64_t>(std::find(ids.begin(), ids.end() - 1, kTaskPad) - ids.begin());
+    BOOST_REQUIRE_EQUAL(apart.document(Split::kTrain, document++).first, 19 * w);
+    if (size < 19) BOOST_REQUIRE_EQUAL(apart.document(Split::kTrain, document++).first, 19 * w + size);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(lengths_come_by_their_weights_and_mixed) {
   const test::TempFolder folder;
   const TokenDataset dataset(

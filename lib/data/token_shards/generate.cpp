@@ -25,6 +25,10 @@ void GenerateConfig::Generate::describe(support::FieldVisitor& v) {
   v.field("window", window, "Tokens of an example with its padding: train.length of the training.",
           {.unit = "tokens", .min = 2, .max = 1 << 20});
   v.field("seed", seed, "Seed of the examples.", {.min = 0});
+  v.choice("padding", padding, {{"joined", Padding::kJoined}, {"apart", Padding::kApart}},
+           "joined: the padding belongs to its example; apart: it is a document that `train.documents: masked` hides, "
+           "as a bidirectional model needs.",
+           {.neutral = Json("joined")});
   v.check(lengths.empty() || (lengths.size() == 2 && lengths[0] <= lengths[1]),
           "generate.lengths holds two numbers, the shortest and the longest");
 }
@@ -101,10 +105,12 @@ void generate(const GenerateConfig& config, artifact::Workspace& workspace) {
                           {}, "raise generate.window, and train.length with it, or lower generate.lengths");
       }
       for (const std::int32_t label : example.labels) scored += label != kUnlabelled ? 1 : 0;
+      const std::size_t own = wanted.padding == GenerateConfig::Generate::Padding::kApart ? example.ids.size() : window;
       example.ids.resize(window, kTaskPad);
       example.labels.resize(window, kUnlabelled);
-      writer.add(split, example.ids.data(), window, 0, static_cast<std::uint64_t>(done), example.labels.data());
-      ++done;
+      const auto number = static_cast<std::uint64_t>(done++);
+      writer.add(split, example.ids.data(), own, 0, number, example.labels.data());
+      if (own < window) writer.add(split, &example.ids[own], window - own, 0, number, &example.labels[own]);
     }
     // A window takes one token more than it is long.
     if (count > 0) writer.add(split, &kTaskPad, 1, 0, static_cast<std::uint64_t>(done), &kUnlabelled);

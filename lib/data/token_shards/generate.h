@@ -19,6 +19,8 @@ struct GenerateConfig {
     std::int64_t validation = 2'000;
     std::int64_t window = 64;  ///< tokens of an example, padded; train.length
     std::int64_t seed = 1;
+    /// The padding of a window: part of its example, or a document after it.
+    enum class Padding { kJoined, kApart } padding = Padding::kJoined;
     void describe(support::FieldVisitor& v);
   };
   Generate generate;
