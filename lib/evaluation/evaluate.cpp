@@ -204,6 +204,16 @@ const artifact::Input* reference_input(const artifact::Workspace& workspace) {
   return found == workspace.inputs.end() || found->second.empty() ? nullptr : &found->second.front();
 }
 
+/// Tasks that suit a model whose tokens see later ones.
+void require_labelled_tasks(const EvalGroup& group) {
+  for (const std::string& task : group.tasks) {
+    if (task == "algorithmic") continue;
+    throw support::ConfigError(
+        cat("eval.tasks has ", support::quote(task), ", and this model sees later tokens (model.mask: bidirectional)"),
+        {}, "the task algorithmic alone can test it: eval.tasks: [algorithmic]");
+  }
+}
+
 /// The journal's file, with the items of an earlier attempt if there was one.
 std::filesystem::path journal_file(const artifact::Workspace& workspace) {
   const std::filesystem::path name = "evaluation.jsonl";
@@ -244,6 +254,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
       identify(checkpoint, model_input, group.weights, group.replaces_encoding() ? encoding : nullptr);
   const Json laid_over = encoding;  // variants set their own policy for lengths beyond it
   const model::LanguageModel model = load_evaluated(group, checkpoint, encoding, device, dtype, weights);
+  if (model.config().mask != model::Mask::kCausal) require_labelled_tasks(group);
   const auto prepare = [&](const model::LanguageModel& made) { tell_tokens(made, dataset, data_input.path); };
   prepare(model);
 

@@ -16,6 +16,18 @@ namespace {
 /// Positions whose logits exist at a time: T x V never does.
 constexpr std::int64_t kLogitRows = 1024;
 
+/// For a model that sees all tokens of a sequence.
+void require_unseen_targets(const Sequence& sequence) {
+  const auto next = sequence.ids.begin() + 1;
+  if (!sequence.labels.empty() && !std::equal(next, sequence.ids.end(), sequence.labels.begin(),
+                                              [](auto id, auto label) { return label < 0 || id == label; }))
+    return;
+  throw support::ConfigError(
+      "this model sees the tokens that it is to predict (model.mask: bidirectional): it gives no likelihoods", {},
+      "train it on a task of pe-generate whose answers are not in its input, such as {kind: bucket_sort, mode: "
+      "parallel}");
+}
+
 class ModelScorer final : public Scorer {
  public:
   ModelScorer(model::LanguageModel model, std::int64_t batch_tokens)
@@ -39,6 +51,7 @@ class ModelScorer final : public Scorer {
       assert(static_cast<std::int64_t>(sequence.ids.size()) == length);
       assert(sequence.first >= 1 && sequence.first <= sequence.last && sequence.last <= length);
       id = std::copy(sequence.ids.begin(), sequence.ids.end(), id);
+      if (model_.config().mask != model::Mask::kCausal) require_unseen_targets(sequence);
       for (const auto& [at, target] : targets_of(sequence)) {
         where.push_back(row * length + at);
         targets.push_back(target);
@@ -162,11 +175,6 @@ std::unique_ptr<Scorer> make_model_scorer(model::LanguageModel model, std::int64
         "this model attends over its batch (model.attend_over_batch), so its result for a text depends on the other "
         "texts of the batch",
         {}, "pe-dummy measures such models, on separate batches");
-  }
-  if (config.mask != model::Mask::kCausal) {
-    throw support::ConfigError(
-        "this model sees the tokens that it is to predict (model.mask: bidirectional): it gives no likelihoods", {},
-        "evaluate models that were trained with model.mask: causal");
   }
   return std::make_unique<ModelScorer>(std::move(model), batch_tokens);
 }

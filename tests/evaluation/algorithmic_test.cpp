@@ -274,19 +274,44 @@ BOOST_AUTO_TEST_CASE(options_of_a_test_may_differ_from_those_of_training_but_not
   BOOST_CHECK_THROW(run(copy, other, {{"options", {"alphabet"}}}), support::ConfigError);
 }
 
+/// A workspace in a folder that has the data and the model, for the stages that make and read them.
+artifact::Workspace stage_in(const test::TempFolder& folder, const std::string& name) {
+  artifact::Workspace place;
+  place.inputs["data"] = {{folder / "data", artifact::Kind::kTokenShards, "", {}}};
+  if (name != "train") place.inputs["model"] = {{folder / "model.h5", artifact::Kind::kCheckpoint, "", {}}};
+  place.outputs = {{"data", folder / "data"},
+                   {"model", folder / "model.h5"},
+                   {"metrics", folder / "metrics.h5"},
+                   {"scores", folder / "scores.h5"}};
+  place.work = folder / name;
+  support::make_folders(place.work);
+  place.progress = &support::silent_progress();
+  return place;
+}
+
+void generate_in(const test::TempFolder& folder, const Json& options) {
+  auto place = stage_in(folder, "generate");
+  data::generate(support::make_config<data::GenerateConfig>(Json{{"generate", options}}), place);
+}
+
+void train_in(const test::TempFolder& folder, const Json& config) {
+  auto place = stage_in(folder, "train");
+  training::train(support::make_config<training::TrainConfig>(config), place);
+}
+
+artifact::Table evaluate_in(const test::TempFolder& folder, const Json& options) {
+  auto place = stage_in(folder, "evaluate");
+  evaluate(support::make_config<EvaluateConfig>(Json{{"eval", options}}), place);
+  return artifact::read_eval_tables(place.output("scores")).at("algo_summary");
+}
+
 BOOST_AUTO_TEST_CASE(a_small_model_learns_a_generated_task_and_is_tested_on_it) {
   const test::TempFolder folder;
-  artifact::Workspace workspace;
-  workspace.outputs["data"] = folder / "data";
-  workspace.work = folder.path();
-  workspace.progress = &support::silent_progress();
-  data::generate(support::make_config<data::GenerateConfig>(Json{{"generate",
-                                                                  {{"task", {{"kind", "copy_repeat"}, {"alphabet", 5}}},
-                                                                   {"lengths", {2, 5}},
-                                                                   {"train", 2000},
-                                                                   {"validation", 40},
-                                                                   {"window", 16}}}}),
-                 workspace);
+  generate_in(folder, {{"task", {{"kind", "copy_repeat"}, {"alphabet", 5}}},
+                       {"lengths", {2, 5}},
+                       {"train", 2000},
+                       {"validation", 40},
+                       {"window", 16}});
   const data::TokenDataset dataset(folder / "data");
 
   // A training counts exactly the labels.
@@ -314,39 +339,18 @@ BOOST_AUTO_TEST_CASE(a_small_model_learns_a_generated_task_and_is_tested_on_it) 
   BOOST_TEST(row->tokens_scored == static_cast<std::int64_t>(asked));
   BOOST_TEST(std::abs(row->loss - nll / asked) < 1e-4);
 
-  const auto config = support::make_config<training::TrainConfig>(
-      Json{{"model", {{"width", 32}, {"layers", 2}, {"heads", 2}, {"encoding", "none"}}},
-           {"train",
-            {{"length", 16},
-             {"batch", 32},
-             {"tokens", 16 * 32 * 220},
-             {"peak_lr", 0.01},
-             {"warmup_steps", 20},
-             {"validate_windows", 40},
-             {"validate_every", 0}}}});
-  artifact::Workspace training_place;
-  training_place.inputs["data"] = {{folder / "data", artifact::Kind::kTokenShards, "", {}}};
-  training_place.outputs["model"] = folder / "model.h5";
-  training_place.outputs["metrics"] = folder / "metrics.h5";
-  training_place.work = folder / "work";
-  support::make_folders(training_place.work);
-  training_place.progress = &support::silent_progress();
-  training::train(config, training_place);
-
-  artifact::Workspace place;
-  place.inputs["model"] = {{folder / "model.h5", artifact::Kind::kCheckpoint, "", {}}};
-  place.inputs["data"] = {{folder / "data", artifact::Kind::kTokenShards, "", {}}};
-  place.outputs["scores"] = folder / "scores.h5";
-  place.work = folder / "evaluation";
-  support::make_folders(place.work);
-  place.progress = &support::silent_progress();
-  evaluate(
-      support::make_config<EvaluateConfig>(Json{
-          {"eval",
-           {{"tasks", {"algorithmic"}}, {"algorithmic", {{"lengths", {2, 4, 5}}, {"train", 5}, {"examples", 100}}}}}}),
-      place);
-  const artifact::Tables tables = artifact::read_eval_tables(place.output("scores"));
-  const artifact::Table& summary = tables.at("algo_summary");
+  train_in(folder, {{"model", {{"width", 32}, {"layers", 2}, {"heads", 2}, {"encoding", "none"}}},
+                    {"train",
+                     {{"length", 16},
+                      {"batch", 32},
+                      {"tokens", 16 * 32 * 220},
+                      {"peak_lr", 0.01},
+                      {"warmup_steps", 20},
+                      {"validate_windows", 40},
+                      {"validate_every", 0}}}});
+  const artifact::Table summary =
+      evaluate_in(folder, {{"tasks", {"algorithmic"}},
+                           {"algorithmic", {{"lengths", {2, 4, 5}}, {"train", 5}, {"examples", 100}}}});
   BOOST_REQUIRE(summary.rows() == 3u);
   for (std::size_t at = 0; at < 3; ++at) {
     BOOST_TEST(summary.texts("task")[at] == "copy_repeat");
@@ -354,12 +358,46 @@ BOOST_AUTO_TEST_CASE(a_small_model_learns_a_generated_task_and_is_tested_on_it) 
   }
   BOOST_TEST(summary.reals("token_acc")[2] > 0.8);
   // A model of another length cannot read the windows.
-  auto wrong = support::make_config<training::TrainConfig>(Json{{"train", {{"length", 32}}}});
-  training_place.outputs["model"] = folder / "other.h5";
-  BOOST_CHECK_EXCEPTION(training::train(wrong, training_place), support::ArtifactError, [](const auto& error) {
+  BOOST_CHECK_EXCEPTION(train_in(folder, {{"train", {{"length", 32}}}}), support::ArtifactError, [](const auto& error) {
     const std::string text = error.what();
     return text.find("examples of 16 tokens") != std::string::npos &&
            text.find("train.length is 32") != std::string::npos;
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_model_that_sees_all_tokens_is_tested_on_answers_that_are_not_among_them) {
+  const auto learns = [](const char* mode) {
+    const test::TempFolder folder;
+    generate_in(folder, {{"task", {{"kind", "bucket_sort"}, {"mode", mode}}},
+                         {"lengths", {2, 6}},
+                         {"train", 2000},
+                         {"validation", 40},
+                         {"window", 16},
+                         {"padding", "apart"}});
+    train_in(folder, {{"model",
+                       {{"width", 32}, {"layers", 2}, {"heads", 2}, {"encoding", "rope"}, {"mask", "bidirectional"}}},
+                      {"train",
+                       {{"length", 16},
+                        {"batch", 32},
+                        {"tokens", 16 * 32 * 220},
+                        {"documents", "masked"},
+                        {"peak_lr", 0.01},
+                        {"warmup_steps", 20},
+                        {"validate_windows", 40},
+                        {"validate_every", 0}}}});
+    BOOST_CHECK_EXCEPTION(evaluate_in(folder, {{"tasks", {"perplexity", "algorithmic"}}}), support::ConfigError,
+                          [](const auto& error) {
+                            return std::string(error.what()).find("eval.tasks has 'perplexity'") != std::string::npos;
+                          });
+    return evaluate_in(folder, {{"tasks", {"algorithmic"}},
+                                {"algorithmic", {{"lengths", {3, 6}}, {"train", 6}, {"examples", 100}}}});
+  };
+  const artifact::Table summary = learns("parallel");
+  BOOST_REQUIRE(summary.rows() == 2u);
+  for (const double accuracy : summary.reals("token_acc")) BOOST_TEST(accuracy > 0.8);
+  // Answers in the input would be copied.
+  BOOST_CHECK_EXCEPTION(learns("sequence"), support::ConfigError, [](const auto& error) {
+    return std::string(error.what()).find("sees the tokens that it is to predict") != std::string::npos;
   });
 }
 
