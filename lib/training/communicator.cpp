@@ -194,7 +194,7 @@ class Nccl final : public Communicator {
     }
   }
   void broadcast(const at::Tensor& data) override {
-    if (!data.is_cuda()) {
+    if (data.device() != device_) {
       const at::Tensor there = data.to(device_);
       broadcast(there);
       at::Tensor(data).copy_(there);
@@ -205,7 +205,7 @@ class Nccl final : public Communicator {
   }
   std::vector<double> sum(std::vector<double> values) override {
     const at::Tensor host = at::from_blob(values.data(), {std::ssize(values)}, at::TensorOptions(at::kDouble));
-    const at::Tensor there = host.to(device_);
+    const at::Tensor there = host.to(device_, at::kDouble, /*non_blocking=*/false, /*copy=*/true);
     start_sum(there);
     finish();
     host.copy_(there);
@@ -215,8 +215,11 @@ class Nccl final : public Communicator {
  private:
   void* stream() const { return table_.current_stream(device_.index()); }
   void begin(int status) {
-    if (status != 0)
-      lost(rank(), count(), cat(status < 0 ? "CUDA error " : "NCCL error ", status < 0 ? -status : status));
+    if (status == 0) return;
+    int done = 0;
+    char problem[256] = {};
+    if (table_.nccl_done(handle_, &done, problem, sizeof problem) != 0) lost(rank(), count(), cat("NCCL: ", problem));
+    lost(rank(), count(), cat(status < 0 ? "CUDA error " : "NCCL error ", status < 0 ? -status : status));
   }
 
   const PeCudaTable& table_;
@@ -225,7 +228,7 @@ class Nccl final : public Communicator {
   double timeout_s_;
 };
 
-std::unique_ptr<Communicator> open_nccl(std::int64_t ranks, at::Device device, double timeout_s) {
+std::unique_ptr<Communicator> meet_over_nccl(std::int64_t ranks, at::Device device, double timeout_s) {
   const PeCudaTable* table = kernels::plugin();
   if (table == nullptr || table->nccl_open == nullptr) {
     throw ConfigError(cat("compute.ranks is ", ranks, ", but this build's CUDA plug-in has no NCCL"), {},
@@ -243,16 +246,21 @@ std::unique_ptr<Communicator> open_nccl(std::int64_t ranks, at::Device device, d
   } else {
     id = support::broadcast_text(own, id, timeout_s);
   }
-  void* handle = nullptr;
-  char problem[256] = {};
-  if (id.size() != 128 || table->nccl_open(id.data(), static_cast<int>(ranks), static_cast<int>(own.rank),
-                                           device.index(), timeout_s, &handle, problem, sizeof problem) != 0) {
-    lost(own.rank, ranks, cat("NCCL does not start: ", problem));
-  }
-  return std::make_unique<Nccl>(*table, handle, own.rank, ranks, device, timeout_s);
+  return open_nccl(*table, id, own.rank, ranks, device, timeout_s);
 }
 
 }  // namespace
+
+std::unique_ptr<Communicator> open_nccl(const PeCudaTable& table, const std::string& id, std::int64_t rank,
+                                        std::int64_t count, at::Device device, double timeout_s) {
+  void* handle = nullptr;
+  char problem[256] = {};
+  if (id.size() != 128 || table.nccl_open(id.data(), static_cast<int>(count), static_cast<int>(rank), device.index(),
+                                          timeout_s, &handle, problem, sizeof problem) != 0) {
+    lost(rank, count, cat("NCCL does not start: ", problem));
+  }
+  return std::make_unique<Nccl>(table, handle, rank, count, device, timeout_s);
+}
 
 std::string Communicator::broadcast(const std::string& text) {
   if (count_ == 1) return text;
@@ -279,7 +287,7 @@ std::unique_ptr<Communicator> open_communicator(const model::ComputeConfig& comp
                       {}, cat("start ", ranks, ", or set compute.ranks: ", started));
   }
   if (ranks == 1) return make_null_communicator();
-  if (device.is_cuda()) return open_nccl(ranks, device, compute.rank_timeout);
+  if (device.is_cuda()) return meet_over_nccl(ranks, device, compute.rank_timeout);
   return open_mpi(ranks, compute.rank_timeout);
 }
 

@@ -12,6 +12,8 @@
 
 #include "model/compute.h"
 
+struct PeCudaTable;
+
 namespace pe::training {
 
 class Communicator {
@@ -73,6 +75,11 @@ std::unique_ptr<Communicator> make_null_communicator();
 /// @throws ConfigError when the plug-in, or the library behind it, is not there, or when not as many processes were
 /// started.
 std::unique_ptr<Communicator> open_communicator(const model::ComputeConfig& compute, at::Device device);
+
+/// Over the functions of the CUDA plug-in's table. `id` is that of nccl_unique_id on one rank. The device may be the
+/// CPU where a stand-in for NCCL works on host memory. @throws Error (69) when the other ranks do not come
+std::unique_ptr<Communicator> open_nccl(const PeCudaTable& table, const std::string& id, std::int64_t rank,
+                                        std::int64_t count, at::Device device, double timeout_s);
 
 /// @throws Error (1) that names the ranks when not all have the same number; `step` steps were done. After this error a
 /// rank must not continue or save.

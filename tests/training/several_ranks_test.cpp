@@ -1,5 +1,6 @@
-// Several ranks as threads of one process, each with a separate model. Checked are their final states, and that
-// gradients are exchanged when they are complete. tests/end_to_end/ranks_test.cpp has real processes over MPI.
+// Several ranks as threads of one process, each with a separate model, over memory and over a stand-in for NCCL.
+// Checked are their final states, and that gradients are exchanged when they are complete.
+// tests/end_to_end/ranks_test.cpp has real processes over MPI.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
@@ -11,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "cuda/nccl_stand_in.h"
 #include "encodings/fixture.h"
 #include "encodings/registry.h"
 #include "small_run.h"
@@ -95,10 +97,20 @@ struct Ended {
   std::vector<std::string> thrown;
 };
 
+std::string nccl_id() {
+  std::string id(128, '\0');
+  BOOST_TEST_REQUIRE(nccl_stand_in().nccl_unique_id(id.data()) == 0);
+  return id;
+}
+
+enum class Over { kMemory, kNccl };
+
 /// Trains with so many ranks; `change` may make them differ.
 Ended train_with(std::int64_t ranks, const TrainConfig& config, const std::filesystem::path& folder,
                  const std::filesystem::path& data,
-                 const std::function<void(std::int64_t, training::Run&)>& change = {}, std::int64_t drifts = -1) {
+                 const std::function<void(std::int64_t, training::Run&)>& change = {}, std::int64_t drifts = -1,
+                 Over over = Over::kMemory) {
+  const std::string id = nccl_id();
   Room room(ranks);
   Ended ended;
   ended.thrown.resize(static_cast<std::size_t>(ranks));
@@ -112,10 +124,12 @@ Ended train_with(std::int64_t ranks, const TrainConfig& config, const std::files
     const data::TokenDataset dataset(data);
     artifact::Workspace workspace = workspace_in(folder / ("rank" + std::to_string(rank)), data);
     workspace.resume = workspace.work;
-    InThreads communicator(room, rank, rank == drifts);
     training::Run& run = runs[static_cast<std::size_t>(rank)];
-    run.communicator = &communicator;
     try {
+      const std::unique_ptr<Communicator> communicator =
+          over == Over::kNccl ? training::open_nccl(nccl_stand_in(), id, rank, ranks, at::kCPU, 60)
+                              : std::make_unique<InThreads>(room, rank, rank == drifts);
+      run.communicator = communicator.get();
       training::execute(run, dataset, workspace);
     } catch (const std::exception& error) {
       ended.thrown[static_cast<std::size_t>(rank)] = error.what();
@@ -279,6 +293,74 @@ BOOST_AUTO_TEST_CASE(losses_of_the_first_steps_are_those_of_one_rank_in_fp32_and
       }
     }
     BOOST_TEST(std::abs(losses[1][0] - std::log(kVocabulary)) > 1e-3);
+  }
+}
+
+// The plug-in's exchange, which works beside the backward pass.
+BOOST_AUTO_TEST_CASE(over_nccl_ranks_end_with_the_bytes_that_they_have_over_memory) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    for (const std::int64_t ranks : {2, 4}) {
+      BOOST_TEST_CONTEXT(c10::toString(type) << ", " << ranks << " ranks") {
+        const auto run = [&](const char* name, Over over) {
+          const auto place = folder / (c10::toString(type) + std::to_string(ranks) + name);
+          const Ended ended = train_with(
+              ranks, smooth_config(), place, data,
+              [&](std::int64_t, training::Run& one) {
+                one.model = model::LanguageModel::make(one.model.config(), kVocabulary, 42, at::kCPU, type,
+                                                       model::Weights::kLater);
+              },
+              -1, over);
+          for (const std::string& text : ended.thrown) BOOST_TEST(text == "");
+          for (const auto& model : ended.models) BOOST_TEST(same_bits(model, ended.models[0]));
+          return support::read_file(place / "rank0/model.h5") + support::read_file(place / "rank0/metrics.h5");
+        };
+        BOOST_TEST((run("nccl", Over::kNccl) == run("memory", Over::kMemory)));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(over_nccl_a_rank_that_fails_hangs_or_never_comes_ends_the_others_with_a_word) {
+  enum class Rank3 { kFails, kHangs, kNeverComes };
+  for (const auto& [how, expected] :
+       {std::pair(Rank3::kFails, "NCCL: remote process exited"),
+        std::pair(Rank3::kHangs, "the other ranks have not answered for 0.5 s (compute.rank_timeout)"),
+        std::pair(Rank3::kNeverComes,
+                  "NCCL does not start: the other ranks did not come within compute.rank_timeout")}) {
+    BOOST_TEST_CONTEXT(expected) {
+      const std::string id = nccl_id();
+      const double timeout_s = how == Rank3::kFails ? 60 : 0.5;
+      std::vector<std::string> thrown(4);
+      std::barrier<> others_are_done(4);
+      const auto body = [&, how = how](std::int64_t rank) {
+        try {
+          if (rank == 3 && how == Rank3::kNeverComes) throw std::runtime_error("not here");
+          const auto communicator = training::open_nccl(nccl_stand_in(), id, rank, 4, at::kCPU, timeout_s);
+          communicator->barrier();
+          if (rank == 3 && how == Rank3::kFails) throw std::runtime_error("a failure");
+          if (rank == 3) others_are_done.arrive_and_wait();
+          communicator->barrier();
+        } catch (const std::exception& error) {
+          thrown[static_cast<std::size_t>(rank)] = error.what();
+        }
+        if (rank != 3 || how != Rank3::kHangs) (void)others_are_done.arrive();
+      };
+      std::vector<std::thread> threads;
+      for (std::int64_t rank = 0; rank < 4; ++rank) threads.emplace_back(body, rank);
+      for (std::thread& thread : threads) thread.join();
+      // The first that gives up ends the exchange of the others.
+      const std::string ended = "remote process exited";
+      bool said = false;
+      for (std::size_t rank = 0; rank < 3; ++rank) {
+        BOOST_TEST(thrown[rank].find("rank " + std::to_string(rank) + " of 4: ") != std::string::npos, thrown[rank]);
+        const bool says_it = thrown[rank].find(expected) != std::string::npos;
+        BOOST_TEST((says_it || thrown[rank].find(ended) != std::string::npos), thrown[rank]);
+        said = said || says_it;
+      }
+      BOOST_TEST(said);
+    }
   }
 }
 
