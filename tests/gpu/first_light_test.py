@@ -34,7 +34,7 @@ echo "pipeline $*"
 while [ $# -gt 0 ]; do
   case $1 in
     -o) echo packed > "$2" ;;
-    *encoding=rope,seed=42*) [ -e saved ] || { trap 'echo saves; touch saved; exit 3' TERM; while :; do sleep 0.05; done; } ;;
+    *index*rope,seed=42*) [ -e saved ] || { trap 'echo saves; touch saved; exit 3' TERM; while :; do sleep 0.05; done; } ;;
   esac
   shift
 done
@@ -90,6 +90,7 @@ def main():
         programs.mkdir()
         program(programs, "learning-tests", LEARNING_TESTS)
         program(programs, "training", TRAINING)
+        program(programs, "pe-pipeline", PIPELINE)
         program(programs, "python3", "#!/bin/sh\necho \"peer $*\"\nexit 77\n")
         program(programs, "nvidia-smi", "#!/bin/sh\necho 'a GPU that is none'\n")
 
@@ -101,7 +102,7 @@ def main():
         found = {record["step"]: record["outcome"] for record in records}
         wanted = {"device": "passed", "kernels": "exit code 201", "training-small": "passed", "peer-small": "skipped itself", "training-suite": "skipped itself",
                   "encoding-suite": "signal 11", "encodings-few": f"encodings is not in {programs.resolve()}",
-                  "training-tiny": "not done within 2 s", "training-medium": "passed"}
+                  "training-tiny": "not done within 2 s", "training-medium": "passed", "two-gpus": "skipped itself: it needs 2 GPUs"}
         for step, outcome in wanted.items():
             assert found[step] == outcome, (step, found[step])
         order = [record["step"] for record in records]
@@ -124,8 +125,12 @@ def main():
 
         assert call(script, "--only", "device", "--programs", str(programs), "--out", str(place / "one")).returncode == 0
 
+        # Where there are two GPUs, a training has two ranks.
+        program(programs, "nvidia-smi", "#!/bin/sh\necho 'GPU 0'\necho 'GPU 1'\n")
+        assert call(script, "--only", "two-gpus", "--programs", str(programs), "--out", str(place / "two")).returncode == 0
+        assert "pipelines/quickstart.yml train[encoding=rope,seed=42]" in (place / "two/first_light.txt").read_text()
+
         # Cells of studies: results so far are packed, and a step that had no time left continues.
-        program(programs, "pe-pipeline", PIPELINE)
         cells = place / "cells"
         asked = ["--studies", "--programs", str(programs), "--out", str(cells), "--only", "index-pope-42,index-rope-42"]
         for outcome in ("not done within 3 s", "passed"):
