@@ -17,9 +17,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Allowed findings per 1,000 sentences. A ceiling only goes down: after an improvement, write the new rate here.
 CEILINGS = {
-    "README and CONTRIBUTING": 8,
-    "documents": 4,
-    "studies": 18,
+    "README and CONTRIBUTING": 4,
+    "documents": 1,
+    "studies": 15,
     "pages of encodings": 6,
     "help and messages": 44,
 }
