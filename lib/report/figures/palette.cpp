@@ -86,7 +86,7 @@ Palette::Palette(const std::vector<std::string>& entries) {
     auto [name, look] = parse_look(entry);
     chosen_.insert(name);
     const auto listed =
-        std::find_if(looks_.begin(), looks_.end(), [&](const auto& known) { return known.first == name; });
+        std::find_if(looks_.begin(), looks_.end(), [&name = name](const auto& known) { return known.first == name; });
     if (listed != looks_.end()) {
       listed->second = look;
     } else {
@@ -103,7 +103,7 @@ void Palette::tell_apart(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       if ((chosen_.count(name) != 0) != chosen) continue;
       const auto own =
-          std::find_if(looks_.begin(), looks_.end(), [&](const auto& known) { return known.first == name; });
+          std::find_if(looks_.begin(), looks_.end(), [&name = name](const auto& known) { return known.first == name; });
       if (!taken.insert(own->second.colour).second && !chosen) twice.push_back(&own->second);
     }
   }
