@@ -239,32 +239,64 @@ int run_looks(const cli::CommandLine& line, const pipeline::Sequential& sequenti
   }
 }
 
+/// The usual case: the same command again, and everything is there. It needs no YAML and no lock.
+bool still_up_to_date(const cli::CommandLine& line, const std::string& file, const fs::path& root,
+                      const fs::path& store_folder, std::vector<std::string>& reports) {
+  const auto started = std::chrono::steady_clock::now();
+  const pipeline::ExpandOptions options = expand_options(line);
+  const auto memo = pipeline::UpToDateCache::find(store_folder, file, options);
+  if (!memo) return false;
+  const std::string name(memo->pipeline_name());
+  if (!pipeline::view_stands(root, name, std::string(memo->view()), &reports)) return false;
+  if (!memo->objects_stand()) {
+    const Store store = open_for_reading(store_folder);
+    if (!memo->everything_present(StoreReader(store))) return false;
+    memo->renew();
+  }
+  pipeline::renew_use(store_folder, name, root, pipeline::variant_of(options));
+  print_nothing_to_do(line, name, memo->task_count(), reports, "", since(started));
+  return true;
+}
+
+/// Shows the results of a plan that is done.
+void show_done(const cli::CommandLine& line, const pipeline::Graph& graph, const pipeline::Plan& plan,
+               const Store& store, const fs::path& root, std::vector<std::string>& reports,
+               std::chrono::steady_clock::time_point started) {
+  const std::vector<std::string> selectors = selectors_of(line);
+  const pipeline::ViewChange shown =
+      pipeline::show_all(graph, plan, store, root, pipeline::new_run_id(), selectors.empty());
+  for (const std::string& text : shown.odd) say(cat("pe-pipeline: warning: ", text, "\n"));
+  reports = shown.reports;
+  tell_origins(store, graph, plan, shown.reports);
+  note_use(store, graph, plan, selectors);
+  const std::size_t needed = plan.tasks.size() - plan.count(pipeline::TaskState::kNotNeeded);
+  print_nothing_to_do(line, graph.name, needed, shown.reports, shown.relinked, since(started));
+}
+
+pipeline::RunOptions run_options_of(const cli::CommandLine& line, const pipeline::Capacity& capacity) {
+  pipeline::RunOptions options;
+  options.capacity = capacity;
+  options.keep_going = !line.fail_fast;
+  options.strict = line.strict;
+  options.check_inputs = line.check_inputs;
+  options.resume = line.resume == "auto";
+  options.grace_s = line.grace_s;
+  options.wait_lease = line.wait_lease == "always";
+  options.publish_threads = pipeline::kPublishThreads;
+  options.command = command_prefix(line);
+  options.whole = selectors_of(line).empty();
+  return options;
+}
+
 int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
   const auto started = std::chrono::steady_clock::now();
   const std::string file = pipeline_file_to_run(line);
   const std::vector<std::string> selectors = selectors_of(line);
   const fs::path root = pipeline::find_root(file);
   const fs::path store_folder = store_path(line, root);
-  const pipeline::ExpandOptions options = expand_options(line);
-
-  // The usual case: the same command again, and everything is there. No YAML, no lock.
-  if (selectors.empty() && !line.force && line.pools.empty()) {
-    if (const auto memo = pipeline::UpToDateCache::find(store_folder, file, options)) {
-      const auto present = [&] {
-        if (memo->objects_stand()) return true;
-        const Store store = open_for_reading(store_folder);
-        if (!memo->everything_present(StoreReader(store))) return false;
-        memo->renew();
-        return true;
-      };
-      const std::string name(memo->pipeline_name());
-      if (pipeline::view_stands(root, name, std::string(memo->view()), &reports) && present()) {
-        pipeline::renew_use(store_folder, name, root, pipeline::variant_of(options));
-        print_nothing_to_do(line, name, memo->task_count(), reports, "", since(started));
-        return pipeline::kRunDone;
-      }
-    }
-  }
+  if (selectors.empty() && !line.force && line.pools.empty() &&
+      still_up_to_date(line, file, root, store_folder, reports))
+    return pipeline::kRunDone;
 
   // A pipeline file that is wrong should say so before anything is made, the store included.
   ExpandedPipeline loaded = load(line, file, store_folder);
@@ -282,35 +314,18 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
   StoreReader reader(store);
   const auto remember = [&](const pipeline::Plan& plan) {
     if (!selectors.empty()) return;
-    pipeline::UpToDateCache::remember(store_folder, file, options, graph, plan, *loaded.catalog,
+    pipeline::UpToDateCache::remember(store_folder, file, expand_options(line), graph, plan, *loaded.catalog,
                                       pipeline::view_id(graph, plan, store));
   };
   pipeline::Plan plan = pipeline::make_plan(graph, reader, plan_options);
   print_warnings(store);
   if (plan.nothing_to_do()) {
-    const pipeline::ViewChange shown =
-        pipeline::show_all(graph, plan, store, root, pipeline::new_run_id(), selectors.empty());
-    for (const std::string& text : shown.odd) say(cat("pe-pipeline: warning: ", text, "\n"));
-    reports = shown.reports;
-    tell_origins(store, graph, plan, shown.reports);
+    show_done(line, graph, plan, store, root, reports, started);
     remember(plan);
-    note_use(store, graph, plan, selectors);
-    const std::size_t needed = plan.tasks.size() - plan.count(pipeline::TaskState::kNotNeeded);
-    print_nothing_to_do(line, graph.name, needed, shown.reports, shown.relinked, since(started));
     return pipeline::kRunDone;
   }
 
-  pipeline::RunOptions run_options;
-  run_options.capacity = capacity;
-  run_options.keep_going = !line.fail_fast;
-  run_options.strict = line.strict;
-  run_options.check_inputs = line.check_inputs;
-  run_options.resume = line.resume == "auto";
-  run_options.grace_s = line.grace_s;
-  run_options.wait_lease = line.wait_lease == "always";
-  run_options.publish_threads = pipeline::kPublishThreads;
-  run_options.command = command_prefix(line);
-  run_options.whole = selectors.empty();
+  pipeline::RunOptions run_options = run_options_of(line, capacity);
   run_options.expected_s = pipeline::estimate(graph, plan, reader, capacity).seconds;
   const auto display = make_display(line);
   pipeline::RunSummary summary;

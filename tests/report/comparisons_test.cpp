@@ -5,6 +5,8 @@
 #include "report/page/report.h"
 #include "report/results/comparison.h"
 #include "report/section_results.h"
+#include "schema/algorithmic.h"
+#include "schema/models.h"
 #include "support/error.h"
 
 using namespace pe;
@@ -360,11 +362,10 @@ BOOST_AUTO_TEST_CASE(tasks_are_drawn_in_their_own_unit_with_exact_match_first) {
                              .chance = 0.04});
   }
   using enum artifact::ColumnType;
-  add(results, 0, "algo_length",
-      {{"task", kText, ""}, {"measure", kText, ""}, {"value", kReal, ""}, {"status", kText, ""}},
-      {{"copy_repeat", "len90", 20.0, "ok"},
-       {"copy_repeat", "ext_ratio", 1.0, "ok"},
-       {"copy_repeat", "ood_mean_em", 0.1, "ok"}});
+  add<schema::AlgoLength>(results, 0,
+                          {{"copy_repeat", "len90", 20.0, "ok"},
+                           {"copy_repeat", "ext_ratio", 1.0, "ok"},
+                           {"copy_repeat", "ood_mean_em", 0.1, "ok"}});
   const Section section = section_of("tasks", results);
   const Figure& figure = section.figures.at(0);
   BOOST_TEST(contains(figure.title, "Exact match"), figure.title);
@@ -569,20 +570,7 @@ BOOST_AUTO_TEST_CASE(a_decision_has_class_interval_cost_and_seeds) {
     std::vector<std::vector<artifact::Cell>> rows;
     for (const char* component : {"forward", "training_step"})
       rows.push_back({"a CPU", "fp32", "best", 1, 1024, component, 5, slow, slow - 1, slow + 1, 300, "ok"});
-    add(results, run, "cost",
-        {{"device", kText, ""},
-         {"dtype", kText, ""},
-         {"path", kText, ""},
-         {"batch", kInteger, ""},
-         {"T", kInteger, ""},
-         {"component", kText, ""},
-         {"reps", kInteger, ""},
-         {"median_ms", kReal, ""},
-         {"p25_ms", kReal, ""},
-         {"p75_ms", kReal, ""},
-         {"peak_bytes", kInteger, ""},
-         {"status", kText, ""}},
-        rows);
+    add<schema::Cost>(results, run, rows);
   }
   const Section section = section_of("decision", results);
   const Table& table = table_of(section, "decision");

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "report/section_results.h"
+#include "schema/probes.h"
 #include "statistics/rankings.h"
 
 using namespace pe;
@@ -110,12 +111,8 @@ BOOST_AUTO_TEST_CASE(causes_of_a_length_add_up_and_what_was_not_measured_is_miss
   Results results = ranked({"blocks", "sliding"}, "", 0.001);
   for (std::size_t run = 0; run < results.runs.size(); ++run) {
     if (results.runs[run].encoding == "f") continue;
-    add(results, run, "probe_position_loss",
-        {{"context", artifact::ColumnType::kInteger, ""},
-         {"last", artifact::ColumnType::kInteger, ""},
-         {"nll_mean", artifact::ColumnType::kReal, ""},
-         {"status", artifact::ColumnType::kText, ""}},
-        {{128, 128, 3.0, "ok"}, {128, 512, 3.5, "ok"}, {512, 512, 3.4, "ok"}});
+    add<schema::ProbePositionLoss>(results, run, {"context", "last", "nll_mean", "status"},
+                                   {{128, 128, 3.0, "ok"}, {128, 512, 3.5, "ok"}, {512, 512, 3.4, "ok"}});
   }
   const Section section = section_of("positions", results);
   const Table& table = table_of(section, "length_causes");

@@ -7,6 +7,9 @@
 #include "report/page/report.h"
 #include "report/results/training_curves.h"
 #include "report/section_results.h"
+#include "schema/algorithmic.h"
+#include "schema/language_modelling.h"
+#include "schema/models.h"
 #include "support/files.h"
 #include "support/process.h"
 #include "support/temp_folder.h"
@@ -128,20 +131,8 @@ BOOST_AUTO_TEST_CASE(curves_have_steps_and_flops_as_units_and_hours_where_steps_
   BOOST_TEST(figure_json(loss.figures[0])["units"][1]["title"] == "Training FLOPs, estimated");
   results.runs = {{.encoding = "rope", .seed = "1"}, {.encoding = "alibi", .seed = "1"}};
   for (std::size_t run = 0; run < 2; ++run) {
-    add(results, run, "cost",
-        {{"device", kText, ""},
-         {"dtype", kText, ""},
-         {"path", kText, ""},
-         {"batch", kInteger, ""},
-         {"T", kInteger, ""},
-         {"component", kText, ""},
-         {"reps", kInteger, ""},
-         {"median_ms", kReal, ""},
-         {"p25_ms", kReal, ""},
-         {"p75_ms", kReal, ""},
-         {"peak_bytes", kInteger, ""},
-         {"status", kText, ""}},
-        {{"a CPU", "fp32", "best", 2, 128, "training_step", 5, 36.0, 35.0, 37.0, 1000, "ok"}});
+    add<schema::Cost>(results, run,
+                      {{"a CPU", "fp32", "best", 2, 128, "training_step", 5, 36.0, 35.0, 37.0, 1000, "ok"}});
   }
   const Section timed = section_of("loss", results);
   BOOST_REQUIRE(timed.figures[0].x_units.size() == 3u);
@@ -314,15 +305,7 @@ BOOST_AUTO_TEST_CASE(loss_by_position_has_the_interval_of_its_seeds) {
     for (const std::int64_t low : {1, 2, 4, 8, 16, 32, 64, 128})
       rows.push_back({"test", "log", low, 2 * low, 40, 5.0 / static_cast<double>(low) + 0.01 * own, 0.02});
     rows.push_back({"test", "linear", 0, 4, 40, 99.0, 0.02});
-    add(results, run, "lm_position",
-        {{"corpus", kText, ""},
-         {"bins", kText, ""},
-         {"bin_lo", kInteger, ""},
-         {"bin_hi", kInteger, ""},
-         {"n", kInteger, ""},
-         {"nll_mean", kReal, ""},
-         {"se", kReal, ""}},
-        rows);
+    add<schema::LmPosition>(results, run, rows);
   }
   const Figure& figure = figure_of(section_of("position_curve", results), "loss_position");
   const Series& line = series_of(figure.panels[0], "alibi", Series::Role::kLine);
@@ -336,13 +319,12 @@ BOOST_AUTO_TEST_CASE(loss_by_position_has_the_interval_of_its_seeds) {
 BOOST_AUTO_TEST_CASE(rules_against_lengths_are_a_map_beside_the_loss_at_the_training_length) {
   Results results = perplexities({.encodings = {"rope"}});
   for (std::size_t run = 0; run < results.runs.size(); ++run) {
-    add(results, run, "lm_extension",
-        {{"variant", kText, ""}, {"L", kInteger, ""}, {"nll_mean", kReal, ""}, {"status", kText, ""}},
-        {{"plain", 128, 3.0, "ok"},
-         {"plain", 512, 5.0, "ok"},
-         {"yarn", 128, 3.1, "ok"},
-         {"yarn", 512, 3.5, "ok"},
-         {"base_4", 512, artifact::Cell(), "overflow"}});
+    add<schema::Extension>(results, run, {"variant", "L", "nll_mean", "status"},
+                           {{"plain", 128, 3.0, "ok"},
+                            {"plain", 512, 5.0, "ok"},
+                            {"yarn", 128, 3.1, "ok"},
+                            {"yarn", 512, 3.5, "ok"},
+                            {"base_4", 512, artifact::Cell(), "overflow"}});
   }
   const Section section = section_of("extension_map", results);
   const Figure& map = figure_of(section, "extension_map");
@@ -399,20 +381,7 @@ BOOST_AUTO_TEST_CASE(overhead_is_relative_to_no_encoding_and_sorted) {
                                                {"training_step_none", 30.0, 0}}) {
       rows.push_back({"a CPU", "fp32", "best", 1, 128, component, 5, ms, 0.9 * ms, 1.1 * ms, bytes, "ok"});
     }
-    add(results, run, "cost",
-        {{"device", kText, ""},
-         {"dtype", kText, ""},
-         {"path", kText, ""},
-         {"batch", kInteger, ""},
-         {"T", kInteger, ""},
-         {"component", kText, ""},
-         {"reps", kInteger, ""},
-         {"median_ms", kReal, ""},
-         {"p25_ms", kReal, ""},
-         {"p75_ms", kReal, ""},
-         {"peak_bytes", kInteger, ""},
-         {"status", kText, ""}},
-        rows);
+    add<schema::Cost>(results, run, rows);
   }
   const Figure& bars = figure_of(section_of("overhead", results), "overhead");
   BOOST_REQUIRE(bars.panels.size() == 3u);
@@ -510,8 +479,7 @@ BOOST_AUTO_TEST_CASE(tasks_shade_the_trained_lengths_and_mark_seeds) {
                                .exact = length > 20 ? 0.0 : 1.0,
                                .token_accuracy = 0.9,
                                .chance = 0.04});
-    add(results, run, "algo_length", {{"task", kText, ""}, {"measure", kText, ""}, {"value", kReal, ""}},
-        {{"copy_repeat", "train_longest", 20.0}});
+    add<schema::AlgoLength>(results, run, {"task", "measure", "value"}, {{"copy_repeat", "train_longest", 20.0}});
   }
   const Figure& figure = figure_of(section_of("tasks", results), "copy_repeat_length");
   BOOST_REQUIRE(figure.panels[0].shades.size() == 1u);

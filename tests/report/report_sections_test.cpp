@@ -5,6 +5,9 @@
 #include "report/figures/gnuplot.h"
 #include "report/section_results.h"
 #include "report/sections/section.h"
+#include "schema/language_modelling.h"
+#include "schema/models.h"
+#include "schema/probes.h"
 #include "support/process.h"
 
 using namespace pe;
@@ -121,39 +124,9 @@ BOOST_AUTO_TEST_CASE(attention_is_averaged_over_heads_and_says_what_is_missing) 
     if (run == 1)
       rows.push_back({"test", 256, artifact::Cell(), artifact::Cell(), 0, artifact::Cell(), artifact::Cell(),
                       artifact::Cell(), artifact::Cell(), artifact::Cell(), "na_positions"});
-    add(results, run, "probe_attention",
-        {{"corpus", kText, ""},
-         {"L", kInteger, ""},
-         {"layer", kInteger, ""},
-         {"head", kInteger, ""},
-         {"n", kInteger, ""},
-         {"distance", kReal, ""},
-         {"distance_share", kReal, ""},
-         {"entropy", kReal, ""},
-         {"entropy_share", kReal, ""},
-         {"mass", kReal, ""},
-         {"status", kText, ""}},
-        rows);
-    add(results, run, "probe_argmax",
-        {{"corpus", kText, ""},
-         {"L", kInteger, ""},
-         {"layer", kInteger, ""},
-         {"head", kInteger, ""},
-         {"bin_lo", kReal, ""},
-         {"bin_hi", kReal, ""},
-         {"share", kReal, ""}},
-        peaks);
-    add(results, run, "probe_sink",
-        {{"corpus", kText, ""},
-         {"L", kInteger, ""},
-         {"separator", kText, ""},
-         {"layer", kInteger, ""},
-         {"head", kInteger, ""},
-         {"n", kInteger, ""},
-         {"alpha_first", kReal, ""},
-         {"alpha_max", kReal, ""},
-         {"rate", kReal, ""}},
-        sinks);
+    add<schema::ProbeAttention>(results, run, rows);
+    add<schema::ProbeArgmax>(results, run, peaks);
+    add<schema::ProbeSink>(results, run, sinks);
   }
   const Section section = section_of("attention", results);
   every_row_is_whole(section);
@@ -181,32 +154,8 @@ BOOST_AUTO_TEST_CASE(attention_is_drawn_as_maps_and_distances_by_head) {
       heads.push_back({"test", length, 0, head, 8, 10.0, 0.2 + 0.2 * head, 2.0, 0.5, 1.0, "ok"});
     }
   }
-  add(results, 0, "probe_map",
-      {{"corpus", kText, ""},
-       {"L", kInteger, ""},
-       {"layer", kInteger, ""},
-       {"head", kInteger, ""},
-       {"query_lo", kInteger, ""},
-       {"query_hi", kInteger, ""},
-       {"key_lo", kInteger, ""},
-       {"key_hi", kInteger, ""},
-       {"n", kInteger, ""},
-       {"share", kReal, ""},
-       {"status", kText, ""}},
-      cells);
-  add(results, 0, "probe_attention",
-      {{"corpus", kText, ""},
-       {"L", kInteger, ""},
-       {"layer", kInteger, ""},
-       {"head", kInteger, ""},
-       {"n", kInteger, ""},
-       {"distance", kReal, ""},
-       {"distance_share", kReal, ""},
-       {"entropy", kReal, ""},
-       {"entropy_share", kReal, ""},
-       {"mass", kReal, ""},
-       {"status", kText, ""}},
-      heads);
+  add<schema::ProbeMap>(results, 0, cells);
+  add<schema::ProbeAttention>(results, 0, heads);
   const Section section = section_of("attention_maps", results);
   every_row_is_whole(section);
   BOOST_REQUIRE(section.figures.size() == 1u);
@@ -236,10 +185,6 @@ BOOST_AUTO_TEST_CASE(attention_is_drawn_as_maps_and_distances_by_head) {
 
 BOOST_AUTO_TEST_CASE(cost_gives_both_overheads_and_never_a_zero_for_what_has_no_positions) {
   Results results = two_models();
-  const std::vector<artifact::ColumnSpec> columns = {
-      {"device", kText, ""}, {"dtype", kText, ""},     {"path", kText, ""},          {"batch", kInteger, ""},
-      {"T", kInteger, ""},   {"component", kText, ""}, {"reps", kInteger, ""},       {"median_ms", kReal, ""},
-      {"p25_ms", kReal, ""}, {"p75_ms", kReal, ""},    {"peak_bytes", kInteger, ""}, {"status", kText, ""}};
   std::vector<std::vector<artifact::Cell>> rows;
   const auto row = [&](const char* component, double ms) {
     rows.push_back({"a CPU", "fp32", "best", 1, 4096, component, 20, ms, ms - 1, ms + 1, 1000, "ok"});
@@ -248,10 +193,10 @@ BOOST_AUTO_TEST_CASE(cost_gives_both_overheads_and_never_a_zero_for_what_has_no_
   row("attention", 12.3);
   row("forward", 110);
   row("forward_none", 100);
-  add(results, 0, "cost", columns, rows);
-  add(results, 1, "cost", columns,
-      {{"a CPU", "fp32", "best", 1, 4096, "forward", 0, artifact::Cell(), artifact::Cell(), artifact::Cell(),
-        artifact::Cell(), "na_positions"}});
+  add<schema::Cost>(results, 0, rows);
+  add<schema::Cost>(results, 1,
+                    {{"a CPU", "fp32", "best", 1, 4096, "forward", 0, artifact::Cell(), artifact::Cell(),
+                      artifact::Cell(), artifact::Cell(), "na_positions"}});
   const Section section = section_of("cost", results);
   every_row_is_whole(section);
   const Table& table = table_of(section, "cost_best");
@@ -287,20 +232,14 @@ BOOST_AUTO_TEST_CASE(stability_is_labelled_by_what_was_recorded) {
 
 BOOST_AUTO_TEST_CASE(context_classes_are_measured_multiples) {
   Results results = two_models();
-  const std::vector<artifact::ColumnSpec> numbers = {{"protocol", kText, ""},
-                                                     {"measure", kText, ""},
-                                                     {"L", kInteger, ""},
-                                                     {"value", kReal, ""},
-                                                     {"status", kText, ""}};
-  add(results, 0, "lm_length", numbers,
+  const Names numbers = {"protocol", "measure", "L", "value", "status"};
+  add<schema::LmLength>(
+      results, 0, numbers,
       {{"anchored", "usable_context", artifact::Cell(), 128.0, "ok"}, {"anchored", "ratio", 512, 3.0, "ok"}});
-  add(results, 1, "lm_length", numbers,
+  add<schema::LmLength>(
+      results, 1, numbers,
       {{"anchored", "usable_context", artifact::Cell(), 512.0, "ok"}, {"anchored", "ratio", 512, 1.0, "ok"}});
-  const std::vector<artifact::ColumnSpec> extension = {
-      {"variant", kText, ""}, {"L", kInteger, ""}, {"nll_mean", kReal, ""}, {"status", kText, ""}};
-  const std::vector<artifact::ColumnSpec> documents = {
-      {"corpus", kText, ""},    {"variant", kText, ""},          {"L", kInteger, ""},
-      {"doc_id", kInteger, ""}, {"tokens_scored", kInteger, ""}, {"nll_sum", kReal, ""}};
+  const Names extension = {"variant", "L", "nll_mean", "status"};
   std::vector<std::vector<artifact::Cell>> means, items;
   const auto rule = [&](const char* name, std::vector<double> losses) {
     for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -319,10 +258,10 @@ BOOST_AUTO_TEST_CASE(context_classes_are_measured_multiples) {
     if (item[1].value() == artifact::Cell("ntk").value() && item[2].value() == artifact::Cell(512).value() && reported)
       item[5] = artifact::Cell(34.0);
   }
-  add(results, 0, "lm_extension", extension, means);
-  add(results, 0, "lm_extension_doc", documents, items);
-  add(results, 1, "lm_extension", extension,
-      {{"plain", 128, 3.0, "ok"}, {"yarn", 256, artifact::Cell(), "na_encoding"}});
+  add<schema::Extension>(results, 0, extension, means);
+  add<schema::ExtensionDocument>(results, 0, items);
+  add<schema::Extension>(results, 1, extension,
+                         {{"plain", 128, 3.0, "ok"}, {"yarn", 256, artifact::Cell(), "na_encoding"}});
   const Section section = section_of("context_extension", results);
   every_row_is_whole(section);
   const Table& table = table_of(section, "context_extension");
@@ -344,7 +283,7 @@ BOOST_AUTO_TEST_CASE(context_classes_are_measured_multiples) {
   validated("plain", {3.0, 4.0, 5.0});
   validated("yarn", {3.0, 3.02, 3.02});
   validated("ntk", {3.0, 4.0, 4.0});
-  add(results, 0, "lm_extension_doc", documents, items);
+  add<schema::ExtensionDocument>(results, 0, items);
   const Section held_out = section_of("context_extension", results);
   const Table& chosen = table_of(held_out, "context_extension");
   BOOST_TEST(cell_of(chosen, 0, "rule").text == "yarn");      // ntk reaches farther in the test
@@ -353,16 +292,15 @@ BOOST_AUTO_TEST_CASE(context_classes_are_measured_multiples) {
 
 BOOST_AUTO_TEST_CASE(models_that_were_never_moved_have_no_row_and_a_moved_text_is_no_shuffled_prefix) {
   Results results = two_models();
-  const std::vector<artifact::ColumnSpec> reliance = {
-      {"test", kText, ""}, {"amount", kInteger, ""}, {"delta", kReal, ""}, {"se", kReal, ""}, {"status", kText, ""}};
+  const Names reliance = {"test", "amount", "delta", "se", "status"};
   const auto control = [&] {
     const Section checks = section_of("checks", results);
     return cell_of(table_of(checks, "checks"), 11, "reason").text;
   };
-  add(results, 0, "probe_reliance", reliance, {{"translation", 64, 1e-5, 1e-6, "ok"}});
+  add<schema::ProbeReliance>(results, 0, reliance, {{"translation", 64, 1e-5, 1e-6, "ok"}});
   BOOST_TEST(table_of(section_of("positions", results), "reliance").rows.size() == 1u);
   BOOST_TEST(control().find("shuffled prefixes") == std::string::npos, control());
-  add(results, 1, "probe_reliance", reliance, {{"shuffled_prefix", 4, 0.1, 0.01, "ok"}});
+  add<schema::ProbeReliance>(results, 1, reliance, {{"shuffled_prefix", 4, 0.1, 0.01, "ok"}});
   BOOST_TEST(table_of(section_of("positions", results), "reliance").rows.size() == 2u);
   BOOST_TEST(control().find("shuffled prefixes") != std::string::npos, control());
 }
@@ -376,27 +314,12 @@ BOOST_AUTO_TEST_CASE(positions_and_frequencies_are_drawn_for_each_model) {
           {"test", 128, place, network, "ridge", "all", 100, 50, 1.0, 0.3 * place, 30.0 - 10 * place, 32.0, "ok"});
     }
   }
-  add(results, 0, "probe_position",
-      {{"corpus", kText, ""},
-       {"L", kInteger, ""},
-       {"place", kInteger, ""},
-       {"network", kText, ""},
-       {"method", kText, ""},
-       {"tested", kText, ""},
-       {"n_train", kInteger, ""},
-       {"n_test", kInteger, ""},
-       {"lambda", kReal, ""},
-       {"r2", kReal, ""},
-       {"mad", kReal, ""},
-       {"mad_centre", kReal, ""},
-       {"status", kText, ""}},
-      readings);
-  const std::vector<artifact::ColumnSpec> reliance = {
-      {"test", kText, ""}, {"amount", kInteger, ""}, {"delta", kReal, ""}, {"se", kReal, ""}, {"status", kText, ""}};
-  add(results, 0, "probe_reliance", reliance,
-      {{"without_encoding", 0, 2.5, 0.1, "ok"}, {"translation", 64, 1e-5, 1e-6, "ok"}});
-  add(results, 1, "probe_reliance", reliance,
-      {{"translation", 64, artifact::Cell(), artifact::Cell(), "na_positions"}});
+  add<schema::ProbePosition>(results, 0, readings);
+  const Names reliance = {"test", "amount", "delta", "se", "status"};
+  add<schema::ProbeReliance>(results, 0, reliance,
+                             {{"without_encoding", 0, 2.5, 0.1, "ok"}, {"translation", 64, 1e-5, 1e-6, "ok"}});
+  add<schema::ProbeReliance>(results, 1, reliance,
+                             {{"translation", 64, artifact::Cell(), artifact::Cell(), "na_positions"}});
   std::vector<std::vector<artifact::Cell>> pairs, angles;
   for (int pair = 0; pair < 4; ++pair) {
     pairs.push_back({"test", 128, 0, 0, pair, 0.25, "ok"});
@@ -404,24 +327,9 @@ BOOST_AUTO_TEST_CASE(positions_and_frequencies_are_drawn_for_each_model) {
     angles.push_back({128, 0, 0, pair, 1.0, pair < 2 ? 20.0 : 0.5, 0.0});
     angles.push_back({256, 0, 0, pair, 1.0, pair < 2 ? 20.0 : 0.5, pair < 2 ? 0.0 : 0.5});
   }
-  add(results, 0, "probe_frequency",
-      {{"corpus", kText, ""},
-       {"L", kInteger, ""},
-       {"layer", kInteger, ""},
-       {"head", kInteger, ""},
-       {"pair", kInteger, ""},
-       {"logit_share", kReal, ""},
-       {"status", kText, ""}},
-      pairs);
-  add(results, 0, "probe_angle",
-      {{"L", kInteger, ""},
-       {"layer", kInteger, ""},
-       {"group", kInteger, ""},
-       {"pair", kInteger, ""},
-       {"theta_trained", kReal, ""},
-       {"turns_trained", kReal, ""},
-       {"unseen", kReal, ""}},
-      angles);
+  add<schema::ProbeFrequency>(results, 0, {"corpus", "L", "layer", "head", "pair", "logit_share", "status"}, pairs);
+  add<schema::ProbeAngle>(results, 0, {"L", "layer", "group", "pair", "theta_trained", "turns_trained", "unseen"},
+                          angles);
   const std::vector<artifact::ColumnSpec> logits = {{"network", kText, ""}, {"layer", kInteger, ""},
                                                     {"head", kInteger, ""}, {"distance", kInteger, ""},
                                                     {"mean", kReal, ""},    {"status", kText, ""}};
@@ -546,9 +454,6 @@ BOOST_AUTO_TEST_CASE(texts_of_the_models_stand_one_below_the_other_for_each_prom
   BOOST_TEST(section_of("samples", results).empty());
   results.runs.push_back({.encoding = "rope", .seed = "43"});
   results.arms[0].runs.push_back(2);
-  const std::vector<artifact::ColumnSpec> columns = {
-      {"prompt_id", kText}, {"text_id", kInteger}, {"temperature", kReal}, {"top_k", kInteger}, {"prompt", kText},
-      {"text", kText},      {"tokens", kInteger},  {"ended", kInteger},    {"nll", kReal},      {"repeated", kReal}};
   for (std::size_t run = 0; run < 3; ++run) {
     std::vector<std::vector<artifact::Cell>> rows;
     for (const char* prompt : {"one", "two", "three", "four", "five"}) {
@@ -558,7 +463,7 @@ BOOST_AUTO_TEST_CASE(texts_of_the_models_stand_one_below_the_other_for_each_prom
                         run == 1 ? 1 : 0, 1.25, 0.5});
       }
     }
-    add(results, run, "samples", columns, rows);
+    add<schema::Sample>(results, run, rows);
   }
   const Section section = section_of("samples", results);
   every_row_is_whole(section);

@@ -11,6 +11,7 @@
 #include "artifact/eval_table.h"
 #include "artifact/metrics.h"
 #include "artifact/workspace.h"
+#include "schema/language_modelling.h"
 #include "support/hash.h"
 #include "support/random.h"
 #include "support/text.h"
@@ -53,42 +54,20 @@ inline artifact::Input write_scores(const std::filesystem::path& path, const Opt
   artifact::Tables tables;
   const std::uint64_t name = support::fnv1a64(encoding + stage);
   const std::string run_id = support::sha256_hex(support::cat(encoding, stage, seed)).substr(0, 12);
-  const std::vector<artifact::ColumnSpec> identity{{"run_id", artifact::ColumnType::kText, ""},
-                                                   {"pe", artifact::ColumnType::kText, ""},
-                                                   {"seed", artifact::ColumnType::kInteger, ""},
-                                                   {"step", artifact::ColumnType::kInteger, ""}};
-  const auto table = [&](const char* of, std::vector<artifact::ColumnSpec> columns) {
-    columns.insert(columns.begin(), identity.begin(), identity.end());
-    return artifact::Table(of, columns);
+  const auto table = [&](const char* of, const std::vector<artifact::ColumnSpec>& columns) {
+    std::vector<artifact::ColumnSpec> all;
+    for (const schema::Column& column : schema::columns_of<schema::Identity>())
+      all.push_back({column.name, column.type, ""});
+    all.insert(all.end(), columns.begin(), columns.end());
+    return artifact::Table(of, std::move(all));
   };
   const auto row = [&](std::vector<Cell> cells) {
     cells.insert(cells.begin(), {Cell(run_id), Cell(encoding), Cell(seed), Cell(300)});
     return cells;
   };
   using enum artifact::ColumnType;
-  artifact::Table docs = table("lm_doc", {{"corpus", kText, ""},
-                                          {"protocol", kText, ""},
-                                          {"L", kInteger, ""},
-                                          {"stride", kInteger, ""},
-                                          {"doc_id", kInteger, ""},
-                                          {"tokens_scored", kInteger, ""},
-                                          {"bytes_scored", kInteger, ""},
-                                          {"nll_sum", kReal, ""}});
-  artifact::Table summary = table("lm_summary", {{"corpus", kText, ""},
-                                                 {"protocol", kText, ""},
-                                                 {"L", kInteger, ""},
-                                                 {"stride", kInteger, ""},
-                                                 {"bos_policy", kText, ""},
-                                                 {"n_docs", kInteger, ""},
-                                                 {"tokens_scored", kInteger, ""},
-                                                 {"mean_context", kReal, "tokens"},
-                                                 {"nll_mean", kReal, ""},
-                                                 {"ppl", kReal, ""},
-                                                 {"bpb", kReal, ""},
-                                                 {"se_nll", kReal, ""},
-                                                 {"ci_lo", kReal, ""},
-                                                 {"ci_hi", kReal, ""},
-                                                 {"status", kText, ""}});
+  artifact::Table docs = schema::table_of<schema::LmDocument>({}, {}),
+                  summary = schema::table_of<schema::LmSummary>({}, {});
   for (const std::string protocol : {"prefix", "sliding"}) {
     for (const std::int64_t length : options.lengths) {
       const double ratio = static_cast<double>(length) / 128;

@@ -9,6 +9,7 @@
 
 #include "report/sample_results.h"
 #include "report/sections/section.h"
+#include "schema/row.h"
 #include "support/text.h"
 
 namespace pe::report::sample {
@@ -18,6 +19,28 @@ inline void add(Results& results, std::size_t run, const std::string& name, std:
   artifact::Table table(name, std::move(columns));
   for (const auto& row : rows) table.add_row(row);
   results.tables[name].push_back({run, "test: " + name, std::move(table)});
+}
+
+using Names = std::vector<std::string>;
+
+/// Rows with these columns of a table.
+template <typename T>
+void add(Results& results, std::size_t run, const Names& names, const std::vector<std::vector<artifact::Cell>>& rows) {
+  std::vector<artifact::ColumnSpec> columns;
+  for (const std::string& name : names) {
+    for (const schema::Column& column : schema::columns_of<T>()) {
+      if (column.name == name) columns.push_back({column.name, column.type, ""});
+    }
+  }
+  add(results, run, T::kName, std::move(columns), rows);
+}
+
+/// Rows with all columns.
+template <typename T>
+void add(Results& results, std::size_t run, const std::vector<std::vector<artifact::Cell>>& rows) {
+  Names names;
+  for (const schema::Column& column : schema::columns_of<T>()) names.push_back(column.name);
+  add<T>(results, run, names, rows);
 }
 
 inline Section section_of(const std::string& name, const Results& results) {

@@ -10,6 +10,7 @@
 #include "report/claims/claims.h"
 #include "report/page/report.h"
 #include "report/results/results.h"
+#include "schema/language_modelling.h"
 #include "statistics/two_level.h"
 #include "support/files.h"
 #include "support/parse_json.h"
@@ -346,15 +347,7 @@ Json report_of(const std::filesystem::path& folder, Results study, const std::st
   workspace.outputs["report"] = folder / "report";
   for (GatheredTable& gathered : study.tables.at("lm_doc")) {
     const Run& run = study.runs[gathered.run];
-    using enum artifact::ColumnType;
-    artifact::Table table("lm_doc", {{"corpus", kText, ""},
-                                     {"protocol", kText, ""},
-                                     {"L", kInteger, ""},
-                                     {"stride", kInteger, ""},
-                                     {"doc_id", kInteger, ""},
-                                     {"tokens_scored", kInteger, ""},
-                                     {"bytes_scored", kInteger, ""},
-                                     {"nll_sum", kReal, ""}});
+    artifact::Table table = schema::plain_table_of<schema::LmDocument>({});
     const auto nll = gathered.table.reals("nll_sum");
     for (std::size_t document = 0; document < nll.size(); ++document)
       table.add_row({"test", "anchored", 128, 128, static_cast<std::int64_t>(document), 128, 512, nll[document]});

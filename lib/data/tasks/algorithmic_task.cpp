@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/tasks/task_base.h"
 #include "support/hash.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -31,6 +32,20 @@ TaskChance chance_of(const TaskExample& example, const std::vector<std::int32_t>
   }
   if (judged > 0) chance.token /= judged;
   return chance;
+}
+
+const std::vector<TaskGenerator>& task_generators() {
+  static const std::vector<TaskGenerator> generators = [] {
+    std::vector<TaskGenerator> all;
+    for (const auto tasks_of_file :
+         {addition_tasks, brackets_tasks, chomsky_tasks, length_generalisation_tasks, multi_step_tasks, positions_tasks,
+          recall_tasks, scan_tasks, state_tracking_tasks}) {
+      for (TaskGenerator& task : tasks_of_file()) all.push_back(std::move(task));
+    }
+    std::sort(all.begin(), all.end(), [](const TaskGenerator& a, const TaskGenerator& b) { return a.name < b.name; });
+    return all;
+  }();
+  return generators;
 }
 
 const TaskGenerator* find_task(std::string_view name) {

@@ -1,8 +1,8 @@
 /// @file
 /// Algorithmic tasks: generators of examples whose answers are known, at any length. An example depends on its key
 /// alone, (base seed, task, split, length, index). It is therefore the same under any number of threads and for every
-/// model, and data for training and items of a test come from the same place. One task is one file of `tasks/` and one
-/// line in its meson.build.
+/// model, and data for training and items of a test come from the same place. One task is a class and a line in the
+/// table of its file.
 ///
 ///     ids     BOS  input…  SEP  target…  EOS
 ///     labels   -     -    t_1   t_2…    …          what the model should say after each token; -1 where nothing is

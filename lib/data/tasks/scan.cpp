@@ -114,13 +114,12 @@ class Scan final : public QuestionTask {
 
 }  // namespace
 
-TaskGenerator scan_task() {
-  return task<Scan>({.name = "scan",
-                     .summary = "A command in words; its actions.",
-                     .reference = "Lake and Baroni 2018, arXiv:1711.00350; length splits of Kazemnejad et al.; E 3.2.1",
-                     .length = "actions",
-                     .train = {1, 25},
-                     .test = {26, 48}});
+std::vector<TaskGenerator> scan_tasks() {
+  return {
+      task<Scan>("scan", "A command in words; its actions.",
+                 "Lake and Baroni 2018, arXiv:1711.00350; length splits of Kazemnejad et al.; E 3.2.1", "actions",
+                 {1, 25}, {26, 48}),
+  };
 }
 
 }  // namespace pe::data

@@ -1,7 +1,7 @@
 /// @file
 /// Common code of the files of this folder. Most tasks are an input and the answer to it:
 ///
-///     class Reverse final : public QuestionTask { symbols(), answers(), ask(random, length), answer(input) };
+///     class Parity final : public QuestionTask { symbols(), answers(), ask(random, length), answer(input) };
 #pragma once
 
 #include <algorithm>
@@ -105,6 +105,21 @@ class QuestionTask : public AlgorithmicTask {
   }
 };
 
+/// Questions about symbols of an alphabet of any size.
+class AlphabetTask : public QuestionTask {
+ public:
+  void describe(support::FieldVisitor& v) override {
+    v.field("alphabet", alphabet_, "Symbols to draw from.", {.min = 2, .max = 100000});
+  }
+  std::vector<std::string> symbols() const override { return numbered("s", alphabet_); }
+  std::vector<std::int32_t> answers() const override { return ids_of(0, alphabet_); }
+  Symbols ask(support::Xoshiro& random, std::int64_t n) const override { return draw_many(random, n, alphabet_); }
+
+ protected:
+  explicit AlphabetTask(std::int64_t alphabet) : alphabet_(alphabet) {}
+  std::int64_t alphabet_;
+};
+
 /// Tasks of Deletang et al. The length of the output follows from the input's. The output comes token by token after
 /// the input (`sequence`) or in parallel (`parallel`: input SEP OUT…, where the i-th OUT is labelled with the i-th
 /// symbol).
@@ -153,16 +168,33 @@ class ChomskyTask : public QuestionTask {
   Mode mode_ = Mode::kSequence;
 };
 
-/// Fills an entry's `fields` and `make`.
+/// An entry of the table of tasks (TaskGenerator).
 template <typename Task>
-TaskGenerator task(TaskGenerator entry) {
-  entry.fields = support::schema_of([](support::FieldVisitor& v) { Task().describe(v); });
-  entry.make = [name = entry.name](const Json& options) -> std::unique_ptr<AlgorithmicTask> {
-    auto made = std::make_unique<Task>();
-    support::bind_config([&](support::FieldVisitor& v) { made->describe(v); }, options, "task '" + name + "'");
-    return made;
-  };
-  return entry;
+TaskGenerator task(const std::string& name, std::string summary, std::string reference, std::string length,
+                   LengthRange train, LengthRange test) {
+  return {name,
+          std::move(summary),
+          std::move(reference),
+          std::move(length),
+          train,
+          test,
+          support::schema_of([](support::FieldVisitor& v) { Task().describe(v); }),
+          [name](const Json& options) -> std::unique_ptr<AlgorithmicTask> {
+            auto made = std::make_unique<Task>();
+            support::bind_config([&](support::FieldVisitor& v) { made->describe(v); }, options, "task '" + name + "'");
+            return made;
+          }};
 }
+
+// The tasks of each file.
+std::vector<TaskGenerator> addition_tasks();
+std::vector<TaskGenerator> brackets_tasks();
+std::vector<TaskGenerator> chomsky_tasks();
+std::vector<TaskGenerator> length_generalisation_tasks();
+std::vector<TaskGenerator> multi_step_tasks();
+std::vector<TaskGenerator> positions_tasks();
+std::vector<TaskGenerator> recall_tasks();
+std::vector<TaskGenerator> scan_tasks();
+std::vector<TaskGenerator> state_tracking_tasks();
 
 }  // namespace pe::data

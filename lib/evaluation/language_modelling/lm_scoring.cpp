@@ -109,6 +109,48 @@ Sequence sequence_of(const TextCodec& codec, const Text& text, const Pass& pass,
   return sequence;
 }
 
+/// The loss of each token that a pass scores.
+struct ScoredPass {
+  const Pass& pass;
+  std::int64_t from;  ///< token of the text that the first loss belongs to
+  const std::vector<double>& nll;
+
+  double nll_at(std::int64_t token) const { return nll[static_cast<std::size_t>(token - from)]; }
+  /// In the window.
+  std::int64_t place(std::int64_t token) const { return token - pass.begin + taken(pass.bos); }
+};
+
+void add_losses(const ScoredPass& scored, const ScoreRange& wanted, std::vector<double>& by_position) {
+  by_position.assign(static_cast<std::size_t>(scored.place(wanted.to)), 0);
+  for (std::int64_t token = wanted.from; token < wanted.to; ++token)
+    by_position[static_cast<std::size_t>(scored.place(token))] = scored.nll_at(token);
+}
+
+void add_window(const ScoredPass& scored, const ScoreRange& wanted, const Text& text, LmSums& sum) {
+  double nll = 0;
+  for (std::int64_t token = wanted.from; token < wanted.to; ++token) {
+    sum.score.nll += scored.nll_at(token);
+    nll += scored.nll_at(token);
+    sum.context += static_cast<double>(scored.place(token));
+    sum.score.bytes += text.bytes[static_cast<std::size_t>(token)];
+    if (!text.words.empty()) sum.words += text.words[static_cast<std::size_t>(token)];
+    ++sum.score.tokens;
+  }
+  sum.window_means += nll / static_cast<double>(wanted.to - wanted.from);
+  ++sum.windows;
+}
+
+LmSums empty_sums(const LmSetting& setting, const DocumentSource& source, std::int64_t id, bool without_words) {
+  LmSums sum;
+  sum.corpus = source.split();
+  sum.protocol = setting.protocol->name;
+  sum.length = setting.length;
+  sum.stride = setting.stride;
+  sum.score.id = id;
+  if (without_words) sum.words = -1;
+  return sum;
+}
+
 }  // namespace
 
 std::vector<Window> windows_of(const LmSetting& setting, const LmCutting& cutting, std::int64_t document,
@@ -169,7 +211,7 @@ LmScores score_documents(const LmModel& model, const DocumentSource& source, con
   struct Owner {
     std::size_t document;
     const Pass* pass;
-    std::int64_t from;  // token of the text that the first score belongs to
+    std::int64_t from;
     const std::vector<ScoreRange>* wanted;
   };
   std::vector<Owner> owners;
@@ -197,52 +239,22 @@ LmScores score_documents(const LmModel& model, const DocumentSource& source, con
   }
   const std::vector<MeanScore> scores = score_all(model.scorer, sequences, model.draws, first * 1'000'000);
 
-  LmScores result{std::vector<std::vector<LmSums>>(ids.size(), std::vector<LmSums>(settings.size())),
-                  std::vector<std::vector<double>>(ids.size())};
+  LmScores result{std::vector<std::vector<LmSums>>(ids.size()), std::vector<std::vector<double>>(ids.size())};
   for (std::size_t d = 0; d < ids.size(); ++d) {
-    for (std::size_t at = 0; at < settings.size(); ++at) {
-      LmSums& sum = result.sums[d][at];
-      sum.corpus = source.split();
-      sum.protocol = settings[at].protocol->name;
-      sum.length = settings[at].length;
-      sum.stride = settings[at].stride;
-      sum.score.id = ids[d];
+    for (const LmSetting& setting : settings) {
+      const bool without_words = cutting.words && texts[d].at(setting.bos).words.empty();
+      result.sums[d].push_back(empty_sums(setting, source, ids[d], without_words));
     }
   }
   for (std::size_t i = 0; i < owners.size(); ++i) {
     const Owner& owner = owners[i];
-    const Text& text = texts[owner.document].at(owner.pass->bos);
-    const std::int64_t shift = taken(owner.pass->bos);
+    const ScoredPass scored{*owner.pass, owner.from, scores[i].nll};
     for (const ScoreRange& wanted : *owner.wanted) {
-      const auto nll_at = [&](std::int64_t token) {
-        return scores[i].nll[static_cast<std::size_t>(token - owner.from)];
-      };
-      const auto place = [&](std::int64_t token) { return token - owner.pass->begin + shift; };  // in the window
-      if (settings[wanted.setting].protocol->cut == Cut::kPosition) {
-        auto& losses = result.by_position[owner.document];
-        losses.assign(static_cast<std::size_t>(place(wanted.to)), 0);
-        for (std::int64_t token = wanted.from; token < wanted.to; ++token) {
-          losses[static_cast<std::size_t>(place(token))] = nll_at(token);
-        }
-        continue;
-      }
-      LmSums& sum = result.sums[owner.document][wanted.setting];
-      double nll = 0;
-      for (std::int64_t token = wanted.from; token < wanted.to; ++token) {
-        sum.score.nll += nll_at(token);
-        nll += nll_at(token);
-        sum.context += static_cast<double>(place(token));
-        sum.score.bytes += text.bytes[static_cast<std::size_t>(token)];
-        if (!text.words.empty()) sum.words += text.words[static_cast<std::size_t>(token)];
-        ++sum.score.tokens;
-      }
-      sum.window_means += nll / static_cast<double>(wanted.to - wanted.from);
-      ++sum.windows;
-    }
-  }
-  for (std::size_t d = 0; d < ids.size(); ++d) {
-    for (std::size_t at = 0; at < settings.size(); ++at) {
-      if (cutting.words && texts[d].at(settings[at].bos).words.empty()) result.sums[d][at].words = -1;
+      if (settings[wanted.setting].protocol->cut == Cut::kPosition)
+        add_losses(scored, wanted, result.by_position[owner.document]);
+      else
+        add_window(scored, wanted, texts[owner.document].at(owner.pass->bos),
+                   result.sums[owner.document][wanted.setting]);
     }
   }
   return result;

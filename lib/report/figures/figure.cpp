@@ -457,61 +457,71 @@ std::string figure_csv(const Figure& figure) {
   return text;
 }
 
+namespace {
+
+/// JSON has neither NaN nor infinity: null is a gap, "inf" is beyond any range. Five digits are enough to look at.
+Json number_json(double value) {
+  if (std::isfinite(value)) return std::stod(fmt::format("{:.5g}", value));
+  return std::isinf(value) ? Json("inf") : Json();
+}
+
+Json axis_json(const Axis& axis) {
+  static const char* const scales[] = {"linear", "log2", "log10", "linear"};
+  static const char* const styles[] = {"plain", "count", "percent"};
+  Json entry{{"title", axis.title},
+             {"scale", scales[static_cast<int>(axis.scale)]},
+             {"ticks", styles[static_cast<int>(axis.ticks)]}};
+  if (axis.hidden) entry["hidden"] = true;
+  return entry;
+}
+
+Json series_json(const Series& series, std::size_t limit) {
+  Json points = Json::array();
+  for (const Point& p : thin(series.points, limit)) {
+    Json point =
+        Json::array({std::isfinite(p.x) ? Json(std::stod(fmt::format("{:.8g}", p.x))) : Json(), number_json(p.y)});
+    if (!std::isnan(p.low) && !std::isnan(p.high)) {
+      point.push_back(number_json(p.low));
+      point.push_back(number_json(p.high));
+      if (std::isfinite(p.n)) point.push_back(p.n);
+    }
+    points.push_back(std::move(point));
+  }
+  Json entry{{"name", series.name},
+             {"seed", series.seed},
+             {"role", role_name(series.role)},
+             {"colour", series.look.colour},
+             {"dash", static_cast<int>(series.look.dash)},
+             {"shape", static_cast<int>(series.look.shape)},
+             {"points", std::move(points)}};
+  if (series.role == Series::Role::kContext && series.labelled) entry["named"] = true;
+  if (!series.variant.empty()) entry["variant"] = series.variant;
+  if (!series.units.empty()) entry["units"] = series.units;
+  return entry;
+}
+
+}  // namespace
+
 Json figure_json(const Figure& figure, std::size_t limit) {
-  const auto axis = [](const Axis& a) {
-    static const char* const scales[] = {"linear", "log2", "log10", "linear"};
-    static const char* const styles[] = {"plain", "count", "percent"};
-    Json entry{
-        {"title", a.title}, {"scale", scales[static_cast<int>(a.scale)]}, {"ticks", styles[static_cast<int>(a.ticks)]}};
-    if (a.hidden) entry["hidden"] = true;
-    return entry;
-  };
-  // JSON has neither NaN nor infinity: null is a gap, "inf" is beyond any range. Five digits are enough to look at.
-  const auto number = [](double value) -> Json {
-    if (std::isfinite(value)) return std::stod(fmt::format("{:.5g}", value));
-    return std::isinf(value) ? Json("inf") : Json();
-  };
   Json json{{"id", figure.id},
             {"title", figure.title},
-            {"x", axis(figure.x)},
-            {"y", axis(figure.y)},
+            {"x", axis_json(figure.x)},
+            {"y", axis_json(figure.y)},
             {"panels", Json::array()}};
   for (const Unit& unit : figure.x_units) {
-    Json entry = axis(unit.axis);
+    Json entry = axis_json(unit.axis);
     entry["id"] = unit.id;
     json["units"].push_back(std::move(entry));
   }
   for (const Panel& panel : figure.panels) {
     Json series = Json::array();
-    std::vector<double> ys, xs;
-    for (const Series& s : panel.series) {
-      Json points = Json::array();
-      for (const Point& p : thin(s.points, limit)) {
-        Json point =
-            Json::array({std::isfinite(p.x) ? Json(std::stod(fmt::format("{:.8g}", p.x))) : Json(), number(p.y)});
-        if (!std::isnan(p.low) && !std::isnan(p.high)) {
-          point.push_back(number(p.low));
-          point.push_back(number(p.high));
-          if (std::isfinite(p.n)) point.push_back(p.n);
-        }
-        points.push_back(std::move(point));
-      }
-      series.push_back({{"name", s.name},
-                        {"seed", s.seed},
-                        {"role", role_name(s.role)},
-                        {"colour", s.look.colour},
-                        {"dash", static_cast<int>(s.look.dash)},
-                        {"shape", static_cast<int>(s.look.shape)},
-                        {"points", std::move(points)}});
-      if (s.role == Series::Role::kContext && s.labelled) series.back()["named"] = true;
-      if (!s.variant.empty()) series.back()["variant"] = s.variant;
-      if (!s.units.empty()) series.back()["units"] = s.units;
-    }
+    for (const Series& s : panel.series) series.push_back(series_json(s, limit));
     Json rules = Json::array();
     for (const Rule& rule : panel.rules)
       rules.push_back({{"vertical", rule.vertical}, {"at", rule.at}, {"label", rule.label}});
     Json flags = Json::array();
-    for (const Flag& flag : panel.flags) flags.push_back({{"x", flag.x}, {"y", number(flag.y)}, {"text", flag.text}});
+    for (const Flag& flag : panel.flags)
+      flags.push_back({{"x", flag.x}, {"y", number_json(flag.y)}, {"text", flag.text}});
     Json entry{{"title", panel.title},
                {"series", std::move(series)},
                {"rules", std::move(rules)},

@@ -322,32 +322,42 @@ class Script {
       label(shortened(figure_.x.title, canvas_.panel_width / em_ - 2), (f.left + f.right) / 2,
             f.cell_bottom + em_ * 1.0, "center", "#555555");
     }
+    shades(panel, f);
+    rules(panel, f);
+  }
+
+  /// The centre of a label that stays within its panel.
+  double centre_within(const Frame& f, double wanted, double half) const {
+    return std::clamp(wanted, f.cell_left + half + em_ * 0.3,
+                      std::max(f.cell_left + half + em_ * 0.3, f.cell_right - half - em_ * 0.3));
+  }
+
+  void shades(const Panel& panel, const Frame& f) {
     for (const Shade& shade : panel.shades) {
       const double left = std::clamp(x_at(f, shade.low), f.left, f.right),
                    right = std::clamp(x_at(f, shade.high), f.left, f.right);
       body_ += cat("set object rectangle from ", screen(left, f.bottom), " to ", screen(right, f.top),
                    " behind fc rgb '#f0f0f0' fs solid 1 noborder\n");
       if (!shade.label.empty()) {
-        const double half = text_width(shade.label) * em_ / 2;
-        const double centre = std::clamp((left + right) / 2, f.cell_left + half + em_ * 0.3,
-                                         std::max(f.cell_left + half + em_ * 0.3, f.cell_right - half - em_ * 0.3));
+        const double half = text_width(shade.label) * em_ / 2, middle = (left + right) / 2;
         const bool fits = 2 * half < right - left;
-        label(shade.label, fits ? (left + right) / 2 : centre, fits ? f.bottom + em_ * 0.8 : f.top + em_ * 1.0,
-              "center", "#666666", false, 0.9);
+        label(shade.label, fits ? middle : centre_within(f, middle, half),
+              fits ? f.bottom + em_ * 0.8 : f.top + em_ * 1.0, "center", "#666666", false, 0.9);
       }
     }
+  }
+
+  void rules(const Panel& panel, const Frame& f) {
     for (const Rule& rule : panel.rules) {
       if (rule.vertical) {
         const double x = x_at(f, rule.at);
         const bool axis_of_zero = is_forest();
         line(x, f.bottom, x, f.top + (rule.label.empty() ? 0 : em_ * 0.4), axis_of_zero ? "#333333" : "#666666", 0.9,
-             axis_of_zero ? "1" : "(4,4)", heat ? "front" : "back");
+             axis_of_zero ? "1" : "(4,4)", figure_.kind == Figure::Kind::kHeatMap ? "front" : "back");
         if (!rule.label.empty()) {
           // Centred over its line where there is room, else against the nearer end.
-          const double half = text_width(rule.label) * em_ / 2;
-          const double centre = std::clamp(x, f.cell_left + half + em_ * 0.3,
-                                           std::max(f.cell_left + half + em_ * 0.3, f.cell_right - half - em_ * 0.3));
-          label(rule.label, centre, f.top + em_ * 1.0, "center", "#666666", false, 0.9);
+          label(rule.label, centre_within(f, x, text_width(rule.label) * em_ / 2), f.top + em_ * 1.0, "center",
+                "#666666", false, 0.9);
         }
       } else {
         const double y = y_at(f, rule.at);
@@ -407,102 +417,107 @@ class Script {
     return labels;
   }
 
-  void lines(const Panel& panel, const Frame& f, const std::vector<EndLabel>& labels) {
-    std::vector<std::string> plots;
-    const auto visible = [&](const Point& p) {
-      return position_in(x_scale(), f.x.low, f.x.high, p.x) > -1e-9 &&
-             position_in(x_scale(), f.x.low, f.x.high, p.x) < 1 + 1e-9;
-    };
-    const auto trimmed = [&](const Series& series) {
-      std::vector<Point> points;
-      for (const Point& p : series.points) {
-        if (visible(p)) points.push_back(p);
-      }
-      // Grey lines are many, and thin ones.
-      return thin(points, series.role == Series::Role::kContext ? 120 : 400);
-    };
-    // Bands lie lowest, then what is faint, then the lines that are named. Many bands over each other are outlines.
+  bool visible(const Frame& f, double x) const {
+    const double position = position_in(x_scale(), f.x.low, f.x.high, x);
+    return position > -1e-9 && position < 1 + 1e-9;
+  }
+
+  std::vector<Point> visible_points(const Series& series, const Frame& f) const {
+    std::vector<Point> points;
+    for (const Point& p : series.points) {
+      if (visible(f, p.x)) points.push_back(p);
+    }
+    // Grey lines are many, and thin ones.
+    return thin(points, series.role == Series::Role::kContext ? 120 : 400);
+  }
+
+  /// Many bands over each other are outlines.
+  void bands(const Panel& panel, const Frame& f) {
     const bool outlines = banded_series(panel) >= kBandsAsOutlines;
     for (const Series& series : panel.series) {
       if (!has_band(series)) continue;
-      for (const auto& piece : clamp_band(trimmed(series), x_scale(), y_scale(), f.y.low, f.y.high)) {
+      for (const auto& piece : clamp_band(visible_points(series, f), x_scale(), y_scale(), f.y.low, f.y.high)) {
         std::string rows;
         for (const Point& p : piece) rows += cat(num(p.x), " ", num(p.low), " ", num(p.high), "\n");
-        if (outlines) {
-          const std::string edges = block(rows);
-          for (const char* columns : {"1:2", "1:3"})
-            plots.push_back(cat(edges, " using ", columns, " with lines lc rgb '",
-                                mixed_with_white(series.look.colour, 0.35), "' lw ", num(0.6 * canvas_.line),
-                                " dt (2,2)"));
+        const std::string data = block(rows);
+        if (!outlines) {
+          plots_.push_back(cat(data, " using 1:2:3 with filledcurves fs transparent solid 0.16 noborder lc rgb '",
+                               series.look.colour, "'"));
           continue;
         }
-        plots.push_back(cat(block(rows), " using 1:2:3 with filledcurves fs transparent solid 0.16 noborder lc rgb '",
-                            series.look.colour, "'"));
+        for (const char* columns : {"1:2", "1:3"})
+          plots_.push_back(cat(data, " using ", columns, " with lines lc rgb '",
+                               mixed_with_white(series.look.colour, 0.35), "' lw ", num(0.6 * canvas_.line),
+                               " dt (2,2)"));
       }
     }
-    const auto dots = [&](const Series& series) {
-      std::string marks;
-      for (const Point& p : trimmed(series)) {
-        if (p.y >= f.y.low && p.y <= f.y.high) marks += cat(num(p.x), " ", num(p.y), "\n");
-      }
-      if (marks.empty()) return;
-      plots.push_back(cat(block(marks), " with points pt ", point_type(series.look), " ps ",
-                          num(em_ / 11 * point_scale() * 0.7), " lw ", num(canvas_.line), " lc rgb '",
-                          mixed_with_white(series.look.colour, 0.35), "'"));
-    };
-    const auto strokes = [&](const Series& series, double width, const std::string& colour, bool markers) {
-      const auto points = trimmed(series);
-      const ClippedLine clipped = clip_line(points, x_scale(), y_scale(), f.y.low, f.y.high);
-      std::string rows;
-      for (const auto& piece : clipped.pieces) {
-        if (!rows.empty()) rows += "\n";
-        for (const Point& p : piece) rows += cat(num(p.x), " ", num(p.y), "\n");
-      }
-      if (rows.empty()) return;
-      plots.push_back(cat(block(rows), " with lines lc rgb '", colour, "' lw ", num(width * canvas_.line), " dt ",
-                          dash_type(series.look.dash)));
-      if (!markers) return;
-      std::string marks;
-      for (const Point& p : points) {
-        if (p.y >= f.y.low && p.y <= f.y.high) marks += cat(num(p.x), " ", num(p.y), "\n");
-      }
-      if (!marks.empty()) {
-        plots.push_back(cat(block(marks), " with points pt ", point_type(series.look), " ps ",
-                            num(em_ / 11 * point_scale()), " lw ", num(canvas_.line), " lc rgb '", colour, "'"));
-      }
-      if (clipped.leaves_top) {
-        plots.push_back(cat(block(cat(num(clipped.exit_x), " ", num(f.y.high), "\n")), " with points pt 9 ps ",
-                            num(em_ / 11 * point_scale() * 1.4), " lc rgb '", colour, "'"));
-      }
-    };
+  }
+
+  /// Markers of the points within the range; `size`: over the size on a main line.
+  void markers(const std::vector<Point>& points, const Frame& f, const Look& look, double size,
+               const std::string& colour) {
+    std::string marks;
+    for (const Point& p : points) {
+      if (p.y >= f.y.low && p.y <= f.y.high) marks += cat(num(p.x), " ", num(p.y), "\n");
+    }
+    if (marks.empty()) return;
+    plots_.push_back(cat(block(marks), " with points pt ", point_type(look), " ps ",
+                         num(em_ / 11 * point_scale() * size), " lw ", num(canvas_.line), " lc rgb '", colour, "'"));
+  }
+
+  void strokes(const Series& series, const Frame& f, double width, const std::string& colour, bool with_markers) {
+    const auto points = visible_points(series, f);
+    const ClippedLine clipped = clip_line(points, x_scale(), y_scale(), f.y.low, f.y.high);
+    std::string rows;
+    for (const auto& piece : clipped.pieces) {
+      if (!rows.empty()) rows += "\n";
+      for (const Point& p : piece) rows += cat(num(p.x), " ", num(p.y), "\n");
+    }
+    if (rows.empty()) return;
+    plots_.push_back(cat(block(rows), " with lines lc rgb '", colour, "' lw ", num(width * canvas_.line), " dt ",
+                         dash_type(series.look.dash)));
+    if (!with_markers) return;
+    markers(points, f, series.look, 1, colour);
+    if (clipped.leaves_top) {
+      plots_.push_back(cat(block(cat(num(clipped.exit_x), " ", num(f.y.high), "\n")), " with points pt 9 ps ",
+                           num(em_ / 11 * point_scale() * 1.4), " lc rgb '", colour, "'"));
+    }
+  }
+
+  void whiskers(const Series& series, const Frame& f) {
+    std::string rows;
+    for (const Point& p : visible_points(series, f)) {
+      if (std::isnan(p.low) || std::isnan(p.high)) continue;
+      rows += cat(num(p.x), " ", num(std::clamp(p.low, f.y.low, f.y.high)), "\n", num(p.x), " ",
+                  num(std::clamp(p.high, f.y.low, f.y.high)), "\n\n");
+    }
+    if (!rows.empty())
+      plots_.push_back(
+          cat(block(rows), " with lines lc rgb '", series.look.colour, "' lw ", num(0.9 * canvas_.line), " dt 1"));
+  }
+
+  /// Bands lie lowest, then what is faint, then the lines that are named.
+  void lines(const Panel& panel, const Frame& f, const std::vector<EndLabel>& labels) {
+    bands(panel, f);
     for (const Series& s : panel.series) {
-      if (s.role == Series::Role::kContext) strokes(s, 1.0, s.labelled ? "#b0b0b0" : "#d0d0d0", false);
+      if (s.role == Series::Role::kContext) strokes(s, f, 1.0, s.labelled ? "#b0b0b0" : "#d0d0d0", false);
     }
     for (const Series& s : panel.series) {
-      if (s.role == Series::Role::kRaw) strokes(s, 0.6, mixed_with_white(s.look.colour, 0.7), false);
-      if (s.role == Series::Role::kSeed) strokes(s, 0.8, mixed_with_white(s.look.colour, 0.35), false);
-      if (s.role == Series::Role::kPoints) dots(s);
+      const std::string pale = mixed_with_white(s.look.colour, s.role == Series::Role::kRaw ? 0.7 : 0.35);
+      if (s.role == Series::Role::kRaw) strokes(s, f, 0.6, pale, false);
+      if (s.role == Series::Role::kSeed) strokes(s, f, 0.8, pale, false);
+      if (s.role == Series::Role::kPoints) markers(visible_points(s, f), f, s.look, 0.7, pale);
     }
     for (const Series& s : panel.series) {
-      if (s.whiskers) {
-        std::string rows;
-        for (const Point& p : trimmed(s)) {
-          if (std::isnan(p.low) || std::isnan(p.high)) continue;
-          rows += cat(num(p.x), " ", num(std::clamp(p.low, f.y.low, f.y.high)), "\n", num(p.x), " ",
-                      num(std::clamp(p.high, f.y.low, f.y.high)), "\n\n");
-        }
-        if (!rows.empty())
-          plots.push_back(
-              cat(block(rows), " with lines lc rgb '", s.look.colour, "' lw ", num(0.9 * canvas_.line), " dt 1"));
-      }
-      if (s.role == Series::Role::kMain) strokes(s, 1.8, s.look.colour, true);
-      if (s.role == Series::Role::kLine) strokes(s, 1.6, s.look.colour, false);
+      if (s.whiskers) whiskers(s, f);
+      if (s.role == Series::Role::kMain) strokes(s, f, 1.8, s.look.colour, true);
+      if (s.role == Series::Role::kLine) strokes(s, f, 1.6, s.look.colour, false);
     }
     for (const Flag& flag : panel.flags) {
-      if (flag.y < f.y.low || flag.y > f.y.high || !visible({flag.x, flag.y})) continue;
-      plots.push_back(cat(block(cat(num(flag.x), " ", num(flag.y), "\n")), " with points pt 2 ps ",
-                          num(em_ / 11 * point_scale() * 1.1), " lw ", num(1.6 * canvas_.line), " lc rgb '",
-                          flag.colour, "'"));
+      if (flag.y < f.y.low || flag.y > f.y.high || !visible(f, flag.x)) continue;
+      plots_.push_back(cat(block(cat(num(flag.x), " ", num(flag.y), "\n")), " with points pt 2 ps ",
+                           num(em_ / 11 * point_scale() * 1.1), " lw ", num(1.6 * canvas_.line), " lc rgb '",
+                           flag.colour, "'"));
       if (!flag.text.empty())
         label(flag.text, x_at(f, flag.x), y_at(f, flag.y) + em_ * 1.1, "center", flag.colour, false, 0.9);
     }
@@ -514,11 +529,10 @@ class Script {
       if (l.reaches_edge && !l.from_top)
         line(edge + em_ * 0.35, l.wanted, text_x - em_ * 0.25, l.placed, l.colour, 0.5, "1");
     }
-    finish(plots, f);
+    finish(f);
   }
 
   void forest(const Panel& panel, const Frame& f) {
-    std::vector<std::string> plots;
     for (const Flag& flag : panel.flags)
       label(flag.text, f.left + em_ * 0.6, y_at(f, flag.y), "left", "#777777", false, 0.9);
     for (const Series& s : panel.series) {
@@ -533,17 +547,17 @@ class Script {
                     " ", num(p.y - 0.32), " ", num(p.y + 0.32), "\n");
       }
       if (figure_.kind == Figure::Kind::kBars && !bars.empty()) {
-        plots.push_back(cat(block(bars), " using 1:2:3:4:5:6 with boxxyerror fs solid 1 noborder lc rgb '",
-                            mixed_with_white(s.look.colour, 0.55), "'"));
+        plots_.push_back(cat(block(bars), " using 1:2:3:4:5:6 with boxxyerror fs solid 1 noborder lc rgb '",
+                             mixed_with_white(s.look.colour, 0.55), "'"));
       }
       if (!whiskers.empty())
-        plots.push_back(
+        plots_.push_back(
             cat(block(whiskers), " with lines lc rgb '", s.look.colour, "' lw ", num(1.6 * canvas_.line), " dt 1"));
       if (!marks.empty())
-        plots.push_back(cat(block(marks), " with points pt ", point_type(s.look), " ps ",
-                            num(em_ / 11 * point_scale() * 1.2), " lc rgb '", s.look.colour, "'"));
+        plots_.push_back(cat(block(marks), " with points pt ", point_type(s.look), " ps ",
+                             num(em_ / 11 * point_scale() * 1.2), " lc rgb '", s.look.colour, "'"));
     }
-    finish(plots, f);
+    finish(f);
   }
 
   void heat_map(const Panel& panel, const Frame& f) {
@@ -579,20 +593,20 @@ class Script {
       const double share = (tick.at - figure_.heat_low) / (figure_.heat_high - figure_.heat_low);
       label(tick.label, bar_right + em_ * 0.35, f.bottom + (f.top - f.bottom) * share, "left", "#333333", false, 0.9);
     }
-    std::vector<std::string> plots;
     if (!rows.empty())
-      plots.push_back(cat(block(rows), " using 1:2:3:4:5:6:7 with boxxyerror lc rgb variable fs solid 1 noborder"));
-    finish(plots, f);
+      plots_.push_back(cat(block(rows), " using 1:2:3:4:5:6:7 with boxxyerror lc rgb variable fs solid 1 noborder"));
+    finish(f);
   }
 
-  void finish(const std::vector<std::string>& plots, const Frame& f) {
-    if (plots.empty()) {
+  void finish(const Frame& f) {
+    if (plots_.empty()) {
       // An empty panel still shows its axes: a constant below the range is drawn nowhere.
       body_ += cat("plot ", num(y_scale() == Scale::kLinear || y_scale() == Scale::kSigned ? f.y.low - 1 : f.y.low / 2),
                    " with lines\n");
     } else {
-      body_ += "plot " + support::join(plots, ", \\\n     ") + "\n";
+      body_ += "plot " + support::join(plots_, ", \\\n     ") + "\n";
     }
+    plots_.clear();
   }
 
   // gnuplot leaves a line's height between axis and labels; half of it is enough.
@@ -618,6 +632,7 @@ class Script {
   double label_room_ = 0;
   std::string data_;
   std::string body_;
+  std::vector<std::string> plots_;  ///< of the panel that is drawn
   int blocks_ = 0;
 };
 

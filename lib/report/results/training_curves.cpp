@@ -162,6 +162,47 @@ std::vector<const Curve*> distinct(const std::vector<Curve>& curves) {
   return kept;
 }
 
+double last_tokens(const Curve& curve) {
+  double tokens = 0;
+  for (const auto* points : {&curve.train, &curve.validation}) {
+    if (!points->empty()) tokens = std::max(tokens, points->back().tokens);
+  }
+  return tokens;
+}
+
+std::vector<const Curve*> pointers_to(const std::vector<Curve>& curves) {
+  std::vector<const Curve*> pointers;
+  for (const Curve& curve : curves) pointers.push_back(&curve);
+  return pointers;
+}
+
+std::vector<const Curve*> curves_of(const std::vector<const Curve*>& curves, const std::string& encoding,
+                                    const std::string& variant) {
+  std::vector<const Curve*> own;
+  for (const Curve* curve : curves) {
+    if (curve->run.encoding == encoding && curve->run.variant == variant) own.push_back(curve);
+  }
+  return own;
+}
+
+std::vector<std::pair<std::string, std::string>> arms_of(const std::vector<const Curve*>& curves) {
+  std::vector<std::pair<std::string, std::string>> arms;
+  for (const Curve* curve : curves) {
+    const std::pair arm{curve->run.encoding, curve->run.variant};
+    if (std::find(arms.begin(), arms.end(), arm) == arms.end()) arms.push_back(arm);
+  }
+  return arms;
+}
+
+std::vector<std::string> variants_of(const std::vector<const Curve*>& curves) {
+  std::vector<std::string> variants;
+  for (const Curve* curve : curves) {
+    if (std::find(variants.begin(), variants.end(), curve->run.variant) == variants.end())
+      variants.push_back(curve->run.variant);
+  }
+  return variants;
+}
+
 std::vector<Point> from_fork(std::vector<Point> points, const std::vector<Point>& trunk, double fork_tokens) {
   const Point* fork = nullptr;
   for (const Point& point : trunk) {

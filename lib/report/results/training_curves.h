@@ -22,6 +22,14 @@ std::vector<CurvePoint> paired_gap(const Curve& curve, const Curve& base);
 
 /// Snapshots of one trunk hold the same training up to different steps: the longest says all.
 std::vector<const Curve*> distinct(const std::vector<Curve>& curves);
+double last_tokens(const Curve& curve);  ///< tokens of its last logged step
+std::vector<const Curve*> pointers_to(const std::vector<Curve>& curves);
+/// The curves of an encoding and a variant, in the same order.
+std::vector<const Curve*> curves_of(const std::vector<const Curve*>& curves, const std::string& encoding,
+                                    const std::string& variant);
+/// Their encodings and variants, each pair once, in order of first use.
+std::vector<std::pair<std::string, std::string>> arms_of(const std::vector<const Curve*>& curves);
+std::vector<std::string> variants_of(const std::vector<const Curve*>& curves);  ///< each once, in order of first use
 /// A setting of its config by dotted key; of a branch else that of the training that it continues. Null where neither
 /// says it.
 Json setting_of(const Curve& curve, const std::string& key);

@@ -1,6 +1,5 @@
 // Attention by head: where peaks lie, how widely heads look, sinks and circuits.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -31,9 +30,6 @@ std::int64_t usual_length(const Results& results) {
   if (lengths.empty()) return 0;
   return lengths.count(results.train_length) ? results.train_length : *lengths.begin();
 }
-
-/// Mean over layers, heads and seeds of each arm, by a key.
-using Means = std::map<std::pair<std::size_t, std::int64_t>, std::vector<double>>;
 
 Figure peaks_figure(const Results& results, Palette& palette) {
   const std::int64_t length = usual_length<schema::ProbeArgmax>(results);
@@ -144,93 +140,102 @@ std::vector<Figure> heat_figures(const Results& results) {
   return figures;
 }
 
-Table attention_table(const Results& results) {
-  Table table{.id = "attention", .title = "Attention by head"};
-  table.columns = arm_columns(results);
-  Means distance, entropy;
+/// Values of layers, heads and seeds, by arm and a key.
+template <typename Key>
+using ValuesOf = std::map<std::pair<std::size_t, Key>, std::vector<double>>;
+
+/// Everything that the table shows, by arm.
+struct HeadValues {
+  ValuesOf<std::int64_t> distance, entropy;  ///< by length
+  ValuesOf<std::string> sinks, circuits;     ///< by separator, by measure
   std::set<std::int64_t> lengths;
   std::map<std::pair<std::size_t, std::int64_t>, std::string> statuses;
+  std::int64_t copy = 0;  ///< tokens of the text that is said twice
+};
+
+HeadValues head_values(const Results& results) {
+  HeadValues all;
   each_row<schema::ProbeAttention>(results, [&](std::size_t run, const schema::ProbeAttention& row) {
     const std::pair key{arm_of(results, run), row.length};
-    lengths.insert(key.second);
+    all.lengths.insert(key.second);
     if (row.status != "ok") {
-      statuses[key] = row.status;
+      all.statuses[key] = row.status;
       return;
     }
-    distance[key].push_back(row.distance_share);
-    entropy[key].push_back(row.entropy_share);
+    all.distance[key].push_back(row.distance_share);
+    all.entropy[key].push_back(row.entropy_share);
   });
-  std::map<std::pair<std::size_t, std::string>, std::vector<double>> sinks, circuits;
   each_row<schema::ProbeSinkSummary>(results, [&](std::size_t run, const schema::ProbeSinkSummary& row) {
-    sinks[{arm_of(results, run), row.separator}].push_back(row.rate);
+    all.sinks[{arm_of(results, run), row.separator}].push_back(row.rate);
   });
-  std::int64_t copy = 0;
   each_row<schema::ProbeCircuitSummary>(results, [&](std::size_t, const schema::ProbeCircuitSummary& row) {
     const std::int64_t m = row.m;
-    if (copy == 0 || (results.train_length > 0 && 2 * m <= results.train_length)) copy = std::max(copy, m);
+    if (all.copy == 0 || (results.train_length > 0 && 2 * m <= results.train_length)) all.copy = std::max(all.copy, m);
   });
   each_row<schema::ProbeCircuitSummary>(results, [&](std::size_t run, const schema::ProbeCircuitSummary& row) {
-    if (row.m == copy) circuits[{arm_of(results, run), row.measure}].push_back(row.value);
+    if (row.m == all.copy) all.circuits[{arm_of(results, run), row.measure}].push_back(row.value);
   });
+  return all;
+}
+
+using Headers = std::vector<std::pair<const char*, const char*>>;
+const Headers kSinks = {{"first", "separator first"}, {"none", "no separator"}};
+const Headers kCircuits = {{"previous", "previous"}, {"duplicate", "duplicate"}, {"induction", "induction"}};
+
+std::vector<Column> head_columns(const Results& results, const HeadValues& all) {
+  std::vector<Column> columns = arm_columns(results);
+  const auto add = [&](std::string id, std::string header, std::string group, NumberStyle style) {
+    columns.push_back({.id = std::move(id), .header = std::move(header), .group = std::move(group), .style = style});
+  };
   for (const auto& [name, group] :
        {std::pair{"distance", "mean distance, share of i"}, {"entropy", "entropy, share of ln(i + 1)"}}) {
-    for (const std::int64_t length : lengths) {
-      table.columns.push_back({.id = cat(name, "_", length),
-                               .header = length_header(results, length),
-                               .group = group,
-                               .style = NumberStyle::kPercent});
+    for (const std::int64_t length : all.lengths)
+      add(cat(name, "_", length), length_header(results, length), group, NumberStyle::kPercent);
+  }
+  if (!all.sinks.empty()) {
+    for (const auto& [word, header] : kSinks) add(cat("sink_", word), header, "sink rate, %", NumberStyle::kPercent);
+  }
+  if (!all.circuits.empty()) {
+    const std::string group = cat("best head, copies of ", all.copy);
+    for (const auto& [word, header] : kCircuits) add(cat("circuit_", word), header, group, NumberStyle::kPercent);
+    add("in_context_gain", "gain", group, NumberStyle::kSignedNats);
+  }
+  return columns;
+}
+
+Row head_row(const Results& results, const HeadValues& all, std::size_t arm) {
+  Row row{.cells = arm_cells(results, results.arms[arm])};
+  for (const auto* values : {&all.distance, &all.entropy}) {
+    for (const std::int64_t length : all.lengths) {
+      const auto found = values->find({arm, length});
+      const auto status = all.statuses.find({arm, length});
+      if (found != values->end())
+        row.cells.push_back(Cell::of_number(mean_of_finite(found->second)));
+      else
+        row.cells.push_back(Cell::missing(status == all.statuses.end() ? "–" : mark_of(status->second),
+                                          reason_of(status == all.statuses.end() ? "not_measured" : status->second)));
     }
   }
-  const std::array<std::pair<const char*, const char*>, 2> kSinks = {
-      {{"first", "separator first"}, {"none", "no separator"}}};
-  if (!sinks.empty()) {
-    for (const auto& [word, header] : kSinks) {
-      table.columns.push_back(
-          {.id = cat("sink_", word), .header = header, .group = "sink rate, %", .style = NumberStyle::kPercent});
-    }
+  const auto add = [&](const ValuesOf<std::string>& from, const char* word) {
+    const auto found = from.find({arm, word});
+    row.cells.push_back(
+        Cell::of_known(found == from.end() ? NAN : mean_of_finite(found->second), reason_of("not_measured")));
+  };
+  if (!all.sinks.empty()) {
+    for (const auto& [word, header] : kSinks) add(all.sinks, word);
   }
-  const std::array<std::pair<const char*, const char*>, 3> kCircuits = {
-      {{"previous", "previous"}, {"duplicate", "duplicate"}, {"induction", "induction"}}};
-  if (!circuits.empty()) {
-    for (const auto& [word, header] : kCircuits) {
-      table.columns.push_back({.id = cat("circuit_", word),
-                               .header = header,
-                               .group = cat("best head, copies of ", copy),
-                               .style = NumberStyle::kPercent});
-    }
-    table.columns.push_back({.id = "in_context_gain",
-                             .header = "gain",
-                             .group = cat("best head, copies of ", copy),
-                             .style = NumberStyle::kSignedNats});
+  if (!all.circuits.empty()) {
+    for (const auto& [word, header] : kCircuits) add(all.circuits, word);
+    add(all.circuits, "in_context_gain");
   }
-  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
-    Row row{.cells = arm_cells(results, results.arms[arm])};
-    for (const Means* means : {&distance, &entropy}) {
-      for (const std::int64_t length : lengths) {
-        const auto found = means->find({arm, length});
-        const auto status = statuses.find({arm, length});
-        if (found != means->end())
-          row.cells.push_back(Cell::of_number(mean_of_finite(found->second)));
-        else
-          row.cells.push_back(Cell::missing(status == statuses.end() ? "–" : mark_of(status->second),
-                                            reason_of(status == statuses.end() ? "not_measured" : status->second)));
-      }
-    }
-    const auto add = [&](const auto& from, const char* word) {
-      const auto found = from.find({arm, word});
-      const double value = found == from.end() ? NAN : mean_of_finite(found->second);
-      row.cells.push_back(std::isfinite(value) ? Cell::of_number(value)
-                                               : Cell::missing("–", reason_of("not_measured")));
-    };
-    if (!sinks.empty()) {
-      for (const auto& [word, header] : kSinks) add(sinks, word);
-    }
-    if (!circuits.empty()) {
-      for (const auto& [word, header] : kCircuits) add(circuits, word);
-      add(circuits, "in_context_gain");
-    }
-    table.rows.push_back(std::move(row));
-  }
+  return row;
+}
+
+Table attention_table(const Results& results) {
+  Table table{.id = "attention", .title = "Attention by head"};
+  const HeadValues all = head_values(results);
+  table.columns = head_columns(results, all);
+  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) table.rows.push_back(head_row(results, all, arm));
   table.caption =
       cat("Means over layers, heads and seeds; entropy that grows beyond the training length is attention that thins "
           "out. Sink rate: "

@@ -17,8 +17,7 @@ using support::cat;
 using Words = std::vector<std::string>;
 
 Cell number_or(double value, const std::string& reason) {
-  return std::isfinite(value) ? Cell::of_number(value)
-                              : Cell::missing("–", reason.empty() ? "there is nothing to test" : reason);
+  return Cell::of_known(value, reason.empty() ? "there is nothing to test" : reason);
 }
 
 /// Most claims state no number; a note for each would bury the table.

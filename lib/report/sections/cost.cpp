@@ -74,90 +74,109 @@ Table parameters_table(const Results& results) {
   return table;
 }
 
-Table cost_table(const Results& results, const std::string& path) {
-  Table table{.id = cat("cost_", path),
-              .title = path == "unfused" ? "Time of the encoding by itself" : "Time by the cheapest exact route"};
-  table.columns = arm_columns(results);
+/// The times of one path by arm, length and component.
+struct Timings {
   std::set<std::int64_t> lengths;
   std::set<std::string> devices;
   std::map<std::tuple<std::size_t, std::int64_t, std::string>, ComponentTiming> timings;
   std::map<std::pair<std::size_t, std::int64_t>, std::vector<double>> peaks;
   double batch = 1, repetitions = 0;
-  bool trains = false;  // a step was measured
+  bool trains = false;  ///< a step was measured
+
+  bool has(std::size_t arm) const {
+    const auto first = timings.lower_bound({arm, 0, ""});
+    return first != timings.end() && std::get<0>(first->first) == arm;
+  }
+  const ComponentTiming* find(std::size_t arm, std::int64_t length, const char* component) const {
+    const auto found = timings.find({arm, length, component});
+    return found == timings.end() ? nullptr : &found->second;
+  }
+};
+
+Timings timings_of(const Results& results, const std::string& path) {
+  Timings all;
   each_row<schema::Cost>(results, [&](std::size_t run, const schema::Cost& row) {
     if (row.path != path) return;
     const std::size_t arm = arm_of(results, run);
     const std::int64_t length = row.length;
-    lengths.insert(length);
-    devices.insert(cat(row.device, ", ", row.dtype));
-    ComponentTiming& timing = timings[{arm, length, row.component}];
+    all.lengths.insert(length);
+    all.devices.insert(cat(row.device, ", ", row.dtype));
+    ComponentTiming& timing = all.timings[{arm, length, row.component}];
     if (row.status != "ok") {
       timing.status = row.status;
       return;
     }
-    trains = trains || row.component == "training_step";
+    all.trains = all.trains || row.component == "training_step";
     timing.median.push_back(row.median_ms);
     timing.low.push_back(row.p25_ms);
     timing.high.push_back(row.p75_ms);
-    if (row.component == "forward") peaks[{arm, length}].push_back(schema::real_of(row.peak_bytes));
-    batch = row.batch;
-    repetitions = row.reps;
+    if (row.component == "forward") all.peaks[{arm, length}].push_back(schema::real_of(row.peak_bytes));
+    all.batch = row.batch;
+    all.repetitions = row.reps;
   });
-  for (const std::int64_t length : lengths) {
-    const std::string group = cat(support::with_commas(length), " tokens");
-    const auto column = [&](const char* id, const char* header, NumberStyle style) {
-      table.columns.push_back({.id = cat(id, "_", length), .header = header, .group = group, .style = style});
-    };
-    column("encode", "encode, ms", NumberStyle::kPerplexity);
-    column("attention", "attention, ms", NumberStyle::kPerplexity);
-    column("overhead", "overhead, %", NumberStyle::kSignedPercent);
-    column("forward", "forward, ms", NumberStyle::kPerplexity);
-    column("total", "total overhead, %", NumberStyle::kSignedPercent);
-    column("peak", "peak, bytes", NumberStyle::kTokens);
-    if (!trains) continue;
-    column("step", "training step, ms", NumberStyle::kPerplexity);
-    column("step_overhead", "step overhead, %", NumberStyle::kSignedPercent);
-  }
+  return all;
+}
+
+void add_cost_columns(Table& table, std::int64_t length, bool trains) {
+  const std::string group = cat(support::with_commas(length), " tokens");
+  const auto column = [&](const char* id, const char* header, NumberStyle style) {
+    table.columns.push_back({.id = cat(id, "_", length), .header = header, .group = group, .style = style});
+  };
+  column("encode", "encode, ms", NumberStyle::kPerplexity);
+  column("attention", "attention, ms", NumberStyle::kPerplexity);
+  column("overhead", "overhead, %", NumberStyle::kSignedPercent);
+  column("forward", "forward, ms", NumberStyle::kPerplexity);
+  column("total", "total overhead, %", NumberStyle::kSignedPercent);
+  column("peak", "peak, bytes", NumberStyle::kTokens);
+  if (!trains) return;
+  column("step", "training step, ms", NumberStyle::kPerplexity);
+  column("step_overhead", "step overhead, %", NumberStyle::kSignedPercent);
+}
+
+Cell ratio_cell(const Cell& a, const Cell& b, double minus) {
+  if (!a.number || !b.number || *b.number <= 0)
+    return Cell::missing(a.text.empty() ? "–" : a.text, a.reason.empty() ? "not measured" : a.reason);
+  return Cell::of_number(*a.number / *b.number - minus);
+}
+
+void add_cost_cells(Row& row, const Timings& all, std::size_t arm, std::int64_t length) {
+  const ComponentTiming* forward = all.find(arm, length, "forward");
+  const auto timing = [&](const char* component) {  // a length without positions says so once, for all of its cells
+    const ComponentTiming* own = all.find(arm, length, component);
+    return timing_cell(own == nullptr && forward != nullptr && forward->status != "ok" ? forward : own);
+  };
+  const Cell encode = timing("encode"), attention = timing("attention"), pass = timing("forward"),
+             none = timing("forward_none");
+  row.cells.insert(row.cells.end(),
+                   {encode, attention, ratio_cell(encode, attention, 0), pass, ratio_cell(pass, none, 1)});
+  const auto peak = all.peaks.find({arm, length});
+  row.cells.push_back(peak == all.peaks.end()
+                          ? Cell::missing(pass.number ? "–" : pass.text, pass.number ? "not measured" : pass.reason)
+                          : Cell::of_number(mean_of_finite(peak->second)));
+  if (!all.trains) return;
+  const Cell step = timing("training_step");
+  row.cells.insert(row.cells.end(), {step, ratio_cell(step, timing("training_step_none"), 1)});
+}
+
+Table cost_table(const Results& results, const std::string& path) {
+  Table table{.id = cat("cost_", path),
+              .title = path == "unfused" ? "Time of the encoding by itself" : "Time by the cheapest exact route"};
+  table.columns = arm_columns(results);
+  const Timings all = timings_of(results, path);
+  for (const std::int64_t length : all.lengths) add_cost_columns(table, length, all.trains);
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
-    const bool any =
-        std::any_of(timings.begin(), timings.end(), [&](const auto& entry) { return std::get<0>(entry.first) == arm; });
-    if (!any) continue;
+    if (!all.has(arm)) continue;
     Row row{.cells = arm_cells(results, results.arms[arm])};
-    for (const std::int64_t length : lengths) {
-      const auto find = [&](const char* component) -> const ComponentTiming* {
-        const auto found = timings.find({arm, length, component});
-        return found == timings.end() ? nullptr : &found->second;
-      };
-      const ComponentTiming* forward = find("forward");
-      const auto timing = [&](const char* component) {  // a length without positions says so once, for all of its cells
-        const ComponentTiming* own = find(component);
-        return timing_cell(own == nullptr && forward != nullptr && forward->status != "ok" ? forward : own);
-      };
-      const Cell encode = timing("encode"), attention = timing("attention"), pass = timing("forward"),
-                 none = timing("forward_none");
-      const auto ratio = [](const Cell& a, const Cell& b, double minus) {
-        if (!a.number || !b.number || *b.number <= 0)
-          return Cell::missing(a.text.empty() ? "–" : a.text, a.reason.empty() ? "not measured" : a.reason);
-        return Cell::of_number(*a.number / *b.number - minus);
-      };
-      row.cells.insert(row.cells.end(), {encode, attention, ratio(encode, attention, 0), pass, ratio(pass, none, 1)});
-      const auto peak = peaks.find({arm, length});
-      row.cells.push_back(peak == peaks.end()
-                              ? Cell::missing(pass.number ? "–" : pass.text, pass.number ? "not measured" : pass.reason)
-                              : Cell::of_number(mean_of_finite(peak->second)));
-      if (!trains) continue;
-      const Cell step = timing("training_step");
-      row.cells.insert(row.cells.end(), {step, ratio(step, timing("training_step_none"), 1)});
-    }
+    for (const std::int64_t length : all.lengths) add_cost_cells(row, all, arm, length);
     table.rows.push_back(std::move(row));
   }
   table.caption =
       cat(path == "unfused"
               ? "All encodings through the same unfused path, which isolates what an encoding costs: "
               : "Each through its cheapest exact route, so that encodings without a fused kernel pay for that too: ",
-          "milliseconds, batch ", batch, ", median of ", repetitions,
+          "milliseconds, batch ", all.batch, ", median of ", all.repetitions,
           " repetitions, quartiles in brackets, mean over seeds, on ",
-          support::join({devices.begin(), devices.end()}, "; "),
+          support::join({all.devices.begin(), all.devices.end()}, "; "),
           ". Encode: attention with the encoding less attention without, "
           "which measurement noise can make negative; overhead: encode over attention, and of the whole pass over that "
           "without an encoding. Times are measured and differ from run to run.");

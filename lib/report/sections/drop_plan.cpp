@@ -84,12 +84,11 @@ Cell cost_cell(const statistics::SeedPairs& pairs, const char* missing) {
 
 std::string percent(double share) { return format_number(share, NumberStyle::kPercent); }
 
-}  // namespace
+/// By encoding and tokens at the fork.
+using Drops = std::map<std::pair<std::string, double>, Drop>;
 
-Section drop_plan_section(const Results& results, Palette&) {
-  Section section{.id = "loss", .title = "Training"};
-  const auto curves = distinct(results.curves);
-  std::map<std::pair<std::string, double>, Drop> drops;  // encoding, fork
+Drops drops_of(const std::vector<const Curve*>& curves) {
+  Drops drops;
   for (const Curve* curve : curves) {
     if (drop_arm(*curve) != "drop" || curve->validation.empty() || curve->diverged) continue;
     const CurvePoint& last = curve->validation.back();
@@ -109,8 +108,29 @@ Section drop_plan_section(const Results& results, Palette&) {
       drop.undisturbed.push_back(final_loss(*trunk));
     }
   }
-  if (drops.empty()) return section;
+  return drops;
+}
 
+/// By encoding the last drop that is shown to cost less than is accepted; null where none is.
+std::map<std::string, const Drop*> cheapest_of(const Drops& drops) {
+  std::map<std::string, const Drop*> cheapest;
+  for (const auto& [key, drop] : drops) {  // forks ascend
+    const Drop*& best = cheapest[key.first];
+    const statistics::SeedPairs pairs = statistics::paired_seeds(drop.dropped, drop.kept);
+    if (std::isfinite(pairs.interval.high) && pairs.interval.high <= kAccepted) best = &drop;
+  }
+  return cheapest;
+}
+
+Cell recovery_cell(const Drop& drop) {
+  const double recovery = tokens_to_recover(drop);
+  if (std::isfinite(recovery) && recovery > kFarthest * (drop.end - drop.fork))
+    return Cell::missing("far", cat("beyond ", support::shortest(kFarthest), " times the tokens that were trained"));
+  return Cell::of_known(recovery,
+                        "the gap to the control does not fall as a power of the tokens, or is not above zero");
+}
+
+Table drop_table(const Drops& drops, const std::map<std::string, const Drop*>& cheapest) {
   Table table{.id = "drop_plan", .title = "When to drop the encoding"};
   table.columns = {{.id = "encoding", .header = "Encoding", .text = true},
                    {.id = "share", .header = "Dropped at", .style = NumberStyle::kPercent},
@@ -126,34 +146,19 @@ Section drop_plan_section(const Results& results, Palette&) {
                     .direction = Direction::kLowerIsBetter},
                    {.id = "recovery", .header = "Tokens to recover", .style = NumberStyle::kTokens},
                    {.id = "cheapest", .header = "Cheapest", .text = true}};
-  std::map<std::string, const Drop*> cheapest;  // the last of each encoding that is shown to cost less than is accepted
-  std::vector<std::string> encodings;
-  for (const auto& [key, drop] : drops) {
-    if (encodings.empty() || encodings.back() != key.first) encodings.push_back(key.first);
-    const statistics::SeedPairs pairs = statistics::paired_seeds(drop.dropped, drop.kept);
-    if (std::isfinite(pairs.interval.high) && pairs.interval.high <= kAccepted)
-      cheapest[key.first] = &drop;  // forks ascend
-  }
   std::string last_encoding;
   for (const auto& [key, drop] : drops) {
     const statistics::SeedPairs control = statistics::paired_seeds(drop.dropped, drop.kept),
                                 undisturbed = statistics::paired_seeds(drop.dropped_too, drop.undisturbed);
-    const double left = drop.end - drop.fork, recovery = tokens_to_recover(drop);
-    const auto best = cheapest.find(key.first);
     Row row{.rule_above = !last_encoding.empty() && last_encoding != key.first};
-    row.cells = {
-        Cell::of_text(key.first),
-        Cell::of_number(drop.fork / drop.end),
-        Cell::of_number(left),
-        Cell::of_number(static_cast<double>(control.seeds)),
-        cost_cell(control, "no control (drop.arm: nodrop) with that fork and seed"),
-        cost_cell(undisturbed, "the training without a branch was not gathered to its end"),
-        !std::isfinite(recovery)
-            ? Cell::missing("–", "the gap to the control does not fall as a power of the tokens, or is not above zero")
-        : recovery > kFarthest * left
-            ? Cell::missing("far", cat("beyond ", support::shortest(kFarthest), " times the tokens that were trained"))
-            : Cell::of_number(recovery),
-        Cell::of_text(best != cheapest.end() && best->second == &drop ? "yes" : "")};
+    row.cells = {Cell::of_text(key.first),
+                 Cell::of_number(drop.fork / drop.end),
+                 Cell::of_number(drop.end - drop.fork),
+                 Cell::of_number(static_cast<double>(control.seeds)),
+                 cost_cell(control, "no control (drop.arm: nodrop) with that fork and seed"),
+                 cost_cell(undisturbed, "the training without a branch was not gathered to its end"),
+                 recovery_cell(drop),
+                 Cell::of_text(cheapest.at(key.first) == &drop ? "yes" : "")};
     table.rows.push_back(std::move(row));
     last_encoding = key.first;
   }
@@ -165,21 +170,29 @@ Section drop_plan_section(const Results& results, Palette&) {
           "of training losses behind the drop, reaches 2 % of perplexity (",
           format_number(kAccepted, NumberStyle::kNats),
           " nats). Cheapest: the latest drop whose interval against the control stays below that.");
-  for (const std::string& encoding : encodings) {
-    const auto best = cheapest.find(encoding);
-    if (best == cheapest.end()) {
+  return table;
+}
+
+}  // namespace
+
+Section drop_plan_section(const Results& results, Palette&) {
+  Section section{.id = "loss", .title = "Training"};
+  const Drops drops = drops_of(distinct(results.curves));
+  if (drops.empty()) return section;
+  const std::map<std::string, const Drop*> cheapest = cheapest_of(drops);
+  section.tables.push_back(drop_table(drops, cheapest));
+  for (const auto& [encoding, drop] : cheapest) {
+    if (drop == nullptr) {
       section.findings.push_back(cat("No drop of ", encoding, " is shown to cost less than 2 % of perplexity."));
       continue;
     }
-    const Drop& drop = *best->second;
-    const statistics::SeedPairs pairs = statistics::paired_seeds(drop.dropped, drop.kept);
+    const statistics::SeedPairs pairs = statistics::paired_seeds(drop->dropped, drop->kept);
     section.findings.push_back(
         cat("The latest drop of ", encoding, " that is shown to cost less than 2 % of perplexity is at ",
-            percent(drop.fork / drop.end), " of the training: ", format_number(pairs.delta, NumberStyle::kSignedNats),
+            percent(drop->fork / drop->end), " of the training: ", format_number(pairs.delta, NumberStyle::kSignedNats),
             " nats against its control [", format_number(pairs.interval.low, NumberStyle::kSignedNats), ", ",
             format_number(pairs.interval.high, NumberStyle::kSignedNats), "]."));
   }
-  section.tables.push_back(std::move(table));
   return section;
 }
 

@@ -38,6 +38,50 @@ Places places_of(const Results& results, const Arm& arm, std::vector<std::string
   return places;
 }
 
+/// The map of a model and its rows of the table, with a rule above them where `rule_above`.
+struct ModelMap {
+  Panel panel;
+  std::vector<Row> rows;
+};
+
+ModelMap map_of(const Results& results, const Arm& arm, const Places& places, const std::vector<std::string>& rules,
+                const std::set<std::int64_t>& lengths, bool rule_above) {
+  double reference = NAN;
+  if (const auto own = places.find({"plain", train_length_of(results, arm)}); own != places.end())
+    reference = mean_of_finite(own->second.nll);
+  ModelMap map{{.title = arm_name(arm, has_variants(results)), .encoding = arm.encoding, .variant = arm.variant}, {}};
+  for (std::size_t r = 0; r < rules.size(); ++r) {
+    Row row{.cells = arm_cells(results, arm), .rule_above = rule_above && map.rows.empty()};
+    row.cells.push_back(Cell::of_text(rules[r]));
+    bool any = false;
+    int column = 0;
+    for (const std::int64_t length : lengths) {
+      HeatCell cell{
+          .column = column++, .row = static_cast<int>(rules.size() - 1 - r), .value = kUnknown, .text = "n/a"};
+      const auto found = places.find({rules[r], length});
+      if (found != places.end() && !found->second.nll.empty() && found->second.status.empty()) {
+        const statistics::SeedSummary summary = statistics::summarise_seeds(found->second.nll);
+        Cell number = Cell::of_number(std::exp(summary.mean));
+        if (std::isfinite(summary.half_width))
+          number.interval = statistics::Interval{std::exp(summary.mean - summary.half_width),
+                                                 std::exp(summary.mean + summary.half_width)};
+        row.cells.push_back(std::move(number));
+        any = true;
+        if (std::isfinite(reference)) {
+          cell.value = summary.mean - reference;
+          cell.text = heat_text(cell.value);
+        }
+      } else {
+        const std::string status = found == places.end() ? "not_measured" : found->second.status;
+        row.cells.push_back(Cell::missing(mark_of(status), reason_of(status)));
+      }
+      map.panel.cells.push_back(std::move(cell));
+    }
+    if (any) map.rows.push_back(std::move(row));
+  }
+  return map;
+}
+
 }  // namespace
 
 Section extension_map_section(const Results& results, Palette&) {
@@ -68,47 +112,15 @@ Section extension_map_section(const Results& results, Palette&) {
   figure.y_names.assign(rules.rbegin(), rules.rend());  // the model as it is on top
   double highest = 0;
   for (std::size_t a = 0; a < arms.size(); ++a) {
-    const Arm& arm = results.arms[a];
-    const std::int64_t trained = train_length_of(results, arm);
-    double reference = NAN;
-    if (const auto own = arms[a].find({"plain", trained}); own != arms[a].end())
-      reference = mean_of_finite(own->second.nll);
-    Panel panel{.title = arm_name(arm, has_variants(results)), .encoding = arm.encoding, .variant = arm.variant};
-    bool first = !table.rows.empty();
-    for (std::size_t r = 0; r < rules.size(); ++r) {
-      Row row{.cells = arm_cells(results, arm), .rule_above = first};
-      row.cells.push_back(Cell::of_text(rules[r]));
-      bool any = false;
-      int column = 0;
-      for (const std::int64_t length : lengths) {
-        HeatCell cell{
-            .column = column++, .row = static_cast<int>(rules.size() - 1 - r), .value = kUnknown, .text = "n/a"};
-        const auto found = arms[a].find({rules[r], length});
-        if (found != arms[a].end() && !found->second.nll.empty() && found->second.status.empty()) {
-          const statistics::SeedSummary summary = statistics::summarise_seeds(found->second.nll);
-          Cell number = Cell::of_number(std::exp(summary.mean));
-          if (std::isfinite(summary.half_width))
-            number.interval = statistics::Interval{std::exp(summary.mean - summary.half_width),
-                                                   std::exp(summary.mean + summary.half_width)};
-          row.cells.push_back(std::move(number));
-          any = true;
-          if (std::isfinite(reference)) {
-            cell.value = summary.mean - reference;
-            cell.text = heat_text(cell.value);
-            highest = std::max(highest, cell.value);
-          }
-        } else {
-          const std::string status = found == arms[a].end() ? "not_measured" : found->second.status;
-          row.cells.push_back(Cell::missing(mark_of(status), reason_of(status)));
-        }
-        panel.cells.push_back(std::move(cell));
-      }
-      if (!any) continue;
-      table.rows.push_back(std::move(row));
-      first = false;
+    ModelMap map = map_of(results, results.arms[a], arms[a], rules, lengths, !table.rows.empty());
+    table.rows.insert(table.rows.end(), map.rows.begin(), map.rows.end());
+    bool known = false;
+    for (const HeatCell& cell : map.panel.cells) {
+      if (std::isnan(cell.value)) continue;
+      known = true;
+      highest = std::max(highest, cell.value);
     }
-    if (std::any_of(panel.cells.begin(), panel.cells.end(), [](const HeatCell& c) { return !std::isnan(c.value); }))
-      figure.panels.push_back(std::move(panel));
+    if (known) figure.panels.push_back(std::move(map.panel));
   }
   figure.heat_low = 0;
   figure.heat_title = "Δ nats";

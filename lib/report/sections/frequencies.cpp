@@ -110,13 +110,11 @@ Table angles_table(const Results& results) {
   table.columns.push_back({.id = "pairs", .header = "Pairs", .style = NumberStyle::kCount});
   table.columns.push_back({.id = "partial", .header = "below one turn in training", .style = NumberStyle::kCount});
   for (const std::int64_t length : lengths) {
-    const std::string group = length_header(results, length);
-    table.columns.push_back(
-        {.id = cat("fresh_", length), .header = "pairs", .group = group, .style = NumberStyle::kCount});
-    table.columns.push_back(
-        {.id = cat("worst_", length), .header = "of distances", .group = group, .style = NumberStyle::kPercent});
-    table.columns.push_back(
-        {.id = cat("carried_", length), .header = "of logits", .group = group, .style = NumberStyle::kPercent});
+    for (const auto& [id, header, style] : {std::tuple{"fresh_", "pairs", NumberStyle::kCount},
+                                            {"worst_", "of distances", NumberStyle::kPercent},
+                                            {"carried_", "of logits", NumberStyle::kPercent}})
+      table.columns.push_back(
+          {.id = cat(id, length), .header = header, .group = length_header(results, length), .style = style});
   }
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
     const auto first = std::find_if(lengths.begin(), lengths.end(), [&](std::int64_t length) {

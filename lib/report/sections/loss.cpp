@@ -24,112 +24,95 @@ bool drops_encoding(const Curve& branch, const Curve* trunk) {
   return encoding.is_object() && encoding.value("kind", "") == "none" && branch.run.encoding != "none";
 }
 
-Figure loss_figure(const Results& results, const std::vector<const Curve*>& curves, Palette& palette) {
-  Figure figure{.id = "loss_tokens",
-                .title = "Loss against training tokens",
-                .x = {.title = "Tokens seen", .ticks = TickStyle::kCount},
-                .y = {.title = "Loss, nats per token, lower is better"}};
-  figure.x.low = 0;
-  std::vector<std::string> variants;
-  double last = 0;
-  std::size_t longest = 0;
-  for (const Curve* curve : curves) {
-    if (curve->first_step > 0 && std::find(variants.begin(), variants.end(), curve->run.variant) == variants.end())
-      variants.push_back(curve->run.variant);
-    for (const auto* list : {&curve->train, &curve->validation}) {
-      for (const CurvePoint& point : *list) last = std::max(last, point.tokens);
-    }
-    longest = std::max(longest, curve->train.size());
-  }
-  const std::size_t half = longest / 100;
-  Panel training{.title = half > 0 ? "Training, smoothed" : "Training"}, validation{.title = "Validation, later half"};
-  double early = 0;  // what the loss is once the steep beginning is over
-  bool drops = false;
+/// The figure while it is drawn.
+struct LossFigure {
+  Panel training, validation;
+  std::vector<std::string> branches;  ///< variants of branches, in the order of their dashes
+  std::size_t half = 0;               ///< of the smoothing
+  double last = 0;                    ///< tokens
+  double early = 0;                   ///< the loss once the steep beginning is over
+  bool few = false;                   ///< so few curves that what was logged is drawn too
+  bool drops = false;                 ///< some branch drops its encoding
+};
 
-  std::vector<std::pair<std::string, std::string>> arms;
-  for (const Curve* curve : curves) {
-    const std::pair arm{curve->run.encoding, curve->run.variant};
-    if (std::find(arms.begin(), arms.end(), arm) == arms.end()) arms.push_back(arm);
-  }
-  for (const auto& [encoding, variant] : arms) {
-    std::vector<std::vector<Point>> train_seeds, validation_seeds;
-    std::vector<std::string> seeds;
-    Look look = palette.look(encoding);
-    std::map<std::string, double> units;
-    bool branch = false;
-    for (const Curve* curve : curves) {
-      if (curve->run.encoding != encoding || curve->run.variant != variant) continue;
-      if (units.empty()) units = units_of(results, *curve);
-      std::vector<Point> train = smoothed(curve->train, half), checks = plain(curve->validation);
-      const Curve* trunk = trunk_of(curves, *curve);
-      branch = branch || curve->first_step > 0;
-      if (trunk) {
-        const double fork = fork_tokens_of(*curve, *trunk);
-        train = from_fork(std::move(train), smoothed(trunk->train, half), fork);
-        checks = from_fork(std::move(checks), plain(trunk->validation), fork);
-      }
-      if (drops_encoding(*curve, trunk)) {
-        drops = true;
-        if (!train.empty() && seeds.empty())
-          training.flags.push_back({train.front().x, train.front().y, "", look.colour});
-        if (!checks.empty() && seeds.empty() && trunk)
-          validation.flags.push_back({checks.front().x, checks.front().y, "", look.colour});
-      }
-      if (seeds.empty() && curves.size() <= 6 && half > 0) {
-        training.series.push_back({.name = encoding,
-                                   .seed = curve->run.seed,
-                                   .role = Series::Role::kRaw,
-                                   .look = look,
-                                   .points = plain(curve->train),
-                                   .labelled = false,
-                                   .variant = variant,
-                                   .units = units});
-      }
-      for (const Point& point : train) {
-        if (point.x >= 0.04 * last && !branch) {
-          early = std::max(early, std::isfinite(point.y) ? point.y : 0);
-          break;
-        }
-      }
-      train_seeds.push_back(std::move(train));
-      validation_seeds.push_back(std::move(checks));
-      seeds.push_back(curve->run.seed);
-    }
-    if (branch) {
-      const auto index = std::find(variants.begin(), variants.end(), variant) - variants.begin();
-      look.dash = kBranchDashes[static_cast<std::size_t>(index) % kBranchDashes.size()].first;
-    }
-    const auto add = [&](Panel& panel, const std::vector<std::vector<Point>>& lines, Series::Role role) {
-      if (lines.size() > 1) {
-        for (std::size_t s = 0; s < lines.size(); ++s) {
-          panel.series.push_back({.name = encoding,
-                                  .seed = seeds[s],
-                                  .role = Series::Role::kSeed,
-                                  .look = look,
-                                  .points = lines[s],
-                                  .labelled = false,
-                                  .variant = variant,
-                                  .units = units});
-        }
-      }
-      Series main{
-          .name = encoding, .role = role, .look = look, .points = mean_of(lines), .variant = variant, .units = units};
-      if (!main.points.empty()) panel.series.push_back(std::move(main));
-    };
-    add(training, train_seeds, Series::Role::kLine);
-    add(validation, validation_seeds, Series::Role::kMain);
-  }
+/// The lines of the seeds of an encoding and a variant.
+struct SeedLines {
+  Series model;  ///< name, look, variant and units of each
+  std::vector<std::string> seeds;
+  std::vector<std::vector<Point>> train, validation;
+};
 
-  double lowest = INFINITY;
-  for (const Series& series : training.series) {
-    for (const Point& point : series.points) {
-      if (std::isfinite(point.y)) lowest = std::min(lowest, point.y);
+/// Adds the line of a seed. The first seed also adds the mark of a drop and the logged loss.
+void add_seed(LossFigure& figure, SeedLines& lines, const std::vector<const Curve*>& curves, const Curve& curve) {
+  const std::string& colour = lines.model.look.colour;
+  std::vector<Point> train = smoothed(curve.train, figure.half), checks = plain(curve.validation);
+  const Curve* trunk = trunk_of(curves, curve);
+  if (trunk) {
+    const double fork = fork_tokens_of(curve, *trunk);
+    train = from_fork(std::move(train), smoothed(trunk->train, figure.half), fork);
+    checks = from_fork(std::move(checks), plain(trunk->validation), fork);
+  }
+  const bool first = lines.seeds.empty();
+  if (drops_encoding(curve, trunk)) {
+    figure.drops = true;
+    if (!train.empty() && first) figure.training.flags.push_back({train.front().x, train.front().y, "", colour});
+    if (!checks.empty() && first && trunk)
+      figure.validation.flags.push_back({checks.front().x, checks.front().y, "", colour});
+  }
+  if (first && figure.few && figure.half > 0) {
+    Series raw = lines.model;
+    raw.seed = curve.run.seed;
+    raw.role = Series::Role::kRaw;
+    raw.points = plain(curve.train);
+    raw.labelled = false;
+    figure.training.series.push_back(std::move(raw));
+  }
+  lines.train.push_back(std::move(train));
+  lines.validation.push_back(std::move(checks));
+  lines.seeds.push_back(curve.run.seed);
+}
+
+/// Adds the seeds, where there are several, and their mean.
+void add_lines(Panel& panel, const SeedLines& of, const std::vector<std::vector<Point>>& lines, Series::Role role) {
+  for (std::size_t s = 0; s < lines.size() && lines.size() > 1; ++s) {
+    Series seed = of.model;
+    seed.seed = of.seeds[s];
+    seed.role = Series::Role::kSeed;
+    seed.points = lines[s];
+    seed.labelled = false;
+    panel.series.push_back(std::move(seed));
+  }
+  Series main = of.model;
+  main.role = role;
+  main.points = mean_of(lines);
+  if (!main.points.empty()) panel.series.push_back(std::move(main));
+}
+
+void add_model(LossFigure& figure, const Results& results, const std::vector<const Curve*>& curves,
+               const std::string& encoding, const std::string& variant, Palette& palette) {
+  SeedLines lines{.model = {.name = encoding, .look = palette.look(encoding), .variant = variant}};
+  bool branch = false;
+  for (const Curve* curve : curves_of(curves, encoding, variant)) {
+    if (lines.model.units.empty()) lines.model.units = units_of(results, *curve);
+    add_seed(figure, lines, curves, *curve);
+    branch = branch || curve->first_step > 0;
+    for (const Point& point : lines.train.back()) {
+      if (branch || point.x < 0.04 * figure.last) continue;
+      figure.early = std::max(figure.early, std::isfinite(point.y) ? point.y : 0);
+      break;
     }
   }
-  if (early > lowest) figure.y.high = early + 0.1 * (early - lowest);
-  if (!training.series.empty()) figure.panels.push_back(std::move(training));
+  if (branch) {
+    const auto index = std::find(figure.branches.begin(), figure.branches.end(), variant) - figure.branches.begin();
+    lines.model.look.dash = kBranchDashes[static_cast<std::size_t>(index) % kBranchDashes.size()].first;
+  }
+  add_lines(figure.training, lines, lines.train, Series::Role::kLine);
+  add_lines(figure.validation, lines, lines.validation, Series::Role::kMain);
+}
 
-  // The zoom has a range of its own, where final differences can be seen.
+/// Gives the later half of the validation its range, where final differences can be seen. @return whether it has so
+/// many points that it is a curve
+bool zoom_in(Panel& validation, double last) {
   double low = INFINITY, high = -INFINITY;
   std::set<double> places;
   for (const Series& series : validation.series) {
@@ -141,29 +124,64 @@ Figure loss_figure(const Results& results, const std::vector<const Curve*>& curv
     }
   }
   constexpr std::size_t kFewestOfACurve = 3;
-  const bool validated = places.size() >= kFewestOfACurve;
-  if (validated) {
-    const double air = std::max(0.06 * (high - low), 0.002);
-    validation.x_low = 0.5 * last;
-    validation.x_high = 1.02 * last;
-    validation.y_low = low - air;
-    validation.y_high = high + air;
-    figure.panels.push_back(std::move(validation));
+  if (places.size() < kFewestOfACurve) return false;
+  const double air = std::max(0.06 * (high - low), 0.002);
+  validation.x_low = 0.5 * last;
+  validation.x_high = 1.02 * last;
+  validation.y_low = low - air;
+  validation.y_high = high + air;
+  return true;
+}
+
+LossFigure drawn_losses(const Results& results, const std::vector<const Curve*>& curves, Palette& palette) {
+  LossFigure drawn{.few = curves.size() <= 6};
+  std::vector<const Curve*> forked;
+  std::size_t longest = 0;
+  for (const Curve* curve : curves) {
+    if (curve->first_step > 0) forked.push_back(curve);
+    for (const auto* list : {&curve->train, &curve->validation}) {
+      for (const CurvePoint& point : *list) drawn.last = std::max(drawn.last, point.tokens);
+    }
+    longest = std::max(longest, curve->train.size());
   }
-  figure.x.high = 1.02 * last;
+  drawn.branches = variants_of(forked);
+  drawn.half = longest / 100;
+  drawn.training.title = drawn.half > 0 ? "Training, smoothed" : "Training";
+  drawn.validation.title = "Validation, later half";
+  for (const auto& [encoding, variant] : arms_of(curves)) add_model(drawn, results, curves, encoding, variant, palette);
+  return drawn;
+}
+
+Figure loss_figure(const Results& results, const std::vector<const Curve*>& curves, Palette& palette) {
+  LossFigure drawn = drawn_losses(results, curves, palette);
+  Figure figure{.x = {.title = "Tokens seen", .ticks = TickStyle::kCount},
+                .y = {.title = "Loss, nats per token, lower is better"}};
+  double lowest = INFINITY;
+  for (const Series& series : drawn.training.series) {
+    for (const Point& point : series.points) {
+      if (std::isfinite(point.y)) lowest = std::min(lowest, point.y);
+    }
+  }
+  if (drawn.early > lowest) figure.y.high = drawn.early + 0.1 * (drawn.early - lowest);
+  if (!drawn.training.series.empty()) figure.panels.push_back(std::move(drawn.training));
+  const bool validated = zoom_in(drawn.validation, drawn.last);
+  if (validated) figure.panels.push_back(std::move(drawn.validation));
+  figure.x.low = 0;
+  figure.x.high = 1.02 * drawn.last;
   const std::string unit = add_units(figure, results.x_unit);
   figure.id = cat("loss_", unit);
   figure.title = cat("Loss against training ", unit);
   std::string branches;
-  for (std::size_t i = 0; i < variants.size(); ++i) {
-    branches += cat(i == 0 ? "branches, drawn from their fork: " : ", ", variants[i].empty() ? "branch" : variants[i],
-                    " ", kBranchDashes[i % kBranchDashes.size()].second);
+  for (std::size_t i = 0; i < drawn.branches.size(); ++i) {
+    branches += cat(i == 0 ? "branches, drawn from their fork: " : ", ",
+                    drawn.branches[i].empty() ? "branch" : drawn.branches[i], " ",
+                    kBranchDashes[i % kBranchDashes.size()].second);
   }
   figure.caption =
-      cat(validated ? "Left: training" : "Training", " loss, ", smoothing_words(half),
+      cat(validated ? "Left: training" : "Training", " loss, ", smoothing_words(drawn.half),
           validated ? cat("; right: validation loss, later half of the ", unit, ", on its own scale. ") : ". ",
           join_as_sentence({"Thick: mean over seeds", "thin: single seeds", branches,
-                            drops ? "× marks where the encoding is dropped" : ""}),
+                            drawn.drops ? "× marks where the encoding is dropped" : ""}),
           " ", training_sentence(results));
   figure.description = cat("Line charts of loss against ", unit, " for ", support::join(results.encodings, ", "),
                            ". Final values are in the table.");
@@ -172,13 +190,8 @@ Figure loss_figure(const Results& results, const std::vector<const Curve*>& curv
 
 Table loss_table(const Results& results, const std::vector<const Curve*>& curves) {
   Table table{.id = "final_loss", .title = "Validation loss at the end of training"};
-  std::vector<std::string> variants;
-  for (const Curve* curve : curves) {
-    if (std::find(variants.begin(), variants.end(), curve->run.variant) == variants.end())
-      variants.push_back(curve->run.variant);
-  }
-  table.columns = {{.id = "encoding", .header = "Encoding", .text = true}};
-  if (variants.size() > 1) table.columns.push_back({.id = "variant", .header = "Variant", .text = true});
+  const std::vector<std::string> variants = variants_of(curves);
+  table.columns = arm_columns(variants.size() > 1);
   table.columns.insert(
       table.columns.end(),
       {{.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
@@ -192,10 +205,8 @@ Table loss_table(const Results& results, const std::vector<const Curve*>& curves
       std::vector<double> losses, bits;
       double tokens = 0, parameters = 0;
       std::string bad;
-      std::size_t seeds = 0;
-      for (const Curve* curve : curves) {
-        if (curve->run.encoding != encoding || curve->run.variant != variant) continue;
-        ++seeds;
+      const auto own = curves_of(curves, encoding, variant);
+      for (const Curve* curve : own) {
         if (curve->run.facts.contains("parameters") && curve->run.facts["parameters"].is_number())
           parameters = curve->run.facts["parameters"].get<double>();
         if (curve->diverged)
@@ -207,11 +218,10 @@ Table loss_table(const Results& results, const std::vector<const Curve*>& curves
         bits.push_back(curve->validation.back().bpb);
         tokens = curve->validation.back().tokens;
       }
-      if (seeds == 0) continue;
-      Row row{.cells = {Cell::of_text(encoding)}, .rule_above = first};
+      if (own.empty()) continue;
+      Row row{.cells = arm_cells(encoding, variant, variants.size() > 1), .rule_above = first};
       first = false;
-      if (variants.size() > 1) row.cells.push_back(Cell::of_text(variant));
-      row.cells.push_back(Cell::of_number(static_cast<double>(seeds)));
+      row.cells.push_back(Cell::of_number(static_cast<double>(own.size())));
       row.cells.push_back(tokens > 0 ? Cell::of_number(tokens) : Cell::missing("–", bad.empty() ? "not logged" : bad));
       row.cells.push_back(parameters > 0 ? Cell::of_number(parameters)
                                          : Cell::missing("–", "the artifact does not say"));

@@ -63,9 +63,7 @@ Table power_table(const std::vector<ObservedNoise>& all) {
   const char* unknown = "the noise of training takes three seeds to know";
   for (const ObservedNoise& seen : all) {
     const statistics::NoiseLevels upper = statistics::upper_limit(seen.noise, seen.seeds);
-    const auto number = [&](double value) {
-      return std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", unknown);
-    };
+    const auto number = [&](double value) { return Cell::of_known(value, unknown); };
     Row row{
         .cells = {Cell::of_text(seen.measure), Cell::of_text(seen.nats ? "nats" : "share"),
                   seen.length > 0 ? Cell::of_number(static_cast<double>(seen.length))

@@ -173,16 +173,21 @@ std::string setting_words(const Results& results) {
   return support::join(parts, " · ");
 }
 
-std::vector<Column> arm_columns(const Results& results) {
+std::vector<Column> arm_columns(bool with_variant) {
   std::vector<Column> columns{{.id = "encoding", .header = "Encoding", .text = true}};
-  if (has_variants(results)) columns.push_back({.id = "variant", .header = "Variant", .text = true});
+  if (with_variant) columns.push_back({.id = "variant", .header = "Variant", .text = true});
   return columns;
 }
 
-std::vector<Cell> arm_cells(const Results& results, const Arm& arm) {
-  std::vector<Cell> cells{Cell::of_text(arm.encoding)};
-  if (has_variants(results)) cells.push_back(Cell::of_text(arm.variant));
+std::vector<Cell> arm_cells(const std::string& encoding, const std::string& variant, bool with_variant) {
+  std::vector<Cell> cells{Cell::of_text(encoding)};
+  if (with_variant) cells.push_back(Cell::of_text(variant));
   return cells;
+}
+
+std::vector<Column> arm_columns(const Results& results) { return arm_columns(has_variants(results)); }
+std::vector<Cell> arm_cells(const Results& results, const Arm& arm) {
+  return arm_cells(arm.encoding, arm.variant, has_variants(results));
 }
 
 std::string heat_text(double value) {

@@ -65,7 +65,9 @@ std::string seeds_sentence(const Results& results);     ///< "2 seeds each (42, 
 std::string setting_words(const Results& results);
 /// Columns "Encoding" and, where there are several, "Variant"; and their cells.
 std::vector<Column> arm_columns(const Results& results);
+std::vector<Column> arm_columns(bool with_variant);
 std::vector<Cell> arm_cells(const Results& results, const Arm& arm);
+std::vector<Cell> arm_cells(const std::string& encoding, const std::string& variant, bool with_variant);
 /// A number in a cell of a heat map: two decimals, below 1 three.
 std::string heat_text(double value);
 /// A name of a network or a task without its underscores: "post norm over batch".

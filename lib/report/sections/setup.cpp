@@ -56,67 +56,64 @@ std::string data_of(const Curve& curve) {
   return names.empty() ? "–" : support::join(names, ", ");
 }
 
+const std::pair<const char*, const char*> kSizes[] = {
+    {"model.width", "Width"}, {"model.layers", "Layers"}, {"model.heads", "Heads"}};
+
+std::vector<Column> setup_columns(bool with_variant) {
+  std::vector<Column> columns = arm_columns(with_variant);
+  columns.push_back({.id = "parameters", .header = "Parameters", .style = NumberStyle::kTokens});
+  for (const auto& [key, header] : kSizes)
+    columns.push_back({.id = std::string(key).substr(6), .header = header, .style = NumberStyle::kCount});
+  columns.insert(columns.end(), {{.id = "context", .header = "Context", .style = NumberStyle::kCount},
+                                 {.id = "batch", .header = "Batch", .style = NumberStyle::kCount},
+                                 {.id = "steps", .header = "Steps", .style = NumberStyle::kCount},
+                                 {.id = "tokens", .header = "Tokens", .style = NumberStyle::kTokens},
+                                 {.id = "peak_lr", .header = "Peak LR", .text = true},
+                                 {.id = "schedule", .header = "Schedule", .text = true},
+                                 {.id = "vocabulary", .header = "Vocabulary", .style = NumberStyle::kCount},
+                                 {.id = "data", .header = "Data", .text = true},
+                                 {.id = "seeds", .header = "Seeds", .text = true}});
+  return columns;
+}
+
+/// `curves`: the trainings of one encoding and variant, by seed.
+Row setup_row(const Results& results, const std::vector<const Curve*>& curves, bool with_variant) {
+  std::vector<std::string> seeds;
+  double tokens = 0;
+  for (const Curve* curve : curves) {
+    seeds.push_back(curve->run.seed);
+    tokens = std::max(tokens, last_tokens(*curve));
+  }
+  const Curve& first = *curves.front();
+  Row row{.cells = arm_cells(first.run.encoding, first.run.variant, with_variant)};
+  const Json& facts = first.run.facts;
+  const auto fact = [&](const char* name) { return facts.contains(name) ? facts[name] : Json(); };
+  const Json vocabulary = setting_of(first, "model.vocabulary");
+  row.cells.push_back(number_cell(fact("parameters")));
+  for (const auto& [key, header] : kSizes) row.cells.push_back(number_cell(setting_of(first, key)));
+  row.cells.push_back(number_cell(fact("length")));
+  row.cells.push_back(number_cell(batch_of(first)));
+  row.cells.push_back(number_cell(fact("step")));
+  row.cells.push_back(tokens > 0 ? Cell::of_number(tokens) : Cell::missing("–", "not logged"));
+  row.cells.push_back(Cell::of_text(peak_rate_of(first)));
+  row.cells.push_back(Cell::of_text(text_of(schedule_of(first))));
+  row.cells.push_back(number_cell(vocabulary.is_number() && vocabulary != 0 ? vocabulary : Json()));
+  row.cells.push_back(Cell::of_text(data_name(results, first, data_of(first))));
+  row.cells.push_back(Cell::of_text(support::join(seeds, ", ")));
+  return row;
+}
+
 }  // namespace
 
 Section setup_section(const Results& results, Palette&) {
   Section section{.id = "setup", .title = "Setup"};
   if (results.curves.empty()) return section;
   Table table{.id = "setup", .title = "Trained models"};
-  std::vector<std::pair<std::string, std::string>> kinds;  // encoding, variant: as in other tables
-  std::set<std::string> variants;
-  for (const Curve& curve : results.curves) {
-    const std::pair kind{curve.run.encoding, curve.run.variant};
-    variants.insert(curve.run.variant);
-    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
-  }
-  table.columns = {{.id = "encoding", .header = "Encoding", .text = true}};
-  if (variants.size() > 1) table.columns.push_back({.id = "variant", .header = "Variant", .text = true});
-  const std::pair<const char*, const char*> sizes[] = {
-      {"model.width", "Width"}, {"model.layers", "Layers"}, {"model.heads", "Heads"}};
-  table.columns.push_back({.id = "parameters", .header = "Parameters", .style = NumberStyle::kTokens});
-  for (const auto& [key, header] : sizes)
-    table.columns.push_back({.id = std::string(key).substr(6), .header = header, .style = NumberStyle::kCount});
-  table.columns.insert(table.columns.end(), {{.id = "context", .header = "Context", .style = NumberStyle::kCount},
-                                             {.id = "batch", .header = "Batch", .style = NumberStyle::kCount},
-                                             {.id = "steps", .header = "Steps", .style = NumberStyle::kCount},
-                                             {.id = "tokens", .header = "Tokens", .style = NumberStyle::kTokens},
-                                             {.id = "peak_lr", .header = "Peak LR", .text = true},
-                                             {.id = "schedule", .header = "Schedule", .text = true},
-                                             {.id = "vocabulary", .header = "Vocabulary", .style = NumberStyle::kCount},
-                                             {.id = "data", .header = "Data", .text = true},
-                                             {.id = "seeds", .header = "Seeds", .text = true}});
-  for (const auto& [encoding, variant] : kinds) {
-    std::vector<std::string> seeds;
-    const Curve* first = nullptr;
-    double tokens = 0;
-    for (const Curve& curve : results.curves) {
-      if (curve.run.encoding != encoding || curve.run.variant != variant) continue;
-      if (!first) first = &curve;
-      seeds.push_back(curve.run.seed);
-      for (const auto* points : {&curve.train, &curve.validation}) {
-        if (!points->empty()) tokens = std::max(tokens, points->back().tokens);
-      }
-    }
-    Row row{.cells = {Cell::of_text(encoding)}};
-    if (variants.size() > 1) row.cells.push_back(Cell::of_text(variant));
-    const Json& facts = first->run.facts;
-    const auto fact = [&](const char* name) { return facts.contains(name) ? facts[name] : Json(); };
-    row.cells.push_back(number_cell(fact("parameters")));
-    for (const auto& [key, header] : sizes) row.cells.push_back(number_cell(setting_of(*first, key)));
-    row.cells.push_back(number_cell(fact("length")));
-    row.cells.push_back(number_cell(batch_of(*first)));
-    row.cells.push_back(number_cell(fact("step")));
-    row.cells.push_back(tokens > 0 ? Cell::of_number(tokens) : Cell::missing("–", "not logged"));
-    row.cells.push_back(Cell::of_text(peak_rate_of(*first)));
-    row.cells.push_back(Cell::of_text(text_of(schedule_of(*first))));
-    row.cells.push_back(
-        number_cell(setting_of(*first, "model.vocabulary").is_number() && setting_of(*first, "model.vocabulary") != 0
-                        ? setting_of(*first, "model.vocabulary")
-                        : Json()));
-    row.cells.push_back(Cell::of_text(data_name(results, *first, data_of(*first))));
-    row.cells.push_back(Cell::of_text(support::join(seeds, ", ")));
-    table.rows.push_back(std::move(row));
-  }
+  const auto curves = pointers_to(results.curves);
+  const bool with_variant = variants_of(curves).size() > 1;
+  table.columns = setup_columns(with_variant);
+  for (const auto& [encoding, variant] : arms_of(curves))
+    table.rows.push_back(setup_row(results, curves_of(curves, encoding, variant), with_variant));
   // A column that no training fills is no news.
   for (std::size_t c = table.columns.size(); c-- > 0;) {
     if (table.columns[c].id != "vocabulary") continue;

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "report/results/training_curves.h"
 #include "report/sections/section.h"
 #include "support/text.h"
 
@@ -105,9 +106,7 @@ Table rates_table(const Results& results) {
     bool first = !table.rows.empty();
     for (const Selection::Candidate& candidate : selection.candidates) {
       const bool chosen = candidate.label == selection.chosen;
-      Cell loss = std::isfinite(candidate.mean)
-                      ? Cell::of_number(candidate.mean)
-                      : Cell::missing("–", "a seed diverged, is missing, or logged no validation");
+      Cell loss = Cell::of_known(candidate.mean, "a seed diverged, is missing, or logged no validation");
       loss.best = chosen;
       const statistics::SeedSummary summary = statistics::summarise_seeds(candidate.losses);
       if (loss.number && std::isfinite(summary.half_width)) loss.half_width = summary.half_width;
@@ -129,99 +128,104 @@ Table rates_table(const Results& results) {
   return table;
 }
 
+std::vector<Column> stability_columns(bool with_variant) {
+  std::vector<Column> columns = arm_columns(with_variant);
+  columns.insert(columns.end(),
+                 {{.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+                  {.id = "steps", .header = "Steps counted", .style = NumberStyle::kCount},
+                  {.id = "spikes", .header = "Spikes", .style = NumberStyle::kCount},
+                  {.id = "spike_mass", .header = "mass, nats", .style = NumberStyle::kNats},
+                  {.id = "gnorm_p50", .header = "median", .group = "gradient norm", .style = NumberStyle::kPerplexity},
+                  {.id = "gnorm_p99", .header = "p99", .group = "gradient norm", .style = NumberStyle::kPerplexity},
+                  {.id = "gnorm_max", .header = "largest", .group = "gradient norm", .style = NumberStyle::kPerplexity},
+                  {.id = "clip_frac", .header = "clipped, %", .style = NumberStyle::kPercent},
+                  {.id = "nonfinite", .header = "not finite", .style = NumberStyle::kCount},
+                  {.id = "max_logit", .header = "largest logit", .style = NumberStyle::kPerplexity},
+                  {.id = "diverged", .header = "diverged", .style = NumberStyle::kCount},
+                  {.id = "sensitivity", .header = "rate sensitivity, nats", .style = NumberStyle::kNats},
+                  {.id = "label", .header = "Label", .text = true}});
+  return columns;
+}
+
+/// The facts of the trainings of one encoding and variant: sums of counts, and values of each training.
+struct Stability {
+  double spikes = 0, mass = 0, nonfinite = 0, diverged = 0, judged = 0, known = 0;
+  std::vector<double> median, p99, largest, clipped, logit;
+  std::set<std::string> seeds;
+};
+
+Stability stability_of(const std::vector<const Curve*>& curves) {
+  Stability all;
+  for (const Curve* curve : curves) {
+    const auto found = curve->run.facts.find("stability");
+    if (found == curve->run.facts.end() || !found->is_object()) continue;
+    const Json& facts = *found;
+    ++all.known;
+    all.seeds.insert(curve->run.seed);
+    const auto count = [&](const char* name) {  // absent is none counted
+      const double value = fact(facts, name);
+      return std::isfinite(value) ? value : 0;
+    };
+    all.spikes += count("spikes");
+    all.mass += count("spike_mass");
+    all.nonfinite += count("nonfinite_steps");
+    all.judged += count("steps_judged");
+    all.diverged += curve->diverged || (facts.contains("diverged") && facts["diverged"] == true);
+    all.median.push_back(fact(facts, "grad_norm", "median"));
+    all.p99.push_back(fact(facts, "grad_norm", "p99"));
+    all.largest.push_back(fact(facts, "grad_norm", "max"));
+    all.clipped.push_back(fact(facts, "clipped_share"));
+    all.logit.push_back(fact(facts, "largest_logit"));
+  }
+  return all;
+}
+
+double largest_finite(const std::vector<double>& values) {
+  double highest = NAN;
+  for (const double value : values) highest = std::isfinite(value) && !(value <= highest) ? value : highest;
+  return highest;
+}
+
+/// `rates`: the sensitivity to the learning rate.
+std::vector<Cell> stability_cells(const Stability& all, double rates) {
+  const char *few = "too few steps", *brief = "training is no longer than its first 128 steps and the warm-up";
+  return {Cell::of_number(static_cast<double>(all.seeds.size())),
+          Cell::of_number(all.judged),
+          Cell::of_known(all.judged > 0 ? all.spikes : NAN, brief),
+          Cell::of_known(all.judged > 0 ? all.mass : NAN, brief),
+          Cell::of_known(mean_of_finite(all.median), few),
+          Cell::of_known(mean_of_finite(all.p99), few),
+          Cell::of_known(largest_finite(all.largest), few),
+          Cell::of_known(mean_of_finite(all.clipped), few),
+          Cell::of_number(all.nonfinite),
+          Cell::of_known(largest_finite(all.logit), "not sampled"),
+          Cell::of_number(all.diverged),
+          Cell::of_known(rates, "fewer than three learning rates (axis `lr`) were trained"),
+          Cell::of_text(all.diverged > 0                      ? "unstable"
+                        : all.spikes > 0 || all.nonfinite > 0 ? "needs care"
+                        : all.judged == 0                     ? "unknown: too few steps"
+                        : !std::isfinite(rates)               ? "no spikes"
+                        : rates < 0.05                        ? "stable"
+                                                              : "needs care")};
+}
+
 }  // namespace
 
 Section stability_section(const Results& results, Palette& palette) {
   Section section{.id = "stability", .title = "Stability of training"};
-  std::vector<std::string> variants;
-  for (const Curve& curve : results.curves) {
-    if (std::find(variants.begin(), variants.end(), curve.run.variant) == variants.end())
-      variants.push_back(curve.run.variant);
-  }
+  const auto curves = pointers_to(results.curves);
+  const std::vector<std::string> variants = variants_of(curves);
   Table table{.id = "stability", .title = "How steady trainings were"};
-  table.columns = {{.id = "encoding", .header = "Encoding", .text = true}};
-  if (variants.size() > 1) table.columns.push_back({.id = "variant", .header = "Variant", .text = true});
-  table.columns.insert(
-      table.columns.end(),
-      {{.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
-       {.id = "steps", .header = "Steps counted", .style = NumberStyle::kCount},
-       {.id = "spikes", .header = "Spikes", .style = NumberStyle::kCount},
-       {.id = "spike_mass", .header = "mass, nats", .style = NumberStyle::kNats},
-       {.id = "gnorm_p50", .header = "median", .group = "gradient norm", .style = NumberStyle::kPerplexity},
-       {.id = "gnorm_p99", .header = "p99", .group = "gradient norm", .style = NumberStyle::kPerplexity},
-       {.id = "gnorm_max", .header = "largest", .group = "gradient norm", .style = NumberStyle::kPerplexity},
-       {.id = "clip_frac", .header = "clipped, %", .style = NumberStyle::kPercent},
-       {.id = "nonfinite", .header = "not finite", .style = NumberStyle::kCount},
-       {.id = "max_logit", .header = "largest logit", .style = NumberStyle::kPerplexity},
-       {.id = "diverged", .header = "diverged", .style = NumberStyle::kCount},
-       {.id = "sensitivity", .header = "rate sensitivity, nats", .style = NumberStyle::kNats},
-       {.id = "label", .header = "Label", .text = true}});
+  table.columns = stability_columns(variants.size() > 1);
   for (const std::string& variant : variants) {
     bool first = !table.rows.empty();
     for (const std::string& encoding : results.encodings) {
-      std::vector<const Curve*> curves;
-      for (const Curve& curve : results.curves) {
-        if (curve.run.encoding == encoding && curve.run.variant == variant) curves.push_back(&curve);
-      }
-      double spikes = 0, mass = 0, nonfinite = 0, diverged = 0, judged = 0, known = 0;
-      std::vector<double> median, p99, largest, clipped, logit;
-      std::set<std::string> seeds;
-      for (const Curve* curve : curves) {
-        const auto found = curve->run.facts.find("stability");
-        if (found == curve->run.facts.end() || !found->is_object()) continue;
-        const Json& facts = *found;
-        ++known;
-        seeds.insert(curve->run.seed);
-        const auto count = [](double value) {
-          return std::isfinite(value) ? value : 0;
-        };  // counts: absent is none counted
-        spikes += count(fact(facts, "spikes"));
-        mass += count(fact(facts, "spike_mass"));
-        nonfinite += count(fact(facts, "nonfinite_steps"));
-        judged += count(fact(facts, "steps_judged"));
-        const bool fell_apart = curve->diverged || (facts.contains("diverged") && facts["diverged"] == true);
-        diverged += fell_apart;
-        median.push_back(fact(facts, "grad_norm", "median"));
-        p99.push_back(fact(facts, "grad_norm", "p99"));
-        largest.push_back(fact(facts, "grad_norm", "max"));
-        clipped.push_back(fact(facts, "clipped_share"));
-        logit.push_back(fact(facts, "largest_logit"));
-      }
-      if (known == 0) continue;
-      Row row{.cells = {Cell::of_text(encoding)}, .rule_above = first};
+      const Stability all = stability_of(curves_of(curves, encoding, variant));
+      if (all.known == 0) continue;
+      Row row{.cells = arm_cells(encoding, variant, variants.size() > 1), .rule_above = first};
       first = false;
-      if (variants.size() > 1) row.cells.push_back(Cell::of_text(variant));
-      const auto mean_cell = [](const std::vector<double>& values, const char* why) {
-        const double mean = mean_of_finite(values);
-        return std::isfinite(mean) ? Cell::of_number(mean) : Cell::missing("–", why);
-      };
-      const auto most = [](const std::vector<double>& values, const char* why) {
-        double highest = NAN;
-        for (const double value : values) highest = std::isfinite(value) && !(value <= highest) ? value : highest;
-        return std::isfinite(highest) ? Cell::of_number(highest) : Cell::missing("–", why);
-      };
-      const char* few = "too few steps";
-      row.cells.push_back(Cell::of_number(static_cast<double>(seeds.size())));
-      row.cells.push_back(Cell::of_number(judged));
-      row.cells.push_back(judged > 0
-                              ? Cell::of_number(spikes)
-                              : Cell::missing("–", "training is no longer than its first 128 steps and the warm-up"));
-      row.cells.push_back(judged > 0
-                              ? Cell::of_number(mass)
-                              : Cell::missing("–", "training is no longer than its first 128 steps and the warm-up"));
-      row.cells.insert(row.cells.end(),
-                       {mean_cell(median, few), mean_cell(p99, few), most(largest, few), mean_cell(clipped, few),
-                        Cell::of_number(nonfinite), most(logit, "not sampled"), Cell::of_number(diverged)});
-      const double rates = sensitivity(results, encoding, variant);
-      row.cells.push_back(std::isfinite(rates)
-                              ? Cell::of_number(rates)
-                              : Cell::missing("–", "fewer than three learning rates (axis `lr`) were trained"));
-      row.cells.push_back(Cell::of_text(diverged > 0                  ? "unstable"
-                                        : spikes > 0 || nonfinite > 0 ? "needs care"
-                                        : judged == 0                 ? "unknown: too few steps"
-                                        : !std::isfinite(rates)       ? "no spikes"
-                                        : rates < 0.05                ? "stable"
-                                                                      : "needs care"));
+      for (Cell& cell : stability_cells(all, sensitivity(results, encoding, variant)))
+        row.cells.push_back(std::move(cell));
       table.rows.push_back(std::move(row));
     }
   }

@@ -42,17 +42,71 @@ std::vector<Point> banded(const std::vector<std::vector<Point>>& seeds) {
   return mean;
 }
 
+/// Adds the lines of an encoding to a panel. @return its number of seeds
+std::size_t add_gaps(Panel& panel, const Results& results, const std::vector<const Curve*>& curves,
+                     const std::string& encoding, std::size_t half, Palette& palette) {
+  std::vector<std::vector<Point>> seeds;
+  std::vector<std::string> names;
+  std::map<std::string, double> units;
+  for (const Curve* curve : curves_of(curves, encoding, panel.variant)) {
+    const Curve* base = partner_of(curves, *curve, results.baseline);
+    if (!base) continue;
+    const auto gap = paired_gap(*curve, *base);
+    if (gap.size() < 2) continue;
+    if (units.empty()) units = units_of(results, *curve);
+    seeds.push_back(smoothed(gap, half));
+    names.push_back(curve->run.seed);
+  }
+  if (seeds.empty()) return 0;
+  const Look look = palette.look(encoding);
+  for (std::size_t s = 0; s < seeds.size() && seeds.size() == 2; ++s) {
+    panel.series.push_back({.name = encoding,
+                            .seed = names[s],
+                            .role = Series::Role::kSeed,
+                            .look = look,
+                            .points = seeds[s],
+                            .labelled = false,
+                            .variant = panel.variant,
+                            .units = units});
+  }
+  panel.series.push_back({.name = encoding,
+                          .role = Series::Role::kLine,
+                          .look = look,
+                          .points = banded(seeds),
+                          .variant = panel.variant,
+                          .units = units});
+  return seeds.size();
+}
+
+/// The range once the steep beginning, where differences are of speed alone, is over.
+void set_range(Figure& figure, double last) {
+  std::vector<double> settled;
+  for (const Panel& panel : figure.panels) {
+    for (const Series& series : panel.series) {
+      for (const Point& point : series.points) {  // bands of few seeds are wide at first
+        if (point.x >= 0.1 * last) settled.push_back(point.y);
+        if (point.x >= 0.3 * last && std::isfinite(point.low)) settled.insert(settled.end(), {point.low, point.high});
+      }
+    }
+  }
+  if (settled.empty()) return;
+  const auto [low, high] = std::minmax_element(settled.begin(), settled.end());
+  const double air = std::max(0.15 * (*high - *low), 0.005);
+  figure.y.low = std::min(*low - air, -air);
+  figure.y.high = std::max(*high + air, air);
+}
+
 }  // namespace
 
 Section training_gap_section(const Results& results, Palette& palette) {
   Section section{.id = "loss", .title = "Training"};
   const auto curves = distinct(results.curves);
-  std::vector<std::string> variants;
-  std::size_t longest = 0;
+  const std::vector<std::string> variants = variants_of(curves);
+  std::size_t longest = 0, most_seeds = 0;
+  double last = 0;
   for (const Curve* curve : curves) {
-    if (std::find(variants.begin(), variants.end(), curve->run.variant) == variants.end())
-      variants.push_back(curve->run.variant);
     longest = std::max(longest, curve->train.size());
+    if (!curve->train.empty()) last = std::max(last, curve->train.back().tokens);
   }
   const std::size_t half = longest / 50;
   Figure figure{.id = "training_gap",
@@ -60,65 +114,17 @@ Section training_gap_section(const Results& results, Palette& palette) {
                 .x = {.title = "Tokens seen", .ticks = TickStyle::kCount},
                 .y = {.title = cat("Loss minus that of ", results.baseline, ", nats per token, lower is better"),
                       .scale = Scale::kSigned}};
-  std::size_t most_seeds = 0;
-  std::vector<double> settled;  // once the steep beginning, where differences are of speed alone, is over
-  double last = 0;
-  for (const Curve* curve : curves) {
-    if (!curve->train.empty()) last = std::max(last, curve->train.back().tokens);
-  }
   for (const std::string& variant : variants) {
     Panel panel{.title = variants.size() > 1 ? variant : "", .variant = variant};
     panel.rules.push_back({false, 0, ""});
     for (const std::string& encoding : results.encodings) {
-      std::vector<std::vector<Point>> seeds;
-      std::vector<std::string> names;
-      std::map<std::string, double> units;
-      for (const Curve* curve : curves) {
-        if (encoding == results.baseline || curve->run.encoding != encoding || curve->run.variant != variant) continue;
-        const Curve* base = partner_of(curves, *curve, results.baseline);
-        if (!base) continue;
-        const auto gap = paired_gap(*curve, *base);
-        if (gap.size() < 2) continue;
-        if (units.empty()) units = units_of(results, *curve);
-        seeds.push_back(smoothed(gap, half));
-        names.push_back(curve->run.seed);
-      }
-      if (seeds.empty()) continue;
-      most_seeds = std::max(most_seeds, seeds.size());
-      const Look look = palette.look(encoding);
-      for (std::size_t s = 0; s < seeds.size() && seeds.size() > 1 && seeds.size() < 3; ++s) {
-        panel.series.push_back({.name = encoding,
-                                .seed = names[s],
-                                .role = Series::Role::kSeed,
-                                .look = look,
-                                .points = seeds[s],
-                                .labelled = false,
-                                .variant = variant,
-                                .units = units});
-      }
-      Series main{.name = encoding,
-                  .role = Series::Role::kLine,
-                  .look = look,
-                  .points = banded(seeds),
-                  .variant = variant,
-                  .units = units};
-      panel.series.push_back(std::move(main));
-    }
-    for (const Series& series : panel.series) {
-      for (const Point& point : series.points) {  // bands of few seeds are wide at first
-        if (point.x >= 0.1 * last) settled.push_back(point.y);
-        if (point.x >= 0.3 * last && std::isfinite(point.low)) settled.insert(settled.end(), {point.low, point.high});
-      }
+      if (encoding == results.baseline) continue;
+      most_seeds = std::max(most_seeds, add_gaps(panel, results, curves, encoding, half, palette));
     }
     if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
   }
   if (figure.panels.empty()) return section;
-  if (!settled.empty()) {
-    const auto [low, high] = std::minmax_element(settled.begin(), settled.end());
-    const double air = std::max(0.15 * (*high - *low), 0.005);
-    figure.y.low = std::min(*low - air, -air);
-    figure.y.high = std::max(*high + air, air);
-  }
+  set_range(figure, last);
   add_units(figure, results.x_unit);
   figure.caption =
       cat("Training loss minus that of ", results.baseline, " at the same step, same data order and same seed; ",

@@ -126,6 +126,10 @@ Cell Cell::missing(std::string mark, std::string reason) {
   return cell;
 }
 
+Cell Cell::of_known(double number, std::string reason) {
+  return std::isfinite(number) ? of_number(number) : missing("–", std::move(reason));
+}
+
 std::string header_text(const Column& column) {
   return cat(column.header, arrow_of(column.direction), column.note.empty() ? "" : cat(" [", column.note, "]"));
 }

@@ -52,6 +52,7 @@ struct Cell {
   static Cell of_text(std::string text);
   static Cell of_number(double number);                       ///< not finite: a missing number, "overflow" or "n/a"
   static Cell missing(std::string mark, std::string reason);  ///< mark is such as "n/a"
+  static Cell of_known(double number, std::string reason);    ///< not finite: "–", for that reason
 };
 
 struct Row {

@@ -1,4 +1,4 @@
-// Walks along a cycle whose edges are given in any order: k steps need k lookups, or depth.
+// Answers that need several steps in depth, by Allen-Zhu 2025.
 #include <cmath>
 #include <set>
 
@@ -11,6 +11,7 @@ namespace {
 constexpr std::int32_t kLastTokens = 64;  // last tokens of words
 constexpr std::int64_t kQueries = 10;
 
+/// Walks along a cycle whose edges are given in any order: k steps need k lookups, or depth.
 class Depo final : public AlgorithmicTask {
  public:
   void describe(support::FieldVisitor& v) override {
@@ -97,16 +98,62 @@ class Depo final : public AlgorithmicTask {
   std::int64_t largest_ = 32, steps_ = 8, symbols_ = 64, word_min_ = 1, word_max_ = 1;
 };
 
+/// Expressions in prefix notation modulo 23, without any step written down.
+class Mano final : public AlgorithmicTask {
+  static constexpr std::int32_t kModulus = 23, kPlus = 23, kMinus = 24, kTimes = 25, kAnswer = 26, kFirstLength = 27;
+
+ public:
+  void describe(support::FieldVisitor& v) override {
+    v.field("operators", operators_, "Most operators, each number of which has a symbol.", {.min = 1, .max = 1024});
+  }
+  std::vector<std::string> symbols() const override {
+    std::vector<std::string> lengths;
+    for (std::int64_t n = 1; n <= operators_; ++n) lengths.push_back(support::cat("LEN_", n));
+    return numbered("", kModulus) + std::vector<std::string>{"+", "-", "*", "ANS"} + lengths;
+  }
+  std::vector<std::int32_t> answers() const override { return ids_of(0, kModulus); }
+  double weight(std::int64_t n) const override { return n >= 1 && n <= operators_ ? 1 : 0; }
+
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
+    ExampleWriter out;
+    out.id(kTaskBos);
+    out.symbol(kFirstLength + static_cast<std::int32_t>(length) - 1);
+    const std::int32_t value = expression(random, length, out);
+    out.symbol(kAnswer, value);
+    out.symbol(value);
+    return std::move(out.example);
+  }
+
+ private:
+  /// Writes one with so many operators, and says its value.
+  static std::int32_t expression(support::Xoshiro& random, std::int64_t operators, ExampleWriter& out) {
+    if (operators == 0) {
+      const std::int32_t leaf = draw(random, kModulus);
+      out.symbol(leaf);
+      return leaf;
+    }
+    const std::int32_t operation = draw(random, 3);
+    const std::int64_t left_operators = draw(random, operators);
+    out.symbol(kPlus + operation);
+    const std::int32_t left = expression(random, left_operators, out);
+    const std::int32_t right = expression(random, operators - 1 - left_operators, out);
+    const std::int32_t value = operation == 0 ? left + right : operation == 1 ? left - right : left * right;
+    return ((value % kModulus) + kModulus) % kModulus;
+  }
+
+  std::int64_t operators_ = 10;
+};
+
 }  // namespace
 
-TaskGenerator depo_task() {
-  return task<Depo>(
-      {.name = "depo",
-       .summary = "Edges v w of one cycle in any order, then STEP_k v ANS; the word k steps on, for up to ten v.",
-       .reference = "Allen-Zhu 2025 (Physics of Language Models 4.1), arXiv:2512.17351",
-       .length = "words",
-       .train = {3, 32},
-       .test = {32, 64}});
+std::vector<TaskGenerator> multi_step_tasks() {
+  return {
+      task<Depo>("depo",
+                 "Edges v w of one cycle in any order, then STEP_k v ANS; the word k steps on, for up to ten v.",
+                 "Allen-Zhu 2025 (Physics of Language Models 4.1), arXiv:2512.17351", "words", {3, 32}, {32, 64}),
+      task<Mano>("mano", "LEN_3, an expression in prefix notation with that many operators, ANS; its value modulo 23.",
+                 "Allen-Zhu 2025 (Physics of Language Models 4.1), arXiv:2512.17351", "operators", {1, 10}, {10, 10}),
+  };
 }
 
 }  // namespace pe::data
