@@ -151,8 +151,8 @@ std::vector<Include> includes_below(const fs::path& folder) {
 
 /// Files with functions above the limit. The list only shrinks.
 const std::set<std::string> kLongFunctions = {
-    "lib/commands/run_command.cpp",          "lib/cuda/attention.h",
-    "lib/encodings/attention/attend.cpp",    "lib/evaluation/language_modelling/lm_scoring.cpp",
+    "lib/commands/run_command.cpp",          "lib/encodings/attention/attend.cpp",
+    "lib/evaluation/language_modelling/lm_scoring.cpp",
     "lib/report/figures/figure.cpp",         "lib/report/figures/gnuplot.cpp",
     "lib/report/sections/attention.cpp",     "lib/report/sections/branches.cpp",
     "lib/report/sections/cost.cpp",          "lib/report/sections/drop_plan.cpp",
