@@ -11,11 +11,16 @@
 /// No sum depends on who comes first: two runs give the same bits.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/attention/forward.h"
 #include "cuda/attention/key_gradients.h"
+#include "cuda/attention/mods/bent_distance.h"
 #include "cuda/attention/mods/by_distance.h"
 #include "cuda/attention/mods/gated_distance.h"
+#include "cuda/attention/mods/pair_bias.h"
 #include "cuda/attention/mods/plain.h"
+#include "cuda/attention/pair_gradients.h"
 #include "cuda/attention/query_gradients.h"
 
 namespace pe::cuda {
@@ -39,7 +44,10 @@ struct AttentionLaunchers {
       constexpr int kStrips = width_of <= 64 ? 2 : 1, kPart = width_of <= 64 ? 64 : 32;
       constexpr int kNeeds[] = {AttentionForward<width_of, kStrips, ByDistance>::kShared,
                                 AttentionForward<width_of, kStrips, GatedDistance>::kShared,
+                                AttentionForward<width_of, kStrips, BentDistance>::kShared,
                                 AttentionKeyGradients<width_of, kPart, GatedDistance>::kShared,
+                                AttentionKeyGradients<width_of, kPart, BentDistance>::kShared,
+                                AttentionPairGradients<width_of>::kShared,
                                 AttentionQueryGradients<width_of, 32, ByDistance, true>::kShared,
                                 AttentionQueryGradients<width_of, kPart, GatedDistance, false>::kShared};
       int most = 0;
@@ -60,6 +68,8 @@ struct AttentionLaunchers {
   /// Calls with.operator()<Mod>().
   template <typename With>
   static int modified(const PeCudaAttention& of, const With& with) {
+    if (of.pairs.bias != nullptr) return with.template operator()<PairBias>();
+    if (of.bent.measure != nullptr) return with.template operator()<BentDistance>();
     if (of.places != nullptr) return with.template operator()<GatedDistance>();
     if (of.table != nullptr) return with.template operator()<ByDistance>();
     return with.template operator()<Plain>();
@@ -79,34 +89,38 @@ struct AttentionLaunchers {
 
   static int attention_backward(const PeCudaAttention* of, const void* q, const void* k, const void* v,
                                 const void* dout, const float* lse, const float* delta, void* dq, void* dk, void* dv,
-                                float* dtable, float* scratch, const PeCudaGatedGradients* dgated, void* stream) {
-    return backward(of, q, k, v, dout, lse, delta, dq, dk, dv, dtable, scratch, pe_cuda_attention_scratch(*of), dgated,
+                                float* dtable, float* scratch, const PeCudaBiasGradients* dbias, void* stream) {
+    return backward(of, q, k, v, dout, lse, delta, dq, dk, dv, dtable, scratch, pe_cuda_attention_scratch(*of), dbias,
                     stream);
   }
 
   /// @param floats  of scratch memory; where all partial sums need more, they come in slices
   static int backward(const PeCudaAttention* of, const void* q, const void* k, const void* v, const void* dout,
                       const float* lse, const float* delta, void* dq, void* dk, void* dv, float* dtable, float* scratch,
-                      std::int64_t floats, const PeCudaGatedGradients* dgated, void* stream) {
-    if (!takes(*of) || (dtable != nullptr && of->table == nullptr) || (of->places != nullptr && dgated == nullptr))
-      return kRefused;
+                      std::int64_t floats, const PeCudaBiasGradients* dbias, void* stream) {
+    const bool sums_bias = of->places != nullptr || of->bent.measure != nullptr || of->pairs.bias != nullptr;
+    if (!takes(*of) || (dtable != nullptr && of->table == nullptr) || (sums_bias && dbias == nullptr)) return kRefused;
     if (is_empty(*of)) return 0;
     return sized(*of, [&]<int width>() {
       constexpr int kPart = width <= 64 ? 64 : 32;
-      const PeCudaGatedGradients gated = dgated != nullptr ? *dgated : PeCudaGatedGradients{};
+      const PeCudaBiasGradients bias = dbias != nullptr ? *dbias : PeCudaBiasGradients{};
       const auto by_query = [&]<typename Mod, bool summed>(std::int64_t first, std::int64_t count) {
-        constexpr int kFewer = summed ? 32 : kPart;  // leaves registers for the sums
+        constexpr int kFewer = summed || std::is_same_v<Mod, BentDistance> ? 32 : kPart;  // leaves registers for sums
         return On::blocks(AttentionQueryGradients<width, kFewer, Mod, summed>{*of, q, k, v, dout, lse, delta, dq,
-                                                                              scratch, first, count, gated},
+                                                                              scratch, first, count, bias},
                           stream);
       };
       const std::int64_t rows = of->batch * of->heads * tiles(of->queries);
       const int status = modified(*of, [&]<typename Mod>() {
-        return On::blocks(AttentionKeyGradients<width, kPart, Mod>{*of, q, k, v, dout, lse, delta, dk, dv, gated},
+        return On::blocks(AttentionKeyGradients<width, kPart, Mod>{*of, q, k, v, dout, lse, delta, dk, dv, bias},
                           stream);
       });
       if (status != 0) return status;
-      if (dtable == nullptr || of->places != nullptr) {
+      if (bias.pairs != nullptr) {
+        const AttentionPairGradients<width> pairs{*of, q, k, v, dout, lse, delta, bias.pairs};
+        if (const int failed = On::blocks(pairs, stream)) return failed;
+      }
+      if (dtable == nullptr || sums_bias) {
         return modified(*of, [&]<typename Mod>() { return by_query.template operator()<Mod, false>(0, rows); });
       }
       const std::int64_t at_once = floats / of->keys;

@@ -139,7 +139,7 @@ struct AttentionForward {
       Sums<W, strips, kTile> scores;
       clear<W, strips, kTile>(scores);
       multiply_rows<width, strips, kTile>(w, scores, left, stage);
-      if constexpr (Mod::kAdds) mod.template add<kTile>(w, scores, own, 0, stage + kMod, scale);
+      if constexpr (Mod::kAdds) mod.template add<kTile>(w, scores, {own, 0, key, stage + kMod}, scale);
       if (key + kTile - 1 > first + own + shift || key < last_start) mask.template hide<kTile>(w, scores, key);
       softmax.weigh(w, scores, Mod::kAdds ? 1.0F : scale);
       multiply_columns<width, strips, kTile>(w, softmax.sums, scores, stage + kValues);

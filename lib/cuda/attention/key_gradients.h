@@ -7,7 +7,7 @@
 namespace pe::cuda {
 
 /// Gradients by keys and values: a block for each tile of keys, which meets all queries of its group's heads in order.
-/// Scores are transposed, 16 keys a warp, so that they are left operands as they come; `part` queries at a time.
+/// Scores are transposed, 16 keys a warp: so they lie as left operands. There are `part` queries at a time.
 template <int width, int part, typename Mod>
 struct AttentionKeyGradients {
   static constexpr int kAtOnce = width < 64 ? 3 : 2;
@@ -20,7 +20,7 @@ struct AttentionKeyGradients {
   const void *q, *k, *v, *dout;
   const float *lse, *delta;
   void *dk, *dv;
-  PeCudaGatedGradients dgated;
+  PeCudaBiasGradients dbias;
 
   std::int64_t blocks() const { return of.batch * of.groups * tiles(of.keys); }
 
@@ -78,12 +78,12 @@ struct AttentionKeyGradients {
       for (int column = 0; column < kTile; column += part) {
         const int row = tile + column;
         if (row + part - 1 + shift < key + own) continue;  // before all of the warp's keys
-        add(w, held, stage, own, column, [&](Sums<W, 1, part>& scores) {
+        add(w, held, stage, {own, column, tile, stage + kMod}, [&](Sums<W, 1, part>& scores) {
           if (hides) hide(w, scores, b, key + own, row, shift);
         });
       }
       if constexpr (Mod::kSumsByKey) {
-        if (step % seen == seen - 1) held.mod.write(w, of, dgated, b, group * sharing + step / seen, key + own);
+        if (step % seen == seen - 1) held.mod.write(w, of, dbias, b, group * sharing + step / seen, key + own);
       }
     }
     const Per<float, W> scales[1][2] = {{of.scale, of.scale}}, ones[1][2] = {{1.0F, 1.0F}};
@@ -101,17 +101,17 @@ struct AttentionKeyGradients {
     typename Mod::template OfKeys<W> mod;
   };
 
-  /// Adds what the queries of a tile from `column` on give. @param hide  of their logits
+  /// Adds what queries of a tile give. @param hide  of their logits
   template <typename W, typename Hide>
-  PE_BODY void add(W& w, Registers<W>& held, int stage, int own, int column, const Hide& hide) const {
+  PE_BODY void add(W& w, Registers<W>& held, int stage, const TilePlace& at, const Hide& hide) const {
     const float scale = of.scale * kLog2E;
     Sums<W, 1, part> scores;
     clear<W, 1, part>(scores);
-    multiply_rows<width, 1, part>(w, scores, held.keys, stage + column * pitch(width));
-    if constexpr (Mod::kAdds) held.mod.template add<part>(w, scores, own, column, stage + kMod, scale);
+    multiply_rows<width, 1, part>(w, scores, held.keys, stage + at.column * pitch(width));
+    if constexpr (Mod::kAdds) held.mod.template add<part>(w, scores, at, scale);
     hide(scores);
     const float factor = Mod::kAdds ? 1.0F : scale;
-    const Per<int, W> columns = w.lane() % 4 * 8 + (stage + 4 * column);
+    const Per<int, W> columns = w.lane() % 4 * 8 + (stage + 4 * at.column);
     PE_UNROLL
     for (int n = 0; n < part / 8; ++n) {
       Per<float, W> of_row[2];
@@ -119,10 +119,10 @@ struct AttentionKeyGradients {
       PE_UNROLL
       for (int i = 0; i < 4; ++i) scores[0][n][i] = W::exp2(scores[0][n][i] * factor - of_row[i % 2] * kLog2E);
     }
-    multiply_columns<width, 1, part>(w, held.by_value, scores, stage + kValues + column * pitch(width));
+    multiply_columns<width, 1, part>(w, held.by_value, scores, stage + kValues + at.column * pitch(width));
     Sums<W, 1, part> wanted;
     clear<W, 1, part>(wanted);
-    multiply_rows<width, 1, part>(w, wanted, held.values, stage + kValues + column * pitch(width));
+    multiply_rows<width, 1, part>(w, wanted, held.values, stage + kValues + at.column * pitch(width));
     PE_UNROLL
     for (int n = 0; n < part / 8; ++n) {
       Per<float, W> of_row[2];
@@ -130,8 +130,8 @@ struct AttentionKeyGradients {
       PE_UNROLL
       for (int i = 0; i < 4; ++i) scores[0][n][i] = scores[0][n][i] * (wanted[0][n][i] - of_row[i % 2]);
     }
-    if constexpr (Mod::kSumsByKey) held.mod.template take<part>(w, scores, own, column, stage + kMod);
-    multiply_columns<width, 1, part>(w, held.by_key, scores, stage + column * pitch(width));
+    if constexpr (Mod::kSumsByKey) held.mod.template take<part>(w, scores, at);
+    multiply_columns<width, 1, part>(w, held.by_key, scores, stage + at.column * pitch(width));
   }
 
   template <typename W>

@@ -6,6 +6,46 @@
 
 namespace pe::cuda {
 
+/// A lane's rows of queries, and the slopes of their logits.
+template <typename W, int width, typename Mod>
+struct QueryRows {
+  LeftRows<W, width, 1, width <= 64> queries, douts;
+  Per<float, W> lse[2], delta[2];  ///< lse times log2(e)
+  QueryMask<W, 1> mask;
+  typename Mod::template OfQueries<W, 1> mod;
+
+  PE_BODY void begin(W& w, const PeCudaAttention& of, int b, int h, int first, const float* lse_of,
+                     const float* delta_of) {
+    mask.begin(w, of, b, first, true);
+    mod.begin(w, of, b, h, first);
+    PE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const Per<int, W> row = w.lane() / 4 + (first + 8 * r);
+      const Per<std::int64_t, W> at = row + (b * of.heads + h) * of.queries;
+      const auto there = row < static_cast<int>(of.queries);
+      lse[r] = W::read(lse_of, at, there) * kLog2E;
+      delta[r] = W::read(delta_of, at, there);
+    }
+  }
+  /// @param keys, values  the tile's first ones in shared memory. @param hides some of the keys. @param scale  of
+  /// scores, with log2(e)
+  template <int part>
+  PE_BODY void find_slopes(W& w, Sums<W, 1, part>& slopes, const TilePlace& at, int keys, int values, bool hides,
+                           float scale) {
+    clear<W, 1, part>(slopes);
+    multiply_rows<width, 1, part>(w, slopes, queries, keys + at.column * pitch(width));
+    if constexpr (Mod::kAdds) mod.template add<part>(w, slopes, at, scale);
+    if (hides) mask.template hide<part>(w, slopes, at.first + at.column);
+    const float factor = Mod::kAdds ? 1.0F : scale;
+    Sums<W, 1, part> wanted;
+    clear<W, 1, part>(wanted);
+    multiply_rows<width, 1, part>(w, wanted, douts, values + at.column * pitch(width));
+    each_score<1, part>([&](int strip, int n, int i) {
+      slopes[strip][n][i] = W::exp2(slopes[strip][n][i] * factor - lse[i / 2]) * (wanted[strip][n][i] - delta[i / 2]);
+    });
+  }
+};
+
 /// Gradients by queries: a block for each tile of queries, as forward. With `summed` also a row of partial sums of the
 /// gradient by the table: what the tile's queries add to each distance up to `reach`.
 template <int width, int part, typename Mod, bool summed>
@@ -14,7 +54,7 @@ struct AttentionQueryGradients {
   static constexpr int kValues = kTile * pitch(width), kStages = 2 * kValues;
   static constexpr int kMod = 2 * kValues, kStage = kMod + 4 * Mod::floats(1);
   static constexpr int kSums = kStages + 2 * kStage;
-  /// A lane's sums over its scores' diagonals; 8 more floats a diagonal put what a warp reads at once into 32 banks.
+  /// A lane's sums over its scores' diagonals; 8 more floats a diagonal put a warp's reads into 32 banks.
   static constexpr int kDiagonals = kTile / 8 + 1, kDiagonal = 4 * (2 * kWarpLanes + 8),
                        kWarpSums = kDiagonals * kDiagonal - 32;
   static constexpr int kShared = kSums + (summed ? kWarps * kWarpSums : 0);
@@ -25,7 +65,7 @@ struct AttentionQueryGradients {
   void* dq;
   float* partials;                ///< [count, S]
   std::int64_t first_row, count;  ///< of [H, B, tiles]: which blocks run
-  PeCudaGatedGradients dgated;
+  PeCudaBiasGradients dbias;
 
   std::int64_t blocks() const { return count; }
 
@@ -52,16 +92,15 @@ struct AttentionQueryGradients {
     fetch(first_tile);
 
     const int own = w.warp() * 16;
-    Registers<W> held;
-    held.mask.begin(w, of, b, first + own, true);
-    held.mod.begin(w, of, b, h, first + own);
-    read_rows(w, held, b, h, first + own);
-    clear<W, 1, width>(held.sums);
-    held.carried = 0.0F;
+    QueryRows<W, width, Mod> rows;
+    rows.begin(w, of, b, h, first + own, lse, delta);
+    Sums<W, 1, width> sums;
+    clear<W, 1, width>(sums);
+    Per<float, W> carried = 0.0F;
     w.template wait<0>();
     w.sync();
-    held.queries.begin(w, own * pitch(width));
-    held.douts.begin(w, kValues + own * pitch(width));
+    rows.queries.begin(w, own * pitch(width));
+    rows.douts.begin(w, kValues + own * pitch(width));
 
     for (int at = first_tile; at <= last_tile; ++at) {
       if (at > first_tile) {
@@ -79,23 +118,23 @@ struct AttentionQueryGradients {
       PE_UNROLL
       for (int column = 0; column < kTile; column += part) {
         if (key + column > first + own + 15 + shift) continue;
-        add(w, held, diagonals, stage, own, column, hides ? key + column : -1);
+        const TilePlace place{own, column, key, stage + kMod};
+        Sums<W, 1, part> slopes;
+        rows.template find_slopes<part>(w, slopes, place, stage, stage + kValues, hides, of.scale * kLog2E);
+        if constexpr (summed) sum_diagonals<W>(diagonals, slopes, column);
+        if constexpr (Mod::kSumsByQuery) rows.mod.template take<part>(w, slopes, place);
+        multiply_columns<width, 1, part>(w, sums, slopes, stage + column * pitch(width));
       }
       if constexpr (summed) {
-        add_diagonals(w, diagonals, held.carried, block, first + shift - key - (kTile - 1), at - first_tile,
+        add_diagonals(w, diagonals, carried, block, first + shift - key - (kTile - 1), at - first_tile,
                       at == last_tile);
       }
     }
-    if constexpr (summed) {  // distances to tiles before all documents of the rows
-      const int reach = smaller(first + shift + kTile, of.keys);
-      for (int from = first + shift - first_tile * kTile + kTile + 1; from < reach; from += kThreads) {
-        const Per<int, W> distance = w.thread() + from;
-        W::write(partials + block * of.keys, Per<std::int64_t, W>(distance), Per<float, W>(0.0F), distance < reach);
-      }
-    }
-    if constexpr (Mod::kSumsByQuery) held.mod.write(w, of, dgated, b, h, first + own);
+    if constexpr (summed)
+      clear_distances(w, block, first + shift - first_tile * kTile + kTile + 1, first + shift + kTile);
+    if constexpr (Mod::kSumsByQuery) rows.mod.write(w, of, dbias, b, h, first + own);
     const Per<float, W> scales[1][2] = {{of.scale, of.scale}};
-    write_rows<width, 1>(w, held.sums, scales, head_at(dq, of.dq, b, h), of.dq.by_row, first + own,
+    write_rows<width, 1>(w, sums, scales, head_at(dq, of.dq, b, h), of.dq.by_row, first + own,
                          static_cast<int>(of.queries));
   }
 
@@ -104,59 +143,26 @@ struct AttentionQueryGradients {
   using Diagonals = Per<float, W>[kDiagonals][2];
 
   template <typename W>
-  struct Registers {
-    Sums<W, 1, width> sums;
-    LeftRows<W, width, 1, width <= 64> queries, douts;
-    Per<float, W> lse[2], delta[2];  ///< of a lane's rows; lse times log2(e)
-    Per<float, W> carried;           ///< of diagonals
-    QueryMask<W, 1> mask;
-    typename Mod::template OfQueries<W, 1> mod;
-  };
+  PE_BODY static void sum_diagonals(Diagonals<W>& diagonals, const Sums<W, 1, part>& slopes, int column) {
+    each_score<1, part>([&](int, int n, int i) {
+      auto& diagonal = diagonals[i / 2 - n - column / 8 + kTile / 8 - 1][i % 2];
+      diagonal = diagonal + slopes[0][n][i];
+    });
+  }
 
+  /// Distances to tiles before all documents of the rows.
   template <typename W>
-  PE_BODY void read_rows(W& w, Registers<W>& held, int b, int h, int first) const {
-    PE_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      const Per<int, W> row = w.lane() / 4 + (first + 8 * r);
-      const Per<std::int64_t, W> at = row + (b * of.heads + h) * of.queries;
-      const auto there = row < static_cast<int>(of.queries);
-      held.lse[r] = W::read(lse, at, there) * kLog2E;
-      held.delta[r] = W::read(delta, at, there);
+  PE_BODY void clear_distances(W& w, std::int64_t block, int from, int end) const {
+    const int reach = smaller(end, of.keys);
+    for (; from < reach; from += kThreads) {
+      const Per<int, W> distance = w.thread() + from;
+      W::write(partials + block * of.keys, Per<std::int64_t, W>(distance), Per<float, W>(0.0F), distance < reach);
     }
   }
 
-  /// Adds what the keys of a tile from `column` on give. @param hidden_from  key of the first; −1: none is hidden
-  template <typename W>
-  PE_BODY void add(W& w, Registers<W>& held, Diagonals<W>& diagonals, int stage, int own, int column,
-                   int hidden_from) const {
-    const float scale = of.scale * kLog2E;
-    Sums<W, 1, part> scores;
-    clear<W, 1, part>(scores);
-    multiply_rows<width, 1, part>(w, scores, held.queries, stage + column * pitch(width));
-    if constexpr (Mod::kAdds) held.mod.template add<part>(w, scores, own, column, stage + kMod, scale);
-    if (hidden_from >= 0) held.mask.template hide<part>(w, scores, hidden_from);
-    const float factor = Mod::kAdds ? 1.0F : scale;
-    Sums<W, 1, part> wanted;
-    clear<W, 1, part>(wanted);
-    multiply_rows<width, 1, part>(w, wanted, held.douts, stage + kValues + column * pitch(width));
-    PE_UNROLL
-    for (int n = 0; n < part / 8; ++n) {
-      PE_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        scores[0][n][i] = W::exp2(scores[0][n][i] * factor - held.lse[i / 2]) * (wanted[0][n][i] - held.delta[i / 2]);
-        if constexpr (summed) {
-          auto& diagonal = diagonals[i / 2 - n - column / 8 + kTile / 8 - 1][i % 2];
-          diagonal = diagonal + scores[0][n][i];
-        }
-      }
-    }
-    if constexpr (Mod::kSumsByQuery) held.mod.template take<part>(w, scores, own, column, stage + kMod);
-    multiply_columns<width, 1, part>(w, held.sums, scores, stage + column * pitch(width));
-  }
-
-  /// From a lane's diagonals to the tile's. Of the tile's 128 distances from `base` on (the last is not its own) the
-  /// next tile has the lower half as its upper one: lanes keep it, and the halves of the block change places at each
-  /// tile.
+  /// From a lane's diagonals to the tile's: 128 distances from `base` on, of which the last is not its own. The lower
+  /// half is the upper half of the next tile, so lanes keep it. At each tile the halves of the block change places.
+  ///
   template <typename W>
   PE_BODY void add_diagonals(W& w, const Diagonals<W>& diagonals, Per<float, W>& carried, std::int64_t block, int base,
                              int turn, bool is_last) const {
@@ -194,8 +200,8 @@ struct AttentionQueryGradients {
   }
 };
 
-/// gradient[h, distance] += the partial sums of the head's rows among those from `first_row` on: each warp of a block
-/// those of every fourth row for 32 distances, several rows under way at once.
+/// gradient[h, distance] += partial sums of the head's rows, from `first_row` on. Each warp of a block adds every
+/// fourth row for 32 distances, and reads several rows before it adds them.
 struct FoldDistances {
   static constexpr int kAtOnce = 8, kShared = 4 * kThreads, kTogether = 8;
   PeCudaAttention of;

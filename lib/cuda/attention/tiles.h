@@ -1,5 +1,5 @@
 /// @file
-/// Parts that all bodies of attention (cuda/attention.h) share: copies to shared memory, products of tiles, biases by
+/// Parts that all bodies of attention (cuda/attention.h) share: copies to shared memory, products of tiles, numbers by
 /// distance, and masks.
 ///
 /// A body is a template over W, the warp. A value that differs between lanes is a W::Lanes<T>: T itself on a GPU, 32 of
@@ -7,8 +7,9 @@
 /// Shared memory is addressed in bytes.
 ///
 /// Scores are products of 16 × 8 × 16 by mma.sync.m16n8k16 (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating
-/// point type"): of a 16 × 8 result, a lane holds row `group` at 0 and 1, row group + 8 at 2 and 3, columns 2 · pair
-/// and 2 · pair + 1, where group = lane / 4 and pair = lane % 4. Two such results lie as the left operand of a product.
+/// point type"). With group = lane / 4 and pair = lane % 4, a lane holds of a result row `group` at 0 and 1, and row
+/// group + 8 at 2 and 3. Its columns are 2 · pair and 2 · pair + 1. Two such results lie as the left operand of a
+/// product.
 #pragma once
 
 #include <cmath>
@@ -21,10 +22,12 @@
 #define PE_BODY __device__ __forceinline__
 #define PE_SIZE __host__ __device__ constexpr
 #define PE_UNROLL _Pragma("unroll")
+#define PE_LOOP _Pragma("unroll 1")
 #else
 #define PE_BODY inline
 #define PE_SIZE constexpr
 #define PE_UNROLL
+#define PE_LOOP
 #endif
 
 namespace pe::cuda {
@@ -84,7 +87,7 @@ PE_BODY void fetch_floats(W& w, int to, const float* from, int first, int size) 
 
 // ---- Products -------------------------------------------------------------------------------------------------------
 
-/// A left operand of rows in shared memory. What is not held in registers is read anew each time.
+/// A left operand of rows in shared memory. Rows that are not held in registers are read again for each product.
 template <typename W, int width, int strips, bool held>
 struct LeftRows {
   Per<std::uint32_t, W> kept[held ? strips : 1][held ? width / 16 : 1][4];
@@ -185,28 +188,63 @@ PE_BODY void write_rows(W& w, const Sums<W, strips, width>& sums, const Per<floa
 
 // ---- Logits ---------------------------------------------------------------------------------------------------------
 
-/// Scores to logits times log2(e). A tile's biases hang on i − j alone, so that few of them serve all of a lane's
-/// scores.
-/// @param window  the bias of the lane's first score in shared memory
-/// @param sign    1 where rows are queries: the distance grows with the row; −1 where they are keys
-template <int strips, int columns, int sign, typename W>
-PE_BODY void add_bias(W& w, Sums<W, strips, columns>& scores, const Per<int, W>& window, float scale) {
-  constexpr int kNs = columns / 8;
-  Per<float, W> bias[2 * strips + kNs - 1][2];
-  PE_UNROLL
-  for (int diagonal = 0; diagonal < 2 * strips + kNs - 1; ++diagonal) {
-    PE_UNROLL
-    for (int e = 0; e < 2; ++e) bias[diagonal][e] = w.load(window + 4 * sign * (8 * (diagonal - kNs + 1) - e)) * kLog2E;
-  }
+/// Calls with(strip, n, i) for each score of a lane.
+template <int strips, int columns, typename With>
+PE_BODY void each_score(const With& with) {
   PE_UNROLL
   for (int strip = 0; strip < strips; ++strip) {
     PE_UNROLL
-    for (int n = 0; n < kNs; ++n) {
+    for (int n = 0; n < columns / 8; ++n) {
       PE_UNROLL
-      for (int i = 0; i < 4; ++i)
-        scores[strip][n][i] = scores[strip][n][i] * scale + bias[2 * strip + i / 2 - n + kNs - 1][i % 2];
+      for (int i = 0; i < 4; ++i) with(strip, n, i);
     }
   }
+}
+
+/// Where a part of a tile of scores lies.
+struct TilePlace {
+  int own;     ///< the warp's first row in the tile
+  int column;  ///< the part's first column in the tile
+  int first;   ///< the tile's first column in the matrix
+  int mod;     ///< a Mod's data for the tile in shared memory
+};
+
+/// A number for each score of a tile, by distance: few of them serve all of a lane's scores.
+template <typename W, int strips, int columns>
+struct ByDiagonal {
+  static constexpr int kNs = columns / 8;
+  Per<float, W> held[2 * strips + kNs - 1][2];
+
+  /// Reads numbers times `factor`. Their window begins kTile − 1 before the distance of the tile's first score.
+  /// @tparam sign  1 where rows are queries: the distance grows with the row; −1 where they are keys
+  /// @param from  the window in shared memory
+  template <int sign>
+  PE_BODY void load(W& w, const TilePlace& at, int from, float factor) {
+    const Per<int, W> first =
+        ((w.lane() / 4 - w.lane() % 4 * 2 + (at.own - at.column)) * sign + (kTile - 1)) * 4 + from;
+    PE_UNROLL
+    for (int diagonal = 0; diagonal < 2 * strips + kNs - 1; ++diagonal) {
+      PE_UNROLL
+      for (int e = 0; e < 2; ++e)
+        held[diagonal][e] = w.load(first + 4 * sign * (8 * (diagonal - kNs + 1) - e)) * factor;
+    }
+  }
+  PE_BODY const Per<float, W>& at(int strip, int n, int i) const {
+    return held[2 * strip + i / 2 - n + kNs - 1][i % 2];
+  }
+};
+
+/// Sums of the lanes that hold a row, and of all lanes.
+template <typename W>
+PE_BODY Per<float, W> sum_of_row(W& w, Per<float, W> sum) {
+  sum = sum + w.shuffle_xor(sum, 1);
+  return sum + w.shuffle_xor(sum, 2);
+}
+template <typename W>
+PE_BODY Per<float, W> sum_of_lanes(W& w, Per<float, W> sum) {
+  PE_UNROLL
+  for (int mask = 1; mask < kWarpLanes; mask *= 2) sum = sum + w.shuffle_xor(sum, mask);
+  return sum;
 }
 
 /// Of a tile of rows that are queries.

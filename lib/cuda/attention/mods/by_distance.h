@@ -19,9 +19,8 @@ struct ByDistance {
       fetch_floats<floats(strips)>(w, to, of.table + h * of.keys, place - key - (kTile - 1), static_cast<int>(of.keys));
     }
     template <int columns>
-    PE_BODY void add(W& w, Sums<W, strips, columns>& scores, int own, int column, int from, float scale) const {
-      add_bias<strips, columns, 1>(w, scores, (w.lane() / 4 - w.lane() % 4 * 2 + (own - column + kTile - 1)) * 4 + from,
-                                   scale);
+    PE_BODY void add(W& w, Sums<W, strips, columns>& scores, const TilePlace& at, float scale) const {
+      add_table<1, strips, columns>(w, scores, at, scale);
     }
   };
   template <typename W>
@@ -32,11 +31,19 @@ struct ByDistance {
     }
     PE_BODY void begin(W&, const PeCudaAttention&, int, int, int) {}
     template <int columns>
-    PE_BODY void add(W& w, Sums<W, 1, columns>& scores, int own, int column, int from, float scale) const {
-      add_bias<1, columns, -1>(w, scores, (w.lane() % 4 * 2 - w.lane() / 4 + (column - own + kTile - 1)) * 4 + from,
-                               scale);
+    PE_BODY void add(W& w, Sums<W, 1, columns>& scores, const TilePlace& at, float scale) const {
+      add_table<-1, 1, columns>(w, scores, at, scale);
     }
   };
+
+ private:
+  template <int sign, int strips, int columns, typename W>
+  PE_BODY static void add_table(W& w, Sums<W, strips, columns>& scores, const TilePlace& at, float scale) {
+    ByDiagonal<W, strips, columns> bias;
+    bias.template load<sign>(w, at, at.mod, kLog2E);
+    each_score<strips, columns>(
+        [&](int strip, int n, int i) { scores[strip][n][i] = scores[strip][n][i] * scale + bias.at(strip, n, i); });
+  }
 };
 
 }  // namespace pe::cuda

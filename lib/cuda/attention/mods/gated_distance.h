@@ -34,8 +34,8 @@ struct GatedDistance {
         }
       }
     }
-    /// Calls with(strip, i, n, way, gate) for each score: the place of the key less that of the query, and the sum of
-    /// gates.
+    /// Calls with(strip, i, n, way, gate) for each score: the place of the key less the place of the query, and
+    /// the sum of gates.
     template <int columns, typename With>
     PE_BODY void each(W& w, int column, int from, const With& with) const {
       const Per<int, W> at = w.lane() % 4 * 8 + (from + 4 * column);
@@ -57,17 +57,19 @@ struct GatedDistance {
       }
     }
     template <int columns>
-    PE_BODY void add(W& w, Sums<W, strips, columns>& scores, int, int column, int from, float scale) const {
-      each<columns>(w, column, from, [&](int strip, int i, int n, const Per<float, W>& way, const Per<float, W>& both) {
-        scores[strip][n][i] = scores[strip][n][i] * scale + way * both * kLog2E;
-      });
+    PE_BODY void add(W& w, Sums<W, strips, columns>& scores, const TilePlace& at, float scale) const {
+      each<columns>(w, at.column, at.mod,
+                    [&](int strip, int i, int n, const Per<float, W>& way, const Per<float, W>& both) {
+                      scores[strip][n][i] = scores[strip][n][i] * scale + way * both * kLog2E;
+                    });
     }
     template <int columns>
-    PE_BODY void take(W& w, const Sums<W, strips, columns>& slopes, int, int column, int from) {
-      each<columns>(w, column, from, [&](int strip, int i, int n, const Per<float, W>& way, const Per<float, W>& both) {
-        by_gate[strip][i / 2] = by_gate[strip][i / 2] + slopes[strip][n][i] * way;
-        by_place[strip][i / 2] = by_place[strip][i / 2] + slopes[strip][n][i] * both * static_cast<float>(-sign);
-      });
+    PE_BODY void take(W& w, const Sums<W, strips, columns>& slopes, const TilePlace& at) {
+      each<columns>(
+          w, at.column, at.mod, [&](int strip, int i, int n, const Per<float, W>& way, const Per<float, W>& both) {
+            by_gate[strip][i / 2] = by_gate[strip][i / 2] + slopes[strip][n][i] * way;
+            by_place[strip][i / 2] = by_place[strip][i / 2] + slopes[strip][n][i] * both * static_cast<float>(-sign);
+          });
     }
     /// The lanes of a row put their sums together.
     PE_BODY void end(W& w, float* gates, float* places, int first, int count) {
@@ -77,14 +79,10 @@ struct GatedDistance {
         for (int r = 0; r < 2; ++r) {
           const Per<int, W> row = w.lane() / 4 + (first + 16 * strip + 8 * r);
           const auto writes = (row < count) & (w.lane() % 4 == 0);
-          W::write(gates, Per<std::int64_t, W>(row), together(w, by_gate[strip][r]), writes);
-          W::write(places, Per<std::int64_t, W>(row), together(w, by_place[strip][r]), writes);
+          W::write(gates, Per<std::int64_t, W>(row), sum_of_row(w, by_gate[strip][r]), writes);
+          W::write(places, Per<std::int64_t, W>(row), sum_of_row(w, by_place[strip][r]), writes);
         }
       }
-    }
-    PE_BODY static Per<float, W> together(W& w, Per<float, W> sum) {
-      sum = sum + w.shuffle_xor(sum, 1);
-      return sum + w.shuffle_xor(sum, 2);
     }
   };
 
@@ -103,9 +101,9 @@ struct GatedDistance {
       if (of.key_gates != nullptr)
         fetch_floats<kThreads>(w, to + 4 * kThreads, of.key_gates + at, key, static_cast<int>(of.keys));
     }
-    PE_BODY void write(W& w, const PeCudaAttention& of, const PeCudaGatedGradients& to, int b, int h, int first) {
+    PE_BODY void write(W& w, const PeCudaAttention& of, const PeCudaBiasGradients& to, int b, int h, int first) {
       const std::int64_t at = head(of, b, h) * of.queries;
-      this->end(w, to.query_gates + at, to.query_places + at, first, static_cast<int>(of.queries));
+      this->end(w, to.gated.query_gates + at, to.gated.query_places + at, first, static_cast<int>(of.queries));
     }
   };
   template <typename W>
@@ -121,9 +119,9 @@ struct GatedDistance {
                              static_cast<int>(of.queries));
       fetch_floats<kThreads>(w, to + 4 * kThreads, of.query_gates + at * of.queries, row, static_cast<int>(of.queries));
     }
-    PE_BODY void write(W& w, const PeCudaAttention& of, const PeCudaGatedGradients& to, int b, int h, int key) {
+    PE_BODY void write(W& w, const PeCudaAttention& of, const PeCudaBiasGradients& to, int b, int h, int key) {
       const std::int64_t at = head(of, b, h) * of.keys;
-      this->end(w, to.key_gates + at, to.key_places + at, key, static_cast<int>(of.keys));
+      this->end(w, to.gated.key_gates + at, to.gated.key_places + at, key, static_cast<int>(of.keys));
     }
   };
 };
