@@ -69,6 +69,14 @@ class DeviceWarp {
 
   __device__ __forceinline__ float shuffle_xor(float value, int mask) const { return __shfl_xor_sync(0xffffffffU, value, mask); }
 
+  /// In how many lanes a condition holds, and the largest of the lanes' values.
+  __device__ __forceinline__ int count(bool condition) const { return __popc(__ballot_sync(0xffffffffU, condition)); }
+  __device__ __forceinline__ float highest(float value) const {
+    #pragma unroll
+    for (int mask = 1; mask < kWarpLanes; mask *= 2) value = fmaxf(value, shuffle_xor(value, mask));
+    return value;
+  }
+
   template <typename T>
   __device__ __forceinline__ static T read(const T* from, std::int64_t at, bool present) {
     return present ? from[at] : T{};

@@ -74,6 +74,25 @@ struct PeCudaAdam {
   bool coupled = false;                    ///< decay goes into the gradient (Adam), not past it (AdamW)
 };
 
+/// A bias f(measure[h, distance] · numbers[t]) in place of a table. f is a line that bends at knots; it is given by its
+/// pieces, and gradients are those by its knots.
+inline constexpr std::int64_t pe_cuda_knots = 32;
+struct PeCudaBent {
+  const float* measure = nullptr;     ///< [H, S], at distances 0 to S − 1; null: no such bias
+  const float* derivative = nullptr;  ///< [H, S], of `measure` by a parameter
+  const float* numbers = nullptr;     ///< [B, H, T]
+  /// [H, 32]: where the slope changes, rising and finite, and by how much. A knot above all inputs has no effect.
+  const float *knots = nullptr, *bends = nullptr;
+  const float* pieces = nullptr;  ///< [H, 33, 2]: slope and value at 0 of the lines before, between and after knots
+};
+
+/// A bias of each pair of a query and a key in place of a table: at b · by_sequence + h · by_head + t · S + s. Strides
+/// of 0: sequences or heads share it. Values of hidden pairs do not matter.
+struct PeCudaPairs {
+  const float* bias = nullptr;  ///< null: no such bias
+  std::int64_t by_sequence = 0, by_head = 0;
+};
+
 /// Causal attention of q [B, H, T, d_h] to k and v [B, G, S, d_h], bf16, H a multiple of G and 0 < T <= S < 2³⁰: query
 /// row t stands at key row S − T + t and sees the keys up to it, by softmax over scale · q·k + table[h, distance]. All
 /// matrices begin at multiples of 16 bytes, and strides are multiples of 8; see pe_cuda_attends for d_h.
@@ -89,12 +108,28 @@ struct PeCudaAttention {
   /// A gated distance, in place of a table. The term of a logit is
   /// −(query_gates[t] + key_gates[s]) · (places[S − T + t] − places[s]). Null places: none; null key_gates: zeros.
   const float *places = nullptr, *query_gates = nullptr, *key_gates = nullptr;  ///< [B, H, S], [B, H, T], [B, H, S]
+  PeCudaBent bent;
+  PeCudaPairs pairs;
 };
 
 /// Gradients by a gated distance, written. The gradient by a place is the sum of those as a query and as a key.
 struct PeCudaGatedGradients {
   float *query_gates = nullptr, *query_places = nullptr;  ///< [B, H, T]
   float *key_gates = nullptr, *key_places = nullptr;      ///< [B, H, S]
+};
+
+/// Gradients by a bent distance, written. With G the gradient by a logit and x the input of f, `sums` has parts of sums
+/// of G, then of G · x. The first 32 sums are over logits with x past a knot, the last is over all.
+struct PeCudaBentGradients {
+  float *numbers = nullptr, *parameter = nullptr;  ///< [B, H, T]; the latter's sum over rows is the gradient
+  float* sums = nullptr;                           ///< [B, H, pe_cuda_bent_parts(T), 2, 33]
+};
+constexpr std::int64_t pe_cuda_bent_parts(std::int64_t queries) { return (queries + 63) / 64 * 4; }
+
+struct PeCudaBiasGradients {
+  PeCudaGatedGradients gated;
+  PeCudaBentGradients bent;
+  float* pairs = nullptr;  ///< shaped as the bias of pairs; null: not wanted
 };
 
 /// Widths of heads for which there is attention.
@@ -193,12 +228,12 @@ struct PeCudaTable {
   /// delta [B, H, T]: each row's dout · out, less dlse [B, H, T], which may be null.
   int (*attention_products)(const PeCudaAttention* of, const void* dout, const void* out, const float* dlse,
                             float* delta, void* stream);
-  /// dtable [H, S] += the gradient by the table; it and `scratch` (see pe_cuda_attention_scratch) may be null. `dgated`
-  /// is written where there is a gated distance, and may be null elsewhere. dk and dv are sums over the heads that
+  /// dtable [H, S] += the gradient by the table; it and `scratch` (see pe_cuda_attention_scratch) may be null. `dbias`
+  /// is written where one of the other biases is, and may be null elsewhere. dk and dv are sums over the heads that
   /// share them. Two runs give the same bits.
   int (*attention_backward)(const PeCudaAttention* of, const void* q, const void* k, const void* v, const void* dout,
                             const float* lse, const float* delta, void* dq, void* dk, void* dv, float* dtable,
-                            float* scratch, const PeCudaGatedGradients* dgated, void* stream);
+                            float* scratch, const PeCudaBiasGradients* dbias, void* stream);
 
   /// NCCL; null where the build found no nccl.h. `id` is 128 bytes made by rank 0 and given to all. A communicator has
   /// a stream of its own, so that sums of gradients run beside the backward pass.

@@ -19,13 +19,8 @@ using pe::test::Lanes;
 using pe::test::Simt;
 using pe::test::SimtWarp;
 
-enum class Bias {
-  kNone,
-  kSlopes,
-  kLearned,
-  kQueryGates,
-  kBothGates
-};                                             ///< slopes: without a gradient; gates: a gated distance
+/// Slopes: without a gradient; gates: a gated distance; bent: a bent distance; pairs: each pair's.
+enum class Bias { kNone, kSlopes, kLearned, kQueryGates, kBothGates, kBent, kPairs };
 enum class Documents { kOne, kShared, kOwn };  ///< starts: none, [S], [B, S]
 
 struct Case {
@@ -35,13 +30,27 @@ struct Case {
   Documents documents = Documents::kOne;
   bool packed = false;  ///< heads lie inside rows, as a projection leaves them
   std::int64_t batch = 2;
-  std::int64_t window = 0;        ///< distances from here on have a bias of −∞; 0: none
-  double raised = 0;              ///< added to all biases
-  std::int64_t scratch_rows = 0;  ///< of S floats; 0: as many as are asked for
+  std::int64_t window = 0;                            ///< distances from here on have a bias of −∞; 0: none
+  double raised = 0;                                  ///< added to all biases
+  std::int64_t scratch_rows = 0;                      ///< of S floats; 0: as many as are asked for
+  bool sequences_share = false, heads_share = false;  ///< the bias of pairs
 
   std::int64_t heads() const { return groups * sharing; }
   bool has_table() const { return bias == Bias::kSlopes || bias == Bias::kLearned; }
   bool is_gated() const { return bias == Bias::kQueryGates || bias == Bias::kBothGates; }
+  bool is_bent() const { return bias == Bias::kBent; }
+  bool has_pairs() const { return bias == Bias::kPairs; }
+  PeCudaPairs pairs(const float* from) const {
+    const std::int64_t size = queries * keys;
+    return {from, sequences_share ? 0 : (heads_share ? 1 : heads()) * size, heads_share ? 0 : size};
+  }
+  std::int64_t pair_count() const {
+    return has_pairs() ? (sequences_share ? 1 : batch) * (heads_share ? 1 : heads()) * queries * keys : 0;
+  }
+  std::int64_t pair(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t s) const {
+    const PeCudaPairs at = pairs(nullptr);
+    return b * at.by_sequence + h * at.by_head + t * keys + s;
+  }
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -54,6 +63,7 @@ constexpr std::uint16_t kGuard = 0x7FC1;  // a NaN that nothing computes
 constexpr float kFloatGuard = 12345.5F;
 constexpr float kBefore = 0.5F;  // the table's gradient
 constexpr std::size_t kMargin = 64;
+constexpr std::int64_t kKnots = pe_cuda_knots;
 
 /// bf16 values [B, heads, rows, width] with room around and, where packed, between them.
 struct Matrix {
@@ -122,6 +132,7 @@ struct Inputs {
   Matrix q, k, v, dout;
   std::vector<std::int64_t> starts;
   std::vector<float> table, places, query_gates, key_gates;
+  std::vector<float> measure, derivative, numbers, knots, bends, pieces, pairs;
   std::vector<double> dlse;
 
   explicit Inputs(const Case& c)
@@ -142,6 +153,16 @@ struct Inputs {
       }
       for (std::int64_t i = 0; i < heads * c.queries; ++i)
         query_gates.push_back(1.0F + 0.5F * std::sin(static_cast<float>(i * 5 % 23)));
+    }
+    if (c.is_bent()) bend(c);
+    if (c.has_pairs()) {
+      std::vector<double> noise(static_cast<std::size_t>(c.pair_count()));
+      pe::support::philox_normal(7, noise.data(), noise.size());
+      pairs.assign(noise.begin(), noise.end());
+      for (std::int64_t at = 0; at < c.pair_count(); ++at) {  // what no query sees
+        if (at % c.keys > c.keys - c.queries + at / c.keys % c.queries)
+          pairs[static_cast<std::size_t>(at)] = std::numeric_limits<float>::quiet_NaN();
+      }
     }
     if (c.has_table()) {
       std::vector<double> noise(static_cast<std::size_t>(c.heads() * c.keys));
@@ -168,11 +189,41 @@ struct Inputs {
       }
     }
   }
+
+  /// As FIRE: logarithms of distances over those of positions, which begin again in the middle. Many knots are near 0,
+  /// some where far distances are, the last above all inputs.
+  void bend(const Case& c) {
+    for (std::int64_t h = 0; h < c.heads(); ++h) {
+      const float by = 0.1F + 0.2F * static_cast<float>(h);
+      for (std::int64_t d = 0; d < c.keys; ++d) {
+        const auto distance = static_cast<float>(d);
+        measure.push_back(std::log1p(by * distance));
+        derivative.push_back(distance / (1 + by * distance));
+      }
+      float slope = 0.7F, value = -0.3F, knot = 0;
+      pieces.insert(pieces.end(), {slope, value});
+      for (std::int64_t k = 0; k < kKnots; ++k) {
+        knot = k + 3 < kKnots ? knot + 0.002F * static_cast<float>(k + 1) : 1e30F;
+        const float bend = k + 3 < kKnots ? std::cos(static_cast<float>(5 * k + h)) : 0.0F;
+        knots.push_back(knot);
+        bends.push_back(bend);
+        slope += bend;
+        value -= bend * knot;
+        pieces.insert(pieces.end(), {slope, value});
+      }
+    }
+    for (std::int64_t i = 0; i < c.batch * c.heads() * c.queries; ++i)
+      numbers.push_back(1 / std::log1p(0.1F * static_cast<float>(std::max<std::int64_t>(30, i % c.queries % 70))));
+  }
 };
 
 struct Outcome {
   std::vector<double> out, lse, delta, dq, dk, dv, dtable;
-  std::vector<double> query_gates, query_places, key_gates, key_places;  ///< gradients by a gated distance
+  std::vector<double> query_gates, query_places, key_gates,
+      key_places;  ///< gradients by a gated distance
+  std::vector<double> numbers, parameter,
+      bent;  ///< by a bent distance; [B, H, 2, 33] the sums past its knots
+  std::vector<double> pairs;
 };
 
 double half_at(const std::uint16_t* row, std::int64_t i) { return static_cast<double>(pe::test::from_bf16(row[i])); }
@@ -183,15 +234,57 @@ struct Expected {
   Outcome value, squares;
 };
 
+/// The function of a bent distance, of a head and a row.
+struct BentLine {
+  const Case& c;
+  const Inputs& in;
+  std::int64_t h;
+  double number = 0;
+
+  BentLine(const Case& of, const Inputs& from, std::int64_t head, std::int64_t row) : c(of), in(from), h(head) {
+    if (c.is_bent()) number = static_cast<double>(in.numbers[static_cast<std::size_t>(row)]);
+  }
+  double of(const std::vector<float>& by_distance, std::int64_t distance) const {
+    return static_cast<double>(by_distance[static_cast<std::size_t>(h * c.keys + distance)]);
+  }
+  double knot(std::int64_t k) const { return static_cast<double>(in.knots[static_cast<std::size_t>(h * kKnots + k)]); }
+  double bend(std::int64_t k) const { return static_cast<double>(in.bends[static_cast<std::size_t>(h * kKnots + k)]); }
+  /// As the kernel's: which side of a knot an input is on must not depend on its last bit.
+  double input(std::int64_t distance) const {
+    return static_cast<double>(static_cast<float>(of(in.measure, distance)) * static_cast<float>(number));
+  }
+  double slope(double x) const {
+    double sum = static_cast<double>(0.7F);
+    for (std::int64_t k = 0; k < kKnots; ++k) sum += x > knot(k) ? bend(k) : 0;
+    return sum;
+  }
+  double value(double x) const {
+    double sum = static_cast<double>(0.7F) * x + static_cast<double>(-0.3F);
+    for (std::int64_t k = 0; k < kKnots; ++k) sum += bend(k) * std::max(0.0, x - knot(k));
+    return sum;
+  }
+};
+
 Expected naive(const Case& c, const Inputs& in, double scale) {
   const std::int64_t H = c.heads(), G = c.groups, T = c.queries, S = c.keys, D = c.width;
   Expected made;
   const auto zeros = [](std::int64_t count) { return std::vector<double>(static_cast<std::size_t>(count)); };
   for (Outcome* outcome : {&made.value, &made.squares}) {
-    *outcome = {
-        zeros(c.batch * H * T * D), zeros(c.batch * H * T),     zeros(c.batch * H * T), zeros(c.batch * H * T * D),
-        zeros(c.batch * G * S * D), zeros(c.batch * G * S * D), zeros(H * S),           zeros(c.batch * H * T),
-        zeros(c.batch * H * T),     zeros(c.batch * H * S),     zeros(c.batch * H * S)};
+    *outcome = {zeros(c.batch * H * T * D),
+                zeros(c.batch * H * T),
+                zeros(c.batch * H * T),
+                zeros(c.batch * H * T * D),
+                zeros(c.batch * G * S * D),
+                zeros(c.batch * G * S * D),
+                zeros(H * S),
+                zeros(c.batch * H * T),
+                zeros(c.batch * H * T),
+                zeros(c.batch * H * S),
+                zeros(c.batch * H * S),
+                zeros(c.batch * H * T),
+                zeros(c.batch * H * T),
+                zeros(c.batch * H * 2 * (kKnots + 1)),
+                zeros(c.pair_count())};
   }
   const auto add = [&](std::vector<double> Outcome::*of, std::int64_t at, double value, double size) {
     (made.value.*of)[static_cast<std::size_t>(at)] += value;
@@ -217,6 +310,7 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
               in.key_gates.empty() ? 0 : static_cast<double>(in.key_gates[static_cast<std::size_t>(key_row + s)]);
           return static_cast<double>(in.query_gates[static_cast<std::size_t>(row)]) + of_key;
         };
+        const BentLine line(c, in, h, row);
         std::vector<double> p(static_cast<std::size_t>(S)), wanted(static_cast<std::size_t>(S)),
             sizes(static_cast<std::size_t>(S));
         double top = -std::numeric_limits<double>::infinity(), total = 0;
@@ -226,6 +320,8 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
           logit *= scale;
           if (!in.table.empty()) logit += static_cast<double>(in.table[static_cast<std::size_t>(h * S + stands - s)]);
           if (c.is_gated()) logit += way(s) * gate(s);
+          if (c.is_bent()) logit += line.value(line.input(stands - s));
+          if (c.has_pairs()) logit += static_cast<double>(in.pairs[static_cast<std::size_t>(c.pair(b, h, t, s))]);
           p[static_cast<std::size_t>(s)] = logit;
           top = std::max(top, logit);
         }
@@ -255,6 +351,20 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
           }
           const double size = p[at] * (sizes[at] + std::abs(delta));
           if (!in.table.empty()) add(&Outcome::dtable, h * S + stands - s, ds, size);
+          if (c.has_pairs()) add(&Outcome::pairs, c.pair(b, h, t, s), ds, size);
+          if (c.is_bent()) {
+            const double x = line.input(stands - s), slope = line.slope(x);
+            const double by_number = slope * line.of(in.measure, stands - s),
+                         by_parameter = slope * line.number * line.of(in.derivative, stands - s);
+            add(&Outcome::numbers, row, ds * by_number, size * by_number);
+            add(&Outcome::parameter, row, ds * by_parameter, size * by_parameter);
+            for (std::int64_t k = 0; k <= kKnots; ++k) {
+              const std::int64_t at_knot = (b * H + h) * 2 * (kKnots + 1) + k;
+              if (k < kKnots && x <= line.knot(k)) continue;
+              add(&Outcome::bent, at_knot, ds, size);
+              add(&Outcome::bent, at_knot + kKnots + 1, ds * x, size * x);
+            }
+          }
           if (!c.is_gated()) continue;
           add(&Outcome::query_gates, row, ds * way(s), size * way(s));
           add(&Outcome::query_places, row, -ds * gate(s), size * gate(s));
@@ -285,7 +395,13 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   if (!in.table.empty()) of.table = in.table.data();
   if (c.is_gated()) of.places = in.places.data(), of.query_gates = in.query_gates.data();
   if (!in.key_gates.empty()) of.key_gates = in.key_gates.data();
+  if (c.is_bent()) {
+    of.bent = {in.measure.data(), in.derivative.data(), in.numbers.data(),
+               in.knots.data(),   in.bends.data(),      in.pieces.data()};
+  }
   of.scale = scale;
+
+  if (c.has_pairs()) of.pairs = c.pairs(in.pairs.data());
 
   const std::int64_t rows = c.batch * c.heads() * c.queries;
   const std::int64_t scratch_floats = c.scratch_rows > 0 ? c.scratch_rows * c.keys : pe_cuda_attention_scratch(of);
@@ -293,7 +409,11 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   std::fill(dtable.data(), dtable.data() + dtable.count(), kBefore);
   const std::int64_t key_rows = c.batch * c.heads() * c.keys;
   Floats query_gates(rows), query_places(rows), key_gates(key_rows), key_places(key_rows);
-  const PeCudaGatedGradients dgated{query_gates.data(), query_places.data(), key_gates.data(), key_places.data()};
+  const std::int64_t parts = pe_cuda_bent_parts(c.queries), sums_of_part = 2 * (kKnots + 1);
+  Floats numbers(rows), parameter(rows), bent(c.batch * c.heads() * parts * sums_of_part), pairs(c.pair_count());
+  const PeCudaBiasGradients dbias{{query_gates.data(), query_places.data(), key_gates.data(), key_places.data()},
+                                  {numbers.data(), parameter.data(), bent.data()},
+                                  c.has_pairs() ? pairs.data() : nullptr};
   using Launch = AttentionLaunchers<Simt>;
   BOOST_TEST_REQUIRE(
       Launch::attention(&of, in.q.data(), in.k.data(), in.v.data(), out.data(), lse.data(), nullptr) == 0,
@@ -303,15 +423,22 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   BOOST_TEST_REQUIRE(
       Launch::backward(&of, in.q.data(), in.k.data(), in.v.data(), in.dout.data(), lse.data(), delta.data(), dq.data(),
                        dk.data(), dv.data(), summed ? dtable.data() : nullptr, summed ? scratch.data() : nullptr,
-                       scratch_floats, c.is_gated() ? &dgated : nullptr, nullptr) == 0,
+                       scratch_floats, c.is_gated() || c.is_bent() || c.has_pairs() ? &dbias : nullptr, nullptr) == 0,
       Simt::problem);
   for (float& sum : dtable.memory) sum = sum == kFloatGuard ? sum : sum - kBefore;
   for (const Matrix* matrix : {&out, &dq, &dk, &dv}) BOOST_TEST(matrix->keeps_guards());
-  for (const Floats* floats : {&lse, &dtable, &scratch, &query_gates, &query_places, &key_gates, &key_places})
+  for (const Floats* floats : {&lse, &dtable, &scratch, &query_gates, &query_places, &key_gates, &key_places, &numbers,
+                               &parameter, &bent, &pairs})
     BOOST_TEST(floats->keeps_guards());
   const auto doubles = [](Floats& floats) {
     return std::vector<double>(floats.data(), floats.data() + floats.count());
   };
+  std::vector<double> folded(static_cast<std::size_t>(c.batch * c.heads() * sums_of_part));
+  for (std::size_t i = 0; i < bent.count(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    folded[static_cast<std::size_t>(at / (parts * sums_of_part) * sums_of_part + at % sums_of_part)] +=
+        static_cast<double>(bent.data()[i]);
+  }
   return {{out.values(),
            doubles(lse),
            {},
@@ -322,9 +449,14 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
            doubles(query_gates),
            doubles(query_places),
            doubles(key_gates),
-           doubles(key_places)},
+           doubles(key_places),
+           doubles(numbers),
+           doubles(parameter),
+           folded,
+           doubles(pairs)},
           {out.memory, dq.memory, dk.memory, dv.memory},
-          {lse.memory, dtable.memory, query_gates.memory, query_places.memory, key_gates.memory, key_places.memory}};
+          {lse.memory, dtable.memory, query_gates.memory, query_places.memory, key_gates.memory, key_places.memory,
+           numbers.memory, parameter.memory, bent.memory, pairs.memory}};
 }
 
 struct Allowed {
@@ -366,8 +498,14 @@ void check(const Case& c) {
     against("dv", &Outcome::dv, kRounded);
     if (c.bias == Bias::kLearned)
       against("dtable", &Outcome::dtable, {1e-6, 5e-6 + 1e-6 * c.raised});  // fp32 throughout
-    if (c.is_gated()) {                                                     // fp32 throughout
-      constexpr Allowed kSums{1e-6, 1e-5};
+    constexpr Allowed kSums{1e-6, 1e-5};                                    // fp32 throughout
+    if (c.is_bent()) {
+      against("gradient by numbers", &Outcome::numbers, kSums);
+      against("gradient by the parameter", &Outcome::parameter, kSums);
+      against("sums past knots", &Outcome::bent, kSums);
+    }
+    if (c.has_pairs()) against("gradient by pairs", &Outcome::pairs, kSums);
+    if (c.is_gated()) {
       against("gradient by gates of queries", &Outcome::query_gates, kSums);
       against("gradient by places of queries", &Outcome::query_places, kSums);
       against("gradient by gates of keys", &Outcome::key_gates, kSums);
@@ -432,6 +570,32 @@ BOOST_AUTO_TEST_CASE(gated_distances_agree_with_float64_and_give_the_gradients_o
   check({201, 230, 32, 2, 2, Bias::kBothGates, Documents::kShared});
 }
 
+// Rows with many knots among their inputs and rows with none, documents, shared keys, heads inside rows.
+BOOST_AUTO_TEST_CASE(bent_distances_agree_with_float64_and_give_the_gradients_of_rows_and_knots) {
+  for (const auto& [queries, keys] : kLengths) check({queries, keys, 32, 1, 2, Bias::kBent});
+  for (const std::int64_t width : {64, 128}) check({100, 130, width, 2, 3, Bias::kBent, Documents::kOwn, true});
+  check({201, 330, 32, 2, 2, Bias::kBent, Documents::kShared});
+}
+
+BOOST_AUTO_TEST_CASE(biases_of_pairs_agree_with_float64_and_give_the_gradient_of_all_that_share_them) {
+  for (const auto& [queries, keys] : kLengths) check({queries, keys, 32, 1, 2, Bias::kPairs});
+  for (const bool sequences_share : {false, true}) {
+    for (const bool heads_share : {false, true}) {
+      for (const std::int64_t width : {32, 64, 128}) {
+        check({.queries = 100,
+               .keys = 130,
+               .width = width,
+               .sharing = 2,
+               .bias = Bias::kPairs,
+               .documents = Documents::kOwn,
+               .packed = true,
+               .sequences_share = sequences_share,
+               .heads_share = heads_share});
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_table_may_end_in_minus_infinity) {
   for (const std::int64_t width : {32, 128})
     check({.queries = 130, .keys = 130, .width = width, .groups = 1, .bias = Bias::kLearned, .window = 20});
@@ -466,7 +630,7 @@ BOOST_AUTO_TEST_CASE(scratch_memory_is_bounded) {
 }
 
 BOOST_AUTO_TEST_CASE(two_runs_give_the_same_bits) {
-  for (const Bias bias : {Bias::kLearned, Bias::kBothGates}) {
+  for (const Bias bias : {Bias::kLearned, Bias::kBothGates, Bias::kBent, Bias::kPairs}) {
     const Case c{130, 201, 64, 1, 2, bias, Documents::kOwn};
     const Inputs in(c);
     const std::vector<double> delta(in.dlse);

@@ -322,6 +322,11 @@ class SimtWarp {
     return Lanes<float>::of([&](int i) { return values.at[i ^ mask]; });
   }
 
+  static int count(const Lanes<bool>& condition) {
+    return static_cast<int>(std::count(condition.at.begin(), condition.at.end(), true));
+  }
+  static float highest(const Lanes<float>& values) { return *std::max_element(values.at.begin(), values.at.end()); }
+
   template <typename T>
   static Lanes<std::remove_const_t<T>> read(T* from, const Lanes<std::int64_t>& at, const Lanes<bool>& present) {
     return Lanes<std::remove_const_t<T>>::of([&](int i) { return present.at[i] ? from[at.at[i]] : T{}; });

@@ -39,6 +39,22 @@ constexpr const char* kGated[] = {"'fox'",
                                   "{'stack': ['cable', 'sink_logit']}",
                                   "{'stack': ['fox', 'sink_kv', {'kind': 'window', 'size': 40}]}"};
 
+constexpr const char* kBent[] = {"{'kind': 'fire', 'initial_length': 20}",
+                                 "{'kind': 'fire_per_head', 'initial_length': 20}",
+                                 "{'stack': ['rope', {'kind': 'fire', 'initial_length': 7}, 'sink_logit']}",
+                                 "{'stack': [{'kind': 'fire', 'initial_length': 30}, {'kind': 'window', "
+                                 "'size': 40}]}"};
+
+constexpr const char* kPairs[] = {"'selective'",
+                                  "'transformer_xl'",
+                                  "'inkling'",
+                                  "'k_cable'",
+                                  "'grape_ap'",
+                                  "{'stack': ['rope', 'grape_ap', 'sink_logit']}",
+                                  "{'stack': ['alibi', 'fox']}",
+                                  "{'stack': ['randomised', 't5']}",
+                                  "{'stack': ['grape_ap', {'kind': 'window', 'size': 40}]}"};
+
 Json json(std::string text) {
   std::replace(text.begin(), text.end(), '\'', '"');
   return Json::parse(text);
@@ -109,6 +125,18 @@ BOOST_AUTO_TEST_SUITE(attend_by_plugin)
 BOOST_DATA_TEST_CASE(gated_distances_agree_with_the_definition, data::make(kGated), config) {
   compare(json(config), shape_of_heads(4, 2), Span::whole(2, 90), "fused, gated distance");
   compare(json(config), shape_of_heads(4, 2), packed_documents(), "fused, gated distance");
+}
+
+BOOST_DATA_TEST_CASE(bent_distances_agree_with_the_definition, data::make(kBent), config) {
+  compare(json(config), shape_of_heads(4, 2), Span::whole(2, 90), "fused, bent distance");
+  Span documents = packed_documents();
+  documents.restart_positions = true;
+  compare(json(config), shape_of_heads(4, 2), documents, "fused, bent distance");
+}
+
+BOOST_DATA_TEST_CASE(biases_of_pairs_agree_with_the_definition, data::make(kPairs), config) {
+  compare(json(config), shape_of_heads(4, 2), Span::whole(2, 90), "fused, bias of pairs");
+  compare(json(config), shape_of_heads(4, 2), packed_documents(), "fused, bias of pairs");
 }
 
 // On a GPU each read waits for all queued work.

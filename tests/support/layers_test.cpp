@@ -150,7 +150,7 @@ std::vector<Include> includes_below(const fs::path& folder) {
 }
 
 /// Files with functions above the limit. The list only shrinks.
-const std::set<std::string> kLongFunctions = {"lib/cuda/attention.h", "lib/encodings/attention/attend.cpp"};
+const std::set<std::string> kLongFunctions = {"lib/encodings/attention/attend.cpp"};
 constexpr int kMostLines = 70;
 
 struct Function {

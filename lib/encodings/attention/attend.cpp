@@ -7,7 +7,7 @@
 
 #include "encodings/attention/attend_rows.h"
 #include "encodings/attention/attention_window.h"
-#include "encodings/attention/gated_distance.h"
+#include "encodings/attention/fused_bias.h"
 #include "encodings/attention/weight_mix.h"
 #include "support/text.h"
 
@@ -31,8 +31,8 @@ enum class Kernel { kBare, kCausal, kChannels, kMask, kSoftmax, kChunked, kRefer
 struct Plan {
   Kernel kernel = Kernel::kBare;
   Traits traits;
-  bool causal_flag = false;         // the kernel's own causal mask is what we mean
-  GatesDistances* gates = nullptr;  // kCausal takes the bias from here
+  bool causal_flag = false;            // the kernel's own causal mask is what we mean
+  FusedKind fused = FusedKind::kNone;  // the bias, if kCausal does not take it from a table
 };
 
 /// May only ranges of rows carry it? A normaliser that is a softmax with a sink is no reason.
@@ -44,6 +44,22 @@ bool is_row_wise(const Traits& traits, bool sink, bool mixes) {
 /// to be made.
 bool needs_no_mask(const Span& span, bool windowed) {
   return !span.doc_start.defined() && !windowed && (!span.causal || span.queries == span.keys || span.queries == 1);
+}
+
+/// How the plug-in's kernel can take a bias that is no table.
+FusedKind fused_bias_kind(const PositionalEncoding& encoding, const Span& span, const Traits& traits,
+                          at::ScalarType dtype) {
+  const Shape& shape = encoding.shape();
+  if (traits.bias == BiasKind::kNone || !span.causal || span.queries < kCausalRows || traits.extra_values ||
+      !has_fused_bias_kernel(span, dtype, shape.head_width)) {
+    return FusedKind::kNone;
+  }
+  const FusedKind own =
+      traits.maps_positions || span.positions.defined() ? FusedKind::kNone : fused_kind(encoding, span);
+  if (own != FusedKind::kNone) return own;
+  const bool by_sequence = traits.bias_depends_on_batch || traits.maps_positions || span.doc_start.defined();
+  const std::int64_t pairs = (by_sequence ? span.batch : 1) * shape.query_heads * span.queries * span.keys;
+  return pairs * static_cast<std::int64_t>(sizeof(float)) <= kMaskGradientBytes ? FusedKind::kPairs : FusedKind::kNone;
 }
 
 /// @param windowed the layer's window is shorter than the keys
@@ -76,12 +92,9 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at
              has_causal_kernel(span, dtype, traits.bias == BiasKind::kNone && !sink && !windowed,
                                encoding.shape().head_width)) {
     plan.kernel = Kernel::kCausal;
-  } else if (GatesDistances* gates = gates_of(encoding, span);
-             gates != nullptr && span.causal && span.queries >= kCausalRows && !traits.maps_positions &&
-             !span.positions.defined() && !traits.extra_values &&
-             has_gated_kernel(span, dtype, encoding.shape().head_width)) {
+  } else if (const FusedKind fused = fused_bias_kind(encoding, span, traits, dtype); fused != FusedKind::kNone) {
     plan.kernel = Kernel::kCausal;
-    plan.gates = gates;
+    plan.fused = fused;
   } else if (sink) {
     plan.kernel = traits.sink_share ? Kernel::kChunked : Kernel::kSoftmax;
   } else if (traits.bias == BiasKind::kNone) {
@@ -330,6 +343,18 @@ Tensor attend_with_mask(PositionalEncoding& encoding, const LayerContext& contex
   return joined(outs);
 }
 
+/// S5 for all rows. Ranges of rows keep what a pass without gradients holds at a time small.
+Tensor pairs_of(PositionalEncoding& encoding, const LayerContext& context, const RowSource& source, double scale,
+                std::int64_t chunk) {
+  const Span& span = context.span;
+  std::vector<Tensor> parts((span.queries + chunk - 1) / chunk);
+  for_each_strip({span.queries, chunk}, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
+    const Rows rows = make_rows(context, source, scale, begin, end);
+    parts[c] = padded_to(encoding.bias(rows).to(at::kFloat), span.keys);
+  });
+  return joined(parts);
+}
+
 bool any_requires_grad(const RowSource& source) {
   for (const Tensor* t : {&source.q, &source.k, &source.v, &source.raw_q, &source.raw_k, &source.extra}) {
     if (t->defined() && t->requires_grad()) return true;
@@ -389,15 +414,16 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
     kernel = traits.sink_share ? Kernel::kChunked : Kernel::kSoftmax;
   // These two read strided values where they lie; the others read them many times, by LibTorch's products.
   if (kernel != Kernel::kBare && kernel != Kernel::kCausal) heads.v = heads.v.contiguous();
-  RowSource source{heads.q,
-                   heads.k,
-                   heads.v,
-                   heads.raw_q,
-                   heads.raw_k,
-                   traits.extra_values ? encoding.extra_values(context, heads) : Tensor(),
-                   kernel == Kernel::kBare || (kernel == Kernel::kCausal && !traits.sink)
-                       ? std::vector<Tensor>()
-                       : encoding.row_inputs(context, heads)};
+  RowSource source{
+      heads.q,
+      heads.k,
+      heads.v,
+      heads.raw_q,
+      heads.raw_k,
+      traits.extra_values ? encoding.extra_values(context, heads) : Tensor(),
+      kernel == Kernel::kBare || (kernel == Kernel::kCausal && !traits.sink && plan.fused != FusedKind::kPairs)
+          ? std::vector<Tensor>()
+          : encoding.row_inputs(context, heads)};
   MixedRows mixed;
   // A kernel that saves its log-sum-exp only where q, k or v need gradients corrupts memory when the mask alone does.
   const bool frozen = !heads.q.requires_grad() && !heads.k.requires_grad() && !heads.v.requires_grad();
@@ -422,12 +448,17 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
       }
       break;
     case Kernel::kCausal: {
-      const bool has_table = traits.bias != BiasKind::kNone && plan.gates == nullptr;
-      const Tensor table = has_table ? encoding.table(context, span.keys) : Tensor();
-      const GatedDistance gated = plan.gates != nullptr ? plan.gates->gated_distance(context, heads) : GatedDistance();
+      const bool fuses = plan.fused != FusedKind::kNone;
+      const Tensor table = !fuses && traits.bias != BiasKind::kNone ? encoding.table(context, span.keys) : Tensor();
+      FusedBias bias;
+      if (plan.fused == FusedKind::kPairs) {
+        bias.pairs = pairs_of(encoding, context, source, heads.scale,
+                              rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows));
+      } else if (fuses) {
+        bias = dynamic_cast<FusesBias&>(encoding).fused_bias(context, heads);
+      }
       const Tensor sink = traits.sink ? encoding.normaliser(context, source.inputs)->sink_logits() : Tensor();
-      const Causal made =
-          attend_causal(heads.q, heads.k, heads.v, table, gated, first_keys(context), heads.scale, sink);
+      const Causal made = attend_causal(heads.q, heads.k, heads.v, table, bias, first_keys(context), heads.scale, sink);
       mixed.out = made.out;
       if (traits.sink_share) mixed.extra = made.kept;
       break;
@@ -517,7 +548,9 @@ std::string route_name(PositionalEncoding& encoding, const Span& span, at::Scala
     case Kernel::kBare:
       return bare_route(encoding, span, dtype, needs_grad);
     case Kernel::kCausal:
-      return plan.gates != nullptr                 ? "fused, gated distance"
+      return plan.fused == FusedKind::kGated       ? "fused, gated distance"
+             : plan.fused == FusedKind::kBent      ? "fused, bent distance"
+             : plan.fused == FusedKind::kPairs     ? "fused, bias of pairs"
              : plan.traits.bias != BiasKind::kNone ? "fused, distance table"
              : plan.traits.sink                    ? "fused, sink"
                                                    : "fused";

@@ -23,20 +23,27 @@ using torch::autograd::variable_list;
 struct CausalConstants {
   Tensor starts;  // or undefined
   double scale = 1;
-  bool gated = false;  // tensors from the fourth on are a gated distance's, not a table
+  FusedKind kind = FusedKind::kNone;  // of the bias whose tensors follow q, k and v; kNone: a table's, or there is none
 };
 
 struct CausalInputs {
   Tensor q, k, v, table;  // the last may be undefined
-  GatedDistance gated;    // [B,H,·] fp32
+  FusedBias bias;         // [B,H,·] fp32
+  Tensor pieces;          // of a bent distance, [H,33,2]
   CausalConstants fixed;
 
   CausalInputs(at::TensorList tensors, CausalConstants given)
       : q(tensors[0]), k(tensors[1]), v(tensors[2]), fixed(std::move(given)) {
-    if (fixed.gated)
-      gated = {tensors[3], tensors[4], tensors.size() > 5 ? tensors[5] : Tensor()};
-    else if (tensors.size() > 3)
+    if (fixed.kind == FusedKind::kGated) {
+      bias.gated = {tensors[3], tensors[4], tensors.size() > 5 ? tensors[5] : Tensor()};
+    } else if (fixed.kind == FusedKind::kBent) {
+      bias.bent = {tensors[3], tensors[4], tensors[5], tensors[6], tensors[7], tensors[8], tensors[9]};
+      pieces = tensors[10];
+    } else if (fixed.kind == FusedKind::kPairs) {
+      bias.pairs = tensors[3];
+    } else if (tensors.size() > 3) {
       table = tensors[3];
+    }
   }
 
   const std::int64_t* starts() const {
@@ -53,7 +60,7 @@ struct Result {
 
 struct Gradients {
   Tensor q, k, v, table;  // the last undefined where it is not wanted
-  GatedDistance gated;
+  variable_list bias;     // by each tensor of a fused bias; undefined where there is none
 };
 
 /// A token's heads side by side, as the output projection reads them.
@@ -65,7 +72,7 @@ Result make_result(const CausalInputs& in) {
 
 Gradients make_gradients(const CausalInputs& in) {
   const auto made = [](const Tensor& like) { return at::empty(like.sizes(), like.options()); };
-  return {made(in.q), made(in.k), made(in.v), {}};
+  return {made(in.q), made(in.k), made(in.v), {}, {}};
 }
 
 const float* floats_or_null(const Tensor& t) { return t.defined() ? t.data_ptr<float>() : nullptr; }
@@ -149,6 +156,10 @@ PeCudaStrides plugin_strides(const Tensor& heads) {
   return heads.defined() ? PeCudaStrides{heads.stride(0), heads.stride(1), heads.stride(2)} : PeCudaStrides{};
 }
 
+std::int64_t stride_or_0(const Tensor& t, int dimension) {
+  return t.defined() && t.size(dimension) > 1 ? t.stride(dimension) : 0;
+}
+
 PeCudaAttention shape_for_plugin(const CausalInputs& in, const Tensor& out, const Tensor& dout = {},
                                  const Gradients& to = {}) {
   return {.batch = in.q.size(0),
@@ -169,10 +180,67 @@ PeCudaAttention shape_for_plugin(const CausalInputs& in, const Tensor& out, cons
           .starts_by_sequence = in.starts_by_sequence(),
           .table = floats_or_null(in.table),
           .scale = static_cast<float>(in.fixed.scale),
-          .places = floats_or_null(in.gated.places),
-          .query_gates = floats_or_null(in.gated.query_gates),
-          .key_gates = floats_or_null(in.gated.key_gates)};
+          .places = floats_or_null(in.bias.gated.places),
+          .query_gates = floats_or_null(in.bias.gated.query_gates),
+          .key_gates = floats_or_null(in.bias.gated.key_gates),
+          .bent = {floats_or_null(in.bias.bent.measure), floats_or_null(in.bias.bent.derivative),
+                   floats_or_null(in.bias.bent.numbers), floats_or_null(in.bias.bent.knots),
+                   floats_or_null(in.bias.bent.bends), floats_or_null(in.pieces)},
+          .pairs = {floats_or_null(in.bias.pairs), stride_or_0(in.bias.pairs, 0), stride_or_0(in.bias.pairs, 1)}};
 }
+
+/// Memory for gradients by a fused bias. `by_tensor` makes them gradients by its tensors after the kernels have run.
+class BiasGradients {
+ public:
+  BiasGradients(const CausalInputs& in, bool pairs_too) : in_(in) {
+    const auto& [gated, bent, pairs] = in.bias;
+    if (in.fixed.kind == FusedKind::kGated) {
+      made_ = {at::empty_like(gated.places), at::empty_like(gated.query_gates), at::empty_like(gated.places),
+               at::empty_like(gated.query_gates)};
+      to_.gated = {floats(1), floats(3), floats(2), floats(0)};
+    } else if (in.fixed.kind == FusedKind::kBent) {
+      const std::int64_t parts = pe_cuda_bent_parts(in.q.size(2));
+      made_ = {at::empty_like(bent.numbers), at::empty_like(bent.numbers),
+               at::empty({in.q.size(0), in.q.size(1), parts, 2, pe_cuda_knots + 1}, bent.numbers.options())};
+      to_.bent = {floats(0), floats(1), floats(2)};
+    } else if (in.fixed.kind == FusedKind::kPairs) {
+      made_ = {pairs_too ? at::empty_like(pairs) : Tensor()};
+      to_.pairs = pairs_too ? floats(0) : nullptr;
+    }
+  }
+  const PeCudaBiasGradients* to() const { return in_.fixed.kind == FusedKind::kNone ? nullptr : &to_; }
+
+  variable_list by_tensor() const {
+    if (in_.fixed.kind == FusedKind::kGated) {
+      const std::int64_t keys = in_.k.size(2), queries = in_.q.size(2);
+      made_[0].narrow(2, keys - queries, queries).add_(made_[3]);
+      variable_list found{made_[0], made_[1]};
+      if (in_.bias.gated.key_gates.defined()) found.push_back(made_[2]);
+      return found;
+    }
+    if (in_.fixed.kind == FusedKind::kBent) {
+      const BentDistance& bent = in_.bias.bent;
+      const Tensor sums = made_[2].sum({2, 0}), past = sums.narrow(2, 0, pe_cuda_knots);
+      const Tensor slopes = past.select(1, 0), inputs = past.select(1, 1);
+      return {Tensor(),
+              Tensor(),
+              made_[1].sum({2, 0}),
+              made_[0],
+              (bent.bends * slopes).neg_(),
+              at::addcmul(inputs, bent.knots, slopes, -1),
+              sums.select(2, pe_cuda_knots).flip({1}),
+              Tensor()};
+    }
+    return made_;  // the bias of pairs, or nothing
+  }
+
+ private:
+  float* floats(std::size_t i) const { return made_[i].data_ptr<float>(); }
+
+  const CausalInputs& in_;
+  variable_list made_;
+  PeCudaBiasGradients to_;
+};
 
 Result by_plugin(const PeCudaTable& plugin, const CausalInputs& in) {
   Result made = make_result(in);
@@ -185,8 +253,9 @@ Result by_plugin(const PeCudaTable& plugin, const CausalInputs& in) {
 }
 
 Gradients backward_by_plugin(const PeCudaTable& plugin, const CausalInputs& in, const Result& made, const Tensor& dout,
-                             const Tensor& dlse, bool table_too) {
+                             const Tensor& dlse, bool bias_too) {
   Gradients found = make_gradients(in);
+  const bool table_too = bias_too && in.table.defined();
   const PeCudaAttention shape = shape_for_plugin(in, made.out, dout, found);
   void* stream = kernels::stream_of(&plugin, in.q);
   const Tensor delta = at::empty_like(made.lse);
@@ -198,23 +267,15 @@ Gradients backward_by_plugin(const PeCudaTable& plugin, const CausalInputs& in, 
     found.table = at::zeros_like(in.table);
     scratch = at::empty({pe_cuda_attention_scratch(shape)}, in.table.options());
   }
-  Tensor as_queries;  // gradient by places
-  PeCudaGatedGradients dgated;
-  if (in.fixed.gated) {
-    found.gated = {at::empty_like(in.gated.places), at::empty_like(in.gated.query_gates),
-                   at::empty_like(in.gated.places)};
-    as_queries = at::empty_like(in.gated.query_gates);
-    dgated = {found.gated.query_gates.data_ptr<float>(), as_queries.data_ptr<float>(),
-              found.gated.key_gates.data_ptr<float>(), found.gated.places.data_ptr<float>()};
-  }
+  const BiasGradients dbias(in, bias_too);
   kernels::require_launched(
-      plugin.attention_backward(
-          &shape, in.q.data_ptr(), in.k.data_ptr(), in.v.data_ptr(), dout.data_ptr(), made.lse.data_ptr<float>(),
-          delta.data_ptr<float>(), found.q.data_ptr(), found.k.data_ptr(), found.v.data_ptr(),
-          table_too ? found.table.data_ptr<float>() : nullptr, table_too ? scratch.data_ptr<float>() : nullptr,
-          in.fixed.gated ? &dgated : nullptr, stream),
+      plugin.attention_backward(&shape, in.q.data_ptr(), in.k.data_ptr(), in.v.data_ptr(), dout.data_ptr(),
+                                made.lse.data_ptr<float>(), delta.data_ptr<float>(), found.q.data_ptr(),
+                                found.k.data_ptr(), found.v.data_ptr(),
+                                table_too ? found.table.data_ptr<float>() : nullptr,
+                                table_too ? scratch.data_ptr<float>() : nullptr, dbias.to(), stream),
       "attention_backward");
-  if (in.fixed.gated) found.gated.places.narrow(2, shape.keys - shape.queries, shape.queries).add_(as_queries);
+  found.bias = dbias.by_tensor();
   return found;
 }
 
@@ -230,20 +291,20 @@ Tensor readable(const Tensor& heads, bool on_cpu) {
 
 class CausalFunction : public torch::autograd::Function<CausalFunction> {
  public:
-  /// @param tensors q, k, v and, where there are any, the table, or the places and gates.
+  /// @param tensors q, k, v and, where there are any, the table, or the tensors of a fused bias.
   static variable_list forward(AutogradContext* context, at::TensorList tensors, const CausalConstants& fixed) {
     const kernels::Table* cpu = kernels::cpu_for(tensors[0]);
     variable_list kept;
     for (int i = 0; i < 3; ++i) kept.push_back(readable(tensors[i], cpu != nullptr));
     for (std::size_t i = 3; i < tensors.size(); ++i) kept.push_back(tensors[i].contiguous());
-    const CausalInputs in(
-        kept, {fixed.starts.defined() ? fixed.starts.contiguous() : fixed.starts, fixed.scale, fixed.gated});
+    const CausalInputs in(kept,
+                          {fixed.starts.defined() ? fixed.starts.contiguous() : fixed.starts, fixed.scale, fixed.kind});
     const Result made = cpu != nullptr ? on_cpu(*cpu, in) : by_plugin(*kernels::plugin_for(in.q), in);
     kept.insert(kept.end(), {made.out, made.lse});
     context->save_for_backward(kept);
     context->saved_data["starts"] = in.fixed.starts;
     context->saved_data["scale"] = in.fixed.scale;
-    context->saved_data["gated"] = in.fixed.gated;
+    context->saved_data["kind"] = static_cast<std::int64_t>(in.fixed.kind);
     context->set_materialize_grads(false);
     return {made.out, made.lse};
   }
@@ -253,22 +314,35 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
     const Result made{kept[kept.size() - 2], kept.back()};
     kept.resize(kept.size() - 2);
     const CausalInputs in(kept, {context->saved_data["starts"].toTensor(), context->saved_data["scale"].toDouble(),
-                                 context->saved_data["gated"].toBool()});
+                                 static_cast<FusedKind>(context->saved_data["kind"].toInt())});
     const kernels::Table* cpu = kernels::cpu_for(in.q);
     const Tensor dout = gradients[0].defined() ? readable(gradients[0], cpu != nullptr) : at::zeros_like(made.out);
     const Tensor dlse = gradients[1].defined() ? gradients[1].contiguous() : gradients[1];
-    const bool table_too = in.table.defined() && context->needs_input_grad(3);
+    const bool bias_too = kept.size() > 3 && context->needs_input_grad(3);
+    const bool table_too = in.table.defined() && bias_too;
     const Gradients found = cpu != nullptr
                                 ? backward_on_cpu(*cpu, in, made, dout, dlse, table_too)
-                                : backward_by_plugin(*kernels::plugin_for(in.q), in, made, dout, dlse, table_too);
+                                : backward_by_plugin(*kernels::plugin_for(in.q), in, made, dout, dlse, bias_too);
     variable_list result{found.q, found.k, found.v};
     if (in.table.defined()) result.push_back(found.table);
-    if (in.fixed.gated) result.insert(result.end(), {found.gated.places, found.gated.query_gates});
-    if (in.gated.key_gates.defined()) result.push_back(found.gated.key_gates);
+    result.insert(result.end(), found.bias.begin(), found.bias.end());
     result.emplace_back();  // what is fixed
     return result;
   }
 };
+
+}  // namespace
+
+namespace {
+
+/// The lines before, between and after knots: slope and value at 0, [H,33,2].
+Tensor pieces_of(const BentDistance& bent) {
+  at::NoGradGuard no_gradients;
+  const Tensor changes = at::stack({bent.bends, (bent.bends * bent.knots).neg_()}, 1);  // [H,2,32]
+  const Tensor all = at::cat({bent.line.unsqueeze(-1), changes}, -1);
+  const Tensor earlier = at::ones({all.size(2), all.size(2)}, all.options()).triu();
+  return at::matmul(all, earlier).transpose(1, 2).contiguous();
+}
 
 }  // namespace
 
@@ -280,21 +354,33 @@ bool has_causal_kernel(const Span& span, at::ScalarType type, bool plain, std::i
          plugin->attends(span.device.is_cuda() ? span.device.index() : 0, width);
 }
 
-bool has_gated_kernel(const Span& span, at::ScalarType type, std::int64_t width) {
+bool has_fused_bias_kernel(const Span& span, at::ScalarType type, std::int64_t width) {
   return kernels::cpu_for(span.device, type) == nullptr && has_causal_kernel(span, type, false, width);
 }
 
 bool takes_widths(const Tensor& q, const Tensor& v) { return kernels::cpu_for(q) != nullptr || q.size(3) == v.size(3); }
 
-Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const GatedDistance& gated,
+Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const FusedBias& bias,
                      const Tensor& starts, double scale, const Tensor& sink) {
   variable_list tensors{q, k, v};
+  FusedKind kind = FusedKind::kNone;
+  const auto of_rows = [&](const Tensor& t) { return t.to(at::kFloat).expand({q.size(0), q.size(1), t.size(2)}); };
   if (table.defined()) tensors.push_back(table.to(at::kFloat));
-  for (const Tensor& t : {gated.places, gated.query_gates, gated.key_gates}) {
-    if (t.defined()) tensors.push_back(t.to(at::kFloat).expand({q.size(0), q.size(1), t.size(2)}));
+  if (const GatedDistance& gated = bias.gated; gated.places.defined()) {
+    kind = FusedKind::kGated;
+    tensors.insert(tensors.end(), {of_rows(gated.places), of_rows(gated.query_gates)});
+    if (gated.key_gates.defined()) tensors.push_back(of_rows(gated.key_gates));
   }
-  const variable_list made =
-      CausalFunction::apply(at::TensorList(tensors), CausalConstants{starts, scale, gated.places.defined()});
+  if (const BentDistance& bent = bias.bent; bent.measure.defined()) {
+    kind = FusedKind::kBent;
+    tensors.insert(tensors.end(), {bent.measure, bent.derivative, bent.parameter, of_rows(bent.numbers), bent.knots,
+                                   bent.bends, bent.line, pieces_of(bent)});
+  }
+  if (bias.pairs.defined()) {
+    kind = FusedKind::kPairs;
+    tensors.push_back(bias.pairs.to(at::kFloat));
+  }
+  const variable_list made = CausalFunction::apply(at::TensorList(tensors), CausalConstants{starts, scale, kind});
   if (!sink.defined()) return {made[0], {}};
   const Tensor logit = sink.to(made[1].scalar_type()).view({sink.dim() == 1 ? 1 : sink.size(0), made[1].size(1), -1});
   const Tensor kept = at::exp(made[1] - at::logaddexp(made[1], logit)).unsqueeze(-1);  // what the sink leaves

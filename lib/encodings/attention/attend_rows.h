@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "encodings/attention/attend.h"
-#include "encodings/attention/gated_distance.h"
+#include "encodings/attention/fused_bias.h"
 #include "encodings/attention/products.h"
 
 namespace pe::encodings {
@@ -107,8 +107,8 @@ RowSource unpack(at::TensorList tensors, const std::vector<std::size_t>& slots);
 /// @param plain neither a bias nor a sink.
 bool has_causal_kernel(const Span& span, at::ScalarType type, bool plain, std::int64_t width);
 
-/// Has the plug-in a kernel for a gated distance?
-bool has_gated_kernel(const Span& span, at::ScalarType type, std::int64_t width);
+/// Has the plug-in a kernel for a fused bias?
+bool has_fused_bias_kernel(const Span& span, at::ScalarType type, std::int64_t width);
 
 /// The plug-in's kernel has one width for all.
 bool takes_widths(const Tensor& q, const Tensor& v);
@@ -118,10 +118,11 @@ struct Causal {
   Tensor kept;  ///< [B,H,T,1]: the weight of each row that the sink leaves; undefined without a sink
 };
 
-/// Causal softmax by these kernels, with gradients. @param table [H,S] or undefined. @param gated used instead of a
-/// table if `has_gated_kernel`. @param starts of `first_keys`.
+/// Causal softmax by these kernels, with gradients.
+/// @param table [H,S] or undefined. @param bias used instead of a table if `has_fused_bias_kernel`.
+/// @param starts of `first_keys`.
 /// @param sink [H], [B,H,T] or undefined: a logit of value 0 in each row.
-Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const GatedDistance& gated,
+Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const FusedBias& bias,
                      const Tensor& starts, double scale, const Tensor& sink);
 
 /// Softmax, with a bias or a sink or both, whose gradient is written out: the forward pass takes the fused kernel of

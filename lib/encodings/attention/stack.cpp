@@ -2,7 +2,7 @@
 
 #include "encodings/attention/attention_window.h"
 #include "encodings/attention/frozen.h"
-#include "encodings/attention/gated_distance.h"
+#include "encodings/attention/fused_bias.h"
 #include "encodings/attention/token_reader.h"
 #include "encodings/attention/weight_mix.h"
 #include "support/text.h"
@@ -13,7 +13,7 @@ namespace {
 using support::cat;
 
 class Stack : public PositionalEncoding,
-              public GatesDistances,
+              public FusesBias,
               public FrozenTables,
               public WindowedEncoding,
               public MixesByWeights,
@@ -203,9 +203,12 @@ class Stack : public PositionalEncoding,
     return all;
   }
 
-  bool gates_distances(const Span& span) const override { return gating(span) != nullptr; }
-  GatedDistance gated_distance(LayerContext& context, const Heads& heads) override {
-    return gating(context.span)->gated_distance(context, heads);
+  FusedKind fused_kind(const Span& span) const override {
+    const PositionalEncoding* biased = only_biased(span);
+    return biased != nullptr ? encodings::fused_kind(*biased, span) : FusedKind::kNone;
+  }
+  FusedBias fused_bias(LayerContext& context, const Heads& heads) override {
+    return dynamic_cast<FusesBias&>(*only_biased(context.span)).fused_bias(context, heads);
   }
 
   Tensor table(LayerContext& context, std::int64_t n) override {
@@ -306,15 +309,15 @@ class Stack : public PositionalEncoding,
   }
 
  private:
-  /// The member that has the only bias, where that is a gated distance; else null.
-  GatesDistances* gating(const Span& span) const {
+  /// The member that has the only bias; else null.
+  PositionalEncoding* only_biased(const Span& span) const {
     PositionalEncoding* only = nullptr;
     for (const StackMember& member : members_) {
       if (member.encoding->traits(span).bias == BiasKind::kNone) continue;
       if (only != nullptr) return nullptr;
       only = member.encoding.get();
     }
-    return only != nullptr ? gates_of(*only, span) : nullptr;
+    return only;
   }
 
   /// Of this stack alone: it may contain another stack.

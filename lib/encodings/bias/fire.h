@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "encodings/attention/fused_bias.h"
 #include "encodings/attention/positional_encoding.h"
 #include "support/config.h"
 
@@ -18,7 +19,7 @@ struct FireOptions {
 };
 
 /// Li et al. 2023, arXiv:2310.04418.
-class FireFamily : public PositionalEncoding {
+class FireFamily : public PositionalEncoding, public FusesBias {
  public:
   Facts facts() const override { return {.shift_invariant = ShiftInvariance::kUntilEffectiveLength, .learned = true}; }
   Traits traits(const Span& span) const override;
@@ -26,6 +27,8 @@ class FireFamily : public PositionalEncoding {
   Tensor table(LayerContext& context, std::int64_t n) override;
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override;
   Tensor bias(const Rows& rows) override;
+  FusedKind fused_kind(const Span& span) const override { return FusedKind::kBent; }
+  FusedBias fused_bias(LayerContext& context, const Heads& heads) override;
 
  protected:
   struct Layer {

@@ -13,6 +13,27 @@ Tensor psi(const Tensor& x, const Tensor& c) { return at::log1p((c * x).abs()); 
 /// Shapes a number for each head so that it broadcasts over a list of distances.
 Tensor beside(const Tensor& t) { return t.dim() == 0 ? t : t.unsqueeze(-1); }
 
+/// Σ_k w2_k·relu(w1_k·x + b1_k) + b2, for x from 0 to 2, as a line with a knot where a hidden unit starts or ends.
+/// Inputs of FIRE are at most 1. @param w1, b1 [1 or H,32]. @param w2 [H,32]. @param b2 [H].
+BentDistance bent_network(const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2) {
+  constexpr double kNever = 4;
+  const Tensor starts =
+      at::where(b1.eq(0), w1, b1).gt(0).to(w1.scalar_type());  // units that are not 0 just after x = 0
+  const Tensor changes = (b1 * (b1 + 2 * w1)).lt(0);           // between 0 and 2
+  const Tensor knots = at::where(changes, b1 / at::where(changes, w1, 1.0), -kNever).neg();
+  const Tensor bends = w2 * at::where(changes, w1.abs(), 0.0);
+  // A product with a permutation: gradients of a gather are sums by atomics on a GPU.
+  const Tensor order = at::argsort(knots.detach(), /*stable=*/true, -1, false).unsqueeze(-1);
+  const Tensor ranks = order.eq(at::arange(kFireHidden, order.options())).to(w1.scalar_type());  // [1 or H,32,32]
+  const auto sorted = [&](const Tensor& t) { return at::matmul(ranks, t.unsqueeze(-1)).squeeze(-1); };
+  const Tensor slope = (w2 * (w1 * starts)).sum(-1), value = (w2 * (b1 * starts)).sum(-1) + b2;
+  BentDistance bent;
+  bent.knots = sorted(knots).expand_as(w2);
+  bent.bends = sorted(bends);
+  bent.line = at::stack({slope, value}, -1);
+  return bent;
+}
+
 }  // namespace
 
 void FireOptions::describe(support::FieldVisitor& v) {
@@ -113,6 +134,26 @@ Tensor FireFamily::bias(const Rows& rows) {
   const Tensor c = beside(layer.c);
   const Tensor x = psi(d, c) / (psi(at::maximum(i, beside(length(layer))), c) + kFireEpsilon);  // [n] or [H,n]
   return network(x, layer).view({-1, batch, count, keys}).transpose(0, 1);
+}
+
+FusedBias FireFamily::fused_bias(LayerContext& context, const Heads& heads) {
+  const Layer& layer = layers_.at(context.layer);
+  const Span& span = context.span;
+  const std::int64_t heads_count = shape_.query_heads;
+  BentDistance bent =
+      bent_network(layer.w1.view({-1, kFireHidden}), layer.b1.view({-1, kFireHidden}), layer.w2, layer.b2);
+  const Tensor c = beside(layer.c);
+  {
+    at::NoGradGuard no_gradients;
+    const Tensor d = at::arange(span.keys, layer.w1.options().requires_grad(false)), size = d * c.abs();
+    bent.measure = size.log1p().expand({heads_count, span.keys});
+    bent.derivative = (d * c.sign() / (size + 1)).expand({heads_count, span.keys});
+  }
+  bent.parameter = layer.c.expand({heads_count});
+  const Tensor i = context.positions.narrow(-1, span.keys - span.queries, span.queries).to(layer.w1.scalar_type());
+  bent.numbers =
+      (psi(at::maximum(i.view({-1, 1, span.queries}), beside(length(layer))), c) + kFireEpsilon).reciprocal();
+  return {.bent = bent};
 }
 
 Tensor FireFamily::length(const Layer& layer) const {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "encodings/attention/gated_distance.h"
+#include "encodings/attention/fused_bias.h"
 
 namespace pe::encodings {
 
@@ -16,15 +16,17 @@ enum class CableForm {
   kLogSquare,  ///< −ln(1 + D²)
 };
 
-class Cable : public PositionalEncoding, public GatesDistances {
+class Cable : public PositionalEncoding, public FusesBias {
  public:
   Cable(const std::string& kind, CableForm form, const Shape& shape);
 
   Facts facts() const override { return {.learned = true, .content_dependent = true}; }
   Traits traits(const Span& span) const override;
   Channels channels(LayerContext& context, const Heads& heads) override;
-  bool gates_distances(const Span& span) const override { return form_ != CableForm::kLogSquare; }
-  GatedDistance gated_distance(LayerContext& context, const Heads& heads) override;
+  FusedKind fused_kind(const Span& span) const override {
+    return form_ != CableForm::kLogSquare ? FusedKind::kGated : FusedKind::kNone;
+  }
+  FusedBias fused_bias(LayerContext& context, const Heads& heads) override;
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override;
   Tensor bias(const Rows& rows) override;
 

@@ -30,11 +30,11 @@ Channels Cable::channels(LayerContext& context, const Heads& heads) {
           .key_pieces = 3};
 }
 
-GatedDistance Cable::gated_distance(LayerContext& context, const Heads& heads) {
+FusedBias Cable::fused_bias(LayerContext& context, const Heads& heads) {
   const Tensor places = steps(context);
-  if (form_ == CableForm::kWeighted) return {.places = places, .query_gates = slopes(context)};
-  return {.places = places,
-          .query_gates = at::ones({1, places.size(1), context.span.queries}, places.options().requires_grad(false))};
+  if (form_ == CableForm::kWeighted) return {.gated = {.places = places, .query_gates = slopes(context)}};
+  const Tensor ones = at::ones({1, places.size(1), context.span.queries}, places.options().requires_grad(false));
+  return {.gated = {.places = places, .query_gates = ones}};
 }
 
 std::vector<Tensor> Cable::row_inputs(LayerContext& context, const Heads& heads) {

@@ -1,6 +1,6 @@
 // FoX, the forgetting transformer: each token holds a gate for each head, and a key's logit loses the logarithms of the
 // gates that came after it.
-#include "encodings/attention/gated_distance.h"
+#include "encodings/attention/fused_bias.h"
 #include "encodings/content/cumulative.h"
 #include "encodings/registry.h"
 
@@ -29,7 +29,7 @@ struct FoxOptions {
   }
 };
 
-class Fox : public PositionalEncoding, public GatesDistances {
+class Fox : public PositionalEncoding, public FusesBias {
  public:
   Fox(const FoxOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {
     if (options.gate == FoxGate::kFixed) {
@@ -65,10 +65,11 @@ class Fox : public PositionalEncoding, public GatesDistances {
             .key_pieces = 3};
   }
 
-  GatedDistance gated_distance(LayerContext& context, const Heads& heads) override {
-    const Tensor c = sums(context);
-    return {.places = -c,
-            .query_gates = at::ones({1, c.size(1), context.span.queries}, c.options().requires_grad(false))};
+  FusedKind fused_kind(const Span& span) const override { return FusedKind::kGated; }
+  FusedBias fused_bias(LayerContext& context, const Heads& heads) override {
+    const Tensor c = sums(context),
+                 ones = at::ones({1, c.size(1), context.span.queries}, c.options().requires_grad(false));
+    return {.gated = {.places = -c, .query_gates = ones}};
   }
 
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override { return {sums(context)}; }

@@ -1,5 +1,5 @@
 // GRAPE-A: ALiBi whose slope is gated by the key, the query, or both.
-#include "encodings/attention/gated_distance.h"
+#include "encodings/attention/fused_bias.h"
 #include "encodings/bias/slopes.h"
 #include "encodings/registry.h"
 
@@ -16,7 +16,7 @@ struct GrapeAOptions {
   }
 };
 
-class GrapeA : public PositionalEncoding, public GatesDistances {
+class GrapeA : public PositionalEncoding, public FusesBias {
  public:
   GrapeA(const GrapeAOptions& options, const Shape& shape) : PositionalEncoding(shape), form_(options.form) {
     const double std = 1 / std::sqrt(static_cast<double>(shape.head_width));
@@ -46,13 +46,14 @@ class GrapeA : public PositionalEncoding, public GatesDistances {
     return {.query = gate, .key = place, .query_pieces = 3, .key_pieces = context.span.keys <= 65536 ? 2 : 3};
   }
 
-  GatedDistance gated_distance(LayerContext& context, const Heads& heads) override {
+  FusedKind fused_kind(const Span& span) const override { return FusedKind::kGated; }
+  FusedBias fused_bias(LayerContext& context, const Heads& heads) override {
     const at::TensorOptions options = omega_.at(context.layer).options().requires_grad(false);
     GatedDistance all{.places = at::arange(context.span.keys, options).view({1, 1, -1})};
     if (form_ != GrapeGate::kQuery) all.key_gates = key_gate(context, heads).squeeze(-2);
     all.query_gates = form_ != GrapeGate::kKey ? query_gate(context, heads).squeeze(-1)
                                                : at::zeros({1, 1, context.span.queries}, options);
-    return all;
+    return {.gated = all};
   }
 
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override {

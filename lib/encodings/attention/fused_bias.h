@@ -1,0 +1,49 @@
+/// @file
+/// Biases that a GPU's kernel computes from numbers of distances, queries and keys, with all gradients.
+#pragma once
+
+#include "encodings/attention/positional_encoding.h"
+
+namespace pe::encodings {
+
+/// The bias −(g_i + e_j)·(P_i − P_j), at least float32.
+struct GatedDistance {
+  Tensor places;       ///< P [B or 1,H,S]; undefined: no such bias
+  Tensor query_gates;  ///< g [B or 1,H,T]
+  Tensor key_gates;    ///< e [B or 1,H,S]; undefined: zeros
+};
+
+/// The bias f(m(i − j)·r_i), float32. f is a line that bends at knots; a knot above all inputs has no effect.
+struct BentDistance {
+  Tensor measure;     ///< m [H,S], without a gradient; undefined: no such bias
+  Tensor derivative;  ///< of m by `parameter`, [H,S]
+  Tensor parameter;   ///< [H]; only its gradient matters
+  Tensor numbers;     ///< r [B or 1,H,T]
+  Tensor knots,
+      bends;    ///< [H,32], rising and finite; by how much the slope changes there
+  Tensor line;  ///< [H,2]: slope of f and its value at 0, before all knots
+};
+
+enum class FusedKind { kNone, kGated, kBent, kPairs };
+
+/// Of one kind at most.
+struct FusedBias {
+  GatedDistance gated;
+  BentDistance bent;
+  Tensor pairs;  ///< S5 for all rows, [B or 1,H or 1,T,S]; undefined: no such bias
+};
+
+class FusesBias {
+ public:
+  virtual ~FusesBias() = default;
+  /// What S5 is, while positions are contiguous.
+  virtual FusedKind fused_kind(const Span& span) const = 0;
+  virtual FusedBias fused_bias(LayerContext& context, const Heads& heads) = 0;
+};
+
+inline FusedKind fused_kind(const PositionalEncoding& encoding, const Span& span) {
+  const auto* fuses = dynamic_cast<const FusesBias*>(&encoding);
+  return fuses != nullptr ? fuses->fused_kind(span) : FusedKind::kNone;
+}
+
+}  // namespace pe::encodings
