@@ -71,7 +71,8 @@ RetrievalCells retrieval_cells(const Results& results, const std::string& task, 
   if (seeds.empty()) return cells;
   std::vector<std::vector<double>> values(seeds.size());
   for (const auto& [item, exact] : seeds.front()) {
-    if (!std::all_of(seeds.begin(), seeds.end(), [&](const auto& seed) { return seed.count(item) != 0; })) continue;
+    if (!std::all_of(seeds.begin(), seeds.end(), [item = item](const auto& seed) { return seed.count(item) != 0; }))
+      continue;
     for (std::size_t s = 0; s < seeds.size(); ++s) values[s].push_back(seeds[s].at(item));
   }
   cells.share = statistics::two_level_share(values);
