@@ -1,5 +1,7 @@
 #include "encodings/bias/fire.h"
 
+#include <torch/csrc/autograd/custom_function.h>
+
 #include "encodings/attention/toeplitz.h"
 #include "kernels/dispatch.h"
 
@@ -13,26 +15,58 @@ Tensor psi(const Tensor& x, const Tensor& c) { return at::log1p((c * x).abs()); 
 /// Shapes a number for each head so that it broadcasts over a list of distances.
 Tensor beside(const Tensor& t) { return t.dim() == 0 ? t : t.unsqueeze(-1); }
 
-/// Σ_k w2_k·relu(w1_k·x + b1_k) + b2, for x from 0 to 2, as a line with a knot where a hidden unit starts or ends.
-/// Inputs of FIRE are at most 1. @param w1, b1 [1 or H,32]. @param w2 [H,32]. @param b2 [H].
-BentDistance bent_network(const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2) {
-  constexpr double kNever = 4;
-  const Tensor starts =
-      at::where(b1.eq(0), w1, b1).gt(0).to(w1.scalar_type());  // units that are not 0 just after x = 0
-  const Tensor changes = (b1 * (b1 + 2 * w1)).lt(0);           // between 0 and 2
-  const Tensor knots = at::where(changes, b1 / at::where(changes, w1, 1.0), -kNever).neg();
-  const Tensor bends = w2 * at::where(changes, w1.abs(), 0.0);
-  // A product with a permutation: gradients of a gather are sums by atomics on a GPU.
-  const Tensor order = at::argsort(knots.detach(), /*stable=*/true, -1, false).unsqueeze(-1);
-  const Tensor ranks = order.eq(at::arange(kFireHidden, order.options())).to(w1.scalar_type());  // [1 or H,32,32]
-  const auto sorted = [&](const Tensor& t) { return at::matmul(ranks, t.unsqueeze(-1)).squeeze(-1); };
-  const Tensor slope = (w2 * (w1 * starts)).sum(-1), value = (w2 * (b1 * starts)).sum(-1) + b2;
-  BentDistance bent;
-  bent.knots = sorted(knots).expand_as(w2);
-  bent.bends = sorted(bends);
-  bent.line = at::stack({slope, value}, -1);
-  return bent;
-}
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// Σ_k w2_k·relu(w1_k·x + b1_k) + b2, for x from 0 to 2, as a line with a knot where a hidden unit starts or ends, and
+/// 1/(ψ(max(i, L)) + ε). Inputs of FIRE are at most 1. Gradients are written out: a GPU waits for calls otherwise.
+class BentNetwork : public torch::autograd::Function<BentNetwork> {
+ public:
+  /// @param c, multiplier  [] or [H,1]. @param w1, b1 [1 or H,32]. @param w2 [H,32]. @param b2 [H]. @param i
+  /// positions of queries, [B or 1,1,T]. @return the numbers, knots, bends and line of a BentDistance
+  static variable_list forward(AutogradContext* context, const Tensor& c, const Tensor& multiplier, const Tensor& w1,
+                               const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& i, double length) {
+    constexpr double kNever = 4;
+    const Tensor starts = at::add(b1, w1, 1e-30).gt_(0);      // units that are not 0 just after x = 0
+    const Tensor changes = (b1 * at::add(b1, w1, 2)).lt_(0);  // between 0 and 2
+    const Tensor slopes = w1.abs().mul_(changes);             // of units that change, without w2
+    const Tensor at_knots = at::where(changes.gt(0), (b1 / w1).neg_(), kNever);
+    const auto [knots, order] = at::sort(at_knots, /*stable=*/true, -1, false);
+    const Tensor bends = (w2 * slopes).gather(1, order.expand_as(w2));
+    const Tensor line = at::stack({(w2 * (w1 * starts)).sum(-1), (w2 * (b1 * starts)).sum(-1).add_(b2)}, -1);
+    const Tensor reach = at::maximum(i, multiplier.abs() * length);
+    const Tensor numbers = (c.abs() * reach).log1p_().add_(kFireEpsilon).reciprocal_();
+    context->save_for_backward(
+        {c, multiplier, w1, b1, w2, i, starts, changes, slopes, at_knots, order, reach, numbers});
+    context->saved_data["length"] = length;
+    return {numbers, knots.expand_as(w2), bends, line};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& by) {
+    const variable_list kept = context->get_saved_variables();
+    const Tensor &c = kept[0], &multiplier = kept[1], &w1 = kept[2], &b1 = kept[3], &w2 = kept[4], &i = kept[5];
+    const Tensor &starts = kept[6], &changes = kept[7], &slopes = kept[8], &at_knots = kept[9], &order = kept[10],
+                 &reach = kept[11], &numbers = kept[12];
+    const double length = context->saved_data["length"].toDouble();
+    const Tensor unit = at::argsort(order, /*stable=*/true, -1, false).expand_as(w2);
+    // A knot is −b1/w1: where a unit does not change, w1 may be 0.
+    const Tensor by_knot = by[1].gather(1, unit).div_(at::where(changes.gt(0), w1, 1.0)).mul_(changes);
+    const Tensor by_bend = by[2].gather(1, unit);
+    const Tensor by_slope = by[3].select(1, 0).unsqueeze(-1), by_value = by[3].select(1, 1);
+    const Tensor active = w2 * starts, values = by_value.unsqueeze(-1);
+    const Tensor dw1 =
+        (by_bend * w2).mul_(w1.sgn().mul_(changes)).addcmul_(by_knot, at_knots, -1).addcmul_(active, by_slope);
+    const Tensor db1 = (active * values).sub_(by_knot);
+    const Tensor dw2 = (by_bend * slopes).addcmul_(w1 * starts, by_slope).addcmul_(b1 * starts, values);
+    // n = 1/(ln(1 + |c|·reach) + ε), reach = max(i, |multiplier|·length); a tie counts half.
+    const Tensor size = c.abs(), by_size = (by[0] * numbers).mul_(numbers).div_((size * reach).add_(1)).neg_();
+    const Tensor is_short = (multiplier.abs() * length - i).sgn_().add_(1).mul_(by_size);
+    const Tensor dc = at::sum_to(by_size * reach, c.sizes()) * c.sgn();
+    const Tensor dmultiplier = at::sum_to(is_short * size, c.sizes()) * multiplier.sgn() * (length / 2);
+    return {dc,       dmultiplier, at::sum_to(dw1, w1.sizes()), at::sum_to(db1, b1.sizes()), dw2, by_value,
+            Tensor(), Tensor()};
+  }
+};
 
 }  // namespace
 
@@ -139,21 +173,21 @@ Tensor FireFamily::bias(const Rows& rows) {
 FusedBias FireFamily::fused_bias(LayerContext& context, const Heads& heads) {
   const Layer& layer = layers_.at(context.layer);
   const Span& span = context.span;
-  const std::int64_t heads_count = shape_.query_heads;
-  BentDistance bent =
-      bent_network(layer.w1.view({-1, kFireHidden}), layer.b1.view({-1, kFireHidden}), layer.w2, layer.b2);
-  const Tensor c = beside(layer.c);
-  {
-    at::NoGradGuard no_gradients;
-    const Tensor d = at::arange(span.keys, layer.w1.options().requires_grad(false)), size = d * c.abs();
-    bent.measure = size.log1p().expand({heads_count, span.keys});
-    bent.derivative = (d * c.sign() / (size + 1)).expand({heads_count, span.keys});
-  }
-  bent.parameter = layer.c.expand({heads_count});
-  const Tensor i = context.positions.narrow(-1, span.keys - span.queries, span.queries).to(layer.w1.scalar_type());
-  bent.numbers =
-      (psi(at::maximum(i.view({-1, 1, span.queries}), beside(length(layer))), c) + kFireEpsilon).reciprocal();
-  return {.bent = bent};
+  const std::int64_t count = shape_.query_heads;
+  const Tensor c = beside(layer.c), i = context.positions.narrow(-1, span.keys - span.queries, span.queries);
+  const variable_list made = BentNetwork::apply(
+      c, beside(layer.length_multiplier), layer.w1.view({-1, kFireHidden}), layer.b1.view({-1, kFireHidden}), layer.w2,
+      layer.b2, i.to(layer.w1.scalar_type()).view({-1, 1, span.queries}), static_cast<double>(options_.initial_length));
+  const Tensor parameter = layer.c.expand({count});
+  at::NoGradGuard no_gradients;
+  const Tensor d = at::arange(span.keys, layer.w1.options().requires_grad(false)), size = d * c.abs();
+  return {.bent = {.measure = size.log1p().expand({count, span.keys}),
+                   .derivative = (d * c.sgn()).div_(size + 1).expand({count, span.keys}),
+                   .parameter = parameter,
+                   .numbers = made[0],
+                   .knots = made[1],
+                   .bends = made[2],
+                   .line = made[3]}};
 }
 
 Tensor FireFamily::length(const Layer& layer) const {
