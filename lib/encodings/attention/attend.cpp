@@ -31,7 +31,7 @@ enum class Kernel { kBare, kCausal, kChannels, kMask, kSoftmax, kChunked, kRefer
 struct Plan {
   Kernel kernel = Kernel::kBare;
   Traits traits;
-  bool causal_flag = false;            // the kernel's own causal mask is what we mean
+  bool causal_flag = false;            // the kernel's own causal mask is right
   FusedKind fused = FusedKind::kNone;  // the bias, if kCausal does not take it from a table
 };
 

@@ -36,7 +36,7 @@ struct FusedBias {
 class FusesBias {
  public:
   virtual ~FusesBias() = default;
-  /// What S5 is, while positions are contiguous.
+  /// The kind of S5 while positions are contiguous.
   virtual FusedKind fused_kind(const Span& span) const = 0;
   virtual FusedBias fused_bias(LayerContext& context, const Heads& heads) = 0;
 };

@@ -7,8 +7,8 @@
 namespace pe::cuda {
 
 /// A tile's inputs of f span few knots. So the rest of f is one line there, with a term for each knot among them.
-/// Gradients are sums over the queries' rows: by the rows' numbers and the parameter of m in registers of those rows,
-/// by knots in a register of each lane, which holds the sums past one knot.
+/// Gradients are sums over rows of queries. Registers of a row hold its gradients by its number and by the parameter of
+/// m; registers of a lane hold the sums past one knot.
 struct BentDistance {
   static constexpr bool kAdds = true, kSumsByQuery = true, kSumsByKey = false;
   static constexpr int kKnots = pe_cuda_knots;
@@ -112,7 +112,7 @@ struct BentDistance {
         for (int i = 0; i < 2; ++i) past[i] = past[i] + W::select(w.lane() == k, sums[i], Per<float, W>(0.0F));
       }
     }
-    /// Sums over inputs past a knot, of all lanes, and what rows get from the bend at it.
+    /// Sums over inputs past a knot, of all lanes, and adds the bend at it to gradients of rows.
     template <int columns>
     PE_BODY void add_past(W& w, const Sums<W, strips, columns>& slopes, const ByDiagonal<W, strips, columns>& measure,
                           const ByDiagonal<W, strips, columns>& derivative, float knot, float bend,

@@ -6,7 +6,7 @@
 
 namespace pe::cuda {
 
-/// Its gradient is that of AttentionPairGradients.
+/// AttentionPairGradients computes its gradient.
 struct PairBias {
   static constexpr bool kAdds = true, kSumsByQuery = false, kSumsByKey = false;
   PE_SIZE static int floats(int) { return 0; }
