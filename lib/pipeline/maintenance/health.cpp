@@ -239,7 +239,7 @@ class Examination {
   /// The meaning of locks where several machines share the store. Results never depend on locks. When two processes
   /// break one stale lease, a lock excludes the second; without a lock the second finds out after its rename.
   void sharing(const Mount& mount) {
-    const Sharing sharing = sharing_of(mount);
+    const MountSharing sharing = sharing_of(mount);
     if (!sharing.network) return;
     add(Level::kNote, "file system",
         cat(mount.type,
