@@ -45,7 +45,7 @@ class Examination {
  public:
   Examination(fs::path root, const HealthOptions& options) : root_(std::move(root)), options_(options) {}
 
-  std::vector<Finding> go() {
+  std::vector<Finding> examine() {
     machine();
     std::error_code error;
     const bool exists = fs::exists(root_ / "VERSION", error);
@@ -428,7 +428,7 @@ std::string_view level_name(Finding::Level level) {
 }
 
 std::vector<Finding> examine(const fs::path& store, const HealthOptions& options) {
-  return Examination(fs::absolute(store), options).go();
+  return Examination(fs::absolute(store), options).examine();
 }
 
 }  // namespace pe::pipeline
