@@ -464,7 +464,7 @@ int submit_plan(const cli::CommandLine& line, Store& store, Graph& graph, const 
   pipeline::check_configs(graph, plan);
   pipeline::SendOptions options;
   options.tell = tell;
-  options.beat = [&] { lease->beat(); };
+  options.heartbeat = [&] { lease->send_heartbeat(); };
   if (policy.max_in_queue > 0) options.room = room_of(policy.max_in_queue, *rows);
   return send_arrays(store, graph, plan, arrays, std::move(order), whole, options, slurm);
 }

@@ -224,6 +224,17 @@ std::filesystem::path journal_file(const artifact::Workspace& workspace) {
   return workspace.work / name;
 }
 
+/// Key of the work whose finished items the journal has.
+std::string work_key(const artifact::Workspace& workspace, const ModelIdentity& identity,
+                     const data::TokenDataset& dataset, const TaskExtras& extras) {
+  Json work = {{"version", workspace.recipe.version},
+               {"config", workspace.recipe.config},
+               {"model", identity.digest},
+               {"data", dataset.content_digest()}};
+  if (extras.reference != nullptr) work["reference"] = extras.reference_name;
+  return support::canonical_hash("pe/evaluation-journal/2", work);
+}
+
 }  // namespace
 
 void EvaluateConfig::describe(support::FieldVisitor& v) {
@@ -278,12 +289,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   if (dataset.tokenizer().kind == data::kSymbolTokenizer) {
     extras.trained_task = data::task_of_tokenizer(dataset.tokenizer(), data_input.path.string());
   }
-  Json work = {{"version", workspace.recipe.version},
-               {"config", workspace.recipe.config},
-               {"model", identity.digest},
-               {"data", dataset.content_digest()}};
-  if (extras.reference != nullptr) work["reference"] = extras.reference_name;
-  Journal journal(journal_file(workspace), support::canonical_hash("pe/evaluation-journal/2", work));
+  Journal journal(journal_file(workspace), work_key(workspace, identity, dataset, extras));
   if (journal.recovered() > 0) progress.note(cat("continuing after ", journal.recovered(), " finished items"));
   const CheckpointVariants variants(checkpoint, model.config(), device, dtype, weights, group.settings.batch_tokens,
                                     laid_over, prepare);

@@ -90,7 +90,7 @@ class TrainingLoop {
     if (run.moments_from != nullptr) take_moments(*run.moments_from);
   }
 
-  void go() {
+  void train() {
     require_same_run();
     if (communicator_.is_first() && !resume()) run_.model.draw();
     if (communicator_.count() > 1) take_over_state();
@@ -538,7 +538,7 @@ void execute(const Run& run, const data::TokenDataset& dataset, artifact::Worksp
   if (encodings::ReadsTokens* reader = encodings::reader_of(run.model.encoding()); reader != nullptr) {
     reader->read_with(data::token_numbers(reader->reads(), dataset.tokenizer(), workspace.input("data").path.string()));
   }
-  TrainingLoop(run, dataset, workspace).go();
+  TrainingLoop(run, dataset, workspace).train();
 }
 
 }  // namespace pe::training

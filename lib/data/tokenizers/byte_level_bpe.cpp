@@ -141,7 +141,7 @@ class ByteLevel final : public ByteLevelTokenizer {
     }
     const std::size_t first = ids.size();
     for (const char byte : word) ids.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
-    ids.resize(first + merges_.join(std::span(ids).subspan(first)));
+    ids.resize(first + merges_.merge(std::span(ids).subspan(first)));
   }
 
   std::string decode(std::span<const std::int32_t> ids) const override {

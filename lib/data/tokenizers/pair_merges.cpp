@@ -39,12 +39,12 @@ PairMerges::Merge PairMerges::find(std::int32_t left, std::int32_t right) const 
   return slots_[place(key_of(left, right))].merge;
 }
 
-std::size_t PairMerges::join(std::span<std::int32_t> symbols) const {
+std::size_t PairMerges::merge(std::span<std::int32_t> symbols) const {
   if (symbols.size() < 2) return symbols.size();
-  return symbols.size() <= kShort ? join_short(symbols) : join_long(symbols);
+  return symbols.size() <= kShort ? merge_short(symbols) : merge_long(symbols);
 }
 
-std::size_t PairMerges::join_short(std::span<std::int32_t> symbols) const {
+std::size_t PairMerges::merge_short(std::span<std::int32_t> symbols) const {
   std::uint32_t ranks[kShort];  // of a symbol with the next one
   std::int32_t joined[kShort];
   std::size_t count = symbols.size();
@@ -71,7 +71,7 @@ std::size_t PairMerges::join_short(std::span<std::int32_t> symbols) const {
 }
 
 /// With a queue and a linked list: a word of a million bytes takes n log n.
-std::size_t PairMerges::join_long(std::span<std::int32_t> symbols) const {
+std::size_t PairMerges::merge_long(std::span<std::int32_t> symbols) const {
   struct Links {
     std::size_t previous, next;
   };

@@ -20,7 +20,7 @@ class PairMerges {
   std::size_t size() const { return size_; }
 
   /// Joins in place and returns how many symbols are left. n² for short words, n log n for long ones.
-  std::size_t join(std::span<std::int32_t> symbols) const;
+  std::size_t merge(std::span<std::int32_t> symbols) const;
 
  private:
   static constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
@@ -38,8 +38,8 @@ class PairMerges {
 
   Merge find(std::int32_t left, std::int32_t right) const;
   std::size_t place(std::uint64_t key) const;
-  std::size_t join_short(std::span<std::int32_t> symbols) const;
-  std::size_t join_long(std::span<std::int32_t> symbols) const;
+  std::size_t merge_short(std::span<std::int32_t> symbols) const;
+  std::size_t merge_long(std::span<std::int32_t> symbols) const;
 
   std::vector<Slot> slots_ = std::vector<Slot>(1);  // open addressing: a pair is looked up three times a symbol
   std::size_t size_ = 0;

@@ -188,7 +188,7 @@ bool SentencePieceWords::encode(std::string_view word, std::vector<std::int32_t>
     ids.push_back(symbol_of(character, at));
     at += character.size();
   }
-  const std::size_t count = merges_.join(ids);
+  const std::size_t count = merges_.merge(ids);
   // Most words are known to the last symbol, which then is its id.
   if (std::all_of(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count),
                   [&](std::int32_t s) { return s >= 0 && s < pieces_; })) {

@@ -37,7 +37,7 @@ class Grouper {
   Grouper(const Graph& graph, const std::vector<bool>& to_run, const Grouping& grouping)
       : graph_(graph), to_run_(to_run), grouping_(grouping), element_of_(graph.tasks.size(), kNone) {}
 
-  std::vector<JobArray> go() {
+  std::vector<JobArray> group() {
     add_live();
     if (grouping_.mode == "lane")
       make_lanes();
@@ -379,7 +379,7 @@ class Grouper {
 }  // namespace
 
 std::vector<JobArray> group(const Graph& graph, const std::vector<bool>& to_run, const Grouping& grouping) {
-  return Grouper(graph, to_run, grouping).go();
+  return Grouper(graph, to_run, grouping).group();
 }
 
 std::string index_list(const std::map<std::int64_t, std::vector<std::size_t>>& elements) {

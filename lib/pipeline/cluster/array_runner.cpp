@@ -119,7 +119,7 @@ class ElementRun {
         job_(own_job()),
         orders_(read_orders(folder_ / "arrays" / (order.token + ".json"), order)) {}
 
-  int go() {
+  int run_element() {
     tell("element-start", {});
     leave_cancelled();
     if (orders_.tasks.empty()) return end(kRunIncomplete, "it was cancelled before it began");
@@ -335,7 +335,7 @@ class ElementRun {
 
 int run_element(const ElementOrder& order, Slurm& slurm, Runner& runner, RunListener& listener,
                 const StopFunction& stop) {
-  return ElementRun(order, slurm, runner, listener, stop).go();
+  return ElementRun(order, slurm, runner, listener, stop).run_element();
 }
 
 }  // namespace pe::pipeline

@@ -59,7 +59,7 @@ class GoingOn {
     live_ = live_tasks(store_, {submission_}, *rows);
     SendOptions options;
     options.tell = tell;
-    options.beat = [&] { lease.beat(); };
+    options.heartbeat = [&] { lease.send_heartbeat(); };
     options.own_job = own_job_;
     options.skip = pointless();
     if (submission_.max_in_queue > 0) {

@@ -88,7 +88,7 @@ class Overlay {
     }
   }
 
-  void go() {
+  void apply() {
     for (const SubmittedArray& array : submission_.arrays) {
       const auto job = sent_.find(array.token);
       const std::string id = !array.live_job.empty() ? array.live_job : job == sent_.end() ? "" : job->second;
@@ -305,7 +305,7 @@ std::optional<std::vector<JobRow>> rows_of(const Store& store, const Submission&
 }  // namespace
 
 void add_jobs(RunStatus& status, const Store& store, const Submission& submission, const JobStates& jobs) {
-  Overlay(status, store, submission, jobs).go();
+  Overlay(status, store, submission, jobs).apply();
 }
 
 void add_jobs(RunStatus& status, const Store& store, Slurm& slurm) {

@@ -393,7 +393,7 @@ class Sending {
         sent_(read_sent(folder_)),
         journal_(folder_) {}
 
-  SendReport go() {
+  SendReport send() {
     const bool again = !sent_.jobs.empty() || !sent_.intents.empty();
     if (again && !look_around()) {
       report_.failed = "squeue does not answer, and some jobs may be in the queue already";
@@ -480,7 +480,7 @@ class Sending {
     }
     for (int tries = 0; tries < kTries; ++tries) {
       journal_.append({{"event", "submit-intent"}, {"token", array.token}});
-      options_.beat();
+      options_.heartbeat();
       const SbatchReply answer = slurm_.submit(words, array.script);
       if (!answer.job.empty()) {
         note_sent(array, answer.job);
@@ -495,7 +495,7 @@ class Sending {
       int empty = 0;
       for (int look = 0; look < kLooks; ++look, pause_s *= 2) {
         std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
-        options_.beat();
+        options_.heartbeat();
         const auto rows = slurm_.jobs_named({array.name()});
         if (!rows) continue;
         if (!rows->empty()) {
@@ -552,7 +552,7 @@ class Sending {
 }  // namespace
 
 SendReport send(const Store& store, const Submission& submission, Slurm& slurm, const SendOptions& options) {
-  return Sending(store, submission, slurm, options).go();
+  return Sending(store, submission, slurm, options).send();
 }
 
 std::map<std::string, std::string> sent_jobs(const Store& store, const std::string& run) {

@@ -155,8 +155,8 @@ struct SendOptions {
   std::string own_job;            ///< Job of the caller, when it is the last job itself.
   double pause_s = 0.5;           ///< Pause before looking for a job whose answer was lost; doubles.
   std::function<void(const std::string&)> tell = [](const std::string&) {
-  };                                   ///< receives the reason when sending takes long
-  std::function<void()> beat = [] {};  ///< before each call of Slurm
+  };                                        ///< receives the reason when sending takes long
+  std::function<void()> heartbeat = [] {};  ///< before each call of Slurm
 };
 
 /// Sends jobs that were not sent yet, each array exactly once: the intent is noted before, the job after, and where an

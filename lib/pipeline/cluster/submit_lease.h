@@ -19,7 +19,7 @@ class SubmitLease {
   SubmitLease(const Store& store, const std::string& pipeline, Slurm& slurm,
               const std::function<void(const std::string&)>& tell);
   /// To be called at least once a minute.
-  void beat() { leases_.beat(); }
+  void send_heartbeat() { leases_.send_heartbeats(); }
 
  private:
   Leases leases_;

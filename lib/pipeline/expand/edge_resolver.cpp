@@ -199,9 +199,9 @@ NamedCell cell_in(const Group& group, const decltype(Reference::pins)& pins, con
 }  // namespace
 
 /// The instance that agrees on all axes that both have.
-EdgeResolver::Join EdgeResolver::join(const Target& target, const Mark& mark, const std::vector<Binding>& bindings,
-                                      const std::string& reader, std::size_t* producer) {
-  if (!check_pins(target, mark)) return Join::kMistake;
+EdgeResolver::Match EdgeResolver::match(const Target& target, const Mark& mark, const std::vector<Binding>& bindings,
+                                        const std::string& reader, std::size_t* producer) {
+  if (!check_pins(target, mark)) return Match::kMistake;
   std::string open;
   std::vector<std::size_t> found;
   bool bound = false, strange = false;
@@ -223,19 +223,19 @@ EdgeResolver::Join EdgeResolver::join(const Target& target, const Mark& mark, co
   const std::string& label = target.stage->node->label;
   if (found.size() == 1) {
     *producer = found.front();
-    return Join::kFound;
+    return Match::kFound;
   }
   if (found.size() > 1) {
     mistakes_.report(cat("reference to ", quote(label), " fits several instances, such as ", tasks_[found[0]].id,
                          " and ", tasks_[found[1]].id),
                      mark.place(), cat("pin one: '", label, "[axis=label]'"));
-    return Join::kMistake;
+    return Match::kMistake;
   }
   if (!bound && !open.empty()) {
     mistakes_.report(
         cat("stage ", quote(reader), " lacks axis ", quote(open), " of stage ", quote(label)), mark.place(),
         cat("pin it: '", label, "[", open, "=…]', take all with `gather`, or make an instance for each with `each`"));
-    return Join::kMistake;
+    return Match::kMistake;
   }
   if (strange && bound) {
     // The axes have the same name and other labels, so nothing was excluded: this cell was never intended.
@@ -247,10 +247,10 @@ EdgeResolver::Join EdgeResolver::join(const Target& target, const Mark& mark, co
       mistakes_.report(
           cat("stage ", quote(label), " has no instance for ", reader, "[", support::join(named, ","), "]"),
           mark.place(), "both stages have an axis of that name, with different labels");
-      return Join::kMistake;
+      return Match::kMistake;
     }
   }
-  return Join::kDropped;
+  return Match::kDropped;
 }
 
 std::vector<std::size_t> EdgeResolver::gather(const Target& target, const std::vector<Binding>& bindings) {
@@ -342,14 +342,14 @@ bool EdgeResolver::make_edges(const Stage& stage, std::vector<Link>& links, std:
       continue;
     }
     std::size_t producer = 0;
-    switch (join(*target, link.text->mark, bindings, node.label, &producer)) {
-      case Join::kFound:
+    switch (match(*target, link.text->mark, bindings, node.label, &producer)) {
+      case Match::kFound:
         task.inputs.push_back(make_edge(*target, producer, link.role->name));
         break;
-      case Join::kDropped:
+      case Match::kDropped:
         *dropped = true;
         return true;
-      case Join::kMistake:
+      case Match::kMistake:
         return false;
     }
   }

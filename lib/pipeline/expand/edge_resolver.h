@@ -67,11 +67,11 @@ class EdgeResolver {
   Edge make_edge(const Target& target, std::size_t producer, const std::string& role);
 
  private:
-  enum class Join { kFound, kDropped, kMistake };
+  enum class Match { kFound, kDropped, kMistake };
 
   const Target* resolve(Link& link, const Scope& scope);
-  Join join(const Target& target, const support::Mark& mark, const std::vector<Binding>& bindings,
-            const std::string& reader, std::size_t* producer);
+  Match match(const Target& target, const support::Mark& mark, const std::vector<Binding>& bindings,
+              const std::string& reader, std::size_t* producer);
 
   Stages& stages_;
   const std::vector<Task>& tasks_;

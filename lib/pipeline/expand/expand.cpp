@@ -42,7 +42,7 @@ class Expansion : public OriginSource {
         joiner_(stages_, graph_.tasks, mistakes_),
         enumerator_(source_, joiner_, bindings_, mistakes_) {}
 
-  Graph go();
+  Graph expand();
   support::Origins origins_of(const Task& task) const override;
 
  private:
@@ -72,7 +72,7 @@ class Expansion : public OriginSource {
   InstanceEnumerator enumerator_;
 };
 
-Graph Expansion::go() {
+Graph Expansion::expand() {
   for (const std::size_t index : stages_.in_order(mistakes_)) {
     Stage& stage = stages_.all()[index];
     if (!stage.broken) expand_stage(stage);
@@ -242,7 +242,7 @@ Graph expand(const PipelineFile& file, StageCatalog& catalog, const ExpandOption
     diagnostics.throw_if_any();
   }
   auto expansion = std::make_shared<Expansion>(file, catalog, options);
-  Graph graph = expansion->go();
+  Graph graph = expansion->expand();
   graph.variant = variant_of(options);
   ExpandOptions whole = options;
   whole.axis.clear();

@@ -47,7 +47,7 @@ class Overriding {
     out_.vars = file.vars;
   }
 
-  OverriddenPipeline go() {
+  OverriddenPipeline apply() {
     learn_names();
     take_scale();
     take_sets();
@@ -365,7 +365,7 @@ Scope OverriddenPipeline::scope_of(const std::vector<Binding>& bindings, const s
 }
 
 OverriddenPipeline apply_overrides(const PipelineFile& file, const ExpandOptions& options, Mistakes& mistakes) {
-  return Overriding(file, options, mistakes).go();
+  return Overriding(file, options, mistakes).apply();
 }
 
 Node single(const std::string& key, Node value) {

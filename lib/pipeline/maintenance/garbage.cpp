@@ -126,7 +126,7 @@ class Collector {
       : store_(store), options_(options), now_(support::unix_time()), dry_(options.dry_run) {}
 
   /// @throws IoError; before anything was dropped when a folder or a file with records cannot be read
-  GarbageReport go() {
+  GarbageReport collect() {
     // Objects are listed before records are read: what is published meanwhile is in no list, and stays.
     list_objects();
     inventory_ = std::make_shared<const Inventory>(read_inventory(store_));
@@ -714,7 +714,7 @@ std::string_view what_name(Deletion::What what) {
 }
 
 GarbageReport collect_garbage(Store& store, const GarbageOptions& options) try {
-  return Collector(store, options).go();
+  return Collector(store, options).collect();
 } catch (const fs::filesystem_error& error) {
   throw support::IoError(error.what());
 }

@@ -45,7 +45,7 @@ class Examination {
  public:
   Examination(fs::path root, const HealthOptions& options) : root_(std::move(root)), options_(options) {}
 
-  std::vector<Finding> go() {
+  std::vector<Finding> examine() {
     machine();
     std::error_code error;
     const bool exists = fs::exists(root_ / "VERSION", error);
@@ -239,7 +239,7 @@ class Examination {
   /// The meaning of locks where several machines share the store. Results never depend on locks. When two processes
   /// break one stale lease, a lock excludes the second; without a lock the second finds out after its rename.
   void sharing(const Mount& mount) {
-    const Sharing sharing = sharing_of(mount);
+    const MountSharing sharing = sharing_of(mount);
     if (!sharing.network) return;
     add(Level::kNote, "file system",
         cat(mount.type,
@@ -428,7 +428,7 @@ std::string_view level_name(Finding::Level level) {
 }
 
 std::vector<Finding> examine(const fs::path& store, const HealthOptions& options) {
-  return Examination(fs::absolute(store), options).go();
+  return Examination(fs::absolute(store), options).examine();
 }
 
 }  // namespace pe::pipeline

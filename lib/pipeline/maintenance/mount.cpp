@@ -60,7 +60,7 @@ std::optional<Mount> mount_of(std::string_view mountinfo, const std::filesystem:
   return found;
 }
 
-Sharing sharing_of(const Mount& mount) {
+MountSharing sharing_of(const Mount& mount) {
   const std::string& type = mount.type;
   if (begins(type, "nfs")) {
     const bool local =

@@ -18,12 +18,12 @@ struct Mount {
 /// text names none.
 std::optional<Mount> mount_of(std::string_view mountinfo, const std::filesystem::path& path);
 
-struct Sharing {
+struct MountSharing {
   bool network = false;  ///< several machines may share it
   std::string locks;     ///< whom a lock excludes: "processes of all machines"; of a network file system only
   std::string advice;    ///< may be empty
 };
-Sharing sharing_of(const Mount& mount);
+MountSharing sharing_of(const Mount& mount);
 
 /// Whether processes of other users are hidden by the /proc of this mount (hidepid).
 bool hides_processes(const Mount& proc);

@@ -126,7 +126,7 @@ class Unpacking {
  public:
   Unpacking(const fs::path& file, Store& into) : file_(file), archive_(file), into_(into) {}
 
-  UnpackReport go() {
+  UnpackReport unpack() {
     read_index();
     if (!report_.pipeline_text.empty()) report_.pipeline_text = take_text(kPipeline, pipeline_);
     std::vector<Record> records;
@@ -273,6 +273,6 @@ class Unpacking {
 
 }  // namespace
 
-UnpackReport unpack_results(const fs::path& file, Store& into) { return Unpacking(file, into).go(); }
+UnpackReport unpack_results(const fs::path& file, Store& into) { return Unpacking(file, into).unpack(); }
 
 }  // namespace pe::pipeline

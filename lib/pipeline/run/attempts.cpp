@@ -371,7 +371,7 @@ bool Attempts::results_there(std::size_t i) const {
 
 void Attempts::tend_leases() {
   std::vector<std::string> lost;
-  run_.store_changes([&] { lost = run_.leases->beat(); });
+  run_.store_changes([&] { lost = run_.leases->send_heartbeats(); });
   for (auto& [ticket, attempt] : running_) {
     const std::size_t i = attempt.task;
     if (std::find(lost.begin(), lost.end(), run_.task(i).plan_key) != lost.end()) {

@@ -29,7 +29,7 @@ Execution::Execution(const Graph& graph, const Plan& plan, Store& store, Runner&
       slots_(options.capacity),
       keys_(keys_of(graph)) {}
 
-RunSummary Execution::go() {
+RunSummary Execution::run() {
   begin();
   std::exception_ptr mistake;
   std::string io_error;

@@ -35,7 +35,7 @@ class Execution {
  public:
   Execution(const Graph& graph, const Plan& plan, Store& store, Runner& runner, RunListener& listener,
             const RunOptions& options, const StopFunction& stop);
-  RunSummary go();
+  RunSummary run();
 
  private:
   void begin();

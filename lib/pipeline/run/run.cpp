@@ -31,7 +31,7 @@ std::string shell_command(const std::vector<std::string>& words) {
 
 RunSummary run(const Graph& graph, const Plan& plan, Store& store, Runner& runner, RunListener& listener,
                const RunOptions& options, const StopFunction& stop) {
-  return Execution(graph, plan, store, runner, listener, options, stop).go();
+  return Execution(graph, plan, store, runner, listener, options, stop).run();
 }
 
 }  // namespace pe::pipeline

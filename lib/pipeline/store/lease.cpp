@@ -363,7 +363,7 @@ void Leases::release(const std::string& key) {
   }
 }
 
-std::vector<std::string> Leases::beat() {
+std::vector<std::string> Leases::send_heartbeats() {
   std::vector<std::string> lost;
   const double time = now();
   for (auto& [key, held] : held_) {

@@ -86,7 +86,7 @@ class Leases {
 
   /// Raises the counters that are due. Returns the keys whose lease another process broke meanwhile (this process was
   /// stopped for too long); they are no longer held.
-  std::vector<std::string> beat();
+  std::vector<std::string> send_heartbeats();
 
   std::size_t held() const { return held_.size(); }
   /// Whether the lease of `holder`, seen just now, has gone stale; `seen` names its bytes. For people and clean-up.

@@ -55,7 +55,7 @@ BOOST_FIXTURE_TEST_CASE(a_task_that_another_run_works_on_is_waited_for_and_then_
   auto theirs = other();
   BOOST_TEST(theirs->acquire(task(a).plan_key).acquired);
   const RunSummary summary = run({}, [&] {
-    theirs->beat();
+    theirs->send_heartbeats();
     if (theirs && runner->now() > 400 && theirs->held() > 0) {
       Store(folder / "store", {.durable = false}).commit(made);
       theirs->release(task(a).plan_key);
@@ -82,7 +82,7 @@ BOOST_FIXTURE_TEST_CASE(equal_work_under_another_plan_key_is_waited_for, Two) {
   auto theirs = other();
   BOOST_TEST(theirs->acquire(key).acquired);
   const RunSummary summary = run({}, [&] {
-    theirs->beat();
+    theirs->send_heartbeats();
     if (runner->now() > 400 && theirs->held() > 0) {
       Store(folder / "store", {.durable = false}).commit(made);
       theirs->release(key);

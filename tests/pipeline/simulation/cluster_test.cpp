@@ -558,7 +558,7 @@ class ClusterPlay {
     const PreparedSubmission made = make_submission(graph, arrays, order);
     write_submission(opened, graph, made);
     SendOptions sending;
-    sending.beat = [&] { lease.beat(); };
+    sending.heartbeat = [&] { lease.send_heartbeat(); };
     if (max_in_queue > 0) sending.room = max_in_queue;
     return send(opened, made.submission, slurm, sending).failed.empty();
   }

@@ -160,7 +160,7 @@ BOOST_FIXTURE_TEST_CASE(an_owner_elsewhere_is_stale_after_120_s_without_a_sign, 
   BOOST_TEST(answer.why.find("it gave no sign for 2") == 0u);
   // The owner that was only slow finds out at its next heartbeat, and does not take ours away.
   clock += 30;
-  BOOST_TEST((theirs.beat() == std::vector<std::string>{kKey}));
+  BOOST_TEST((theirs.send_heartbeats() == std::vector<std::string>{kKey}));
   theirs.release(kKey);
   BOOST_TEST(ours.holds(kKey));
 }
@@ -174,7 +174,7 @@ BOOST_FIXTURE_TEST_CASE(heartbeats_keep_an_owner_elsewhere_alive_whatever_the_cl
     // Its file claims to be from another age; that is never looked at.
     const timespec times[2] = {{1000, 0}, {1000, 0}};
     BOOST_REQUIRE(::utimensat(AT_FDCWD, (leases / kKey).c_str(), times, 0) == 0);
-    BOOST_REQUIRE(theirs.beat().empty());
+    BOOST_REQUIRE(theirs.send_heartbeats().empty());
     BOOST_REQUIRE(!ours.acquire(kKey).acquired);
   }
   BOOST_TEST(Leases::list(leases).at(kKey)->counter >= 49);
@@ -332,7 +332,7 @@ BOOST_FIXTURE_TEST_CASE(a_kill_between_any_two_steps_leaves_a_key_that_can_be_le
       if (!theirs.acquire(kKey).acquired) ::_exit(1);
       theirs.name_stage(kKey, ::getpid(), process_start(::getpid()));
       clock += 31;
-      if (!theirs.beat().empty()) ::_exit(2);
+      if (!theirs.send_heartbeats().empty()) ::_exit(2);
       theirs.release(kKey);
       ::_exit(0);
     }
