@@ -1,5 +1,5 @@
 /// @file
-/// The list of encodings: one entry per source file of this folder, named in its meson.build.
+/// The list of encodings: the entries of the source files that this folder's meson.build names.
 ///
 ///     auto encoding = make_encoding(config.encoding.json, shape);    // {"kind": "yarn", "factor": 4, …}
 ///

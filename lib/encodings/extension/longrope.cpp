@@ -4,9 +4,24 @@
 #include <cmath>
 #include <numbers>
 
+#include "encodings/extension/resonance.h"
 #include "support/text.h"
 
 namespace pe::encodings {
+namespace {
+
+/// A search never falls from pair to pair and never goes below 1; lists of published models do both.
+constexpr double kLeastDivisor = 0.001;
+
+/// LongRoPE2: pairs that never made a whole turn in training are slowed by the factor or more, the others by a base
+/// that fits. Up to the training length the model is exactly the trained one.
+class LongRope2Rule : public LongRopeRule {
+ public:
+  LongRope2Rule(const LongRopeOptions& options, const Shape& shape)
+      : LongRopeRule(options, shape, LongRopeVersion::kTwo) {}
+};
+
+}  // namespace
 
 using support::cat;
 using support::ConfigError;
@@ -30,11 +45,6 @@ std::vector<double> critical_divisors(const FrequencySchedule& of, std::int64_t 
   }
   return divisors;
 }
-
-namespace {
-/// A search never falls from pair to pair and never goes below 1; lists of published models do both.
-constexpr double kLeastDivisor = 0.001;
-}  // namespace
 
 void LongRopeOptions::describe(support::FieldVisitor& v) {
   ExtensionOptions::describe(v);
@@ -117,6 +127,34 @@ EncodingEntry longrope_entry() {
                   "selection keeps the wrong list.",
                   "The attention factor applies to short texts too, as in released models; longrope2 leaves short "
                   "texts unscaled."}});
+}
+
+EncodingEntry longrope2_entry() {
+  return extension<LongRope2Rule, LongRopeOptions>(
+      {.name = "longrope2",
+       .summary = "RoPE for longer texts: searched divisors for pairs without a full turn in training; short texts see "
+                  "the trained model.",
+       .reference = "Shang et al. 2025, arXiv:2502.20082",
+       .family = Family::kExtension,
+       .acts_on = "q and k, logits",
+       .formula = "θ'_c = θ_c/λ_c beyond L, λ = long_factors; rope up to L\n"
+                  "without a list: λ_c = s for pairs from the critical one ⌈(d_h/2)·log_base(L/2π)⌉ on, λ_c = "
+                  "s^(c/critical) before it\n"
+                  "logits × a², a = √(1 + ln s/ln L), beyond L",
+       .known_for = "LongRoPE with a search that starts from the pairs without a full turn in training and scores only "
+                    "needles. Its paper reports 82 on RULER at 128k, and 49 for YaRN (LLaMA3-8B)."});
+}
+
+/// LongRoPE's frequencies, then wavelengths rounded to whole tokens.
+EncodingEntry longrope_resonance_entry() {
+  return extension<Resonant<LongRopeRule>, LongRopeOptions>(
+      {.name = "longrope_resonance",
+       .summary = "LongRoPE with wavelengths rounded to whole tokens.",
+       .reference = "Ding et al. 2024, arXiv:2402.13753, and Wang et al. 2024, arXiv:2403.00071",
+       .family = Family::kExtension,
+       .acts_on = "q and k, logits",
+       .formula = "longrope's θ'_c, then Λ_c = round(2π/θ'_c) and θ''_c = 2π/Λ_c; longrope's attention factor",
+       .known_for = "Searched divisors, then whole wavelengths; no paper reports on this combination."});
 }
 
 }  // namespace pe::encodings

@@ -2,6 +2,7 @@
 // Logits are sharpened by the square of the attention factor.
 #include "encodings/extension/yarn.h"
 
+#include "encodings/extension/resonance.h"
 #include "encodings/extension/wavelength_ramp.h"
 
 namespace pe::encodings {
@@ -115,6 +116,19 @@ EncodingEntry yarn_entry() {
                   "Published code clamps the upper end of the ramp to d_h − 1, not to the last pair, d_h/2 − 1; `ramp: "
                   "index` does the same.",
                   "The equations for YaRN in the DroPE paper have wrong indices."}});
+}
+
+/// YaRN's frequencies and attention factor, then wavelengths rounded to whole tokens.
+EncodingEntry yarn_resonance_entry() {
+  return extension<Resonant<YarnRule>, YarnOptions>(
+      {.name = "yarn_resonance",
+       .aliases = {"resonance_yarn"},
+       .summary = "YaRN with wavelengths rounded to whole tokens.",
+       .reference = "Wang et al. 2024, arXiv:2403.00071",
+       .family = Family::kExtension,
+       .acts_on = "q and k, logits",
+       .formula = "yarn's θ'_c, then Λ_c = round(2π/θ'_c) and θ''_c = 2π/Λ_c; yarn's attention factor",
+       .known_for = "The combination that the Resonance paper recommends for extension."});
 }
 
 }  // namespace pe::encodings

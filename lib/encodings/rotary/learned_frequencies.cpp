@@ -1,7 +1,9 @@
+// RoPE with trained frequencies, for each layer.
 #include "encodings/rotary/learned_frequencies.h"
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "encodings/rotary/rotary_schedules.h"
 #include "support/text.h"
 
 namespace pe::encodings {
@@ -42,6 +44,45 @@ class AnglesFunction : public torch::autograd::Function<AnglesFunction> {
     return positions.unsqueeze(-2).unsqueeze(-1) * theta.unsqueeze(1);
   }
 };
+
+struct LropeOptions : RotaryOptions {
+  FrequencyForm form = FrequencyForm::kScale;
+  bool per_head = false;
+  double kappa = 16;
+  void describe(support::FieldVisitor& v) {
+    RotaryOptions::describe(v);
+    describe_own(v);
+  }
+  void describe_own(support::FieldVisitor& v) {
+    v.choice("form", form,
+             {{"scale", FrequencyForm::kScale},
+              {"direct", FrequencyForm::kDirect},
+              {"log", FrequencyForm::kLog},
+              {"log_shared", FrequencyForm::kLogShared}},
+             "The trained parameter: a factor on each frequency, the frequency, κ times its logarithm, or one "
+             "addition to the logarithm for all layers.");
+    v.field("per_head", per_head, "Separate frequencies for each key/value head; otherwise one set per layer.");
+    v.field("kappa", kappa, "κ of form log; a larger value trains more slowly.", {.min = 1e-6});
+  }
+};
+
+class Lrope : public LearnedFrequencies {
+ public:
+  Lrope(const LropeOptions& options, const Shape& shape, RescalingPointer rescaling = {})
+      : LearnedFrequencies("lrope", options, options.form, options.per_head, options.kappa, shape,
+                           std::move(rescaling)) {}
+};
+
+constexpr const char* kLropeSummary = "RoPE with trained frequencies for each layer.";
+
+/// LeRoPE: one trained addition to the logarithm of each frequency, for all layers and heads.
+class Lerope : public LearnedFrequencies {
+ public:
+  Lerope(const RotaryOptions& options, const Shape& shape, RescalingPointer rescaling = {})
+      : LearnedFrequencies("lerope", options, FrequencyForm::kLogShared, false, 1, shape, std::move(rescaling)) {}
+};
+
+constexpr const char* kLeropeSummary = "RoPE with one table of trained frequencies for the whole model.";
 
 }  // namespace
 
@@ -133,6 +174,42 @@ void LearnedFrequencies::transform(LayerContext& context, Heads& heads) {
     }
   }
   rotate_heads(heads, span, {cos, sin});
+}
+
+RotarySchedule lrope_schedule() { return rotary_schedule<Lrope, LropeOptions>("lrope", kLropeSummary); }
+
+EncodingEntry lrope_entry() {
+  return with_options<Lrope, LropeOptions>(
+      {.name = "lrope",
+       .aliases = {"rope_learned"},
+       .summary = kLropeSummary,
+       .reference = "RanMo1990/PositionalEncodingExample; form log: arXiv:2512.07805",
+       .facts = {.rotates = true, .learned = true},
+       .family = Family::kRotary,
+       .acts_on = "q and k",
+       .parameters = "layers*head_width/2",
+       .formula = "rope with θ_c trained for each layer: scale, θ_c·g_c; direct, θ_c; log, exp(u_c/κ); "
+                  "log_shared, θ_c·exp(α_c), one α for the model",
+       .known_for = "Trained wavelengths. Length generalisation is not better than with rope. The gradient of a "
+                    "frequency grows with distance; the multiplicative forms damp it.",
+       .errata = {"The notebook that calls it LRoPE compares bare attention with whole transformer blocks, so its "
+                  "ranking is not about the encoding."}});
+}
+
+RotarySchedule lerope_schedule() { return rotary_schedule<Lerope, RotaryOptions>("lerope", kLeropeSummary); }
+
+EncodingEntry lerope_entry() {
+  return with_options<Lerope, RotaryOptions>(
+      {.name = "lerope",
+       .summary = kLeropeSummary,
+       .reference = "arXiv:2607.10134",
+       .facts = {.rotates = true, .learned = true},
+       .family = Family::kRotary,
+       .acts_on = "q and k",
+       .parameters = "head_width/2",
+       .formula = "rope with θ_c ← θ_c·exp(α_c), α trained, one table for all layers and heads",
+       .known_for = "Its authors report slightly lower perplexity within the training length at every size, and "
+                    "worse extrapolation than rope. A separate table for each layer or head does no better."});
 }
 
 }  // namespace pe::encodings
