@@ -38,7 +38,7 @@ struct Communicator {
 /// CUDA's errors as negative numbers, so that they are not taken for NCCL's.
 int cuda_status(cudaError_t status) { return status == cudaSuccess ? 0 : -static_cast<int>(status); }
 
-/// What a call that does not block ends with; ncclInProgress when that took longer than the communicator waits.
+/// The final result of a call that does not block; ncclInProgress where it takes longer than the communicator waits.
 ncclResult_t settled(const Communicator& self, ncclResult_t result) {
   const auto begin = std::chrono::steady_clock::now();
   while (result == ncclInProgress) {
@@ -77,7 +77,7 @@ int nccl_open(const char id[128], int ranks, int rank, int device, double timeou
   return 0;
 }
 
-/// The communicator's stream waits for what `stream` holds now.
+/// The communicator's stream waits for the present work of `stream`.
 cudaError_t follow(const Communicator& communicator, void* stream) {
   const cudaError_t status = cudaEventRecord(communicator.event, static_cast<cudaStream_t>(stream));
   return status != cudaSuccess ? status : cudaStreamWaitEvent(communicator.stream, communicator.event, 0);

@@ -76,7 +76,7 @@ std::unique_ptr<Communicator> make_null_communicator();
 /// started.
 std::unique_ptr<Communicator> open_communicator(const model::ComputeConfig& compute, at::Device device);
 
-/// Over the functions of the CUDA plug-in's table. `id` is that of nccl_unique_id on one rank. The device may be the
+/// Over the functions of the CUDA plug-in's table. nccl_unique_id makes `id` on one rank. The device may be the
 /// CPU where a stand-in for NCCL works on host memory. @throws Error (69) when the other ranks do not come
 std::unique_ptr<Communicator> open_nccl(const PeCudaTable& table, const std::string& id, std::int64_t rank,
                                         std::int64_t count, at::Device device, double timeout_s);

@@ -112,7 +112,9 @@ def main():
             assert text in log, text
         assert not still_running(programs.resolve()), "what hung still runs"
 
-        # The next call begins with what did not end by itself.
+        # The next call begins with what did not end by itself, also where a lost machine cut the last line.
+        with open(out / "first_light.jsonl", "a") as results:
+            results.write('{"step": "ker')
         ran = call(script, "--programs", str(programs), "--out", str(out), "--most", "2", "--continue")
         again = [json.loads(line)["step"] for line in (out / "first_light.jsonl").read_text().splitlines()][len(records):]
         assert again == [record["step"] for record in records if record["exit_code"] is None] and "training-tiny" in again, again

@@ -100,7 +100,7 @@ Tensor LearnedTable::embed(const LayerContext& context, const Tensor& positions)
     return lookup(at::cat({table_, beyond}, 0), positions);
   }
   throw RangeError(
-      cat("position ", last, " lies beyond the ", rows_, " rows of encoding '", kind_, "' (max_positions)"),
+      cat("position ", last, " is beyond the ", rows_, " rows of encoding '", kind_, "' (max_positions)"),
       "raise max_positions before training, or set overflow to clamp, untrained or interpolate");
 }
 
