@@ -99,9 +99,8 @@ Tensor LearnedTable::embed(const LayerContext& context, const Tensor& positions)
     const Tensor beyond = initial_rows(rows_, last + 1 - rows_).to(table_.options().requires_grad(false));
     return lookup(at::cat({table_, beyond}, 0), positions);
   }
-  throw RangeError(
-      cat("position ", last, " is beyond the ", rows_, " rows of encoding '", kind_, "' (max_positions)"),
-      "raise max_positions before training, or set overflow to clamp, untrained or interpolate");
+  throw RangeError(cat("position ", last, " is beyond the ", rows_, " rows of encoding '", kind_, "' (max_positions)"),
+                   "raise max_positions before training, or set overflow to clamp, untrained or interpolate");
 }
 
 Tensor LearnedTable::lookup(const Tensor& table, const Tensor& positions) const {
