@@ -1,5 +1,5 @@
-// Structured rows (pe-dummy): losses over depth and epochs beside exact floors and the published grid. What that grid
-// was said to show is a file of claims: configs/claims/dummy.yml. Then a map of loss by depth and epochs.
+// Structured rows (pe-dummy): losses over depth and epochs with exact floors and the published grid, and a map of each
+// encoding. configs/claims/dummy.yml has the claims that the published grid supports.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -48,7 +48,7 @@ std::optional<double> published(const std::string& encoding, std::int64_t depth,
   return std::nullopt;
 }
 
-/// What is compared: an encoding in a network of some depth.
+/// An encoding in a network of some depth; lines are compared.
 struct Line {
   std::string encoding, network;
   std::int64_t depth = 0;
@@ -268,7 +268,7 @@ Table targets_table(const Grid& grid, const std::string& mode) {
   return table;
 }
 
-/// Mode hard: the determined targets on unseen progressions, as they are, moved along and longer; paired with the
+/// Mode hard: the determined targets on unseen progressions: plain, moved along and longer; paired with the
 /// baseline.
 Table hard_table(const Grid& grid, const std::string& mode, const std::string& baseline) {
   const std::int64_t last = *grid.epochs(mode).rbegin();
