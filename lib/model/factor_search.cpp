@@ -18,10 +18,10 @@ using support::ConfigError;
 namespace {
 
 /// Puts an encoding's rule back, whatever happened in between.
-class Kept {
+class RuleGuard {
  public:
-  explicit Kept(encodings::Rotary& rotary) : rotary_(rotary) {}
-  ~Kept() { rotary_.rescale_with({}); }
+  explicit RuleGuard(encodings::Rotary& rotary) : rotary_(rotary) {}
+  ~RuleGuard() { rotary_.rescale_with({}); }
 
  private:
   encodings::Rotary& rotary_;
@@ -89,7 +89,7 @@ FoundFactors search_factors(const LanguageModel& model, const SearchTexts& texts
   }
   FoundFactors found;
   const std::int64_t trained = model.config().length;
-  const Kept kept(*rotary);
+  const RuleGuard guard(*rotary);
   const auto score = [&](const encodings::RescaleFactors& factors) {
     rotary->rescale_with(encodings::longrope_rescaling(factors, trained, config.factor));
     return perplexity(model, texts);

@@ -33,8 +33,6 @@
 namespace pe::studies {
 
 using artifact::Split;
-using data::DummyMode;
-using data::DummyTarget;
 using support::cat;
 
 void DummyConfig::Dummy::describe(support::FieldVisitor& v) {
@@ -106,13 +104,13 @@ struct Rows {
   std::int64_t count() const { return ids.size(0); }
 };
 
-Rows make_rows(const data::DummyData& data, Split split, std::int64_t count, bool long_rows, at::Device device) {
+Rows make_rows(const DummyData& data, Split split, std::int64_t count, bool long_rows, at::Device device) {
   const std::int64_t length = data.length();
   Rows rows{at::empty({count, length}, at::TensorOptions(at::kLong)),
             at::empty({count, length}, at::TensorOptions(at::kLong)),
             {}};
   for (std::int64_t i = 0; i < count; ++i) {
-    const data::DummyRow row = data.row(split, i, long_rows);
+    const DummyRow row = data.row(split, i, long_rows);
     std::copy(row.ids.begin(), row.ids.end(), rows.ids.data_ptr<std::int64_t>() + i * length);
     std::copy(row.labels.begin(), row.labels.end(), rows.labels.data_ptr<std::int64_t>() + i * length);
     rows.targets.insert(rows.targets.end(), row.targets.begin(), row.targets.end());
@@ -333,8 +331,7 @@ class Tables {
       add("all", {}, std::nullopt);
       return;
     }
-    for (const auto& [target, score] : found.by_target)
-      add(data::dummy_target_name(target), score, floor_of(target, mode));
+    for (const auto& [target, score] : found.by_target) add(dummy_target_name(target), score, floor_of(target, mode));
     if (mode != DummyMode::kHard) add("middle", found.by_position[4], 0.0);
     add("all", found.all, std::nullopt);
   }
@@ -390,7 +387,7 @@ class Tables {
     const bool hard = mode == DummyMode::kHard;
     switch (target) {
       case DummyTarget::kFirst:
-        return hard ? std::log(100.0) : data::DummyFloors::base();
+        return hard ? std::log(100.0) : DummyFloors::base();
       case DummyTarget::kStep:
         return std::log(5.0);
       case DummyTarget::kDetermined:
@@ -530,7 +527,7 @@ void dummy(const DummyConfig& config, artifact::Workspace& workspace) {
   asked.micro_batch = wanted.batch;
   const model::ComputeConfig compute = model::resolve(asked, wanted.batch);
   const at::Device device = model::open_device(compute);
-  const data::DummyData data(wanted.options(), static_cast<std::uint64_t>(wanted.seed));
+  const DummyData data(wanted.options(), static_cast<std::uint64_t>(wanted.seed));
   model::ModelConfig shape = config.model;
   shape.length = data.length();
 

@@ -1,5 +1,5 @@
 /// @file
-/// `pe-dummy`: one network with one encoding learns the structured rows of data/tasks/dummy.h and measures how well
+/// `pe-dummy`: one network with one encoding learns the structured rows of studies/dummy_rows.h and measures how well
 /// after each number of epochs. The learning rate is constant, so fewer epochs are points of the longest run, and one
 /// task gives a whole row of the grid depth x epochs. doc/studies/dummy.md has the results.
 #pragma once
@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "artifact/workspace.h"
-#include "data/tasks/dummy.h"
 #include "model/compute.h"
 #include "model/language_model.h"
+#include "studies/dummy_rows.h"
 #include "support/config.h"
 
 namespace pe::studies {
@@ -19,7 +19,7 @@ namespace pe::studies {
 struct DummyConfig {
   struct Dummy {
     enum class SplitBy { kRow, kBase };
-    data::DummyMode mode = data::DummyMode::kSeed;
+    DummyMode mode = DummyMode::kSeed;
     SplitBy split = SplitBy::kRow;  ///< mode fixed
     std::vector<std::int64_t> epochs = {1, 4, 16};
     std::int64_t batch = 32;
@@ -33,7 +33,7 @@ struct DummyConfig {
     double save_every = 30;              ///< seconds between saved states, at the ends of epochs
     void describe(support::FieldVisitor& v);
 
-    data::DummyOptions options() const { return {mode, split == SplitBy::kBase, echo, long_rows}; }
+    DummyOptions options() const { return {mode, split == SplitBy::kBase, echo, long_rows}; }
   };
   Dummy dummy;
   model::ModelConfig model;

@@ -7,6 +7,7 @@
 #include "commands/power_text.h"
 #include "report/results/comparison.h"
 #include "report/section_results.h"
+#include "schema/structured_rows.h"
 #include "support/error.h"
 
 using namespace pe;
@@ -151,13 +152,9 @@ BOOST_AUTO_TEST_CASE(structured_rows_are_compared_within_a_network) {
         for (const std::int64_t epochs : {1, 16}) {
           const double off =
               std::string(encoding) == "rope" ? 0 : noise[static_cast<std::size_t>(seed)] * static_cast<double>(depth);
-          results.dummy.push_back({.run = results.runs.size() - 1,
-                                   .mode = "seed",
-                                   .network = "bare",
-                                   .depth = depth,
-                                   .epochs = epochs,
-                                   .seed = std::to_string(seed),
-                                   .headline = epochs == 1 ? 4.0 : 1.0 + off});
+          schema::DummyGrid row{{"seed", "bare", encoding, depth, epochs, seed}};
+          row.loss_headline = epochs == 1 ? 4.0 : 1.0 + off;
+          report::sample::add_rows<schema::DummyGrid>(results, {row});
         }
       }
     }

@@ -342,34 +342,6 @@ BOOST_AUTO_TEST_CASE(rules_against_lengths_are_a_map_beside_the_loss_at_the_trai
   BOOST_TEST(*cell_of(table_of(section, "extension"), 1, "ppl_512").number == std::exp(3.5), tt::tolerance(1e-9));
 }
 
-BOOST_AUTO_TEST_CASE(depth_and_epochs_are_a_map) {
-  Results results;
-  results.encodings = {"learned", "rope"};
-  results.variants = {""};
-  for (const std::string& encoding : results.encodings) {
-    results.runs.push_back({.encoding = encoding, .seed = "1"});
-    for (const std::int64_t depth : {1, 4, 16}) {
-      for (const std::int64_t epochs : {1, 4, 16}) {
-        results.dummy.push_back({.run = results.runs.size() - 1,
-                                 .mode = "fixed",
-                                 .network = "bare",
-                                 .depth = depth,
-                                 .epochs = epochs,
-                                 .seed = "1",
-                                 .headline = 1.0 / static_cast<double>(depth * epochs),
-                                 .positions = std::vector<double>(8, 1.0)});
-      }
-    }
-  }
-  const Figure& map = figure_of(section_of("dummy_map", results), "dummy_fixed_map");
-  BOOST_REQUIRE(map.panels.size() == 2u);
-  BOOST_TEST(map.panels[1].encoding == "rope");
-  BOOST_REQUIRE(map.panels[0].cells.size() == 9u);
-  BOOST_TEST(map.panels[0].cells[5].value == 1.0 / 64);  // 4 layers, 16 epochs
-  BOOST_TEST(map.x_names[map.panels[0].cells[5].column] == "16");
-  BOOST_TEST(map.y_names[map.panels[0].cells[5].row] == "4");
-}
-
 BOOST_AUTO_TEST_CASE(overhead_is_relative_to_no_encoding_and_sorted) {
   Results results = perplexities({.encodings = {"rope", "fire"}, .seeds = {"1"}});
   for (std::size_t run = 0; run < 2; ++run) {

@@ -43,6 +43,13 @@ void add(Results& results, std::size_t run, const std::vector<std::vector<artifa
   add<T>(results, run, names, rows);
 }
 
+/// Rows of the run that was added last.
+template <typename T>
+void add_rows(Results& results, const std::vector<T>& rows) {
+  results.tables[T::kName].push_back(
+      {results.runs.size() - 1, std::string("test: ") + T::kName, schema::plain_table_of(rows)});
+}
+
 inline Section section_of(const std::string& name, const Results& results) {
   Palette palette;
   for (const SectionEntry& entry : section_table()) {

@@ -92,12 +92,12 @@ BOOST_AUTO_TEST_CASE(in_mode_seed_tokens_of_a_row_never_meet_and_in_mode_fixed_r
     DummyConfig config =
         config_with(network, {{"dummy", {{"mode", mode}}}, {"model", {{"layers", 2}, {"encoding", "sinusoidal"}}}});
     config.model.length = 64;
-    const data::DummyData data(config.dummy.options(), 42);
+    const studies::DummyData data(config.dummy.options(), 42);
     const auto model = model::LanguageModel::make(config.model, data.vocabulary(), 42);
     const at::NoGradGuard guard;
     at::Tensor ids = at::empty({8, 64}, at::kLong);
     for (std::int64_t b = 0; b < 8; ++b) {
-      const auto row = data.row(data::Split::kTest, b);
+      const auto row = data.row(artifact::Split::kTest, b);
       for (std::int64_t t = 0; t < 64; ++t) ids[b][t] = row.ids[static_cast<std::size_t>(t)];
     }
     const at::Tensor before = model.logits(model.forward(ids));
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(a_small_run_fills_the_tables_and_gives_the_same_bytes_again
   BOOST_TEST(grid.missing(0, grid.column("seconds")));  // measured: not in a result that is the same every time
   const auto headline = grid.reals("loss_headline");
   BOOST_TEST(headline[1] < headline[0]);
-  BOOST_TEST(headline[0] > data::DummyFloors::position_wise());
+  BOOST_TEST(headline[0] > studies::DummyFloors::position_wise());
   BOOST_TEST(headline[0] == grid.reals("loss_all")[0]);
   // Positions 1 to 6 alone make the determined loss, and with the others the whole.
   double determined = 0;

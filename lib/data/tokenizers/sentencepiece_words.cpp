@@ -84,7 +84,7 @@ bool SentencePieceWords::add_pieces(const ParsedModel& model) {
   if (unknown_ < 0 || (bytes != 0 && bytes != 256)) return false;
   spells_bytes_ = bytes == 256;
   std::stable_sort(user_defined_.begin(), user_defined_.end(),
-                   [](const UserDefined& a, const UserDefined& b) { return a.text.size() > b.text.size(); });
+                   [](const UserPiece& a, const UserPiece& b) { return a.text.size() > b.text.size(); });
   return true;
 }
 
@@ -149,7 +149,7 @@ void SentencePieceWords::add_merges(const ParsedModel& model) {
 std::size_t SentencePieceWords::take_user_defined(std::string_view rest) const {
   if (!begins_user_defined_[static_cast<unsigned char>(rest.front())]) return std::string_view::npos;
   const auto found = std::find_if(user_defined_.begin(), user_defined_.end(),
-                                  [&](const UserDefined& of) { return rest.starts_with(of.text); });
+                                  [&](const UserPiece& of) { return rest.starts_with(of.text); });
   return found == user_defined_.end() ? std::string_view::npos
                                       : static_cast<std::size_t>(found - user_defined_.begin());
 }

@@ -35,7 +35,7 @@ class SentencePieceWords {
   std::size_t take_user_defined(std::string_view rest) const;  ///< its number, or npos
   void append_unknown(std::string_view character, bool run, std::vector<std::int32_t>& ids) const;
 
-  struct UserDefined {
+  struct UserPiece {
     std::string text;
     std::int32_t id;
   };
@@ -44,7 +44,7 @@ class SentencePieceWords {
   bool spells_bytes_ = false;  ///< unknown characters become their bytes
   std::int32_t space_ = -1, unknown_ = -1;
   std::array<std::int32_t, 256> byte_ids_{};
-  std::vector<UserDefined> user_defined_;        ///< taken before anything else, the longest first
+  std::vector<UserPiece> user_defined_;          ///< taken before anything else, the longest first
   std::array<bool, 256> begins_user_defined_{};  ///< by the first byte
   std::array<std::int32_t, 128> ascii_{};
   std::unordered_map<std::string_view, std::int32_t> characters_;  ///< characters beyond ASCII; keys are in `texts_`

@@ -87,15 +87,15 @@ void InstanceEnumerator::check_patterns(const Stage& stage, const std::vector<Ce
 }
 
 /// Told before anything is made, since a few lines of axes can ask for more tasks than there are atoms.
-bool InstanceEnumerator::too_many(const Stage& stage, std::size_t seeds, const std::vector<const Axis*>& over) {
+bool InstanceEnumerator::too_many(const Stage& stage, std::size_t seeds, const std::vector<const Axis*>& axes) {
   std::size_t count = seeds;
-  for (const Axis* axis : over) {
+  for (const Axis* axis : axes) {
     if (__builtin_mul_overflow(count, axis->values.size(), &count)) count = static_cast<std::size_t>(1) << 62;
   }
   if (count <= kMostTasks - std::min(kMostTasks, bindings_.size())) return false;
   std::vector<std::string> sizes;
   if (seeds > 1) sizes.push_back(cat(seeds, " of `each`"));
-  for (const Axis* axis : over) sizes.push_back(cat(axis->values.size(), " ", axis->name));
+  for (const Axis* axis : axes) sizes.push_back(cat(axis->values.size(), " ", axis->name));
   mistakes_.report(
       cat("stage ", quote(stage.node->label), " would bring the pipeline to more than ",
           support::with_commas(static_cast<std::int64_t>(kMostTasks)), " tasks: ", support::join(sizes, " x ")),
@@ -106,7 +106,7 @@ bool InstanceEnumerator::too_many(const Stage& stage, std::size_t seeds, const s
 /// The axes of `over`.
 std::vector<const Axis*> InstanceEnumerator::axes_over(Stage& stage) {
   const StageDeclaration& node = *stage.node;
-  std::vector<const Axis*> over;
+  std::vector<const Axis*> axes;
   for (const auto& [name, mark] : node.over) {
     const Axis* axis = find_axis(node, name);
     if (!axis) {
@@ -118,9 +118,9 @@ std::vector<const Axis*> InstanceEnumerator::axes_over(Stage& stage) {
       stage.broken = true;
       continue;
     }
-    over.push_back(axis);
+    axes.push_back(axis);
   }
-  return over;
+  return axes;
 }
 
 std::vector<InstanceEnumerator::Seed> InstanceEnumerator::seeds_of(Stage& stage) {
@@ -171,17 +171,17 @@ std::vector<InstanceEnumerator::Seed> InstanceEnumerator::seeds_of(Stage& stage)
 }
 
 /// The group of a seed, which has the same axes; made when there is none yet.
-std::size_t InstanceEnumerator::group_of(Stage& stage, const Seed& seed, const std::vector<const Axis*>& over) {
+std::size_t InstanceEnumerator::group_of(Stage& stage, const Seed& seed, const std::vector<const Axis*>& axes) {
   std::vector<std::string> names;
   for (const Binding& binding : seed.bindings) names.push_back(binding.axis);
-  for (const Axis* axis : over) names.push_back(axis->name);
+  for (const Axis* axis : axes) names.push_back(axis->name);
   std::size_t group = 0;
   while (group < stage.groups.size() && stage.groups[group].axes != names) ++group;
   if (group == stage.groups.size()) {
     stage.groups.push_back({names, {}, {}});
     stage.groups.back().domain.resize(names.size());
-    for (std::size_t i = 0; i < over.size(); ++i) {
-      for (const AxisValue& value : over[i]->values) {
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      for (const AxisValue& value : axes[i]->values) {
         stage.groups[group].domain[seed.bindings.size() + i].insert(value.label);
       }
     }
@@ -194,22 +194,22 @@ std::size_t InstanceEnumerator::group_of(Stage& stage, const Seed& seed, const s
 
 std::vector<Instance> InstanceEnumerator::instances_of(Stage& stage) {
   const StageDeclaration& node = *stage.node;
-  const std::vector<const Axis*> over = axes_over(stage);
+  const std::vector<const Axis*> axes = axes_over(stage);
   if (stage.broken) return {};
   std::vector<Seed> seeds = seeds_of(stage);
   if (stage.broken) return {};
   std::vector<Instance> instances;
-  if (too_many(stage, seeds.size(), over)) {
+  if (too_many(stage, seeds.size(), axes)) {
     stage.broken = true;
     return {};
   }
   const CellFilter filter(node);
   std::set<std::string> bound;
-  for (const Axis* axis : over) bound.insert(axis->name);
+  for (const Axis* axis : axes) bound.insert(axis->name);
   for (Seed& seed : seeds) {
     for (const Binding& binding : seed.bindings) {
       const bool twice =
-          std::any_of(over.begin(), over.end(), [&](const Axis* axis) { return axis->name == binding.axis; });
+          std::any_of(axes.begin(), axes.end(), [&](const Axis* axis) { return axis->name == binding.axis; });
       if (twice) {
         mistakes_.report(cat("axis ", quote(binding.axis), " of stage ", quote(node.label),
                              " is given by `each` and also listed in `over`"),
@@ -219,16 +219,16 @@ std::vector<Instance> InstanceEnumerator::instances_of(Stage& stage) {
       }
       bound.insert(binding.axis);
     }
-    const std::size_t group = group_of(stage, seed, over);
+    const std::size_t group = group_of(stage, seed, axes);
     // Odometer over the axes, the last one fastest.
-    std::vector<std::size_t> at(over.size(), 0);
-    const bool empty = std::any_of(over.begin(), over.end(), [](const Axis* axis) { return axis->values.empty(); });
+    std::vector<std::size_t> at(axes.size(), 0);
+    const bool empty = std::any_of(axes.begin(), axes.end(), [](const Axis* axis) { return axis->values.empty(); });
     while (!empty) {
       Instance instance;
-      instance.bindings.reserve(seed.bindings.size() + over.size());
+      instance.bindings.reserve(seed.bindings.size() + axes.size());
       instance.bindings = seed.bindings;
-      for (std::size_t i = 0; i < over.size(); ++i)
-        instance.bindings.push_back({over[i]->name, &over[i]->values[at[i]]});
+      for (std::size_t i = 0; i < axes.size(); ++i)
+        instance.bindings.push_back({axes[i]->name, &axes[i]->values[at[i]]});
       if (filter.excludes(instance.bindings)) {
         ++excluded_;
       } else {
@@ -236,8 +236,8 @@ std::vector<Instance> InstanceEnumerator::instances_of(Stage& stage) {
         instance.group = group;
         instances.push_back(std::move(instance));
       }
-      std::size_t i = over.size();
-      while (i > 0 && ++at[i - 1] == over[i - 1]->values.size()) at[--i] = 0;
+      std::size_t i = axes.size();
+      while (i > 0 && ++at[i - 1] == axes[i - 1]->values.size()) at[--i] = 0;
       if (i == 0) break;
     }
   }

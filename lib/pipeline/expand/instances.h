@@ -51,9 +51,9 @@ class InstanceEnumerator {
 
   std::vector<const Axis*> axes_over(Stage& stage);
   std::vector<Seed> seeds_of(Stage& stage);
-  std::size_t group_of(Stage& stage, const Seed& seed, const std::vector<const Axis*>& over);
+  std::size_t group_of(Stage& stage, const Seed& seed, const std::vector<const Axis*>& axes);
   const Axis* find_axis(const StageDeclaration& stage, const std::string& name) const;
-  bool too_many(const Stage& stage, std::size_t seeds, const std::vector<const Axis*>& over);
+  bool too_many(const Stage& stage, std::size_t seeds, const std::vector<const Axis*>& axes);
   void check_patterns(const Stage& stage, const std::vector<CellPattern>& patterns, const std::string& what,
                       const std::set<std::string>& bound);
 

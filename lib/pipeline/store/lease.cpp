@@ -155,7 +155,7 @@ fs::path Leases::new_claim(Descriptor& file) {
   throw_errno("create a claim in", folder_.string(), true);
 }
 
-std::string Leases::first_line(const Held& held) {
+std::string Leases::first_line(const OwnLease& held) {
   char line[80];
   std::snprintf(line, sizeof line, "%016llu %010llu %020llu\n",
                 static_cast<unsigned long long>(held.counter) % 10'000'000'000'000'000ULL,
@@ -263,7 +263,7 @@ bool Leases::break_lease(const std::string& key, const Watch& seen, const std::s
 }
 
 bool Leases::claim(const std::string& key) {
-  Held held;
+  OwnLease held;
   fault_point("write claim");
   const fs::path name = new_claim(held.file);
   const std::string text = first_line(held) + tail_ + cat(",\"claim\":", count_, "}\n");
@@ -326,7 +326,7 @@ Leases::Answer Leases::acquire(const std::string& key) {
 void Leases::name_stage(const std::string& key, std::int64_t pid, std::uint64_t start) {
   const auto found = held_.find(key);
   if (found == held_.end() || pid <= 0) return;
-  Held& held = found->second;
+  OwnLease& held = found->second;
   held.stage_pid = pid;
   held.stage_start = start;
   const std::string line = first_line(held);
@@ -346,7 +346,7 @@ void Leases::release(const std::string& key) {
   if (found == held_.end()) return;
   const bool ours = holds(key);
   const bool fresh = now() - found->second.beat_s < options_.expiry_s / 2;
-  const Held held = std::move(found->second);  // open to the end: its number is its own until then
+  const OwnLease held = std::move(found->second);  // open to the end: its number is its own until then
   held_.erase(found);
   if (!ours) return;
   if (fresh) {

@@ -98,7 +98,7 @@ class Leases {
   std::vector<LeaseOwner> sweep() const;
 
  private:
-  struct Held {
+  struct OwnLease {
     support::Descriptor file;
     std::uint64_t inode = 0;
     std::int64_t counter = 0;
@@ -124,12 +124,12 @@ class Leases {
   /// `whose` for the message when it may not be broken. @throws IoError
   bool break_lease(const std::string& key, const Watch& seen, const std::string& whose);
   bool claim(const std::string& key);
-  static std::string first_line(const Held& held);
+  static std::string first_line(const OwnLease& held);
 
   std::filesystem::path folder_;
   LeaseOptions options_;
   std::string tail_;  ///< second line, the same for all
-  std::map<std::string, Held> held_;
+  std::map<std::string, OwnLease> held_;
   std::map<std::string, Watch> watched_;
   std::int64_t count_ = 0;
 };

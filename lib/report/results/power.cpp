@@ -12,6 +12,7 @@
 #include "report/results/comparison.h"
 #include "report/results/rows.h"
 #include "schema/language_modelling.h"
+#include "schema/structured_rows.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -135,16 +136,16 @@ void add_extensions(const Results& results, Noises& all) {
 void add_structured_rows(const Results& results, Noises& all) {
   using Network = std::tuple<std::string, std::string, std::int64_t>;  // mode, network, depth
   std::map<Network, std::int64_t> last;
-  for (const DummyCell& cell : results.dummy) {
-    std::int64_t& epochs = last[{cell.mode, cell.network, cell.depth}];
-    epochs = std::max(epochs, cell.epochs);
-  }
+  each_row<schema::DummyGrid>(results, [&](std::size_t, const schema::DummyGrid& row) {
+    std::int64_t& epochs = last[{row.mode, row.network, row.depth}];
+    epochs = std::max(epochs, row.epochs);
+  });
   std::map<Network, std::map<std::string, Answers>> losses;  // by encoding
-  for (const DummyCell& cell : results.dummy) {
-    const Network network{cell.mode, cell.network, cell.depth};
-    if (cell.epochs == last[network] && std::isfinite(cell.headline))
-      losses[network][results.runs[cell.run].encoding][cell.seed][""] = cell.headline;
-  }
+  each_row<schema::DummyGrid>(results, [&](std::size_t run, const schema::DummyGrid& row) {
+    const Network network{row.mode, row.network, row.depth};
+    if (row.epochs == last[network] && std::isfinite(row.loss_headline))
+      losses[network][results.runs[run].encoding][row.seed ? cat(*row.seed) : ""][""] = row.loss_headline;
+  });
   for (const auto& [network, encodings] : losses) {
     const auto base = encodings.find(results.baseline);
     if (base == encodings.end()) continue;

@@ -162,8 +162,8 @@ std::string pe_of(const Json& facts) {
 }
 
 /// Tables whose rows are cells and trials of the results: only claims, which name any table, read them again.
-const std::set<std::string> kHeldOtherwise{"lm_summary",   "lm_doc",     "retrieval_trial", "retrieval_summary",
-                                           "algo_summary", "dummy_grid", "dummy_targets"};
+const std::set<std::string> kHeldOtherwise{"lm_summary", "lm_doc", "retrieval_trial", "retrieval_summary",
+                                           "algo_summary"};
 
 template <typename T, typename Use>
 void each_row(const artifact::Tables& tables, const std::string& where, const Use& use) {
@@ -252,36 +252,6 @@ void read_tasks(const artifact::Tables& tables, const std::string& where, std::s
                              .nll = row.nll_target,
                              .chance = row.chance_tok,
                              .status = status_of(row.status)});
-  });
-}
-
-void read_dummy(const artifact::Tables& tables, const std::string& where, std::size_t run, Results& results) {
-  each_row<schema::DummyGrid>(tables, where, [&](const schema::DummyGrid& row) {
-    results.dummy.push_back({.run = run,
-                             .mode = row.mode,
-                             .network = row.network,
-                             .depth = row.depth,
-                             .epochs = row.epochs,
-                             .seed = row.seed ? cat(*row.seed) : "",
-                             .headline = row.loss_headline,
-                             .all = row.loss_all,
-                             .determined = row.det_loss,
-                             .accuracy = row.det_acc,
-                             .positions = {row.loss_pos.begin(), row.loss_pos.end()},
-                             .wrap = row.loss_pos63});
-  });
-  each_row<schema::DummyTargets>(tables, where, [&](const schema::DummyTargets& row) {
-    results.dummy_targets.push_back({.run = run,
-                                     .mode = row.mode,
-                                     .network = row.network,
-                                     .seed = row.seed ? cat(*row.seed) : "",
-                                     .depth = row.depth,
-                                     .epochs = row.epochs,
-                                     .variant = row.variant,
-                                     .target = row.target,
-                                     .loss = row.loss,
-                                     .accuracy = row.acc,
-                                     .status = status_of(row.status)});
   });
 }
 
@@ -635,7 +605,6 @@ class ScoreReader {
     support::with_context(cat("reading ", scores.where), [&] {
       read_lm(scores.tables, scores.where, index, results_);
       read_tasks(scores.tables, scores.where, index, results_);
-      read_dummy(scores.tables, scores.where, index, results_);
       for (artifact::Table& table : scores.tables.tables) {
         const std::string name = table.name();
         if (results_.claims.empty() && kHeldOtherwise.count(name) != 0) continue;

@@ -111,29 +111,6 @@ struct TaskCell {
   std::string status = "ok";
 };
 
-/// A row of the table `dummy_grid`: structured rows after so many epochs, nats a target.
-struct DummyCell {
-  std::size_t run = 0;
-  std::string mode;     ///< seed, fixed, fixed_by_base, hard, hard_echo
-  std::string network;  ///< "post_norm_over_batch", …
-  std::int64_t depth = 0, epochs = 0;
-  std::string seed;
-  double headline = 0, all = 0, determined = 0, accuracy = 0;  ///< NaN where there is none
-  std::vector<double> positions;                               ///< of the targets of positions 0 to 7
-  double wrap = 0;
-};
-
-/// A row of `dummy_targets`.
-struct DummyTargetCell {
-  std::size_t run = 0;
-  std::string mode, network, seed;
-  std::int64_t depth = 0, epochs = 0;
-  std::string variant;  ///< plain, shift_8, long
-  std::string target;   ///< first, step, det, …
-  double loss = 0, accuracy = 0;
-  std::string status = "ok";
-};
-
 struct CurvePoint {
   double step = 0;
   double tokens = 0;
@@ -200,14 +177,12 @@ struct Results {
   std::vector<Trial> trials;
   std::vector<TaskCell> retrieval;
   std::vector<TaskCell> tasks;
-  std::vector<DummyCell> dummy;
-  std::vector<DummyTargetCell> dummy_targets;
   std::vector<IdealLoss> ideal;  ///< empty where none was gathered
   std::vector<Curve> curves;
   std::vector<Curve> unselected_curves;  ///< of values that were not chosen
   std::vector<Selection> selections;
-  /// Of the scores, by name, as gathered. Those whose rows are `lm`, `trials`, `retrieval`, `tasks`, `dummy` or
-  /// `dummy_targets` are kept for claims alone.
+  /// Of the scores, by name, as gathered. Those whose rows are `lm`, `trials`, `retrieval` or `tasks` are kept
+  /// for claims alone.
   std::map<std::string, std::vector<GatheredTable>> tables;
   std::vector<std::string> missing;
   std::vector<std::string> left_out;  ///< "encoding=alibi"

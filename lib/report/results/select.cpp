@@ -84,8 +84,6 @@ void remove_unselected(Results& results) {
   std::erase_if(results.trials, out);
   std::erase_if(results.retrieval, out);
   std::erase_if(results.tasks, out);
-  std::erase_if(results.dummy, out);
-  std::erase_if(results.dummy_targets, out);
   for (auto table = results.tables.begin(); table != results.tables.end();) {
     std::erase_if(table->second, out);
     table = table->second.empty() ? results.tables.erase(table) : std::next(table);

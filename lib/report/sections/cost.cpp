@@ -31,14 +31,14 @@ Table parameters_table(const Results& results) {
   Table table{.id = "parameters", .title = "Parameters and tables of the encodings"};
   table.columns = arm_columns(results);
   std::set<std::int64_t> lengths;
-  struct Held {
+  struct ArmParameters {
     double own = NAN, share = NAN, total = NAN;
     std::string placement;
     std::map<std::int64_t, double> bytes;
   };
-  std::map<std::size_t, Held> held;
+  std::map<std::size_t, ArmParameters> by_arm;
   each_row<schema::Parameters>(results, [&](std::size_t run, const schema::Parameters& row) {
-    Held& own = held[arm_of(results, run)];
+    ArmParameters& own = by_arm[arm_of(results, run)];
     own.own = row.parameters;
     own.share = row.share;
     own.total = row.total;
@@ -56,7 +56,7 @@ Table parameters_table(const Results& results) {
                              .group = "bytes of tables, length",
                              .style = NumberStyle::kCount});
   }
-  for (const auto& [arm, own] : held) {
+  for (const auto& [arm, own] : by_arm) {
     if (arm >= results.arms.size()) continue;
     Row row{.cells = arm_cells(results, results.arms[arm])};
     row.cells.insert(row.cells.end(),

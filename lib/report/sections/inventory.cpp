@@ -3,6 +3,8 @@
 #include <set>
 
 #include "report/sections/section.h"
+#include "schema/status.h"
+#include "schema/structured_rows.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -23,9 +25,9 @@ std::vector<std::string> statuses_of(const Results& results) {
     if (status != "ok") ++counts[run].other[status];
   };
   for (const LmCell& cell : results.lm) count(cell.run, cell.status);
-  for (const DummyTargetCell& cell : results.dummy_targets) {
-    if (cell.target == "all") count(cell.run, cell.status);
-  }
+  each_row<schema::DummyTargets>(results, [&](std::size_t run, const schema::DummyTargets& row) {
+    if (row.target == "all") count(run, row.status.empty() ? schema::status::kOk : row.status);
+  });
   for (const auto* list : {&results.retrieval, &results.tasks}) {
     for (const TaskCell& cell : *list) count(cell.run, cell.status);
   }

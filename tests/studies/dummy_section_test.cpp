@@ -3,11 +3,13 @@
 #include <cmath>
 
 #include "report/page/report.h"
-#include "report/sections/section.h"
+#include "report/section_results.h"
+#include "schema/structured_rows.h"
 #include "support/text.h"
 
 using namespace pe;
 using namespace pe::report;
+using namespace pe::report::sample;
 
 namespace {
 
@@ -29,18 +31,14 @@ struct Sample {
       results.encodings.push_back(encoding);
     for (const std::int64_t epochs : {1, 16}) {
       const double early = epochs == 1 ? 0.5 : 0;
-      results.dummy.push_back({.run = results.runs.size() - 1,
-                               .mode = mode,
-                               .network = network,
-                               .depth = depth,
-                               .epochs = epochs,
-                               .seed = std::to_string(seed),
-                               .headline = (mode == "seed" ? all : determined) + early,
-                               .all = all + early,
-                               .determined = determined + early,
-                               .accuracy = 0.9,
-                               .positions = {4.3, 0.1, 0.1, 0.1, middle, 0.1, 0.1, 0.1},
-                               .wrap = mode == "seed" ? 0.01 : kNaN});
+      schema::DummyGrid row{{mode, network, encoding, depth, epochs, seed}};
+      row.loss_headline = (mode == "seed" ? all : determined) + early;
+      row.loss_all = all + early;
+      row.det_loss = determined + early;
+      row.det_acc = 0.9;
+      row.loss_pos = {4.3, 0.1, 0.1, 0.1, middle, 0.1, 0.1, 0.1};
+      row.loss_pos63 = mode == "seed" ? 0.01 : kNaN;
+      add_rows<schema::DummyGrid>(results, {row});
     }
   }
 
@@ -52,14 +50,6 @@ struct Sample {
     return {};
   }
 };
-
-const Table& table_of(const Section& section, const std::string& id) {
-  for (const Table& table : section.tables) {
-    if (table.id == id) return table;
-  }
-  BOOST_FAIL("no table " + id);
-  return section.tables.front();
-}
 
 }  // namespace
 
@@ -87,17 +77,13 @@ BOOST_AUTO_TEST_CASE(mode_hard_is_paired_with_the_baseline_and_says_what_is_miss
     for (const auto& [encoding, loss] : {std::pair{"rope", .30}, {"learned", .28}}) {
       sample.add("hard", "pre_norm_causal", encoding, 4, seed, 1.0, 0, loss);
       const auto add = [&](const char* variant, const char* target, double value, const char* status) {
-        sample.results.dummy_targets.push_back({.run = sample.results.runs.size() - 1,
-                                                .mode = "hard",
-                                                .network = "pre_norm_causal",
-                                                .seed = std::to_string(seed),
-                                                .depth = 4,
-                                                .epochs = 16,
-                                                .variant = variant,
-                                                .target = target,
-                                                .loss = value,
-                                                .accuracy = .9,
-                                                .status = status});
+        schema::DummyTargets row{{"hard", "pre_norm_causal", encoding, 4, 16, seed}};
+        row.variant = variant;
+        row.target = target;
+        row.loss = value;
+        row.acc = .9;
+        row.status = status;
+        add_rows<schema::DummyTargets>(sample.results, {row});
       };
       add("plain", "det", loss + 0.01 * (seed - 43), "ok");
       if (encoding == std::string("rope"))
@@ -113,6 +99,31 @@ BOOST_AUTO_TEST_CASE(mode_hard_is_paired_with_the_baseline_and_says_what_is_miss
              markdown);  // learned − rope, in every seed
   BOOST_TEST(csv.find("n/a (the length is beyond the positions that the encoding has)") != std::string::npos, csv);
   BOOST_TEST(csv.find("it is the baseline") != std::string::npos, csv);
+}
+
+BOOST_AUTO_TEST_CASE(depth_and_epochs_are_a_map) {
+  Results results;
+  results.encodings = {"learned", "rope"};
+  results.variants = {""};
+  for (const std::string& encoding : results.encodings) {
+    results.runs.push_back({.encoding = encoding, .seed = "1"});
+    for (const std::int64_t depth : {1, 4, 16}) {
+      for (const std::int64_t epochs : {1, 4, 16}) {
+        schema::DummyGrid row{{"fixed", "bare", encoding, depth, epochs, 1}};
+        row.loss_headline = 1.0 / static_cast<double>(depth * epochs);
+        add_rows<schema::DummyGrid>(results, {row});
+      }
+    }
+  }
+  const Section section = section_of("dummy", results);
+  const Figure& map = section.figures.back();
+  BOOST_TEST(map.id == "dummy_fixed_map");
+  BOOST_REQUIRE(map.panels.size() == 2u);
+  BOOST_TEST(map.panels[1].encoding == "rope");
+  BOOST_REQUIRE(map.panels[0].cells.size() == 9u);
+  BOOST_TEST(map.panels[0].cells[5].value == 1.0 / 64);  // 4 layers, 16 epochs
+  BOOST_TEST(map.x_names[map.panels[0].cells[5].column] == "16");
+  BOOST_TEST(map.y_names[map.panels[0].cells[5].row] == "4");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

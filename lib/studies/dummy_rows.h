@@ -18,7 +18,7 @@
 #include "artifact/split.h"
 #include "support/random.h"
 
-namespace pe::data {
+namespace pe::studies {
 
 enum class DummyMode { kSeed, kFixed, kHard };
 using artifact::Split;
@@ -94,4 +94,4 @@ struct DummyFloors {
   static double base();
 };
 
-}  // namespace pe::data
+}  // namespace pe::studies

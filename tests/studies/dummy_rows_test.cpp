@@ -1,6 +1,6 @@
 // The structured rows: exact floors (item 19 of the specification's acceptance list) by counting, held-out values,
 // keys.
-#include "data/tasks/dummy.h"
+#include "studies/dummy_rows.h"
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
@@ -10,7 +10,7 @@
 
 #include "support/hash.h"
 
-using namespace pe::data;
+using namespace pe::studies;
 
 namespace {
 
@@ -60,7 +60,7 @@ std::vector<DummyRow> all_hard_rows() {
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(dummy)
+BOOST_AUTO_TEST_SUITE(dummy_rows)
 
 BOOST_AUTO_TEST_CASE(floors_of_mode_seed_are_the_entropies_of_its_71_rows) {
   const auto rows = all_seed_rows();

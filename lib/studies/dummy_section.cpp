@@ -1,5 +1,5 @@
-// Structured rows (pe-dummy): losses over depth and epochs beside exact floors and the published grid. What that grid
-// was said to show is a file of claims: configs/claims/dummy.yml.
+// Structured rows (pe-dummy): losses over depth and epochs with exact floors and the published grid, and a map of each
+// encoding. configs/claims/dummy.yml has the claims that the published grid supports.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,6 +7,8 @@
 #include <set>
 
 #include "report/sections/section.h"
+#include "schema/status.h"
+#include "schema/structured_rows.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -14,7 +16,7 @@ namespace {
 
 using support::cat;
 
-// Of the rows: 71 of them, 64 targets each, of which 56 are padding. data/tasks/dummy.h derives them, and a test
+// Of the rows: 71 of them, 64 targets each, of which 56 are padding. studies/dummy_rows.h derives them, and a test
 // counts.
 const double kBase = std::log(71.0), kPositionWise = 2 * kBase / 64, kCausal = kBase / 64;
 constexpr double kMarginal = 0.846567;
@@ -46,26 +48,39 @@ std::optional<double> published(const std::string& encoding, std::int64_t depth,
   return std::nullopt;
 }
 
-/// What is compared: an encoding in a network of some depth.
+/// An encoding in a network of some depth; lines are compared.
 struct Line {
   std::string encoding, network;
   std::int64_t depth = 0;
   bool operator==(const Line&) const = default;
 };
 
+/// A row of a table of the study, of which run.
+template <typename Table>
+struct OfRun : Table {
+  std::size_t run = 0;
+  std::string seed_name() const { return this->seed ? cat(*this->seed) : ""; }
+};
+using Losses = OfRun<schema::DummyGrid>;
+using TargetLoss = OfRun<schema::DummyTargets>;
+
 class Grid {
  public:
-  explicit Grid(const Results& results) : results_(results) {}
+  explicit Grid(const Results& results) : results_(results) {
+    read(losses_);
+    read(targets_);
+  }
 
+  bool empty() const { return losses_.empty(); }
   std::vector<std::string> modes() const {
     std::vector<std::string> found;
-    for (const DummyCell& cell : results_.dummy) add(found, cell.mode);
+    for (const Losses& row : losses_) add(found, row.mode);
     return found;
   }
   std::vector<Line> lines(const std::string& mode) const {
     std::vector<Line> found;
-    for (const DummyCell& cell : results_.dummy) {
-      if (cell.mode == mode) add(found, line_of(cell));
+    for (const Losses& row : losses_) {
+      if (row.mode == mode) add(found, line_of(row));
     }
     std::stable_sort(found.begin(), found.end(), [](const Line& a, const Line& b) {
       return std::tie(a.network, a.depth) < std::tie(b.network, b.depth);
@@ -74,9 +89,14 @@ class Grid {
   }
   std::set<std::int64_t> epochs(const std::string& mode) const {
     std::set<std::int64_t> found;
-    for (const DummyCell& cell : results_.dummy) {
-      if (cell.mode == mode) found.insert(cell.epochs);
+    for (const Losses& row : losses_) {
+      if (row.mode == mode) found.insert(row.epochs);
     }
+    return found;
+  }
+  std::set<std::string> seeds() const {
+    std::set<std::string> found;
+    for (const Losses& row : losses_) found.insert(row.seed_name());
     return found;
   }
   /// One number a seed, in the order of the seeds' names.
@@ -84,38 +104,56 @@ class Grid {
   std::map<std::string, double> by_seed(const std::string& mode, const Line& line, std::int64_t epochs,
                                         const Of& of) const {
     std::map<std::string, double> found;
-    for (const DummyCell& cell : results_.dummy) {
-      if (cell.mode == mode && cell.epochs == epochs && line_of(cell) == line) found[cell.seed] = of(cell);
+    for (const Losses& row : losses_) {
+      if (row.mode == mode && row.epochs == epochs && line_of(row) == line) found[row.seed_name()] = of(row);
     }
     return found;
   }
   std::map<std::string, double> target(const std::string& mode, const Line& line, std::int64_t epochs,
-                                       const std::string& variant, const std::string& name, double DummyTargetCell::*of,
+                                       const std::string& variant, const std::string& name, double TargetLoss::*of,
                                        std::string* status) const {
     std::map<std::string, double> found;
-    for (const DummyTargetCell& cell : results_.dummy_targets) {
-      if (cell.mode != mode || cell.epochs != epochs || cell.variant != variant) continue;
-      if (Line{results_.runs[cell.run].encoding, cell.network, cell.depth} != line) continue;
-      if (cell.status != "ok") *status = cell.status;
-      if (cell.target == name) found[cell.seed] = cell.*of;
+    for (const TargetLoss& row : targets_) {
+      if (row.mode != mode || row.epochs != epochs || row.variant != variant || line_of(row) != line) continue;
+      if (!row.status.empty() && row.status != schema::status::kOk) *status = row.status;
+      if (row.target == name) found[row.seed_name()] = row.*of;
     }
     return found;
   }
   std::vector<std::string> variants(const std::string& mode) const {
     std::vector<std::string> found;
-    for (const DummyTargetCell& cell : results_.dummy_targets) {
-      if (cell.mode == mode) add(found, cell.variant);
+    for (const TargetLoss& row : targets_) {
+      if (row.mode == mode) add(found, row.variant);
     }
     return found;
   }
+  /// The headline losses of a mode by network and encoding, then by depth and epochs.
+  auto maps(const std::string& mode) const {
+    std::map<std::pair<std::string, std::string>, std::map<std::pair<std::int64_t, std::int64_t>, std::vector<double>>>
+        maps;
+    for (const Losses& row : losses_) {
+      if (row.mode == mode)
+        maps[{row.network, results_.runs[row.run].encoding}][{row.depth, row.epochs}].push_back(row.loss_headline);
+    }
+    return maps;
+  }
 
  private:
-  Line line_of(const DummyCell& cell) const { return {results_.runs[cell.run].encoding, cell.network, cell.depth}; }
+  template <typename Table>
+  void read(std::vector<OfRun<Table>>& rows) {
+    each_row<Table>(results_, [&](std::size_t run, const Table& row) { rows.push_back({row, run}); });
+  }
+  template <typename Row>
+  Line line_of(const Row& row) const {
+    return {results_.runs[row.run].encoding, row.network, row.depth};
+  }
   template <typename T>
   static void add(std::vector<T>& list, const T& item) {
     if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
   }
   const Results& results_;
+  std::vector<Losses> losses_;
+  std::vector<TargetLoss> targets_;
 };
 
 std::vector<double> values_of(const std::map<std::string, double>& by_seed) {
@@ -144,6 +182,8 @@ std::vector<Column> line_columns() {
           {.id = "network", .header = "Network", .text = true},
           {.id = "depth", .header = "Layers", .style = NumberStyle::kCount}};
 }
+
+double headline(const Losses& row) { return row.loss_headline; }
 
 bool is_hard(const std::string& mode) { return mode.rfind("hard", 0) == 0; }
 
@@ -174,8 +214,7 @@ Table losses_table(const Grid& grid, const std::string& mode, const std::string&
     Row row{.cells = line_cells(line), .rule_above = !network.empty() && network != line.network};
     network = line.network;
     for (const std::int64_t count : epochs) {
-      row.cells.push_back(
-          cell_of(values_of(grid.by_seed(mode, line, count, [](const DummyCell& c) { return c.headline; }))));
+      row.cells.push_back(cell_of(values_of(grid.by_seed(mode, line, count, headline))));
     }
     if (mode == "seed") {
       for (const std::int64_t count : epochs) {
@@ -204,13 +243,13 @@ Table targets_table(const Grid& grid, const std::string& mode) {
   struct Measure {
     const char* id;
     const char* header;
-    double (*of)(const DummyCell&);
+    double (*of)(const Losses&);
   };
-  const Measure measures[] = {{"start", "START → a", [](const DummyCell& c) { return c.positions[0]; }},
-                              {"middle", "MIDDLE → a+3", [](const DummyCell& c) { return c.positions[4]; }},
-                              {"determined", "positions 1–6", [](const DummyCell& c) { return c.determined; }},
-                              {"all", "all", [](const DummyCell& c) { return c.all; }},
-                              {"wrap", "last → START", [](const DummyCell& c) { return c.wrap; }}};
+  const Measure measures[] = {{"start", "START → a", [](const Losses& c) { return c.loss_pos[0]; }},
+                              {"middle", "MIDDLE → a+3", [](const Losses& c) { return c.loss_pos[4]; }},
+                              {"determined", "positions 1–6", [](const Losses& c) { return c.det_loss; }},
+                              {"all", "all", [](const Losses& c) { return c.loss_all; }},
+                              {"wrap", "last → START", [](const Losses& c) { return c.loss_pos63; }}};
   for (const Measure& measure : measures) {
     if (mode != "seed" && std::string_view(measure.id) == "wrap") continue;
     table.columns.push_back({.id = measure.id, .header = measure.header, .direction = Direction::kLowerIsBetter});
@@ -229,7 +268,7 @@ Table targets_table(const Grid& grid, const std::string& mode) {
   return table;
 }
 
-/// Mode hard: the determined targets on unseen progressions, as they are, moved along and longer; paired with the
+/// Mode hard: the determined targets on unseen progressions: plain, moved along and longer; paired with the
 /// baseline.
 Table hard_table(const Grid& grid, const std::string& mode, const std::string& baseline) {
   const std::int64_t last = *grid.epochs(mode).rbegin();
@@ -257,23 +296,23 @@ Table hard_table(const Grid& grid, const std::string& mode, const std::string& b
   for (const Line& line : grid.lines(mode)) {
     Row row{.cells = line_cells(line)};
     const auto of = [&](const Line& of_line, const std::string& variant, const std::string& target,
-                        double DummyTargetCell::*member) {
+                        double TargetLoss::*member) {
       std::string status = "not_measured";
       auto found = grid.target(mode, of_line, last, variant, target, member, &status);
       return std::pair(std::move(found), status);
     };
     for (const std::string& variant : variants) {
-      const auto [found, status] = of(line, variant, "det", &DummyTargetCell::loss);
+      const auto [found, status] = of(line, variant, "det", &TargetLoss::loss);
       row.cells.push_back(cell_of(values_of(found), status));
     }
-    row.cells.push_back(cell_of(values_of(of(line, "plain", "det", &DummyTargetCell::accuracy).first)));
+    row.cells.push_back(cell_of(values_of(of(line, "plain", "det", &TargetLoss::acc).first)));
     for (const char* target : {"first", "step"}) {
-      row.cells.push_back(cell_of(values_of(of(line, "plain", target, &DummyTargetCell::loss).first)));
+      row.cells.push_back(cell_of(values_of(of(line, "plain", target, &TargetLoss::loss).first)));
     }
     std::vector<double> ours, theirs;
-    const auto own = of(line, "plain", "det", &DummyTargetCell::loss).first;
+    const auto own = of(line, "plain", "det", &TargetLoss::loss).first;
     for (const auto& [seed, value] :
-         of({baseline, line.network, line.depth}, "plain", "det", &DummyTargetCell::loss).first) {
+         of({baseline, line.network, line.depth}, "plain", "det", &TargetLoss::loss).first) {
       if (const auto same = own.find(seed); same != own.end()) {
         ours.push_back(same->second);
         theirs.push_back(value);
@@ -319,13 +358,11 @@ Figure losses_figure(const Grid& grid, const std::string& mode, Palette& palette
       std::vector<double> xs;
       std::set<std::string> seeds;
       for (const std::int64_t epochs : grid.epochs(mode)) {
-        for (const auto& [seed, value] :
-             grid.by_seed(mode, line, epochs, [](const DummyCell& c) { return c.headline; }))
-          seeds.insert(seed);
+        for (const auto& [seed, value] : grid.by_seed(mode, line, epochs, headline)) seeds.insert(seed);
       }
       std::vector<std::vector<double>> values(seeds.size());
       for (const std::int64_t epochs : grid.epochs(mode)) {
-        const auto found = grid.by_seed(mode, line, epochs, [](const DummyCell& c) { return c.headline; });
+        const auto found = grid.by_seed(mode, line, epochs, headline);
         if (found.empty()) continue;
         xs.push_back(static_cast<double>(epochs));
         std::size_t s = 0;
@@ -349,14 +386,61 @@ Figure losses_figure(const Grid& grid, const std::string& mode, Palette& palette
   return figure;
 }
 
+/// Loss by depth and epochs, a map for each encoding and network; without an id where there is one number.
+Figure map_figure(const Grid& grid, const std::string& mode) {
+  const auto maps = grid.maps(mode);
+  std::set<std::int64_t> depths;
+  const std::set<std::int64_t> epochs = grid.epochs(mode);
+  for (const Line& line : grid.lines(mode)) depths.insert(line.depth);
+  if (depths.size() < 2 && epochs.size() < 2) return {};  // one number is no map
+  Figure figure{.id = cat("dummy_", mode, "_map"),
+                .title = cat("Loss by depth and epochs, mode ", mode),
+                .kind = Figure::Kind::kHeatMap,
+                .x = {.title = "Epochs"},
+                .y = {.title = "Layers"},
+                .columns = 3};
+  const std::vector<std::int64_t> columns(epochs.begin(), epochs.end()), rows(depths.begin(), depths.end());
+  for (const std::int64_t count : columns) figure.x_names.push_back(cat(count));
+  for (const std::int64_t depth : rows) figure.y_names.push_back(cat(depth));
+  std::size_t fewest = 0, most = 0;
+  double low = INFINITY, high = -INFINITY;
+  for (const auto& [of, cells] : maps) {
+    Panel panel{.title = maps.size() > 1 ? cat(of.second, ", ", in_words(of.first)) : of.second, .encoding = of.second};
+    for (const auto& [at, losses] : cells) {
+      const double mean = statistics::summarise_seeds(losses).mean;
+      fewest = fewest == 0 ? losses.size() : std::min(fewest, losses.size());
+      most = std::max(most, losses.size());
+      HeatCell cell{.column = static_cast<int>(std::find(columns.begin(), columns.end(), at.second) - columns.begin()),
+                    .row = static_cast<int>(std::find(rows.begin(), rows.end(), at.first) - rows.begin()),
+                    .value = std::isfinite(mean) ? mean : kUnknown,
+                    .text = std::isfinite(mean) ? heat_text(mean) : "n/a"};
+      if (std::isfinite(mean)) {
+        low = std::min(low, mean);
+        high = std::max(high, mean);
+      }
+      panel.cells.push_back(std::move(cell));
+    }
+    figure.panels.push_back(std::move(panel));
+  }
+  figure.heat_low = std::isfinite(low) ? std::floor(10 * low) / 10 : 0;
+  figure.heat_high = std::isfinite(high) ? std::max(figure.heat_low + 0.1, std::ceil(10 * high) / 10) : 1;
+  figure.heat_title = "nats";
+  figure.caption = cat("Test loss in nats per target, mean over ",
+                       fewest == most ? cat(most, most == 1 ? " seed" : " seeds") : cat(fewest, " to ", most, " seeds"),
+                       "; one colour scale for all panels. Panels of one network may be compared with each other.");
+  figure.description =
+      "Heat maps of loss by number of layers and of epochs, one for each encoding and network; the values are in the "
+      "table.";
+  return figure;
+}
+
 }  // namespace
 
 Section dummy_section(const Results& results, Palette& palette) {
   Section section{.id = "dummy", .title = "Structured sequences"};
-  if (results.dummy.empty()) return section;
   const Grid grid(results);
-  std::set<std::string> seeds;
-  for (const DummyCell& cell : results.dummy) seeds.insert(cell.seed);
+  if (grid.empty()) return section;
+  const std::set<std::string> seeds = grid.seeds();
   const std::string of_seeds = cat(seeds.size(), seeds.size() == 1 ? " seed (" : " seeds (",
                                    support::join(std::vector<std::string>(seeds.begin(), seeds.end()), ", "), ").");
   section.paragraphs.push_back(
@@ -368,6 +452,9 @@ Section dummy_section(const Results& results, Palette& palette) {
     section.figures.push_back(losses_figure(grid, mode, palette));
     section.tables.push_back(losses_table(grid, mode, of_seeds));
     section.tables.push_back(is_hard(mode) ? hard_table(grid, mode, results.baseline) : targets_table(grid, mode));
+  }
+  for (const std::string& mode : grid.modes()) {
+    if (Figure map = map_figure(grid, mode); !map.id.empty()) section.figures.push_back(std::move(map));
   }
   return section;
 }

@@ -1,4 +1,4 @@
-#include "data/tasks/dummy.h"
+#include "studies/dummy_rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "support/hash.h"
 
-namespace pe::data {
+namespace pe::studies {
 namespace {
 
 constexpr std::int64_t kFirstBase = 10, kBases = 71;
@@ -181,4 +181,4 @@ double DummyFloors::hard_row() {
   return std::log(static_cast<double>(kHardFirsts * kHardSteps * kBeforeChoices * kAfterChoices));
 }
 
-}  // namespace pe::data
+}  // namespace pe::studies
