@@ -175,19 +175,22 @@ struct Launchers {
   static int cross_entropy(void* logits, bool logits_bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
                            std::int64_t vocabulary, bool gradient, const PeCudaLogits* shape, void* stream) {
     return typed(logits_bf16, vocabulary, [&]<typename Value, int n>() {
-      const auto run = [&]<int kHeld, bool kCapped>() {
+      const auto run = [&]<int kHeld, bool kCapped, int kThreads>() {
         return On::lines(
-            CrossEntropyLine<Value, n, kHeld, kCapped>{static_cast<Value*>(logits), targets, loss, vocabulary, gradient,
-                                                       shape->softcap, shape->z_loss},
+            CrossEntropyLine<Value, n, kHeld, kCapped, kThreads>{static_cast<Value*>(logits), targets, loss, vocabulary,
+                                                                 gradient, shape->softcap, shape->z_loss, shape->scale},
             rows, stream);
       };
-      const auto held = [&]<int kHeld>() {
-        return shape->softcap > 0 ? run.template operator()<kHeld, true>() : run.template operator()<kHeld, false>();
+      const auto held = [&]<int kHeld, int kThreads = 512>() {
+        return shape->softcap > 0 ? run.template operator()<kHeld, true, kThreads>()
+                                  : run.template operator()<kHeld, false, kThreads>();
       };
       // What a small vocabulary would leave empty are registers that keep other blocks off the multiprocessor.
-      const std::int64_t packs = (vocabulary / n + kLineThreads - 1) / kLineThreads;
+      const std::int64_t packs = (vocabulary / n + 511) / 512;
       if constexpr (n == 1)
         return held.template operator()<4>();
+      else if (packs > 8 && shape->threads == 1024)
+        return held.template operator()<8, 1024>();
       else
         return packs <= 4   ? held.template operator()<4>()
                : packs <= 8 ? held.template operator()<8>()

@@ -37,21 +37,20 @@ PE_BOTH LogSum merge(LogSum a, LogSum b) {
   return {top, a.total * power_of_2(a.top - top) + b.total * power_of_2(b.top - top)};
 }
 
-inline constexpr int kLineThreads = 512;
-
 /// A row of logits is read once: its first packs stay with the threads until the gradient takes their place, and only
 /// what a vocabulary has beyond them is read again. softcap: logits are cap · tanh(logit / cap). z_loss: adds z · lse²
-/// to what the gradient is of, not to the loss that is told.
-template <typename Value, int n, int kHeld, bool kCapped>
+/// to what the gradient is of, not to the loss that is told. scale: a factor of the gradient.
+template <typename Value, int n, int kHeld, bool kCapped, int threads = 512>
 struct CrossEntropyLine {
-  static constexpr int kThreads = kLineThreads;
-  static constexpr int kAtOnce = kHeld > 8 ? 1 : 2;  ///< blocks that a multiprocessor's registers are to hold
+  static constexpr int kThreads = threads;
+  /// Blocks that a multiprocessor's registers are to hold.
+  static constexpr int kAtOnce = kHeld > 8 || kThreads > 512 ? 1 : 2;
   Value* logits;
   const std::int64_t* targets;
   float* loss;
   std::int64_t vocabulary;
   bool gradient;
-  float softcap, z_loss;
+  float softcap, z_loss, scale;
 
   struct Own {
     Pack<Value, n> held[kHeld];
@@ -104,7 +103,7 @@ struct CrossEntropyLine {
         store<n>(values + pack * n, Pack<Value, n>{});
       return;
     }
-    const float lse = (log2f(all.total) + all.top) * kLn2, factor = (1.0F + 2.0F * z_loss * lse) / all.total;
+    const float lse = (log2f(all.total) + all.top) * kLn2, factor = scale * (1.0F + 2.0F * z_loss * lse) / all.total;
     const auto slope = [&](float x, float one) {  // of the loss by the logit before the cap; `one` for the target
       const float d = term(x, all.top) * factor - one;
       return static_cast<Value>(kCapped ? d * (1.0F - x / softcap * (x / softcap)) : d);
@@ -129,7 +128,7 @@ struct CrossEntropyLine {
     }
     for (std::uint32_t pack = thread + kHeld * kThreads; pack < packs; pack += kThreads)
       give(pack, load<n>(values + pack * n));
-    if (has_target) values[target] = slope(of_target, 1);
+    if (has_target) values[target] = slope(of_target, scale);
   }
 };
 

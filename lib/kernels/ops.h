@@ -66,10 +66,11 @@ struct SplitGradient {
   Tensor weight_gradient;  ///< added to where it is defined
 };
 
-/// Changes of logits on their way into a cross-entropy; 0: none.
+/// Changes of logits on their way into a cross-entropy; 0: none. Of its gradients: a factor.
 struct LogitShape {
   double softcap = 0;  ///< logits are softcap · tanh(logit / softcap)
   double z_loss = 0;   ///< weight of (log Σ exp)² in the gradients; the losses are without it
+  double scale = 1;    ///< factor of the gradients; the losses are without it
 };
 
 struct Operations {
@@ -110,7 +111,7 @@ struct Operations {
   /// gradient[ids] += scale · g, in an order that is always the same. @param g [..., d]. @param ids as many.
   void (*add_embedding_gradient)(const Tensor& g, const Tensor& ids, const Tensor& gradient, double scale);
 
-  /// Losses of rows of logits [rows, V]; with `gradient`, logits become softmax − one-hot, as `shape` has it. Negative
+  /// Losses of rows of logits [rows, V]; with `gradient`, logits become scale · (softmax − one-hot), as `shape` has it. Negative
   /// targets: 0.
   void (*cross_entropy)(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient,
                         const LogitShape& shape);

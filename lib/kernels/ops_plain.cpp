@@ -118,7 +118,13 @@ void cap_logits(const Tensor& logits, double cap) { logits.div_(cap).tanh_().mul
 
 void shaped_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient,
                           const LogitShape& shape, void (*bare)(Tensor&, const Tensor&, const Tensor&, bool)) {
-  if (shape.softcap <= 0 && shape.z_loss <= 0) return bare(logits, targets, losses, gradient);
+  const auto scale_by = [&](double factor) {
+    if (gradient && factor != 1) logits.mul_(factor);
+  };
+  if (shape.softcap <= 0 && shape.z_loss <= 0) {
+    bare(logits, targets, losses, gradient);
+    return scale_by(shape.scale);
+  }
   const Tensor index = targets.clamp_min(0).unsqueeze(1);
   Tensor slope, of_target;
   if (shape.softcap > 0) {
@@ -136,6 +142,7 @@ void shaped_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& l
     logits.scatter_add_(1, index, factor);
   }
   if (slope.defined()) logits.mul_(slope);
+  scale_by(shape.scale);
 }
 
 const Operations kPlainOperations = {.name = "plain",

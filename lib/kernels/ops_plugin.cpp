@@ -219,7 +219,8 @@ void add_embedding_gradient(const Tensor& g, const Tensor& ids, const Tensor& gr
 void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient,
                    const LogitShape& shape) {
   const PeCudaTable* plugin = plugin_for(logits);
-  const PeCudaLogits shaped{static_cast<float>(shape.softcap), static_cast<float>(shape.z_loss)};
+  const PeCudaLogits shaped{static_cast<float>(shape.softcap), static_cast<float>(shape.z_loss),
+                            static_cast<float>(shape.scale)};
   require_launched(plugin->cross_entropy(logits.data_ptr(), is_bf16(logits), targets.data_ptr<std::int64_t>(),
                                          losses.data_ptr<float>(), logits.size(0), logits.size(1), gradient, &shaped,
                                          stream_of(plugin, logits)),

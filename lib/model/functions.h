@@ -95,4 +95,9 @@ Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const W
 Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& head, const LogitOptions& options = {},
                   const Tensor& bias = {});
 
+/// options.scale times `linear_cross_entropy`, for one call of backward() on the result itself. Where the plug-in's
+/// kernels run, the gradients by head and bias are added here, already scaled, and nothing is read twice for the scale.
+Tensor training_loss(const Tensor& hidden, const Tensor& targets, const Weight& head, const LogitOptions& options,
+                     const Weight& bias = {});
+
 }  // namespace pe::model

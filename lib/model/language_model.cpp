@@ -357,6 +357,11 @@ Tensor LanguageModel::loss_sum(const Tensor& hidden, const Tensor& targets, doub
   return linear_cross_entropy(hidden, targets, state_->head, {state_->config.logit_softcap, z_loss}, state_->head_bias);
 }
 
+Tensor LanguageModel::training_loss(const Tensor& hidden, const Tensor& targets, double scale, double z_loss) const {
+  return pe::model::training_loss(hidden, targets, state_->head, {state_->config.logit_softcap, z_loss, scale},
+                                  state_->head_bias);
+}
+
 Tensor LanguageModel::losses(const Tensor& hidden, const Tensor& targets) const {
   at::NoGradGuard no_gradients;
   return row_losses(hidden.reshape({-1, hidden.size(-1)}), targets.reshape({-1}), state_->head.value,

@@ -88,6 +88,9 @@ class LanguageModel {
   /// @param z_loss weight of (log Σ exp)² in the gradients; see LogitOptions.
   Tensor loss_sum(const Tensor& hidden, const Tensor& targets, double z_loss = 0) const;
 
+  /// scale · `loss_sum`, for one call of backward() on the result itself; see functions.h.
+  Tensor training_loss(const Tensor& hidden, const Tensor& targets, double scale, double z_loss = 0) const;
+
   /// Negative log likelihood of each row, fp32 [N], by the numbers of `logits`, without gradients, in chunks of rows.
   Tensor losses(const Tensor& hidden, const Tensor& targets) const;
 

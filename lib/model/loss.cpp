@@ -10,31 +10,32 @@ namespace pe::model {
 namespace {
 
 /// Rows at a time: on the CPU about a million logits, which fit into a cache. For a large vocabulary there are enough
-/// rows that reading the head's weights three times per chunk takes little time. On a GPU it is a gibibyte.
+/// rows that reading the head's weights three times per chunk takes little time. On a GPU it is a gibibyte, and in bf16
+/// up to four, where that is at most a sixteenth of its memory.
 std::int64_t chunk_rows(const Tensor& hidden, std::int64_t vocabulary, bool gradient) {
   const bool narrow = gradient && hidden.scalar_type() == at::kBFloat16;
-  const std::int64_t logits = std::int64_t{1} << (hidden.is_cpu() ? 20 : narrow ? 29 : 28);
+  std::int64_t logits = std::int64_t{1} << (hidden.is_cpu() ? 20 : narrow ? 29 : 28);
+  if (narrow && !hidden.is_cpu()) {
+    const std::int64_t most = kernels::device_memory(hidden.device()) / 16 / hidden.element_size();
+    while (logits < std::int64_t{1} << 31 && 2 * logits <= most) logits *= 2;
+  }
   constexpr std::int64_t kLeast = 256;
   return std::clamp<std::int64_t>(logits / vocabulary, kLeast, std::max(kLeast, hidden.size(0)));
 }
 
 struct CrossEntropy {
-  Tensor losses;   ///< [N]
-  Tensor dhidden;  ///< of the sum; undefined without gradients
-  Tensor dhead, dbias;
+  Tensor losses;        ///< [N]
+  Tensor dhidden;       ///< of the sum; undefined without gradients
+  Tensor dhead, dbias;  ///< defined: added to
 };
 
-CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Tensor& head, const Tensor& bias,
-                           bool gradient, bool head_gradient, const LogitOptions& options) {
+/// @param result receives losses and `dhidden`.
+void cross_entropy(CrossEntropy& result, const Tensor& hidden, const Tensor& targets, const Tensor& head,
+                   const Tensor& bias, bool gradient, const LogitOptions& options) {
   const std::int64_t rows = hidden.size(0), step = chunk_rows(hidden, head.size(0), gradient);
   const auto precise = hidden.options().dtype(kernels::at_least_fp32(hidden));
-  CrossEntropy result;
   result.losses = at::empty({rows}, precise);
   if (gradient) result.dhidden = at::empty_like(hidden, at::MemoryFormat::Contiguous);
-  if (gradient && head_gradient) {
-    result.dhead = at::zeros(head.sizes(), precise);
-    if (bias.defined()) result.dbias = at::zeros(bias.sizes(), precise);
-  }
   const Tensor index = targets.contiguous();
   for (std::int64_t first = 0; first < rows; first += step) {
     const std::int64_t count = std::min(step, rows - first);
@@ -48,18 +49,22 @@ CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Te
     const Tensor dlogits = logits.to(hidden.scalar_type());
     Tensor to = result.dhidden.narrow(0, first, count);
     kernels::product_into(to, dlogits, head);
-    if (head_gradient) add_product(result.dhead, dlogits, part);
-    if (result.dbias.defined()) add_column_sums(result.dbias, dlogits);
+    add_product(result.dhead, dlogits, part);
+    add_column_sums(result.dbias, dlogits);
   }
-  return result;
 }
 
 class LinearCrossEntropy : public Function<LinearCrossEntropy> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& hidden, const Tensor& targets, const Weight& head,
                         const LogitOptions& options, const Weight& bias) {
-    const CrossEntropy result =
-        cross_entropy(hidden, targets, head.value, bias.value, true, head.gradient.defined(), options);
+    CrossEntropy result;
+    if (head.gradient.defined()) {
+      const auto precise = hidden.options().dtype(kernels::at_least_fp32(hidden));
+      result.dhead = at::zeros(head.value.sizes(), precise);
+      if (bias.value.defined()) result.dbias = at::zeros(bias.value.sizes(), precise);
+    }
+    cross_entropy(result, hidden, targets, head.value, bias.value, true, options);
     context->save_for_backward({result.dhidden, result.dhead, result.dbias});
     context->saved_data["gradient"] = head.gradient;
     context->saved_data["bias_gradient"] = bias.gradient;
@@ -76,7 +81,35 @@ class LinearCrossEntropy : public Function<LinearCrossEntropy> {
   }
 };
 
+/// The factor of the loss is known before the pass, so no gradient waits for it.
+class ScaledCrossEntropy : public Function<ScaledCrossEntropy> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& hidden, const Tensor& targets, const Weight& head,
+                        const LogitOptions& options, const Weight& bias) {
+    CrossEntropy result;
+    result.dhead = head.gradient;
+    result.dbias = bias.gradient;
+    cross_entropy(result, hidden, targets, head.value, bias.value, true, options);
+    context->save_for_backward({result.dhidden});
+    return result.losses.sum(at::kDouble).mul_(options.scale);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    // A read of a GPU's memory would wait for all that is queued.
+    TORCH_CHECK(gradients[0].is_cuda() || gradients[0].item<double>() == 1, "backward() has to begin at training_loss");
+    return {context->get_saved_variables()[0], {}, {}, {}, {}};
+  }
+};
+
 }  // namespace
+
+Tensor training_loss(const Tensor& hidden, const Tensor& targets, const Weight& head, const LogitOptions& options,
+                     const Weight& bias) {
+  if (kernels::plugin_for(hidden) != nullptr && at::GradMode::is_enabled())
+    return ScaledCrossEntropy::apply(hidden, targets, head, options, bias);
+  LogitOptions unscaled = options;
+  unscaled.scale = 1;
+  return linear_cross_entropy(hidden, targets, head, unscaled, bias) * options.scale;
+}
 
 Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head,
                             const LogitOptions& options, const Weight& bias) {
@@ -86,7 +119,9 @@ Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const W
 
 Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& head, const LogitOptions& options,
                   const Tensor& bias) {
-  return cross_entropy(hidden.contiguous(), targets, head, bias, false, false, options).losses;
+  CrossEntropy result;
+  cross_entropy(result, hidden.contiguous(), targets, head, bias, false, options);
+  return result.losses;
 }
 
 }  // namespace pe::model

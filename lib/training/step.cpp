@@ -7,7 +7,7 @@ namespace pe::training {
 double accumulate(const model::LanguageModel& model, const at::Tensor& ids, const at::Tensor& targets,
                   const model::ForwardOptions& options, double scale, double z_loss) {
   const at::Tensor hidden = model.forward(ids, options);
-  const at::Tensor share = model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), targets, z_loss) * scale;
+  const at::Tensor share = model.training_loss(hidden.reshape({-1, hidden.size(-1)}), targets, scale, z_loss);
   share.backward();
   return share.item<double>();
 }

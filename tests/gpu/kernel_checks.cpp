@@ -1,5 +1,6 @@
 #include "gpu/kernel_checks.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -7,13 +8,19 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <chrono>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "cuda/plugin.h"
 #include "encodings/rotary/rotary.h"
+#include "kernels/dispatch.h"
 #include "kernels/ops.h"
 #include "kernels/product.h"
+#include "model/functions.h"
 #include "support/random.h"
 
 namespace pe::test {
@@ -182,6 +189,80 @@ void check_cross_entropy(at::Device device, const KernelShapes& shapes) {
               });
     }
   }
+}
+
+namespace {
+
+/// Milliseconds of a call, the best of a few series; `wait` reads what a call wrote.
+template <typename Call, typename Wait>
+double milliseconds(const Call& call, const Wait& wait) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int series = 0; series < 4; ++series) {
+    constexpr int kCalls = 3;
+    wait();
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kCalls; ++i) call();
+    wait();
+    best = std::min(
+        best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count() / kCalls);
+  }
+  return best;
+}
+
+}  // namespace
+
+void check_loss_routes(at::Device device, const KernelShapes& shapes) {
+  const std::int64_t rows = shapes.batch * shapes.length, vocabulary = shapes.odd_vocabulary + 7;
+  const auto in_bf16 = [&](std::uint64_t key, const std::vector<std::int64_t>& sizes, double factor) {
+    return (values(key, sizes, device) * factor).to(at::kBFloat16);
+  };
+  const Tensor targets =
+      at::arange(rows, at::TensorOptions(at::kLong).device(device)).mul_(104729).remainder_(vocabulary);
+  const model::Weight head{in_bf16(2, {vocabulary, shapes.width}, 0.1),
+                           at::zeros({vocabulary, shapes.width}, at::TensorOptions(at::kFloat).device(device))};
+  const Tensor hidden = in_bf16(1, {rows, shapes.width}, 1).requires_grad_(true);
+  const double scale = 1.0 / static_cast<double>(rows);
+  std::map<bool, std::vector<Tensor>> found;
+  for (const bool before : {false, true}) {
+    const auto once = [&] {
+      const Tensor loss = before ? model::training_loss(hidden, targets, head, {0, 0, scale})
+                                 : model::linear_cross_entropy(hidden, targets, head) * scale;
+      loss.backward();
+      return loss.detach();
+    };
+    const Tensor loss = once();
+    found[before] = {loss, hidden.grad().clone(), head.gradient.clone()};
+    BOOST_TEST_MESSAGE("loss and gradients of "
+                       << rows << " rows by " << vocabulary << ", factor " << (before ? "before: " : "afterwards: ")
+                       << milliseconds(once, [&] { head.gradient[0][0].item<float>(); }) << " ms");
+    head.gradient.zero_();
+    hidden.mutable_grad().reset();
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Tensor expected = found[false][i].to(at::kDouble), difference = found[true][i].to(at::kDouble) - expected;
+    BOOST_TEST(difference.abs().max().item<double>() <= 1e-2 * expected.abs().max().item<double>());
+  }
+  const PeCudaTable* plugin = kernels::plugin_for(hidden);
+  BOOST_TEST_REQUIRE((plugin != nullptr));
+  std::map<int, std::pair<Tensor, Tensor>> by;
+  const std::int64_t wide = device.is_cuda() ? vocabulary : 40000;  // more than 512 threads hold in half a form
+  const std::int64_t least = device.is_cuda() ? rows : 3;
+  const Tensor logits = in_bf16(3, {least, wide}, 3), few = targets.narrow(0, 0, least).remainder(wide);
+  for (const int threads : {512, 1024}) {
+    const PeCudaLogits shape{.scale = 0.5, .threads = threads};
+    Tensor in = logits.clone(), losses = at::empty({least}, at::TensorOptions(at::kFloat).device(device));
+    const auto call = [&] {
+      BOOST_TEST_REQUIRE(plugin->cross_entropy(in.data_ptr(), true, few.data_ptr<std::int64_t>(),
+                                               losses.data_ptr<float>(), least, wide, true, &shape,
+                                               kernels::stream_of(plugin, in)) == 0);
+    };
+    call();
+    by[threads] = {losses.clone(), in.clone()};
+    const double took = milliseconds(call, [&] { losses[0].item<float>(); });  // a check inside a message would end it
+    BOOST_TEST_MESSAGE("cross-entropy by blocks of " << threads << " threads: " << took << " ms");
+  }
+  BOOST_TEST((by[512].first - by[1024].first).abs().max().item<float>() <= 2e-5F);
+  BOOST_TEST((by[512].second - by[1024].second).to(at::kFloat).abs().max().item<float>() <= 2e-3F);
 }
 
 void check_embedding_gradient(at::Device device, const KernelShapes& shapes) {

@@ -24,6 +24,9 @@ void check_heads(at::Device device, const KernelShapes& shapes);
 void check_rotations(at::Device device, const KernelShapes& shapes);
 void check_swiglu(at::Device device, const KernelShapes& shapes);
 void check_cross_entropy(at::Device device, const KernelShapes& shapes);
+/// The loss with its factor known before (model/functions.h: training_loss) against the loss and then the factor, and
+/// rows by blocks of 1,024 threads against 512: results, then times as messages.
+void check_loss_routes(at::Device device, const KernelShapes& shapes);
 void check_embedding_gradient(at::Device device, const KernelShapes& shapes);
 void check_adam(at::Device device, const KernelShapes& shapes);
 void check_weight_gradients(at::Device device, const KernelShapes& shapes);

@@ -17,6 +17,7 @@ BOOST_AUTO_TEST_CASE(heads) { check_heads(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(rotations) { check_rotations(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(swiglu) { check_swiglu(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(cross_entropy) { check_cross_entropy(gpu(), {}); }
+BOOST_AUTO_TEST_CASE(loss_routes) { check_loss_routes(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(embedding_gradient) { check_embedding_gradient(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(adam) { check_adam(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(weight_gradients) { check_weight_gradients(gpu(), {}); }

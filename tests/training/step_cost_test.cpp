@@ -192,4 +192,27 @@ BOOST_AUTO_TEST_CASE(a_layer_by_the_plug_in) {
   for (const Limit& limit : {Limit{"none", 214, 47.2, 3}, Limit{"rope", 220, 47.2, 3}}) compare(limit);
 }
 
+// With the factor known before, the head's gradient needs no matrix in between, which held its sum without the factor.
+BOOST_AUTO_TEST_CASE(the_loss_by_the_plug_in_makes_no_second_gradient_of_the_head) {
+  const test::StandIn plugin;
+  const model::LanguageModel model = model_of("rope", 1);
+  model.zero_gradients();
+  const at::Tensor hidden = at::arange(kBatch * kLength * kWidth, at::TensorOptions(at::kFloat))
+                                .sin_()
+                                .view({kBatch * kLength, kWidth})
+                                .requires_grad_(true);
+  const at::Tensor targets = some_ids().reshape({-1});
+  const Cost two = cost_of([&] { (model.loss_sum(hidden, targets) * 0.01).backward(); }),
+             one = cost_of([&] { model.training_loss(hidden, targets, 0.01).backward(); });
+  report("loss, then factor", two);
+  report("loss with factor", one);
+  for (const char* wasteful : {"aten::zeros", "aten::addcmul_"}) {
+    BOOST_TEST(two.count(wasteful) > 0, wasteful);
+    BOOST_TEST(one.count(wasteful) == 0, wasteful);
+  }
+  BOOST_TEST(two.count("aten::mul") == 5);
+  BOOST_TEST(one.count("aten::mul") == 1);                         // the loss, one number
+  BOOST_TEST(two.bytes - one.bytes >= kStream + 97 * kWidth * 4);  // dhidden twice, and the head's gradient
+}
+
 BOOST_AUTO_TEST_SUITE_END()
