@@ -6,7 +6,7 @@
 /// A Mod (attention/mods) defines the term that is added to the products of queries and keys. OfQueries has the state
 /// of a lane if rows are queries, OfKeys if rows are keys. `fetch` copies the data of a tile into a stage of shared
 /// memory. `add` makes logits times log2(e) from scores. `take` sums gradients in registers from the slopes of the
-/// logits, and `write` stores them. Each sum has one owner and one order.
+/// logits, and `write` stores them. Stick is another way from logits to weights. Each sum has one owner and one order.
 ///
 /// No sum depends on who comes first: two runs give the same bits.
 #pragma once
@@ -20,6 +20,7 @@
 #include "cuda/attention/mods/gated_distance.h"
 #include "cuda/attention/mods/pair_bias.h"
 #include "cuda/attention/mods/plain.h"
+#include "cuda/attention/mods/stick.h"
 #include "cuda/attention/pair_gradients.h"
 #include "cuda/attention/query_gradients.h"
 
@@ -45,8 +46,10 @@ struct AttentionLaunchers {
       constexpr int kNeeds[] = {AttentionForward<width_of, kStrips, ByDistance>::kShared,
                                 AttentionForward<width_of, kStrips, GatedDistance>::kShared,
                                 AttentionForward<width_of, kStrips, BentDistance>::kShared,
+                                AttentionForward<width_of, kStrips, Stick>::kShared,
                                 AttentionKeyGradients<width_of, kPart, GatedDistance>::kShared,
                                 AttentionKeyGradients<width_of, kPart, BentDistance>::kShared,
+                                AttentionKeyGradients<width_of, 32, Stick>::kShared,
                                 AttentionPairGradients<width_of>::kShared,
                                 AttentionQueryGradients<width_of, 32, ByDistance, true>::kShared,
                                 AttentionQueryGradients<width_of, kPart, GatedDistance, false>::kShared};
@@ -68,6 +71,7 @@ struct AttentionLaunchers {
   /// Calls with.operator()<Mod>().
   template <typename With>
   static int modified(const PeCudaAttention& of, const With& with) {
+    if (of.stick.breaks) return with.template operator()<Stick>();
     if (of.pairs.bias != nullptr) return with.template operator()<PairBias>();
     if (of.bent.measure != nullptr) return with.template operator()<BentDistance>();
     if (of.places != nullptr) return with.template operator()<GatedDistance>();
@@ -100,22 +104,31 @@ struct AttentionLaunchers {
                       std::int64_t floats, const PeCudaBiasGradients* dbias, void* stream) {
     const bool sums_bias = of->places != nullptr || of->bent.measure != nullptr || of->pairs.bias != nullptr;
     if (!takes(*of) || (dtable != nullptr && of->table == nullptr) || (sums_bias && dbias == nullptr)) return kRefused;
+    if (of->stick.breaks &&
+        (of->stick.nearer == nullptr || of->stick.farther == nullptr || of->table != nullptr || sums_bias))
+      return kRefused;
     if (is_empty(*of)) return 0;
     return sized(*of, [&]<int width>() {
       constexpr int kPart = width <= 64 ? 64 : 32;
       const PeCudaBiasGradients bias = dbias != nullptr ? *dbias : PeCudaBiasGradients{};
       const auto by_query = [&]<typename Mod, bool summed>(std::int64_t first, std::int64_t count) {
-        constexpr int kFewer = summed || std::is_same_v<Mod, BentDistance> ? 32 : kPart;  // leaves registers for sums
+        constexpr int kFewer =
+            summed || std::is_same_v<Mod, BentDistance> || Mod::kScans ? 32 : kPart;  // leaves registers for sums
         return On::blocks(AttentionQueryGradients<width, kFewer, Mod, summed>{*of, q, k, v, dout, lse, delta, dq,
                                                                               scratch, first, count, bias},
                           stream);
       };
       const std::int64_t rows = of->batch * of->heads * tiles(of->queries);
-      const int status = modified(*of, [&]<typename Mod>() {
-        return On::blocks(AttentionKeyGradients<width, kPart, Mod>{*of, q, k, v, dout, lse, delta, dk, dv, bias},
+      const auto by_key = [&]<typename Mod>() {
+        constexpr int kFewer = Mod::kScans ? 32 : kPart;
+        return On::blocks(AttentionKeyGradients<width, kFewer, Mod>{*of, q, k, v, dout, lse, delta, dk, dv, bias},
                           stream);
-      });
-      if (status != 0) return status;
+      };
+      if (of->stick.breaks) {  // keys read what queries write
+        const int failed = by_query.template operator()<Stick, false>(0, rows);
+        return failed != 0 ? failed : by_key.template operator()<Stick>();
+      }
+      if (const int status = modified(*of, by_key)) return status;
       if (bias.pairs != nullptr) {
         const AttentionPairGradients<width> pairs{*of, q, k, v, dout, lse, delta, bias.pairs};
         if (const int failed = On::blocks(pairs, stream)) return failed;

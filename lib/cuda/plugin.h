@@ -96,6 +96,20 @@ struct PeCudaPairs {
   std::int64_t by_sequence = 0, by_head = 0;
 };
 
+/// Stick-breaking in place of softmax: w(t, s) = σ(z(t, s)) · Π (1 − σ(z(t, l))) over the keys l between s and the row
+/// itself. The lse of a row is then −ln of the weight that no key took.
+inline constexpr std::int64_t pe_cuda_stick_block = 16;
+struct PeCudaStick {
+  bool breaks = false;
+  int hidden = 0;  ///< 1: a row does not see its own key
+  /// [B, H, pe_cuda_stick_blocks(S), T]: sums of each row at the borders of blocks of keys. The forward pass writes
+  /// those over nearer keys unless they are null, and the backward pass reads them and writes those over farther keys.
+  float *nearer = nullptr, *farther = nullptr;
+};
+constexpr std::int64_t pe_cuda_stick_blocks(std::int64_t keys) {
+  return (keys + pe_cuda_stick_block - 1) / pe_cuda_stick_block;
+}
+
 /// Causal attention of q [B, H, T, d_h] to k and v [B, G, S, d_h], bf16, H a multiple of G and 0 < T <= S < 2³⁰: query
 /// row t stands at key row S − T + t and sees the keys up to it, by softmax over scale · q·k + table[h, distance]. All
 /// matrices begin at multiples of 16 bytes, and strides are multiples of 8; see pe_cuda_attends for d_h.
@@ -113,6 +127,7 @@ struct PeCudaAttention {
   const float *places = nullptr, *query_gates = nullptr, *key_gates = nullptr;  ///< [B, H, S], [B, H, T], [B, H, S]
   PeCudaBent bent;
   PeCudaPairs pairs;
+  PeCudaStick stick;  ///< without any bias
 };
 
 /// Gradients by a gated distance, written. The gradient by a place is the sum of those as a query and as a key.
@@ -228,7 +243,8 @@ struct PeCudaTable {
   /// the sum of the logits' exponentials. Not 0 where strides or sizes are not those that PeCudaAttention asks for.
   int (*attention)(const PeCudaAttention* of, const void* q, const void* k, const void* v, void* out, float* lse,
                    void* stream);
-  /// delta [B, H, T]: each row's dout · out, less dlse [B, H, T], which may be null.
+  /// delta [B, H, T]: each row's dout · out, less dlse [B, H, T], which may be null. Of stick-breaking delta is −dlse,
+  /// and this function has no part in it.
   int (*attention_products)(const PeCudaAttention* of, const void* dout, const void* out, const float* dlse,
                             float* delta, void* stream);
   /// dtable [H, S] += the gradient by the table; it and `scratch` (see pe_cuda_attention_scratch) may be null. `dbias`

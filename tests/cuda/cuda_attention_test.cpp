@@ -19,8 +19,9 @@ using pe::test::Lanes;
 using pe::test::Simt;
 using pe::test::SimtWarp;
 
-/// Slopes: without a gradient; gates: a gated distance; bent: a bent distance; pairs: each pair's.
-enum class Bias { kNone, kSlopes, kLearned, kQueryGates, kBothGates, kBent, kPairs };
+/// Slopes: without a gradient; gates: a gated distance; bent: a bent distance; pairs: each pair's;
+/// stick: none, and a stick is broken in place of softmax, without or with the row's own key.
+enum class Bias { kNone, kSlopes, kLearned, kQueryGates, kBothGates, kBent, kPairs, kStick, kStickWithOwn };
 enum class Documents { kOne, kShared, kOwn };  ///< starts: none, [S], [B, S]
 
 struct Case {
@@ -39,6 +40,7 @@ struct Case {
   bool has_table() const { return bias == Bias::kSlopes || bias == Bias::kLearned; }
   bool is_gated() const { return bias == Bias::kQueryGates || bias == Bias::kBothGates; }
   bool is_bent() const { return bias == Bias::kBent; }
+  bool breaks() const { return bias == Bias::kStick || bias == Bias::kStickWithOwn; }
   bool has_pairs() const { return bias == Bias::kPairs; }
   PeCudaPairs pairs(const float* from) const {
     const std::int64_t size = queries * keys;
@@ -325,12 +327,23 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
           p[static_cast<std::size_t>(s)] = logit;
           top = std::max(top, logit);
         }
-        for (std::int64_t s = start; s <= stands; ++s) total += std::exp(p[static_cast<std::size_t>(s)] - top);
+        double taken = 0;  // −ln of the rest of a stick
+        std::vector<double> shares(static_cast<std::size_t>(S));
+        for (std::int64_t s = stands; s >= start && c.breaks(); --s) {
+          const auto at = static_cast<std::size_t>(s);
+          const double z = s == stands && c.bias == Bias::kStick ? -std::numeric_limits<double>::infinity() : p[at];
+          shares[at] = 1 / (1 + std::exp(-z));
+          taken += std::log1p(std::exp(z));
+          p[at] = std::exp(z - taken);
+        }
+        if (c.breaks()) top = taken, total = 1;
+        for (std::int64_t s = start; s <= stands && !c.breaks(); ++s)
+          total += std::exp(p[static_cast<std::size_t>(s)] - top);
         add(&Outcome::lse, row, top + std::log(total), std::abs(top) + 1);
         double delta = -in.dlse[static_cast<std::size_t>(row)];
         for (std::int64_t s = start; s <= stands; ++s) {
           const auto at = static_cast<std::size_t>(s);
-          p[at] = std::exp(p[at] - top) / total;
+          if (!c.breaks()) p[at] = std::exp(p[at] - top) / total;
           for (std::int64_t i = 0; i < D; ++i) {
             const double value = half_at(in.v.row(b, g, s), i), d = half_at(dout, i);
             add(&Outcome::out, row * D + i, p[at] * value, p[at] * value);
@@ -338,12 +351,14 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
             wanted[at] += d * value;
             sizes[at] += std::abs(d * value);
           }
-          delta += p[at] * wanted[at];
+          if (!c.breaks()) delta += p[at] * wanted[at];
         }
+        double farther = delta;  // of a stick: −dlse, and what all keys up to this one give
         add(&Outcome::delta, row, delta, 0);
         for (std::int64_t s = start; s <= stands; ++s) {
           const auto at = static_cast<std::size_t>(s);
-          const double ds = p[at] * (wanted[at] - delta);
+          farther += p[at] * wanted[at];
+          const double ds = p[at] * wanted[at] - (c.breaks() ? shares[at] * farther : p[at] * delta);
           for (std::int64_t i = 0; i < D; ++i) {
             const double by_query = ds * scale * half_at(in.k.row(b, g, s), i), by_key = ds * scale * half_at(q, i);
             add(&Outcome::dq, row * D + i, by_query, by_query);
@@ -402,6 +417,9 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   of.scale = scale;
 
   if (c.has_pairs()) of.pairs = c.pairs(in.pairs.data());
+  const std::int64_t in_sequence = c.heads() * pe_cuda_stick_blocks(c.keys) * c.queries;
+  Floats nearer(c.breaks() ? c.batch * in_sequence : 0), farther(c.breaks() ? c.batch * in_sequence : 0);
+  if (c.breaks()) of.stick = {true, c.bias == Bias::kStick ? 1 : 0, nearer.data(), farther.data()};
 
   const std::int64_t rows = c.batch * c.heads() * c.queries;
   const std::int64_t scratch_floats = c.scratch_rows > 0 ? c.scratch_rows * c.keys : pe_cuda_attention_scratch(of);
@@ -428,7 +446,7 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   for (float& sum : dtable.memory) sum = sum == kFloatGuard ? sum : sum - kBefore;
   for (const Matrix* matrix : {&out, &dq, &dk, &dv}) BOOST_TEST(matrix->keeps_guards());
   for (const Floats* floats : {&lse, &dtable, &scratch, &query_gates, &query_places, &key_gates, &key_places, &numbers,
-                               &parameter, &bent, &pairs})
+                               &parameter, &bent, &pairs, &nearer, &farther})
     BOOST_TEST(floats->keeps_guards());
   const auto doubles = [](Floats& floats) {
     return std::vector<double>(floats.data(), floats.data() + floats.count());
@@ -456,7 +474,7 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
            doubles(pairs)},
           {out.memory, dq.memory, dk.memory, dv.memory},
           {lse.memory, dtable.memory, query_gates.memory, query_places.memory, key_gates.memory, key_places.memory,
-           numbers.memory, parameter.memory, bent.memory, pairs.memory}};
+           numbers.memory, parameter.memory, bent.memory, pairs.memory, nearer.memory, farther.memory}};
 }
 
 struct Allowed {
@@ -596,6 +614,17 @@ BOOST_AUTO_TEST_CASE(biases_of_pairs_agree_with_float64_and_give_the_gradient_of
   }
 }
 
+BOOST_AUTO_TEST_CASE(sticks_agree_with_float64_and_give_all_gradients) {
+  for (const auto& [queries, keys] : kLengths) {
+    for (const Bias bias : {Bias::kStick, Bias::kStickWithOwn}) check({queries, keys, 32, 1, 2, bias});
+  }
+  for (const std::int64_t width : {64, 128}) {
+    for (const Bias bias : {Bias::kStick, Bias::kStickWithOwn})
+      check({201, 230, width, 2, 3, bias, Documents::kOwn, true});
+  }
+  check({201, 330, 32, 2, 2, Bias::kStick, Documents::kShared});
+}
+
 BOOST_AUTO_TEST_CASE(a_table_may_end_in_minus_infinity) {
   for (const std::int64_t width : {32, 128})
     check({.queries = 130, .keys = 130, .width = width, .groups = 1, .bias = Bias::kLearned, .window = 20});
@@ -630,7 +659,7 @@ BOOST_AUTO_TEST_CASE(scratch_memory_is_bounded) {
 }
 
 BOOST_AUTO_TEST_CASE(two_runs_give_the_same_bits) {
-  for (const Bias bias : {Bias::kLearned, Bias::kBothGates, Bias::kBent, Bias::kPairs}) {
+  for (const Bias bias : {Bias::kLearned, Bias::kBothGates, Bias::kBent, Bias::kPairs, Bias::kStick}) {
     const Case c{130, 201, 64, 1, 2, bias, Documents::kOwn};
     const Inputs in(c);
     const std::vector<double> delta(in.dlse);

@@ -55,6 +55,10 @@ constexpr const char* kPairs[] = {"'selective'",
                                   "{'stack': ['randomised', 't5']}",
                                   "{'stack': ['grape_ap', {'kind': 'window', 'size': 40}]}"};
 
+constexpr const char* kSticks[] = {"'stickbreaking'",
+                                   "{'kind': 'stickbreaking', 'attend_current': true, 'remainder': false}",
+                                   "{'stack': ['rope', 'stickbreaking', {'kind': 'window', 'size': 40}]}"};
+
 Json json(std::string text) {
   std::replace(text.begin(), text.end(), '\'', '"');
   return Json::parse(text);
@@ -103,19 +107,23 @@ Span packed_documents() {
   return span;
 }
 
-int reads = 0;  ///< values of tensors that the host asked for
-std::unique_ptr<at::ObserverContext> count_read(const at::RecordFunction& function) {
-  reads += std::string(function.name()) == "aten::_local_scalar_dense";
+struct Counts {
+  int calls = 0;  ///< of LibTorch
+  int reads = 0;  ///< values of tensors that the host asked for
+} counts;
+std::unique_ptr<at::ObserverContext> count_call(const at::RecordFunction& function) {
+  ++counts.calls;
+  counts.reads += std::string(function.name()) == "aten::_local_scalar_dense";
   return nullptr;
 }
 
-int reads_of(const std::function<void()>& pass) {
+Counts counts_of(const std::function<void()>& pass) {
   const auto handle =
-      at::addThreadLocalCallback(at::RecordFunctionCallback(count_read).scopes({at::RecordScope::FUNCTION}));
-  reads = 0;
+      at::addThreadLocalCallback(at::RecordFunctionCallback(count_call).scopes({at::RecordScope::FUNCTION}));
+  counts = {};
   pass();
   at::removeCallback(handle);
-  return reads;
+  return counts;
 }
 
 }  // namespace
@@ -139,6 +147,25 @@ BOOST_DATA_TEST_CASE(biases_of_pairs_agree_with_the_definition, data::make(kPair
   compare(json(config), shape_of_heads(4, 2), packed_documents(), "fused, bias of pairs");
 }
 
+BOOST_DATA_TEST_CASE(sticks_agree_with_the_definition, data::make(kSticks), config) {
+  compare(json(config), shape_of_heads(4, 2), Span::whole(2, 90), "fused, stick-breaking");
+  compare(json(config), shape_of_heads(4, 2), packed_documents(), "fused, stick-breaking");
+}
+
+// The chunked route as on a GPU: one strip for these rows.
+BOOST_AUTO_TEST_CASE(a_stick_takes_half_the_calls_of_a_strip) {
+  const Shape shape = shape_of_heads(4, 2);
+  const auto encoding = make_encoding("stickbreaking", shape);
+  const Toy toy = Toy(shape, 2, 90).to(at::kBFloat16);
+  const StandIn plugin;
+  const auto calls = [&](Route route) {
+    return counts_of([&] { evaluate(*encoding, toy, Span::whole(2, 90), {.route = route, .chunk_rows = 1024}); }).calls;
+  };
+  const int fused = calls(Route::kFused), chunked = calls(Route::kChunked);
+  BOOST_TEST_MESSAGE("calls of LibTorch for a pass forward and backward: " << fused << ", in a strip " << chunked);
+  BOOST_TEST(2 * fused <= chunked);
+}
+
 // On a GPU each read waits for all queued work.
 BOOST_AUTO_TEST_CASE(a_pass_on_a_gpu_reads_no_values) {
   for (const char* config :
@@ -158,7 +185,7 @@ BOOST_AUTO_TEST_CASE(a_pass_on_a_gpu_reads_no_values) {
     const Tensor expected = toy.run(*encoding, span, {.route = Route::kReference});
     const StandIn plugin;
     Tensor got;
-    BOOST_TEST(reads_of([&] { got = toy.run(*encoding, span, {.route = Route::kReference}); }) == 0,
+    BOOST_TEST(counts_of([&] { got = toy.run(*encoding, span, {.route = Route::kReference}); }).reads == 0,
                config << " reads values");
     BOOST_TEST(relative_difference(got, expected) <= 1e-5, config);
   }

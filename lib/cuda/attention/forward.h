@@ -104,15 +104,17 @@ struct AttentionForward {
     const int first_tile = first_seen(of, b, first) / kTile, last_tile = (last + shift) / kTile;
     const int last_start = first_seen(of, b, last);
 
-    const auto fetch = [&](int at) {
-      const int stage = kKeys + at % 2 * kStage, key = at * kTile, present = static_cast<int>(of.keys) - key;
+    const auto tile_of = [&](int step) { return Mod::kScans ? last_tile - step : first_tile + step; };
+    const auto fetch = [&](int step) {
+      const int stage = kKeys + step % 2 * kStage, key = tile_of(step) * kTile,
+                present = static_cast<int>(of.keys) - key;
       fetch_rows<width, kTile>(w, stage, row_at(keys, of.k, key), of.k.by_row, present);
       fetch_rows<width, kTile>(w, stage + kValues, row_at(values, of.v, key), of.v.by_row, present);
       Mod::template OfQueries<W, strips>::fetch(w, of, b, h, first + shift, key, stage + kMod);
       w.commit();
     };
     fetch_rows<width, kRows>(w, 0, row_at(queries, of.q, first), of.q.by_row, static_cast<int>(of.queries) - first);
-    fetch(first_tile);
+    fetch(0);
 
     const int own = w.warp() * 16 * strips;  // first row in the tile
     QueryMask<W, strips> mask;
@@ -127,26 +129,33 @@ struct AttentionForward {
     LeftRows<W, width, strips, true> left;
     left.begin(w, own * pitch(width));
 
-    for (int at = first_tile; at <= last_tile; ++at) {
-      if (at > first_tile) {
+    for (int step = 0; step <= last_tile - first_tile; ++step) {
+      if (step > 0) {
         w.template wait<0>();
         w.sync();
       }
-      if (at < last_tile) fetch(at + 1);  // over the tile before this one, which all have left
-      const int stage = kKeys + at % 2 * kStage, key = at * kTile;
-      if (key > first + own + 16 * strips - 1 + shift) continue;
+      if (step < last_tile - first_tile) fetch(step + 1);  // over the tile before this one, which all have left
+      const int stage = kKeys + step % 2 * kStage, key = tile_of(step) * kTile;
+      if (!Mod::kScans && key > first + own + 16 * strips - 1 + shift) continue;
 
       Sums<W, strips, kTile> scores;
       clear<W, strips, kTile>(scores);
       multiply_rows<width, strips, kTile>(w, scores, left, stage);
       if constexpr (Mod::kAdds) mod.template add<kTile>(w, scores, {own, 0, key, stage + kMod}, scale);
-      if (key + kTile - 1 > first + own + shift || key < last_start) mask.template hide<kTile>(w, scores, key);
-      softmax.weigh(w, scores, Mod::kAdds ? 1.0F : scale);
+      if (key + kTile - 1 > first + own + shift - of.stick.hidden || key < last_start)
+        mask.template hide<kTile>(w, scores, key);
+      if constexpr (Mod::kScans)
+        mod.weigh(w, scores, scale, key);
+      else
+        softmax.weigh(w, scores, Mod::kAdds ? 1.0F : scale);
       multiply_columns<width, strips, kTile>(w, softmax.sums, scores, stage + kValues);
     }
 
-    softmax.end(w, lse + (static_cast<std::int64_t>(b) * heads + h) * of.queries, first + own,
-                static_cast<int>(of.queries));
+    float* lse_of_head = lse + (static_cast<std::int64_t>(b) * heads + h) * of.queries;
+    if constexpr (Mod::kScans)
+      mod.end(w, lse_of_head, softmax.total);
+    else
+      softmax.end(w, lse_of_head, first + own, static_cast<int>(of.queries));
     write_rows<width, strips>(w, softmax.sums, softmax.total, head_at(out, of.out, b, h), of.out.by_row, first + own,
                               static_cast<int>(of.queries));
   }

@@ -73,7 +73,8 @@ struct AttentionKeyGradients {
       }
       const int stage = kStages + step % 2 * kStage, tile = (first_tile + step % seen) * kTile;
       const int last = smaller(tile + kTile, of.queries) - 1;
-      const bool hides = tile + shift < key + own + 15 || last < tile + kTile - 1 || first_seen(of, b, last) > key;
+      const bool hides =
+          tile + shift - of.stick.hidden < key + own + 15 || last < tile + kTile - 1 || first_seen(of, b, last) > key;
       PE_UNROLL
       for (int column = 0; column < kTile; column += part) {
         const int row = tile + column;
@@ -110,8 +111,26 @@ struct AttentionKeyGradients {
     multiply_rows<width, 1, part>(w, scores, held.keys, stage + at.column * pitch(width));
     if constexpr (Mod::kAdds) held.mod.template add<part>(w, scores, at, scale);
     hide(scores);
-    const float factor = Mod::kAdds ? 1.0F : scale;
     const Per<int, W> columns = w.lane() % 4 * 8 + (stage + 4 * at.column);
+    Sums<W, 1, part> shares;  // of a stick
+    if constexpr (Mod::kScans)
+      held.mod.template weigh<part>(w, scores, shares, at, scale);
+    else
+      weigh<W>(w, scores, columns, Mod::kAdds ? 1.0F : scale);
+    multiply_columns<width, 1, part>(w, held.by_value, scores, stage + kValues + at.column * pitch(width));
+    Sums<W, 1, part> wanted;
+    clear<W, 1, part>(wanted);
+    multiply_rows<width, 1, part>(w, wanted, held.values, stage + kValues + at.column * pitch(width));
+    if constexpr (Mod::kScans)
+      held.mod.template find_slopes<part>(w, scores, wanted, shares, at);
+    else
+      find_slopes<W>(w, scores, wanted, columns);
+    if constexpr (Mod::kSumsByKey) held.mod.template take<part>(w, scores, at);
+    multiply_columns<width, 1, part>(w, held.by_key, scores, stage + at.column * pitch(width));
+  }
+
+  template <typename W>
+  PE_BODY static void weigh(W& w, Sums<W, 1, part>& scores, const Per<int, W>& columns, float factor) {
     PE_UNROLL
     for (int n = 0; n < part / 8; ++n) {
       Per<float, W> of_row[2];
@@ -119,10 +138,10 @@ struct AttentionKeyGradients {
       PE_UNROLL
       for (int i = 0; i < 4; ++i) scores[0][n][i] = W::exp2(scores[0][n][i] * factor - of_row[i % 2] * kLog2E);
     }
-    multiply_columns<width, 1, part>(w, held.by_value, scores, stage + kValues + at.column * pitch(width));
-    Sums<W, 1, part> wanted;
-    clear<W, 1, part>(wanted);
-    multiply_rows<width, 1, part>(w, wanted, held.values, stage + kValues + at.column * pitch(width));
+  }
+  template <typename W>
+  PE_BODY static void find_slopes(W& w, Sums<W, 1, part>& scores, const Sums<W, 1, part>& wanted,
+                                  const Per<int, W>& columns) {
     PE_UNROLL
     for (int n = 0; n < part / 8; ++n) {
       Per<float, W> of_row[2];
@@ -130,8 +149,6 @@ struct AttentionKeyGradients {
       PE_UNROLL
       for (int i = 0; i < 4; ++i) scores[0][n][i] = scores[0][n][i] * (wanted[0][n][i] - of_row[i % 2]);
     }
-    if constexpr (Mod::kSumsByKey) held.mod.template take<part>(w, scores, at);
-    multiply_columns<width, 1, part>(w, held.by_key, scores, stage + at.column * pitch(width));
   }
 
   template <typename W>
@@ -152,7 +169,8 @@ struct AttentionKeyGradients {
         for (int r = 0; r < 2; ++r) {
           const Per<int, W> at = first_key + 8 * r;
           auto& logit = logits[0][n][2 * r + e];
-          logit = W::select(there & (at <= query + shift) & (at >= start), logit, Per<float, W>(-INFINITY));
+          logit = W::select(there & (at <= query + (shift - of.stick.hidden)) & (at >= start), logit,
+                            Per<float, W>(-INFINITY));
         }
       }
     }

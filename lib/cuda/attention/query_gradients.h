@@ -25,6 +25,7 @@ struct QueryRows {
       const auto there = row < static_cast<int>(of.queries);
       lse[r] = W::read(lse_of, at, there) * kLog2E;
       delta[r] = W::read(delta_of, at, there);
+      if constexpr (Mod::kScans) mod.sums[0][r] = delta[r];
     }
   }
   /// @param keys, values  the tile's first ones in shared memory. @param hides some of the keys. @param scale  of
@@ -40,6 +41,7 @@ struct QueryRows {
     Sums<W, 1, part> wanted;
     clear<W, 1, part>(wanted);
     multiply_rows<width, 1, part>(w, wanted, douts, values + at.column * pitch(width));
+    if constexpr (Mod::kScans) return mod.template find_slopes<part>(w, slopes, wanted, at.first + at.column, scale);
     each_score<1, part>([&](int strip, int n, int i) {
       slopes[strip][n][i] = W::exp2(slopes[strip][n][i] * factor - lse[i / 2]) * (wanted[strip][n][i] - delta[i / 2]);
     });
@@ -109,7 +111,7 @@ struct AttentionQueryGradients {
       }
       if (at < last_tile) fetch(at + 1);
       const int stage = kStages + at % 2 * kStage, key = at * kTile;
-      const bool hides = key + kTile - 1 > first + own + shift || key < last_start || present < kTile;
+      const bool hides = key + kTile - 1 > first + own + shift - of.stick.hidden || key < last_start || present < kTile;
       Diagonals<W> diagonals;
       if constexpr (summed) {
         PE_UNROLL
@@ -117,7 +119,7 @@ struct AttentionQueryGradients {
       }
       PE_UNROLL
       for (int column = 0; column < kTile; column += part) {
-        if (key + column > first + own + 15 + shift) continue;
+        if (!Mod::kScans && key + column > first + own + 15 + shift) continue;
         const TilePlace place{own, column, key, stage + kMod};
         Sums<W, 1, part> slopes;
         rows.template find_slopes<part>(w, slopes, place, stage, stage + kValues, hides, of.scale * kLog2E);

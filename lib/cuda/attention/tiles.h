@@ -247,6 +247,20 @@ PE_BODY Per<float, W> sum_of_lanes(W& w, Per<float, W> sum) {
   return sum;
 }
 
+/// The sum of a value over the lanes that differ in bits `first` to end / 2 alone and come later, or earlier. The value
+/// becomes the sum over all of them.
+template <int first, int end, bool later, typename W>
+PE_BODY Per<float, W> sum_of_others(W& w, Per<float, W>& value) {
+  Per<float, W> others = 0.0F;
+  PE_UNROLL
+  for (int mask = first; mask < end; mask *= 2) {
+    const Per<float, W> next = w.shuffle_xor(value, mask);
+    others = others + W::select(w.lane() / mask % 2 == (later ? 0 : 1), next, Per<float, W>(0.0F));
+    value = value + next;
+  }
+  return others;
+}
+
 /// Of a tile of rows that are queries.
 template <typename W, int strips>
 struct QueryMask {
@@ -262,7 +276,8 @@ struct QueryMask {
         const Per<int, W> row = w.lane() / 4 + (first + 16 * strip + 8 * r);
         const auto there = row < static_cast<int>(of.queries);
         const Per<int, W> stands = row + static_cast<int>(of.keys - of.queries);
-        position[strip][r] = hide_missing ? W::select(there, stands, Per<int, W>(-1)) : stands;
+        const Per<int, W> nearest = stands - of.stick.hidden;
+        position[strip][r] = hide_missing ? W::select(there, nearest, Per<int, W>(-1)) : nearest;
         start[strip][r] = 0;
         if (of.starts != nullptr) {
           start[strip][r] =

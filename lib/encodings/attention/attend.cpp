@@ -62,6 +62,15 @@ FusedKind fused_bias_kind(const PositionalEncoding& encoding, const Span& span, 
   return pairs * static_cast<std::int64_t>(sizeof(float)) <= kMaskGradientBytes ? FusedKind::kPairs : FusedKind::kNone;
 }
 
+/// Has the plug-in's kernel stick-breaking for this, with nothing else on the way from scores to weights?
+bool breaks_stick(const PositionalEncoding& encoding, const Span& span, Traits traits, at::ScalarType dtype,
+                  bool mixes) {
+  traits.normalises = false;
+  return fused_kind(encoding, span) == FusedKind::kStick && traits.bias == BiasKind::kNone &&
+         !is_row_wise(traits, traits.sink, mixes) && !traits.sink && !traits.extra_values && span.causal &&
+         span.queries >= kCausalRows && has_fused_bias_kernel(span, dtype, encoding.shape().head_width);
+}
+
 /// @param windowed the layer's window is shorter than the keys
 Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at::ScalarType dtype, bool needs_grad,
                const AttendOptions& options) {
@@ -86,7 +95,11 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at
   const bool by_distance =
       traits.bias == BiasKind::kNone ||
       ((traits.bias == BiasKind::kToeplitz || traits.has_table) && !traits.maps_positions && !span.positions.defined());
-  if (is_row_wise(traits, sink, mixer_of(encoding) != nullptr) || (sink && traits.extra_values)) {
+  const bool mixes = mixer_of(encoding) != nullptr;
+  if (breaks_stick(encoding, span, traits, dtype, mixes)) {
+    plan.kernel = Kernel::kCausal;
+    plan.fused = FusedKind::kStick;
+  } else if (is_row_wise(traits, sink, mixes) || (sink && traits.extra_values)) {
     plan.kernel = Kernel::kChunked;
   } else if (by_distance && span.causal && span.queries >= kCausalRows && !traits.extra_values &&
              has_causal_kernel(span, dtype, traits.bias == BiasKind::kNone && !sink && !windowed,
@@ -411,7 +424,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
   Kernel kernel = plan.kernel;
   // S2 has changed the width of q.
   if (kernel == Kernel::kCausal && !takes_widths(heads.q, heads.v))
-    kernel = traits.sink_share ? Kernel::kChunked : Kernel::kSoftmax;
+    kernel = traits.sink_share || plan.fused == FusedKind::kStick ? Kernel::kChunked : Kernel::kSoftmax;
   // These two read strided values where they lie; the others read them many times, by LibTorch's products.
   if (kernel != Kernel::kBare && kernel != Kernel::kCausal) heads.v = heads.v.contiguous();
   RowSource source{
@@ -551,6 +564,7 @@ std::string route_name(PositionalEncoding& encoding, const Span& span, at::Scala
       return plan.fused == FusedKind::kGated       ? "fused, gated distance"
              : plan.fused == FusedKind::kBent      ? "fused, bent distance"
              : plan.fused == FusedKind::kPairs     ? "fused, bias of pairs"
+             : plan.fused == FusedKind::kStick     ? "fused, stick-breaking"
              : plan.traits.bias != BiasKind::kNone ? "fused, distance table"
              : plan.traits.sink                    ? "fused, sink"
                                                    : "fused";

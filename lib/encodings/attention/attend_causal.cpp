@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "cuda/plugin.h"
@@ -24,12 +25,14 @@ struct CausalConstants {
   Tensor starts;  // or undefined
   double scale = 1;
   FusedKind kind = FusedKind::kNone;  // of the bias whose tensors follow q, k and v; kNone: a table's, or there is none
+  bool attend_current = false;        // of a stick
 };
 
 struct CausalInputs {
   Tensor q, k, v, table;  // the last may be undefined
   FusedBias bias;         // [B,H,·] fp32
   Tensor pieces;          // of a bent distance, [H,33,2]
+  Tensor nearer;          // of a stick, PeCudaStick's sums; undefined without gradients
   CausalConstants fixed;
 
   CausalInputs(at::TensorList tensors, CausalConstants given)
@@ -41,6 +44,8 @@ struct CausalInputs {
       pieces = tensors[10];
     } else if (fixed.kind == FusedKind::kPairs) {
       bias.pairs = tensors[3];
+    } else if (fixed.kind == FusedKind::kStick) {
+      if (tensors.size() > 3) nearer = tensors[3];
     } else if (tensors.size() > 3) {
       table = tensors[3];
     }
@@ -162,6 +167,7 @@ std::int64_t stride_or_0(const Tensor& t, int dimension) {
 
 PeCudaAttention shape_for_plugin(const CausalInputs& in, const Tensor& out, const Tensor& dout = {},
                                  const Gradients& to = {}) {
+  const bool breaks = in.fixed.kind == FusedKind::kStick;
   return {.batch = in.q.size(0),
           .heads = in.q.size(1),
           .groups = in.k.size(1),
@@ -186,14 +192,16 @@ PeCudaAttention shape_for_plugin(const CausalInputs& in, const Tensor& out, cons
           .bent = {floats_or_null(in.bias.bent.measure), floats_or_null(in.bias.bent.derivative),
                    floats_or_null(in.bias.bent.numbers), floats_or_null(in.bias.bent.knots),
                    floats_or_null(in.bias.bent.bends), floats_or_null(in.pieces)},
-          .pairs = {floats_or_null(in.bias.pairs), stride_or_0(in.bias.pairs, 0), stride_or_0(in.bias.pairs, 1)}};
+          .pairs = {floats_or_null(in.bias.pairs), stride_or_0(in.bias.pairs, 0), stride_or_0(in.bias.pairs, 1)},
+          .stick = {breaks, breaks && !in.fixed.attend_current ? 1 : 0,
+                    in.nearer.defined() ? in.nearer.data_ptr<float>() : nullptr, nullptr}};
 }
 
 /// Memory for gradients by a fused bias. `by_tensor` makes them gradients by its tensors after the kernels have run.
 class BiasGradients {
  public:
   BiasGradients(const CausalInputs& in, bool pairs_too) : in_(in) {
-    const auto& [gated, bent, pairs] = in.bias;
+    const auto& [gated, bent, pairs, stick] = in.bias;
     if (in.fixed.kind == FusedKind::kGated) {
       made_ = {at::empty_like(gated.places), at::empty_like(gated.query_gates), at::empty_like(gated.places),
                at::empty_like(gated.query_gates)};
@@ -256,12 +264,16 @@ Gradients backward_by_plugin(const PeCudaTable& plugin, const CausalInputs& in, 
                              const Tensor& dlse, bool bias_too) {
   Gradients found = make_gradients(in);
   const bool table_too = bias_too && in.table.defined();
-  const PeCudaAttention shape = shape_for_plugin(in, made.out, dout, found);
+  PeCudaAttention shape = shape_for_plugin(in, made.out, dout, found);
   void* stream = kernels::stream_of(&plugin, in.q);
-  const Tensor delta = at::empty_like(made.lse);
-  kernels::require_launched(plugin.attention_products(&shape, dout.data_ptr(), made.out.data_ptr(),
-                                                      floats_or_null(dlse), delta.data_ptr<float>(), stream),
-                            "attention_products");
+  const bool breaks = in.fixed.kind == FusedKind::kStick;
+  const Tensor delta = !breaks ? at::empty_like(made.lse) : dlse.defined() ? dlse.neg() : at::zeros_like(made.lse);
+  const Tensor farther = breaks ? at::empty_like(in.nearer) : Tensor();
+  if (breaks) shape.stick.farther = farther.data_ptr<float>();
+  if (!breaks)
+    kernels::require_launched(plugin.attention_products(&shape, dout.data_ptr(), made.out.data_ptr(),
+                                                        floats_or_null(dlse), delta.data_ptr<float>(), stream),
+                              "attention_products");
   Tensor scratch;
   if (table_too) {
     found.table = at::zeros_like(in.table);
@@ -289,6 +301,10 @@ Tensor readable(const Tensor& heads, bool on_cpu) {
   return fits ? heads : heads.clone(at::MemoryFormat::Contiguous);
 }
 
+bool needs_gradient(at::TensorList tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return t.requires_grad(); });
+}
+
 class CausalFunction : public torch::autograd::Function<CausalFunction> {
  public:
   /// @param tensors q, k, v and, where there are any, the table, or the tensors of a fused bias.
@@ -297,14 +313,20 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
     variable_list kept;
     for (int i = 0; i < 3; ++i) kept.push_back(readable(tensors[i], cpu != nullptr));
     for (std::size_t i = 3; i < tensors.size(); ++i) kept.push_back(tensors[i].contiguous());
-    const CausalInputs in(kept,
-                          {fixed.starts.defined() ? fixed.starts.contiguous() : fixed.starts, fixed.scale, fixed.kind});
+    if (fixed.kind == FusedKind::kStick && needs_gradient(tensors)) {
+      const Tensor& q = kept[0];
+      kept.push_back(at::empty({q.size(0), q.size(1), pe_cuda_stick_blocks(kept[1].size(2)), q.size(2)},
+                               q.options().dtype(at::kFloat)));
+    }
+    const CausalInputs in(kept, {fixed.starts.defined() ? fixed.starts.contiguous() : fixed.starts, fixed.scale,
+                                 fixed.kind, fixed.attend_current});
     const Result made = cpu != nullptr ? on_cpu(*cpu, in) : by_plugin(*kernels::plugin_for(in.q), in);
     kept.insert(kept.end(), {made.out, made.lse});
     context->save_for_backward(kept);
     context->saved_data["starts"] = in.fixed.starts;
     context->saved_data["scale"] = in.fixed.scale;
     context->saved_data["kind"] = static_cast<std::int64_t>(in.fixed.kind);
+    context->saved_data["attend_current"] = in.fixed.attend_current;
     context->set_materialize_grads(false);
     return {made.out, made.lse};
   }
@@ -314,11 +336,12 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
     const Result made{kept[kept.size() - 2], kept.back()};
     kept.resize(kept.size() - 2);
     const CausalInputs in(kept, {context->saved_data["starts"].toTensor(), context->saved_data["scale"].toDouble(),
-                                 static_cast<FusedKind>(context->saved_data["kind"].toInt())});
+                                 static_cast<FusedKind>(context->saved_data["kind"].toInt()),
+                                 context->saved_data["attend_current"].toBool()});
     const kernels::Table* cpu = kernels::cpu_for(in.q);
     const Tensor dout = gradients[0].defined() ? readable(gradients[0], cpu != nullptr) : at::zeros_like(made.out);
     const Tensor dlse = gradients[1].defined() ? gradients[1].contiguous() : gradients[1];
-    const bool bias_too = kept.size() > 3 && context->needs_input_grad(3);
+    const bool bias_too = kept.size() > 3 && in.fixed.kind != FusedKind::kStick && context->needs_input_grad(3);
     const bool table_too = in.table.defined() && bias_too;
     const Gradients found = cpu != nullptr
                                 ? backward_on_cpu(*cpu, in, made, dout, dlse, table_too)
@@ -380,7 +403,13 @@ Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Te
     kind = FusedKind::kPairs;
     tensors.push_back(bias.pairs.to(at::kFloat));
   }
-  const variable_list made = CausalFunction::apply(at::TensorList(tensors), CausalConstants{starts, scale, kind});
+  if (bias.stick) kind = FusedKind::kStick;
+  const variable_list made = CausalFunction::apply(
+      at::TensorList(tensors), CausalConstants{starts, scale, kind, bias.stick && bias.stick->attend_current});
+  if (bias.stick && bias.stick->remainder) {
+    const Tensor own = repeat_groups(v.narrow(2, v.size(2) - q.size(2), q.size(2)), q.size(1));
+    return {made[0] + at::exp(-made[1]).to(own.scalar_type()).unsqueeze(-1) * own, {}};
+  }
   if (!sink.defined()) return {made[0], {}};
   const Tensor logit = sink.to(made[1].scalar_type()).view({sink.dim() == 1 ? 1 : sink.size(0), made[1].size(1), -1});
   const Tensor kept = at::exp(made[1] - at::logaddexp(made[1], logit)).unsqueeze(-1);  // what the sink leaves

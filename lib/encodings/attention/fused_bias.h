@@ -1,6 +1,9 @@
 /// @file
-/// Biases that a GPU's kernel computes from numbers of distances, queries and keys, with all gradients.
+/// Biases that a GPU's kernel computes from numbers of distances, queries and keys, with all gradients; and
+/// stick-breaking, which takes the place of softmax there.
 #pragma once
+
+#include <optional>
 
 #include "encodings/attention/positional_encoding.h"
 
@@ -24,19 +27,26 @@ struct BentDistance {
   Tensor line;  ///< [H,2]: slope of f and its value at 0, before all knots
 };
 
-enum class FusedKind { kNone, kGated, kBent, kPairs };
+/// Weights σ(z_ij)·Π (1 − σ(z_il)) over the keys l between j and i.
+struct StickBreaking {
+  bool attend_current = false;  ///< a query sees its own key
+  bool remainder = true;        ///< what no key took goes to the query's own value
+};
+
+enum class FusedKind { kNone, kGated, kBent, kPairs, kStick };
 
 /// Of one kind at most.
 struct FusedBias {
   GatedDistance gated;
   BentDistance bent;
   Tensor pairs;  ///< S5 for all rows, [B or 1,H or 1,T,S]; undefined: no such bias
+  std::optional<StickBreaking> stick;
 };
 
 class FusesBias {
  public:
   virtual ~FusesBias() = default;
-  /// The kind of S5 while positions are contiguous.
+  /// The kind of S5 while positions are contiguous, or kStick for S8.
   virtual FusedKind fused_kind(const Span& span) const = 0;
   virtual FusedBias fused_bias(LayerContext& context, const Heads& heads) = 0;
 };

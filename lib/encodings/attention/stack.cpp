@@ -204,11 +204,11 @@ class Stack : public PositionalEncoding,
   }
 
   FusedKind fused_kind(const Span& span) const override {
-    const PositionalEncoding* biased = only_biased(span);
-    return biased != nullptr ? encodings::fused_kind(*biased, span) : FusedKind::kNone;
+    const PositionalEncoding* only = only_fused(span);
+    return only != nullptr ? encodings::fused_kind(*only, span) : FusedKind::kNone;
   }
   FusedBias fused_bias(LayerContext& context, const Heads& heads) override {
-    return dynamic_cast<FusesBias&>(*only_biased(context.span)).fused_bias(context, heads);
+    return dynamic_cast<FusesBias&>(*only_fused(context.span)).fused_bias(context, heads);
   }
 
   Tensor table(LayerContext& context, std::int64_t n) override {
@@ -309,11 +309,12 @@ class Stack : public PositionalEncoding,
   }
 
  private:
-  /// The member that has the only bias; else null.
-  PositionalEncoding* only_biased(const Span& span) const {
+  /// The only member that has a bias, or weights other than softmax's; else null.
+  PositionalEncoding* only_fused(const Span& span) const {
     PositionalEncoding* only = nullptr;
     for (const StackMember& member : members_) {
-      if (member.encoding->traits(span).bias == BiasKind::kNone) continue;
+      const Traits t = member.encoding->traits(span);
+      if (t.bias == BiasKind::kNone && (!t.normalises || t.sink)) continue;
       if (only != nullptr) return nullptr;
       only = member.encoding.get();
     }

@@ -1,4 +1,5 @@
 // Stick-breaking attention: from the nearest key to the farthest, each takes its share of the weight that is left.
+#include "encodings/attention/fused_bias.h"
 #include "encodings/registry.h"
 
 namespace pe::encodings {
@@ -40,15 +41,19 @@ class StickNormaliser : public Normaliser {
   StickOptions options_;
 };
 
-class StickBreaking : public PositionalEncoding {
+class BreaksSticks : public PositionalEncoding, public FusesBias {
  public:
-  StickBreaking(const StickOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {}
+  BreaksSticks(const StickOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {}
 
   Traits traits(const Span& span) const override {
     return {.normalises = true, .needs_row_constants = true, .live_logits = 9};
   }
   std::unique_ptr<Normaliser> normaliser(const LayerContext& context, const std::vector<Tensor>& inputs) override {
     return std::make_unique<StickNormaliser>(options_);
+  }
+  FusedKind fused_kind(const Span& span) const override { return FusedKind::kStick; }
+  FusedBias fused_bias(LayerContext& context, const Heads& heads) override {
+    return {.stick = StickBreaking{options_.attend_current, options_.remainder}};
   }
 
  private:
@@ -58,7 +63,7 @@ class StickBreaking : public PositionalEncoding {
 }  // namespace
 
 EncodingEntry stickbreaking_entry() {
-  return with_options<StickBreaking, StickOptions>(
+  return with_options<BreaksSticks, StickOptions>(
       {.name = "stickbreaking",
        .aliases = {"stick_breaking", "sba"},
        .summary = "Replaces softmax: from the nearest key on, each takes its share of the rest.",
