@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "branch-decay",
        .version = 10,
-       .revisions = {pe::stages::kBf16OnCpu, kOnCuda},
+       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda},
        .summary = "Decay the learning rate from a snapshot of the stable phase.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},

@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "extend",
        .version = 9,
-       .revisions = {pe::stages::kBf16OnCpu, kOnCuda},
+       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda},
        .summary = "Train a checkpoint on at a longer context, with its encoding extended.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},

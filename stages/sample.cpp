@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "sample",
        .version = 3,
-       .revisions = {pe::stages::kBf16OnCpu, kOnCuda},
+       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda},
        .summary = "Let a model write texts from prompts.",
        .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},
        .outputs = {{"texts", Kind::kEvalTable}},

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "search-factors",
        .version = 8,
-       .revisions = {pe::stages::kBf16OnCpu, kOnCuda},
+       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda},
        .summary = "Search the divisors of LongRoPE or LongRoPE2 for a trained model.",
        .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},
        .outputs = {{"extended", Kind::kCheckpoint}},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/dispatch.h"
 #include "model/node.h"
 
 namespace pe::model {
