@@ -185,7 +185,7 @@ struct Launchers {
         return shape->softcap > 0 ? run.template operator()<kHeld, true, kThreads>()
                                   : run.template operator()<kHeld, false, kThreads>();
       };
-      // What a small vocabulary would leave empty are registers that keep other blocks off the multiprocessor.
+      // A small vocabulary would leave registers empty that keep other blocks off the multiprocessor.
       const std::int64_t packs = (vocabulary / n + 511) / 512;
       if constexpr (n == 1)
         return held.template operator()<4>();

@@ -37,9 +37,9 @@ PE_BOTH LogSum merge(LogSum a, LogSum b) {
   return {top, a.total * power_of_2(a.top - top) + b.total * power_of_2(b.top - top)};
 }
 
-/// A row of logits is read once: its first packs stay with the threads until the gradient takes their place, and only
-/// what a vocabulary has beyond them is read again. softcap: logits are cap · tanh(logit / cap). z_loss: adds z · lse²
-/// to what the gradient is of, not to the loss that is told. scale: a factor of the gradient.
+/// A row of logits is read once. Its first packs stay with the threads until the gradient takes their place. Only the
+/// rest of a large vocabulary is read again. softcap: logits are cap · tanh(logit / cap). z_loss: adds z · lse² to the
+/// function that the gradient is of, not to the loss. scale: a factor of the gradient.
 template <typename Value, int n, int kHeld, bool kCapped, int threads = 512>
 struct CrossEntropyLine {
   static constexpr int kThreads = threads;

@@ -56,11 +56,11 @@ struct PeCudaRotation {
   float sign = 1;  ///< −1: back
 };
 
-/// What shapes the logits of a cross-entropy; 0: nothing.
+/// Changes of the logits of a cross-entropy; 0: none.
 struct PeCudaLogits {
   float softcap = 0;  ///< logits are softcap · tanh(logit / softcap)
-  float z_loss = 0;   ///< the gradient is also that of z_loss · logsumexp²; the loss that is told is not
-  float scale = 1;    ///< factor of the gradient; the loss that is told is without it
+  float z_loss = 0;   ///< adds z_loss · logsumexp² to the function that the gradient is of, not to the loss
+  float scale = 1;    ///< factor of the gradient, not of the loss
   /// Threads of a row's block: 512 or 1,024, of which each holds half as much. The order of sums depends on it.
   int threads = 512;
 };
@@ -193,9 +193,9 @@ struct PeCudaTable {
                             float* gradient, float* scratch, std::int64_t count, std::int64_t width, float scale,
                             void* stream);
 
-  /// Per row: loss = logsumexp − logit of the target; with `gradient` the row becomes scale · (softmax − one-hot), in
-  /// place, each with what `shape` says. Negative targets: loss 0, zero row. logits fp32, or bf16 with `logits_bf16`; fewer than
-  /// 2³² in a row.
+  /// Per row: loss = logsumexp − logit of the target. With `gradient` the row becomes scale · (softmax − one-hot), in
+  /// place. `shape` changes both. Negative targets: loss 0, zero row. logits fp32, or bf16 with `logits_bf16`; fewer
+  /// than 2³² in a row.
   int (*cross_entropy)(void* logits, bool logits_bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
                        std::int64_t vocabulary, bool gradient, const PeCudaLogits* shape, void* stream);
 

@@ -111,8 +111,8 @@ struct Operations {
   /// gradient[ids] += scale · g, in an order that is always the same. @param g [..., d]. @param ids as many.
   void (*add_embedding_gradient)(const Tensor& g, const Tensor& ids, const Tensor& gradient, double scale);
 
-  /// Losses of rows of logits [rows, V]; with `gradient`, logits become scale · (softmax − one-hot), as `shape` has it. Negative
-  /// targets: 0.
+  /// Losses of rows of logits [rows, V]. With `gradient`, logits become scale · (softmax − one-hot), as `shape` has it.
+  /// Negative targets: 0.
   void (*cross_entropy)(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient,
                         const LogitShape& shape);
 
