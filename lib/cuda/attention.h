@@ -6,7 +6,8 @@
 /// A Mod (attention/mods) defines the term that is added to the products of queries and keys. OfQueries has the state
 /// of a lane if rows are queries, OfKeys if rows are keys. `fetch` copies the data of a tile into a stage of shared
 /// memory. `add` makes logits times log2(e) from scores. `take` sums gradients in registers from the slopes of the
-/// logits, and `write` stores them. Stick is another way from logits to weights. Each sum has one owner and one order.
+/// logits, and `write` stores them. A Mod with kScans needs the keys of a row in order (attention/scan.h); one without
+/// kSoftmax makes weights of logits itself. Each sum has one owner and one order.
 ///
 /// No sum depends on who comes first: two runs give the same bits.
 #pragma once
@@ -17,6 +18,7 @@
 #include "cuda/attention/key_gradients.h"
 #include "cuda/attention/mods/bent_distance.h"
 #include "cuda/attention/mods/by_distance.h"
+#include "cuda/attention/mods/counted.h"
 #include "cuda/attention/mods/gated_distance.h"
 #include "cuda/attention/mods/pair_bias.h"
 #include "cuda/attention/mods/plain.h"
@@ -46,7 +48,7 @@ struct AttentionLaunchers {
       constexpr int kNeeds[] = {AttentionForward<width_of, kStrips, ByDistance>::kShared,
                                 AttentionForward<width_of, kStrips, GatedDistance>::kShared,
                                 AttentionForward<width_of, kStrips, BentDistance>::kShared,
-                                AttentionForward<width_of, kStrips, Stick>::kShared,
+                                AttentionForward<width_of, kStrips, Stick>::kShared,  // as Counted
                                 AttentionKeyGradients<width_of, kPart, GatedDistance>::kShared,
                                 AttentionKeyGradients<width_of, kPart, BentDistance>::kShared,
                                 AttentionKeyGradients<width_of, 32, Stick>::kShared,
@@ -72,6 +74,7 @@ struct AttentionLaunchers {
   template <typename With>
   static int modified(const PeCudaAttention& of, const With& with) {
     if (of.stick.breaks) return with.template operator()<Stick>();
+    if (of.counts.logits != nullptr) return with.template operator()<Counted>();
     if (of.pairs.bias != nullptr) return with.template operator()<PairBias>();
     if (of.bent.measure != nullptr) return with.template operator()<BentDistance>();
     if (of.places != nullptr) return with.template operator()<GatedDistance>();
@@ -102,11 +105,12 @@ struct AttentionLaunchers {
   static int backward(const PeCudaAttention* of, const void* q, const void* k, const void* v, const void* dout,
                       const float* lse, const float* delta, void* dq, void* dk, void* dv, float* dtable, float* scratch,
                       std::int64_t floats, const PeCudaBiasGradients* dbias, void* stream) {
+    const bool counts = of->counts.logits != nullptr, scans = of->stick.breaks || counts;
     const bool sums_bias = of->places != nullptr || of->bent.measure != nullptr || of->pairs.bias != nullptr;
     if (!takes(*of) || (dtable != nullptr && of->table == nullptr) || (sums_bias && dbias == nullptr)) return kRefused;
-    if (of->stick.breaks &&
-        (of->stick.nearer == nullptr || of->stick.farther == nullptr || of->table != nullptr || sums_bias))
+    if (scans && (of->scan.nearer == nullptr || of->scan.farther == nullptr || of->table != nullptr || sums_bias))
       return kRefused;
+    if (counts && (of->stick.breaks || dbias == nullptr || dbias->counts == nullptr)) return kRefused;
     if (is_empty(*of)) return 0;
     return sized(*of, [&]<int width>() {
       constexpr int kPart = width <= 64 ? 64 : 32;
@@ -124,9 +128,10 @@ struct AttentionLaunchers {
         return On::blocks(AttentionKeyGradients<width, kFewer, Mod>{*of, q, k, v, dout, lse, delta, dk, dv, bias},
                           stream);
       };
-      if (of->stick.breaks) {  // keys read what queries write
-        const int failed = by_query.template operator()<Stick, false>(0, rows);
-        return failed != 0 ? failed : by_key.template operator()<Stick>();
+      if (scans) {  // keys read what queries write
+        const int failed = of->stick.breaks ? by_query.template operator()<Stick, false>(0, rows)
+                                            : by_query.template operator()<Counted, false>(0, rows);
+        return failed != 0 ? failed : modified(*of, by_key);
       }
       if (const int status = modified(*of, by_key)) return status;
       if (bias.pairs != nullptr) {

@@ -74,7 +74,9 @@ struct PeCudaAdam {
   float lr = 0, beta1 = 0, beta2 = 0, decay = 0, eps = 0;
   float correction1 = 1, correction2 = 1;  ///< 1 − betaᵗ
   float divisor = 1;                       ///< of the gradients: clipping
-  bool coupled = false;                    ///< decay goes into the gradient (Adam), not past it (AdamW)
+  /// [2], on the device: the divisor, and a number that is not 0 where nothing is to change. Null: `divisor`.
+  const float* verdict = nullptr;
+  bool coupled = false;  ///< decay goes into the gradient (Adam), not past it (AdamW)
 };
 
 /// A bias f(measure[h, distance] · numbers[t]) in place of a table. f is a line that bends at knots; it is given by its
@@ -96,19 +98,30 @@ struct PeCudaPairs {
   std::int64_t by_sequence = 0, by_head = 0;
 };
 
+/// Memory of attention that scans its rows: sums of each row at the borders of blocks of keys, [B, H,
+/// pe_cuda_scan_blocks(S), T]. The forward pass writes those over nearer keys unless they are null. The backward pass
+/// reads them and writes those over farther keys.
+inline constexpr std::int64_t pe_cuda_scan_block = 16;
+struct PeCudaScan {
+  float *nearer = nullptr, *farther = nullptr;
+};
+constexpr std::int64_t pe_cuda_scan_blocks(std::int64_t keys) {
+  return (keys + pe_cuda_scan_block - 1) / pe_cuda_scan_block;
+}
+
 /// Stick-breaking in place of softmax: w(t, s) = σ(z(t, s)) · Π (1 − σ(z(t, l))) over the keys l between s and the row
-/// itself. The lse of a row is then −ln of the weight that no key took.
-inline constexpr std::int64_t pe_cuda_stick_block = 16;
+/// itself. The lse of a row is then −ln of the weight that no key took. It needs a PeCudaScan.
 struct PeCudaStick {
   bool breaks = false;
   int hidden = 0;  ///< 1: a row does not see its own key
-  /// [B, H, pe_cuda_stick_blocks(S), T]: sums of each row at the borders of blocks of keys. The forward pass writes
-  /// those over nearer keys unless they are null, and the backward pass reads them and writes those over farther keys.
-  float *nearer = nullptr, *farther = nullptr;
 };
-constexpr std::int64_t pe_cuda_stick_blocks(std::int64_t keys) {
-  return (keys + pe_cuda_stick_block - 1) / pe_cuda_stick_block;
-}
+
+/// A bias by counts in place of a table: the row's `logits` at the count p(t, s), read between its neighbours. p is the
+/// sum of σ(scale · q·k) over the keys from s to the row itself, at most `positions` − 1. It needs a PeCudaScan.
+struct PeCudaCounts {
+  const float* logits = nullptr;  ///< [B, H, T, positions]; null: no such bias
+  std::int64_t positions = 0;     ///< 2 to 2²⁰
+};
 
 /// Causal attention of q [B, H, T, d_h] to k and v [B, G, S, d_h], bf16, H a multiple of G and 0 < T <= S < 2³⁰: query
 /// row t stands at key row S − T + t and sees the keys up to it, by softmax over scale · q·k + table[h, distance]. All
@@ -127,7 +140,9 @@ struct PeCudaAttention {
   const float *places = nullptr, *query_gates = nullptr, *key_gates = nullptr;  ///< [B, H, S], [B, H, T], [B, H, S]
   PeCudaBent bent;
   PeCudaPairs pairs;
-  PeCudaStick stick;  ///< without any bias
+  PeCudaStick stick;    ///< without any bias
+  PeCudaCounts counts;  ///< without any other bias
+  PeCudaScan scan;
 };
 
 /// Gradients by a gated distance, written. The gradient by a place is the sum of those as a query and as a key.
@@ -147,7 +162,8 @@ constexpr std::int64_t pe_cuda_bent_parts(std::int64_t queries) { return (querie
 struct PeCudaBiasGradients {
   PeCudaGatedGradients gated;
   PeCudaBentGradients bent;
-  float* pairs = nullptr;  ///< shaped as the bias of pairs; null: not wanted
+  float* pairs = nullptr;   ///< shaped as the bias of pairs; null: not wanted
+  float* counts = nullptr;  ///< shaped as the logits of counts, added to
 };
 
 /// Widths of heads for which there is attention.

@@ -20,8 +20,9 @@ using pe::test::Simt;
 using pe::test::SimtWarp;
 
 /// Slopes: without a gradient; gates: a gated distance; bent: a bent distance; pairs: each pair's;
-/// stick: none, and a stick is broken in place of softmax, without or with the row's own key.
-enum class Bias { kNone, kSlopes, kLearned, kQueryGates, kBothGates, kBent, kPairs, kStick, kStickWithOwn };
+/// stick: none, and a stick is broken in place of softmax, without or with the row's own key; counts: of gates.
+enum class Bias { kNone, kSlopes, kLearned, kQueryGates, kBothGates, kBent, kPairs, kStick, kStickWithOwn, kCounts };
+constexpr std::int64_t kPositions = 13;        ///< counts of gates
 enum class Documents { kOne, kShared, kOwn };  ///< starts: none, [S], [B, S]
 
 struct Case {
@@ -42,6 +43,8 @@ struct Case {
   bool is_bent() const { return bias == Bias::kBent; }
   bool breaks() const { return bias == Bias::kStick || bias == Bias::kStickWithOwn; }
   bool has_pairs() const { return bias == Bias::kPairs; }
+  bool counts() const { return bias == Bias::kCounts; }
+  std::int64_t count_logits() const { return counts() ? batch * heads() * queries * kPositions : 0; }
   PeCudaPairs pairs(const float* from) const {
     const std::int64_t size = queries * keys;
     return {from, sequences_share ? 0 : (heads_share ? 1 : heads()) * size, heads_share ? 0 : size};
@@ -134,7 +137,7 @@ struct Inputs {
   Matrix q, k, v, dout;
   std::vector<std::int64_t> starts;
   std::vector<float> table, places, query_gates, key_gates;
-  std::vector<float> measure, derivative, numbers, knots, bends, pieces, pairs;
+  std::vector<float> measure, derivative, numbers, knots, bends, pieces, pairs, counts;
   std::vector<double> dlse;
 
   explicit Inputs(const Case& c)
@@ -157,6 +160,11 @@ struct Inputs {
         query_gates.push_back(1.0F + 0.5F * std::sin(static_cast<float>(i * 5 % 23)));
     }
     if (c.is_bent()) bend(c);
+    if (c.counts()) {
+      std::vector<double> noise(static_cast<std::size_t>(c.count_logits()));
+      pe::support::philox_normal(8, noise.data(), noise.size());
+      counts.assign(noise.begin(), noise.end());
+    }
     if (c.has_pairs()) {
       std::vector<double> noise(static_cast<std::size_t>(c.pair_count()));
       pe::support::philox_normal(7, noise.data(), noise.size());
@@ -225,7 +233,7 @@ struct Outcome {
       key_places;  ///< gradients by a gated distance
   std::vector<double> numbers, parameter,
       bent;  ///< by a bent distance; [B, H, 2, 33] the sums past its knots
-  std::vector<double> pairs;
+  std::vector<double> pairs, counts;
 };
 
 double half_at(const std::uint16_t* row, std::int64_t i) { return static_cast<double>(pe::test::from_bf16(row[i])); }
@@ -267,6 +275,25 @@ struct BentLine {
   }
 };
 
+/// A key's gate and count, and the bias at the count.
+struct CountOfKey {
+  double gate = 0, part = 0, bias = 0, slope = 0;
+  std::int64_t below = 0;
+
+  CountOfKey() = default;
+  /// @param nearer  the sum of the gates of nearer keys
+  CountOfKey(const Inputs& in, std::int64_t row, double score, double nearer) : gate(1 / (1 + std::exp(-score))) {
+    const double count = std::min(nearer + gate, static_cast<double>(kPositions - 1));
+    below = static_cast<std::int64_t>(count);
+    part = count - static_cast<double>(below);
+    const auto at = [&](std::int64_t i) {
+      return static_cast<double>(in.counts[static_cast<std::size_t>(row * kPositions + i)]);
+    };
+    slope = below + 1 < kPositions ? at(below + 1) - at(below) : 0;
+    bias = at(below) + part * slope;
+  }
+};
+
 Expected naive(const Case& c, const Inputs& in, double scale) {
   const std::int64_t H = c.heads(), G = c.groups, T = c.queries, S = c.keys, D = c.width;
   Expected made;
@@ -286,7 +313,8 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
                 zeros(c.batch * H * T),
                 zeros(c.batch * H * T),
                 zeros(c.batch * H * 2 * (kKnots + 1)),
-                zeros(c.pair_count())};
+                zeros(c.pair_count()),
+                zeros(c.count_logits())};
   }
   const auto add = [&](std::vector<double> Outcome::*of, std::int64_t at, double value, double size) {
     (made.value.*of)[static_cast<std::size_t>(at)] += value;
@@ -327,6 +355,19 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
           p[static_cast<std::size_t>(s)] = logit;
           top = std::max(top, logit);
         }
+        std::vector<CountOfKey> of_keys(static_cast<std::size_t>(c.counts() ? S : 0));
+        if (c.counts()) {
+          top = -std::numeric_limits<double>::infinity();
+          double sum = 0;
+          for (std::int64_t s = stands; s >= start; --s) {
+            double& logit = p[static_cast<std::size_t>(s)];
+            CountOfKey& key = of_keys[static_cast<std::size_t>(s)];
+            key = CountOfKey(in, row, logit, sum);
+            sum += key.gate;
+            logit += key.bias;
+            top = std::max(top, logit);
+          }
+        }
         double taken = 0;  // −ln of the rest of a stick
         std::vector<double> shares(static_cast<std::size_t>(S));
         for (std::int64_t s = stands; s >= start && c.breaks(); --s) {
@@ -339,7 +380,7 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
         if (c.breaks()) top = taken, total = 1;
         for (std::int64_t s = start; s <= stands && !c.breaks(); ++s)
           total += std::exp(p[static_cast<std::size_t>(s)] - top);
-        add(&Outcome::lse, row, top + std::log(total), std::abs(top) + 1);
+        add(&Outcome::lse, row, top + std::log(total), std::abs(top) + (c.counts() ? kPositions : 1));
         double delta = -in.dlse[static_cast<std::size_t>(row)];
         for (std::int64_t s = start; s <= stands; ++s) {
           const auto at = static_cast<std::size_t>(s);
@@ -354,17 +395,26 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
           if (!c.breaks()) delta += p[at] * wanted[at];
         }
         double farther = delta;  // of a stick: −dlse, and what all keys up to this one give
+        double by_counts = 0;    // of all keys up to this one
         add(&Outcome::delta, row, delta, 0);
         for (std::int64_t s = start; s <= stands; ++s) {
           const auto at = static_cast<std::size_t>(s);
           farther += p[at] * wanted[at];
-          const double ds = p[at] * wanted[at] - (c.breaks() ? shares[at] * farther : p[at] * delta);
+          double ds = p[at] * wanted[at] - (c.breaks() ? shares[at] * farther : p[at] * delta);
+          const double size = p[at] * (sizes[at] + std::abs(delta));
+          if (c.counts()) {
+            const CountOfKey& key = of_keys[at];
+            const std::int64_t below = row * kPositions + key.below;
+            add(&Outcome::counts, below, ds * (1 - key.part), size);
+            if (key.part > 0) add(&Outcome::counts, below + 1, ds * key.part, size);
+            by_counts += ds * key.slope;
+            ds += by_counts * key.gate * (1 - key.gate);
+          }
           for (std::int64_t i = 0; i < D; ++i) {
             const double by_query = ds * scale * half_at(in.k.row(b, g, s), i), by_key = ds * scale * half_at(q, i);
             add(&Outcome::dq, row * D + i, by_query, by_query);
             add(&Outcome::dk, ((b * G + g) * S + s) * D + i, by_key, by_key);
           }
-          const double size = p[at] * (sizes[at] + std::abs(delta));
           if (!in.table.empty()) add(&Outcome::dtable, h * S + stands - s, ds, size);
           if (c.has_pairs()) add(&Outcome::pairs, c.pair(b, h, t, s), ds, size);
           if (c.is_bent()) {
@@ -417,9 +467,13 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   of.scale = scale;
 
   if (c.has_pairs()) of.pairs = c.pairs(in.pairs.data());
-  const std::int64_t in_sequence = c.heads() * pe_cuda_stick_blocks(c.keys) * c.queries;
-  Floats nearer(c.breaks() ? c.batch * in_sequence : 0), farther(c.breaks() ? c.batch * in_sequence : 0);
-  if (c.breaks()) of.stick = {true, c.bias == Bias::kStick ? 1 : 0, nearer.data(), farther.data()};
+  const bool scans = c.breaks() || c.counts();
+  const std::int64_t borders = scans ? c.batch * c.heads() * pe_cuda_scan_blocks(c.keys) * c.queries : 0;
+  Floats nearer(borders), farther(borders), counts(c.count_logits());
+  if (scans) of.scan = {nearer.data(), farther.data()};
+  if (c.breaks()) of.stick = {true, c.bias == Bias::kStick ? 1 : 0};
+  if (c.counts()) of.counts = {in.counts.data(), kPositions};
+  std::fill(counts.data(), counts.data() + counts.count(), 0.0F);
 
   const std::int64_t rows = c.batch * c.heads() * c.queries;
   const std::int64_t scratch_floats = c.scratch_rows > 0 ? c.scratch_rows * c.keys : pe_cuda_attention_scratch(of);
@@ -431,22 +485,22 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   Floats numbers(rows), parameter(rows), bent(c.batch * c.heads() * parts * sums_of_part), pairs(c.pair_count());
   const PeCudaBiasGradients dbias{{query_gates.data(), query_places.data(), key_gates.data(), key_places.data()},
                                   {numbers.data(), parameter.data(), bent.data()},
-                                  c.has_pairs() ? pairs.data() : nullptr};
+                                  c.has_pairs() ? pairs.data() : nullptr,
+                                  c.counts() ? counts.data() : nullptr};
   using Launch = AttentionLaunchers<Simt>;
   BOOST_TEST_REQUIRE(
       Launch::attention(&of, in.q.data(), in.k.data(), in.v.data(), out.data(), lse.data(), nullptr) == 0,
       Simt::problem);
   std::copy(delta_of_rows.begin(), delta_of_rows.end(), delta.data());
   const bool summed = c.bias == Bias::kLearned;
-  BOOST_TEST_REQUIRE(
-      Launch::backward(&of, in.q.data(), in.k.data(), in.v.data(), in.dout.data(), lse.data(), delta.data(), dq.data(),
-                       dk.data(), dv.data(), summed ? dtable.data() : nullptr, summed ? scratch.data() : nullptr,
-                       scratch_floats, c.is_gated() || c.is_bent() || c.has_pairs() ? &dbias : nullptr, nullptr) == 0,
-      Simt::problem);
+  BOOST_TEST_REQUIRE(Launch::backward(&of, in.q.data(), in.k.data(), in.v.data(), in.dout.data(), lse.data(),
+                                      delta.data(), dq.data(), dk.data(), dv.data(), summed ? dtable.data() : nullptr,
+                                      summed ? scratch.data() : nullptr, scratch_floats, &dbias, nullptr) == 0,
+                     Simt::problem);
   for (float& sum : dtable.memory) sum = sum == kFloatGuard ? sum : sum - kBefore;
   for (const Matrix* matrix : {&out, &dq, &dk, &dv}) BOOST_TEST(matrix->keeps_guards());
   for (const Floats* floats : {&lse, &dtable, &scratch, &query_gates, &query_places, &key_gates, &key_places, &numbers,
-                               &parameter, &bent, &pairs, &nearer, &farther})
+                               &parameter, &bent, &pairs, &nearer, &farther, &counts})
     BOOST_TEST(floats->keeps_guards());
   const auto doubles = [](Floats& floats) {
     return std::vector<double>(floats.data(), floats.data() + floats.count());
@@ -471,10 +525,11 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
            doubles(numbers),
            doubles(parameter),
            folded,
-           doubles(pairs)},
+           doubles(pairs),
+           doubles(counts)},
           {out.memory, dq.memory, dk.memory, dv.memory},
           {lse.memory, dtable.memory, query_gates.memory, query_places.memory, key_gates.memory, key_places.memory,
-           numbers.memory, parameter.memory, bent.memory, pairs.memory, nearer.memory, farther.memory}};
+           numbers.memory, parameter.memory, bent.memory, pairs.memory, nearer.memory, farther.memory, counts.memory}};
 }
 
 struct Allowed {
@@ -522,6 +577,7 @@ void check(const Case& c) {
       against("gradient by the parameter", &Outcome::parameter, kSums);
       against("sums past knots", &Outcome::bent, kSums);
     }
+    if (c.counts()) against("gradient by logits of counts", &Outcome::counts, kSums);
     if (c.has_pairs()) against("gradient by pairs", &Outcome::pairs, kSums);
     if (c.is_gated()) {
       against("gradient by gates of queries", &Outcome::query_gates, kSums);
@@ -625,6 +681,13 @@ BOOST_AUTO_TEST_CASE(sticks_agree_with_float64_and_give_all_gradients) {
   check({201, 330, 32, 2, 2, Bias::kStick, Documents::kShared});
 }
 
+// Most rows reach the bound; tiles beyond it have one bias a row.
+BOOST_AUTO_TEST_CASE(counts_agree_with_float64_and_give_all_gradients) {
+  for (const auto& [queries, keys] : kLengths) check({queries, keys, 32, 1, 2, Bias::kCounts});
+  for (const std::int64_t width : {64, 128}) check({201, 230, width, 2, 3, Bias::kCounts, Documents::kOwn, true});
+  check({201, 330, 32, 2, 2, Bias::kCounts, Documents::kShared});
+}
+
 BOOST_AUTO_TEST_CASE(a_table_may_end_in_minus_infinity) {
   for (const std::int64_t width : {32, 128})
     check({.queries = 130, .keys = 130, .width = width, .groups = 1, .bias = Bias::kLearned, .window = 20});
@@ -659,7 +722,7 @@ BOOST_AUTO_TEST_CASE(scratch_memory_is_bounded) {
 }
 
 BOOST_AUTO_TEST_CASE(two_runs_give_the_same_bits) {
-  for (const Bias bias : {Bias::kLearned, Bias::kBothGates, Bias::kBent, Bias::kPairs, Bias::kStick}) {
+  for (const Bias bias : {Bias::kLearned, Bias::kBothGates, Bias::kBent, Bias::kPairs, Bias::kStick, Bias::kCounts}) {
     const Case c{130, 201, 64, 1, 2, bias, Documents::kOwn};
     const Inputs in(c);
     const std::vector<double> delta(in.dlse);

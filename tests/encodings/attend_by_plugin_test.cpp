@@ -59,6 +59,9 @@ constexpr const char* kSticks[] = {"'stickbreaking'",
                                    "{'kind': 'stickbreaking', 'attend_current': true, 'remainder': false}",
                                    "{'stack': ['rope', 'stickbreaking', {'kind': 'window', 'size': 40}]}"};
 
+constexpr const char* kCounts[] = {"'cope'", "{'kind': 'cope', 'positions': 9, 'cope_div': true}",
+                                   "{'stack': ['cope', 'sink_logit', {'kind': 'window', 'size': 40}]}"};
+
 Json json(std::string text) {
   std::replace(text.begin(), text.end(), '\'', '"');
   return Json::parse(text);
@@ -76,9 +79,11 @@ Shape shape_of_heads(std::int64_t heads, std::int64_t groups) {
 }
 
 /// Compares bfloat16 by the plug-in's kernels with the same numbers in float32 by the definition.
-void compare(const Json& config, const Shape& shape, const Span& span, const std::string& route) {
+void compare(const Json& config, const Shape& shape, const Span& span, const std::string& route,
+             const std::function<void(PositionalEncoding&)>& prepare = {}) {
   const auto encoding = make_encoding(config, shape);
   stir(*encoding);
+  if (prepare) prepare(*encoding);
   Toy low(shape, span.batch, span.keys);
   // Both see the same numbers as q, k and v: nothing but attention is compared.
   for (Tensor Toy::*member : {&Toy::wq, &Toy::wk, &Toy::wv}) (low.*member).zero_();
@@ -152,10 +157,30 @@ BOOST_DATA_TEST_CASE(sticks_agree_with_the_definition, data::make(kSticks), conf
   compare(json(config), shape_of_heads(4, 2), packed_documents(), "fused, stick-breaking");
 }
 
+BOOST_DATA_TEST_CASE(counts_agree_with_the_definition, data::make(kCounts), config) {
+  compare(json(config), shape_of_heads(4, 2), Span::whole(2, 90), "fused, counts");
+  compare(json(config), shape_of_heads(4, 2), packed_documents(), "fused, counts");
+}
+
+// Rotated q and k are rounded to bf16, and so counts cross whole numbers, where the slope changes. So here it does not.
+BOOST_AUTO_TEST_CASE(counts_of_rotated_logits_agree_with_the_definition) {
+  const auto straighten = [](PositionalEncoding& encoding) {
+    const at::NoGradGuard no_gradients;
+    for (const Parameter& parameter : encoding.parameters()) {
+      const Tensor table = parameter.value;
+      table.copy_(table.narrow(1, 0, 1) * at::arange(table.size(1), table.options()).div(16));
+    }
+  };
+  for (const char* config : {"{'stack': ['rope', 'cope']}", "{'stack': ['rope', {'kind': 'cope', 'z': 'rot'}]}"}) {
+    compare(json(config), shape_of_heads(4, 2), Span::whole(2, 90), "fused, counts", straighten);
+    compare(json(config), shape_of_heads(4, 2), packed_documents(), "fused, counts", straighten);
+  }
+}
+
 // The chunked route as on a GPU: one strip for these rows.
-BOOST_AUTO_TEST_CASE(a_stick_takes_half_the_calls_of_a_strip) {
+BOOST_DATA_TEST_CASE(a_scan_takes_half_the_calls_of_a_strip, data::make({"stickbreaking", "cope"}), name) {
   const Shape shape = shape_of_heads(4, 2);
-  const auto encoding = make_encoding("stickbreaking", shape);
+  const auto encoding = make_encoding(name, shape);
   const Toy toy = Toy(shape, 2, 90).to(at::kBFloat16);
   const StandIn plugin;
   const auto calls = [&](Route route) {

@@ -144,18 +144,19 @@ struct AttentionForward {
       if constexpr (Mod::kAdds) mod.template add<kTile>(w, scores, {own, 0, key, stage + kMod}, scale);
       if (key + kTile - 1 > first + own + shift - of.stick.hidden || key < last_start)
         mask.template hide<kTile>(w, scores, key);
-      if constexpr (Mod::kScans)
-        mod.weigh(w, scores, scale, key);
+      if constexpr (Mod::kScans && Mod::kSoftmax) mod.add(w, scores, scale, key);
+      if constexpr (Mod::kSoftmax)
+        softmax.weigh(w, scores, Mod::kAdds || Mod::kScans ? 1.0F : scale);
       else
-        softmax.weigh(w, scores, Mod::kAdds ? 1.0F : scale);
+        mod.weigh(w, scores, scale, key);
       multiply_columns<width, strips, kTile>(w, softmax.sums, scores, stage + kValues);
     }
 
     float* lse_of_head = lse + (static_cast<std::int64_t>(b) * heads + h) * of.queries;
-    if constexpr (Mod::kScans)
-      mod.end(w, lse_of_head, softmax.total);
-    else
+    if constexpr (Mod::kSoftmax)
       softmax.end(w, lse_of_head, first + own, static_cast<int>(of.queries));
+    else
+      mod.end(w, lse_of_head, softmax.total);
     write_rows<width, strips>(w, softmax.sums, softmax.total, head_at(out, of.out, b, h), of.out.by_row, first + own,
                               static_cast<int>(of.queries));
   }

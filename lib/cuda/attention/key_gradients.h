@@ -68,7 +68,7 @@ struct AttentionKeyGradients {
         w.sync();
       }
       if (step + 1 < steps) fetch(step + 1);
-      if constexpr (Mod::kAdds) {
+      if constexpr (Mod::kAdds || Mod::kScans) {
         if (step % seen == 0) held.mod.begin(w, of, b, group * sharing + step / seen, key + own);
       }
       const int stage = kStages + step % 2 * kStage, tile = (first_tile + step % seen) * kTile;
@@ -112,19 +112,21 @@ struct AttentionKeyGradients {
     if constexpr (Mod::kAdds) held.mod.template add<part>(w, scores, at, scale);
     hide(scores);
     const Per<int, W> columns = w.lane() % 4 * 8 + (stage + 4 * at.column);
-    Sums<W, 1, part> shares;  // of a stick
-    if constexpr (Mod::kScans)
-      held.mod.template weigh<part>(w, scores, shares, at, scale);
+    Sums<W, 1, part> gains, by_count;  // of a row that is scanned
+    if constexpr (Mod::kScans && Mod::kSoftmax) held.mod.template add<part>(w, scores, gains, by_count, at, scale);
+    if constexpr (Mod::kSoftmax)
+      weigh<W>(w, scores, columns, Mod::kAdds || Mod::kScans ? 1.0F : scale);
     else
-      weigh<W>(w, scores, columns, Mod::kAdds ? 1.0F : scale);
+      held.mod.template weigh<part>(w, scores, gains, at, scale);
     multiply_columns<width, 1, part>(w, held.by_value, scores, stage + kValues + at.column * pitch(width));
     Sums<W, 1, part> wanted;
     clear<W, 1, part>(wanted);
     multiply_rows<width, 1, part>(w, wanted, held.values, stage + kValues + at.column * pitch(width));
-    if constexpr (Mod::kScans)
-      held.mod.template find_slopes<part>(w, scores, wanted, shares, at);
-    else
+    if constexpr (Mod::kSoftmax)
       find_slopes<W>(w, scores, wanted, columns);
+    else
+      held.mod.template find_slopes<part>(w, scores, wanted, gains, at);
+    if constexpr (Mod::kScans && Mod::kSoftmax) held.mod.template add_by_gates<part>(w, scores, gains, by_count, at);
     if constexpr (Mod::kSumsByKey) held.mod.template take<part>(w, scores, at);
     multiply_columns<width, 1, part>(w, held.by_key, scores, stage + at.column * pitch(width));
   }

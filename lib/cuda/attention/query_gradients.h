@@ -25,14 +25,14 @@ struct QueryRows {
       const auto there = row < static_cast<int>(of.queries);
       lse[r] = W::read(lse_of, at, there) * kLog2E;
       delta[r] = W::read(delta_of, at, there);
-      if constexpr (Mod::kScans) mod.sums[0][r] = delta[r];
+      if constexpr (!Mod::kSoftmax) mod.sums[0][r] = delta[r];
     }
   }
   /// @param keys, values  the tile's first ones in shared memory. @param hides some of the keys. @param scale  of
-  /// scores, with log2(e)
+  /// scores, with log2(e). @param by_counts  gradients by logits of counts, added to
   template <int part>
   PE_BODY void find_slopes(W& w, Sums<W, 1, part>& slopes, const TilePlace& at, int keys, int values, bool hides,
-                           float scale) {
+                           float scale, float* by_counts = nullptr) {
     clear<W, 1, part>(slopes);
     multiply_rows<width, 1, part>(w, slopes, queries, keys + at.column * pitch(width));
     if constexpr (Mod::kAdds) mod.template add<part>(w, slopes, at, scale);
@@ -41,10 +41,14 @@ struct QueryRows {
     Sums<W, 1, part> wanted;
     clear<W, 1, part>(wanted);
     multiply_rows<width, 1, part>(w, wanted, douts, values + at.column * pitch(width));
-    if constexpr (Mod::kScans) return mod.template find_slopes<part>(w, slopes, wanted, at.first + at.column, scale);
-    each_score<1, part>([&](int strip, int n, int i) {
-      slopes[strip][n][i] = W::exp2(slopes[strip][n][i] * factor - lse[i / 2]) * (wanted[strip][n][i] - delta[i / 2]);
-    });
+    if constexpr (!Mod::kSoftmax)
+      mod.template find_slopes<part>(w, slopes, wanted, at.first + at.column, scale);
+    else if constexpr (Mod::kScans)
+      mod.template find_slopes<part>(w, slopes, wanted, at.first + at.column, scale, lse, delta, by_counts);
+    else
+      each_score<1, part>([&](int strip, int n, int i) {
+        slopes[strip][n][i] = W::exp2(slopes[strip][n][i] * factor - lse[i / 2]) * (wanted[strip][n][i] - delta[i / 2]);
+      });
   }
 };
 
@@ -122,7 +126,8 @@ struct AttentionQueryGradients {
         if (!Mod::kScans && key + column > first + own + 15 + shift) continue;
         const TilePlace place{own, column, key, stage + kMod};
         Sums<W, 1, part> slopes;
-        rows.template find_slopes<part>(w, slopes, place, stage, stage + kValues, hides, of.scale * kLog2E);
+        rows.template find_slopes<part>(w, slopes, place, stage, stage + kValues, hides, of.scale * kLog2E,
+                                        dbias.counts);
         if constexpr (summed) sum_diagonals<W>(diagonals, slopes, column);
         if constexpr (Mod::kSumsByQuery) rows.mod.template take<part>(w, slopes, place);
         multiply_columns<width, 1, part>(w, sums, slopes, stage + column * pitch(width));

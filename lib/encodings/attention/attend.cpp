@@ -62,14 +62,26 @@ FusedKind fused_bias_kind(const PositionalEncoding& encoding, const Span& span, 
   return pairs * static_cast<std::int64_t>(sizeof(float)) <= kMaskGradientBytes ? FusedKind::kPairs : FusedKind::kNone;
 }
 
-/// Has the plug-in's kernel stick-breaking for this, with nothing else on the way from scores to weights?
-bool breaks_stick(const PositionalEncoding& encoding, const Span& span, Traits traits, at::ScalarType dtype,
-                  bool mixes) {
-  traits.normalises = false;
-  return fused_kind(encoding, span) == FusedKind::kStick && traits.bias == BiasKind::kNone &&
-         !is_row_wise(traits, traits.sink, mixes) && !traits.sink && !traits.extra_values && span.causal &&
-         span.queries >= kCausalRows && has_fused_bias_kernel(span, dtype, encoding.shape().head_width);
+/// kStick or kCounts if the plug-in's kernel scans rows for this, with nothing else on the way from scores to weights.
+FusedKind scan_kind(const PositionalEncoding& encoding, const Span& span, Traits traits, at::ScalarType dtype,
+                    bool mixes) {
+  const FusedKind kind = fused_kind(encoding, span);
+  if (kind == FusedKind::kStick)
+    traits.normalises = false;
+  else if (kind == FusedKind::kCounts)
+    traits.rewrites_logits = false;
+  else
+    return FusedKind::kNone;
+  const bool sink = traits.sink;
+  const bool alone = traits.bias == BiasKind::kNone && !is_row_wise(traits, sink, mixes) && !traits.extra_values &&
+                     !(sink && kind == FusedKind::kStick);
+  return alone && span.causal && span.queries >= kCausalRows &&
+                 has_fused_bias_kernel(span, dtype, encoding.shape().head_width)
+             ? kind
+             : FusedKind::kNone;
 }
+
+bool scans(FusedKind kind) { return kind == FusedKind::kStick || kind == FusedKind::kCounts; }
 
 /// @param windowed the layer's window is shorter than the keys
 Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at::ScalarType dtype, bool needs_grad,
@@ -96,9 +108,9 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at
       traits.bias == BiasKind::kNone ||
       ((traits.bias == BiasKind::kToeplitz || traits.has_table) && !traits.maps_positions && !span.positions.defined());
   const bool mixes = mixer_of(encoding) != nullptr;
-  if (breaks_stick(encoding, span, traits, dtype, mixes)) {
+  if (const FusedKind scanned = scan_kind(encoding, span, traits, dtype, mixes); scanned != FusedKind::kNone) {
     plan.kernel = Kernel::kCausal;
-    plan.fused = FusedKind::kStick;
+    plan.fused = scanned;
   } else if (is_row_wise(traits, sink, mixes) || (sink && traits.extra_values)) {
     plan.kernel = Kernel::kChunked;
   } else if (by_distance && span.causal && span.queries >= kCausalRows && !traits.extra_values &&
@@ -403,13 +415,120 @@ void check(const PositionalEncoding& encoding, const Span& span, const Heads& he
   }
 }
 
+/// One call of `attend` after the encoding has transformed its heads.
+struct Call {
+  PositionalEncoding& encoding;
+  LayerContext& context;
+  const Traits& traits;
+  const AttendOptions& options;
+  const Heads& heads;
+  RowSource source;
+
+  std::int64_t chunk() const { return rows_at_a_time(context.span, heads.q.size(1), traits, options.chunk_rows); }
+  Rows rows(std::int64_t begin, std::int64_t end) const { return make_rows(context, source, heads.scale, begin, end); }
+};
+
+MixedRows attend_bare(const Call& call, bool causal_flag) {
+  const Heads& heads = call.heads;
+  const Tensor& extra = call.source.extra;
+  MixedRows mixed{.out = fused(heads.q, heads.k, heads.v, std::nullopt, causal_flag, heads.scale), .extra = {}};
+  if (!extra.defined()) return mixed;
+  // Kernels want values as wide as keys, so the other values go in slices of that width.
+  std::vector<Tensor> slices;
+  const std::int64_t width = heads.q.size(-1), total = extra.size(-1);
+  const Tensor k = repeat_groups(heads.k, extra.size(1));
+  for (std::int64_t at = 0; at < total; at += width) {
+    const std::int64_t n = std::min(width, total - at);
+    const Tensor slice = padded_to(extra.narrow(-1, at, n), width);
+    slices.push_back(fused(heads.q, k, slice, std::nullopt, causal_flag, heads.scale).narrow(-1, 0, n));
+  }
+  mixed.extra = at::cat(slices, -1);
+  return mixed;
+}
+
+/// By `attend_causal`, with a table by distance or a fused bias.
+MixedRows attend_by_kernel(const Call& call, FusedKind kind) {
+  const Heads& heads = call.heads;
+  Tensor table;
+  FusedBias bias;
+  if (kind == FusedKind::kPairs) {
+    bias.pairs = pairs_of(call.encoding, call.context, call.source, heads.scale, call.chunk());
+  } else if (kind != FusedKind::kNone) {
+    bias = dynamic_cast<FusesBias&>(call.encoding).fused_bias(call.context, heads);
+  } else if (call.traits.bias != BiasKind::kNone) {
+    table = call.encoding.table(call.context, call.context.span.keys);
+  }
+  const Tensor sink =
+      call.traits.sink ? call.encoding.normaliser(call.context, call.source.inputs)->sink_logits() : Tensor();
+  const Causal made =
+      attend_causal(heads.q, heads.k, heads.v, table, bias, first_keys(call.context), heads.scale, sink);
+  return {made.out, call.traits.sink_share ? made.kept : Tensor()};
+}
+
+/// Ranges of rows under autograd, by softmax's own gradient or by `attend_rows` made again.
+MixedRows attend_in_strips(Call& call, bool by_softmax) {
+  RowSource& source = call.source;
+  const auto job = c10::make_intrusive<Job>(call.encoding, call.context, call.traits, call.heads.scale, call.chunk());
+  const std::int64_t own_width = source.v.size(-1);
+  if (by_softmax) source.v = padded_to(source.v, std::max(own_width, source.q.size(-1)));
+  std::vector<Tensor> all{source.q, source.k, source.v, source.raw_q, source.raw_k, source.extra}, defined;
+  all.insert(all.end(), source.inputs.begin(), source.inputs.end());
+  for (std::size_t slot = 0; slot < all.size(); ++slot) {
+    if (!all[slot].defined()) continue;
+    defined.push_back(all[slot]);
+    job->slots.push_back(slot);
+  }
+  if (by_softmax) return {attend_softmax(job, defined).narrow(-1, 0, own_width), {}};
+  const variable_list out = ChunkedFunction::apply(job, at::TensorList(defined));
+  return {out[0], out.size() > 1 ? out[1] : Tensor()};
+}
+
+MixedRows attend_by_definition(const Call& call) {
+  Rows rows = call.rows(0, call.context.span.queries);
+  Tensor carry;
+  if (call.traits.rows_coupled) rows.carry = &carry;
+  return attend_rows(call.encoding, call.traits, rows, call.source.extra, call.options.matrices);
+}
+
+/// Shows ranges of rows to the hook, in order.
+MixedRows attend_for_hook(const Call& call) {
+  at::NoGradGuard no_gradients;
+  std::vector<Tensor> outs, extras;
+  Tensor carry;
+  const std::int64_t chunk = call.chunk();
+  const Strips strips{call.context.span.queries, chunk, true, worth_returning_memory(call.source, chunk)};
+  for_each_strip(strips, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+    Rows rows = call.rows(begin, end);
+    if (call.traits.rows_coupled) rows.carry = &carry;
+    AttentionMatrices seen;
+    const MixedRows part = attend_rows(call.encoding, call.traits, rows, call.source.extra, &seen);
+    (*call.options.row_hook)({rows, seen.logits, seen.weights});
+    outs.push_back(part.out);
+    if (part.extra.defined()) extras.push_back(part.extra);
+  });
+  return {joined(outs), extras.empty() ? Tensor() : joined(extras)};
+}
+
+/// The planned kernel, or another where the tensors rule it out.
+Kernel kernel_for(const Call& call, const Plan& plan, bool grad_mode) {
+  const Heads& heads = call.heads;
+  // A kernel that saves its log-sum-exp only where q, k or v need gradients corrupts memory when the mask alone does.
+  const bool frozen = !heads.q.requires_grad() && !heads.k.requires_grad() && !heads.v.requires_grad();
+  if (plan.kernel == Kernel::kMask && grad_mode && plan.traits.bias_needs_grad && frozen &&
+      any_requires_grad(call.source)) {
+    return call.source.extra.defined() ? Kernel::kChunked : Kernel::kSoftmax;
+  }
+  // A mask, and values other than v: rows mix both.
+  return plan.kernel == Kernel::kMask && call.source.extra.defined() ? Kernel::kChunked : plan.kernel;
+}
+
 }  // namespace
 
 Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, const AttendOptions& options) {
   const Span& span = context.span;
   check(encoding, span, heads);
   const bool grad_mode = at::GradMode::is_enabled();
-  const Plan plan = make_plan(encoding, span, window_of(context) > 0, heads.q.scalar_type(), grad_mode, options);
+  Plan plan = make_plan(encoding, span, window_of(context) > 0, heads.q.scalar_type(), grad_mode, options);
   const Traits& traits = plan.traits;
   if (traits.needs_raw) {
     heads.raw_q = repeat_groups(heads.q, encoding.shape().query_heads);
@@ -421,118 +540,42 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
     return encoding.finish(context, attend_with_channels(encoding.channels(context, heads), heads, plan.causal_flag),
                            {});
   }
-  Kernel kernel = plan.kernel;
   // S2 has changed the width of q.
-  if (kernel == Kernel::kCausal && !takes_widths(heads.q, heads.v))
-    kernel = traits.sink_share || plan.fused == FusedKind::kStick ? Kernel::kChunked : Kernel::kSoftmax;
+  if (plan.kernel == Kernel::kCausal && !takes_widths(heads.q, heads.v))
+    plan.kernel = traits.sink_share || scans(plan.fused) ? Kernel::kChunked : Kernel::kSoftmax;
+  const bool bare = plan.kernel == Kernel::kBare, causal = plan.kernel == Kernel::kCausal;
   // These two read strided values where they lie; the others read them many times, by LibTorch's products.
-  if (kernel != Kernel::kBare && kernel != Kernel::kCausal) heads.v = heads.v.contiguous();
-  RowSource source{
-      heads.q,
-      heads.k,
-      heads.v,
-      heads.raw_q,
-      heads.raw_k,
-      traits.extra_values ? encoding.extra_values(context, heads) : Tensor(),
-      kernel == Kernel::kBare || (kernel == Kernel::kCausal && !traits.sink && plan.fused != FusedKind::kPairs)
-          ? std::vector<Tensor>()
-          : encoding.row_inputs(context, heads)};
-  MixedRows mixed;
-  // A kernel that saves its log-sum-exp only where q, k or v need gradients corrupts memory when the mask alone does.
-  const bool frozen = !heads.q.requires_grad() && !heads.k.requires_grad() && !heads.v.requires_grad();
-  if (kernel == Kernel::kMask && grad_mode && traits.bias_needs_grad && frozen && any_requires_grad(source)) {
-    kernel = source.extra.defined() ? Kernel::kChunked : Kernel::kSoftmax;
-  }
-  switch (kernel) {
-    case Kernel::kBare:
-      mixed.out = fused(heads.q, heads.k, heads.v, std::nullopt, plan.causal_flag, heads.scale);
-      if (source.extra.defined()) {
-        // Kernels want values as wide as keys, so what is mixed beside v goes in slices of that width.
-        std::vector<Tensor> slices;
-        const std::int64_t width = heads.q.size(-1), total = source.extra.size(-1);
-        const Tensor k = repeat_groups(heads.k, source.extra.size(1));
-        for (std::int64_t at = 0; at < total; at += width) {
-          const std::int64_t n = std::min(width, total - at);
-          slices.push_back(fused(heads.q, k, padded_to(source.extra.narrow(-1, at, n), width), std::nullopt,
-                                 plan.causal_flag, heads.scale)
-                               .narrow(-1, 0, n));
-        }
-        mixed.extra = at::cat(slices, -1);
-      }
-      break;
-    case Kernel::kCausal: {
-      const bool fuses = plan.fused != FusedKind::kNone;
-      const Tensor table = !fuses && traits.bias != BiasKind::kNone ? encoding.table(context, span.keys) : Tensor();
-      FusedBias bias;
-      if (plan.fused == FusedKind::kPairs) {
-        bias.pairs = pairs_of(encoding, context, source, heads.scale,
-                              rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows));
-      } else if (fuses) {
-        bias = dynamic_cast<FusesBias&>(encoding).fused_bias(context, heads);
-      }
-      const Tensor sink = traits.sink ? encoding.normaliser(context, source.inputs)->sink_logits() : Tensor();
-      const Causal made = attend_causal(heads.q, heads.k, heads.v, table, bias, first_keys(context), heads.scale, sink);
-      mixed.out = made.out;
-      if (traits.sink_share) mixed.extra = made.kept;
-      break;
+  if (!bare && !causal) heads.v = heads.v.contiguous();
+  const bool reads_rows = !bare && (!causal || traits.sink || plan.fused == FusedKind::kPairs);
+  Call call{encoding,
+            context,
+            traits,
+            options,
+            heads,
+            {heads.q, heads.k, heads.v, heads.raw_q, heads.raw_k,
+             traits.extra_values ? encoding.extra_values(context, heads) : Tensor(),
+             reads_rows ? encoding.row_inputs(context, heads) : std::vector<Tensor>()}};
+  const MixedRows mixed = [&]() -> MixedRows {
+    switch (kernel_for(call, plan, grad_mode)) {
+      case Kernel::kBare:
+        return attend_bare(call, plan.causal_flag);
+      case Kernel::kCausal:
+        return attend_by_kernel(call, plan.fused);
+      case Kernel::kMask:
+        return {attend_with_mask(encoding, context, traits, call.source, heads.scale, options), {}};
+      case Kernel::kSoftmax:
+        return attend_in_strips(call, true);
+      case Kernel::kChunked:
+        return attend_in_strips(call, false);
+      case Kernel::kReference:
+        return attend_by_definition(call);
+      case Kernel::kRowHook:
+        return attend_for_hook(call);
+      case Kernel::kChannels:
+        break;  // done above
     }
-    case Kernel::kMask:
-      if (!source.extra.defined()) {
-        mixed.out = attend_with_mask(encoding, context, traits, source, heads.scale, options);
-        break;
-      }
-      [[fallthrough]];  // a mask and more than v to mix: rows give both at once
-    case Kernel::kSoftmax:
-    case Kernel::kChunked: {
-      const std::int64_t chunk = rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows);
-      const auto job = c10::make_intrusive<Job>(encoding, context, traits, heads.scale, chunk);
-      const std::int64_t own_width = source.v.size(-1);
-      if (kernel == Kernel::kSoftmax) source.v = padded_to(source.v, std::max(own_width, source.q.size(-1)));
-      std::vector<Tensor> all{source.q, source.k, source.v, source.raw_q, source.raw_k, source.extra}, defined;
-      all.insert(all.end(), source.inputs.begin(), source.inputs.end());
-      for (std::size_t slot = 0; slot < all.size(); ++slot) {
-        if (!all[slot].defined()) continue;
-        defined.push_back(all[slot]);
-        job->slots.push_back(slot);
-      }
-      if (kernel == Kernel::kSoftmax) {
-        mixed.out = attend_softmax(job, defined).narrow(-1, 0, own_width);
-        break;
-      }
-      const variable_list out = ChunkedFunction::apply(job, at::TensorList(defined));
-      mixed.out = out[0];
-      if (out.size() > 1) mixed.extra = out[1];
-      break;
-    }
-    case Kernel::kReference: {
-      Rows rows = make_rows(context, source, heads.scale, 0, span.queries);
-      Tensor carry;
-      if (traits.rows_coupled) rows.carry = &carry;
-      mixed = attend_rows(encoding, traits, rows, source.extra, options.matrices);
-      break;
-    }
-    case Kernel::kRowHook: {
-      at::NoGradGuard no_gradients;
-      const std::int64_t chunk = rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows);
-      std::vector<Tensor> outs, extras;
-      Tensor carry;
-      const Strips strips{span.queries, chunk, true, worth_returning_memory(source, chunk)};  // they are shown in order
-      for_each_strip(strips, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-        Rows rows = make_rows(context, source, heads.scale, begin, end);
-        if (traits.rows_coupled) rows.carry = &carry;
-        AttentionMatrices seen;
-        const MixedRows part = attend_rows(encoding, traits, rows, source.extra, &seen);
-        (*options.row_hook)({rows, seen.logits, seen.weights});
-        outs.push_back(part.out);
-        if (part.extra.defined()) extras.push_back(part.extra);
-      });
-      mixed.out = joined(outs);
-      if (!extras.empty()) mixed.extra = joined(extras);
-      break;
-    }
-    case Kernel::kChannels:
-      break;  // done above
-  }
+    return {};
+  }();
   return encoding.finish(context, mixed.out, mixed.extra);
 }
 
@@ -565,6 +608,7 @@ std::string route_name(PositionalEncoding& encoding, const Span& span, at::Scala
              : plan.fused == FusedKind::kBent      ? "fused, bent distance"
              : plan.fused == FusedKind::kPairs     ? "fused, bias of pairs"
              : plan.fused == FusedKind::kStick     ? "fused, stick-breaking"
+             : plan.fused == FusedKind::kCounts    ? "fused, counts"
              : plan.traits.bias != BiasKind::kNone ? "fused, distance table"
              : plan.traits.sink                    ? "fused, sink"
                                                    : "fused";

@@ -32,7 +32,7 @@ struct CausalInputs {
   Tensor q, k, v, table;  // the last may be undefined
   FusedBias bias;         // [B,H,·] fp32
   Tensor pieces;          // of a bent distance, [H,33,2]
-  Tensor nearer;          // of a stick, PeCudaStick's sums; undefined without gradients
+  Tensor nearer;          // PeCudaScan's sums; undefined without a scan or without gradients
   CausalConstants fixed;
 
   CausalInputs(at::TensorList tensors, CausalConstants given)
@@ -46,6 +46,9 @@ struct CausalInputs {
       bias.pairs = tensors[3];
     } else if (fixed.kind == FusedKind::kStick) {
       if (tensors.size() > 3) nearer = tensors[3];
+    } else if (fixed.kind == FusedKind::kCounts) {
+      bias.counts = tensors[3];
+      if (tensors.size() > 4) nearer = tensors[4];
     } else if (tensors.size() > 3) {
       table = tensors[3];
     }
@@ -193,15 +196,16 @@ PeCudaAttention shape_for_plugin(const CausalInputs& in, const Tensor& out, cons
                    floats_or_null(in.bias.bent.numbers), floats_or_null(in.bias.bent.knots),
                    floats_or_null(in.bias.bent.bends), floats_or_null(in.pieces)},
           .pairs = {floats_or_null(in.bias.pairs), stride_or_0(in.bias.pairs, 0), stride_or_0(in.bias.pairs, 1)},
-          .stick = {breaks, breaks && !in.fixed.attend_current ? 1 : 0,
-                    in.nearer.defined() ? in.nearer.data_ptr<float>() : nullptr, nullptr}};
+          .stick = {breaks, breaks && !in.fixed.attend_current ? 1 : 0},
+          .counts = {floats_or_null(in.bias.counts), in.bias.counts.defined() ? in.bias.counts.size(3) : 0},
+          .scan = {in.nearer.defined() ? in.nearer.data_ptr<float>() : nullptr, nullptr}};
 }
 
 /// Memory for gradients by a fused bias. `by_tensor` makes them gradients by its tensors after the kernels have run.
 class BiasGradients {
  public:
   BiasGradients(const CausalInputs& in, bool pairs_too) : in_(in) {
-    const auto& [gated, bent, pairs, stick] = in.bias;
+    const auto& [gated, bent, pairs, stick, counts] = in.bias;
     if (in.fixed.kind == FusedKind::kGated) {
       made_ = {at::empty_like(gated.places), at::empty_like(gated.query_gates), at::empty_like(gated.places),
                at::empty_like(gated.query_gates)};
@@ -214,6 +218,9 @@ class BiasGradients {
     } else if (in.fixed.kind == FusedKind::kPairs) {
       made_ = {pairs_too ? at::empty_like(pairs) : Tensor()};
       to_.pairs = pairs_too ? floats(0) : nullptr;
+    } else if (in.fixed.kind == FusedKind::kCounts) {
+      made_ = {at::zeros_like(counts)};
+      to_.counts = floats(0);
     }
   }
   const PeCudaBiasGradients* to() const { return in_.fixed.kind == FusedKind::kNone ? nullptr : &to_; }
@@ -239,7 +246,7 @@ class BiasGradients {
               sums.select(2, pe_cuda_knots).flip({1}),
               Tensor()};
     }
-    return made_;  // the bias of pairs, or nothing
+    return made_;  // the bias of pairs, the logits of counts, or nothing
   }
 
  private:
@@ -268,8 +275,8 @@ Gradients backward_by_plugin(const PeCudaTable& plugin, const CausalInputs& in, 
   void* stream = kernels::stream_of(&plugin, in.q);
   const bool breaks = in.fixed.kind == FusedKind::kStick;
   const Tensor delta = !breaks ? at::empty_like(made.lse) : dlse.defined() ? dlse.neg() : at::zeros_like(made.lse);
-  const Tensor farther = breaks ? at::empty_like(in.nearer) : Tensor();
-  if (breaks) shape.stick.farther = farther.data_ptr<float>();
+  const Tensor farther = in.nearer.defined() ? at::empty_like(in.nearer) : Tensor();
+  if (farther.defined()) shape.scan.farther = farther.data_ptr<float>();
   if (!breaks)
     kernels::require_launched(plugin.attention_products(&shape, dout.data_ptr(), made.out.data_ptr(),
                                                         floats_or_null(dlse), delta.data_ptr<float>(), stream),
@@ -313,9 +320,9 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
     variable_list kept;
     for (int i = 0; i < 3; ++i) kept.push_back(readable(tensors[i], cpu != nullptr));
     for (std::size_t i = 3; i < tensors.size(); ++i) kept.push_back(tensors[i].contiguous());
-    if (fixed.kind == FusedKind::kStick && needs_gradient(tensors)) {
+    if ((fixed.kind == FusedKind::kStick || fixed.kind == FusedKind::kCounts) && needs_gradient(tensors)) {
       const Tensor& q = kept[0];
-      kept.push_back(at::empty({q.size(0), q.size(1), pe_cuda_stick_blocks(kept[1].size(2)), q.size(2)},
+      kept.push_back(at::empty({q.size(0), q.size(1), pe_cuda_scan_blocks(kept[1].size(2)), q.size(2)},
                                q.options().dtype(at::kFloat)));
     }
     const CausalInputs in(kept, {fixed.starts.defined() ? fixed.starts.contiguous() : fixed.starts, fixed.scale,
@@ -404,6 +411,10 @@ Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Te
     tensors.push_back(bias.pairs.to(at::kFloat));
   }
   if (bias.stick) kind = FusedKind::kStick;
+  if (bias.counts.defined()) {
+    kind = FusedKind::kCounts;
+    tensors.push_back(bias.counts.to(at::kFloat));
+  }
   const variable_list made = CausalFunction::apply(
       at::TensorList(tensors), CausalConstants{starts, scale, kind, bias.stick && bias.stick->attend_current});
   if (bias.stick && bias.stick->remainder) {

@@ -1,6 +1,6 @@
 /// @file
-/// Biases that a GPU's kernel computes from numbers of distances, queries and keys, with all gradients; and
-/// stick-breaking, which takes the place of softmax there.
+/// Biases that a GPU's kernel computes from numbers of distances, queries and keys, with all gradients; a bias by
+/// counts of keys; and stick-breaking, which takes the place of softmax there.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@ struct StickBreaking {
   bool remainder = true;        ///< what no key took goes to the query's own value
 };
 
-enum class FusedKind { kNone, kGated, kBent, kPairs, kStick };
+enum class FusedKind { kNone, kGated, kBent, kPairs, kStick, kCounts };
 
 /// Of one kind at most.
 struct FusedBias {
@@ -41,12 +41,15 @@ struct FusedBias {
   BentDistance bent;
   Tensor pairs;  ///< S5 for all rows, [B or 1,H or 1,T,S]; undefined: no such bias
   std::optional<StickBreaking> stick;
+  /// Logits of counts [B,H,T,positions]. The bias of a key is read between them at Σ σ(logit) over the keys from it to
+  /// the query, at most positions − 1. Undefined: no such bias.
+  Tensor counts;
 };
 
 class FusesBias {
  public:
   virtual ~FusesBias() = default;
-  /// The kind of S5 while positions are contiguous, or kStick for S8.
+  /// The kind of S5 while positions are contiguous, kCounts for S6, or kStick for S8.
   virtual FusedKind fused_kind(const Span& span) const = 0;
   virtual FusedBias fused_bias(LayerContext& context, const Heads& heads) = 0;
 };

@@ -309,12 +309,12 @@ class Stack : public PositionalEncoding,
   }
 
  private:
-  /// The only member that has a bias, or weights other than softmax's; else null.
+  /// The only member that has a bias, rewrites logits, or has weights other than softmax's; else null.
   PositionalEncoding* only_fused(const Span& span) const {
     PositionalEncoding* only = nullptr;
     for (const StackMember& member : members_) {
       const Traits t = member.encoding->traits(span);
-      if (t.bias == BiasKind::kNone && (!t.normalises || t.sink)) continue;
+      if (t.bias == BiasKind::kNone && !t.rewrites_logits && (!t.normalises || t.sink)) continue;
       if (only != nullptr) return nullptr;
       only = member.encoding.get();
     }

@@ -1,5 +1,6 @@
 // CoPE: a position is a count of gates that a query opens on the keys before it; a trained table gives each count its
 // logit.
+#include "encodings/attention/fused_bias.h"
 #include "encodings/attention/head_vectors.h"
 #include "encodings/content/cumulative.h"
 #include "encodings/content/ordered_gather.h"
@@ -27,7 +28,7 @@ struct CopeOptions {
   }
 };
 
-class Cope : public PositionalEncoding, public HoldsHeadVectors {
+class Cope : public PositionalEncoding, public HoldsHeadVectors, public FusesBias {
  public:
   Cope(const CopeOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {
     for (int layer = 0; layer < shape.layers; ++layer) {
@@ -66,13 +67,28 @@ class Cope : public PositionalEncoding, public HoldsHeadVectors {
     const Tensor floor = p.detach().floor();
     const Tensor weight = p - floor;
     const Tensor low = floor.to(at::kLong), high = (low + 1).clamp_max(options_.positions - 1);
-    const Tensor& reader = options_.z == Reading::kRaw ? rows.raw_q : rows.q;
-    const Tensor z = at::matmul(reader.to(type), rows.inputs.at(0).to(type));  // [B,H,rows,positions]
+    const Tensor z = logits_of_counts(rows.raw_q, rows.q, rows.inputs.at(0), type);
     const Tensor added = weight * gather_in_order(z, high) + (1 - weight) * gather_in_order(z, low);
     return options_.cope_div ? s + added * rows.scale : s + added;
   }
 
+  FusedKind fused_kind(const Span& span) const override {
+    return options_.gates == Reading::kRotated && options_.positions <= kMostFused ? FusedKind::kCounts
+                                                                                   : FusedKind::kNone;
+  }
+  FusedBias fused_bias(LayerContext& context, const Heads& heads) override {
+    const Tensor z = logits_of_counts(heads.raw_q, heads.q, tables_.at(context.layer), at::kFloat);
+    return {.counts = options_.cope_div ? z * heads.scale : z};
+  }
+
  private:
+  static constexpr std::int64_t kMostFused = 4096;
+
+  /// [B,H,rows,positions]
+  Tensor logits_of_counts(const Tensor& raw_q, const Tensor& q, const Tensor& table, at::ScalarType type) const {
+    return at::matmul((options_.z == Reading::kRaw ? raw_q : q).to(type), table.to(type));
+  }
+
   CopeOptions options_;
   std::vector<Tensor> tables_;  // [d_h, positions], shared by the heads of a layer
 };

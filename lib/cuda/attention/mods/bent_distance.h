@@ -10,7 +10,7 @@ namespace pe::cuda {
 /// Gradients are sums over rows of queries. Registers of a row hold its gradients by its number and by the parameter of
 /// m; registers of a lane hold the sums past one knot.
 struct BentDistance {
-  static constexpr bool kAdds = true, kScans = false, kSumsByQuery = true, kSumsByKey = false;
+  static constexpr bool kAdds = true, kScans = false, kSoftmax = true, kSumsByQuery = true, kSumsByKey = false;
   static constexpr int kKnots = pe_cuda_knots;
   static_assert(kKnots == kWarpLanes);
   /// m of the distances of a tile; where it has one strip, also their derivatives, or the numbers of rows that are

@@ -8,7 +8,7 @@ namespace pe::cuda {
 
 /// A bias by distance, from a table. The gradient by the table is AttentionQueryGradients' own.
 struct ByDistance {
-  static constexpr bool kAdds = true, kScans = false, kSumsByQuery = false, kSumsByKey = false;
+  static constexpr bool kAdds = true, kScans = false, kSoftmax = true, kSumsByQuery = false, kSumsByKey = false;
   PE_SIZE static int floats(int strips) { return strips * kThreads; }
 
   template <typename W, int strips>

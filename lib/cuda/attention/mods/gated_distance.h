@@ -8,7 +8,7 @@ namespace pe::cuda {
 
 /// (gate of the query + gate of the key) · (place of the key − place of the query), with the gradients by all four.
 struct GatedDistance {
-  static constexpr bool kAdds = true, kScans = false, kSumsByQuery = true, kSumsByKey = true;
+  static constexpr bool kAdds = true, kScans = false, kSoftmax = true, kSumsByQuery = true, kSumsByKey = true;
   PE_SIZE static int floats(int) { return 2 * kThreads; }  ///< places, then gates, of the tile's columns
 
   /// Of a lane's rows, `strips` times two. `sign` is 1 where rows are queries, −1 where they are keys.

@@ -8,7 +8,7 @@ namespace pe::cuda {
 
 /// AttentionPairGradients computes its gradient.
 struct PairBias {
-  static constexpr bool kAdds = true, kScans = false, kSumsByQuery = false, kSumsByKey = false;
+  static constexpr bool kAdds = true, kScans = false, kSoftmax = true, kSumsByQuery = false, kSumsByKey = false;
   PE_SIZE static int floats(int) { return 0; }
 
   template <typename W, int strips, bool rows_are_queries>

@@ -8,7 +8,7 @@ namespace pe::cuda {
 
 /// Nothing is added.
 struct Plain {
-  static constexpr bool kAdds = false, kScans = false, kSumsByQuery = false, kSumsByKey = false;
+  static constexpr bool kAdds = false, kScans = false, kSoftmax = true, kSumsByQuery = false, kSumsByKey = false;
   PE_SIZE static int floats(int) { return 0; }
 
   template <typename W, int strips>

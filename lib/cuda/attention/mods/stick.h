@@ -2,7 +2,7 @@
 /// Stick-breaking in place of softmax: from the nearest key to the farthest, each takes its share of the rest.
 #pragma once
 
-#include "cuda/attention/tiles.h"
+#include "cuda/attention/scan.h"
 
 namespace pe::cuda {
 
@@ -10,13 +10,9 @@ namespace pe::cuda {
 /// falls by l. With C the sum of l over the key and all nearer ones, its weight is 2^(z − C). Let g be the weight times
 /// the gradient by it, and G the sum of g over the key and all farther ones. Then the slope of a logit is g − σ(z) · (G
 /// − gradient by lse).
-///
-/// So a row is scanned twice. The forward pass writes sums of l at borders of 16 keys, and gradients of queries write
-/// sums of g there. Gradients of keys can therefore start at any tile, and a warp of theirs has just 16 keys.
 struct Stick {
-  static constexpr bool kAdds = false, kScans = true, kSumsByQuery = false, kSumsByKey = false;
-  static constexpr int kBlock = pe_cuda_stick_block, kBlocks = kTile / kBlock;
-  PE_SIZE static int floats(int) { return 2 * kBlocks * kTile; }  ///< both sums at the borders of a tile
+  static constexpr bool kAdds = false, kScans = true, kSoftmax = false, kSumsByQuery = false, kSumsByKey = false;
+  PE_SIZE static int floats(int) { return kScanFloats; }
 
   template <typename W>
   PE_BODY static Per<float, W> log_of_rest(const Per<float, W>& z) {
@@ -24,35 +20,13 @@ struct Stick {
     return W::log2(W::exp2(z - high * 2.0F) + 1.0F) + high;
   }
 
+  /// Sums are of l over nearer keys; in gradients of g over farther ones.
   template <typename W, int strips>
-  struct OfQueries {
-    float *nearer, *farther;        ///< the head's sums at borders, [blocks, T]; null: not wanted
-    Per<std::int64_t, W> row[2];    ///< of the first strip
-    Per<float, W> sums[strips][2];  ///< of l over nearer keys; of gradients: of g over farther ones
-    int queries, blocks;
+  struct OfQueries : ScanOfQueries<W, strips> {
+    using Scan = ScanOfQueries<W, strips>;
+    using Scan::sums, Scan::nearer, Scan::farther, Scan::write_border, Scan::border, Scan::has, Scan::row;
 
-    PE_BODY void begin(W& w, const PeCudaAttention& of, int b, int h, int first) {
-      queries = static_cast<int>(of.queries);
-      blocks = tiles(of.keys, kBlock);
-      const std::int64_t in_head = static_cast<std::int64_t>(blocks) * queries;
-      nearer = of.stick.nearer == nullptr ? nullptr : of.stick.nearer + (b * of.heads + h) * in_head;
-      farther = of.stick.farther == nullptr ? nullptr : of.stick.farther + (b * of.heads + h) * in_head;
-      PE_UNROLL
-      for (int r = 0; r < 2; ++r) row[r] = Per<std::int64_t, W>(w.lane() / 4 + (first + 8 * r));
-      PE_UNROLL
-      for (int strip = 0; strip < strips; ++strip) sums[strip][0] = sums[strip][1] = 0.0F;
-    }
     PE_BODY static void fetch(W&, const PeCudaAttention&, int, int, int, int, int) {}
-
-    PE_BODY Per<bool, W> has(int strip, int r, int block) const {
-      return (row[r] + 16 * strip < static_cast<std::int64_t>(queries)) & Per<bool, W>(block < blocks);
-    }
-    PE_BODY Per<std::int64_t, W> border(int strip, int r, int block) const {
-      return row[r] + (static_cast<std::int64_t>(block) * queries + 16 * strip);
-    }
-    PE_BODY void write_border(W& w, float* to, int strip, int r, int block) const {
-      W::write(to, border(strip, r, block), sums[strip][r], has(strip, r, block) & (w.lane() % 4 == 0));
-    }
     /// Makes weights of a tile's scores. Tiles come in descending order.
     PE_BODY void weigh(W& w, Sums<W, strips, kTile>& scores, float scale, int key) {
       PE_UNROLL
@@ -61,7 +35,7 @@ struct Stick {
         for (int n = kTile / 8 - 1; n >= 0; --n) {
           PE_UNROLL
           for (int r = 0; r < 2; ++r) {
-            if (n % 2 == 1 && nearer != nullptr) write_border(w, nearer, strip, r, key / kBlock + n / 2);
+            if (n % 2 == 1 && nearer != nullptr) write_border(w, nearer, strip, r, key / kScanBlock + n / 2);
             Per<float, W>&far = scores[strip][n][2 * r], &near = scores[strip][n][2 * r + 1];
             take_two(w, sums[strip][r], far, near, scale);
           }
@@ -97,8 +71,8 @@ struct Stick {
       for (int n = 0; n < columns / 8; n += 2) {
         PE_UNROLL
         for (int r = 0; r < 2; ++r) {
-          const int block = key / kBlock + n / 2;
-          Per<float, W> nearer_sum = W::read(nearer, border(0, r, block), has(0, r, block)), share[4];
+          const int block = key / kScanBlock + n / 2;
+          Per<float, W> nearer_sum = Scan::sum_of_nearer(r, block), share[4];
           PE_UNROLL
           for (int i = 3; i >= 0; --i) {
             const Per<float, W> z = scores[0][n + i / 2][2 * r + i % 2] * scale;
@@ -125,27 +99,11 @@ struct Stick {
     }
   };
 
-  /// A warp's 16 keys are a block.
   template <typename W>
-  struct OfKeys {
+  struct OfKeys : ScanOfKeys<W> {
+    using ScanOfKeys<W>::load;
+
     PE_BODY void begin(W&, const PeCudaAttention&, int, int, int) {}
-    PE_BODY static void fetch(W& w, const PeCudaAttention& of, int b, int h, int row, int key, int to) {
-      const int blocks = tiles(of.keys, kBlock), queries = static_cast<int>(of.queries);
-      const std::int64_t head = (b * of.heads + h) * blocks * of.queries;
-      const Per<int, W> query = w.thread() % kTile + row;
-      PE_UNROLL
-      for (int i = 0; i < kBlocks; ++i) {  // two borders at a time
-        const Per<int, W> block = w.thread() / kTile + (2 * i % kBlocks + key / kBlock);
-        const Per<std::int64_t, W> at = Per<std::int64_t, W>(block) * of.queries + Per<std::int64_t, W>(query) + head;
-        w.template copy<4>(w.thread() * 4 + (to + 4 * i * kThreads),
-                           2 * i < kBlocks ? of.stick.nearer : of.stick.farther, at * 4,
-                           (query < queries) & (block < blocks));
-      }
-    }
-    /// @param sum  0: of l over nearer keys; 1: of g over farther ones
-    PE_BODY static void load(W& w, Per<float, W> (&to)[2], const TilePlace& at, int n, int sum) {
-      w.load_two(to, w.lane() % 4 * 8 + (at.mod + 4 * ((sum * kBlocks + at.own / kBlock) * kTile + at.column + 8 * n)));
-    }
     /// Makes weights of scores. @param shares  σ(z), written
     template <int columns>
     PE_BODY void weigh(W& w, Sums<W, 1, columns>& scores, Sums<W, 1, columns>& shares, const TilePlace& at,

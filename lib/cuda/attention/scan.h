@@ -1,0 +1,73 @@
+/// @file
+/// Scans of rows, for Mods whose terms depend on all keys between a key and the row itself.
+///
+/// A row is scanned twice. The forward pass meets keys from the nearest to the farthest, and writes sums over nearer
+/// keys at borders of 16 keys. Gradients of queries meet them the other way, and write sums over farther keys there.
+/// Gradients of keys can therefore start at any tile, and a warp of theirs has just 16 keys.
+#pragma once
+
+#include "cuda/attention/tiles.h"
+
+namespace pe::cuda {
+
+inline constexpr int kScanBlock = pe_cuda_scan_block, kScanBlocks = kTile / kScanBlock;
+/// Floats of a tile's borders in shared memory, for both sums.
+inline constexpr int kScanFloats = 2 * kScanBlocks * kTile;
+
+/// A lane's rows of queries.
+template <typename W, int strips>
+struct ScanOfQueries {
+  float *nearer, *farther;        ///< the head's sums at borders, [blocks, T]; null: not wanted
+  Per<std::int64_t, W> row[2];    ///< of the first strip
+  Per<float, W> sums[strips][2];  ///< over nearer keys forward, over farther ones in gradients
+  int queries, blocks;
+
+  PE_BODY void begin(W& w, const PeCudaAttention& of, int b, int h, int first) {
+    queries = static_cast<int>(of.queries);
+    blocks = tiles(of.keys, kScanBlock);
+    const std::int64_t in_head = static_cast<std::int64_t>(blocks) * queries;
+    nearer = of.scan.nearer == nullptr ? nullptr : of.scan.nearer + (b * of.heads + h) * in_head;
+    farther = of.scan.farther == nullptr ? nullptr : of.scan.farther + (b * of.heads + h) * in_head;
+    PE_UNROLL
+    for (int r = 0; r < 2; ++r) row[r] = Per<std::int64_t, W>(w.lane() / 4 + (first + 8 * r));
+    PE_UNROLL
+    for (int strip = 0; strip < strips; ++strip) sums[strip][0] = sums[strip][1] = 0.0F;
+  }
+  PE_BODY Per<bool, W> has(int strip, int r, int block) const {
+    return (row[r] + 16 * strip < static_cast<std::int64_t>(queries)) & Per<bool, W>(block < blocks);
+  }
+  PE_BODY Per<std::int64_t, W> border(int strip, int r, int block) const {
+    return row[r] + (static_cast<std::int64_t>(block) * queries + 16 * strip);
+  }
+  PE_BODY Per<float, W> sum_of_nearer(int r, int block) const {
+    return W::read(nearer, border(0, r, block), has(0, r, block));
+  }
+  PE_BODY void write_border(W& w, float* to, int strip, int r, int block) const {
+    W::write(to, border(strip, r, block), sums[strip][r], has(strip, r, block) & (w.lane() % 4 == 0));
+  }
+};
+
+/// A warp's 16 rows of keys, a block.
+template <typename W>
+struct ScanOfKeys {
+  PE_BODY static void fetch(W& w, const PeCudaAttention& of, int b, int h, int row, int key, int to) {
+    const int blocks = tiles(of.keys, kScanBlock), queries = static_cast<int>(of.queries);
+    const std::int64_t head = (b * of.heads + h) * blocks * of.queries;
+    const Per<int, W> query = w.thread() % kTile + row;
+    PE_UNROLL
+    for (int i = 0; i < kScanBlocks; ++i) {  // two borders at a time
+      const Per<int, W> block = w.thread() / kTile + (2 * i % kScanBlocks + key / kScanBlock);
+      const Per<std::int64_t, W> at = Per<std::int64_t, W>(block) * of.queries + Per<std::int64_t, W>(query) + head;
+      w.template copy<4>(w.thread() * 4 + (to + 4 * i * kThreads),
+                         2 * i < kScanBlocks ? of.scan.nearer : of.scan.farther, at * 4,
+                         (query < queries) & (block < blocks));
+    }
+  }
+  /// @param sum  0: over nearer keys; 1: over farther ones
+  PE_BODY static void load(W& w, Per<float, W> (&to)[2], const TilePlace& at, int n, int sum) {
+    w.load_two(
+        to, w.lane() % 4 * 8 + (at.mod + 4 * ((sum * kScanBlocks + at.own / kScanBlock) * kTile + at.column + 8 * n)));
+  }
+};
+
+}  // namespace pe::cuda
