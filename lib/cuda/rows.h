@@ -348,12 +348,14 @@ struct SwigluBackward {
 // ---- AdamW ----------------------------------------------------------------------------------------------------------
 
 /// The update of n weights (Loshchilov and Hutter 2019; with `coupled` Kingma and Ba 2015), their gradients divided by
-/// `divisor` first, and their low-precision copies where there are some.
+/// the divisor first, and their low-precision copies where there are some.
 template <typename Half, int n>
 struct AdamStep {
   PeCudaAdam with;
 
   PE_BOTH void operator()(std::int64_t, std::int64_t pack) const {
+    if (with.verdict != nullptr && with.verdict[1] != 0.0F) return;
+    const float divisor = with.verdict == nullptr ? with.divisor : with.verdict[0];
     const std::int64_t at = pack * n;
     Pack<float, n> values = load<n>(with.values + at), first = load<n>(with.first + at),
                    second = load<n>(with.second + at);
@@ -361,7 +363,7 @@ struct AdamStep {
     Pack<Half, n> shadow;
     PE_UNROLL
     for (int j = 0; j < n; ++j) {
-      float value = values.at[j], g = gradients.at[j] / with.divisor;
+      float value = values.at[j], g = gradients.at[j] / divisor;
       if (with.coupled)
         g += with.decay * value;
       else

@@ -49,7 +49,8 @@ struct AdamRates {
   double lr = 0, beta1 = 0, beta2 = 0, decay = 0, eps = 0;
   std::int64_t step = 1;  ///< from 1, for the bias correction
   double divisor = 1;     ///< of the gradients
-  bool coupled = false;   ///< Adam; else AdamW
+  Tensor verdict;  ///< fp32 [2] with the values: the divisor, and 1 where nothing is to change; undefined: `divisor`
+  bool coupled = false;  ///< Adam; else AdamW
 };
 
 /// The queries or keys of a packed projection on their way out of it.
@@ -119,8 +120,10 @@ struct Operations {
   /// Σ x² of a contiguous tensor, in an order that neither threads nor instruction sets change. On a CPU summed in
   /// float64; on a GPU in fp32, by a tree.
   double (*sum_of_squares)(const Tensor& x);
+  /// The same in float64 [] where x is, for which the host does not wait. Null: there is no such form.
+  Tensor (*unread_sum_of_squares)(const Tensor& x);
 
-  /// One update, shadows included. Null: LibTorch's fused optimizers are used.
+  /// One update, shadows included. Null: LibTorch's fused optimizers are used, and `verdict` has no form.
   void (*adam)(const AdamBuffers& buffers, const AdamRates& rates);
 };
 

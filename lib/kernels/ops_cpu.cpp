@@ -218,6 +218,7 @@ const Operations kCpuOperations = {.name = "cpu",
                                    .add_embedding_gradient = add_embedding_gradient,
                                    .cross_entropy = cross_entropy,
                                    .sum_of_squares = sum_of_squares,
+                                   .unread_sum_of_squares = nullptr,
                                    .adam = nullptr};
 
 }  // namespace pe::kernels

@@ -160,6 +160,7 @@ const Operations kPlainOperations = {.name = "plain",
                                      .add_embedding_gradient = add_embedding_gradient,
                                      .cross_entropy = cross_entropy,
                                      .sum_of_squares = sum_of_squares,
+                                     .unread_sum_of_squares = nullptr,
                                      .adam = nullptr};
 
 const Operations& operations_for(const Tensor& x) {

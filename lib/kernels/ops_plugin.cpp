@@ -245,14 +245,14 @@ void adam(const AdamBuffers& buffers, const AdamRates& rates) {
   with.correction1 = static_cast<float>(1 - std::pow(rates.beta1, t));
   with.correction2 = static_cast<float>(1 - std::pow(rates.beta2, t));
   with.divisor = static_cast<float>(rates.divisor);
+  with.verdict = rates.verdict.defined() ? rates.verdict.data_ptr<float>() : nullptr;
   with.coupled = rates.coupled;
   require_launched(plugin->adam(&with, stream_of(plugin, buffers.values)), "adam");
 }
 
-double sum_of_squares(const Tensor& x) {
-  const double norm = at::linalg_vector_norm(x, 2.0).item<double>();
-  return norm * norm;
-}
+Tensor unread_sum_of_squares(const Tensor& x) { return at::linalg_vector_norm(x, 2.0).to(at::kDouble).square(); }
+
+double sum_of_squares(const Tensor& x) { return unread_sum_of_squares(x).item<double>(); }
 
 }  // namespace
 
@@ -271,6 +271,7 @@ const Operations kPluginOperations = {.name = "plug-in",
                                       .add_embedding_gradient = add_embedding_gradient,
                                       .cross_entropy = cross_entropy,
                                       .sum_of_squares = sum_of_squares,
+                                      .unread_sum_of_squares = unread_sum_of_squares,
                                       .adam = adam};
 
 }  // namespace pe::kernels

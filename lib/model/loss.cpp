@@ -96,7 +96,8 @@ class ScaledCrossEntropy : public Function<ScaledCrossEntropy> {
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     // A read of a GPU's memory would wait for all that is queued.
-    TORCH_CHECK(gradients[0].is_cuda() || gradients[0].item<double>() == 1, "backward() has to begin at training_loss");
+    TORCH_CHECK(kernels::waits_for_reads(gradients[0].device()) || gradients[0].item<double>() == 1,
+                "backward() has to begin at training_loss");
     return {context->get_saved_variables()[0], {}, {}, {}, {}};
   }
 };

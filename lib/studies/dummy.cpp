@@ -251,7 +251,8 @@ class Learner {
     const double scale = 1.0 / labels.ge(0).sum().item<double>();
     const double loss =
         training::accumulate(model_, ids, labels.reshape({-1}),
-                             {.training = true, .step = step_, .first_sample = step_ * config_.batch}, scale);
+                             {.training = true, .step = step_, .first_sample = step_ * config_.batch}, scale)
+            .item<double>();
     finite_ = training::update(optimizer_, step_, rate_, loss).finite;
     ++step_;
   }

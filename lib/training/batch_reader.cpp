@@ -16,7 +16,18 @@ BatchReader::BatchReader(const data::TokenDataset& dataset, artifact::Split spli
     : dataset_(dataset), split_(split), length_(length), device_(device), documents_(documents) {}
 
 Batch BatchReader::read(std::int64_t count, const WindowOf& window_of, bool count_bytes) const {
-  const auto options = at::TensorOptions(at::kLong);
+  return sent(read_on_host(count, window_of, count_bytes));
+}
+
+Batch BatchReader::sent(Batch batch) const {
+  if (!device_.is_cuda()) return batch;
+  for (at::Tensor* tensor : {&batch.ids, &batch.targets, &batch.doc_start})
+    if (tensor->defined()) *tensor = tensor->to(device_, at::kLong, /*non_blocking=*/true);
+  return batch;
+}
+
+Batch BatchReader::read_on_host(std::int64_t count, const WindowOf& window_of, bool count_bytes) const {
+  const auto options = at::TensorOptions(at::kLong).pinned_memory(device_.is_cuda());
   Batch batch{at::empty({count, length_}, options), at::empty({count * length_}, options), {}, 0};
   if (documents_ != Documents::kJoined) batch.doc_start = at::empty({count, length_}, options);
   auto* ids = batch.ids.data_ptr<std::int64_t>();
@@ -41,11 +52,6 @@ Batch BatchReader::read(std::int64_t count, const WindowOf& window_of, bool coun
       std::copy(tokens.begin() + 1, tokens.end(), targets + row * length_);
     if (count_bytes) batch.bytes += static_cast<std::int64_t>(dataset_.text_bytes(tokens, 1));
   }
-  if (device_.is_cuda()) {
-    batch.ids = batch.ids.to(device_);
-    batch.targets = batch.targets.to(device_);
-    if (batch.doc_start.defined()) batch.doc_start = batch.doc_start.to(device_);
-  }
   return batch;
 }
 
@@ -69,8 +75,8 @@ SampleReader::~SampleReader() {
   if (ahead_.valid()) ahead_.wait();  // it reads by this object
 }
 
-Batch SampleReader::read(const Samples& samples) const {
-  return reader_.read(
+Batch SampleReader::read_on_host(const Samples& samples) const {
+  return reader_.read_on_host(
       samples.count, [&](std::int64_t row) { return order_(static_cast<std::uint64_t>(samples.first + row)); },
       samples.count_bytes);
 }
@@ -78,13 +84,13 @@ Batch SampleReader::read(const Samples& samples) const {
 Batch SampleReader::take(const Samples& samples) {
   if (!ahead_.valid()) return read(samples);
   Batch batch = ahead_.get();
-  return announced_ == samples ? std::move(batch) : read(samples);
+  return announced_ == samples ? reader_.sent(std::move(batch)) : read(samples);
 }
 
 void SampleReader::announce(const Samples& samples) {
   if (ahead_.valid()) ahead_.wait();
   announced_ = samples;
-  ahead_ = std::async(std::launch::async, [this, samples] { return read(samples); });
+  ahead_ = std::async(std::launch::async, [this, samples] { return read_on_host(samples); });
 }
 
 std::int64_t SampleReader::targets(std::int64_t first, std::int64_t count) const {

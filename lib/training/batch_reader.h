@@ -29,8 +29,11 @@ class BatchReader {
   BatchReader(const data::TokenDataset& dataset, artifact::Split split, std::int64_t length, at::Device device,
               Documents documents);
 
-  /// `bytes` of the text only where asked for.
+  /// A batch on the device. `bytes` of the text only where asked for.
   Batch read(std::int64_t count, const WindowOf& window_of, bool count_bytes) const;
+  /// The same on the host, and its way to the device, for which the host does not wait.
+  Batch read_on_host(std::int64_t count, const WindowOf& window_of, bool count_bytes) const;
+  Batch sent(Batch batch) const;
 
   /// Targets that count in `count` windows: all of them, except for data with labels.
   std::int64_t targets(std::int64_t count, const WindowOf& window_of) const;
@@ -62,7 +65,7 @@ class SampleReader {
       : reader_(reader), order_(seed, windows) {}
   ~SampleReader();
 
-  Batch read(const Samples& samples) const;
+  Batch read(const Samples& samples) const { return reader_.sent(read_on_host(samples)); }
   /// The same as `read`. Uses the batch that `announce` began to read, if it is of these samples.
   Batch take(const Samples& samples);
   /// Begins to read `samples`, which `take` should ask for next. If it asks for others, only time is lost.
@@ -71,6 +74,8 @@ class SampleReader {
   const data::SampleOrder& order() const { return order_; }
 
  private:
+  Batch read_on_host(const Samples& samples) const;
+
   BatchReader reader_;
   data::SampleOrder order_;
   Samples announced_;

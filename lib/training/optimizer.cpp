@@ -5,10 +5,15 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
@@ -34,6 +39,9 @@ constexpr std::pair<OptimizerKind, const char*> kKinds[] = {
 constexpr std::pair<DecayOn, const char*> kDecays[] = {{DecayOn::kMatrices, "matrices"},
                                                        {DecayOn::kMatricesAndEmbeddings, "matrices_and_embeddings"},
                                                        {DecayOn::kAll, "all"}};
+
+/// Second moments are fp32 numbers, too.
+constexpr double kMostSquares = std::numeric_limits<float>::max();
 
 bool starts_with(const std::string& text, const char* with) { return text.rfind(with, 0) == 0; }
 
@@ -121,12 +129,8 @@ Optimizer::StepResult Optimizer::step(std::int64_t step, double lr) {
   for (const model::FlatGroup& group : model_.groups()) {
     squares += kernels::operations_for(group.gradients).sum_of_squares(group.gradients);
   }
-  StepResult result;
-  result.grad_norm = std::sqrt(squares);
-  // Second moments are fp32 numbers, too.
-  result.finite = squares <= static_cast<double>(std::numeric_limits<float>::max());
+  const StepResult result = result_of(0, squares);
   if (!result.finite) return result;
-  result.clipped = settings_.clip > 0 && result.grad_norm > settings_.clip;
   std::optional<at::Tensor> scale;  // the kernels divide gradients by it
   if (result.clipped) {
     scale = at::zeros({}, model_.groups().front().values.options().dtype(at::kFloat));
@@ -136,7 +140,7 @@ Optimizer::StepResult Optimizer::step(std::int64_t step, double lr) {
   bool shadows_written = true;
   std::map<std::vector<std::int64_t>, std::vector<const Part*>> at_once;  // Muon's, by shape
   for (const Part& part : parts_) {
-    const double rate = part.encoding ? lr * settings_.encoding_lr_scale : lr;
+    const double rate = rate_of(part, lr);
     if (!part.muon.empty() && kernels::plugin_for(model_.groups()[part.group].values) != nullptr) {
       at_once[part.muon].push_back(&part);
       shadows_written = false;
@@ -155,7 +159,48 @@ Optimizer::StepResult Optimizer::step(std::int64_t step, double lr) {
   return result;
 }
 
-bool Optimizer::adam_with_shadows(const Part& part, std::int64_t step, double lr, double divisor) {
+Optimizer::StepResult Optimizer::result_of(double loss, double squares) const {
+  if (!std::isfinite(loss)) return {.grad_norm = loss, .finite = false};
+  StepResult result{.grad_norm = std::sqrt(squares)};
+  result.finite = squares <= kMostSquares;
+  result.clipped = result.finite && settings_.clip > 0 && result.grad_norm > settings_.clip;
+  return result;
+}
+
+bool Optimizer::has_unread_steps() const {
+  if (settings_.kind == OptimizerKind::kMuon || !averages_.empty()) return false;
+  return std::all_of(model_.groups().begin(), model_.groups().end(), [](const model::FlatGroup& group) {
+    const kernels::Operations& operations = kernels::operations_for(group.values);
+    return operations.adam != nullptr && operations.unread_sum_of_squares != nullptr;
+  });
+}
+
+void Optimizer::set_skipped(std::int64_t count) {
+  skipped_ = at::full({}, static_cast<double>(count), model_.groups().front().values.options().dtype(at::kDouble));
+}
+
+at::Tensor Optimizer::unread_step(std::int64_t step, double lr, const at::Tensor& loss) {
+  at::NoGradGuard no_gradients;
+  if (!skipped_.defined()) set_skipped(0);
+  at::Tensor squares = at::zeros_like(loss);
+  for (const model::FlatGroup& group : model_.groups())
+    squares = squares + kernels::operations_for(group.gradients).unread_sum_of_squares(group.gradients);
+  const at::Tensor finite = squares.le(kMostSquares).logical_and(at::isfinite(loss));
+  const at::Tensor skips = finite.logical_not().logical_or(skipped_.gt(static_cast<double>(settings_.skip_nonfinite)));
+  skipped_ = at::where(skips, skipped_ + 1, at::zeros_like(skipped_));
+  at::Tensor divisor = at::ones_like(loss);
+  if (settings_.clip > 0) {
+    const at::Tensor norm = squares.sqrt();
+    divisor = at::where(norm.gt(settings_.clip), norm / settings_.clip, divisor);
+  }
+  const at::Tensor verdict = at::stack({divisor, skips.to(at::kDouble)}).to(at::kFloat);
+  for (const Part& part : parts_) adam_with_shadows(part, step, rate_of(part, lr), 1, verdict);
+  model_.after_step(true);
+  return at::stack({loss, squares});
+}
+
+bool Optimizer::adam_with_shadows(const Part& part, std::int64_t step, double lr, double divisor,
+                                  const at::Tensor& verdict) {
   const model::FlatGroup& group = model_.groups()[part.group];
   const auto cut = [&](const at::Tensor& flat) {
     return flat.defined() ? flat.narrow(0, part.begin, part.count) : flat;
@@ -170,6 +215,7 @@ bool Optimizer::adam_with_shadows(const Part& part, std::int64_t step, double lr
         .eps = settings_.eps,
         .step = step - start_ + 1,
         .divisor = divisor,
+        .verdict = verdict,
         .coupled = settings_.kind == OptimizerKind::kAdam});
   return true;
 }

@@ -48,6 +48,17 @@ class Optimizer {
   /// One update with the gradients that the model holds. `step` counts from 0 and is the only clock.
   StepResult step(std::int64_t step, double lr);
 
+  /// Is there a form of a step whose numbers the host reads later? AdamW and Adam have it by the plug-in's kernels.
+  bool has_unread_steps() const;
+  /// The same update, if its numbers and the loss are finite, decided where the model is. After more than
+  /// `skip_nonfinite` steps in a row with other numbers nothing changes any more.
+  /// @param loss float64 []. @return float64 [2]: the loss and the sum of the gradients' squares, for `result_of`
+  at::Tensor unread_step(std::int64_t step, double lr, const at::Tensor& loss);
+  /// The result that `update` gives for such numbers.
+  StepResult result_of(double loss, double squares) const;
+  /// @param count  of steps just before the next one that were skipped, one after the other
+  void set_skipped(std::int64_t count);
+
   const OptimizerSettings& settings() const { return settings_; }
   std::int64_t start() const { return start_; }
   /// All that it holds: averages of the weights where they are kept, first moments ("optim/m/", Muon's momentum among
@@ -68,7 +79,10 @@ class Optimizer {
   };
   std::vector<Part> parts_of();
   /// By the plug-in's kernel, which writes the low-precision copies too; false where there is none.
-  bool adam_with_shadows(const Part& part, std::int64_t step, double lr, double divisor);
+  /// @param verdict  as AdamRates has it
+  bool adam_with_shadows(const Part& part, std::int64_t step, double lr, double divisor,
+                         const at::Tensor& verdict = {});
+  double rate_of(const Part& part, double lr) const { return part.encoding ? lr * settings_.encoding_lr_scale : lr; }
   void adam(const Part& part, std::int64_t step, double lr, const std::optional<at::Tensor>& scale);
   void muon(const Part& part, double lr, const std::optional<at::Tensor>& scale);
   /// Of parts whose matrices have one shape, where the plug-in is loaded: all in one call, in bf16.
@@ -81,6 +95,7 @@ class Optimizer {
   OptimizerSettings settings_;
   std::int64_t start_;
   std::vector<at::Tensor> first_, second_, steps_, averages_;
+  at::Tensor skipped_;  ///< how many unread steps in a row were skipped, float64 []
   std::vector<Part> parts_;
   std::vector<std::string> by_muon_;  ///< parameters
 };

@@ -2,10 +2,14 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include "data/tokenizers/token_numbers.h"
 #include "encodings/attention/attend.h"
@@ -97,19 +101,23 @@ class TrainingLoop {
     announce();
     stopping_ = communicator_.any(support::stop_requested());
     last_checkpoint_ = Clock::now();
-    std::size_t next_snapshot = 0;
     const auto& snapshots = workspace_.snapshots;
-    while (next_snapshot < snapshots.size() && snapshots[next_snapshot].step < position_.step) ++next_snapshot;
+    while (next_snapshot_ < snapshots.size() && snapshots[next_snapshot_].step < position_.step) ++next_snapshot_;
+    unread_steps_ = communicator_.count() == 1 && optimizer_.has_unread_steps();
+    if (unread_steps_ && !position_.skipped.empty() && position_.skipped.back() == position_.step)
+      optimizer_.set_skipped(in_a_row(position_.skipped));
     for (;;) {
-      while (next_snapshot < snapshots.size() && snapshots[next_snapshot].step == position_.step) {
-        write_snapshot(snapshots[next_snapshot], false);
-        ++next_snapshot;
+      while (next_snapshot_ < snapshots.size() && snapshots[next_snapshot_].step == position_.step) {
+        read_step();
+        write_snapshot(snapshots[next_snapshot_], false);
+        ++next_snapshot_;
       }
       if (position_.step >= end_) break;
       if (communicator_.count() == 1 ? support::stop_requested() : stopping_) stop();
-      if (!one_step()) diverged(next_snapshot);
+      one_step();
       after_step();
     }
+    read_step();
     try {
       finish_writing();
     } catch (const support::IoError& error) {  // what it would have saved is about to be the result
@@ -222,25 +230,69 @@ class TrainingLoop {
       samples_.announce(micro_batch(position_.step + 1, 0));
   }
 
-  /// @return false when the run has diverged. Nothing was updated then, nor in a step that was skipped.
-  bool one_step() {
-    const std::int64_t step = position_.step, part = run_.batch / communicator_.count(),
-                       micro = *run_.compute.micro_batch;
+  /// A step that was computed, or is being computed by a GPU.
+  struct Step {
+    std::int64_t index = 0, bytes = 0;
+    double scale = 1, lr = 0;
+    double loss = 0;                    ///< where the host waits for each step
+    at::Tensor numbers;                 ///< else, of Optimizer::unread_step, on the host
+    std::optional<c10::Event> arrived;  ///< after `numbers`
+  };
+
+  void one_step() {
+    Step step = compute_gradients(position_.step);
+    if (!unread_steps_) {
+      const Optimizer::StepResult updated = update(optimizer_, step.index, step.lr, step.loss);
+      ++position_.step;
+      return record(step, step.loss, updated);
+    }
+    send_to_host(step, optimizer_.unread_step(step.index, step.lr, step.numbers));
+    read_step();
+    ++position_.step;
+    unread_ = std::move(step);
+  }
+
+  void send_to_host(Step& step, const at::Tensor& numbers) const {
+    const at::Device device = numbers.device();
+    step.numbers = at::empty(numbers.sizes(), at::TensorOptions(at::kDouble).pinned_memory(device.is_cuda()));
+    step.numbers.copy_(numbers, /*non_blocking=*/true);
+    if (!device.is_cuda()) return;
+    step.arrived.emplace(device.type());
+    step.arrived->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  }
+
+  /// Waits for the step whose numbers the host has not read, if there is one.
+  void read_step() {
+    if (!unread_) return;
+    const Step step = std::move(*unread_);
+    unread_.reset();
+    if (step.arrived) step.arrived->synchronize();
+    const auto* numbers = step.numbers.const_data_ptr<double>();
+    record(step, numbers[0], optimizer_.result_of(numbers[0], numbers[1]));
+  }
+
+  /// Forward and backward passes of a step.
+  Step compute_gradients(std::int64_t index) {
+    const std::int64_t part = run_.batch / communicator_.count(), micro = *run_.compute.micro_batch;
     const double scale =
-        1.0 / static_cast<double>(std::max<std::int64_t>(1, samples_.targets(step * run_.batch, run_.batch)));
-    if (step % kLogitEvery == 0) sample_logits();
+        1.0 / static_cast<double>(std::max<std::int64_t>(1, samples_.targets(index * run_.batch, run_.batch)));
+    if (index % kLogitEvery == 0) {
+      read_step();
+      sample_logits();
+    }
     run_.model.zero_gradients();
     double loss = 0;
+    at::Tensor unread_loss;
     std::int64_t bytes = 0;
     for (std::int64_t first = 0; first < part; first += micro) {
-      const Samples samples = micro_batch(step, first);
+      const Samples samples = micro_batch(index, first);
       const auto before = Clock::now();
       const Batch batch = samples_.take(samples);
       if (watcher_) watcher_->waited_for_data(seconds_since(before));
       read_ahead(first);
       model::ForwardOptions options;
       options.training = true;
-      options.step = step;
+      options.step = index;
       options.first_sample = samples.first;
       options.doc_start = batch.doc_start;
       options.restart_positions = run_.documents == Documents::kRestarted;
@@ -248,7 +300,11 @@ class TrainingLoop {
         buckets_->begin();
         options.left_layer = [this](std::int64_t layer) { buckets_->left_layer(layer); };
       }
-      loss += accumulate(run_.model, batch.ids, batch.targets, options, scale, run_.optimizer.z_loss);
+      const at::Tensor share = accumulate(run_.model, batch.ids, batch.targets, options, scale, run_.optimizer.z_loss);
+      if (!unread_steps_)
+        loss += share.item<double>();
+      else
+        unread_loss = unread_loss.defined() ? unread_loss + share.to(at::kDouble) : share.to(at::kDouble);
       bytes += batch.bytes;
     }
     if (buckets_) {
@@ -260,37 +316,50 @@ class TrainingLoop {
       bytes = static_cast<std::int64_t>(all[1]);
       stopping_ = all[2] > 0;
     }
-    const double lr = run_.schedule.at(step);
-    const Optimizer::StepResult updated = update(optimizer_, step, lr, loss);
-    ++position_.step;
+    return {.index = index,
+            .bytes = bytes,
+            .scale = scale,
+            .lr = run_.schedule.at(index),
+            .loss = loss,
+            .numbers = unread_loss,
+            .arrived = {}};
+  }
+
+  /// Enters a step into the curves, and ends the run if it has diverged. Nothing was updated then, nor in a step that
+  /// was skipped.
+  void record(const Step& step, double loss, const Optimizer::StepResult& updated) {
+    const std::int64_t done = step.index + 1;
     position_.curves.steps.push_back({loss, updated.grad_norm});
-    const TrainRow row{position_.step,
-                       artifacts_.tokens_seen(position_.step),
-                       loss,
-                       bits_per_byte(loss / scale, bytes),
-                       lr,
-                       updated.grad_norm,
+    const TrainRow row{done,           artifacts_.tokens_seen(done),
+                       loss,           bits_per_byte(loss / step.scale, step.bytes),
+                       step.lr,        updated.grad_norm,
                        updated.clipped};
-    const bool logged = is_logged(step) || !updated.finite;
+    const bool logged = is_logged(step.index) || !updated.finite;
     if (logged) position_.curves.train.push_back(row);
     if (watcher_) watcher_->step(row, logged);
-    if (updated.finite) return true;
-    position_.skipped.push_back(position_.step);
-    return in_a_row(position_.skipped) <= run_.optimizer.skip_nonfinite;
+    if (updated.finite) return;
+    position_.skipped.push_back(done);
+    if (in_a_row(position_.skipped) <= run_.optimizer.skip_nonfinite) return;
+    position_.step = done;  // a step that was begun after it has changed nothing
+    diverged();
   }
 
   /// Work that is due between two steps: validation, a comparison of ranks, a checkpoint.
   void after_step() {
     const CheckpointConfig& checkpoint = run_.checkpoint;
-    const bool is_best =
-        run_.watch.validate_every > 0 && position_.step % run_.watch.validate_every == 0 && add_validation();
+    const bool validates = run_.watch.validate_every > 0 && position_.step % run_.watch.validate_every == 0;
+    if (validates) read_step();
+    const bool is_best = validates && add_validation();
     const bool pinned = checkpoint.pin_every > 0 && position_.step % checkpoint.pin_every == 0;
     const double since = seconds_since(last_checkpoint_);
     if (position_.step % kCompareEvery == 0) compare_ranks();
     if (communicator_.is_first()) {
       const bool likely = checkpoint.pin_every > 0 || checkpoint.best || since >= checkpoint.every / 2;
       if (likely) copy_.prepare(state());
-      if (pinned || (is_best && checkpoint.best) || (since >= checkpoint.every && position_.step < end_)) save();
+      if (pinned || (is_best && checkpoint.best) || (since >= checkpoint.every && position_.step < end_)) {
+        read_step();
+        save();
+      }
     }
     store_.check();
     log_written();
@@ -384,6 +453,7 @@ class TrainingLoop {
   }
 
   [[noreturn]] void stop() {
+    read_step();
     if (communicator_.is_first()) {
       if (saved_ != position_.step) save();
       finish_writing();
@@ -394,9 +464,9 @@ class TrainingLoop {
     throw support::StopRequest(true);
   }
 
-  [[noreturn]] void diverged(std::size_t next_snapshot) {
+  [[noreturn]] void diverged() {
     const auto& snapshots = workspace_.snapshots;
-    for (; next_snapshot < snapshots.size(); ++next_snapshot) write_snapshot(snapshots[next_snapshot], true);
+    for (; next_snapshot_ < snapshots.size(); ++next_snapshot_) write_snapshot(snapshots[next_snapshot_], true);
     if (snapshots.empty()) write_artifacts(workspace_.outputs, false, true);
     const TrainRow& row = position_.curves.train.back();
     if (watcher_) watcher_->end("diverged");
@@ -527,6 +597,9 @@ class TrainingLoop {
   std::optional<Watcher> watcher_;          ///< of rank 0
   std::optional<GradientBuckets> buckets_;  ///< where there are several ranks
   bool stopping_ = false;                   ///< some rank was asked to stop; all know
+  bool unread_steps_ = false;               ///< the host reads the numbers of a step after it has begun the next one
+  std::optional<Step> unread_;              ///< the step before the one that is computed
+  std::size_t next_snapshot_ = 0;
   Clock::time_point last_checkpoint_;
   std::int64_t saved_ = -1;  ///< the step of the last checkpoint
   double stall_s_ = 0;       ///< of the last checkpoint, until it is logged

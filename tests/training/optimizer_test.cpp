@@ -9,6 +9,7 @@
 #include "support/error.h"
 #include "support/random.h"
 #include "training/optimizer.h"
+#include "training/step.h"
 
 namespace {
 
@@ -265,6 +266,49 @@ BOOST_AUTO_TEST_CASE(muon_by_shape_moves_weights_as_muon_by_matrix) {
   for (std::size_t i = 0; i < alone.size(); ++i) {
     BOOST_TEST((at_once[i] - alone[i]).norm().item<double>() <= 0.03 * alone[i].norm().item<double>() + 1e-6);
   }
+}
+
+// As on a GPU: clipped steps, others, some without finite numbers, and more of those in a row than are allowed.
+BOOST_AUTO_TEST_CASE(an_unread_step_does_what_a_step_does_and_changes_nothing_after_too_many_skips) {
+  OptimizerSettings settings = kAdamW;
+  settings.clip = 1;
+  settings.skip_nonfinite = 1;
+  const pe::test::StandIn plugin;
+  const LanguageModel waits = tiny_model(), goes_on = tiny_model();
+  Optimizer one(waits, settings, 0), other(goes_on, settings, 0);
+  BOOST_REQUIRE(other.has_unread_steps());
+  const auto require_equal = [&](std::int64_t step) {
+    for (std::size_t i = 0; i < waits.groups().size(); ++i) {
+      BOOST_TEST(waits.groups()[i].values.equal(goes_on.groups()[i].values), "values after step " << step);
+      for (std::size_t part = 0; part < 2; ++part)
+        BOOST_TEST(one.state()[part].flat[i].equal(other.state()[part].flat[i]), "moments after step " << step);
+    }
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double losses[] = {3, 3, infinity, 2, 2, 2}, sizes[] = {1e-4, 1, 1, 1e22, 1e-3, 1};
+  for (std::int64_t step = 0; step < 6; ++step) {
+    for (const LanguageModel& model : {waits, goes_on})
+      fill_gradients(model, 9 + static_cast<std::uint64_t>(step), sizes[step]);
+    const bool too_many = step > 3;  // the third and the fourth step are skipped
+    const at::Tensor before = goes_on.groups()[0].values.clone();
+    const at::Tensor numbers =
+        other.unread_step(step, 0.01, at::full({}, losses[step], at::TensorOptions(at::kDouble)));
+    const Optimizer::StepResult found = other.result_of(numbers[0].item<double>(), numbers[1].item<double>());
+    BOOST_TEST(before.equal(goes_on.groups()[0].values) == (step >= 2));
+    if (too_many) continue;
+    const Optimizer::StepResult expected = update(one, step, 0.01, losses[step]);
+    BOOST_TEST(found.finite == (step < 2));
+    BOOST_TEST(found.finite == expected.finite);
+    BOOST_TEST(found.grad_norm == expected.grad_norm);
+    BOOST_TEST(found.clipped == expected.clipped);
+    BOOST_TEST(found.clipped == (step == 1));
+    require_equal(step);
+  }
+  other.set_skipped(0);
+  for (const LanguageModel& model : {waits, goes_on}) fill_gradients(model, 20, 1);
+  other.unread_step(6, 0.01, at::ones({}, at::TensorOptions(at::kDouble)));
+  update(one, 6, 0.01, 1);
+  require_equal(6);
 }
 
 BOOST_AUTO_TEST_CASE(settings_survive_a_checkpoint_and_plain_ones_look_as_before) {

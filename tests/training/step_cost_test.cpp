@@ -115,10 +115,31 @@ Cost of_a_step(const Json& encoding) {
   std::int64_t step = 0;
   const Cost cost = cost_of([&] {
     model.zero_gradients();
-    const double loss = training::accumulate(model, ids, targets, options, 1.0 / static_cast<double>(targets.numel()));
+    const at::Tensor share =
+        training::accumulate(model, ids, targets, options, 1.0 / static_cast<double>(targets.numel()));
+    const double loss = share.item<double>();
     BOOST_TEST(training::update(optimizer, step++, 1e-3, loss).finite);
   });
   report("a step of " + encoding.dump(), cost);
+  return cost;
+}
+
+/// The same as on a GPU, where the host reads the numbers of the step later.
+Cost of_an_unread_step(const Json& encoding) {
+  const test::StandIn plugin;
+  const model::LanguageModel model = model_of(encoding, 2);
+  training::Optimizer optimizer(model, training::OptimizerSettings(), 0);
+  const at::Tensor ids = some_ids(), targets = ids.reshape({-1});
+  model::ForwardOptions options;
+  options.training = true;
+  std::int64_t step = 0;
+  const Cost cost = cost_of([&] {
+    model.zero_gradients();
+    const at::Tensor share =
+        training::accumulate(model, ids, targets, options, 1.0 / static_cast<double>(targets.numel()));
+    optimizer.unread_step(step++, 1e-3, share.to(at::kDouble));
+  });
+  report("an unread step of " + encoding.dump(), cost);
   return cost;
 }
 
@@ -213,6 +234,15 @@ BOOST_AUTO_TEST_CASE(the_loss_by_the_plug_in_makes_no_second_gradient_of_the_hea
   BOOST_TEST(two.count("aten::mul") == 5);
   BOOST_TEST(one.count("aten::mul") == 1);                         // the loss, one number
   BOOST_TEST(two.bytes - one.bytes >= kStream + 97 * kWidth * 4);  // dhidden twice, and the head's gradient
+}
+
+// On a GPU each read waits for all queued work. FIRE reads one number a pass within its initial length.
+BOOST_AUTO_TEST_CASE(an_unread_step_reads_no_number) {
+  const Json fire = {{"kind", "fire"}, {"initial_length", 20}};
+  for (const Json& encoding : {Json("none"), Json("rope"), Json("alibi"), Json("t5"), fire, Json("learned")}) {
+    BOOST_TEST(of_an_unread_step(encoding).count("aten::_local_scalar_dense") == 0, encoding.dump());
+    BOOST_TEST(of_a_step(encoding).count("aten::_local_scalar_dense") > 0, encoding.dump());
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

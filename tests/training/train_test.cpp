@@ -5,7 +5,9 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <tuple>
 
+#include "../cuda/host_plugin.h"
 #include "model/checkpoint_io.h"
 #include "small_run.h"
 #include "support/error.h"
@@ -498,6 +500,62 @@ BOOST_AUTO_TEST_CASE(divergence_is_a_result) {
   BOOST_TEST(progress.events[1]["status"] == "diverged");
   BOOST_TEST(
       (artifact::CheckpointReader(folder / "trunk/b-model.h5").meta().status == artifact::TrainingStatus::kDiverged));
+}
+
+// With the plug-in's kernels the host reads a step's numbers after it has begun the next one. A validation after each
+// step makes it wait for each.
+BOOST_AUTO_TEST_CASE(steps_that_are_read_later_give_the_same_weights_and_curves) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  const std::int64_t vocabulary = data::TokenDataset(data).vocabulary();
+  const StandIn plugin;
+  const auto weights_of = [&](const std::string& name, std::int64_t validate_every, double rate, bool ends) {
+    TrainConfig config = small_config();
+    config.train.validate_every = validate_every;
+    config.train.optimizer.peak_lr = rate;
+    artifact::Workspace workspace = workspace_in(folder / name, data);
+    if (ends)
+      training::train(config, workspace);
+    else
+      BOOST_CHECK_THROW(training::train(config, workspace), support::Error);
+    const artifact::CheckpointReader reader(folder / name / "model.h5");
+    const model::LanguageModel model = run_of(config, vocabulary).model;
+    model::read_tensors(reader, "model/", model, {model.groups()[0].values, model.groups()[1].values});
+    const artifact::Tables tables = artifact::read_metrics(folder / name / "metrics.h5");
+    return std::tuple(model.groups()[0].values, model.groups()[1].values, tables.at("train").reals("loss"),
+                      tables.at("train").reals("grad_norm"), tables.facts["status"]);
+  };
+  const auto [a, b, losses, norms, status] = weights_of("read", 1, 1e-2, true);
+  const auto [c, d, later_losses, later_norms, later_status] = weights_of("later", 0, 1e-2, true);
+  BOOST_TEST((a.equal(c) && b.equal(d)));
+  BOOST_TEST(losses.size() == 10U);
+  BOOST_TEST(losses == later_losses);
+  BOOST_TEST(norms == later_norms);
+  const auto [e, f, lost, lost_norms, diverged] = weights_of("diverged", 1, 1e38, false);
+  const auto [g, h, later_lost, later_lost_norms, later_diverged] = weights_of("diverged later", 0, 1e38, false);
+  BOOST_TEST((e.equal(g) && f.equal(h)));
+  BOOST_TEST(lost.size() == later_lost.size());
+  BOOST_TEST(diverged == "diverged");
+  BOOST_TEST(later_diverged == "diverged");
+}
+
+BOOST_AUTO_TEST_CASE(with_steps_that_are_read_later_stopped_and_resumed_gives_the_same_bytes) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  const StandIn plugin;
+  artifact::Workspace whole = workspace_in(folder / "whole", data);
+  training::train(small_config(), whole);
+  for (const std::int64_t steps : {1, 3, 2, 6}) {
+    artifact::Workspace workspace = workspace_in(folder / "parts", data);
+    Watching progress(steps);
+    workspace.progress = &progress;
+    BOOST_CHECK_THROW(training::train(small_config(), workspace), support::StopRequest);
+    support::request_stop(0);
+  }
+  artifact::Workspace rest = workspace_in(folder / "parts", data);
+  training::train(small_config(), rest);
+  BOOST_TEST((bytes_of(folder / "parts/model.h5") == bytes_of(folder / "whole/model.h5")));
+  BOOST_TEST((bytes_of(folder / "parts/metrics.h5") == bytes_of(folder / "whole/metrics.h5")));
 }
 
 BOOST_AUTO_TEST_CASE(a_snapshot_inside_the_decay_is_refused) {
