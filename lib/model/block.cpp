@@ -49,7 +49,7 @@ Tensor gated(const Tensor& mixed, const Tensor& x, const Weight& gate) {
 }
 
 /// Stands for an encoding that only rotates q and k, once they are rotated: it does nothing more.
-class AlreadyRotated final : public encodings::PositionalEncoding {
+class EncodingAfterRotation final : public encodings::PositionalEncoding {
  public:
   using PositionalEncoding::PositionalEncoding;
   bool needs_causal_mask() const override { return false; }
@@ -112,7 +112,7 @@ class LlamaBlock final : public Block {
     ProjectedHeads projected =
         norm_project(in, attention_norm_, packed_, query_norm_, key_norm_, shape_, rotation ? *rotation : Rotation{});
     LayerContext context = encodings::layer_context(pass.encoding, pass.state, layer, projected.normed);
-    std::optional<AlreadyRotated> rotated;
+    std::optional<EncodingAfterRotation> rotated;
     if (rotation) rotated.emplace(pass.encoding.shape());
     encodings::PositionalEncoding& encoding = rotated ? *rotated : pass.encoding;
     const Tensor mixed =

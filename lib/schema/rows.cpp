@@ -39,7 +39,7 @@ Rows& Rows::operator=(const Rows& other) {
 
 void Rows::append(const Rows& other) {
   for (const auto& [name, more] : other.lists_) {
-    Held& held = lists_[name];
+    TableRows& held = lists_[name];
     if (!more.typed) {
       if (held.typed)
         held.typed->append(more.pending);

@@ -92,14 +92,14 @@ class Rows {
 
  private:
   /// Rows of a table; as JSON until their type is known.
-  struct Held {
+  struct TableRows {
     std::unique_ptr<detail::AnyList> typed;
     Json pending = Json::array();
   };
 
   template <typename T>
   detail::List<T>& list() const {
-    Held& held = lists_[T::kName];
+    TableRows& held = lists_[T::kName];
     if (!held.typed) {
       held.typed = std::make_unique<detail::List<T>>();
       held.typed->append(held.pending);
@@ -108,7 +108,7 @@ class Rows {
     return static_cast<detail::List<T>&>(*held.typed);
   }
 
-  mutable std::map<std::string, Held> lists_;
+  mutable std::map<std::string, TableRows> lists_;
 };
 
 }  // namespace pe::schema

@@ -8,10 +8,10 @@
 namespace pe::support {
 
 template <typename T>
-class Shared {
+class SharedValue {
  public:
-  Shared() = default;
-  Shared(T value) : value_(std::make_shared<T>(std::move(value))) {}  // NOLINT: converts from its value
+  SharedValue() = default;
+  SharedValue(T value) : value_(std::make_shared<T>(std::move(value))) {}  // NOLINT: converts from its value
 
   const T& get() const {
     static const T none{};
@@ -28,7 +28,7 @@ class Shared {
     return *value_;
   }
   /// True when both are one value in memory: equal without looking.
-  bool same_as(const Shared& other) const { return value_ == other.value_; }
+  bool same_as(const SharedValue& other) const { return value_ == other.value_; }
   /// Identity of the value: equal for values that are shared. Null for one that was never set.
   const void* identity() const { return value_.get(); }
 

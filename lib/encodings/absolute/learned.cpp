@@ -139,9 +139,9 @@ struct LearnedOptions : LearnedTableOptions {
 };
 
 /// A trained vector for each position, added to the token embeddings.
-class Learned : public LearnedTable {
+class LearnedPositions : public LearnedTable {
  public:
-  Learned(const LearnedOptions& options, const Shape& shape)
+  LearnedPositions(const LearnedOptions& options, const Shape& shape)
       : LearnedTable("learned", options, shape), init_std_(options.init_std) {
     add_table();
   }
@@ -197,7 +197,7 @@ class SinInit : public LearnedTable {
 }  // namespace
 
 EncodingEntry learned_entry() {
-  return with_options<Learned, LearnedOptions>(
+  return with_options<LearnedPositions, LearnedOptions>(
       {.name = "learned",
        .aliases = {"learned_ape", "gpt2"},
        .summary = "Adds a trained vector for each position to the token embeddings.",

@@ -265,7 +265,7 @@ class PositionalEncoding {
   /// heads ask for it.
   virtual bool is_position_free_head(int layer, int head) const { return false; }
   /// Once, from the stack that holds it: the other members, which live as long.
-  virtual void join(const std::vector<const PositionalEncoding*>& others) {}
+  virtual void enter_stack(const std::vector<const PositionalEncoding*>& others) {}
   /// All parameters of the model's layers, in a fixed order.
   const std::vector<Parameter>& parameters() const { return parameters_; }
 

@@ -26,7 +26,7 @@ class Stack : public PositionalEncoding,
       for (const StackMember& other : members_) {
         if (&other != &member) others.push_back(other.encoding.get());
       }
-      member.encoding->join(others);
+      member.encoding->enter_stack(others);
     }
     const Span span = Span::whole(1, std::max<std::int64_t>(shape.train_length, 1));
     const auto exclusive = [&](const char* what, const auto& does) {

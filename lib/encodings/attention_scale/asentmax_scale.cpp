@@ -40,7 +40,7 @@ class AsentmaxScale : public Temperature {
   }
 
   /// In a stack with a base that leaves some heads without position, it acts on those heads alone.
-  void join(const std::vector<const PositionalEncoding*>& others) override {
+  void enter_stack(const std::vector<const PositionalEncoding*>& others) override {
     spared_ = at::zeros({shape_.layers, shape_.query_heads}, at::kBool);
     for (const PositionalEncoding* other : others) {
       for (int layer = 0; layer < shape_.layers; ++layer) {

@@ -29,7 +29,7 @@ class Llama4Temperature : public Temperature {
   Facts facts() const override { return {.shift_invariant = ShiftInvariance::kNever}; }
 
   /// In a stack with a base that leaves whole layers without position, it acts in those layers alone.
-  void join(const std::vector<const PositionalEncoding*>& others) override {
+  void enter_stack(const std::vector<const PositionalEncoding*>& others) override {
     const auto spared = [&](int layer) {
       for (const PositionalEncoding* other : others) {
         bool all = true;

@@ -19,7 +19,7 @@ class DistanceVectors : public PositionalEncoding, public HoldsHeadVectors {
             .learned = true,
             .content_dependent = true};
   }
-  void join(const std::vector<const PositionalEncoding*>& others) final {
+  void enter_stack(const std::vector<const PositionalEncoding*>& others) final {
     for (const PositionalEncoding* other : others) beside_rotation_ = beside_rotation_ || other->facts().rotates;
   }
 

@@ -50,7 +50,7 @@ class Inkling : public PositionalEncoding {
   }
 
   /// The logarithm is for layers that see the whole text.
-  void join(const std::vector<const PositionalEncoding*>& others) override {
+  void enter_stack(const std::vector<const PositionalEncoding*>& others) override {
     for (int layer = 0; layer < shape_.layers; ++layer) {
       for (const PositionalEncoding* other : others) scales_[layer] = scales_[layer] && window_of(*other, layer) == 0;
     }

@@ -21,7 +21,7 @@ class Selective : public PositionalEncoding {
   }
 
   /// In a stack with members that make or change logits, the selection depends on them, row after row.
-  void join(const std::vector<const PositionalEncoding*>& others) override {
+  void enter_stack(const std::vector<const PositionalEncoding*>& others) override {
     for (const PositionalEncoding* other : others) {
       const Traits t = other->traits(Span::whole(1, std::max<std::int64_t>(shape_.train_length, 1)));
       alone_ = alone_ && t.bias == BiasKind::kNone && !t.own_logits && !t.rewrites_logits && !t.rows_coupled;

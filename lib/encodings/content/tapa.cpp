@@ -35,7 +35,7 @@ class Tapa : public PositionalEncoding {
   Facts facts() const override { return {.content_dependent = true}; }
   Traits traits(const Span& span) const override { return {.own_logits = true}; }
 
-  void join(const std::vector<const PositionalEncoding*>& others) override {
+  void enter_stack(const std::vector<const PositionalEncoding*>& others) override {
     for (const PositionalEncoding* other : others) {
       if (dynamic_cast<const Temperature*>(other) != nullptr) {
         throw support::ConfigError(

@@ -8,9 +8,9 @@
 namespace pe::encodings {
 namespace {
 
-class Unscaled : public Rescaling {
+class NoRescaling : public Rescaling {
  public:
-  Unscaled(const ResonanceOptions&, const Shape&) {}
+  NoRescaling(const ResonanceOptions&, const Shape&) {}
   RotaryFrequencies rescale(const FrequencySchedule& of, const Span& span) const override {
     return {.theta = of.theta};
   }
@@ -34,7 +34,7 @@ RotaryFrequencies with_whole_wavelengths(RotaryFrequencies frequencies) {
 }
 
 EncodingEntry resonance_entry() {
-  return extension<Resonant<Unscaled>, ResonanceOptions>(
+  return extension<Resonant<NoRescaling>, ResonanceOptions>(
       {.name = "resonance",
        .summary = "RoPE with wavelengths rounded to whole tokens; for models trained with it.",
        .reference = "Wang et al. 2024, arXiv:2403.00071",

@@ -29,7 +29,7 @@ class CoupledPositions : public PositionalEncoding, public ReadsTokens {
   }
   Traits traits(const Span& span) const override { return {.maps_positions = true}; }
   bool needs_causal_mask() const override { return false; }
-  void join(const std::vector<const PositionalEncoding*>& others) override {
+  void enter_stack(const std::vector<const PositionalEncoding*>& others) override {
     for (const PositionalEncoding* other : others) {
       if (!other->needs_causal_mask()) continue;
       throw support::ConfigError(

@@ -19,9 +19,10 @@ struct RandomisedOptions : DrawOptions {
   }
 };
 
-class Randomised : public PositionalEncoding {
+class RandomPositions : public PositionalEncoding {
  public:
-  Randomised(const RandomisedOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {}
+  RandomPositions(const RandomisedOptions& options, const Shape& shape)
+      : PositionalEncoding(shape), options_(options) {}
 
   Facts facts() const override {
     return {
@@ -57,7 +58,7 @@ class Randomised : public PositionalEncoding {
 }  // namespace
 
 EncodingEntry randomised_entry() {
-  return with_options<Randomised, RandomisedOptions>(
+  return with_options<RandomPositions, RandomisedOptions>(
       {.name = "randomised",
        .aliases = {"randomized"},
        .summary = "Gives the tokens distinct random positions of a longer range, in order; for a stack.",

@@ -50,7 +50,7 @@ class Pope : public Rotary {
     }
   }
 
-  void join(const std::vector<const PositionalEncoding*>& others) override {
+  void enter_stack(const std::vector<const PositionalEncoding*>& others) override {
     for (const PositionalEncoding* other : others) {
       const auto* holder = dynamic_cast<const HoldsHeadVectors*>(other);
       if (channels_ == 0 || holder == nullptr || !holder->apply_after_rotation()) continue;

@@ -66,7 +66,7 @@ class ConfigBuilder {
     Json compute;     ///< that group as it was written, for other resources
     std::string isa;  ///< value for its `auto`
     /// By cpus and gpus (maybe a share of one): paths absolute, `auto` of compute resolved. Never empty.
-    std::map<std::pair<std::int64_t, double>, support::Shared<Json>> resolved;
+    std::map<std::pair<std::int64_t, double>, support::SharedValue<Json>> resolved;
   };
   struct OfStage {
     std::vector<std::string> axes;                           ///< names that its config uses

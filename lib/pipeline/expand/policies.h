@@ -29,8 +29,8 @@ class Policies {
  private:
   struct Policy {
     Resources resources;
-    support::Shared<RetryPolicy> retry;
-    support::Shared<Json> checkpoint;
+    support::SharedValue<RetryPolicy> retry;
+    support::SharedValue<Json> checkpoint;
   };
   struct OfStage {
     std::vector<std::string> axes;                      ///< names that its policy uses

@@ -64,9 +64,9 @@ struct ExternalContent {
 
 /// A file or folder outside the store that a config field of type path names (design: hashed by content).
 struct ExternalInput {
-  std::string field;                         ///< dotted path of the field
-  std::vector<std::string> paths;            ///< absolute, as they will be given to the stage
-  support::Shared<ExternalContent> content;  ///< filled by hash_externals (plan/externals.h)
+  std::string field;                              ///< dotted path of the field
+  std::vector<std::string> paths;                 ///< absolute, as they will be given to the stage
+  support::SharedValue<ExternalContent> content;  ///< filled by hash_externals (plan/externals.h)
 };
 
 struct Task {
@@ -74,13 +74,13 @@ struct Task {
   std::string label;  ///< "trunk"
   AxisLabels axes;    ///< in `over` order
   std::shared_ptr<const StageDescription> stage;
-  support::Shared<Json> config;          ///< complete; `auto` of compute resolved; paths absolute
+  support::SharedValue<Json> config;     ///< complete; `auto` of compute resolved; paths absolute
   std::vector<Edge> inputs;              ///< by role in declared order, then in reference order
   std::vector<SnapshotPoint> snapshots;  ///< by step; empty for a stage without
   std::vector<ExternalInput> externals;
   Resources resources;
-  support::Shared<RetryPolicy> retry;
-  support::Shared<Json> checkpoint;  ///< {"every_s": 600, "keep": 2}, or null
+  support::SharedValue<RetryPolicy> retry;
+  support::SharedValue<Json> checkpoint;  ///< {"every_s": 600, "keep": 2}, or null
   bool allow_partial = false;
   bool record_divergence = true;                    ///< on_diverge: record.
   bool exact_numerics = true;                       ///< Numerics: exact; else `compute` is in no key.

@@ -119,7 +119,7 @@ class Costing {
   void add(std::size_t i, Estimate& result) {
     const Task& task = graph_.tasks[i];
     const Work work = work_of(i);
-    std::optional<Rates::Known> known = rates_of(task).find(task.id, task.label, work);
+    std::optional<Rates::Rate> known = rates_of(task).find(task.id, task.label, work);
     add_bytes(i, work, known, result);
     std::string why = cat("no near run of ", task.stage->program);
     if (known) {
@@ -130,7 +130,7 @@ class Costing {
         why = std::move(found.why_not);
       } else {
         ++result.sources[found.source];
-        known = Rates::Known{found.seconds, 0, {}};
+        known = Rates::Rate{found.seconds, 0, {}};
       }
     }
     if (!known) {
@@ -179,7 +179,7 @@ class Costing {
   }
 
   /// A checkpoint's bytes follow from its parameters, bytes of other artifacts from earlier ones.
-  void add_bytes(std::size_t i, const Work& work, const std::optional<Rates::Known>& known, Estimate& result) const {
+  void add_bytes(std::size_t i, const Work& work, const std::optional<Rates::Rate>& known, Estimate& result) const {
     const Task& task = graph_.tasks[i];
     std::size_t artifacts = 1;
     if (task.is_trajectory()) {

@@ -72,7 +72,7 @@ ListedGroups list_groups(const std::vector<std::string>& paths) {
 void hash_externals(Graph& graph, ContentMemo& memo, const HashingListener& listener) {
   struct Listing {
     ListedGroups listed;
-    support::Shared<ExternalContent> content;
+    support::SharedValue<ExternalContent> content;
   };
   std::map<std::vector<std::string>, Listing> listings;  // many tasks may name the same files
   HashingProgress progress;

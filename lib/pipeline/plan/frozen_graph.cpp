@@ -27,7 +27,7 @@ constexpr const char* kSchema = "pe-graph/1";
 class Pool {
  public:
   template <typename T, typename Write>
-  std::size_t place_of(const support::Shared<T>& shared, const Write& write) {
+  std::size_t place_of(const support::SharedValue<T>& shared, const Write& write) {
     if (shared.identity() == nullptr) return add(write(*shared));
     const auto [it, fresh] = known_.try_emplace(shared.identity(), list.size());
     if (fresh) add(write(*shared));
@@ -131,8 +131,8 @@ std::shared_ptr<const StageDescription> stage_from(const Json& json) {
 
 /// The values of a pool, so that tasks share them again.
 template <typename T, typename Read>
-std::vector<support::Shared<T>> shared_from(const Json& list, const Read& read) {
-  std::vector<support::Shared<T>> values;
+std::vector<support::SharedValue<T>> shared_from(const Json& list, const Read& read) {
+  std::vector<support::SharedValue<T>> values;
   for (const Json& item : list) values.emplace_back(read(item));
   return values;
 }

@@ -143,7 +143,7 @@ struct KeyMaker::State {
     }
   };
   struct KeyParts {
-    support::Shared<Json> keep;  ///< so that no other config gets its address
+    support::SharedValue<Json> keep;  ///< so that no other config gets its address
     std::string config, externals;
   };
   using Cache = std::unordered_map<SharedKey, KeyParts, SharedKeyHash>;

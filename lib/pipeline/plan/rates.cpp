@@ -121,7 +121,7 @@ bool Rates::fits(Alike& alike, const Work& work) {
   return (work.tokens && !alike.per_token.empty()) || similar(alike, work);
 }
 
-std::optional<Rates::Known> Rates::find(const std::string& id, const std::string& label, const Work& work) {
+std::optional<Rates::Rate> Rates::find(const std::string& id, const std::string& label, const Work& work) {
   const auto distance = [&](const Alike& alike) {
     return work.parameters && alike.parameters > 0 ? std::abs(std::log(*work.parameters / alike.parameters)) : 0;
   };
@@ -138,7 +138,7 @@ std::optional<Rates::Known> Rates::find(const std::string& id, const std::string
         best = &*alike;
     }
     if (!best) continue;
-    Known known;
+    Rate known;
     double scale = 1;
     if (work.flops && best->flops > 0)
       scale = *work.flops / best->flops;

@@ -36,14 +36,14 @@ class Rates {
  public:
   Rates(const StageDescription& stage, const std::vector<PastTask>& past);
 
-  struct Known {
+  struct Rate {
     double seconds = 0;
     double bytes = 0;    ///< of the outputs of one artifact
     std::string source;  ///< "train on NVIDIA H100 80GB HBM3"
   };
   /// From the same instance where it ran before, else from its stage label, else from its kind of stage: of those, what
   /// is near. Empty when nothing is.
-  std::optional<Known> find(const std::string& id, const std::string& label, const Work& work);
+  std::optional<Rate> find(const std::string& id, const std::string& label, const Work& work);
 
   std::vector<double> errors;  ///< of past estimates, as logarithms
 

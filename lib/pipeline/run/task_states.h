@@ -51,12 +51,12 @@ class TaskStates {
     PackedDigest key;   ///< task key; none until its inputs are known
     PackedResult result;
     // Shared, since most tasks have none of these: an empty one is a pointer.
-    support::Shared<std::map<int, PackedResult>> snapshots;
-    support::Shared<std::set<int>> fresh;  ///< snapshots that this run published
-    support::Shared<std::set<int>>
-        bytes_wanted;                     ///< Snapshots, or kWhole, whose bytes are needed and not only known contents.
-    support::Shared<std::string> reason;  ///< Of a failure, a block or an interruption.
-    support::Shared<std::string> blocked_by;  ///< Id of the task at the root of a block; empty: the task itself.
+    support::SharedValue<std::map<int, PackedResult>> snapshots;
+    support::SharedValue<std::set<int>> fresh;  ///< snapshots that this run published
+    support::SharedValue<std::set<int>>
+        bytes_wanted;  ///< Snapshots, or kWhole, whose bytes are needed and not only known contents.
+    support::SharedValue<std::string> reason;      ///< Of a failure, a block or an interruption.
+    support::SharedValue<std::string> blocked_by;  ///< Id of the task at the root of a block; empty: the task itself.
   };
   struct TaskEvent {
     enum class Kind { kInputsSettled, kBlocked };

@@ -19,10 +19,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Known : test::SmallRun {
+struct KnownRun : test::SmallRun {
   std::size_t a = add("a"), b = add("b", {a});
 
-  Known() {
+  KnownRun() {
     BOOST_REQUIRE(run().exit_code == 0);
     open();
   }
@@ -58,7 +58,7 @@ using Names = std::vector<std::string>;
 
 BOOST_AUTO_TEST_SUITE(known_results)
 
-BOOST_FIXTURE_TEST_CASE(a_known_result_is_reused_while_nothing_needs_its_bytes, Known) {
+BOOST_FIXTURE_TEST_CASE(a_known_result_is_reused_while_nothing_needs_its_bytes, KnownRun) {
   take_bytes_away(a);
   const Plan whole = plan();
   BOOST_TEST(whole.nothing_to_do());
@@ -70,14 +70,14 @@ BOOST_FIXTURE_TEST_CASE(a_known_result_is_reused_while_nothing_needs_its_bytes, 
   BOOST_TEST(run().executed == 0u);
 }
 
-BOOST_FIXTURE_TEST_CASE(an_object_that_was_here_and_is_gone_is_made_again_all_the_same, Known) {
+BOOST_FIXTURE_TEST_CASE(an_object_that_was_here_and_is_gone_is_made_again_all_the_same, KnownRun) {
   fs::remove(store->object_path(record(a).outputs.front().object));
   open();
   BOOST_TEST((plan().tasks[a].reason_kind == ReasonKind::kObjectGone));
   BOOST_TEST(run().executed == 1u);
 }
 
-BOOST_FIXTURE_TEST_CASE(what_runs_and_needs_the_bytes_has_them_made_first, Known) {
+BOOST_FIXTURE_TEST_CASE(what_runs_and_needs_the_bytes_has_them_made_first, KnownRun) {
   take_bytes_away(a);
   add("c", {a});
   const Plan more = plan();
@@ -96,7 +96,7 @@ BOOST_FIXTURE_TEST_CASE(what_runs_and_needs_the_bytes_has_them_made_first, Known
   BOOST_TEST(plan().count_known() == 0u);
 }
 
-BOOST_FIXTURE_TEST_CASE(other_contents_than_the_known_ones_end_the_task_and_keep_the_known_record, Known) {
+BOOST_FIXTURE_TEST_CASE(other_contents_than_the_known_ones_end_the_task_and_keep_the_known_record, KnownRun) {
   const std::string known = content(a);
   take_bytes_away(a);
   add("c", {a});
@@ -122,7 +122,7 @@ BOOST_FIXTURE_TEST_CASE(other_contents_than_the_known_ones_end_the_task_and_keep
   BOOST_TEST(ran() == (Names{"b", "c"}));
 }
 
-BOOST_FIXTURE_TEST_CASE(a_result_that_nothing_reads_is_replaced_and_the_difference_is_told, Known) {
+BOOST_FIXTURE_TEST_CASE(a_result_that_nothing_reads_is_replaced_and_the_difference_is_told, KnownRun) {
   const std::string known = content(b);
   take_bytes_away(b);
   fs::remove(store->object_path(record(a).outputs.front().object));
@@ -139,7 +139,7 @@ BOOST_FIXTURE_TEST_CASE(a_result_that_nothing_reads_is_replaced_and_the_differen
   BOOST_TEST(content(b) != known);
 }
 
-BOOST_FIXTURE_TEST_CASE(bytes_are_asked_for_when_a_key_comes_out_only_then, Known) {
+BOOST_FIXTURE_TEST_CASE(bytes_are_asked_for_when_a_key_comes_out_only_then, KnownRun) {
   const std::size_t c = add("c", {b});
   BOOST_REQUIRE(run().exit_code == 0);
   take_bytes_away(b);
@@ -173,7 +173,7 @@ BOOST_FIXTURE_TEST_CASE(bytes_are_asked_for_when_a_key_comes_out_only_then, Know
   }));
 }
 
-BOOST_FIXTURE_TEST_CASE(verify_and_gc_take_a_known_result_for_no_damage, Known) {
+BOOST_FIXTURE_TEST_CASE(verify_and_gc_take_a_known_result_for_no_damage, KnownRun) {
   take_bytes_away(a);
   const Record one = record(a);
   BOOST_TEST(Verifier(*store).check(one).empty());
@@ -188,7 +188,7 @@ BOOST_FIXTURE_TEST_CASE(verify_and_gc_take_a_known_result_for_no_damage, Known) 
   for (const Deletion& dropped : report.dropped) BOOST_TEST(dropped.name != "a");
 }
 
-BOOST_FIXTURE_TEST_CASE(a_transfer_brings_missing_bytes_and_names_both_origins_of_a_conflict, Known) {
+BOOST_FIXTURE_TEST_CASE(a_transfer_brings_missing_bytes_and_names_both_origins_of_a_conflict, KnownRun) {
   const test::TempFolder other;
   StoreOptions quick;
   quick.durable = false;
@@ -217,7 +217,7 @@ BOOST_FIXTURE_TEST_CASE(a_transfer_brings_missing_bytes_and_names_both_origins_o
   BOOST_TEST(found->theirs.find("made by run ") == 0u);
 }
 
-BOOST_FIXTURE_TEST_CASE(records_and_the_index_keep_the_mark, Known) {
+BOOST_FIXTURE_TEST_CASE(records_and_the_index_keep_the_mark, KnownRun) {
   take_bytes_away(a);
   const Record one = record(a);
   BOOST_TEST(one.outputs.front().absent);
