@@ -51,6 +51,9 @@ PeCudaTable make_table() {
   table.current_stream = current_stream;
   pe::cuda::fill_row_kernels(table);
   pe::cuda::fill_attention_kernels(table);
+#if defined(PE_HAVE_CUBLASLT)
+  pe::cuda::fill_products(table);
+#endif
 #if defined(PE_HAVE_NCCL)
   pe::cuda::fill_nccl(table);
 #endif

@@ -1,5 +1,5 @@
 /// @file
-/// Where the .cu files (nvcc, no LibTorch) enter their kernels into the plug-in's table (glue.cpp).
+/// Where sources without LibTorch enter their functions into the plug-in's table (glue.cpp).
 #pragma once
 
 #include "cuda/plugin.h"
@@ -11,5 +11,8 @@ void fill_row_kernels(PeCudaTable& table);
 
 /// Enters the kernels of attention.h (attention.cu).
 void fill_attention_kernels(PeCudaTable& table);
+
+/// Enters products by cuBLASLt (products.cpp, which is built where cublasLt.h is found).
+void fill_products(PeCudaTable& table);
 
 }  // namespace pe::cuda

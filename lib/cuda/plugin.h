@@ -79,6 +79,25 @@ struct PeCudaAdam {
   bool coupled = false;  ///< decay goes into the gradient (Adam), not past it (AdamW)
 };
 
+/// d [rows, columns] = a [rows, depth] · b [depth, columns], plus c where it is added. Sums are fp32 numbers and are
+/// rounded to d's type once. a and b are bf16. A step leads from a stored row to the next, in values. c has d's step.
+/// All begin at multiples of pe_cuda_product_alignment bytes.
+struct PeCudaProduct {
+  std::int64_t rows = 0, columns = 0, depth = 0;
+  std::int64_t a_step = 0, b_step = 0, d_step = 0;
+  bool a_turned = false, b_turned = false;  ///< stored as [depth, rows], as [columns, depth]
+  bool wide = false;                        ///< c and d are fp32; else bf16
+  bool adds = false;                        ///< c is added; it may be d
+  bool operator==(const PeCudaProduct&) const = default;
+};
+inline constexpr std::int64_t pe_cuda_product_alignment = 16;
+
+/// A way of cuBLASLt to compute a product: words that its version understands, and bytes of memory that it needs.
+struct PeCudaAlgorithm {
+  std::uint64_t data[8] = {};
+  std::uint64_t workspace = 0;
+};
+
 /// A bias f(measure[h, distance] · numbers[t]) in place of a table. f is a line that bends at knots; it is given by its
 /// pieces, and gradients are those by its knots.
 inline constexpr std::int64_t pe_cuda_knots = 32;
@@ -269,6 +288,18 @@ struct PeCudaTable {
   int (*attention_backward)(const PeCudaAttention* of, const void* q, const void* k, const void* v, const void* dout,
                             const float* lse, const float* delta, void* dq, void* dk, void* dv, float* dtable,
                             float* scratch, const PeCudaBiasGradients* dbias, void* stream);
+
+  /// Products by cuBLASLt; null where the build found no cublasLt.h. Statuses are cuBLAS's. An algorithm gives the same
+  /// bytes every time on one model of device, and another algorithm may give others.
+  /// At most `most` algorithms, the most promising first; `count` may become 0.
+  int (*product_algorithms)(const PeCudaProduct* of, int most, PeCudaAlgorithm* found, int* count);
+  /// The algorithm that this build holds for cuBLASLt's version and the current device; false: none.
+  bool (*recorded_product)(const PeCudaProduct* of, PeCudaAlgorithm* by);
+  /// The line of recorded_products.inc that makes a build hold it.
+  void (*write_product_record)(const PeCudaProduct* of, const PeCudaAlgorithm* by, char* line, std::size_t size);
+  /// `c` is read where it is added. `workspace` has the algorithm's bytes.
+  int (*product)(const PeCudaProduct* of, const PeCudaAlgorithm* by, const void* a, const void* b, const void* c,
+                 void* d, void* workspace, void* stream);
 
   /// NCCL; null where the build found no nccl.h. `id` is 128 bytes made by rank 0 and given to all. A communicator has
   /// a stream of its own, so that sums of gradients run beside the backward pass.

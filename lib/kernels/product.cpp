@@ -7,10 +7,15 @@
 #include <ATen/ops/mm.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
+#include "cuda/plugin.h"
 #include "kernels/dispatch.h"
 #include "kernels/product_bf16.h"
+#include "support/error.h"
+#include "support/explain.h"
+#include "support/text.h"
 
 namespace pe::kernels {
 namespace {
@@ -50,10 +55,68 @@ bool by_own_kernel(const Tensor& a, const Tensor& b, const Tensor& c, bool accum
   return true;
 }
 
+std::vector<PeCudaProduct>* watched = nullptr;
+
+/// From a stored row of a matrix to the next, and whether those are its columns.
+struct Storage {
+  std::int64_t step = 0;
+  bool turned = false;
+};
+
+std::optional<Storage> storage_of(const Tensor& x) {
+  if (reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % pe_cuda_product_alignment != 0) return std::nullopt;
+  if (x.stride(1) == 1 && x.stride(0) >= x.size(1)) return Storage{x.stride(0), false};
+  if (x.stride(0) == 1 && x.stride(1) >= x.size(0)) return Storage{x.stride(1), true};
+  return std::nullopt;
+}
+
+/// The product as the plug-in takes it; none where it cannot. @param like has the type and strides of the result
+std::optional<PeCudaProduct> plugin_product(const Tensor& a, const Tensor& b, const Tensor& like, bool adds) {
+  const PeCudaTable* plugin = plugin_for(a);
+  const bool wide = like.scalar_type() == at::kFloat;
+  if (plugin == nullptr || plugin->recorded_product == nullptr || a.scalar_type() != at::kBFloat16 ||
+      b.scalar_type() != at::kBFloat16 || (!wide && like.scalar_type() != at::kBFloat16) || a.numel() == 0 ||
+      b.numel() == 0)
+    return std::nullopt;
+  const auto stored_a = storage_of(a), stored_b = storage_of(b), stored = storage_of(like);
+  if (!stored_a || !stored_b || !stored || stored->turned) return std::nullopt;
+  return PeCudaProduct{a.size(0),    b.size(1),        a.size(1),        stored_a->step, stored_b->step,
+                       stored->step, stored_a->turned, stored_b->turned, wide,           adds};
+}
+
+/// to = a · b (+ c) by the plug-in. False where the build has no algorithm for this product.
+/// @param c has the strides of `to`; null: none.
+bool by_recorded_algorithm(Tensor& to, const Tensor& a, const Tensor& b, const Tensor* c) {
+  const std::optional<PeCudaProduct> of = plugin_product(a, b, to, c != nullptr);
+  if (!of || (c != nullptr && !storage_of(*c))) return false;
+  if (watched != nullptr) {
+    watched->push_back(*of);
+    return false;
+  }
+  const PeCudaTable* plugin = plugin_for(a);
+  PeCudaAlgorithm by;
+  if (!plugin->recorded_product(&*of, &by)) return false;
+  const Tensor workspace = at::empty({static_cast<std::int64_t>(by.workspace)}, a.options().dtype(at::kByte));
+  const int status =
+      plugin->product(&*of, &by, a.const_data_ptr(), b.const_data_ptr(), c == nullptr ? nullptr : c->const_data_ptr(),
+                      to.mutable_data_ptr(), workspace.mutable_data_ptr(), stream_of(plugin, a));
+  if (status != 0) {
+    throw support::Error(support::kExitDevice, {support::cat("a GPU or its driver failed: cuBLASLt ends a product of [",
+                                                             of->rows, ", ", of->depth, "] and [", of->depth, ", ",
+                                                             of->columns, "] with cuBLAS status ", status),
+                                                {},
+                                                {},
+                                                {}});
+  }
+  return true;
+}
+
 }  // namespace
 
+void watch_products(std::vector<PeCudaProduct>* seen) { watched = seen; }
+
 void product_into(Tensor& to, const Tensor& a, const Tensor& b) {
-  if (!by_own_kernel(a, b, to, false)) at::mm_out(to, a, b);
+  if (!by_own_kernel(a, b, to, false) && !by_recorded_algorithm(to, a, b, nullptr)) at::mm_out(to, a, b);
 }
 
 Tensor product(const Tensor& a, const Tensor& b) {
@@ -64,6 +127,10 @@ Tensor product(const Tensor& a, const Tensor& b) {
 
 Tensor wide_product(const Tensor& a, const Tensor& b) {
   if (a.scalar_type() != at::kBFloat16) return product(a, b);
+  if (plugin_for(a) != nullptr) {
+    Tensor result = at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
+    if (by_recorded_algorithm(result, a, b, nullptr)) return result;
+  }
   return a.is_cuda() ? at::mm(a, b, at::kFloat) : at::mm(a.to(at::kFloat), b.to(at::kFloat));
 }
 
@@ -73,6 +140,10 @@ Tensor wide_products(const Tensor& a, const Tensor& b, at::ScalarType type) {
 }
 
 Tensor sum_with_product(const Tensor& base, const Tensor& a, const Tensor& b) {
+  if (base.scalar_type() == at::kBFloat16 && base.is_contiguous() && plugin_for(a) != nullptr) {
+    Tensor result = at::empty(base.sizes(), base.options());  // base is read where it is, and not copied first
+    if (by_recorded_algorithm(result, a, b, &base)) return result;
+  }
   Tensor sum = base.clone(at::MemoryFormat::Contiguous);
   if (!by_own_kernel(a, b, sum, true)) sum.addmm_(a, b);
   return sum;
@@ -81,8 +152,9 @@ Tensor sum_with_product(const Tensor& base, const Tensor& a, const Tensor& b) {
 void add_product(const Tensor& gradient, const Tensor& a, const Tensor& b) {
   if (!gradient.defined()) return;
   const bool widens = gradient.scalar_type() != a.scalar_type();
+  Tensor sum = gradient;
+  if (widens && by_recorded_algorithm(sum, a.t(), b, &gradient)) return;
   if (widens && a.is_cuda()) {  // summed where the product is, so that it is never rounded to bf16
-    Tensor sum = gradient;
     at::addmm_out(sum, gradient, a.t(), b, gradient.scalar_type());
   } else if (widens) {
     gradient.add_(at::mm(a.t(), b));

@@ -1,9 +1,14 @@
 /// @file
-/// Matrix products, each by our own kernel or by LibTorch's, whichever is faster for the shape. The choice depends only
-/// on shapes, strides, dtype, device and `compute`, so that equal products are computed alike in every run.
+/// Matrix products, each by our own kernel, by the plug-in with an algorithm that the build holds, or by LibTorch,
+/// whichever is faster for the shape. The choice depends only on the build, shapes, strides, dtype, device and
+/// `compute`, so that equal products are computed alike in every run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+
+#include <vector>
+
+struct PeCudaProduct;
 
 namespace pe::kernels {
 
@@ -26,5 +31,8 @@ at::Tensor sum_with_product(const at::Tensor& base, const at::Tensor& a, const a
 /// gradient += aᵀ · b; nothing where `gradient` is undefined. In fp32 for bf16 factors, and on a GPU without a rounding
 /// between the product and the sum. @param a [rows, m]. @param b [rows, n].
 void add_product(const at::Tensor& gradient, const at::Tensor& a, const at::Tensor& b);
+
+/// For benchmarks: products that the plug-in could compute are entered here and go to LibTorch. Null: it ends.
+void watch_products(std::vector<PeCudaProduct>* seen);
 
 }  // namespace pe::kernels

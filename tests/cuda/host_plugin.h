@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "cuda/kernels.h"
 #include "cuda/launchers.h"
 #include "kernels/dispatch.h"
 
@@ -136,6 +137,7 @@ inline const PeCudaTable& host_plugin() {
     made.current_stream = [](int) -> void* { return nullptr; };
     cuda::Launchers<OnHost>::fill(made);
     fill_attention(made);
+    cuda::fill_products(made);
     made.rotate = [](const void* x, void* out, const PeCudaRotation* rotation, bool bf16, void* stream) {
       ++OnHost::rotated_alone;
       return cuda::Launchers<OnHost>::rotate(x, out, rotation, bf16, stream);

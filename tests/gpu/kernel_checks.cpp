@@ -21,7 +21,9 @@
 #include "kernels/ops.h"
 #include "kernels/product.h"
 #include "model/functions.h"
+#include "model/language_model.h"
 #include "support/random.h"
+#include "training/step.h"
 
 namespace pe::test {
 namespace {
@@ -263,6 +265,130 @@ void check_loss_routes(at::Device device, const KernelShapes& shapes) {
   }
   BOOST_TEST((by[512].first - by[1024].first).abs().max().item<float>() <= 2e-5F);
   BOOST_TEST((by[512].second - by[1024].second).to(at::kFloat).abs().max().item<float>() <= 2e-3F);
+}
+
+namespace {
+
+/// The operands of a product, as a step of training stores them.
+struct Operands {
+  Tensor a, b, c;
+  PeCudaProduct of;
+
+  Operands(const PeCudaProduct& product, at::Device device) : of(product) {
+    const auto made = [&](at::ScalarType type, bool turned, std::int64_t rows, std::int64_t columns,
+                          std::int64_t step) {
+      if (turned) std::swap(rows, columns);
+      const auto count = [&](std::int64_t n) {
+        return at::arange(1, n + 1, at::TensorOptions(at::kFloat).device(device));
+      };
+      const Tensor angles = (count(rows) * 0.7).view({rows, 1}) * count(step);
+      const Tensor stored = angles.sin().to(type).narrow(1, 0, columns);
+      return turned ? stored.t() : stored;
+    };
+    a = made(at::kBFloat16, of.a_turned, of.rows, of.depth, of.a_step);
+    b = made(at::kBFloat16, of.b_turned, of.depth, of.columns, of.b_step);
+    c = made(of.wide ? at::kFloat : at::kBFloat16, false, of.rows, of.columns, of.d_step);
+  }
+
+  /// By LibTorch. @return the result
+  Tensor plain(Tensor& to) const {
+    if (of.wide && of.adds) {
+      kernels::add_product(to, a.t(), b);
+      return to;
+    }
+    if (of.adds) return kernels::sum_with_product(c, a, b);
+    if (of.wide) return kernels::wide_product(a, b);
+    kernels::product_into(to, a, b);
+    return to;
+  }
+
+  /// Twice, so that bytes are compared, and against float64 for the first rows.
+  void check(const PeCudaTable* plugin, const PeCudaAlgorithm& by) const {
+    const std::int64_t rows = std::min<std::int64_t>(of.rows, 256);
+    Tensor expected = a.narrow(0, 0, rows).to(at::kDouble).matmul(b.to(at::kDouble));
+    if (of.adds) expected = expected + c.narrow(0, 0, rows);
+    const Tensor found = c.clone(), again = c.clone();
+    for (const Tensor& to : {found, again}) run(plugin, by, to);
+    const double scale = std::max(1.0, expected.abs().max().item<double>());
+    const double off = (found.narrow(0, 0, rows).to(at::kDouble) - expected).abs().max().item<double>();
+    BOOST_TEST(off <= (of.wide ? 1e-4 : 1e-2) * scale);
+    BOOST_TEST(found.equal(again));
+  }
+
+  /// @param to  holds c where c is read from it
+  void run(const PeCudaTable* plugin, const PeCudaAlgorithm& by, const Tensor& to) const {
+    const Tensor workspace = at::empty({static_cast<std::int64_t>(by.workspace)}, a.options().dtype(at::kByte));
+    BOOST_TEST_REQUIRE(plugin->product(&of, &by, a.const_data_ptr(), b.const_data_ptr(),
+                                       of.wide ? to.const_data_ptr() : c.const_data_ptr(), to.mutable_data_ptr(),
+                                       workspace.mutable_data_ptr(), kernels::stream_of(plugin, a)) == 0);
+  }
+};
+
+/// The products of a training step that the plug-in could compute.
+std::vector<PeCudaProduct> products_of_a_step(at::Device device, const KernelShapes& shapes) {
+  model::ModelConfig config;
+  config.width = shapes.width;
+  config.layers = 1;
+  config.heads = shapes.heads;
+  config.feed_forward = shapes.inner;
+  config.length = shapes.length;
+  config.encoding.json = "none";
+  const auto model = model::LanguageModel::make(config, shapes.vocabulary, 42, device, at::kBFloat16);
+  const Tensor ids = at::arange(shapes.batch * shapes.length, at::TensorOptions(at::kLong).device(device))
+                         .mul_(104729)
+                         .remainder_(shapes.vocabulary)
+                         .view({shapes.batch, shapes.length});
+  std::vector<PeCudaProduct> seen, different;
+  kernels::watch_products(&seen);
+  model::ForwardOptions options;
+  options.training = true;
+  training::accumulate(model, ids, ids.reshape({-1}), options, 1.0 / static_cast<double>(ids.numel()));
+  kernels::watch_products(nullptr);
+  for (const PeCudaProduct& of : seen)
+    if (std::find(different.begin(), different.end(), of) == different.end()) different.push_back(of);
+  return different;
+}
+
+}  // namespace
+
+void check_product_routes(at::Device device, const KernelShapes& shapes) {
+  const PeCudaTable* plugin = kernels::plugin_for(device, at::kBFloat16);
+  BOOST_TEST_REQUIRE((plugin != nullptr));
+  if (plugin->product == nullptr) {
+    BOOST_TEST_MESSAGE("this build found no cublasLt.h: products are LibTorch's");
+    return;
+  }
+  const std::vector<PeCudaProduct> products = products_of_a_step(device, shapes);
+  BOOST_TEST(products.size() >= 12U);  // four matrices of a layer: the product, and both of its gradients
+  for (const PeCudaProduct& of : products) {
+    const Operands operands(of, device);
+    Tensor to = operands.c.clone();
+    const auto wait = [&] { to[0][0].item<float>(); };
+    std::vector<PeCudaProduct> unused;
+    kernels::watch_products(&unused);  // LibTorch's, also where the build holds an algorithm
+    const double plain = milliseconds([&] { operands.plain(to); }, wait);
+    kernels::watch_products(nullptr);
+    PeCudaAlgorithm found[8];
+    int count = 0;
+    BOOST_TEST_REQUIRE(plugin->product_algorithms(&of, 8, found, &count) == 0);
+    double best = std::numeric_limits<double>::infinity();
+    int fastest = 0;
+    for (int i = 0; i < count; ++i) {
+      operands.check(plugin, found[i]);
+      const double took = milliseconds([&] { operands.run(plugin, found[i], to); }, wait);
+      if (took < best) {
+        best = took;
+        fastest = i;
+      }
+    }
+    BOOST_TEST_MESSAGE("product [" << of.rows << ", " << of.depth << "] · [" << of.depth << ", " << of.columns << "]"
+                                   << (of.adds ? " + c" : "") << (of.wide ? " in fp32" : "") << ": LibTorch " << plain
+                                   << " ms, number " << fastest << " of " << count << " " << best << " ms");
+    if (best >= 0.98 * plain) continue;  // a difference that is seen again
+    char line[512];
+    plugin->write_product_record(&of, &found[fastest], line, sizeof line);
+    BOOST_TEST_MESSAGE(line);
+  }
 }
 
 void check_embedding_gradient(at::Device device, const KernelShapes& shapes) {

@@ -27,6 +27,10 @@ void check_cross_entropy(at::Device device, const KernelShapes& shapes);
 /// The loss with its factor known before (model/functions.h: training_loss) against the loss and then the factor, and
 /// rows by blocks of 1,024 threads against 512: results, then times as messages.
 void check_loss_routes(at::Device device, const KernelShapes& shapes);
+/// Each product of a layer and of the head, forward and backward, by every algorithm that cuBLASLt offers: results,
+/// then times as messages. Where one takes less time than LibTorch's, its line of lib/cuda/recorded_products.inc is a
+/// message.
+void check_product_routes(at::Device device, const KernelShapes& shapes);
 void check_embedding_gradient(at::Device device, const KernelShapes& shapes);
 void check_adam(at::Device device, const KernelShapes& shapes);
 void check_weight_gradients(at::Device device, const KernelShapes& shapes);

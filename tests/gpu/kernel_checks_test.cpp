@@ -28,7 +28,7 @@ BOOST_AUTO_TEST_CASE(the_kernels_bodies_pass_them_on_the_cpu) {
   const StandIn plugin;
   for (const auto& check :
        {check_norms, check_heads, check_rotations, check_swiglu, check_cross_entropy, check_loss_routes,
-        check_embedding_gradient, check_adam, check_weight_gradients, check_draws_and_gathers}) {
+        check_product_routes, check_embedding_gradient, check_adam, check_weight_gradients, check_draws_and_gathers}) {
     check(at::kCPU, kSmall);
   }
 }

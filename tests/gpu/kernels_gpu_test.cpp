@@ -18,6 +18,11 @@ BOOST_AUTO_TEST_CASE(rotations) { check_rotations(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(swiglu) { check_swiglu(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(cross_entropy) { check_cross_entropy(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(loss_routes) { check_loss_routes(gpu(), {}); }
+BOOST_AUTO_TEST_CASE(product_routes) {  // of small, tiny and medium
+  check_product_routes(gpu(), {.batch = 32});
+  check_product_routes(gpu(), {.batch = 32, .width = 512, .inner = 2048, .heads = 8});
+  check_product_routes(gpu(), {.batch = 32, .width = 1024, .inner = 4096, .heads = 16});
+}
 BOOST_AUTO_TEST_CASE(embedding_gradient) { check_embedding_gradient(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(adam) { check_adam(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(weight_gradients) { check_weight_gradients(gpu(), {}); }

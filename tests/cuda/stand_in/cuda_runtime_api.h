@@ -1,6 +1,7 @@
 /// @file
-/// The part of the CUDA runtime that lib/cuda/exchange.cpp calls, on host memory: a stream is a thread that does its
-/// work in order. The names are in a namespace, so that they never replace those of a loaded CUDA library.
+/// The part of the CUDA runtime that lib/cuda/exchange.cpp and products.cpp call, on host memory: a stream is a thread
+/// that does its work in order. The names are in a namespace, so that they never replace those of a loaded CUDA
+/// library.
 #pragma once
 
 namespace pe::stand_in {
@@ -21,6 +22,21 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76
+};
+inline cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+/// A device of capability 9.0 with 132 multiprocessors.
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrMultiProcessorCount ? 132 : attribute == cudaDevAttrComputeCapabilityMajor ? 9 : 0;
+  return cudaSuccess;
+}
 
 }  // namespace pe::stand_in
 
