@@ -108,7 +108,7 @@ void from_cell(const artifact::Cell& cell, std::optional<std::int64_t>& value);
 void from_cell(const artifact::Cell& cell, std::optional<std::string>& value);
 [[noreturn]] void no_integer(const std::string& where, std::size_t row, const std::string& name);  ///< ArtifactError
 
-struct Describe {
+struct ColumnLister {
   std::vector<Column>& columns;
   template <typename Field>
   void operator()(const std::string& name, const Field&, const char* unit, const char* meaning, Need = kLenient) {
@@ -116,7 +116,7 @@ struct Describe {
   }
 };
 
-struct Write {
+struct CellWriter {
   std::vector<artifact::Cell>& cells;
   template <typename Field>
   void operator()(const std::string&, const Field& field, const char*, const char*, Need = kLenient) {
@@ -124,7 +124,7 @@ struct Write {
   }
 };
 
-struct Find {
+struct ColumnFinder {
   const artifact::Table& table;
   std::vector<std::optional<std::size_t>>& places;
   template <typename Field>
@@ -134,7 +134,7 @@ struct Find {
 };
 
 template <typename Cells>
-struct Read {
+struct CellReader {
   const Cells& cell_at;  ///< number of the column → cell
   const std::string& where;
   std::size_t row = 0;
@@ -152,9 +152,9 @@ struct Read {
 template <typename T>
 std::vector<Column> columns_of() {
   std::vector<Column> columns;
-  detail::Describe describe{columns};
+  detail::ColumnLister lister{columns};
   const T row{};
-  T::columns(row, describe);
+  T::columns(row, lister);
   return columns;
 }
 
@@ -166,16 +166,16 @@ Layout layout_of() {
 /// Appends the row's cells in the order of its columns.
 template <typename T>
 void append_cells(const T& row, std::vector<artifact::Cell>& cells) {
-  detail::Write write{cells};
-  T::columns(row, write);
+  detail::CellWriter writer{cells};
+  T::columns(row, writer);
 }
 
 /// The row whose cells `cell_at` gives by the column's number. @throws ArtifactError where a needed integer is missing.
 template <typename T, typename Cells>
 T row_from(const Cells& cell_at, const std::string& where, std::size_t number) {
   T row;
-  detail::Read<Cells> read{cell_at, where, number};
-  T::columns(row, read);
+  detail::CellReader<Cells> reader{cell_at, where, number};
+  T::columns(row, reader);
   return row;
 }
 
@@ -187,9 +187,9 @@ class Reader {
   /// @throws ArtifactError that names the nearest column when a needed one is not there and there are rows.
   Reader(const artifact::Table& table, std::string where) : table_(table), where_(std::move(where)) {
     if (table_.rows() == 0) return;
-    detail::Find find{table_, places_};
+    detail::ColumnFinder finder{table_, places_};
     const T row{};
-    T::columns(row, find);
+    T::columns(row, finder);
   }
   std::size_t rows() const { return table_.rows(); }
   /// @throws ArtifactError when a needed integer is missing.

@@ -1,7 +1,6 @@
 #include "statistics/estimates.h"
 
 #include <algorithm>
-#include <boost/math/distributions/non_central_t.hpp>
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cassert>
@@ -92,14 +91,6 @@ SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& 
   else
     pairs.p = pairs.delta == 0 ? 1 : 0;
   return pairs;
-}
-
-double power_of(double effect, double sd, std::size_t seeds, double alpha) {
-  if (seeds < 2 || !(sd > 0)) return kMissing;
-  const double n = static_cast<double>(seeds);
-  const double critical = boost::math::quantile(boost::math::students_t(n - 1), 1 - alpha / 2);
-  const boost::math::non_central_t t(n - 1, std::abs(effect) / sd * std::sqrt(n));
-  return boost::math::cdf(boost::math::complement(t, critical)) + boost::math::cdf(t, -critical);
 }
 
 std::vector<double> holm(const std::vector<double>& p) {

@@ -60,10 +60,6 @@ struct SeedPairs {
 };
 SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& b);
 
-/// Power of a paired t test, two-sided at `alpha`: the probability of finding a true difference of `effect` between two
-/// arms. `sd` is the standard deviation of the differences over seeds. NaN below two seeds.
-double power_of(double effect, double sd, std::size_t seeds, double alpha = 0.05);
-
 /// Holm's step-down adjustment, in the order given. NaN entries stay NaN and do not count.
 std::vector<double> holm(const std::vector<double>& p);
 

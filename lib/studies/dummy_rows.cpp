@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "support/hash.h"
 
@@ -161,17 +160,6 @@ DummyRow DummyData::row(Split split, std::int64_t index, bool long_rows) const {
     for (std::int64_t i = 0; i < terms; ++i) echo.push_back(first + i * step);
   }
   return hard_row(a, d, before, after, echo);
-}
-
-double DummyFloors::marginal() {
-  std::map<std::int32_t, double> counts;
-  for (std::int64_t a = kFirstBase; a < kFirstBase + kBases; ++a) {
-    for (const std::int32_t label : DummyData::seed_row(a, true).labels) counts[label] += 1;
-  }
-  double entropy = 0;
-  const double all = static_cast<double>(kBases * 64);
-  for (const auto& [label, count] : counts) entropy -= count / all * std::log(count / all);
-  return entropy;
 }
 
 double DummyFloors::base() { return std::log(static_cast<double>(kBases)); }

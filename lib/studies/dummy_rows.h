@@ -83,9 +83,7 @@ class DummyData {
 
 /// Nats that no predictor of a mode's population can beat.
 struct DummyFloors {
-  /// Losses in mode seed, per target of a row (64): knowing frequencies alone; the token at the position alone; all
-  /// tokens so far.
-  static double marginal();
+  /// Losses in mode seed, per target of a row (64): the token at the position alone; all tokens so far.
   static double position_wise();
   static double causal();
   /// Loss in mode hard, all targets of a row together, for a reader who does not know which progressions are held out.

@@ -159,15 +159,4 @@ BOOST_AUTO_TEST_CASE(seeds_are_paired_by_a_t_test) {
   BOOST_TEST(std::isnan(paired_seeds({1, NAN, 2}, {0, 0, 0}).sd));
 }
 
-BOOST_AUTO_TEST_CASE(power_has_the_values_of_tables) {
-  // A paired t test of an effect of 0.5 sd needs 34 pairs for 80 %, one of 1 sd 10 (Cohen's tables, two-sided 5 %).
-  BOOST_TEST(power_of(0.5, 1, 33) < 0.8);
-  BOOST_TEST(power_of(1, 1, 9) < 0.8);
-  BOOST_TEST(power_of(1, 1, 10) >= 0.8);
-  BOOST_TEST(power_of(0.5, 1, 34) == 0.8078, tt::tolerance(1e-3));
-  BOOST_TEST(power_of(0, 1, 10) == 0.05, tt::tolerance(1e-6));  // no effect: the level of the test
-  BOOST_TEST(power_of(-0.5, 1, 34) == power_of(0.5, 1, 34), tt::tolerance(1e-12));
-  BOOST_TEST(std::isnan(power_of(1, 1, 1)));
-}
-
 BOOST_AUTO_TEST_SUITE_END()

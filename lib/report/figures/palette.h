@@ -21,8 +21,6 @@ struct Look {
   Dash dash = Dash::kSolid;
 };
 
-inline const std::string kGrey = "#9a9a9a";
-
 /// "rope #0072B2 triangle solid" → name and look. @throws ConfigError that says what is wrong with the entry.
 std::pair<std::string, Look> parse_look(std::string_view entry);
 
