@@ -19,6 +19,7 @@
 #include "cuda/attention/mods/bent_distance.h"
 #include "cuda/attention/mods/by_distance.h"
 #include "cuda/attention/mods/counted.h"
+#include "cuda/attention/mods/edges.h"
 #include "cuda/attention/mods/gated_distance.h"
 #include "cuda/attention/mods/pair_bias.h"
 #include "cuda/attention/mods/plain.h"
@@ -48,10 +49,10 @@ struct AttentionLaunchers {
       constexpr int kNeeds[] = {AttentionForward<width_of, kStrips, ByDistance>::kShared,
                                 AttentionForward<width_of, kStrips, GatedDistance>::kShared,
                                 AttentionForward<width_of, kStrips, BentDistance>::kShared,
-                                AttentionForward<width_of, kStrips, Stick>::kShared,  // as Counted
+                                AttentionForward<width_of, kStrips, Edges>::kShared,  // more than Counted and Stick
                                 AttentionKeyGradients<width_of, kPart, GatedDistance>::kShared,
                                 AttentionKeyGradients<width_of, kPart, BentDistance>::kShared,
-                                AttentionKeyGradients<width_of, 32, Stick>::kShared,
+                                AttentionKeyGradients<width_of, 32, Edges>::kShared,
                                 AttentionPairGradients<width_of>::kShared,
                                 AttentionQueryGradients<width_of, 32, ByDistance, true>::kShared,
                                 AttentionQueryGradients<width_of, kPart, GatedDistance, false>::kShared};
@@ -75,6 +76,7 @@ struct AttentionLaunchers {
   static int modified(const PeCudaAttention& of, const With& with) {
     if (of.stick.breaks) return with.template operator()<Stick>();
     if (of.counts.logits != nullptr) return with.template operator()<Counted>();
+    if (of.edges.queries != nullptr) return with.template operator()<Edges>();
     if (of.pairs.bias != nullptr) return with.template operator()<PairBias>();
     if (of.bent.measure != nullptr) return with.template operator()<BentDistance>();
     if (of.places != nullptr) return with.template operator()<GatedDistance>();
@@ -105,12 +107,15 @@ struct AttentionLaunchers {
   static int backward(const PeCudaAttention* of, const void* q, const void* k, const void* v, const void* dout,
                       const float* lse, const float* delta, void* dq, void* dk, void* dv, float* dtable, float* scratch,
                       std::int64_t floats, const PeCudaBiasGradients* dbias, void* stream) {
-    const bool counts = of->counts.logits != nullptr, scans = of->stick.breaks || counts;
+    const bool counts = of->counts.logits != nullptr, edges = of->edges.queries != nullptr,
+               scans = of->stick.breaks || counts || edges;
     const bool sums_bias = of->places != nullptr || of->bent.measure != nullptr || of->pairs.bias != nullptr;
     if (!takes(*of) || (dtable != nullptr && of->table == nullptr) || (sums_bias && dbias == nullptr)) return kRefused;
     if (scans && (of->scan.nearer == nullptr || of->scan.farther == nullptr || of->table != nullptr || sums_bias))
       return kRefused;
-    if (counts && (of->stick.breaks || dbias == nullptr || dbias->counts == nullptr)) return kRefused;
+    if (of->stick.breaks + counts + edges > 1) return kRefused;
+    if (counts && (dbias == nullptr || dbias->counts == nullptr)) return kRefused;
+    if (edges && (dbias == nullptr || dbias->edges.queries == nullptr || dbias->edges.keys == nullptr)) return kRefused;
     if (is_empty(*of)) return 0;
     return sized(*of, [&]<int width>() {
       constexpr int kPart = width <= 64 ? 64 : 32;
@@ -130,7 +135,8 @@ struct AttentionLaunchers {
       };
       if (scans) {  // keys read what queries write
         const int failed = of->stick.breaks ? by_query.template operator()<Stick, false>(0, rows)
-                                            : by_query.template operator()<Counted, false>(0, rows);
+                           : counts         ? by_query.template operator()<Counted, false>(0, rows)
+                                            : by_query.template operator()<Edges, false>(0, rows);
         return failed != 0 ? failed : modified(*of, by_key);
       }
       if (const int status = modified(*of, by_key)) return status;

@@ -142,6 +142,16 @@ struct PeCudaCounts {
   std::int64_t positions = 0;     ///< 2 to 2²⁰
 };
 
+/// A bias by edges in place of a table: the sum of costs over the keys after s up to the row itself. A key's cost is
+/// slopes[h] · ln σ(x), with x the product of the row's 8 numbers and the key's. A number is the sum of two bf16 parts.
+/// It needs a PeCudaScan.
+inline constexpr std::int64_t pe_cuda_edge_numbers = 8;
+struct PeCudaEdges {
+  const void* queries = nullptr;  ///< [B, H, T, 4, 8] bf16, parts high, low, high, low; null: no such bias
+  const void* keys = nullptr;     ///< [B, H, S, 4, 8] bf16, parts high, high, low, low
+  const float* slopes = nullptr;  ///< [H]
+};
+
 /// Causal attention of q [B, H, T, d_h] to k and v [B, G, S, d_h], bf16, H a multiple of G and 0 < T <= S < 2³⁰: query
 /// row t stands at key row S − T + t and sees the keys up to it, by softmax over scale · q·k + table[h, distance]. All
 /// matrices begin at multiples of 16 bytes, and strides are multiples of 8; see pe_cuda_attends for d_h.
@@ -161,6 +171,7 @@ struct PeCudaAttention {
   PeCudaPairs pairs;
   PeCudaStick stick;    ///< without any bias
   PeCudaCounts counts;  ///< without any other bias
+  PeCudaEdges edges;    ///< without any other bias
   PeCudaScan scan;
 };
 
@@ -178,11 +189,17 @@ struct PeCudaBentGradients {
 };
 constexpr std::int64_t pe_cuda_bent_parts(std::int64_t queries) { return (queries + 63) / 64 * 4; }
 
+/// Gradients by the numbers of edges, written.
+struct PeCudaEdgeGradients {
+  float *queries = nullptr, *keys = nullptr;  ///< [B, H, T, 8], [B, H, S, 8]
+};
+
 struct PeCudaBiasGradients {
   PeCudaGatedGradients gated;
   PeCudaBentGradients bent;
   float* pairs = nullptr;   ///< shaped as the bias of pairs; null: not wanted
   float* counts = nullptr;  ///< shaped as the logits of counts, added to
+  PeCudaEdgeGradients edges;
 };
 
 /// Widths of heads for which there is attention.

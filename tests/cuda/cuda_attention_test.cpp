@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -20,8 +21,22 @@ using pe::test::Simt;
 using pe::test::SimtWarp;
 
 /// Slopes: without a gradient; gates: a gated distance; bent: a bent distance; pairs: each pair's;
-/// stick: none, and a stick is broken in place of softmax, without or with the row's own key; counts: of gates.
-enum class Bias { kNone, kSlopes, kLearned, kQueryGates, kBothGates, kBent, kPairs, kStick, kStickWithOwn, kCounts };
+/// stick: none, and a stick is broken in place of softmax, without or with the row's own key; counts: of gates; edges:
+/// costs of keys on the way.
+enum class Bias {
+  kNone,
+  kSlopes,
+  kLearned,
+  kQueryGates,
+  kBothGates,
+  kBent,
+  kPairs,
+  kStick,
+  kStickWithOwn,
+  kCounts,
+  kEdges
+};
+constexpr std::int64_t kNumbers = pe_cuda_edge_numbers;
 constexpr std::int64_t kPositions = 13;        ///< counts of gates
 enum class Documents { kOne, kShared, kOwn };  ///< starts: none, [S], [B, S]
 
@@ -44,6 +59,7 @@ struct Case {
   bool breaks() const { return bias == Bias::kStick || bias == Bias::kStickWithOwn; }
   bool has_pairs() const { return bias == Bias::kPairs; }
   bool counts() const { return bias == Bias::kCounts; }
+  bool has_edges() const { return bias == Bias::kEdges; }
   std::int64_t count_logits() const { return counts() ? batch * heads() * queries * kPositions : 0; }
   PeCudaPairs pairs(const float* from) const {
     const std::int64_t size = queries * keys;
@@ -133,8 +149,35 @@ struct Floats {
   }
 };
 
+/// Numbers of edges, and the two bf16 parts of each in PeCudaEdges' order.
+struct EdgeNumbers {
+  std::vector<double> values;
+  std::vector<std::uint16_t> halves;
+
+  /// @param is_low  which two of a row's four parts are the low ones
+  void fill(std::uint64_t key, std::int64_t rows, const std::array<bool, 4>& is_low) {
+    values.resize(static_cast<std::size_t>(rows * kNumbers));
+    pe::support::philox_normal(key, values.data(), values.size());
+    for (auto row = values.begin(); row != values.end(); row += kNumbers) {
+      std::array<std::uint16_t, kNumbers> parts[2];
+      for (std::size_t i = 0; i < kNumbers; ++i) {
+        double& number = row[static_cast<std::ptrdiff_t>(i)];
+        double sum = 0;
+        for (auto& part : parts) {
+          part[i] = static_cast<std::uint16_t>(pe::test::to_bf16(static_cast<float>(number - sum)));
+          sum += static_cast<double>(pe::test::from_bf16(part[i]));
+        }
+        number = sum;
+      }
+      for (const bool low : is_low) halves.insert(halves.end(), parts[low].begin(), parts[low].end());
+    }
+  }
+};
+
 struct Inputs {
   Matrix q, k, v, dout;
+  EdgeNumbers edge_queries, edge_keys;
+  std::vector<float> edge_slopes;
   std::vector<std::int64_t> starts;
   std::vector<float> table, places, query_gates, key_gates;
   std::vector<float> measure, derivative, numbers, knots, bends, pieces, pairs, counts;
@@ -164,6 +207,11 @@ struct Inputs {
       std::vector<double> noise(static_cast<std::size_t>(c.count_logits()));
       pe::support::philox_normal(8, noise.data(), noise.size());
       counts.assign(noise.begin(), noise.end());
+    }
+    if (c.has_edges()) {
+      edge_queries.fill(9, c.batch * c.heads() * c.queries, {false, true, false, true});
+      edge_keys.fill(10, c.batch * c.heads() * c.keys, {false, false, true, true});
+      for (std::int64_t h = 0; h < c.heads(); ++h) edge_slopes.push_back(std::exp2(-static_cast<float>(h + 2)));
     }
     if (c.has_pairs()) {
       std::vector<double> noise(static_cast<std::size_t>(c.pair_count()));
@@ -234,6 +282,7 @@ struct Outcome {
   std::vector<double> numbers, parameter,
       bent;  ///< by a bent distance; [B, H, 2, 33] the sums past its knots
   std::vector<double> pairs, counts;
+  std::vector<double> edge_queries, edge_keys;
 };
 
 double half_at(const std::uint16_t* row, std::int64_t i) { return static_cast<double>(pe::test::from_bf16(row[i])); }
@@ -294,6 +343,23 @@ struct CountOfKey {
   }
 };
 
+/// A key's x, and its cost: slope · ln σ(x).
+struct EdgeOfKey {
+  const double* query = nullptr;
+  const double* key = nullptr;
+  double slope = 0, x = 0;
+
+  EdgeOfKey() = default;
+  EdgeOfKey(const Inputs& in, std::int64_t h, std::int64_t row, std::int64_t key_row)
+      : query(&in.edge_queries.values[static_cast<std::size_t>(row * kNumbers)]),
+        key(&in.edge_keys.values[static_cast<std::size_t>(key_row * kNumbers)]),
+        slope(static_cast<double>(in.edge_slopes[static_cast<std::size_t>(h)])) {
+    for (std::int64_t i = 0; i < kNumbers; ++i) x += query[i] * key[i];
+  }
+  double cost() const { return -slope * std::log1p(std::exp(-x)); }
+  double by_x() const { return slope / (1 + std::exp(x)); }
+};
+
 Expected naive(const Case& c, const Inputs& in, double scale) {
   const std::int64_t H = c.heads(), G = c.groups, T = c.queries, S = c.keys, D = c.width;
   Expected made;
@@ -314,7 +380,9 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
                 zeros(c.batch * H * T),
                 zeros(c.batch * H * 2 * (kKnots + 1)),
                 zeros(c.pair_count()),
-                zeros(c.count_logits())};
+                zeros(c.count_logits()),
+                zeros(c.has_edges() ? c.batch * H * T * kNumbers : 0),
+                zeros(c.has_edges() ? c.batch * H * S * kNumbers : 0)};
   }
   const auto add = [&](std::vector<double> Outcome::*of, std::int64_t at, double value, double size) {
     (made.value.*of)[static_cast<std::size_t>(at)] += value;
@@ -368,6 +436,16 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
             top = std::max(top, logit);
           }
         }
+        if (c.has_edges()) {
+          top = -std::numeric_limits<double>::infinity();
+          double costs = 0;  // of nearer keys
+          for (std::int64_t s = stands; s >= start; --s) {
+            double& logit = p[static_cast<std::size_t>(s)];
+            logit += costs;
+            top = std::max(top, logit);
+            costs += EdgeOfKey(in, h, row, key_row + s).cost();
+          }
+        }
         double taken = 0;  // −ln of the rest of a stick
         std::vector<double> shares(static_cast<std::size_t>(S));
         for (std::int64_t s = stands; s >= start && c.breaks(); --s) {
@@ -396,6 +474,7 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
         }
         double farther = delta;  // of a stick: −dlse, and what all keys up to this one give
         double by_counts = 0;    // of all keys up to this one
+        double by_cost = 0;      // of all keys before this one
         add(&Outcome::delta, row, delta, 0);
         for (std::int64_t s = start; s <= stands; ++s) {
           const auto at = static_cast<std::size_t>(s);
@@ -409,6 +488,15 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
             if (key.part > 0) add(&Outcome::counts, below + 1, ds * key.part, size);
             by_counts += ds * key.slope;
             ds += by_counts * key.gate * (1 - key.gate);
+          }
+          if (c.has_edges()) {
+            const EdgeOfKey edge(in, h, row, key_row + s);
+            for (std::int64_t i = 0; i < kNumbers; ++i) {
+              const double by_query = edge.by_x() * edge.key[i], by_key = edge.by_x() * edge.query[i];
+              add(&Outcome::edge_queries, row * kNumbers + i, by_cost * by_query, by_cost * by_query);
+              add(&Outcome::edge_keys, (key_row + s) * kNumbers + i, by_cost * by_key, by_cost * by_key);
+            }
+            by_cost += ds;
           }
           for (std::int64_t i = 0; i < D; ++i) {
             const double by_query = ds * scale * half_at(in.k.row(b, g, s), i), by_key = ds * scale * half_at(q, i);
@@ -467,9 +555,12 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   of.scale = scale;
 
   if (c.has_pairs()) of.pairs = c.pairs(in.pairs.data());
-  const bool scans = c.breaks() || c.counts();
+  const bool scans = c.breaks() || c.counts() || c.has_edges();
   const std::int64_t borders = scans ? c.batch * c.heads() * pe_cuda_scan_blocks(c.keys) * c.queries : 0;
   Floats nearer(borders), farther(borders), counts(c.count_logits());
+  Floats edge_queries(static_cast<std::int64_t>(in.edge_queries.values.size())),
+      edge_keys(static_cast<std::int64_t>(in.edge_keys.values.size()));
+  if (c.has_edges()) of.edges = {in.edge_queries.halves.data(), in.edge_keys.halves.data(), in.edge_slopes.data()};
   if (scans) of.scan = {nearer.data(), farther.data()};
   if (c.breaks()) of.stick = {true, c.bias == Bias::kStick ? 1 : 0};
   if (c.counts()) of.counts = {in.counts.data(), kPositions};
@@ -486,7 +577,8 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   const PeCudaBiasGradients dbias{{query_gates.data(), query_places.data(), key_gates.data(), key_places.data()},
                                   {numbers.data(), parameter.data(), bent.data()},
                                   c.has_pairs() ? pairs.data() : nullptr,
-                                  c.counts() ? counts.data() : nullptr};
+                                  c.counts() ? counts.data() : nullptr,
+                                  {edge_queries.data(), edge_keys.data()}};
   using Launch = AttentionLaunchers<Simt>;
   BOOST_TEST_REQUIRE(
       Launch::attention(&of, in.q.data(), in.k.data(), in.v.data(), out.data(), lse.data(), nullptr) == 0,
@@ -500,7 +592,7 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   for (float& sum : dtable.memory) sum = sum == kFloatGuard ? sum : sum - kBefore;
   for (const Matrix* matrix : {&out, &dq, &dk, &dv}) BOOST_TEST(matrix->keeps_guards());
   for (const Floats* floats : {&lse, &dtable, &scratch, &query_gates, &query_places, &key_gates, &key_places, &numbers,
-                               &parameter, &bent, &pairs, &nearer, &farther, &counts})
+                               &parameter, &bent, &pairs, &nearer, &farther, &counts, &edge_queries, &edge_keys})
     BOOST_TEST(floats->keeps_guards());
   const auto doubles = [](Floats& floats) {
     return std::vector<double>(floats.data(), floats.data() + floats.count());
@@ -526,10 +618,13 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
            doubles(parameter),
            folded,
            doubles(pairs),
-           doubles(counts)},
+           doubles(counts),
+           doubles(edge_queries),
+           doubles(edge_keys)},
           {out.memory, dq.memory, dk.memory, dv.memory},
           {lse.memory, dtable.memory, query_gates.memory, query_places.memory, key_gates.memory, key_places.memory,
-           numbers.memory, parameter.memory, bent.memory, pairs.memory, nearer.memory, farther.memory, counts.memory}};
+           numbers.memory, parameter.memory, bent.memory, pairs.memory, nearer.memory, farther.memory, counts.memory,
+           edge_queries.memory, edge_keys.memory}};
 }
 
 struct Allowed {
@@ -578,6 +673,10 @@ void check(const Case& c) {
       against("sums past knots", &Outcome::bent, kSums);
     }
     if (c.counts()) against("gradient by logits of counts", &Outcome::counts, kSums);
+    if (c.has_edges()) {
+      against("gradient by edges' numbers of queries", &Outcome::edge_queries, kRounded);
+      against("gradient by edges' numbers of keys", &Outcome::edge_keys, kRounded);
+    }
     if (c.has_pairs()) against("gradient by pairs", &Outcome::pairs, kSums);
     if (c.is_gated()) {
       against("gradient by gates of queries", &Outcome::query_gates, kSums);
@@ -688,6 +787,12 @@ BOOST_AUTO_TEST_CASE(counts_agree_with_float64_and_give_all_gradients) {
   check({201, 330, 32, 2, 2, Bias::kCounts, Documents::kShared});
 }
 
+BOOST_AUTO_TEST_CASE(edges_agree_with_float64_and_give_all_gradients) {
+  for (const auto& [queries, keys] : kLengths) check({queries, keys, 32, 1, 2, Bias::kEdges});
+  for (const std::int64_t width : {64, 128}) check({201, 230, width, 2, 3, Bias::kEdges, Documents::kOwn, true});
+  check({201, 330, 32, 2, 2, Bias::kEdges, Documents::kShared});
+}
+
 BOOST_AUTO_TEST_CASE(a_table_may_end_in_minus_infinity) {
   for (const std::int64_t width : {32, 128})
     check({.queries = 130, .keys = 130, .width = width, .groups = 1, .bias = Bias::kLearned, .window = 20});
@@ -722,7 +827,8 @@ BOOST_AUTO_TEST_CASE(scratch_memory_is_bounded) {
 }
 
 BOOST_AUTO_TEST_CASE(two_runs_give_the_same_bits) {
-  for (const Bias bias : {Bias::kLearned, Bias::kBothGates, Bias::kBent, Bias::kPairs, Bias::kStick, Bias::kCounts}) {
+  for (const Bias bias :
+       {Bias::kLearned, Bias::kBothGates, Bias::kBent, Bias::kPairs, Bias::kStick, Bias::kCounts, Bias::kEdges}) {
     const Case c{130, 201, 64, 1, 2, bias, Documents::kOwn};
     const Inputs in(c);
     const std::vector<double> delta(in.dlse);

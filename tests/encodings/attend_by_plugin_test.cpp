@@ -49,11 +49,10 @@ constexpr const char* kPairs[] = {"'selective'",
                                   "'transformer_xl'",
                                   "'inkling'",
                                   "'k_cable'",
-                                  "'grape_ap'",
-                                  "{'stack': ['rope', 'grape_ap', 'sink_logit']}",
+                                  "{'kind': 'grape_ap', 'hidden': 4}",
                                   "{'stack': ['alibi', 'fox']}",
                                   "{'stack': ['randomised', 't5']}",
-                                  "{'stack': ['grape_ap', {'kind': 'window', 'size': 40}]}"};
+                                  "{'stack': ['transformer_xl', {'kind': 'window', 'size': 40}]}"};
 
 constexpr const char* kSticks[] = {"'stickbreaking'",
                                    "{'kind': 'stickbreaking', 'attend_current': true, 'remainder': false}",
@@ -61,6 +60,9 @@ constexpr const char* kSticks[] = {"'stickbreaking'",
 
 constexpr const char* kCounts[] = {"'cope'", "{'kind': 'cope', 'positions': 9, 'cope_div': true}",
                                    "{'stack': ['cope', 'sink_logit', {'kind': 'window', 'size': 40}]}"};
+
+constexpr const char* kEdges[] = {"'grape_ap'", "{'stack': ['rope', 'grape_ap', 'sink_logit']}",
+                                  "{'stack': ['grape_ap', {'kind': 'window', 'size': 40}]}"};
 
 Json json(std::string text) {
   std::replace(text.begin(), text.end(), '\'', '"');
@@ -177,8 +179,13 @@ BOOST_AUTO_TEST_CASE(counts_of_rotated_logits_agree_with_the_definition) {
   }
 }
 
+BOOST_DATA_TEST_CASE(edges_agree_with_the_definition, data::make(kEdges), config) {
+  compare(json(config), shape_of_heads(4, 2), Span::whole(2, 90), "fused, edges");
+  compare(json(config), shape_of_heads(4, 2), packed_documents(), "fused, edges");
+}
+
 // The chunked route as on a GPU: one strip for these rows.
-BOOST_DATA_TEST_CASE(a_scan_takes_half_the_calls_of_a_strip, data::make({"stickbreaking", "cope"}), name) {
+BOOST_DATA_TEST_CASE(a_scan_takes_half_the_calls_of_a_strip, data::make({"stickbreaking", "cope", "grape_ap"}), name) {
   const Shape shape = shape_of_heads(4, 2);
   const auto encoding = make_encoding(name, shape);
   const Toy toy = Toy(shape, 2, 90).to(at::kBFloat16);

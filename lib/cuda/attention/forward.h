@@ -141,10 +141,11 @@ struct AttentionForward {
       Sums<W, strips, kTile> scores;
       clear<W, strips, kTile>(scores);
       multiply_rows<width, strips, kTile>(w, scores, left, stage);
-      if constexpr (Mod::kAdds) mod.template add<kTile>(w, scores, {own, 0, key, stage + kMod}, scale);
+      const TilePlace place{own, 0, key, stage + kMod};
+      if constexpr (Mod::kAdds) mod.template add<kTile>(w, scores, place, scale);
       if (key + kTile - 1 > first + own + shift - of.stick.hidden || key < last_start)
         mask.template hide<kTile>(w, scores, key);
-      if constexpr (Mod::kScans && Mod::kSoftmax) mod.add(w, scores, scale, key);
+      if constexpr (Mod::kScans && Mod::kSoftmax) mod.add(w, scores, scale, place);
       if constexpr (Mod::kSoftmax)
         softmax.weigh(w, scores, Mod::kAdds || Mod::kScans ? 1.0F : scale);
       else

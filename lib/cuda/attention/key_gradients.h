@@ -126,8 +126,8 @@ struct AttentionKeyGradients {
       find_slopes<W>(w, scores, wanted, columns);
     else
       held.mod.template find_slopes<part>(w, scores, wanted, gains, at);
-    if constexpr (Mod::kScans && Mod::kSoftmax) held.mod.template add_by_gates<part>(w, scores, gains, by_count, at);
-    if constexpr (Mod::kSumsByKey) held.mod.template take<part>(w, scores, at);
+    if constexpr (Mod::kScans && Mod::kSoftmax) held.mod.template scan_back<part>(w, scores, gains, by_count, at);
+    if constexpr (Mod::kSumsByKey && !Mod::kScans) held.mod.template take<part>(w, scores, at);
     multiply_columns<width, 1, part>(w, held.by_key, scores, stage + at.column * pitch(width));
   }
 

@@ -44,7 +44,7 @@ struct QueryRows {
     if constexpr (!Mod::kSoftmax)
       mod.template find_slopes<part>(w, slopes, wanted, at.first + at.column, scale);
     else if constexpr (Mod::kScans)
-      mod.template find_slopes<part>(w, slopes, wanted, at.first + at.column, scale, lse, delta, by_counts);
+      mod.template find_slopes<part>(w, slopes, wanted, at, scale, lse, delta, by_counts);
     else
       each_score<1, part>([&](int strip, int n, int i) {
         slopes[strip][n][i] = W::exp2(slopes[strip][n][i] * factor - lse[i / 2]) * (wanted[strip][n][i] - delta[i / 2]);
@@ -129,7 +129,7 @@ struct AttentionQueryGradients {
         rows.template find_slopes<part>(w, slopes, place, stage, stage + kValues, hides, of.scale * kLog2E,
                                         dbias.counts);
         if constexpr (summed) sum_diagonals<W>(diagonals, slopes, column);
-        if constexpr (Mod::kSumsByQuery) rows.mod.template take<part>(w, slopes, place);
+        if constexpr (Mod::kSumsByQuery && !Mod::kScans) rows.mod.template take<part>(w, slopes, place);
         multiply_columns<width, 1, part>(w, sums, slopes, stage + column * pitch(width));
       }
       if constexpr (summed) {

@@ -14,6 +14,12 @@ inline constexpr int kScanBlock = pe_cuda_scan_block, kScanBlocks = kTile / kSca
 /// Floats of a tile's borders in shared memory, for both sums.
 inline constexpr int kScanFloats = 2 * kScanBlocks * kTile;
 
+template <typename W>
+PE_BODY Per<float, W> log2_of_one_plus_exp2(const Per<float, W>& z) {
+  const Per<float, W> high = W::larger(z, Per<float, W>(0.0F));
+  return W::log2(W::exp2(z - high * 2.0F) + 1.0F) + high;
+}
+
 /// A lane's rows of queries.
 template <typename W, int strips>
 struct ScanOfQueries {

@@ -609,6 +609,7 @@ std::string route_name(PositionalEncoding& encoding, const Span& span, at::Scala
              : plan.fused == FusedKind::kPairs     ? "fused, bias of pairs"
              : plan.fused == FusedKind::kStick     ? "fused, stick-breaking"
              : plan.fused == FusedKind::kCounts    ? "fused, counts"
+             : plan.fused == FusedKind::kEdges     ? "fused, edges"
              : plan.traits.bias != BiasKind::kNone ? "fused, distance table"
              : plan.traits.sink                    ? "fused, sink"
                                                    : "fused";

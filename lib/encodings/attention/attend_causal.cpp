@@ -49,6 +49,9 @@ struct CausalInputs {
     } else if (fixed.kind == FusedKind::kCounts) {
       bias.counts = tensors[3];
       if (tensors.size() > 4) nearer = tensors[4];
+    } else if (fixed.kind == FusedKind::kEdges) {
+      bias.edges = {tensors[3], tensors[4], tensors[5]};
+      if (tensors.size() > 6) nearer = tensors[6];
     } else if (tensors.size() > 3) {
       table = tensors[3];
     }
@@ -160,6 +163,14 @@ Gradients backward_on_cpu(const kernels::Table& kernel, const CausalInputs& in, 
 
 // ---- By the plug-in
 
+const void* halves_or_null(const Tensor& t) { return t.defined() ? t.data_ptr() : nullptr; }
+
+/// Numbers of edges as sums of two bf16 ones. @param twice  each part follows itself, as PeCudaEdges has keys
+Tensor in_two_parts(const Tensor& numbers, bool twice) {
+  const Tensor high = numbers.to(at::kBFloat16), low = (numbers - high).to(at::kBFloat16);
+  return twice ? at::cat({high, high, low, low}, -1) : at::cat({high, low, high, low}, -1);
+}
+
 PeCudaStrides plugin_strides(const Tensor& heads) {
   return heads.defined() ? PeCudaStrides{heads.stride(0), heads.stride(1), heads.stride(2)} : PeCudaStrides{};
 }
@@ -198,6 +209,8 @@ PeCudaAttention shape_for_plugin(const CausalInputs& in, const Tensor& out, cons
           .pairs = {floats_or_null(in.bias.pairs), stride_or_0(in.bias.pairs, 0), stride_or_0(in.bias.pairs, 1)},
           .stick = {breaks, breaks && !in.fixed.attend_current ? 1 : 0},
           .counts = {floats_or_null(in.bias.counts), in.bias.counts.defined() ? in.bias.counts.size(3) : 0},
+          .edges = {halves_or_null(in.bias.edges.queries), halves_or_null(in.bias.edges.keys),
+                    floats_or_null(in.bias.edges.slopes)},
           .scan = {in.nearer.defined() ? in.nearer.data_ptr<float>() : nullptr, nullptr}};
 }
 
@@ -205,7 +218,7 @@ PeCudaAttention shape_for_plugin(const CausalInputs& in, const Tensor& out, cons
 class BiasGradients {
  public:
   BiasGradients(const CausalInputs& in, bool pairs_too) : in_(in) {
-    const auto& [gated, bent, pairs, stick, counts] = in.bias;
+    const auto& [gated, bent, pairs, stick, counts, edges] = in.bias;
     if (in.fixed.kind == FusedKind::kGated) {
       made_ = {at::empty_like(gated.places), at::empty_like(gated.query_gates), at::empty_like(gated.places),
                at::empty_like(gated.query_gates)};
@@ -221,6 +234,12 @@ class BiasGradients {
     } else if (in.fixed.kind == FusedKind::kCounts) {
       made_ = {at::zeros_like(counts)};
       to_.counts = floats(0);
+    } else if (in.fixed.kind == FusedKind::kEdges) {
+      const auto made = [&](const Tensor& rows) {
+        return at::empty({rows.size(0), rows.size(1), rows.size(2), pe_cuda_edge_numbers}, edges.slopes.options());
+      };
+      made_ = {made(edges.queries), made(edges.keys), Tensor()};
+      to_.edges = {floats(0), floats(1)};
     }
   }
   const PeCudaBiasGradients* to() const { return in_.fixed.kind == FusedKind::kNone ? nullptr : &to_; }
@@ -246,7 +265,7 @@ class BiasGradients {
               sums.select(2, pe_cuda_knots).flip({1}),
               Tensor()};
     }
-    return made_;  // the bias of pairs, the logits of counts, or nothing
+    return made_;  // the bias of pairs, the logits of counts, the numbers of edges, or nothing
   }
 
  private:
@@ -320,7 +339,9 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
     variable_list kept;
     for (int i = 0; i < 3; ++i) kept.push_back(readable(tensors[i], cpu != nullptr));
     for (std::size_t i = 3; i < tensors.size(); ++i) kept.push_back(tensors[i].contiguous());
-    if ((fixed.kind == FusedKind::kStick || fixed.kind == FusedKind::kCounts) && needs_gradient(tensors)) {
+    const bool edges = fixed.kind == FusedKind::kEdges;
+    if (edges) kept[3] = in_two_parts(kept[3], false), kept[4] = in_two_parts(kept[4], true);
+    if ((fixed.kind == FusedKind::kStick || fixed.kind == FusedKind::kCounts || edges) && needs_gradient(tensors)) {
       const Tensor& q = kept[0];
       kept.push_back(at::empty({q.size(0), q.size(1), pe_cuda_scan_blocks(kept[1].size(2)), q.size(2)},
                                q.options().dtype(at::kFloat)));
@@ -414,6 +435,10 @@ Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   if (bias.counts.defined()) {
     kind = FusedKind::kCounts;
     tensors.push_back(bias.counts.to(at::kFloat));
+  }
+  if (const PathOfEdges& edges = bias.edges; edges.queries.defined()) {
+    kind = FusedKind::kEdges;
+    for (const Tensor& t : {edges.queries, edges.keys, edges.slopes}) tensors.push_back(t.to(at::kFloat));
   }
   const variable_list made = CausalFunction::apply(
       at::TensorList(tensors), CausalConstants{starts, scale, kind, bias.stick && bias.stick->attend_current});

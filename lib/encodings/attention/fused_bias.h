@@ -33,7 +33,13 @@ struct StickBreaking {
   bool remainder = true;        ///< what no key took goes to the query's own value
 };
 
-enum class FusedKind { kNone, kGated, kBent, kPairs, kStick, kCounts };
+/// The bias Σ slope·ln σ(a_i·c_l) over the keys l after j up to i, at least float32.
+struct PathOfEdges {
+  Tensor queries, keys;  ///< a [B,H,T,8], c [B,H,S,8]; undefined: no such bias
+  Tensor slopes;         ///< [H], without a gradient
+};
+
+enum class FusedKind { kNone, kGated, kBent, kPairs, kStick, kCounts, kEdges };
 
 /// Of one kind at most.
 struct FusedBias {
@@ -44,6 +50,7 @@ struct FusedBias {
   /// Logits of counts [B,H,T,positions]. The bias of a key is read between them at Σ σ(logit) over the keys from it to
   /// the query, at most positions − 1. Undefined: no such bias.
   Tensor counts;
+  PathOfEdges edges;
 };
 
 class FusesBias {

@@ -111,7 +111,7 @@ struct GrapeApOptions {
 
 /// GRAPE-AP: every token between a key and a query adds an edge to the path between them, and the query says what each
 /// edge costs.
-class GrapeAp : public PositionalEncoding {
+class GrapeAp : public PositionalEncoding, public FusesBias {
  public:
   GrapeAp(const GrapeApOptions& options, const Shape& shape) : PositionalEncoding(shape), width_(options.hidden) {
     for (int layer = 0; layer < shape.layers; ++layer) {
@@ -128,6 +128,14 @@ class GrapeAp : public PositionalEncoding {
   }
   Traits traits(const Span& span) const override {
     return {.bias = BiasKind::kPairwise, .bias_needs_grad = true, .bias_depends_on_batch = true, .live_logits = 8};
+  }
+
+  FusedKind fused_kind(const Span& span) const override {
+    return width_ == kFused ? FusedKind::kEdges : FusedKind::kNone;
+  }
+  FusedBias fused_bias(LayerContext& context, const Heads& heads) override {
+    const std::vector<Tensor> sides = row_inputs(context, heads);
+    return {.edges = {sides[0], sides[1], slopes_}};
   }
 
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override {
@@ -158,6 +166,8 @@ class GrapeAp : public PositionalEncoding {
   }
 
  private:
+  static constexpr std::int64_t kFused = 8;
+
   std::int64_t width_;
   std::vector<Tensor> weight_;  // [width·H, d_m] for each layer
   Tensor slopes_;

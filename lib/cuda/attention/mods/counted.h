@@ -75,14 +75,14 @@ struct Counted {
       sum = sum + all;
     }
     /// Makes logits of a tile's scores. Tiles come in descending order.
-    PE_BODY void add(W& w, Sums<W, strips, kTile>& scores, float scale, int key) {
+    PE_BODY void add(W& w, Sums<W, strips, kTile>& scores, float scale, const TilePlace& at) {
       PE_UNROLL
       for (int strip = 0; strip < strips; ++strip) {
         PE_UNROLL
         for (int n = kTile / 8 - 1; n >= 0; --n) {
           PE_UNROLL
           for (int r = 0; r < 2; ++r) {
-            if (n % 2 == 1 && nearer != nullptr) write_border(w, nearer, strip, r, key / kScanBlock + n / 2);
+            if (n % 2 == 1 && nearer != nullptr) write_border(w, nearer, strip, r, at.first / kScanBlock + n / 2);
             Per<float, W> count[2], slope;
             PE_UNROLL
             for (int e = 0; e < 2; ++e) scores[strip][n][2 * r + e] = scores[strip][n][2 * r + e] * scale;
@@ -100,9 +100,10 @@ struct Counted {
     /// Makes slopes of scores, from the gradients by weights. Tiles come in ascending order.
     /// @param gradient  by the logits of counts, added to
     template <int columns>
-    PE_BODY void find_slopes(W& w, Sums<W, strips, columns>& scores, const Sums<W, strips, columns>& wanted, int key,
-                             float scale, const Per<float, W> (&lse)[2], const Per<float, W> (&delta)[2],
-                             float* gradient) {
+    PE_BODY void find_slopes(W& w, Sums<W, strips, columns>& scores, const Sums<W, strips, columns>& wanted,
+                             const TilePlace& at, float scale, const Per<float, W> (&lse)[2],
+                             const Per<float, W> (&delta)[2], float* gradient) {
+      const int key = at.first + at.column;
       PE_UNROLL
       for (int n = 0; n < columns / 8; n += 2) {
         PE_UNROLL
@@ -201,8 +202,8 @@ struct Counted {
     }
     /// Adds to slopes of logits what the counts of farther keys give.
     template <int columns>
-    PE_BODY void add_by_gates(W& w, Sums<W, 1, columns>& slopes, const Sums<W, 1, columns>& gains,
-                              const Sums<W, 1, columns>& by_count, const TilePlace& at) const {
+    PE_BODY void scan_back(W& w, Sums<W, 1, columns>& slopes, const Sums<W, 1, columns>& gains,
+                           const Sums<W, 1, columns>& by_count, const TilePlace& at) const {
       PE_UNROLL
       for (int n = 0; n < columns / 8; ++n) {
         Per<float, W> sums[2];

@@ -14,12 +14,6 @@ struct Stick {
   static constexpr bool kAdds = false, kScans = true, kSoftmax = false, kSumsByQuery = false, kSumsByKey = false;
   PE_SIZE static int floats(int) { return kScanFloats; }
 
-  template <typename W>
-  PE_BODY static Per<float, W> log_of_rest(const Per<float, W>& z) {
-    const Per<float, W> high = W::larger(z, Per<float, W>(0.0F));
-    return W::log2(W::exp2(z - high * 2.0F) + 1.0F) + high;
-  }
-
   /// Sums are of l over nearer keys; in gradients of g over farther ones.
   template <typename W, int strips>
   struct OfQueries : ScanOfQueries<W, strips> {
@@ -46,7 +40,7 @@ struct Stick {
     PE_BODY static void take_two(W& w, Per<float, W>& sum, Per<float, W>& far, Per<float, W>& near, float scale) {
       far = far * scale;
       near = near * scale;
-      const Per<float, W> far_rest = log_of_rest<W>(far), near_rest = log_of_rest<W>(near);
+      const Per<float, W> far_rest = log2_of_one_plus_exp2<W>(far), near_rest = log2_of_one_plus_exp2<W>(near);
       Per<float, W> all = far_rest + near_rest;
       const Per<float, W> to_near = sum + sum_of_others<1, 4, true>(w, all) + near_rest;
       far = W::exp2(far - (to_near + far_rest));
@@ -76,7 +70,7 @@ struct Stick {
           PE_UNROLL
           for (int i = 3; i >= 0; --i) {
             const Per<float, W> z = scores[0][n + i / 2][2 * r + i % 2] * scale;
-            share[i] = W::exp2(z - log_of_rest<W>(z));
+            share[i] = W::exp2(z - log2_of_one_plus_exp2<W>(z));
           }
           PE_UNROLL
           for (int m = 1; m >= 0; --m)
@@ -114,7 +108,7 @@ struct Stick {
         load(w, sums, at, n, 0);
         PE_UNROLL
         for (int i = 3; i >= 0; --i) {  // the nearer half of the keys first
-          const Per<float, W> z = scores[0][n][i] * scale, rest = log_of_rest<W>(z);
+          const Per<float, W> z = scores[0][n][i] * scale, rest = log2_of_one_plus_exp2<W>(z);
           Per<float, W> all = rest;
           const Per<float, W> others = sum_of_others<4, 32, true>(w, all);
           shares[0][n][i] = W::exp2(z - rest);
