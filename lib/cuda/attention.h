@@ -18,7 +18,7 @@
 #include "cuda/attention/key_gradients.h"
 #include "cuda/attention/mods/bent_distance.h"
 #include "cuda/attention/mods/by_distance.h"
-#include "cuda/attention/mods/counted.h"
+#include "cuda/attention/mods/counts.h"
 #include "cuda/attention/mods/edges.h"
 #include "cuda/attention/mods/gated_distance.h"
 #include "cuda/attention/mods/pair_bias.h"
@@ -49,7 +49,7 @@ struct AttentionLaunchers {
       constexpr int kNeeds[] = {AttentionForward<width_of, kStrips, ByDistance>::kShared,
                                 AttentionForward<width_of, kStrips, GatedDistance>::kShared,
                                 AttentionForward<width_of, kStrips, BentDistance>::kShared,
-                                AttentionForward<width_of, kStrips, Edges>::kShared,  // more than Counted and Stick
+                                AttentionForward<width_of, kStrips, Edges>::kShared,  // more than Counts and Stick
                                 AttentionKeyGradients<width_of, kPart, GatedDistance>::kShared,
                                 AttentionKeyGradients<width_of, kPart, BentDistance>::kShared,
                                 AttentionKeyGradients<width_of, 32, Edges>::kShared,
@@ -75,7 +75,7 @@ struct AttentionLaunchers {
   template <typename With>
   static int modified(const PeCudaAttention& of, const With& with) {
     if (of.stick.breaks) return with.template operator()<Stick>();
-    if (of.counts.logits != nullptr) return with.template operator()<Counted>();
+    if (of.counts.logits != nullptr) return with.template operator()<Counts>();
     if (of.edges.queries != nullptr) return with.template operator()<Edges>();
     if (of.pairs.bias != nullptr) return with.template operator()<PairBias>();
     if (of.bent.measure != nullptr) return with.template operator()<BentDistance>();
@@ -135,7 +135,7 @@ struct AttentionLaunchers {
       };
       if (scans) {  // keys read what queries write
         const int failed = of->stick.breaks ? by_query.template operator()<Stick, false>(0, rows)
-                           : counts         ? by_query.template operator()<Counted, false>(0, rows)
+                           : counts         ? by_query.template operator()<Counts, false>(0, rows)
                                             : by_query.template operator()<Edges, false>(0, rows);
         return failed != 0 ? failed : modified(*of, by_key);
       }

@@ -70,45 +70,57 @@ std::optional<Storage> storage_of(const Tensor& x) {
   return std::nullopt;
 }
 
-/// The product as the plug-in takes it; none where it cannot. @param like has the type and strides of the result
-std::optional<PeCudaProduct> plugin_product(const Tensor& a, const Tensor& b, const Tensor& like, bool adds) {
+struct RecordedProduct {
+  PeCudaProduct of;
+  PeCudaAlgorithm by;
+};
+
+/// None where the plug-in cannot compute a · b (+ c), or the build has no algorithm for it.
+/// @param type, step  of the result and of c: from a row to the next
+std::optional<RecordedProduct> find_record(const Tensor& a, const Tensor& b, at::ScalarType type, std::int64_t step,
+                                           bool adds) {
   const PeCudaTable* plugin = plugin_for(a);
-  const bool wide = like.scalar_type() == at::kFloat;
+  const bool wide = type == at::kFloat;
   if (plugin == nullptr || plugin->recorded_product == nullptr || a.scalar_type() != at::kBFloat16 ||
-      b.scalar_type() != at::kBFloat16 || (!wide && like.scalar_type() != at::kBFloat16) || a.numel() == 0 ||
-      b.numel() == 0)
+      b.scalar_type() != at::kBFloat16 || (!wide && type != at::kBFloat16) || a.numel() == 0 || b.numel() == 0)
     return std::nullopt;
-  const auto stored_a = storage_of(a), stored_b = storage_of(b), stored = storage_of(like);
-  if (!stored_a || !stored_b || !stored || stored->turned) return std::nullopt;
-  return PeCudaProduct{a.size(0),    b.size(1),        a.size(1),        stored_a->step, stored_b->step,
-                       stored->step, stored_a->turned, stored_b->turned, wide,           adds};
+  const auto stored_a = storage_of(a), stored_b = storage_of(b);
+  if (!stored_a || !stored_b) return std::nullopt;
+  RecordedProduct found{{a.size(0), b.size(1), a.size(1), stored_a->step, stored_b->step, step, stored_a->turned,
+                         stored_b->turned, wide, adds},
+                        {}};
+  if (watched != nullptr) {
+    watched->push_back(found.of);
+    return std::nullopt;
+  }
+  return plugin->recorded_product(&found.of, &found.by) ? std::optional(found) : std::nullopt;
 }
 
-/// to = a · b (+ c) by the plug-in. False where the build has no algorithm for this product.
-/// @param c has the strides of `to`; null: none.
-bool by_recorded_algorithm(Tensor& to, const Tensor& a, const Tensor& b, const Tensor* c) {
-  const std::optional<PeCudaProduct> of = plugin_product(a, b, to, c != nullptr);
-  if (!of || (c != nullptr && !storage_of(*c))) return false;
-  if (watched != nullptr) {
-    watched->push_back(*of);
-    return false;
-  }
+/// to = a · b (+ c). @param c has the strides of `to`; null: none.
+void by_record(const RecordedProduct& record, const Tensor& to, const Tensor& a, const Tensor& b, const Tensor* c) {
+  const auto& [of, by] = record;
   const PeCudaTable* plugin = plugin_for(a);
-  PeCudaAlgorithm by;
-  if (!plugin->recorded_product(&*of, &by)) return false;
   const Tensor workspace = at::empty({static_cast<std::int64_t>(by.workspace)}, a.options().dtype(at::kByte));
   const int status =
-      plugin->product(&*of, &by, a.const_data_ptr(), b.const_data_ptr(), c == nullptr ? nullptr : c->const_data_ptr(),
+      plugin->product(&of, &by, a.const_data_ptr(), b.const_data_ptr(), c == nullptr ? nullptr : c->const_data_ptr(),
                       to.mutable_data_ptr(), workspace.mutable_data_ptr(), stream_of(plugin, a));
-  if (status != 0) {
-    throw support::Error(support::kExitDevice, {support::cat("a GPU or its driver failed: cuBLASLt ends a product of [",
-                                                             of->rows, ", ", of->depth, "] and [", of->depth, ", ",
-                                                             of->columns, "] with cuBLAS status ", status),
-                                                {},
-                                                {},
-                                                {}});
-  }
-  return true;
+  if (status == 0) return;
+  throw support::Error(support::kExitDevice,
+                       {support::cat("a GPU or its driver failed: cuBLASLt ends a product of [", of.rows, ", ",
+                                     of.depth, "] and [", of.depth, ", ", of.columns, "] with cuBLAS status ", status),
+                        {},
+                        {},
+                        {}});
+}
+
+/// to = a · b, or to += a · b with `adds`, by the plug-in; false where it has no algorithm for that.
+bool by_recorded_algorithm(const Tensor& to, const Tensor& a, const Tensor& b, bool adds) {
+  if (plugin_for(a) == nullptr) return false;
+  const auto stored = storage_of(to);
+  if (!stored || stored->turned) return false;
+  const auto record = find_record(a, b, to.scalar_type(), stored->step, adds);
+  if (record) by_record(*record, to, a, b, adds ? &to : nullptr);
+  return record.has_value();
 }
 
 }  // namespace
@@ -116,7 +128,7 @@ bool by_recorded_algorithm(Tensor& to, const Tensor& a, const Tensor& b, const T
 void watch_products(std::vector<PeCudaProduct>* seen) { watched = seen; }
 
 void product_into(Tensor& to, const Tensor& a, const Tensor& b) {
-  if (!by_own_kernel(a, b, to, false) && !by_recorded_algorithm(to, a, b, nullptr)) at::mm_out(to, a, b);
+  if (!by_own_kernel(a, b, to, false) && !by_recorded_algorithm(to, a, b, false)) at::mm_out(to, a, b);
 }
 
 Tensor product(const Tensor& a, const Tensor& b) {
@@ -127,9 +139,10 @@ Tensor product(const Tensor& a, const Tensor& b) {
 
 Tensor wide_product(const Tensor& a, const Tensor& b) {
   if (a.scalar_type() != at::kBFloat16) return product(a, b);
-  if (plugin_for(a) != nullptr) {
-    Tensor result = at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
-    if (by_recorded_algorithm(result, a, b, nullptr)) return result;
+  if (const auto record = find_record(a, b, at::kFloat, b.size(1), false)) {
+    const Tensor result = at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
+    by_record(*record, result, a, b, nullptr);
+    return result;
   }
   return a.is_cuda() ? at::mm(a, b, at::kFloat) : at::mm(a.to(at::kFloat), b.to(at::kFloat));
 }
@@ -140,9 +153,12 @@ Tensor wide_products(const Tensor& a, const Tensor& b, at::ScalarType type) {
 }
 
 Tensor sum_with_product(const Tensor& base, const Tensor& a, const Tensor& b) {
-  if (base.scalar_type() == at::kBFloat16 && base.is_contiguous() && plugin_for(a) != nullptr) {
-    Tensor result = at::empty(base.sizes(), base.options());  // base is read where it is, and not copied first
-    if (by_recorded_algorithm(result, a, b, &base)) return result;
+  if (base.scalar_type() == at::kBFloat16 && base.is_contiguous() && storage_of(base)) {
+    if (const auto record = find_record(a, b, at::kBFloat16, base.size(1), true)) {
+      const Tensor result = at::empty(base.sizes(), base.options());  // base is read where it is, and not copied first
+      by_record(*record, result, a, b, &base);
+      return result;
+    }
   }
   Tensor sum = base.clone(at::MemoryFormat::Contiguous);
   if (!by_own_kernel(a, b, sum, true)) sum.addmm_(a, b);
@@ -152,9 +168,9 @@ Tensor sum_with_product(const Tensor& base, const Tensor& a, const Tensor& b) {
 void add_product(const Tensor& gradient, const Tensor& a, const Tensor& b) {
   if (!gradient.defined()) return;
   const bool widens = gradient.scalar_type() != a.scalar_type();
-  Tensor sum = gradient;
-  if (widens && by_recorded_algorithm(sum, a.t(), b, &gradient)) return;
+  if (widens && by_recorded_algorithm(gradient, a.t(), b, true)) return;
   if (widens && a.is_cuda()) {  // summed where the product is, so that it is never rounded to bf16
+    Tensor sum = gradient;
     at::addmm_out(sum, gradient, a.t(), b, gradient.scalar_type());
   } else if (widens) {
     gradient.add_(at::mm(a.t(), b));

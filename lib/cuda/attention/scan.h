@@ -74,6 +74,21 @@ struct ScanOfKeys {
     w.load_two(
         to, w.lane() % 4 * 8 + (at.mod + 4 * ((sum * kScanBlocks + at.own / kScanBlock) * kTile + at.column + 8 * n)));
   }
+  /// Sums over all keys before each of a lane's four, without its own value: over nearer keys (`sum` 0) or farther
+  /// ones.
+  template <int sum>
+  PE_BODY static void sum_before(W& w, Per<float, W> (&to)[4], const TilePlace& at, int n,
+                                 const Per<float, W> (&value)[4]) {
+    Per<float, W> total[2];
+    load(w, total, at, n, sum);
+    PE_UNROLL
+    for (int step = 0; step < 4; ++step) {
+      const int i = sum == 0 ? 3 - step : step;  // the nearer half of the keys is 2 and 3
+      Per<float, W> all = value[i];
+      to[i] = total[i % 2] + sum_of_others<4, 32, sum == 0>(w, all);
+      total[i % 2] = total[i % 2] + all;
+    }
+  }
 };
 
 }  // namespace pe::cuda

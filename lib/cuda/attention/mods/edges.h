@@ -193,7 +193,6 @@ struct Edges {
 
   template <typename W>
   struct OfKeys : ScanOfKeys<W> {
-    using ScanOfKeys<W>::load;
     Side<W, 1> side;
 
     PE_BODY void begin(W& w, const PeCudaAttention& of, int b, int h, int first) {
@@ -218,16 +217,16 @@ struct Edges {
         side.multiply(w, x, columns(at, n));
         PE_UNROLL
         for (int m = 0; m < 2; ++m) {
-          Per<float, W> sums[2];
-          load(w, sums, at, n + m, 0);
+          Per<float, W> costs[4], nearer[4];
           PE_UNROLL
-          for (int i = 3; i >= 0; --i) {  // the nearer half of the keys first
-            Per<float, W>& score = scores[0][n + m][i];
-            Per<float, W> rest, all = side.cost(x[0][m][i], score, rest);
-            score = score * scale + (sums[i % 2] + sum_of_others<4, 32, true>(w, all));
+          for (int i = 0; i < 4; ++i) {
+            Per<float, W> rest;
+            costs[i] = side.cost(x[0][m][i], scores[0][n + m][i], rest);
             gains[0][n + m][i] = rest * side.slope;
-            sums[i % 2] = sums[i % 2] + all;
           }
+          ScanOfKeys<W>::template sum_before<0>(w, nearer, at, n + m, costs);
+          PE_UNROLL
+          for (int i = 0; i < 4; ++i) scores[0][n + m][i] = scores[0][n + m][i] * scale + nearer[i];
         }
       }
     }
@@ -240,14 +239,10 @@ struct Edges {
         Sums<W, 1, 16> by_x;
         PE_UNROLL
         for (int m = 0; m < 2; ++m) {
-          Per<float, W> sums[2];
-          load(w, sums, at, n + m, 1);
+          Per<float, W> farther[4];
+          ScanOfKeys<W>::template sum_before<1>(w, farther, at, n + m, slopes[0][n + m]);
           PE_UNROLL
-          for (int i = 0; i < 4; ++i) {
-            Per<float, W> all = slopes[0][n + m][i];
-            by_x[0][m][i] = gains[0][n + m][i] * (sums[i % 2] + sum_of_others<4, 32, false>(w, all));
-            sums[i % 2] = sums[i % 2] + all;
-          }
+          for (int i = 0; i < 4; ++i) by_x[0][m][i] = gains[0][n + m][i] * farther[i];
         }
         side.take(w, by_x, columns(at, n));
       }

@@ -95,8 +95,6 @@ struct Stick {
 
   template <typename W>
   struct OfKeys : ScanOfKeys<W> {
-    using ScanOfKeys<W>::load;
-
     PE_BODY void begin(W&, const PeCudaAttention&, int, int, int) {}
     /// Makes weights of scores. @param shares  σ(z), written
     template <int columns>
@@ -104,16 +102,15 @@ struct Stick {
                        float scale) const {
       PE_UNROLL
       for (int n = 0; n < columns / 8; ++n) {
-        Per<float, W> sums[2];
-        load(w, sums, at, n, 0);
+        Per<float, W> rest[4], nearer[4];
         PE_UNROLL
-        for (int i = 3; i >= 0; --i) {  // the nearer half of the keys first
-          const Per<float, W> z = scores[0][n][i] * scale, rest = log2_of_one_plus_exp2<W>(z);
-          Per<float, W> all = rest;
-          const Per<float, W> others = sum_of_others<4, 32, true>(w, all);
-          shares[0][n][i] = W::exp2(z - rest);
-          scores[0][n][i] = W::exp2(z - (sums[i % 2] + others + rest));
-          sums[i % 2] = sums[i % 2] + all;
+        for (int i = 0; i < 4; ++i) rest[i] = log2_of_one_plus_exp2<W>(scores[0][n][i] * scale);
+        ScanOfKeys<W>::template sum_before<0>(w, nearer, at, n, rest);
+        PE_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          const Per<float, W> z = scores[0][n][i] * scale;
+          shares[0][n][i] = W::exp2(z - rest[i]);
+          scores[0][n][i] = W::exp2(z - (nearer[i] + rest[i]));
         }
       }
     }
@@ -123,16 +120,12 @@ struct Stick {
                              const Sums<W, 1, columns>& shares, const TilePlace& at) const {
       PE_UNROLL
       for (int n = 0; n < columns / 8; ++n) {
-        Per<float, W> sums[2];
-        load(w, sums, at, n, 1);
+        Per<float, W> g[4], farther[4];
         PE_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          const Per<float, W> g = weights[0][n][i] * wanted[0][n][i];
-          Per<float, W> all = g;
-          const Per<float, W> others = sum_of_others<4, 32, false>(w, all);
-          weights[0][n][i] = g - shares[0][n][i] * (sums[i % 2] + others + g);
-          sums[i % 2] = sums[i % 2] + all;
-        }
+        for (int i = 0; i < 4; ++i) g[i] = weights[0][n][i] * wanted[0][n][i];
+        ScanOfKeys<W>::template sum_before<1>(w, farther, at, n, g);
+        PE_UNROLL
+        for (int i = 0; i < 4; ++i) weights[0][n][i] = g[i] - shares[0][n][i] * (farther[i] + g[i]);
       }
     }
   };

@@ -12,7 +12,7 @@ namespace pe::cuda {
 /// farther ones. Then the gradient by a score is that by its logit, plus D · gate · (1 − gate).
 ///
 /// In tiles where all counts are at the bound, the bias is one number a row.
-struct Counted {
+struct Counts {
   static constexpr bool kAdds = false, kScans = true, kSoftmax = true, kSumsByQuery = false, kSumsByKey = false;
   PE_SIZE static int floats(int) { return kScanFloats; }
 
@@ -169,7 +169,6 @@ struct Counted {
 
   template <typename W>
   struct OfKeys : ScanOfKeys<W> {
-    using ScanOfKeys<W>::load;
     Line<W> line;
     int queries;
 
@@ -184,19 +183,17 @@ struct Counted {
                      const TilePlace& at, float scale) const {
       PE_UNROLL
       for (int n = 0; n < columns / 8; ++n) {
-        Per<float, W> sums[2];
-        load(w, sums, at, n, 0);
+        Per<float, W> gates[4], nearer[4];
         PE_UNROLL
-        for (int i = 3; i >= 0; --i) {  // the nearer half of the keys first
-          const Per<float, W> z = scores[0][n][i] * scale, gate = gate_of<W>(z);
-          Per<float, W> all = gate;
-          const Per<float, W> others = sum_of_others<4, 32, true>(w, all);
+        for (int i = 0; i < 4; ++i) gates[i] = gate_of<W>(scores[0][n][i] * scale);
+        ScanOfKeys<W>::template sum_before<0>(w, nearer, at, n, gates);
+        PE_UNROLL
+        for (int i = 0; i < 4; ++i) {
           const Per<int, W> query = w.lane() % 4 * 2 + (at.first + at.column + 8 * n + i % 2);
           const Per<float, W> bias = line.read(Per<std::int64_t, W>(query), query < queries,
-                                               line.bounded(sums[i % 2] + others + gate), by_count[0][n][i]);
-          scores[0][n][i] = z + bias * kLog2E;
-          gains[0][n][i] = gate - gate * gate;
-          sums[i % 2] = sums[i % 2] + all;
+                                               line.bounded(nearer[i] + gates[i]), by_count[0][n][i]);
+          scores[0][n][i] = scores[0][n][i] * scale + bias * kLog2E;
+          gains[0][n][i] = gates[i] - gates[i] * gates[i];
         }
       }
     }
@@ -206,16 +203,12 @@ struct Counted {
                            const Sums<W, 1, columns>& by_count, const TilePlace& at) const {
       PE_UNROLL
       for (int n = 0; n < columns / 8; ++n) {
-        Per<float, W> sums[2];
-        load(w, sums, at, n, 1);
+        Per<float, W> own[4], farther[4];
         PE_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          const Per<float, W> own = by_count[0][n][i] * slopes[0][n][i];
-          Per<float, W> all = own;
-          const Per<float, W> others = sum_of_others<4, 32, false>(w, all);
-          slopes[0][n][i] = slopes[0][n][i] + gains[0][n][i] * (sums[i % 2] + others + own);
-          sums[i % 2] = sums[i % 2] + all;
-        }
+        for (int i = 0; i < 4; ++i) own[i] = by_count[0][n][i] * slopes[0][n][i];
+        ScanOfKeys<W>::template sum_before<1>(w, farther, at, n, own);
+        PE_UNROLL
+        for (int i = 0; i < 4; ++i) slopes[0][n][i] = slopes[0][n][i] + gains[0][n][i] * (farther[i] + own[i]);
       }
     }
   };
