@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include "cuda/attention.h"
+#include "cuda/attention/pair_network.h"
 #include "cuda/kernels.h"
 
 namespace pe::cuda {
@@ -67,6 +68,18 @@ class DeviceWarp {
   }
   __device__ __forceinline__ void store(int to, float value) const { *reinterpret_cast<float*>(shared_bytes + to) = value; }
 
+  /// Two bf16 values of a lane.
+  __device__ __forceinline__ std::uint32_t load_bits(int from) const { return *reinterpret_cast<const std::uint32_t*>(shared_bytes + from); }
+  __device__ __forceinline__ void store_bits(int to, std::uint32_t bits) const { *reinterpret_cast<std::uint32_t*>(shared_bytes + to) = bits; }
+
+  /// A matrix of 8 × 8 bf16 values, of which lane l has values 2 (l % 4) and the next of row l / 4.
+  __device__ __forceinline__ std::uint32_t transpose(std::uint32_t rows) const {
+    std::uint32_t columns;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(columns) : "r"(rows));
+    return columns;
+  }
+
+  __device__ __forceinline__ float shuffle(float value, int from) const { return __shfl_sync(0xffffffffU, value, from); }
   __device__ __forceinline__ float shuffle_xor(float value, int mask) const { return __shfl_xor_sync(0xffffffffU, value, mask); }
 
   /// In how many lanes a condition holds, and the largest of the lanes' values.
@@ -102,6 +115,8 @@ class DeviceWarp {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
     return both;
   }
+  __device__ __forceinline__ static float first_half(std::uint32_t both) { return __uint_as_float(both << 16); }
+  __device__ __forceinline__ static float second_half(std::uint32_t both) { return __uint_as_float(both & 0xFFFF0000U); }
 
  private:
   std::uint32_t base_;
@@ -117,11 +132,12 @@ __global__ void __launch_bounds__(kThreads, Body::kAtOnce) run_blocks(const __gr
 struct OnDevice {
   template <typename Body>
   static int blocks(const Body& body, void* stream) {
-    if constexpr (Body::kShared > 48 * 1024) {   // what a kernel has unasked
-      const cudaError_t status = cudaFuncSetAttribute(run_blocks<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize, Body::kShared);
+    const int shared = shared_of(body);
+    if (shared > 48 * 1024) {   // what a kernel has unasked
+      const cudaError_t status = cudaFuncSetAttribute(run_blocks<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
       if (status != cudaSuccess) return status;
     }
-    run_blocks<<<static_cast<unsigned>(body.blocks()), kThreads, Body::kShared, static_cast<cudaStream_t>(stream)>>>(body);
+    run_blocks<<<static_cast<unsigned>(body.blocks()), kThreads, shared, static_cast<cudaStream_t>(stream)>>>(body);
     return cudaGetLastError();
   }
 };
@@ -132,11 +148,20 @@ bool attends(int device, std::int64_t width) {
          bytes >= AttentionLaunchers<OnDevice>::shared_for(width);
 }
 
+bool takes_pair_network(int device, const PeCudaPairNetwork* of) {
+  int bytes = 0;
+  return PairNetworkLaunchers<OnDevice>::takes(*of) &&
+         cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess &&
+         bytes >= PairNetworkLaunchers<OnDevice>::shared_for(*of);
+}
+
 }  // namespace
 
 void fill_attention_kernels(PeCudaTable& table) {
   AttentionLaunchers<OnDevice>::fill(table);
+  PairNetworkLaunchers<OnDevice>::fill(table);
   table.attends = attends;
+  table.takes_pair_network = takes_pair_network;
 }
 
 }  // namespace pe::cuda

@@ -202,6 +202,56 @@ struct PeCudaBiasGradients {
   PeCudaEdgeGradients edges;
 };
 
+/// A network of the logits of all heads at a pair of a query row t and a key row s, and at neighbouring keys. With
+/// s′ = s + i − taps/2 for tap i, a unit u of the hidden layer is a(t, s)[u] = leaky(first_bias[u] + Σ first[u, c, i] ·
+/// x(t, s′)[c]). The result is pairs[b, h, t, s] = offset[h, distance] + Σ second[h, u, i] · a(t, s′)[u].
+/// Channels x are scale · logits of the heads, then the base's numbers at the distance; 0 where a row does not see the
+/// key. Hidden values are 0 at keys before the row's document. Rows and masks are as in PeCudaAttention.
+inline constexpr int pe_cuda_network_hidden = 32;
+struct PeCudaPairNetwork {
+  std::int64_t batch = 0, heads = 0, queries = 0, keys = 0;  ///< B, H, T, S
+  std::int64_t taps = 1;                                     ///< 1 or 3
+  const float* logits = nullptr;                             ///< [B, H, T, S]
+  const float* base = nullptr;    ///< [H, S] by distance; null: C = H channels in place of 2 · H
+  const float* offset = nullptr;  ///< [H, S] by distance
+  const float *first = nullptr, *first_bias = nullptr, *second = nullptr;  ///< [32, C, taps], [32], [H, 32, taps]
+  float scale = 1, slope = 0;                                              ///< of the leaky rectifier below 0
+  /// As in PeCudaAttention: the first key that a row sees, and the first of its document; null: 0.
+  const std::int64_t *starts = nullptr, *documents = nullptr;
+  std::int64_t starts_by_sequence = 0, documents_by_sequence = 0;
+};
+
+/// Gradients by a network. Those by logits are written where a row sees a key, and times the scale. The others are
+/// parts whose sum is the gradient.
+struct PeCudaPairNetworkGradients {
+  float* logits = nullptr;       ///< [B, H, T, S]
+  float* by_distance = nullptr;  ///< [B · strips, C, S]: C − H rows by the base, H by the offset
+  float* parameters = nullptr;   ///< [pe_cuda_network_blocks, pe_cuda_network_parameters]: first, second, first_bias
+};
+constexpr std::int64_t pe_cuda_network_channels(const PeCudaPairNetwork& of) {
+  return of.base != nullptr ? 2 * of.heads : of.heads;
+}
+constexpr std::int64_t pe_cuda_network_parameters(const PeCudaPairNetwork& of) {
+  return pe_cuda_network_hidden * ((pe_cuda_network_channels(of) + of.heads) * of.taps + 1);
+}
+/// Rows of a strip: so many that parts by distance are at most 16 Mi floats, if a strip is no longer than T.
+constexpr std::int64_t pe_cuda_network_rows(const PeCudaPairNetwork& of) {
+  std::int64_t rows = 64;
+  while (rows < of.queries && of.batch * ((of.queries + rows - 1) / rows) * 2 * of.heads * of.keys > 1 << 24) rows *= 2;
+  return rows;
+}
+constexpr std::int64_t pe_cuda_network_strips(const PeCudaPairNetwork& of) {
+  return (of.queries + pe_cuda_network_rows(of) - 1) / pe_cuda_network_rows(of);
+}
+/// Blocks take four tiles of distances each.
+constexpr std::int64_t pe_cuda_network_columns(const PeCudaPairNetwork& of) {
+  const std::int64_t wide = 4 * (32 - of.taps / 2 * 2);
+  return (of.keys + wide - 1) / wide;
+}
+constexpr std::int64_t pe_cuda_network_blocks(const PeCudaPairNetwork& of) {
+  return of.batch * pe_cuda_network_strips(of) * pe_cuda_network_columns(of);
+}
+
 /// Widths of heads for which there is attention.
 constexpr bool pe_cuda_attends(std::int64_t width) { return width == 32 || width == 64 || width == 128; }
 
@@ -305,6 +355,14 @@ struct PeCudaTable {
   int (*attention_backward)(const PeCudaAttention* of, const void* q, const void* k, const void* v, const void* dout,
                             const float* lse, const float* delta, void* dq, void* dk, void* dv, float* dtable,
                             float* scratch, const PeCudaBiasGradients* dbias, void* stream);
+
+  /// Whether the device has memory for a network's sums.
+  bool (*takes_pair_network)(int device, const PeCudaPairNetwork* of);
+  /// Writes pairs [B, H, T, S] where rows see keys: a bias for `attention`.
+  int (*pair_network)(const PeCudaPairNetwork* of, float* pairs, void* stream);
+  /// @param dpairs the gradient by `pairs`. Two runs give the same bits.
+  int (*pair_network_backward)(const PeCudaPairNetwork* of, const float* dpairs, const PeCudaPairNetworkGradients* to,
+                               void* stream);
 
   /// Products by cuBLASLt; null where the build found no cublasLt.h. Statuses are cuBLAS's. An algorithm gives the same
   /// bytes every time on one model of device, and another algorithm may give others.

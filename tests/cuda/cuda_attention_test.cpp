@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "cuda/attention/pair_network.h"
 #include "host_plugin.h"
 #include "simt.h"
 #include "support/random.h"
@@ -937,6 +938,11 @@ namespace pe::test {
 
 void fill_attention(PeCudaTable& table) {
   AttentionLaunchers<Simt>::fill(table);
+  cuda::PairNetworkLaunchers<Simt>::fill(table);
+  table.takes_pair_network = [](int, const PeCudaPairNetwork* of) {
+    constexpr int kMost = 227 * 1024;  // bytes of a block's shared memory, as an H100 has
+    return cuda::PairNetworkLaunchers<Simt>::takes(*of) && cuda::PairNetworkLaunchers<Simt>::shared_for(*of) <= kMost;
+  };
   table.attends = [](int, std::int64_t width) { return pe_cuda_attends(width); };
 }
 

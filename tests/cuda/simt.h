@@ -318,6 +318,25 @@ class SimtWarp {
     block_->count_conflicts(to.at.data(), all().at.data(), 32, 4);
   }
 
+  Lanes<std::uint32_t> load_bits(const Lanes<int>& from) {
+    const Lanes<float> values = load(from);
+    return Lanes<std::uint32_t>::of([&](int i) { return std::bit_cast<std::uint32_t>(values.at[i]); });
+  }
+  void store_bits(const Lanes<int>& to, const Lanes<std::uint32_t>& bits) {
+    store(to, Lanes<float>::of([&](int i) { return std::bit_cast<float>(bits.at[i]); }));
+  }
+
+  /// movmatrix .trans: lane l has values 2 (l % 4) and the next of row l / 4.
+  Lanes<std::uint32_t> transpose(const Lanes<std::uint32_t>& rows) const {
+    std::uint32_t matrix[8][8];
+    for (int i = 0; i < 64; ++i) matrix[i / 8][i % 8] = rows.at[i / 2] >> (i % 2 * 16) & 0xFFFF;
+    return Lanes<std::uint32_t>::of(
+        [&](int i) { return matrix[i % 4 * 2 + 1][i / 4] << 16 | matrix[i % 4 * 2][i / 4]; });
+  }
+
+  Lanes<float> shuffle(const Lanes<float>& values, const Lanes<int>& from) const {
+    return Lanes<float>::of([&](int i) { return values.at[from.at[i]]; });
+  }
   Lanes<float> shuffle_xor(const Lanes<float>& values, int mask) const {
     return Lanes<float>::of([&](int i) { return values.at[i ^ mask]; });
   }
@@ -351,6 +370,12 @@ class SimtWarp {
   }
   static Lanes<std::uint32_t> pack(const Lanes<float>& low, const Lanes<float>& high) {
     return Lanes<std::uint32_t>::of([&](int i) { return to_bf16(high.at[i]) << 16 | to_bf16(low.at[i]); });
+  }
+  static Lanes<float> first_half(const Lanes<std::uint32_t>& both) {
+    return Lanes<float>::of([&](int i) { return half(both.at[i], 0); });
+  }
+  static Lanes<float> second_half(const Lanes<std::uint32_t>& both) {
+    return Lanes<float>::of([&](int i) { return half(both.at[i], 1); });
   }
 
  private:
@@ -392,7 +417,7 @@ struct Simt {
 
   template <typename Body>
   static int blocks(const Body& body, void*) {
-    SimtBlock block(Body::kShared);
+    SimtBlock block(cuda::shared_of(body));
     std::array<std::thread, cuda::kWarps> warps;
     for (int warp = 0; warp < cuda::kWarps; ++warp) {
       warps[static_cast<std::size_t>(warp)] = std::thread([&, warp] {

@@ -64,6 +64,16 @@ constexpr const char* kCounts[] = {"'cope'", "{'kind': 'cope', 'positions': 9, '
 constexpr const char* kEdges[] = {"'grape_ap'", "{'stack': ['rope', 'grape_ap', 'sink_logit']}",
                                   "{'stack': ['grape_ap', {'kind': 'window', 'size': 40}]}"};
 
+constexpr const char* kNetworks[] = {"'dape'",
+                                     "'dape_v2'",
+                                     "{'kind': 'dape', 'bias': 'none'}",
+                                     "{'kind': 'dape_v2', 'bias': 'none'}",
+                                     "{'kind': 'dape', 'bias': 'fire'}",
+                                     "{'kind': 'dape_v2', 'bias': 'alibi'}",
+                                     "{'stack': ['dape_v2', 'sink_logit']}",
+                                     "{'stack': ['dape', 'sink_kv']}",
+                                     "{'stack': ['dape_v2', {'kind': 'window', 'size': 40}]}"};
+
 Json json(std::string text) {
   std::replace(text.begin(), text.end(), '\'', '"');
   return Json::parse(text);
@@ -82,7 +92,7 @@ Shape shape_of_heads(std::int64_t heads, std::int64_t groups) {
 
 /// Compares bfloat16 by the plug-in's kernels with the same numbers in float32 by the definition.
 void compare(const Json& config, const Shape& shape, const Span& span, const std::string& route,
-             const std::function<void(PositionalEncoding&)>& prepare = {}) {
+             const std::function<void(PositionalEncoding&)>& prepare = {}, const AttendOptions& options = {}) {
   const auto encoding = make_encoding(config, shape);
   stir(*encoding);
   if (prepare) prepare(*encoding);
@@ -94,7 +104,7 @@ void compare(const Json& config, const Shape& shape, const Span& span, const std
   const ToyGradients expected = evaluate(*encoding, high, span, {.route = Route::kReference});
   const StandIn plugin;
   BOOST_TEST(route_name(*encoding, span, at::kBFloat16, true) == route);
-  const ToyGradients got = evaluate(*encoding, low, span, {});
+  const ToyGradients got = evaluate(*encoding, low, span, options);
   BOOST_TEST(relative_difference(got.out, expected.out) <= 1e-2);
   double largest = 0;
   for (const Tensor& g : expected.gradients) largest = std::max(largest, value(g.norm()));
@@ -184,8 +194,64 @@ BOOST_DATA_TEST_CASE(edges_agree_with_the_definition, data::make(kEdges), config
   compare(json(config), shape_of_heads(4, 2), packed_documents(), "fused, edges");
 }
 
+BOOST_DATA_TEST_CASE(networks_agree_with_the_definition, data::make(kNetworks), config) {
+  compare(json(config), shape_of_heads(4, 2), Span::whole(2, 90), "fused, network of pairs");
+  compare(json(config), shape_of_heads(4, 2), packed_documents(), "fused, network of pairs");
+}
+
+// Rotated q and k are rounded to bf16, and so hidden values become positive or negative. Here all are positive.
+BOOST_AUTO_TEST_CASE(networks_of_rotated_logits_agree_with_the_definition) {
+  const auto raise = [](PositionalEncoding& encoding) {
+    const at::NoGradGuard no_gradients;
+    for (const Parameter& parameter : encoding.parameters())
+      if (parameter.short_name == "map1_b") Tensor(parameter.value).fill_(8);
+  };
+  for (const char* config : {"{'stack': ['rope', 'dape']}", "{'stack': ['rope', 'dape_v2', 'sink_logit']}"}) {
+    compare(json(config), shape_of_heads(4, 2), Span::whole(2, 90), "fused, network of pairs", raise);
+    compare(json(config), shape_of_heads(4, 2), packed_documents(), "fused, network of pairs", raise);
+  }
+}
+
+// Several strips add up; fewer queries than keys; heads that fill no group of eight.
+BOOST_AUTO_TEST_CASE(networks_in_strips_agree_with_the_definition) {
+  Span last = Span::whole(2, 90);
+  last.queries = 50;
+  for (const char* config : {"dape", "dape_v2"}) {
+    for (const Span& span : {Span::whole(2, 90), packed_documents(), last}) {
+      compare(config, shape_of_heads(4, 2), span, "fused, network of pairs", {}, {.chunk_rows = 32});
+    }
+    const auto clamp = [](PositionalEncoding& encoding) { encoding.after_step(); };  // numbers of the base
+    compare(config, shape_of_heads(9, 3), Span::whole(1, 40), "fused, network of pairs", clamp);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(networks_that_the_kernel_does_not_take_go_through_strips) {
+  const StandIn plugin;
+  const auto route = [](const char* config, const Span& span, at::ScalarType type = at::kBFloat16) {
+    return route_name(*make_encoding(json(config), shape_of_heads(4, 2)), span, type, true);
+  };
+  const Span whole = Span::whole(2, 90), longer = Span::whole(1, 600);
+  BOOST_TEST(route("'dape_v2'", longer) == "fused, network of pairs");
+  BOOST_TEST(route("{'kind': 'dape_v2', 'bias': 'fire'}", longer) == "chunked");  // no table
+  BOOST_TEST(route("'dape_v2'", whole, at::kFloat) == "chunked");
+  BOOST_TEST(route("{'stack': ['randomised', 'dape']}", whole) == "chunked");
+  BOOST_TEST(route("{'stack': ['alibi', 'dape']}", whole) == "chunked");
+  BOOST_TEST(route("{'stack': ['dape', 'entmax']}", whole) == "chunked");
+  // Sums for so many heads do not fit into a block's memory.
+  const auto of_heads = [&](const char* name, std::int64_t heads) {
+    return route_name(*make_encoding(name, shape_of_heads(heads, heads)), whole, at::kBFloat16, true);
+  };
+  BOOST_TEST(of_heads("dape_v2", 24) == "fused, network of pairs");
+  BOOST_TEST(of_heads("dape_v2", 32) == "chunked");
+  BOOST_TEST(of_heads("dape", 48) == "fused, network of pairs");
+  Span moved = whole;
+  moved.positions = at::arange(90, at::TensorOptions(at::kLong)) * 2;
+  BOOST_TEST(route("'dape'", moved) == "chunked");
+}
+
 // The chunked route as on a GPU: one strip for these rows.
-BOOST_DATA_TEST_CASE(a_scan_takes_half_the_calls_of_a_strip, data::make({"stickbreaking", "cope", "grape_ap"}), name) {
+BOOST_DATA_TEST_CASE(a_fused_route_takes_half_the_calls_of_a_strip,
+                     data::make({"stickbreaking", "cope", "grape_ap", "dape", "dape_v2"}), name) {
   const Shape shape = shape_of_heads(4, 2);
   const auto encoding = make_encoding(name, shape);
   const Toy toy = Toy(shape, 2, 90).to(at::kBFloat16);

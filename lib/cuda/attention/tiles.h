@@ -39,6 +39,15 @@ inline constexpr int kTile = 64;  ///< rows and columns of scores that a block h
 PE_SIZE int pitch(int width) { return 2 * width + 16; }
 PE_SIZE int tiles(std::int64_t rows, int tile = kTile) { return static_cast<int>((rows + tile - 1) / tile); }
 
+/// Bytes of shared memory of a body's block.
+template <typename Body>
+int shared_of(const Body& body) {
+  if constexpr (requires { body.shared(); })
+    return body.shared();
+  else
+    return Body::kShared;
+}
+
 template <typename T, typename W>
 using Per = typename W::template Lanes<T>;
 

@@ -81,6 +81,16 @@ FusedKind scan_kind(const PositionalEncoding& encoding, const Span& span, Traits
              : FusedKind::kNone;
 }
 
+/// Does the plug-in compute what S7 adds to logits, with nothing else on the way from products to weights?
+bool takes_network(const PositionalEncoding& encoding, const Span& span, Traits traits, at::ScalarType dtype,
+                   bool mixes) {
+  if (!traits.rewrites_logits || fused_kind(encoding, span) != FusedKind::kNetwork) return false;
+  traits.rewrites_logits = false;
+  return traits.bias == BiasKind::kNone && !is_row_wise(traits, traits.sink, mixes) && !traits.extra_values &&
+         !traits.maps_positions && !span.positions.defined() && span.causal && span.queries >= kCausalRows &&
+         has_fused_bias_kernel(span, dtype, encoding.shape().head_width);
+}
+
 bool scans(FusedKind kind) { return kind == FusedKind::kStick || kind == FusedKind::kCounts; }
 
 /// @param windowed the layer's window is shorter than the keys
@@ -111,6 +121,10 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at
   if (const FusedKind scanned = scan_kind(encoding, span, traits, dtype, mixes); scanned != FusedKind::kNone) {
     plan.kernel = Kernel::kCausal;
     plan.fused = scanned;
+  } else if (takes_network(encoding, span, traits, dtype, mixes)) {
+    plan.kernel = Kernel::kChunked;
+    plan.fused = FusedKind::kNetwork;
+    plan.traits.live_logits = Traits{}.live_logits;
   } else if (is_row_wise(traits, sink, mixes) || (sink && traits.extra_values)) {
     plan.kernel = Kernel::kChunked;
   } else if (by_distance && span.causal && span.queries >= kCausalRows && !traits.extra_values &&
@@ -137,7 +151,7 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at
                   : traits.extra_values                                 ? Kernel::kChunked
                                                                         : Kernel::kSoftmax;
   }
-  if (options.route == Route::kFused && plan.kernel == Kernel::kChunked) {
+  if (options.route == Route::kFused && plan.kernel == Kernel::kChunked && plan.fused == FusedKind::kNone) {
     throw support::ConfigError("the fused route was asked for, and this encoding has none here", {},
                                "use the route 'auto', 'chunked' or 'reference'");
   }
@@ -204,7 +218,24 @@ MixedRows attend_rows(PositionalEncoding& encoding, const Traits& traits, const 
   return mixed;
 }
 
+/// The same rows by the plug-in: a network's change of the logits becomes a bias from memory.
+MixedRows attend_by_network(PositionalEncoding& encoding, const Traits& traits, const Rows& rows) {
+  const Tensor starts = first_keys(rows.context);
+  Tensor sink;
+  if (traits.sink) sink = encoding.normaliser(rows.context, rows.inputs)->sink_logits();
+  if (sink.defined() && sink.dim() == 3) sink = sink.narrow(2, rows.begin, rows.count());
+  const Causal made =
+      attend_causal(rows.q, rows.k, rows.v, {}, {.pairs = dynamic_cast<FusesBias&>(encoding).fused_rewrite(rows)},
+                    starts.defined() ? starts.narrow(-1, 0, rows.keys) : starts, rows.scale, sink);
+  return {made.out, traits.sink_share ? made.kept : Tensor()};
+}
+
 // ---------------------------------------------------------------- the chunked route
+
+MixedRows attend_strip(const Job& job, const Rows& rows, const Tensor& extra) {
+  return job.by_network ? attend_by_network(job.encoding, job.traits, rows)
+                        : attend_rows(job.encoding, job.traits, rows, extra, nullptr);
+}
 
 class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
  public:
@@ -217,12 +248,12 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
     Tensor carry;
     const Strips strips{queries, job->chunk, job->traits.rows_coupled, worth_returning_memory(source, job->chunk)};
     for_each_strip(strips, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
-      Rows rows = make_rows(job->context, source, job->scale, begin, end);
+      Rows rows = make_rows(job->context, source, job->scale, begin, end, !job->by_network);
       if (job->traits.rows_coupled) {
         job->carries.push_back(carry.defined() ? carry.detach() : Tensor());
         rows.carry = &carry;
       }
-      MixedRows mixed = attend_rows(job->encoding, job->traits, rows, source.extra, nullptr);
+      MixedRows mixed = attend_strip(*job, rows, source.extra);
       outs[c] = mixed.out;
       if (mixed.extra.defined()) extras[c] = mixed.extra;
     });
@@ -234,14 +265,15 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list tensors = context->get_saved_variables();
     const auto job = c10::static_intrusive_pointer_cast<Job>(context->saved_data["job"].toCapsule());
+    const std::int64_t queries = job->state.span.queries, chunk = job->chunk;
+    const std::int64_t chunks = (queries + chunk - 1) / chunk;
+    const bool sums = chunks > 1 || !job->by_network;
     variable_list wanted(tensors.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (!context->needs_input_grad(i)) continue;
+      if (!sums || !context->needs_input_grad(i)) continue;
       // Strips add up in fp32: a long text has dozens of them.
       wanted[i] = at::zeros_like(tensors[i], tensors[i].options().dtype(table_type(tensors[i].scalar_type())));
     }
-    const std::int64_t queries = job->state.span.queries, chunk = job->chunk;
-    const std::int64_t chunks = (queries + chunk - 1) / chunk;
     Tensor carry_gradient;
     for (std::int64_t c = chunks - 1; c >= 0; --c) {
       const std::int64_t begin = c * chunk, end = std::min(queries, begin + chunk);
@@ -251,13 +283,13 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
       std::vector<std::size_t> which;
       for (std::size_t i = 0; i < tensors.size(); ++i) {
         leaves[i] = tensors[i].detach();
-        if (!wanted[i].defined()) continue;
+        if (!context->needs_input_grad(i)) continue;
         leaves[i].requires_grad_(true);
         asked.push_back(leaves[i]);
         which.push_back(i);
       }
       const RowSource source = unpack(leaves, job->slots);
-      Rows rows = make_rows(job->context, source, job->scale, begin, end);
+      Rows rows = make_rows(job->context, source, job->scale, begin, end, !job->by_network);
       Tensor carry, carry_before;
       if (job->traits.rows_coupled) {
         carry_before = job->carries[c];
@@ -268,7 +300,7 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
         carry = carry_before;
         rows.carry = &carry;
       }
-      const MixedRows mixed = attend_rows(job->encoding, job->traits, rows, source.extra, nullptr);
+      const MixedRows mixed = attend_strip(*job, rows, source.extra);
       variable_list outputs, output_gradients;
       const auto add_output = [&](const Tensor& output, const Tensor& gradient) {
         if (!output.defined() || !gradient.defined() || !output.requires_grad()) return;
@@ -285,7 +317,11 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
                                                         /*create_graph=*/false, /*allow_unused=*/true);
       at::NoGradGuard without_gradients;
       for (std::size_t n = 0; n < which.size(); ++n) {
-        if (found[n].defined()) wanted[which[n]].add_(found[n]);
+        if (!found[n].defined()) continue;
+        if (sums)
+          wanted[which[n]].add_(found[n]);
+        else
+          wanted[which[n]] = found[n];
       }
       carry_gradient = carry_before.defined() ? found.back() : Tensor();
     }
@@ -466,9 +502,10 @@ MixedRows attend_by_kernel(const Call& call, FusedKind kind) {
 }
 
 /// Ranges of rows under autograd, by softmax's own gradient or by `attend_rows` made again.
-MixedRows attend_in_strips(Call& call, bool by_softmax) {
+MixedRows attend_in_strips(Call& call, bool by_softmax, bool by_network = false) {
   RowSource& source = call.source;
   const auto job = c10::make_intrusive<Job>(call.encoding, call.context, call.traits, call.heads.scale, call.chunk());
+  job->by_network = by_network;
   const std::int64_t own_width = source.v.size(-1);
   if (by_softmax) source.v = padded_to(source.v, std::max(own_width, source.q.size(-1)));
   std::vector<Tensor> all{source.q, source.k, source.v, source.raw_q, source.raw_k, source.extra}, defined;
@@ -543,6 +580,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
   // S2 has changed the width of q.
   if (plan.kernel == Kernel::kCausal && !takes_widths(heads.q, heads.v))
     plan.kernel = traits.sink_share || scans(plan.fused) ? Kernel::kChunked : Kernel::kSoftmax;
+  if (plan.fused == FusedKind::kNetwork && !takes_widths(heads.q, heads.v)) plan.fused = FusedKind::kNone;
   const bool bare = plan.kernel == Kernel::kBare, causal = plan.kernel == Kernel::kCausal;
   // These two read strided values where they lie; the others read them many times, by LibTorch's products.
   if (!bare && !causal) heads.v = heads.v.contiguous();
@@ -566,7 +604,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
       case Kernel::kSoftmax:
         return attend_in_strips(call, true);
       case Kernel::kChunked:
-        return attend_in_strips(call, false);
+        return attend_in_strips(call, false, plan.fused == FusedKind::kNetwork);
       case Kernel::kReference:
         return attend_by_definition(call);
       case Kernel::kRowHook:
@@ -620,7 +658,7 @@ std::string route_name(PositionalEncoding& encoding, const Span& span, at::Scala
     case Kernel::kSoftmax:
       return plan.traits.sink ? "fused, sink" : "fused, trained mask";
     case Kernel::kChunked:
-      return "chunked";
+      return plan.fused == FusedKind::kNetwork ? "fused, network of pairs" : "chunked";
     case Kernel::kReference:
       return "reference";
     case Kernel::kRowHook:

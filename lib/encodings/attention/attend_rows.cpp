@@ -62,15 +62,24 @@ Tensor repeat_groups(const Tensor& t, std::int64_t heads) {
   return t.size(1) == heads ? t : t.repeat_interleave(heads / t.size(1), 1);
 }
 
-Rows make_rows(const LayerContext& context, const RowSource& source, double scale, std::int64_t begin,
-               std::int64_t end) {
+namespace {
+
+/// Rows of heads. All of them need no view, whose gradient would be copied.
+Tensor narrowed(const Tensor& heads, std::int64_t begin, std::int64_t count) {
+  return count == heads.size(2) ? heads : heads.narrow(2, begin, count);
+}
+
+}  // namespace
+
+Rows make_rows(const LayerContext& context, const RowSource& source, double scale, std::int64_t begin, std::int64_t end,
+               bool masked) {
   const Span& span = context.span;
   const std::int64_t offset = span.keys - span.queries, count = end - begin;
   const std::int64_t keys = span.causal ? offset + end : span.keys;
   Rows rows{.context = context, .begin = begin, .end = end, .keys = keys};
-  rows.q = source.q.narrow(2, begin, count);
-  rows.k = source.k.narrow(2, 0, keys);
-  rows.v = source.v.narrow(2, 0, keys);
+  rows.q = narrowed(source.q, begin, count);
+  rows.k = narrowed(source.k, 0, keys);
+  rows.v = narrowed(source.v, 0, keys);
   if (source.raw_q.defined()) {
     rows.raw_q = source.raw_q.narrow(2, begin, count);
     rows.raw_k = source.raw_k.narrow(2, 0, keys);
@@ -78,7 +87,7 @@ Rows make_rows(const LayerContext& context, const RowSource& source, double scal
   rows.scale = scale;
   rows.query_positions = context.positions.narrow(-1, offset + begin, count);
   rows.key_positions = context.positions.narrow(-1, 0, keys);
-  rows.visible = visible_keys(context, begin, end, keys);
+  if (masked) rows.visible = visible_keys(context, begin, end, keys);
   rows.inputs = source.inputs;
   return rows;
 }

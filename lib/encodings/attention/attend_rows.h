@@ -32,8 +32,9 @@ struct RowSource {
   std::vector<Tensor> inputs;
 };
 
-Rows make_rows(const LayerContext& context, const RowSource& source, double scale, std::int64_t begin,
-               std::int64_t end);
+/// @param masked  false: `Rows::visible` stays undefined
+Rows make_rows(const LayerContext& context, const RowSource& source, double scale, std::int64_t begin, std::int64_t end,
+               bool masked = true);
 
 /// Keys before this one are in none of the rows' windows.
 std::int64_t first_seen(const Rows& rows);
@@ -95,6 +96,7 @@ struct Job : torch::CustomClassHolder {
   std::int64_t chunk;
   LayerContext context;
   std::vector<std::size_t> slots;
+  bool by_network = false;      // rows are FusedKind::kNetwork's
   std::vector<Tensor> carries;  // before each chunk, where rows are coupled
 };
 

@@ -39,7 +39,7 @@ struct PathOfEdges {
   Tensor slopes;         ///< [H], without a gradient
 };
 
-enum class FusedKind { kNone, kGated, kBent, kPairs, kStick, kCounts, kEdges };
+enum class FusedKind { kNone, kGated, kBent, kPairs, kStick, kCounts, kEdges, kNetwork };
 
 /// Of one kind at most.
 struct FusedBias {
@@ -56,9 +56,12 @@ struct FusedBias {
 class FusesBias {
  public:
   virtual ~FusesBias() = default;
-  /// The kind of S5 while positions are contiguous, kCounts for S6, or kStick for S8.
+  /// The kind of S5 while positions are contiguous, kCounts or kNetwork for S7, or kStick for S8.
   virtual FusedKind fused_kind(const Span& span) const = 0;
-  virtual FusedBias fused_bias(LayerContext& context, const Heads& heads) = 0;
+  /// For all kinds but kNetwork.
+  virtual FusedBias fused_bias(LayerContext& context, const Heads& heads) { return {}; }
+  /// Of kNetwork: by how much S7 changes the logits of rows, fp32 [B,H,rows,keys]. Positions are contiguous.
+  virtual Tensor fused_rewrite(const Rows& rows) { return {}; }
 };
 
 inline FusedKind fused_kind(const PositionalEncoding& encoding, const Span& span) {

@@ -210,6 +210,14 @@ class Stack : public PositionalEncoding,
   FusedBias fused_bias(LayerContext& context, const Heads& heads) override {
     return dynamic_cast<FusesBias&>(*only_fused(context.span)).fused_bias(context, heads);
   }
+  Tensor fused_rewrite(const Rows& rows) override {
+    const PositionalEncoding* only = only_fused(rows.context.span);
+    Tensor change;
+    each_with_inputs(rows, [&](PositionalEncoding& encoding, const Traits&, const Rows& own) {
+      if (&encoding == only) change = dynamic_cast<FusesBias&>(encoding).fused_rewrite(own);
+    });
+    return change;
+  }
 
   Tensor table(LayerContext& context, std::int64_t n) override {
     Tensor sum;

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "encodings/attention/positional_encoding.h"
+#include "encodings/attention/fused_bias.h"
+#include "encodings/attention/pair_network.h"
 #include "encodings/registry.h"
 #include "support/config.h"
 
@@ -18,7 +19,7 @@ struct DapeOptions {
 
 /// Zheng et al. 2024, arXiv:2405.14722 (one pair at a time: taps 1) and arXiv:2410.04798 (a convolution along the keys:
 /// taps 3).
-class Dape : public PositionalEncoding {
+class Dape : public PositionalEncoding, public FusesBias {
  public:
   Facts facts() const override;
   Traits traits(const Span& span) const override;
@@ -26,6 +27,8 @@ class Dape : public PositionalEncoding {
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override;
   Tensor rewrite(const Rows& rows, const Tensor& s) override;
   void after_step() override;
+  FusedKind fused_kind(const Span& span) const override;
+  Tensor fused_rewrite(const Rows& rows) override;
 
  protected:
   Dape(const std::string& kind, const DapeOptions& options, const Shape& shape, std::int64_t taps);
@@ -109,7 +112,10 @@ void Dape::begin(State& state) {
 std::vector<Tensor> Dape::row_inputs(LayerContext& context, const Heads& heads) {
   const Layer& l = layers_.at(context.layer);
   std::vector<Tensor> inputs{l.map1_w, l.map1_b, l.map2_w, l.map2_b};
-  if (base_) {
+  if (base_ && base_->traits(context.span).bias != BiasKind::kToeplitz &&
+      fused_kind(context.span) == FusedKind::kNetwork) {
+    inputs.push_back(base_->table(context, context.span.keys));  // ALiBi's, which reads no inputs
+  } else if (base_) {
     for (Tensor& input : base_->row_inputs(context, heads)) inputs.push_back(std::move(input));
   }
   return inputs;
@@ -141,6 +147,30 @@ Tensor Dape::rewrite(const Rows& rows, const Tensor& s) {
   }
   const Tensor added = along_keys(hidden, input(2), input(3));
   return sum + (taps_ > 1 ? added.narrow(-1, 0, rows.keys) : added);
+}
+
+/// A base that is no table, as FIRE for long texts, has another number for each pair.
+FusedKind Dape::fused_kind(const Span& span) const {
+  const std::int64_t heads = shape_.query_heads;
+  if (base_) {
+    const Traits own = base_->traits(span);
+    if (own.bias != BiasKind::kToeplitz && !own.has_table) return FusedKind::kNone;
+  }
+  return has_pair_network(span.device, heads, base_ ? 2 * heads : heads, taps_) ? FusedKind::kNetwork
+                                                                                : FusedKind::kNone;
+}
+
+Tensor Dape::fused_rewrite(const Rows& rows) {
+  const auto weights = [&](std::size_t i) {
+    const Tensor& w = rows.inputs.at(i);
+    return w.reshape({w.size(0), w.size(1), taps_});
+  };
+  return bias_of_network(rows, {.first = weights(0),
+                                .first_bias = rows.inputs.at(1),
+                                .second = weights(2),
+                                .second_bias = rows.inputs.at(3),
+                                .base = base_ ? rows.inputs.at(kDapeInputs) : Tensor(),
+                                .slope = kDapeSlope});
 }
 
 void Dape::after_step() {
