@@ -54,6 +54,9 @@ PeCudaTable make_table() {
 #if defined(PE_HAVE_CUBLASLT)
   pe::cuda::fill_products(table);
 #endif
+#if defined(PE_HAVE_CUDNN)
+  pe::cuda::fill_cudnn_attention(table);
+#endif
 #if defined(PE_HAVE_NCCL)
   pe::cuda::fill_nccl(table);
 #endif

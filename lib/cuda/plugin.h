@@ -255,6 +255,26 @@ constexpr std::int64_t pe_cuda_network_blocks(const PeCudaPairNetwork& of) {
 /// Widths of heads for which there is attention.
 constexpr bool pe_cuda_attends(std::int64_t width) { return width == 32 || width == 64 || width == 128; }
 
+/// Who computes plain attention: without a bias, of one document, and of as many queries as keys.
+enum class PeCudaAttentionRoute { kLibTorch, kPlugin, kCudnn };
+
+/// A route, and for cuDNN's the places of both passes' plans in the lists that cuDNN gives.
+struct PeCudaAttentionChoice {
+  PeCudaAttentionRoute by = PeCudaAttentionRoute::kLibTorch;
+  int forward_plan = 0, backward_plan = 0;
+  bool operator==(const PeCudaAttentionChoice&) const = default;
+};
+
+/// Matrices of an attention. A forward pass writes `out` and lse [B, H, T]. A backward pass reads them and `dout`, and
+/// writes dq, dk and dv.
+struct PeCudaAttentionMemory {
+  const void *q = nullptr, *k = nullptr, *v = nullptr, *dout = nullptr;
+  void* out = nullptr;
+  float* lse = nullptr;
+  void *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  void* workspace = nullptr;  ///< of cudnn_attention_workspace's bytes
+};
+
 /// Floats of scratch memory for attention_backward with the table's gradient: at most 16 Mi, or S where that is more.
 constexpr std::int64_t pe_cuda_attention_scratch(const PeCudaAttention& of) {
   const std::int64_t wanted = of.batch * of.heads * ((of.queries + 63) / 64) * of.keys, most = std::int64_t{1} << 24;
@@ -363,6 +383,22 @@ struct PeCudaTable {
   /// @param dpairs the gradient by `pairs`. Two runs give the same bits.
   int (*pair_network_backward)(const PeCudaPairNetwork* of, const float* dpairs, const PeCudaPairNetworkGradients* to,
                                void* stream);
+
+  /// Plain attention by cuDNN, and the choice among its routes; null where the build found no frontend of cuDNN.
+  /// Strides are above 0. A plan gives the same bytes every time on one model of device with one version of cuDNN,
+  /// which gives the same list of plans there. The choice that this build holds for the shape, cuDNN's version and the
+  /// current device. LibTorch's where it holds none, and where cuDNN has no such plans for the strides.
+  PeCudaAttentionChoice (*attention_choice)(const PeCudaAttention* of);
+  /// The line of recorded_attention.inc that makes a build hold a choice, for at most so many sequences.
+  void (*write_attention_record)(const PeCudaAttention* of, const PeCudaAttentionChoice* by, char* line,
+                                 std::size_t size);
+  /// How many plans cuDNN has for a pass. Not 0 with a text where it has none.
+  int (*cudnn_attention_plans)(const PeCudaAttention* of, bool backward, int* count, char* problem, std::size_t size);
+  /// Makes a plan ready, or finds that it is.
+  int (*cudnn_attention_workspace)(const PeCudaAttention* of, bool backward, int plan, std::uint64_t* bytes,
+                                   char* problem, std::size_t size);
+  int (*cudnn_attention)(const PeCudaAttention* of, bool backward, int plan, const PeCudaAttentionMemory* at,
+                         void* stream, char* problem, std::size_t size);
 
   /// Products by cuBLASLt; null where the build found no cublasLt.h. Statuses are cuBLAS's. An algorithm gives the same
   /// bytes every time on one model of device, and another algorithm may give others.

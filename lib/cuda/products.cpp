@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/kernels.h"
+#include "cuda/place.h"
 
 namespace pe::cuda {
 
@@ -19,12 +20,6 @@ namespace {
 
 constexpr std::uint64_t kMostWorkspace = std::uint64_t{32} << 20;
 
-/// An algorithm belongs to a version of cuBLASLt, and its time to a model of device.
-struct Place {
-  int capability = 0, multiprocessors = 0;
-  std::size_t version = 0;
-  bool operator==(const Place&) const = default;
-};
 struct Record {
   Place place;
   PeCudaProduct of;
@@ -33,17 +28,6 @@ struct Record {
 constexpr Record kRecords[] = {
 #include "cuda/recorded_products.inc"
     {}};
-
-Place current_place() {
-  int device = 0, major = 0, minor = 0;
-  Place place{.version = cublasLtGetVersion()};
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-  cudaDeviceGetAttribute(&place.multiprocessors, cudaDevAttrMultiProcessorCount, device);
-  place.capability = 10 * major + minor;
-  return place;
-}
 
 int first_failure(std::initializer_list<cublasStatus_t> all) {
   const auto* found = std::find_if(all.begin(), all.end(), [](auto status) { return status != CUBLAS_STATUS_SUCCESS; });
@@ -136,7 +120,7 @@ bool recorded_product(const PeCudaProduct* of, PeCudaAlgorithm* by) {
   const Record* end = std::end(kRecords) - 1;  // the last one is empty
   const Record* found = std::find_if(std::begin(kRecords), end, [&](const Record& record) { return record.of == *of; });
   if (found == end) return false;
-  const Place here = current_place();
+  const Place here = current_place(cublasLtGetVersion());
   found = std::find_if(found, end, [&](const Record& record) { return record.of == *of && record.place == here; });
   if (found == end) return false;
   *by = found->by;
@@ -144,7 +128,7 @@ bool recorded_product(const PeCudaProduct* of, PeCudaAlgorithm* by) {
 }
 
 void write_product_record(const PeCudaProduct* of, const PeCudaAlgorithm* by, char* line, std::size_t size) {
-  const Place here = current_place();
+  const Place here = current_place(cublasLtGetVersion());
   const auto word = [](bool value) { return value ? "true" : "false"; };
   const auto long_of = [](std::int64_t value) { return static_cast<long long>(value); };
   const auto bits = [&](int i) { return static_cast<unsigned long long>(by->data[i]); };

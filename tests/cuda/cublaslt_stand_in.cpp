@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "bf16_numbers.h"
 #include "cuda/kernels.h"
 
 namespace pe::stand_in {
@@ -15,19 +16,6 @@ constexpr std::uint64_t kMark = 0xC0B1A5;  ///< of every algorithm, behind its n
 constexpr int kAlgorithms = 3;
 constexpr std::size_t kPartBytes = 256;  ///< of workspace
 std::int64_t calls = 0;
-
-/// A bf16 number is the upper half of an fp32 number.
-float wide(std::uint16_t half) {
-  const std::uint32_t bits = std::uint32_t{half} << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-std::uint16_t narrow(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);  // to the nearest, ties to even
-}
 
 /// A number at a place of a matrix that may be turned.
 float value_at(const void* from, const cublasLtMatrixLayoutOpaque_t& is, std::uint64_t row, std::uint64_t column) {

@@ -138,6 +138,7 @@ inline const PeCudaTable& host_plugin() {
     cuda::Launchers<OnHost>::fill(made);
     fill_attention(made);
     cuda::fill_products(made);
+    cuda::fill_cudnn_attention(made);
     made.rotate = [](const void* x, void* out, const PeCudaRotation* rotation, bool bf16, void* stream) {
       ++OnHost::rotated_alone;
       return cuda::Launchers<OnHost>::rotate(x, out, rotation, bf16, stream);

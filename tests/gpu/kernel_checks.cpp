@@ -5,6 +5,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
@@ -16,13 +17,17 @@
 #include <vector>
 
 #include "cuda/plugin.h"
+#include "encodings/attention/attend_plain.h"
+#include "encodings/plain_definition.h"
 #include "encodings/rotary/rotary.h"
 #include "kernels/dispatch.h"
 #include "kernels/ops.h"
 #include "kernels/product.h"
 #include "model/functions.h"
 #include "model/language_model.h"
+#include "support/error.h"
 #include "support/random.h"
+#include "support/text.h"
 #include "training/step.h"
 
 namespace pe::test {
@@ -389,6 +394,106 @@ void check_product_routes(at::Device device, const KernelShapes& shapes) {
     plugin->write_product_record(&of, &found[fastest], line, sizeof line);
     BOOST_TEST_MESSAGE(line);
   }
+}
+
+namespace {
+
+/// Plain attention as a layer stores it: heads of q and k by tokens, v in the packed projection.
+struct AttentionInputs {
+  encodings::PlainHeads heads;
+  Tensor above;
+
+  AttentionInputs(at::Device device, const KernelShapes& shapes) {
+    const auto made = [&](std::uint64_t key, std::int64_t count) {
+      const Tensor tokens = values(key, {shapes.batch, shapes.length, count, shapes.head_width}, device);
+      return tokens.to(at::kBFloat16).transpose(1, 2);
+    };
+    const Tensor packed = made(3, shapes.heads + 2 * shapes.kv_heads);
+    heads = {made(1, shapes.heads).requires_grad_(true), made(2, shapes.kv_heads).requires_grad_(true),
+             packed.narrow(1, shapes.heads, shapes.kv_heads).requires_grad_(true),
+             1 / std::sqrt(static_cast<double>(shapes.head_width))};
+    above = made(4, shapes.heads);
+  }
+
+  /// Output and gradients.
+  std::vector<Tensor> run(const PeCudaAttentionChoice& by) const {
+    const Tensor out = encodings::attend_plain(heads, by);
+    std::vector<Tensor> found = torch::autograd::grad({out}, {heads.q, heads.k, heads.v}, {above});
+    found.insert(found.begin(), out.detach());
+    return found;
+  }
+
+  /// Twice, so that bytes are compared, and against float64. @return milliseconds
+  double check(const PeCudaAttentionChoice& by, const std::vector<Tensor>& expected) const {
+    const std::vector<Tensor> found = run(by), again = run(by);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const double scale = std::max(1.0, expected[i].abs().max().item<double>());
+      const double off = (found[i].narrow(0, 0, 1).to(at::kDouble) - expected[i]).abs().max().item<double>();
+      BOOST_TEST(off <= 1e-2 * scale);
+      BOOST_TEST(found[i].equal(again[i]));
+    }
+    Tensor last = found[1];
+    return milliseconds([&] { last = run(by)[1]; }, [&] { last[0][0][0][0].item<float>(); });
+  }
+
+  /// Of the first sequence.
+  std::vector<Tensor> expected() const {
+    const auto first = [](const Tensor& t) { return t.narrow(0, 0, 1); };
+    return plain_by_definition({first(heads.q), first(heads.k), first(heads.v), heads.scale}, first(above));
+  }
+};
+
+}  // namespace
+
+void check_attention_routes(at::Device device, const KernelShapes& shapes) {
+  const PeCudaTable* plugin = kernels::plugin_for(device, at::kBFloat16);
+  BOOST_TEST_REQUIRE((plugin != nullptr));
+  if (plugin->cudnn_attention == nullptr) {
+    BOOST_TEST_MESSAGE("this build found no headers of cuDNN and its frontend: plain attention is LibTorch's");
+    return;
+  }
+  BOOST_TEST_MESSAGE("attention with gradients of " << shapes.batch << " sequences of " << shapes.length << ", "
+                                                    << shapes.heads << " heads, " << shapes.kv_heads
+                                                    << " of keys, width " << shapes.head_width);
+  const AttentionInputs in(device, shapes);
+  const PeCudaAttention of = encodings::plain_shape(in.heads);
+  const std::vector<Tensor> expected = in.expected();
+  PeCudaAttentionChoice best;
+  const double plain = in.check(best, expected);
+  double least = plain;
+  BOOST_TEST_MESSAGE("LibTorch's: " << plain << " ms");
+  const auto measure = [&](const PeCudaAttentionChoice& by, const std::string& name) {
+    double took = std::numeric_limits<double>::infinity();
+    try {
+      took = in.check(by, expected);
+      BOOST_TEST_MESSAGE(name << ": " << took << " ms");
+    } catch (const support::Error& error) {
+      BOOST_TEST_MESSAGE(name << ": " << error.what());
+    }
+    if (took < least) least = took, best = by;
+    return took;
+  };
+  const auto plans = [&](bool backward) {
+    int count = 0;
+    char why[512] = "";
+    if (plugin->cudnn_attention_plans(&of, backward, &count, why, sizeof why) != 0) BOOST_TEST_MESSAGE(why);
+    return count;
+  };
+  if (plugin->attends(device.is_cuda() ? device.index() : 0, shapes.head_width))
+    measure({PeCudaAttentionRoute::kPlugin}, "the plug-in's");
+  const auto by_cudnn = [&](int forward, int backward) {
+    return measure({PeCudaAttentionRoute::kCudnn, forward, backward},
+                   support::cat("cuDNN's, plans ", forward, " and ", backward));
+  };
+  const int backward_plans = plans(true);
+  std::vector<double> times;  // a forward plan, with the first backward plan
+  for (int forward = 0; backward_plans > 0 && forward < plans(false); ++forward) times.push_back(by_cudnn(forward, 0));
+  const auto forward = static_cast<int>(std::min_element(times.begin(), times.end()) - times.begin());
+  for (int backward = 1; !times.empty() && backward < backward_plans; ++backward) by_cudnn(forward, backward);
+  if (least >= 0.98 * plain) return;  // a difference that is seen again
+  char line[256];
+  plugin->write_attention_record(&of, &best, line, sizeof line);
+  BOOST_TEST_MESSAGE(line);
 }
 
 void check_embedding_gradient(at::Device device, const KernelShapes& shapes) {

@@ -31,6 +31,10 @@ void check_loss_routes(at::Device device, const KernelShapes& shapes);
 /// then times as messages. Where one takes less time than LibTorch's, its line of lib/cuda/recorded_products.inc is a
 /// message.
 void check_product_routes(at::Device device, const KernelShapes& shapes);
+/// Plain causal attention by its three routes, forward and backward: results against float64 and twice the same bytes,
+/// then times as messages. Where one takes less time than LibTorch's, its line of lib/cuda/recorded_attention.inc is a
+/// message.
+void check_attention_routes(at::Device device, const KernelShapes& shapes);
 void check_embedding_gradient(at::Device device, const KernelShapes& shapes);
 void check_adam(at::Device device, const KernelShapes& shapes);
 void check_weight_gradients(at::Device device, const KernelShapes& shapes);

@@ -31,6 +31,9 @@ BOOST_AUTO_TEST_CASE(the_kernels_bodies_pass_them_on_the_cpu) {
         check_product_routes, check_embedding_gradient, check_adam, check_weight_gradients, check_draws_and_gathers}) {
     check(at::kCPU, kSmall);
   }
+  KernelShapes wide = kSmall;
+  wide.head_width = 32;  // the narrowest for which there is attention
+  check_attention_routes(at::kCPU, wide);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -5,10 +5,12 @@
 
 #include <limits>
 
+#include "encodings/attention/attend_plain.h"
 #include "encodings/attention/attend_rows.h"
 #include "encodings/attention/attention_window.h"
 #include "encodings/attention/fused_bias.h"
 #include "encodings/attention/weight_mix.h"
+#include "kernels/dispatch.h"
 #include "support/text.h"
 
 namespace pe::encodings {
@@ -467,6 +469,10 @@ struct Call {
 MixedRows attend_bare(const Call& call, bool causal_flag) {
   const Heads& heads = call.heads;
   const Tensor& extra = call.source.extra;
+  if (causal_flag && !extra.defined()) {
+    const PlainHeads plain{heads.q, heads.k, heads.v, heads.scale};
+    return {attend_plain(plain, plain_choice(plain)), {}};
+  }
   MixedRows mixed{.out = fused(heads.q, heads.k, heads.v, std::nullopt, causal_flag, heads.scale), .extra = {}};
   if (!extra.defined()) return mixed;
   // Kernels want values as wide as keys, so the other values go in slices of that width.
@@ -619,15 +625,21 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
 
 namespace {
 
-/// On a GPU LibTorch has several kernels for attention without a bias, and takes one by shape, dtype and settings.
-std::string bare_route(const PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad) {
-  if (!span.device.is_cuda()) return "fused";
+/// On a GPU a record chooses among routes, and LibTorch's takes one of several kernels by shape, dtype and settings.
+/// @param plain `attend_plain` can take it
+std::string bare_route(const PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad,
+                       bool plain) {
+  if (!span.device.is_cuda() && kernels::plugin_for(span.device, dtype) == nullptr) return "fused";
   const Shape& shape = encoding.shape();
   const auto options = at::TensorOptions(dtype).device(span.device);
   const auto like = [&](std::int64_t heads, std::int64_t rows) {
     return at::empty({span.batch, heads, rows, shape.head_width}, options).requires_grad_(needs_grad);
   };
   const Tensor q = like(shape.query_heads, span.queries), k = like(shape.key_value_heads, span.keys);
+  const PeCudaAttentionRoute by = plain ? plain_choice({q, k, k, 1}).by : PeCudaAttentionRoute::kLibTorch;
+  if (by == PeCudaAttentionRoute::kCudnn) return "fused, cuDNN's attention";
+  if (by == PeCudaAttentionRoute::kPlugin) return "fused, the plug-in's attention";
+  if (!span.device.is_cuda()) return "fused";
   return support::cat("fused, LibTorch's ", backend_name(attention_backend(q, k, k, std::nullopt, span.causal, 1)),
                       " attention");
 }
@@ -640,7 +652,7 @@ std::string route_name(PositionalEncoding& encoding, const Span& span, at::Scala
   const Plan plan = make_plan(encoding, span, window > 0 && window < span.keys, dtype, needs_grad, options);
   switch (plan.kernel) {
     case Kernel::kBare:
-      return bare_route(encoding, span, dtype, needs_grad);
+      return bare_route(encoding, span, dtype, needs_grad, plan.causal_flag && !plan.traits.extra_values);
     case Kernel::kCausal:
       return plan.fused == FusedKind::kGated       ? "fused, gated distance"
              : plan.fused == FusedKind::kBent      ? "fused, bent distance"

@@ -49,7 +49,7 @@ struct AttendOptions {
 Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, const AttendOptions& options = {});
 
 /// The route that `attend` takes in layer 0, as text for logs: "fused", "fused, extra channels", "fused, additive
-/// mask", "chunked", "reference"; on a GPU also which of LibTorch's kernels "fused" is.
+/// mask", "chunked", "reference". On a GPU "fused" names whose kernel it is.
 /// @param needs_grad whether gradients will be asked for (parameters of a bias included).
 std::string route_name(PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad,
                        const AttendOptions& options = {});
