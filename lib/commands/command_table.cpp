@@ -559,9 +559,8 @@ cli::Command doctor_entry() {
   return {"doctor",
           "[FILE] [flags]",
           "Check that the store and the machine are ready for work",
-          "Checks the store and its index, leases and dead runs, whether links, renames and syncs of the file system "
-          "are "
-          "reliable, free space, clocks, GPUs, and Slurm's limits if there is Slurm.",
+          "Checks the store, leases and dead runs, whether links, renames and syncs of the file system are reliable, "
+          "free space, clocks, GPUs, and Slurm's limits if there is Slurm.",
           {store_flag(), toggle("--fix", "Repair what can be repaired without losing anything", &CommandLine::fix),
            json_flag(), color_flag()},
           {{"pe-pipeline doctor", ""}, {"pe-pipeline doctor --fix --store /data/store", ""}},

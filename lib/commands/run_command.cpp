@@ -344,9 +344,9 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
   }
   print_summary(line, graph, summary);
   reports = summary.reports;
-  // What follows takes as much memory again where there are very many tasks.
+  // The rows of new records take as much memory again where there are very many tasks.
   loaded = {};
-  if (summary.executed > 0) pipeline::History refresh_history_cache(store);  // so that the next `plan` need not
+  store.refresh_cache();  // so that the next `plan` need not
   ::malloc_trim(0);
   tell_timeline(line, store, summary.run_id);
   return summary.exit_code;

@@ -33,7 +33,6 @@
 #include "pipeline/plan/explain.h"
 #include "pipeline/plan/externals.h"
 #include "pipeline/plan/frozen_graph.h"
-#include "pipeline/plan/history.h"
 #include "pipeline/plan/key.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/plan/up_to_date_cache.h"

@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -156,7 +157,7 @@ Time best_of(
   return best;
 }
 
-/// As if every task had run: objects, records and hints.
+/// As if every task had run, an hour ago: objects, records and their cache.
 void fill(const Graph& graph, Store& store) {
   std::vector<std::string> keys(graph.tasks.size());
   const auto content = [&](std::size_t task, std::int64_t step, const std::string& output) {
@@ -201,7 +202,11 @@ void fill(const Graph& graph, Store& store) {
       }
       store.commit(record);
     }
-    store.set_hint(task.plan_key, keys[i]);
+  }
+  store.refresh_cache();
+  for (const char* part : {"tasks", "tracks"}) {
+    for (const auto& folder : fs::directory_iterator(store.root() / part))
+      fs::last_write_time(folder, fs::file_time_type::clock::now() - std::chrono::hours(1));
   }
 }
 
@@ -259,6 +264,10 @@ double peak_mb(std::vector<std::string> command, const fs::path& folder) {
 
 int main(int argc, char** argv) {
   if (argc > 2 && std::string(argv[1]) == "--peak") return print_peak({argv + 2, argv + argc});
+  if (argc > 1 && std::string(argv[1]) == "--check") {  // asked as one of its stages
+    for (std::string config; std::getline(std::cin, config);) fmt::print("{{\"ok\": true}}\n");
+    return 0;
+  }
   std::string program;
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) == "--seeds" && i + 1 < argc)
@@ -350,6 +359,7 @@ int main(int argc, char** argv) {
         fmt::format("{} causes, the first: {}: {}", groups.size(), groups.at(0).stage, groups.at(0).texts.front());
   };
   const auto let_go = [&] { other = Graph(); };
+  fs::remove(store_path / "memo/records");
   const Time cold_ms = best_of(1, explain_changed, let_go);
   const Time explain_ms = best_of(3, explain_changed, let_go);
   fmt::print("  explain one changed value {}; {} when every record has to be opened once\n    {}\n", explain_ms.text(),

@@ -114,7 +114,7 @@ class ElementRun {
         runner_(runner),
         listener_(listener),
         stop_(stop),
-        store_(order.store, {}),
+        store_(order.store, {.lists_records = false}),
         folder_(store_.runs_folder() / order.run),
         job_(own_job()),
         orders_(read_orders(folder_ / "arrays" / (order.token + ".json"), order)) {}

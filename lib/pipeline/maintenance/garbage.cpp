@@ -471,11 +471,13 @@ class Collector {
       std::uint64_t bytes = 0;
       std::vector<fs::path> files;
     };
-    std::map<std::string, Memo> memos;  // a plan's memo is two files: noop-<id> and noop-<id>.index
+    std::map<std::string, Memo> memos;  // a plan's memo is two files: noop-<id> and noop-<id>.mark
     const fs::path folder = store_.root() / "memo";
     for (const std::string& name : support::list_folder(folder)) {
       const auto seen = look(folder / name);
-      if (!seen || seen->folder || name.rfind("noop-", 0) != 0) continue;
+      if (seen && !seen->folder && is_temporary(name) && abandoned(seen->mtime))
+        drop_path(folder / name, seen->bytes, "an unfinished file");
+      if (!seen || seen->folder || is_temporary(name) || name.rfind("noop-", 0) != 0) continue;
       Memo& memo = memos[name.substr(0, name.find('.'))];
       memo.mtime = std::max(memo.mtime, seen->mtime);
       memo.bytes += seen->bytes;

@@ -97,7 +97,7 @@ class Examination {
     }
     Store& store = *opened;
     const Inventory inventory = read_inventory(store);
-    std::size_t gone = 0, without_objects = 0, known = 0;
+    std::size_t without_objects = 0, known = 0;
     for (const StoredResult& result : inventory.results) {
       Result found;
       found.outputs = result.outputs;
@@ -122,21 +122,6 @@ class Examination {
       if (options_.fix) store.forget(key);
       add(Level::kWarning, "store", cat("the record ", path.string(), " is corrupt"),
           "--fix moves it to the trash; its task runs again", options_.fix);
-    }
-    // The index against the records.
-    IndexContent index = read_index(root_ / "index");
-    for (const auto& [key, result] : index.results) {
-      std::error_code error;
-      if (!fs::exists(store.record_path(key.unpack()), error)) ++gone;
-    }
-    if (gone > 0 || index.damaged > 0) {
-      if (options_.fix) support::remove_tree(root_ / "index");
-      if (gone > 0)
-        add(Level::kWarning, "store", cat("the index knows ", gone, " record(s) that are gone"),
-            "--fix creates it again; nothing is lost", options_.fix);
-      if (index.damaged > 0)
-        add(Level::kWarning, "store", cat("the index is corrupt in ", index.damaged, " file(s)"),
-            "--fix creates it again; nothing is lost", options_.fix);
     }
     std::vector<std::string> pins;
     read_pins(store, &pins);

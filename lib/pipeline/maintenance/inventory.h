@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "pipeline/store/index.h"
+#include "pipeline/store/packed_result.h"
 #include "pipeline/store/record.h"
 #include "pipeline/store/store.h"
 

@@ -61,7 +61,6 @@ class Transfer {
         if (record_only && record->occasion.is_object())
           record->occasion["kept_at"] = cat(host_name(), ":", from_.root().string());
         to_.commit(*record);
-        if (!result.plan_key.empty() && !moved.conflict) to_.set_hint(result.plan_key, result.key.key);
       }
     } catch (const support::ArtifactError& error) {
       moved.problem = error.diagnostics().front().message;

@@ -253,6 +253,17 @@ std::string_view state_name(TaskState state) {
   return "";
 }
 
+const std::vector<PastTask>& StoreReader::past_tasks(const std::string& stage) const {
+  if (!by_stage_) {
+    auto by_stage = std::make_shared<std::map<std::string, std::vector<PastTask>, std::less<>>>();
+    for (PastTask& past : store_.past_tasks()) (*by_stage)[std::string(past.stage)].push_back(std::move(past));
+    by_stage_ = std::move(by_stage);
+  }
+  static const std::vector<PastTask> none;
+  const auto found = by_stage_->find(stage);
+  return found == by_stage_->end() ? none : found->second;
+}
+
 Presence StoreView::presence(Result& result) const {
   return presence_of(result, [&](const Result& part) { return complete(part); });
 }

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,32 +17,6 @@
 #include "pipeline/store/store.h"
 
 namespace pe::pipeline {
-
-/// An earlier result, for explanations and estimates. The parts of the document that its key is the hash of are
-/// deterministic CBOR, so that equal bytes are equal values and most need no decoding.
-struct PastTask {
-  ResultKey key;
-  std::string_view stage;     ///< StageDescription::name
-  std::string_view id;        ///< instance id it had
-  std::string_view ended;     ///< UTC text that sorts: newer is greater
-  std::string_view run;       ///< id of the run that made it
-  std::string_view pipeline;  ///< name of the pipeline that asked for it
-  int version = 0;
-  std::string_view build;
-  std::string_view config, externals, inputs;
-  double wall_s = 0;
-  double expected_s = 0;  ///< what was estimated before it ran; 0: nothing
-  std::int64_t gpus = 0;
-  std::string_view device;            ///< its device, where its stage reports one; empty: not known
-  std::string_view encoding;          ///< of its model (cost.h)
-  double parameters = 0, flops = 0;   ///< of its model too; 0: not known
-  std::uint64_t bytes = 0;            ///< of its outputs
-  std::shared_ptr<const void> owner;  ///< of the texts
-};
-
-/// Makes one from a document of a record; `id` and `ended` as in PastTask.
-PastTask make_past_task(const ResultKey& key, const std::string& stage, const std::string& id, const std::string& ended,
-                        const Json& preimage);
 
 /// The store as planning sees it: `StoreReader` (below) in earnest, fakes in tests.
 class StoreView {
@@ -58,8 +34,6 @@ class StoreView {
   virtual const std::vector<PastTask>& past_tasks(const std::string& stage) const = 0;
 };
 
-class History;
-
 /// A store, read.
 class StoreReader : public StoreView {
  public:
@@ -70,12 +44,10 @@ class StoreReader : public StoreView {
   std::optional<std::string> hint(const std::string& plan_key) const override { return store_.hint(plan_key); }
   bool has_object(const std::string& digest) const override { return store_.has_object(digest); }
   const std::vector<PastTask>& past_tasks(const std::string& stage) const override;
-  /// All earlier results; read at the first call.
-  const History& history() const;
 
  private:
   const Store& store_;
-  mutable std::shared_ptr<const History> history_;
+  mutable std::shared_ptr<const std::map<std::string, std::vector<PastTask>, std::less<>>> by_stage_;  // once asked for
 };
 
 enum class TaskState {

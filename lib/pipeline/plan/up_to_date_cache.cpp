@@ -12,8 +12,8 @@
 #include <set>
 
 #include "pipeline/plan/externals.h"
-#include "pipeline/store/index.h"
 #include "pipeline/store/packing.h"
+#include "support/folders.h"
 #include "support/hash.h"
 #include "support/parallel_chunks.h"
 #include "support/sha256_text.h"
@@ -84,6 +84,24 @@ bool all_stand(int folder, std::string_view objects) {
   return good;
 }
 
+/// A mark of the folders of records: a folder's time moves with every record that comes, goes or is replaced. Equal and
+/// not empty: the same records. Empty: unknown, also where a change is so young that another may leave the same time.
+std::string records_mark(const fs::path& store) try {
+  std::string bytes;
+  for (const char* part : {"tasks", "tracks"}) {
+    bytes.append(part).push_back('\0');
+    for (const std::string& name : support::list_folder(store / part)) {
+      const support::FileStamp stamp = support::stamp_of(store / part / name);
+      if (!stamp.exists || !stamp.settled()) return {};
+      bytes.append(name).push_back('\0');
+      for (const std::uint64_t number : {stamp.inode, stamp.mtime_ns}) put_bytes(bytes, number);
+    }
+  }
+  return support::sha256_hex(bytes);
+} catch (const support::IoError&) {
+  return {};
+}
+
 fs::path memo_path(const fs::path& store, const fs::path& pipeline_file, const ExpandOptions& options) {
   Json identity = Json::object();
   identity["file"] = fs::absolute(pipeline_file).lexically_normal().string();
@@ -141,7 +159,7 @@ std::optional<UpToDateCache> UpToDateCache::find(const fs::path& store, const fs
     }
     memo.store_ = store;
     memo.path_ = path;
-    memo.index_ = std::async(std::launch::async, [store] { return index_mark(store); });
+    memo.mark_ = std::async(std::launch::async, [store] { return records_mark(store); });
   } catch (const support::Error&) {
     return std::nullopt;
   }
@@ -161,14 +179,14 @@ std::vector<ResultKey> UpToDateCache::results() const {
 }
 
 bool UpToDateCache::objects_stand() const {
-  const fs::path mark = fs::path(path_) += ".index";
+  const fs::path mark = fs::path(path_) += ".mark";
   try {
     std::error_code error;
     const std::string then = fs::is_regular_file(mark, error) ? support::read_file(mark) : std::string();
     // Looked at side by side: either takes milliseconds where there are many tasks.
     const support::Descriptor objects(::open((store_ / "objects").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     const bool stand = !then.empty() && objects && all_stand(objects.get(), objects_);
-    return index_.get() == then && stand;
+    return mark_.get() == then && stand;
   } catch (const support::Error&) {
     return false;
   }
@@ -184,8 +202,8 @@ bool UpToDateCache::everything_present(const StoreView& store) const {
 
 void UpToDateCache::renew() const {
   try {
-    const std::string& index = index_.get();
-    if (!index.empty()) support::write_file_atomically(fs::path(path_) += ".index", index, false);
+    const std::string& mark = mark_.get();
+    if (!mark.empty()) support::write_file_atomically(fs::path(path_) += ".mark", mark, false);
   } catch (const support::Error&) {
     // Nothing is lost but time.
   }

@@ -19,11 +19,11 @@
 namespace pe::pipeline {
 
 /// A finished plan, packed: enough to see that there is nothing to do without reading YAML, JSON, a description or the
-/// store's index.
+/// cache of records.
 ///
 ///     <store>/memo/noop-<id>         files it was made from (stat and digest at reading), then every
 ///                                    object that it needs, then the keys of all results
-///     <store>/memo/noop-<id>.index   state of the index when every record was last found
+///     <store>/memo/noop-<id>.mark    state of the folders of records when every record was last found
 class UpToDateCache {
  public:
   /// The memo of this pipeline and these options, if every file that it depends on is unchanged: one stat each; a small
@@ -37,13 +37,14 @@ class UpToDateCache {
   /// Keys of the results of all tasks.
   std::vector<ResultKey> results() const;
 
-  /// True when no record was added or dropped since `renew` (the index files are the same) and every object is there,
-  /// with its size: one stat each. False says nothing: ask `everything_present`.
+  /// True when no record was added, replaced or dropped since `renew` (the folders of records have the same times) and
+  /// every object is there, with its size: one stat each. False says nothing: ask `everything_present`.
   bool objects_stand() const;
   /// True when the store has every record and every object.
   bool everything_present(const StoreView& store) const;
   /// To be called when `everything_present` said yes of a store that was opened after `objects_stand` said no: the next
-  /// `objects_stand` then needs no index. Failing to write is no error.
+  /// `objects_stand` then needs no record. In the two seconds after a change of records it has no effect. Failing to
+  /// write is no error.
   void renew() const;
 
   /// Remembers a plan of the whole pipeline in which everything is there; any other is not remembered. It is tied to
@@ -56,9 +57,9 @@ class UpToDateCache {
  private:
   support::MappedFile file_;  ///< what the views below look into
   std::filesystem::path store_, path_;
-  std::shared_future<std::string> index_;  ///< what the index looks like since this memo was found
-  std::string_view objects_;               ///< 40 bytes each: digest, then size or all ones
-  std::string_view results_;               ///< 40 bytes each: key, then step
+  std::shared_future<std::string> mark_;  ///< of the records since this memo was found
+  std::string_view objects_;              ///< 40 bytes each: digest, then size or all ones
+  std::string_view results_;              ///< 40 bytes each: key, then step
   std::size_t task_count_ = 0;
   std::string_view name_, view_;
 };

@@ -77,7 +77,6 @@ void Execution::begin() {
   started_s_ = last_progress_s_ = run_.runner.now();
   refuse_impossible(run_.graph, run_.plan, options.capacity);
   if (options.check_configs) check_configs(run_.graph, run_.plan, options.check_patience_s, stop_);
-  run_.cache_changes([&] { run_.store.tidy_index(); });
   run_.states = std::make_unique<TaskStates>(run_.graph, run_.plan, estimate_.seconds(), options.only);
   run_.shown.phases = run_.states->phases();
   run_.folder = std::make_unique<RunFolder>(run_.store, run_.graph, run_.plan, options);

@@ -135,11 +135,6 @@ void PublishState::submit(std::uint64_t ticket, ActiveAttempt& attempt, int snap
     if (status == ResultStatus::kDiverged && ::access(path.c_str(), F_OK) != 0 && errno == ENOENT) continue;
     job.outputs.push_back({description.name, description.kind, description.is_volatile, path});
   }
-  if (job.standing == Standing::kReplaced &&
-      !run_.store_changes([&] { run_.store.expect_replacement(job.record.key); })) {
-    attempt.unstored = true;
-    return;
-  }
   ++attempt.jobs;
   publisher_.submit(std::move(job));
 }
@@ -196,7 +191,6 @@ void PublishState::tell_conflict(const ActiveAttempt& attempt, const PublishResu
 PackedResult PublishState::announce(const ActiveAttempt& attempt, const PublishResult& published, const Record& record,
                                     Json detail) {
   const std::size_t i = attempt.task;
-  run_.cache_changes([&] { run_.store.remember(published); });
   run_.cache_changes([&] { run_.store.set_hint(record.plan_key, record.key.key); });
   run_.states->at(i).made = true;
   detail["key"] = record.key.key;
@@ -216,11 +210,7 @@ PackedResult PublishState::announce(const ActiveAttempt& attempt, const PublishR
   }
   detail["same"] = published.existed;
   run_.emit({"publish", static_cast<std::int64_t>(i), attempt.number, std::move(detail)});
-  if (PackedResult found = run_.store.find_packed(record.key)) return found;
-  Result result;
-  result.status = record.status;
-  result.outputs = record.outputs;
-  return PackedResult(result);
+  return PackedResult(published.result);
 }
 
 bool PublishState::inherit_divergence(std::size_t i, TaskInputs inputs) {
@@ -234,7 +224,7 @@ bool PublishState::inherit_divergence(std::size_t i, TaskInputs inputs) {
     const auto publish = [&](std::int64_t step) {
       Record record = record_for(none, step, ResultStatus::kDiverged);
       record.occasion["inherited_from"] = parent;
-      return announce(none, run_.store.place_record(record), record, {{"inherited_from", parent}});
+      return announce(none, run_.store.commit(record), record, {{"inherited_from", parent}});
     };
     if (!task.is_trajectory()) {
       run_.states->add_result(i, TaskStates::kWhole, publish(-1));

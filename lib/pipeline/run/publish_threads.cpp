@@ -79,7 +79,7 @@ PublishAnswer PublishThreads::work(PublishJob job) const {
       if (output.kind == artifact::Kind::kReport) artifact::finish_collection(output.path, output.kind, job.recipe);
       job.record.outputs.push_back(store_.publish_output(output, &job.recipe));
     }
-    answer.published = store_.place_record(job.record, job.standing);
+    answer.published = store_.commit(job.record, job.standing);
   } catch (const support::ArtifactError& error) {
     answer.damaged = error.diagnostics().front().message;
   } catch (const support::Error& error) {

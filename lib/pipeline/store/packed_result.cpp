@@ -21,26 +21,13 @@ std::string_view take_name(ByteCursor& cursor) { return cursor.take_bytes(cursor
 /// Flags of an output. kSized: the sizes of its members follow them.
 constexpr std::uint8_t kCollection = 1, kVolatile = 2, kSized = 4, kAbsent = 8;
 
-/// 16 bits, as in every index so far; a result of more outputs says so with the largest number, and its count follows.
-constexpr std::uint16_t kMany = 0xffff;
-
-void put_count(std::string& out, std::size_t count) {
-  put_bytes(out, static_cast<std::uint16_t>(std::min<std::size_t>(count, kMany)));
-  if (count >= kMany) put_bytes(out, static_cast<std::uint32_t>(count));
-}
-
-std::uint32_t take_count(ByteCursor& cursor) {
-  const auto count = cursor.take<std::uint16_t>();
-  return count == kMany ? cursor.take<std::uint32_t>() : count;
-}
-
 std::string bytes_of(const Result& result) {
   std::string bytes;
   bytes.reserve(256);
   put_bytes(bytes, static_cast<std::uint8_t>(result.status == ResultStatus::kDone ? 0 : 1));
   support::append_sha256(bytes, result.plan_key);
   put_bytes(bytes, result.wall_s);
-  put_count(bytes, result.outputs.size());
+  put_bytes(bytes, static_cast<std::uint32_t>(result.outputs.size()));
   for (const OutputRecord& output : result.outputs) {
     put_name(bytes, output.role);
     put_name(bytes, output.kind);
@@ -62,7 +49,7 @@ std::string bytes_of(const Result& result) {
 bool is_result(std::string_view bytes) {
   ByteCursor cursor{bytes};
   cursor.take_bytes(1 + 32 + sizeof(double));
-  const std::uint32_t count = take_count(cursor);
+  const auto count = cursor.take<std::uint32_t>();
   for (std::uint32_t i = 0; i < count && cursor.ok; ++i) {
     take_name(cursor);
     take_name(cursor);
@@ -126,7 +113,7 @@ Result PackedResult::unpack() const {
   result.status = cursor.take<std::uint8_t>() == 0 ? ResultStatus::kDone : ResultStatus::kDiverged;
   result.plan_key = cursor.take<PackedDigest>().hex();
   result.wall_s = cursor.take<double>();
-  result.outputs.resize(take_count(cursor));
+  result.outputs.resize(cursor.take<std::uint32_t>());
   for (OutputRecord& output : result.outputs) {
     output.role = take_name(cursor);
     output.kind = take_name(cursor);

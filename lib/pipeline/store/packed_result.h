@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,7 +20,7 @@ struct PackedDigest {
   PackedDigest() = default;
   explicit PackedDigest(std::string_view hex);
   std::string hex() const;
-  bool operator==(const PackedDigest&) const = default;
+  auto operator<=>(const PackedDigest&) const = default;
 
   std::array<char, 32> bytes{};
 };
@@ -28,7 +29,7 @@ struct PackedKey {
   PackedKey() = default;
   explicit PackedKey(const ResultKey& key) : digest(key.key), step(key.step) {}
   ResultKey unpack() const { return {digest.hex(), step}; }
-  bool operator==(const PackedKey&) const = default;
+  auto operator<=>(const PackedKey&) const = default;
 
   PackedDigest digest;
   std::int64_t step = -1;
@@ -41,13 +42,13 @@ struct PackedHash {
   }
 };
 
-/// A result, in the form in which index files hold it (index.h): digests are SHA-256, roles and kinds at most 255
-/// bytes.
+/// A result, in the form in which the cache of records holds it (past_task.h): digests are SHA-256, roles and kinds at
+/// most 255 bytes.
 class PackedResult {
  public:
   PackedResult() = default;  ///< none
   explicit PackedResult(const Result& result);
-  /// Reads the bytes of an index file. Empty when these are not the bytes of a result.
+  /// Empty when these are not the bytes of a result.
   static std::optional<PackedResult> of_bytes(std::string_view bytes);
 
   explicit operator bool() const { return block_ != nullptr; }

@@ -26,20 +26,6 @@ using support::fault_point;
 using support::IoError;
 using support::throw_errno;
 
-namespace {
-
-/// The first two hex digits of a key.
-std::size_t hex_byte(std::string_view key) {
-  const auto digit = [](char c) -> std::size_t {
-    return c >= '0' && c <= '9'   ? static_cast<std::size_t>(c - '0')
-           : c >= 'a' && c <= 'f' ? static_cast<std::size_t>(c - 'a') + 10
-                                  : 0;
-  };
-  return key.size() < 2 ? 0 : digit(key[0]) * 16 + digit(key[1]);
-}
-
-}  // namespace
-
 std::optional<Record> Records::read(const ResultKey& key, bool strict) const {
   const fs::path path = folder_.record(key);
   try {
@@ -59,17 +45,6 @@ std::optional<Record> Records::read(const ResultKey& key, bool strict) const {
 }
 
 bool Records::exists(const ResultKey& key) const { return support::is_there(folder_.record(key)); }
-
-bool Records::listed(const ResultKey& key) {
-  if (key.is_snapshot()) return exists(key);
-  Shard& shard = shards_[hex_byte(key.key)];
-  if (!shard.listed) {
-    for (std::string& name : support::list_folder(folder_.root() / "tasks" / key.key.substr(0, 2)))
-      shard.names.insert(std::move(name));
-    shard.listed = true;
-  }
-  return shard.names.count(key.key + ".json") != 0 || exists(key);
-}
 
 /// Keeps the record under another name; the first one stays.
 fs::path Records::keep_conflict(const Record& record) const {
@@ -203,10 +178,7 @@ PublishResult Records::place(const Record& given, Standing standing) const {
   return published;
 }
 
-void Records::drop(const ResultKey& key) {
-  if (!key.is_snapshot()) shards_[hex_byte(key.key)].names.erase(key.key + ".json");
-  folder_.move_to_trash(folder_.record(key));
-}
+void Records::drop(const ResultKey& key) const { folder_.move_to_trash(folder_.record(key)); }
 
 std::vector<std::int64_t> Records::steps(const std::string& trajectory_key) const {
   std::vector<std::int64_t> steps;

@@ -2,12 +2,10 @@
 /// The records of a store: one file each, written last of all. A result without a record does not exist.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "pipeline/store/objects.h"
@@ -45,14 +43,11 @@ class Records {
   std::optional<Record> read(const ResultKey& key, bool strict = false) const;
   /// Whether there is one now: one look at its name. @throws IoError when that cannot be seen
   bool exists(const ResultKey& key) const;
-  /// The same of very many: the folder of a record is listed once, which is far cheaper than a look at each; what came
-  /// later is asked for. @throws IoError
-  bool listed(const ResultKey& key);
   /// The commit point. `standing` is for a record that exists and whose objects are there; see Published. @throws
   /// IoError
   PublishResult place(const Record& record, Standing standing = Standing::kStays) const;
   /// Moves it to the trash.
-  void drop(const ResultKey& key);
+  void drop(const ResultKey& key) const;
 
   /// Steps of a trajectory that have records, ascending. @throws IoError
   std::vector<std::int64_t> steps(const std::string& trajectory_key) const;
@@ -65,14 +60,8 @@ class Records {
   std::filesystem::path keep_conflict(const Record& record) const;
   std::filesystem::path replace(const std::filesystem::path& fresh, const std::filesystem::path& path) const;
 
-  struct Shard {
-    bool listed = false;
-    std::unordered_set<std::string> names;
-  };
-
   const StoreFolder& folder_;
   const Objects& objects_;
-  std::array<Shard, 256> shards_;  // tasks/ab, by its two digits
 };
 
 }  // namespace pe::pipeline

@@ -6,8 +6,7 @@
 #include "artifact/workspace.h"
 #include "pipeline/store/attempt.h"
 #include "pipeline/store/content_memo.h"
-#include "pipeline/store/hints.h"
-#include "pipeline/store/store_index.h"
+#include "pipeline/store/record_cache.h"
 #include "support/error.h"
 #include "support/folders.h"
 #include "support/text.h"
@@ -22,8 +21,7 @@ struct Store::Parts {
   StoreFolder folder;
   Objects objects{folder};
   Records records{folder, objects};
-  StoreIndex index{folder};
-  Hints hints{folder, index};
+  RecordCache cache{folder, records};
 };
 
 Store::Store(const fs::path& root, StoreOptions options) : parts_(std::make_unique<Parts>(root, options)) {}
@@ -35,35 +33,16 @@ const fs::path& Store::root() const { return parts_->folder.root(); }
 bool Store::durable() const { return parts_->folder.durable(); }
 std::vector<std::string> Store::take_warnings() const { return parts_->folder.take_warnings(); }
 
-// ---- results: the index answers, and the records are asked whether it is right ------------------------------------
+// ---- results ------------------------------------------------------------------------------------------------------
 
 std::optional<Result> Store::find(const ResultKey& key, bool strict) const {
   const PackedResult found = find_packed(key, strict);
   return found ? std::optional(found.unpack()) : std::nullopt;
 }
 
-PackedResult Store::find_packed(const ResultKey& key, bool strict) const {
-  if (PackedResult known = parts_->index.result(key)) {
-    // The record may have been deleted by hand.
-    try {
-      if (key.is_snapshot() ? parts_->records.exists(key) : parts_->records.listed(key)) return known;
-    } catch (const support::IoError& error) {
-      if (strict) throw;
-      parts_->folder.warn(cat("a record that cannot be read counts as missing: ", error.diagnostics().front().message));
-      return {};
-    }
-    parts_->folder.warn(
-        cat("the record of ", key.short_name(), " is gone, though the index knows it; it counts as missing"));
-    parts_->index.note_gone(key);
-    return {};
-  }
-  const auto record = parts_->records.read(key, strict);
-  if (!record) return {};
-  const PackedResult result(to_result(*record));
-  parts_->index.note_result(key, result);
-  return result;
-}
-
+PackedResult Store::find_packed(const ResultKey& key, bool strict) const { return parts_->cache.find(key, strict); }
+std::vector<PastTask> Store::past_tasks() const { return parts_->cache.past_tasks(); }
+void Store::refresh_cache() const { parts_->cache.refresh(); }
 std::optional<Record> Store::read(const ResultKey& key) const { return parts_->records.read(key); }
 fs::path Store::record_path(const ResultKey& key) const { return parts_->folder.record(key); }
 std::vector<ResultKey> Store::keys() const { return parts_->records.keys(); }
@@ -90,34 +69,18 @@ std::vector<ResultKey> Store::matching(const std::string& prefix) const {
   return found;
 }
 
-PublishResult Store::commit(const Record& record) {
-  PublishResult published = place_record(record);
-  remember(published);
-  return published;
-}
-
-PublishResult Store::place_record(const Record& record, Standing standing) const {
+PublishResult Store::commit(const Record& record, Standing standing) const {
   return parts_->records.place(record, standing);
 }
 
-void Store::expect_replacement(const ResultKey& key) { parts_->index.forget(key); }
-
-void Store::remember(const PublishResult& published) { parts_->index.add_result(published.key, published.result); }
-
 bool Store::forget(const ResultKey& key) {
-  if (!parts_->records.exists(key)) {
-    if (parts_->index.result(key)) parts_->index.forget(key);
-    return false;
-  }
-  // The index first: were it the other way round, a crash between would leave an entry without a record.
-  parts_->index.forget(key);
+  if (!parts_->records.exists(key)) return false;
   parts_->records.drop(key);
   return true;
 }
 
-std::optional<std::string> Store::hint(const std::string& plan_key) const { return parts_->hints.find(plan_key); }
-void Store::set_hint(const std::string& plan_key, const std::string& key) { parts_->hints.set(plan_key, key); }
-void Store::tidy_index() { parts_->index.tidy(); }
+std::optional<std::string> Store::hint(const std::string& plan_key) const { return parts_->cache.hint(plan_key); }
+void Store::set_hint(const std::string& plan_key, const std::string& key) { parts_->cache.set_hint(plan_key, key); }
 
 // ---- objects ------------------------------------------------------------------------------------------------------
 

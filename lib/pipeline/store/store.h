@@ -7,15 +7,13 @@
 ///     objects/ab/abcdef…              mode 0444; name = file digest
 ///     tasks/ab/<task key>.json        record of a task: the commit point
 ///     tracks/<trajectory key>/<step>.json   record of a snapshot
-///     plans/ab/<plan key>             hint: plan key → task or trajectory key; may be deleted freely
 ///     work/<plan key>/aNN/            private folder of an attempt
 ///     runs/<run id>/                  frozen plan, journal, summary (journal.h, status.h)
 ///     used/<id>/plan.json             results that the last run with nothing to do found (maintenance/uses.h)
 ///     leases/<plan key>               who works on it now (lease.h)
-///     index/                          digest of records and hints for a fast start (index.h); may be deleted freely
 ///     roots/<name>.json               what `gc` must keep: pins (pin.h)
 ///     trash/<date>/                   what was dropped or found damaged, until `gc` deletes it
-///     memo/                           what makes the second look cheap; may be deleted freely
+///     memo/                           what makes the second look cheap (record_cache.h); may be deleted freely
 ///
 /// Any number of runs, users and hosts share a store. Where its folder has the set-group-id bit, it is a group's: what
 /// this process and its stages make there is writable for the group.
@@ -32,6 +30,7 @@
 
 #include "pipeline/store/objects.h"
 #include "pipeline/store/packed_result.h"
+#include "pipeline/store/past_task.h"
 #include "pipeline/store/record.h"
 #include "pipeline/store/records.h"
 #include "pipeline/store/store_folder.h"
@@ -52,8 +51,8 @@ class Store {
   const fs::path& root() const;
 
   // ---- reading --------------------------------------------------------------------------------------------------
-  /// From the index; a miss is confirmed by opening the record. A record whose objects are gone counts as missing:
-  /// ask `complete`. One that cannot be read counts as missing too, with a warning, unless `strict`.
+  /// From the cache of records where it is up to date, else from the record. One whose objects are gone is found too:
+  /// ask `complete`. One that cannot be read counts as missing, with a warning, unless `strict`.
   /// @throws IoError when `strict` and it cannot be read
   std::optional<Result> find(const ResultKey& key, bool strict = false) const;
   /// The same for those who keep very many; none when there is none.
@@ -68,28 +67,28 @@ class Store {
   bool has_object(const std::string& digest) const;
   fs::path object_path(const std::string& digest) const;
   fs::path record_path(const ResultKey& key) const;
-  /// The task or trajectory key that a plan key last led to. A hint, never the truth. @throws IoError
+  /// The task or trajectory key that a plan key last led to (record_cache.h). A hint, never the truth. @throws IoError
   std::optional<std::string> hint(const std::string& plan_key) const;
   /// Steps of a trajectory that have records, ascending. @throws IoError
   std::vector<std::int64_t> steps(const std::string& trajectory_key) const;
-  /// Keys of all records, sorted; from the folders, not the index. @throws IoError when one cannot be listed
+  /// Keys of all records, sorted. @throws IoError when one cannot be listed
   std::vector<ResultKey> keys() const;
   /// Records whose key, plan key, or an output's object or content digest begins with `prefix` (at least 4 digits).
   std::vector<ResultKey> matching(const std::string& prefix) const;
+
+  /// Of all records, for explanations and estimates. Their texts live as long as the store. @throws IoError as `keys`
+  std::vector<PastTask> past_tasks() const;
+  /// Brings the cache of records up to date, for this process and the next. @throws IoError as `keys`
+  void refresh_cache() const;
 
   // ---- writing --------------------------------------------------------------------------------------------------
   /// Checks a closed output (artifact_check), hashes it and moves it into objects/. Files of a collection move one by
   /// one, its manifest last. Where the artifact says by which result version and for which key it was made, that must
   /// be as in `expected`. @throws ArtifactError when it is no whole artifact of its kind, or another's. IoError.
   OutputRecord publish_output(const StageOutput& produced, const artifact::Recipe* expected = nullptr) const;
-  /// The commit point. Keeps a record that exists; see Published.
-  PublishResult commit(const Record& record);
-  /// The two halves of `commit`: the record's file, and the entry of this process. The first, like `publish_output`,
-  /// may be called on another thread, concurrently with all other functions.
-  PublishResult place_record(const Record& record, Standing standing = Standing::kStays) const;
-  void remember(const PublishResult& published);
-  /// To be called before a record is replaced: from here on the record answers, and no index does.
-  void expect_replacement(const ResultKey& key);
+  /// The commit point. `standing` is for a record that exists; see PublishResult. Like `publish_output`, it may be
+  /// called on another thread, concurrently with all other functions.
+  PublishResult commit(const Record& record, Standing standing = Standing::kStays) const;
   void set_hint(const std::string& plan_key, const std::string& key);
   /// Moves a record to the trash. False when there was none.
   bool forget(const ResultKey& key);
@@ -113,8 +112,6 @@ class Store {
 
   /// Removes wrong entries from the caches of memo/: gone or changed files, dropped objects.
   void tidy_memos() const;
-  /// Merges index files once there are many, or when one is damaged.
-  void tidy_index();
 
   /// Where a reader finds an artifact: the object itself, or for a collection `folder`, made and filled with links to
   /// the members and the manifest.
@@ -135,7 +132,7 @@ class Store {
   fs::path leases_folder() const { return root() / "leases"; }
 
   bool durable() const;
-  /// Warnings from reading: damaged records, a torn index. For people; each once.
+  /// Warnings from reading: damaged records. For people; each once.
   std::vector<std::string> take_warnings() const;
 
  private:

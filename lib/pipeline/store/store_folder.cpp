@@ -49,10 +49,11 @@ StoreFolder::StoreFolder(const fs::path& root, StoreOptions options)
   if (options_.create) share_with_group(root_);
   open_or_begin();
   if (!options_.create) return;
-  for (const char* name : {"objects", "tasks", "tracks", "plans", "work", "runs", "leases"}) {
+  for (const char* name : {"objects", "tasks", "tracks", "work", "runs", "leases"}) {
     const fs::path sub = root_ / name;
     if (!support::is_there(sub)) support::make_folders(sub);
   }
+  remove_earlier_caches();
   struct stat work {
   }, objects{};
   if (::stat((root_ / "work").c_str(), &work) == 0 && ::stat((root_ / "objects").c_str(), &objects) == 0 &&
@@ -100,6 +101,17 @@ void StoreFolder::open_or_begin() const {
   support::write_file_atomically(version_file, cat(kStoreVersion, "\n"), options_.durable);
 }
 
+/// Of versions before 0.3. One of them that is used again must not find entries of records that were replaced since.
+void StoreFolder::remove_earlier_caches() const {
+  for (const char* name : {"index", "plans", "memo/history"}) {
+    try {
+      if (support::is_there(root_ / name)) support::remove_tree(root_ / name);
+    } catch (const support::IoError&) {
+      // Another user's, or one removed by another process at this moment.
+    }
+  }
+}
+
 fs::path StoreFolder::object(const std::string& digest) const {
   return root_ / "objects" / digest.substr(0, 2) / digest;
 }
@@ -107,10 +119,6 @@ fs::path StoreFolder::object(const std::string& digest) const {
 fs::path StoreFolder::record(const ResultKey& key) const {
   if (key.is_snapshot()) return root_ / "tracks" / key.key / (std::to_string(key.step) + ".json");
   return root_ / "tasks" / key.key.substr(0, 2) / (key.key + ".json");
-}
-
-fs::path StoreFolder::hint(const std::string& plan_key) const {
-  return root_ / "plans" / plan_key.substr(0, 2) / plan_key;
 }
 
 void StoreFolder::make_folder_of(const fs::path& path) const {

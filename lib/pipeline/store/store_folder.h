@@ -22,6 +22,10 @@ inline constexpr int kStoreVersion = 2;
 struct StoreOptions {
   bool durable = true;  ///< false (`--durability=off`): no fsync; for tests and throw-away stores
   bool create = true;   ///< false: a store that is not there is an empty one, and nothing is written
+
+  /// False: hints come from the cache of records as it was written, without a look at all records. For the thousands of
+  /// short processes of an array.
+  bool lists_records = true;
 };
 
 class StoreFolder {
@@ -32,10 +36,10 @@ class StoreFolder {
 
   const std::filesystem::path& root() const { return root_; }
   bool durable() const { return options_.durable; }
+  bool lists_records() const { return options_.lists_records; }
 
   std::filesystem::path object(const std::string& digest) const;
   std::filesystem::path record(const ResultKey& key) const;
-  std::filesystem::path hint(const std::string& plan_key) const;
 
   /// Makes the folder of a record or an object, and syncs its name before any use. In a store that fills, all sibling
   /// folders are made too: 256 of them cost as much as one sync. Any thread.
@@ -53,6 +57,7 @@ class StoreFolder {
 
  private:
   void open_or_begin() const;
+  void remove_earlier_caches() const;
 
   std::filesystem::path root_;
   StoreOptions options_;

@@ -239,11 +239,14 @@ BOOST_FIXTURE_TEST_CASE(runs_logs_and_remembered_plans_are_bounded, SomeRuns) {
     const fs::path memo = folder / ("store/memo/noop-" + std::to_string(i));
     fs::create_directories(memo.parent_path());
     support::write_file_atomically(memo, std::string(1000, 'm'), false);
-    support::write_file_atomically(memo.string() + ".index", "i", false);
+    support::write_file_atomically(memo.string() + ".mark", "i", false);
     const auto when = fs::file_time_type::clock::now() - std::chrono::hours(48 + i);
     fs::last_write_time(memo, when);
-    fs::last_write_time(memo.string() + ".index", when);
+    fs::last_write_time(memo.string() + ".mark", when);
   }
+  const fs::path unfinished = folder / "store/memo/records.tmp.7";  // its writer was killed
+  support::write_file_atomically(unfinished, "half", false);
+  fs::last_write_time(unfinished, fs::file_time_type::clock::now() - std::chrono::hours(48));
   BOOST_TEST(work() == 4u);  // a and b under each salt
   GarbageOptions options_;
   options_.keep_runs = 1;
@@ -262,11 +265,13 @@ BOOST_FIXTURE_TEST_CASE(runs_logs_and_remembered_plans_are_bounded, SomeRuns) {
   BOOST_TEST(count(report, Deletion::What::kRun) == 1u);
   BOOST_TEST(count(report, Deletion::What::kLog) == 2u);
   BOOST_TEST(count(report, Deletion::What::kMemo) == 6u);
+  BOOST_TEST(count(report, Deletion::What::kLeftover) == 1u);
+  BOOST_TEST(!fs::exists(unfinished));
   BOOST_TEST((store->runs() == std::vector<std::string>{"20260102-000000-0002"}));
   BOOST_TEST(work() == 2u);
   BOOST_TEST(fs::exists(folder / "store/memo/noop-1"));
   BOOST_TEST(!fs::exists(folder / "store/memo/noop-2"));
-  BOOST_TEST(!fs::exists(folder / "store/memo/noop-2.index"));
+  BOOST_TEST(!fs::exists(folder / "store/memo/noop-2.mark"));
   BOOST_TEST(report.bytes_after < report.bytes_before);
   BOOST_TEST(report.bytes_after == collect(options_).bytes_before);
   BOOST_TEST(keys() == before);  // no result goes

@@ -1,8 +1,6 @@
 // Plans are remembered with the state of all their inputs at reading; damage costs time only.
 #include "pipeline/plan/up_to_date_cache.h"
 
-#include <unistd.h>
-
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 
@@ -80,54 +78,70 @@ BOOST_FIXTURE_TEST_CASE(a_plan_is_found_again_while_nothing_changed, Remembered)
   BOOST_TEST(!memo->everything_present(store));
 }
 
-BOOST_FIXTURE_TEST_CASE(objects_are_stated_without_the_index_until_it_changes, Remembered) {
-  // The fake store's objects and index, as files.
-  const auto write = [&](const fs::path& path, const std::string& text) {
+/// The fake store's objects and records, as files.
+struct OnDisk : Remembered {
+  fs::path some_object;
+
+  OnDisk() {
+    for (const auto& [digest, there] : store.objects) {
+      some_object = store_path / "objects" / digest.substr(0, 2) / digest;
+      put(some_object, "");
+    }
+    put(store_path / "tasks/ab/abcd.json", "a record");
+    put(store_path / "tracks/ab/1.json", "a record");
+    settle(1);
+  }
+  static void put(const fs::path& path, const std::string& text) {
     fs::create_directories(path.parent_path());
     std::ofstream(path) << text;
-  };
-  fs::path some_object;
-  for (const auto& [digest, there] : store.objects) {
-    some_object = store_path / "objects" / digest.substr(0, 2) / digest;
-    write(some_object, "");
   }
-  write(store_path / "index/1.log", "PEINDEX1");
-  const auto stands = [&] { return UpToDateCache::find(store_path, file, few())->objects_stand(); };
-  BOOST_TEST(!stands());  // the index has not been read yet
-  UpToDateCache::find(store_path, file, few())->renew();
+  /// As if the folders of records had changed some hours ago.
+  void settle(int hours) const {
+    for (const char* name : {"tasks/ab", "tracks/ab"})
+      fs::last_write_time(store_path / name, fs::file_time_type::clock::now() - std::chrono::hours(hours));
+  }
+  bool stands() const { return UpToDateCache::find(store_path, file, few())->objects_stand(); }
+  void renew() const { UpToDateCache::find(store_path, file, few())->renew(); }
+};
+
+BOOST_FIXTURE_TEST_CASE(objects_are_stated_without_the_records_until_these_change, OnDisk) {
+  BOOST_TEST(!stands());  // no record has been looked at yet
+  renew();
   BOOST_TEST(stands());
-  write(some_object, "another size");
+  put(some_object, "another size");
   BOOST_TEST(!stands());
   fs::remove(some_object);
   BOOST_TEST(!stands());
-  write(some_object, "");
+  put(some_object, "");
   BOOST_TEST(stands());
-  std::ofstream(store_path / "index/1.log", std::ios::app) << "forgotten";
+  for (const char* name : {"tasks/ab", "tracks/ab"}) {
+    for (const bool comes : {true, false}) {
+      if (comes)
+        put(store_path / name / "other.json", "of another process");
+      else
+        fs::remove(store_path / name / "other.json");
+      BOOST_TEST(!stands());
+      renew();
+      BOOST_TEST(!stands());  // the next change may leave the same time
+      settle(comes ? 3 : 2);
+      BOOST_TEST(!stands());
+      renew();
+      BOOST_TEST(stands());
+    }
+  }
+  put(store_path / "tasks/cd/cdef.json", "a record");
   BOOST_TEST(!stands());
-  UpToDateCache::find(store_path, file, few())->renew();
-  BOOST_TEST(stands());
-  write(store_path / "tasks/ab/abcd.json", "a record");
-  UpToDateCache::find(store_path, file, few())->renew();
-  BOOST_TEST(stands());
-  ::usleep(20'000);                               // a folder's time moves in ticks of some milliseconds
-  fs::remove(store_path / "tasks/ab/abcd.json");  // by hand, behind the index's back
-  BOOST_TEST(!stands());
-  UpToDateCache::find(store_path, file, few())->renew();
-  BOOST_TEST(stands());
-  write(store_path / "index/2.log", "another process");
-  BOOST_TEST(!stands());
-  fs::remove_all(store_path / "index");
+  fs::remove_all(store_path / "tasks");
   BOOST_TEST(!stands());
 }
 
-BOOST_FIXTURE_TEST_CASE(a_mark_of_an_index_that_changed_while_it_was_looked_at_is_of_no_use, Remembered) {
-  fs::create_directories(store_path / "index");
-  std::ofstream(store_path / "index/1.log") << "a";
+BOOST_FIXTURE_TEST_CASE(a_mark_of_records_that_changed_while_they_were_looked_at_is_of_no_use, OnDisk) {
   const auto memo = UpToDateCache::find(store_path, file, few());
   BOOST_TEST(!memo->objects_stand());
-  std::ofstream(store_path / "index/1.log", std::ios::app) << "dropped by another process";
+  fs::remove(store_path / "tasks/ab/abcd.json");  // by another process
+  settle(2);
   memo->renew();  // the earlier look was before `objects_stand` answered
-  BOOST_TEST(!UpToDateCache::find(store_path, file, few())->objects_stand());
+  BOOST_TEST(!stands());
 }
 
 BOOST_FIXTURE_TEST_CASE(a_touched_file_keeps_the_memo_and_an_edited_one_ends_it, Remembered) {

@@ -442,10 +442,10 @@ Edit edit(World& world) {
       return {"an object damaged", {}, "", {}};
     }
     case 10:
-      for (const char* name : {"plans", "index", "memo", "work"}) {
+      for (const char* name : {"memo", "work"}) {
         if (chance.one_in(2)) fs::remove_all(world.store_folder() / name);
       }
-      return {"hints, index, memo or work deleted", {}, "", {}};
+      return {"memo or work deleted", {}, "", {}};
     case 11: {
       const std::size_t s = any_stage();
       pipeline.stages[s].label = cat("renamed", chance.below(1000), "_", s);

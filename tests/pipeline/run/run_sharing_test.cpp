@@ -51,7 +51,6 @@ BOOST_FIXTURE_TEST_CASE(a_task_that_another_run_works_on_is_waited_for_and_then_
   const auto key = store->hint(task(a).plan_key).value();
   const Record made = *store->read({key, -1});
   fs::remove_all(folder / "store" / "tasks");
-  fs::remove_all(folder / "store" / "index");
   auto theirs = other();
   BOOST_TEST(theirs->acquire(task(a).plan_key).acquired);
   const RunSummary summary = run({}, [&] {
@@ -78,7 +77,6 @@ BOOST_FIXTURE_TEST_CASE(equal_work_under_another_plan_key_is_waited_for, Two) {
   const auto key = store->hint(task(a).plan_key).value();
   const Record made = *store->read({key, -1});
   fs::remove_all(folder / "store" / "tasks");
-  fs::remove_all(folder / "store" / "index");
   auto theirs = other();
   BOOST_TEST(theirs->acquire(key).acquired);
   const RunSummary summary = run({}, [&] {
@@ -190,7 +188,6 @@ BOOST_FIXTURE_TEST_CASE(an_owner_whose_lease_was_broken_stops_when_the_other_was
   run();
   const Record made = *store->read({store->hint(task(a).plan_key).value(), -1});
   fs::remove_all(folder / "store" / "tasks");
-  fs::remove_all(folder / "store" / "index");
   behaviour["a"] = [](FakeAttempt& attempt) { attempt.seconds = 5000; };
   auto theirs = other();
   const RunSummary summary = run({}, [&] {

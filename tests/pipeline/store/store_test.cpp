@@ -16,7 +16,6 @@
 #include "artifact/collection.h"
 #include "artifact/metrics.h"
 #include "artifact/workspace.h"
-#include "pipeline/store/index.h"
 #include "pipeline/store/object_memo.h"
 #include "support/boot_id.h"
 #include "support/bytes_read.h"
@@ -163,7 +162,9 @@ BOOST_FIXTURE_TEST_CASE(a_member_that_was_cut_is_seen_by_a_look_at_its_size, One
   const ResultKey key = record("r", {}).key;
   const std::string manifest = support::read_file(store.object_path(output.object));
   BOOST_TEST(*output.object_bytes() == manifest.size());
-  BOOST_TEST((open().find(key)->outputs.at(0) == output));  // by the index
+  BOOST_TEST((open().find(key)->outputs.at(0) == output));
+  open().refresh_cache();
+  BOOST_TEST((open().find(key)->outputs.at(0) == output));  // by the cache
   BOOST_TEST((open().read(key)->outputs.at(0) == output));
   for (const std::string& object : {output.members[1], output.object}) {
     const fs::path path = store.object_path(object);
@@ -198,9 +199,9 @@ BOOST_FIXTURE_TEST_CASE(what_cannot_be_seen_is_not_missing, OneStore) {
     fs::rename(path.string() + ".aside", path);
   };
   for (const fs::path& path : {open().record_path(made.key).parent_path(), open().record_path(made.key)}) {
-    for (const bool indexed : {true, false}) {
-      if (indexed && path.extension() == ".json") continue;  // the index knows what it says, and that it has its name
-      if (!indexed) fs::remove_all(folder / "store/index");
+    for (const bool cached : {true, false}) {
+      open().refresh_cache();
+      if (!cached) fs::remove(folder / "store/memo/records");
       Store store = open();
       hide(path);
       BOOST_CHECK_THROW(store.find(made.key, true), support::IoError);
@@ -316,11 +317,11 @@ BOOST_FIXTURE_TEST_CASE(a_record_is_the_commit_point_and_is_found_after_reopenin
     BOOST_TEST(!store.find(record.key));
     const PublishResult published = store.commit(record);
     BOOST_TEST(!published.existed);
-    store.set_hint(record.plan_key, record.key.key);
     return record;
   }();
-  for (const bool with_index : {true, false}) {
-    if (!with_index) fs::remove_all(folder / "store/index");
+  for (const bool with_cache : {true, false}) {
+    open().refresh_cache();
+    if (!with_cache) fs::remove(folder / "store/memo/records");
     const Store store = open();
     const auto found = store.find(made.key);
     BOOST_REQUIRE(found.has_value());
@@ -391,7 +392,6 @@ BOOST_FIXTURE_TEST_CASE(a_record_cut_at_any_byte_counts_as_missing, OneStore) {
   }();
   const fs::path path = folder / ("store/tasks/" + made.key.key.substr(0, 2) + "/" + made.key.key + ".json");
   const std::string whole = support::read_file(path);
-  fs::remove_all(folder / "store/index");
   for (std::size_t length = 0; length + 2 < whole.size(); ++length) {
     support::write_file_atomically(path, whole.substr(0, length), false);
     const Store store = open();
@@ -419,59 +419,6 @@ BOOST_FIXTURE_TEST_CASE(forgetting_drops_the_record_and_not_the_object, OneStore
   const Store store = open();
   BOOST_TEST(!store.find(key));
   BOOST_TEST(store.has_object(output.object));
-}
-
-BOOST_FIXTURE_TEST_CASE(many_index_files_are_merged_into_one, OneStore) {
-  std::vector<Record> all;
-  for (int i = 0; i < 20; ++i) {
-    Store store = open();
-    all.push_back(
-        record("t" + std::to_string(i), {store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")})}));
-    store.commit(all.back());
-    // One file per process; this process plays twenty.
-    for (const auto& entry : fs::directory_iterator(folder / "store/index")) {
-      if (entry.path().filename().string().find("kept") == std::string::npos) {
-        fs::rename(entry.path(), folder / ("store/index/kept" + std::to_string(i) + ".log"));
-      }
-    }
-  }
-  Store store = open();
-  store.tidy_index();
-  std::size_t files = 0;
-  for (const auto& entry : fs::directory_iterator(folder / "store/index")) files += entry.is_regular_file();
-  BOOST_TEST(files == 1u);
-  const Store again = open();
-  for (const Record& made : all) BOOST_TEST(again.find(made.key).has_value());
-}
-
-BOOST_FIXTURE_TEST_CASE(index_files_of_thousands_of_hosts_are_merged_around_one_in_use, OneStore) {
-  // As thirty elements of a cluster's array leave them, one of them still at work in the middle.
-  const auto name = [&](int i) { return fmt::format("{:016d}-node{:02d}-7.log", 1000 + i, i); };
-  std::vector<Record> all;
-  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(1);
-  { Store store = open(); }
-  for (int i = 0; i < 30; ++i) {
-    std::string bytes = index_header();
-    all.push_back(record("t" + std::to_string(i), {}));
-    bytes += encode_hint(PackedDigest(all[i].plan_key), PackedDigest(all[i].key.key));
-    if (i == 3) bytes += encode_result(PackedKey(all[i].key), PackedResult(Result{}));
-    if (i == 20) bytes += encode_forgotten(PackedKey(all[3].key));
-    support::make_folders(folder / "store/index");
-    support::write_file_atomically(folder / "store/index" / name(i), bytes, false);
-    if (i != 10) fs::last_write_time(folder / "store/index" / name(i), old);
-  }
-  Store store = open();
-  store.tidy_index();
-  std::vector<std::string> left;
-  for (const auto& entry : fs::directory_iterator(folder / "store/index"))
-    left.push_back(entry.path().filename().string());
-  std::sort(left.begin(), left.end());
-  BOOST_TEST(
-      (left == std::vector<std::string>{"0000000000000000-merged.log", name(10), "0000000000001011-merged.log"}));
-  const IndexContent content = read_index(folder / "store/index");
-  BOOST_TEST(content.hints.size() == 30u);
-  BOOST_TEST(content.results.count(PackedKey(all[3].key)) ==
-             0u);  // forgotten after it was recorded, and that order holds
 }
 
 BOOST_FIXTURE_TEST_CASE(a_newer_format_and_a_foreign_folder_are_refused, OneStore) {
@@ -515,9 +462,6 @@ BOOST_FIXTURE_TEST_CASE(what_is_forgotten_stays_forgotten_whoever_began_to_write
     Store a = open(), b = open();
     Store& writer = forgetter_first ? b : a;
     Store& forgetter = forgetter_first ? a : b;
-    // Both have a separate index file by now, in this order.
-    a.set_hint(support::sha256_hex("p"), support::sha256_hex(name + "a"));
-    b.set_hint(support::sha256_hex("p"), support::sha256_hex(name + "b"));
     const Record made = record(name, outputs(writer, name));
     writer.commit(made);
     BOOST_TEST(forgetter.forget(made.key));
@@ -526,49 +470,6 @@ BOOST_FIXTURE_TEST_CASE(what_is_forgotten_stays_forgotten_whoever_began_to_write
     writer.commit(made);
     BOOST_TEST(open().find(made.key).has_value());
   }
-}
-
-BOOST_FIXTURE_TEST_CASE(tidying_the_index_leaves_the_files_of_living_processes, OneStore) {
-  std::vector<ResultKey> keys;
-  const auto write = [&](const std::string& name) {
-    Store store = open();
-    const Record made = record(name, {store.publish_output({"out", artifact::Kind::kMetrics, false, file(name)})});
-    store.commit(made);
-    return made.key;
-  };
-  for (int i = 0; i < 12; ++i) keys.push_back(write("early " + std::to_string(i)));
-  int pipe_ends[2];
-  BOOST_REQUIRE(::pipe(pipe_ends) == 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    Store store = open();
-    store.set_hint(support::sha256_hex("p"), support::sha256_hex("living"));
-    if (::write(pipe_ends[1], "x", 1) != 1) ::_exit(1);
-    ::pause();
-  }
-  char byte;
-  BOOST_REQUIRE(::read(pipe_ends[0], &byte, 1) == 1);
-  for (int i = 0; i < 12; ++i) keys.push_back(write("late " + std::to_string(i)));
-  const auto files = [&] {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder / "store" / "index"))
-      names.push_back(entry.path().filename());
-    return names;
-  };
-  BOOST_TEST(files().size() == 25u);
-  open().tidy_index();
-  BOOST_TEST(files().size() == 3u);  // earlier files, the living one's, and later ones
-  ::kill(child, SIGKILL);
-  support::wait_for(child);
-  open().tidy_index();
-  // Emptied in place, so that the index alone can answer.
-  for (const auto& entry : fs::recursive_directory_iterator(folder / "store" / "tasks")) {
-    if (!entry.is_regular_file()) continue;
-    fs::permissions(entry.path(), fs::perms::owner_write, fs::perm_options::add);
-    fs::resize_file(entry.path(), 0);
-  }
-  for (const ResultKey& key : keys) BOOST_TEST(open().find(key).has_value());
-  BOOST_TEST(*open().hint(support::sha256_hex("p")) == support::sha256_hex("living"));
 }
 
 BOOST_FIXTURE_TEST_CASE(publishing_good_bytes_over_an_object_that_lost_a_bit_mends_it, OneStore) {
