@@ -121,7 +121,7 @@ class RunReader {
     TaskStatus& task = *found;
     if (name == "start") {
       task.phase = "running";
-      task.attempt = event.attempt;
+      task.attempt = static_cast<int>(event.attempt);
       task.log = event.log;
       if (!event.key.empty()) task.task_key = event.key;
       if (task.started == 0) task.started = event.time;
@@ -132,7 +132,7 @@ class RunReader {
     } else if (name == "publish") {
       if (!event.key.empty()) task.task_key = event.key;
       // A snapshot is published while the training continues; the exit decides there.
-      if (!event.snapshot || task.phase != "running") task.phase = "done";
+      if (event.snapshot.empty() || task.phase != "running") task.phase = "done";
       task.ended = event.time;
     } else if (name == "exit") {
       if (event.outcome == "done" || event.outcome == "diverged")

@@ -75,7 +75,7 @@ class Reader {
     const std::string& name = event.event;
     if (name == "start") {
       TimelineSpan span;
-      span.attempt = event.attempt;
+      span.attempt = static_cast<int>(event.attempt);
       span.start_s = time;
       span.end_s = -1;
       span.cpus = event.cpus;
@@ -93,8 +93,8 @@ class Reader {
       }
     } else if (name == "publish") {
       task.published_s = time;
-      task.bytes += event.bytes;
-      there_[event.snapshot_label.empty() ? task.id : task.id + "@" + event.snapshot_label] = time;
+      task.bytes += static_cast<std::uint64_t>(std::max<std::int64_t>(0, event.bytes));
+      there_[event.snapshot.empty() ? task.id : task.id + "@" + event.snapshot] = time;
     } else if (name == "reuse") {
       there_[task.id] = time;
     }
