@@ -41,10 +41,8 @@ class GoingOn {
                                  {}, "only there can it be continued");
     graph_ = thaw(support::parse_json(support::read_file(folder_ / "graph.json")));
     status_ = read_run(store, run);
-    std::set<std::string> needed;
-    for (const TaskStatus& task : status_.tasks) needed.insert(task.id);
     PlanOptions options;
-    for (const Task& task : graph_.tasks) options.selected.push_back(needed.count(task.id) > 0);
+    for (const Task& task : graph_.tasks) options.selected.push_back(status_.find(task.id) != nullptr);
     plan_ = make_plan(graph_, StoreReader(store), options);
     for (std::size_t i = 0; i < graph_.tasks.size(); ++i) by_key_.emplace(graph_.tasks[i].plan_key, i);
   }
@@ -152,13 +150,11 @@ class GoingOn {
     JobStates none;
     none.rows.emplace();
     add_jobs(status_, store_, submission_, none);  // what follows a failure is blocked
-    std::map<std::string, const TaskStatus*> by_id;
-    for (const TaskStatus& task : status_.tasks) by_id[task.id] = &task;
     Journal journal(folder_);
     for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
-      const auto told = by_id.find(graph_.tasks[i].id);
-      if (told == by_id.end()) continue;
-      const TaskStatus& task = *told->second;
+      const TaskStatus* const known = status_.find(graph_.tasks[i].id);
+      if (!known) continue;
+      const TaskStatus& task = *known;
       if (is_done(i)) {
         ++(task.phase == "done" ? summary.executed : summary.reused);
         if (task.phase != "done" && task.phase != "reused")

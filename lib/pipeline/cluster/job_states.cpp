@@ -202,15 +202,13 @@ class Overlay {
 
   /// Slurm cancels jobs whose dependency failed, and forgets them later. The list has producers before their readers.
   void block_what_follows() {
-    std::map<std::string, const TaskStatus*> by_id;
     for (TaskStatus& task : status_.tasks) {
-      by_id[task.id] = &task;
       if (task.phase != "waiting" || !waits_for_success_.count(task.plan_key)) continue;
       for (const std::string& need : task.needs) {
-        const auto found = by_id.find(need.substr(0, need.rfind('@')));
-        if (found == by_id.end() || (found->second->phase != "failed" && found->second->phase != "blocked")) continue;
+        const TaskStatus* const producer = status_.find_producer(need);
+        if (!producer || (producer->phase != "failed" && producer->phase != "blocked")) continue;
         task.phase = "blocked";
-        task.reason = cat("needs ", need, ", which ", found->second->phase == "failed" ? "failed" : "is blocked");
+        task.reason = cat("needs ", need, ", which ", producer->phase == "failed" ? "failed" : "is blocked");
         break;
       }
     }

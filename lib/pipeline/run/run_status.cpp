@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <unordered_map>
 
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/run_folder.h"
@@ -79,8 +78,8 @@ class RunReader {
   }
 
   TaskStatus* find_task(const std::string& id) {
-    const auto found = by_id_.find(id);
-    return found == by_id_.end() ? nullptr : &status_.tasks[found->second];
+    const auto found = status_.places.find(id);
+    return found == status_.places.end() ? nullptr : &status_.tasks[found->second];
   }
 
   void take_planned_task(const Json& json) {
@@ -96,13 +95,16 @@ class RunReader {
         if (need.is_string()) task.needs.push_back(need.get<std::string>());
       }
     }
-    by_id_[task.id] = status_.tasks.size();
+    status_.places[task.id] = status_.tasks.size();
     status_.tasks.push_back(std::move(task));
   }
 
   void take_plan(const Json& plan) {
     status_.pipeline = support::text_in(plan, "pipeline");
+    status_.title = support::text_in(plan, "title");
     status_.file = support::text_in(plan, "file");
+    status_.root = support::text_in(plan, "root");
+    status_.capacity = support::text_in(plan, "capacity");
     status_.host = support::text_in(plan, "host");
     const LeaseOwner owner = owner_of(plan);
     status_.pid = owner.pid;
@@ -115,26 +117,37 @@ class RunReader {
 
   void take_event(const JournalEvent& event) {
     const std::string& name = event.event;
+    const double time_s = std::max(0.0, event.time - status_.started);
+    status_.last_s = std::max(status_.last_s, time_s);
     if (name == "stop") stopped_ = true;
     TaskStatus* const found = find_task(event.task);
     if (!found) return;
     TaskStatus& task = *found;
     if (name == "start") {
       task.phase = "running";
-      task.attempt = event.attempt;
+      task.attempt = static_cast<int>(event.attempt);
+      task.attempts.push_back({.attempt = task.attempt,
+                               .start_s = time_s,
+                               .cpus = event.cpus,
+                               .gpus = event.gpus,
+                               .resumed = event.resumed});
       task.log = event.log;
       if (!event.key.empty()) task.task_key = event.key;
       if (task.started == 0) task.started = event.time;
       task.ended = 0;
     } else if (name == "reuse") {
       task.phase = "reused";
+      status_.there_s[task.id] = time_s;
       if (!event.key.empty()) task.task_key = event.key;
     } else if (name == "publish") {
       if (!event.key.empty()) task.task_key = event.key;
       // A snapshot is published while the training continues; the exit decides there.
-      if (!event.snapshot || task.phase != "running") task.phase = "done";
+      if (event.snapshot.empty() || task.phase != "running") task.phase = "done";
       task.ended = event.time;
+      task.bytes += static_cast<std::uint64_t>(std::max<std::int64_t>(0, event.bytes));
+      status_.there_s[event.snapshot.empty() ? task.id : cat(task.id, "@", event.snapshot)] = time_s;
     } else if (name == "exit") {
+      end_attempt(task, event, time_s);
       if (event.outcome == "done" || event.outcome == "diverged")
         task.phase = "done";
       else
@@ -151,6 +164,17 @@ class RunReader {
       task.phase = "blocked";
       task.reason = event.reason;
     }
+  }
+
+  static void end_attempt(TaskStatus& task, const JournalEvent& event, double time_s) {
+    const auto last = std::find_if(task.attempts.rbegin(), task.attempts.rend(), [&](const TaskAttempt& one) {
+      return one.attempt == event.attempt && one.end_s < 0;
+    });
+    if (last == task.attempts.rend()) return;
+    last->end_s = time_s;
+    last->outcome = event.outcome;
+    last->cpu_s = event.cpu_s;
+    last->peak_rss_bytes = event.peak_rss_bytes;
   }
 
   void take_summary(const Json& summary) {
@@ -195,7 +219,6 @@ class RunReader {
 
   const std::filesystem::path folder_;
   RunStatus status_;
-  std::unordered_map<std::string, std::size_t> by_id_;
   bool stopped_ = false;
 };
 
@@ -219,6 +242,16 @@ std::vector<std::string> live_runs(const Store& store) {
     if (run_is_alive(store, id)) live.push_back(id);
   }
   return live;
+}
+
+const TaskStatus* RunStatus::find(const std::string& id) const {
+  const auto found = places.find(id);
+  return found == places.end() ? nullptr : &tasks[found->second];
+}
+
+const TaskStatus* RunStatus::find_producer(const std::string& need) const {
+  const TaskStatus* const whole = find(need);
+  return whole ? whole : find(need.substr(0, need.rfind('@')));
 }
 
 RunStatus read_run(const Store& store, const std::string& run_id) {

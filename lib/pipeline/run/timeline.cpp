@@ -3,136 +3,79 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <unordered_map>
 #include <unordered_set>
 
-#include "pipeline/run/run_folder.h"
-#include "pipeline/run/run_status.h"
-#include "pipeline/store/journal.h"
 #include "support/clock.h"
-#include "support/json_fields.h"
-#include "support/text.h"
 
 namespace pe::pipeline {
 
 namespace {
 
-/// When a thing that others need was there: "trunk[seed=42]@b25" → seconds.
-using Availability = std::unordered_map<std::string, double>;
-
 class Reader {
  public:
-  Reader(const Store& store, const std::string& run_id) : folder_(store.runs_folder() / run_id) {
-    const RunStatus status = read_run(store, run_id);
-    out_.run_id = run_id;
-    out_.pipeline = status.pipeline;
-    out_.host = status.host;
-    out_.state = status.state;
-    out_.started = status.started;
-    out_.damaged_lines = status.damaged_lines;
-    running_ = status.state == "running";
-    if (status.ended > status.started) out_.length_s = status.ended - status.started;
-    for (std::size_t i = 0; i < status.tasks.size(); ++i) {
-      const TaskStatus& known = status.tasks[i];
-      TimelineTask task;
-      task.id = known.id;
-      task.stage = known.stage;
-      task.state = known.phase;
-      task.reason = known.reason;
-      index_[task.id] = out_.tasks.size();
-      if (std::find(out_.stages.begin(), out_.stages.end(), task.stage) == out_.stages.end())
-        out_.stages.push_back(task.stage);
-      out_.tasks.push_back(std::move(task));
-    }
-    const Json plan = read_plan(folder_, [&](const Json& task) {
-      const auto found = index_.find(support::text_in(task, "id"));
-      if (found == index_.end() || !task.contains("needs")) return;
-      for (const Json& need : task["needs"]) {
-        if (need.is_string()) needs_[found->second].push_back(need.get<std::string>());
-      }
-    });
-    out_.title = support::text_in(plan, "title");
-    out_.root = support::text_in(plan, "root");
-    out_.capacity = support::text_in(plan, "capacity");
+  explicit Reader(RunStatus status) : status_(std::move(status)) {
+    out_.run_id = status_.run_id;
+    out_.pipeline = status_.pipeline;
+    out_.title = status_.title;
+    out_.root = status_.root;
+    out_.host = status_.host;
+    out_.capacity = status_.capacity;
+    out_.state = status_.state;
+    out_.started = status_.started;
+    out_.damaged_lines = status_.damaged_lines;
   }
 
   Timeline read() {
-    each_journal_event(folder_, [&](const JournalEvent& event) { take(event); });
-    close_open_spans();
-    find_ready_times();
+    const bool running = status_.state == "running";
+    if (status_.ended > status_.started)
+      out_.length_s = status_.ended - status_.started;
+    else
+      out_.length_s = running ? std::max(status_.last_s, support::unix_time() - status_.started) : status_.last_s;
+    for (TaskStatus& known : status_.tasks) add_task(known, running ? "running" : "lost");
     give_lanes();
     find_critical_path();
     return std::move(out_);
   }
 
  private:
-  void take(const JournalEvent& event) {
-    const double time = std::max(0.0, event.time - out_.started);
-    last_s_ = std::max(last_s_, time);
-    const auto found = index_.find(event.task);
-    if (found == index_.end()) return;
-    TimelineTask& task = out_.tasks[found->second];
-    const std::string& name = event.event;
-    if (name == "start") {
-      TimelineSpan span;
-      span.attempt = event.attempt;
-      span.start_s = time;
-      span.end_s = -1;
-      span.cpus = event.cpus;
-      span.resumed = event.resumed;
-      span.gpus = event.gpus;
-      task.spans.push_back(std::move(span));
-    } else if (name == "exit") {
-      for (auto span = task.spans.rbegin(); span != task.spans.rend(); ++span) {
-        if (span->attempt != event.attempt || span->end_s >= 0) continue;
-        span->end_s = time;
-        span->outcome = event.outcome;
-        span->cpu_s = event.cpu_s;
-        span->peak_rss_bytes = event.peak_rss_bytes;
-        break;
-      }
-    } else if (name == "publish") {
-      task.published_s = time;
-      task.bytes += event.bytes;
-      there_[event.snapshot_label.empty() ? task.id : task.id + "@" + event.snapshot_label] = time;
-    } else if (name == "reuse") {
-      there_[task.id] = time;
+  void add_task(TaskStatus& known, const char* open) {
+    TimelineTask task;
+    task.id = known.id;
+    task.stage = known.stage;
+    task.state = known.phase;
+    task.reason = known.reason;
+    task.bytes = known.bytes;
+    if (std::find(out_.stages.begin(), out_.stages.end(), task.stage) == out_.stages.end())
+      out_.stages.push_back(task.stage);
+    for (TaskAttempt& attempt : known.attempts) {
+      TimelineSpan& span = task.spans.emplace_back(TimelineSpan{std::move(attempt)});
+      if (span.end_s >= 0) continue;
+      span.outcome = open;
+      span.end_s = std::max(span.start_s, out_.length_s);
     }
+    for (const TimelineSpan& span : task.spans) out_.length_s = std::max(out_.length_s, span.end_s);
+    std::unordered_set<std::size_t> producers;
+    for (const std::string& need : known.needs) {
+      task.ready_s = std::max(task.ready_s, available(need));
+      const std::size_t producer = producer_of(need);
+      if (producer != status_.tasks.size() && producers.insert(producer).second) task.needs.push_back(producer);
+    }
+    // A clock that was set back must not make a task wait before it was ready.
+    if (!task.spans.empty()) task.ready_s = std::min(task.ready_s, task.spans.front().start_s);
+    out_.tasks.push_back(std::move(task));
   }
 
-  void close_open_spans() {
-    if (out_.length_s <= 0) out_.length_s = running_ ? std::max(last_s_, support::unix_time() - out_.started) : last_s_;
-    for (TimelineTask& task : out_.tasks) {
-      for (TimelineSpan& span : task.spans) {
-        if (span.end_s >= 0) continue;
-        span.outcome = running_ ? "running" : "lost";
-        span.end_s = std::max(span.start_s, out_.length_s);
-      }
-      for (const TimelineSpan& span : task.spans) out_.length_s = std::max(out_.length_s, span.end_s);
-    }
+  /// Index of a task; the number of tasks when no task of the run makes it.
+  std::size_t producer_of(const std::string& need) const {
+    const TaskStatus* const task = status_.find_producer(need);
+    return task ? static_cast<std::size_t>(task - status_.tasks.data()) : status_.tasks.size();
   }
 
   /// A need that this run neither made nor looked up late was there from the start.
   double available(const std::string& need) const {
-    if (const auto found = there_.find(need); found != there_.end()) return found->second;
-    const auto whole = there_.find(need.substr(0, need.rfind('@')));
-    return whole == there_.end() ? 0 : whole->second;
-  }
-
-  void find_ready_times() {
-    for (const auto& [i, needs] : needs_) {
-      TimelineTask& task = out_.tasks[i];
-      std::unordered_set<std::size_t> known;
-      for (const std::string& need : needs) {
-        task.ready_s = std::max(task.ready_s, available(need));
-        auto found = index_.find(need);
-        if (found == index_.end()) found = index_.find(need.substr(0, need.rfind('@')));
-        if (found == index_.end()) continue;
-        if (known.insert(found->second).second) task.needs.push_back(found->second);
-      }
-      // A clock that was set back must not make a task wait before it was ready.
-      if (!task.spans.empty()) task.ready_s = std::min(task.ready_s, task.spans.front().start_s);
-    }
+    if (const auto found = status_.there_s.find(need); found != status_.there_s.end()) return found->second;
+    const auto whole = status_.there_s.find(need.substr(0, need.rfind('@')));
+    return whole == status_.there_s.end() ? 0 : whole->second;
   }
 
   void give_lanes() {
@@ -170,26 +113,20 @@ class Reader {
       // The last of its inputs comes before it.
       std::size_t before = out_.tasks.size();
       double when = 0;
-      for (const std::string& need : needs_[last]) {
+      for (const std::string& need : status_.tasks[last].needs) {
         const double time = available(need);
-        auto found = index_.find(need);
-        if (found == index_.end()) found = index_.find(need.substr(0, need.rfind('@')));
-        if (found == index_.end() || time <= when || out_.tasks[found->second].spans.empty()) continue;
+        const std::size_t producer = producer_of(need);
+        if (producer == out_.tasks.size() || time <= when || out_.tasks[producer].spans.empty()) continue;
         when = time;
-        before = found->second;
+        before = producer;
       }
       last = before;
     }
     std::reverse(out_.critical.begin(), out_.critical.end());
   }
 
-  std::filesystem::path folder_;
+  RunStatus status_;
   Timeline out_;
-  bool running_ = false;
-  double last_s_ = 0;
-  std::unordered_map<std::string, std::size_t> index_;
-  std::map<std::size_t, std::vector<std::string>> needs_;
-  Availability there_;
 };
 
 }  // namespace
@@ -231,7 +168,7 @@ std::int64_t Timeline::peak_together_bytes() const {
   return most;
 }
 
-Timeline read_timeline(const Store& store, const std::string& run_id) { return Reader(store, run_id).read(); }
+Timeline read_timeline(const Store& store, const std::string& run_id) { return Reader(read_run(store, run_id)).read(); }
 
 Json to_json(const Timeline& timeline) {
   Json tasks = Json::array(), critical = Json::array();

@@ -1,6 +1,6 @@
 /// @file
-/// How a run went, in time. It is read from the run's folder alone (plan.json and journals). It therefore also works
-/// for a run that has ended, has died, or is still running.
+/// How a run went, in time: a view of its history (run_status.h). It is read from the run's folder alone. It therefore
+/// also works for a run that has ended, has died, or is still running.
 #pragma once
 
 #include <algorithm>
@@ -8,21 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/run/run_status.h"
 #include "pipeline/store/store.h"
 #include "support/json.h"
 
 namespace pe::pipeline {
 
-/// One attempt. Times are seconds since the run began.
-struct TimelineSpan {
-  int attempt = 0;
-  double start_s = 0, end_s = 0;
-  std::string outcome;  ///< "done", "oom", …; "running" or "lost" when its end is not known
-  double cpu_s = 0;
-  std::int64_t peak_rss_bytes = 0;
-  std::int64_t cpus = 0;
-  std::vector<std::string> gpus;
-  bool resumed = false;
+/// An attempt with an end. Where that is not known, it is the end of the run, and the outcome "running" or "lost".
+struct TimelineSpan : TaskAttempt {
   std::size_t lane = 0;  ///< its slot: no two spans of a lane overlap
 };
 
@@ -30,7 +23,6 @@ struct TimelineTask {
   std::string id, stage;
   std::string state;        ///< as in TaskStatus::phase
   double ready_s = 0;       ///< when the last thing that it needed was there
-  double published_s = -1;  ///< its last publish; -1: none in this run
   std::uint64_t bytes = 0;  ///< published
   std::vector<TimelineSpan> spans;
   std::vector<std::size_t> needs;  ///< indices into Timeline::tasks

@@ -39,15 +39,14 @@ struct JournalEvent {
   std::int64_t seq = 0;
   std::string event, task, key, log, reason;
   std::string outcome;  ///< "class" of an exit
-  int attempt = 0;
-  bool snapshot = false;  ///< of a publish: of a snapshot
-  std::string snapshot_label;
+  std::int64_t attempt = 0;
+  std::string snapshot;             ///< label of a published snapshot
   bool resumed = false;             ///< of a start
   std::int64_t cpus = 0;            ///< of a start
   std::vector<std::string> gpus;    ///< of a start
   double cpu_s = 0;                 ///< of an exit
   std::int64_t peak_rss_bytes = 0;  ///< of an exit
-  std::uint64_t bytes = 0;          ///< of a publish
+  std::int64_t bytes = 0;           ///< of a publish
 };
 
 std::string journal_line(const Json& event);

@@ -1,6 +1,10 @@
 #include "pipeline/store/journal.h"
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "support/temp_folder.h"
 
@@ -132,7 +136,7 @@ BOOST_AUTO_TEST_CASE(events_read_without_a_tree_are_those_of_the_tree) {
     BOOST_REQUIRE(events[i].reason == text(tree, "reason"));
     BOOST_REQUIRE(events[i].outcome == text(tree, "class"));
     BOOST_REQUIRE(events[i].attempt == (tree.contains("attempt") ? tree["attempt"].get<int>() : 0));
-    BOOST_REQUIRE(events[i].snapshot == tree.contains("snapshot"));
+    BOOST_REQUIRE(events[i].snapshot == text(tree, "snapshot"));
   }
 }
 
@@ -140,9 +144,10 @@ void long_journals_are_read_in_order(int files) {
   test::TempFolder folder;
   // 10 MB in each file; lines of the others come in between, with a clock that was set back and bad lines.
   const std::string filler(4000, 'x');
-  std::size_t written = 0;
+  std::vector<std::tuple<double, int, int>> expected;  // latest time of its file, number, file
   for (int file = 0; file < files; ++file) {
     std::string text;
+    double latest = 0;
     for (int i = 0; i < 2500; ++i) {
       const double time = 1.7e9 + (i > 2000 ? i - 500 : i) + (i / 100 % 3 == file ? 0.25 : 0.5 + file / 8.0);
       text += journal_line({{"event", "start"},
@@ -155,18 +160,22 @@ void long_journals_are_read_in_order(int files) {
                             {"gpus", {"0", "1"}},
                             {"resumed", true}});
       if (i % 500 == 17) text += "torn {\n";
-      ++written;
+      expected.emplace_back(latest = std::max(latest, time), i, file);
     }
     if (file == 0) text += "{\"event\":\"cut";
     support::write_file_atomically(folder / ("journal.h." + std::to_string(file) + ".jsonl"), text, false);
   }
+  std::sort(expected.begin(), expected.end());
   std::size_t skipped_trees = 0, skipped = 0, at = 0;
   const auto trees = read_journal(folder.path(), &skipped_trees);
-  BOOST_TEST_REQUIRE(trees.size() == written);
+  BOOST_TEST_REQUIRE(trees.size() == expected.size());
   each_journal_event(
       folder.path(),
       [&](const JournalEvent& event) {
         BOOST_REQUIRE(at < trees.size());
+        const auto [latest, number, file] = expected[at];
+        BOOST_REQUIRE(event.seq == number);
+        BOOST_REQUIRE(event.task == std::to_string(file));
         const Json& tree = trees[at++];
         BOOST_REQUIRE(event.time == tree.at("time").get<double>());
         BOOST_REQUIRE(event.seq == tree.at("seq").get<std::int64_t>());
@@ -177,7 +186,7 @@ void long_journals_are_read_in_order(int files) {
         BOOST_REQUIRE(event.resumed);
       },
       &skipped);
-  BOOST_TEST(at == written);
+  BOOST_TEST(at == expected.size());
   BOOST_TEST(skipped_trees == 5u * static_cast<std::size_t>(files) + 1);
   BOOST_TEST(skipped == skipped_trees);
 }
