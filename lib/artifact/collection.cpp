@@ -9,6 +9,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/sha256_text.h"
 #include "support/suggest.h"
@@ -176,9 +177,7 @@ Manifest CollectionWriter::finish(bool durable) {
     member.content_digest = std::move(digests.content);
     if (durable) support::sync_path(path);
   }
-  support::write_file_atomically(building_ / kManifestName,
-                                 manifest_.to_json().dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
-                                 durable);
+  support::write_file_atomically(building_ / kManifestName, support::json_text(manifest_.to_json(), 1) + "\n", durable);
   // Only pe-pipeline reads it, and takes it away with the attempt.
   if (!manifest_.recipe.task_key.empty()) note.write(folder_);
   support::rename_durably(building_, folder_, durable);

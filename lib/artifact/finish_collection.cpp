@@ -7,6 +7,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/json_text.h"
 #include "support/text.h"
 
 namespace pe::artifact {
@@ -41,8 +42,7 @@ bool finish_collection(const fs::path& folder, Kind kind, const Recipe& recipe) 
   if (error) throw support::IoError(cat("cannot read ", quote(folder.string()), ": ", error.message()));
   std::sort(manifest.members.begin(), manifest.members.end(),
             [](const Member& a, const Member& b) { return a.name < b.name; });
-  support::write_file_atomically(folder / kManifestName,
-                                 manifest.to_json().dump(1, ' ', false, Json::error_handler_t::replace) + "\n", false);
+  support::write_file_atomically(folder / kManifestName, support::json_text(manifest.to_json(), 1) + "\n", false);
   return true;
 }
 

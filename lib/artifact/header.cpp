@@ -2,6 +2,7 @@
 
 #include "support/error.h"
 #include "support/files.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -52,7 +53,7 @@ void write_header(h5::File& file, Kind kind, int format, const Recipe& recipe) {
   group.set_text("schema", kArtifactSchema);
   group.set_text("kind", kind_name(kind));
   group.set_integer("format", format);
-  group.write_text("made_by", recipe_to_json(recipe).dump(-1, ' ', false, Json::error_handler_t::replace));
+  group.write_text("made_by", support::json_text(recipe_to_json(recipe)));
 }
 
 Header read_header(const h5::File& file) {

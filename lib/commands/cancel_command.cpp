@@ -13,6 +13,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/json_text.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -148,7 +149,8 @@ int cancel_command(const cli::CommandLine& given) {
                   {"exit_code", pipeline::kRunIncomplete},
                   {"cancelled", true},
                   {"ended", support::unix_time()}};
-  support::write_file_atomically(store.runs_folder() / run / "summary.json", json.dump(1) + "\n", store.durable());
+  support::write_file_atomically(store.runs_folder() / run / "summary.json", support::json_text(json, 1) + "\n",
+                                 store.durable());
   return pipeline::kRunDone;
 }
 

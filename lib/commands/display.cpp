@@ -9,6 +9,7 @@
 #include "commands/display_text.h"
 #include "commands/session.h"
 #include "support/clock.h"
+#include "support/json_text.h"
 #include "support/text.h"
 
 namespace pe::commands {
@@ -120,7 +121,7 @@ class JsonLines : public Display {
 
  private:
   static void emit(const Json& json) {
-    print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    print(support::json_text(json) + "\n");
     std::fflush(stdout);
   }
   double last_s_ = 0;

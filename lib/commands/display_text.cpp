@@ -73,7 +73,7 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
   if (event.name == "start") {
     return cat("start    ", id, event.attempt > 1 ? cat("  attempt ", event.attempt) : "",
                field_or(detail, "resumed", false) ? ", continues" : "",
-               detail.contains("gpus") ? cat("  gpus ", cli::harmless(support::json_text(detail["gpus"], -1, 0))) : "");
+               detail.contains("gpus") ? cat("  gpus ", cli::harmless(support::json_text(detail["gpus"]))) : "");
   }
   if (event.name == "publish") {
     const std::string snapshot = text_of(detail, "snapshot");

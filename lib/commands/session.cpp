@@ -12,6 +12,7 @@
 #include "pipeline/orchestrator.h"
 #include "support/error.h"
 #include "support/folders.h"
+#include "support/json_text.h"
 #include "support/process.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -183,7 +184,7 @@ void say(const std::string& text) {
   write_out(stderr, text);
 }
 
-void print_json(const Json& json) { print(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"); }
+void print_json(const Json& json) { print(support::json_text(json, 1) + "\n"); }
 
 cli::Style out_style(const cli::CommandLine& line) { return cli::Style(cli::use_color(line.color, 1)); }
 cli::Style err_style(const cli::CommandLine& line) { return cli::Style(cli::use_color(line.color, 2)); }

@@ -13,6 +13,7 @@
 #include "pipeline/orchestrator.h"
 #include "support/config.h"
 #include "support/error.h"
+#include "support/json_text.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -166,8 +167,7 @@ std::string extras_text(const cli::CommandLine& line, const std::vector<Record>&
     out += "  made from\n";
     print_tree(records, record, "    ", seen, out);
   }
-  if (line.preimage)
-    out += cat("  preimage\n", record.preimage.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
+  if (line.preimage) out += cat("  preimage\n", support::json_text(record.preimage, 2), "\n");
   return out;
 }
 

@@ -20,6 +20,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/json_text.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -216,8 +217,7 @@ void watch(const pipeline::Store& store, const std::string& run, const cli::Comm
         panel.show(support::split(status_text(status, line.failed, style), '\n'));
       } else {
         Json json = status_json(status, line.failed);
-        const std::string text =
-            line.json ? json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n" : counts_text(status) + "\n";
+        const std::string text = line.json ? support::json_text(json) + "\n" : counts_text(status) + "\n";
         if (text != last) print(text);
         std::fflush(stdout);
         last = text;
@@ -231,7 +231,7 @@ void watch(const pipeline::Store& store, const std::string& run, const cli::Comm
   ::sigaction(SIGTERM, &before_term, nullptr);
   if (left) return;
   if (line.json)
-    print(status_json(status, line.failed).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    print(support::json_text(status_json(status, line.failed)) + "\n");
   else
     print(status_text(status, line.failed, style));
 }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "support/clock.h"
+#include "support/json_text.h"
 #include "support/text.h"
 
 namespace pe::commands {
@@ -44,7 +45,7 @@ double rounded(double seconds) { return std::round(seconds * 1000) / 1000; }
 
 /// The data of the chart. A '<' would let a task's name end the script element.
 std::string data_of(const Timeline& timeline) {
-  const auto text_of = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  const auto text_of = [](const Json& json) { return support::json_text(json); };
   // A task after the other: one tree of all would take several times the memory of the page.
   std::string all = text_of({{"length", rounded(timeline.length_s)},
                              {"lanes", timeline.lanes},

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "support/json_text.h"
 #include "support/progress_format.h"
 #include "support/text.h"
 
@@ -128,7 +129,7 @@ class EventReporter : public support::Progress {
   }
   void event(const Json& event) override {
     const std::scoped_lock lock(mutex_);
-    std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    std::string line = support::json_text(event) + "\n";
     const char* at = line.data();
     std::size_t left = line.size();
     while (left > 0) {

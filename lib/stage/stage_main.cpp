@@ -17,6 +17,7 @@
 #include "support/error.h"
 #include "support/explain.h"
 #include "support/files.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/process.h"
 #include "support/program.h"
@@ -194,7 +195,7 @@ int check_configs(const StageInfo& info, const support::Schema& schema, const st
       answer = {{"ok", false}, {"errors", {std::string("not a config: ") + error.what()}}};
       all = false;
     }
-    cli::print(answer.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    cli::print(support::json_text(answer) + "\n");
   }
   return all ? support::kExitDone : support::kExitConfig;
 }

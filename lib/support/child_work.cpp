@@ -13,6 +13,7 @@
 #include "support/explain.h"
 #include "support/files.h"
 #include "support/json.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/process.h"
 #include "support/progress.h"
@@ -29,7 +30,7 @@ std::string failure_text(int code, const std::vector<Diagnostic>& diagnostics) {
   Json list = Json::array();
   for (const Diagnostic& item : diagnostics)
     list.push_back({{"message", item.message}, {"hint", item.hint}, {"context", item.context}});
-  return kFailure + Json{{"code", code}, {"diagnostics", list}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return kFailure + support::json_text(Json{{"code", code}, {"diagnostics", list}});
 }
 
 std::string answer_of(const std::function<std::string()>& body) {

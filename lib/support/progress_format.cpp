@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/json_text.h"
 #include "support/text.h"
 
 namespace pe::support {
@@ -14,7 +15,7 @@ std::string number_text(const Json& value) {
     return std::abs(real) >= 1000 ? short_count(real) : fmt::format("{:.4g}", real);
   }
   if (value.is_number_integer()) return short_count(value.get<double>());
-  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return value.is_string() ? value.get<std::string>() : support::json_text(value);
 }
 
 std::string_view without(std::string_view name, std::string_view end) {

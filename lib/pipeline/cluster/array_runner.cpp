@@ -20,6 +20,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/json_fields.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -87,8 +88,7 @@ class MonitorState : public RunListener {
     if (last_ >= 0 && state.now_s - last_ < kStateEvery) return;
     last_ = state.now_s;
     try {
-      support::write_file_atomically(
-          path_, to_json(*state.graph, state).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", false);
+      support::write_file_atomically(path_, support::json_text(to_json(*state.graph, state)) + "\n", false);
     } catch (const support::IoError&) {
       // Tells how far things are, decides nothing.
     }

@@ -17,6 +17,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -96,8 +97,7 @@ class GoingOn {
       report_.warnings = std::move(shown.odd);
       summary.reports = std::move(shown.reports);
     }
-    support::write_file_atomically(folder_ / "summary.json",
-                                   to_json(graph_, summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
+    support::write_file_atomically(folder_ / "summary.json", support::json_text(to_json(graph_, summary), 1) + "\n",
                                    store_.durable());
     report_.ended = true;
     report_.exit_code = summary.exit_code;

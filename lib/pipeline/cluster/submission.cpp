@@ -15,6 +15,7 @@
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/hash.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -27,9 +28,7 @@ namespace {
 
 constexpr const char* kSchema = "pe-submission/1";
 
-std::string dumped(const Json& json, int indent = -1) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string dumped(const Json& json, int indent = -1) { return support::json_text(json, indent) + "\n"; }
 
 fs::path folder_of(const Store& store, const std::string& run) { return store.runs_folder() / run; }
 

@@ -1,6 +1,6 @@
 /// @file
 /// The contents of a store, read once from its records: the input of `verify`, `gc`, `pin`, `push` and similar
-/// commands. Only the fields that decide are kept of each record, so that a hundred thousand of them fit.
+/// commands. Only the fields that decide are kept of each record, so that tens of thousands of them fit.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ struct StoredResult {
   std::string plan_key, stage, task, pipeline, run;
   ResultStatus status = ResultStatus::kDone;
   std::vector<OutputRecord> outputs;
-  RecordInputs inputs;
+  std::vector<InputRecord> inputs;
   std::string ended;      ///< UTC text that sorts
   double wall_s = 0;      ///< how long making it took
   std::int64_t gpus = 0;  ///< that it held while it was made

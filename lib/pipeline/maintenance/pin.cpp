@@ -8,6 +8,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/folders.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -47,8 +48,7 @@ void write_pin(const Store& store, const Pin& pin) {
                   {"keys", std::move(keys)},
                   {"tasks", pin.tasks}};
   support::make_folders(path.parent_path());
-  support::write_file_atomically(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
-                                 store.durable());
+  support::write_file_atomically(path, support::json_text(json, 1) + "\n", store.durable());
 }
 
 std::vector<Pin> read_pins(const Store& store, std::vector<std::string>* damaged) {

@@ -13,6 +13,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/json_fields.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/sha256_text.h"
 #include "support/text.h"
@@ -99,7 +100,7 @@ PackReport pack_results(const Store& from, const Inventory& inventory, const std
   report.objects = objects.size();
 
   ArchiveWriter archive(file);
-  archive.add(kIndex, index.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  archive.add(kIndex, support::json_text(index, 1) + "\n");
   if (!options.pipeline_text.empty()) archive.add(kPipeline, options.pipeline_text);
   for (const auto& [name, text] : records) archive.add(name, text);
   for (const auto& [digest, bytes] : objects)

@@ -7,6 +7,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/json.h"
+#include "support/json_text.h"
 
 namespace pe::pipeline {
 
@@ -40,8 +41,7 @@ void note_use(const fs::path& store, const Graph& graph, const Plan& plan, const
                   {"tasks", std::move(tasks)}};
   const fs::path folder = folder_of(store, graph.name, graph.root, graph.variant, selectors);
   support::make_folders(folder);
-  support::write_file_atomically(folder / "plan.json", json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
-                                 false);
+  support::write_file_atomically(folder / "plan.json", support::json_text(json) + "\n", false);
 }
 
 void renew_use(const fs::path& store, const std::string& pipeline, const fs::path& root, const std::string& variant) {

@@ -12,6 +12,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/folders.h"
+#include "support/json_text.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -280,7 +281,7 @@ void Attempts::write_exit(const ActiveAttempt& attempt) const {
                   {"ended", support::utc_text(support::unix_time())},
                   {"step", attempt.step}};
   try {
-    write_new_file(attempt.folder / "exit.json", json.dump(1) + "\n", false);
+    write_new_file(attempt.folder / "exit.json", support::json_text(json, 1) + "\n", false);
   } catch (const support::IoError&) {
     // The journal reports it as well.
   }

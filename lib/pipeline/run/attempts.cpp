@@ -17,6 +17,7 @@
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/json_fields.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -317,7 +318,7 @@ bool Attempts::may_tell(ActiveAttempt& attempt, const Json& detail) {
   }
   if (attempt.told < kMostEvents && attempt.told_bytes < kMostBytes) {
     ++attempt.told;
-    attempt.told_bytes += detail.dump(-1, ' ', false, Json::error_handler_t::replace).size();
+    attempt.told_bytes += support::json_text(detail).size();
     return true;
   }
   ++attempt.left_out;

@@ -82,20 +82,14 @@ Json task_json(const Graph& graph, const Plan& plan, std::size_t i) {
   return json;
 }
 
-/// `head` with the tasks, one after the other: no tree of 100,000 is made.
+/// `head` with the tasks.
 std::string plan_text(Json head, const Graph& graph, const Plan& plan) {
-  head["tasks"] = nullptr;  // its place
-  std::string all;
-  support::JsonText text([&](std::string_view piece) { all += piece; });
-  text.object_with(head, "tasks", [&] {
-    text.open_array();
-    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-      if (plan.tasks[i].state != TaskState::kNotNeeded) text.value(task_json(graph, plan, i));
-    }
-    text.close_array();
-  });
-  text.finish("\n");
-  return all;
+  Json tasks = Json::array();
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    if (plan.tasks[i].state != TaskState::kNotNeeded) tasks.push_back(task_json(graph, plan, i));
+  }
+  head["tasks"] = std::move(tasks);
+  return support::json_text(head) + "\n";
 }
 
 }  // namespace
@@ -182,9 +176,8 @@ Json to_json(const Graph& graph, const RunState& state) {
 void RunFolder::write_progress(const RunState& state) {
   if (joined_) return;
   try {
-    support::write_file_atomically(
-        path_ / "progress.json",
-        to_json(*state.graph, state).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", false);
+    support::write_file_atomically(path_ / "progress.json", support::json_text(to_json(*state.graph, state)) + "\n",
+                                   false);
   } catch (const support::IoError&) {
     // Tells how far things are, decides nothing; the run must not end for it.
   }
@@ -213,9 +206,7 @@ Json to_json(const Graph& graph, const RunSummary& summary) {
 
 void RunFolder::write_summary(const Graph& graph, const RunSummary& summary) {
   if (joined_) return;
-  support::write_file_atomically(path_ / "summary.json",
-                                 to_json(graph, summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
-                                 false);
+  support::write_file_atomically(path_ / "summary.json", support::json_text(to_json(graph, summary), 1) + "\n", false);
 }
 
 }  // namespace pe::pipeline

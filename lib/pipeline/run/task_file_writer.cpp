@@ -6,6 +6,7 @@
 #include "pipeline/run/runner.h"
 #include "pipeline/store/whole_write.h"
 #include "support/files.h"
+#include "support/json_text.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -39,7 +40,7 @@ TaskFileWriter::TaskFileWriter(const StageDescription& stage, const std::string&
   document_ = {{"schema", "pe-task/1"},       {"stage", stage.name},      {"key", key},
                {"config", std::move(config)}, {"inputs", Json::object()}, {"outputs", Json::object()},
                {"work", folder_.string()},    {"resume", nullptr},        {"events_fd", Launch::kEventsDescriptor}};
-  for (const artifact::InputRole& input : stage.inputs) inputs_[input.name];
+  for (const artifact::InputRole& input : stage.inputs) document_["inputs"][input.name] = Json::array();
 }
 
 void TaskFileWriter::bind_to_program(bool exact) {
@@ -51,13 +52,12 @@ void TaskFileWriter::bind_to_program(bool exact) {
 
 void TaskFileWriter::add_input(const Store& store, const std::string& role, const OutputRecord& output,
                                ResultStatus status, const std::map<std::string, std::string>& labels) {
-  InputLines& inputs = inputs_[role];
-  const fs::path folder = folder_ / "inputs" / cat(role, "-", inputs.count);
+  Json& inputs = document_["inputs"][role];
+  const fs::path folder = folder_ / "inputs" / cat(role, "-", inputs.size());
   Json item{{"path", store.materialise(output, folder).string()}, {"kind", output.kind}, {"digest", output.content}};
   if (names_labels()) item["labels"] = labels;
   if (status == ResultStatus::kDiverged) item["status"] = "diverged";
-  // A value a line, as in the rest of the file: stages in sh read it by lines.
-  inputs.lines.end() += cat(inputs.count++ == 0 ? "" : ",", "\n   ", support::json_text(item, 1, 3));
+  inputs.push_back(std::move(item));
 }
 
 void TaskFileWriter::add_missing(const InputRecord& input) {
@@ -90,25 +90,9 @@ void TaskFileWriter::name_earlier(const Store& store, std::int64_t step, const s
   document_["earlier"] = {{"label", std::to_string(step)}, {"step", step}, {"outputs", std::move(paths)}};
 }
 
-void TaskFileWriter::write(const support::TextSink& sink) const {
-  support::JsonText text(sink, 1);
-  text.object_with(document_, "inputs", [&] {
-    text.open_object();
-    for (const auto& [role, inputs] : inputs_) {
-      text.key(role);
-      std::vector<std::string_view> pieces{"["};
-      pieces.insert(pieces.end(), inputs.lines.chunks().begin(), inputs.lines.chunks().end());
-      pieces.emplace_back(inputs.count == 0 ? "]" : "\n  ]");
-      text.raw(pieces);
-    }
-    text.close_object();
-  });
-  text.finish("\n");
-}
+// A value a line: stages in sh read it by lines.
+std::string TaskFileWriter::text() const { return support::json_text(document_, 1) + "\n"; }
 
-void TaskFileWriter::write_to(const fs::path& path) const {
-  write_new_file(
-      path, [&](const support::TextSink& sink) { write(sink); }, false);
-}
+void TaskFileWriter::write_to(const fs::path& path) const { write_new_file(path, text(), false); }
 
 }  // namespace pe::pipeline

@@ -10,9 +10,7 @@
 
 #include "pipeline/file/stage_description.h"
 #include "pipeline/store/store.h"
-#include "support/chunked_text.h"
 #include "support/json.h"
-#include "support/json_text.h"
 
 namespace pe::pipeline {
 
@@ -44,25 +42,18 @@ class TaskFileWriter {
   void resume_from(const std::filesystem::path& attempt) { document_["resume"] = attempt.string(); }
   void checkpoint(const Json& policy) { document_["checkpoint"] = policy; }
 
-  void write(const support::TextSink& sink) const;
+  std::string text() const;
   /// A file that is not there yet. @throws IoError
   void write_to(const std::filesystem::path& path) const;
 
  private:
-  /// The inputs of one role, as text, a line each: a report may gather a hundred thousand.
-  struct InputLines {
-    support::ChunkedText lines;
-    std::size_t count = 0;
-  };
-
   Json paths_in(const std::filesystem::path& folder) const;
   /// Labels are in task.json where they are in the key: among its inputs, or in the config.
   bool names_labels() const { return stage_.reads_labels || stage_.takes_labels; }
 
   const StageDescription& stage_;
   std::filesystem::path folder_;
-  Json document_;                             // without its inputs
-  std::map<std::string, InputLines> inputs_;  // by role
+  Json document_;
 };
 
 }  // namespace pe::pipeline

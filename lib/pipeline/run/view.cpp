@@ -13,6 +13,7 @@
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/hash.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -287,8 +288,7 @@ void View::finish(const std::vector<std::string>& reports, const std::string& id
   add_folders(outputs_, "", folders);
   const Json mark{
       {"settings", settings}, {"shown", whole ? id : ""}, {"reports", reports}, {"folders", std::move(folders)}};
-  support::write_file_atomically(outputs_ / kMark, mark.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
-                                 false);
+  support::write_file_atomically(outputs_ / kMark, support::json_text(mark) + "\n", false);
 }
 
 std::map<std::string, std::string> settings_of_view(const Graph& graph, const Store& store) {
@@ -437,7 +437,7 @@ std::vector<std::string> Reports::finish() {
     for (const auto& [place, item] : added_) {
       if (copied_.count(place) == 0) copy(place, item.output.object);
     }
-    support::write_file_atomically(shown / kSourceNote, Json(contents).dump(1) + "\n", false);
+    support::write_file_atomically(shown / kSourceNote, support::json_text(contents, 1) + "\n", false);
     turned_ = set_link(run_id_, base_ / "latest", run_id_, odd_);
   }
   std::vector<std::string> folders;

@@ -21,6 +21,7 @@
 #include "support/folders.h"
 #include "support/json.h"
 #include "support/json_fields.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -63,7 +64,7 @@ void write_owner(const fs::path& attempt, std::int64_t pid, std::uint64_t start,
   if (pid == 0) return;
   const Json json{{"host", host_name()}, {"boot", this_host().boot}, {"pids", this_host().pids},
                   {"pid", pid},          {"process_start", start},   {"spent_s", spent_s}};
-  write_new_file(attempt / "owner.json", json.dump() + "\n", false);
+  write_new_file(attempt / "owner.json", support::json_text(json) + "\n", false);
 }
 
 std::vector<fs::path> attempts_below(const fs::path& work) {

@@ -17,6 +17,7 @@
 #include "support/fault_point.h"
 #include "support/folders.h"
 #include "support/hash.h"
+#include "support/json_text.h"
 #include "support/parallel_chunks.h"
 #include "support/parse_json.h"
 #include "support/text.h"
@@ -214,7 +215,7 @@ void each_event(const std::filesystem::path& run_folder, std::size_t* skipped,
 
 std::string journal_line(const Json& event) {
   // A stage's text may hold bytes that are no UTF-8; a journal must not fail for it.
-  std::string text = event.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = support::json_text(event);
   text.pop_back();
   const std::string crc = crc_of(text);
   return support::cat(text, kCrcKey, crc, "\"}\n");

@@ -19,6 +19,7 @@
 #include "support/fault_point.h"
 #include "support/folders.h"
 #include "support/json_fields.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -114,7 +115,7 @@ Leases::Leases(fs::path folder, LeaseOptions options) : folder_(std::move(folder
   self.slurm_cluster = environment("SLURM_CLUSTER_NAME");
   self.slurm_name = environment("SLURM_JOB_NAME");
   self.started = support::unix_time();
-  tail_ = to_json(self).dump(-1, ' ', false, Json::error_handler_t::replace);
+  tail_ = support::json_text(to_json(self));
   tail_.pop_back();  // each claim adds its number, so that no two leases are the same bytes
 }
 

@@ -1,7 +1,6 @@
 #include "pipeline/store/record.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/json_fields.h"
+#include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/sha256_text.h"
 #include "support/text.h"
@@ -23,7 +23,6 @@ namespace {
 constexpr const char* kRecordSchema = "pe-record/1";
 
 constexpr const char* kCheck = "check";
-constexpr const char* kInputs = "inputs";
 
 Json output_to_json(const OutputRecord& output) {
   Json json{{"role", output.role},
@@ -141,39 +140,30 @@ Json input_to_json(const InputRecord& input) {
   return item;
 }
 
-/// A record's members in the order of their names; the inputs one after the other, since there may be a hundred
-/// thousand.
-void write_members(const Record& record, const std::string& check, support::JsonText& text) {
-  text.open_object();
-  if (!check.empty()) text.member(kCheck, check);
-  text.member("config", record.config);
-  text.key(kInputs);
-  text.open_array();
-  for (const InputRecord& input : record.inputs) text.value(input_to_json(input));
-  text.close_array();
-  text.member("key", record.key.key);
-  text.member("occasion", record.occasion);
-  text.key("outputs");
-  text.open_array();
-  for (const OutputRecord& output : record.outputs) text.value(output_to_json(output));
-  text.close_array();
-  text.member("plan_key", record.plan_key);
-  text.member("preimage", record.preimage);
-  text.member("schema", kRecordSchema);
-  text.member("stage", record.stage);
-  text.member("status", status_name(record.status));
-  if (record.key.is_snapshot()) text.member("step", record.key.step);
-  text.member("task", record.task);
-  text.member("version", record.version);
-  text.close_object();
+Json without_check(const Record& record) {
+  Json inputs = Json::array(), outputs = Json::array();
+  for (const InputRecord& input : record.inputs) inputs.push_back(input_to_json(input));
+  for (const OutputRecord& output : record.outputs) outputs.push_back(output_to_json(output));
+  Json json{{"schema", kRecordSchema},
+            {"key", record.key.key},
+            {"plan_key", record.plan_key},
+            {"stage", record.stage},
+            {"version", record.version},
+            {"task", record.task},
+            {"status", status_name(record.status)},
+            {"outputs", std::move(outputs)},
+            {"inputs", std::move(inputs)},
+            {"preimage", record.preimage},
+            {"config", record.config},
+            {"occasion", record.occasion}};
+  if (record.key.is_snapshot()) json["step"] = record.key.step;
+  return json;
 }
 
-/// The CRC-32C of the text that `write` passes to its sink.
-template <typename Write>
-std::string check_of(const Write& write) {
-  std::uint32_t crc = 0;
-  write([&](std::string_view piece) { crc = support::crc32c(piece.data(), piece.size(), crc); });
-  return fmt::format("{:08x}", crc);
+/// The CRC-32C of a record's other members.
+std::string check_of(const Json& json) {
+  const std::string text = support::json_text(json);
+  return fmt::format("{:08x}", support::crc32c(text.data(), text.size()));
 }
 
 InputRecord input_from_json(const Json& item, const std::string& where) {
@@ -187,67 +177,15 @@ InputRecord input_from_json(const Json& item, const std::string& where) {
   return input;
 }
 
-/// Extracts the inputs of a record during parsing, and keeps their text for the check.
-class InputTaker {
- public:
-  InputTaker(RecordInputs& inputs, std::string where) : inputs_(inputs), where_(std::move(where)) {}
-
-  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::key && depth == 1) in_inputs_ = parsed == kInputs;
-    if (event != Json::parse_event_t::object_end || depth != 2 || !in_inputs_) return true;
-    text_ += text_.empty() ? "" : ",";
-    text_ += parsed.dump(-1, ' ', false, Json::error_handler_t::replace);
-    try {
-      if (!wrong_) inputs_.push_back(input_from_json(parsed, where_));
-    } catch (const ArtifactError& error) {
-      wrong_ = error;
-    }
-    return false;
-  }
-  /// The check of the rest of the record with them.
-  std::string check_with(const Json& rest) const {
-    return check_of([&](const support::TextSink& sink) {
-      support::JsonText text(sink);
-      const auto inputs = rest.find(kInputs);
-      const bool taken = inputs != rest.end() && inputs->is_array() && inputs->empty();
-      if (taken)
-        text.object_with(rest, kInputs, [&] { text.raw({"[", text_, "]"}); });
-      else
-        text.value(rest);
-      text.finish();
-    });
-  }
-  void throw_if_wrong() const {
-    if (wrong_) throw *wrong_;
-  }
-
- private:
-  RecordInputs& inputs_;
-  const std::string where_;
-  std::string text_;
-  std::optional<ArtifactError> wrong_;
-  bool in_inputs_ = false;
-};
-
 }  // namespace
 
-void write_record(const Record& record, const support::TextSink& sink) {
-  // Members are sorted and numbers are written in their shortest form, so that reading and writing gives the same text.
-  const std::string check = check_of([&](const support::TextSink& counted) {
-    support::JsonText text(counted);
-    write_members(record, "", text);
-    text.finish();
-  });
-  support::JsonText text(sink, 1);
-  write_members(record, check, text);
-  text.finish("\n");
+Json to_json(const Record& record) {
+  Json json = without_check(record);
+  json[kCheck] = check_of(json);
+  return json;
 }
 
-std::string record_text(const Record& record) {
-  std::string text;
-  write_record(record, [&](std::string_view piece) { text += piece; });
-  return text;
-}
+std::string record_text(const Record& record) { return support::json_text(to_json(record), 1) + "\n"; }
 
 Result to_result(const Record& record) {
   Result result;
@@ -258,17 +196,14 @@ Result to_result(const Record& record) {
   return result;
 }
 
-Json to_json(const Record& record) { return support::require_json(record_text(record)); }
-
 Record record_from_text(std::string_view text, const std::string& where) {
   Record record;
-  InputTaker taker(record.inputs, where);
-  Json json = support::parse_json(text, {}, std::ref(taker));
+  Json json = support::parse_json(text);
   if (json.is_discarded()) throw ArtifactError(cat("'", where, "' is not JSON"));
   const Reader reader(json, where);
   if (const std::string check = reader.optional<std::string>(kCheck, ""); json.contains(kCheck)) {
     json.erase(kCheck);
-    if (check != taker.check_with(json))
+    if (check != check_of(json))
       throw ArtifactError(cat(where, ": its checksum does not fit: it was changed or damaged"));
   }
   const std::string schema = reader.required<std::string>("schema");
@@ -297,8 +232,9 @@ Record record_from_text(std::string_view text, const std::string& where) {
                                   [](const OutputRecord& output) { return output.absent; });
     for (OutputRecord& output : record.outputs) output.absent = output.absent || !said;
   }
-  taker.throw_if_wrong();
-  for (const Json& no_object : reader.optional<std::vector<Json>>(kInputs, {})) input_from_json(no_object, where);
+  for (const Json& input : reader.optional<std::vector<Json>>("inputs", {})) {
+    record.inputs.push_back(input_from_json(input, where));
+  }
   return record;
 }
 

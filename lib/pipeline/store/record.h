@@ -9,14 +9,13 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "pipeline/store/record_inputs.h"
 #include "support/json.h"
-#include "support/json_text.h"
 
 namespace pe::pipeline {
 
@@ -52,6 +51,15 @@ struct OutputRecord {
   bool operator==(const OutputRecord&) const = default;
 };
 
+/// One artifact that was read. `digest` is empty when the producer failed and the reader allows partial input.
+struct InputRecord {
+  std::string role;
+  std::string digest;                         ///< content digest
+  std::string producer;                       ///< id of the producing task, "trunk[seed=42]@b25"
+  std::map<std::string, std::string> labels;  ///< axis → label, and "stage"
+  std::string missing;                        ///< why it is absent
+};
+
 struct Record {
   ResultKey key;
   std::string plan_key;
@@ -60,7 +68,7 @@ struct Record {
   std::string task;   ///< id of the task that made it, for people
   ResultStatus status = ResultStatus::kDone;
   std::vector<OutputRecord> outputs;
-  RecordInputs inputs;
+  std::vector<InputRecord> inputs;
   Json preimage;                   ///< the document that the key is the hash of
   Json config;                     ///< complete
   Json occasion = Json::object();  ///< host, times, attempts, wall seconds, build id, run id, paths: in no key
@@ -113,14 +121,12 @@ std::string absent_outputs(const Result& result);
 
 Result to_result(const Record& record);
 
-/// The text of a record's file, piece by piece. With a "check", the CRC-32C of the rest, so that a record with a
-/// flipped bit is no record.
-void write_record(const Record& record, const support::TextSink& sink);
+/// A record as its file has it. Its "check" is the CRC-32C of the rest, so that a record with a flipped bit is no
+/// record.
+Json to_json(const Record& record);
 std::string record_text(const Record& record);
 /// @throws ArtifactError naming `where` and the mistake. A record without a check is one of a store of format 1.
 Record record_from_text(std::string_view text, const std::string& where);
-/// The same as one tree, for people and programs that look at a record.
-Json to_json(const Record& record);
 
 /// Where a result was made, and by which file it came here: "made by run R on host H; imported from F on D". Empty when
 /// the record says neither.

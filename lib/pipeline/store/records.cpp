@@ -141,8 +141,7 @@ PublishResult Records::place(const Record& given, Standing standing) const {
     std::optional<Record> merged;
     const Record& record = completes ? merged.emplace(completed(*existing, given)) : given;
     fault_point("write record");
-    const auto write = [&](const support::TextSink& sink) { write_record(record, sink); };
-    const fs::path fresh = write_sibling(path, write, folder_.durable());
+    const fs::path fresh = write_sibling(path, record_text(record), folder_.durable());
     fault_point("commit record");
     if (replaces) {
       const fs::path before = replace(fresh, path);

@@ -17,11 +17,9 @@ Descriptor create(const fs::path& path) {
   return Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
 }
 
-void fill(Descriptor file, const fs::path& path, const WriteText& write, bool durable) {
+void fill(Descriptor file, const fs::path& path, std::string_view bytes, bool durable) {
   try {
-    write([&](std::string_view bytes) {
-      if (!write_whole(file.get(), bytes)) throw_errno("write", path.string());
-    });
+    if (!write_whole(file.get(), bytes)) throw_errno("write", path.string());
     if (durable && ::fsync(file.get()) != 0) throw_errno("sync", path.string());
     if (::close(file.release()) != 0) throw_errno("close", path.string());
   } catch (...) {
@@ -33,23 +31,18 @@ void fill(Descriptor file, const fs::path& path, const WriteText& write, bool du
 }  // namespace
 
 void write_new_file(const fs::path& path, std::string_view bytes, bool durable) {
-  write_new_file(
-      path, [&](const support::TextSink& sink) { sink(bytes); }, durable);
-}
-
-void write_new_file(const fs::path& path, const WriteText& write, bool durable) {
   Descriptor file = create(path);
   if (!file) throw_errno("create", path.string(), true);
-  fill(std::move(file), path, write, durable);
+  fill(std::move(file), path, bytes, durable);
 }
 
-fs::path write_sibling(const fs::path& path, const WriteText& write, bool durable) {
+fs::path write_sibling(const fs::path& path, std::string_view bytes, bool durable) {
   for (int tries = 0;; ++tries) {  // an existing file has another owner, whatever its name
     const fs::path sibling = support::unique_sibling(path);
     Descriptor file = create(sibling);
     if (!file && (errno != EEXIST || tries == 100)) throw_errno("create", path.string(), true);
     if (!file) continue;
-    fill(std::move(file), sibling, write, durable);
+    fill(std::move(file), sibling, bytes, durable);
     return sibling;
   }
 }

@@ -6,10 +6,7 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <functional>
 #include <string_view>
-
-#include "support/json_text.h"
 
 namespace pe::pipeline {
 
@@ -30,11 +27,7 @@ inline bool write_whole(int fd, std::string_view bytes) {
 /// `support::write_file_atomically`. Synced when `durable`; its name is not. After a failure no file remains.
 /// @throws IoError; also when there is a file already.
 void write_new_file(const std::filesystem::path& path, std::string_view bytes, bool durable);
-/// The same for text that `write` passes piece by piece.
-using WriteText = std::function<void(const support::TextSink&)>;
-void write_new_file(const std::filesystem::path& path, const WriteText& write, bool durable);
-
 /// The same under a unique name in the folder of `path`, which it returns.
-std::filesystem::path write_sibling(const std::filesystem::path& path, const WriteText& write, bool durable);
+std::filesystem::path write_sibling(const std::filesystem::path& path, std::string_view bytes, bool durable);
 
 }  // namespace pe::pipeline

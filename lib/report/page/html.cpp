@@ -1,6 +1,7 @@
 #include "report/page/html.h"
 
 #include "report/text_escape.h"
+#include "support/json_text.h"
 #include "support/text.h"
 #include "support/version.h"
 
@@ -123,8 +124,8 @@ std::string render_page(const Page& page) {
       }(),
       "</pre>\n</details>\n</section>\n</footer>\n");
   const auto data_of = [](const char* id, const Json& json) {
-    return cat("<script type=\"application/json\" id=\"", id, "\">",
-               escape_json_script(json.dump(-1, ' ', false, Json::error_handler_t::replace)), "</script>\n");
+    return cat("<script type=\"application/json\" id=\"", id, "\">", escape_json_script(support::json_text(json)),
+               "</script>\n");
   };
   text += cat("<script>\n", kTableScript, "</script>\n", data_of("study", page.study), "<script>\n", kStudyScript,
               "</script>\n");

@@ -16,6 +16,7 @@
 #include "report/text_escape.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/json_text.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -332,7 +333,7 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
   }
   for (const auto& [name, text] : results.data)
     put(cat("data/", file_name(name.substr(0, name.size() - 4)), ".csv"), text);
-  put("report.json", json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  put("report.json", support::json_text(json, 1) + "\n");
   put("report.html", render_page(page));
   if (const std::string result = result_text(sections); !result.empty()) put("result.txt", result);
   out.finish();

@@ -130,25 +130,6 @@ constexpr std::string_view kEarlierRecord = R"json({
 
 BOOST_AUTO_TEST_SUITE(record)
 
-BOOST_AUTO_TEST_CASE(inputs_are_unpacked_in_order_as_they_were) {
-  constexpr int kMany = 3000;  // several chunks
-  RecordInputs inputs;
-  BOOST_TEST(inputs.empty());
-  BOOST_TEST((inputs.begin() == inputs.end()));
-  for (int i = 0; i < kMany; ++i) inputs.push_back(input(i));
-  BOOST_TEST(inputs.size() == static_cast<std::size_t>(kMany));
-  int i = 0;
-  for (const InputRecord& found : inputs) {
-    const InputRecord expected = input(i++);
-    BOOST_TEST(found.role == expected.role);
-    BOOST_TEST(found.digest == expected.digest);
-    BOOST_TEST(found.producer == expected.producer);
-    BOOST_TEST((found.labels == expected.labels));
-    BOOST_TEST(found.missing == expected.missing);
-  }
-  BOOST_TEST(i == kMany);
-}
-
 BOOST_AUTO_TEST_CASE(a_record_is_read_back_with_its_inputs_and_its_text_is_that_of_its_tree) {
   for (const int inputs : {0, 1, 50}) {
     const Record made = record_of(inputs);
