@@ -85,7 +85,7 @@ Graph graph_of_file(const cli::CommandLine& line, const fs::path& store, const s
       }
     }
   }
-  pipeline::ContentMemo memo(store);
+  pipeline::StampMemo memo = pipeline::StampMemo::of_inputs(store);
   pipeline::hash_externals(graph, memo);
   return graph;
 }

@@ -161,7 +161,7 @@ ExpandedPipeline load(const cli::CommandLine& line, const std::string& file, con
   loaded.catalog = std::make_unique<pipeline::StageCatalog>(stage_catalog());
   loaded.catalog->remember_in(store / "memo" / "describe");
   loaded.graph = pipeline::expand(pipeline::read_pipeline_file(file), *loaded.catalog, expand_options(line));
-  pipeline::ContentMemo memo(store);
+  pipeline::StampMemo memo = pipeline::StampMemo::of_inputs(store);
   HashingNote note;
   pipeline::hash_externals(loaded.graph, memo, std::ref(note));
   pipeline::compute_plan_keys(loaded.graph);

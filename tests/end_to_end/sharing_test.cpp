@@ -63,7 +63,7 @@ pid_t run_on_host(const Project& project, const std::string& host, double heartb
   try {
     pipeline::StageCatalog catalog({fs::path(PE_TOY_FOLDER)});
     pipeline::Graph graph = pipeline::expand(pipeline::read_pipeline_file(project.file()), catalog, {});
-    pipeline::ContentMemo memo(project.root() / "store");
+    pipeline::StampMemo memo = pipeline::StampMemo::of_inputs(project.root() / "store");
     pipeline::hash_externals(graph, memo);
     pipeline::compute_plan_keys(graph);
     pipeline::Store store(project.root() / "store", {});

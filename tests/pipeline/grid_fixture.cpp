@@ -382,7 +382,7 @@ Graph GridFolder::expand(const std::string& text, const ExpandOptions& options) 
 
 Graph GridFolder::keyed(const std::string& text, const ExpandOptions& options) const {
   Graph graph = expand(text, options);
-  ContentMemo memo(path("store"));
+  StampMemo memo = StampMemo::of_inputs(path("store"));
   hash_externals(graph, memo);
   compute_plan_keys(graph);
   return graph;

@@ -69,7 +69,7 @@ ListedGroups list_groups(const std::vector<std::string>& paths) {
   return listed;
 }
 
-void hash_externals(Graph& graph, ContentMemo& memo, const HashingListener& listener) {
+void hash_externals(Graph& graph, StampMemo& memo, const HashingListener& listener) {
   struct Listing {
     ListedGroups listed;
     support::SharedValue<ExternalContent> content;

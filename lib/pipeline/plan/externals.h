@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "pipeline/file/graph.h"
-#include "pipeline/store/content_memo.h"
+#include "pipeline/store/stamp_memo.h"
 #include "support/file_listing.h"
 
 namespace pe::pipeline {
@@ -33,7 +33,7 @@ struct HashingProgress {
 using HashingListener = std::function<void(const HashingProgress&)>;
 
 /// Fills ExternalInput::content of every task.
-void hash_externals(Graph& graph, ContentMemo& memo, const HashingListener& listener = {});
+void hash_externals(Graph& graph, StampMemo& memo, const HashingListener& listener = {});
 
 /// The files of all paths, in the order of the paths; the files of a folder or a glob are sorted by name.
 std::vector<std::string> paths_of(const ExternalContent& content);

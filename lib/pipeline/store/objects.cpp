@@ -137,7 +137,7 @@ bool same_file(const fs::path& a, const fs::path& b) {
 Objects::Objects(const StoreFolder& folder)
     : folder_(folder),
       opened_(::open((folder.root() / "objects").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)),
-      memo_(folder.root()) {}
+      memo_(StampMemo::of_objects(folder.root())) {}
 
 bool Objects::has(const std::string& digest) const {
   return support::is_sha256(digest) && support::is_there(folder_.object(digest));
@@ -317,7 +317,7 @@ void Objects::export_copy(const std::string& digest, const fs::path& to) const {
 
 bool Objects::is_verified(const OutputRecord& output) {
   const auto known = [&](const std::string& digest) {
-    return support::is_sha256(digest) && memo_.known(folder_.object(digest), digest);
+    return support::is_sha256(digest) && memo_.known(folder_.object(digest)).has_value();
   };
   return known(output.object) && std::all_of(output.members.begin(), output.members.end(), known);
 }
@@ -333,7 +333,7 @@ std::vector<std::string> Objects::damaged(const OutputRecord& output, Reread rer
   };
   const auto look = [&](const std::string& digest) {
     const fs::path path = folder_.object(digest);
-    if (given_up || (reread == Reread::kUnknown && memo_.known(path, digest))) return;
+    if (given_up || (reread == Reread::kUnknown && memo_.known(path))) return;
     const support::FileStamp before = support::stamp_of(path);
     support::Sha256 hash;
     const auto take = [&](std::string_view bytes) {
@@ -343,10 +343,10 @@ std::vector<std::string> Objects::damaged(const OutputRecord& output, Reread rer
     const bool read = has(digest) && each_block(path, take);
     if (given_up) return;
     if (read && hash.hex() == digest) {
-      memo_.note_read(path, digest, before);
+      memo_.note_read({path.string(), before, digest});
       return;
     }
-    memo_.forget(digest);
+    memo_.forget(path);
     bad.push_back(digest);
   };
   look(output.object);
@@ -354,12 +354,10 @@ std::vector<std::string> Objects::damaged(const OutputRecord& output, Reread rer
   return bad;
 }
 
-void Objects::tidy_memo() {
-  memo_.drop_stale([&](const std::string& digest) { return folder_.object(digest); });
-}
+void Objects::tidy_memo() { memo_.drop_stale(); }
 
 void Objects::discard(const std::string& digest) {
-  memo_.forget(digest);
+  memo_.forget(folder_.object(digest));
   if (has(digest)) folder_.move_to_trash(folder_.object(digest));
 }
 

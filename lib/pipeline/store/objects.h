@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "artifact/kind.h"
-#include "pipeline/store/object_memo.h"
 #include "pipeline/store/record.h"
+#include "pipeline/store/stamp_memo.h"
 #include "pipeline/store/store_folder.h"
 #include "support/files.h"
 
@@ -67,7 +67,7 @@ class Objects {
 
   const StoreFolder& folder_;
   support::Descriptor opened_;
-  ObjectMemo memo_;
+  StampMemo memo_;
 };
 
 }  // namespace pe::pipeline

@@ -5,8 +5,8 @@
 
 #include "artifact/workspace.h"
 #include "pipeline/store/attempt.h"
-#include "pipeline/store/content_memo.h"
 #include "pipeline/store/record_cache.h"
+#include "pipeline/store/stamp_memo.h"
 #include "support/error.h"
 #include "support/folders.h"
 #include "support/text.h"
@@ -123,9 +123,7 @@ fs::path Store::move_to_trash(const fs::path& path) {
 
 void Store::tidy_memos() const {
   parts_->objects.tidy_memo();
-  ContentMemo contents(root());
-  contents.drop_stale();
-  contents.save();
+  StampMemo::of_inputs(root()).drop_stale();
 }
 
 // ---- attempts and runs --------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ class Store {
   std::vector<std::string> damaged(const OutputRecord& output, Reread reread = Reread::kAll,
                                    const std::function<bool(std::uint64_t bytes)>& go_on = {}) const;
   /// Whether all of its objects were published by this process, or read by any, and have not changed since
-  /// (object_memo.h): one stat each.
+  /// (stamp_memo.h): one stat each.
   bool is_verified(const OutputRecord& output) const;
 
   /// Removes wrong entries from the caches of memo/: gone or changed files, dropped objects.

@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(a_second_look_finds_what_changed) {
   const GridFolder folder;
   age(folder.root());
   Graph graph = reader_of({folder.path("data").string()});
-  ContentMemo memo(folder.path("store"));
+  StampMemo memo = StampMemo::of_inputs(folder.path("store"));
   hash_externals(graph, memo);
   const Task& task = graph.tasks.front();
   const fs::path file = folder.path("data/fineweb-edu/a.txt");
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(a_second_look_finds_a_write_within_the_tick_of_the_first) {
   const fs::path file = folder.path("data/fineweb-edu/a.txt");
   std::ofstream(file) << "young";
   Graph graph = reader_of({file.string()});
-  ContentMemo memo(folder.path("store"));
+  StampMemo memo = StampMemo::of_inputs(folder.path("store"));
   hash_externals(graph, memo);
   std::fstream(file, std::ios::in | std::ios::out).write("Y", 1);
   BOOST_TEST(changed_external(graph.tasks.front()) == file.string());
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(hashing_tells_how_far_it_is) {
   const GridFolder folder;
   age(folder.root());
   Graph graph = reader_of({folder.path("data").string()});
-  ContentMemo memo(folder.path("store"));
+  StampMemo memo = StampMemo::of_inputs(folder.path("store"));
   std::vector<HashingProgress> told;
   hash_externals(graph, memo, [&](const HashingProgress& progress) { told.push_back(progress); });
   BOOST_REQUIRE_EQUAL(told.size(), 2u);

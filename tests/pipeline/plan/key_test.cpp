@@ -306,7 +306,7 @@ BOOST_AUTO_TEST_CASE(the_order_of_a_list_of_paths_is_in_the_key) {
     ExternalInput& external = task.externals.emplace_back();
     external.field = "path";
     for (const std::string& path : paths) external.paths.push_back(folder.path(path).string());
-    ContentMemo memo(folder.path("store"));
+    StampMemo memo = StampMemo::of_inputs(folder.path("store"));
     hash_externals(graph, memo);
     compute_plan_keys(graph);
     BOOST_TEST(graph.tasks[0].plan_key == support::canonical_hash("pe/plan/1", plan_preimage(graph, graph.tasks[0])));

@@ -42,7 +42,7 @@ struct Ran {
     folder.write("pipelines/grid.yml", kGrid);
     age(folder.root());
     graph = expand(read_pipeline_file(file), catalog, few());
-    ContentMemo memo(store_path);
+    StampMemo memo = StampMemo::of_inputs(store_path);
     hash_externals(graph, memo);
     compute_plan_keys(graph);
     store.run(graph);
@@ -204,7 +204,7 @@ BOOST_FIXTURE_TEST_CASE(a_config_that_was_young_when_it_was_read_is_hashed_next_
   const auto now = fs::file_time_type::clock::now();
   fs::last_write_time(folder.path("configs/model/tiny.yml"), now);
   graph = expand(read_pipeline_file(file), catalog, few());
-  ContentMemo memo(store_path);
+  StampMemo memo = StampMemo::of_inputs(store_path);
   hash_externals(graph, memo);
   compute_plan_keys(graph);
   remember();
@@ -248,7 +248,7 @@ BOOST_FIXTURE_TEST_CASE(an_unfinished_plan_is_not_remembered, Remembered) {
   ExpandOptions options = few();
   options.set = {"report.style=fancy"};
   Graph other = expand(read_pipeline_file(file), catalog, options);
-  ContentMemo contents(store_path);
+  StampMemo contents = StampMemo::of_inputs(store_path);
   hash_externals(other, contents);
   compute_plan_keys(other);
   UpToDateCache::remember(store_path, file, options, other, make_plan(other, store), catalog);

@@ -124,7 +124,7 @@ class World {
 
   Graph graph(StageCatalog& catalog) {
     Graph made = expand(read_pipeline_file(file()), catalog, expand_options());
-    ContentMemo memo(folder_ / "store");
+    StampMemo memo = StampMemo::of_inputs(folder_ / "store");
     hash_externals(made, memo);
     memo.save();
     compute_plan_keys(made);

@@ -16,7 +16,7 @@
 #include "artifact/collection.h"
 #include "artifact/metrics.h"
 #include "artifact/workspace.h"
-#include "pipeline/store/object_memo.h"
+#include "pipeline/store/stamp_memo.h"
 #include "support/boot_id.h"
 #include "support/bytes_read.h"
 #include "support/can_mount.h"
@@ -521,28 +521,28 @@ BOOST_FIXTURE_TEST_CASE(what_was_seen_to_be_whole_is_read_once_by_all_processes,
   fs::last_write_time(object, fs::file_time_type::clock::now() - std::chrono::hours(1));
   const std::string digest = support::sha256_file(object);
   {
-    ObjectMemo memo(folder / "store");
-    BOOST_TEST(!memo.known(object, digest));
-    memo.note_read(object, digest, support::stamp_of(object));
-    BOOST_TEST(memo.known(object, digest));
+    StampMemo memo = StampMemo::of_objects(folder / "store");
+    BOOST_TEST(!memo.known(object));
+    memo.note_read({object.string(), support::stamp_of(object), digest});
+    BOOST_TEST(memo.known(object)->sha256 == digest);
   }
-  ObjectMemo next(folder / "store");
-  BOOST_TEST(next.known(object, digest));
-  BOOST_TEST(!next.known(object, std::string(64, 'a')));
-  next.forget(digest);
-  BOOST_TEST(!next.known(object, digest));
-  for (const std::string& damage : {std::string(), std::string("pe-object-memo/1\n???")}) {
+  StampMemo next = StampMemo::of_objects(folder / "store");
+  BOOST_TEST(next.known(object)->sha256 == digest);
+  BOOST_TEST(!next.known(folder / "another"));
+  next.forget(object);
+  BOOST_TEST(!next.known(object));
+  for (const std::string& damage : {std::string(), std::string("pe-content-memo/2\n???")}) {
     const std::string whole = support::read_file(folder / "store/memo/objects");
     support::write_file_atomically(folder / "store/memo/objects", damage, false);
-    BOOST_TEST(!ObjectMemo(folder / "store").known(object, digest));
+    BOOST_TEST(!StampMemo::of_objects(folder / "store").known(object));
     support::write_file_atomically(folder / "store/memo/objects", whole, false);
-    BOOST_TEST(ObjectMemo(folder / "store").known(object, digest));
+    BOOST_TEST(StampMemo::of_objects(folder / "store").known(object).has_value());
   }
   // Any change of its stamp makes the next look read it again.
   std::fstream(object, std::ios::in | std::ios::out).seekp(100).put('y');
-  BOOST_TEST(!ObjectMemo(folder / "store").known(object, digest));
+  BOOST_TEST(!StampMemo::of_objects(folder / "store").known(object));
   const auto before = fs::file_size(folder / "store/memo/objects");
-  ObjectMemo(folder / "store").drop_stale([&](const std::string&) { return object; });
+  StampMemo::of_objects(folder / "store").drop_stale();
   BOOST_TEST(fs::file_size(folder / "store/memo/objects") < before);
 }
 

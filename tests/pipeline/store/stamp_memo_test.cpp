@@ -1,5 +1,5 @@
 // Contents of files by their stat; a file that may have changed is read again, and damage costs time alone.
-#include "pipeline/store/content_memo.h"
+#include "pipeline/store/stamp_memo.h"
 
 #include <boost/test/unit_test.hpp>
 #include <fstream>
@@ -24,29 +24,46 @@ void age(const fs::path& folder) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(content_memo)
+BOOST_AUTO_TEST_SUITE(stamp_memo)
 
 BOOST_AUTO_TEST_CASE(a_file_that_stands_still_is_read_once) {
   const GridFolder folder;
   age(folder.root());
   const fs::path file = folder.path("data/fineweb-edu/a.txt");
-  ContentMemo first(folder.path("store"));
+  StampMemo first = StampMemo::of_inputs(folder.path("store"));
   BOOST_TEST(!first.known(file));
   const std::string digest = first.digest(file).sha256;
   BOOST_TEST(digest == support::sha256_file(file));
   first.save();
-  const ContentMemo second(folder.path("store"));
+  const StampMemo second = StampMemo::of_inputs(folder.path("store"));
   BOOST_REQUIRE(second.known(file));
   BOOST_TEST(second.known(file)->sha256 == digest);
   fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));
   BOOST_TEST(!second.known(file));
 }
 
+BOOST_AUTO_TEST_CASE(several_processes_keep_what_each_has_read) {
+  const GridFolder folder;
+  folder.write("data/one.txt", "1");
+  folder.write("data/two.txt", "2");
+  age(folder.root());
+  {
+    StampMemo a = StampMemo::of_inputs(folder.path("store")), b = StampMemo::of_inputs(folder.path("store"));
+    BOOST_TEST(!a.known(folder.path("data/one.txt")));  // both have looked into the file by now
+    BOOST_TEST(!b.known(folder.path("data/two.txt")));
+    a.digest(folder.path("data/one.txt"));
+    b.digest(folder.path("data/two.txt"));
+  }
+  const StampMemo next = StampMemo::of_inputs(folder.path("store"));
+  BOOST_TEST(next.known(folder.path("data/one.txt")).has_value());
+  BOOST_TEST(next.known(folder.path("data/two.txt")).has_value());
+}
+
 BOOST_AUTO_TEST_CASE(a_write_whose_time_was_set_back_is_seen) {  // rsync --inplace -t, tar, cp -p
   const GridFolder folder;
   age(folder.root());
   const fs::path file = folder.path("data/fineweb-edu/a.txt");
-  ContentMemo memo(folder.path("store"));
+  StampMemo memo = StampMemo::of_inputs(folder.path("store"));
   const std::string digest = memo.digest(file).sha256;
   BOOST_REQUIRE(memo.known(file));
   const auto time = fs::last_write_time(file);
@@ -65,7 +82,7 @@ BOOST_AUTO_TEST_CASE(a_young_file_is_hashed_again) {
   const GridFolder folder;
   const fs::path file = folder.path("data/fineweb-edu/a.txt");
   std::fstream(file, std::ios::in | std::ios::out).write("Y", 1);
-  ContentMemo memo(folder.path("store"));
+  StampMemo memo = StampMemo::of_inputs(folder.path("store"));
   const std::string digest = memo.digest(file).sha256;
   BOOST_TEST(!memo.known(file));
   std::fstream(file, std::ios::in | std::ios::out).write("X", 1);
@@ -79,7 +96,7 @@ BOOST_AUTO_TEST_CASE(what_holds_no_longer_can_be_dropped) {
   folder.write("data/a/kept.txt", "3");
   folder.write("data/unmounted/far.txt", "4");
   age(folder.root());
-  ContentMemo memo(folder.path("store"));
+  StampMemo memo = StampMemo::of_inputs(folder.path("store"));
   const char* const names[] = {"a/gone.txt", "a/changed.txt", "a/kept.txt", "unmounted/far.txt"};
   for (const char* name : names) memo.digest(folder.path("data") / name);
   memo.save();
@@ -92,7 +109,7 @@ BOOST_AUTO_TEST_CASE(what_holds_no_longer_can_be_dropped) {
   const auto after = fs::file_size(folder.path("store/memo/content"));
   BOOST_TEST(after < before);
   fs::rename(folder.path("data/elsewhere"), folder.path("data/unmounted"));
-  const ContentMemo next(folder.path("store"));
+  const StampMemo next = StampMemo::of_inputs(folder.path("store"));
   BOOST_TEST(next.known(folder.path("data/a/kept.txt")).has_value());
   BOOST_TEST(next.known(folder.path("data/unmounted/far.txt")).has_value());  // it came back as it was
   BOOST_TEST(!next.known(folder.path("data/a/changed.txt")));
@@ -100,7 +117,7 @@ BOOST_AUTO_TEST_CASE(what_holds_no_longer_can_be_dropped) {
 
 BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_is_an_error) {
   const GridFolder folder;
-  ContentMemo memo(folder.path("store"));
+  StampMemo memo = StampMemo::of_inputs(folder.path("store"));
   BOOST_CHECK_THROW(memo.digest(folder.path("none")), support::IoError);
 }
 
@@ -110,21 +127,21 @@ BOOST_AUTO_TEST_CASE(a_damaged_memo_is_an_empty_one) {
   const fs::path file = folder.path("data/fineweb-edu/a.txt");
   std::string digest;
   {
-    ContentMemo memo(folder.path("store"));
+    StampMemo memo = StampMemo::of_inputs(folder.path("store"));
     digest = memo.digest(file).sha256;
     memo.save();
   }
   const std::string whole = support::read_file(folder.path("store/memo/content"));
   for (std::size_t size = 0; size < whole.size(); ++size) {
     folder.write("store/memo/content", whole.substr(0, size));
-    ContentMemo memo(folder.path("store"));
+    StampMemo memo = StampMemo::of_inputs(folder.path("store"));
     BOOST_TEST(memo.digest(file).sha256 == digest);
   }
   for (std::size_t at = 0; at < whole.size(); ++at) {
     std::string flipped = whole;
     flipped[at] = static_cast<char>(flipped[at] ^ (1 << (at % 8)));
     folder.write("store/memo/content", flipped);
-    ContentMemo memo(folder.path("store"));
+    StampMemo memo = StampMemo::of_inputs(folder.path("store"));
     BOOST_TEST(memo.digest(file).sha256 == digest);
   }
 }
