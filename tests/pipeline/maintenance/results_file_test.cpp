@@ -66,6 +66,14 @@ std::string refused(const fs::path& file) {
   }
 }
 
+/// Names and bytes of all members.
+std::string members(const fs::path& file) {
+  ArchiveReader reader(file);
+  std::string all;
+  while (const auto member = reader.next()) all += support::cat(member->name, "\n", reader.text(), "\n");
+  return all;
+}
+
 /// The same archive with other members: `change` sees each and may change it; an empty name leaves it out.
 void rewrite(const fs::path& from, const fs::path& to,
              const std::function<void(std::string& name, std::string& bytes)>& change) {
@@ -139,9 +147,10 @@ BOOST_FIXTURE_TEST_CASE(an_object_that_is_gone_or_damaged_stops_the_packing_and_
     BOOST_TEST(!has(entry.path().filename().string(), ".tmp."));
 }
 
-BOOST_FIXTURE_TEST_CASE(every_cut_and_every_flipped_byte_is_refused, Packed) {
+BOOST_FIXTURE_TEST_CASE(every_cut_is_refused_and_no_flipped_byte_changes_a_result, Packed) {
   const std::string whole = bytes();
   const fs::path bad = folder / "bad.tar.zst";
+  const std::string contents = members(file);
   const std::size_t step = std::max<std::size_t>(1, whole.size() / 150);
   for (std::size_t at = 0; at < whole.size(); at += step) {
     support::write_file_atomically(bad, whole.substr(0, at), false);
@@ -149,7 +158,8 @@ BOOST_FIXTURE_TEST_CASE(every_cut_and_every_flipped_byte_is_refused, Packed) {
     std::string changed = whole;
     changed[at] = static_cast<char>(changed[at] ^ 0x41);
     support::write_file_atomically(bad, changed, false);
-    BOOST_TEST(!refused(bad).empty(), "flipped at " << at);
+    // A few bits of a frame have no effect, and its checksum is of the contents.
+    BOOST_TEST((!refused(bad).empty() || members(bad) == contents), "flipped at " << at);
   }
   support::write_file_atomically(bad, whole + "x", false);
   BOOST_TEST(has(refused(bad), "it has bytes behind its end"));
