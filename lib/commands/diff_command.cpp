@@ -266,13 +266,10 @@ std::string cause_of_difference(const Record& x, const Record& y, bool equal, Js
                  " -> ", difference.after.is_null() ? "(none)" : support::display(difference.after), "; ");
   }
   std::set<std::string> inputs;
-  const auto end = x.inputs.end();
-  for (auto before = x.inputs.begin(), after = y.inputs.begin(); before != end || after != end;) {
-    const bool in_first = before != end, in_second = after != end;
-    if (!in_first || !in_second || before->digest != after->digest)
-      inputs.insert(in_first ? before->role : after->role);
-    if (in_first) ++before;
-    if (in_second) ++after;
+  for (std::size_t i = 0; i < std::max(x.inputs.size(), y.inputs.size()); ++i) {
+    const bool in_first = i < x.inputs.size(), in_second = i < y.inputs.size();
+    if (!in_first || !in_second || x.inputs[i].digest != y.inputs[i].digest)
+      inputs.insert(in_first ? x.inputs[i].role : y.inputs[i].role);
   }
   json["inputs"] = inputs;
   if (!inputs.empty()) cause += cat("input ", support::join({inputs.begin(), inputs.end()}, ", "), "; ");
