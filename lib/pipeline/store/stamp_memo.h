@@ -22,15 +22,15 @@ class StampMemo {
  public:
   /// Of files that people may edit. One that was modified within two seconds of being hashed is hashed again.
   static StampMemo of_inputs(const std::filesystem::path& store);
-  /// Of objects, which are never written again. Only those of a mebibyte and more are shared: a smaller one is hashed
-  /// in the time that looking it up takes.
+  /// Of objects, which are never written again. Processes share digests of objects from a mebibyte on. Hashing a
+  /// smaller object takes no longer than the look-up.
   static StampMemo of_objects(const std::filesystem::path& store);
   /// Writes what is new.
   ~StampMemo();
   StampMemo(const StampMemo&) = delete;
   StampMemo& operator=(const StampMemo&) = delete;
 
-  /// The digest of the file as it is now: one stat. Empty when the file would have to be read.
+  /// The digest of the present file, after one stat. Empty when the file would have to be read.
   std::optional<support::FileRead> known(const std::filesystem::path& file) const;
   /// The same, read where it is not known. Saves now and then, so that an interrupt loses seconds of work and not
   /// hours.
