@@ -1,6 +1,6 @@
 /// @file
 /// The parts of a stage's description, which a stage writes (stage/stage_main.h) and `pe-pipeline` reads
-/// (pipeline/file/stage_description.h).
+/// (pipeline/file/stage_description.h), with their JSON form.
 #pragma once
 
 #include <string>
@@ -47,5 +47,28 @@ struct Revision {
   Json when;         ///< config key → value, or list of values: where all hold, contents have changed
   int number = 2;    ///< raised with every such change
 };
+
+/// A member of a document. @throws ConfigError, without the document's name, when it is missing
+const Json& member(const Json& object, const char* key);
+/// @throws ConfigError, as `member`, also when it is no string
+std::string text_member(const Json& object, const char* key);
+/// A flag that may be missing: false.
+bool flag_member(const Json& object, const char* key);
+/// Strings that may be missing: an empty list. @throws ConfigError when it is anything but a list of strings
+std::vector<std::string> texts_member(const Json& object, const char* key);
+/// @throws ConfigError when it is missing or not a list of maps
+const Json& list_member(const Json& object, const char* key);
+
+// ---- JSON; reading throws ConfigError as `member`
+void to_json(Json& json, const InputRole& role);
+void from_json(const Json& json, InputRole& role);
+void to_json(Json& json, const OutputRole& role);
+void from_json(const Json& json, OutputRole& role);
+void to_json(Json& json, const Trajectory& trajectory);
+void from_json(const Json& json, Trajectory& trajectory);
+void to_json(Json& json, const Branch& branch);
+void from_json(const Json& json, Branch& branch);
+void to_json(Json& json, const Revision& revision);
+void from_json(const Json& json, Revision& revision);
 
 }  // namespace pe::artifact

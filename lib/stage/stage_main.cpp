@@ -66,34 +66,17 @@ Json describe(const StageInfo& info, const support::Schema& schema) {
               {"summary", info.summary},
               {"build_id", support::own_build_id()},
               {"plugins", plugins_of(info)},
-              {"inputs", Json::array()},
-              {"outputs", Json::array()},
+              {"inputs", info.inputs},
+              {"outputs", info.outputs},
               {"fields", support::schema_to_json(schema)},
               {"resumes", info.resumes},
               {"takes_labels", info.takes_labels},
               {"reads_labels", info.reads_labels},
               {"trajectory", nullptr},
               {"costs", info.costs}};
-  for (const InputRole& role : info.inputs) {
-    out["inputs"].push_back({{"name", role.name},
-                             {"kind", artifact::kind_name(role.kind)},
-                             {"many", role.many},
-                             {"optional", role.optional}});
-  }
-  for (const OutputRole& role : info.outputs) {
-    out["outputs"].push_back(
-        {{"name", role.name}, {"kind", artifact::kind_name(role.kind)}, {"volatile", role.is_volatile}});
-  }
-  for (const Revision& revision : info.revisions) {
-    out["revisions"].push_back({{"name", revision.name}, {"when", revision.when}, {"number", revision.number}});
-  }
-  if (info.trajectory) {
-    out["trajectory"] = {{"horizon", info.trajectory->horizon},
-                         {"tokens_per_step", info.trajectory->tokens_per_step},
-                         {"free_when", info.trajectory->free_when}};
-  }
-  if (info.branch)
-    out["branch"] = {{"horizon", info.branch->horizon}, {"end", info.branch->end}, {"share", info.branch->share}};
+  if (!info.revisions.empty()) out["revisions"] = info.revisions;
+  if (info.trajectory) out["trajectory"] = *info.trajectory;
+  if (info.branch) out["branch"] = *info.branch;
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include "pipeline/file/stage_description.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 #include <system_error>
@@ -8,6 +9,7 @@
 #include "support/capture_within.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/json_fields.h"
 #include "support/parse_json.h"
 #include "support/process.h"
 #include "support/program.h"
@@ -25,40 +27,8 @@ namespace {
 constexpr int kSchemaVersion = 1;
 constexpr std::string_view kSchemaPrefix = "pe-stage/";
 
-[[noreturn]] void bad(const std::string& source, const std::string& what) {
-  throw ConfigError(cat(source, ": ", what), {}, "rebuild the stage together with pe-pipeline");
-}
-
-const Json& member(const Json& object, const char* key, const std::string& source) {
-  const auto it = object.find(key);
-  if (it == object.end()) bad(source, cat("the description lacks '", key, "'"));
-  return *it;
-}
-
-std::string text_member(const Json& object, const char* key, const std::string& source) {
-  const Json& value = member(object, key, source);
-  if (!value.is_string()) bad(source, cat("'", key, "' in the description is not a string"));
-  return value.get<std::string>();
-}
-
-bool flag_member(const Json& object, const char* key) {
-  const auto it = object.find(key);
-  return it != object.end() && it->is_boolean() && it->get<bool>();
-}
-
-artifact::Kind kind_member(const Json& object, const std::string& source) {
-  const std::string name = text_member(object, "kind", source);
-  if (const auto kind = artifact::find_kind(name)) return *kind;
-  bad(source, cat("unknown artifact kind ", support::quote(name)));
-}
-
-const Json& list_member(const Json& object, const char* key, const std::string& source) {
-  const Json& value = member(object, key, source);
-  if (!value.is_array()) bad(source, cat("'", key, "' in the description is not a list"));
-  for (const Json& item : value) {
-    if (!item.is_object()) bad(source, cat("'", key, "' in the description holds something that is not a map"));
-  }
-  return value;
+[[noreturn]] void bad(const std::string& what) {
+  throw ConfigError(what, {}, "rebuild the stage together with pe-pipeline");
 }
 
 /// The reason for not using a file next to an executable is not reported: the stage itself is asked then.
@@ -70,107 +40,78 @@ std::optional<Json> read_document(const fs::path& path) {
   return document;
 }
 
-std::vector<artifact::Revision> revisions_in(const Json& document, const support::Schema& fields,
-                                             const std::string& source) {
-  std::vector<artifact::Revision> revisions;
-  for (const Json& one : list_member(document, "revisions", source)) {
-    artifact::Revision revision{.name = text_member(one, "name", source)};
-    revision.when = member(one, "when", source);
-    const Json& number = member(one, "number", source);
-    if (!revision.when.is_object() || revision.when.empty() || !number.is_number_integer()) {
-      bad(source,
-          cat("its revision ", support::quote(revision.name), " lacks an object 'when' or an integer 'number'"));
-    }
-    revision.number = number.get<int>();
-    if (support::find_field(fields, revision.name)) {
-      bad(source, cat("its revision ", support::quote(revision.name), " has the name of a field"));
-    }
-    for (const auto& [key, value] : revision.when.items()) {
-      if (!support::find_field(fields, key)) {
-        bad(source, cat("its revision ", support::quote(revision.name), " names the field ", support::quote(key),
-                        ", which it lacks"));
-      }
-    }
-    revisions.push_back(std::move(revision));
-  }
-  return revisions;
-}
-
 void check_schema(const Json& document, const std::string& source) {
-  if (!document.is_object() || !document.contains("schema") || !document["schema"].is_string()) {
-    bad(source, "this is not a stage description");
-  }
+  if (!document.is_object() || !document.contains("schema") || !document["schema"].is_string())
+    bad("this is not a stage description");
   const std::string schema = document["schema"].get<std::string>();
   const auto number = schema.rfind(kSchemaPrefix, 0) == 0
                           ? support::parse_integer(std::string_view(schema).substr(kSchemaPrefix.size()))
                           : std::nullopt;
-  if (!number) bad(source, cat("expected schema 'pe-stage/", kSchemaVersion, "', found ", support::quote(schema)));
+  if (!number) bad(cat("expected schema 'pe-stage/", kSchemaVersion, "', found ", support::quote(schema)));
   if (*number > kSchemaVersion) {
     throw ConfigError(cat(source, " speaks ", schema, "; this pe-pipeline knows pe-stage/", kSchemaVersion), {},
                       "use the pe-pipeline that was built with it");
   }
 }
 
-std::vector<std::string> plugins_in(const Json& document, const std::string& source) {
-  std::vector<std::string> plugins;
-  if (!document.contains("plugins")) return plugins;
-  for (const Json& plugin : document["plugins"]) {
-    if (!plugin.is_string()) bad(source, "'plugins' in the description holds something that is not a string");
-    plugins.push_back(plugin.get<std::string>());
-  }
-  return plugins;
+/// The value of a key that may be missing or null.
+template <typename Part>
+std::optional<Part> optional_part(const Json& document, const char* key) {
+  const auto it = document.find(key);
+  if (it == document.end() || !it->is_object()) return std::nullopt;
+  return it->get<Part>();
 }
 
-std::vector<std::string> code_in(const Json& document, const std::string& source) {
-  std::vector<std::string> code;
-  if (!document.contains("code")) return code;
-  if (!document["code"].is_array())
-    bad(source, "'code' in the description is not a list of paths, as in [\"lib/*.py\"]");
-  for (const Json& glob : document["code"]) {
-    if (!glob.is_string() || glob.get_ref<const std::string&>().empty())
-      bad(source, "'code' in the description holds something that is no path, as in [\"lib/*.py\"]");
-    code.push_back(glob.get<std::string>());
+/// Every config key that the parts name is a field of the stage; no revision has the name of one.
+void check_keys(const StageDescription& stage) {
+  const auto need = [&](const std::string& part, const std::string& key) {
+    if (!support::find_field(stage.fields, key))
+      bad(cat("its ", part, " names the field ", support::quote(key), ", which it lacks"));
+  };
+  for (const artifact::Revision& revision : stage.revisions) {
+    if (support::find_field(stage.fields, revision.name))
+      bad(cat("its revision ", support::quote(revision.name), " has the name of a field"));
+    for (const auto& [key, value] : revision.when.items()) need(cat("revision ", support::quote(revision.name)), key);
   }
-  return code;
+  if (stage.trajectory) {
+    for (const std::string& key : stage.trajectory->tokens_per_step) need("trajectory", key);
+    need("trajectory", stage.trajectory->horizon);
+    for (const auto& [key, value] : stage.trajectory->free_when.items()) need("trajectory", key);
+  }
+  if (stage.branch) {
+    for (const std::string& key : {stage.branch->horizon, stage.branch->end, stage.branch->share}) need("branch", key);
+  }
 }
 
-std::optional<artifact::Trajectory> trajectory_in(const Json& document, const support::Schema& fields,
-                                                  const std::string& source) {
-  if (!document.contains("trajectory") || !document["trajectory"].is_object()) return std::nullopt;
-  const Json& trajectory = document["trajectory"];
-  artifact::Trajectory described;
-  described.horizon = text_member(trajectory, "horizon", source);
-  const Json& factors = member(trajectory, "tokens_per_step", source);
-  if (!factors.is_array()) bad(source, "'tokens_per_step' in the description is not a list");
-  for (const Json& key : factors) {
-    if (!key.is_string()) bad(source, "'tokens_per_step' in the description holds something that is not a string");
-    described.tokens_per_step.push_back(key.get<std::string>());
-  }
-  if (trajectory.contains("free_when") && trajectory["free_when"].is_object()) {
-    described.free_when = trajectory["free_when"];
-  }
-  std::vector<std::string> keys = described.tokens_per_step;
-  keys.push_back(described.horizon);
-  for (const auto& [key, value] : described.free_when.items()) keys.push_back(key);
-  for (const std::string& key : keys) {
-    if (!support::find_field(fields, key)) {
-      bad(source, cat("its trajectory names the field ", support::quote(key), ", which it lacks"));
-    }
-  }
-  return described;
-}
-
-std::optional<artifact::Branch> branch_in(const Json& document, const support::Schema& fields,
-                                          const std::string& source) {
-  if (!document.contains("branch") || !document["branch"].is_object()) return std::nullopt;
-  const Json& branch = document["branch"];
-  artifact::Branch described{text_member(branch, "horizon", source), text_member(branch, "end", source),
-                             text_member(branch, "share", source)};
-  for (const std::string& key : {described.horizon, described.end, described.share}) {
-    if (!support::find_field(fields, key))
-      bad(source, cat("its branch names the field ", support::quote(key), ", which it lacks"));
-  }
-  return described;
+StageDescription read_description(const Json& document, const std::string& source) {
+  check_schema(document, source);
+  StageDescription stage;
+  stage.name = artifact::text_member(document, "name");
+  stage.program = document.contains("program") ? artifact::text_member(document, "program") : cat("pe-", stage.name);
+  const Json& version = artifact::member(document, "version");
+  if (!version.is_number_integer()) bad("'version' in the description is not an integer");
+  stage.version = version.get<int>();
+  stage.summary = support::text_in(document, "summary");
+  stage.build_id = stage.program_digest = support::text_in(document, "build_id");
+  stage.release = support::text_in(document, "release");
+  stage.inputs = artifact::list_member(document, "inputs").get<std::vector<artifact::InputRole>>();
+  stage.outputs = artifact::list_member(document, "outputs").get<std::vector<artifact::OutputRole>>();
+  stage.fields = support::with_context(cat("reading the description of ", source),
+                                       [&] { return support::schema_from_json(artifact::member(document, "fields")); });
+  if (document.contains("revisions"))
+    stage.revisions = artifact::list_member(document, "revisions").get<std::vector<artifact::Revision>>();
+  stage.plugins = artifact::texts_member(document, "plugins");
+  stage.code = artifact::texts_member(document, "code");
+  if (std::count(stage.code.begin(), stage.code.end(), "") > 0)
+    bad("'code' in the description has an empty path; it is a list such as [\"lib/*.py\"]");
+  stage.resumes = artifact::flag_member(document, "resumes");
+  stage.takes_labels = artifact::flag_member(document, "takes_labels");
+  stage.reads_labels = !document.contains("reads_labels") || artifact::flag_member(document, "reads_labels");
+  stage.trajectory = optional_part<artifact::Trajectory>(document, "trajectory");
+  stage.branch = optional_part<artifact::Branch>(document, "branch");
+  if (document.contains("costs") && document["costs"].is_object()) stage.costs = document["costs"];
+  check_keys(stage);
+  return stage;
 }
 
 }  // namespace
@@ -202,35 +143,14 @@ std::vector<std::string> StageDescription::output_names() const {
 }
 
 StageDescription parse_description(Json document, const std::string& source) {
-  check_schema(document, source);
   StageDescription stage;
-  stage.name = text_member(document, "name", source);
-  stage.program = document.contains("program") ? text_member(document, "program", source) : cat("pe-", stage.name);
-  const Json& version = member(document, "version", source);
-  if (!version.is_number_integer()) bad(source, "'version' in the description is not an integer");
-  stage.version = version.get<int>();
-  stage.summary = document.value("summary", std::string());
-  stage.build_id = stage.program_digest = document.value("build_id", std::string());
-  stage.release = document.value("release", std::string());
-  for (const Json& input : list_member(document, "inputs", source)) {
-    stage.inputs.push_back({text_member(input, "name", source), kind_member(input, source), flag_member(input, "many"),
-                            flag_member(input, "optional")});
+  try {
+    stage = read_description(document, source);
+  } catch (const ConfigError& error) {
+    const support::Diagnostic& first = error.diagnostics().front();
+    throw ConfigError(first.message.starts_with(source) ? first.message : cat(source, ": ", first.message), first.place,
+                      first.hint);
   }
-  for (const Json& output : list_member(document, "outputs", source)) {
-    stage.outputs.push_back(
-        {text_member(output, "name", source), kind_member(output, source), flag_member(output, "volatile")});
-  }
-  stage.fields = support::with_context(cat("reading the description of ", source),
-                                       [&] { return support::schema_from_json(member(document, "fields", source)); });
-  if (document.contains("revisions")) stage.revisions = revisions_in(document, stage.fields, source);
-  stage.plugins = plugins_in(document, source);
-  stage.code = code_in(document, source);
-  stage.resumes = flag_member(document, "resumes");
-  stage.takes_labels = flag_member(document, "takes_labels");
-  stage.reads_labels = !document.contains("reads_labels") || flag_member(document, "reads_labels");
-  stage.trajectory = trajectory_in(document, stage.fields, source);
-  stage.branch = branch_in(document, stage.fields, source);
-  if (document.contains("costs") && document["costs"].is_object()) stage.costs = document["costs"];
   const bool has_build = document.erase("build_id") > 0;  // a rebuild that describes the same leaves plans valid
   stage.digest = support::sha256_hex(document.dump());
   if (has_build) document["build_id"] = stage.build_id;
