@@ -25,7 +25,7 @@ Execution::Execution(const Graph& graph, const Plan& plan, Store& store, Runner&
                      const RunOptions& options, const StopFunction& stop)
     : run_(graph, plan, store, runner, listener, options),
       stop_(stop),
-      estimate_(graph, store, options.expected_s),
+      estimate_(graph, options.expected_s),
       slots_(options.capacity),
       keys_(keys_of(graph)) {}
 
@@ -453,7 +453,13 @@ void Execution::refresh_shown() {
   }
   std::erase_if(shown.elsewhere,
                 [&](const auto& entry) { return run_.states->phase(entry.first) != TaskPhase::kReady; });
-  shown.eta_s = estimate_.left_s(*run_.states, attempts_->running(), shown.now_s, run_.options.capacity);
+  if (shown.now_s >= next_estimate_s_) {
+    // The time of an estimate grows with the tasks: 30,000 of them are looked at every 15 s.
+    next_estimate_s_ = shown.now_s + static_cast<double>(run_.states->size()) / 2000;
+    const double left_s = estimate_.left_s(*run_.states, attempts_->running(), shown.now_s, run_.options.capacity);
+    end_s_ = left_s < 0 ? -1 : shown.now_s + left_s;
+  }
+  shown.eta_s = end_s_ < 0 ? -1 : std::max(0.0, end_s_ - shown.now_s);
 }
 
 // ---- the end

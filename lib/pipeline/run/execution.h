@@ -86,6 +86,7 @@ class Execution {
   double last_tick_s_ = 0;
   double last_progress_s_ = 0;
   double next_wake_s_ = -1;
+  double next_estimate_s_ = 0, end_s_ = -1;  // of the run's end; -1: unknown
   double stop_since_s_ = -1;
   std::deque<RunnerEvent> heard_;  // events of the runner that are not handled yet
   bool stops_for_an_error_ = false;

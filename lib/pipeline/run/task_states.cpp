@@ -90,14 +90,6 @@ TaskStates::TaskStates(const Graph& graph, const Plan& plan, const std::vector<d
 
 // ---- what happens
 
-void TaskStates::tally(std::size_t i, int sign) {
-  const Task& task = graph_.tasks[i];
-  Remaining& remaining = remaining_[task.label];
-  remaining.cpus += sign * static_cast<double>(task.resources.cpus);
-  remaining.gpus += sign * task.resources.gpus;
-  remaining.tasks += static_cast<std::size_t>(sign);
-}
-
 void TaskStates::set_phase(std::size_t i, TaskPhase phase) {
   TaskPhase& current = states_[i].phase;
   if (current == phase) return;
@@ -105,10 +97,8 @@ void TaskStates::set_phase(std::size_t i, TaskPhase phase) {
   if (phase != TaskPhase::kSkipped) ++counts_[phase];
   if (current == TaskPhase::kReady) ready_.remove(i);
   if (phase == TaskPhase::kReady) ready_.add(i);
-  const bool before = is_unfinished(current), after = is_unfinished(phase);
-  if (before != after) tally(i, after ? 1 : -1);
   current = phases_[i] = phase;
-  if (after) return;
+  if (is_unfinished(phase)) return;
   const auto twins = twins_.find(i);
   if (twins == twins_.end()) return;
   const std::vector<std::size_t> waiting = std::move(twins->second);

@@ -63,11 +63,6 @@ class TaskStates {
     Kind kind = Kind::kInputsSettled;
     std::size_t task = 0;
   };
-  /// Unfinished work of a pipeline with one stage label.
-  struct Remaining {
-    double cpus = 0, gpus = 0;
-    std::size_t tasks = 0;
-  };
 
   /// @param seconds  what each task is expected to take; orders the ready ones
   /// @param only     tasks that this process may run; empty: all
@@ -79,7 +74,6 @@ class TaskStates {
   const std::vector<TaskPhase>& phases() const { return phases_; }
   const std::map<TaskPhase, std::size_t>& counts() const { return counts_; }  ///< of the tasks that are needed
   const ReadyQueue& ready() const { return ready_; }
-  const std::map<std::string, Remaining>& remaining() const { return remaining_; }  ///< by stage label
   std::size_t size() const { return states_.size(); }
   /// Whether this process makes it: an element of a cluster's array makes some of a run's tasks; other processes make
   /// the others.
@@ -131,7 +125,6 @@ class TaskStates {
   void propagate_unavailable(std::size_t i);
   void push_settled(std::size_t i);
   std::optional<Result> result(std::size_t i, int snapshot) const;
-  void tally(std::size_t i, int sign);
 
   const Graph& graph_;
   const Plan& plan_;
@@ -146,7 +139,6 @@ class TaskStates {
   std::vector<int> edge_snapshot_;                         // by edge
   std::vector<std::size_t> open_;                          // by task
   std::map<std::size_t, std::vector<std::size_t>> twins_;  // task → tasks that wait for it, having its plan key
-  std::map<std::string, Remaining> remaining_;
   std::deque<TaskEvent> news_;
 };
 

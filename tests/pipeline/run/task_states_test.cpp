@@ -166,18 +166,4 @@ BOOST_FIXTURE_TEST_CASE(snapshots_are_needed_while_somebody_waits_for_them, Stat
   BOOST_TEST(states->needed_snapshots(trunk).empty());
 }
 
-BOOST_FIXTURE_TEST_CASE(remaining_work_is_counted_by_stage, States) {
-  const auto a = add("a");
-  task(a).resources.cpus = 3;
-  begin();
-  news();
-  BOOST_TEST(states->remaining().at("a").cpus == 3.0);
-  states->set_phase(a, TaskPhase::kVerifying);
-  states->set_phase(a, TaskPhase::kRunning);
-  BOOST_TEST(states->remaining().at("a").tasks == 1u);
-  finish(a);
-  BOOST_TEST(states->remaining().at("a").cpus == 0.0);
-  BOOST_TEST(states->remaining().at("a").tasks == 0u);
-}
-
 BOOST_AUTO_TEST_SUITE_END()
