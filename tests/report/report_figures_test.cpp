@@ -262,6 +262,27 @@ BOOST_AUTO_TEST_CASE(the_cheapest_drop_is_the_latest_that_is_shown_to_be_as_good
   BOOST_TEST(cell_of(table_of(without, "drop_plan"), 0, "control").text == "–");
   BOOST_TEST(*cell_of(table_of(without, "drop_plan"), 0, "undisturbed").number == 0.055, tt::tolerance(1e-9));
   BOOST_TEST(section_of("drop_plan", trainings()).empty());
+
+  // Drops off one snapshot that end at different steps have a row each; of two that are as good the shorter is
+  // cheapest.
+  Results two_ends = make(true);
+  for (std::size_t i = 0, count = two_ends.curves.size(); i < count; ++i) {
+    Curve shorter = two_ends.curves[i];
+    if (shorter.first_step != 750) continue;
+    shorter.run.variant += " short";
+    for (CurvePoint& point : shorter.train) point.loss += 0.001;  // its learning rate falls earlier
+    shorter.validation.back().step = 800;
+    shorter.validation.back().tokens = 800 * kStep;
+    two_ends.curves.push_back(shorter);
+  }
+  const Section ends = section_of("drop_plan", two_ends);
+  const Table& by_end = table_of(ends, "drop_plan");
+  BOOST_TEST_REQUIRE(by_end.rows.size() == 4u);
+  for (std::size_t row = 0; row < 4; ++row) {
+    BOOST_TEST(*cell_of(by_end, row, "seeds").number == 3);
+    BOOST_TEST(*cell_of(by_end, row, "left").number == (std::vector<double>{500, 50, 250, 50})[row] * kStep);
+    BOOST_TEST(cell_of(by_end, row, "cheapest").text == (row == 1 ? "yes" : ""));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(branches_say_what_sharing_a_trunk_saved) {

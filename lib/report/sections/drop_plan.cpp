@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "report/results/drops.h"
 #include "report/results/training_curves.h"
@@ -84,8 +85,8 @@ Cell cost_cell(const statistics::SeedPairs& pairs, const char* missing) {
 
 std::string percent(double share) { return format_number(share, NumberStyle::kPercent); }
 
-/// By encoding and tokens at the fork.
-using Drops = std::map<std::pair<std::string, double>, Drop>;
+/// By encoding, tokens at the fork and tokens at the end.
+using Drops = std::map<std::tuple<std::string, double, double>, Drop>;
 
 Drops drops_of(const std::vector<const Curve*>& curves) {
   Drops drops;
@@ -93,7 +94,7 @@ Drops drops_of(const std::vector<const Curve*>& curves) {
     if (drop_arm(*curve) != "drop" || curve->validation.empty() || curve->diverged) continue;
     const CurvePoint& last = curve->validation.back();
     const double fork = curve->first_step * last.tokens / last.step;
-    Drop& drop = drops[{curve->run.encoding, fork}];
+    Drop& drop = drops[{curve->run.encoding, fork, last.tokens}];
     drop.fork = fork;
     drop.end = last.tokens;
     for (const Curve* other : curves) {
@@ -111,13 +112,18 @@ Drops drops_of(const std::vector<const Curve*>& curves) {
   return drops;
 }
 
-/// By encoding the last drop that is shown to cost less than is accepted; null where none is.
+const std::string& encoding_of(const Drops::value_type& drop) { return std::get<0>(drop.first); }
+
+/// By encoding the last drop that is shown to cost less than is accepted, of those the one that ends first; null where
+/// none is.
 std::map<std::string, const Drop*> cheapest_of(const Drops& drops) {
   std::map<std::string, const Drop*> cheapest;
-  for (const auto& [key, drop] : drops) {  // forks ascend
-    const Drop*& best = cheapest[key.first];
+  for (const auto& one : drops) {  // forks ascend, and with one fork the ends
+    const Drop& drop = one.second;
+    const Drop*& best = cheapest[encoding_of(one)];
     const statistics::SeedPairs pairs = statistics::paired_seeds(drop.dropped, drop.kept);
-    if (std::isfinite(pairs.interval.high) && pairs.interval.high <= kAccepted) best = &drop;
+    const bool later = best == nullptr || drop.fork > best->fork;
+    if (later && std::isfinite(pairs.interval.high) && pairs.interval.high <= kAccepted) best = &drop;
   }
   return cheapest;
 }
@@ -147,20 +153,22 @@ Table drop_table(const Drops& drops, const std::map<std::string, const Drop*>& c
                    {.id = "recovery", .header = "Tokens to recover", .style = NumberStyle::kTokens},
                    {.id = "cheapest", .header = "Cheapest", .text = true}};
   std::string last_encoding;
-  for (const auto& [key, drop] : drops) {
+  for (const auto& one : drops) {
+    const std::string& encoding = encoding_of(one);
+    const Drop& drop = one.second;
     const statistics::SeedPairs control = statistics::paired_seeds(drop.dropped, drop.kept),
                                 undisturbed = statistics::paired_seeds(drop.dropped_too, drop.undisturbed);
-    Row row{.rule_above = !last_encoding.empty() && last_encoding != key.first};
-    row.cells = {Cell::of_text(key.first),
+    Row row{.rule_above = !last_encoding.empty() && last_encoding != encoding};
+    row.cells = {Cell::of_text(encoding),
                  Cell::of_number(drop.fork / drop.end),
                  Cell::of_number(drop.end - drop.fork),
                  Cell::of_number(static_cast<double>(control.seeds)),
                  cost_cell(control, "no control (drop.arm: nodrop) with that fork and seed"),
                  cost_cell(undisturbed, "the training without a branch was not gathered to its end"),
                  recovery_cell(drop),
-                 Cell::of_text(cheapest.at(key.first) == &drop ? "yes" : "")};
+                 Cell::of_text(cheapest.at(encoding) == &drop ? "yes" : "")};
     table.rows.push_back(std::move(row));
-    last_encoding = key.first;
+    last_encoding = encoding;
   }
   table.caption =
       cat("Validation loss at the end, less that of the control with the same new schedule that kept its encoding, and "
