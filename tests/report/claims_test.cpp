@@ -485,6 +485,30 @@ BOOST_AUTO_TEST_CASE(what_a_run_leaves_out_is_not_testable_and_other_claims_are_
                     support::ConfigError);
 }
 
+BOOST_AUTO_TEST_CASE(an_arm_is_found_by_all_of_its_labels_where_an_axis_was_narrowed) {
+  // Of the axes `after`, `arm` and `depth` only `arm` tells these runs apart, so names have its label alone.
+  Gathered gathered;
+  for (const char* seed : {"1", "2", "3"}) {
+    for (const bool drops : {true, false}) {
+      const std::string arm = drops ? "drop" : "nodrop";
+      gathered.add("rope", seed, kAll, some(drops ? 10 : 40),
+                   {{"encoding", "rope"}, {"after", "p50"}, {"arm", arm}, {"depth", "4"}, {"seed", seed}});
+      gathered.results.runs.back().variant = arm;
+    }
+  }
+  gathered.results.variants = {"drop", "nodrop"};
+  gathered.results.left_out = {"after=p90", "depth=16"};
+  const auto verdict = [&](const std::string& above, const std::string& below) {
+    return gathered
+        .judge("    tests:\n      - {where: {length: 40}, of: \"" + above + "\", above: \"" + below + "\"}\n")
+        .verdict;
+  };
+  BOOST_TEST((verdict("rope, p50, nodrop, depth 4", "rope, p50, drop, depth 4") == Verdict::kReproduced));
+  BOOST_TEST((verdict("rope, nodrop", "rope, drop, p50") == Verdict::kReproduced));
+  BOOST_TEST((verdict("rope, p90, nodrop, depth 4", "rope, p90, drop, depth 4") == Verdict::kNotTestable));
+  BOOST_TEST((verdict("rope, p50, nodrop, 4", "rope, drop") == Verdict::kNotTestable));
+}
+
 BOOST_AUTO_TEST_CASE(without_its_control_a_claim_cannot_be_tested) {
   Gathered gathered;
   gathered.add("none", "1", some(10), some(10));

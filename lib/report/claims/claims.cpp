@@ -418,9 +418,7 @@ class Judge {
         return own != run.labels.end() && same_value(own->second, label.second);
       });
       if (!wanted) continue;
-      const bool named = !run.variant.empty() && quantity.runs.empty() && results_.variants.size() > 1;
-      const std::string own_name = named ? cat(run.encoding, ", ", run.variant) : run.encoding;
-      if (add_rows(test, gathered, own_name, run.seed, arms))
+      if (add_rows(test, gathered, arm_of(run, test), run.seed, arms))
         configs.insert(run.facts.value("config_hash", run.run_id));
     }
     configs.erase("");
@@ -440,6 +438,33 @@ class Judge {
       }
     }
     return arms;
+  }
+
+  /// The arm that a run belongs to. Where axes were narrowed to one label, its name lacks these labels; it is still the
+  /// arm that a test names with them.
+  std::string arm_of(const Run& run, const ClaimTest& test) const {
+    if (!test.quantity.runs.empty()) return run.encoding;
+    const bool named = !run.variant.empty() && results_.variants.size() > 1;
+    const std::string name = named ? cat(run.encoding, ", ", run.variant) : run.encoding;
+    std::set<std::string> all;
+    for (const auto& [axis, label] : run.labels) all.insert(label_text(axis, label));
+    const Words own = words_of(name);
+    for (const std::string& arm : test.arms()) {
+      const Words asked = words_of(arm);
+      const bool longer = asked.size() > own.size() && asked.front() == run.encoding;
+      if (longer &&
+          std::all_of(own.begin() + 1, own.end(),
+                      [&](const std::string& word) { return std::count(asked.begin(), asked.end(), word) > 0; }) &&
+          std::all_of(asked.begin() + 1, asked.end(), [&](const std::string& word) { return all.count(word) > 0; }))
+        return arm;
+    }
+    return name;
+  }
+
+  static Words words_of(const std::string& arm) {
+    Words words;
+    for (const std::string& word : support::split(arm, ',')) words.emplace_back(support::trim(word));
+    return words;
   }
 
   /// Why an arm that was asked for is not there; empty for one that nobody asked for.

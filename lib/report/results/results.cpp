@@ -62,11 +62,7 @@ std::vector<std::string> telling_axes(const std::vector<const Labels*>& all, con
 std::string variant_of(const Labels& labels, const std::vector<std::string>& axes) {
   std::vector<std::string> parts;
   for (const std::string& axis : axes) {
-    const auto found = labels.find(axis);
-    if (found == labels.end()) continue;
-    // Names speak for themselves; a bare number needs its axis.
-    const bool number = support::parse_real(found->second).has_value();
-    parts.push_back(number ? cat(axis, " ", found->second) : found->second);
+    if (const auto found = labels.find(axis); found != labels.end()) parts.push_back(label_text(axis, found->second));
   }
   return support::join(parts, ", ");
 }
@@ -730,6 +726,10 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   results.train_length = config.train_length > 0 ? config.train_length : lengths.size() == 1 ? *lengths.begin() : 0;
   results.data = std::move(data).render();
   return results;
+}
+
+std::string label_text(const std::string& axis, const std::string& label) {
+  return support::parse_real(label) ? cat(axis, " ", label) : label;
 }
 
 std::string arm_name(const Arm& arm, bool with_variant) {

@@ -231,6 +231,8 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
 std::vector<std::string> select_values(const std::vector<std::string>& axes, Results& results,
                                        const std::vector<std::string>& seeds = {});
 
+/// A label in the name of an arm: "drop"; a bare number has its axis, "depth 4".
+std::string label_text(const std::string& axis, const std::string& label);
 /// "rope", or "rope, drop" when variants are told apart and `with_variant`.
 std::string arm_name(const Arm& arm, bool with_variant);
 
