@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
        .version = 2,
        .summary = "Mix retrieval prompts into training windows: a share of them, or all for tuning.",
        .inputs = {{"data", Kind::kTokenShards}},
-       .outputs = {{"mixed", Kind::kTokenShards}}},
+       .outputs = {{"mixed", Kind::kTokenShards}},
+       .costs = {{"vocabulary", "inputs.data.vocabulary"}}},
       pe::evaluation::mix);
 }

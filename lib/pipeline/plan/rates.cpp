@@ -19,9 +19,9 @@ double middle_of(std::vector<double> values) {
   return *middle;
 }
 
-/// Tokens that an earlier task, or a trajectory up to a step, trained on, from the config in its key; nothing where
-/// that is not enough.
-std::optional<double> past_tokens(const StageDescription& stage, const PastTask& task) {
+/// Tokens that an earlier task, or a step of a trajectory, trained on, from the config in its key; nothing where that
+/// is not enough, as for a task whose tokens depend on its inputs.
+std::optional<double> tokens_in_config(const StageDescription& stage, const PastTask& task) {
   if (task.config.empty()) return std::nullopt;
   const Json config = Json::from_cbor(task.config.begin(), task.config.end(), true, false);
   std::optional<double> tokens;
@@ -66,9 +66,10 @@ Rates::Rates(const StageDescription& stage, const std::vector<PastTask>& past)
       errors.push_back(std::abs(std::log(task.wall_s / task.expected_s)));
     if (task.wall_s <= 0 || (task.key.is_snapshot() && task.key.step == 0)) continue;
     const auto [it, fresh] = tokens_of.try_emplace({task.config.data(), task.key.is_snapshot()});
-    if (fresh) it->second = past_tokens(stage, task);
+    if (fresh) it->second = tokens_in_config(stage, task);
     std::optional<double> tokens = it->second;
     if (tokens && task.key.is_snapshot()) *tokens *= static_cast<double>(task.key.step);
+    if (task.tokens > 0 && !task.key.is_snapshot()) tokens = task.tokens;
     // Tokens and size say all that a config would.
     const bool known = tokens && (!has_model_ || task.parameters > 0);
     const std::string_view config = known ? std::string_view() : task.config;

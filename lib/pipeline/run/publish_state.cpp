@@ -57,11 +57,14 @@ Record PublishState::record_for(const ActiveAttempt& attempt, std::int64_t step,
     if (attempt.machine.contains(name) && attempt.machine[name].is_string())
       record.occasion[name] = attempt.machine[name];
   }
-  const ModelCosts costs = model_costs(run_.graph, task);  // so that estimates can be scaled
+  // So that estimates can be scaled.
+  const ModelCosts costs = model_costs(run_.graph, task);
   if (costs.parameters && costs.flops) {
     record.occasion["model"] = {
         {"parameters", *costs.parameters}, {"flops", *costs.flops}, {"encoding", costs.encoding}};
   }
+  if (const auto tokens = own_tokens(run_.graph, task); tokens && !task.is_trajectory())
+    record.occasion["tokens"] = *tokens;
   const auto& expected = run_.options.expected_s;
   if (attempt.task < expected.size() && expected[attempt.task] > 0) {
     record.occasion["expected_s"] = expected[attempt.task];  // so that estimates can be judged

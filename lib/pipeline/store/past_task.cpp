@@ -29,7 +29,7 @@ void each_field(Task& task, const TextFunction& on_text, const NumberFunction& o
   on_number(task.version);
   on_number(task.gpus);
   on_number(task.bytes);
-  for (auto* number : {&task.wall_s, &task.expected_s, &task.parameters, &task.flops}) on_number(*number);
+  for (auto* number : {&task.wall_s, &task.expected_s, &task.parameters, &task.flops, &task.tokens}) on_number(*number);
 }
 
 }  // namespace
@@ -72,6 +72,7 @@ std::string row_of(const Record& record) {
     past.gpus = static_cast<std::int64_t>(occasion["gpus"].size());
   past.parameters = field_or(model, "parameters", 0.0);
   past.flops = field_or(model, "flops", 0.0);
+  past.tokens = field_or(occasion, "tokens", 0.0);
   for (const OutputRecord& output : record.outputs) past.bytes += output.bytes;
   Packer packer;
   packer.text(PackedResult(to_result(record)).bytes());

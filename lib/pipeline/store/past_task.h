@@ -32,6 +32,7 @@ struct PastTask {
   std::string_view device;            ///< its device, where its stage reports one; empty: not known
   std::string_view encoding;          ///< of its model (cost.h)
   double parameters = 0, flops = 0;   ///< of its model too; 0: not known
+  double tokens = 0;                  ///< that it trained on; 0: not known
   std::uint64_t bytes = 0;            ///< of its outputs
   std::shared_ptr<const void> owner;  ///< of the texts
 };

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kRecordsMagic = "pe-records/1\n";
+constexpr std::string_view kRecordsMagic = "pe-records/2\n";
 /// Rows that are written in the time in which one record is read.
 constexpr std::size_t kRowsPerRecord = 50;
 

@@ -137,6 +137,24 @@ BOOST_AUTO_TEST_CASE(trainings_and_trajectories_are_one_history_in_tokens) {
   BOOST_TEST(cost.seconds[0] == 30.0, boost::test_tools::tolerance(1e-9));
 }
 
+BOOST_AUTO_TEST_CASE(tokens_that_depend_on_an_input_come_from_the_record) {
+  Small small;
+  StageDescription stage = *small.graph.tasks[0].stage;
+  stage.costs = {{"tokens", "n - inputs.in.tokens"}};
+  for (Task& task : small.graph.tasks) task.stage = std::make_shared<StageDescription>(stage);
+  stage.trajectory = pe::artifact::Trajectory{"n", {"batch"}, Json::object()};
+  Task& trunk = small.graph.tasks[0];
+  trunk.stage = std::make_shared<StageDescription>(stage);
+  trunk.config.edit()["batch"] = 10;
+  trunk.snapshots = {{"half", 30}};
+  small.graph.tasks[1].inputs.push_back({"in", 0, "out", "half"});
+  small.graph.tasks[1].config.edit()["n"] = 5300;
+  small.past("a[i=9]", 100, 8);  // of other tokens by its config alone
+  small.store.past["work"][0].tokens = 50;
+  const Estimate cost = pipeline::estimate(small.graph, small.plan, small.store, machine(1));
+  BOOST_TEST(cost.seconds[1] == 5000 * 8 / 50.0, boost::test_tools::tolerance(1e-9));
+}
+
 BOOST_AUTO_TEST_CASE(gpus_bound_the_wall_time_and_are_counted) {
   Resources demand;
   demand.gpus = 1;

@@ -41,6 +41,7 @@ Record record(int i, const std::string& content = "") {
                      {"expected_s", 2.0 * i},
                      {"device", "X"},
                      {"model", {{"parameters", 1e6}, {"flops", 6e6}, {"encoding", "rope"}}},
+                     {"tokens", 1000.0 * i},
                      {"gpus", {"0"}}};
   if (!content.empty()) {
     OutputRecord output;
@@ -77,9 +78,9 @@ std::string text_of(const Store& store) {
             std::to_string(task.wall_s) + " " + std::to_string(task.expected_s) + " " + std::to_string(task.gpus) +
             " " + std::to_string(task.version) + " " + std::string(task.device) + " " + std::string(task.encoding) +
             " " + std::to_string(task.parameters) + " " + std::to_string(task.flops) + " " +
-            std::to_string(task.bytes) + Json::from_cbor(task.config).dump() + Json::from_cbor(task.inputs).dump() +
-            std::string(task.build) + result->plan_key + store.hint(result->plan_key).value_or("none") +
-            std::to_string(result->outputs.size()) + "\n";
+            std::to_string(task.tokens) + " " + std::to_string(task.bytes) + Json::from_cbor(task.config).dump() +
+            Json::from_cbor(task.inputs).dump() + std::string(task.build) + result->plan_key +
+            store.hint(result->plan_key).value_or("none") + std::to_string(result->outputs.size()) + "\n";
   }
   return text;
 }
@@ -147,6 +148,7 @@ BOOST_FIXTURE_TEST_CASE(a_past_task_is_its_record, Filled) {
     BOOST_TEST(task.encoding == "rope");
     BOOST_TEST(task.parameters == 1e6);
     BOOST_TEST(task.flops == 6e6);
+    BOOST_TEST(task.tokens == 5000.0);
     BOOST_TEST((Json::from_cbor(task.config) == made.preimage["config"]));
     BOOST_TEST((Json::from_cbor(task.inputs) == made.preimage["inputs"]));
   }
