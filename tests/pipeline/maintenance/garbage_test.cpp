@@ -17,20 +17,13 @@
 #include "support/fault_point.h"
 #include "support/files.h"
 #include "support/folders.h"
+#include "support/make_old.h"
 
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
 namespace fs = std::filesystem;
 
 namespace {
-
-/// Makes everything below look as if it had been there for two days.
-void age(const fs::path& folder) {
-  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(48);
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (!entry.is_symlink()) fs::last_write_time(entry.path(), long_ago);
-  }
-}
 
 /// A store with the results of three runs: a→b, then another salt of both, then another pipeline.
 struct SomeRuns : test::SmallRun {
@@ -44,7 +37,7 @@ struct SomeRuns : test::SmallRun {
     task(a).config.edit()["salt"] = "2";
     options.run_id = "20260102-000000-0002";
     BOOST_REQUIRE(run().exit_code == 0);
-    age(folder / "store");
+    test::make_old(folder / "store");
     open();
   }
   std::set<std::string> keys() {
@@ -100,7 +93,7 @@ BOOST_AUTO_TEST_SUITE(garbage)
 BOOST_FIXTURE_TEST_CASE(a_folder_that_cannot_be_listed_is_not_empty_and_nothing_goes, SomeRuns) {
   write_pin(*store, {"paper", {{*old_keys.begin(), -1}}, {}, ""});
   const std::string plan_key = store->find({*old_keys.begin(), -1})->plan_key;
-  age(folder / "store");
+  test::make_old(folder / "store");
   GarbageOptions options_;
   options_.grace_s = 0;
   options_.keep_last = 1;
@@ -135,7 +128,7 @@ BOOST_FIXTURE_TEST_CASE(a_run_of_another_scale_a_selection_and_one_that_failed_p
     task(a).config.edit()["salt"] = salt;
     options.run_id = "20260103-000000-" + salt;
     run();
-    age(folder / "store");
+    test::make_old(folder / "store");
   };
   graph.variant = "--scale smoke";
   then("3");
@@ -168,7 +161,7 @@ BOOST_FIXTURE_TEST_CASE(a_run_with_nothing_to_do_counts_as_a_run, SomeRuns) {
   for (const std::string& key : old_keys) BOOST_TEST(keys().count(key) == 1u);
   BOOST_TEST(run().executed == 0u);
   // Said again it is as young as then.
-  age(folder / "store");
+  test::make_old(folder / "store");
   const fs::path file = fs::directory_iterator(folder / "store/used")->path() / "plan.json";
   const auto before = fs::last_write_time(file);
   renew_use(store->root(), graph.name, graph.root, graph.variant);
@@ -177,7 +170,7 @@ BOOST_FIXTURE_TEST_CASE(a_run_with_nothing_to_do_counts_as_a_run, SomeRuns) {
 
 BOOST_FIXTURE_TEST_CASE(a_run_whose_plan_is_damaged_keeps_every_result, SomeRuns) {
   support::write_file_atomically(folder / "store/runs/20260102-000000-0002/plan.json", "{\"schema\":", false);
-  age(folder / "store");
+  test::make_old(folder / "store");
   GarbageOptions options_;
   options_.keep_last = 1;
   options_.max_bytes = 1;
@@ -221,7 +214,7 @@ BOOST_FIXTURE_TEST_CASE(the_newest_run_is_the_newest_by_the_clock_whatever_its_i
   task(a).config.edit()["salt"] = "3";
   options.run_id = "20250101-000000-0000";
   BOOST_REQUIRE(run().executed == 2u);
-  age(folder / "store");
+  test::make_old(folder / "store");
   GarbageOptions options_;
   options_.keep_last = 1;
   BOOST_TEST(count(collect(options_), Deletion::What::kResult) == 4u);
@@ -284,7 +277,7 @@ BOOST_FIXTURE_TEST_CASE(curves_stay_as_long_as_the_result, SomeRuns) {
       Json::parse(support::read_file(folder / "store/runs/20260101-000000-0001/plan.json"))["tasks"][0]["plan_key"];
   const fs::path log = store->attempts(plan_key).back() / "metrics.jsonl";
   support::write_file_atomically(log, "{}\n", false);
-  age(folder / "store");
+  test::make_old(folder / "store");
   GarbageOptions options_;
   options_.keep_runs = 1;
   BOOST_TEST(count(collect(options_), Deletion::What::kLog) == 1u);
@@ -292,7 +285,7 @@ BOOST_FIXTURE_TEST_CASE(curves_stay_as_long_as_the_result, SomeRuns) {
   const auto key = store->hint(plan_key);
   BOOST_REQUIRE(key);
   BOOST_REQUIRE(store->forget({*key, -1}));
-  age(folder / "store");
+  test::make_old(folder / "store");
   BOOST_TEST(count(collect(options_), Deletion::What::kLog) == 1u);
   BOOST_TEST(!fs::exists(log));
 }
@@ -303,7 +296,7 @@ BOOST_FIXTURE_TEST_CASE(what_a_stage_can_continue_from_goes_only_under_a_size_li
   fs::create_directories(attempt / "checkpoints");
   support::write_file_atomically(attempt / "checkpoints/step-1.h5", std::string(100'000, 'c'), false);
   support::write_file_atomically(attempt / "stage.log", "log", false);
-  age(folder / "store");
+  test::make_old(folder / "store");
   GarbageReport report = collect();
   BOOST_TEST(fs::exists(attempt / "checkpoints/step-1.h5"));
   GarbageOptions options_;
@@ -349,7 +342,7 @@ BOOST_FIXTURE_TEST_CASE(a_live_run_and_a_lease_keep_what_they_need, SomeRuns) {
   Json plan = Json::parse(support::read_file(live / "plan.json"));
   plan["pid"] = ::getpid();
   support::write_file_atomically(live / "plan.json", plan.dump(), false);
-  age(folder / "store");
+  test::make_old(folder / "store");
   GarbageOptions options_;
   options_.keep_last = 1;
   BOOST_TEST(live_runs(*store).size() == 1u);
@@ -361,10 +354,10 @@ BOOST_FIXTURE_TEST_CASE(a_live_run_and_a_lease_keep_what_they_need, SomeRuns) {
     BOOST_TEST(live_runs(*store).empty());
   }
   support::write_file_atomically(live / "plan.json", plan.dump(), false);
-  age(folder / "store");
+  test::make_old(folder / "store");
   BOOST_TEST(count(collect(options_), Deletion::What::kResult) == 0u);
   support::write_file_atomically(live / "summary.json", "{}", false);
-  age(folder / "store");
+  test::make_old(folder / "store");
   // A lease protects the result that its plan key leads to.
   compute_plan_keys(graph);
   const std::string first = *old_keys.begin();
@@ -380,7 +373,7 @@ BOOST_FIXTURE_TEST_CASE(an_object_without_a_record_goes_and_one_that_is_publishe
   const fs::path file = folder / "orphan.h5";
   test::write_fake_output(file, "orphan");
   const OutputRecord orphan = store->publish_output({"out", artifact::Kind::kMetrics, false, file});
-  age(folder / "store/objects");
+  test::make_old(folder / "store/objects");
   std::optional<support::FaultHook> hook([&](std::string_view step) {
     // Another process publishes the same bytes between the look and the move.
     if (step == "drop") store->publish_output({"out", artifact::Kind::kMetrics, false, file});
@@ -389,7 +382,7 @@ BOOST_FIXTURE_TEST_CASE(an_object_without_a_record_goes_and_one_that_is_publishe
   hook.reset();
   BOOST_TEST(store->has_object(orphan.object));
   BOOST_TEST(count(report, Deletion::What::kLeftover) == 0u);
-  age(folder / "store/objects");
+  test::make_old(folder / "store/objects");
   report = collect();
   BOOST_TEST(!store->has_object(orphan.object));
   BOOST_TEST(count(report, Deletion::What::kLeftover) == 1u);
@@ -432,7 +425,7 @@ BOOST_FIXTURE_TEST_CASE(a_size_limit_takes_the_cheapest_results_first_and_says_w
     record.occasion["wall_s"] = is_dear ? 3600.0 : 1.0;
     support::write_file_atomically(store->record_path(record.key), to_json(record).dump(1) + "\n", false);
   }
-  age(folder / "store");
+  test::make_old(folder / "store");
   GarbageOptions options_;
   options_.max_bytes = collect({.dry_run = true}).bytes_before - 1;
   GarbageReport report = collect(options_);
@@ -494,7 +487,7 @@ BOOST_FIXTURE_TEST_CASE(an_unreadable_record_keeps_every_object, SomeRuns) {
   const auto object = store->find({key, -1})->outputs.front().object;
   const fs::path path = store->record_path({key, -1});
   support::write_file_atomically(path, "{", false);
-  age(folder / "store");
+  test::make_old(folder / "store");
   const GarbageReport report = collect();
   BOOST_TEST(report.notes.size() == 1u);
   BOOST_TEST(store->has_object(object));

@@ -10,6 +10,7 @@
 #include "pipeline/grid_fixture.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/make_old.h"
 
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
@@ -17,13 +18,6 @@ using pe::test::GridFolder;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// As if no file had changed for an hour, so that stats can be trusted.
-void age(const fs::path& folder) {
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::hours(1));
-  }
-}
 
 /// One task that reads what `paths` name.
 Graph reader_of(const std::vector<std::string>& paths) {
@@ -119,7 +113,7 @@ BOOST_AUTO_TEST_CASE(each_path_is_a_group_in_the_order_given) {
 
 BOOST_AUTO_TEST_CASE(a_second_look_finds_what_changed) {
   const GridFolder folder;
-  age(folder.root());
+  test::make_old(folder.root());
   Graph graph = reader_of({folder.path("data").string()});
   StampMemo memo = StampMemo::of_inputs(folder.path("store"));
   hash_externals(graph, memo);
@@ -155,7 +149,7 @@ BOOST_AUTO_TEST_CASE(a_second_look_finds_a_write_within_the_tick_of_the_first) {
 
 BOOST_AUTO_TEST_CASE(hashing_tells_how_far_it_is) {
   const GridFolder folder;
-  age(folder.root());
+  test::make_old(folder.root());
   Graph graph = reader_of({folder.path("data").string()});
   StampMemo memo = StampMemo::of_inputs(folder.path("store"));
   std::vector<HashingProgress> told;

@@ -6,6 +6,7 @@
 
 #include "pipeline/grid_fixture.h"
 #include "support/files.h"
+#include "support/make_old.h"
 
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
@@ -15,13 +16,6 @@ using pe::test::kGrid;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// As if no file had changed for an hour, so that stats can be trusted.
-void age(const fs::path& folder) {
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::hours(1));
-  }
-}
 
 ExpandOptions few() {
   ExpandOptions options = GridFolder::plain_options();
@@ -40,7 +34,7 @@ struct Ran {
 
   Ran() {
     folder.write("pipelines/grid.yml", kGrid);
-    age(folder.root());
+    test::make_old(folder.root());
     graph = expand(read_pipeline_file(file), catalog, few());
     StampMemo memo = StampMemo::of_inputs(store_path);
     hash_externals(graph, memo);
@@ -186,7 +180,7 @@ BOOST_FIXTURE_TEST_CASE(a_stage_rebuilt_while_the_run_works_ends_the_memo, GridF
     fs::permissions(path("own/pe-own"), fs::perms::owner_all);
   };
   build(1);
-  age(root());
+  test::make_old(root());
   StageCatalog catalog({path("own")});
   const auto described = catalog.find("pe-own", root(), {});
   BOOST_TEST(described->version == 1);
@@ -195,7 +189,7 @@ BOOST_FIXTURE_TEST_CASE(a_stage_rebuilt_while_the_run_works_ends_the_memo, GridF
   BOOST_TEST(program.path == path("own/pe-own").string());
   BOOST_TEST((support::stamp_of(program.path.c_str()) == program.stamp));
   build(2);
-  age(root());
+  test::make_old(root());
   BOOST_TEST(!(support::stamp_of(program.path.c_str()) == program.stamp));
   BOOST_TEST(!(support::stamp_of(program.path.c_str()) == catalog.files().front().stamp));
 }
