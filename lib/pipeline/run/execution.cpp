@@ -25,7 +25,7 @@ Execution::Execution(const Graph& graph, const Plan& plan, Store& store, Runner&
                      const RunOptions& options, const StopFunction& stop)
     : run_(graph, plan, store, runner, listener, options),
       stop_(stop),
-      estimate_(graph, options.expected_s),
+      estimate_(graph, plan, options.expected_s),
       slots_(options.capacity),
       keys_(keys_of(graph)) {}
 

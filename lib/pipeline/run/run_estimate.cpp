@@ -7,7 +7,8 @@
 
 namespace pe::pipeline {
 
-RunEstimate::RunEstimate(const Graph& graph, const std::vector<double>& planned) : graph_(graph), planned_(planned) {}
+RunEstimate::RunEstimate(const Graph& graph, const Plan& plan, const std::vector<double>& planned)
+    : graph_(graph), plan_(plan), planned_(planned) {}
 
 std::vector<double> RunEstimate::seconds() const {
   std::vector<double> seconds(graph_.tasks.size(), 1);
@@ -43,7 +44,10 @@ double RunEstimate::left_s(const TaskStates& states, const std::map<std::uint64_
   std::vector<double> seconds(count), path(count);
   for (std::size_t i = 0; i < count; ++i) {
     if (!is_unfinished(states.phase(i)) || !states.is_own(i)) continue;
+    // The run of another task serves this one.
+    if (const auto same = plan_.tasks[i].same_as; same && is_unfinished(states.phase(*same))) continue;
     seconds[i] = expected_s(i);
+    if (seconds[i] < 0 && plan_.tasks[i].state == TaskState::kLikelyReuse) seconds[i] = 0;
     if (seconds[i] < 0) return -1;
     runs[i] = true;
     path[i] = states.ready().remaining(i);

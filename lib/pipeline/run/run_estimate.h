@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pipeline/plan/capacity.h"
+#include "pipeline/plan/plan.h"
 #include "pipeline/run/active_attempt.h"
 #include "pipeline/run/task_states.h"
 
@@ -18,7 +19,7 @@ namespace pe::pipeline {
 class RunEstimate {
  public:
   /// @param planned  seconds by task, 0 where unknown; may be shorter than the graph
-  RunEstimate(const Graph& graph, const std::vector<double>& planned);
+  RunEstimate(const Graph& graph, const Plan& plan, const std::vector<double>& planned);
   /// By task, a guess where nothing is known: for the order of starts.
   std::vector<double> seconds() const;
   /// -1: unknown.
@@ -39,6 +40,7 @@ class RunEstimate {
   double planned_s(std::size_t task) const { return task < planned_.size() ? planned_[task] : 0; }
 
   const Graph& graph_;
+  const Plan& plan_;
   const std::vector<double>& planned_;
   std::map<std::string, Ended> ended_;  ///< by stage label
 };

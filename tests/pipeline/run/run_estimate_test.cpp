@@ -39,7 +39,7 @@ struct FourAndOne : test::SmallRun {
 BOOST_AUTO_TEST_SUITE(run_estimate)
 
 BOOST_FIXTURE_TEST_CASE(planned_times_follow_the_pace_of_the_run, FourAndOne) {
-  RunEstimate estimate(graph, planned);
+  RunEstimate estimate(graph, made, planned);
   BOOST_TEST(estimate.expected_s(1) == 20.0);
   estimate.add(0, 15);  // half as fast again as planned
   BOOST_TEST(estimate.expected_s(1) == 30.0);
@@ -48,7 +48,7 @@ BOOST_FIXTURE_TEST_CASE(planned_times_follow_the_pace_of_the_run, FourAndOne) {
 
 BOOST_FIXTURE_TEST_CASE(an_unplanned_task_takes_as_long_as_others_of_its_stage, FourAndOne) {
   planned = {10, 0, 0};
-  RunEstimate estimate(graph, planned);
+  RunEstimate estimate(graph, made, planned);
   BOOST_TEST(estimate.expected_s(1) == -1.0);
   BOOST_TEST(estimate.seconds()[1] == 1.0);
   estimate.add(0, 12);
@@ -58,7 +58,7 @@ BOOST_FIXTURE_TEST_CASE(an_unplanned_task_takes_as_long_as_others_of_its_stage, 
 }
 
 BOOST_FIXTURE_TEST_CASE(the_rest_is_laid_out_on_the_slots, FourAndOne) {
-  RunEstimate estimate(graph, planned);
+  RunEstimate estimate(graph, made, planned);
   BOOST_TEST(estimate.left_s(*states, {}, 0, cpus(1)) == 105.0);
   BOOST_TEST(estimate.left_s(*states, {}, 0, cpus(2)) == 55.0);  // 40 and 10, 30 and 20, then b
   BOOST_TEST(estimate.left_s(*states, {}, 0, cpus(4)) == 45.0);
@@ -74,8 +74,16 @@ BOOST_FIXTURE_TEST_CASE(the_rest_is_laid_out_on_the_slots, FourAndOne) {
 
 BOOST_FIXTURE_TEST_CASE(one_unknown_stage_leaves_the_end_unknown, FourAndOne) {
   planned[4] = 0;
-  const RunEstimate estimate(graph, planned);
+  const RunEstimate estimate(graph, made, planned);
   BOOST_TEST(estimate.left_s(*states, {}, 0, cpus(1)) == -1.0);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_twin_and_a_likely_reuse_take_no_time, FourAndOne) {
+  planned = {10, 0, 30, 40, 0};
+  made.tasks[1].same_as = 0;
+  made.tasks[4].state = TaskState::kLikelyReuse;
+  const RunEstimate estimate(graph, made, planned);
+  BOOST_TEST(estimate.left_s(*states, {}, 0, cpus(1)) == 80.0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
