@@ -446,10 +446,11 @@ class Judge {
     if (!test.quantity.runs.empty()) return run.encoding;
     const bool named = !run.variant.empty() && results_.variants.size() > 1;
     const std::string name = named ? cat(run.encoding, ", ", run.variant) : run.encoding;
+    const Words arms = test.arms(), own = words_of(name);
+    if (std::count(arms.begin(), arms.end(), name) > 0) return name;
     std::set<std::string> all;
     for (const auto& [axis, label] : run.labels) all.insert(label_text(axis, label));
-    const Words own = words_of(name);
-    for (const std::string& arm : test.arms()) {
+    for (const std::string& arm : arms) {
       const Words asked = words_of(arm);
       const bool longer = asked.size() > own.size() && asked.front() == run.encoding;
       if (longer &&
