@@ -23,24 +23,30 @@ std::string host_name() {
   return name;
 }
 
-std::string cpu_name() {
-  for (const std::string& line : support::split(read_kernel_file("/proc/cpuinfo"), '\n')) {
-    const std::size_t colon = line.find(':');
-    if (line.starts_with("model name") && colon != std::string::npos)
-      return std::string(support::trim(std::string_view(line).substr(colon + 1)));
-  }
-  return "CPU";
+const std::string& cpu_name() {
+  static const std::string name = [] {
+    for (const std::string& line : support::split(read_kernel_file("/proc/cpuinfo"), '\n')) {
+      const std::size_t colon = line.find(':');
+      if (line.starts_with("model name") && colon != std::string::npos)
+        return std::string(support::trim(std::string_view(line).substr(colon + 1)));
+    }
+    return std::string("CPU");
+  }();
+  return name;
 }
 
-std::string gpu_name() {
-  std::error_code error;
-  const std::filesystem::path gpus = "/proc/driver/nvidia/gpus";
-  for (std::filesystem::directory_iterator gpu(gpus, error), end; !error && gpu != end; gpu.increment(error)) {
-    for (const std::string& line : support::split(read_kernel_file(gpu->path() / "information"), '\n')) {
-      if (line.starts_with("Model:")) return std::string(support::trim(std::string_view(line).substr(6)));
+const std::string& gpu_name() {
+  static const std::string name = [] {
+    std::error_code error;
+    const std::filesystem::path gpus = "/proc/driver/nvidia/gpus";
+    for (std::filesystem::directory_iterator gpu(gpus, error), end; !error && gpu != end; gpu.increment(error)) {
+      for (const std::string& line : support::split(read_kernel_file(gpu->path() / "information"), '\n')) {
+        if (line.starts_with("Model:")) return std::string(support::trim(std::string_view(line).substr(6)));
+      }
     }
-  }
-  return "";
+    return std::string();
+  }();
+  return name;
 }
 
 const HostIdentity& this_host() {

@@ -11,9 +11,9 @@ namespace pe::pipeline {
 std::string host_name();
 
 /// Name of this machine's CPUs, as stages record it; "CPU" where the system does not say.
-std::string cpu_name();
+const std::string& cpu_name();
 /// Name of its first GPU, as NVIDIA's driver says it; empty where there is none.
-std::string gpu_name();
+const std::string& gpu_name();
 
 /// A machine since it was started, as far as its process numbers reach.
 struct HostIdentity {
