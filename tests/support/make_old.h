@@ -7,9 +7,9 @@
 
 namespace pe::test {
 
-/// Sets the times of everything below `folder`, except symbolic links, back by these hours.
-inline void make_old(const std::filesystem::path& folder, int hours = 48) {
-  const auto before = std::filesystem::file_time_type::clock::now() - std::chrono::hours(hours);
+/// Sets the times of everything below `folder`, except symbolic links, back by two days.
+inline void make_old(const std::filesystem::path& folder) {
+  const auto before = std::filesystem::file_time_type::clock::now() - std::chrono::hours(48);
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (!entry.is_symlink()) std::filesystem::last_write_time(entry.path(), before);
   }

@@ -1,6 +1,6 @@
 /// @file
-/// Expected durations of the tasks of a run: the plan's estimates, corrected by what tasks of the same stage took in
-/// this run.
+/// Expected durations of the tasks of a run. The plan's estimates are corrected by the times of tasks of the same stage
+/// that ended in this run.
 #pragma once
 
 #include <cstddef>

@@ -71,6 +71,20 @@ BOOST_AUTO_TEST_CASE(stages_say_how_many_parameters_their_models_have,
   BOOST_TEST(seen == 4u * (1 + 3 + 4 + 3 * 7));
 }
 
+BOOST_AUTO_TEST_CASE(models_on_mixed_data_and_drops_of_them_have_costs,
+                     *boost::unit_test::precondition(stages_are_built)) {
+  const Graph graph = shipped("steps_left.yml");
+  std::size_t seen = 0;
+  for (const Task& task : graph.tasks) {
+    if (task.label != "trunk" && task.label != "branch") continue;
+    const ModelCosts costs = model_costs(graph, task);
+    BOOST_TEST((costs.parameters && costs.flops), task.id);
+    BOOST_TEST(own_tokens(graph, task).has_value(), task.id);
+    ++seen;
+  }
+  BOOST_TEST(seen == 6u + 144u);
+}
+
 BOOST_AUTO_TEST_CASE(the_full_grid_has_every_cell, *boost::unit_test::precondition(stages_are_built)) {
   const Graph graph = shipped("fineweb_grid.yml");
   const auto cells = test::count_label(graph, "trunk");

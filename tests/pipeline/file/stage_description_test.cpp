@@ -87,6 +87,17 @@ BOOST_AUTO_TEST_CASE(what_is_no_description_is_refused) {
   document["branch"] = {{"horizon", "train.tokens"}, {"end", "train.lr"}, {"share", "train.sharre"}};
   BOOST_TEST(refusal(document) == "pe-train: its branch names the field 'train.sharre', which it lacks");
   document = train();
+  for (const Json& code : {Json("lib/*.py"), Json::array({1})}) {
+    document = train();
+    document["code"] = code;
+    BOOST_TEST(refusal(document) == "pe-train: 'code' in the description is not a list of strings");
+  }
+  document["code"] = {""};
+  BOOST_TEST(refusal(document).starts_with("pe-train: 'code' in the description has an empty path"));
+  document = train();
+  document["summary"] = 5;  // only shown to people
+  BOOST_TEST(refusal(document).empty());
+  document = train();
   document["revisions"] = {{{"name", "train.rounding"}, {"when", {{"train.lrr", 1}}}, {"number", 2}}};
   BOOST_TEST(refusal(document) ==
              "pe-train: its revision 'train.rounding' names the field 'train.lrr', which it lacks");

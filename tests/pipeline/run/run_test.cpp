@@ -967,6 +967,17 @@ BOOST_FIXTURE_TEST_CASE(a_mistake_of_ours_lets_stages_save_and_keeps_the_summary
   BOOST_TEST(Leases::list(store->leases_folder()).empty());
 }
 
+BOOST_FIXTURE_TEST_CASE(a_record_has_the_tokens_of_its_training, SmallRun) {
+  stage->costs = {{"tokens", "salt * 10"}};
+  const std::size_t a = add("a");
+  add("b");
+  task(a).config = Json{{"name", "a"}, {"salt", 7}};
+  BOOST_TEST(run().executed == 2u);
+  open();  // the records of the whole run
+  for (const PastTask& past : store->past_tasks()) BOOST_TEST(past.tokens == (past.id == "a" ? 70.0 : 0.0), past.id);
+  BOOST_TEST(store->past_tasks().size() == 2u);
+}
+
 BOOST_AUTO_TEST_CASE(commands_are_printed_so_that_a_shell_reads_them_back) {
   BOOST_TEST(shell_command({"pe-pipeline", "run", "a b.yml", "trunk[seed=42]"}) ==
              "pe-pipeline run 'a b.yml' 'trunk[seed=42]'");
