@@ -12,27 +12,27 @@ using support::cat;
 
 namespace {
 
-[[noreturn]] void bad(const std::string& what) {
-  throw support::ConfigError(what, {}, "rebuild the stage together with pe-pipeline");
-}
-
 Kind kind_member(const Json& object) {
   const std::string name = text_member(object, "kind");
   if (const auto kind = find_kind(name)) return *kind;
-  bad(cat("unknown artifact kind ", support::quote(name)));
+  refuse_description(cat("unknown artifact kind ", support::quote(name)));
 }
 
 }  // namespace
 
+void refuse_description(const std::string& why) {
+  throw support::ConfigError(why, {}, "rebuild the stage together with pe-pipeline");
+}
+
 const Json& member(const Json& object, const char* key) {
   const auto it = object.find(key);
-  if (it == object.end()) bad(cat("the description lacks '", key, "'"));
+  if (it == object.end()) refuse_description(cat("the description lacks '", key, "'"));
   return *it;
 }
 
 std::string text_member(const Json& object, const char* key) {
   const Json& value = member(object, key);
-  if (!value.is_string()) bad(cat("'", key, "' in the description is not a string"));
+  if (!value.is_string()) refuse_description(cat("'", key, "' in the description is not a string"));
   return value.get<std::string>();
 }
 
@@ -42,15 +42,15 @@ std::vector<std::string> texts_member(const Json& object, const char* key) {
   const auto it = object.find(key);
   if (it == object.end()) return {};
   if (!it->is_array() || !std::all_of(it->begin(), it->end(), [](const Json& item) { return item.is_string(); }))
-    bad(cat("'", key, "' in the description is not a list of strings"));
+    refuse_description(cat("'", key, "' in the description is not a list of strings"));
   return it->get<std::vector<std::string>>();
 }
 
 const Json& list_member(const Json& object, const char* key) {
   const Json& value = member(object, key);
-  if (!value.is_array()) bad(cat("'", key, "' in the description is not a list"));
+  if (!value.is_array()) refuse_description(cat("'", key, "' in the description is not a list"));
   if (!std::all_of(value.begin(), value.end(), [](const Json& item) { return item.is_object(); }))
-    bad(cat("'", key, "' in the description holds something that is not a map"));
+    refuse_description(cat("'", key, "' in the description holds something that is not a map"));
   return value;
 }
 
@@ -99,7 +99,8 @@ void from_json(const Json& json, Revision& revision) {
   revision.when = member(json, "when");
   const Json& number = member(json, "number");
   if (!revision.when.is_object() || revision.when.empty() || !number.is_number_integer())
-    bad(cat("its revision ", support::quote(revision.name), " lacks an object 'when' or an integer 'number'"));
+    refuse_description(
+        cat("its revision ", support::quote(revision.name), " lacks an object 'when' or an integer 'number'"));
   revision.number = number.get<int>();
 }
 

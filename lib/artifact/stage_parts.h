@@ -48,7 +48,9 @@ struct Revision {
   int number = 2;    ///< raised with every such change
 };
 
-/// A member of a document. @throws ConfigError, without the document's name, when it is missing
+/// @throws ConfigError: the description cannot be used. The message lacks the name of the document.
+[[noreturn]] void refuse_description(const std::string& why);
+/// A member of a document. @throws ConfigError, as `refuse_description`, when it is missing
 const Json& member(const Json& object, const char* key);
 /// @throws ConfigError, as `member`, also when it is no string
 std::string text_member(const Json& object, const char* key);
@@ -59,7 +61,7 @@ std::vector<std::string> texts_member(const Json& object, const char* key);
 /// @throws ConfigError when it is missing or not a list of maps
 const Json& list_member(const Json& object, const char* key);
 
-// ---- JSON; reading throws ConfigError as `member`
+// ---- JSON; reading throws ConfigError as `refuse_description`
 void to_json(Json& json, const InputRole& role);
 void from_json(const Json& json, InputRole& role);
 void to_json(Json& json, const OutputRole& role);

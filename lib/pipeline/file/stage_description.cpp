@@ -19,6 +19,7 @@
 namespace pe::pipeline {
 
 namespace fs = std::filesystem;
+using artifact::refuse_description;
 using support::cat;
 using support::ConfigError;
 
@@ -26,10 +27,6 @@ namespace {
 
 constexpr int kSchemaVersion = 1;
 constexpr std::string_view kSchemaPrefix = "pe-stage/";
-
-[[noreturn]] void bad(const std::string& what) {
-  throw ConfigError(what, {}, "rebuild the stage together with pe-pipeline");
-}
 
 /// The reason for not using a file next to an executable is not reported: the stage itself is asked then.
 std::optional<Json> read_document(const fs::path& path) {
@@ -42,12 +39,13 @@ std::optional<Json> read_document(const fs::path& path) {
 
 void check_schema(const Json& document, const std::string& source) {
   if (!document.is_object() || !document.contains("schema") || !document["schema"].is_string())
-    bad("this is not a stage description");
+    refuse_description("this is not a stage description");
   const std::string schema = document["schema"].get<std::string>();
   const auto number = schema.rfind(kSchemaPrefix, 0) == 0
                           ? support::parse_integer(std::string_view(schema).substr(kSchemaPrefix.size()))
                           : std::nullopt;
-  if (!number) bad(cat("expected schema 'pe-stage/", kSchemaVersion, "', found ", support::quote(schema)));
+  if (!number)
+    refuse_description(cat("expected schema 'pe-stage/", kSchemaVersion, "', found ", support::quote(schema)));
   if (*number > kSchemaVersion) {
     throw ConfigError(cat(source, " speaks ", schema, "; this pe-pipeline knows pe-stage/", kSchemaVersion), {},
                       "use the pe-pipeline that was built with it");
@@ -66,11 +64,11 @@ std::optional<Part> optional_part(const Json& document, const char* key) {
 void check_keys(const StageDescription& stage) {
   const auto need = [&](const std::string& part, const std::string& key) {
     if (!support::find_field(stage.fields, key))
-      bad(cat("its ", part, " names the field ", support::quote(key), ", which it lacks"));
+      refuse_description(cat("its ", part, " names the field ", support::quote(key), ", which it lacks"));
   };
   for (const artifact::Revision& revision : stage.revisions) {
     if (support::find_field(stage.fields, revision.name))
-      bad(cat("its revision ", support::quote(revision.name), " has the name of a field"));
+      refuse_description(cat("its revision ", support::quote(revision.name), " has the name of a field"));
     for (const auto& [key, value] : revision.when.items()) need(cat("revision ", support::quote(revision.name)), key);
   }
   if (stage.trajectory) {
@@ -89,7 +87,7 @@ StageDescription read_description(const Json& document, const std::string& sourc
   stage.name = artifact::text_member(document, "name");
   stage.program = document.contains("program") ? artifact::text_member(document, "program") : cat("pe-", stage.name);
   const Json& version = artifact::member(document, "version");
-  if (!version.is_number_integer()) bad("'version' in the description is not an integer");
+  if (!version.is_number_integer()) refuse_description("'version' in the description is not an integer");
   stage.version = version.get<int>();
   stage.summary = support::text_in(document, "summary");
   stage.build_id = stage.program_digest = support::text_in(document, "build_id");
@@ -103,7 +101,7 @@ StageDescription read_description(const Json& document, const std::string& sourc
   stage.plugins = artifact::texts_member(document, "plugins");
   stage.code = artifact::texts_member(document, "code");
   if (std::count(stage.code.begin(), stage.code.end(), "") > 0)
-    bad("'code' in the description has an empty path; it is a list such as [\"lib/*.py\"]");
+    refuse_description("'code' in the description has an empty path; it is a list such as [\"lib/*.py\"]");
   stage.resumes = artifact::flag_member(document, "resumes");
   stage.takes_labels = artifact::flag_member(document, "takes_labels");
   stage.reads_labels = !document.contains("reads_labels") || artifact::flag_member(document, "reads_labels");
