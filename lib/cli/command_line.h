@@ -32,6 +32,7 @@ struct SharedFlags {
   bool json = false;
   bool dry_run = false;
   bool force = false;             ///< run, plan
+  bool make_inputs = true;        ///< run, plan: false with --from-store
   std::string durability = "on";  ///< on, off; of what writes into the store
   std::string run;                ///< --run ID; empty: the newest
   std::string out;                ///< --out DIR: man, metrics, timeline

@@ -71,6 +71,12 @@ constexpr const char* kResultSelection =
     "task's id, label, label[axis=value,axis=*] or *; @step picks a snapshot; +SELECT adds what it was made "
     "from, SELECT+ what was made from it. With FILE it names that pipeline's tasks, as for run.";
 
+Flag from_store_flag() {
+  return toggle("--from-store",
+                "Make only the selected tasks, from results that are in the store; a report names what is not there",
+                &CommandLine::make_inputs, false);
+}
+
 cli::Command run_entry() {
   return {"run",
           "FILE [SELECT...] [flags]",
@@ -85,6 +91,7 @@ cli::Command run_entry() {
                   toggle("-n,--dry-run", "Show what would run, and run nothing", &CommandLine::dry_run),
                   toggle("--force", "Run the selected tasks again (not their inputs), and replace their results",
                          &CommandLine::force),
+                  from_store_flag(),
                   toggle("--keep-going", "After a failure, continue with tasks that do not depend on it (the default)",
                          &CommandLine::fail_fast, false),
                   toggle("--fail-fast", "After a failure, start no further task", &CommandLine::fail_fast),
@@ -105,6 +112,7 @@ cli::Command run_entry() {
                          &CommandLine::durability)},
           {{"pe-pipeline run pipelines/quickstart.yml", "everything that is missing"},
            {"pe-pipeline run grid.yml 'evaluate[suite=passkey]' --force", "one part again"},
+           {"pe-pipeline run grid.yml report --from-store", "a report on the cells that are finished"},
            {"pe-pipeline run grid.yml --axis seed=42 -j 8 --gpus 0,1", "a slice, on two GPUs"},
            {"pe-pipeline run fineweb.yml --set fetch.path=texts/", "another input folder"}},
           "0 done, or nothing to do; 1 a task failed; 2 usage or pipeline file; 3 incomplete without a failure "
@@ -180,7 +188,7 @@ cli::Command plan_entry() {
           reading_flags() + capacity_flags() +
               std::vector<Flag>{
                   json_flag(), toggle("--why", "One line per task instead of one per cause", &CommandLine::why),
-                  toggle("--force", "Plan as if --force were given to run", &CommandLine::force),
+                  toggle("--force", "Plan as if --force were given to run", &CommandLine::force), from_store_flag(),
                   text("--device", "NAME", "Cost on GPUs that were measured: h100, or a FILE.yml of such figures",
                        &CommandLine::device),
                   toggle("--exit-code", "Exit with 10 when there is something to run", &CommandLine::exit_code)},

@@ -82,6 +82,7 @@ PlannedPipeline make_planned(const cli::CommandLine& line, const std::vector<std
   pipeline::PlanOptions options;
   options.selected = pipeline::select(loaded.graph, selectors);
   options.force = line.force;
+  options.make_inputs = makes_inputs(line);
   Plan plan = pipeline::make_plan(loaded.graph, pipeline::StoreReader(store), options);
   return {std::move(loaded), std::move(store), std::move(plan)};
 }
@@ -229,6 +230,7 @@ void print_head(const PlanReport& told, const cli::Style& style) {
   add(TaskState::kBlocked, style.warn("blocked"));
   std::vector<std::string> out;
   if (graph.excluded) out.push_back(cat(counted(graph.excluded, "cell"), " excluded"));
+  if (const std::size_t left = told.plan().count_left_out()) out.push_back(cat(counted(left, "task"), " left out"));
   if (graph.dropped) out.push_back(cat(counted(graph.dropped, "cell"), " dropped with their parent"));
   if (!out.empty()) head += cat("  (", support::join(out, ", "), ")");
   print(head + "\n");

@@ -81,7 +81,8 @@ void print_nothing_to_do(const cli::CommandLine& line, const std::string& name, 
   print_reports(reports);
 }
 
-void print_summary(const cli::CommandLine& line, const pipeline::Graph& graph, const pipeline::RunSummary& summary) {
+void print_summary(const cli::CommandLine& line, const pipeline::Graph& graph, const pipeline::RunSummary& summary,
+                   std::size_t left_out) {
   if (line.progress == "json") return;
   const cli::Style style = out_style(line);
   std::vector<std::string> parts = {cat(summary.executed, " made"), cat(summary.reused, " reused")};
@@ -93,6 +94,7 @@ void print_summary(const cli::CommandLine& line, const pipeline::Graph& graph, c
                   phase == pipeline::TaskPhase::kInterrupted;
   }
   if (unfinished) parts.push_back(style.warn(cat(unfinished, " unfinished")));
+  if (left_out) parts.push_back(style.warn(cat(left_out, " left out")));
   if (summary.conflicts) parts.push_back(style.warn(counted(summary.conflicts, "conflict")));
   print(cat(graph.name, ": ", support::join(parts, ", "), " in ", support::short_duration(summary.wall_s), "  (run ",
             summary.run_id, ")\n"));
@@ -182,6 +184,7 @@ std::vector<std::string> command_prefix(const cli::CommandLine& line) {
   for (const std::string& axis : line.axis) words.insert(words.end(), {"--axis", axis});
   if (!line.scale.empty()) words.insert(words.end(), {"--scale", line.scale});
   if (!line.store.empty()) words.insert(words.end(), {"--store", line.store});
+  if (!line.make_inputs) words.push_back("--from-store");
   if (line.jobs) words.insert(words.end(), {"-j", std::to_string(*line.jobs)});
   if (line.mem_bytes) words.insert(words.end(), {"--mem", std::to_string(*line.mem_bytes)});
   if (line.gpus) words.insert(words.end(), {"--gpus", line.gpus->empty() ? "none" : *line.gpus});
@@ -306,6 +309,7 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
   pipeline::PlanOptions plan_options;
   plan_options.selected = pipeline::select(graph, selectors);
   plan_options.force = line.force;
+  plan_options.make_inputs = makes_inputs(line);
   const pipeline::Capacity capacity = capacity_of(line);
   check_pools(line, graph);
   pipeline::StoreOptions store_options;
@@ -337,12 +341,13 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
   }
   print_warnings(store);
   tell_origins(store, graph, plan, summary.reports);
+  const std::size_t left_out = plan.count_left_out();
   plan = {};
   if (summary.exit_code == pipeline::kRunDone) {
     plan_options.force = false;
     remember(pipeline::make_plan(graph, reader, plan_options));
   }
-  print_summary(line, graph, summary);
+  print_summary(line, graph, summary, left_out);
   reports = summary.reports;
   // The rows of new records take as much memory again where there are very many tasks.
   loaded = {};

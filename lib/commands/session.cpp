@@ -72,6 +72,13 @@ std::vector<std::string> selectors_of(const cli::CommandLine& line) {
   return {line.words.begin() + 1, line.words.end()};
 }
 
+bool makes_inputs(const cli::CommandLine& line) {
+  if (!line.make_inputs && selectors_of(line).empty())
+    throw ConfigError("--from-store makes only selected tasks, and none is named",
+                      {"pe-pipeline " + line.verb, 0, 0, "", 1}, "add a SELECT, such as: report");
+  return line.make_inputs;
+}
+
 fs::path store_path(const cli::CommandLine& line, const fs::path& root) {
   support::require_utf8(root);
   support::require_utf8(line.store);

@@ -21,6 +21,10 @@ std::string pipeline_file_of(const cli::CommandLine& line);
 /// The words after it.
 std::vector<std::string> selectors_of(const cli::CommandLine& line);
 
+/// Whether inputs of the selected tasks are made. @throws ConfigError for --from-store without SELECT, which would
+/// select, and so make, every task
+bool makes_inputs(const cli::CommandLine& line);
+
 /// --store, else $PE_STORE, else store/ at `root`. @throws ConfigError when PE_STORE is relative
 fs::path store_path(const cli::CommandLine& line, const fs::path& root);
 

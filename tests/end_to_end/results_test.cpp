@@ -48,6 +48,7 @@ stages:
   report:
     run: pe-report
     gather: {scores: evaluate, curves: train}
+    allow_partial: true
     config: {file: configs/report.yml}
 )";
 
@@ -153,6 +154,22 @@ BOOST_AUTO_TEST_CASE(one_more_encoding_trains_that_one_and_travels_on) {
   BOOST_REQUIRE_MESSAGE(report.code == 0, report.out << report.err);
   BOOST_TEST((started(third) == Started{{"report", 1}}));
   BOOST_TEST(third.report() == second.report());
+}
+
+BOOST_AUTO_TEST_CASE(a_report_from_the_store_trains_nothing_and_names_the_model_that_it_lacks) {
+  const Clone clone;
+  BOOST_REQUIRE(clone.import_from(original().packed()).code == 0);
+  const std::string more = "axes.encoding=[none,rope,alibi]";
+  const Answer plan = clone.call("plan", {"report", "--from-store", "--set", more});
+  CHECK_HAS(plan.out, "4 reuse (2 known, not here)  1 run  (2 tasks left out)");
+  const Answer ran = clone.call("run", {"report", "--from-store", "--set", more});
+  BOOST_REQUIRE_MESSAGE(ran.code == 0, ran.out << ran.err);
+  CHECK_HAS(ran.out, "1 made, 4 reused, 2 left out");
+  BOOST_TEST((started(clone) == Started{{"report", 1}}));
+  CHECK_HAS(clone.report().dump(), "not in the store");
+  const Answer all = clone.call("run", {"--from-store"});
+  BOOST_TEST(all.code == 2);
+  CHECK_HAS(all.err, "--from-store makes only selected tasks, and none is named");
 }
 
 BOOST_AUTO_TEST_CASE(imported_numbers_are_checked_from_their_data_on) {

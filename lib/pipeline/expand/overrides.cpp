@@ -65,7 +65,9 @@ class Overriding {
   void take_sets();
   void set_var(const Flag& flag, Node value);
   void set_axis(const Flag& flag, const Node& value);
+  std::vector<Axis*> axes_named(const std::string& name);
   void narrow_axes();
+  void narrow(const std::vector<Axis*>& axes, const std::vector<std::string>& labels, const Place& place);
   void check_names();
   void check_vars();
   void read_named_resources();
@@ -204,27 +206,35 @@ void Overriding::set_axis(const Flag& flag, const Node& value) {
   mistakes_.report(local);
   if (!axis) return;
   for (const AxisValue& one : axis->values) out_.known_labels[axis->name].insert(one.label);
-  bool found = false;
-  const auto take = [&](Axis& known) {
-    if (known.name != axis->name) return;
-    found = true;
+  const std::vector<Axis*> axes = axes_named(axis->name);
+  for (Axis* known : axes) {
     if (!one_label) {
-      known.values = axis->values;
-      return;
+      known->values = axis->values;
+      continue;
     }
     const AxisValue& added = axis->values.front();
-    const auto there = std::find_if(known.values.begin(), known.values.end(),
+    const auto there = std::find_if(known->values.begin(), known->values.end(),
                                     [&](const AxisValue& each) { return each.label == added.label; });
-    if (there == known.values.end())
-      known.values.push_back(added);
+    if (there == known->values.end())
+      known->values.push_back(added);
     else
       *there = added;
-  };
-  for (Axis& known : out_.axes) take(known);
-  for (StageDeclaration& stage : out_.file.stages) {
-    for (Axis& known : stage.axes) take(known);
   }
-  if (!found) mistakes_.report(cat("no axis ", quote(name)), Place{flag.name}, suggest_or_list(name, out_.axis_names));
+  if (axes.empty())
+    mistakes_.report(cat("no axis ", quote(name)), Place{flag.name}, suggest_or_list(name, out_.axis_names));
+}
+
+/// All axes of this name: the pipeline's and the stages'.
+std::vector<Axis*> Overriding::axes_named(const std::string& name) {
+  std::vector<Axis*> found;
+  const auto take = [&](std::vector<Axis>& axes) {
+    for (Axis& axis : axes) {
+      if (axis.name == name) found.push_back(&axis);
+    }
+  };
+  take(out_.axes);
+  for (StageDeclaration& stage : out_.file.stages) take(stage.axes);
+  return found;
 }
 
 void Overriding::narrow_axes() {
@@ -237,28 +247,37 @@ void Overriding::narrow_axes() {
     }
     const std::string name = text.substr(0, equals);
     const std::vector<std::string> labels = support::split(std::string_view(text).substr(equals + 1), ',');
-    bool found = false;
-    const auto narrow = [&](Axis& axis) {
-      if (axis.name != name) return;
-      found = true;
-      bool good = true;
-      for (const std::string& label : labels) {
-        if (axis.find(label)) continue;
-        mistakes_.report(cat("axis ", quote(name), " has no label ", quote(label)), place,
-                         cat(suggest_or_list(label, axis.labels()), "; --axis keeps labels that are there, --set axes.",
-                             name, ".", label, "=VALUE adds one"));
-        good = false;
-      }
-      if (!good) return;  // an axis without labels would only bring more messages
-      std::erase_if(axis.values, [&](const AxisValue& value) {
-        return std::find(labels.begin(), labels.end(), value.label) == labels.end();
-      });
-    };
-    for (Axis& axis : out_.axes) narrow(axis);
-    for (StageDeclaration& stage : out_.file.stages) {
-      for (Axis& axis : stage.axes) narrow(axis);
+    const std::vector<Axis*> axes = axes_named(name);
+    if (axes.empty()) {
+      mistakes_.report(cat("no axis ", quote(name)), place, suggest_or_list(name, out_.axis_names));
+      continue;
     }
-    if (!found) mistakes_.report(cat("no axis ", quote(name)), place, suggest_or_list(name, out_.axis_names));
+    narrow(axes, labels, place);
+  }
+}
+
+/// Stages may have axes of one name with different labels: each axis keeps its own labels among `labels`.
+void Overriding::narrow(const std::vector<Axis*>& axes, const std::vector<std::string>& labels, const Place& place) {
+  std::vector<std::string> known;
+  for (const Axis* axis : axes) {
+    for (const std::string& label : axis->labels()) {
+      if (std::find(known.begin(), known.end(), label) == known.end()) known.push_back(label);
+    }
+  }
+  const std::string& name = axes.front()->name;
+  bool good = true;
+  for (const std::string& label : labels) {
+    if (std::find(known.begin(), known.end(), label) != known.end()) continue;
+    mistakes_.report(cat("axis ", quote(name), " has no label ", quote(label)), place,
+                     cat(suggest_or_list(label, known), "; --axis keeps labels that are there, --set axes.", name, ".",
+                         label, "=VALUE adds one"));
+    good = false;
+  }
+  if (!good) return;  // an axis without labels would only bring more messages
+  for (Axis* axis : axes) {
+    std::erase_if(axis->values, [&](const AxisValue& value) {
+      return std::find(labels.begin(), labels.end(), value.label) == labels.end();
+    });
   }
 }
 

@@ -187,6 +187,12 @@ void decide_needed(const Graph& graph, const PlanOptions& options, Plan& plan) {
     }
     decide(graph.tasks[i], planned);
     if (planned.state == TaskState::kReuse) continue;
+    if (plan.never_makes(i)) {
+      planned.state = TaskState::kNotNeeded;
+      planned.reason_kind = ReasonKind::kLeftOut;
+      planned.reason = "it has no result, and --from-store makes none";
+      continue;
+    }
     for (const Edge& edge : graph.tasks[i].inputs) {
       needed[edge.producer] = true;
       for (PlannedSnapshot& snapshot : plan.tasks[edge.producer].snapshots) {
@@ -195,6 +201,12 @@ void decide_needed(const Graph& graph, const PlanOptions& options, Plan& plan) {
       if (planned.state == TaskState::kRun) want_bytes(plan.tasks[edge.producer], edge, graph.tasks[i].id);
     }
   }
+}
+
+bool is_usable(const PlannedTask& producer, const Edge& edge) {
+  if (edge.snapshot.empty()) return producer.usable();
+  const PlannedSnapshot* snapshot = find_snapshot(producer, edge.snapshot);
+  return snapshot && snapshot->usable();
 }
 
 void block(PlannedTask& planned, std::string reason) {
@@ -211,13 +223,16 @@ void follow_producers(const Graph& graph, Plan& plan, std::size_t index) {
   std::size_t usable = 0;
   for (const Edge& edge : task.inputs) {
     const PlannedTask& producer = plan.tasks[edge.producer];
-    if (producer.state == TaskState::kInputMissing || producer.state == TaskState::kBlocked) {
+    const bool left_out = producer.reason_kind == ReasonKind::kLeftOut && !is_usable(producer, edge);
+    if (producer.state == TaskState::kInputMissing || producer.state == TaskState::kBlocked || left_out) {
       const artifact::InputRole* input = task.stage->find_input(edge.role);
       if (task.allow_partial && input && input->many) continue;  // as the execution does
       // The root of it, so that a whole grid has one line a stage and not one a task.
-      return block(planned, producer.state == TaskState::kBlocked
-                                ? producer.reason
-                                : cat("waits for ", graph.tasks[edge.producer].id, ", whose input is missing"));
+      return block(planned,
+                   producer.state == TaskState::kBlocked
+                       ? producer.reason
+                       : cat(left_out ? "needs " : "waits for ", graph.tasks[edge.producer].id,
+                             left_out ? ", which has no result; --from-store makes none" : ", whose input is missing"));
     }
     ++usable;
     const std::string& label = graph.tasks[edge.producer].label;
@@ -226,7 +241,7 @@ void follow_producers(const Graph& graph, Plan& plan, std::size_t index) {
     }
   }
   if (usable == 0 && !task.inputs.empty()) {
-    block(planned, "none of its inputs can be made");
+    block(planned, "none of its inputs is there or can be made");
   } else if (planned.reason_kind == ReasonKind::kNew && !planned.key_is_exact && !follows.empty()) {
     planned.reason_kind = ReasonKind::kFollows;
     planned.reason = cat("follows ", support::join(follows, ", "));
@@ -278,6 +293,11 @@ std::size_t Plan::count_known() const {
       tasks.begin(), tasks.end(), [](const PlannedTask& task) { return task.reason_kind == ReasonKind::kKnown; }));
 }
 
+std::size_t Plan::count_left_out() const {
+  return static_cast<std::size_t>(std::count_if(
+      tasks.begin(), tasks.end(), [](const PlannedTask& task) { return task.reason_kind == ReasonKind::kLeftOut; }));
+}
+
 std::size_t Plan::count(TaskState state) const {
   return static_cast<std::size_t>(
       std::count_if(tasks.begin(), tasks.end(), [&](const PlannedTask& task) { return task.state == state; }));
@@ -319,6 +339,7 @@ std::int64_t last_needed_step(const PlannedTask& task) {
 Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& options) {
   const std::size_t count = graph.tasks.size();
   Plan plan;
+  plan.make_inputs = options.make_inputs;
   plan.tasks.resize(count);
   const std::shared_ptr<KeyMaker> keys = keys_of(graph);
   std::unordered_map<std::string_view, std::size_t> first_with_key;

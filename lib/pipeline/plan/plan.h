@@ -77,6 +77,7 @@ enum class ReasonKind {
   kExternal,     ///< a file that config names has other content
   kMissingPath,
   kBlockedBy,
+  kLeftOut,  ///< the result is not there, and the plan makes only selected tasks (PlanOptions::make_inputs)
 };
 
 struct PlannedSnapshot {
@@ -118,16 +119,24 @@ struct PlanOptions {
   /// False: what is selected is made where only its contents are known. An element of a cluster's array does not see
   /// who needs the bytes; the plan of its submission did.
   bool known_suffices = true;
+  /// False: only selected tasks are made, from results that are there. A gather with `allow_partial` does without the
+  /// others; other tasks are blocked by them.
+  bool make_inputs = true;
 };
 
 struct Plan {
   std::vector<PlannedTask> tasks;  ///< like Graph::tasks
+  bool make_inputs = true;         ///< PlanOptions::make_inputs
 
+  /// Whether this plan never makes a task, not even when its result turns out to be damaged.
+  bool never_makes(std::size_t i) const { return !make_inputs && !tasks[i].selected; }
   std::size_t count(TaskState state) const;
   /// True when nothing is to run: every needed task is there.
   bool nothing_to_do() const;
   /// Tasks that are reused though not all of their bytes are here.
   std::size_t count_known() const;
+  /// Number of tasks whose results a selected task lacks, since this plan makes no inputs.
+  std::size_t count_left_out() const;
 };
 
 /// Plan keys must be filled in.

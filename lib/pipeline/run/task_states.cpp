@@ -118,6 +118,7 @@ void TaskStates::want(std::size_t first) {
 }
 
 void TaskStates::look_again(std::size_t i) {
+  if (plan_.never_makes(i)) return mark_unavailable(i, TaskPhase::kSkipped, {});
   std::vector<std::size_t> wanted;
   set_phase(i, TaskPhase::kWaiting);
   count_inputs(i, wanted);
@@ -161,10 +162,14 @@ TaskStates::Input TaskStates::look_at(std::size_t i, const Edge& edge, std::stri
     return Input::kBlocks;
   }
   const State& producer = states_[edge.producer];
-  if (!lacks_result(producer.phase)) return Input::kOpen;
+  const bool left_out = plan_.never_makes(edge.producer);
+  if (!left_out && !lacks_result(producer.phase)) return Input::kOpen;
   if (graph_.tasks[i].allow_partial && is_gather(graph_.tasks[i], edge.role)) return Input::kSettled;
   // A blocked producer passes its own root on, so that every descendant names it and no chain grows.
-  if (producer.phase == TaskPhase::kFailed) {
+  if (left_out) {
+    reason = cat("needs ", producer_id(graph_, edge), ", which has no result; --from-store makes none");
+    root = producer_id(graph_, edge);
+  } else if (producer.phase == TaskPhase::kFailed) {
     reason = cat("needs ", producer_id(graph_, edge), ", which failed");
     root = producer_id(graph_, edge);
   } else if (!producer.blocked_by->empty()) {
@@ -322,7 +327,7 @@ TaskInputs TaskStates::inputs_of(std::size_t i) const {
       out.missing[e] = "diverged";
     } else {
       // The stage reads which one is missing and why, so it is in the key.
-      const std::string why(phase_name(producer.phase));
+      const std::string why(plan_.never_makes(edge.producer) ? "not in the store" : phase_name(producer.phase));
       const Json missing{{"plan", graph_.tasks[edge.producer].plan_key}, {"step", step}, {"reason", why}};
       out.digests.push_back({edge.role, support::canonical_hash("pe/missing/1", missing), step});
       out.missing[e] = why;

@@ -500,6 +500,32 @@ BOOST_AUTO_TEST_CASE(flags_that_name_nothing_are_refused) {
                 "did you mean 'rope'?");
 }
 
+BOOST_AUTO_TEST_CASE(axes_of_one_name_keep_those_of_the_labels_that_they_have) {
+  const std::string two = R"(schema: pe-pipeline/1
+name: two
+stages:
+  fetch: {run: pe-fetch}
+  tokenize: {run: pe-tokenize, needs: {raw: fetch}}
+  small: {run: pe-train, over: [encoding], axes: {encoding: {rope: rope, none: none}}, needs: {data: tokenize}}
+  large: {run: pe-train, over: [encoding], axes: {encoding: {alibi: alibi, none: none}}, needs: {data: tokenize}}
+)";
+  const GridFolder folder;
+  const auto tasks = [&](const std::string& labels) {
+    ExpandOptions options = GridFolder::plain_options();
+    options.axis = {"encoding=" + labels};
+    std::string all;
+    for (const Task& task : folder.expand(two, options).tasks) all += task.id + " ";
+    return all;
+  };
+  BOOST_TEST(tasks("none") == "fetch tokenize small[encoding=none] large[encoding=none] ");
+  BOOST_TEST(tasks("alibi,rope") == "fetch tokenize small[encoding=rope] large[encoding=alibi] ");
+  BOOST_TEST(tasks("alibi") == "fetch tokenize large[encoding=alibi] ");
+  ExpandOptions options = GridFolder::plain_options();
+  options.axis = {"encoding=alibis"};
+  check_refusal(folder.refusal(two, options), "--axis encoding=alibis: axis 'encoding' has no label 'alibis'",
+                "did you mean 'alibi'?");
+}
+
 BOOST_AUTO_TEST_CASE(a_missing_input_path_is_no_mistake_of_the_file) {
   const Graph graph = GridFolder().keyed(replaced(kGrid, "path: data/fineweb-edu", "path: data/absent"));
   BOOST_TEST(graph.tasks[0].externals.at(0).content->missing.find("data/absent") != std::string::npos);

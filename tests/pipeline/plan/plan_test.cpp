@@ -132,6 +132,36 @@ BOOST_AUTO_TEST_CASE(a_selection_runs_what_it_needs_and_no_more) {
   BOOST_TEST(last_needed_step(further) == further.snapshots[1].step);
 }
 
+BOOST_AUTO_TEST_CASE(a_plan_from_the_store_makes_only_what_is_selected) {
+  const GridFolder folder;
+  const Graph graph = folder.keyed(kGrid, few());
+  FakeStore store;
+  PlanOptions options = selecting(graph, {"report"});
+  options.make_inputs = false;
+  const auto report_of = [&](const Plan& plan) { return plan.tasks[test::index_of(graph, "report")]; };
+  const Plan empty = make_plan(graph, store, options);
+  BOOST_TEST(counts(empty) == "blocked 1 not-needed 36 ");
+  BOOST_TEST(report_of(empty).reason == "none of its inputs is there or can be made");
+
+  store.run(graph, selecting(graph, {"evaluate[encoding=rope,branch=b25]"}));
+  const Plan some = make_plan(graph, store, options);
+  BOOST_TEST(some.count(TaskState::kRun) == 1u);
+  BOOST_TEST((report_of(some).state == TaskState::kRun));
+  BOOST_TEST(some.count(TaskState::kReuse) == 4u);  // a decay and its three suites
+  BOOST_TEST(some.count_left_out() == 30u);         // the others that the report gathers
+  BOOST_TEST(!some.nothing_to_do());
+
+  // A task that cannot do without an input is blocked, and one whose snapshot is there runs.
+  options = selecting(graph, {"decay[encoding=rope]"});
+  options.make_inputs = false;
+  const Plan decays = make_plan(graph, store, options);
+  BOOST_TEST(counts(decays) == "reuse 2 blocked 2 not-needed 33 ");
+  BOOST_TEST(decays.tasks[test::index_of(graph, "decay[encoding=rope,size=tiny,seed=42,branch=b50]")].reason ==
+             "needs trunk[encoding=rope,size=tiny,seed=42], which has no result; --from-store makes none");
+  const Graph other = folder.keyed(kGrid, few({"decay.decay.share=0.1"}));
+  BOOST_TEST(make_plan(other, store, options).count(TaskState::kRun) == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(a_longer_horizon_extends_the_same_trajectory) {
   const GridFolder folder;
   FakeStore store;

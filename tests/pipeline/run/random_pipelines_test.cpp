@@ -79,6 +79,7 @@ struct Meanwhile {
   int stop_after = -1;  ///< starts; then it is interrupted
   int edit_after = -1;  ///< starts; then `edit` is called, the next stage already knowing its task
   std::function<void()> edit;
+  bool make_inputs = true;  ///< false: --from-store
 };
 
 /// A folder with a pipeline, its store, and the model of both.
@@ -164,6 +165,7 @@ class World {
     plan_options.selected.assign(tasks.size(), false);
     for (std::size_t i = 0; i < tasks.size(); ++i) plan_options.selected[places.at(tasks[i].id)] = selected[i];
     plan_options.force = force;
+    plan_options.make_inputs = meanwhile.make_inputs;
     const Plan plan = make_plan(made, StoreReader(store), plan_options);
     Ran ran;
     int starts = 0;
@@ -592,6 +594,37 @@ void check_explanations(World& world, const Edit& edited) {
   }
 }
 
+/// Runs some tasks with --from-store: only they are made, and each whose inputs are there is not blocked.
+/// @return what is wrong, or nothing
+std::string run_from_store(World& world, const std::vector<bool>& selected) {
+  const auto recorded = [&](const ModelTask::Input& input) {
+    const auto held = world.model.held.find({NaiveModel::recipe(world.pipeline, world.tasks, input.task), input.step});
+    return held != world.model.held.end() && held->second == NaiveModel::Held::kWhole;
+  };
+  std::set<std::string> may;
+  std::vector<bool> known(world.tasks.size());
+  std::set<std::string> ready;
+  for (std::size_t i = 0; i < world.tasks.size(); ++i) {
+    const ModelTask& task = world.tasks[i];
+    known[i] = std::all_of(task.inputs.begin(), task.inputs.end(),
+                           [&](const auto& input) { return known[input.task] && recorded(input); });
+    if (!selected[i]) continue;
+    may.insert(NaiveModel::recipe(world.pipeline, world.tasks, i));
+    if (known[i]) ready.insert(task.id);
+  }
+  const auto ran = world.run(selected, false, {.make_inputs = false});
+  for (const std::string& recipe : ran.executed) {
+    if (may.count(recipe) == 0) return cat("--from-store executed ", recipe, world.phases(ran.summary));
+  }
+  const Graph graph = world.graph();
+  for (std::size_t i = 0; i < ran.summary.phases.size(); ++i) {
+    if (ran.summary.phases[i] == TaskPhase::kBlocked && ready.count(graph.tasks[i].id) > 0)
+      return cat("--from-store blocked ", graph.tasks[i].id, world.phases(ran.summary));
+  }
+  world.learn_from_store();
+  return "";
+}
+
 /// @return how often a run was answered from memory.
 std::size_t sequence(std::uint64_t seed) {
   World world(seed);
@@ -638,6 +671,10 @@ std::size_t sequence(std::uint64_t seed) {
       world.run(selected, false, {.edit_after = chance.below(4), .edit = [&] { what = edit_meanwhile(world); }});
       story += cat("; meanwhile ", what.empty() ? "nothing" : what, "; run again");
       world.learn_from_store();
+    }
+    if (!force && !whole && chance.one_in(2)) {
+      story += ", --from-store first";
+      if (const std::string wrong = run_from_store(world, selected); !wrong.empty()) fail(wrong);
     }
     if (tell)
       std::fprintf(stderr, "seed %llu:%s\n%s\n", static_cast<unsigned long long>(seed), story.c_str(),

@@ -649,6 +649,60 @@ BOOST_FIXTURE_TEST_CASE(a_partial_gather_goes_on_without_what_failed, SmallRun) 
   BOOST_TEST(document.at("missing").at("in").at(0).at("reason") == "failed");
 }
 
+BOOST_FIXTURE_TEST_CASE(a_report_from_the_store_names_what_is_not_there_and_makes_nothing_else, SmallRun) {
+  const auto data = add("data"), x = add("x", {data}), y = add("y", {data}), report = add("report", {x, y});
+  const auto strict = add("strict", {y}, "init");
+  task(report).allow_partial = true;
+  PlanOptions only;
+  only.selected = {false, true, false, false, false};
+  BOOST_TEST(run(only).exit_code == kRunDone);
+  Json document;
+  behaviour["report"] = [&](FakeAttempt& attempt) {
+    document = attempt.task;
+    write_all_outputs(attempt);
+  };
+  only.selected = {false, false, false, true, false};
+  only.make_inputs = false;
+  BOOST_TEST(run(only).exit_code == kRunDone);
+  BOOST_TEST((runner->started == Names{"report"}));
+  BOOST_TEST(document.at("inputs").at("in").size() == 1u);
+  BOOST_TEST(document.at("missing").at("in").at(0).at("producer") == "y");
+  BOOST_TEST(document.at("missing").at("in").at(0).at("reason") == "not in the store");
+  // The same again is reused. A task that needs what is missing is blocked.
+  BOOST_TEST(run(only).exit_code == kRunDone);
+  BOOST_TEST(runner->started.empty());
+  only.selected = {false, false, false, true, true};
+  const RunSummary blocked = run(only);
+  BOOST_TEST(blocked.exit_code == kRunIncomplete);
+  BOOST_TEST(blocked.blocked == 1u);
+  BOOST_TEST((blocked.phases[strict] == TaskPhase::kBlocked));
+  BOOST_TEST(runner->started.empty());
+  // With all inputs the report is another one.
+  run();
+  BOOST_TEST((runner->started == Names{"y", "strict", "report"}));
+  BOOST_TEST(!document.contains("missing"));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_damaged_input_is_not_made_again_by_a_run_from_the_store, Diamond) {
+  run();
+  const auto key = *store->hint(task(a).plan_key);
+  const fs::path object = store->object_path(store->find({key, -1})->outputs.at(0).object);
+  const auto size = fs::file_size(object);
+  fs::permissions(object, fs::perms::owner_write, fs::perm_options::add);
+  std::ofstream(object, std::ios::binary) << std::string(size, 'x');
+  task(b).config.edit()["salt"] = "new";
+  PlanOptions only;
+  only.selected = {false, true, false, false};
+  only.make_inputs = false;
+  const RunSummary summary = run(only);
+  BOOST_TEST(summary.exit_code == kRunIncomplete);
+  BOOST_TEST(runner->started.empty());
+  BOOST_TEST((summary.phases[b] == TaskPhase::kBlocked));
+  // A run that may make inputs repairs it.
+  BOOST_TEST(run().exit_code == kRunDone);
+  BOOST_TEST((runner->started == Names{"a", "b", "d"}));
+}
+
 BOOST_FIXTURE_TEST_CASE(a_missing_input_file_is_incomplete_not_failed, Diamond) {
   task(a).externals.push_back({"path", {"/nowhere"}, ExternalContent{{{}}, "/nowhere", {}}});
   const RunSummary summary = run();
