@@ -188,6 +188,24 @@ BOOST_AUTO_TEST_CASE(what_a_partial_gather_lacks_is_listed_with_its_reason) {
   BOOST_TEST(to_csv(sections.back().tables.front()).find("missing: it failed: exit code 70") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(missing_results_of_the_same_reason_share_a_row) {
+  Results results;
+  for (const char* seed : {"1", "2"}) {
+    for (const char* encoding : {"rope", "pope", "none"}) {
+      if (encoding != std::string("none") || seed == std::string("2"))
+        results.missing.push_back(
+            support::cat("scores encoding=", encoding, ",from=a,seed=", seed, ": not in the store"));
+    }
+  }
+  results.missing.push_back("scores encoding=rope,from=b,seed=1: failed");
+  results.missing.push_back("curves of a run: failed");
+  const std::string rows = to_csv(make_sections(results).back().tables.front());
+  for (const char* row : {"\"rope, pope\",\"1, 2\",from=a,missing,,,4 missing: not in the store",
+                          "none,2,from=a,missing,,,missing: not in the store",
+                          "rope,1,from=b,missing,,,missing: failed", ",,curves of a run,missing,,,missing: failed"})
+    BOOST_TEST(rows.find(row) != std::string::npos, row << " is not in\n" << rows);
+}
+
 BOOST_AUTO_TEST_CASE(tables_without_rows_are_an_error_that_names_the_file) {
   test::TempFolder folder;
   artifact::Tables tables;

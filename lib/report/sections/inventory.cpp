@@ -48,6 +48,50 @@ std::string labels_text(const Labels& labels) {
   return support::join(parts, ", ");
 }
 
+// One row for all missing results that differ in encoding and seed alone; a row's encodings lack the same seeds.
+std::vector<Row> missing_rows(const std::vector<std::string>& missing) {
+  using Group = std::pair<std::string, std::string>;  // the other labels, the reason
+  std::vector<std::pair<Group, std::vector<std::pair<std::string, std::vector<std::string>>>>> groups;
+  const auto entry = [](auto& list, const auto& key) -> auto& {
+    for (auto& [known, value] : list) {
+      if (known == key) return value;
+    }
+    list.push_back({key, {}});
+    return list.back().second;
+  };
+  for (const std::string& text : missing) {
+    const auto colon = text.find(": ");
+    const std::string what = text.substr(0, colon);
+    const std::string reason = colon == std::string::npos ? "no reason was given" : text.substr(colon + 2);
+    Labels labels;
+    try {
+      labels = parse_labels(what).second;
+    } catch (const std::exception&) {
+      labels.clear();  // free text is shown as it is
+    }
+    const std::string others = labels.empty() ? what : labels_text(labels);
+    entry(entry(groups, Group{others, reason}), labels["encoding"]).push_back(labels["seed"]);
+  }
+  std::vector<Row> rows;
+  for (const auto& [group, by_encoding] : groups) {
+    std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> by_seeds;
+    for (const auto& [encoding, seeds] : by_encoding) entry(by_seeds, seeds).push_back(encoding);
+    for (const auto& [seeds, encodings] : by_seeds) {
+      const std::size_t count = seeds.size() * encodings.size();
+      Row row;
+      row.cells = {Cell::of_text(support::join(encodings, ", ")),
+                   Cell::of_text(support::join(seeds, ", ")),
+                   Cell::of_text(group.first),
+                   Cell::of_text("missing"),
+                   Cell::of_text(""),
+                   Cell::of_text(""),
+                   Cell::of_text(cat(count > 1 ? cat(count, " ") : "", "missing: ", group.second))};
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
 }  // namespace
 
 Section inventory_section(const Results& results, Palette&) {
@@ -76,26 +120,7 @@ Section inventory_section(const Results& results, Palette&) {
         Cell::of_text(statuses[i])};
     table.rows.push_back(std::move(row));
   }
-  for (const std::string& missing : results.missing) {
-    const auto colon = missing.find(": ");
-    const std::string what = missing.substr(0, colon);
-    const std::string reason = colon == std::string::npos ? "no reason was given" : missing.substr(colon + 2);
-    Labels labels;
-    try {
-      labels = parse_labels(what).second;
-    } catch (const std::exception&) {
-      labels.clear();  // free text is shown as it is
-    }
-    Row row;
-    row.cells = {Cell::of_text(labels.count("encoding") ? labels["encoding"] : ""),
-                 Cell::of_text(labels.count("seed") ? labels["seed"] : ""),
-                 Cell::of_text(labels.empty() ? what : labels_text(labels)),
-                 Cell::of_text("missing"),
-                 Cell::missing("–", reason),
-                 Cell::missing("–", reason),
-                 Cell::of_text(cat("missing: ", reason))};
-    table.rows.push_back(std::move(row));
-  }
+  for (Row& row : missing_rows(results.missing)) table.rows.push_back(std::move(row));
   const std::size_t absent = results.missing.size();
   table.caption = cat(results.runs.size(), " evaluated ", results.runs.size() == 1 ? "model" : "models", " and ",
                       results.curves.size(), " training ", results.curves.size() == 1 ? "log" : "logs",
