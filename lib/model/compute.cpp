@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "kernels/product_bf16.h"
+#include "support/cpu.h"
 #include "support/error.h"
-#include "support/instruction_sets.h"
 #include "support/ranks.h"
 #include "support/text.h"
 

@@ -16,6 +16,7 @@
 #include "kernels/cuda_error.h"
 #include "kernels/dispatch.h"
 #include "kernels/product_bf16.h"
+#include "support/cpu.h"
 #include "support/error.h"
 #include "support/plugin.h"
 #include "support/plugin_layouts.h"
@@ -62,16 +63,6 @@ kernels::Bf16Unit bf16_unit(const ComputeConfig& compute) {
   return compute.isa == Isa::kAmx ? kernels::Bf16Unit::kAmx : kernels::Bf16Unit::kAvx512;
 }
 
-std::string cpu_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.rfind("model name", 0) != 0) continue;
-    const std::size_t colon = line.find(':');
-    if (colon != std::string::npos) return std::string(support::trim(line.substr(colon + 1)));
-  }
-  return "CPU";
-}
-
 /// Whether the word occurs and ends there: "NVIDIA L40" holds no "L4".
 bool has_word(const std::string& name, const std::string& word) {
   const std::size_t at = name.find(word), end = at + word.size();
@@ -84,7 +75,7 @@ at::Device open_device(const ComputeConfig& compute) {
   kernels::use_fused(compute.kernels == Kernels::kFused);
   const kernels::Bf16Unit unit = bf16_unit(compute);
   if (!kernels::can_multiply_in_bf16(unit)) {
-    throw ConfigError(cat("compute.dtype is bf16, but ", cpu_name(), " has no ", name_of(unit)), {},
+    throw ConfigError(cat("compute.dtype is bf16, but ", support::cpu_name(), " has no ", name_of(unit)), {},
                       "set compute.dtype: fp32, or use a GPU");
   }
   kernels::multiply_in_bf16(unit);
@@ -126,7 +117,7 @@ at::Device open_device(const ComputeConfig& compute) {
 
 std::string device_name(at::Device device) {
   const PeCudaTable* plugin = kernels::plugin();
-  if (!device.is_cuda() || plugin == nullptr) return cpu_name();
+  if (!device.is_cuda() || plugin == nullptr) return support::cpu_name();
   PeCudaDevice properties{};
   return plugin->device_properties(device.index(), &properties) == 0 ? properties.name : "CUDA device";
 }

@@ -7,8 +7,8 @@
 
 #include "model/compute.h"
 #include "model/device.h"
+#include "support/cpu.h"
 #include "support/error.h"
-#include "support/instruction_sets.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "pipeline/file/graph.h"
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/file/stage_description.h"
-#include "support/instruction_sets.h"
+#include "support/cpu.h"
 
 namespace pe::pipeline {
 

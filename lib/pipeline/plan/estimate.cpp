@@ -15,6 +15,7 @@
 #include "pipeline/plan/rates.h"
 #include "pipeline/plan/simulate.h"
 #include "pipeline/store/host.h"
+#include "support/cpu.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -100,7 +101,7 @@ class Costing {
     work.encoding = std::move(costs.encoding);
     work.config = keys_->config(task);
     work.gpus = static_cast<std::int64_t>(std::ceil(task.resources.gpus));
-    work.device = work.gpus == 0 ? cpu_name() : table_ ? table_->device : gpu_name();
+    work.device = work.gpus == 0 ? support::cpu_name() : table_ ? table_->device : gpu_name();
     if (task.is_trajectory()) {
       const auto [first, last] = steps_to_run(plan_.tasks[i]);
       if (const double left = trajectory_tokens(task, last - first); left > 0) work.tokens = left;

@@ -23,18 +23,6 @@ std::string host_name() {
   return name;
 }
 
-const std::string& cpu_name() {
-  static const std::string name = [] {
-    for (const std::string& line : support::split(read_kernel_file("/proc/cpuinfo"), '\n')) {
-      const std::size_t colon = line.find(':');
-      if (line.starts_with("model name") && colon != std::string::npos)
-        return std::string(support::trim(std::string_view(line).substr(colon + 1)));
-    }
-    return std::string("CPU");
-  }();
-  return name;
-}
-
 const std::string& gpu_name() {
   static const std::string name = [] {
     std::error_code error;

@@ -10,9 +10,7 @@ namespace pe::pipeline {
 
 std::string host_name();
 
-/// Name of this machine's CPUs, as stages record it; "CPU" where the system does not say.
-const std::string& cpu_name();
-/// Name of its first GPU, as NVIDIA's driver says it; empty where there is none.
+/// Name of this machine's first GPU, as NVIDIA's driver says it; empty where there is none.
 const std::string& gpu_name();
 
 /// A machine since it was started, as far as its process numbers reach.

@@ -5,7 +5,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "pipeline/grid_fixture.h"
-#include "support/instruction_sets.h"
+#include "support/cpu.h"
 #include "support/ranks.h"
 
 using namespace pe;            // NOLINT

@@ -1,10 +1,27 @@
-#include "support/instruction_sets.h"
+#include "support/cpu.h"
+
+#include <string_view>
+
+#include "support/kernel_file.h"
+#include "support/text.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
 namespace pe::support {
+
+const std::string& cpu_name() {
+  static const std::string name = [] {
+    for (const std::string& line : split(read_kernel_file("/proc/cpuinfo"), '\n')) {
+      const std::size_t colon = line.find(':');
+      if (line.starts_with("model name") && colon != std::string::npos)
+        return std::string(trim(std::string_view(line).substr(colon + 1)));
+    }
+    return std::string("CPU");
+  }();
+  return name;
+}
 
 #if defined(__x86_64__)
 
