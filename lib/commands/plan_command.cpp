@@ -199,6 +199,7 @@ void print_plan_json(const PlanReport& told) {
             {"pipeline", graph.name},
             {"counts", std::move(counts)},
             {"known_only", plan.count_known()},
+            {"left_out", plan.count_left_out()},
             {"dropped", graph.dropped},
             {"excluded", graph.excluded},
             {"causes", std::move(causes)},

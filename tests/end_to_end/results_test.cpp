@@ -162,6 +162,8 @@ BOOST_AUTO_TEST_CASE(a_report_from_the_store_trains_nothing_and_names_the_model_
   const std::string more = "axes.encoding=[none,rope,alibi]";
   const Answer plan = clone.call("plan", {"report", "--from-store", "--set", more});
   CHECK_HAS(plan.out, "4 reuse (2 known, not here)  1 run  (2 tasks left out)");
+  const Answer json = clone.call("plan", {"report", "--from-store", "--set", more, "--json"});
+  BOOST_TEST(Json::parse(json.out).at("left_out") == 2);
   const Answer ran = clone.call("run", {"report", "--from-store", "--set", more});
   BOOST_REQUIRE_MESSAGE(ran.code == 0, ran.out << ran.err);
   CHECK_HAS(ran.out, "1 made, 4 reused, 2 left out");
