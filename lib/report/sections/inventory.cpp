@@ -67,7 +67,7 @@ std::vector<Row> missing_rows(const std::vector<std::string>& missing) {
     try {
       labels = parse_labels(what).second;
     } catch (const std::exception&) {
-      labels.clear();  // free text is shown as it is
+      labels.clear();  // free text is shown unchanged
     }
     const std::string others = labels.empty() ? what : labels_text(labels);
     entry(entry(groups, Group{others, reason}), labels["encoding"]).push_back(labels["seed"]);
