@@ -508,13 +508,6 @@ PipelineFile Reader::read(const Node& document) {
 
 }  // namespace
 
-const AxisValue* Axis::find(const std::string& label) const {
-  for (const AxisValue& value : values) {
-    if (value.label == label) return &value;
-  }
-  return nullptr;
-}
-
 std::vector<std::string> Axis::labels() const {
   std::vector<std::string> found;
   for (const AxisValue& value : values) found.push_back(value.label);

@@ -27,7 +27,6 @@ struct Axis {
   std::vector<AxisValue> values;
   support::Mark mark;
 
-  const AxisValue* find(const std::string& label) const;
   std::vector<std::string> labels() const;
 };
 
