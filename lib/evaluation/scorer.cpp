@@ -4,6 +4,8 @@
 #include <cassert>
 #include <numeric>
 
+#include "support/progress.h"
+
 namespace pe::evaluation {
 
 std::vector<std::pair<std::int64_t, std::int32_t>> targets_of(const Sequence& sequence) {
@@ -47,6 +49,8 @@ std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& se
   std::vector<const Sequence*> batch;
   std::size_t group = 0;  // where the present length begins in `order`
   for (std::size_t begin = 0; begin < order.size();) {
+    // One item of the journal can take minutes, and a preempted job has seconds.
+    if (support::stop_requested()) throw support::StopRequest(/*resumable=*/true);
     const std::size_t length = sequences[order[begin]].ids.size();
     if (sequences[order[group]].ids.size() != length) group = begin;
     const std::size_t most =

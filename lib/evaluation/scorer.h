@@ -77,6 +77,7 @@ struct MeanScore {
 /// Scores any sequences: groups them by length, cuts batches of about `batch_tokens`, averages `draws` draws when the
 /// model is stochastic. Results are in the order of `sequences`. A sequence's number for draws is `first_sample` plus
 /// its place among the sequences of its length, so results do not depend on how batches are cut.
+/// @throws support::StopRequest between two batches.
 std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& sequences, std::int64_t draws,
                                  std::int64_t first_sample = 0);
 

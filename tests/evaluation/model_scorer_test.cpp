@@ -12,6 +12,7 @@
 #include "encodings/fixture.h"
 #include "encodings/registry.h"
 #include "model/language_model.h"
+#include "support/progress.h"
 #include "support/random.h"
 
 using namespace pe::evaluation;
@@ -129,6 +130,30 @@ BOOST_AUTO_TEST_CASE(results_do_not_depend_on_how_batches_are_cut) {
       for (std::size_t t = 0; t < one[i].nll.size(); ++t) BOOST_TEST(std::abs(one[i].nll[t] - many[i].nll[t]) < 1e-5);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_stop_ends_scoring_between_two_batches) {
+  struct Stopped final : Scorer {
+    const Capabilities& capabilities() const override { return facts; }
+    std::int64_t batch_tokens() const override { return 20; }
+    std::vector<Score> score(const std::vector<const Sequence*>& batch, std::int64_t, std::int64_t) override {
+      if (++batches == 2) pe::support::request_stop(15);
+      return std::vector<Score>(batch.size());
+    }
+    Capabilities facts;
+    int batches = 0;
+  } scorer;
+  const std::vector<Sequence> sequences(8, Sequence{std::vector<std::int32_t>(10), 1, 1});  // four batches of two
+  bool resumable = false;
+  try {
+    score_all(scorer, sequences, 1);
+  } catch (const pe::support::StopRequest& stop) {
+    resumable = stop.resumable();
+  }
+  pe::support::request_stop(0);
+  BOOST_TEST(resumable);
+  BOOST_TEST(scorer.batches == 2);
+  BOOST_TEST(score_all(scorer, sequences, 1).size() == 8u);
 }
 
 BOOST_AUTO_TEST_CASE(teacher_forced_exact_match_is_that_of_greedy_decoding) {
