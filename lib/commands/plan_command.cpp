@@ -162,6 +162,8 @@ Json cost_json(const PlanReport& told) {
             {"tasks_without_history", cost.unknown},
             {"sources", cost.sources},
             {"unknown", cost.unknown_why},
+            {"tasks_of_other_encodings", cost.other_encodings},
+            {"seconds_of_other_encodings", cost.other_encodings_s},
             {"epochs", std::move(epochs)},
             {"training_tokens", told.tokens.count},
             {"trainings", told.tokens.trainings}};

@@ -203,6 +203,9 @@ std::string cost_lines(const Graph& graph, const Plan& plan, const Store& store,
   std::string lines = cat("cost     ", spent_text(graph, plan, cost, capacity), "\n");
   if (cost.known) lines += lines_of("from", cost.sources);
   if (cost.known || table) lines += lines_of("unknown", cost.unknown_why);
+  if (cost.other_encodings)
+    lines += cat("guess    ", counted(cost.other_encodings, "task"), ": task time ",
+                 support::short_duration(cost.other_encodings_s), " if their encodings are as fast as others\n");
   if (cost.bytes >= 1) lines += cat("disk     ", disk_text(cost), "\n");
   if (table) {
     if (const auto needs = memory_of(graph, plan, *table); !needs.empty())

@@ -69,6 +69,10 @@ class Costing {
     if (!known) {
       ++result.unknown;
       ++result.unknown_why[cat(task.label, ": ", why)];
+      if (const auto other = rates_of(task).find(task.id, task.label, work, /*any_encoding=*/true)) {
+        ++result.other_encodings;
+        result.other_encodings_s += other->seconds;
+      }
       return;
     }
     ++result.known;

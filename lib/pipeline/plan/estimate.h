@@ -21,6 +21,8 @@ struct Estimate {
   std::size_t unknown = 0;                     ///< Tasks without a near measurement.
   std::map<std::string, std::size_t> sources;  ///< Measurement → tasks that it stands for.
   std::map<std::string, std::size_t> unknown_why;  ///< "trunk: encoding fox was not measured on …" → tasks.
+  std::size_t other_encodings = 0;                 ///< Of `unknown`: tasks that ran with another encoding.
+  double other_encodings_s = 0;                    ///< Their time if they are as fast; in no sum.
   std::size_t too_large = 0;                       ///< Tasks that the slots can never hold; in no sum.
   double task_s = 0;                               ///< sum over tasks
   double gpu_s = 0;                                ///< sum over tasks of seconds x GPUs

@@ -111,18 +111,20 @@ bool Rates::similar(Alike& alike, const Work& work) {
   return known->second = similar_values(alike.values, mine->second);
 }
 
-bool Rates::fits(Alike& alike, const Work& work) {
+bool Rates::fits(Alike& alike, const Work& work, bool any_encoding) {
   if (alike.gpus != work.gpus) return false;
   if (!alike.device.empty() && !work.device.empty() && alike.device != work.device) return false;
   if (has_model_) {
     const bool sized = alike.parameters > 0 && work.parameters;
     if (!sized) return alike.config == work.config;
-    if (alike.encoding != work.encoding || !near(alike.parameters, *work.parameters)) return false;
+    if (!any_encoding && alike.encoding != work.encoding) return false;
+    if (!near(alike.parameters, *work.parameters)) return false;
   }
   return (work.tokens && !alike.per_token.empty()) || similar(alike, work);
 }
 
-std::optional<Rates::Rate> Rates::find(const std::string& id, const std::string& label, const Work& work) {
+std::optional<Rates::Rate> Rates::find(const std::string& id, const std::string& label, const Work& work,
+                                       bool any_encoding) {
   const auto distance = [&](const Alike& alike) {
     return work.parameters && alike.parameters > 0 ? std::abs(std::log(*work.parameters / alike.parameters)) : 0;
   };
@@ -133,7 +135,7 @@ std::optional<Rates::Rate> Rates::find(const std::string& id, const std::string&
     std::size_t compared = 0;
     for (auto alike = found->second.rbegin(); alike != found->second.rend(); ++alike) {
       if (!alike->config.empty() && alike->config != work.config && ++compared > kMostCompared) continue;
-      if (!fits(*alike, work)) continue;
+      if (!fits(*alike, work, any_encoding)) continue;
       // The nearest in size; of several devices the one of the newest result.
       if (!best || std::pair(-distance(*alike), alike->newest) > std::pair(-distance(*best), best->newest))
         best = &*alike;

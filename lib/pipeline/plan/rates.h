@@ -42,8 +42,9 @@ class Rates {
     std::string source;  ///< "train on NVIDIA H100 80GB HBM3"
   };
   /// From the same instance where it ran before, else from its stage label, else from its kind of stage: of those, what
-  /// is near. Empty when nothing is.
-  std::optional<Rate> find(const std::string& id, const std::string& label, const Work& work);
+  /// is near. Empty when nothing is. `any_encoding`: the encoding of its model may differ.
+  std::optional<Rate> find(const std::string& id, const std::string& label, const Work& work,
+                           bool any_encoding = false);
 
   std::vector<double> errors;  ///< of past estimates, as logarithms
 
@@ -58,7 +59,7 @@ class Rates {
     std::string_view newest;           ///< when the last of them ended
     std::vector<double> seconds, bytes, per_token;
   };
-  bool fits(Alike& alike, const Work& work);
+  bool fits(Alike& alike, const Work& work, bool any_encoding);
   bool similar(Alike& alike, const Work& work);
 
   std::string stage_;

@@ -223,7 +223,11 @@ BOOST_AUTO_TEST_CASE(a_model_of_another_size_costs_by_its_flops_and_one_that_is_
   trainings.set("size", 1e6);
   trainings.set("encoding", "fire");
   BOOST_TEST(trainings.cost().known == 0u);
+  BOOST_TEST(trainings.cost().task_s == 0.0);
+  BOOST_TEST(trainings.cost().other_encodings == 1u);  // but it gives a guess, in no sum
+  BOOST_TEST(trainings.cost().other_encodings_s == 100.0, boost::test_tools::tolerance(1e-9));
   trainings.past_training(1e6, 60, "fire");
+  BOOST_TEST(trainings.cost().other_encodings == 0u);
   BOOST_TEST(trainings.cost().task_s == 600.0, boost::test_tools::tolerance(1e-9));
 }
 
