@@ -468,6 +468,44 @@ BOOST_AUTO_TEST_CASE(seeds_that_choose_are_not_compared) {
   BOOST_CHECK_THROW(select_values({"lr"}, wrong, {"1", "2", "3"}), support::ConfigError);
 }
 
+BOOST_AUTO_TEST_CASE(pilots_choose_for_trainings_without_the_axis) {
+  Results results = perplexities({.encodings = {"rope", "alibi"}, .seeds = {"42"}});
+  const auto trained = [&](const std::string& encoding, std::string rate, const std::string& seed, double loss) {
+    Curve curve;
+    curve.run = {.labels = {{"encoding", encoding}, {"seed", seed}}, .encoding = encoding, .seed = seed};
+    curve.peak_rate = std::stod(rate);
+    if (seed == "7") curve.run.labels["lr"] = std::move(rate);
+    curve.train = {{100, 1000, loss, 1}};
+    curve.validation = {{100, 1000, loss, 1}};
+    results.curves.push_back(curve);
+  };
+  for (const char* encoding : {"alibi", "rope"}) {
+    trained(encoding, "2e-3", "7", 3.2);
+    trained(encoding, "4e-3", "7", 3.0);
+    trained(encoding, "8e-3", "7", 3.1);
+  }
+  Results alone = results;
+  trained("alibi", "4e-3", "42", 2.5);
+  trained("rope", "4e-3", "42", 2.5);
+  Results another = results;
+  BOOST_CHECK_THROW(select_values({"lr"}, alone, {"7"}), support::ConfigError);
+  another.curves.back().peak_rate = 8e-3;
+
+  select_values({"lr"}, results, {"7"});
+  select_values({"lr"}, another, {"7"});
+  BOOST_TEST(results.selections.at(0).chosen == "4e-3");
+  BOOST_TEST(!results.selections.at(0).at_edge);
+  BOOST_TEST_REQUIRE(results.curves.size() == 2u);  // pilots are not compared
+  BOOST_TEST(results.curves[0].run.seed == "42");
+  BOOST_TEST(results.runs[0].selected);
+  const auto rates = [](const Results& of) {
+    const Table table = table_of(section_of("checks", of), "checks");
+    return cell_of(table, 3, "verdict").text + ": " + cell_of(table, 3, "reason").text;
+  };
+  BOOST_TEST(contains(rates(results), "pass: three learning rates"), rates(results));
+  BOOST_TEST(contains(rates(another), "FAIL: rope was trained at 0.008, and 0.004 had the lowest"), rates(another));
+}
+
 BOOST_AUTO_TEST_CASE(levels_hold_the_noise_of_documents_and_of_seeds) {
   // The documents' mean is 3 nats, of which 40 documents with a standard deviation of 0.4 know 0.06.
   int covered = 0, before = 0;

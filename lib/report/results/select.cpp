@@ -90,25 +90,36 @@ void remove_unselected(Results& results) {
   }
 }
 
-/// The trainings of the seeds that choose; all of them where no seeds are named. The others must be there, too.
+bool is_among(const std::vector<std::string>& seeds, const std::string& seed) {
+  return std::find(seeds.begin(), seeds.end(), seed) != seeds.end();
+}
+
+/// The trainings of the seeds that choose; all of them where no seeds are named.
 Trainings choosing(const Trainings& trainings, const std::vector<std::string>& seeds, const std::string& encoding) {
   if (seeds.empty()) return trainings;
   Trainings chosen;
-  bool others = false;
   for (const auto& [label, by_seed] : trainings) {
     for (const auto& [seed, curve] : by_seed) {
-      const bool chooses = std::find(seeds.begin(), seeds.end(), seed) != seeds.end();
-      if (chooses) chosen[label][seed] = curve;
-      others = others || !chooses;
+      if (is_among(seeds, seed)) chosen[label][seed] = curve;
     }
   }
-  if (chosen.empty() || !others) {
-    throw support::ConfigError(
-        cat("'select_seeds' names ", support::join(seeds, ", "), ", and ", encoding,
-            chosen.empty() ? " has no training with such a seed" : " has no training with another seed to compare"),
-        {}, "train the values of 'select' with separate seeds, and compare others");
+  if (chosen.empty()) {
+    throw support::ConfigError(cat("'select_seeds' names ", support::join(seeds, ", "), ", and ", encoding,
+                                   " has no training with such a seed"),
+                               {}, "train each value of 'select' with these seeds");
   }
   return chosen;
+}
+
+/// Throws if all trainings have seeds that choose. The others may be without the axis: trained at the chosen value.
+void need_compared(const Results& results, const std::vector<std::string>& seeds) {
+  if (seeds.empty()) return;
+  for (const Curve& curve : results.curves) {
+    if (!is_among(seeds, curve.run.seed)) return;
+  }
+  throw support::ConfigError(
+      cat("'select_seeds' names ", support::join(seeds, ", "), ", and no training has another seed to compare"), {},
+      "train with further seeds, which are compared");
 }
 
 bool select_one(const std::string& axis, const std::vector<std::string>& seeds, Results& results) {
@@ -117,6 +128,7 @@ bool select_one(const std::string& axis, const std::vector<std::string>& seeds, 
     if (const auto label = curve.run.labels.find(axis); label != curve.run.labels.end()) values.insert(label->second);
   }
   if (values.size() < 2) return false;
+  need_compared(results, seeds);
   const std::set<std::string> shared = shared_axes(results, axis);
   std::map<std::pair<std::string, std::string>, Trainings> groups;  // encoding, other labels
   for (const Curve& curve : results.curves) {
@@ -138,7 +150,7 @@ bool select_one(const std::string& axis, const std::vector<std::string>& seeds, 
   const auto is_chosen = [&](const Run& run) {
     const auto label = run.labels.find(axis);
     if (label == run.labels.end()) return true;
-    if (std::find(seeds.begin(), seeds.end(), run.seed) != seeds.end()) return false;  // it chose
+    if (is_among(seeds, run.seed)) return false;  // it chose
     const auto found = chosen.find({run.encoding, key_of(run, shared)});
     return found == chosen.end() || found->second == label->second;
   };

@@ -192,6 +192,29 @@ Check same_training(const Results& results) {
                                      : "all settings of training agree but encoding, seed and the tuned learning rate"};
 }
 
+/// Says that a compared training has another rate than pilots chose for it; empty if none has. Trainings with an axis
+/// `lr` choose among themselves, so these are left out.
+std::string trained_at_another_rate(const Results& results, const Selection& selection) {
+  if (!selection.of.empty()) return {};  // several sizes, each with its own choice
+  const auto chosen = [&](const Curve& curve) {
+    const auto label = curve.run.labels.find(selection.axis);
+    return curve.run.encoding == selection.encoding && label != curve.run.labels.end() &&
+           label->second == selection.chosen;
+  };
+  const auto pilot = std::find_if(results.unselected_curves.begin(), results.unselected_curves.end(), chosen);
+  if (pilot == results.unselected_curves.end()) return {};
+  for (const Curve& curve : results.curves) {
+    if (curve.run.encoding != selection.encoding || curve.first_step != 0 || curve.run.labels.count(selection.axis) > 0)
+      continue;
+    // The largest logged rate: a cosine may pass its peak between two logged steps.
+    if (std::abs(curve.peak_rate - pilot->peak_rate) > 0.05 * pilot->peak_rate) {
+      return fmt::format("{} was trained at {:.4g}, and {:.4g} had the lowest validation loss in pilots",
+                         selection.encoding, curve.peak_rate, pilot->peak_rate);
+    }
+  }
+  return {};
+}
+
 Check tuned_rates(const Results& results) {
   Check check{"Learning rate tuned for each encoding, three values or more"};
   std::map<std::string, std::set<double>> rates;
@@ -215,7 +238,10 @@ Check tuned_rates(const Results& results) {
     }
   }
   for (const Selection& selection : results.selections) {
-    if (selection.axis == "lr" && selection.at_edge)
+    if (selection.axis != "lr") continue;
+    if (const std::string other = trained_at_another_rate(results, selection); !other.empty())
+      return {check.what, Outcome::kFail, other};
+    if (selection.at_edge)
       return {check.what, Outcome::kFail,
               cat(selection.encoding, " is best at the edge of its rates (", selection.chosen,
                   "): a better one may lie beyond")};
