@@ -37,7 +37,7 @@ std::vector<std::uint8_t> passed_over(const Sequence& sequence) {
 }  // namespace
 
 std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& sequences, std::int64_t draws,
-                                 std::int64_t first_sample) {
+                                 std::int64_t first_sample, const ScoringWatch& watch) {
   if (!scorer.capabilities().stochastic) draws = 1;
   assert(draws >= 1);
   std::vector<std::size_t> order(sequences.size());
@@ -45,6 +45,8 @@ std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& se
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return sequences[a].ids.size() < sequences[b].ids.size(); });
 
+  double tokens = 0, scored = 0;
+  for (const Sequence& sequence : sequences) tokens += static_cast<double>(sequence.ids.size());
   std::vector<MeanScore> results(sequences.size());
   std::vector<const Sequence*> batch;
   std::size_t group = 0;  // where the present length begins in `order`
@@ -82,7 +84,9 @@ std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& se
         into.exact += exact ? 1 : 0;
       }
     }
+    scored += static_cast<double>((end - begin) * length);
     begin = end;
+    if (watch) watch(scored / tokens);
   }
   if (draws > 1) {
     const double share = 1.0 / static_cast<double>(draws);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -74,11 +75,14 @@ struct MeanScore {
   double exact = 0;                 ///< share of draws in which every target is correct; 0 without guesses
 };
 
+/// Gets the share of all tokens that is scored, in (0, 1], after each batch.
+using ScoringWatch = std::function<void(double share)>;
+
 /// Scores any sequences: groups them by length, cuts batches of about `batch_tokens`, averages `draws` draws when the
 /// model is stochastic. Results are in the order of `sequences`. A sequence's number for draws is `first_sample` plus
 /// its place among the sequences of its length, so results do not depend on how batches are cut.
 /// @throws support::StopRequest between two batches.
 std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& sequences, std::int64_t draws,
-                                 std::int64_t first_sample = 0);
+                                 std::int64_t first_sample = 0, const ScoringWatch& watch = {});
 
 }  // namespace pe::evaluation

@@ -153,7 +153,9 @@ BOOST_AUTO_TEST_CASE(a_stop_ends_scoring_between_two_batches) {
   pe::support::request_stop(0);
   BOOST_TEST(resumable);
   BOOST_TEST(scorer.batches == 2);
-  BOOST_TEST(score_all(scorer, sequences, 1).size() == 8u);
+  std::vector<double> shares;
+  BOOST_TEST(score_all(scorer, sequences, 1, 0, [&](double share) { shares.push_back(share); }).size() == 8u);
+  BOOST_TEST(shares == (std::vector<double>{0.25, 0.5, 0.75, 1}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(teacher_forced_exact_match_is_that_of_greedy_decoding) {

@@ -237,7 +237,7 @@ LmScores score_documents(const LmModel& model, const DocumentSource& source, con
       owners.push_back({d, &pass, from, &wanted});
     }
   }
-  const std::vector<MeanScore> scores = score_all(model.scorer, sequences, model.draws, first * 1'000'000);
+  const std::vector<MeanScore> scores = score_all(model.scorer, sequences, model.draws, first * 1'000'000, model.watch);
 
   LmScores result{std::vector<std::vector<LmSums>>(ids.size()), std::vector<std::vector<double>>(ids.size())};
   for (std::size_t d = 0; d < ids.size(); ++d) {

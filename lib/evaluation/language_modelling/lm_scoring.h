@@ -64,6 +64,7 @@ struct LmModel {
   Scorer& scorer;
   const TextCodec& text;
   std::int64_t draws = 1;
+  ScoringWatch watch = {};
 };
 
 /// @param ids documents of `source`. @param first place of the first one among all documents: draws depend on it.

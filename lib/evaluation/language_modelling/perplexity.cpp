@@ -217,8 +217,13 @@ class Perplexity final : public Task {
       const std::size_t end = std::min(ids.size(), begin + static_cast<std::size_t>(kDocumentsPerItem));
       const std::vector<std::int64_t> some(ids.begin() + static_cast<std::ptrdiff_t>(begin),
                                            ids.begin() + static_cast<std::ptrdiff_t>(end));
+      const auto watch = [&](double share) {
+        const double done = static_cast<double>(begin) + share * static_cast<double>(end - begin);
+        context.progress.advance(part.item + ": documents", static_cast<std::int64_t>(done), std::ssize(ids));
+      };
       const schema::Rows& rows = context.results.item(cat(part.item, "/", begin, "-", end), [&] {
-        return score(context, part.source, found.live, cutting, some, static_cast<std::int64_t>(begin));
+        const LmModel model{context.scorer, context.text, context.settings.draws, watch};
+        return score(context, part.source, model, found.live, cutting, some, static_cast<std::int64_t>(begin));
       });
       schema::Rows documents;
       std::size_t row = 0;  // documents in order, settings within
@@ -228,8 +233,7 @@ class Perplexity final : public Task {
       }
       context.results.add(documents);
       found.items.push_back(rows);
-      context.progress.advance(part.item + ": documents", static_cast<std::int64_t>(end),
-                               static_cast<std::int64_t>(ids.size()));
+      watch(1);  // also where an earlier attempt had scored them
     }
   }
 
@@ -284,10 +288,10 @@ class Perplexity final : public Task {
     return std::clamp<std::int64_t>(stride, 1, length);
   }
 
-  schema::Rows score(TaskContext& context, const DocumentSource& source, const std::vector<LmSetting>& live,
-                     const LmCutting& cutting, const std::vector<std::int64_t>& ids, std::int64_t first) const {
-    const LmScores scores =
-        score_documents({context.scorer, context.text, context.settings.draws}, source, live, cutting, ids, first);
+  schema::Rows score(TaskContext& context, const DocumentSource& source, const LmModel& model,
+                     const std::vector<LmSetting>& live, const LmCutting& cutting, const std::vector<std::int64_t>& ids,
+                     std::int64_t first) const {
+    const LmScores scores = score_documents(model, source, live, cutting, ids, first);
     schema::Rows rows;
     for (std::size_t d = 0; d < ids.size(); ++d) {
       for (std::size_t setting = 0; setting < live.size(); ++setting) {
