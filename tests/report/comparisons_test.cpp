@@ -485,6 +485,7 @@ BOOST_AUTO_TEST_CASE(pilots_choose_for_trainings_without_the_axis) {
     trained(encoding, "8e-3", "7", 3.1);
   }
   Results alone = results;
+  trained("fire", "8e-3", "7", 2.9);  // no training as yet, so nothing is said of its rates
   trained("alibi", "4e-3", "42", 2.5);
   trained("rope", "4e-3", "42", 2.5);
   Results another = results;

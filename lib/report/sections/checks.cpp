@@ -217,11 +217,14 @@ std::string trained_at_another_rate(const Results& results, const Selection& sel
 
 Check tuned_rates(const Results& results) {
   Check check{"Learning rate tuned for each encoding, three values or more"};
+  std::set<std::string> compared;  // an encoding may have pilots alone as yet
+  for (const Curve& curve : results.curves) compared.insert(curve.run.encoding);
   std::map<std::string, std::set<double>> rates;
   for (const auto* curves : {&results.curves, &results.unselected_curves}) {
     for (const Curve& curve : *curves) {
       // A branch goes on at the rate that its trunk had reached.
-      if (std::isfinite(curve.peak_rate) && curve.first_step == 0) rates[curve.run.encoding].insert(curve.peak_rate);
+      const bool whole = std::isfinite(curve.peak_rate) && curve.first_step == 0;
+      if (whole && compared.count(curve.run.encoding) > 0) rates[curve.run.encoding].insert(curve.peak_rate);
     }
   }
   if (rates.empty()) {
@@ -238,7 +241,7 @@ Check tuned_rates(const Results& results) {
     }
   }
   for (const Selection& selection : results.selections) {
-    if (selection.axis != "lr") continue;
+    if (selection.axis != "lr" || compared.count(selection.encoding) == 0) continue;
     if (const std::string other = trained_at_another_rate(results, selection); !other.empty())
       return {check.what, Outcome::kFail, other};
     if (selection.at_edge)
