@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(the_use_of_context_is_measured) { runs_to_its_report("conte
 
 BOOST_AUTO_TEST_CASE(windows_of_alibis_source_are_measured) { runs_to_its_report("alibi_curve"); }
 
-BOOST_AUTO_TEST_CASE(the_atlas_runs_at_its_smallest_scale) { runs_to_its_report("atlas", false); }
+BOOST_AUTO_TEST_CASE(the_atlas_runs_at_its_smallest_scale) { runs_to_its_report("atlas"); }
 
 BOOST_AUTO_TEST_CASE(the_noise_of_seeds_is_measured) { runs_to_its_report("how_many_seeds"); }
 
