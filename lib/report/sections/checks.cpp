@@ -222,7 +222,7 @@ Check tuned_rates(const Results& results) {
   std::map<std::string, std::set<double>> rates;
   for (const auto* curves : {&results.curves, &results.unselected_curves}) {
     for (const Curve& curve : *curves) {
-      // A branch goes on at the rate that its trunk had reached.
+      // A branch continues at the rate that its trunk had reached.
       const bool whole = std::isfinite(curve.peak_rate) && curve.first_step == 0;
       if (whole && compared.count(curve.run.encoding) > 0) rates[curve.run.encoding].insert(curve.peak_rate);
     }
