@@ -72,6 +72,7 @@ class Overriding {
   void check_vars();
   void read_named_resources();
   void check_unused();
+  void check_values_are_read(const Axis& axis, const std::set<std::string>& read);
 
   const ExpandOptions& options_;
   Mistakes& mistakes_;
@@ -334,19 +335,19 @@ void Overriding::read_named_resources() {
 }
 
 void Overriding::check_unused() {
-  std::set<std::string> used, over;
+  std::set<std::string> used, values, over;
   for (const StageDeclaration& stage : out_.file.stages) {
-    collect_names(stage.set, used);
-    for (const Node& file : stage.config_files) collect_names(file, used);
-    for (const auto& [label, point] : stage.snapshots) collect_names(point, used);
+    collect_names(stage.set, used, &values);
+    for (const Node& file : stage.config_files) collect_names(file, used, &values);
+    for (const auto& [label, point] : stage.snapshots) collect_names(point, used, &values);
     for (const Node* node : {&stage.resources, &stage.retry, &stage.checkpoint, &stage.slurm})
-      collect_names(*node, used);
+      collect_names(*node, used, &values);
     for (const auto* roles : {&stage.needs, &stage.gather, &stage.each}) {
       for (const auto& role : *roles) {
-        for (const auto& reference : role.references) collect_names(reference.text, used);
+        for (const auto& reference : role.references) collect_names(reference.text, used, &values);
       }
     }
-    for (const auto& [role, name] : stage.outputs) collect_names(name, used);
+    for (const auto& [role, name] : stage.outputs) collect_names(name, used, &values);
     for (const auto& [axis, mark] : stage.over) over.insert(axis);
     for (const Axis& axis : stage.axes) {
       const bool bound = std::any_of(stage.over.begin(), stage.over.end(),
@@ -363,11 +364,31 @@ void Overriding::check_unused() {
                        "add it to the `over` of a stage, or take it out");
     }
   }
+  for (const StageDeclaration& stage : out_.file.stages) {
+    for (const Axis& axis : stage.axes) check_values_are_read(axis, values);
+  }
+  for (const Axis& axis : out_.axes) check_values_are_read(axis, values);
   for (const auto& member : out_.vars.members) {
     if (!used.count(member.key)) {
       mistakes_.report(cat("var ", quote(member.key), " is not used"), member.key_mark.place(),
                        cat("use it as $(", member.key, "), or take it out"));
     }
+  }
+}
+
+/// A value that no stage reads changes nothing: the label alone would decide. A number may only explain a word, as in
+/// {half: 0.5}, where labels name snapshots or entries of vars.
+void Overriding::check_values_are_read(const Axis& axis, const std::set<std::string>& read) {
+  if (read.count(axis.name)) return;
+  for (const AxisValue& entry : axis.values) {
+    const Node& value = entry.value;
+    if (value.is_null() || (value.is_scalar() && value.text == entry.label)) continue;
+    if (value.is_scalar() && support::parse_real(value.text) && !support::parse_real(entry.label)) continue;
+    mistakes_.report(cat("axis ", quote(axis.name), ": no stage reads the value of ", quote(entry.label), ", which is ",
+                         value.found()),
+                     value.mark.place(),
+                     cat("$(", axis.name, ") is the label; write $(", axis.name, ".value) for the value"));
+    return;
   }
 }
 

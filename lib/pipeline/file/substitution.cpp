@@ -253,7 +253,7 @@ bool has_substitution(const Node& node) {
   return false;
 }
 
-void collect_names(const std::string& text, std::set<std::string>& names) {
+void collect_names(const std::string& text, std::set<std::string>& names, std::set<std::string>* values) {
   if (!has_substitution(text)) return;
   const auto pieces = pieces_of(text);
   if (!pieces) return;
@@ -261,16 +261,17 @@ void collect_names(const std::string& text, std::set<std::string>& names) {
     if (!piece.is_expression) continue;
     const std::vector<std::string> parts = support::split(piece.text, '.');
     names.insert(parts.front());
+    if (values && parts.size() > 1 && parts[1] == "value") values->insert(parts.front());
     for (std::size_t i = 1; i < parts.size(); ++i) {
       if (parts[i].size() > 1 && parts[i].front() == '$') names.insert(parts[i].substr(1));
     }
   }
 }
 
-void collect_names(const Node& node, std::set<std::string>& names) {
-  if (node.is_scalar()) collect_names(node.text, names);
-  for (const Node& item : node.items) collect_names(item, names);
-  for (const auto& member : node.members) collect_names(member.value, names);
+void collect_names(const Node& node, std::set<std::string>& names, std::set<std::string>* values) {
+  if (node.is_scalar()) collect_names(node.text, names, values);
+  for (const Node& item : node.items) collect_names(item, names, values);
+  for (const auto& member : node.members) collect_names(member.value, names, values);
 }
 
 std::optional<Node> substitute(const Node& node, const Scope& scope, Diagnostics& diagnostics) {

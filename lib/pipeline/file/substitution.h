@@ -32,9 +32,10 @@ struct Scope {
 bool has_substitution(const std::string& text);
 bool has_substitution(const support::Node& node);
 
-/// The first names of all substitutions below a node, and the axes that index vars.
-void collect_names(const support::Node& node, std::set<std::string>& names);
-void collect_names(const std::string& text, std::set<std::string>& names);
+/// The first names of all substitutions below a node, and the axes that index vars. `values` gets the axes whose value
+/// is read: `$(axis.value)`.
+void collect_names(const support::Node& node, std::set<std::string>& names, std::set<std::string>* values = nullptr);
+void collect_names(const std::string& text, std::set<std::string>& names, std::set<std::string>* values = nullptr);
 
 /// The node with every substitution done. A scalar that is nothing but one substitution becomes the value itself, which
 /// may be a map; inside a longer text a value is rendered. Mistakes go to `diagnostics`; empty when there were some.

@@ -446,6 +446,14 @@ BOOST_AUTO_TEST_CASE(mistakes_are_shown_with_place_and_a_way_out) {
                 "pipelines/test.yml:19:3: var 'spare' is not used");
   check_refusal(refused("  seed: [42, 43, 44]", "  seed: [42, 43, 44]\n  spare: [1]"),
                 "pipelines/test.yml:16:3: no stage uses axis 'spare'");
+  check_refusal(refused("  seed: [42, 43, 44]", "  seed: {41: 41, 42: 43}"),
+                "pipelines/test.yml:15:22: axis 'seed': no stage reads the value of '42', which is '43'",
+                "write $(seed.value) for the value");
+  const std::string label = replaced(kGrid, "$(encoding.value)", "$(encoding)");
+  check_refusal(
+      GridFolder().refusal(replaced(label, "encoding: [none, sinusoidal, learned, binary, decimal, rope, alibi, pope]",
+                                    "encoding: {none: none, learned: learned, rope: {kind: rope, base: 500}}")),
+      "pipelines/test.yml:13:50: axis 'encoding': no stage reads the value of 'rope', which is a map");
   check_refusal(refused("axes: {suite: [per", "axes: {seed: [1], suite: [per"),
                 "pipelines/test.yml:81:12: axis 'seed' of stage 'evaluate' exists at the top");
   check_refusal(refused("each: {model: [decay, droppe]}", "each: {model: [decay, decay]}"),
