@@ -634,6 +634,18 @@ BOOST_AUTO_TEST_CASE(a_decision_has_class_interval_cost_and_seeds) {
   BOOST_TEST(usable.interval->low == 128);
   BOOST_TEST(usable.interval->high == 512);
   BOOST_TEST(section_of("decision", perplexities({.lengths = {128}})).empty());
+  // A length that too few documents reach was not tested. One without positions is a failure of the model.
+  const auto class_at_512 = [&](const std::string& status) {
+    Results short_texts = perplexities({.protocols = {"anchored"}, .lengths = {128, 256, 512}});
+    for (LmCell& cell : short_texts.lm) {
+      if (cell.length == 512) cell = {.run = cell.run, .protocol = "anchored", .length = 512, .status = status};
+    }
+    const Section decided = section_of("decision", short_texts);
+    return cell_of(table_of(decided, "decision"), 0, "class").text;
+  };
+  BOOST_TEST(class_at_512("skipped_docs") == "limited (as far as was tested)");
+  BOOST_TEST(class_at_512("na_positions") == "limited");
+  BOOST_TEST(class_at_512("overflow") == "limited");
 }
 
 BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {

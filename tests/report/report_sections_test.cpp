@@ -442,6 +442,10 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   BOOST_TEST(words[7] == "pass");
   BOOST_TEST(words[8] == "pass");
   BOOST_TEST(words[11] == "pass");
+  results.primary = "anchored NLL at 512 tokens, against alibi";
+  BOOST_TEST(verdicts(results)[8] == "FAIL");  // differences are from rope
+  results.primary = "anchored NLL at 512 tokens, against rope";
+  BOOST_TEST(verdicts(results)[8] == "pass");
   results.lm[1].scores.pop_back();
   BOOST_TEST(verdicts(results)[7] == "FAIL");
   Results alone = two_models();

@@ -11,6 +11,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/process.h"
+#include "support/recording_progress.h"
 #include "support/temp_folder.h"
 
 using namespace pe;
@@ -52,6 +53,23 @@ std::string error_of(const std::function<void()>& body) {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(report, *boost::unit_test::precondition(HasPlotPrograms{}))
+
+BOOST_AUTO_TEST_CASE(a_baseline_that_no_model_has_is_named_with_the_one_that_replaces_it) {
+  test::TempFolder folder;
+  artifact::Workspace workspace =
+      sample::write_inputs(folder.path(), {.encodings = {"none", "alibi"}, .retrieval = false, .copy = false});
+  ReportConfig config;
+  config.baseline = "alibbi";
+  config.highlight = {"nonne"};
+  test::RecordingProgress progress;
+  workspace.progress = &progress;
+  write_report(config, workspace);
+  const std::string page = support::read_file(folder / "report" / "report.html");
+  BOOST_TEST(page.find("Differences are from none, since no model here is called alibbi.") != std::string::npos);
+  const auto warned = [&](const std::string& line) { BOOST_TEST(progress.has("warning: " + line), progress.lines); };
+  warned("no model here is called 'alibbi' (baseline): differences are from 'none'; did you mean 'alibi'?");
+  warned("no model here is called 'nonne' (highlight): nothing is highlighted for it; did you mean 'none'?");
+}
 
 BOOST_AUTO_TEST_CASE(a_report_holds_page_figures_tables_and_data_and_is_the_same_again) {
   test::TempFolder folder;

@@ -18,8 +18,7 @@ namespace {
 
 using support::cat;
 
-constexpr int kMissingProgram = 72;  // EX_OSFILE: part of the system is not there, and a retry will not help
-constexpr std::size_t kBandsAsOutlines = 4;
+constexpr int kMissingProgram = 72;   // EX_OSFILE: part of the system is not there, and a retry will not help
 constexpr double kLongestLabel = 15;  // in font sizes; longer names are cut with "…"
 
 // Cividis: even in lightness, and the same to people with any common deficiency of colour vision.
@@ -74,8 +73,9 @@ bool has_band(const Series& series) {
                      [](const Point& p) { return !std::isnan(p.low) && !std::isnan(p.high); });
 }
 
-std::size_t banded_series(const Panel& panel) {
-  return static_cast<std::size_t>(std::count_if(panel.series.begin(), panel.series.end(), has_band));
+/// Many bands over each other would hide the lines.
+bool has_outlines(const Panel& panel) {
+  return std::count_if(panel.series.begin(), panel.series.end(), has_band) >= kBandsAsOutlines;
 }
 
 std::string shortened(const std::string& name, double widest = kLongestLabel) {
@@ -431,9 +431,8 @@ class Script {
     return thin(points, series.role == Series::Role::kContext ? 120 : 400);
   }
 
-  /// Many bands over each other are outlines.
   void bands(const Panel& panel, const Frame& f) {
-    const bool outlines = banded_series(panel) >= kBandsAsOutlines;
+    const bool outlines = has_outlines(panel);
     for (const Series& series : panel.series) {
       if (!has_band(series)) continue;
       for (const auto& piece : clamp_band(visible_points(series, f), x_scale(), y_scale(), f.y.low, f.y.high)) {
@@ -733,6 +732,11 @@ Canvas pdf_canvas(const Figure& figure) {
   canvas.panel_width = (columns > 1 ? 6.75 : 3.25) * 72 / columns;
   canvas.panel_height = 2.5 * 72;
   return sized(figure, canvas);
+}
+
+bool has_outlines(const Figure& figure) {
+  return figure.kind == Figure::Kind::kLines && std::any_of(figure.panels.begin(), figure.panels.end(),
+                                                            [](const Panel& panel) { return has_outlines(panel); });
 }
 
 std::string gnuplot_script(const Figure& figure, const Canvas& canvas) { return Script(figure, canvas).build(); }

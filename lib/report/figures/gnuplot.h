@@ -25,6 +25,10 @@ Canvas svg_canvas(const Figure& figure);
 /// 3.25 in wide for one column of panels, 6.75 in for more.
 Canvas pdf_canvas(const Figure& figure);
 
+/// From so many bands in a panel on, bands are drawn as outlines.
+inline constexpr int kBandsAsOutlines = 4;
+bool has_outlines(const Figure& figure);
+
 /// The script, complete; everything that depends on the reader's taste is decided in it.
 std::string gnuplot_script(const Figure& figure, const Canvas& canvas);
 

@@ -27,7 +27,8 @@ using support::cat;
 
 constexpr std::size_t kPanelsOnPage = 12;  // a figure's, so that a page with ten runs stays below 2 MB
 
-std::string lead_of(const Results& results) {
+/// @param wanted the baseline that the config names
+std::string lead_of(const Results& results, const std::string& wanted) {
   std::set<std::string> seeds;
   for (const Run& run : results.runs) seeds.insert(run.seed);
   std::vector<std::string> names;
@@ -37,6 +38,8 @@ std::string lead_of(const Results& results) {
   if (const std::string setting = setting_words(results); !setting.empty()) text += cat(". ", setting);
   if (!names.empty()) text += cat(". Encodings: ", support::join(names, ", "));
   if (has_variants(results)) text += cat(". Variants: ", support::join(results.variants, "; "));
+  if (results.baseline != wanted)
+    text += cat(". Differences are from ", results.baseline, ", since no model here is called ", wanted);
   if (!results.left_out.empty()) text += cat(". Left out of this run: ", support::join(results.left_out, ", "));
   return text + ".";
 }
@@ -152,7 +155,9 @@ std::vector<Section> make_sections(const Results& results) {
     }
     for (Figure& figure : section.figures) {
       unique(figure.id, "figure ");
-      figure.setting = setting;
+      if (figure.setting.empty()) figure.setting = setting;
+      if (has_outlines(figure))
+        figure.caption += cat(" Bands are outlines, since there are ", kBandsAsOutlines, " or more.");
     }
     for (Table& table : section.tables) unique(table.id, "table ");
     if (!sections.empty() && sections.back().id == section.id) {
@@ -271,12 +276,28 @@ std::string result_text(const std::vector<Section>& sections) {
   return text;
 }
 
+/// Names of the config that no model has. They are no errors: `--axis` may have left the model out.
+void warn_of_absent_names(const Results& results, const std::string& baseline, support::Progress& progress) {
+  const auto warn = [&](const char* key, const std::string& name, const std::string& effect) {
+    const std::string hint = support::suggestion(name, results.encodings);
+    progress.warn(cat("no model here is called ", support::quote(name), " (", key, "): ", effect,
+                      hint.empty() ? "" : "; ", hint));
+  };
+  if (results.baseline != baseline)
+    warn("baseline", baseline, cat("differences are from ", support::quote(results.baseline)));
+  for (const std::string& name : results.highlight) {
+    if (std::find(results.encodings.begin(), results.encodings.end(), name) == results.encodings.end())
+      warn("highlight", name, "nothing is highlighted for it");
+  }
+}
+
 std::vector<std::string> write_report(const ReportConfig& config, artifact::Workspace& workspace) {
   require_plot_programs();
   if (workspace.all_inputs("scores").empty() && workspace.all_inputs("curves").empty()) {
     throw support::ArtifactError("nothing was gathered: a report needs 'scores' (eval-table) or 'curves' (metrics)");
   }
   const Results results = read_results(config, workspace);
+  warn_of_absent_names(results, config.baseline, *workspace.progress);
   const std::vector<Section> sections = make_sections(results);
   require_rows(sections, workspace);
   const std::vector<std::string> protocols = protocols_of(results);
@@ -294,7 +315,10 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
     support::write_file_atomically(out.add(name), content, false);
   };
 
-  Page page{.title = clean_text(results.title), .lead = lead_of(results), .study = study_of(results), .sections = {}};
+  Page page{.title = clean_text(results.title),
+            .lead = lead_of(results, config.baseline),
+            .study = study_of(results),
+            .sections = {}};
   Json json{{"schema", "pe-report/1"},
             {"title", clean_text(results.title)},
             {"baseline", results.baseline},

@@ -331,6 +331,13 @@ Check primary_endpoint(const Results& results) {
   Check check{"Primary endpoint declared before the run"};
   if (results.primary.empty())
     return {check.what, Outcome::kFail, "`primary` of the report's config is empty: every figure here is exploratory"};
+  for (const std::string& encoding : results.encodings) {
+    const std::string words = cat(" against ", encoding, " ");
+    if (encoding != results.baseline && cat(" ", results.primary, " ").find(words) != std::string::npos)
+      return {check.what, Outcome::kFail,
+              cat("it names ", encoding, ", but differences are from the baseline ", results.baseline, ": ",
+                  results.primary)};
+  }
   return {check.what, Outcome::kPass, results.primary};
 }
 

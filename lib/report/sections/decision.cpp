@@ -6,6 +6,7 @@
 #include "report/results/comparison.h"
 #include "report/sections/section.h"
 #include "schema/models.h"
+#include "schema/status.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -30,7 +31,9 @@ std::optional<Reach> reach_of(const Results& results, const Arm& arm, const std:
   for (const std::int64_t length : lengths_of(results, protocol)) {
     if (length <= reach.trained) continue;
     const ArmScore score = arm_score(results, arm, protocol, length);
-    if (score.status == "not_measured") continue;
+    // Only the model decides: a length that the texts do not reach is not a failure.
+    if (!score.ok() && score.status != schema::status::kPositions && score.status != schema::status::kOverflow)
+      continue;
     reach.longest = length;
     const auto loss = compare(score, base);  // nothing where the model has no positions or no number
     keeps = keeps && loss && loss->estimate <= kTolerance;

@@ -433,6 +433,8 @@ Section perplexity_section(const Results& results, Palette& palette) {
   Findings findings = findings_of(results);
   section.findings = std::move(findings.sentences);
   section.lines = std::move(findings.lines);
+  if (std::none_of(results.lm.begin(), results.lm.end(), [](const LmCell& cell) { return cell.status == "ok"; }))
+    section.lines.push_back(cat("no perplexity was measured: ", reason_of(results.lm.front().status)));
   return section;
 }
 

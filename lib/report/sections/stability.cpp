@@ -44,6 +44,18 @@ double sensitivity(const Results& results, const std::string& encoding, const st
   return mean_of_finite(means);
 }
 
+/// Steps of the trainings that tried learning rates: "245 steps · ".
+std::string training_steps(const Results& results) {
+  std::set<double> steps;
+  for (const Curve& curve : results.unselected_curves) {
+    if (curve.run.labels.count("lr") && !curve.train.empty()) steps.insert(curve.train.back().step);
+  }
+  if (steps.empty()) return "";
+  const auto count = [](double value) { return support::with_commas(std::llround(value)); };
+  const std::string low = count(*steps.begin()), high = count(*steps.rbegin());
+  return cat(low, low == high ? "" : cat(" to ", high), " steps · ");
+}
+
 /// Validation loss against the values that were tried, where these are numbers.
 Figure rates_figure(const Results& results, Palette& palette) {
   Figure figure{.id = "learning_rates",
@@ -51,6 +63,7 @@ Figure rates_figure(const Results& results, Palette& palette) {
                 .x = {.title = "Peak learning rate", .scale = Scale::kLog10},
                 .y = {.title = "Validation loss, nats per token, lower is better"}};
   std::map<std::string, Panel> panels;
+  std::size_t most_seeds = 0;
   for (const Selection& selection : results.selections) {
     if (selection.axis != "lr") continue;
     std::size_t seeds = 0;
@@ -68,10 +81,12 @@ Figure rates_figure(const Results& results, Palette& palette) {
     panel.title = selection.of;
     std::vector<std::string> names;
     for (std::size_t s = 0; s < seeds; ++s) names.push_back(cat("seed ", s + 1));
+    most_seeds = std::max(most_seeds, seeds);
     add_arm_series(panel, {selection.encoding, selection.of, {}}, palette.look(selection.encoding), names, rates,
                    losses, [](double loss) { return loss; });
   }
   for (auto& [of, panel] : panels) figure.panels.push_back(std::move(panel));
+  figure.setting = cat(training_steps(results), most_seeds, most_seeds == 1 ? " seed" : " seeds");
   figure.caption =
       cat("Final validation loss; each encoding's lowest mean over seeds was chosen. Thick: mean over seeds; thin: "
           "single seeds; band: 95 % t "
@@ -200,7 +215,7 @@ std::vector<Cell> stability_cells(const Stability& all, double rates) {
           Cell::of_number(all.nonfinite),
           Cell::of_known(largest_finite(all.logit), "not sampled"),
           Cell::of_number(all.diverged),
-          Cell::of_known(rates, "fewer than three learning rates (axis `lr`) were trained"),
+          Cell::of_known(rates, "needs trainings at three learning rates or more (axis `lr`), and no others"),
           Cell::of_text(all.diverged > 0                      ? "unstable"
                         : all.spikes > 0 || all.nonfinite > 0 ? "needs care"
                         : all.judged == 0                     ? "unknown: too few steps"
