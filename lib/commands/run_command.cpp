@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "cli/terminal.h"
 #include "commands/chosen_report.h"
@@ -17,6 +18,7 @@
 #include "report/text_escape.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/json_fields.h"
 #include "support/process.h"
 #include "support/text.h"
 
@@ -114,15 +116,37 @@ void tell_timeline(const cli::CommandLine& line, const Store& store, const std::
   }
 }
 
+/// Results that one machine made and that came here the same way.
+struct Origin {
+  std::size_t results = 0;
+  std::set<std::string> runs;
+};
+
+/// "on vm, imported from 'results.tar.zst'"; empty for a result of this store without a host.
+std::string place_of(const pipeline::Record& record) {
+  const auto text = [](const Json& json, const char* name) { return support::text_in(json, name); };
+  std::vector<std::string> parts;
+  const Json& occasion = record.occasion;
+  if (const std::string host = text(occasion, "host"); !host.empty()) parts.push_back(cat("on ", host));
+  const auto imported = occasion.find("imported");
+  const std::string copied = text(occasion, "kept_at");
+  if (imported != occasion.end())
+    parts.push_back(cat("imported from ", support::quote(text(*imported, "file"))));
+  else if (!copied.empty())
+    parts.push_back(cat("copied from ", support::quote(copied)));
+  return support::join(parts, ", ");
+}
+
 /// Fills the page's place for it: the number of results of each origin.
-void tell_page(const fs::path& page, const std::map<std::string, int>& origins) {
+void tell_page(const fs::path& page, const std::map<std::string, Origin>& origins) {
   constexpr std::string_view kPlace = "<!--origins-->";
   std::string text = support::read_file(page);
   const std::size_t from = text.find(kPlace), end = text.find('\n', from);
   if (from == std::string::npos || end == std::string::npos) return;
   std::vector<std::string> parts;
-  for (const auto& [origin, count] : origins)
-    parts.push_back(cat(counted(static_cast<std::size_t>(count), "result"), " ", origin));
+  for (const auto& [place, origin] : origins)
+    parts.push_back(cat(counted(origin.results, "result"), " of ", counted(origin.runs.size(), "run"),
+                        place.empty() ? "" : " ", place));
   const std::string told = cat(kPlace, "<p class=\"setting\">Origin: ", report::escape_html(support::join(parts, ". ")),
                                ". <a href=\"origins.csv\">All</a></p>");
   if (text.compare(from, end - from, told) == 0) return;
@@ -140,7 +164,7 @@ void tell_origins(const Store& store, const pipeline::Graph& graph, const pipeli
     return cat('"', text, '"');
   };
   std::string rows = "task,key,origin\n";
-  std::map<std::string, int> origins;  // without the times of imports
+  std::map<std::string, Origin> origins;  // by place
   for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
     const pipeline::PlannedTask& task = plan.tasks[i];
     if (task.state != pipeline::TaskState::kReuse) continue;
@@ -149,7 +173,9 @@ void tell_origins(const Store& store, const pipeline::Graph& graph, const pipeli
       if (!record) return;
       const std::string origin = origin_of(*record);
       rows += cat(cell(graph.tasks[i].id + label), ",", record->key.short_name(), ",", cell(origin), "\n");
-      ++origins[origin.find("imported from") == std::string::npos ? origin : origin.substr(0, origin.rfind(" on "))];
+      Origin& at = origins[place_of(*record)];
+      ++at.results;
+      at.runs.insert(support::text_in(record->occasion, "run"));
     };
     if (task.snapshots.empty()) add(-1, "");
     for (const auto& snapshot : task.snapshots) {
