@@ -286,6 +286,26 @@ BOOST_AUTO_TEST_CASE(shipped_pipelines_and_claims_are_read) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(axes_of_encodings_may_have_values) {
+  // $(encoding) is the label: `--set axes.encoding.mine={…}` would change nothing.
+  std::map<std::string, std::string> files;
+  for (const auto& [name, page] : pages()) {
+    for (const test::CodeBlock& block : test::code_blocks(page)) files[name] += block.text;
+  }
+  for (const auto& entry : fs::directory_iterator(test::source_root() / "pipelines")) {
+    if (entry.path().extension() == ".yml") files[entry.path().filename()] = support::read_file(entry.path());
+  }
+  std::size_t values = 0;
+  for (const auto& [name, text] : files) {
+    static const std::regex read(R"(\bencoding: \$\(\w+(\.value)?\))");
+    for (std::sregex_iterator it(text.begin(), text.end(), read), end; it != end; ++it) {
+      ++values;
+      BOOST_TEST((*it)[1].matched, name << ": " << it->str() << " reads the label of the axis, not its value");
+    }
+  }
+  BOOST_TEST(values > 20u);
+}
+
 BOOST_AUTO_TEST_CASE(the_number_of_algorithmic_tasks_is_that_of_the_code) {
   const std::string phrase = support::cat(data::task_generators().size(), " algorithmic tasks");
   for (const auto& [name, page] : pages()) {

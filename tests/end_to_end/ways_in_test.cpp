@@ -87,6 +87,23 @@ BOOST_AUTO_TEST_CASE(the_plan_of_the_readme_is_what_plan_says) {
   BOOST_TEST(has(reader.type("pe-pipeline explain first.yml").out, "model[encoding=rope,seed=42]"));
 }
 
+BOOST_AUTO_TEST_CASE(the_pipeline_of_the_readme_measures_every_length) {
+  const Reader reader;
+  // Texts, documents and lengths are the README's.
+  const Answer run = reader.type("pe-pipeline run first.yml",
+                                 "--axis encoding=none,rope --axis seed=42 --set model.train.tokens=8k"
+                                 " --set model.train.warmup_steps=2 --set model.model.width=16"
+                                 " --set model.train.validate_windows=4 --set 'scores.eval.tasks=[perplexity]'" +
+                                     kQuiet);
+  BOOST_REQUIRE_MESSAGE(run.code == 0, run.out << run.err);
+  BOOST_TEST(has(run.err + run.out, "done     scores"), run.err);  // the log has lines of evaluations
+  BOOST_TEST(!has(run.err + run.out, "left out"), run.out << run.err);
+  const std::string found = support::read_file(reader.root() / "reports/first/latest/result.txt");
+  for (const char* place : {"perplexity at 128 (1×)", "perplexity at 1,024 (8×)"}) BOOST_TEST(has(found, place), found);
+  // The tour takes the same file.
+  BOOST_TEST(has(support::read_file(test::source_root() / "doc/tour.md"), block("yaml", "name: first")));
+}
+
 BOOST_AUTO_TEST_CASE(a_folder_of_text_leads_to_a_report) {
   const Reader reader;
   const fs::path texts = reader.root() / "my texts";
