@@ -142,6 +142,7 @@ struct CommandLine : ReadingFlags,
                      ConfigFlags {
   std::string verb;                ///< "run", …
   std::vector<std::string> words;  ///< words that are no flags, in order: pipeline file, selections, keys
+  std::string file;                ///< the pipeline file in front, where a command has taken it off `words`
   std::vector<std::string> given;  ///< the whole command as typed, program first
 };
 

@@ -28,14 +28,14 @@ using support::cat;
 using support::ConfigError;
 using support::quote;
 
-/// The run to cancel: --run, a word that names a run, else the newest active one.
+/// The run to cancel: --run, a word that names a run, else the newest active one, of the pipeline that a file names.
 std::string run_to_cancel(const Store& store, cli::CommandLine& line) {
   if (const auto run = take_first_run(store, line)) return *run;
   const auto live = pipeline::live_runs(store);
   if (live.empty())
     throw ConfigError("this store has no active run", {"pe-pipeline cancel", 0, 0, "", 1},
                       "--store or a pipeline file names another store");
-  return live.back();
+  return newest_run(store, live, line.file, "active run");
 }
 
 /// A run of a process on this machine.

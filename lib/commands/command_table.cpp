@@ -156,7 +156,8 @@ cli::Command cancel_entry() {
           "save "
           "their progress. If the run is not a submission but a process on this machine, that process is asked to save "
           "and "
-          "stop. Without SELECT the whole run is cancelled. With FILE (ending in .yml), that pipeline's store is used.",
+          "stop. Without SELECT the whole run is cancelled. With FILE (ending in .yml), only runs of that "
+          "pipeline are meant, in its store.",
           {store_flag(), text("--run", "RUN", "Which run; default: the newest active run", &CommandLine::run),
            color_flag()},
           {{"pe-pipeline cancel", "the newest active run"}, {"pe-pipeline cancel grid.yml 'trunk[seed=42]'", ""}},
@@ -223,9 +224,9 @@ cli::Command status_entry() {
   return {"status",
           "[FILE] [RUN] [flags]",
           "Show a run, active or finished",
-          "Reads the journal of a run, which may belong to another process. With FILE, that pipeline's store is used; "
-          "without "
-          "it, --store, $PE_STORE, or the store/ of this folder or the nearest above it.",
+          "Reads the journal of a run, which may belong to another process. With FILE, the newest run of that "
+          "pipeline is meant, in its store. Without FILE it is the newest run in --store, $PE_STORE, or the store/ of "
+          "this folder or the nearest above it.",
           {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
            toggle("--failed", "Only what failed or is blocked", &CommandLine::failed),
            toggle("--stale", "Instead, list leases held by processes of this host that have ended, in all runs",
@@ -243,9 +244,8 @@ cli::Command logs_entry() {
       "logs",
       "[FILE] SELECT... [flags]",
       "Show the logs of tasks",
-      cat("Prints the log of the latest attempt of each task of a run. With FILE (ending in .yml), that pipeline's "
-          "store is "
-          "used.\n\n",
+      cat("Prints the log of the latest attempt of each task of a run. With FILE (ending in .yml), only runs "
+          "of that pipeline are read.\n\n",
           kSelection),
       {store_flag(), text("--run", "RUN", "Which run; default: the newest that has the task", &CommandLine::run),
        number("--attempt", "N", "Which attempt; default: the latest", &CommandLine::attempt),
@@ -278,22 +278,24 @@ cli::Command graph_entry() {
 }
 
 cli::Command show_entry() {
-  return {"show",
-          "[FILE] KEY|PATH|ID|encoding [NAME] [flags]",
-          "Show where an artifact comes from, or what an encoding is",
-          "KEY is the beginning of a task key, plan key or digest (4 digits or more); PATH an artifact, read from its "
-          "own "
-          "header; ID a task, such as evaluate[encoding=rope]. `encoding NAME` shows a positional encoding: formula, "
-          "options with defaults and units, what it is known for, its errata.",
-          {store_flag(), toggle("--tree", "Also show the results it was made from", &CommandLine::tree),
-           toggle("--preimage", "Print the document whose hash is the key", &CommandLine::preimage), json_flag(),
-           color_flag()},
-          {{"pe-pipeline show 3fa9c2d1", ""},
-           {"pe-pipeline show out/grid/trunk/seed=42.model.h5", ""},
-           {"pe-pipeline show 'evaluate[encoding=rope]' --tree", ""},
-           {"pe-pipeline show encoding yarn", ""}},
-          kReadingExits,
-          show_command};
+  return {
+      "show",
+      "[FILE] KEY|PATH|ID|encoding [NAME] [flags]",
+      "Show where an artifact comes from, or what an encoding is",
+      "KEY is the beginning of a task key, plan key or digest (4 digits or more); PATH an artifact, read from its "
+      "own "
+      "header; ID a task, such as evaluate[encoding=rope]. `encoding NAME` shows a positional encoding: formula, "
+      "options with defaults and units, what it is known for, its errata. With FILE (ending in .yml), ID is a task of "
+      "that pipeline: what its runs made, else what it reuses.",
+      {store_flag(), toggle("--tree", "Also show the results it was made from", &CommandLine::tree),
+       toggle("--preimage", "Print the document whose hash is the key", &CommandLine::preimage), json_flag(),
+       color_flag()},
+      {{"pe-pipeline show 3fa9c2d1", ""},
+       {"pe-pipeline show out/grid/trunk/seed=42.model.h5", ""},
+       {"pe-pipeline show 'evaluate[encoding=rope]' --tree", ""},
+       {"pe-pipeline show encoding yarn", ""}},
+      kReadingExits,
+      show_command};
 }
 
 cli::Command list_entry() {
@@ -302,7 +304,8 @@ cli::Command list_entry() {
           "List stages, tasks, artifacts, runs or encodings",
           cat("Stages and tasks are those of FILE (without it, the stage programs that were found); artifacts "
               "are the store's, "
-              "or with FILE those of its tasks. Encodings are all that a model can use.\n\n",
+              "or with FILE those of its tasks. Runs are the store's, or with FILE those of that pipeline. Encodings "
+              "are all that a model can use.\n\n",
               kSelection),
           reading_flags() + std::vector<Flag>{json_flag()},
           {{"pe-pipeline list tasks grid.yml 'decay[seed=42]'", ""},
@@ -385,7 +388,7 @@ cli::Command diff_entry() {
       "A and B are paths of artifacts, keys or ids of results, or runs. How they were made is compared "
       "first (config, inputs), then the contents: per dataset how many elements differ and by how much. Two "
       "runs are compared task by task, grouped by what differs. Two reports are compared number by number, in units "
-      "of the 95 % noise of both.",
+      "of the 95 % noise of both. With FILE (ending in .yml), ids are tasks of that pipeline.",
       {store_flag(),
        number("--ulp", "N", "Numbers up to N units in the last place apart count as equal", &CommandLine::ulp,
               support::Suffixes::kNone, 0),
@@ -584,7 +587,7 @@ cli::Command timeline_entry() {
           "critical path and "
           "peak memory. It is made from the journal alone, so it also works for a run that died or is active. "
           "`run` writes it "
-          "at its end. With FILE, that pipeline's store is used, as for status.",
+          "at its end. With FILE, the newest run of that pipeline is meant, as for status.",
           {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
            text("--out", "DIR",
                 "Where to write timeline.html, or - for standard output; default: the run's folder "
@@ -606,7 +609,7 @@ cli::Command metrics_entry() {
       "running one can be followed. Attempts of a task are joined, and the axis is the number of tokens. The same "
       "command may be repeated: files are written again, and a tracker gets only what it has not. CSV and "
       "TensorBoard need Python alone. PE_PYTHON names another Python than python3, such as one that has wandb. With "
-      "FILE, that pipeline's store is used, as for status.",
+      "FILE, the newest run of that pipeline is meant, as for status.",
       {store_flag(),
        text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
        choice("--to", {"csv", "tensorboard", "wandb", "trackio"}, "Where to (default: csv)", &CommandLine::to),

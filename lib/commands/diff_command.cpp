@@ -422,13 +422,19 @@ class Sides {
   }
 
  private:
-  /// An id may have had several results: the newest. Of snapshots the last.
+  static std::string made_by(const pipeline::StoredResult& result) {
+    return cat("run ", result.run, result.pipeline.empty() ? "" : " of " + quote(result.pipeline));
+  }
+
+  /// An id may have had several results: the newest, of the pipeline that a file names. Of snapshots the last.
   const pipeline::StoredResult& newest_result(const std::string& word) {
     if (!inventory_) inventory_ = pipeline::read_inventory(store());
     const auto& results = inventory_->results;
     std::vector<std::size_t> found = pipeline::select_results(*inventory_, {word});
+    if (!scope_.file.empty() && store().matching(word).empty())
+      found = results_of_pipeline(line_, scope_, store(), *inventory_, found, word);
     if (!line_.run.empty()) {
-      const std::string run = pick_run(store(), line_.run);
+      const std::string run = pick_run(store(), line_.run, scope_.file);
       std::erase_if(found, [&](std::size_t i) { return results[i].run != run; });
       if (found.empty())
         throw ConfigError(cat("run ", run, " made no result of ", quote(word)), {"--run", 0, 0, "", 1});
@@ -444,13 +450,13 @@ class Sides {
           cat(quote(word), " is ambiguous: ", found.size(), " results"), {},
           cat("as ", *tasks.begin(), " and ", *std::next(tasks.begin()), "; give the whole id or more digits"));
     }
-    std::map<std::string, std::string> others;  // key → run
-    for (const std::size_t i : found) others[results[i].key.key] = results[i].run;
+    std::map<std::string, std::string> others;  // key → run and pipeline
+    for (const std::size_t i : found) others[results[i].key.key] = made_by(results[i]);
     others.erase(newest.key.key);
     if (!others.empty()) {
       std::vector<std::string> named;
-      for (const auto& [key, run] : others) named.push_back(cat(key.substr(0, 12), " (run ", run, ")"));
-      say(cat("pe-pipeline: ", word, " is the newest of ", others.size() + 1, " results, of run ", newest.run,
+      for (const auto& [key, maker] : others) named.push_back(cat(key.substr(0, 12), " (", maker, ")"));
+      say(cat("pe-pipeline: ", word, " is the newest of ", others.size() + 1, " results, of ", made_by(newest),
               "; others: ", support::join(named, ", "), "\n"));
     }
     return newest;

@@ -186,7 +186,7 @@ int pin_command(const cli::CommandLine& line) {
   const pipeline::Inventory inventory = pipeline::read_inventory(store);
   auto chosen = chosen_results(line, scope, store, inventory);
   if (!line.run.empty()) {
-    const std::string run = pick_run(store, line.run);
+    const std::string run = pick_run(store, line.run, scope.file);
     std::erase_if(chosen, [&](std::size_t i) { return inventory.results[i].run != run; });
   }
   if (chosen.empty()) throw ConfigError("the store has no result of what is named", {}, "'pe-pipeline run' makes it");

@@ -55,12 +55,16 @@ int list_programs(const cli::CommandLine& line) {
 
 int list_runs(cli::CommandLine line) {
   const Store store = open_for_reading(store_path_for(line));
+  if (!line.words.empty())
+    throw ConfigError(cat("list runs takes no ", quote(line.words.front())), {"pe-pipeline list runs", 0, 0, "", 1},
+                      "at most a pipeline file (ending in .yml)");
+  const std::string wanted = pipeline_in(line.file);
   Json json = header("pe-list-runs/1");
   json["runs"] = Json::array();
   std::vector<std::vector<std::string>> rows;
   for (const std::string& run : store.runs()) {
     const auto read = read_or_say(store, run);
-    if (!read) continue;
+    if (!read || (!wanted.empty() && read->pipeline != wanted)) continue;
     const pipeline::RunStatus& status = *read;
     json["runs"].push_back({{"run", run},
                             {"pipeline", status.pipeline},

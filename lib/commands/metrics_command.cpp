@@ -103,7 +103,7 @@ int metrics_command(const cli::CommandLine& given) {
   cli::CommandLine line = given;
   const pipeline::Store store = open_for_reading(store_path_for(line));
   const auto named = take_first_run(store, line);
-  const std::string run = named ? *named : pick_run(store, "");
+  const std::string run = named ? *named : pick_run(store, "", line.file);
   pipeline::RunStatus status = pipeline::read_run(store, run);
   pipeline::Slurm slurm;
   if (!status.cluster.empty()) pipeline::add_jobs(status, store, slurm);

@@ -6,6 +6,7 @@
 #include "commands/session.h"
 #include "pipeline/orchestrator.h"
 #include "support/error.h"
+#include "support/json_fields.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -14,6 +15,25 @@ namespace pe::commands {
 using support::cat;
 using support::ConfigError;
 using support::quote;
+
+namespace {
+
+void say_left_out(const std::string& run, const support::ArtifactError& error) {
+  say(cat("pe-pipeline: warning: run ", run, " is left out: ", error.diagnostics().front().message, "\n"));
+}
+
+/// The pipeline of a run, as its plan names it. Nothing when the plan is damaged, which is said.
+std::optional<std::string> pipeline_of(const pipeline::Store& store, const std::string& run) {
+  try {
+    const Json plan = pipeline::read_plan(store.runs_folder() / run, [](const Json&) {});
+    return support::text_in(plan, "pipeline");
+  } catch (const support::ArtifactError& error) {
+    say_left_out(run, error);
+    return std::nullopt;
+  }
+}
+
+}  // namespace
 
 std::optional<std::string> run_called(const pipeline::Store& store, const std::string& word, const std::string& flag) {
   constexpr std::size_t kShortest = 4;
@@ -30,12 +50,27 @@ std::optional<std::string> run_called(const pipeline::Store& store, const std::s
                     cat("give more of it: ", support::join(newest, ", "), more > 0 ? ", …" : ""));
 }
 
-std::string pick_run(const pipeline::Store& store, const std::string& wanted) {
+std::string pipeline_in(const std::string& file) { return file.empty() ? "" : pipeline::read_pipeline_file(file).name; }
+
+std::string newest_run(const pipeline::Store& store, const std::vector<std::string>& runs, const std::string& file,
+                       const std::string& kind) {
+  if (file.empty()) return runs.back();
+  const std::string name = pipeline_in(file);
+  std::string other;
+  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
+    const auto owner = pipeline_of(store, *run);
+    if (owner == name) return *run;
+    if (owner && other.empty()) other = cat("; ", quote(*owner), " has ", *run);
+  }
+  throw ConfigError(cat("pipeline ", quote(name), " has no ", kind, other), {file, 0, 0, "", 1});
+}
+
+std::string pick_run(const pipeline::Store& store, const std::string& wanted, const std::string& file) {
   const std::vector<std::string> runs = store.runs();
   if (runs.empty())
     throw ConfigError(cat("the store ", quote(store.root().string()), " has no runs"), {},
                       "name another with --store, or run a pipeline first");
-  if (wanted.empty() || wanted == "latest") return runs.back();
+  if (wanted.empty() || wanted == "latest") return newest_run(store, runs, file, "run");
   if (const auto run = run_called(store, wanted, "--run")) return *run;
   const std::string near = support::suggestion(wanted, runs);
   throw ConfigError(cat("there is no run ", quote(wanted)), {"--run", 0, 0, "", 1},
@@ -48,11 +83,11 @@ std::string take_run(const pipeline::Store& store, const cli::CommandLine& line)
     throw ConfigError(cat("unexpected word ", quote(line.words[room])), {"pe-pipeline " + line.verb, 0, 0, "", 1},
                       "one run at a time, or a pipeline file (ending in .yml) and a run");
   }
-  return pick_run(store, line.run.empty() && !line.words.empty() ? line.words.front() : line.run);
+  return pick_run(store, line.run.empty() && !line.words.empty() ? line.words.front() : line.run, line.file);
 }
 
 std::optional<std::string> take_first_run(const pipeline::Store& store, cli::CommandLine& line) {
-  if (!line.run.empty()) return pick_run(store, line.run);
+  if (!line.run.empty()) return pick_run(store, line.run, line.file);
   if (line.words.empty()) return std::nullopt;
   const auto run = run_called(store, line.words.front(), "pe-pipeline " + line.verb);
   if (run) line.words.erase(line.words.begin());
@@ -61,8 +96,7 @@ std::optional<std::string> take_first_run(const pipeline::Store& store, cli::Com
 
 std::set<std::string> selected_keys(const pipeline::RunStatus& status, const std::vector<std::string>& words,
                                     const std::string& verb) {
-  std::set<std::string> keys;
-  std::vector<std::string> known;
+  std::set<std::string> keys, known;
   for (const std::string& word : words) {
     bool found = false;
     for (const auto& task : status.tasks) {
@@ -72,9 +106,9 @@ std::set<std::string> selected_keys(const pipeline::RunStatus& status, const std
       found = true;
     }
     if (found) continue;
-    for (const auto& task : status.tasks) known.push_back(word.find('[') == std::string::npos ? task.stage : task.id);
+    for (const auto& task : status.tasks) known.insert(word.find('[') == std::string::npos ? task.stage : task.id);
     throw ConfigError(cat("run ", status.run_id, " has no task ", quote(word)), {"pe-pipeline " + verb, 0, 0, "", 1},
-                      support::suggestion(word, known));
+                      support::suggestion(word, {known.begin(), known.end()}));
   }
   return keys;
 }
@@ -83,7 +117,7 @@ std::optional<pipeline::RunStatus> read_or_say(const pipeline::Store& store, con
   try {
     return pipeline::read_run(store, run);
   } catch (const support::ArtifactError& error) {
-    say(cat("pe-pipeline: warning: run ", run, " is left out: ", error.diagnostics().front().message, "\n"));
+    say_left_out(run, error);
     return std::nullopt;
   }
 }

@@ -16,10 +16,20 @@ namespace pe::commands {
 /// when no run is called so. @throws ConfigError at `flag` when several are.
 std::optional<std::string> run_called(const pipeline::Store& store, const std::string& word, const std::string& flag);
 
-/// The same; of "" or "latest", the newest. @throws ConfigError with the nearest name when there is none.
-std::string pick_run(const pipeline::Store& store, const std::string& wanted);
+/// The name of the pipeline in a file; of no file, "". @throws ConfigError
+std::string pipeline_in(const std::string& file);
 
-/// --run, else the word that stands where a run may, else the newest. Any other word is an error.
+/// The newest of `runs` (oldest first), or with a pipeline file the newest of that pipeline. @throws ConfigError that
+/// names the newest run of another pipeline when there is none; `kind` says which runs these are, such as "active run"
+std::string newest_run(const pipeline::Store& store, const std::vector<std::string>& runs, const std::string& file,
+                       const std::string& kind);
+
+/// The same as `run_called`; of "" or "latest", the newest run, of the pipeline in `file` unless that is empty.
+/// @throws ConfigError with the nearest name when there is none.
+std::string pick_run(const pipeline::Store& store, const std::string& wanted, const std::string& file);
+
+/// --run, else the word that stands where a run may, else the newest, of `line.file` if it is there. Any other word is
+/// an error.
 std::string take_run(const pipeline::Store& store, const cli::CommandLine& line);
 
 /// --run, else the first word where it names a run; that word is then removed. Nothing when neither names one.

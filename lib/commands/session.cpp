@@ -100,8 +100,9 @@ fs::path store_path_for(cli::CommandLine& line) {
     if (!fs::exists(line.words.front()))
       throw ConfigError("there is no such pipeline file", {line.words.front(), 0, 0, "", 1},
                         support::file_suggestion(line.words.front(), {".yml", ".yaml"}));
-    root = pipeline::find_root(line.words.front());
+    line.file = line.words.front();
     line.words.erase(line.words.begin());
+    root = pipeline::find_root(line.file);
   }
   return store_path(line, root);
 }

@@ -28,7 +28,7 @@ bool makes_inputs(const cli::CommandLine& line);
 /// --store, else $PE_STORE, else store/ at `root`. @throws ConfigError when PE_STORE is relative
 fs::path store_path(const cli::CommandLine& line, const fs::path& root);
 
-/// For commands that may do without a pipeline file: takes the first word off when it names one.
+/// For commands that may do without a pipeline file: when the first word names one, it moves to `line.file`.
 fs::path store_path_for(cli::CommandLine& line);
 
 pipeline::ExpandOptions expand_options(const cli::CommandLine& line);

@@ -7,6 +7,7 @@
 #include "artifact/h5.h"
 #include "artifact/header.h"
 #include "cli/terminal.h"
+#include "commands/chosen.h"
 #include "commands/commands.h"
 #include "commands/encodings_command.h"
 #include "commands/session.h"
@@ -219,8 +220,8 @@ std::string record_text(const Record& record, const Store& store, const cli::Sty
   }
   if (record.occasion.is_object() && record.occasion.contains("imported"))
     out += cat("  origin    ", origin_of(record), "\n");
-  for (const char* name : {"run", "host", "started", "ended", "wall_s", "attempts", "build_id", "program", "libtorch",
-                           "device", "executable", "work", "inherited_from"}) {
+  for (const char* name : {"pipeline", "run", "host", "started", "ended", "wall_s", "attempts", "build_id", "program",
+                           "libtorch", "device", "executable", "work", "inherited_from"}) {
     if (!record.occasion.is_object() || !record.occasion.contains(name)) continue;
     const Json& value = record.occasion[name];
     out +=
@@ -235,13 +236,24 @@ std::string record_text(const Record& record, const Store& store, const cli::Sty
 struct FoundRecords {
   std::vector<Record> found;
   std::vector<Record> records;   ///< all of the store, for a tree
-  std::vector<std::string> ids;  ///< of all records, for suggestions
+  std::set<std::string> ids;     ///< of all records, for suggestions
+  bool by_id = false;            ///< the word is no key
 };
+
+void newest_first(std::vector<Record>& records) {
+  std::stable_sort(records.begin(), records.end(), [](const Record& a, const Record& b) {
+    const auto ended = [](const Record& record) {
+      return record.occasion.is_object() ? record.occasion.value("ended", "") : "";
+    };
+    return ended(a) > ended(b);
+  });
+}
 
 FoundRecords find_records(const Store& store, const std::string& word, bool with_all) {
   FoundRecords of;
-  auto& [found, records, ids] = of;
+  auto& [found, records, ids, by_id] = of;
   const std::vector<pipeline::ResultKey> keys = store.matching(word);
+  by_id = keys.empty();
   for (const auto& key : keys) {
     if (auto record = store.read(key)) found.push_back(*std::move(record));
   }
@@ -249,23 +261,35 @@ FoundRecords find_records(const Store& store, const std::string& word, bool with
     for (const auto& key : store.keys()) {
       auto record = store.read(key);
       if (!record) continue;
-      ids.push_back(record->task);
+      ids.insert(record->task);
       if (keys.empty() && (record->task == word || cat(record->task, "@", record->key.step) == word))
         found.push_back(*record);
       records.push_back(*std::move(record));
     }
   }
-  std::stable_sort(found.begin(), found.end(), [](const Record& a, const Record& b) {
-    const auto ended = [](const Record& record) {
-      return record.occasion.is_object() ? record.occasion.value("ended", "") : "";
-    };
-    return ended(a) > ended(b);
-  });
+  newest_first(found);
   return of;
 }
 
+/// Of the records that an id names, those of the pipeline in the file.
+std::vector<Record> records_of_pipeline(const cli::CommandLine& line, const Store& store, const std::string& id,
+                                        const std::vector<Record>& found) {
+  const pipeline::Inventory inventory = pipeline::read_inventory(store);
+  std::vector<std::size_t> named;
+  for (const Record& record : found) {
+    if (const auto at = inventory.by_key.find(pipeline::PackedKey(record.key)); at != inventory.by_key.end())
+      named.push_back(at->second);
+  }
+  std::vector<Record> kept;
+  for (const std::size_t i : results_of_pipeline(line, {line.file, store.root(), {}}, store, inventory, named, id)) {
+    if (auto record = store.read(inventory.results[i].key)) kept.push_back(*std::move(record));
+  }
+  newest_first(kept);
+  return kept;
+}
+
 int show_records(const cli::CommandLine& line, const Store& store, const FoundRecords& of) {
-  const auto& [found, records, ids] = of;
+  const auto& [found, records, ids, by_id] = of;
   if (line.json) {
     Json list = Json::array();
     for (const Record& record : found) {
@@ -311,12 +335,13 @@ int show_command(const cli::CommandLine& given) {
   const Store store = open_for_reading(store_folder);
   print_warnings(store);
 
-  const FoundRecords of = find_records(store, word, line.tree);
+  FoundRecords of = find_records(store, word, line.tree);
   if (of.found.empty()) {
     throw ConfigError(
         cat("no artifact, record or file is called ", quote(word), " (store ", store_folder.string(), ")"), {},
-        support::suggestion(word, of.ids));
+        support::suggestion(word, {of.ids.begin(), of.ids.end()}));
   }
+  if (of.by_id && !line.file.empty()) of.found = records_of_pipeline(line, store, word, of.found);
   return show_records(line, store, of);
 }
 

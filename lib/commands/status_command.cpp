@@ -289,33 +289,35 @@ void look_into_run(const pipeline::Store& store, const RunStatus& status, const 
 FoundLogs find_logs(const pipeline::Store& store, const cli::CommandLine& line) {
   std::vector<std::string> runs;
   if (!line.run.empty()) {
-    runs = {pick_run(store, line.run)};
+    runs = {pick_run(store, line.run, line.file)};
   } else {
     runs = store.runs();
     std::reverse(runs.begin(), runs.end());
-    if (runs.empty()) pick_run(store, "");
+    if (runs.empty()) pick_run(store, "", line.file);
   }
+  const std::string wanted = line.run.empty() ? pipeline_in(line.file) : "";
   FoundLogs found;
   for (const std::string& run : runs) {
     const std::optional<RunStatus> status = line.run.empty() ? read_or_say(store, run) : pipeline::read_run(store, run);
-    if (!status) continue;
+    if (!status || (!wanted.empty() && status->pipeline != wanted)) continue;
     look_into_run(store, *status, line.words, found);
     found.run = run;
     if (!found.tasks.empty() || !found.job_logs.empty()) break;
   }
+  if (found.run.empty()) pick_run(store, "", line.file);  // no run is of that pipeline: it says so
   return found;
 }
 
-[[noreturn]] void throw_no_log(const std::string& word, const FoundLogs& found) {
+[[noreturn]] void throw_no_log(const std::string& word, const std::string& pipeline, const FoundLogs& found) {
   const auto has = [](const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   const std::string label = word.substr(0, word.find('['));
   const bool exists = has(found.stages, label);
-  throw ConfigError(cat("no run has a log of ", quote(word)), {},
-                    exists && has(found.ids, word)
-                        ? std::string("it has not started; `pe-pipeline status` says why")
-                        : support::suggestion(exists ? word : label, exists ? found.ids : found.stages));
+  throw ConfigError(
+      cat("no run", pipeline.empty() ? "" : " of pipeline " + quote(pipeline), " has a log of ", quote(word)), {},
+      exists && has(found.ids, word) ? std::string("it has not started; `pe-pipeline status` says why")
+                                     : support::suggestion(exists ? word : label, exists ? found.ids : found.stages));
 }
 
 /// A terminal gets no control characters of a stage.
@@ -382,7 +384,7 @@ int logs_command(const cli::CommandLine& given) {
     print_job_logs(found.job_logs, line);
     return pipeline::kRunDone;
   }
-  if (found.tasks.empty()) throw_no_log(line.words.front(), found);
+  if (found.tasks.empty()) throw_no_log(line.words.front(), pipeline_in(line.file), found);
   const bool several = found.tasks.size() > 1;
   Json answers = Json::array();
   for (const TaskStatus& task : found.tasks) {

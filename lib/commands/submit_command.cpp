@@ -253,7 +253,7 @@ std::int64_t largest_window(std::int64_t limit, const std::vector<pipeline::JobR
 int continue_command(const cli::CommandLine& given) {
   cli::CommandLine line = given;
   Store store(store_path_for(line), {});
-  const std::string run = pick_run(store, line.run);
+  const std::string run = pick_run(store, line.run, line.file);
   Slurm slurm = slurm_or_refuse();
   const pipeline::LastReport report = pipeline::go_on(store, run, slurm, "", tell);
   for (const std::string& warning : report.warnings) say(cat("pe-pipeline: warning: ", warning, "\n"));

@@ -12,6 +12,7 @@
 
 #include "artifact/metrics.h"
 #include "end_to_end/project.h"
+#include "pipeline/run/run_status.h"
 #include "pipeline/store/host.h"
 #include "pipeline/store/store.h"
 #include "support/clock.h"
@@ -262,6 +263,79 @@ BOOST_AUTO_TEST_CASE(two_results_or_two_runs_are_compared_by_config_inputs_and_c
   CHECK_HAS(answer.out, "1 task  input in; other content came out");
   BOOST_TEST(place.json({"diff", runs[0], runs[1]}).at("same") == 3);
   BOOST_TEST(place.call({"diff", runs[0], "report"}).code == 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_file_means_runs_and_results_of_its_own_pipeline) {
+  const Place place;
+  const auto add = [&](const std::string& name, const std::string& value) {
+    std::string text = kToy;
+    text.replace(text.find("name: toy"), 9, "name: " + name);
+    text.replace(text.find("value: 5"), 8, "value: " + value);
+    support::write_file_atomically(place.root() / (name + ".yml"), text, false);
+  };
+  add("other", "6");
+  add("third", "5");
+  add("fourth", "8");
+  BOOST_REQUIRE(place.run().code == 0);
+  BOOST_REQUIRE(place.call({"run", "other.yml", "--durability", "off"}).code == 0);
+  const auto runs = place.store().runs();
+  BOOST_REQUIRE(runs.size() == 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::string file = i == 0 ? "toy.yml" : "other.yml", name = i == 0 ? "toy" : "other";
+    BOOST_TEST(place.json({"status", file}).at("run") == runs[i]);
+    BOOST_TEST(place.json({"status", file, "--run", "latest"}).at("run") == runs[i]);
+    BOOST_TEST(place.json({"timeline", file}).at("run") == runs[i]);
+    BOOST_TEST(place.json({"metrics", file}).at("run") == runs[i]);
+    BOOST_TEST(place.json({"logs", file, "report"}).at("run") == runs[i]);
+    const Json listed = place.json({"list", "runs", file}).at("runs");
+    BOOST_REQUIRE(listed.size() == 1u);
+    BOOST_TEST(listed[0].at("run") == runs[i]);
+    const Json shown = place.json({"show", file, "decay[seed=1]"}).at("records");
+    BOOST_REQUIRE(shown.size() == 1u);
+    BOOST_TEST(shown[0].at("occasion").at("pipeline") == name);
+    CHECK_HAS(place.call({"show", file, "report"}).out, "pipeline  " + name + "\n");
+    const Answer answer = place.call({"diff", file, "trunk[seed=1]@10", "trunk[seed=2]@10"});
+    BOOST_TEST(answer.code == 1);
+    BOOST_TEST(!test::has(answer.err, "others:"), answer.err);
+  }
+  BOOST_TEST(place.json({"show", "decay[seed=1]"}).at("records").size() == 2u);
+  CHECK_HAS(place.call({"diff", "report", "report"}).err, "run " + runs[0] + " of 'toy'");
+  // A run that is named is meant, whatever the file.
+  BOOST_TEST(place.json({"status", "toy.yml", runs[1]}).at("run") == runs[1]);
+  // A pipeline that has not run yet, with the tasks of another.
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"status", "third.yml"},
+                                                {"timeline", "third.yml"},
+                                                {"metrics", "third.yml", "--json"},
+                                                {"logs", "third.yml", "report"}}) {
+    const Answer answer = place.call(words);
+    BOOST_TEST(answer.code == 2, words.front() << ": " << answer.out << answer.err);
+    CHECK_HAS(answer.err, "pipeline 'third' has no run; 'other' has " + runs[1]);
+  }
+  CHECK_HAS(place.call({"list", "runs", "third.yml"}).out, "no runs");
+  CHECK_HAS(place.call({"show", "third.yml", "report"}).out, "pipeline  toy\n");  // it would reuse that
+  const Answer answer = place.call({"show", "fourth.yml", "report"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "pipeline 'fourth' has no result of 'report'; 'other' has ");
+}
+
+BOOST_AUTO_TEST_CASE(cancelling_the_pipeline_of_a_file_leaves_the_run_of_another_alone) {
+  const Place place(test::one_task("tokens: 400, step_s: 0.05"));
+  support::write_file_atomically(place.root() / "mini.yml",
+                                 "schema: pe-pipeline/1\nname: mini\nstages: {t: {run: pe-toy}}\n", false);
+  const pid_t pid = place.start();
+  const auto live = [&] {
+    return fs::exists(place.root() / "store/runs") ? pipeline::live_runs(place.store()) : std::vector<std::string>();
+  };
+  for (int i = 0; i < 1000 && live().empty(); ++i) ::usleep(10000);
+  BOOST_REQUIRE(live().size() == 1u);
+  Answer answer = place.call({"cancel", "mini.yml"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "pipeline 'mini' has no active run; 'toy' has " + live().front());
+  BOOST_TEST(::waitpid(pid, nullptr, WNOHANG) == 0);
+  answer = place.call({"cancel", "toy.yml"});
+  BOOST_TEST(answer.code == 0, answer.err);
+  CHECK_HAS(answer.out, "was asked to save and stop");
+  BOOST_TEST(support::wait_for(pid).code == 3);
 }
 
 BOOST_AUTO_TEST_CASE(pins_keep_what_gc_would_drop) {
