@@ -98,26 +98,31 @@ ToolText hub_text() {
 }
 
 ToolText data_text() {
-  return {
-      .program = "pe-data",
-      .summary = "Print what raw text, a tokenizer or token shards hold: totals, lengths, the first documents.",
-      .version = PE_VERSION,
-      .flags = {{"--in", "PATH", "The artifact's folder, or a file in it", true, false, {}, "", true},
-                {"--documents", "N", "How many documents to show, from the first", false, false, {}, "3"},
-                {"--characters", "N", "Most characters (or tokens) shown of each", false, false, {}, "400"},
-                {"--split",
-                 "NAME",
-                 "The split to show, of token shards",
-                 false,
-                 false,
-                 {"train", "validation", "test"},
-                 "train"},
-                {"--export-tokenizer", "FOLDER",
-                 "Write the tokenizer's own files there: tokenizer.model, or vocab.json and merges.txt"}},
-      .examples = {"pe-data store/…/data", "pe-data raw --documents 10", "pe-data tokenizer.h5 --export-tokenizer ."},
-      .exits =
-          "0 done; 2 flags; 3 not such an artifact, or corrupt; 70 an internal error; 73 a file cannot be "
-          "created; 74 it cannot be read or written."};
+  return {.program = "pe-data",
+          .summary = "Print what raw text, a tokenizer, token shards, an eval-table or metrics hold.",
+          .version = PE_VERSION,
+          .flags = {{"--in", "PATH", "The artifact's folder, or a file in it", true, false, {}, "", true},
+                    {"--documents", "N", "How many documents to show, from the first", false, false, {}, "3"},
+                    {"--characters", "N", "Most characters (or tokens) shown of each", false, false, {}, "400"},
+                    {"--split",
+                     "NAME",
+                     "The split to show, of token shards",
+                     false,
+                     false,
+                     {"train", "validation", "test"},
+                     "train"},
+                    {"--table", "NAME", "The only table to show, of an eval-table or metrics, such as lm_summary"},
+                    {"--rows", "N", "Most rows shown of a table: the first and the last", false, false, {}, "40"},
+                    {"--export-tokenizer", "FOLDER",
+                     "Write the tokenizer's own files there: tokenizer.model, or vocab.json and merges.txt"}},
+          .epilogue =
+              "Of raw text and token shards it prints totals, lengths and the first documents; of an eval-table and\n"
+              "metrics the tables, lm_summary first. Values that all rows share come before the columns.\n",
+          .examples = {"pe-data store/…/data", "pe-data raw --documents 10", "pe-data scores.h5 --table lm_summary",
+                       "pe-data tokenizer.h5 --export-tokenizer ."},
+          .exits =
+              "0 done; 2 flags; 3 not such an artifact, or corrupt; 70 an internal error; 73 a file cannot be "
+              "created; 74 it cannot be read or written."};
 }
 
 ToolText encodings_text() {

@@ -69,6 +69,7 @@ std::string pipeline_file_of(const cli::CommandLine& line) {
 }
 
 std::vector<std::string> selectors_of(const cli::CommandLine& line) {
+  if (line.words.empty()) pipeline_file_of(line);
   return {line.words.begin() + 1, line.words.end()};
 }
 

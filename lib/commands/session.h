@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 /// The first word, which must name a pipeline file. @throws ConfigError
 std::string pipeline_file_of(const cli::CommandLine& line);
-/// The words after it.
+/// The words after it. @throws ConfigError when it is missing
 std::vector<std::string> selectors_of(const cli::CommandLine& line);
 
 /// Whether inputs of the selected tasks are made. @throws ConfigError for --from-store without SELECT, which would

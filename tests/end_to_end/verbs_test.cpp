@@ -11,6 +11,7 @@
 #include <regex>
 
 #include "artifact/metrics.h"
+#include "commands/command_table.h"
 #include "end_to_end/project.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/host.h"
@@ -316,6 +317,19 @@ BOOST_AUTO_TEST_CASE(a_file_means_runs_and_results_of_its_own_pipeline) {
   const Answer answer = place.call({"show", "fourth.yml", "report"});
   BOOST_TEST(answer.code == 2);
   CHECK_HAS(answer.err, "pipeline 'fourth' has no result of 'report'; 'other' has ");
+}
+
+BOOST_AUTO_TEST_CASE(every_verb_without_arguments_ends_with_an_answer) {
+  const Place place;
+  for (const cli::Command& command : commands::command_table()) {
+    const Answer answer = place.call({command.name});
+    BOOST_TEST(answer.code != 70, command.name);
+    BOOST_TEST(!test::has(answer.err, "mistake of pe-pipeline"), command.name << ": " << answer.err);
+    if (command.usage.rfind("FILE", 0) != 0) continue;
+    BOOST_TEST(answer.code == 2, command.name);
+    CHECK_HAS(answer.err, "no pipeline file is named");
+    CHECK_HAS(answer.err, "as in: pe-pipeline " + command.name + " pipelines/quickstart.yml");
+  }
 }
 
 BOOST_AUTO_TEST_CASE(cancelling_the_pipeline_of_a_file_leaves_the_run_of_another_alone) {
