@@ -44,7 +44,8 @@ class Reader : public Project {
               const std::map<std::string, std::string>& places = {}) const {
     std::string line;
     for (const CodeBlock& each : test::code_blocks(readme())) {
-      for (const std::string& candidate : support::split(each.text, '\n')) {
+      const std::string joined = std::regex_replace(each.text, std::regex(R"( *\\\n *)"), " ");
+      for (const std::string& candidate : support::split(joined, '\n')) {
         if (line.empty() && candidate.rfind(begin, 0) == 0) line = candidate.substr(0, candidate.find("  #"));
       }
     }
@@ -111,14 +112,13 @@ BOOST_AUTO_TEST_CASE(a_folder_of_text_leads_to_a_report) {
   const std::vector<std::string> words{"the", "cat",   "saw",  "another", "bird", "near",
                                        "a",   "green", "tree", "and",     "sang"};
   std::uint32_t state = 1;
-  for (int document = 0; document < 120; ++document) {
+  for (int file = 0; file < 10; ++file) {  // few files: each is a book
     std::string text;
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < 12000; ++i) {
       state = state * 1664525u + 1013904223u;
-      text += words[(state >> 16) % words.size()] + (i % 12 == 11 ? ".\n" : " ");
+      text += words[(state >> 16) % words.size()] + (i % 120 == 119 ? ".\n\n" : i % 12 == 11 ? ".\n" : " ");
     }
-    support::write_file_atomically(texts / support::cat("story ", document, ".txt"), text + std::to_string(document),
-                                   false);
+    support::write_file_atomically(texts / support::cat("book ", file, ".txt"), text, false);
   }
   const Answer run = reader.type("pe-pipeline run first.yml --set text.source=local",
                                  kSmall + " --set data.vocabulary=300" + kQuiet, {{"DIR", texts.string()}});

@@ -27,6 +27,7 @@
 #include "evaluation/probes/rotated_angles.h"
 #include "model/language_model.h"
 #include "support/random.h"
+#include "support/recording_progress.h"
 
 using namespace pe;
 using namespace pe::evaluation;
@@ -95,13 +96,14 @@ PositionedVectors placed(std::uint64_t key, std::int64_t texts, std::int64_t len
 
 /// Runs one task on a model.
 Rows run(const std::string& task, const LanguageModel& model, Json options, const DocumentSource& documents,
-         const TextCodec& text = ByteCodec(), const LanguageModel* reference = nullptr) {
+         const TextCodec& text = ByteCodec(), const LanguageModel* reference = nullptr,
+         support::Progress& progress = support::silent_progress()) {
   options["tasks"] = Json::array({task});
   const auto group = support::make_config<EvalGroup>(options);
   MemoryResults results;
   const auto scorer = make_model_scorer(model, 4096);
   TaskExtras extras{.model = &model, .reference = reference, .reference_name = "other"};
-  run_tasks(group, *scorer, text, documents, results, support::silent_progress(), extras);
+  run_tasks(group, *scorer, text, documents, results, progress, extras);
   return cells_of(results.rows);
 }
 
@@ -445,8 +447,13 @@ BOOST_AUTO_TEST_CASE(a_model_is_like_itself_and_unlike_another) {
 
 BOOST_AUTO_TEST_CASE(texts_that_are_too_short_and_tables_that_end_are_said_and_never_zero) {
   const LanguageModel learned = small_model("learned", 32);
-  const Json options = {{"context", {32, 64, 800}}, {"min_documents", 8}};
-  const Rows rows = run("attention", learned, options, long_documents());
+  const Json options = {{"context", {32, 64, 800, 900}}, {"min_documents", 8}};
+  test::RecordingProgress progress;
+  const Rows rows = run("attention", learned, options, long_documents(), ByteCodec(), nullptr, progress);
+  BOOST_TEST(progress.lines ==
+             "warning: probes: too few test documents are long enough, and eval.min_documents asks for 8; left out: "
+             "800 tokens (0 documents), 900 (0). Lower eval.lengths, or use longer documents\n"
+             "attention: 32 tokens are done\n");
   const auto one = [&](const char* length) { return rows_where(rows, "probe_attention", {{"L", length}}).at(0); };
   BOOST_TEST(text(cell("probe_attention", one("32"), "status")) == "ok");
   BOOST_TEST(text(cell("probe_attention", one("64"), "status")) == "na_positions");

@@ -16,11 +16,12 @@ struct EvalConfig {
 
 /// Runs one task; `options` are of the group `eval`.
 inline Rows run(const std::string& task, Scorer& scorer, Json options, const DocumentSource& documents,
-                const TextCodec& codec = ByteCodec(), const TaskExtras& extras = {}) {
+                const TextCodec& codec = ByteCodec(), const TaskExtras& extras = {},
+                support::Progress& progress = support::silent_progress()) {
   options["tasks"] = {task};
   const auto config = support::make_config<EvalConfig>(Json{{"eval", options}});
   MemoryResults results;
-  run_tasks(config.eval, scorer, codec, documents, results, support::silent_progress(), extras);
+  run_tasks(config.eval, scorer, codec, documents, results, progress, extras);
   return cells_of(results.rows);
 }
 

@@ -12,6 +12,7 @@
 #include "evaluation/lm_protocols.h"
 #include "evaluation/run_task.h"
 #include "evaluation/stream_documents.h"
+#include "support/recording_progress.h"
 #include "support/test_data.h"
 #include "support/yaml.h"
 
@@ -202,6 +203,26 @@ BOOST_AUTO_TEST_CASE(too_few_long_documents_lower_the_longest_length) {
     BOOST_TEST(text(cell("lm_summary", row, "status")) == (longest ? "skipped_docs" : "ok"));
     BOOST_TEST(value("lm_summary", row, "n_docs") == (longest ? 10 : 40));
   }
+}
+
+BOOST_AUTO_TEST_CASE(one_warning_names_all_contexts_that_too_few_documents_hold) {
+  FakeScorer scorer = uniform_model(256);
+  const auto warnings = [&](const std::vector<std::int64_t>& lengths) {
+    pe::test::RecordingProgress progress;
+    run("perplexity", scorer, kLengths, FakeDocuments(lengths), ByteCodec(), {}, progress);
+    return progress.lines.substr(std::min(progress.lines.size(), progress.lines.find("warning: ")));
+  };
+  BOOST_TEST(warnings(std::vector<std::int64_t>(40, 1100)).empty());
+  // Of 300 tokens: prefix needs 512, blocks and sliding need twice 256.
+  BOOST_TEST(warnings(std::vector<std::int64_t>(40, 300)) ==
+             "warning: perplexity: too few test documents are long enough, and eval.min_documents asks for 30; left "
+             "out: prefix at 512 tokens (0 documents); blocks, sliding at 256 tokens (0 documents of twice as many "
+             "tokens), 512 (0). Lower eval.lengths, or use longer documents\n");
+  BOOST_TEST(warnings({5000}) ==
+             "warning: perplexity: too few test documents are long enough, and eval.min_documents asks for 30; left "
+             "out: prefix at 64 tokens (1 document), 128 (1), 256 (1), 512 (1); blocks, sliding at 64 tokens (1 "
+             "document of twice as many tokens), 128 (1), 256 (1), 512 (1). The test split has 1 document: a .txt "
+             "file is one document, and text.document_bytes of pe-fetch divides it\n");
 }
 
 BOOST_AUTO_TEST_CASE(a_cut_below_the_longest_context_is_refused) {

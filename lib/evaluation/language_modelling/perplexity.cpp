@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <list>
 #include <map>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "evaluation/language_modelling/lm_scoring.h"
 #include "evaluation/language_modelling/position_curve.h"
 #include "evaluation/lm_protocols.h"
+#include "evaluation/skipped_contexts.h"
 #include "evaluation/stream_documents.h"
 #include "evaluation/task.h"
 #include "statistics/estimates.h"
@@ -33,6 +35,8 @@ struct Part {
   StreamDocuments* stream;    ///< the source, where it is one
   std::string item;           ///< its name in the journal
   std::int64_t contexts = 1;  ///< that a document must hold
+  std::int64_t longest = 0;   ///< the longest context that enough texts hold; 0: none
+  std::map<std::int64_t, std::int64_t> skipped = {};  ///< longer contexts → texts that hold them
 };
 
 class Perplexity final : public Task {
@@ -73,8 +77,8 @@ class Perplexity final : public Task {
   }
 
   void run(TaskContext& context) const override {
-    std::vector<schema::Rows> summaries(protocols_.size());  // of all settings, in order
-    measure_documents(context, summaries);
+    std::vector<Part> parts = document_parts(context);
+    std::list<StreamDocuments> streams;
     for (const TextKind kind : {TextKind::kStream, TextKind::kBlankLineStream}) {
       const std::vector<std::size_t> chosen =
           protocols_of([&](const LmProtocol& protocol) { return protocol.text == kind; });
@@ -86,12 +90,20 @@ class Perplexity final : public Task {
         joint = context.text.encode_inside("\n\n");
         bytes = 2;
       }
-      StreamDocuments stream(context.documents, std::move(joint), bytes);
-      measure(
-          context,
-          {kind, chosen, stream, &stream, kind == TextKind::kStream ? "perplexity/stream" : "perplexity/blank-lines"},
-          summaries);
+      StreamDocuments& stream = streams.emplace_back(context.documents, std::move(joint), bytes);
+      parts.push_back(
+          {kind, chosen, stream, &stream, kind == TextKind::kStream ? "perplexity/stream" : "perplexity/blank-lines"});
     }
+    std::vector<SkippedContexts> skipped;
+    for (Part& part : parts) {
+      find_longest(context, part);
+      std::vector<std::string> names;
+      for (const std::size_t p : part.protocols) names.push_back(protocols_[p]);
+      skipped.push_back({support::join(names, ", "), part.skipped, part.contexts, part.stream ? "piece" : "document"});
+    }
+    warn_of_skipped(context, "perplexity", skipped, least(context));
+    std::vector<schema::Rows> summaries(protocols_.size());  // of all settings, in order
+    for (const Part& part : parts) measure(context, part, summaries);
     for (const schema::Rows& rows : summaries) context.results.add(rows);
   }
 
@@ -109,23 +121,22 @@ class Perplexity final : public Task {
 
   /// All protocols on the same documents, where enough of them hold twice the longest context, which blocks and sliding
   /// need. Else those two stop where documents end, and the others continue.
-  void measure_documents(TaskContext& context, std::vector<schema::Rows>& summaries) const {
+  std::vector<Part> document_parts(TaskContext& context) const {
     const auto of_documents = [](const LmProtocol& protocol) { return protocol.text == TextKind::kDocuments; };
     const auto all = protocols_of(of_documents), following = protocols_of(follows);
     const auto others =
         protocols_of([&](const LmProtocol& protocol) { return of_documents(protocol) && !follows(protocol); });
-    if (all.empty()) return;
+    if (all.empty()) return {};
     const DocumentSource& source = context.documents;
     const bool enough = count_documents(source, 2 * context.lengths.back()) >= least(context);
     if (following.empty() || others.empty() || enough) {
       const std::int64_t contexts = following.empty() ? 1 : 2;
-      measure(context, {TextKind::kDocuments, all, source, nullptr, "perplexity", contexts}, summaries);
-      return;
+      return {{TextKind::kDocuments, all, source, nullptr, "perplexity", contexts}};
     }
     context.progress.note(
         "perplexity: blocks and sliding use separate documents, since too few have twice the longest context");
-    measure(context, {TextKind::kDocuments, others, source, nullptr, "perplexity", 1}, summaries);
-    measure(context, {TextKind::kDocuments, following, source, nullptr, "perplexity/windows", 2}, summaries);
+    return {{TextKind::kDocuments, others, source, nullptr, "perplexity", 1},
+            {TextKind::kDocuments, following, source, nullptr, "perplexity/windows", 2}};
   }
 
   static std::int64_t least(const TaskContext& context) {
@@ -141,40 +152,29 @@ class Perplexity final : public Task {
     std::vector<schema::Rows> items;
   };
 
-  /// The longest context that enough texts hold, or 0. `skipped` gets the longer ones: context → documents that hold
-  /// it.
-  std::int64_t find_longest(TaskContext& context, const Part& part,
-                            std::map<std::int64_t, std::int64_t>& skipped) const {
+  /// Fills `longest` and `skipped` of a part.
+  static void find_longest(TaskContext& context, Part& part) {
     const Settings& settings = context.settings;
-    const DocumentSource& source = part.source;
     StreamDocuments* const stream = part.stream;
     // Texts do not depend on the model: a length that this model has no positions for still selects them.
-    std::int64_t longest = 0;
-    for (auto length = context.lengths.rbegin(); length != context.lengths.rend() && longest == 0; ++length) {
+    for (auto length = context.lengths.rbegin(); length != context.lengths.rend() && part.longest == 0; ++length) {
       const std::int64_t there =
-          stream != nullptr ? stream->pieces(*length) : count_documents(source, part.contexts * *length);
+          stream != nullptr ? stream->pieces(*length) : count_documents(part.source, part.contexts * *length);
       if (there >= least(context))
-        longest = *length;
+        part.longest = *length;
       else
-        skipped[*length] = there;
+        part.skipped[*length] = there;
     }
-    for (const auto& [length, there] : skipped) {
-      context.progress.warn(cat(part.item, " at ", length, " tokens is left out: ", there, " ", source.split(),
-                                " documents hold ", part.contexts == 2 ? "twice" : "", part.contexts == 2 ? " " : "",
-                                "as many, eval.min_documents asks for ", least(context)));
-    }
-    if (stream == nullptr && longest > 0 && settings.document_tokens > 0 &&
-        settings.document_tokens < part.contexts * longest) {
+    if (stream == nullptr && part.longest > 0 && settings.document_tokens > 0 &&
+        settings.document_tokens < part.contexts * part.longest) {
       throw support::ConfigError(
-          cat("eval.document_tokens is ", settings.document_tokens, ", but the longest context is ", longest, " tokens",
-              part.contexts == 2 ? ", and blocks and sliding need twice as many" : ""),
+          cat("eval.document_tokens is ", settings.document_tokens, ", but the longest context is ", part.longest,
+              " tokens", part.contexts == 2 ? ", and blocks and sliding need twice as many" : ""),
           {}, "raise eval.document_tokens, or lower eval.lengths or eval.context");
     }
-    return longest;
   }
 
-  Findings plan_settings(TaskContext& context, const Part& part, std::int64_t longest,
-                         const std::map<std::int64_t, std::int64_t>& skipped) const {
+  Findings plan_settings(TaskContext& context, const Part& part) const {
     const Settings& settings = context.settings;
     const auto& limit = context.scorer.capabilities().max_positions;
     Findings found;
@@ -186,14 +186,15 @@ class Perplexity final : public Task {
       std::vector<std::int64_t> lengths = context.lengths;
       if (protocol.cut == Cut::kPosition) {
         // One curve serves all lengths: the longest that there are texts and positions for.
-        std::erase_if(lengths, [&](std::int64_t length) { return length > longest || (limit && length > *limit); });
+        std::erase_if(lengths,
+                      [&](std::int64_t length) { return length > part.longest || (limit && length > *limit); });
         if (lengths.empty()) continue;
         lengths = {lengths.back()};
       }
       for (const std::int64_t length : lengths) {
         const LmSetting setting{&protocol, length, stride_of(protocol, length), bos};
-        if (skipped.count(length) != 0) {
-          found.cells[p].push_back(missing(context, setting, skipped.at(length), status::kSkipped));
+        if (const auto skipped = part.skipped.find(length); skipped != part.skipped.end()) {
+          found.cells[p].push_back(missing(context, setting, skipped->second, status::kSkipped));
         } else if (limit && length > *limit) {
           found.cells[p].push_back(missing(context, setting, std::nullopt, status::kPositions));
         } else {
@@ -240,8 +241,7 @@ class Perplexity final : public Task {
   void measure(TaskContext& context, const Part& part, std::vector<schema::Rows>& summaries) const {
     const Settings& settings = context.settings;
     StreamDocuments* const stream = part.stream;
-    std::map<std::int64_t, std::int64_t> skipped;
-    const std::int64_t longest = find_longest(context, part, skipped);
+    const std::int64_t longest = part.longest;
     const LmCutting cutting{
         .longest = longest,
         .cut = stream == nullptr ? std::max(settings.document_tokens, part.contexts * longest) : longest,
@@ -249,7 +249,7 @@ class Perplexity final : public Task {
         .min_context = min_context_,
         .common = scored_ == ScoredTokens::kCommon,
         .words = words_};
-    Findings found = plan_settings(context, part, longest, skipped);
+    Findings found = plan_settings(context, part);
     const bool reaches_back = std::any_of(part.protocols.begin(), part.protocols.end(),
                                           [&](std::size_t p) { return find_lm_protocol(protocols_[p])->whole; });
     if (stream != nullptr && longest > 0) stream->cut_at(longest, reaches_back ? longest : 0);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "support/text.h"
+#include "evaluation/skipped_contexts.h"
 
 namespace pe::evaluation {
 
@@ -20,12 +20,11 @@ ProbeLengths probe_lengths(TaskContext& context, const std::vector<std::int64_t>
   const std::int64_t least = std::min(context.settings.min_documents, sequences);
   const auto& limit = context.scorer.capabilities().max_positions;
   ProbeLengths found;
+  SkippedContexts skipped;
   for (const std::int64_t length : lengths) {
     const std::int64_t there = count_documents(context.documents, length);
     if (there < least) {
-      context.progress.warn(support::cat("probes at ", length, " tokens are left out: ", there, " ",
-                                         context.documents.split(),
-                                         " documents hold as many, eval.min_documents asks for ", least));
+      skipped.held[length] = there;
       missing(length, status::kSkipped);
       continue;
     }
@@ -35,6 +34,7 @@ ProbeLengths probe_lengths(TaskContext& context, const std::vector<std::int64_t>
     else
       found.live.push_back(length);
   }
+  warn_of_skipped(context, "probes", {skipped}, least);
   return found;
 }
 
