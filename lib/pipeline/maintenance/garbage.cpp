@@ -355,7 +355,7 @@ class Collector {
     if (!inventory_->unreadable.empty()) {
       report_.notes.push_back(
           cat(inventory_->unreadable.size(),
-              " record(s) cannot be read, so objects without a record stay; 'pe-pipeline doctor --fix' "
+              " record(s) are damaged, so objects without a record stay; 'pe-pipeline doctor --fix' "
               "moves such records to the trash"));
     } else {
       std::vector<std::string> unused;

@@ -101,7 +101,7 @@ class Examination {
     for (const StoredResult& result : inventory.results) {
       Result found;
       found.outputs = result.outputs;
-      const Presence presence = store.presence(found);
+      const Presence presence = store.presence(found, true);
       without_objects += presence == Presence::kGone;
       known += presence == Presence::kKnown;
       store.find(result.key);

@@ -9,6 +9,7 @@
 
 #include "pipeline/file/task_id.h"
 #include "support/error.h"
+#include "support/folders.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -112,9 +113,9 @@ std::vector<std::size_t> Inventory::made_from(const StoredResult& result) const 
 Inventory read_inventory(const Store& store) {
   Inventory inventory;
   for (const ResultKey& key : store.keys()) {
-    auto record = store.read(key);
+    auto record = store.read(key, true);
     if (!record) {
-      inventory.unreadable.push_back(key);
+      if (support::is_there(store.record_path(key))) inventory.unreadable.push_back(key);  // else it went meanwhile
       continue;
     }
     StoredResult result;

@@ -33,7 +33,7 @@ struct StoredResult {
 
 struct Inventory {
   std::vector<StoredResult> results;  ///< sorted by key
-  std::vector<ResultKey> unreadable;  ///< there is a file, but no record can be read from it
+  std::vector<ResultKey> unreadable;  ///< there is a file, and it holds no whole record
   std::unordered_map<std::string, std::vector<std::size_t>> by_content;  ///< content digest → results that have it
   std::unordered_map<PackedKey, std::size_t, PackedHash> by_key;
 
@@ -46,6 +46,7 @@ struct Inventory {
   std::pair<const StoredResult*, const OutputRecord*> maker(const std::string& content) const;
 };
 
+/// @throws IoError when a record cannot be read, which says nothing of its bytes
 Inventory read_inventory(const Store& store);
 
 /// The results that words name, as indices, ascending. A word is `*`, a key, plan key or digest (its first 4 digits or

@@ -68,11 +68,11 @@ PackReport pack_results(const Store& from, const Inventory& inventory, const std
   std::vector<std::pair<std::string, std::string>> records;
   std::map<std::string, std::uint64_t> objects;
   for (const std::size_t i : all) {
-    auto record = from.read(inventory.results[i].key);
+    auto record = from.read(inventory.results[i].key, true);
     if (!record) continue;  // dropped meanwhile
     Result result = to_result(*record);
     for (OutputRecord& output : result.outputs) output.absent = output.absent || !travels(output.kind);
-    if (from.presence(result) == Presence::kGone) {
+    if (from.presence(result, true) == Presence::kGone) {
       throw ArtifactError(cat("an object of ", inventory.results[i].name(), " is gone from the store"),
                           "the next run of its pipeline makes it again");
     }

@@ -39,15 +39,15 @@ class Transfer {
     moved.key = result.key;
     moved.record_only = record_only;
     try {
-      auto record = from_.read(result.key);
+      auto record = from_.read(result.key, true);
       if (!record) throw support::ArtifactError("its record went away meanwhile");
       Result ours = to_result(*record);
-      if (!record_only) from_.presence(ours);
+      if (!record_only) from_.presence(ours, true);
       for (OutputRecord& output : ours.outputs) output.absent = output.absent || record_only;
       record->outputs = ours.outputs;
-      const auto there = to_.read(result.key);
+      const auto there = to_.read(result.key, true);
       Result theirs = there ? to_result(*there) : Result();
-      const Presence presence = there ? to_.presence(theirs) : Presence::kGone;
+      const Presence presence = there ? to_.presence(theirs, true) : Presence::kGone;
       moved.existed = there && (record_only || (presence != Presence::kGone && !brings_more(ours, theirs)));
       if (there && presence != Presence::kGone && !same_contents(*there, *record)) {
         moved.conflict = true;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <set>
 
@@ -31,6 +32,10 @@ using support::quote;
 namespace {
 
 std::string message_of(const support::Error& error) { return error.diagnostics().front().message; }
+
+/// Whether it tells of the bytes: the medium does not give them any more, or a folder has the file's name. No right to
+/// read them, or a server that does not answer, says nothing.
+bool tells_of_bytes(const support::IoError& error) { return error.system_error() == EIO || error.system_error() == 0; }
 
 }  // namespace
 
@@ -69,6 +74,7 @@ std::string Verifier::look_at(const std::string& digest, Problem::What* what) {
       if (found != digest)
         text = cat("object ", digest.substr(0, 12), " holds other bytes (", found.substr(0, 12), "): ", path.string());
     } catch (const support::IoError& error) {
+      if (!tells_of_bytes(error)) throw;
       text = message_of(error);
     }
   }
@@ -117,6 +123,9 @@ void Verifier::check_output(const Record& record, const OutputRecord& output, st
       wrong(cat("has content ", content.substr(0, 12), ", and the record says ", output.content.substr(0, 12)));
     if (!recipe.task_key.empty() && recipe.task_key != record.key.key)
       wrong(cat("says of itself that it was made for key ", recipe.task_key.substr(0, 12)));
+  } catch (const support::IoError& error) {
+    if (!tells_of_bytes(error)) throw;
+    wrong(message_of(error));
   } catch (const support::Error& error) {
     wrong(message_of(error));
   }
@@ -267,7 +276,7 @@ const OutputRecord* remake(const Workshop& shop, const InputRecord& input, const
   std::vector<Record> records;  // with earlier snapshots of the training, which others may read
   for (const StoredResult& result : shop.inventory.results) {
     if (result.key.key != maker.key.key || result.key.step > maker.key.step) continue;
-    if (auto record = shop.store.read(result.key)) records.push_back(*std::move(record));
+    if (auto record = shop.store.read(result.key, true)) records.push_back(*std::move(record));
   }
   if (records.empty()) return nullptr;
   RerunResult rerun = run_again(shop.store, shop.inventory, shop.catalog, shop.runner, records, shop.options);

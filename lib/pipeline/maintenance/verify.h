@@ -41,6 +41,7 @@ std::string_view what_name(Problem::What what);  ///< "missing", "damaged", "con
 class Verifier {
  public:
   explicit Verifier(const Store& store) : store_(store) {}
+  /// @throws IoError when an object cannot be read for a reason that says nothing of its bytes
   std::vector<Problem> check(const Record& record);
   std::uint64_t bytes_read() const { return bytes_; }
   std::size_t objects_read() const { return seen_.size(); }

@@ -35,6 +35,7 @@ std::optional<Record> Records::read(const ResultKey& key, bool strict) const {
       throw ArtifactError(cat("'", path.string(), "' holds the record of another key, ", found.key.short_name()));
     return found;
   } catch (const IoError& error) {
+    if (error.system_error() == ENOENT) return std::nullopt;  // it went between the look and the reading
     if (strict) throw;
     folder_.warn(cat("a record that cannot be read counts as missing: ", error.diagnostics().front().message));
     return std::nullopt;

@@ -43,7 +43,7 @@ std::optional<Result> Store::find(const ResultKey& key, bool strict) const {
 PackedResult Store::find_packed(const ResultKey& key, bool strict) const { return parts_->cache.find(key, strict); }
 std::vector<PastTask> Store::past_tasks() const { return parts_->cache.past_tasks(); }
 void Store::refresh_cache() const { parts_->cache.refresh(); }
-std::optional<Record> Store::read(const ResultKey& key) const { return parts_->records.read(key); }
+std::optional<Record> Store::read(const ResultKey& key, bool strict) const { return parts_->records.read(key, strict); }
 fs::path Store::record_path(const ResultKey& key) const { return parts_->folder.record(key); }
 std::vector<ResultKey> Store::keys() const { return parts_->records.keys(); }
 

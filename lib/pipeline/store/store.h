@@ -57,8 +57,9 @@ class Store {
   std::optional<Result> find(const ResultKey& key, bool strict = false) const;
   /// The same for those who keep very many; none when there is none.
   PackedResult find_packed(const ResultKey& key, bool strict = false) const;
-  /// The whole record. Empty when there is none; a damaged one counts as none and is named in `warnings`.
-  std::optional<Record> read(const ResultKey& key) const;
+  /// The whole record. Empty when there is none; a damaged one counts as none and is named in `warnings`. `strict` as
+  /// in `find`.
+  std::optional<Record> read(const ResultKey& key, bool strict = false) const;
   /// Whether every object (members too) is there with its size: one stat each, nothing rehashed. `strict` as in `find`.
   bool complete(const Result& result, bool strict = false) const;
   /// The same, output by output; outputs that are here lose their mark `absent`.

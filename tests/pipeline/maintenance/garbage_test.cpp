@@ -58,7 +58,7 @@ struct SomeRuns : test::SmallRun {
   std::set<std::string> old_keys;
 };
 
-/// While it lives, no user can list a folder: it is a link to itself.
+/// While it lives, no user can list a folder or read a file: it is a link to itself.
 class Unlistable {
  public:
   explicit Unlistable(fs::path folder) : folder_(std::move(folder)), aside_(folder_.string() + ".aside") {
@@ -491,6 +491,21 @@ BOOST_FIXTURE_TEST_CASE(an_unreadable_record_keeps_every_object, SomeRuns) {
   const GarbageReport report = collect();
   BOOST_TEST(report.notes.size() == 1u);
   BOOST_TEST(store->has_object(object));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_record_that_only_cannot_be_read_is_not_damaged_and_nothing_goes, SomeRuns) {
+  const fs::path path = store->record_path({*old_keys.begin(), -1});
+  test::make_old(folder / "store");
+  GarbageOptions all;
+  all.grace_s = 0;
+  all.keep_last = 1;
+  const auto before = files_below(folder / "store");
+  {
+    const Unlistable hidden(path);
+    BOOST_CHECK_THROW(collect(all), support::IoError);
+  }
+  BOOST_TEST((files_below(folder / "store") == before));
+  BOOST_TEST(count(collect(all), Deletion::What::kResult) > 0u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -65,6 +65,21 @@ BOOST_FIXTURE_TEST_CASE(a_store_that_cannot_be_listed_is_bad_and_the_rest_is_loo
   fs::rename(folder / "aside", tasks);
 }
 
+BOOST_FIXTURE_TEST_CASE(a_record_that_only_cannot_be_read_is_bad_and_stays, test::SmallRun) {
+  const auto a = add("a");
+  BOOST_REQUIRE(run().exit_code == 0);
+  const fs::path record = store->record_path({*store->hint(task(a).plan_key), -1});
+  fs::rename(record, folder / "aside");
+  fs::create_symlink(record.filename(), record);  // to itself
+  HealthOptions fix;
+  fix.fix = true;
+  bool bad = false;
+  for (const Finding& finding : examine(folder / "store", fix))
+    bad = bad || (finding.level == Finding::Level::kBad && finding.text.find(record.string()) != std::string::npos);
+  BOOST_TEST(bad);
+  BOOST_TEST(fs::is_symlink(record));
+}
+
 BOOST_FIXTURE_TEST_CASE(a_work_folder_on_another_file_system_is_told, test::SmallRun,
                         *boost::unit_test::precondition(test::CanMount{})) {
   add("a");

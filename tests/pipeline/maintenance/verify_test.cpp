@@ -58,6 +58,20 @@ BOOST_FIXTURE_TEST_CASE(a_whole_store_has_no_problems, MadeOnce) {
   BOOST_TEST(check(b).empty());
 }
 
+BOOST_FIXTURE_TEST_CASE(an_object_that_only_cannot_be_read_is_not_damaged, MadeOnce) {
+  const fs::path path = object(a);
+  fs::rename(path, folder / "aside");
+  fs::create_symlink("/proc/self/clear_refs", path);  // no user may read it
+  BOOST_CHECK_THROW(check(a), support::IoError);
+  fs::remove(path);
+  fs::create_symlink("/proc/self/mem", path);  // a medium that gives no bytes: EIO
+  BOOST_REQUIRE(check(a).size() == 1u);
+  BOOST_TEST((check(a)[0].what == Problem::What::kDamaged));
+  fs::remove(path);
+  fs::rename(folder / "aside", path);
+  BOOST_TEST(check(a).empty());
+}
+
 BOOST_FIXTURE_TEST_CASE(any_flipped_bit_of_an_object_is_found, MadeOnce) {
   const fs::path path = object(a);
   const std::string whole = support::read_file(path);
