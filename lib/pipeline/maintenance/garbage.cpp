@@ -379,6 +379,7 @@ class Collector {
     }
     for (const std::string& name : support::list_folder(store_.root() / "work")) {
       const fs::path folder = store_.root() / "work" / name;
+      if (closed_.count(name) != 0) continue;
       if (support::is_sha256(name)) {
         tidy_attempts(name);
         continue;
@@ -398,6 +399,7 @@ class Collector {
   }
 
   bool in_use(const std::string& plan_key) const {
+    if (closed_.count(plan_key) != 0) return true;
     // Leases are looked at again, since a run may have begun since.
     return busy_plans_.count(plan_key) != 0 || look(store_.root() / "leases" / plan_key) ||
            find_orphan(store_.attempts(plan_key)).has_value();
@@ -433,7 +435,22 @@ class Collector {
   }
 
   void measure_all() {
-    for (const char* part : {"work", "runs", "memo"}) live_bytes_ += measure(store_.root() / part).bytes;
+    for (const char* part : {"runs", "memo"}) live_bytes_ += measure(store_.root() / part).bytes;
+    for (const std::string& name : support::list_folder(store_.root() / "work")) measure_work(name);
+    if (closed_.empty()) return;
+    const std::string first = (store_.root() / "work" / *closed_.begin()).string();
+    report_.notes.push_back(closed_.size() == 1 ? cat("this user cannot read ", first, ", so it stays")
+                                                : cat("this user cannot read ", closed_.size(),
+                                                      " folders of work/, such as ", first, ", so they stay"));
+  }
+
+  /// Records, runs and pins say which results are needed. A task's folder says that of its own files alone: where
+  /// another user closed it, it stays.
+  void measure_work(const std::string& name) try {
+    live_bytes_ += measure(store_.root() / "work" / name).bytes;
+  } catch (const support::IoError& error) {
+    if (!is_denied(error)) throw;
+    closed_.insert(name);
   }
 
   // ---- what people read of the past ---------------------------------------------------------------------------------
@@ -680,6 +697,7 @@ class Collector {
   std::vector<std::pair<fs::path, EntryStat>> stray_;
   std::unordered_map<std::string, std::size_t> references_;
   std::set<std::string> live_, known_runs_;
+  std::set<std::string> closed_;  // folders of work/ that this user cannot read
   std::set<std::string> run_keys_, run_plans_, new_keys_, new_plans_, busy_plans_;
   std::set<std::string> named_plans_;  // by the runs that stay
   std::vector<Run> surplus_runs_;

@@ -164,7 +164,11 @@ class Examination {
       add(Level::kGood, "leases", "none is held");
     std::size_t orphans = 0;
     for (const std::string& name : support::list_folder(root_ / "work")) {
-      if (name.size() == 64 && find_orphan(store.attempts(name))) ++orphans;
+      try {
+        if (name.size() == 64 && find_orphan(store.attempts(name))) ++orphans;
+      } catch (const support::IoError& error) {
+        if (!is_denied(error)) throw;  // else another user's, who may see it
+      }
     }
     if (orphans > 0)
       add(Level::kNote, "leases", cat(orphans, " stage process(es) of earlier runs still live"),

@@ -57,8 +57,13 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
   std::vector<fs::path> before;
   bool alone = false;
   const auto look = [&] {
-    before = run_.store.attempts(plan_key);
-    alone = orphan_is_gone(i, before);
+    try {
+      before = run_.store.attempts(plan_key);
+      alone = orphan_is_gone(i, before);
+    } catch (const support::IoError& error) {
+      if (!is_denied(error)) throw;
+      fail_for_closed_folder(i, error);
+    }
   };
   if (!run_.store_changes(look) || !alone) return false;  // and keeps the lease
   if (tasks_[i].first_number == 0) run_.cache_changes([&] { read_earlier_tries(i, before); });
@@ -80,6 +85,8 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
     run_.release(i);
     if (taken)
       wake_at(i, run_.runner.now() + 0.1);  // this run slept past its lease; the new owner tidied the folder
+    else if (is_denied(error))
+      fail_for_closed_folder(i, error);
     else
       run_.store_failed(error.diagnostics().front().message);
     return false;
@@ -88,6 +95,12 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
     return false;
   }
   return this->launch(std::move(attempt), launch);
+}
+
+/// Another user's folder of this task says nothing about the rest of the store: other tasks continue.
+void Attempts::fail_for_closed_folder(std::size_t i, const support::IoError& error) {
+  run_.release(i);
+  fail(i, Outcome::kNode, error.diagnostics().front().message, {});
 }
 
 /// While stages run, one that ends frees descriptors. Without any, other programs may free some, but not for ever.
@@ -174,8 +187,12 @@ void Attempts::read_earlier_tries(std::size_t i, const std::vector<fs::path>& be
   RetryCounts& tries = tasks_[i].tries;
   for (const fs::path& folder : before) {
     const fs::path path = folder / "exit.json";
-    if (!support::is_there(path)) continue;
-    const Json exit = support::parse_json(support::read_file(path, 65536));
+    Json exit;
+    try {
+      if (support::is_there(path)) exit = support::parse_json(support::read_file(path, 65536));
+    } catch (const support::IoError& error) {
+      if (!is_denied(error)) throw;  // else another user's run, and not this one
+    }
     if (!exit.is_object() || support::text_in(exit, "run") != run_.summary.run_id) continue;
     const auto step = support::field_or(exit, "step", std::int64_t{-1});
     const std::string outcome = support::text_in(exit, "class");

@@ -74,6 +74,7 @@ class Attempts {
   bool lease(std::size_t i);
   bool may_wait_for_descriptors();
   bool postpone(std::size_t i, const ActiveAttempt& attempt);
+  void fail_for_closed_folder(std::size_t i, const support::IoError& error);
   bool orphan_is_gone(std::size_t i, const std::vector<std::filesystem::path>& before);
   void read_earlier_tries(std::size_t i, const std::vector<std::filesystem::path>& before);
   ActiveAttempt make_attempt(std::size_t i, const Slot& slot);

@@ -4,12 +4,15 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <exception>
 #include <utility>
 
 #include "artifact/finish_collection.h"
 #include "pipeline/plan/externals.h"
+#include "pipeline/store/attempt.h"
 #include "support/error.h"
+#include "support/files.h"
 #include "support/folders.h"
 #include "support/text.h"
 
@@ -31,6 +34,32 @@ bool is_small(const std::vector<StageOutput>& outputs) {
     bytes += status.st_size;
   }
   return bytes <= kSmallBytes;
+}
+
+/// @throws IoError when this user may not read a file or folder, or one of those in it
+void open_for_reading(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) support::throw_errno("read", path.string());
+  if (S_ISREG(status.st_mode)) support::open_regular(path);
+  if (!S_ISDIR(status.st_mode)) return;
+  for (const std::string& name : support::list_folder(path)) open_for_reading(path / name);
+}
+
+/// Before the store sees an output. An output that is missing, or that its stage left closed, fails its task alone.
+void prepare(const StageOutput& output, const artifact::Recipe& recipe) {
+  try {
+    if (!support::is_there(output.path)) {
+      throw support::ArtifactError(
+          support::cat("output ", support::quote(output.role), " is missing: ", output.path.string()));
+    }
+    open_for_reading(output.path);
+    // A stage that does not link our library only fills the folder of a report.
+    if (output.kind == artifact::Kind::kReport) artifact::finish_collection(output.path, output.kind, recipe);
+  } catch (const support::IoError& error) {
+    if (!is_denied(error) && error.system_error() != ELOOP) throw;
+    throw support::ArtifactError(
+        support::cat("output ", support::quote(output.role), " cannot be read: ", error.diagnostics().front().message));
+  }
 }
 
 }  // namespace
@@ -71,12 +100,7 @@ PublishAnswer PublishThreads::work(PublishJob job) const {
       return answer;
     }
     for (const StageOutput& output : job.outputs) {
-      if (!support::is_there(output.path)) {
-        throw support::ArtifactError(
-            support::cat("output ", support::quote(output.role), " is missing: ", output.path.string()));
-      }
-      // A stage that does not link our library only fills the folder of a report.
-      if (output.kind == artifact::Kind::kReport) artifact::finish_collection(output.path, output.kind, job.recipe);
+      prepare(output, job.recipe);
       job.record.outputs.push_back(store_.publish_output(output, &job.recipe));
     }
     answer.published = store_.commit(job.record, job.standing);

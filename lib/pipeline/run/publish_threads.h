@@ -34,7 +34,7 @@ struct PublishJob {
 struct PublishAnswer {
   PublishJob job;           ///< With the record's outputs.
   PublishResult published;  ///< Valid when all texts are empty.
-  std::string damaged;      ///< An output that is no whole artifact, or another's.
+  std::string damaged;      ///< An output that is no whole artifact, another's, or closed to this user.
   std::string changed;      ///< A file in the config differs from the key: nothing was published.
   std::string failed;       ///< the store could not be written
 };

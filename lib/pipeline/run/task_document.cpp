@@ -9,10 +9,12 @@
 #include "support/folders.h"
 #include "support/json_fields.h"
 #include "support/parse_json.h"
+#include "support/text.h"
 
 namespace pe::pipeline {
 
 namespace fs = std::filesystem;
+using support::cat;
 
 namespace {
 
@@ -66,14 +68,22 @@ void Attempts::name_earlier(ActiveAttempt& attempt, TaskFileWriter& file) const 
 void Attempts::name_resume(ActiveAttempt& attempt, const std::vector<fs::path>& before, TaskFileWriter& file) const {
   if (!run_.options.resume || !run_.task(attempt.task).stage->resumes) return;
   const TaskStates::State& state = run_.states->at(attempt.task);
-  std::vector<fs::path> candidates;
+  std::vector<fs::path> candidates, closed;
   for (const fs::path& folder : before) {
     // A forced task must not continue from the results that it makes again; and a plan key does not contain contents.
     const int number = std::stoi(folder.filename().string().substr(1));
-    if ((!state.forced || number >= tasks_[attempt.task].first_number) && key_of_attempt(folder) == state.key.hex())
-      candidates.push_back(folder);
+    if (state.forced && number < tasks_[attempt.task].first_number) continue;
+    try {
+      if (key_of_attempt(folder) == state.key.hex()) candidates.push_back(folder);
+    } catch (const support::IoError& error) {
+      if (!is_denied(error)) throw;
+      closed.push_back(folder);
+    }
   }
-  const auto folder = find_resumable(candidates);
+  const auto folder = find_resumable(candidates, &closed);
+  for (const fs::path& each : closed)
+    run_.warn(attempt.task, attempt.number,
+              cat("cannot continue from ", each.string(), ", which this user may not read"));
   if (!folder) return;
   file.resume_from(*folder);
   attempt.resumed = true;

@@ -115,17 +115,36 @@ double seconds_spent(const fs::path& attempt) {
   return number(read("owner.json"), "spent_s") + (newest > began ? static_cast<double>(newest - began) * 1e-9 : 0.0);
 }
 
+bool is_denied(const support::IoError& error) {
+  return error.system_error() == EACCES || error.system_error() == EPERM;
+}
+
+namespace {
+
+std::optional<Orphan> orphan_in(const fs::path& attempt) {
+  const fs::path path = attempt / "owner.json";
+  if (support::is_there(attempt / "exit.json") || !support::is_there(path)) return std::nullopt;
+  const Json json = support::parse_json(support::read_file(path, 65536));
+  if (support::text_in(json, "host") != host_name() || support::text_in(json, "boot") != this_host().boot)
+    return std::nullopt;
+  if (support::field_or(json, "pids", this_host().pids) != this_host().pids)
+    return std::nullopt;  // another container's number
+  const std::int64_t pid = support::field_or(json, "pid", std::int64_t{0});
+  const std::uint64_t start = support::field_or(json, "process_start", std::uint64_t{0});
+  const ProcessLife life = start == 0 ? ProcessLife::kGone : process_life(pid, start);
+  if (life == ProcessLife::kGone) return std::nullopt;
+  return Orphan{pid, attempt, life == ProcessLife::kAlive};
+}
+
+}  // namespace
+
 std::optional<Orphan> find_orphan(const std::vector<fs::path>& attempts) {
   for (const fs::path& attempt : attempts) {
-    const fs::path path = attempt / "owner.json";
-    if (support::is_there(attempt / "exit.json") || !support::is_there(path)) continue;
-    const Json json = support::parse_json(support::read_file(path, 65536));
-    if (support::text_in(json, "host") != host_name() || support::text_in(json, "boot") != this_host().boot) continue;
-    if (support::field_or(json, "pids", this_host().pids) != this_host().pids) continue;  // another container's number
-    const std::int64_t pid = support::field_or(json, "pid", std::int64_t{0});
-    const std::uint64_t start = support::field_or(json, "process_start", std::uint64_t{0});
-    const ProcessLife life = start == 0 ? ProcessLife::kGone : process_life(pid, start);
-    if (life != ProcessLife::kGone) return Orphan{pid, attempt, life == ProcessLife::kAlive};
+    try {
+      if (auto orphan = orphan_in(attempt)) return orphan;
+    } catch (const support::IoError& error) {
+      if (!is_denied(error)) throw;
+    }
   }
   return std::nullopt;
 }
@@ -141,16 +160,20 @@ void end_orphan(const Orphan& orphan) {
                                       known ? support::cat("; it belongs to user ", status.st_uid) : std::string()));
 }
 
-std::optional<fs::path> find_resumable(const std::vector<fs::path>& attempts) {
+std::optional<fs::path> find_resumable(const std::vector<fs::path>& attempts, std::vector<fs::path>* closed) {
   std::optional<fs::path> best;
   // Temporary files of a killed attempt next to its checkpoints are newer than the checkpoints of the attempt before,
   // and worth nothing.
   std::pair<std::int64_t, std::int64_t> newest{0, 0};  // of checkpoints, of anything
   for (const fs::path& attempt : attempts) {
-    const std::pair time{newest_file(attempt / "checkpoints", false), newest_file(attempt, true)};
-    if (time.second > 0 && time >= newest) {
+    try {
+      const std::pair time{newest_file(attempt / "checkpoints", false), newest_file(attempt, true)};
+      if (time.second == 0 || time < newest) continue;
       newest = time;
       best = attempt;
+    } catch (const support::IoError& error) {
+      if (!is_denied(error)) throw;
+      if (closed) closed->push_back(attempt);
     }
   }
   return best;

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "support/error.h"
+
 namespace pe::pipeline {
 
 /// Attempt folders aNN in a task's work folder, oldest first.
@@ -31,7 +33,11 @@ void write_owner(const std::filesystem::path& attempt, std::int64_t pid, std::ui
 /// run, they come from the times of its files.
 double seconds_spent(const std::filesystem::path& attempt);
 
-/// The first attempt whose process, on this host since its last boot, is still alive, or may be.
+/// Whether a file or folder is closed to this user. In a store that users share, stages of others may leave such.
+bool is_denied(const support::IoError& error);
+
+/// The first attempt whose process, on this host since its last boot, is still alive, or may be. One that is closed to
+/// this user is left out.
 std::optional<Orphan> find_orphan(const std::vector<std::filesystem::path>& attempts);
 
 /// Kills it and its children. @throws IoError when it may not be killed, being another user's.
@@ -39,9 +45,10 @@ void end_orphan(const Orphan& orphan);
 
 /// The attempt to continue from: the one with the newest file below its folder `checkpoints/`; where no attempt has
 /// such a file, the one with the newest file of the stage's own making. Logs, inputs, outputs and unfinished files
-/// (with
-/// `.tmp` in their name) do not count. @throws IoError when a folder of an attempt cannot be listed
-std::optional<std::filesystem::path> find_resumable(const std::vector<std::filesystem::path>& attempts);
+/// (with `.tmp` in their name) do not count. An attempt that is closed to this user is left out, and added to `closed`.
+/// @throws IoError when a folder of an attempt cannot be listed for another reason
+std::optional<std::filesystem::path> find_resumable(const std::vector<std::filesystem::path>& attempts,
+                                                    std::vector<std::filesystem::path>* closed = nullptr);
 
 /// True for files that strip_attempt always keeps: log and descriptions.
 bool is_kept_of_attempt(const std::string& name);

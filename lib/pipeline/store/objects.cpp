@@ -240,8 +240,9 @@ void Objects::note_placed(const fs::path& to, const std::string& digest) {
   memo_.note_published(to, digest);
 }
 
-/// Gives the file itself a name in objects/. False where it must be copied: it has other names or is being written, so
-/// that the object could change. Also false where the file system refuses a link between these folders.
+/// Gives the file itself a name in objects/. False where it must be copied: it has other names, another owner or is
+/// being written, so that the object could change. Also false where the file system refuses a link between these
+/// folders.
 bool Objects::link(const support::FileRead& read, const fs::path& to) const {
   const fs::path from = read.path;
   struct stat status {};
@@ -249,7 +250,10 @@ bool Objects::link(const support::FileRead& read, const fs::path& to) const {
   const bool again = same_file(from, to);
   if (!S_ISREG(status.st_mode) || status.st_nlink > (again ? 2 : 1)) return false;
   fault_point("chmod");
-  if (::chmod(from.c_str(), 0444) != 0) throw_errno("protect", from.string());
+  if (::chmod(from.c_str(), 0444) != 0) {
+    if (errno == EPERM || errno == EACCES) return false;  // another user's
+    throw_errno("protect", from.string());
+  }
   if (is_being_written(from)) return false;
   const support::FileStamp now = support::stamp_of(from);  // from here on no process can write it
   if (now.inode != read.stamp.inode || now.size != read.stamp.size || now.mtime_ns != read.stamp.mtime_ns) return false;

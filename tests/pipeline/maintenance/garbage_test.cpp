@@ -13,6 +13,7 @@
 #include "pipeline/run/run_fixture.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/journal.h"
+#include "support/as_plain_user.h"
 #include "support/error.h"
 #include "support/fault_point.h"
 #include "support/files.h"
@@ -506,6 +507,25 @@ BOOST_FIXTURE_TEST_CASE(a_record_that_only_cannot_be_read_is_not_damaged_and_not
   }
   BOOST_TEST((files_below(folder / "store") == before));
   BOOST_TEST(count(collect(all), Deletion::What::kResult) > 0u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_work_folder_that_another_user_closed_stays_and_the_rest_goes, SomeRuns) {
+  const fs::path closed = store->work_folder(task(a).plan_key) / "a01", open_one = store->work_folder(task(b).plan_key);
+  for (const fs::path& each : {closed, open_one / "a01"}) {
+    fs::create_directories(each / "out");
+    support::write_file_atomically(each / "out/left.txt", "x", false);
+  }
+  test::make_old(folder / "store");
+  ::chmod(closed.c_str(), 0);
+  const auto drops = [&] {
+    const GarbageReport report = collect();
+    const bool told =
+        report.notes.size() == 1 && report.notes[0].find(closed.parent_path().string()) != std::string::npos;
+    return told && !fs::exists(open_one / "a01/out") ? 7 : 1;
+  };
+  BOOST_TEST(test::as_plain_user(folder.path(), drops, {closed}) == 7);
+  ::chmod(closed.c_str(), 0755);
+  BOOST_TEST(fs::exists(closed / "out/left.txt"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

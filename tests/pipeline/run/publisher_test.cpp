@@ -1,5 +1,8 @@
 #include "pipeline/run/publish_threads.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -10,6 +13,7 @@
 
 #include "artifact/collection.h"
 #include "pipeline/run/run.h"
+#include "support/as_plain_user.h"
 #include "support/fake_runner.h"
 #include "support/fault_point.h"
 #include "support/files.h"
@@ -121,6 +125,40 @@ BOOST_FIXTURE_TEST_CASE(without_threads_all_is_done_at_once, SlowSync) {
   const auto answers = publisher.collect_published();
   BOOST_REQUIRE(answers.size() == 1u);
   BOOST_TEST(answers[0].damaged.find("output 'out' is missing") != std::string::npos);
+}
+
+/// The answer to a job with one output, done within `submit`.
+PublishAnswer publish_at_once(const fs::path& root, const fs::path& output, int threads) {
+  Store store(root, {.durable = false});
+  PublishThreads publisher(store, threads, {});
+  PublishJob job;
+  job.record.key = {support::sha256_hex("at once"), -1};
+  job.record.plan_key = support::sha256_hex("plan");
+  job.record.stage = job.record.task = "fake";
+  job.record.preimage = job.record.config = job.recipe.config = job.recipe.inputs = Json::object();
+  job.outputs.push_back({"out", artifact::Kind::kMetrics, false, output});
+  publisher.submit(std::move(job));
+  auto answers = publisher.collect_published();
+  return answers.empty() ? PublishAnswer() : std::move(answers.front());
+}
+
+BOOST_AUTO_TEST_CASE(an_output_that_is_closed_to_this_user_fails_its_task_alone) {
+  const test::TempFolder folder;
+  test::write_fake_output(folder / "out", "x");
+  ::chmod((folder / "out").c_str(), 0);
+  fs::create_directories(folder / "report/data");
+  support::write_file_atomically(folder / "report/data/a.txt", "x", false);
+  ::chmod((folder / "report/data/a.txt").c_str(), 0);
+  fs::create_symlink("loop", folder / "loop");
+  const auto publish = [&] {
+    for (const char* name : {"out", "report", "loop"}) {
+      const PublishAnswer answer = publish_at_once(folder / "store", folder / name, 0);
+      if (!answer.failed.empty() || answer.damaged.find("output 'out' cannot be read") != 0) return 1;
+    }
+    return 7;
+  };
+  const std::vector<fs::path> others{folder / "out", folder / "report/data/a.txt"};
+  BOOST_TEST(test::as_plain_user(folder.path(), publish, others) == 7);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

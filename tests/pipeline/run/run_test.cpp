@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <boost/test/unit_test.hpp>
@@ -17,6 +18,7 @@
 #include "pipeline/plan/frozen_graph.h"
 #include "pipeline/run/run_fixture.h"
 #include "pipeline/run/run_status.h"
+#include "support/as_plain_user.h"
 #include "support/can_mount.h"
 #include "support/error.h"
 #include "support/fault_point.h"
@@ -1019,6 +1021,42 @@ BOOST_FIXTURE_TEST_CASE(a_mistake_of_ours_lets_stages_save_and_keeps_the_summary
   BOOST_REQUIRE(attempts.size() == 1u);
   BOOST_TEST(Json::parse(support::read_file(attempts[0] / "exit.json")).at("class") == "checkpointed");
   BOOST_TEST(Leases::list(store->leases_folder()).empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(an_attempt_that_another_user_closed_is_not_continued, SmallRun) {
+  const auto a = add("a");
+  add("b");
+  plan();
+  const fs::path before = store->new_attempt(task(a).plan_key);
+  support::write_file_atomically(before / "owner.json", "{}", false);
+  ::chmod(before.c_str(), 0);
+  const auto go = [&] {
+    const RunSummary summary = run();
+    const bool told = std::any_of(events.begin(), events.end(), [&](const RunEvent& event) {
+      return event.name == "warn" && event.detail.value("text", "").find(before.string()) != std::string::npos;
+    });
+    return summary.exit_code == 0 && summary.executed == 2 && told ? 7 : 1;
+  };
+  BOOST_TEST(test::as_plain_user(folder.path(), go, {before}) == 7);
+  ::chmod(before.c_str(), 0755);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_task_whose_work_folder_is_closed_fails_alone, SmallRun) {
+  const auto a = add("a");
+  add("b");
+  plan();
+  const fs::path closed = store->new_attempt(task(a).plan_key).parent_path();
+  for (const int mode : {0, 0555}) {
+    ::chmod(closed.c_str(), static_cast<mode_t>(mode));
+    const auto go = [&] {
+      const RunSummary summary = run({{}, true});
+      const bool named = summary.failures.size() == 1 && summary.failures[0].task == a &&
+                         summary.failures[0].reason.find(closed.string()) != std::string::npos;
+      return summary.exit_code == kRunFailed && summary.store_error.empty() && summary.executed == 1 && named ? 7 : 1;
+    };
+    BOOST_TEST(test::as_plain_user(folder.path(), go, {closed}) == 7, "mode " << mode);
+  }
+  ::chmod(closed.c_str(), 0755);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_record_has_the_tokens_of_its_training, SmallRun) {

@@ -17,6 +17,7 @@
 #include "artifact/metrics.h"
 #include "artifact/workspace.h"
 #include "pipeline/store/stamp_memo.h"
+#include "support/as_plain_user.h"
 #include "support/boot_id.h"
 #include "support/bytes_read.h"
 #include "support/can_mount.h"
@@ -127,6 +128,18 @@ BOOST_FIXTURE_TEST_CASE(a_file_with_other_names_or_that_somebody_still_writes_is
   BOOST_TEST(!fs::is_symlink(store.object_path(output.object)));
   std::ofstream(target, std::ios::app) << "edited";
   BOOST_TEST(store.damaged(output).empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(an_output_of_another_user_is_copied, OneStore) {
+  open();
+  const fs::path path = file("x");
+  const auto publish = [&] {
+    const OutputRecord output = open().publish_output({"out", artifact::Kind::kMetrics, false, path});
+    struct stat status {};
+    const bool good = ::stat(open().object_path(output.object).c_str(), &status) == 0 && open().damaged(output).empty();
+    return good && status.st_uid == ::geteuid() && (status.st_mode & 0777) == 0444 ? 7 : 1;
+  };
+  BOOST_TEST(test::as_plain_user(folder.path(), publish, {path}) == 7);
 }
 
 BOOST_FIXTURE_TEST_CASE(outputs_on_another_file_system_are_copied, OneStore,
