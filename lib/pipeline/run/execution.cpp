@@ -18,6 +18,7 @@ namespace {
 constexpr double kTick = 0.25;
 constexpr double kLongestWait = 0.1;  // an interrupt that comes just before a wait is seen after it
 constexpr int kLookAhead = 64;        // ready tasks
+constexpr double kLastWords_s = 10;   // after the grace, once an exception has ended the loop
 
 }  // namespace
 
@@ -56,7 +57,6 @@ RunSummary Execution::run() {
 }
 
 bool Execution::go_on_to_stop() {
-  constexpr double kLastWords_s = 10;  // beyond the grace
   run_.no_new_starts = true;
   const double now = run_.runner.now();
   if (!std::exchange(stops_for_an_error_, true)) {
@@ -67,7 +67,11 @@ bool Execution::go_on_to_stop() {
     publisher_->stop_verifying();
     attempts_->signal_all(SIGTERM);
   }
-  return now - stop_since_s_ < run_.options.grace_s + kLastWords_s;
+  return !is_late();
+}
+
+bool Execution::is_late() const {
+  return run_.stop_level >= 2 || run_.runner.now() - stop_since_s_ > run_.options.grace_s + kLastWords_s;
 }
 
 // ---- set-up
@@ -142,6 +146,8 @@ void Execution::loop() {
     collect_answers();
     if (!stops_for_an_error_) start_ready();
     if (is_over()) break;
+    // An exception may have left an attempt that no answer will end.
+    if (stops_for_an_error_ && attempts_->running().empty() && is_late()) break;
     double timeout = kLongestWait;
     if (next_wake_s_ >= 0) timeout = std::clamp(next_wake_s_ - run_.runner.now(), 0.001, kLongestWait);
     if (heard_.empty()) {

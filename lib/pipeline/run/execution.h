@@ -45,6 +45,8 @@ class Execution {
   RunSummary end();
   /// After an exception in the loop: stages save and end as they do at an interrupt. False once that takes too long.
   bool go_on_to_stop();
+  /// Whether stages and publications have had their time to end since then, or the user does not want to wait.
+  bool is_late() const;
 
   // ---- what the loop does
   void poll_stop();

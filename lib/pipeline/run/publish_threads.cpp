@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 #include "artifact/finish_collection.h"
@@ -136,32 +137,32 @@ VerifyAnswer PublishThreads::work(VerifyJob job) const {
   return answer;
 }
 
-/// One more thread where the idle ones do not suffice.
-void PublishThreads::begin_thread() {
-  if (threads_.size() >= most_threads_ || idle_ >= small_.size() + large_.size() + to_verify_.size()) return;
+/// One more thread where the idle ones do not suffice. False when there is none at all to do the work.
+bool PublishThreads::begin_thread() {
+  if (threads_.size() >= most_threads_ || idle_ >= small_.size() + large_.size() + to_verify_.size())
+    return !threads_.empty();
   // Signals are for the main thread alone, which sleeps where they must wake it.
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  threads_.emplace_back([this] { serve(); });
+  try {
+    threads_.emplace_back([this] { serve(); });
+  } catch (const std::system_error&) {
+    // The user has as many processes as are allowed (ulimit -u): the present threads do it, or the caller.
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return !threads_.empty();
 }
 
 void PublishThreads::submit(PublishJob job) {
-  if (most_threads_ == 0) {
-    PublishAnswer answer = work(std::move(job));
-    const std::lock_guard lock(mutex_);
-    published_.push_back(std::move(answer));
-    return;
-  }
   const bool reads_files = job.task && !job.task->externals.empty();
-  const bool small = is_small(job.outputs);
-  {
-    const std::lock_guard lock(mutex_);
-    (small && !reads_files ? small_ : large_).push_back(std::move(job));
-    begin_thread();
-  }
-  changed_.notify_one();
+  std::deque<PublishJob>& queue = is_small(job.outputs) && !reads_files ? small_ : large_;
+  std::unique_lock lock(mutex_);
+  queue.push_back(std::move(job));
+  if (begin_thread())
+    changed_.notify_one();
+  else
+    publish_next(queue, lock);
 }
 
 void PublishThreads::submit(VerifyJob job) {
@@ -171,12 +172,12 @@ void PublishThreads::submit(VerifyJob job) {
     verified_.push_back(std::move(answer));
     return;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    to_verify_.push_back(std::move(job));
-    begin_thread();
-  }
-  changed_.notify_one();
+  std::unique_lock lock(mutex_);
+  to_verify_.push_back(std::move(job));
+  if (begin_thread())
+    changed_.notify_one();
+  else
+    verify_next(lock);
 }
 
 bool PublishThreads::may_publish_large() const { return !large_.empty() && publishing_large_ < kLargeAtOnce; }

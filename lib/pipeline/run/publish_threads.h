@@ -74,7 +74,7 @@ class PublishThreads {
   void stop_verifying() { stop_verifying_ = true; }
 
  private:
-  void begin_thread();
+  bool begin_thread();
   bool at_once(const std::vector<OutputRecord>& outputs) const;
   PublishAnswer work(PublishJob job) const;
   VerifyAnswer work(VerifyJob job) const;

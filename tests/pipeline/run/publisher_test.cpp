@@ -161,4 +161,19 @@ BOOST_AUTO_TEST_CASE(an_output_that_is_closed_to_this_user_fails_its_task_alone)
   BOOST_TEST(test::as_plain_user(folder.path(), publish, others) == 7);
 }
 
+BOOST_AUTO_TEST_CASE(where_no_thread_can_begin_the_work_is_done_all_the_same) {
+  const test::TempFolder folder;
+  test::write_fake_output(folder / "out", "x");
+  const auto publish = [&] {
+    const rlimit none{0, 0};
+    if (::setrlimit(RLIMIT_NPROC, &none) != 0) return 2;
+    const PublishAnswer answer = publish_at_once(folder / "store", folder / "out", kPublishThreads);
+    sigset_t blocked;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    const bool good = answer.job.record.outputs.size() == 1 && answer.damaged.empty() && answer.failed.empty();
+    return good && ::sigismember(&blocked, SIGINT) == 0 ? 7 : 1;
+  };
+  BOOST_TEST(test::as_plain_user(folder.path(), publish) == 7);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -1023,6 +1023,30 @@ BOOST_FIXTURE_TEST_CASE(a_mistake_of_ours_lets_stages_save_and_keeps_the_summary
   BOOST_TEST(Leases::list(store->leases_folder()).empty());
 }
 
+/// Fails inside the loop when a stage has ended and nothing of it is published yet.
+struct FailingListener : RunListener {
+  void on_event(const RunEvent& event, const RunState&) override {
+    if (event.name == "exit") throw std::logic_error("an odd end");
+  }
+};
+
+BOOST_FIXTURE_TEST_CASE(a_mistake_at_the_end_of_a_stage_ends_the_run, SmallRun) {
+  add("a");
+  options.grace_s = 20;
+  for (const int level : {0, 2}) {
+    open();
+    test::FakeRunner stages([](FakeAttempt& attempt) { write_all_outputs(attempt); });
+    FailingListener listener;
+    const StopFunction stop = [&] {
+      if (stages.now() > 1000) throw std::runtime_error("it never ends");
+      return stages.now() > 105 ? level : 0;
+    };
+    BOOST_CHECK_THROW(pipeline::run(graph, plan(), *store, stages, listener, options, stop), std::logic_error);
+    BOOST_TEST(stages.now() < (level == 2 ? 106 : 135));
+    BOOST_TEST(stages.now() > (level == 2 ? 105 : 130));
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(an_attempt_that_another_user_closed_is_not_continued, SmallRun) {
   const auto a = add("a");
   add("b");
