@@ -82,10 +82,12 @@ class Transfer {
       std::vector<std::string> digests = output.members;
       digests.push_back(output.object);  // a manifest after what it names
       for (const std::string& digest : digests) {
-        if (to_.has_object(digest) || !seen_.insert(digest).second) continue;
+        if (!seen_.insert(digest).second) continue;
         const fs::path path = from_.object_path(digest);
-        std::error_code error;
+        std::error_code error, gone;
         const auto bytes = fs::file_size(path, error);
+        // One that is cut there is replaced.
+        if (to_.has_object(digest) && (error || fs::file_size(to_.object_path(digest), gone) == bytes)) continue;
         if (error) throw support::ArtifactError(cat("its object ", digest.substr(0, 12), " is gone"));
         if (!options_.dry_run) to_.import_object(path, digest);
         moved.bytes += bytes;

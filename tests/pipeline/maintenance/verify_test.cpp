@@ -292,6 +292,12 @@ BOOST_FIXTURE_TEST_CASE(a_transfer_brings_results_whole_and_of_their_inputs_the_
   BOOST_TEST((there.tasks[b].state == TaskState::kReuse));
   BOOST_TEST((there.tasks[a].state == TaskState::kNotNeeded));
   BOOST_TEST(transfer(*store, inventory, chosen, other, {}).objects == 0u);
+  // One that was cut over there is replaced.
+  const fs::path cut = other.object_path(record(b).outputs.front().object);
+  fs::permissions(cut, fs::perms::owner_write, fs::perm_options::add);
+  fs::resize_file(cut, 100);
+  BOOST_TEST(transfer(*store, inventory, chosen, other, {}).objects == 1u);
+  BOOST_TEST(Verifier(other).check(*other.read(record(b).key)).empty());
   // A damaged object does not travel.
   Store third(folder / "third", how);
   flip(object(b), 600);
