@@ -353,7 +353,14 @@ std::filesystem::path own_executable() {
   std::error_code error;
   auto path = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) throw IoError("cannot read /proc/self/exe: " + error.message());
-  return path;
+  return without_deleted_mark(std::move(path));
+}
+
+std::filesystem::path without_deleted_mark(std::filesystem::path linked) {
+  constexpr std::string_view kMark = " (deleted)";
+  const std::string& text = linked.native();
+  if (text.ends_with(kMark) && ::access(text.c_str(), F_OK) != 0) return text.substr(0, text.size() - kMark.size());
+  return linked;
 }
 
 std::int64_t peak_memory() {

@@ -56,6 +56,8 @@ std::int64_t peak_memory();
 
 /// This program's own executable.
 std::filesystem::path own_executable();
+/// The name that /proc/self/exe had before a rebuild replaced the program: Linux then adds " (deleted)" to it.
+std::filesystem::path without_deleted_mark(std::filesystem::path linked);
 
 /// `<folder>/<name>.so` of this program: in the build tree (lib/<folder>/), installed or bundled; empty when it is
 /// nowhere.

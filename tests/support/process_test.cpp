@@ -155,6 +155,14 @@ BOOST_AUTO_TEST_CASE(this_program_has_a_build_id) {
   BOOST_TEST(elf_build_id("/etc/passwd").empty());
 }
 
+BOOST_AUTO_TEST_CASE(a_program_that_a_rebuild_replaced_has_its_name_without_a_mark) {
+  const pe::test::TempFolder folder;
+  write_file_atomically(folder / "mine (deleted)", "a program with an odd name", false);
+  BOOST_TEST(without_deleted_mark(folder / "mine (deleted)") == folder / "mine (deleted)");
+  BOOST_TEST(without_deleted_mark(folder / "pe-pipeline (deleted)") == folder / "pe-pipeline");
+  BOOST_TEST(without_deleted_mark(folder / "pe-pipeline") == folder / "pe-pipeline");
+}
+
 BOOST_AUTO_TEST_CASE(what_is_waited_for_ends_with_whoever_waits) {
   const pe::test::TempFolder folder;
   const auto note = folder / "pid";
