@@ -38,8 +38,10 @@ const Node* ConfigFiles::read(const std::string& path, const Mark& mark, Mistake
     fs::path full = fs::path(path).is_absolute() ? fs::path(path) : source_.file.root / path;
     std::error_code error;
     const fs::path shipped = shipped_folder();
-    if (!fs::is_regular_file(full, error) && !shipped.empty() && fs::is_regular_file(shipped / path, error))
+    if (!fs::is_regular_file(full, error) && !shipped.empty() && fs::is_regular_file(shipped / path, error)) {
+      reads_.push_back({full.lexically_normal().string(), support::stamp_of(full), {}});  // one that comes here counts
       full = shipped / path;  // shipped ones serve any folder
+    }
     if (!fs::is_regular_file(full, error)) {
       // The name that is near, as a pipeline file would have it, and where it was looked for.
       std::string hint;

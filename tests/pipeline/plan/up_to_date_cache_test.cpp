@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "pipeline/grid_fixture.h"
+#include "pipeline/plan/frozen_graph.h"
 #include "support/files.h"
 #include "support/make_old.h"
 
@@ -205,6 +206,23 @@ BOOST_FIXTURE_TEST_CASE(a_config_that_was_young_when_it_was_read_is_hashed_next_
   BOOST_TEST(found());
   folder.write("configs/model/tiny.yml", "model.width: 513\n");
   fs::last_write_time(folder.path("configs/model/tiny.yml"), now);
+  BOOST_TEST(!found());
+}
+
+BOOST_FIXTURE_TEST_CASE(an_own_config_in_the_place_of_a_shipped_one_ends_the_memo, Ran) {
+  Json report = test::stage_documents().back();
+  report["fields"].push_back({{"name", "baseline"}, {"type", "text"}, {"default", ""}, {"help", "x"}});
+  catalog.add(parse_description(report, "pe-report"));
+  fs::remove(folder.path("configs/report.yml"));  // the installation has one of that name
+  graph = expand(read_pipeline_file(file), catalog, few());
+  StampMemo memo = StampMemo::of_inputs(store_path);
+  hash_externals(graph, memo);
+  compute_plan_keys(graph);
+  graph = thaw(freeze(graph));
+  store.run(graph);
+  remember();
+  BOOST_TEST(found());
+  edit("configs/report.yml", "style: plain\n");
   BOOST_TEST(!found());
 }
 
