@@ -44,6 +44,7 @@ void list_tree(const fs::path& folder, const fs::path& base, std::set<std::pair<
   struct stat status {};
   if (::stat(folder.c_str(), &status) != 0) throw_errno("look at", folder.string());
   if (!above.insert({status.st_dev, status.st_ino}).second) return;  // a link to a folder that holds it
+  listed.folders.push_back(folder);
   for (const std::string& name : list_folder(folder)) {
     if (name.starts_with('.')) continue;
     const fs::path path = folder / name;
@@ -77,7 +78,7 @@ void list_path(const fs::path& path, const fs::path& base, ListedFiles& listed) 
 }
 
 /// As glob(7), part by part. A folder that cannot be read is an error: glob(3) would leave its files out.
-std::vector<fs::path> matches_of(const std::string& pattern) {
+std::vector<fs::path> matches_of(const std::string& pattern, ListedFiles& listed) {
   std::vector<fs::path> found{fs::path()};
   for (const fs::path& part : fs::path(pattern)) {
     std::vector<fs::path> longer;
@@ -88,6 +89,7 @@ std::vector<fs::path> matches_of(const std::string& pattern) {
       }
       const fs::path place = folder.empty() ? "." : folder;
       if (!is_there(place) || !fs::is_directory(place)) continue;
+      listed.folders.push_back(place);
       for (const std::string& name : list_folder(place)) {
         if (::fnmatch(part.c_str(), name.c_str(), FNM_PERIOD) == 0) longer.push_back(folder / name);
       }
@@ -100,7 +102,7 @@ std::vector<fs::path> matches_of(const std::string& pattern) {
 
 /// False when nothing matches.
 bool list_glob(const std::string& pattern, ListedFiles& listed) {
-  const std::vector<fs::path> found = matches_of(pattern);
+  const std::vector<fs::path> found = matches_of(pattern, listed);
   const fs::path root = glob_root(pattern);
   for (const fs::path& path : found) {
     // With a pattern that is relative and begins with a wildcard the names are the paths themselves.

@@ -13,6 +13,7 @@ namespace pe::support {
 /// The files that path fields name, sorted bytewise: (name relative to the folder or glob root, path).
 struct ListedFiles {
   std::vector<std::pair<std::string, std::filesystem::path>> files;
+  std::vector<std::filesystem::path> folders;  ///< that were listed for it: a file that is added moves a time of these
   std::string missing;  ///< the first path that matches nothing, or empty
 };
 

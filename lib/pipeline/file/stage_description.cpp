@@ -7,6 +7,7 @@
 
 #include "pipeline/file/ask_to_describe.h"
 #include "support/capture_within.h"
+#include "support/file_listing.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/json_fields.h"
@@ -162,12 +163,14 @@ std::vector<support::FileRead> program_files(const StageDescription& stage) {
   for (const std::string& plugin : stage.plugins) {
     if (fs::path file = support::plugin_for(folder, plugin); !file.empty()) paths.push_back(std::move(file));
   }
-  std::set<fs::path> folders;  // a file that is added later moves the time of its folder
-  for (fs::path& file : support::code_files(folder, stage.code)) {
-    folders.insert(file.parent_path());
-    paths.push_back(std::move(file));
+  std::set<fs::path> code;
+  for (const std::string& glob : stage.code) {
+    const support::ListedFiles listed = support::list_files({(folder / glob).string()});
+    for (const auto& [name, file] : listed.files) code.insert(file.lexically_normal());
+    // A file or folder that is added later moves the time of a folder that was listed, also of an empty one.
+    for (const fs::path& each : listed.folders) code.insert(each.lexically_normal());
   }
-  paths.insert(paths.end(), folders.begin(), folders.end());
+  paths.insert(paths.end(), code.begin(), code.end());
   std::vector<support::FileRead> files;
   for (const fs::path& path : paths) files.push_back({path.string(), support::stamp_of(path), {}});
   return files;

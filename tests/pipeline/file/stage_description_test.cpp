@@ -266,4 +266,22 @@ BOOST_AUTO_TEST_CASE(modules_that_a_description_names_are_a_part_of_the_program)
   BOOST_TEST(named("/lib"));
 }
 
+BOOST_AUTO_TEST_CASE(folders_that_a_new_module_may_come_into_are_watched) {
+  const test::TempFolder folder;
+  for (const char* name : {"lib/deep/er", "lib/empty", "mods/a", ".git"})
+    std::filesystem::create_directories(folder / name);
+  write_script(folder / "lib/deep/er/one.py", "x = 1\n");
+  write_script(folder / "mods/a/two.py", "x = 1\n");
+  StageDescription stage;
+  stage.executable = (folder / "own").string();
+  stage.code = {"lib", "mods/*/*.py"};
+  std::vector<std::string> names;
+  for (const support::FileRead& file : program_files(stage))
+    names.push_back(std::filesystem::path(file.path).lexically_relative(folder.path()).string());
+  std::sort(names.begin(), names.end());
+  const std::vector<std::string> expected{
+      "lib", "lib/deep", "lib/deep/er", "lib/deep/er/one.py", "lib/empty", "mods", "mods/a", "mods/a/two.py", "own"};
+  BOOST_TEST(names == expected, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_SUITE_END()
