@@ -47,18 +47,6 @@ std::optional<Record> Records::read(const ResultKey& key, bool strict) const {
 
 bool Records::exists(const ResultKey& key) const { return support::is_there(folder_.record(key)); }
 
-/// Keeps the record under another name; the first one stays.
-fs::path Records::keep_conflict(const Record& record) const {
-  for (int n = 1;; ++n) {
-    fs::path beside = folder_.record(record.key);
-    beside.replace_extension(cat("conflict.", n, ".json"));
-    if (support::is_there(beside)) continue;
-    fault_point("write conflict");
-    support::write_file_atomically(beside, record_text(record), folder_.durable());
-    return beside;
-  }
-}
-
 /// Puts `fresh` in the place of a whole record in one step. Where that one is now.
 fs::path Records::replace(const fs::path& fresh, const fs::path& path) const {
   const fs::path kept = folder_.name_in_trash(path);
@@ -82,7 +70,32 @@ bool brings_more(const Record& known, const Record& record) {
   });
 }
 
+/// Whether the conflict in a file has these contents, and all their bytes where the record has them.
+bool is_conflict_of(const fs::path& path, const Record& record) {
+  try {
+    const Record kept = record_from_text(support::read_file(path), path.string());
+    return kept.key == record.key && same_contents(kept, record) && !brings_more(kept, record);
+  } catch (const support::Error&) {
+    return false;  // damaged, or it cannot be read: it stays, and another one is added
+  }
+}
+
 }  // namespace
+
+/// Keeps the record under another name, once; the first one stays.
+fs::path Records::keep_conflict(const Record& record) const {
+  for (int n = 1;; ++n) {
+    fs::path kept = folder_.record(record.key);
+    kept.replace_extension(cat("conflict.", n, ".json"));
+    if (support::is_there(kept)) {
+      if (is_conflict_of(kept, record)) return kept;
+      continue;
+    }
+    fault_point("write conflict");
+    support::write_file_atomically(kept, record_text(record), folder_.durable());
+    return kept;
+  }
+}
 
 /// Whether a record that is there, whole or known, keeps its place. `published` then says what became of the new one.
 bool Records::holds(const Record& existing, Presence presence, const Record& record, Standing standing,

@@ -351,13 +351,15 @@ BOOST_FIXTURE_TEST_CASE(other_contents_under_one_key_are_kept_as_a_conflict, One
   store.commit(first);
   BOOST_TEST(store.commit(first).existed);
   const Record second = record("t", {store.publish_output({"out", artifact::Kind::kMetrics, false, file("y")})});
-  for (int n = 1; n <= 2; ++n) {
-    const PublishResult published = store.commit(second);
+  const Record third = record("t", {store.publish_output({"out", artifact::Kind::kMetrics, false, file("z")})});
+  // The same contents again are the same conflict.
+  for (const auto& [other, n] : {std::pair(second, "1"), {second, "1"}, {third, "2"}, {second, "1"}, {third, "2"}}) {
+    const PublishResult published = store.commit(other);
     BOOST_TEST(published.conflict);
-    BOOST_TEST(published.conflict_file.filename().string() ==
-               first.key.key + ".conflict." + std::to_string(n) + ".json");
+    BOOST_TEST(published.conflict_file.filename().string() == first.key.key + ".conflict." + n + ".json");
     BOOST_TEST((published.result.outputs == first.outputs));
   }
+  BOOST_TEST(support::list_folder(store.record_path(first.key).parent_path()).size() == 3u);
   BOOST_TEST((store.find(first.key)->outputs == first.outputs));
   BOOST_TEST(store.keys().size() == 1u);
 }
