@@ -221,9 +221,22 @@ class Unpacking {
       fail(cat(quote(name), " is the record of another result than its list says"));
     if (!record.plan_key.empty() && !support::is_sha256(record.plan_key))
       fail(cat(quote(name), ": 'plan_key' is no digest"));
+    if (!has_sound_inputs(record.preimage))
+      fail(cat(quote(name), ": 'inputs' of its preimage are no lists of objects with a text 'digest' by role"));
     for (const OutputRecord& output : record.outputs) check_output(name, output);
     record.occasion = told_occasion(record.occasion);
     return record;
+  }
+
+  /// As `input_roles` writes them: explanations read them later.
+  static bool has_sound_inputs(const Json& preimage) {
+    const Json roles = preimage.is_object() ? preimage.value("inputs", Json::object()) : Json();
+    const auto has_digest = [](const Json& input) {
+      return input.is_object() && input.contains("digest") && input["digest"].is_string();
+    };
+    return roles.is_object() && std::all_of(roles.begin(), roles.end(), [&](const Json& inputs) {
+             return inputs.is_array() && std::all_of(inputs.begin(), inputs.end(), has_digest);
+           });
   }
 
   void check_output(const std::string& name, const OutputRecord& output) const {

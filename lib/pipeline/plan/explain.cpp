@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "support/json_fields.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -39,7 +40,7 @@ std::vector<std::string> digests_of(const Json& list) {
   std::vector<std::string> found;
   if (!list.is_array()) return found;
   for (const Json& one : list) {
-    if (one.is_object()) found.push_back(one.value("digest", std::string()));
+    if (one.is_object()) found.push_back(support::text_in(one, "digest"));
   }
   return found;
 }
@@ -50,16 +51,24 @@ Json decoded(std::string_view cbor) {
   return value.is_object() ? value : Json::object();
 }
 
-/// The files of all paths of a field, in order: of one path a list, of several a list each.
+/// A file as a key has it: its name and its digest.
+bool is_keyed_file(const Json& file) {
+  return file.is_array() && file.size() == 2 && file[0].is_string() && file[1].is_string();
+}
+
+/// The files of all paths of a field, in order: of one path a list, of several a list each. A record that was imported
+/// may hold anything in their place; that is left out.
 std::vector<const Json*> files_of(const Json& groups) {
   std::vector<const Json*> files;
+  if (!groups.is_array()) return files;
   for (const Json& group : groups) {
-    if (group.empty()) continue;
-    if (group.at(0).is_string()) {
+    if (is_keyed_file(group)) {
       files.push_back(&group);
-      continue;
+    } else if (group.is_array()) {
+      for (const Json& file : group) {
+        if (is_keyed_file(file)) files.push_back(&file);
+      }
     }
-    for (const Json& file : group) files.push_back(&file);
   }
   return files;
 }

@@ -236,6 +236,10 @@ BOOST_FIXTURE_TEST_CASE(a_record_that_was_edited_with_its_list_does_not_give_its
   BOOST_TEST(
       has(with_record([](Record& record) { record.outputs.front().kind = "program"; }), "unknown kind 'program'"));
   BOOST_TEST(has(with_record([](Record& record) { record.plan_key = "../../plan"; }), "'plan_key' is no digest"));
+  for (const char* odd : {R"({"in": [{"digest": 5}]})", R"({"in": {"digest": "x"}})", R"({"in": [5]})", "5"}) {
+    BOOST_TEST(has(with_record([&](Record& record) { record.preimage["inputs"] = Json::parse(odd); }),
+                   "'inputs' of its preimage are no lists of objects with a text 'digest'"));
+  }
   BOOST_TEST(has(with_record([](Record& record) { record.version = 9; }), "another result than its list says"));
   // Programs are looked for by name: no file chooses which one runs here.
   BOOST_TEST(with_record([](Record& record) { record.occasion["executable"] = "/tmp/evil/pe-fake"; }).empty());
