@@ -1,4 +1,5 @@
-// pe-data: what raw text, tokenizers and token shards hold. No stage: it prints, and writes a tokenizer's own files.
+// pe-data: what raw text, tokenizers, token shards and tables hold. No stage: it prints, and writes a tokenizer's own
+// files.
 #include "cli/print.h"
 #include "cli/run_program.h"
 #include "cli/tool_table.h"
@@ -13,6 +14,8 @@ int main(int argc, char** argv) {
     options.documents = flags.integer("--documents", 0);
     options.characters = flags.integer("--characters", 1);
     options.split = flags.text("--split");
+    if (flags.is_set("--table")) options.table = flags.text("--table");
+    options.rows = static_cast<std::size_t>(flags.integer("--rows", 1));
     if (flags.is_set("--export-tokenizer")) {
       const std::string written =
           pe::data::export_tokenizer(pe::data::tokenizer_of(flags.text("--in")), flags.text("--export-tokenizer"));

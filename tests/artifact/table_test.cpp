@@ -8,6 +8,7 @@
 #include "artifact/artifact_check.h"
 #include "artifact/eval_table.h"
 #include "artifact/metrics.h"
+#include "artifact/table_text.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/replace_text.h"
@@ -37,6 +38,63 @@ Tables sample() {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(tables_are_text_in_aligned_columns) {
+  Table scores("lm_summary", {{"pe", ColumnType::kText, ""},
+                              {"protocol", ColumnType::kText, ""},
+                              {"L", ColumnType::kInteger, "tokens"},
+                              {"ppl", ColumnType::kReal, ""},
+                              {"bpb", ColumnType::kReal, "bits/byte"}});
+  scores.add_row({"rope", "prefix", 128, 3.3412, 0.5});
+  scores.add_row({"rope", "sliding", 128, 12.5, std::nullopt});
+  scores.add_row({"rope", "sliding", 1024, std::numeric_limits<double>::quiet_NaN(), 0.25});
+  BOOST_TEST(artifact::table_text(scores) ==
+             "lm_summary: 3 rows\n"
+             "  pe rope\n"
+             "  protocol     L    ppl   bpb\n"
+             "  prefix     128  3.341   0.5\n"
+             "  sliding    128   12.5     -\n"
+             "  sliding   1024    nan  0.25\n");
+  // Narrow: columns that do not fit follow, behind those that tell rows apart.
+  BOOST_TEST(artifact::table_text(scores, {.rows = 2, .columns = 24}) ==
+             "lm_summary: 3 rows\n"
+             "  pe rope\n"
+             "  protocol     L    ppl\n"
+             "  prefix     128  3.341\n"
+             "  … 1 more row\n"
+             "  sliding   1024    nan\n"
+             "\n"
+             "   bpb\n"
+             "   0.5\n"
+             "  … 1 more row\n"
+             "  0.25\n");
+  const std::string all = artifact::tables_text({{sample().tables[0], scores}, {}});
+  BOOST_TEST(all.find("lm_summary: 3 rows") == 0u, all);  // first, though it is the second
+  BOOST_TEST(all.find("\n\nlm_doc: 4 rows\n") != std::string::npos, all);
+}
+
+BOOST_AUTO_TEST_CASE(long_texts_are_passages_and_command_no_terminal) {
+  Table samples("samples", {{"prompt_id", ColumnType::kText, ""},
+                            {"text_id", ColumnType::kInteger, ""},
+                            {"prompt", ColumnType::kText, ""},
+                            {"text", ColumnType::kText, ""}});
+  samples.add_row({"given 0", 0, "Once", " upon a time\n\nthere was\x1b[31m a fox."});
+  samples.add_row({"given 1", 0, "A fox", " more"});
+  const std::string passages =
+      "given 0\n"
+      "  prompt: Once\n"
+      "  text:  upon a time\n"
+      "\n"
+      "    there was\\x1b[31m a fox.\n"
+      "\n"
+      "given 1\n"
+      "  prompt: A fox\n"
+      "  text:  more\n";
+  BOOST_TEST(artifact::passages_text(samples) == passages);
+  BOOST_TEST(artifact::table_text(samples) ==
+             "samples: 2 rows\n  text_id 0\n  prompt_id\n  given 0\n  given 1\n\n" + passages);
+  BOOST_TEST(artifact::passages_text(sample().tables[0]).empty());
+}
 
 BOOST_AUTO_TEST_CASE(facts_that_are_nested_without_end_are_refused) {
   const test::TempFolder folder;

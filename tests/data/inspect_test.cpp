@@ -2,6 +2,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "artifact/checkpoint.h"
+#include "artifact/eval_table.h"
+#include "artifact/metrics.h"
 #include "artifact/raw_text.h"
 #include "data/token_shards/tokenize.h"
 #include "support/error.h"
@@ -49,6 +52,41 @@ BOOST_AUTO_TEST_CASE(totals_lengths_and_first_documents_are_told) {
   BOOST_CHECK_THROW(data::inspect(folder / "data", {.documents = 3, .characters = 400, .split = "dev"}),
                     support::ConfigError);
   BOOST_CHECK_THROW(data::inspect(folder.path(), {}), support::ArtifactError);
+}
+
+BOOST_AUTO_TEST_CASE(tables_are_shown_and_other_kinds_are_named) {
+  const test::TempFolder folder;
+  using artifact::ColumnType;
+  artifact::Table documents("lm_doc", {{"doc_id", ColumnType::kInteger, ""}});
+  for (int i = 0; i < 100; ++i) documents.add_row({i});
+  artifact::Table summary("lm_summary", {{"L", ColumnType::kInteger, "tokens"}, {"ppl", ColumnType::kReal, ""}});
+  summary.add_row({128, 3.25});
+  summary.add_row({256, 4.5});
+  artifact::write_eval_tables(folder / "scores.h5", {}, {{documents, summary}, {}});
+  artifact::write_metrics(folder / "curves.h5", {}, {{documents}, {}});
+  const std::string kSummary = "lm_summary: 2 rows\n    L   ppl\n  128  3.25\n  256   4.5\n";
+  const std::string all = data::inspect(folder / "scores.h5", {});
+  BOOST_TEST(all.rfind(kSummary + "\nlm_doc: 100 rows\n  doc_id\n       0\n", 0) == 0u, all);
+  BOOST_TEST(all.find("\n      19\n  … 60 more rows\n      80\n") != std::string::npos, all);
+  BOOST_TEST(data::inspect(folder / "scores.h5", {.table = "lm_summary"}) == kSummary);
+  BOOST_TEST(data::inspect(folder / "curves.h5", {.rows = 2}) ==
+             "lm_doc: 100 rows\n  doc_id\n       0\n  … 98 more rows\n      99\n");
+  const auto refused = [&](const std::string& name, const data::InspectOptions& options, const std::string& words) {
+    BOOST_CHECK_EXCEPTION(data::inspect(folder / name, options), support::Error, [&](const support::Error& error) {
+      return std::string(error.what()).find(words) != std::string::npos;
+    });
+  };
+  refused("scores.h5", {.table = "lm_sumary"}, "lm_summary");
+  artifact::CheckpointWriter(folder / "model.h5", {}, {}).finish();
+  refused("model.h5", {}, "expected kind raw-text, tokenizer, token-shards, eval-table or metrics, found checkpoint");
+  refused("model.h5", {.table = "lm_doc"}, "--table: expected a file of kind eval-table or metrics, found checkpoint");
+  // A file in the folder of a collection is itself.
+  artifact::RawTextWriter writer(folder / "raw", {});
+  writer.add("a text", "a.txt", 0);
+  writer.finish();
+  std::filesystem::copy(folder / "scores.h5", folder / "raw/scores.h5");
+  BOOST_TEST(data::inspect(folder / "raw/scores.h5", {}) == all);
+  BOOST_TEST(data::inspect(folder / "raw/documents-00000.h5", {}).find("raw text: 1 documents") == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(the_lines_of_the_document_read_with_h5py,

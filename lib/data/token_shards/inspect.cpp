@@ -5,7 +5,10 @@
 #include <optional>
 
 #include "artifact/collection.h"
+#include "artifact/h5.h"
+#include "artifact/header.h"
 #include "artifact/raw_text.h"
+#include "artifact/table_text.h"
 #include "artifact/tokenizer_record.h"
 #include "data/sources/length_histogram.h"
 #include "data/token_shards/token_dataset.h"
@@ -17,6 +20,7 @@
 namespace pe::data {
 
 namespace fs = std::filesystem;
+using artifact::Kind;
 using support::cat;
 using support::with_commas;
 
@@ -107,11 +111,15 @@ std::string inspect_token_shards(const fs::path& folder, const InspectOptions& o
 
 namespace {
 
+Kind kind_of_file(const fs::path& path) { return artifact::read_header(artifact::h5::File::open(path)).kind; }
+
 /// The folder of a collection, named by itself, its manifest or a member; nothing for a file without a collection.
 std::optional<fs::path> collection_of(const fs::path& path) {
   std::error_code ignored;
-  const fs::path folder = fs::is_directory(path, ignored) || path.parent_path().empty() ? path : path.parent_path();
-  if (!fs::is_directory(path, ignored) && !fs::exists(folder / artifact::kManifestName, ignored)) return std::nullopt;
+  if (fs::is_directory(path, ignored)) return path;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (!fs::exists(folder / artifact::kManifestName, ignored)) return std::nullopt;
+  if (path.extension() == ".h5" && !artifact::is_collection(kind_of_file(path))) return std::nullopt;  // no member
   return folder;
 }
 
@@ -134,17 +142,33 @@ std::string inspect_tokenizer(const fs::path& path) {
              id(record.pad_id), "\n  digest ", record.digest(), "\n");
 }
 
+std::string inspect_tables(const fs::path& path, Kind kind, const InspectOptions& options) {
+  const artifact::Tables read = artifact::read_tables(path, kind);
+  const artifact::TableLayout layout{.rows = options.rows};
+  if (!options.table.empty()) return artifact::table_text(read.at(options.table), layout);
+  return read.tables.empty() ? cat(artifact::kind_name(kind), " without tables\n")
+                             : artifact::tables_text(read, layout);
+}
+
 }  // namespace
 
 std::string inspect(const fs::path& path, const InspectOptions& options) {
   const auto folder = collection_of(path);
-  if (!folder) return inspect_tokenizer(path);
-  const artifact::Manifest manifest = artifact::Manifest::read(*folder);
-  if (manifest.kind == artifact::Kind::kRawText) return inspect_raw_text(*folder, options);
-  if (manifest.kind == artifact::Kind::kTokenShards) return inspect_token_shards(*folder, options);
+  const Kind kind = folder ? artifact::Manifest::read(*folder).kind : kind_of_file(path);
+  if (kind == Kind::kEvalTable || kind == Kind::kMetrics) return inspect_tables(path, kind, options);
+  if (!options.table.empty()) {
+    throw support::ConfigError(cat("expected a file of kind eval-table or metrics, found ", artifact::kind_name(kind)),
+                               {"--table", 0, 0, "", 1}, "only these have tables");
+  }
+  if (kind == Kind::kTokenizer) return inspect_tokenizer(path);
+  if (folder && kind == Kind::kRawText) return inspect_raw_text(*folder, options);
+  if (folder && kind == Kind::kTokenShards) return inspect_token_shards(*folder, options);
   throw support::ArtifactError(
-      cat(support::quote(path.string()), ": expected raw text, a tokenizer or token shards, found ",
-          artifact::kind_name(manifest.kind)),
+      cat(support::quote(path.string()),
+          ": expected kind raw-text, tokenizer, token-shards, eval-table or metrics, found ", artifact::kind_name(kind),
+          folder                          ? ""
+          : artifact::is_collection(kind) ? " without its manifest"
+                                          : ""),
       "pe-pipeline show tells about any artifact");
 }
 
