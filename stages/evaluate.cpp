@@ -5,6 +5,7 @@
 #include "cli/run_program.h"
 #include "costs.h"
 #include "evaluation/evaluate.h"
+#include "evaluation/scores_text.h"
 #include "kernels/explain.h"
 #include "model/machine.h"
 #include "revisions.h"
@@ -20,6 +21,7 @@ int main(int argc, char** argv) {
   }
   std::string epilogue = "Tasks (--list has protocols and algorithmic tasks, too):\n";
   for (const auto& task : pe::evaluation::tasks()) epilogue += "  " + task.name + ": " + task.summary + "\n";
+  epilogue += "By hand it prints the scores, a line per task and protocol. `pe-data FILE` prints the tables.\n";
   return pe::stage::run<pe::evaluation::EvaluateConfig>(
       argc, argv,
       {.name = "evaluate",
@@ -28,7 +30,8 @@ int main(int argc, char** argv) {
                        // weights are separate runs; 7: selective by a mask; 6: blocks and sliding beyond the
                        // longest context, published protocols as their sources, blow-up against a window
        .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda},
-       .summary = "Measure a model: perplexity against length, retrieval, algorithmic tasks, probes.",
+       .summary = "Measure a model: perplexity against length, retrieval, algorithmic tasks, probes. By hand it prints "
+                  "scores.",
        .inputs = {{"model", Kind::kCheckpoint},
                   {"data", Kind::kTokenShards},
                   {.name = "reference", .kind = Kind::kCheckpoint, .optional = true}},
@@ -36,6 +39,7 @@ int main(int argc, char** argv) {
        .resumes = true,
        .costs = pe::stages::costs_of_model("model"),
        .epilogue = epilogue,
+       .results = pe::evaluation::scores_text,
        .prepare = pe::model::prepare,
        .machine = pe::model::machine,
        .explain = pe::kernels::explain},

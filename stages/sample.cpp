@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
        .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},
        .outputs = {{"texts", Kind::kEvalTable}},
        .epilogue = "The data gives the tokenizer and the documents that prompts begin. Every model gets the same "
-                   "random numbers.\n",
+                   "random numbers. By hand it prints the texts. `pe-data FILE` prints them, too.\n",
+       .results = pe::evaluation::samples_text,
        .prepare = pe::model::prepare,
        .machine = pe::model::machine,
        .explain = pe::kernels::explain},

@@ -214,6 +214,11 @@ int run_order(WorkOrder order, const StageInfo& info, const cli::StageFlags& fla
     return stopped.resumable() ? support::kExitCheckpointed : support::kExitInterrupted;
   }
   tell_memory();
+  if (info.results && flags.task.empty() && own.is_first()) {
+    order.workspace.progress = nullptr;
+    progress.reset();  // takes its line off the terminal
+    cli::print(info.results(order.workspace));
+  }
   return support::kExitDone;
 }
 

@@ -34,6 +34,9 @@ struct StageInfo {
   Json costs = Json::object();
   /// Shown by --help after the fields.
   std::string epilogue;
+  /// The results as text, from the finished outputs. Printed where a person runs the stage by hand, and not for a
+  /// task.json, whose standard output is a log. Null: none.
+  std::function<std::string(const artifact::Workspace& workspace)> results;
   /// Called on rank 0 as soon as the order is known: asks the system to read files that the body needs, and does not
   /// wait. Called again when `prepare` re-executes the program. May be null.
   std::function<void(const artifact::Workspace& workspace)> prefetch;

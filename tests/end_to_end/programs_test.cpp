@@ -23,14 +23,14 @@ namespace {
 
 struct Ended {
   int code = 0;
-  std::string err;
+  std::string err, out;
 };
 
 /// A line of a shell, with the programs on its PATH.
 Ended shell(const std::string& line, const fs::path& folder) {
   const std::string path = "PATH='" + (test::build_root() / "stages").string() + "':\"$PATH\"; ";
   const support::CapturedOutput found = support::capture({"bash", "-c", path + line}, {}, 1u << 20, folder);
-  return {found.status.code, found.err};
+  return {found.status.code, found.err, found.out};
 }
 
 /// The programs that were built, by name.
@@ -71,6 +71,42 @@ BOOST_AUTO_TEST_CASE(standard_output_that_takes_nothing_is_told) {
       }
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(stages_by_hand_end_with_their_results) {
+  const test::TempFolder folder;
+  make_data(folder);
+  const auto succeeds = [&](const std::string& line) {
+    const Ended ended = shell(line, folder.path());
+    BOOST_TEST_REQUIRE(ended.code == 0, line << ": " << ended.err);
+    return ended.out;
+  };
+  BOOST_TEST(succeeds("pe-train --input data=data --set train.tokens=4k --set train.length=32 --set train.batch=4 "
+                      "--set train.warmup_steps=2 --set model.width=16 --set model.layers=1 --set model.heads=2 "
+                      "--output model=m.h5 --output metrics=curves.h5 --progress none") == "");
+  const std::string scores = succeeds(
+      "pe-evaluate --input model=m.h5 --input data=data --set eval.tasks='[perplexity,copy]' "
+      "--set eval.lengths='[1,2]' --set eval.documents=4 --set eval.min_documents=2 "
+      "--set eval.perplexity.protocols='[prefix,sliding]' --output scores=e.h5 --progress none");
+  for (const char* name : {"perplexity, prefix: ", "perplexity, sliding: ", "copy, exact answers: "}) {
+    const auto at = scores.find(name);
+    BOOST_REQUIRE_MESSAGE(at != std::string::npos, scores);
+    const std::string line = scores.substr(at, scores.find('\n', at) - at);
+    BOOST_TEST(has(line, " at 32, "), line);
+    BOOST_TEST(line.substr(line.size() - 6) == " at 64", line);
+  }
+  BOOST_TEST(has(scores, "; `pe-data e.h5` prints them\n"), scores);
+  const std::string tables = succeeds("pe-data e.h5");
+  BOOST_TEST(tables.rfind("lm_summary: 4 rows\n", 0) == 0u, tables);
+  for (const std::string& line : support::split(tables, '\n')) BOOST_TEST(support::display_width(line) <= 80u, line);
+  BOOST_TEST(has(succeeds("pe-data curves.h5 --table train"), "train: "));
+
+  const std::string texts = succeeds(
+      "pe-sample --input model=m.h5 --input data=data --set sample.prompts='[The cat, A dog]' "
+      "--set sample.documents=0 --set sample.tokens=8 --output texts=t.h5 --progress none");
+  for (const char* part : {"given 0\n  prompt: The cat\n  text: ", "given 1\n  prompt: A dog\n  text: "})
+    BOOST_TEST(has(texts, part), texts);
+  BOOST_TEST(has(succeeds("pe-data t.h5"), texts));
 }
 
 BOOST_AUTO_TEST_CASE(a_limit_of_file_sizes_ends_no_program_without_a_word) {

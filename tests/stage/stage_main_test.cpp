@@ -162,6 +162,33 @@ BOOST_AUTO_TEST_CASE(a_stage_explains_what_its_libraries_throw) {
   BOOST_TEST(has(mistake, "This is a mistake of pe-toy"), mistake);
 }
 
+BOOST_AUTO_TEST_CASE(results_are_printed_where_a_person_runs_the_stage) {
+  stage::StageInfo info = toy();
+  info.results = [](const Workspace& workspace) {
+    return "made " + support::read_file(workspace.output("model")) + "\n";
+  };
+  const auto write = [](Workspace& workspace) { std::ofstream(workspace.output("model")) << "a model"; };
+  const auto printed = [&](const std::vector<std::string>& words, const std::function<void(Workspace&)>& body) {
+    fs::remove("out");
+    const int code = run(words, body, info).first;
+    return std::pair{code, support::read_file("out")};
+  };
+  BOOST_TEST((printed({"--progress", "none"}, write) == std::pair{0, std::string("made a model\n")}));
+  BOOST_TEST((printed({}, [](Workspace&) { throw support::IoError("broken"); }) ==
+              std::pair{static_cast<int>(support::kExitIo), std::string()}));
+  // Standard output of a task is a log.
+  std::ofstream("task.json") << Json{
+      {"schema", "pe-task/1"},
+      {"stage", "toy"},
+      {"config", {{"steps", 3}}},
+      {"inputs", Json::object()},
+      {"outputs", {{"model", (folder / "model.h5").string()}}},
+      {"work",
+       (folder / "work").string()}}.dump();
+  BOOST_TEST((printed({"--task", "task.json"}, write) == std::pair{0, std::string()}));
+  BOOST_TEST(fs::exists("model.h5"));
+}
+
 BOOST_AUTO_TEST_CASE(every_line_that_is_to_be_checked_has_an_answer) {
   std::ofstream("lines") << "{\"steps\": 3}\n\n{\"steps\":" << std::string(300'000, '[') << std::string(300'000, ']')
                          << "}\n{\"steps\": 0}\n{}\n";

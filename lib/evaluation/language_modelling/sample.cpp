@@ -13,6 +13,7 @@
 
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
+#include "artifact/table_text.h"
 #include "encodings/attention/positional_encoding.h"
 #include "evaluation/data_fit.h"
 #include "evaluation/model_identity.h"
@@ -256,6 +257,11 @@ void sample(const SampleConfig& config, artifact::Workspace& workspace) {
                        {"tokenizer_digest", dataset.tokenizer_digest()},
                        {"context", context}});
   artifact::write_eval_tables(workspace.output("texts"), workspace.recipe, tables);
+}
+
+std::string samples_text(const artifact::Workspace& workspace) {
+  const artifact::Tables tables = artifact::read_eval_tables(workspace.output("texts"));
+  return artifact::passages_text(tables.at(schema::Sample::kName));
 }
 
 }  // namespace pe::evaluation

@@ -61,4 +61,7 @@ double repeated_share(std::span<const std::int32_t> ids);
 /// output `texts` (eval-table with a table `samples`).
 void sample(const SampleConfig& config, artifact::Workspace& workspace);
 
+/// The texts of the output, each with its prompt, for people.
+std::string samples_text(const artifact::Workspace& workspace);
+
 }  // namespace pe::evaluation
