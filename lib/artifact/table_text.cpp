@@ -54,11 +54,11 @@ struct TextColumn {
 struct Columns {
   std::vector<TextColumn> shared;     ///< one value in all rows
   std::vector<TextColumn> differing;  ///< the others, of short values
-  std::vector<TextColumn> keys;       ///< those of the differing ones that identify a row
+  std::vector<TextColumn> keys;       ///< the first differing ones: they identify a row
   std::vector<TextColumn> passages;
 };
 
-/// The first columns, of those that count or name, whose values together are different in all rows.
+/// The first columns of integers and texts that tell all rows apart.
 std::vector<TextColumn> keys_of(const std::vector<TextColumn>& differing, std::size_t rows) {
   std::vector<TextColumn> keys;
   std::vector<std::string> names(rows);

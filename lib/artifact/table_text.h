@@ -21,7 +21,7 @@ std::string table_text(const Table& table, const TableLayout& layout = {});
 /// All tables, lm_summary first.
 std::string tables_text(const Tables& tables, const TableLayout& layout = {});
 
-/// Texts that are too long for a column, such as those of the table `samples`: a paragraph each, as they are except for
+/// Texts that are too long for a column, such as prompts and texts of the table `samples`: a paragraph each, without
 /// control characters. Empty when the table has none.
 std::string passages_text(const Table& table, const TableLayout& layout = {});
 
