@@ -127,12 +127,7 @@ std::string recipe_text(const Side& a, const Side& b, Json& json) {
   const auto configs = support::differences(a.config.is_object() ? a.config : Json::object(),
                                             b.config.is_object() ? b.config : Json::object());
   json["config"] = config_json(configs);
-  for (const auto& each : configs) {
-    const auto shown = [](const Json& value) {
-      return value.is_null() ? std::string("(none)") : cli::harmless(support::display(value));
-    };
-    out += cat("config    ", each.path, ": ", shown(each.before), " -> ", shown(each.after), "\n");
-  }
+  for (const auto& each : configs) out += cat("config    ", config_difference_text(each), "\n");
   return out;
 }
 
@@ -261,10 +256,7 @@ std::string cause_of_difference(const Record& x, const Record& y, bool equal, Js
   if (x.version != y.version) cause += cat("result version ", x.version, " -> ", y.version, "; ");
   const auto configs = support::differences(x.config, y.config);
   json["config"] = config_json(configs);
-  for (const auto& difference : configs) {
-    cause += cat(difference.path, ": ", difference.before.is_null() ? "(none)" : support::display(difference.before),
-                 " -> ", difference.after.is_null() ? "(none)" : support::display(difference.after), "; ");
-  }
+  for (const auto& difference : configs) cause += config_difference_text(difference) + "; ";
   std::set<std::string> inputs;
   for (std::size_t i = 0; i < std::max(x.inputs.size(), y.inputs.size()); ++i) {
     const bool in_first = i < x.inputs.size(), in_second = i < y.inputs.size();
@@ -334,6 +326,41 @@ int diff_runs(const cli::CommandLine& line, const Store& store, const std::strin
   return equal ? pipeline::kRunDone : pipeline::kRunFailed;
 }
 
+/// A value on part of a line.
+std::string value_text(const Json& value) {
+  constexpr int kColumns = 80;
+  return cli::fit(cli::harmless(support::display(value)), kColumns);
+}
+
+/// "47 fewer (first: rope)".
+std::string elements_text(std::size_t count, const std::string& kind, const Json& first) {
+  return cat(support::with_commas(static_cast<std::int64_t>(count)), " ", kind, " (", count > 1 ? "first: " : "",
+             value_text(first), ")");
+}
+
+/// Which elements are in one of two different lists only; how often counts, and where does not.
+std::string list_difference_text(const Json& before, const Json& after) {
+  std::map<Json, std::ptrdiff_t> balance;
+  for (const Json& element : before) ++balance[element];
+  for (const Json& element : after) --balance[element];
+  std::vector<std::string> parts;
+  const auto add = [&](const Json& list, std::ptrdiff_t sign, const std::string& kind) {
+    std::size_t count = 0;
+    const Json* first = nullptr;
+    for (const Json& element : list) {
+      std::ptrdiff_t& left = balance.at(element);
+      if (left * sign <= 0) continue;
+      left -= sign;
+      ++count;
+      if (!first) first = &element;
+    }
+    if (first) parts.push_back(elements_text(count, kind, *first));
+  };
+  add(before, 1, "fewer");
+  add(after, -1, "more");
+  return parts.empty() ? "another order" : support::join(parts, ", ");
+}
+
 }  // namespace
 
 std::string differences_text(const artifact::ArtifactDiff& diff, const std::string& indent, std::size_t most) {
@@ -376,6 +403,17 @@ std::string differences_text(const artifact::ArtifactDiff& diff, const std::stri
   }
   if (diff.differences.size() > most) out += cat(indent, "and ", diff.differences.size() - most, " more\n");
   return cli::harmless(out);
+}
+
+std::string config_difference_text(const support::Difference& difference) {
+  const Json &before = difference.before, &after = difference.after;
+  if (before.is_array() && after.is_array()) return cat(difference.path, ": ", list_difference_text(before, after));
+  const auto shown = [](const Json& value) {
+    if (value.is_null()) return std::string("(none)");
+    if (value.is_array() && value.size() > 1) return elements_text(value.size(), "elements", value.front());
+    return value_text(value);
+  };
+  return cat(difference.path, ": ", shown(before), " -> ", shown(after));
 }
 
 Json differences_json(const artifact::ArtifactDiff& diff) {

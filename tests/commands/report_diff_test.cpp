@@ -1,5 +1,6 @@
 // Two reports compared: numbers in units of noise, words, settings, what was added or lost.
 #include "commands/report_diff.h"
+#include "commands/diff_text.h"
 
 #include <boost/test/unit_test.hpp>
 
@@ -116,6 +117,26 @@ BOOST_AUTO_TEST_CASE(rows_tables_and_numbers_without_noise_are_named) {
   BOOST_TEST(changes["only_first"]["rows"] == Json::array({"perplexity_length: alibi"}));
   BOOST_TEST(changes["only_first"]["tables"] == Json::array({"verdicts"}));
   BOOST_TEST(report_differences_text(changes, {}).find("1 without a known noise") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(lists_of_configs_are_compared_by_element_on_a_short_line) {
+  const auto told = [](const Json& before, const Json& after) {
+    return config_difference_text({"labels", before, after});
+  };
+  Json many = Json::array();
+  for (int i = 0; i < 50; ++i) many.push_back("model[encoding=rope,seed=" + std::to_string(i) + "]");
+  Json few = many;
+  few.erase(few.begin(), few.begin() + 47);
+  BOOST_TEST(told(many, few) == "labels: 47 fewer (first: model[encoding=rope,seed=0])");
+  BOOST_TEST(told(few, many) == "labels: 47 more (first: model[encoding=rope,seed=0])");
+  BOOST_TEST(told({1, 2, 2}, {1, 2, 3}) == "labels: 1 fewer (2), 1 more (3)");
+  BOOST_TEST(told({1, 2, 3}, {3, 1, 2}) == "labels: another order");
+  BOOST_TEST(told(nullptr, many) == "labels: (none) -> 50 elements (first: model[encoding=rope,seed=0])");
+  BOOST_TEST(told(nullptr, Json::array()) == "labels: (none) -> []");
+  BOOST_TEST(told(1, 0.5) == "labels: 1 -> 0.5");
+  const std::string text = told(std::string(1000, 'x'), Json::array({std::string(1000, 'y'), Json{{"kind", "rope"}}}));
+  BOOST_TEST(text.size() < 300u, text);
+  BOOST_TEST(told(Json::array({std::string(1000, 'x')}), Json::array({std::string(1000, 'y')})).size() < 300u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
