@@ -1,6 +1,7 @@
 #include "cli/command_table.h"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "support/suggest.h"
@@ -75,6 +76,17 @@ double time_of(const std::string& flag, const std::string& given) {
   if (!value || !(*value >= 0))
     throw usage_error(cat(flag, ": ", quote(given), " is not a duration (examples: 30s, 2m, 24h)"), "");
   return *value;
+}
+
+std::int64_t size_of(const std::string& flag, const std::string& given) {
+  const std::int64_t bytes = whole(flag, given, support::Suffixes::kBytes, 0);
+  constexpr std::int64_t kSmall = 1 << 20;
+  const std::string_view number = support::trim(given);
+  const bool bare = std::isalpha(static_cast<unsigned char>(number.back())) == 0;
+  if (bare && bytes > 0 && bytes < kSmall)
+    throw usage_error(cat(flag, " must be a size with a unit, found ", quote(number)),
+                      cat("a size needs a unit: ", number, "M or ", number, "G"));
+  return bytes;
 }
 
 double share_of(const std::string& flag, const std::string& given) {

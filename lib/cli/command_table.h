@@ -73,6 +73,9 @@ Flag number(std::string names, std::string value, std::string help, std::optiona
             support::Suffixes suffixes = support::Suffixes::kNone, std::int64_t least = 1);
 /// Seconds of "30s", "2m", "24h". @throws ConfigError naming the flag.
 double time_of(const std::string& flag, const std::string& given);
+/// Bytes of "16G". @throws ConfigError naming the flag; for a small number without a unit, too, which means something
+/// else
+std::int64_t size_of(const std::string& flag, const std::string& given);
 /// "5%" or "0.05". @throws ConfigError naming the flag.
 double share_of(const std::string& flag, const std::string& given);
 

@@ -20,6 +20,7 @@ Scope scope_of(const cli::CommandLine& given) {
   scope.store = store_path_for(line);
   scope.file = line.file;
   scope.words = line.words;
+  if (scope.file.empty()) refuse_reading_flags(line, line.verb);
   return scope;
 }
 

@@ -16,6 +16,7 @@ using cli::Flag;
 using cli::list;
 using cli::number;
 using cli::share_of;
+using cli::size_of;
 using cli::text;
 using cli::time_of;
 using cli::toggle;
@@ -49,8 +50,8 @@ std::vector<Flag> reading_flags() {
 
 std::vector<Flag> capacity_flags() {
   return {number("-j,--jobs", "N", "CPUs to use (default: all available to this process)", &CommandLine::jobs),
-          number("--mem", "SIZE", "Memory to use, such as 16G (default: all of it)", &CommandLine::mem_bytes,
-                 support::Suffixes::kBytes),
+          {"--mem", "SIZE", "Memory to use, such as 16G (default: all of it)",
+           [](CommandLine& line, const std::string& given) { line.mem_bytes = size_of("--mem", given); }},
           {"--gpus", "IDS", "GPUs to use, such as 0,1, or none (default: CUDA_VISIBLE_DEVICES, else all)",
            [](CommandLine& line, const std::string& given) { line.gpus = given == "none" ? "" : given; }},
           list("--pool", "NAME=N", "Tasks of a pool that may run at once (default: 1)", &CommandLine::pools)};
@@ -450,8 +451,8 @@ cli::Command gc_entry() {
       "leaves it after the grace period.",
       {store_flag(),
        toggle("-n,--dry-run", "List what would be dropped, and drop nothing", &CommandLine::dry_run),
-       number("--max-size", "SIZE", "Drop results until objects and work folders fit, such as 500G",
-              &CommandLine::max_size, support::Suffixes::kBytes, 0),
+       {"--max-size", "SIZE", "Drop results until objects and work folders fit, such as 500G",
+        [](CommandLine& line, const std::string& given) { line.max_size = size_of("--max-size", given); }},
        number("--keep-last", "N",
               "Keep results of the newest N complete runs of each pipeline, and of later runs; drop the rest",
               &CommandLine::keep_last),

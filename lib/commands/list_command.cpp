@@ -232,6 +232,12 @@ int list_command(const cli::CommandLine& given) {
                       support::suggestion(kind, kinds));
   }
   line.words.erase(line.words.begin());
+  line.verb = cat("list ", kind);
+  const bool of_file = kind != "runs" && kind != "encodings" && (kind == "tasks" || !line.words.empty());
+  if (!of_file) refuse_reading_flags(line, line.verb);
+  if (!line.store.empty() && (kind == "encodings" || (kind == "stages" && !of_file)))
+    throw ConfigError(cat("'pe-pipeline ", line.verb, "' takes no --store"), {"--store", 0, 0, "", 1},
+                      "it reads no store");
   if (kind == "runs") return list_runs(line);
   if (kind == "encodings") {
     if (!line.words.empty()) {
@@ -240,8 +246,8 @@ int list_command(const cli::CommandLine& given) {
     }
     return list_encodings(line);
   }
-  if (kind == "stages" && line.words.empty()) return list_programs(line);
-  if (kind == "artifacts" && line.words.empty())
+  if (kind == "stages" && !of_file) return list_programs(line);
+  if (kind == "artifacts" && !of_file)
     return list_records(line, store_path(line, pipeline::find_root_of_store(fs::current_path())));
 
   const std::string file = pipeline_file_of(line);

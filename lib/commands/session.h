@@ -31,6 +31,7 @@ fs::path store_path(const cli::CommandLine& line, const fs::path& root);
 /// For commands that may do without a pipeline file: when the first word names one, it moves to `line.file`.
 fs::path store_path_for(cli::CommandLine& line);
 
+/// @throws ConfigError when a list of labels is written as shells write one: --set reads YAML
 pipeline::ExpandOptions expand_options(const cli::CommandLine& line);
 pipeline::StageCatalog stage_catalog();
 /// The programs next to pe-pipeline that describe themselves, sorted.
@@ -38,6 +39,9 @@ std::vector<std::string> stage_programs();
 
 /// The capacity of the machine, narrowed by -j, --mem, --gpus, --pool. @throws ConfigError
 pipeline::Capacity capacity_of(const cli::CommandLine& line);
+
+/// For a command that reads no pipeline file, such as "list runs". @throws ConfigError for --set, --axis and --scale
+void refuse_reading_flags(const cli::CommandLine& line, const std::string& command);
 
 /// @throws ConfigError for a --pool that no task takes, with the nearest that there is.
 void check_pools(const cli::CommandLine& line, const pipeline::Graph& graph);

@@ -324,6 +324,12 @@ int show_command(const cli::CommandLine& given) {
       throw ConfigError("which encoding?", {"pe-pipeline show encoding", 0, 0, "", 1},
                         "one name; `pe-pipeline list encodings` has them all");
     }
+    for (const auto& [flag, used] : {std::pair<const char*, bool>{"--tree", line.tree},
+                                     {"--preimage", line.preimage},
+                                     {"--store", !line.store.empty()}}) {
+      if (used)
+        throw ConfigError(cat("'pe-pipeline show encoding' takes no ", flag), {flag, 0, 0, "", 1}, "it is for results");
+    }
     return show_encoding(line, line.words.back());
   }
   fs::path store_folder;

@@ -66,6 +66,11 @@ BOOST_AUTO_TEST_CASE(what_does_not_exist_names_the_nearest_that_does) {
 }
 
 BOOST_AUTO_TEST_CASE(values_that_are_none_are_refused) {
+  BOOST_TEST(has(refusal({"run", "a.yml", "--mem", "16"}), "--mem must be a size with a unit, found '16'"));
+  BOOST_TEST(has(refusal({"run", "a.yml", "--mem", "16"}), "16M or 16G"));
+  BOOST_TEST(has(refusal({"gc", "--max-size", "500"}), "500M or 500G"));
+  BOOST_TEST(*parsed({"run", "a.yml", "--mem", "17179869184"}).mem_bytes == (16LL << 30));  // as a plan records it
+  BOOST_TEST(*parsed({"gc", "--max-size", "0"}).max_size == 0);
   BOOST_TEST(has(refusal({"run", "a.yml", "-j", "many"}), "'many' is not a number"));
   BOOST_TEST(has(refusal({"run", "a.yml", "-j", "0"}), "0 is below 1"));
   BOOST_TEST(has(refusal({"run", "a.yml", "--color", "red"}), "is not one of auto, always, never"));

@@ -136,7 +136,11 @@ BOOST_AUTO_TEST_CASE(mistakes_are_told_with_their_column_and_the_nearest_word) {
   check_says(refusal(formula(std::string(400, '-') + "d")), {"nested more than 64 deep"});
   check_says(refusal(formula("1e999*d")), {"bias:1:1", "no number"});
   check_says(refusal(formula("log(d)")), {"bias is -inf at d = 0, h = 0", "log1p(d)"});
-  check_says(refusal(formula("", "1/c")), {"frequencies is inf at c = 0"});
+  check_says(refusal(formula("", "1/c")), {"frequencies is inf at c = 0", "1/(1 + c)"});
+  check_says(refusal(formula("1/d")), {"bias is inf at d = 0, h = 0", "1/max(d,1)"});
+  check_says(refusal(formula("exp(1000*(1 + d))")), {"bias is inf at d = 0, h = 0"});
+  for (const char* text : {"1/d", "exp(1000*(1 + d))"})
+    BOOST_TEST(refusal(formula(text)).find("log") == std::string::npos, text);
   Shape odd = small_shape();
   odd.head_width = 5;
   check_says(refusal(formula("", "1"), odd), {"head width 5", "not even"});

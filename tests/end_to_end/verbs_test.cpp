@@ -136,8 +136,8 @@ void run_beside_collections() {
   const pid_t run = support::spawn(options);
   int rounds = 0, status = 0;
   while (::waitpid(run, &status, WNOHANG) == 0) {
-    BOOST_TEST(place.call({"gc", "--keep-last", "1", "--max-size", "1", "--grace", "0s", "--durability", "off"}).code ==
-               3);
+    BOOST_TEST(
+        place.call({"gc", "--keep-last", "1", "--max-size", "1K", "--grace", "0s", "--durability", "off"}).code == 3);
     ++rounds;
   }
   BOOST_TEST(status == 0);
@@ -330,6 +330,45 @@ BOOST_AUTO_TEST_CASE(every_verb_without_arguments_ends_with_an_answer) {
     CHECK_HAS(answer.err, "no pipeline file is named");
     CHECK_HAS(answer.err, "as in: pe-pipeline " + command.name + " pipelines/quickstart.yml");
   }
+}
+
+BOOST_AUTO_TEST_CASE(hints_lead_to_commands_that_are_right) {
+  const Place place;
+  BOOST_REQUIRE(place.run().code == 0);
+  Answer answer = place.call({"list", "tasks"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "as in: pe-pipeline list tasks pipelines/quickstart.yml");
+  answer = place.call({"plan", "toy.yml", "--set", "axes.seed=1,3"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "expected a list of labels or a map label -> value for axis 'seed', found '1,3'");
+  CHECK_HAS(answer.err, "write '[1,3]'");
+  BOOST_TEST(place.call({"plan", "toy.yml", "--set", "axes.seed=[1,3]"}).code == 0);
+  BOOST_TEST(place.call({"plan", "toy.yml", "--set", "axes.seed.3=3"}).code == 0);
+  answer = place.call({"show", "00000"});
+  const std::string trunk = "trunk[seed=1]";  // three results have this id
+  CHECK_HAS(answer.err, trunk);
+  BOOST_TEST(answer.err.find(trunk) == answer.err.rfind(trunk), answer.err);
+  answer = place.call({"run", "toy.yml", "report", "--force", "--mem", "2M"});
+  CHECK_HAS(answer.err, "ask for less in the stage, as in `resources: {mem: 2M}`, or raise --mem");
+}
+
+BOOST_AUTO_TEST_CASE(a_flag_that_a_subject_does_not_use_is_refused) {
+  const Place place;
+  BOOST_REQUIRE(place.run().code == 0);
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"list", "runs", "--axis", "seed=1"},
+                                                {"list", "runs", "toy.yml", "--set", "vars.a=1"},
+                                                {"list", "artifacts", "--scale", "small"},
+                                                {"list", "stages", "--axis", "seed=1"},
+                                                {"list", "encodings", "--store", "store"},
+                                                {"verify", "decay", "--axis", "seed=1"},
+                                                {"pin", "paper", "report", "--set", "decay.value=1"},
+                                                {"show", "encoding", "rope", "--tree"}}) {
+    const Answer answer = place.call(words);
+    BOOST_TEST(answer.code == 2, support::join(words, " ") << ": " << answer.out << answer.err);
+    CHECK_HAS(answer.err, "' takes no --");
+  }
+  BOOST_TEST(place.call({"list", "artifacts", "toy.yml", "--axis", "seed=1"}).code == 0);
+  BOOST_TEST(place.call({"verify", "toy.yml", "decay", "--axis", "seed=1"}).code == 0);
 }
 
 BOOST_AUTO_TEST_CASE(cancelling_the_pipeline_of_a_file_leaves_the_run_of_another_alone) {

@@ -283,9 +283,14 @@ class Formula : public PositionalEncoding {
   /// A formula that is infinite at the start would be found out steps later, as a loss that is no number.
   void require_finite() {
     at::NoGradGuard no_gradients;
-    const auto refuse = [](const char* which, const std::string& place, double value) {
-      throw ConfigError(cat("encoding 'formula': ", which, " is ", value, " ", place), {},
-                        "at d = 0 log(d) is infinite: log1p(d) or log(max(d,1)) is not");
+    const auto refuse = [](const char* which, const std::string& formula, const char* name, const std::string& place,
+                           double value) {
+      const bool log = formula.find("log(") != std::string::npos, over = formula.find('/') != std::string::npos;
+      const std::string hint =
+          log ? cat("at ", name, " = 0 log(", name, ") is infinite: log1p(", name, ") or log(max(", name, ",1)) is not")
+          : over ? cat("at ", name, " = 0 1/", name, " is infinite: 1/(1 + ", name, ") or 1/max(", name, ",1) is not")
+                 : "";
+      throw ConfigError(cat("encoding 'formula': ", which, " is ", value, " ", place), {}, hint);
     };
     if (bias_ && by_distance()) {
       Span span = Span::whole(1, 16);
@@ -295,7 +300,7 @@ class Formula : public PositionalEncoding {
       for (std::int64_t d = 0; d < 16; ++d) {
         for (std::int64_t h = 0; h < shape_.query_heads; ++h) {
           const double value = values[h][d].item<double>();
-          if (!std::isfinite(value)) refuse("bias", cat("at d = ", d, ", h = ", h), value);
+          if (!std::isfinite(value)) refuse("bias", options_.bias, "d", cat("at d = ", d, ", h = ", h), value);
         }
       }
     }
@@ -303,7 +308,7 @@ class Formula : public PositionalEncoding {
     const Tensor theta = frequencies_at(0).to(at::kCPU);
     for (std::int64_t c = 0; c < theta.size(1); ++c) {
       const double value = theta[0][c].item<double>();
-      if (!std::isfinite(value)) refuse("frequencies", cat("at c = ", c), value);
+      if (!std::isfinite(value)) refuse("frequencies", options_.frequencies, "c", cat("at c = ", c), value);
     }
   }
 

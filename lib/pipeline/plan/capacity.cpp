@@ -119,20 +119,25 @@ std::string describe(const Capacity& capacity) {
 
 std::string impossible(const Resources& demand, const Capacity& capacity) {
   const std::string where = demand.name.empty() ? "its 'resources'" : cat("resources '", demand.name, "'");
-  const std::string set = demand.name.empty() ? "resources.NAME" : "resources." + demand.name;
+  // No flag sets a stage's resources that have no name.
+  const auto lower = [&](const char* key, const std::string& most) {
+    return demand.name.empty() ? cat(" here: ask for less in the stage, as in `resources: {", key, ": ", most, "}`")
+                               : cat(" here: lower it with --set resources.", demand.name, ".", key, "=", most);
+  };
   if (demand.cpus > capacity.cpus) {
     return cat("it asks for ", demand.cpus, " cpus in ", where, " and there are ", capacity.cpus,
-               " here: lower it with --set ", set, ".cpus=", capacity.cpus, ", or raise -j");
+               lower("cpus", std::to_string(capacity.cpus)), ", or raise -j");
   }
   if (demand.mem_bytes > capacity.mem_bytes) {
+    const std::int64_t mebibytes = capacity.mem_bytes >> 20;
     return cat("it asks for ", support::short_bytes(static_cast<double>(demand.mem_bytes)), " of memory in ", where,
                " and there are ", support::short_bytes(static_cast<double>(capacity.mem_bytes)),
-               " here: lower it with --set ", set, ".mem=", capacity.mem_bytes >> 20, "M, or raise --mem");
+               mebibytes > 0 ? lower("mem", cat(mebibytes, "M")) + ", or" : " here:", " raise --mem");
   }
   if (demand.gpus > static_cast<double>(capacity.gpus.size())) {
     return cat("it asks for ", support::shortest(demand.gpus), demand.gpus < 1 ? " of a GPU in " : " GPUs in ", where,
-               " and there are ", capacity.gpus.size(), " here: lower it with --set ", set,
-               ".gpus=", capacity.gpus.size(), capacity.gpus.empty() ? "" : ", or name more with --gpus");
+               " and there are ", capacity.gpus.size(), lower("gpus", std::to_string(capacity.gpus.size())),
+               capacity.gpus.empty() ? "" : ", or name more with --gpus");
   }
   return "";
 }

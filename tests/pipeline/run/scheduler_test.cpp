@@ -144,6 +144,16 @@ BOOST_AUTO_TEST_CASE(a_demand_above_the_machine_names_the_flag_that_lowers_it) {
   big.mem_bytes = 0;
   big.gpus = 4;
   BOOST_TEST(impossible(big, capacity()).find("--gpus") != std::string::npos);
+  // Resources without a name are those of a stage, in the file.
+  Resources own = demand(1);
+  own.mem_bytes = 2LL << 30;
+  const std::string text = impossible(own, capacity());
+  BOOST_TEST(text.find("`resources: {mem: 1024M}`, or raise --mem") != std::string::npos, text);
+  BOOST_TEST(text.find("--set") == std::string::npos, text);
+  Capacity tiny = capacity();
+  tiny.mem_bytes = 16;
+  BOOST_TEST(impossible(own, tiny).find("0M") == std::string::npos, impossible(own, tiny));
+  BOOST_TEST(impossible(own, tiny).find("here: raise --mem") != std::string::npos, impossible(own, tiny));
   BOOST_TEST(impossible(demand(8, 3), capacity()) == "");
   BOOST_TEST(impossible(demand(1, 0.5), capacity()) == "");
   Capacity none = capacity();
