@@ -444,8 +444,8 @@ class Collector {
                                                       " folders of work/, such as ", first, ", so they stay"));
   }
 
-  /// Records, runs and pins say which results are needed. A task's folder says that of its own files alone: where
-  /// another user closed it, it stays.
+  /// Records, runs and pins say which results are needed, and no folder of work/ does. One that another user closed
+  /// stays.
   void measure_work(const std::string& name) try {
     live_bytes_ += measure(store_.root() / "work" / name).bytes;
   } catch (const support::IoError& error) {

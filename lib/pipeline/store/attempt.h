@@ -33,7 +33,8 @@ void write_owner(const std::filesystem::path& attempt, std::int64_t pid, std::ui
 /// run, they come from the times of its files.
 double seconds_spent(const std::filesystem::path& attempt);
 
-/// Whether a file or folder is closed to this user. In a store that users share, stages of others may leave such.
+/// Whether an error says that a file or folder is closed to this user. Stages of other users may close theirs in a
+/// shared store.
 bool is_denied(const support::IoError& error);
 
 /// The first attempt whose process, on this host since its last boot, is still alive, or may be. One that is closed to
