@@ -4,7 +4,8 @@
 /// lib/commands/command_table.cpp.
 ///
 /// The words in capitals of `usage` and of a flag's `value` say what is allowed there, and completion uses them. FILE
-/// is a pipeline file, SELECT a selection of its tasks, RUN a run, DIR a folder, AXIS, SCALE, … (completion.h).
+/// is a pipeline file, SELECT a selection of its tasks, RUN a run, DIR a folder, AXIS, SCALE, … (completion.h). NAME is
+/// free: nothing completes it.
 #pragma once
 
 #include <cstdint>

@@ -111,7 +111,8 @@ Grammar grammar_of_tool(const ToolText& tool) {
         {{flag.name}, flag.choices.empty() ? flag.type : support::join(flag.choices, "|"), flag.help, flag.many});
   }
   grammar.flags.push_back({{"--version"}, "", "Show the version", false});
-  if (!tool.verbs.empty()) grammar.places = {{support::join(tool.verbs, "|"), false, false}};
+  if (!tool.verbs.empty())
+    grammar.places.insert(grammar.places.begin(), {support::join(tool.verbs, "|"), false, false});
   return grammar;
 }
 

@@ -14,7 +14,7 @@ ToolText score_text() {
       .summary = "Write logits, weights, outputs and gradients of attention with a positional encoding.",
       .version = PE_VERSION,
       .flags =
-          {{"--encoding", "NAME", "A name, or YAML such as {stack: [rope, {kind: ssmax}]}", true},
+          {{"--encoding", "ENCODING", "A name, or YAML such as {stack: [rope, {kind: ssmax}]}", true},
            {"--set", "KEY=VALUE", "An option of the encoding; may be repeated", false, true},
            {"--in", "PATH", "HDF5 with q [B,H,T,d_h], k and v [B,G,T,d_h] and what else the encoding needs", true},
            {"--out", "PATH", "HDF5 to write", true},
@@ -129,7 +129,7 @@ ToolText encodings_text() {
   return {.program = "pe-encodings",
           .summary = "Check an encoding, or write the pages of all, their pitfalls, or their golden vectors.",
           .version = PE_VERSION,
-          .flags = {{"--encoding", "NAME", "The encoding to check, by name or as YAML", false, false, {}, "", true},
+          .flags = {{"--encoding", "ENCODING", "The encoding to check, by name or as YAML", false, false, {}, "", true},
                     {"--out", "PATH",
                      "Folder of the pages (doc/encodings), or the file to write; without it to standard output"}},
           .verbs = {"check", "pages", "pitfalls", "golden"},

@@ -191,7 +191,7 @@ cli::Command plan_entry() {
               std::vector<Flag>{
                   json_flag(), toggle("--why", "One line per task instead of one per cause", &CommandLine::why),
                   toggle("--force", "Plan as if --force were given to run", &CommandLine::force), from_store_flag(),
-                  text("--device", "NAME", "Cost on GPUs that were measured: h100, or a FILE.yml of such figures",
+                  text("--device", "DEVICE", "Cost on GPUs that were measured: h100, or a FILE.yml of such figures",
                        &CommandLine::device),
                   toggle("--exit-code", "Exit with 10 when there is something to run", &CommandLine::exit_code)},
           {{"pe-pipeline plan pipelines/fineweb_grid.yml", "the whole grid"},
@@ -279,24 +279,25 @@ cli::Command graph_entry() {
 }
 
 cli::Command show_entry() {
-  return {
-      "show",
-      "[FILE] KEY|PATH|ID|encoding [NAME] [flags]",
-      "Show where an artifact comes from, or what an encoding is",
-      "KEY is the beginning of a task key, plan key or digest (4 digits or more); PATH an artifact, read from its "
-      "own "
-      "header; ID a task, such as evaluate[encoding=rope]. `encoding NAME` shows a positional encoding: formula, "
-      "options with defaults and units, what it is known for, its errata. With FILE (ending in .yml), ID is a task of "
-      "that pipeline: what its runs made, else what it reuses.",
-      {store_flag(), toggle("--tree", "Also show the results it was made from", &CommandLine::tree),
-       toggle("--preimage", "Print the document whose hash is the key", &CommandLine::preimage), json_flag(),
-       color_flag()},
-      {{"pe-pipeline show 3fa9c2d1", ""},
-       {"pe-pipeline show out/grid/trunk/seed=42.model.h5", ""},
-       {"pe-pipeline show 'evaluate[encoding=rope]' --tree", ""},
-       {"pe-pipeline show encoding yarn", ""}},
-      kReadingExits,
-      show_command};
+  return {"show",
+          "[FILE] KEY|PATH|ID|encoding [ENCODING] [flags]",
+          "Show where an artifact comes from, or what an encoding is",
+          "KEY is the beginning of a task key, plan key or digest (4 digits or more); PATH an artifact, read from its "
+          "own "
+          "header; ID a task, such as evaluate[encoding=rope]. `encoding ENCODING` shows a positional "
+          "encoding: formula, options with defaults and units, what it is known for, its errata. With FILE (ending in "
+          ".yml), "
+          "ID is a task of "
+          "that pipeline: what its runs made, else what it reuses.",
+          {store_flag(), toggle("--tree", "Also show the results it was made from", &CommandLine::tree),
+           toggle("--preimage", "Print the document whose hash is the key", &CommandLine::preimage), json_flag(),
+           color_flag()},
+          {{"pe-pipeline show 3fa9c2d1", ""},
+           {"pe-pipeline show out/grid/trunk/seed=42.model.h5", ""},
+           {"pe-pipeline show 'evaluate[encoding=rope]' --tree", ""},
+           {"pe-pipeline show encoding yarn", ""}},
+          kReadingExits,
+          show_command};
 }
 
 cli::Command list_entry() {
@@ -488,7 +489,7 @@ cli::Command pin_entry() {
 
 cli::Command unpin_entry() {
   return {"unpin",
-          "NAME... [flags]",
+          "PIN... [flags]",
           "Remove pins",
           "",
           {store_flag(), color_flag()},

@@ -215,12 +215,17 @@ class Source : public cli::CompletionSource {
       }
       return out;
     }
-    if (kind == "NAME") {
-      try {
-        plain(encoding_names());
-      } catch (const support::Error&) {
-        // Without pe-train nobody knows them.
-      }
+    if (kind == "ENCODING") {
+      if (takes_encoding(context)) plain(encodings());
+      return out;
+    }
+    if (kind == "DEVICE") {
+      plain(devices());
+      for (Candidate& path : paths(typed, {".yml"}, true)) out.push_back(std::move(path));
+      return out;
+    }
+    if (kind == "PIN") {
+      plain(pins(context));
       return out;
     }
     if (kind == "COMMAND") {
@@ -261,19 +266,59 @@ class Source : public cli::CompletionSource {
   }
 
  private:
-  static std::vector<std::string> runs(const CompletionContext& context) {
+  /// Of the verbs of pe-encodings, check alone takes an encoding; of `show`, the word encoding alone.
+  static bool takes_encoding(const CompletionContext& context) {
+    if (!context.flag.empty()) return true;
+    const std::string word = context.words.empty() ? "" : context.words.back();
+    return context.program == "pe-encodings" ? word == "check" : context.command != "show" || word == "encoding";
+  }
+
+  static std::vector<std::string> encodings() {
+    try {
+      return encoding_names();
+    } catch (const support::Error&) {
+      return {};  // only pe-train knows them
+    }
+  }
+
+  /// The devices that come with pe-pipeline, as `plan --device` names them.
+  static std::vector<std::string> devices() {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (fs::directory_iterator it(pipeline::shipped_folder() / "data" / "devices", error), end; !error && it != end;
+         it.increment(error)) {
+      if (it->path().extension() == ".yml") names.push_back(it->path().stem().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  static std::optional<pipeline::Store> store_of(const CompletionContext& context) {
     cli::CommandLine line;
     line.words = context.words;
     for (const auto& [flag, value] : context.values) {
       if (flag == "--store") line.store = at_home(value);
     }
     try {
-      std::vector<std::string> found = open_for_reading(store_path_for(line)).runs();
-      std::reverse(found.begin(), found.end());
-      return found;
+      return open_for_reading(store_path_for(line));
     } catch (const support::Error&) {
-      return {};
+      return std::nullopt;
     }
+  }
+
+  static std::vector<std::string> pins(const CompletionContext& context) {
+    std::vector<std::string> names;
+    const auto store = store_of(context);
+    if (!store) return names;
+    for (const auto& pin : pipeline::read_pins(*store)) names.push_back(pin.name);
+    return names;
+  }
+
+  static std::vector<std::string> runs(const CompletionContext& context) {
+    const auto store = store_of(context);
+    std::vector<std::string> found = store ? store->runs() : std::vector<std::string>();
+    std::reverse(found.begin(), found.end());
+    return found;
   }
 
   static std::vector<Candidate> stage_settings(const pipeline::PipelineFile& file, const std::string& typed) {

@@ -200,6 +200,25 @@ BOOST_AUTO_TEST_CASE(words_are_completed_by_what_may_stand_there) {
   some({"pe-score", "--route", ""}, {"reference", "fused", "chunked"});
   some({"pe-score", "--encoding", "yar"}, {"yarn", "yarn_resonance"});
   some({"pe-encodings", ""}, {"check", "pages", "golden"});
+  // A word gets candidates of its kind, and none of another.
+  const auto only = [&](const std::vector<std::string>& words, const std::string& typed, const std::string& expected) {
+    std::vector<std::string> all = words;
+    all.push_back(typed);
+    const auto found = asked(project, all);
+    BOOST_TEST(found.size() == (expected.empty() ? 0u : 1u), text_of(found));
+    if (!expected.empty()) BOOST_TEST(found.count(expected), expected << " is not among\n" << text_of(found));
+  };
+  only({"pe-encodings", "check"}, "alib", "alibi");
+  only({"pe-encodings", "pages"}, "alib", "");
+  only({"pe-pipeline", "show", "encoding"}, "alib", "alibi");
+  only({"pe-pipeline", "show", "report"}, "", "");
+  only({"pe-pipeline", "plan", file, "--device"}, "h1", "h100");
+  only({"pe-pipeline", "plan", file, "--device"}, "hop", "");
+  only({"pe-hub", "--data"}, "", "");
+  only({"pe-pipeline", "metrics", "--project"}, "", "");
+  only({"pe-pipeline", "unpin"}, "", "");
+  project.call_words({Project::program(), "pin", "paper", "report"});
+  only({"pe-pipeline", "unpin"}, "", "paper");
   some({"/some/where/pe-train", "--set", "model.encoding="}, {"model.encoding=rope", "model.encoding=none"});
 }
 
