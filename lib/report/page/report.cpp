@@ -276,6 +276,14 @@ std::string result_text(const std::vector<Section>& sections) {
   return text;
 }
 
+/// @throws ConfigError unless the protocol of LaTeX tables is one of the report's, or not given
+void require_protocol(const std::string& only, const std::vector<std::string>& protocols) {
+  if (only.empty() || protocols.empty() || std::find(protocols.begin(), protocols.end(), only) != protocols.end())
+    return;
+  throw support::ConfigError(cat("latex_protocol: no model was evaluated by ", support::quote(only)), {},
+                             support::suggestion(only, protocols));
+}
+
 /// Names of the config that no model has. They are no errors: `--axis` may have left the model out.
 void warn_of_absent_names(const Results& results, const std::string& baseline, support::Progress& progress) {
   const auto warn = [&](const char* key, const std::string& name, const std::string& effect) {
@@ -302,10 +310,7 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
   require_rows(sections, workspace);
   const std::vector<std::string> protocols = protocols_of(results);
   const std::string& only = config.latex_protocol;
-  if (!only.empty() && !protocols.empty() && std::find(protocols.begin(), protocols.end(), only) == protocols.end()) {
-    throw support::ConfigError(cat("latex_protocol: no model was evaluated by ", support::quote(only)), {},
-                               support::suggestion(only, protocols));
-  }
+  require_protocol(only, protocols);
   const auto for_papers = [&](const Table& table) {
     return only.empty() ? table : with_protocol(table, only, protocols);
   };
@@ -329,7 +334,6 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
             {"sections", Json::array()}};
   if (const auto look = sequential_state(results, judge(results.claims, results))) json["sequential"] = to_json(*look);
   std::map<const Figure*, FigureFiles> drawn = draw(sections, *workspace.progress);
-  const std::size_t total = drawn.size();
   for (const Section& section : sections) {
     PageSection shown{.section = &section, .figures = {}};
     Json entry{{"id", section.id},
@@ -362,7 +366,7 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
   if (const std::string result = result_text(sections); !result.empty()) put("result.txt", result);
   out.finish();
   // Where it will lie is not said: within a pipeline this folder is a temporary one.
-  workspace.progress->note(cat("report: ", sections.size(), " sections, ", total, " figures"));
+  workspace.progress->note(cat("report: ", sections.size(), " sections, ", drawn.size(), " figures"));
   return failed_claims(results);
 }
 

@@ -48,7 +48,8 @@ double sensitivity(const Results& results, const std::string& encoding, const st
 std::string training_steps(const Results& results) {
   std::set<double> steps;
   for (const Curve& curve : results.unselected_curves) {
-    if (curve.run.labels.count("lr") && !curve.train.empty()) steps.insert(curve.train.back().step);
+    const double last = fact(curve.run.facts, "step");
+    if (curve.run.labels.count("lr") && std::isfinite(last)) steps.insert(last);
   }
   if (steps.empty()) return "";
   const auto count = [](double value) { return support::with_commas(std::llround(value)); };
