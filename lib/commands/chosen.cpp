@@ -20,7 +20,7 @@ Scope scope_of(const cli::CommandLine& given) {
   scope.store = store_path_for(line);
   scope.file = line.file;
   scope.words = line.words;
-  if (scope.file.empty()) refuse_reading_flags(line, line.verb);
+  if (scope.file.empty()) refuse_reading_flags(line, hint_to_name_a_file(line));
   return scope;
 }
 

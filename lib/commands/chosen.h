@@ -23,8 +23,9 @@ Scope scope_of(const cli::CommandLine& line);
 std::vector<std::size_t> chosen_results(const cli::CommandLine& line, const Scope& scope, const pipeline::Store& store,
                                         const pipeline::Inventory& inventory);
 
-/// Of the results that an id names, those of the pipeline in `scope.file`: what its runs made; where there are none,
-/// what its tasks of that id reuse. @throws ConfigError when there are none either, with a result of another pipeline
+/// Narrows the results that an id names to the pipeline in `scope.file`: the results that its runs made. Where it made
+/// none, the results that its tasks of that id reuse.
+/// @throws ConfigError when there are none either; it names a result of another pipeline.
 std::vector<std::size_t> results_of_pipeline(const cli::CommandLine& line, const Scope& scope,
                                              const pipeline::Store& store, const pipeline::Inventory& inventory,
                                              const std::vector<std::size_t>& found, const std::string& id);

@@ -301,20 +301,21 @@ cli::Command show_entry() {
 }
 
 cli::Command list_entry() {
-  return {"list",
-          "stages|tasks|artifacts|runs|encodings [FILE] [SELECT...] [flags]",
-          "List stages, tasks, artifacts, runs or encodings",
-          cat("Stages and tasks are those of FILE (without it, the stage programs that were found); artifacts "
-              "are the store's, "
-              "or with FILE those of its tasks. Runs are the store's, or with FILE those of that pipeline. Encodings "
-              "are all that a model can use.\n\n",
-              kSelection),
-          reading_flags() + std::vector<Flag>{json_flag()},
-          {{"pe-pipeline list tasks grid.yml 'decay[seed=42]'", ""},
-           {"pe-pipeline list artifacts", ""},
-           {"pe-pipeline list encodings --json", ""}},
-          kReadingExits,
-          list_command};
+  return {
+      "list",
+      "stages|tasks|artifacts|runs|encodings [FILE] [SELECT...] [flags]",
+      "List stages, tasks, artifacts, runs or encodings",
+      cat("Stages and tasks are those of FILE (without it, the stage programs that were found); artifacts "
+          "are the store's, "
+          "or with FILE those of its tasks. Runs are the store's, or with FILE the runs of that pipeline. Encodings "
+          "are all that a model can use.\n\n",
+          kSelection),
+      reading_flags() + std::vector<Flag>{json_flag()},
+      {{"pe-pipeline list tasks grid.yml 'decay[seed=42]'", ""},
+       {"pe-pipeline list artifacts", ""},
+       {"pe-pipeline list encodings --json", ""}},
+      kReadingExits,
+      list_command};
 }
 
 cli::Command config_entry() {

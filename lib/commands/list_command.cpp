@@ -234,7 +234,8 @@ int list_command(const cli::CommandLine& given) {
   line.words.erase(line.words.begin());
   line.verb = cat("list ", kind);
   const bool of_file = kind != "runs" && kind != "encodings" && (kind == "tasks" || !line.words.empty());
-  if (!of_file) refuse_reading_flags(line, line.verb);
+  const bool may_have_file = kind == "stages" || kind == "artifacts";
+  if (!of_file) refuse_reading_flags(line, may_have_file ? hint_to_name_a_file(line) : "list tasks FILE takes it");
   if (!line.store.empty() && (kind == "encodings" || (kind == "stages" && !of_file)))
     throw ConfigError(cat("'pe-pipeline ", line.verb, "' takes no --store"), {"--store", 0, 0, "", 1},
                       "it reads no store");

@@ -19,8 +19,8 @@ std::optional<std::string> run_called(const pipeline::Store& store, const std::s
 /// The name of the pipeline in a file; of no file, "". @throws ConfigError
 std::string pipeline_in(const std::string& file);
 
-/// The newest of `runs` (oldest first), or with a pipeline file the newest of that pipeline. @throws ConfigError that
-/// names the newest run of another pipeline when there is none; `kind` says which runs these are, such as "active run"
+/// The newest of `runs`, which are sorted by age. With a pipeline file, the newest run of that pipeline. `kind` is for
+/// messages: "run", "active run". @throws ConfigError when there is none; it names the newest run of another pipeline.
 std::string newest_run(const pipeline::Store& store, const std::vector<std::string>& runs, const std::string& file,
                        const std::string& kind);
 

@@ -169,14 +169,16 @@ pipeline::Capacity capacity_of(const cli::CommandLine& line) {
   return capacity;
 }
 
-void refuse_reading_flags(const cli::CommandLine& line, const std::string& command) {
+void refuse_reading_flags(const cli::CommandLine& line, const std::string& hint) {
   for (const auto& [flag, given] : {std::pair<const char*, bool>{"--set", !line.set.empty()},
                                     {"--axis", !line.axis.empty()},
                                     {"--scale", !line.scale.empty()}}) {
-    if (given)
-      throw ConfigError(cat("'pe-pipeline ", command, "' takes no ", flag), {flag, 0, 0, "", 1},
-                        "it is for the tasks of a pipeline file, as in: pe-pipeline list tasks FILE");
+    if (given) throw ConfigError(cat("'pe-pipeline ", line.verb, "' takes no ", flag), {flag, 0, 0, "", 1}, hint);
   }
+}
+
+std::string hint_to_name_a_file(const cli::CommandLine& line) {
+  return cat("name a pipeline file, as in: pe-pipeline ", line.verb, " FILE");
 }
 
 void check_pools(const cli::CommandLine& line, const pipeline::Graph& graph) {

@@ -40,8 +40,10 @@ std::vector<std::string> stage_programs();
 /// The capacity of the machine, narrowed by -j, --mem, --gpus, --pool. @throws ConfigError
 pipeline::Capacity capacity_of(const cli::CommandLine& line);
 
-/// For a command that reads no pipeline file, such as "list runs". @throws ConfigError for --set, --axis and --scale
-void refuse_reading_flags(const cli::CommandLine& line, const std::string& command);
+/// For a command that reads no pipeline file. @throws ConfigError with this hint for --set, --axis and --scale
+void refuse_reading_flags(const cli::CommandLine& line, const std::string& hint);
+/// "name a pipeline file, as in: pe-pipeline verify FILE"
+std::string hint_to_name_a_file(const cli::CommandLine& line);
 
 /// @throws ConfigError for a --pool that no task takes, with the nearest that there is.
 void check_pools(const cli::CommandLine& line, const pipeline::Graph& graph);

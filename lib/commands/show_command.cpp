@@ -271,7 +271,7 @@ FoundRecords find_records(const Store& store, const std::string& word, bool with
   return of;
 }
 
-/// Of the records that an id names, those of the pipeline in the file.
+/// Drops records of other pipelines than the file's.
 std::vector<Record> records_of_pipeline(const cli::CommandLine& line, const Store& store, const std::string& id,
                                         const std::vector<Record>& found) {
   const pipeline::Inventory inventory = pipeline::read_inventory(store);

@@ -366,6 +366,7 @@ BOOST_AUTO_TEST_CASE(a_flag_that_a_subject_does_not_use_is_refused) {
     const Answer answer = place.call(words);
     BOOST_TEST(answer.code == 2, support::join(words, " ") << ": " << answer.out << answer.err);
     CHECK_HAS(answer.err, "' takes no --");
+    if (words.front() == "verify") CHECK_HAS(answer.err, "as in: pe-pipeline verify FILE");
   }
   BOOST_TEST(place.call({"list", "artifacts", "toy.yml", "--axis", "seed=1"}).code == 0);
   BOOST_TEST(place.call({"verify", "toy.yml", "decay", "--axis", "seed=1"}).code == 0);
