@@ -460,10 +460,6 @@ class Sides {
   }
 
  private:
-  static std::string made_by(const pipeline::StoredResult& result) {
-    return cat("run ", result.run, result.pipeline.empty() ? "" : " of " + quote(result.pipeline));
-  }
-
   /// An id may have had several results: the newest, of the pipeline that a file names. Of snapshots the last.
   const pipeline::StoredResult& newest_result(const std::string& word) {
     if (!inventory_) inventory_ = pipeline::read_inventory(store());
@@ -488,6 +484,11 @@ class Sides {
           cat(quote(word), " is ambiguous: ", found.size(), " results"), {},
           cat("as ", *tasks.begin(), " and ", *std::next(tasks.begin()), "; give the whole id or more digits"));
     }
+    const bool mixed =
+        std::any_of(found.begin(), found.end(), [&](std::size_t i) { return results[i].pipeline != newest.pipeline; });
+    const auto made_by = [&](const pipeline::StoredResult& result) {
+      return cat("run ", result.run, mixed ? " of " + quote(result.pipeline) : "");
+    };
     std::map<std::string, std::string> others;  // key → run and pipeline
     for (const std::size_t i : found) others[results[i].key.key] = made_by(results[i]);
     others.erase(newest.key.key);
