@@ -43,7 +43,9 @@ void open_for_reading(const fs::path& path) {
   if (::stat(path.c_str(), &status) != 0) support::throw_errno("read", path.string());
   if (S_ISREG(status.st_mode)) support::open_regular(path);
   if (!S_ISDIR(status.st_mode)) return;
-  for (const std::string& name : support::list_folder(path)) open_for_reading(path / name);
+  for (const std::string& name : support::list_folder(path)) {
+    if (!fs::is_symlink(path / name)) open_for_reading(path / name);  // a link may lead back up
+  }
 }
 
 /// Before the store sees an output. An output that is missing, or that its stage left closed, fails its task alone.

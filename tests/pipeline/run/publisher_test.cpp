@@ -161,6 +161,15 @@ BOOST_AUTO_TEST_CASE(an_output_that_is_closed_to_this_user_fails_its_task_alone)
   BOOST_TEST(test::as_plain_user(folder.path(), publish, others) == 7);
 }
 
+BOOST_AUTO_TEST_CASE(links_that_lead_back_up_are_not_followed) {
+  const test::TempFolder folder;
+  fs::create_directories(folder / "report/data");
+  for (const char* name : {"a", "b", "c"}) fs::create_directory_symlink("..", folder / "report/data" / name);
+  const PublishAnswer answer = publish_at_once(folder / "store", folder / "report", 0);
+  BOOST_TEST(!answer.damaged.empty());
+  BOOST_TEST(answer.damaged.find("Too many levels") == std::string::npos, answer.damaged);
+}
+
 BOOST_AUTO_TEST_CASE(where_no_thread_can_begin_the_work_is_done_all_the_same) {
   const test::TempFolder folder;
   test::write_fake_output(folder / "out", "x");
