@@ -59,7 +59,11 @@ std::optional<int> parse_command_line(const CommandTable& table, int argc, char*
     }
     CLI::Option* option = app.add_option_function<std::vector<std::string>>(
         flag.names, [&flag, &line](const std::vector<std::string>& values) {
-          for (const std::string& value : values) flag.store(line, value);
+          for (const std::string& value : values) {
+            // As of --run "$RUN" without RUN: another run or store would be taken.
+            if (value.empty()) throw usage_error(cat(flag.names, " has an empty value"), cat("it takes ", flag.value));
+            flag.store(line, value);
+          }
         });
     option->allow_extra_args(false);
     if (!flag.repeats) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

@@ -86,13 +86,12 @@ int list_runs(cli::CommandLine line) {
 /// Every record of the store.
 int list_records(cli::CommandLine line, const fs::path& store_folder) {
   const Store store = open_for_reading(store_folder);
-  print_warnings(store);
   Json json = header("pe-list-artifacts/1");
   json["artifacts"] = Json::array();
   std::vector<std::vector<std::string>> rows;
   for (const auto& key : store.keys()) {
-    const auto record = store.read(key);
-    if (!record) continue;
+    const auto record = store.read(key, true);
+    if (!record) continue;  // a warning names it
     for (const auto& output : record->outputs) {
       json["artifacts"].push_back({{"task", record->task},
                                    {"key", key.key},
@@ -110,6 +109,7 @@ int list_records(cli::CommandLine line, const fs::path& store_folder) {
                       output.absent && !store.has_object(output.object) ? "known, not here" : ""});
     }
   }
+  print_warnings(store);
   if (line.json)
     print_json(json);
   else

@@ -40,7 +40,7 @@ int pipeline_main(int argc, char** argv) {
     cli::CommandLine line;
     if (const auto code = cli::parse_command_line(command_table(), argc, argv, PE_VERSION, line)) return *code;
     const int code = cli::find_command(command_table(), line.verb)->act(line);
-    if (std::fflush(stdout) != 0) {
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {  // an earlier flush may have failed
       std::fputs("pe-pipeline: cannot write to standard output\n", stderr);
       return code == 0 ? static_cast<int>(pipeline::kRunStore) : code;
     }

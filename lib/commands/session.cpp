@@ -9,6 +9,7 @@
 #include <functional>
 #include <set>
 
+#include "cli/terminal.h"
 #include "pipeline/orchestrator.h"
 #include "support/error.h"
 #include "support/folders.h"
@@ -154,8 +155,12 @@ pipeline::Capacity capacity_of(const cli::CommandLine& line) {
   if (line.mem_bytes) capacity.mem_bytes = *line.mem_bytes;
   if (line.gpus) {
     capacity.gpus.clear();
-    for (const std::string& id : support::split(*line.gpus, ',')) {
-      if (!support::trim(id).empty()) capacity.gpus.emplace_back(support::trim(id));
+    for (const std::string& word : support::split(*line.gpus, ',')) {
+      const std::string id(support::trim(word));
+      if (id.empty()) continue;
+      if (std::find(capacity.gpus.begin(), capacity.gpus.end(), id) != capacity.gpus.end())
+        throw ConfigError(cat("GPU ", quote(id), " is named twice"), {"--gpus", 0, 0, "", 1});
+      capacity.gpus.push_back(id);
     }
   }
   for (const std::string& pool : line.pools) {
@@ -230,6 +235,7 @@ cli::Style err_style(const cli::CommandLine& line) { return cli::Style(cli::use_
 std::string table(std::vector<std::vector<std::string>> rows) {
   for (auto& row : rows) {
     for (std::string& cell : row) {
+      cell = cli::harmless(cell);  // a record may come from an imported file
       for (auto at = cell.find('\n'); at != std::string::npos; at = cell.find('\n', at)) cell.replace(at, 1, "\\n");
     }
   }

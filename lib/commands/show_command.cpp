@@ -89,7 +89,7 @@ const Record* record_of(const std::vector<Record>& records, const artifact::Reci
 std::vector<Record> all_records(const Store& store) {
   std::vector<Record> records;
   for (const auto& key : store.keys()) {
-    if (auto record = store.read(key)) records.push_back(*std::move(record));
+    if (auto record = store.read(key, true)) records.push_back(*std::move(record));
   }
   return records;
 }
@@ -199,35 +199,33 @@ int show_file(const cli::CommandLine& line, const fs::path& path) {
   return pipeline::kRunDone;
 }
 
+/// A record may come from an imported file, so its texts are made harmless.
 std::string record_text(const Record& record, const Store& store, const cli::Style& style) {
-  std::string out =
-      cat(style.bold(record.task), record.key.is_snapshot() ? cat(" at step ", record.key.step) : "", "\n");
-  out += cat("  key       ", record.key.key, "\n  plan key  ", record.plan_key, "\n");
-  out += cat("  stage     pe-", record.stage, ", result version ", record.version, "\n  status    ",
-             status_name(record.status), "\n");
+  std::string out = cat(style.bold(cli::harmless(record.task)),
+                        record.key.is_snapshot() ? cat(" at step ", record.key.step) : "", "\n");
+  const auto add = [&](const auto&... parts) { out += cli::harmless(cat(parts...)); };
+  add("  key       ", record.key.key, "\n  plan key  ", record.plan_key, "\n");
+  add("  stage     pe-", record.stage, ", result version ", record.version, "\n  status    ",
+      status_name(record.status), "\n");
   for (const auto& output : record.outputs) {
-    out += cat("  output    ", output.role, "  ", output.kind, "  ",
-               support::short_bytes(static_cast<double>(output.bytes)), "  content ", output.content.substr(0, 12),
-               output.is_volatile ? "  measured" : "",
-               store.has_object(output.object) ? ""
-               : output.absent                 ? style.warn("  known, not here")
-                                               : style.bad("  its object is gone"),
-               "\n            ", store.object_path(output.object).string(), "\n");
+    add("  output    ", output.role, "  ", output.kind, "  ", support::short_bytes(static_cast<double>(output.bytes)),
+        "  content ", output.content.substr(0, 12), output.is_volatile ? "  measured" : "");
+    if (!store.has_object(output.object))
+      out += output.absent ? style.warn("  known, not here") : style.bad("  its object is gone");
+    add("\n            ", store.object_path(output.object).string(), "\n");
   }
   for (const auto& input : record.inputs) {
-    out += cat("  input     ", input.role, "  ", input.producer, "  ",
-               input.digest.empty() ? cat("missing: ", input.missing) : input.digest.substr(0, 12), "\n");
+    add("  input     ", input.role, "  ", input.producer, "  ",
+        input.digest.empty() ? cat("missing: ", input.missing) : input.digest.substr(0, 12), "\n");
   }
-  if (record.occasion.is_object() && record.occasion.contains("imported"))
-    out += cat("  origin    ", origin_of(record), "\n");
+  if (record.occasion.is_object() && record.occasion.contains("imported")) add("  origin    ", origin_of(record), "\n");
   for (const char* name : {"pipeline", "run", "host", "started", "ended", "wall_s", "attempts", "build_id", "program",
                            "libtorch", "device", "executable", "work", "inherited_from"}) {
     if (!record.occasion.is_object() || !record.occasion.contains(name)) continue;
     const Json& value = record.occasion[name];
-    out +=
-        cat("  ", name,
-            std::string(std::max<std::size_t>(1, 10 - std::min<std::size_t>(10, std::string_view(name).size())), ' '),
-            value.is_string() ? value.get<std::string>() : value.dump(), "\n");
+    const std::size_t width = std::min<std::size_t>(10, std::string_view(name).size());
+    add("  ", name, std::string(std::max<std::size_t>(1, 10 - width), ' '),
+        value.is_string() ? value.get<std::string>() : value.dump(), "\n");
   }
   return out;
 }
@@ -255,11 +253,11 @@ FoundRecords find_records(const Store& store, const std::string& word, bool with
   const std::vector<pipeline::ResultKey> keys = store.matching(word);
   by_id = keys.empty();
   for (const auto& key : keys) {
-    if (auto record = store.read(key)) found.push_back(*std::move(record));
+    if (auto record = store.read(key, true)) found.push_back(*std::move(record));
   }
   if (found.empty() || with_all) {
     for (const auto& key : store.keys()) {
-      auto record = store.read(key);
+      auto record = store.read(key, true);
       if (!record) continue;
       ids.insert(record->task);
       if (keys.empty() && (record->task == word || cat(record->task, "@", record->key.step) == word))
@@ -304,7 +302,7 @@ int show_records(const cli::CommandLine& line, const Store& store, const FoundRe
   const cli::Style style = out_style(line);
   constexpr std::size_t kMost = 5;
   for (std::size_t i = 0; i < found.size() && i < kMost; ++i) {
-    print(record_text(found[i], store, style) + extras_text(line, records, found[i]));
+    print(record_text(found[i], store, style) + cli::harmless(extras_text(line, records, found[i])));
   }
   if (found.size() > kMost)
     print(cat("and ", counted(found.size() - kMost, "more record"), "; give more digits, or --json\n"));
@@ -339,9 +337,8 @@ int show_command(const cli::CommandLine& given) {
   if (fs::exists(word)) return show_file(line, artifact_of(word));
   if (store_folder.empty()) store_folder = store_path(line, pipeline::find_root_of_store(fs::current_path()));
   const Store store = open_for_reading(store_folder);
-  print_warnings(store);
-
   FoundRecords of = find_records(store, word, line.tree);
+  print_warnings(store);  // of damaged records
   if (of.found.empty()) {
     throw ConfigError(
         cat("no artifact, record or file is called ", quote(word), " (store ", store_folder.string(), ")"), {},

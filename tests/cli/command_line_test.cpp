@@ -66,6 +66,11 @@ BOOST_AUTO_TEST_CASE(what_does_not_exist_names_the_nearest_that_does) {
 }
 
 BOOST_AUTO_TEST_CASE(values_that_are_none_are_refused) {
+  // As of --run "$RUN" where RUN is not set.
+  for (const char* flag : {"--run", "--store"}) {
+    const std::string said = refusal({"cancel", flag, ""});
+    BOOST_TEST(said.find(std::string(flag) + " has an empty value") != std::string::npos, said);
+  }
   BOOST_TEST(has(refusal({"run", "a.yml", "--mem", "16"}), "--mem must be a size with a unit, found '16'"));
   BOOST_TEST(has(refusal({"run", "a.yml", "--mem", "16"}), "16M or 16G"));
   BOOST_TEST(has(refusal({"gc", "--max-size", "500"}), "500M or 500G"));

@@ -73,6 +73,18 @@ BOOST_AUTO_TEST_CASE(standard_output_that_takes_nothing_is_told) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_run_whose_events_are_lost_fails) {
+  const test::TempFolder folder;
+  support::write_file_atomically(folder / "t.yml",
+                                 "schema: pe-pipeline/1\nname: t\nstages:\n"
+                                 "  fetch: {run: pe-fetch, config: {set: {source: generated, generated.words: 20k}}}\n",
+                                 false);
+  const Ended ended = shell("pe-pipeline run t.yml --store store --progress json >/dev/full", folder.path());
+  BOOST_TEST(ended.code == 4, ended.err);
+  BOOST_TEST(has(ended.err, "cannot write to standard output"), ended.err);
+  BOOST_TEST(has(shell("pe-pipeline run t.yml --store store", folder.path()).out, "nothing to do"));  // it did its work
+}
+
 BOOST_AUTO_TEST_CASE(stages_by_hand_end_with_their_results) {
   const test::TempFolder folder;
   make_data(folder);

@@ -332,6 +332,37 @@ BOOST_AUTO_TEST_CASE(every_verb_without_arguments_ends_with_an_answer) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(texts_of_a_record_do_not_move_the_cursor) {
+  const Place place;
+  BOOST_REQUIRE(place.run().code == 0);
+  const pipeline::Store store = place.store();
+  const fs::path path = store.record_path(store.keys().front());
+  Json record = Json::parse(support::read_file(path));
+  record["task"] = "\033[2Jmine";
+  record["occasion"]["host"] = "h\033]0;title\007";
+  record.erase("check");  // as of a store of format 1
+  fs::remove(path);
+  support::write_file_atomically(path, record.dump(), false);
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"list", "artifacts"},
+                                                {"show", store.keys().front().key.substr(0, 12)},
+                                                {"show", store.keys().front().key.substr(0, 12), "--tree"}}) {
+    const Answer answer = place.call(words);
+    BOOST_TEST(answer.code == 0, answer.err);
+    CHECK_HAS(answer.out, "^[[2Jmine");
+    BOOST_TEST(answer.out.find('\033') == std::string::npos, answer.out);
+  }
+  // A damaged record is named, and is not left out without a word.
+  support::write_file_atomically(path, "{", false);
+  CHECK_HAS(place.call({"list", "artifacts"}).err, "warning");
+}
+
+BOOST_AUTO_TEST_CASE(a_gpu_that_is_named_twice_is_refused) {
+  const Place place;
+  const Answer answer = place.run({"--gpus", "0,1,0"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "GPU '0' is named twice");
+}
+
 BOOST_AUTO_TEST_CASE(hints_lead_to_commands_that_are_right) {
   const Place place;
   BOOST_REQUIRE(place.run().code == 0);

@@ -90,7 +90,7 @@ std::vector<std::string> gpus_here() {
       const std::string id(support::trim(word));
       // CUDA hides all GPUs after these; Slurm writes the second in jobs without GPUs.
       if (id == "-1" || id == "NoDevFiles" || id.empty()) break;
-      ids.push_back(id);
+      if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
     }
     return ids;
   }
