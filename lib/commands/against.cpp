@@ -129,9 +129,9 @@ Against find_against(const cli::CommandLine& line, const PlannedPipeline& planne
     for (const std::size_t i : tasks) {
       const auto found = keys.find(graph.tasks[i].id);
       if (found == keys.end() || found->second.empty()) continue;
-      std::optional<pipeline::Record> record = store.read({found->second, -1});
+      std::optional<pipeline::Record> record = store.read({found->second, -1}, true);
       const auto steps = record ? std::vector<std::int64_t>() : store.steps(found->second);
-      if (!record && !steps.empty()) record = store.read({found->second, steps.back()});
+      if (!record && !steps.empty()) record = store.read({found->second, steps.back()}, true);
       if (!record) continue;
       PastTask past = past_of(*record);
       struct OwnedTexts {
@@ -148,7 +148,7 @@ Against find_against(const cli::CommandLine& line, const PlannedPipeline& planne
   }
   const auto keys = text.size() >= 4 ? store.matching(text) : std::vector<pipeline::ResultKey>();
   for (const pipeline::ResultKey& key : keys) {
-    const auto record = store.read(key);
+    const auto record = store.read(key, true);
     if (!record) continue;
     for (const std::size_t i : tasks) {
       if (graph.tasks[i].stage->name == record->stage) against[i] = past_of(*record);

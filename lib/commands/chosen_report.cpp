@@ -28,7 +28,7 @@ Record report_of(const Store& store, const Inventory& inventory, const std::vect
   std::optional<Record> found;
   std::size_t index = 0;
   for (const std::size_t i : chosen) {
-    auto record = store.read(inventory.results[i].key);
+    auto record = store.read(inventory.results[i].key, true);
     if (!record || !is_report(*record)) continue;
     if (found && found->task != record->task)
       throw ConfigError(cat(quote(found->task), " and ", quote(record->task), " are both reports"), {},

@@ -244,10 +244,10 @@ RunTasks tasks_of(const Store& store, const std::string& id) {
 std::optional<Record> record_of(const Store& store, const pipeline::TaskStatus& task) {
   const std::string key = task.task_key.empty() ? store.hint(task.plan_key).value_or("") : task.task_key;
   if (key.empty()) return std::nullopt;
-  if (auto record = store.read({key, -1})) return record;
+  if (auto record = store.read({key, -1}, true)) return record;
   const auto steps = store.steps(key);
   if (steps.empty()) return std::nullopt;
-  return store.read({key, steps.back()});
+  return store.read({key, steps.back()}, true);
 }
 
 /// Says in words, and in `json`, how the recipes of two results of one task differ.

@@ -280,7 +280,7 @@ std::vector<Record> records_of_pipeline(const cli::CommandLine& line, const Stor
   }
   std::vector<Record> kept;
   for (const std::size_t i : results_of_pipeline(line, {line.file, store.root(), {}}, store, inventory, named, id)) {
-    if (auto record = store.read(inventory.results[i].key)) kept.push_back(*std::move(record));
+    if (auto record = store.read(inventory.results[i].key, true)) kept.push_back(*std::move(record));
   }
   newest_first(kept);
   return kept;

@@ -157,7 +157,7 @@ class StoreCheck {
     bool broken = false;
     for (const std::size_t i : group) {
       const std::string name = inventory_.results[i].name();
-      auto record = store_.read(inventory_.results[i].key);
+      auto record = store_.read(inventory_.results[i].key, true);
       if (!record) continue;  // went away meanwhile
       if (const auto origin = known_only(store_, *record)) {
         ++tally_.known;
