@@ -16,6 +16,16 @@ namespace pe::cli {
 using support::cat;
 using support::quote;
 
+namespace {
+
+/// An empty value, as of --run "$RUN" without RUN, would mean another run or store.
+void store(const Flag& flag, const std::string& value, CommandLine& line) {
+  if (value.empty()) throw usage_error(cat(flag.names, " has an empty value"), cat("it takes ", flag.value));
+  flag.store(line, value);
+}
+
+}  // namespace
+
 std::optional<int> parse_command_line(const CommandTable& table, int argc, char** argv, const std::string& version,
                                       CommandLine& line) {
   line.given.assign(argv, argv + argc);
@@ -59,11 +69,7 @@ std::optional<int> parse_command_line(const CommandTable& table, int argc, char*
     }
     CLI::Option* option = app.add_option_function<std::vector<std::string>>(
         flag.names, [&flag, &line](const std::vector<std::string>& values) {
-          for (const std::string& value : values) {
-            // As of --run "$RUN" without RUN: another run or store would be taken.
-            if (value.empty()) throw usage_error(cat(flag.names, " has an empty value"), cat("it takes ", flag.value));
-            flag.store(line, value);
-          }
+          for (const std::string& value : values) store(flag, value, line);
         });
     option->allow_extra_args(false);
     if (!flag.repeats) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
