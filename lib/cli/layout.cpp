@@ -6,7 +6,7 @@
 
 namespace pe::cli {
 
-std::string wrapped(const std::string& text, int columns, int indent) {
+std::string wrapped(const std::string& text, int columns, int indent, int hang) {
   std::string out;
   for (const std::string& paragraph : support::split(text, '\n')) {
     std::string line(static_cast<std::size_t>(indent), ' ');
@@ -15,7 +15,7 @@ std::string wrapped(const std::string& text, int columns, int indent) {
       if (word.empty()) continue;
       if (!fresh && static_cast<int>(support::display_width(line) + 1 + support::display_width(word)) > columns) {
         out += line + "\n";
-        line.assign(static_cast<std::size_t>(indent), ' ');
+        line.assign(static_cast<std::size_t>(indent + hang), ' ');
         fresh = true;
       }
       line += (fresh ? "" : " ") + word;

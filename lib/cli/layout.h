@@ -7,8 +7,8 @@
 
 namespace pe::cli {
 
-/// Text in lines of at most `columns`, each indented.
-std::string wrapped(const std::string& text, int columns, int indent);
+/// Text in lines of at most `columns`, each indented; those that continue a paragraph by `hang` more.
+std::string wrapped(const std::string& text, int columns, int indent, int hang = 0);
 
 /// `left` in the first column, `right` wrapped in the second.
 std::string entry(const std::string& left, const std::string& right, int column, int columns);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/layout.h"
 #include "cli/terminal.h"
 #include "commands/session.h"
 #include "pipeline/orchestrator.h"
@@ -76,26 +77,6 @@ Json encoding_json(const VariantKind& kind) {
   json["parameters_in_tiny"] = count ? Json(static_cast<std::int64_t>(*count)) : Json();
   json["options"] = support::schema_to_json(kind.fields);
   return json;
-}
-
-std::string paragraph(const std::string& text, int width, int indent, int hang = 0) {
-  std::string out;
-  for (const std::string& part : support::split(text, '\n')) {
-    std::string line(static_cast<std::size_t>(indent), ' ');
-    bool fresh = true;
-    for (const std::string& word : support::split(part, ' ')) {
-      const auto needed = support::display_width(line) + support::display_width(word) + 1;
-      if (!fresh && static_cast<int>(needed) > width) {
-        out += line + "\n";
-        line.assign(static_cast<std::size_t>(indent + hang), ' ');  // what goes on may stand further in
-        fresh = true;
-      }
-      line += (fresh ? "" : " ") + word;
-      fresh = false;
-    }
-    out += line + "\n";
-  }
-  return out;
 }
 
 std::string facts_text(const VariantKind& kind) {
@@ -182,13 +163,13 @@ int show_encoding(const cli::CommandLine& line, const std::string& name) {
   const int width = std::clamp(cli::terminal_size(1).columns, 40, 100);
   std::string text =
       cat(style.bold(kind.name), kind.aliases.empty() ? "" : cat(" (", support::join(kind.aliases, ", "), ")"), "  ",
-          fact(kind, "family"), "\n", paragraph(kind.summary, width, 2), "\n");
-  text += cat(style.bold("formula"), "\n", paragraph(fact(kind, "formula"), width, 2, 2), "\n");
-  text += cat(style.bold("known for"), "\n", paragraph(fact(kind, "known_for"), width, 2), "\n");
+          fact(kind, "family"), "\n", cli::wrapped(kind.summary, width, 2), "\n");
+  text += cat(style.bold("formula"), "\n", cli::wrapped(fact(kind, "formula"), width, 2, 2), "\n");
+  text += cat(style.bold("known for"), "\n", cli::wrapped(fact(kind, "known_for"), width, 2), "\n");
   if (kind.facts.contains("errata") && !kind.facts["errata"].empty()) {
     text += cat(style.bold("errata"), "\n");
     for (const Json& erratum : kind.facts["errata"])
-      text += paragraph(cat("- ", erratum.get<std::string>()), width, 2, 2);
+      text += cli::wrapped(cat("- ", erratum.get<std::string>()), width, 2, 2);
     text += "\n";
   }
   std::vector<std::vector<std::string>> rows = {{"  acts on", fact(kind, "acts_on")}};

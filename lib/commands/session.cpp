@@ -57,22 +57,6 @@ class HashingNote {
   Clock::time_point next_;
 };
 
-/// "axes.encoding=rope,alibi" is one word of YAML.
-void check_axis_list(const std::string& set) {
-  constexpr std::string_view kAxes = "axes.";
-  const auto equals = set.find('=');
-  const std::string path = set.substr(0, equals);
-  if (equals == std::string::npos || !path.starts_with(kAxes) || path.find('.', kAxes.size()) != std::string::npos)
-    return;
-  const std::string value(support::trim(set.substr(equals + 1)));
-  const bool is_word = !value.empty() && std::string_view("[{&!|>'\"").find(value.front()) == std::string_view::npos;
-  if (!is_word || value.find(": ") != std::string::npos) return;
-  throw ConfigError(cat("expected a list of labels or a map label -> value for axis ", quote(path.substr(kAxes.size())),
-                        ", found ", quote(value)),
-                    {"--set " + path, 0, 0, "", 1},
-                    cat("write '[", value, "]', as in: --set '", path, "=[", value, "]'"));
-}
-
 void write_out(std::FILE* stream, const std::string& text) { std::fwrite(text.data(), 1, text.size(), stream); }
 
 }  // namespace
@@ -126,7 +110,6 @@ fs::path store_path_for(cli::CommandLine& line) {
 }
 
 pipeline::ExpandOptions expand_options(const cli::CommandLine& line) {
-  for (const std::string& set : line.set) check_axis_list(set);
   pipeline::ExpandOptions options;
   options.set = line.set;
   options.axis = line.axis;

@@ -31,7 +31,6 @@ fs::path store_path(const cli::CommandLine& line, const fs::path& root);
 /// For commands that may do without a pipeline file: when the first word names one, it moves to `line.file`.
 fs::path store_path_for(cli::CommandLine& line);
 
-/// @throws ConfigError when a list of labels is written as shells write one: --set reads YAML
 pipeline::ExpandOptions expand_options(const cli::CommandLine& line);
 pipeline::StageCatalog stage_catalog();
 /// The programs next to pe-pipeline that describe themselves, sorted.

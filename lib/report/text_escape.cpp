@@ -2,26 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "support/text.h"
 
 namespace pe::report {
 namespace {
 
-// Replaces single bytes by texts; a null replacement keeps the byte.
-template <typename Replacement>
-std::string replace_bytes(std::string_view text, Replacement replacement) {
+/// Replaces single bytes by texts.
+std::string replace_bytes(std::string_view text, std::initializer_list<std::pair<char, const char*>> replacements) {
   std::string result;
   result.reserve(text.size() + 16);
   for (const char c : text) {
-    if (const char* other = replacement(c)) {
-      result += other;
-    } else {
+    const auto found = std::find_if(replacements.begin(), replacements.end(),
+                                    [c](const auto& replacement) { return replacement.first == c; });
+    if (found != replacements.end())
+      result += found->second;
+    else
       result += c;
-    }
   }
   return result;
 }
@@ -123,94 +126,41 @@ std::string clean_text(std::string_view text) {
 }
 
 std::string escape_html(std::string_view text) {
-  return replace_bytes(clean_text(text), [](char c) -> const char* {
-    switch (c) {
-      case '&':
-        return "&amp;";
-      case '<':
-        return "&lt;";
-      case '>':
-        return "&gt;";
-      case '"':
-        return "&quot;";
-      case '\'':
-        return "&#39;";
-      default:
-        return nullptr;
-    }
-  });
+  return replace_bytes(clean_text(text),
+                       {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}});
 }
 
 std::string escape_markdown(std::string_view text) {
-  return replace_bytes(clean_text(text), [](char c) -> const char* {
-    switch (c) {
-      case '|':
-        return "\\|";
-      case '\\':
-        return "\\\\";
-      case '*':
-        return "\\*";
-      case '_':
-        return "\\_";
-      case '`':
-        return "\\`";
-      case '[':
-        return "\\[";
-      case ']':
-        return "\\]";
-      case '#':
-        return "\\#";
-      case '~':
-        return "\\~";
-      case '$':
-        return "\\$";
-      case '<':
-        return "&lt;";
-      case '>':
-        return "&gt;";
-      case '&':
-        return "&amp;";
-      default:
-        return nullptr;
-    }
-  });
+  return replace_bytes(clean_text(text), {{'|', "\\|"},
+                                          {'\\', "\\\\"},
+                                          {'*', "\\*"},
+                                          {'_', "\\_"},
+                                          {'`', "\\`"},
+                                          {'[', "\\["},
+                                          {']', "\\]"},
+                                          {'#', "\\#"},
+                                          {'~', "\\~"},
+                                          {'$', "\\$"},
+                                          {'<', "&lt;"},
+                                          {'>', "&gt;"},
+                                          {'&', "&amp;"}});
 }
 
 std::string escape_latex(std::string_view text) {
-  std::string result = replace_bytes(clean_text(text), [](char c) -> const char* {
-    switch (c) {
-      case '\\':
-        return "\\textbackslash{}";
-      case '{':
-        return "\\{";
-      case '}':
-        return "\\}";
-      case '$':
-        return "\\$";
-      case '&':
-        return "\\&";
-      case '#':
-        return "\\#";
-      case '%':
-        return "\\%";
-      case '_':
-        return "\\_";
-      case '^':
-        return "\\textasciicircum{}";
-      case '~':
-        return "\\textasciitilde{}";
-      case '<':
-        return "\\textless{}";
-      case '>':
-        return "\\textgreater{}";
-      case '|':
-        return "\\textbar{}";
-      case '"':
-        return "''";
-      default:
-        return nullptr;
-    }
-  });
+  std::string result = replace_bytes(clean_text(text), {{'\\', "\\textbackslash{}"},
+                                                        {'{', "\\{"},
+                                                        {'}', "\\}"},
+                                                        {'$', "\\$"},
+                                                        {'&', "\\&"},
+                                                        {'#', "\\#"},
+                                                        {'%', "\\%"},
+                                                        {'_', "\\_"},
+                                                        {'^', "\\textasciicircum{}"},
+                                                        {'~', "\\textasciitilde{}"},
+                                                        {'<', "\\textless{}"},
+                                                        {'>', "\\textgreater{}"},
+                                                        {'|', "\\textbar{}"},
+                                                        {'"', "''"}});
   return latex_signs(result);
 }
 
@@ -225,12 +175,8 @@ std::string quote_csv(std::string_view text) {
   return result + '"';
 }
 
-std::string quote_gnuplot(std::string_view text) {
-  return "'" + replace_bytes(clean_text(text), [](char c) { return c == '\'' ? "''" : nullptr; }) + "'";
-}
+std::string quote_gnuplot(std::string_view text) { return "'" + replace_bytes(clean_text(text), {{'\'', "''"}}) + "'"; }
 
-std::string escape_json_script(std::string_view json) {
-  return replace_bytes(json, [](char c) { return c == '<' ? "\\u003c" : nullptr; });
-}
+std::string escape_json_script(std::string_view json) { return replace_bytes(json, {{'<', "\\u003c"}}); }
 
 }  // namespace pe::report

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -82,7 +83,7 @@ std::optional<Target> EdgeResolver::find_target(const Reference& reference, cons
     const artifact::OutputRole* output = producer.find_output(reference.output);
     if (!output) {
       mistakes_.report(cat("stage ", quote(node.label), " has no output ", quote(reference.output)), mark.place(),
-                       suggest_or_list(reference.output, producer.output_names()));
+                       support::suggestion(reference.output, producer.output_names()));
       return std::nullopt;
     }
     if (output->kind != role.kind) {
@@ -128,7 +129,7 @@ std::optional<Target> EdgeResolver::find_target(const Reference& reference, cons
                          : cat("stage ", quote(node.label), " has no snapshot ", quote(reference.snapshot)),
                      mark.place(),
                      snapshots.empty() ? cat("leave out '@", reference.snapshot, "'")
-                                       : suggest_or_list(reference.snapshot, snapshots));
+                                       : support::suggestion(reference.snapshot, snapshots));
     return std::nullopt;
   }
   target.snapshot = reference.snapshot;
@@ -147,12 +148,12 @@ bool EdgeResolver::check_pins(const Target& target, const Mark& mark) {
     }
     if (!axes.count(axis)) {
       mistakes_.report(cat("stage ", quote(target.stage->node->label), " has no axis ", quote(axis)), mark.place(),
-                       axes.empty() ? "it has one instance" : suggest_or_list(axis, {axes.begin(), axes.end()}));
+                       axes.empty() ? "it has one instance" : support::suggestion(axis, {axes.begin(), axes.end()}));
       good = false;
     } else if (!labels.count(label)) {
       mistakes_.report(
           cat("axis ", quote(axis), " of stage ", quote(target.stage->node->label), " has no label ", quote(label)),
-          mark.place(), suggest_or_list(label, {labels.begin(), labels.end()}));
+          mark.place(), support::suggestion(label, {labels.begin(), labels.end()}));
       good = false;
     }
   }

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -70,7 +71,7 @@ void InstanceEnumerator::check_patterns(const Stage& stage, const std::vector<Ce
       if (!bound.count(axis)) {
         mistakes_.report(cat(quote(what), " of stage ", quote(stage.node->label), " names axis ", quote(axis),
                              ", which no instance of it has"),
-                         axis_mark.place(), suggest_or_list(axis, {bound.begin(), bound.end()}));
+                         axis_mark.place(), support::suggestion(axis, {bound.begin(), bound.end()}));
         continue;
       }
       const auto known = known_labels_.find(axis);
@@ -80,7 +81,7 @@ void InstanceEnumerator::check_patterns(const Stage& stage, const std::vector<Ce
         mistakes_.report(cat(quote(what), " of stage ", quote(stage.node->label), ": axis ", quote(axis),
                              " has no label ", quote(labels[i])),
                          label_marks[i].place(),
-                         suggest_or_list(labels[i], {known->second.begin(), known->second.end()}));
+                         support::suggestion(labels[i], {known->second.begin(), known->second.end()}));
       }
     }
   }
@@ -114,7 +115,7 @@ std::vector<const Axis*> InstanceEnumerator::axes_over(Stage& stage) {
       for (const Axis& top : source_.axes) known.push_back(top.name);
       for (const Axis& own : node.axes) known.push_back(own.name);
       mistakes_.report(cat("unknown axis ", quote(name), " in 'over' of stage ", quote(node.label)), mark.place(),
-                       known.empty() ? "the file has no `axes`" : suggest_or_list(name, known));
+                       known.empty() ? "the file has no `axes`" : support::suggestion(name, known));
       stage.broken = true;
       continue;
     }

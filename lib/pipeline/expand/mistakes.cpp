@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -26,14 +25,6 @@ void Mistakes::report(std::string message, Place place, std::string hint) {
   Diagnostics local;
   local.add(std::move(message), std::move(place), std::move(hint));
   report(local);
-}
-
-std::string suggest_or_list(const std::string& word, const std::vector<std::string>& candidates) {
-  std::string hint = support::suggestion(word, candidates);
-  if (hint.empty() && !candidates.empty() && candidates.size() <= 40) {
-    hint = cat("expected one of ", support::join(candidates, ", "));
-  }
-  return hint;
 }
 
 }  // namespace pe::pipeline

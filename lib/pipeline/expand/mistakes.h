@@ -26,7 +26,4 @@ class Mistakes {
   std::unordered_set<std::string> told_;
 };
 
-/// "did you mean", or all there is where that is not too long.
-std::string suggest_or_list(const std::string& word, const std::vector<std::string>& candidates);
-
 }  // namespace pe::pipeline

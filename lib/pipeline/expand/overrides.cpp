@@ -6,6 +6,7 @@
 
 #include "pipeline/file/policy.h"
 #include "pipeline/file/slurm_policy.h"
+#include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -108,7 +109,7 @@ void Overriding::take_scale() {
   }
   if (!options_.scale.empty() && !scale) {
     mistakes_.report(cat("no scale ", quote(options_.scale)), Place{cat("--scale ", options_.scale)},
-                     names.empty() ? "the pipeline file has no `scales`" : suggest_or_list(options_.scale, names));
+                     names.empty() ? "the pipeline file has no `scales`" : support::suggestion(options_.scale, names));
     return;
   }
   if (!scale) return;
@@ -172,7 +173,7 @@ void Overriding::take_sets() {
       out_.stage_flags[flag.target].push_back(std::move(flag));
     } else {
       mistakes_.report(cat("no stage ", quote(flag.target)), Place{name},
-                       suggest_or_list(flag.target, out_.stage_labels()));
+                       support::suggestion(flag.target, out_.stage_labels()));
     }
   }
 }
@@ -188,7 +189,8 @@ void Overriding::set_var(const Flag& flag, Node value) {
       known.push_back(member.key);
       if (member.key == parts[i]) next = &member.value;
     }
-    if (!next) mistakes_.report(cat("no var ", quote(flag.key)), Place{flag.name}, suggest_or_list(parts[i], known));
+    if (!next)
+      mistakes_.report(cat("no var ", quote(flag.key)), Place{flag.name}, support::suggestion(parts[i], known));
     at = next;
   }
   if (at) *at = std::move(value);
@@ -222,7 +224,7 @@ void Overriding::set_axis(const Flag& flag, const Node& value) {
       *there = added;
   }
   if (axes.empty())
-    mistakes_.report(cat("no axis ", quote(name)), Place{flag.name}, suggest_or_list(name, out_.axis_names));
+    mistakes_.report(cat("no axis ", quote(name)), Place{flag.name}, support::suggestion(name, out_.axis_names));
 }
 
 /// All axes of this name: the pipeline's and the stages'.
@@ -250,7 +252,7 @@ void Overriding::narrow_axes() {
     const std::vector<std::string> labels = support::split(std::string_view(text).substr(equals + 1), ',');
     const std::vector<Axis*> axes = axes_named(name);
     if (axes.empty()) {
-      mistakes_.report(cat("no axis ", quote(name)), place, suggest_or_list(name, out_.axis_names));
+      mistakes_.report(cat("no axis ", quote(name)), place, support::suggestion(name, out_.axis_names));
       continue;
     }
     narrow(axes, labels, place);
@@ -270,8 +272,8 @@ void Overriding::narrow(const std::vector<Axis*>& axes, const std::vector<std::s
   for (const std::string& label : labels) {
     if (std::find(known.begin(), known.end(), label) != known.end()) continue;
     mistakes_.report(cat("axis ", quote(name), " has no label ", quote(label)), place,
-                     cat(suggest_or_list(label, known), "; --axis keeps labels that are there, --set axes.", name, ".",
-                         label, "=VALUE adds one"));
+                     cat(support::suggestion(label, known), "; --axis keeps labels that are there, --set axes.", name,
+                         ".", label, "=VALUE adds one"));
     good = false;
   }
   if (!good) return;  // an axis without labels would only bring more messages
@@ -330,7 +332,7 @@ void Overriding::read_named_resources() {
     std::vector<std::string> known = out_.stage_labels();
     for (const auto& [key, value] : out_.resources) known.push_back(key);
     mistakes_.report(cat("no resources ", quote(name)), Place{cat("--set resources.", name)},
-                     suggest_or_list(name, known));
+                     support::suggestion(name, known));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "pipeline/file/policy.h"
+#include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -59,7 +60,7 @@ Policies::Policy Policies::policy_of(const Stage& stage, const Scope& scope, Mis
           std::vector<std::string> names;
           for (const auto& [name, resources] : source_.resources) names.push_back(name);
           local.add(cat("no resources ", quote(value->text)), value->place(),
-                    names.empty() ? "the file has no `resources`" : suggest_or_list(value->text, names));
+                    names.empty() ? "the file has no `resources`" : support::suggestion(value->text, names));
         } else {
           policy.resources = it->second;
         }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -20,9 +21,9 @@ void check_roles(Stage& stage, Mistakes& mistakes) {
     for (const auto& role : roles) {
       const artifact::InputRole* input = description.find_input(role.name);
       if (!input) {
-        mistakes.report(
-            cat(description.program, " has no input ", quote(role.name)), role.mark.place(),
-            description.inputs.empty() ? "it takes no inputs" : suggest_or_list(role.name, description.input_names()));
+        mistakes.report(cat(description.program, " has no input ", quote(role.name)), role.mark.place(),
+                        description.inputs.empty() ? "it takes no inputs"
+                                                   : support::suggestion(role.name, description.input_names()));
         stage.broken = true;
         continue;
       }
@@ -58,7 +59,7 @@ void check_outputs(Stage& stage, Mistakes& mistakes) {
   for (const auto& [role, name] : stage.node->outputs) {
     if (description.find_output(role)) continue;
     mistakes.report(cat(description.program, " has no output ", quote(role)), stage.node->outputs_mark.place(),
-                    suggest_or_list(role, description.output_names()));
+                    support::suggestion(role, description.output_names()));
   }
   if (!stage.node->snapshots.empty() && !description.trajectory) {
     mistakes.report(cat(description.program, " has no trajectory to take snapshots of"),
@@ -116,7 +117,7 @@ std::vector<std::size_t> Stages::in_order(Mistakes& mistakes) {
             mistakes.report(has_substitution(label)
                                 ? cat("reference ", quote(reference.text), ": the stage must be named literally")
                                 : cat("unknown stage ", quote(label)),
-                            reference.mark.place(), suggest_or_list(label, source_.stage_labels()));
+                            reference.mark.place(), support::suggestion(label, source_.stage_labels()));
             stages_[i].broken = true;
           } else {
             needs[i].insert(it->second);

@@ -561,7 +561,7 @@ std::optional<Axis> parse_axis(const std::string& name, const Mark& mark, const 
   } else {
     diagnostics.add(
         cat("expected a list of labels or a map label -> value for axis ", quote(name), ", found ", node.found()),
-        node.mark.line ? node.place() : mark.place());
+        node.mark.line ? node.place() : mark.place(), node.is_scalar() ? cat("write '[", node.text, "]'") : "");
   }
   if (axis.values.empty() && diagnostics.size() == before) {
     diagnostics.add(cat("axis ", quote(name), " has no values"), mark.place());

@@ -60,14 +60,6 @@ std::vector<std::string> keys_of(const Node& map) {
   return keys;
 }
 
-std::string with_choice(const std::string& word, const std::vector<std::string>& candidates) {
-  std::string hint = support::suggestion(word, candidates);
-  if (hint.empty() && !candidates.empty() && candidates.size() <= 40) {
-    hint = cat("expected one of ", support::join(candidates, ", "));
-  }
-  return hint;
-}
-
 /// The value of one expression; null, with a message, when it has none.
 std::optional<Node> evaluate(const std::string& expression, const Mark& mark, const Scope& scope,
                              Diagnostics& diagnostics) {
@@ -106,7 +98,7 @@ std::optional<Node> evaluate(const std::string& expression, const Mark& mark, co
   } else if (std::find(scope.axes->begin(), scope.axes->end(), name) != scope.axes->end()) {
     return lacks_axis(name);
   } else {
-    return fail(cat("unknown name ", quote(name)), with_choice(name, names_in_scope(scope)));
+    return fail(cat("unknown name ", quote(name)), support::suggestion(name, names_in_scope(scope)));
   }
   for (; next < parts.size(); ++next) {
     std::string key = parts[next];
@@ -115,13 +107,13 @@ std::optional<Node> evaluate(const std::string& expression, const Mark& mark, co
       const AxisValue* bound = scope.find(axis);
       if (!bound) {
         if (std::find(scope.axes->begin(), scope.axes->end(), axis) != scope.axes->end()) return lacks_axis(axis);
-        return fail(cat("unknown axis ", quote(axis)), with_choice(axis, *scope.axes));
+        return fail(cat("unknown axis ", quote(axis)), support::suggestion(axis, *scope.axes));
       }
       key = bound->label;
     }
     if (!at->is_map()) return fail(cat(quote(so_far), " is ", at->found(), " and has no ", quote(key)));
     const Node* found = at->find(key);
-    if (!found) return fail(cat(quote(so_far), " has no ", quote(key)), with_choice(key, keys_of(*at)));
+    if (!found) return fail(cat(quote(so_far), " has no ", quote(key)), support::suggestion(key, keys_of(*at)));
     at = found;
     so_far += cat(".", key);
   }

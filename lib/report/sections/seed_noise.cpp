@@ -1,6 +1,5 @@
 // How many seeds does a comparison need? The parts of the noise at each length, what so many seeds can find, and how
 // often one training of each arm orders two arms wrongly.
-#include <algorithm>
 #include <boost/math/distributions/chi_squared.hpp>
 #include <cmath>
 #include <map>
@@ -8,6 +7,7 @@
 
 #include "report/results/comparison.h"
 #include "report/sections/section.h"
+#include "statistics/estimates.h"
 #include "statistics/rankings.h"
 #include "support/text.h"
 
@@ -17,12 +17,6 @@ namespace {
 using support::cat;
 
 constexpr std::size_t kFewestSeeds = 5;  // with fewer a standard deviation is hardly known
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n == 0 ? NAN : n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 /// One arm at one length: losses of documents by seed.
 struct ArmNoise {
@@ -165,7 +159,7 @@ Table noise_table(const std::vector<AtLength>& lengths, const std::string& proto
                          .group = "ordered wrongly by one training each",
                          .style = NumberStyle::kPercent}});
   for (const AtLength& at : lengths) {
-    const statistics::NoiseLevels noise{median(at.seed_sd), median(at.item_sd)};
+    const statistics::NoiseLevels noise{statistics::median_of(at.seed_sd), statistics::median_of(at.item_sd)};
     Row row{.cells = {Cell::of_number(static_cast<double>(at.length)), Cell::of_number(noise.seed),
                       Cell::of_number(statistics::detectable_by_one_seed(noise.seed, noise.item, at.items))}};
     for (const std::size_t seeds : counts)
