@@ -7,7 +7,7 @@
 
 namespace pe::cli {
 
-/// Text in lines of at most `columns`, each indented; those that continue a paragraph by `hang` more.
+/// Text in lines of at most `columns`, each indented; lines that continue a paragraph are indented by `hang` more.
 std::string wrapped(const std::string& text, int columns, int indent, int hang = 0);
 
 /// `left` in the first column, `right` wrapped in the second.

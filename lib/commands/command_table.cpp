@@ -305,10 +305,8 @@ cli::Command list_entry() {
       "list",
       "stages|tasks|artifacts|runs|encodings [FILE] [SELECT...] [flags]",
       "List stages, tasks, artifacts, runs or encodings",
-      cat("Stages and tasks are those of FILE (without it, the stage programs that were found); artifacts "
-          "are the store's, "
-          "or with FILE those of its tasks. Runs are the store's, or with FILE the runs of that pipeline. Encodings "
-          "are all that a model can use.\n\n",
+      cat("With FILE, stages, tasks, artifacts and runs belong to that pipeline. Without it, stages are the programs "
+          "that were found, and artifacts and runs are the store's. Encodings are all that a model can use.\n\n",
           kSelection),
       reading_flags() + std::vector<Flag>{json_flag()},
       {{"pe-pipeline list tasks grid.yml 'decay[seed=42]'", ""},

@@ -128,6 +128,12 @@ BOOST_AUTO_TEST_CASE(bold_and_sentences_know_the_noise_of_seeds) {
 BOOST_AUTO_TEST_CASE(the_end_of_a_run_says_what_the_page_says) {
   const auto lines = [](const Perplexities& options) { return section_of("perplexity", perplexities(options)).lines; };
   const Perplexities three{.encodings = {"none", "rope", "alibi"}, .lengths = {128, 512, 1024}, .better = 0.3};
+  Results unmeasured = perplexities(three);
+  for (LmCell& cell : unmeasured.lm)
+    cell = {.run = cell.run, .protocol = "prefix", .length = 128, .status = "skipped_docs"};
+  const auto none = section_of("perplexity", unmeasured).lines;
+  BOOST_TEST_REQUIRE(none.size() == 1u);
+  BOOST_TEST(none[0].rfind("no perplexity was measured: ", 0) == 0u, none[0]);
   const auto clear = lines(three);
   BOOST_TEST_REQUIRE(clear.size() == 2u);  // the training length, and the longest
   BOOST_TEST(clear[0].rfind("perplexity at 128 (1×), prefix: alibi ", 0) == 0u, clear[0]);
@@ -394,8 +400,8 @@ BOOST_AUTO_TEST_CASE(a_sweep_of_learning_rates_is_one_model_chosen_on_validation
     curve.run = {.labels = {{"stage", "train"}, {"encoding", "rope"}, {"lr", rates[i].first}, {"seed", "1"}},
                  .encoding = "rope",
                  .seed = "1"};
-    curve.run.facts = {{"stability", {{"spikes", 0}, {"steps_judged", 100}, {"nonfinite_steps", 0}}}};
-    curve.train = {{1, 10, 6, 2}, {100, 1000, 3.1, 1}};
+    curve.run.facts = {{"step", 100}, {"stability", {{"spikes", 0}, {"steps_judged", 100}, {"nonfinite_steps", 0}}}};
+    curve.train = {{1, 10, 6, 2}, {96, 1000, 3.1, 1}};
     curve.validation = {{100, 1000, rates[i].second, 1}};
     curve.diverged = std::isnan(rates[i].second);
     results.curves.push_back(curve);
@@ -418,6 +424,7 @@ BOOST_AUTO_TEST_CASE(a_sweep_of_learning_rates_is_one_model_chosen_on_validation
   BOOST_TEST(cell_of(table_of(section, "stability"), 0, "label").text == "needs care");
   const Figure& figure = section.figures.at(0);
   BOOST_TEST(figure.id == "learning_rates");
+  BOOST_TEST(figure.setting == "100 steps · 1 seed");                // of these trainings, and not of the study
   BOOST_TEST(figure.panels.at(0).series.at(0).points.size() == 3u);  // the one that diverged has none
   results.unselected_curves.pop_back();                              // without the one that diverged
   results.unselected_curves[0].validation[0].loss = 3.01;

@@ -8,6 +8,7 @@
 #include "artifact/collection.h"
 #include "artifact/metrics.h"
 #include "report/sample_results.h"
+#include "report/section_results.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/process.h"
@@ -53,6 +54,21 @@ std::string error_of(const std::function<void()>& body) {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(report, *boost::unit_test::precondition(HasPlotPrograms{}))
+
+BOOST_AUTO_TEST_CASE(captions_name_outlines_where_many_bands_are_drawn) {
+  const auto caption = [](std::vector<std::string> encodings) {
+    for (const Section& section :
+         make_sections(sample::perplexities({.encodings = std::move(encodings), .seed_sd = 0.02}))) {
+      for (const Figure& figure : section.figures) {
+        if (figure.id == "perplexity_length") return figure.caption;
+      }
+    }
+    return std::string();
+  };
+  BOOST_TEST(caption({"none", "rope", "alibi"}).find("outlines") == std::string::npos);
+  BOOST_TEST(caption({"none", "rope", "alibi", "t5"}).find("Bands are outlines, since there are 4") !=
+             std::string::npos);
+}
 
 BOOST_AUTO_TEST_CASE(a_baseline_that_no_model_has_is_named_with_the_one_that_replaces_it) {
   test::TempFolder folder;

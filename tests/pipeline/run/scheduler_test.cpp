@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "pipeline/run/run_fixture.h"
 #include "support/temp_folder.h"
@@ -165,6 +166,18 @@ BOOST_AUTO_TEST_CASE(this_machine_has_something) {
   const Capacity here = detect_capacity();
   BOOST_TEST(here.cpus >= 1);
   BOOST_TEST(here.mem_bytes > (64 << 20));
+}
+
+BOOST_AUTO_TEST_CASE(a_gpu_that_is_visible_twice_counts_once) {
+  const char* const before = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string kept = before ? before : "";
+  ::setenv("CUDA_VISIBLE_DEVICES", "1,0,1", 1);
+  const Capacity here = detect_capacity();
+  if (before)
+    ::setenv("CUDA_VISIBLE_DEVICES", kept.c_str(), 1);
+  else
+    ::unsetenv("CUDA_VISIBLE_DEVICES");
+  BOOST_TEST((here.gpus == std::vector<std::string>{"1", "0"}));
 }
 
 BOOST_AUTO_TEST_CASE(the_longest_remaining_path_then_most_descendants_then_order) {
