@@ -4,9 +4,9 @@
 // config, where they are hashed:
 //
 //     title     text            the pipeline's title
-//     labels    list of text    one per artifact that is gathered, in order: "scores from=decay,encoding=rope,seed=42",
+//     labels    list of text    one per gathered artifact, in order: "scores from=decay,encoding=rope,seed=42",
 //                               "curves stage=decay,encoding=rope,seed=42"
-//     missing   list of text    results to list as absent: "scores encoding=rope,seed=43: the training failed"
+//     missing   list of text    absent results: "scores encoding=rope,seed=43: the training failed"
 //
 // In a partial gather the labels that no input carries are listed as missing, with the reason from the task's document.
 //
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   const int code = pe::stage::run<pe::report::ReportConfig>(
       static_cast<int>(arguments.size()), arguments.data(),
       {.name = "report",
-       .version = 21,
+       .version = 22,
        .summary = "Compare models in tables, figures and one self-contained page.",
        .inputs = {{.name = "scores", .kind = Kind::kEvalTable, .many = true, .optional = true},
                   {.name = "curves", .kind = Kind::kMetrics, .many = true, .optional = true}},

@@ -18,7 +18,7 @@ struct IdealReaderPoint {
   static void columns(Row& row, Visitor& column) {
     column("position", row.position, "bytes", "place in the text", kNeeded);
     column("context", row.context, "bytes", "bytes read before it", kNeeded);
-    column("nats_per_byte", row.nats_per_byte, "nats", "loss above that of a reader of everything", kNeeded);
+    column("nats_per_byte", row.nats_per_byte, "nats", "loss above the loss of a reader of everything", kNeeded);
   }
 };
 

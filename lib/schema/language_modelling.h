@@ -196,7 +196,7 @@ struct LmWords {
     column("ci_lo", row.ci_lo, "nats", "nats_per_word - 1.96 se");
     column("ci_hi", row.ci_hi, "nats", "nats_per_word + 1.96 se");
     column("status", row.status, "",
-           "ok, overflow or na_measure (a stream, or text whose words cannot be told from its tokens)");
+           "ok, overflow or na_measure (a stream, or text whose words do not follow from its tokens)");
   }
 };
 

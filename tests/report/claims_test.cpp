@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(near_is_two_one_sided_tests) {
   BOOST_TEST(wide.level == 0.9);
   BOOST_TEST((judged("0.5, within: 0.01").verdict == Verdict::kInconclusive));
   BOOST_TEST((judged("0.9, within: 0.01").verdict == Verdict::kRefuted));
-  // The interval of level 90 % is shorter than that of an inequality at 95 %.
+  // The interval of level 90 % is shorter than the interval of an inequality at 95 %.
   const TestResult at_least =
       gathered.judge("    tests:\n      - {measure: loss, where: {length: 40}, of: none, at_least: 0.1}\n").tests.at(0);
   BOOST_TEST(wide.interval.high - wide.interval.low < at_least.interval.high - at_least.interval.low);
@@ -361,7 +361,7 @@ BOOST_AUTO_TEST_CASE(a_score_is_judged_by_its_median_and_shows_each_seed) {
              "the interval excludes the claim, but not at the level of \"refuted\", which needs 6 seeds for a score");
   // The items are few, too: 49 of 50 do not show 95 %.
   BOOST_TEST((judged("at_least: 0.95").verdict == Verdict::kInconclusive));
-  // One seed that has not learned: a t interval would say 0.78 ± 0.6. The typical training is as it was, and not shown
+  // One seed that has not learned: a t interval would say 0.78 ± 0.6. The typical training is unchanged, and not shown
   // by five.
   gathered.add("none", "6", kAll, kNone);
   const TestResult six = judged("at_least: 0.5").tests.at(0);

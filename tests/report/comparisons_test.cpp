@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(the_end_of_a_run_says_what_the_page_says) {
                  sentence);
     }
   }
-  // Long names take what is essential; the rest gives way.
+  // Long names keep the essential part; the rest is cut.
   const auto longest = lines(
       {.encodings = {"none", "an_encoding_with_a_long_name", "another_encoding_with_a_long_name"}, .better = 0.3});
   BOOST_TEST(contains(longest[0], "another_encoding_with_a_long_name "), longest[0]);
@@ -662,8 +662,8 @@ BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {
   BOOST_TEST(contains(three.findings[0], "with a power of 80 %"), three.findings[0]);
   const Table& power = table_of(three, "power");
   BOOST_TEST(*cell_of(power, 0, "seeds_10").number < *cell_of(power, 0, "seeds_3").number / 2);
-  // A study to come is planned with the upper limit of the seeds' sd, which with three seeds is 2.1 times what they
-  // showed.
+  // A study to come is planned with the upper limit of the seeds' sd, which with three seeds is 2.1 times the
+  // shown one.
   BOOST_TEST(*cell_of(power, 0, "shown").number < *cell_of(power, 0, "seeds_3").number);
   BOOST_TEST(*cell_of(power, 0, "seeds_3").number < 2.12 * *cell_of(power, 0, "shown").number);
   const Section one = section_of("power", perplexities({.seeds = {"1"}, .seed_sd = 0.02}));
@@ -704,7 +704,7 @@ BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {
 }
 
 BOOST_AUTO_TEST_CASE(equal_encodings_give_findings_in_a_report_as_often_as_the_level_says) {
-  // Through what a report prints: the table of differences with its corrected p, bold and sentences of perplexity.
+  // Through the output of a report: the table of differences with its corrected p, bold and sentences of perplexity.
   for (const int seeds : {3, 5, 10}) {
     int found = 0, bold = 0, sentences = 0;
     for (int study = 0; study < 1000; ++study) {

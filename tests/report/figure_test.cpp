@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(differences_of_both_signs_have_a_logarithmic_axis) {
     const double position = position_in(axis.scale, -0.3, 2, value);
     BOOST_TEST(std::abs(value_at(axis.scale, -0.3, 2, position) - value) < 1e-12);
   }
-  // Half of the height for what is below 0.05, where a linear axis has a fortieth.
+  // Half of the height for values below 0.05, where a linear axis has a fortieth.
   BOOST_TEST(position_in(axis.scale, 0, 2, 0.05) > 0.38);
   BOOST_TEST(figure_json({.id = "f", .title = "", .y = axis}, 10).at("y").at("scale") == "linear");
 }

@@ -13,7 +13,7 @@ using namespace pe::report::sample;
 
 namespace {
 
-/// Six encodings, each 0.1 nats above the one before; under `turned` in the opposite order.
+/// Six encodings, each 0.1 nats above the one before; in the opposite order under `turned`.
 Results ranked(const std::vector<std::string>& protocols, const std::string& turned, double seed_sd,
                std::vector<std::string> seeds = {"1", "2", "3"}) {
   Results results = perplexities({.encodings = {"a", "b", "c", "d", "e", "f"},

@@ -51,7 +51,7 @@ Curve training(const std::string& encoding, const std::string& seed, double abov
   curve.run.facts = {{"parameters", parameters}, {"length", 128}};
   curve.config = {{"model", {{"width", 8}, {"layers", 2}, {"heads", 2}, {"tied", true}}},
                   {"train", {{"peak_lr", 0.003}, {"schedule", "wsd"}, {"batch", 4}}}};
-  curve.peak_rate = 0.002999999932944775;  // what 32 bits made of it
+  curve.peak_rate = 0.002999999932944775;  // 0.003 in 32 bits
   for (int step = 1; step <= 100; ++step)
     curve.train.push_back({static_cast<double>(step), 512.0 * step, 3 + 5.0 / step + above});
   for (const int step : {60, 80, 100})

@@ -386,7 +386,7 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   BOOST_TEST(words[5] == "unknown");
   BOOST_TEST(words[8] == "FAIL");   // nothing was declared
   BOOST_TEST(words[11] == "FAIL");  // no control
-  // Logs that say how they were trained settle what was the same, and name what was not.
+  // Logs with their training settings decide which settings were the same, and name the others.
   for (Curve& curve : results.curves) {
     curve.data = "[\"abc\"]";
     curve.config = {{"model", {{"encoding", curve.run.encoding}, {"width", 64}}},
@@ -422,7 +422,7 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   sizes.curves[1].run.variant = "large";
   sizes.curves[1].run.facts["parameters"] = 5000;
   BOOST_TEST(verdicts(sizes)[1] == "pass");
-  // Each can turn.
+  // Each can change.
   results.primary = "anchored ratio at 512 tokens";
   results.curves[1].train[1].tokens = 1;
   results.curves[1].run.facts["parameters"] = 1001;

@@ -27,7 +27,7 @@ struct Options {
   bool retrieval = true;
   bool copy = true;
   bool curves = true;
-  bool configs = false;  ///< training logs say how they were made
+  bool configs = false;  ///< training logs have the settings of their training
 };
 
 inline double noise(std::initializer_list<std::uint64_t> key, double sd) {

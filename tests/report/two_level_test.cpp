@@ -206,7 +206,7 @@ BOOST_AUTO_TEST_CASE(known_effects_are_covered_as_often_as_said) {
 }
 
 BOOST_AUTO_TEST_CASE(an_interval_over_documents_alone_misses_the_noise_of_training) {
-  // An earlier rule of pages: with seeds pooled, most comparisons of equal arms were "told apart".
+  // An earlier rule of pages: with seeds pooled, most comparisons of equal arms were found to differ.
   Noise noise(7);
   int found = 0;
   for (int i = 0; i < 200; ++i) {
@@ -244,7 +244,7 @@ BOOST_AUTO_TEST_CASE(a_detectable_difference_is_known_for_any_noise) {
         const double difference = detectable_difference({ratio, 1}, seeds, items);
         const double error = std::sqrt(ratio * ratio / static_cast<double>(seeds) + 1.0 / static_cast<double>(items));
         BOOST_REQUIRE(std::isfinite(difference));
-        // At least what is found with a known error, and at most what one degree of freedom finds.
+        // At least the difference with a known error, and at most the difference with one degree of freedom.
         BOOST_REQUIRE_GE(difference, 2.79 * error);
         BOOST_REQUIRE_LE(difference, 64 * error);
       }

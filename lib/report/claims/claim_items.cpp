@@ -15,7 +15,7 @@ using support::kMissing;
 
 /// Columns that number the items behind a mean. A table without one holds summaries: a row is a whole result.
 const Words kNumbers = {"doc_id", "trial", "index", "item"};
-/// Columns that say what was asked of an item.
+/// Columns that describe the test of an item.
 const Words kAsked = {"corpus", "protocol", "task", "variant", "split", "L", "length", "depth", "test", "amount"};
 
 double ratio(const ItemSums& sums) {

@@ -1,6 +1,6 @@
 /// @file
-/// What claims measure: one number per arm and seed, with the items behind it where a table has items, so that arms are
-/// paired on the same documents or trials and not on rows that happen to stand in the same order.
+/// The numbers that claims measure: one per arm and seed, with its items where a table has items. Arms are then paired
+/// on the same documents or trials, and not on rows that happen to be in the same order.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@
 
 namespace pe::report {
 
-/// Numerator and denominator of every row, by what names its item: "doc_id 7, L 512".
+/// Numerator and denominator of every row, by the name of its item: "doc_id 7, L 512".
 using ItemSums = std::map<std::string, std::pair<double, double>>;
 
 struct Measurement {
@@ -34,8 +34,8 @@ using ArmSeeds = std::map<std::string, std::map<std::string, Measurement>>;
 /// "512" and "5.12e2" are one value.
 bool same_value(const std::string& a, const std::string& b);
 
-/// The columns of a table that name its items: the number of the document or trial, and what was asked of it. Columns
-/// that `minus` changes are left out, so that an item meets itself elsewhere. Empty for a table of summaries.
+/// The columns of a table that name its items: the number of the document or trial, and its test, such as task and
+/// length. Columns that `minus` changes are left out, so that an item has the same name in both. Empty for summaries.
 std::vector<std::string> item_columns(const artifact::Table& table, const Quantity& quantity);
 
 /// How the items of several arms agree.
@@ -44,7 +44,7 @@ struct CommonItems {
   std::size_t most = 0;                  ///< items of the arm that has most
   std::vector<std::string> main, minus;  ///< names; `minus` is `main` where both name the same
 };
-/// Of these arms in these seeds.
+/// The common items of these arms in these seeds.
 CommonItems common_items(const ArmSeeds& arms, const std::vector<std::string>& names,
                          const std::vector<std::string>& seeds);
 
@@ -55,13 +55,13 @@ struct Component {
 };
 struct ComponentResult {
   statistics::TwoLevel difference;
-  bool at_bound = false;  ///< both arms answered everything right, or nothing: they cannot be told apart
+  bool at_bound = false;  ///< both arms answered everything right, or nothing: they cannot be distinguished
   /// Mean over seeds; of scores the median.
   double effect() const;
   /// The interval at level 1 − `alpha`. NaN where there are too few seeds for a median.
   statistics::Interval interval(double alpha) const;
 
-  /// Answers of an arm that are all alike have no scatter: the interval is that of their share.
+  /// Answers of an arm that are all alike do not vary: the interval is then computed from their share.
   struct Share {
     double own = 0, trials = 0, sign = 1, offset = 0;  ///< no trials: the share has no noise of items
     std::optional<double> other;

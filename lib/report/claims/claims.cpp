@@ -195,7 +195,7 @@ class Judge {
                "): name one, or choose with 'runs: {label: value}'");
   }
 
-  /// The inequalities that a test stands for; each must hold.
+  /// The inequalities of a test; each must hold.
   static std::vector<Component> components_of(const ClaimTest& test) {
     std::vector<Component> components;
     for (const std::string& arm : test.of) {
@@ -292,7 +292,7 @@ class Judge {
     return a.measured.effect() < b.measured.effect();
   }
 
-  /// The verdict of a test is that of its least favourable comparison, whose effect and interval are shown.
+  /// A test has the verdict of its least favourable comparison, whose effect and interval are shown.
   void decide(const std::vector<Comparison>& comparisons, const CommonItems& items, TestResult& result) const {
     const Comparison* shown = &comparisons.front();
     result.failed_arms.clear();
@@ -468,7 +468,7 @@ class Judge {
     return words;
   }
 
-  /// Why an arm that was asked for is not there; empty for one that nobody asked for.
+  /// Why an arm that was asked for is missing; empty for one that was not asked for.
   std::string missing_reason(const std::string& arm) const {
     const std::string encoding = arm.substr(0, arm.find(','));
     for (const std::string& missing : results_.missing) {
@@ -488,7 +488,7 @@ class Judge {
     return "";
   }
 
-  /// The axis by which an arm was left out of this run; empty for one that nobody asked for.
+  /// The axis by which an arm was left out of this run; empty for one that was not asked for.
   std::string axis_without(const std::string& arm) const {
     const auto comma = arm.find(',');
     const std::string encoding = arm.substr(0, comma);

@@ -1,8 +1,7 @@
 /// @file
 /// Claims of papers and hypotheses of a study, tested on gathered results (doc/claims.md). A claim is a list of
-/// tests, each a comparison of arms or of an arm with a number; all of them must hold. Verdicts are those of verdict.h:
-/// a claim is reproduced when every comparison excludes the opposite, and refuted when one comparison excludes the
-/// claim.
+/// tests, each a comparison of arms or of an arm with a number; all of them must hold. The verdicts are in verdict.h: a
+/// claim is reproduced when every comparison excludes the opposite, and refuted when one comparison excludes the claim.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +24,12 @@ struct Results;
 /// Which rows of a table count: column → values that it may have, as text.
 using RowFilter = std::map<std::string, std::vector<std::string>>;
 
-/// One number per arm and seed: the mean of `measure` over the rows, or Σ measure / Σ per; less that of `minus` where
-/// given.
+/// One number per arm and seed: the mean of `measure` over the rows, or Σ measure / Σ per. The number of `minus`, where
+/// given, is subtracted.
 struct Quantity {
   std::string table, measure, per;
   RowFilter where;
-  std::optional<RowFilter> minus;           ///< the same quantity elsewhere, to be taken off
+  std::optional<RowFilter> minus;           ///< the same quantity elsewhere, subtracted
   bool absolute = false;                    ///< rows count by their absolute value
   std::map<std::string, std::string> runs;  ///< only runs with these labels
   std::string by, seed_by;  ///< columns that name arm and seed, for a table that holds many; empty: the run's own
@@ -46,7 +45,7 @@ struct ClaimTest {
   double within = 0;                ///< kNear
   std::optional<double> published;  ///< the source's number for this test
   std::optional<statistics::Interval>
-      band;  ///< what ours must lie in for "reproduced": the value of each arm, or its difference from each other
+      band;           ///< "reproduced" needs our number in it: the value of each arm, or its difference from each other
   bool noise = true;  ///< false: the number has no sampling noise (a property of a network, a count)
   support::Place place;
   std::vector<std::string> arms() const;  ///< `of` and `others`
@@ -56,8 +55,8 @@ struct ClaimTest {
 
 struct ClaimSpec {
   std::string id, says, source, published;
-  std::optional<Verdict> expected;  ///< what --check-claims asks for; reproduced where nothing is said
-  std::vector<ClaimTest> control;   ///< what must come out for the claim to be testable at all
+  std::optional<Verdict> expected;  ///< the verdict that --check-claims expects; by default reproduced
+  std::vector<ClaimTest> control;   ///< tests that must hold for the claim to be testable at all
   std::vector<ClaimTest> tests;
   std::string hash;  ///< of its text in canonical form, 12 hex digits
 };
@@ -70,7 +69,7 @@ struct TestResult {
   Verdict verdict = Verdict::kNotTestable;
   std::string reason;    ///< why it cannot be tested, or why the interval is missing
   std::string observed;  ///< "none 0.97, t5 0.95; rope 0.02"
-  std::string configs;   ///< hash of what was measured: of the configs of its runs, 12 hex digits
+  std::string configs;   ///< hash of the configs of the measured runs, 12 hex digits
   std::string shown;     ///< the comparison that decides, whose effect and interval these are: "none above rope"
   double effect =
       std::numeric_limits<double>::quiet_NaN();  ///< mean over seeds, of scores the median; above zero: as claimed
@@ -80,7 +79,7 @@ struct TestResult {
       std::numeric_limits<double>::quiet_NaN();  ///< the smallest effect that these seeds find with power 80 %
   std::size_t seeds = 0, items = 0;
   bool is_score = false;  ///< a score against a number: effect and interval describe the median over seeds
-  std::size_t comparisons = 0, untested = 0;  ///< those of the test, and those without a verdict of their own
+  std::size_t comparisons = 0, untested = 0;  ///< all of the test, and the ones without a verdict
   std::vector<std::string> failed_arms;       ///< of a control: arms whose mean misses the condition
 };
 
@@ -97,17 +96,17 @@ struct SequentialState {
   std::string claim;
   Verdict verdict = Verdict::kNotTestable;
   std::size_t seeds = 0, most = 0;  ///< of the claim: now, and at the last look
-  std::size_t look = 0, looks = 0;  ///< of this one, from 1, and of the last
-  double alpha = 0, spent = 0;      ///< error of all looks together, and of those so far
+  std::size_t look = 0, looks = 0;  ///< this one, from 1, and the last
+  double alpha = 0, spent = 0;      ///< error of all looks, and of looks so far
   double level = 0;                 ///< of the two-sided test at this look
 };
 /// Nothing for a study with a fixed number of seeds.
 std::optional<SequentialState> sequential_state(const Results& results, const std::vector<ClaimResult>& judged);
 Json to_json(const SequentialState& look);
 
-/// What a gather that is not whole lacks, or a run leaves out (--axis), makes a test not testable, with the reason.
-/// @throws ConfigError at the test's line for a table, column, label or arm that nobody has or asked for, naming the
-/// nearest.
+/// A result that an incomplete gather lacks, or a run leaves out (--axis), makes a test not testable, with the reason.
+/// @throws ConfigError at the test's line for a table, column, label or arm that was neither gathered nor asked for,
+/// naming the nearest.
 std::vector<ClaimResult> judge(const std::vector<ClaimSpec>& claims, const Results& results);
 
 }  // namespace pe::report

@@ -17,7 +17,7 @@ using support::quote;
 
 using Words = std::vector<std::string>;
 
-/// What tests may take over from their claim.
+/// Keys that tests may take over from their claim.
 const Words kShared = {"table", "measure", "per", "by", "seed_by", "runs", "noise", "absolute"};
 const Words kComparisons = {"above", "at_least", "at_most", "near"};
 
@@ -77,7 +77,7 @@ class ClaimReader {
     read_shared(node, test);
     if (const Node* where = node.find("where")) test.quantity.where = filter(*where);
     if (const Node* minus = node.find("minus")) {
-      // What is not said again is as in 'where'.
+      // Columns that 'minus' does not repeat keep their values of 'where'.
       RowFilter elsewhere = test.quantity.where;
       for (auto& [column, values] : filter(*minus)) elsewhere[column] = values;
       test.quantity.minus = std::move(elsewhere);

@@ -20,7 +20,7 @@ struct ComparisonEvidence {
   statistics::Interval interval;  ///< "reproduced" if it excludes the opposite; NaN: too few seeds or items
   statistics::Interval refuting;  ///< "refuted" if it excludes the claim; wider where a claim has several comparisons
   bool inclusive = false;         ///< zero satisfies the claim: a bound is reached when it is met
-  bool in_band = true;            ///< the values lie in the band that the claim states, if it states one
+  bool in_band = true;            ///< the values are in the band of the claim, if it states one
   bool enough_seeds = true;
 };
 Verdict verdict_of(const ComparisonEvidence& evidence);

@@ -72,7 +72,7 @@ std::string tick_label(double value, const Axis& axis, double largest, int decim
     return value >= 1000 && value == std::floor(value) ? support::with_commas(std::llround(value)) : trimmed(value, 3);
   }
   if (axis.ticks == TickStyle::kCount || (axis.scale == Scale::kLog10 && value >= 1000)) {
-    // One unit for an axis, so that 0.5M stands beside 1M and not 500k.
+    // An axis has one unit: 0.5M and 1M, and not 500k and 1M.
     const double size = axis.scale == Scale::kLog10 ? value : largest;
     for (const auto& [unit, suffix] : {std::pair{1e12, "T"}, {1e9, "B"}, {1e6, "M"}, {1e3, "k"}}) {
       if (size >= unit) return value == 0 ? "0" : trimmed(value / unit, 3) + suffix;

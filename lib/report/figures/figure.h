@@ -1,7 +1,7 @@
 /// @file
-/// A figure before it is a picture: axes, panels, series of typed points, and what is written into them. Two back ends
-/// draw it: gnuplot for files and the static page, Chart.js for a page that is asked to come alive. All judgement
-/// (which ticks, where labels go, what leaves the plot) is made here, so that both agree and no label covers another.
+/// A figure before it is drawn: axes, panels, series of typed points, and the texts in them. Two back ends draw it:
+/// gnuplot for files and the static page, Chart.js for interactive charts on demand. All decisions (ticks, places of
+/// labels, points that leave the plot) are made here, so that both agree and no label covers another.
 #pragma once
 
 #include <cmath>
@@ -46,9 +46,9 @@ struct Series {
     kMain,     ///< labelled line with markers; its band is drawn where bounds are finite
     kLine,     ///< labelled line without markers
     kSeed,     ///< one seed of it: thin
-    kRaw,      ///< what was smoothed: faint
+    kRaw,      ///< values before smoothing: faint
     kContext,  ///< others, in grey; labelled where their names are drawn
-    kPoints,   ///< markers without a line: single seeds of what is often all or nothing
+    kPoints,   ///< markers without a line: single seeds of a measure that is often all or nothing
   };
   std::string name;  ///< label at the line's end, once per name
   std::string seed;  ///< of a seed's line
@@ -59,7 +59,7 @@ struct Series {
   bool labelled = true;                 ///< has a label at its end
   bool whiskers = false;                ///< bounds as whiskers and not as a band
   std::string variant;                  ///< of its models, for a page that chooses among them
-  std::map<std::string, double> units;  ///< what one of x is in each of the figure's units
+  std::map<std::string, double> units;  ///< the size of one x in each of the figure's units
 };
 
 struct Rule {  ///< a straight line across a panel
@@ -97,7 +97,7 @@ struct Panel {
   std::vector<Shade> shades;
   std::vector<HeatCell> cells;
   std::optional<double> x_low, x_high, y_low, y_high;  ///< a zoom; else the figure's axes
-  std::string encoding, variant;                       ///< whose panel it is, where it is that of one
+  std::string encoding, variant;                       ///< of the panel, where it shows only one
 };
 
 /// Another unit of the x axis, which a reader may choose.
@@ -131,7 +131,7 @@ inline constexpr std::size_t kNamesInColour = 8;
 /// The names of a panel's or a figure's labelled lines, in order.
 std::vector<std::string> names_of(const Panel& panel);
 std::vector<std::string> names_of(const Figure& figure);
-/// The `most` names that lie best at the ends of the first panel's lines (the axis's title says which way is better),
+/// The `most` names that are best at the ends of the first panel's lines (the axis's title says which way is better),
 /// `first` first.
 std::vector<std::string> leading_names(const Figure& figure, const std::string& first,
                                        std::size_t most = kNamesInColour);
@@ -156,11 +156,11 @@ struct Range {
   std::vector<Tick> ticks;
 };
 
-/// The range of an axis: stated bounds, else the data's with a little air, and its ticks.
-/// `around` always lies inside. A single value, or none, still gives a range.
+/// The range of an axis: stated bounds, else the data's with a little air, and its ticks. A single value, or none,
+/// still gives a range.
 Range range_of(const Axis& axis, const std::vector<double>& values);
 std::vector<Tick> ticks_of(const Axis& axis, double low, double high, int about);
-/// Where `value` stands between low (0) and high (1), on the axis's scale.
+/// The place of `value` between low (0) and high (1), on the axis's scale.
 double position_in(Scale scale, double low, double high, double value);
 double value_at(Scale scale, double low, double high, double position);
 

@@ -367,7 +367,7 @@ class Script {
     }
   }
 
-  // Labels stand right of the plot, at the height of their line's end, moved apart where they would touch.
+  // Labels are right of the plot, at the height of their line's end, moved apart where they would touch.
   std::vector<EndLabel> end_labels(const Panel& panel, const Frame& f) const {
     std::vector<EndLabel> labels;
     std::map<std::string, std::size_t> known;
@@ -395,7 +395,7 @@ class Script {
       const double x_share = position_in(x_scale(), f.x.low, f.x.high, label.from_x);
       label.reaches_edge = x_share > 0.93;
       if (const auto found = known.find(series.name); found != known.end()) {
-        // One label per name: that of the line which comes farthest.
+        // One label per name: the label of the line that reaches farthest.
         EndLabel& other = labels[found->second];
         if (label.from_x > other.from_x) other = label;
         continue;
@@ -403,7 +403,7 @@ class Script {
       known[series.name] = labels.size();
       labels.push_back(label);
     }
-    // Those that leave the top stand in the order of leaving, the first on top.
+    // Labels of lines that leave the top are in the order of leaving, the first on top.
     std::vector<double> wanted;
     for (const EndLabel& label : labels) {
       wanted.push_back(label.wanted +
@@ -495,7 +495,7 @@ class Script {
           cat(block(rows), " with lines lc rgb '", series.look.colour, "' lw ", num(0.9 * canvas_.line), " dt 1"));
   }
 
-  /// Bands lie lowest, then what is faint, then the lines that are named.
+  /// Bands are lowest, then faint series, then the lines that are named.
   void lines(const Panel& panel, const Frame& f, const std::vector<EndLabel>& labels) {
     bands(panel, f);
     for (const Series& s : panel.series) {
@@ -743,7 +743,7 @@ std::string gnuplot_script(const Figure& figure, const Canvas& canvas) { return 
 
 namespace {
 
-/// One panel as a figure of its own, on the axes that all panels share.
+/// One panel as a separate figure, on the axes that all panels share.
 Figure panel_alone(const Figure& figure, std::size_t panel) {
   Figure one = figure;
   const Panel& chosen = figure.panels.at(panel);

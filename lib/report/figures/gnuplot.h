@@ -10,14 +10,14 @@
 
 namespace pe::report {
 
-/// What a picture is drawn on. Lengths are in the terminal's unit: px for SVG, pt for PDF.
+/// The format and size of a picture. Lengths are in the terminal's unit: px for SVG, pt for PDF.
 struct Canvas {
   enum class Format { kSvg, kPdf };
   Format format = Format::kSvg;
   double panel_width = 440;
   double panel_height = 300;
   double font_size = 11;
-  double line = 1;  ///< gnuplot line width that stands for one hair line of the design
+  double line = 1;  ///< gnuplot line width of one hair line of the design
   int columns = 0;  ///< panels side by side; 0: as the figure says
 };
 
@@ -34,11 +34,11 @@ std::string gnuplot_script(const Figure& figure, const Canvas& canvas);
 
 /// A figure as files and as parts of a page.
 struct Pictures {
-  std::string svg, pdf;  ///< whole; the SVG has a title and a description of its own
+  std::string svg, pdf;  ///< whole; the SVG has its own title and description
   std::vector<std::string>
       panels;  ///< SVG elements: no XML header, ids that begin with the prefix and the panel's number
 };
-/// @param panels how many of the first panels are drawn by themselves too, on the axes that all share
+/// @param panels number of first panels also drawn alone, on the axes that all share
 /// @throws Error naming Debian's package when gnuplot is missing; Error (bug) with gnuplot's words when it refuses.
 Pictures render(const Figure& figure, std::size_t panels, const std::string& prefix);
 /// The SVG alone.

@@ -114,7 +114,7 @@ std::string render_page(const Page& page) {
       "</main>\n<footer>\n<section id=\"about\">\n<h2>About</h2>\n<p>Made by pe-pipeline " PE_VERSION
       ". Figures are also in <code>figures/</code> (SVG, PDF, PNG), tables in <code>tables/</code> (CSV, Markdown, "
       "LaTeX), all data behind them in "
-      "<code>data/</code>, and the numbers once more in <code>report.json</code>, beside this page. Static pictures: "
+      "<code>data/</code>, and the numbers also in <code>report.json</code>, next to this page. Static pictures: "
       "gnuplot. Interactive charts: Chart.js, "
       "in this page; its licence:</p>\n<details>\n<summary>Licence of Chart.js</summary>\n<pre>",
       [] {

@@ -1,9 +1,9 @@
-// Wakes a figure on demand: the static picture gives way to charts drawn from the data that the page holds once.
+// Makes a figure interactive on demand: charts of the data, which the page holds once, replace the static picture.
 (function () {
   'use strict';
   var holder = document.getElementById('figures');
   if (!holder || typeof Chart === 'undefined') return;
-  var all = null;   // parsed when a figure is woken, not before the page is shown
+  var all = null;   // parsed when a figure becomes interactive, not before the page is shown
   function figures() { return all || (all = JSON.parse(holder.textContent)); }
   var dashes = [[], [7, 4], [2, 3], [8, 3, 2, 3]];
   var shapes = ['circle', 'rect', 'triangle', 'triangle', 'rectRot', 'circle'];
@@ -95,7 +95,7 @@
     return list;
   }
 
-  // A panel's bounds in another unit, where one factor does for all of its lines; else they follow from the data.
+  // A panel's bounds in another unit, where one factor fits all of its lines; else they follow from the data.
   function bound(panel, name, unit) {
     var at = panel[name], factors = panel.series.map(function (s) { return unit ? s.units[unit] : 1; });
     return at === undefined || factors.some(function (f) { return f !== factors[0]; }) ? undefined : at * factors[0];
@@ -201,7 +201,7 @@
       charts.forEach(function (c) { c.destroy(); });
       draw();
     }
-    // A choice of what is shown is drawn; the static pictures hold everything.
+    // A selection is drawn in charts; the static pictures show everything.
     document.addEventListener('pe-filter', function () {
       if (charts) redraw(); else if (window.peStudy.chosen()) button.click();
     });

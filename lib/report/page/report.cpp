@@ -185,7 +185,7 @@ struct FigureFiles {
   std::string png;
 };
 
-/// What drawing a figure takes, about: its points, and the frames of its panels.
+/// The approximate cost of drawing a figure: its points, and the frames of its panels.
 std::size_t size_of(const Figure& figure) {
   std::size_t points = 0;
   for (const Panel& panel : figure.panels) {
@@ -195,7 +195,7 @@ std::size_t size_of(const Figure& figure) {
   return points;
 }
 
-/// Every figure of the report. Programs do the work, so several are asked at once, and the largest first.
+/// Every figure of the report. Programs do the work, so several run concurrently, and the largest start first.
 std::map<const Figure*, FigureFiles> draw(const std::vector<Section>& sections, support::Progress& progress) {
   std::map<const Figure*, FigureFiles> drawn;
   std::vector<const Figure*> figures;
@@ -206,7 +206,7 @@ std::map<const Figure*, FigureFiles> draw(const std::vector<Section>& sections, 
                    [](const Figure* a, const Figure* b) { return size_of(*a) > size_of(*b); });
   std::vector<std::function<void()>> jobs;
   for (const Figure* figure : figures) {
-    FigureFiles& own = drawn[figure];  // a place of its own: maps do not move what they hold
+    FigureFiles& own = drawn[figure];  // its own place: maps do not move their values
     jobs.push_back([figure, &own] {
       own.pictures = render(*figure, std::min(figure->panels.size(), kPanelsOnPage), figure->id);
       own.png = render_png(own.pictures.svg);
@@ -365,7 +365,7 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
   put("report.html", render_page(page));
   if (const std::string result = result_text(sections); !result.empty()) put("result.txt", result);
   out.finish();
-  // Where it will lie is not said: within a pipeline this folder is a temporary one.
+  // The note does not name the folder: within a pipeline it is a temporary one.
   workspace.progress->note(cat("report: ", sections.size(), " sections, ", drawn.size(), " figures"));
   return failed_claims(results);
 }

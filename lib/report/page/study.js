@@ -1,4 +1,4 @@
-// What the page is about: which encodings, seeds and kinds of models are shown, and where each number comes from.
+// The study behind the page: which encodings, seeds and kinds of models are shown, and where each number comes from.
 (function () {
   'use strict';
   var holder = document.getElementById('study');
@@ -12,7 +12,7 @@
     return made;
   }
   function shown(axis, name) { return !(off[axis] && off[axis][name]); }
-  // Whether something of that encoding, variant and seed is shown; what is empty is of all.
+  // Whether something of that encoding, variant and seed is shown; an empty one means all.
   function visible(encoding, variant, seed) {
     if (encoding && !shown('encoding', encoding)) return false;
     if (seed && !shown('seed', seed)) return false;
@@ -85,7 +85,7 @@
       return run.encoding === encoding && (!variant || run.variant === variant) && (!seed || run.seed === seed);
     });
   }
-  function configOf(encoding, variant) {   // that of the training with the variant's labels, or the first of the encoding
+  function configOf(encoding, variant) {   // of the training with the variant's labels, or of the encoding's first one
     var all = known().trainings.filter(function (t) { return t.encoding === encoding; });
     var labels = known().variants[variant] || {};
     var fitting = all.filter(function (t) { return t.variant === variant || (labels.from && t.labels.stage === labels.from); });

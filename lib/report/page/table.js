@@ -8,7 +8,7 @@
     var cell = row.cells[column], value = cell.getAttribute('data-v');
     return value !== null ? { number: parseFloat(value) } : { text: cell.textContent, missing: cell.classList.contains('miss') };
   }
-  function compare(a, b) {   // numbers first, then text; what is missing last
+  function compare(a, b) {   // numbers first, then text; missing cells last
     if (a.number !== undefined && b.number !== undefined) return a.number - b.number;
     if (a.number !== undefined) return -1;
     if (b.number !== undefined) return 1;

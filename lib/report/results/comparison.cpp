@@ -157,7 +157,7 @@ std::string bold_sentence(std::size_t fewest_seeds) {
   if (fewest_seeds == 0) return "";
   if (fewest_seeds < statistics::kSeedsForNoise)
     return cat(" No number is bold: with ", seeds_in_words(fewest_seeds), " the noise of training is unknown.");
-  return cat(" Bold: the best, and what is not significantly worse (5 %, all pairs of a column; noise of ",
+  return cat(" Bold: the best, and all that are not significantly worse (5 %, all pairs of a column; noise of ",
              fewest_seeds, " seeds and of the documents).");
 }
 

@@ -1,7 +1,7 @@
 /// @file
-/// Arms compared on the documents and seeds that both have: what tables print in bold, what sentences claim, what
-/// forest plots draw. From three common seeds on every interval holds the noise of training; with fewer it is that of
-/// the documents, and whoever prints it says how many seeds there were.
+/// Comparisons of arms on the documents and seeds that both have: for bold numbers in tables, claims in sentences, and
+/// forest plots. From three common seeds on, every interval holds the noise of training. With fewer it holds the noise
+/// of the documents, and the text with it says how many seeds there were.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ ArmScore arm_score(const Results& results, const Arm& arm, const std::string& pr
 /// number, or fewer than two documents by id.
 std::optional<statistics::TwoLevel> level_of(const ArmScore& score);
 
-/// Mean NLL of `a` less that of `b`, over the seeds that both have and the documents that all of these have.
+/// Mean NLL of `a` minus the mean NLL of `b`, over the seeds that both have and the documents that all of these have.
 /// Empty when one side has no number, they share no seed, or fewer than two documents.
 std::optional<statistics::TwoLevel> compare(const ArmScore& a, const ArmScore& b);
 
@@ -46,7 +46,7 @@ std::size_t pairs_of_arms(std::size_t arms);
 /// No bold where none is, where a pair cannot be compared, or below three seeds. @return how many seeds the least
 /// repeated of the comparisons had; 0 without any.
 std::size_t mark_best(const std::vector<Cell*>& cells, const std::vector<const ArmScore*>& scores);
-/// What bold rests on, for a caption.
+/// The evidence for bold numbers, for a caption.
 std::string bold_sentence(std::size_t fewest_seeds);
 
 /// The protocol that sentences, checks and the forest plot use: anchored, which has the same targets at every length,

@@ -20,7 +20,7 @@ namespace {
 
 using support::cat;
 
-/// Every encoding beside the baseline of its variant.
+/// Every encoding with the baseline of its variant.
 std::vector<std::pair<const Arm*, const Arm*>> pairs_of(const Results& results) {
   std::vector<std::pair<const Arm*, const Arm*>> pairs;
   for (const Arm& arm : results.arms) {
@@ -88,7 +88,7 @@ void add_noise(Noises& all, ObservedNoise observed,
   if (auto noise = noise_over(differences, std::move(observed))) all.push_back(*std::move(noise));
 }
 
-/// Rules of extension beside the plain model, over its seeds: losses of documents of the test.
+/// Rules of extension compared with the plain model, over its seeds: losses of documents of the test.
 void add_extensions(const Results& results, Noises& all) {
   struct Sums {
     double nll = 0, tokens = 0;

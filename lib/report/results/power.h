@@ -1,5 +1,5 @@
 /// @file
-/// The noise of results that are there, as what a study of so many seeds and items can show follows from it
+/// The noise of the present results. It determines the differences that a study of so many seeds and items can show
 /// (two_level.h).
 #pragma once
 
@@ -22,8 +22,8 @@ struct ObservedNoise {
 };
 
 /// NLL under the headline protocol, tasks of retrieval and algorithmic ones, and rules of extension against the plain
-/// model, each by length; then losses on structured rows by network. What had no noise at all (nobody answered
-/// anything, say) is left out: it says nothing about a study in which something is answered.
+/// model, each by length; then losses on structured rows by network. Measures without any noise (no model answered
+/// anything, say) are left out: they say nothing about a study in which something is answered.
 std::vector<ObservedNoise> observed_noise(const Results& results);
 
 }  // namespace pe::report

@@ -71,9 +71,9 @@ void append_unique(std::vector<std::string>& list, const std::string& item) {
   if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
 
-// Tables of one name from several artifacts as one CSV, with the artifacts' labels in front. Rows become text as they
-// come, since tables take many times the room; labels and columns that only later artifacts have are added where the
-// file is rendered.
+// Tables of one name from several artifacts as one CSV, with the artifacts' labels in front. Rows become text when they
+// are added, since tables take many times the memory. Labels and columns that only later artifacts have are added where
+// the file is rendered.
 class DataFiles {
  public:
   void add(const std::string& name, const artifact::Table& table, const Labels& labels) {
@@ -265,7 +265,7 @@ std::vector<CurvePoint> read_points(const artifact::Tables& tables, const std::s
   return points;
 }
 
-// The longest of an algorithmic task's training that an evaluation was told; 0 where it was not.
+// The longest training length of an algorithmic task, from the config of an evaluation; 0 where it has none.
 std::int64_t told_longest(const artifact::h5::File& file) {
   const Json config = artifact::read_recipe(file).config;
   const Json* at = &config;
@@ -305,8 +305,8 @@ std::string reason_of(const std::vector<artifact::MissingInput>& missing, const 
   return "it was not made";
 }
 
-// Labels of a role's artifacts. The config's list, part of the report's key, names all that were asked for, in order;
-// in a partial gather those that no input carries are missing.
+// Labels of a role's artifacts. The config's list, part of the report's key, names all that were asked for, in order.
+// In a partial gather, the labels that no input carries are missing.
 std::vector<Labels> labels_of(const ReportConfig& config, const artifact::Workspace& workspace, const std::string& role,
                               std::vector<std::string>& missing) {
   std::vector<Labels> labels;
@@ -374,7 +374,7 @@ void ReportConfig::describe(support::FieldVisitor& v) {
           {.neutral = Json::array()});
   v.field("highlight", highlight,
           "Encodings in colour where a figure has more than 8; the others are grey there. Empty: the baseline and "
-          "those that end best.",
+          "the encodings that end best.",
           {.neutral = Json::array()});
   v.field(
       "primary", primary,

@@ -1,6 +1,6 @@
 /// @file
-/// Everything that was gathered, as one model of a comparison. An arm is what is compared: an encoding, and what else
-/// tells runs apart besides the seed (the stage that made them, a branch), called its variant. Seeds repeat an arm.
+/// Everything that was gathered, as one model of a comparison. An arm is one side of it: an encoding and its variant,
+/// which is all else but the seed that distinguishes runs (the stage that made them, a branch). Seeds repeat an arm.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct SequentialConfig {
 };
 
 struct ReportConfig {
-  std::string title;                 ///< empty: the pipeline's, else words of our own
+  std::string title;                 ///< empty: the pipeline's, else a default
   std::vector<std::string> labels;   ///< "scores from=decay,encoding=rope,seed=42", one per artifact that was asked for
   std::vector<std::string> missing;  ///< "scores encoding=rope,seed=43: the training failed"
   std::vector<std::string> left_out;  ///< labels of the pipeline that this run leaves out: "encoding=alibi"
@@ -48,10 +48,10 @@ struct ReportConfig {
       figures;  ///< of tables that the report does not know: "table=my_entropy x=distance y=entropy"
   std::vector<std::string> data_names;  ///< "7ad24d42=generated stories"
   std::vector<std::string> highlight;   ///< encodings in colour where there are many
-  std::string primary;                  ///< what was to decide, declared before the run
+  std::string primary;                  ///< the deciding endpoint, declared before the run
   bool rankings = false;                ///< also how far rankings depend on protocol and seed
   std::string latex_protocol;           ///< the only one in tables for papers; empty: all
-  std::string x_unit = "tokens";        ///< what curves over a training are drawn against: tokens, steps, flops, hours
+  std::string x_unit = "tokens";        ///< the x axis of curves over a training: tokens, steps, flops, hours
 
   void describe(support::FieldVisitor& v);
 };
@@ -61,7 +61,7 @@ using Labels = std::map<std::string, std::string>;
 struct Run {
   Labels labels;
   std::string encoding;
-  std::string variant;  ///< empty when only encodings and seeds tell runs apart
+  std::string variant;  ///< empty when only encodings and seeds distinguish runs
   std::string seed;
   std::string run_id;
   std::string file;                  ///< name of the artifact, for messages
@@ -82,7 +82,7 @@ struct LmCell {
   std::int64_t stride = 0;
   std::string bos_policy;
   std::string status = "ok";
-  double nll = 0;  ///< mean, nats a token; infinite on overflow, NaN where there is none
+  double nll = 0;  ///< mean, nats per token; infinite on overflow, NaN where there is none
   double bpb = 0;
   double documents = 0;
   double context = std::numeric_limits<double>::quiet_NaN();  ///< tokens before a scored one, mean
@@ -93,8 +93,8 @@ struct Trial {
   std::size_t run = 0;
   std::string task;
   std::int64_t length = 0;
-  double depth = 0;  ///< NaN where facts stand at several
-  std::string item;  ///< names the item among those of its task and length; the same in every run
+  double depth = 0;  ///< NaN where facts are at several
+  std::string item;  ///< names the item within its task and length; the same in every run
   double exact = 0;
   double digits_right = 0, digits = 0;
   double nll = 0, nll_control = 0;
@@ -126,7 +126,7 @@ struct Curve {
   Json config;  ///< of the training, as its artifact says: groups model, train, … without compute; null where it does
                 ///< not
   Json inherited =
-      Json::object();     ///< of a branch, whose config has no group model: that of the training that it continues
+      Json::object();     ///< of a branch, whose config has no group model: from the training that it continues
   std::string data;       ///< content digests of its data
   std::string parent;     ///< content digest of the checkpoint that it continues; empty for one from scratch, or where
                           ///< none is known
@@ -144,7 +144,7 @@ struct Selection {
   std::string axis, encoding, of;     ///< `of`: the other labels of the trainings, "size=small"
   std::vector<Candidate> candidates;  ///< by the number that they name, where they do
   std::string chosen;
-  bool at_edge = false;    ///< the least or largest value was chosen: a better one may lie beyond
+  bool at_edge = false;    ///< the least or largest value was chosen: a better one may be outside
   bool own_seeds = false;  ///< chosen on seeds that are not compared
 };
 
@@ -154,7 +154,7 @@ struct Arm {
   std::vector<std::size_t> runs;  ///< by seed, as gathered
 };
 
-/// A table of the scores as it was read.
+/// A table that was read from the scores.
 struct GatheredTable {
   std::size_t run = 0;
   std::string where;  ///< for messages
@@ -170,7 +170,7 @@ struct IdealLoss {
 struct Results {
   std::string title;
   std::vector<Run> runs;  ///< of the scores, as gathered
-  std::vector<Arm> arms;  ///< variants as they come, encodings as they come
+  std::vector<Arm> arms;  ///< by variant, then by encoding, each in order of first use
   std::vector<std::string> variants;
   std::vector<std::string> encodings;  ///< of all runs and curves: the order in every figure
   std::vector<LmCell> lm;
@@ -225,15 +225,15 @@ bool is_known_table(const std::string& name);
 Results read_results(const ReportConfig& config, const artifact::Workspace& workspace);
 
 /// Chooses one value of each of these axes for each encoding by the mean validation loss over seeds, where all of its
-/// trainings logged one; what was not chosen leaves the arms, and the axis no longer tells models apart. With `seeds`
-/// these alone choose, and leave the comparison. @return the axes that were chosen from
+/// trainings logged one. Values that were not chosen leave the arms, and the axis no longer distinguishes models. With
+/// `seeds`, only these choose and leave the comparison. @return the axes that were chosen from
 /// @throws ConfigError when an encoding has no training with such a seed, or none with another
 std::vector<std::string> select_values(const std::vector<std::string>& axes, Results& results,
                                        const std::vector<std::string>& seeds = {});
 
 /// A label in the name of an arm: "drop"; a bare number has its axis, "depth 4".
 std::string label_text(const std::string& axis, const std::string& label);
-/// "rope", or "rope, drop" when variants are told apart and `with_variant`.
+/// "rope", or "rope, drop" for an arm with a variant and `with_variant`.
 std::string arm_name(const Arm& arm, bool with_variant);
 
 }  // namespace pe::report

@@ -77,7 +77,7 @@ void choose(Selection& selection, const Trainings& trainings) {
   selection.at_edge = best == &selection.candidates.front() || best == &selection.candidates.back();
 }
 
-/// What belongs to runs that were not chosen.
+/// Removes everything that belongs to runs that were not chosen.
 void remove_unselected(Results& results) {
   const auto out = [&](const auto& item) { return !results.runs[item.run].selected; };
   std::erase_if(results.lm, out);
@@ -143,7 +143,7 @@ bool select_one(const std::string& axis, const std::vector<std::string>& seeds, 
   for (const auto& [key, trainings] : groups) {
     Selection selection{.axis = axis, .encoding = key.first, .of = key.second, .own_seeds = !seeds.empty()};
     choose(selection, choosing(trainings, seeds, key.first));
-    if (selection.chosen.empty()) return false;  // nothing to choose by: its values stay models of their own
+    if (selection.chosen.empty()) return false;  // nothing to choose by: its values stay separate models
     chosen[key] = selection.chosen;
     selections.push_back(std::move(selection));
   }

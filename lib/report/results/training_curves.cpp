@@ -55,7 +55,7 @@ Json setting_of(const Curve& curve, const std::string& key) {
 
 void inherit_settings(std::vector<Curve>& curves) {
   std::map<std::pair<std::string, std::string>, std::vector<const Curve*>>
-      whole;  // encoding, seed → those that say what they trained
+      whole;  // encoding, seed → curves whose config has a model
   for (const Curve& curve : curves) {
     if (at_key(curve.config, "model").is_object()) whole[{curve.run.encoding, curve.run.seed}].push_back(&curve);
   }
@@ -217,7 +217,7 @@ double fork_tokens_of(const Curve& branch, const Curve& trunk) {
   for (const CurvePoint& point : trunk.train) {
     if (point.step <= branch.first_step) tokens = point.tokens;
   }
-  // Validations stand at the fork itself, logged steps perhaps before it.
+  // Validations are at the fork itself, logged steps perhaps before it.
   for (const CurvePoint& point : trunk.validation) {
     if (point.step <= branch.first_step) tokens = std::max(tokens, point.tokens);
   }
@@ -281,7 +281,7 @@ std::map<std::string, double> units_of(const Results& results, const Curve& curv
 
 namespace {
 
-/// What one of x is in that unit, where all series agree.
+/// The size of one x in that unit, where all series agree.
 std::optional<double> common_factor(const Figure& figure, const std::string& unit) {
   std::optional<double> factor;
   for (const Panel& panel : figure.panels) {

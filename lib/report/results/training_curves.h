@@ -30,12 +30,12 @@ std::vector<const Curve*> curves_of(const std::vector<const Curve*>& curves, con
 /// Their encodings and variants, each pair once, in order of first use.
 std::vector<std::pair<std::string, std::string>> arms_of(const std::vector<const Curve*>& curves);
 std::vector<std::string> variants_of(const std::vector<const Curve*>& curves);  ///< each once, in order of first use
-/// A setting of its config by dotted key; of a branch else that of the training that it continues. Null where neither
-/// says it.
+/// A setting of its config by dotted key. A branch without it has the setting of the training that it continues. Null
+/// where neither has it.
 Json setting_of(const Curve& curve, const std::string& key);
 /// Gives branches the group model of the trainings that they continue, where these were gathered and agree.
 void inherit_settings(std::vector<Curve>& curves);
-/// Sequences of a step, as it was set or as tokens by step say; NaN where neither does.
+/// Sequences of a step, from its setting or from the tokens by step; NaN without either.
 double batch_of(const Curve& curve);
 
 /// The data of a training in words: as the report's config names it, else the label of its axis `data` or `text`, else
@@ -55,8 +55,8 @@ std::vector<Point> mean_of(const std::vector<std::vector<Point>>& seeds);
 double flops_per_token(const Curve& curve);
 /// Steps, FLOPs and hours that one token is, as far as they are known.
 std::map<std::string, double> units_of(const Results& results, const Curve& curve);
-/// The units that every series of a figure over tokens has. It is drawn in `drawn`, where a token is the same of that
-/// in all series; its tokens are then one of the other units. @return what it is drawn in: `drawn` or "tokens"
+/// The units that every series of a figure over tokens has. It is drawn in the unit `drawn` where a token is the same
+/// amount of it in all series. Tokens are then one of the other units. @return the unit in use: `drawn` or "tokens"
 std::string add_units(Figure& figure, const std::string& drawn);
 
 }  // namespace pe::report

@@ -1,4 +1,4 @@
-// Attention by head: where peaks lie, how widely heads look, sinks and circuits.
+// Attention by head: where peaks are, how widely heads look, sinks and circuits.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -123,7 +123,7 @@ std::vector<Figure> heat_figures(const Results& results) {
     figures.push_back(heat_figure(results, &Probe::entropy_share, {usual},
                                   {.id = "attention_entropy",
                                    .title = "Entropy by layer and head",
-                                   .caption = "Entropy of attention over that of uniform attention."}));
+                                   .caption = "Entropy of attention, divided by the entropy of uniform attention."}));
     figures.push_back(heat_figure(results, &Probe::distance_share, {usual, *lengths.rbegin()},
                                   {.id = "attention_distance",
                                    .title = "Distance by layer and head",
@@ -239,11 +239,11 @@ Table attention_table(const Results& results) {
   table.caption =
       cat("Means over layers, heads and seeds; entropy that grows beyond the training length is attention that thins "
           "out. Sink rate: "
-          "share of (text, layer, head) in which the first token gets more than 30 % of what sees it, at 64 tokens; "
-          "circuits: a text "
+          "share of (text, layer, head) in which the first token gets more than 30 % of the attention of queries that "
+          "see it, at 64 tokens; circuits: a text "
           "of random pieces said twice; attention to the token before, to the same token of the first copy, and to the "
           "one behind it; "
-          "gain: nats a token that the second copy costs less. ",
+          "gain: nats per token that the second copy costs less. ",
           training_sentence(results));
   return table;
 }

@@ -1,4 +1,4 @@
-// The tree of trainings: which parts of them several results share, and what that saved.
+// The tree of trainings: the parts that several results share, and the training that this saved.
 #include <algorithm>
 #include <cmath>
 

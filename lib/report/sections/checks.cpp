@@ -1,4 +1,4 @@
-// What makes a comparison of encodings trustworthy, decided from what was gathered where that can be.
+// Checks whether a comparison of encodings is trustworthy, decided from the gathered results where they suffice.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -51,7 +51,7 @@ void flatten(const Json& config, const std::string& front, std::map<std::string,
   }
 }
 
-/// What may differ between trainings that are compared: the encoding itself, the seed, and what was tuned.
+/// Settings that may differ between compared trainings: the encoding itself, the seed, and a tuned learning rate.
 bool may_differ(const std::string& key, const Results& results) {
   if (key == "model.encoding" || key == "train.seed") return true;
   const bool tuned = std::any_of(results.selections.begin(), results.selections.end(),
@@ -143,7 +143,7 @@ Check same_tokens(const Results& results) {
 Check same_weights(const Results& results) {
   Check check{"Same initial weights wherever shapes agree"};
   if (results.curves.empty()) return {check.what, Outcome::kUnknown, "no training log was gathered"};
-  for (const auto& [variant, curves] : by_variant(results)) {  // sizes of a grid are kinds of their own
+  for (const auto& [variant, curves] : by_variant(results)) {  // sizes of a grid are separate kinds
     std::map<std::string, std::set<std::string>> seeds;
     std::set<double> rest;
     for (const Curve* curve : curves) {
@@ -153,7 +153,7 @@ Check same_weights(const Results& results) {
       if (std::isfinite(own) && std::isfinite(encoding)) rest.insert(own - encoding);
     }
     if (rest.size() > 1)
-      return {check.what, Outcome::kFail, "models differ in the number of parameters beside those of their encodings"};
+      return {check.what, Outcome::kFail, "models differ in the number of parameters outside their encodings"};
     for (const auto& [encoding, own] : seeds) {
       if (own != seeds.begin()->second)
         return {check.what, Outcome::kFail, cat(encoding, " has other seeds than ", seeds.begin()->first)};
@@ -247,7 +247,7 @@ Check tuned_rates(const Results& results) {
     if (selection.at_edge)
       return {check.what, Outcome::kFail,
               cat(selection.encoding, " is best at the edge of its rates (", selection.chosen,
-                  "): a better one may lie beyond")};
+                  "): a better one may be outside them")};
   }
   return {check.what, Outcome::kPass, "three learning rates or more for every encoding, chosen on validation data"};
 }
@@ -426,8 +426,8 @@ Section checks_section(const Results& results, Palette&) {
     table.rows.push_back({.cells = {Cell::of_number(static_cast<double>(i + 1)), Cell::of_text(checks[i].what),
                                     Cell::of_text(word(checks[i].outcome)), Cell::of_text(checks[i].reason)}});
   }
-  table.caption = cat("Decided from what was gathered: ", passed, " of ", checks.size(), " pass, ", failed, " fail, ",
-                      checks.size() - passed - failed, " cannot be decided from it.");
+  table.caption = cat("Decided from the gathered results: ", passed, " of ", checks.size(), " pass, ", failed,
+                      " fail, ", checks.size() - passed - failed, " cannot be decided from them.");
   if (failed > 0) section.lines.push_back(cat("checks of the comparison: ", failed, " of ", checks.size(), " fail"));
   if (failed > 0)
     section.findings.push_back(cat("Checks of the comparison: ", failed, " of ", checks.size(),

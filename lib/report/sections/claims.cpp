@@ -1,4 +1,4 @@
-// Claims and what became of them: one line for each claim, and one for each of its tests.
+// Claims and their verdicts: one line for each claim, and one for each of its tests.
 #include "report/claims/claims.h"
 
 #include <fmt/format.h>
@@ -168,8 +168,7 @@ Section claims_section(const Results& results, Palette&) {
       "interval excludes the "
       "claim. Inconclusive: neither. Not testable: a control failed, both arms are at a bound, or something was not "
       "measured. Three seeds or "
-      "more are needed. Effect: that of the deciding comparison, above zero as claimed. Hash: of the claim as it was "
-      "written.";
+      "more are needed. Effect: of the deciding comparison, above zero as claimed. Hash: of the claim as written.";
   tests.caption =
       cat("A test has one comparison for each arm, and all must hold. Effect and interval belong to the comparison "
           "that is named, the least "

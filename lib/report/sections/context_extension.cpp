@@ -1,4 +1,4 @@
-// How far a model's context reaches, as it is and with its frequencies rescaled: measured classes instead of
+// How far a model's context reaches, unscaled and with its frequencies rescaled: measured classes instead of
 // adjectives.
 #include <algorithm>
 #include <cmath>
@@ -129,7 +129,7 @@ std::map<std::int64_t, double> losses_of(const RuleLosses& rule, std::size_t fir
   return losses;
 }
 
-/// The documents that a rule is judged by: half of those of the test, or all of a split.
+/// The documents that a rule is judged by: half of the test's documents, or all of a split.
 struct RuleScores {
   const std::map<std::string, RuleLosses>* rules;
   std::size_t first = 0, step = 1;
@@ -158,8 +158,8 @@ struct BestRule {
   std::int64_t reach = 0, longest = 0;
 };
 
-/// The rule that reaches farthest (then: with the least loss there) on documents that its reach is not reported from:
-/// those of validation where they were scored, else every second one of the test.
+/// The rule that reaches farthest (then: with the least loss there). The choice uses validation documents where they
+/// were scored, else every second document of the test; its reach is reported from other documents.
 BestRule rescaled(const ArmReach& arm, std::int64_t trained) {
   const bool held_out = !arm.validation.empty();
   const RuleScores choice{held_out ? &arm.validation : &arm.test, 0, held_out ? 1U : 2U};
@@ -254,10 +254,10 @@ Section context_extension_section(const Results& results, Palette&) {
     return Column{.id = id, .header = header, .group = group, .style = NumberStyle::kCount};
   };
   table.columns.insert(table.columns.end(),
-                       {count("usable", "usable", "as it is, tokens"),
-                        count("effective", "effective", "as it is, tokens"),
-                        count("passkey", "passkey", "as it is, tokens"),
-                        count("ruler", "RULER", "as it is, tokens"),
+                       {count("usable", "usable", "unscaled, tokens"),
+                        count("effective", "effective", "unscaled, tokens"),
+                        count("passkey", "passkey", "unscaled, tokens"),
+                        count("ruler", "RULER", "unscaled, tokens"),
                         {.id = "class", .header = "Class", .text = true},
                         {.id = "rule", .header = "best rule", .group = "rescaled, untrained", .text = true},
                         count("rescaled", "usable", "rescaled, untrained"),

@@ -155,8 +155,8 @@ Figure used_figure(const Results& results, const std::vector<ContextGain>& uses,
     figure.panels.push_back(std::move(panel));
   }
   figure.caption =
-      cat("An encoding's gain from a longer context over that of an ideal reader; line: 95 % interval over seeds and "
-          "documents. At 0 the curve is flat and the context unused. ",
+      cat("An encoding's gain from a longer context, divided by an ideal reader's gain; line: 95 % interval over seeds "
+          "and documents. At 0 the curve is flat and the context unused. ",
           training_sentence(results));
   figure.description = "Forest plot of the share of the ideal gain; the values are in the table.";
   return figure;

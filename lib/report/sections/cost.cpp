@@ -1,4 +1,4 @@
-// What encodings cost: parameters, milliseconds, memory.
+// Costs of encodings: parameters, milliseconds, memory.
 #include <algorithm>
 #include <cmath>
 #include <set>

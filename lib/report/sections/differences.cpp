@@ -1,4 +1,4 @@
-// Paired differences: every encoding against the baseline, and what dropping an encoding does against its control.
+// Paired differences: every encoding against the baseline, and every dropped encoding against its control.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -62,7 +62,7 @@ std::vector<Pair> pairs_of(const Results& results, const std::vector<std::pair<c
   return pairs;
 }
 
-/// What intervals rest on.
+/// The noise that intervals hold, in words.
 std::string noise_words(std::size_t fewest_seeds) {
   if (fewest_seeds == 0) return "none";
   if (fewest_seeds >= statistics::kSeedsForNoise) return cat("seeds and documents (", fewest_seeds, " seeds)");
@@ -114,7 +114,7 @@ Table differences_table(const Results& results, const std::vector<Pair>& pairs, 
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Mean NLL minus that of ", against,
+  table.caption = cat("Mean NLL minus the mean NLL of ", against,
                       ", in nats per token, paired by seed and document; below zero is better. Interval and p: ",
                       noise_words(fewest_seeds),
                       "; Holm's correction over the arms of one protocol and length; bold: below zero with a corrected "
@@ -136,7 +136,7 @@ std::vector<std::int64_t> lengths_shown(const Results& results, const std::strin
   return shown;
 }
 
-/// Half of the axis: beyond it lies what would hide all other differences of many. Infinite where nothing would.
+/// Half of the axis: a difference beyond it would hide all others of many. Infinite where none would.
 double reach_of_axis(const std::vector<const Pair*>& pairs) {
   std::vector<double> sizes;
   for (const Pair* pair : pairs) {

@@ -1,5 +1,5 @@
-// When to drop an encoding: what each drop costs at the end of the training, beside its control and beside a training
-// that went on undisturbed, how fast it recovers, and which drop with the fewest tokens left is as good.
+// When to drop an encoding: the cost of each drop at the end of the training, against its control and against an
+// undisturbed training. Then how fast it recovers, and which drop with the fewest tokens left is as good.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -15,11 +15,11 @@ namespace {
 
 using support::cat;
 
-/// What a drop may cost: 2 % of perplexity.
+/// The accepted cost of a drop: 2 % of perplexity.
 const double kAccepted = std::log(1.02);
 /// Groups of steps, each twice as long as the one before, that recovery is fitted on.
 constexpr std::size_t kLeastGroups = 3;
-/// A fit says nothing of more tokens than this many times those that were trained.
+/// A fit says nothing about more tokens than this many times the trained ones.
 constexpr double kFarthest = 10;
 
 double final_loss(const Curve& curve) { return curve.validation.empty() ? NAN : curve.validation.back().loss; }
@@ -27,13 +27,13 @@ double final_tokens(const Curve& curve) { return curve.validation.empty() ? NAN 
 
 struct Drop {
   double fork = 0, end = 0;                      ///< tokens
-  std::vector<double> dropped, kept;             ///< final validation losses by seed, of those that have both
-  std::vector<double> dropped_too, undisturbed;  ///< the same beside the training without any branch
+  std::vector<double> dropped, kept;             ///< final validation losses by seed, of seeds that have both
+  std::vector<double> dropped_too, undisturbed;  ///< the same with the training without any branch
   std::vector<std::vector<CurvePoint>> gaps;     ///< of training losses, by seed
 };
 
 /// Tokens after the drop at which the gap to the control is down to kAccepted, by a power law through the mean gaps of
-/// groups of steps; NaN where these are too few, not above zero, or do not fall.
+/// groups of steps. NaN where these are too few, not above zero, or do not fall.
 double tokens_to_recover(const Drop& drop) {
   std::map<double, std::pair<double, double>> at;  // tokens after the drop → sum of gaps, seeds
   for (const auto& gap : drop.gaps) {
@@ -171,9 +171,9 @@ Table drop_table(const Drops& drops, const std::map<std::string, const Drop*>& c
     last_encoding = encoding;
   }
   table.caption =
-      cat("Validation loss at the end, less that of the control with the same new schedule that kept its encoding, and "
-          "less that of the training that "
-          "went on undisturbed to the same step; paired by seed, 95 % t interval from three seeds on. Tokens to "
+      cat("Validation loss at the end, minus the loss of the control with the same new schedule that kept its "
+          "encoding, and minus the loss of the training that "
+          "continued undisturbed to the same step; paired by seed, 95 % t interval from three seeds on. Tokens to "
           "recover: where a power law, fitted to the gap "
           "of training losses behind the drop, reaches 2 % of perplexity (",
           format_number(kAccepted, NumberStyle::kNats),

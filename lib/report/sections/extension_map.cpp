@@ -109,7 +109,7 @@ Section extension_map_section(const Results& results, Palette&) {
                              .style = NumberStyle::kPerplexity,
                              .direction = Direction::kLowerIsBetter});
   }
-  figure.y_names.assign(rules.rbegin(), rules.rend());  // the model as it is on top
+  figure.y_names.assign(rules.rbegin(), rules.rend());  // the unchanged model on top
   double highest = 0;
   for (std::size_t a = 0; a < arms.size(); ++a) {
     ModelMap map = map_of(results, results.arms[a], arms[a], rules, lengths, !table.rows.empty());
@@ -126,15 +126,15 @@ Section extension_map_section(const Results& results, Palette&) {
   figure.heat_title = "Δ nats";
   figure.heat_high = std::clamp(std::ceil(2 * highest) / 2, 0.5, 3.0);
   figure.caption =
-      cat("Anchored loss minus that of the same checkpoint as it is at its training length, nats per token, mean over "
-          "seeds; colours end at ",
+      cat("Anchored loss minus the loss of the same checkpoint, unchanged, at its training length, nats per token, "
+          "mean over seeds; colours end at ",
           format_number(figure.heat_high, NumberStyle::kPerplexity),
           ". Rules and interventions change frequencies or logits at evaluation and train nothing. ",
           training_sentence(results));
   figure.description = "Heat maps of loss by rule and length, one for each model; the perplexities are in the table.";
   table.caption =
       cat("Anchored targets, mean over seeds of the log-likelihood with its 95 % t interval over seeds from three on. "
-          "Plain: the checkpoint as it is; crop: only as "
+          "Plain: the unchanged checkpoint; crop: only as "
           "many tokens as in training; logit_scale: fitted on validation documents. ",
           training_sentence(results));
   if (!figure.panels.empty()) section.figures.push_back(std::move(figure));

@@ -96,7 +96,7 @@ Table angles_table(const Results& results) {
     angles.worst = std::max(angles.worst, unseen);
     fresh[key][{row.layer, pair.second}] = fresh[key][{row.layer, pair.second}] || unseen > 0;
   });
-  // What those pairs carry, of the logits at that length.
+  // The share of the logits at that length that those pairs carry.
   std::map<std::pair<std::size_t, std::int64_t>, std::pair<double, double>> carried;  // in fresh pairs, in all
   each_row<schema::ProbeFrequency>(results, [&](std::size_t run, const schema::ProbeFrequency& row) {
     const std::pair key{arm_of(results, run), row.length};
@@ -159,7 +159,7 @@ Figure drift_figure(const Results& results, Palette& palette) {
                 .title = "Attention logit against distance",
                 .x = {.title = "Distance, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
                 .y = {.title = "Logit minus that at distance 1"}};
-  // Side by side, on one scale: what the encoding brings along, and what training made of it.
+  // Side by side, on one scale: the initial network, and the trained one.
   std::set<std::string> networks;
   each_row<schema::ProbeLogit>(results,
                                [&](std::size_t, const schema::ProbeLogit& row) { networks.insert(network_of(row)); });

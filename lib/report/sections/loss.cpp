@@ -1,4 +1,4 @@
-// Loss against tokens: trunks, the branches that fork off them, and what is left at the end of each.
+// Loss against tokens: trunks, the branches that fork off them, and the final loss of each.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -136,7 +136,7 @@ Figure perplexity_figure(const Results& results, Palette& palette) {
       }
       panels.push_back(std::move(panel));
     }
-    // Models that nobody evaluated, such as the trunks of trained branches, and protocols by which nobody did have no
+    // Models that were not evaluated, such as the trunks of trained branches, and protocols without results have no
     // panel.
     std::erase_if(panels, [](const Panel& panel) { return panel.series.empty(); });
     std::move(panels.begin(), panels.end(), std::back_inserter(figure.panels));

@@ -173,7 +173,7 @@ Table reliance_table(const Results& results) {
     if (any) table.rows.push_back(std::move(row));
   }
   table.caption =
-      cat("Nats a token that the same targets cost more; mean over seeds, ± 95 % over documents where there is one "
+      cat("Nats per token that the same targets cost more; mean over seeds, ± 95 % over documents where there is one "
           "seed. A relative "
           "encoding does not feel a translation (0.001 nats and less is rounding). ",
           training_sentence(results));

@@ -1,4 +1,4 @@
-// What so many seeds and items can show: a sentence among the findings of every report that compares, and a table.
+// Differences that so many seeds and items can show: a sentence in the findings of reports that compare, and a table.
 #include "report/results/power.h"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ Table power_table(const std::vector<ObservedNoise>& all) {
     table.rows.push_back(std::move(row));
   }
   table.caption =
-      "Of differences from the baseline (extended: from the same model as it was trained), in nats a token or as "
+      "Of differences from the baseline (extended: from the same model as trained), in nats per token or as "
       "shares of answers; sd: medians over the encodings, from the scores "
       "of this report. "
       "Two-sided test at 5 %, as many items as here; 1 % is of perplexity, or one point of exact match. A study to "

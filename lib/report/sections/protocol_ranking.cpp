@@ -1,5 +1,5 @@
-// Does the protocol decide the ranking? Rank correlation between protocols at each length, beside that of two seeds
-// under one protocol; and what a length costs each arm, by cause.
+// Does the protocol decide the ranking? Rank correlation between protocols at each length, next to the correlation of
+// two seeds under one protocol; and the cost of a length for each arm, by cause.
 #include <algorithm>
 #include <cmath>
 #include <map>

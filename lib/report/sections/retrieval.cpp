@@ -99,7 +99,7 @@ Cell exact_cell(const RetrievalCells& cells) {
   return cell;
 }
 
-/// One task of the section, and what its captions share.
+/// One task of the section, and the common parts of its captions.
 class RetrievalView {
  public:
   RetrievalView(const Results& results, std::string task) : results_(results), task_(std::move(task)) {

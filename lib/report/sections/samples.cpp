@@ -26,7 +26,7 @@ struct Sample {
 Section samples_section(const Results& results, Palette&) {
   Section section{.id = "samples", .title = "Texts that the models wrote"};
   std::vector<Sample> samples;
-  std::vector<std::string> prompts;  // by their names, as they come
+  std::vector<std::string> prompts;  // names, in order of first use
   double temperature = kUnknown, top_k = kUnknown;
   std::size_t texts = 0;
   std::map<std::size_t, std::size_t> first_run;  // of each arm

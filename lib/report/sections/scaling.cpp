@@ -16,7 +16,7 @@ struct End {
   double parameters = 0, flops = 0, loss = 0;
 };
 
-/// FLOPs of a training from its first step, those of its trunk before the fork included.
+/// FLOPs of a training from its first step, including its trunk before the fork.
 double flops_of(const std::vector<const Curve*>& curves, const Curve& curve) {
   const double rate = flops_per_token(curve), end = curve.validation.back().tokens;
   const Curve* trunk = trunk_of(curves, curve);

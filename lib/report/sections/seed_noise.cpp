@@ -124,10 +124,10 @@ Table parts_table(const Results& results, const std::vector<AtLength>& lengths, 
     }
   }
   table.caption = cat("Mean NLL (", protocol,
-                      ") and how it scatters. Of a seed's mean: standard deviation over seeds, with its 95 % interval "
+                      ") and how it varies. Of a seed's mean: standard deviation over seeds, with its 95 % interval "
                       "(chi-square). Parts: "
-                      "a loss is mean + seed + document + interaction of the two; interaction is what another seed "
-                      "changes on single documents. ",
+                      "a loss is mean + seed + document + interaction of the two; interaction is the effect of "
+                      "another seed on single documents. ",
                       training_sentence(results));
   return table;
 }

@@ -17,7 +17,7 @@ using support::cat;
 
 Cell number_cell(const Json& value) {
   return value.is_number() ? Cell::of_number(value.get<double>())
-                           : Cell::missing("–", "neither its log nor that of the training that it continues says it");
+                           : Cell::missing("–", "not in its log, nor in the log of the training that it continues");
 }
 
 std::string text_of(const Json& value) {
@@ -36,7 +36,7 @@ Json of_own_group(const Curve& curve, const std::string& key) {
   return found;
 }
 
-/// As it was set, and else as it was logged, where numbers went through less precision.
+/// The setting, else the logged number, which has less precision.
 std::string peak_rate_of(const Curve& curve) {
   const Json set = of_own_group(curve, "peak_lr");
   if (set.is_number() && set.get<double>() > 0) return support::shortest(set.get<double>());
@@ -126,7 +126,7 @@ Section setup_section(const Results& results, Palette&) {
   table.caption =
       cat("Tokens and steps at the end of each training; context: tokens of a training window; data: its name "
           "(`data_names` in the report's config), else the first digits of the content digests of its token shards. "
-          "Settings that differ between models beside encoding and seed are in the checks of the comparison.");
+          "Settings other than encoding and seed that differ between models are in the checks of the comparison.");
   section.tables.push_back(std::move(table));
   return section;
 }

@@ -93,7 +93,7 @@ Figure rates_figure(const Results& results, Palette& palette) {
           "single seeds; band: 95 % t "
           "interval over seeds, from three on. A rate at which a seed diverged has no point.");
   figure.description =
-      "Line chart of validation loss against the learning rate. The values are in the table of what was chosen.";
+      "Line chart of validation loss against the learning rate. The values are in the table of chosen values.";
   return figure;
 }
 

@@ -1,5 +1,5 @@
-// Synthetic tasks by length. What leads is exact match, as in the tasks' sources; a language model that is asked to
-// copy is scored by token accuracy, since it hardly ever copies a whole context.
+// Synthetic tasks by length. Exact match leads, as in the tasks' sources. A language model that is asked to copy is
+// scored by token accuracy, since it hardly ever copies a whole context.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -61,7 +61,7 @@ std::map<std::size_t, Reach> reach_of(const Results& results, const std::string&
   for (auto& [run, own] : reach) {
     if (const auto longest = own.measures.find("train_longest"); longest != own.measures.end())
       own.trained = longest->second;
-    // Else the evaluation was told, or the ratio of the two says it.
+    // Else the evaluation's config has it, or it follows from the ratio of the two.
     if (std::isnan(own.trained)) own.trained = results.runs[run].facts.value("task_longest", std::nan(""));
     if (std::isnan(own.trained) && own.measures.count("len90") && own.measures["ext_ratio"] > 0)
       own.trained = std::round(own.measures["len90"] / own.measures["ext_ratio"]);
@@ -101,7 +101,7 @@ class TaskView {
 
  private:
   std::string header_of(std::int64_t length) const {
-    // Multiples of the training length in the task's own unit; those of a window of tokens would be another thing.
+    // Multiples of the training length in the task's own unit; multiples of a window of tokens would differ.
     if (!algorithmic_) return length_header(results_, length);
     std::string text = support::with_commas(length);
     if (trained_.size() == 1 && static_cast<double>(length) != *trained_.begin()) {
@@ -290,7 +290,7 @@ class TaskView {
     table.caption =
         cat("Medians over seeds. Length at 90 %: the largest tested length up to which exact match stays at 90 %; "
             "beyond: mean over all "
-            "tested lengths beyond those of training. ",
+            "tested lengths beyond the training lengths. ",
             words());
     return table;
   }

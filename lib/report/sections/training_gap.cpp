@@ -110,9 +110,9 @@ Section training_gap_section(const Results& results, Palette& palette) {
   }
   const std::size_t half = longest / 50;
   Figure figure{.id = "training_gap",
-                .title = cat("Training loss against that of ", results.baseline),
+                .title = cat("Training loss compared with ", results.baseline),
                 .x = {.title = "Tokens seen", .ticks = TickStyle::kCount},
-                .y = {.title = cat("Loss minus that of ", results.baseline, ", nats per token, lower is better"),
+                .y = {.title = cat("Loss minus loss of ", results.baseline, ", nats per token, lower is better"),
                       .scale = Scale::kSigned}};
   for (const std::string& variant : variants) {
     Panel panel{.title = variants.size() > 1 ? variant : "", .variant = variant};
@@ -127,7 +127,7 @@ Section training_gap_section(const Results& results, Palette& palette) {
   set_range(figure, last);
   add_units(figure, results.x_unit);
   figure.caption =
-      cat("Training loss minus that of ", results.baseline, " at the same step, same data order and same seed; ",
+      cat("Training loss minus the loss of ", results.baseline, " at the same step, same data order and same seed; ",
           smoothing_words(half), "; axis linear within ±0.01 nats and logarithmic beyond. ",
           most_seeds >= 3   ? "Lines: mean over seeds; bands: 95 % t interval over seeds, from three on. "
           : most_seeds == 2 ? "Thick: mean over two seeds; thin: single seeds. "

@@ -210,7 +210,7 @@ std::vector<std::string> table_notes(const Table& table) {
           cat(row_name, row_name.empty() ? "" : ", ", column.group, column.group.empty() ? "" : " ", column.header);
       auto found = std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == reason; });
       if (found == reasons.end()) found = reasons.insert(reasons.end(), {reason, {}});
-      // Rows that only numbers tell apart are one.
+      // Rows that differ only in numbers count as one.
       if (found->second.empty() || found->second.back() != where) found->second.push_back(where);
     }
   }

@@ -1,7 +1,7 @@
 /// @file
-/// A table before it is text: typed columns, numbers with what is known of their uncertainty, and reasons where there
-/// is no number. CSV carries full precision; Markdown, LaTeX and HTML carry what a reader should see. A missing number
-/// is never 0 and never blank: it is "–", "n/a" or "overflow", and its reason stands below the table.
+/// A table before it is text: typed columns, numbers with their known uncertainty, and reasons where there is no
+/// number. CSV has full precision; Markdown, LaTeX and HTML have the digits that a reader should see. A missing number
+/// is never 0 and never blank: it is "–", "n/a" or "overflow", and its reason is below the table.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ enum class NumberStyle {
   kPerplexity,  ///< 2 decimals below 100, else 3 significant digits; more where an interval deserves them
   kNats,        ///< 4 decimals, also bits per byte
   kSignedNats,  ///< the same with a sign
-  kPercent,     ///< a share, shown in percent with 1 decimal
+  kPercent,     ///< a share in percent with 1 decimal
   kSignedPercent,
   kProbability,  ///< p values: 3 decimals, "<0.001"
   kCount,        ///< whole, with thousands separators
@@ -45,9 +45,9 @@ struct Cell {
   std::optional<double> number;
   std::optional<double> half_width;              ///< shown as ±
   std::optional<statistics::Interval> interval;  ///< shown in brackets
-  std::vector<double> parts;                     ///< single values behind a mean or median that has no interval
+  std::vector<double> parts;                     ///< single values of a mean or median without an interval
   bool best = false;                             ///< shown in bold
-  bool few = false;  ///< fewer than 30 documents, trials or items are behind it: shown with a dagger
+  bool few = false;                              ///< from fewer than 30 documents, trials or items: shown with a dagger
 
   static Cell of_text(std::string text);
   static Cell of_number(double number);                       ///< not finite: a missing number, "overflow" or "n/a"
@@ -87,8 +87,8 @@ std::vector<std::string> table_notes(const Table& table);
 
 std::string to_csv(const Table& table);  ///< RFC 4180, "\r\n"; a column each for bounds and half widths in use
 std::string to_markdown(const Table& table);
-/// booktabs and siunitx S columns, each with the number's interval or seeds beside it; a tabular for each group where
-/// columns are many, shrunk to the width of the line where it is wider.
+/// booktabs and siunitx S columns, each followed by the number's interval or seeds. Where columns are many, each group
+/// has a tabular, shrunk to the width of the line where it is wider.
 std::string to_latex(const Table& table);
 /// The title as a sentence: "Which encoding?", "Perplexity against context length.".
 std::string title_sentence(const Table& table);

@@ -1,5 +1,4 @@
-// Tables for papers: booktabs, numbers in siunitx's S columns, what is known of their uncertainty in a column beside
-// them.
+// Tables for papers: booktabs, numbers in siunitx's S columns, and their known uncertainty in the column after them.
 #include <algorithm>
 #include <cmath>
 
@@ -30,7 +29,7 @@ std::string shown_number(const Cell& cell, const Column& column) {
   return format_number(*cell.number, column.style, half_width_of(cell));
 }
 
-// What is known of a number besides itself: its interval, the single seeds, that few items are behind it.
+// The known uncertainty of a number: its interval, or the single seeds, and the mark of few items.
 std::string uncertainty(const Cell& cell, const Column& column) {
   if (!cell.number) return "";
   std::vector<std::string> parts;
@@ -66,7 +65,7 @@ class Tabular {
     std::string spec;
     for (std::size_t k = 0; k < columns_.size(); ++k)
       spec += table_.columns[columns_[k]].text ? "l" : format(columns_[k]) + (wide_[k] ? "@{\\,}l" : "");
-    // Shrunk only where it is wider than the column that it stands in.
+    // Shrunk only where it is wider than its column of text.
     std::string text =
         cat("\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%\n\\begin{tabular}{", spec,
             "}\n\\toprule\n", groups(), headers(), "\\midrule\n");
@@ -156,10 +155,10 @@ class Tabular {
 
   const Table& table_;
   std::vector<std::size_t> columns_;
-  std::vector<bool> wide_;  ///< of each column: its uncertainty has a column beside it
+  std::vector<bool> wide_;  ///< of each column: its uncertainty has the next column
 };
 
-// All columns at once, or where they are many a tabular for each group, each with the columns that name the rows.
+// All columns together, or where they are many a tabular for each group, each with the columns that name the rows.
 std::vector<std::vector<std::size_t>> parts_of(const Table& table) {
   std::vector<std::size_t> all, names;
   std::vector<std::string> groups;
@@ -187,8 +186,8 @@ std::vector<std::vector<std::size_t>> parts_of(const Table& table) {
 }  // namespace
 
 std::string to_latex(const Table& table) {
-  // A caption is short; what it leaves out stands below the table. Wide tables span both columns of a paper that has
-  // two.
+  // A caption is short; the text that it leaves out is below the table. Wide tables span both columns of a paper that
+  // has two.
   constexpr std::size_t kColumnsOfOne = 6;
   std::size_t most = 0;
   for (const auto& columns : parts_of(table)) most = std::max(most, columns.size());
