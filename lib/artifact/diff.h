@@ -36,7 +36,7 @@ struct Difference {
   std::string first, second;    ///< Descriptions of both: type, shape, or the values at the first difference.
   std::uint64_t elements = 0;   ///< Elements of the dataset, or bytes of the file.
   std::uint64_t differing = 0;  ///< Elements that differ by more than `ulp`.
-  std::uint64_t where = 0;      ///< first of them, counted in row-major order
+  std::uint64_t where = 0;      ///< First of them, counted in row-major order.
   /// Of reals: the largest distance in units of the last place, counted in steps of representable numbers through
   /// zero; kFar where a NaN meets a number. 0 for types that are not real.
   std::uint64_t largest_ulp = 0;

@@ -4,10 +4,10 @@
 ///
 ///     /bytes    uint8 [n_bytes]    all documents, one after another
 ///     /offsets  uint64 [n + 1]     document i is bytes [offsets[i], offsets[i + 1])
-///     /source   uint32 [n]         which source it came from
-///     /row      uint64 [n]         its number there: row, line or piece, from 0
-///     /source_names    uint8 [k]        names of the sources, relative to the folder that was asked for, one after
-///     another /source_offsets  uint64 [m + 1]   name i is bytes [source_offsets[i], source_offsets[i + 1])
+///     /source   uint32 [n]         number of its source
+///     /row      uint64 [n]         number in the source: row, line or piece, from 0
+///     /source_names    uint8 [k]        names of the sources, relative to the requested folder, one after another
+///     /source_offsets  uint64 [m + 1]   name i is bytes [source_offsets[i], source_offsets[i + 1])
 #pragma once
 
 #include <cstdint>

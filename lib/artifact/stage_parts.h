@@ -26,8 +26,8 @@ struct OutputRole {
 
 /// How a training moves along a trajectory whose points can be asked for as snapshots.
 struct Trajectory {
-  std::string horizon;                       ///< config key of the horizon in tokens, "train.tokens"
-  std::vector<std::string> tokens_per_step;  ///< config keys whose product is the tokens of a step
+  std::string horizon;                       ///< Config key of the horizon in tokens, "train.tokens".
+  std::vector<std::string> tokens_per_step;  ///< Config keys whose product is the tokens of a step.
   /// Config keys and values, or lists of values, under which the horizon does not shape the steps before it, such as
   /// {"train.schedule": "wsd"}. With other values the horizon is part of the trajectory.
   Json free_when = Json::object();
@@ -43,9 +43,9 @@ struct Branch {
 
 /// A change of contents that only some configs have met. The number enters their keys; all other results stay valid.
 struct Revision {
-  std::string name;  ///< of the number in a key's config, such as "compute.bf16_on_cpu"; differs from all fields' names
-  Json when;         ///< config key → value, or list of values: where all hold, contents have changed
-  int number = 2;    ///< raised with every such change
+  std::string name;  ///< Of the number in a key's config, such as "compute.bf16_on_cpu"; differs from names of fields.
+  Json when;         ///< Config key → value, or list of values: where all hold, contents have changed.
+  int number = 2;    ///< Raised with every such change.
 };
 
 /// @throws ConfigError: the description cannot be used. The message lacks the name of the document.

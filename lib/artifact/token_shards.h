@@ -3,9 +3,9 @@
 /// and `dataset.h5`, which holds the tokenizer and the totals (doc/format-token-shards.md). Reading is in
 /// data/token_shards/token_dataset.h.
 ///
-/// A shard: /tokens uint16 or uint32 [n], contiguous, page-aligned; /doc_offsets uint64 [d + 1]; /doc_bytes uint32 [d],
-/// bytes of text; /doc_index uint64 [d], number in the raw text; attributes split, shard, vocabulary, tokenizer_digest.
-/// Shards of tasks also have /labels int32 [n]: the target of a model after each token, -1 where there is no question.
+/// A shard has /tokens uint16 or uint32 [n] (contiguous, page-aligned), /doc_offsets uint64 [d + 1],
+/// /doc_bytes uint32 [d] (bytes of text), /doc_index uint64 [d] (number in the raw text). Attributes: split, shard,
+/// vocabulary, tokenizer_digest. Shards of tasks also have /labels int32 [n]: target after each token; -1: no question.
 #pragma once
 
 #include <array>

@@ -3,14 +3,14 @@
 /// (`pe-task/1`) or from flags; a stage sees no difference.
 ///
 /// task.json:
-///     {"schema": "pe-task/1", "stage": "train", "version": 8, "key": "<task key, hex, or empty>", "config":
-///     {complete},
-///      "inputs":  {"data": [{"path": "…", "kind": "token-shards", "digest": "<content digest>", "labels": {"seed":
-///      "42"}}]}, "outputs": {"model": "<temporary path>", "metrics": "<temporary path>"}, "snapshots": [{"label":
-///      "b25", "step": 100, "outputs": {"model": "<path>", "metrics": "<path>"}}], "earlier": {"label": "b12", "step":
-///      50, "outputs": {"model": "<path>", "metrics": "<path>"}}, "missing": {"data": [{"producer": "trunk[seed=7]",
-///      "labels": {"seed": "7"}, "reason": "failed"}]}, "work": "<folder>", "resume": "<folder of an earlier attempt>"
-///      or null, "events_fd": 3 or null}
+///     {"schema": "pe-task/1", "stage": "train", "version": 8, "key": "<hex task key or empty>", "config": {complete},
+///      "inputs": {"data": [{"path": "…", "kind": "token-shards", "digest": "<content digest>",
+///                           "labels": {"seed": "42"}}]},
+///      "outputs": {"model": "<temporary path>", "metrics": "<temporary path>"},
+///      "snapshots": [{"label": "b25", "step": 100, "outputs": {"model": "<path>", "metrics": "<path>"}}],
+///      "earlier": {"label": "b12", "step": 50, "outputs": {"model": "<path>", "metrics": "<path>"}},
+///      "missing": {"data": [{"producer": "trunk[seed=7]", "labels": {"seed": "7"}, "reason": "failed"}]},
+///      "work": "<folder>", "resume": "<folder of an earlier attempt>" or null, "events_fd": 3 or null}
 /// Also: "build_id", for people; "build" where `code: build` binds the program; "checkpoint"; "status" of a diverged
 /// input. An input or output of a collection kind is a folder with a `manifest.json` (artifact/collection.h); any other
 /// is a file. With snapshots the requested ones are written, and `outputs` is empty; `earlier`: the store has one

@@ -140,10 +140,10 @@ struct CommandLine : ReadingFlags,
                      GarbageFlags,
                      DoctorFlags,
                      ConfigFlags {
-  std::string verb;                ///< "run", …
-  std::vector<std::string> words;  ///< words that are no flags, in order: pipeline file, selections, keys
-  std::string file;                ///< the pipeline file in front, where a command has taken it off `words`
-  std::vector<std::string> given;  ///< the whole command as typed, program first
+  std::string verb;                ///< Such as "run".
+  std::vector<std::string> words;  ///< Words that are no flags, in order: pipeline file, selections, keys.
+  std::string file;                ///< The pipeline file in front, where a command has taken it off `words`.
+  std::vector<std::string> given;  ///< The whole command as typed, program first.
 };
 
 }  // namespace pe::cli

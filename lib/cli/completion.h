@@ -7,8 +7,8 @@
 ///
 ///     pe-pipeline __complete SHELL …
 ///
-/// bash passes its line, the word under the cursor and its word breaks, and gets words to insert. zsh and fish pass
-/// words, and get a word, a tab and a note per line.
+/// bash passes its line, the word under the cursor and its word breaks, and gets words to insert. Both zsh and fish
+/// pass words, and get a word, a tab and a note per line.
 #pragma once
 
 #include <string>

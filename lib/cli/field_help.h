@@ -19,8 +19,8 @@ struct HelpTopic {
 };
 std::vector<HelpTopic> help_topics(const support::Schema& schema);
 
-/// Text of `--help TOPIC`. A topic is `all`, a dotted key or its last part (`train`, `peak_lr`), the plural of a
-/// variant (`encodings`: its kinds, a line each), or a kind (`rope`: its options).
+/// Text of `--help TOPIC`. A topic is `all`, a dotted key or its last part (`train`, `peak_lr`), or a kind (`rope`: its
+/// options). The plural of a variant is a topic, too (`encodings`: its kinds, a line each).
 /// @throws ConfigError with the nearest topic when there is none of that name.
 std::string field_topic(const support::Schema& schema, const std::string& program, const std::string& topic,
                         int columns);

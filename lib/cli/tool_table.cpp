@@ -16,7 +16,7 @@ ToolText score_text() {
       .flags =
           {{"--encoding", "ENCODING", "A name, or YAML such as {stack: [rope, {kind: ssmax}]}", true},
            {"--set", "KEY=VALUE", "An option of the encoding; may be repeated", false, true},
-           {"--in", "PATH", "HDF5 with q [B,H,T,d_h], k and v [B,G,T,d_h] and what else the encoding needs", true},
+           {"--in", "PATH", "HDF5 with q [B,H,T,d_h], k and v [B,G,T,d_h] and other inputs of the encoding", true},
            {"--out", "PATH", "HDF5 to write", true},
            {"--dtype",
             "TYPE",

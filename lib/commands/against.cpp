@@ -46,12 +46,12 @@ std::string git(const fs::path& folder, std::vector<std::string> arguments, cons
   return std::string(support::trim(answer.out));
 }
 
-/// The pipeline file and the configs beside it as they were, in a folder of the same shape. Files that configs name are
-/// those of today: git does not hold them.
+/// The graph of a pipeline file. With a revision, git's copies of it and of the configs next to it are read in a folder
+/// of the same shape. Files that configs name are always today's files: git does not hold them.
 Graph graph_of_file(const cli::CommandLine& line, const fs::path& store, const std::string& file,
                     const std::string& revision) {
   cli::CommandLine plain = line;
-  plain.set.clear();  // the earlier side is the file as it stands
+  plain.set.clear();  // the earlier side is the file without changes by flags
   plain.axis.clear();
   if (revision.empty()) return load(plain, file, store).graph;
   if (!support::find_program("git")) throw ConfigError("FILE@REV needs git, which is not on the PATH", kFlag);

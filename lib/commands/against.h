@@ -1,5 +1,5 @@
 /// @file
-/// What `explain --against` compares tasks with.
+/// The earlier side of `explain --against`.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace pe::commands {
 
-/// The earlier side of each of `tasks`: in a run (its id, or the beginning of it), a result (the beginning of its key),
-/// a pipeline file, or a pipeline file as it was in git (FILE@REV; @REV is the same file). Tasks that it lacks are left
-/// out.
-/// @throws ConfigError when there is no such thing, with what there is.
+/// The earlier side of each of `tasks`: in a run (its id, or the beginning of it), a result (the beginning of its key)
+/// or a pipeline file. FILE@REV is a pipeline file at a revision of git, and @REV the same file. Tasks that it lacks
+/// are left out.
+/// @throws ConfigError when none of these exists, with the newest runs.
 pipeline::Against find_against(const cli::CommandLine& line, const PlannedPipeline& planned,
                                const std::vector<std::size_t>& tasks);
 

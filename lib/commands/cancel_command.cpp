@@ -63,7 +63,7 @@ int stop_process(const Store& store, const RunStatus& status, const std::vector<
   return pipeline::kRunDone;
 }
 
-/// Ids for scancel: an array's where all of it goes, else those of its elements.
+/// Ids for scancel: the array's id where all of it goes, else the ids of its elements.
 std::vector<std::string> jobs_to_cancel(const Submission& submission, const std::set<std::string>& keys,
                                         const std::vector<pipeline::JobRow>& rows) {
   const pipeline::JobTable table(rows);

@@ -11,7 +11,7 @@
 
 namespace pe::commands {
 
-/// By what it writes, so that reports of others' stages count.
+/// Whether the record has a report among its outputs. Reports of others' stages therefore count.
 bool is_report(const pipeline::Record& record);
 
 /// The one report among these results: of several results of one task the newest. @throws ConfigError for none, or two
@@ -19,7 +19,7 @@ bool is_report(const pipeline::Record& record);
 pipeline::Record report_of(const pipeline::Store& store, const pipeline::Inventory& inventory,
                            const std::vector<std::size_t>& chosen);
 
-/// What a report says as numbers; nothing for another artifact.
+/// The numbers and texts of a report (`report.json`); nothing for another artifact.
 std::optional<Json> report_json(const std::filesystem::path& folder);
 
 }  // namespace pe::commands

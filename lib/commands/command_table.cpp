@@ -54,16 +54,13 @@ std::vector<Flag> capacity_flags() {
            [](CommandLine& line, const std::string& given) { line.mem_bytes = size_of("--mem", given); }},
           {"--gpus", "IDS", "GPUs to use, such as 0,1, or none (default: CUDA_VISIBLE_DEVICES, else all)",
            [](CommandLine& line, const std::string& given) { line.gpus = given == "none" ? "" : given; }},
-          list("--pool", "NAME=N", "Tasks of a pool that may run at once (default: 1)", &CommandLine::pools)};
+          list("--pool", "NAME=N", "Tasks of a pool that may run concurrently (default: 1)", &CommandLine::pools)};
 }
 
 constexpr const char* kSelection =
     "SELECT names tasks: a stage's label, label[axis=value,axis=value], label[*] or [axis=value]; a * in a label or "
-    "value "
-    "stands for any characters; +SELECT adds the tasks it "
-    "depends "
-    "on, SELECT+ those that depend on it. Several SELECTs are a union; none means every task. Quote them, since shells "
-    "read brackets as patterns.";
+    "value stands for any characters; +SELECT adds the tasks it depends on, SELECT+ the tasks that depend on it. "
+    "Several SELECTs are a union; none means every task. Quote them, since shells read brackets as patterns.";
 
 constexpr const char* kReadingExits = "0 done; 2 usage or pipeline file; 4 the store cannot be read.";
 
@@ -82,10 +79,10 @@ cli::Command run_entry() {
   return {"run",
           "FILE [SELECT...] [flags]",
           "Run what is missing on this machine",
-          cat("Runs every task whose result is not in the store yet, as many at once as CPUs, memory and GPUs allow, "
-              "and prints what the report found and where it is. A failure blocks only what depends on it. The first "
-              "Ctrl-C asks stages to save and stop, the second kills them; no result is left incomplete, and the same "
-              "command resumes later.\n\n",
+          cat("Runs every task whose result is not in the store yet, as many concurrently as CPUs, memory and GPUs "
+              "allow, and prints what the report found and where it is. A failure blocks only what depends on it. The "
+              "first Ctrl-C asks stages to save and stop, the second kills them; no result is left incomplete, and the "
+              "same command resumes later.\n\n",
               kSelection),
           reading_flags() + capacity_flags() +
               std::vector<Flag>{
@@ -98,7 +95,7 @@ cli::Command run_entry() {
                   toggle("--fail-fast", "After a failure, start no further task", &CommandLine::fail_fast),
                   toggle("--strict", "Exit with 5 when a task produced different contents than before",
                          &CommandLine::strict),
-                  choice("--resume", {"auto", "never"}, "Whether stages continue from what earlier attempts saved",
+                  choice("--resume", {"auto", "never"}, "Whether stages continue from files of earlier attempts",
                          &CommandLine::resume),
                   {"--grace", "TIME", "How long stages may take to save after the first Ctrl-C (2m)",
                    [](CommandLine& line, const std::string& given) { line.grace_s = time_of("--grace", given); }},
@@ -128,11 +125,9 @@ cli::Command submit_entry() {
       "FILE [SELECT...] [flags]",
       "Submit what is missing to Slurm, and return",
       cat("Sends every task whose result is not in the store as elements of job arrays that wait for each other, "
-          "and "
-          "returns; no process has to stay alive. A submission is frozen: later edits of the file do not affect it. "
-          "Submitting again sends only tasks that have no result and are not queued, with more memory for those "
-          "that "
-          "ran out of it. Partitions, accounts and more are set in the file's block `slurm`.\n\n",
+          "and returns; no process has to stay alive. A submission is frozen: later edits of the file do not affect "
+          "it. Submitting again sends only tasks that have no result and are not queued, with more memory for tasks "
+          "that ran out of it. Partitions, accounts and more are set in the file's block `slurm`.\n\n",
           kSelection),
       reading_flags() +
           std::vector<Flag>{
@@ -171,11 +166,11 @@ cli::Command cancel_entry() {
 cli::Command init_entry() {
   return {"init",
           "DIR",
-          "Begin a project in a folder of its own",
+          "Begin a project in its own folder",
           "Writes DIR/configs with the configs that come with pe-pipeline, DIR/pipelines/quickstart.yml and a "
           ".gitignore, and nothing where one of them is there already. A pipeline file in any other folder finds those "
           "configs, too: paths such as configs/model/tiny.yml begin at the nearest folder above the file that holds "
-          "configs/, and what is not there is taken from the installation.",
+          "configs/, and missing files are taken from the installation.",
           {color_flag()},
           {{"pe-pipeline init study", ""}},
           "0 done; 2 usage, or something is there already; 4 the folder cannot be written.",
@@ -365,7 +360,7 @@ cli::Command verify_entry() {
                   {"--sample", "SHARE", "Only a random share of them, such as 5%",
                    [](CommandLine& line, const std::string& given) { line.sample = share_of("--sample", given); }},
                   toggle("--keep", "With --rerun, keep the new contents even if they are the same", &CommandLine::keep),
-                  toggle("--repair", "Move what is damaged to the trash, so that the next run makes it again",
+                  toggle("--repair", "Move damaged data to the trash, so that the next run makes it again",
                          &CommandLine::repair),
                   {"--gpus", "IDS", "GPUs for results that were made on one, such as 0,1",
                    [](CommandLine& line, const std::string& given) { line.gpus = given == "none" ? "" : given; }},
@@ -388,14 +383,14 @@ cli::Command diff_entry() {
       "Compare two artifacts, results or runs",
       "A and B are paths of artifacts, keys or ids of results, or runs. How they were made is compared "
       "first (config, inputs), then the contents: per dataset how many elements differ and by how much. Two "
-      "runs are compared task by task, grouped by what differs. Two reports are compared number by number, in units "
+      "runs are compared task by task, grouped by the differences. Two reports are compared number by number, in units "
       "of the 95 % noise of both. With FILE (ending in .yml), ids are tasks of that pipeline.",
       {store_flag(),
        number("--ulp", "N", "Numbers up to N units in the last place apart count as equal", &CommandLine::ulp,
               support::Suffixes::kNone, 0),
        list("--only", "PATH", "Only this dataset, group or member, such as /model/embedding or report.md",
             &CommandLine::only),
-       text("--run", "RUN", "Of several results of an id, those that this run made; default: the newest",
+       text("--run", "RUN", "Of several results of an id, take the results of this run; default: the newest",
             &CommandLine::run),
        json_flag(), color_flag()},
       {{"pe-pipeline diff 'trunk[seed=1]' 'trunk[seed=2]'", ""},
@@ -539,7 +534,7 @@ cli::Command export_entry() {
                             choice("--durability", {"on", "off"}, "off skips every fsync", &CommandLine::durability),
                             json_flag()},
       {{"pe-pipeline export grid.yml -o grid.tar.zst", "all results that the pipeline has so far"},
-       {"pe-pipeline export 20261121-194512-37503f -o grid.tar.zst", "those of a run"},
+       {"pe-pipeline export 20261121-194512-37503f -o grid.tar.zst", "all results of a run"},
        {"tar --zstd -tvf grid.tar.zst", "what is in it"}},
       "0 done; 2 usage, or no such result; 4 the store cannot be read, an object is gone, or the file cannot be "
       "written.",
@@ -561,7 +556,7 @@ cli::Command import_entry() {
        color_flag()},
       {{"pe-pipeline import grid.yml reports/published/grid/results.tar.zst", ""},
        {"pe-pipeline run grid.yml report", "then, without a training"},
-       {"pe-pipeline verify grid.yml evaluate --rerun --sample 5%", "and whether they come out again"}},
+       {"pe-pipeline verify grid.yml evaluate --rerun --sample 5%", "and check that a rerun gives the same"}},
       "0 done; 2 usage; 4 a file is damaged or of another schema, or the store cannot be written; 5 a file and the "
       "store have different contents for a key.",
       import_command};

@@ -1,5 +1,5 @@
 /// @file
-/// The commands of `pe-pipeline`: names, flags, help, and what each does.
+/// The commands of `pe-pipeline`: names, flags, help, and the function of each.
 #pragma once
 
 #include "cli/command_table.h"

@@ -35,7 +35,7 @@ std::string at_home(const std::string& path) {
   return home && path.rfind("~/", 0) == 0 ? home + path.substr(1) : path;
 }
 
-/// Files and folders that begin with what was typed. Folders always, since a file may lie in them.
+/// Files and folders that begin with the typed text. Folders are always included, since a file may be in them.
 std::vector<Candidate> paths(const std::string& typed, const std::vector<std::string>& endings, bool files) {
   const auto slash = typed.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : typed.substr(0, slash + 1);
@@ -57,14 +57,14 @@ std::vector<Candidate> paths(const std::string& typed, const std::vector<std::st
   return out;
 }
 
-/// What a pipeline file says, without expanding it: a shell waits for the answer.
+/// The pipeline file of the line, read but not expanded: a shell waits for the answer.
 std::optional<pipeline::PipelineFile> pipeline_of(const CompletionContext& context) {
   for (const std::string& word : context.words) {
     if (!ends(word, ".yml") && !ends(word, ".yaml")) continue;
     try {
       return pipeline::read_pipeline_file(at_home(word));
     } catch (const support::Error&) {
-      return std::nullopt;  // whoever runs it is told
+      return std::nullopt;  // a command that runs it reports the error
     }
   }
   return std::nullopt;
@@ -81,7 +81,7 @@ void add_axis(Axes& axes, AxisWords axis) {
   if (std::none_of(axes.begin(), axes.end(), same)) axes.push_back(std::move(axis));
 }
 
-/// The axes of a stage: those it goes over, and `from` and those of the stages whose instances it follows.
+/// The axes of a stage: the axes in `over`, and `from` and the axes of the stages whose instances it follows.
 void collect_axes(const pipeline::PipelineFile& file, const pipeline::StageDeclaration& stage, Axes& axes,
                   std::set<std::string>& seen) {
   if (!seen.insert(stage.label).second) return;
@@ -126,7 +126,7 @@ const AxisWords* named(const Axes& axes, const std::string& name) {
   return nullptr;
 }
 
-/// `trunk[encoding=rope,seed=` and what may follow.
+/// Continuations of a selection such as `trunk[encoding=rope,seed=`.
 std::vector<Candidate> selections(const pipeline::PipelineFile& file, const std::string& typed) {
   std::vector<Candidate> out;
   const std::string plus = typed.rfind('+', 0) == 0 ? "+" : "";
@@ -170,7 +170,7 @@ std::vector<Candidate> selections(const pipeline::PipelineFile& file, const std:
   return out;
 }
 
-/// What may stand behind `key=`: the words of a choice, the kinds of a variant.
+/// Values for `key=`: the words of a choice, the kinds of a variant.
 std::vector<std::string> values_of(const support::Field& field) {
   std::vector<std::string> out = field.choices;
   for (const auto& kind : field.kinds) out.push_back(kind.name);

@@ -32,7 +32,7 @@ using support::cat;
 using support::ConfigError;
 using support::quote;
 
-/// One side of a comparison: how it was made, and what it holds.
+/// One side of a comparison: how it was made, and its contents.
 struct Side {
   std::string name;
   std::string stage;
@@ -187,7 +187,7 @@ std::string artifacts_text(const fs::path& first, const fs::path& second, const 
     return cat(label, "holds nothing at ", support::join(options.only, ", "), "\n");
   if (diff.same())
     return cat(label, style.good("same"), options.ulp > 0 ? cat(" within ", options.ulp, " ULP") : std::string(),
-               options.only.empty() ? "" : ", as far as it was compared", " (", diff.compared, " compared)\n");
+               options.only.empty() ? "" : ", in the compared parts", " (", diff.compared, " compared)\n");
   if (x_report && y_report) {
     const Json changes = report_differences(*x_report, *y_report);
     each["report"] = changes;
@@ -229,7 +229,7 @@ bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options,
 
 // ---- runs -----------------------------------------------------------------------------------------------------------
 
-/// What a run led to, task by task.
+/// The results of a run, task by task.
 struct RunTasks {
   pipeline::RunStatus status;
   std::map<std::string, pipeline::TaskStatus> tasks;
@@ -284,7 +284,7 @@ int diff_runs(const cli::CommandLine& line, const Store& store, const std::strin
   Json json{{"schema", "pe-diff/1"},       {"schema_version", 1},          {"first", first},        {"second", second},
             {"only_first", Json::array()}, {"only_second", Json::array()}, {"tasks", Json::array()}};
   std::size_t same = 0;
-  // Tasks that differ in the same way are told once.
+  // Tasks that differ in the same way are listed together.
   std::map<std::string, std::vector<std::string>> causes;
   for (const auto& [id, task] : a.tasks) {
     const auto other = b.tasks.find(id);

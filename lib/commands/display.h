@@ -1,5 +1,5 @@
 /// @file
-/// How a run is shown while it goes on: a panel on a terminal, plain lines elsewhere, JSON lines, or nothing.
+/// How a run is shown while it is in progress: a panel on a terminal, plain lines elsewhere, JSON lines, or nothing.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ class Display : public pipeline::RunListener {
   virtual void finish() {}
 };
 
-/// What `--progress` asks for: "auto" is a panel where standard error is a terminal, else plain lines.
+/// The display of `--progress`: "auto" is a panel where standard error is a terminal, else plain lines.
 std::unique_ptr<Display> make_display(const cli::CommandLine& line);
 
 }  // namespace pe::commands

@@ -93,7 +93,7 @@ void TaskClock::look(const RunState& state) {
     const double now = done->get<double>();
     const auto [at, fresh] =
         seen_.try_emplace({task.task, task.attempt}, ProgressMark{now, state.now_s, now, state.now_s});
-    // A stage may count several things in turn: a count that falls begins anew.
+    // A stage may count several things in turn: a count that falls is a new one.
     if (!fresh && now < at->second.last_done) at->second = {now, state.now_s, now, state.now_s};
     at->second.last_done = now;
     at->second.last_s = state.now_s;
@@ -148,7 +148,7 @@ std::vector<std::string> panel_lines(const RunState& state, const TaskClock& clo
   std::vector<RunningTask> running = state.running;
   std::stable_sort(running.begin(), running.end(),
                    [](const auto& a, const auto& b) { return a.started_s < b.started_s; });
-  // The panel leaves one row of the window to what stays.
+  // The panel leaves one row of the window to lines that stay.
   const auto most = static_cast<std::size_t>(std::max(rows - 1, 1));
   while (!below.empty() && 1 + below.size() + std::min<std::size_t>(running.size(), 2) > most)
     below.erase(below.begin());
@@ -165,7 +165,7 @@ std::vector<std::string> panel_lines(const RunState& state, const TaskClock& clo
     const double left = clock.left_s(state, running[i]);
     std::string text;
     if (columns < 70) {
-      // What is left matters most where there is room for little.
+      // The remaining time matters most where there is room for little.
       const ProgressText parts = progress_text(running[i].progress);
       text = left >= 0 ? cat(support::short_duration(left), " left  ") : "";
       text += cat(cli::harmless(parts.work), "  ", cli::harmless(parts.figures.substr(0, parts.figures.find("  "))),

@@ -1,6 +1,6 @@
 /// @file
-/// The panel of a run on a terminal: counts, what runs with its speed and what is left of it, and what holds up the
-/// rest. At most the window's height; what stays (failures, results) scrolls past above it.
+/// The panel of a run on a terminal: counts, running tasks with their speed and remaining time, and causes that hold up
+/// the rest. At most the window's height; lines that stay (failures, results) scroll past above it.
 #pragma once
 
 #include <map>
@@ -14,8 +14,8 @@
 
 namespace pe::commands {
 
-/// How long running tasks have yet to go: from their own pace since they were first seen, else from what such tasks
-/// took before.
+/// Remaining time of running tasks: from their own pace since they were first seen, else from the earlier times of such
+/// tasks.
 class TaskClock {
  public:
   /// Notes how far everything is; called at every tick.

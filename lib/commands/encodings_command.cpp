@@ -31,7 +31,7 @@ std::size_t rank(const VariantKind& kind) {
   return static_cast<std::size_t>(std::find(kFamilies.begin(), kFamilies.end(), family) - kFamilies.begin());
 }
 
-/// What pe-train knows, in the order of families and names.
+/// The encodings of pe-train, in the order of families and names.
 std::vector<VariantKind> known_encodings() {
   pipeline::StageCatalog catalog = stage_catalog();
   const auto stage = catalog.find("pe-train", fs::current_path(), {});
@@ -87,7 +87,7 @@ std::string facts_text(const VariantKind& kind) {
   if (shift == "until_effective_length") words.push_back("sees distances only, up to its effective length");
   const auto says = [&](const char* name) { return kind.facts.contains(name) && kind.facts[name] == true; };
   if (says("content_dependent")) words.push_back("depends on content");
-  if (says("length_dependent")) words.push_back("must be told the length (pe_len)");
+  if (says("length_dependent")) words.push_back("needs the length (pe_len)");
   if (says("stochastic")) words.push_back("draws at random");
   if (kind.facts.contains("max_positions") && !kind.facts["max_positions"].is_null()) {
     words.push_back("ends at a largest position");

@@ -1,5 +1,5 @@
 /// @file
-/// What `list encodings` and `show encoding NAME` print.
+/// Output of `list encodings` and `show encoding NAME`.
 #pragma once
 
 #include <string>

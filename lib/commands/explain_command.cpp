@@ -55,8 +55,8 @@ std::string explanation_text(const PlannedPipeline& planned, const Explanation& 
   std::string out = cat(style.bold(graph.tasks[explanation.task].id), "  ", state_name(task.state), ": ",
                         cli::harmless(task.reason), "\n");
   if (!task.task_key.empty())
-    out += cat("  key      ", task.task_key.substr(0, 12),
-               task.key_is_exact ? "" : " (if its inputs come out as before)", "\n");
+    out += cat("  key      ", task.task_key.substr(0, 12), task.key_is_exact ? "" : " (if its inputs stay the same)",
+               "\n");
   if (const std::string from = origin_text(planned, task); !from.empty())
     out += cat("  origin   ", cli::harmless(from), "\n");
   if (!explanation.against_id.empty()) {

@@ -138,7 +138,7 @@ std::string several_of_one_id(const pipeline::Inventory& inventory, const std::v
     std::vector<std::string> runs;
     for (const auto* result : results) runs.push_back(cat(result->key.key.substr(0, 12), " (run ", result->run, ")"));
     lines += cat("  ", id, " has ", results.size(), " results, and all are pinned: ", support::join(runs, ", "),
-                 "; --run RUN takes those of one run\n");
+                 "; --run RUN takes the results of one run\n");
   }
   return lines;
 }
@@ -189,7 +189,7 @@ int pin_command(const cli::CommandLine& line) {
     const std::string run = pick_run(store, line.run, scope.file);
     std::erase_if(chosen, [&](std::size_t i) { return inventory.results[i].run != run; });
   }
-  if (chosen.empty()) throw ConfigError("the store has no result of what is named", {}, "'pe-pipeline run' makes it");
+  if (chosen.empty()) throw ConfigError("the store has none of the named results", {}, "'pe-pipeline run' makes them");
   const std::string several = line.json || !scope.file.empty() ? "" : several_of_one_id(inventory, chosen);
   for (const std::size_t i : chosen) {
     pin.keys.push_back(inventory.results[i].key);

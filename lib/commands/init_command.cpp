@@ -1,4 +1,4 @@
-// pe-pipeline init: a folder of one's own with the configs and a first pipeline.
+// pe-pipeline init: a separate folder with the configs and a first pipeline.
 #include <system_error>
 
 #include "commands/commands.h"
@@ -22,7 +22,7 @@ int init_command(const cli::CommandLine& line) {
                       "as in: pe-pipeline init study");
   const fs::path shipped = pipeline::shipped_folder(), folder = line.words.front();
   if (shipped.empty()) {
-    throw ConfigError("the configs that come with pe-pipeline are not beside it", place,
+    throw ConfigError("the configs that come with pe-pipeline are missing from its installation", place,
                       "install it whole (`meson install`), or use its clone");
   }
   for (const char* name : {"configs", "pipelines", ".gitignore"}) {

@@ -49,7 +49,7 @@ int list_programs(const cli::CommandLine& line) {
   if (line.json)
     print_json(json);
   else
-    print(rows.empty() ? "no stage programs beside pe-pipeline\n" : table(rows));
+    print(rows.empty() ? "no stage programs next to pe-pipeline\n" : table(rows));
   return pipeline::kRunDone;
 }
 
@@ -353,7 +353,7 @@ int forget_command(const cli::CommandLine& line) {
   const pipeline::Plan plan = pipeline::make_plan(graph, pipeline::StoreReader(store));
   pipeline::Leases leases(store.leases_folder(), {});
   if (!line.dry_run) {
-    // What a run makes just now would come back behind our back.
+    // A run that makes one of these results now would publish it after the drop.
     for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
       if (!selected[i] || plan.tasks[i].task_key.empty()) continue;
       const auto answer = leases.acquire(graph.tasks[i].plan_key);
@@ -380,7 +380,7 @@ int forget_command(const cli::CommandLine& line) {
     };
     if (task.snapshots.empty()) drop({task.task_key, -1}, "");
     for (const auto& snapshot : task.snapshots) drop({task.task_key, snapshot.step}, snapshot.label);
-    // Nor may a training go on from what earlier attempts saved: it would only end again at once.
+    // Nor may a training continue from files of earlier attempts: it would only end again immediately.
     if (!line.dry_run && graph.tasks[i].is_trajectory())
       support::remove_tree(store.work_folder(graph.tasks[i].plan_key));
   }

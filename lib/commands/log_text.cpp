@@ -18,7 +18,7 @@ std::uint64_t size_of(const fs::path& file) {
   return error ? 0 : size;
 }
 
-/// What can be read of a range; a log may be cut while it is read.
+/// The bytes of a range that can be read; a log may be cut while it is read.
 std::string range(std::ifstream& stream, std::uint64_t from, std::uint64_t to) {
   std::string bytes(to - from, '\0');
   stream.clear();

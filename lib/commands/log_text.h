@@ -14,7 +14,7 @@ namespace pe::commands {
 /// Where the last `lines` lines of a file begin, in bytes; read from the end, in pieces.
 std::uint64_t tail_offset(const std::filesystem::path& file, std::int64_t lines);
 
-/// Hands over a file from its last `lines` lines on (all when absent), in pieces. Nothing when there is no such file.
+/// Passes on a file from its last `lines` lines on (all when absent), in pieces. Nothing when there is no such file.
 void read_log(const std::filesystem::path& file, std::optional<std::int64_t> lines,
               const std::function<void(std::string_view)>& piece);
 

@@ -57,7 +57,7 @@ std::string sharing_text(const pipeline::Sharing& sharing) {
                      percent(1 - sharing.shared_tokens / sharing.alone_tokens), counted(sharing.trunks, "trajectory"));
 }
 
-/// What asks for more than there is: told while planning, an error when running.
+/// Demands beyond the machine's capacity, with counts of tasks: shown while planning, an error when running.
 std::vector<std::pair<std::string, std::size_t>> impossible_demands(const Graph& graph, const Plan& plan,
                                                                     const pipeline::Capacity& capacity) {
   std::map<std::string, std::size_t> seen;
@@ -239,7 +239,7 @@ void print_head(const PlanReport& told, const cli::Style& style) {
   print(head + "\n");
 }
 
-/// Rows whose first columns line up; the last is one of several texts, each on a line of its own. On a terminal a line
+/// Rows whose first columns line up; the last is one of several texts, each on a separate line. On a terminal a line
 /// stays a line.
 void print_reasons(const std::vector<std::vector<std::string>>& rows,
                    const std::vector<std::vector<std::string>>& reasons) {

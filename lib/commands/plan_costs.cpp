@@ -28,7 +28,7 @@ using pipeline::Task;
 using pipeline::TaskState;
 using support::cat;
 
-constexpr std::size_t kMostLines = 6;  // of sources, and of what is not known
+constexpr std::size_t kMostLines = 6;  // of sources, and of reasons for unknown times
 
 bool counts(const Plan& plan, std::size_t i) {
   const TaskState state = plan.tasks[i].state;

@@ -1,5 +1,5 @@
 /// @file
-/// What `plan` says of costs: hours and where they come from, bytes on disk, memory of a GPU, epochs over the data.
+/// Costs in `plan`: hours and their sources, bytes on disk, memory of a GPU, epochs over the data.
 #pragma once
 
 #include <optional>

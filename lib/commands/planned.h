@@ -1,5 +1,5 @@
 /// @file
-/// What `plan` and `explain` share.
+/// Parts that `plan` and `explain` share.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace pe::commands {
 
-/// A pipeline, its store and the plan for what was selected.
+/// A pipeline, its store and the plan for the selected tasks.
 struct PlannedPipeline {
   ExpandedPipeline loaded;
   pipeline::Store store;

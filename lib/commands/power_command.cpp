@@ -162,9 +162,8 @@ std::string power_text(const Json& measures, const PowerQuestion& question, int 
     out += columns > 0 ? cli::wrapped(text, columns, 0) : cat(text, "\n");
   };
   sentence(
-      "Of differences from the baseline, found in 80 % of studies by a two-sided test at 5 %; the noise is that of the "
-      "report's "
-      "scores.");
+      "The smallest difference from the baseline is found in 80 % of studies by a two-sided test at 5 %; its noise is "
+      "taken from the report's scores.");
   if (question.seeds || question.difference)
     sentence(
         "A study to come is planned with the upper 80 % limit of the sd of a seed: few seeds often show too small a "

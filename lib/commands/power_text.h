@@ -1,5 +1,5 @@
 /// @file
-/// What a study of so many seeds and items can show, by the noise that a report has seen. Works on `report.json`.
+/// The power of a study with so many seeds and items, by the noise in a report. Works on `report.json`.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace pe::commands {
 
-/// What is asked; what is not given is as in the report.
+/// The user's question. Numbers that are not given are as in the report.
 struct PowerQuestion {
   std::optional<std::size_t> seeds, items;
   std::optional<double> difference;  ///< in the measure's unit: how many seeds find it?
 };
 
 /// For each measure and length of the report's table `power`: "measure", "unit", "length" (null where the measure has
-/// none), "seeds", "items", "seed_sd", "item_sd", "detectable" (null below three seeds) and, where a difference is
-/// asked about, "seeds_needed" (null: not with 200). Empty where the report compares nothing. @throws ArtifactError for
-/// a report of another version
+/// none), "seeds", "items", "seed_sd", "item_sd" and "detectable" (null below three seeds). Where a difference is asked
+/// about, "seeds_needed" follows (null: not with 200). Empty where the report compares nothing. @throws ArtifactError
+/// for a report of another version
 Json power_of_report(const Json& report, const PowerQuestion& question);
 
 /// The same for people. In a terminal that is too narrow for all columns, only the answers are shown.

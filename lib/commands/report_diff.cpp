@@ -193,7 +193,7 @@ Json report_differences(const Json& first, const Json& second) {
       if (x != y) json["settings"].push_back({{"model", model}, {"setting", key}, {"first", x}, {"second", y}});
     }
   }
-  // The largest first; what has no noise behind it last, as it was found.
+  // The largest first. Numbers without noise come last, in their original order.
   auto& numbers = json["numbers"].get_ref<Json::array_t&>();
   std::stable_sort(numbers.begin(), numbers.end(),
                    [](const Json& x, const Json& y) { return x.value("noises", -1.0) > y.value("noises", -1.0); });

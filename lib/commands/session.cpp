@@ -133,7 +133,7 @@ std::vector<std::string> stage_programs() {
 
 pipeline::Capacity capacity_of(const cli::CommandLine& line) {
   pipeline::Capacity capacity = pipeline::detect_capacity();
-  // More CPUs than there are may be asked for (they are only counted); memory likewise.
+  // More CPUs and memory than there are may be asked for: they are only counted.
   if (line.jobs) capacity.cpus = *line.jobs;
   if (line.mem_bytes) capacity.mem_bytes = *line.mem_bytes;
   if (line.gpus) {
@@ -183,7 +183,7 @@ void check_pools(const cli::CommandLine& line, const pipeline::Graph& graph) {
 
 ExpandedPipeline load(const cli::CommandLine& line, const std::string& file, const fs::path& store) {
   ExpandedPipeline loaded;
-  pipeline::share_with_group(store);  // before the first cache is written, whoever plans
+  pipeline::share_with_group(store);  // before any user's plan writes the first cache
   loaded.catalog = std::make_unique<pipeline::StageCatalog>(stage_catalog());
   loaded.catalog->remember_in(store / "memo" / "describe");
   loaded.graph = pipeline::expand(pipeline::read_pipeline_file(file), *loaded.catalog, expand_options(line));

@@ -1,5 +1,5 @@
 /// @file
-/// What most commands begin with: the pipeline file, its graph with keys, its store and a plan.
+/// The beginning of most commands: the pipeline file, its graph with keys, its store and a plan.
 #pragma once
 
 #include <filesystem>

@@ -151,7 +151,7 @@ Json status_json(const RunStatus& status, bool only_failed) {
   return json;
 }
 
-/// Leases of this host's processes that are gone: tasks that nobody works on, though it looks so.
+/// Leases of this host's processes that are gone: their tasks seem to be in progress, but are not.
 int show_stale(const pipeline::Store& store, const cli::CommandLine& line) {
   Json json{{"schema", "pe-stale/1"}, {"schema_version", 1}, {"leases", Json::array()}};
   std::vector<std::vector<std::string>> rows;
@@ -178,7 +178,7 @@ int show_stale(const pipeline::Store& store, const cli::CommandLine& line) {
   if (line.json)
     print_json(json);
   else
-    print(rows.empty() ? "no stale leases\n" : table(rows) + "the next run of these tasks breaks the leases at once\n");
+    print(rows.empty() ? "no stale leases\n" : table(rows) + "the next run of these tasks breaks them immediately\n");
   return pipeline::kRunDone;
 }
 
@@ -196,7 +196,7 @@ bool goes_on(const RunStatus& status) {
 
 std::atomic<bool> left{false};
 
-/// Shows the run until it ends or somebody has seen enough: in place on a terminal, elsewhere what changed.
+/// Shows the run until it ends or the user leaves: in place on a terminal, elsewhere only changes.
 void watch(const pipeline::Store& store, const std::string& run, const cli::CommandLine& line) {
   struct sigaction action {
   }, before_int{}, before_term{};

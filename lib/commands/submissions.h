@@ -1,5 +1,5 @@
 /// @file
-/// The commands that hand pipelines to Slurm (pipeline/cluster), and what its jobs call.
+/// The commands that submit pipelines to Slurm (pipeline/cluster), and the commands that its jobs call.
 #pragma once
 
 #include <string>

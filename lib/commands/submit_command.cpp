@@ -40,7 +40,7 @@ bool runs(const Plan& plan, std::size_t i) {
   return plan.tasks[i].state == TaskState::kRun || plan.tasks[i].state == TaskState::kLikelyReuse;
 }
 
-/// The blocks `slurm` of the file, with what --set lays over them. Their mistakes were told when the file was expanded.
+/// The blocks `slurm` of the file, changed by --set. Their mistakes were reported when the file was expanded.
 pipeline::SlurmPolicies policies_of(const cli::CommandLine& line, const std::string& path) {
   pipeline::PipelineFile file = pipeline::read_pipeline_file(path);
   const std::string prefix = "slurm.";
@@ -183,7 +183,7 @@ bool run_here(const cli::CommandLine& line, const Graph& graph, const pipeline::
   return true;
 }
 
-/// Tasks that ran out of memory ask for more than what their last attempt had.
+/// Tasks that ran out of memory ask for more than their last attempt had.
 std::size_t ask_for_more_memory(Graph& graph, const Plan& plan, const Store& store) {
   std::size_t more = 0;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
@@ -301,7 +301,7 @@ void adopt(const Store& store, const Graph& graph, const std::vector<bool>& to_r
   if (!live.blocked.empty()) {
     const std::string failed = slurm.cancel(live.blocked);
     if (!failed.empty()) say(cat("pe-pipeline: warning: scancel: ", failed, "\n"));
-    print(cat("cancelled ", counted(live.blocked.size(), "job"), " that waited for what had failed\n"));
+    print(cat("cancelled ", counted(live.blocked.size(), "job"), " that waited for failed jobs\n"));
   }
   std::size_t adopted = 0;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {

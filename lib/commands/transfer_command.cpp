@@ -65,7 +65,7 @@ std::string report_text(const pipeline::TransferReport& report, const cli::Comma
   out += cat(line.dry_run ? "would copy " : "copied ", counted(moved, "result"), " (",
              counted(report.objects, "object"), ", ", support::short_bytes(static_cast<double>(report.bytes)), ")");
   if (there > 0) out += cat("; ", there, " were there already");
-  if (records > 0) out += cat("; ", counted(records, "record"), " of what they were made from, without contents");
+  if (records > 0) out += cat("; ", counted(records, "record"), " of their inputs, without contents");
   return out + "\n";
 }
 
@@ -88,8 +88,7 @@ int move_results(const cli::CommandLine& given, bool push) {
   pipeline::Store from = open_for_reading(from_path);
   const pipeline::Inventory inventory = pipeline::read_inventory(from);
   const std::vector<std::size_t> chosen = chosen_results(line, scope, from, inventory);
-  if (chosen.empty())
-    throw ConfigError(cat("the store ", quote(from_path.string()), " has no result of what is named"));
+  if (chosen.empty()) throw ConfigError(cat("the store ", quote(from_path.string()), " has none of the named results"));
   pipeline::StoreOptions options;
   options.durable = line.durability != "off";
   options.create = !line.dry_run;

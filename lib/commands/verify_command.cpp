@@ -25,7 +25,7 @@ using pipeline::RerunResult;
 using pipeline::Store;
 using support::cat;
 
-/// What belongs together: one task, or all chosen snapshots of one trajectory.
+/// Results that belong together: one task, or all chosen snapshots of one trajectory.
 using Group = std::vector<std::size_t>;
 
 std::vector<Group> groups_of(const Inventory& inventory, const std::vector<std::size_t>& chosen) {
@@ -247,8 +247,8 @@ class StoreCheck {
       out += "\n";
     }
     if (tally_.broken > 0) {
-      out += line_.repair ? "what is damaged lies in the trash; the next run makes it again\n"
-                          : "with --repair, what is damaged goes to the trash and the next run makes it again\n";
+      out += line_.repair ? "damaged data is in the trash; the next run makes it again\n"
+                          : "with --repair, damaged data goes to the trash and the next run makes it again\n";
     }
     return out;
   }
@@ -293,7 +293,7 @@ int verify_packed(const cli::CommandLine& given) {
   line.words.clear();
   line.store = folder.path().string();
   const int code = verify_store(line);
-  if (line.rerun && (line.keep || code == pipeline::kRunMismatch)) folder.keep();  // with what came out
+  if (line.rerun && (line.keep || code == pipeline::kRunMismatch)) folder.keep();  // with the outputs of the rerun
   return code;
 }
 

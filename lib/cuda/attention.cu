@@ -1,4 +1,4 @@
-// The warps of attention.h on a GPU. Instructions are those of sm_80, by their names in the PTX ISA.
+// The warps of attention.h on a GPU. Instructions are from sm_80, by their names in the PTX ISA.
 #include <cuda_runtime.h>
 
 #include "cuda/attention.h"
@@ -133,7 +133,7 @@ struct OnDevice {
   template <typename Body>
   static int blocks(const Body& body, void* stream) {
     const int shared = shared_of(body);
-    if (shared > 48 * 1024) {   // what a kernel has unasked
+    if (shared > 48 * 1024) {  // the default of a kernel
       const cudaError_t status = cudaFuncSetAttribute(run_blocks<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
       if (status != cudaSuccess) return status;
     }

@@ -1,7 +1,7 @@
 /// @file
 /// Attention in tiles after FlashAttention-2 (Dao 2023, arXiv:2307.08691): scores never leave the registers, and the
-/// backward pass computes them again from their logsumexp. A body says what a warp of a block does; attention.cu runs
-/// bodies on a GPU, the tests run the same ones on the CPU.
+/// backward pass computes them again from their logsumexp. A body is the work of a warp of a block; attention.cu runs
+/// bodies on a GPU, the tests run the same bodies on the CPU.
 ///
 /// A Mod (attention/mods) defines the term that is added to the products of queries and keys. OfQueries has the state
 /// of a lane if rows are queries, OfKeys if rows are keys. `fetch` copies the data of a tile into a stage of shared

@@ -1,6 +1,6 @@
 /// @file
-/// Dropout masks, drawn where they are used, with the bits that the host draws (support/random.h); and sums of what a
-/// gather has read, in the order of the reading.
+/// Dropout masks, drawn where they are used, with the bits that the host draws (support/random.h). Sums of gradients by
+/// values that a gather has read, in the order of the reading.
 #pragma once
 
 #include "cuda/rows.h"
@@ -25,7 +25,7 @@ PE_BOTH void philox(std::uint64_t key, std::uint64_t counter, std::uint32_t (&x)
   }
 }
 
-/// Cell (sample, block of four): 0 where the draw lies below the threshold, else `kept`.
+/// Cell (sample, block of four): 0 where the draw is below the threshold, else `kept`.
 template <typename Value>
 struct DropoutMask {
   Value* mask;

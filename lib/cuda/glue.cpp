@@ -1,4 +1,4 @@
-// The plug-in's table: what plugin.h promises, over the CUDA runtime and LibTorch's streams.
+// The plug-in's table as plugin.h promises it, over the CUDA runtime and LibTorch's streams.
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 

@@ -1,13 +1,13 @@
 /// @file
 /// Heads of queries and keys out of a packed projection, with their norm and rotation, and rotations alone. A team of
-/// lanes takes a token; `lanes` of them share a head, so that several heads are under way at once, and what is alike
-/// for all heads of a token (cosines, sines, the place of the token) is found once. Indices within a token are 32 bits
+/// lanes takes a token, and `lanes` of them share a head, so that several heads are under way together. Values that all
+/// heads of a token share (cosines, sines, the place of the token) are found once. Indices within a token are 32 bits
 /// wide, packs at most 16 bytes.
 ///
 /// A body has `tokens`, `per_tile`, `parts()`, `slots(part)`, and for each lane an `Own`. A team does one part of the
-/// tokens of a tile: `open`, then for every token `begin`, then for each slot `partial`, whose results are summed over
-/// the lanes of a head, and `finish`; at last `close`, when the `kSums` of `Own::sums` are those of all heads under
-/// way.
+/// tokens of a tile. It calls `open`, then for every token `begin`. Then it calls for each slot `partial`, whose
+/// results are summed over the lanes of a head, and `finish`. At last it calls `close`, when the `kSums` of `Own::sums`
+/// are sums over all heads under way.
 #pragma once
 
 #include "cuda/rows.h"
@@ -52,7 +52,7 @@ struct Angles {
   }
   /// Rotates the unit x, its first pack and then its second; `sign` −1: back.
   PE_BOTH void rotate(float (&x)[2 * n], bool half, float sign) const {
-    if (half) {  // two loops: indices must be constants, or x would not lie in registers
+    if (half) {  // two loops: indices must be constants, or x would not be in registers
       PE_UNROLL
       for (int j = 0; j < n; ++j) rotate_pair(x[j], x[n + j], j, sign);
     } else {
@@ -87,7 +87,7 @@ PE_BOTH void write_unit(Value* to, std::uint32_t first, std::uint32_t second, bo
   if (whole) store<n>(to + second, b);
 }
 
-/// Where tokens, heads and tables lie; forward and backward share it.
+/// Places of tokens, heads and tables, which forward and backward share.
 /// @tparam units of a lane: heads are at most 2 · n · units · kLanes wide
 template <typename Value, int n, int units, bool kBackward>
 struct SplitHeads {
@@ -178,7 +178,7 @@ struct SplitHeads {
       float weight[2 * n];
       if constexpr (kBackward) read_weight(which, first, second, whole, weight);
       PE_UNROLL
-      for (int j = 0; j < 2 * n; ++j) {  // what is not there was read as 0
+      for (int j = 0; j < 2 * n; ++j) {  // missing values were read as 0
         sum += kBackward ? own.g[i][j] * weight[j] * own.x[i][j] : own.x[i][j] * own.x[i][j];
       }
     }
@@ -247,7 +247,7 @@ struct SplitHeads {
 };
 
 /// Rotates heads by a table of any shape, for those whose rotation is not all that happens to them: row (sequence,
-/// head, token) and unit of the cells. Values behind the pairs are copied.
+/// head, token) and unit of the cells. Values after the pairs are copied.
 template <typename Value, int n>
 struct RotateHeads {
   PeCudaRotation of;

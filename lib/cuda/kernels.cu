@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kTeams* kLanes, Body::kAtOnce) run_tiles(TileP
   }
 }
 
-/// A part's number is a constant, or sums and parameters would not lie in registers.
+/// A part's number is a constant, or sums and parameters would not be in registers.
 template <int part, typename Body>
 __device__ __forceinline__ void run_part(const Body& body, std::int64_t tile, int lane) {
   typename Body::Own own;

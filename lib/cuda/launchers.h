@@ -62,7 +62,7 @@ struct Launchers {
                                         : tiled.template operator()<8>();
         return status != 0 ? status : On::rows(FoldParts{scratch, dweight, parts, width}, width, stream);
       }
-      // First: dx may lie where `add` does, but not where dy or x do.
+      // First: dx may share memory with `add`, but not with dy or x.
       if (const int status = On::rows(body, rows, stream); status != 0 || dweight == nullptr) return status;
       return add_over_rows(NormWeightTerm<Value>{g, in, rstd, width}, dweight, scratch, rows, width, stream);
     });
@@ -104,8 +104,8 @@ struct Launchers {
              aligned(dpacked, sizeof(Value) * n);
     };
     if (bf16) {
-      // Half of what could be moved at once: a head has twice the lanes, so that a team's are in use with 12 heads of
-      // 64, too, and a lane half the registers, so that more of them wait for memory together.
+      // Half of the largest pack. A head has twice the lanes, so that all lanes of a team are in use with 12 heads of
+      // 64, too. A lane has half the registers, so that more of them wait for memory together.
       constexpr int kPack = 4;
       if (of.width <= 2 * kPack * kLanes && fits.template operator()<Half, kPack>())
         return with.template operator()<Half, kPack, 1>();
@@ -213,7 +213,7 @@ struct Launchers {
   static int dropout_mask(void* mask, const std::int64_t* keys, std::int64_t samples, std::int64_t count, double p,
                           bool bf16, void* stream) {
     const auto run = [&]<typename Value>() {
-      const auto threshold = static_cast<std::uint32_t>(std::ceil(p * 0x1p24));  // a draw of 24 bits lies below p
+      const auto threshold = static_cast<std::uint32_t>(std::ceil(p * 0x1p24));  // a draw of 24 bits is below p
       return On::cells(
           DropoutMask<Value>{static_cast<Value*>(mask), keys, count, threshold, static_cast<float>(1 / (1 - p))},
           samples, (count + 3) / 4, stream);

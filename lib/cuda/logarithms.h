@@ -1,5 +1,5 @@
 /// @file
-/// What changes the base of a logarithm: the hardware's powers and logarithms are of 2.
+/// Factors that change the base of a logarithm: the hardware's powers and logarithms have base 2.
 #pragma once
 
 namespace pe::cuda {

@@ -1,5 +1,5 @@
 /// @file
-/// Cross-entropy, and the embedding's gradient: what reads whole vocabularies. See rows.h for how bodies run.
+/// Cross-entropy, and the embedding's gradient. Both read whole vocabularies. See rows.h for how bodies run.
 ///
 /// A line body has `begin(row, thread, own)`, whose results are merged over the threads of a block in pairs, and
 /// `finish(row, thread, own, all)`.
@@ -24,8 +24,8 @@ PE_BOTH float power_of_2(float x) {
 /// The logarithm of a sum of exponentials, as its largest term and the rest; in base 2, so that a term costs a
 /// multiplication with addition and an instruction.
 struct LogSum {
-  float top;    ///< log2 of the largest term, as it was rounded
-  float total;  ///< of the terms over 2^top
+  float top;    ///< log2 of the largest term, after rounding
+  float total;  ///< sum of the terms over 2^top
 };
 
 /// e^x over 2^top.
@@ -38,8 +38,8 @@ PE_BOTH LogSum merge(LogSum a, LogSum b) {
 }
 
 /// A row of logits is read once. Its first packs stay with the threads until the gradient takes their place. Only the
-/// rest of a large vocabulary is read again. softcap: logits are cap · tanh(logit / cap). z_loss: adds z · lse² to the
-/// function that the gradient is of, not to the loss. scale: a factor of the gradient.
+/// rest of a large vocabulary is read again. With `softcap` logits are cap · tanh(logit / cap). The `z_loss` adds
+/// z · lse² to the function that the gradient is of, not to the loss. The `scale` is a factor of the gradient.
 template <typename Value, int n, int kHeld, bool kCapped, int threads = 512>
 struct CrossEntropyLine {
   static constexpr int kThreads = threads;
@@ -65,7 +65,7 @@ struct CrossEntropyLine {
     PE_UNROLL
     for (int j = 0; j < n; ++j) {
       x[j] = shaped(pack.at[j]);
-      most = fmaxf(most, x[j]);  // leaves NaN out, which goes on into the sum
+      most = fmaxf(most, x[j]);  // leaves NaN out, which reaches the sum
     }
     const float top = fmaxf(mine.top, most * kLog2E), base = top == -INFINITY ? 0 : top;
     float total = mine.total * power_of_2(mine.top - base);
@@ -135,11 +135,11 @@ struct CrossEntropyLine {
 // ---- The embedding's gradient
 // ------------------------------------------------------------------------------------------
 
-/// Places of the sorted order that a cell walks through. A token that stands in thousands of places is shared by many.
+/// Places of the sorted order that a cell walks through. Many cells share a token that has thousands of places.
 inline constexpr std::int64_t kEmbeddingPiece = pe_cuda_embedding_piece;
 
-/// gradient[id] += scale · the rows of every run of equal ids that lies within one piece; of runs that go on before or
-/// behind it the piece's own sum goes to `edges` [pieces, 2, width]: what it begins with, and what it ends with.
+/// gradient[id] += scale · the rows of every run of equal ids within one piece. Of a run that continues before or after
+/// the piece, the piece's own sum goes to `edges` [pieces, 2, width]: the run at its start, then the run at its end.
 template <typename Value, int n>
 struct EmbeddingPieces {
   const std::int64_t *sorted, *order;

@@ -21,12 +21,12 @@ struct PeCudaTurn {
   bool half = true;  ///< pair p is (p, p + pairs); else (2p, 2p + 1)
 };
 
-/// From a sequence, a head and a row to the next, in values; those of a head's row follow each other.
+/// Steps from a sequence, a head and a row to the next, in values. The values of a head's row follow each other.
 struct PeCudaStrides {
   std::int64_t by_sequence = 0, by_head = 0, by_row = 0;
 };
 
-/// The queries, keys or values of a packed projection: head h of a token begins at column + h · width of its packed
+/// The queries, keys or values of a packed projection. Head h of a token begins at column + h · width of its packed
 /// row, and at b · by_sequence + h · by_head + t · by_row of `values`.
 struct PeCudaPart {
   std::int64_t heads = 0;  ///< 0: this part is not touched
@@ -135,7 +135,7 @@ struct PeCudaStick {
   int hidden = 0;  ///< 1: a row does not see its own key
 };
 
-/// A bias by counts in place of a table: the row's `logits` at the count p(t, s), read between its neighbours. p is the
+/// A bias by counts in place of a table: the row's `logits` at p(t, s), read between its neighbours. The count p is the
 /// sum of σ(scale · q·k) over the keys from s to the row itself, at most `positions` − 1. It needs a PeCudaScan.
 struct PeCudaCounts {
   const float* logits = nullptr;  ///< [B, H, T, positions]; null: no such bias
@@ -152,8 +152,8 @@ struct PeCudaEdges {
   const float* slopes = nullptr;  ///< [H]
 };
 
-/// Causal attention of q [B, H, T, d_h] to k and v [B, G, S, d_h], bf16, H a multiple of G and 0 < T <= S < 2³⁰: query
-/// row t stands at key row S − T + t and sees the keys up to it, by softmax over scale · q·k + table[h, distance]. All
+/// Causal attention of q [B, H, T, d_h] to k and v [B, G, S, d_h], bf16, H a multiple of G and 0 < T <= S < 2³⁰. Query
+/// row t is at key row S − T + t and sees the keys up to it, by softmax over scale · q·k + table[h, distance]. All
 /// matrices begin at multiples of 16 bytes, and strides are multiples of 8; see pe_cuda_attends for d_h.
 struct PeCudaAttention {
   std::int64_t batch = 0, heads = 0, groups = 0, queries = 0, keys = 0, width = 0;  ///< B, H, G, T, S, d_h
@@ -309,8 +309,8 @@ struct PeCudaTable {
   void* (*current_stream)(int device);  ///< LibTorch's
 
   /// gradient[ids[i], :] += scale · rows[i, :], in an order that two runs share. `sorted` are the ids in rising order,
-  /// `order` their places, those of equal ids rising; negative ids count for nothing. fp32 table; rows fp32, or bf16
-  /// with `rows_bf16`. Scratch memory: see pe_cuda_embedding_scratch.
+  /// `order` their places, which rise among equal ids. Negative ids add nothing. The table is fp32; rows are fp32, or
+  /// bf16 with `rows_bf16`. Scratch memory: see pe_cuda_embedding_scratch.
   int (*embedding_gradient)(const std::int64_t* sorted, const std::int64_t* order, const void* rows, bool rows_bf16,
                             float* gradient, float* scratch, std::int64_t count, std::int64_t width, float scale,
                             void* stream);
@@ -321,8 +321,8 @@ struct PeCudaTable {
   int (*cross_entropy)(void* logits, bool logits_bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
                        std::int64_t vocabulary, bool gradient, const PeCudaLogits* shape, void* stream);
 
-  /// Values of the following are fp32, or bf16 with `bf16`; norms' weights and their gradients fp32. All lie one row
-  /// behind the other. Scratch memory: see pe_cuda_parts. Sums have one order, so that two runs agree.
+  /// Values of the following are fp32, or bf16 with `bf16`; norms' weights and their gradients fp32. Rows follow
+  /// each other. Scratch memory: see pe_cuda_parts. Sums have one order, so that two runs agree.
 
   /// y = x · rstd · weight, rstd = 1/sqrt(mean(x²) + eps) [rows]. With `delta` (may be null) x + delta takes the place
   /// of x and is written to `sum`.
@@ -346,7 +346,7 @@ struct PeCudaTable {
   /// sample.
   int (*dropout_mask)(void* mask, const std::int64_t* keys, std::int64_t samples, std::int64_t count, double p,
                       bool bf16, void* stream);
-  /// to [rows, positions]: the gradient of what a gather by `index` [rows, keys] read, summed in the order of the keys.
+  /// to [rows, positions]: the gradient by values that a gather by `index` [rows, keys] read, in the order of the keys.
   int (*gather_gradient)(const void* gradient, const std::int64_t* index, void* to, std::int64_t rows,
                          std::int64_t keys, std::int64_t positions, bool bf16, void* stream);
 
@@ -361,8 +361,8 @@ struct PeCudaTable {
   /// Whether the device has attention for heads of that width: wide ones need more shared memory than some give a
   /// block.
   bool (*attends)(int device, std::int64_t width);
-  /// Attention whose scores never lie in memory (Dao 2023, arXiv:2307.08691). lse [B, H, T] is the natural logarithm of
-  /// the sum of the logits' exponentials. Not 0 where strides or sizes are not those that PeCudaAttention asks for.
+  /// Attention whose scores are never in memory (Dao 2023, arXiv:2307.08691). lse [B, H, T] is the natural logarithm of
+  /// the sum of the logits' exponentials. Not 0 where strides or sizes break the rules of PeCudaAttention.
   int (*attention)(const PeCudaAttention* of, const void* q, const void* k, const void* v, void* out, float* lse,
                    void* stream);
   /// delta [B, H, T]: each row's dout · out, less dlse [B, H, T], which may be null. Of stick-breaking delta is −dlse,
@@ -413,7 +413,7 @@ struct PeCudaTable {
                  void* d, void* workspace, void* stream);
 
   /// NCCL; null where the build found no nccl.h. `id` is 128 bytes made by rank 0 and given to all. A communicator has
-  /// a stream of its own, so that sums of gradients run beside the backward pass.
+  /// a separate stream, so that sums of gradients run during the backward pass.
   int (*nccl_unique_id)(char id[128]);
   /// Waits at most `timeout_s` for the other ranks, then and in every later call.
   int (*nccl_open)(const char id[128], int ranks, int rank, int device, double timeout_s, void** communicator,
@@ -421,10 +421,10 @@ struct PeCudaTable {
   /// Begin once what `stream` holds by now is done; every rank begins the same ones in the same order.
   int (*nccl_start_sum)(void* communicator, void* data, std::int64_t count, bool is_double, void* stream);
   int (*nccl_start_broadcast)(void* communicator, void* data, std::int64_t bytes, int root, void* stream);
-  /// What `stream` gets from now on runs after everything begun. `done` says whether that has ended already; a rank
-  /// that is gone shows as an error with its text.
+  /// Later work on `stream` runs after everything begun. `done` says whether everything begun has ended already. A rank
+  /// that is gone is an error with a text.
   int (*nccl_join)(void* communicator, void* stream);
   int (*nccl_done)(void* communicator, int* done, char* problem, std::size_t size);
-  /// @param agreed all ranks come here; else what is under way is cut off
+  /// @param agreed all ranks come here; else unfinished work is cut off
   void (*nccl_close)(void* communicator, bool agreed);
 };

@@ -52,7 +52,7 @@ int find_handle(cublasLtHandle_t& handle) {
   return 0;
 }
 
-/// cuBLASLt stores columns one behind the other, so that it reads a matrix of ours as its transpose. It gets dᵀ = bᵀ ·
+/// cuBLASLt stores columns one after the other, so that it reads a matrix of ours as its transpose. It gets dᵀ = bᵀ ·
 /// aᵀ.
 struct Description {
   cublasLtMatmulDescOpaque_t product{};

@@ -1,8 +1,8 @@
 /// @file
-/// The arithmetic of the row kernels, for host and device alike. A body says what one lane of a team does with one row,
-/// or what happens to one cell; kernels.cu runs bodies on a GPU, the tests run the same ones on the CPU.
+/// The arithmetic of the row kernels, for host and device alike. A body is the work of one lane of a team on one row,
+/// or the work on one cell. The file kernels.cu runs bodies on a GPU, and the tests run the same ones on the CPU.
 ///
-/// A row body has `partial(row, lane)`, what the lane adds to the row's sum, and `finish(row, lane, sum)`. A cell body
+/// A row body has `partial(row, lane)`, the lane's term of the row's sum, and `finish(row, lane, sum)`. A cell body
 /// has `operator()(row, column)`. heads.h and loss.h have bodies of other forms. Sums are taken lane by lane and then
 /// in pairs, so that their order never changes. Values are fp32 or bf16; sums, weights of norms and everything between
 /// reading and writing are fp32.
@@ -17,7 +17,7 @@
 
 #if defined(__CUDACC__)
 #define PE_BOTH __host__ __device__ __forceinline__
-#define PE_UNROLL _Pragma("unroll")  // so that indices are constants, and arrays lie in registers
+#define PE_UNROLL _Pragma("unroll")  // so that indices are constants, and arrays are in registers
 #else
 #define PE_BOTH inline
 #define PE_UNROLL
@@ -28,14 +28,14 @@ namespace pe::cuda {
 inline constexpr int kLanes = 32;  ///< of a team: a warp
 inline constexpr int kTeams = 8;   ///< of a block
 
-/// `n` values that are read and written in one go. Rows of a multiple of n values lie aligned to it.
+/// `n` values that are read and written together. Rows of a multiple of n values are aligned to it.
 template <typename Value, int n>
 struct alignas(sizeof(Value) * n) Pack {
   Value at[n];
 };
 
 #if defined(__CUDACC__)
-/// What the hardware moves at once. Packs go through it, since their members one by one would be moved one by one.
+/// A value that one instruction moves. Packs go through it, since their members would be moved one by one.
 template <std::size_t bytes>
 struct Word;
 template <>
@@ -215,7 +215,7 @@ struct NormBackwardTile {
   }
 };
 
-/// What a row adds to the gradient by the norm's weight.
+/// The term that a row adds to the gradient by the norm's weight.
 template <typename Value>
 struct NormWeightTerm {
   const Value *dy, *x;
@@ -243,9 +243,9 @@ struct PartSums {
   }
 };
 
-/// The same sums where they fall out of a walk over the rows. A tile body has for each lane an `Own`, whose `sums`
-/// begin at 0, and for every row `partial`, summed over the lanes, and `finish`; its sums stand for `column(lane, i)`,
-/// past the width for none. The teams of a block share a part's rows, and add up in their order.
+/// The same sums as a by-product of a walk over the rows. A tile body has for each lane an `Own`, whose `sums`
+/// begin at 0. For every row it has `partial`, summed over the lanes, and `finish`. Its sums are of `column(lane, i)`,
+/// or of no column past the width. The teams of a block share a part's rows, and add up in their order.
 template <typename Body>
 struct TileParts {
   Body body;
@@ -268,8 +268,8 @@ struct FoldParts {
   }
 };
 
-/// delta = Σ dout·out − dlse, "columns" are rows (sequence, head, query) of attention; `dlse` may be null. A row for
-/// each lane: a row's few loads are all under way at once, and nothing has to be summed over lanes.
+/// delta = Σ dout·out − dlse, "columns" are rows (sequence, head, query) of attention; `dlse` may be null. Each lane
+/// has a row: a row's few loads are all under way together, and nothing has to be summed over lanes.
 template <typename Value>
 struct RowProducts {
   PeCudaAttention of;

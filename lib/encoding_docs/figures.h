@@ -10,8 +10,8 @@
 
 namespace pe::encoding_docs {
 
-/// Set-up of all figures: 4 heads of width 64, training length 128, a text of 512 tokens. q = k = one vector whose
-/// product gives the logit 1, so that the figure shows only the encoding.
+/// Set-up of all figures: 4 heads of width 64, training length 128, a text of 512 tokens. Both q and k are one vector
+/// whose product gives the logit 1, so that the figure shows only the encoding.
 report::Figure encoding_figure(const encodings::EncodingEntry& entry);
 
 /// Caption of the figure.

@@ -26,7 +26,7 @@ struct ScoreOrder {
 };
 
 /// The canonical value of `--encoding` and its `--set`s. @param text a name, or YAML such as {stack: [rope, ssmax]}.
-/// @param sets "factor=4"; a list may be written without brackets: "long_factors=1,1.2,1.4".
+/// @param sets "factor=4". A list may be written without brackets: "long_factors=1,1.2,1.4".
 /// @throws ConfigError that names the flag and the nearest word.
 Json read_encoding(const std::string& text, const std::vector<std::string>& sets);
 

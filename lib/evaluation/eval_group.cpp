@@ -37,7 +37,7 @@ EvalGroup::EvalGroup() {
 }
 
 void EvalGroup::describe(support::FieldVisitor& v) {
-  v.field("tasks", tasks, "What to measure: " + support::join(task_names(), ", ") + ".");
+  v.field("tasks", tasks, "Tasks to measure: " + support::join(task_names(), ", ") + ".");
   v.check(!tasks.empty(), "`tasks` names nothing to measure");
   const std::vector<std::string> names = task_names();
   for (const std::string& name : tasks) {

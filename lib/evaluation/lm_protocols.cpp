@@ -6,8 +6,8 @@ namespace pe::evaluation {
 
 namespace {
 
-// "S = 256" of YaRN's tables was run with one truncated window a document. fairseq, with which ALiBi was measured,
-// feeds the token before a block in front of it, and so does lm-evaluation-harness: L tokens are fed and L are
+// "S = 256" of YaRN's tables was run with one truncated window per document. ALiBi was measured with fairseq, which
+// feeds the token before a block in front of it, and so does lm-evaluation-harness. L tokens are fed and L are
 // predicted.
 constexpr LmProtocol kProtocols[] = {
     {.name = "prefix", .cut = Cut::kPrefix, .meaning = "the first L tokens of each document"},

@@ -134,7 +134,7 @@ struct Timings {
   std::vector<double> with, without;
 };
 
-/// Measures with and without the encoding in turns, since the speed of a machine changes with time.
+/// Measures with and without the encoding alternately, since the speed of a machine changes with time.
 struct Turns {
   at::Device device;
   std::int64_t warmup, repetitions;

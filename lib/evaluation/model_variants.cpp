@@ -87,7 +87,7 @@ std::optional<Json> extended_encoding(const Json& encoding, const std::string& r
     own["kind"] = lower;
     made["over"] = std::move(own);
   }
-  if (maps && !can_be_built(made)) return std::nullopt;  // over something that does more than turn
+  if (maps && !can_be_built(made)) return std::nullopt;  // over an encoding that does more than rotate
   return made;
 }
 

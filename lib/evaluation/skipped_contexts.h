@@ -12,7 +12,7 @@
 namespace pe::evaluation {
 
 struct SkippedContexts {
-  std::string subject;                        ///< "prefix": what is not measured there; empty: the task
+  std::string subject;                        ///< "prefix": the left-out measurement; empty: the task
   std::map<std::int64_t, std::int64_t> held;  ///< context, tokens → texts that hold it
   std::int64_t contexts = 1;                  ///< that a text must hold
   const char* text = "document";              ///< the kind of these texts: "document", "piece"

@@ -16,7 +16,7 @@ enum class Protocol {
   kSliding,  ///< Windows of L every S tokens; each scores the tokens that no earlier window scored.
 };
 
-/// What stands before a document's text.
+/// The text before a document.
 enum class BosPolicy {
   kNone,         ///< nothing: the first token is never scored
   kDocStart,     ///< a separator before the document, part of its first window

@@ -15,13 +15,13 @@ namespace pe::interop {
 
 /// A parameter of ours, and where its numbers are.
 struct ImportTensor {
-  std::string name;                 ///< here
-  std::string source;               ///< there; empty: zeros, a bias that the model lacks
-  std::vector<std::int64_t> shape;  ///< here
-  bool transposed = false;          ///< there [inputs, outputs]: GPT-2's form
-  std::int64_t first = 0;           ///< of the rows that are taken (after transposing): GPT-2 keeps q, k and v in one
-  std::int64_t rows_there = 0;      ///< all rows of the source
-  std::vector<std::int64_t> rows;   ///< rows of each head here, by number there; empty: unchanged
+  std::string name;                 ///< Here.
+  std::string source;               ///< There; empty: zeros, a bias that the model lacks.
+  std::vector<std::int64_t> shape;  ///< Here.
+  bool transposed = false;          ///< There [inputs, outputs]: GPT-2's form.
+  std::int64_t first = 0;           ///< Of the rows that are taken (after transposing): GPT-2 keeps q, k and v in one.
+  std::int64_t rows_there = 0;      ///< All rows of the source.
+  std::vector<std::int64_t> rows;   ///< Rows of each head here, by number there; empty: unchanged.
 };
 
 struct ImportPlan {

@@ -13,11 +13,11 @@ namespace pe::interop {
 
 /// The angles by which a stock class rotates pairs.
 struct RopeFrequencies {
-  std::vector<double> theta;    ///< radians a token, one for each pair
+  std::vector<double> theta;    ///< radians per token, one for each pair
   double attention_factor = 1;  ///< on cosines and sines
 };
 
-/// `rope_parameters` of a config.json in either spelling. rope_type and rope_theta are always there.
+/// `rope_parameters` of a config.json in either spelling. The result always has rope_type and rope_theta.
 /// @throws ArtifactError for parts that are no numbers, that contradict each other, or that another model would read
 /// otherwise (`rope_interleaved`, `partial_rotary_factor`)
 Json rope_parameters_of(const Json& config, const std::string& where);

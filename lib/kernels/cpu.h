@@ -58,7 +58,7 @@ struct AttentionShape {
   float scale = 1;
 };
 
-/// One behind the other: dq [B,H,T,d_h], dk [B,G,S,d_h], dv [B,G,S,d_v], and, unless null, a table's for each sequence,
+/// One after the other: dq [B,H,T,d_h], dk [B,G,S,d_h], dv [B,G,S,d_v], and, unless null, a table's for each sequence,
 /// [B,H,S]. All are overwritten.
 struct AttentionGradients {
   float *q = nullptr, *k = nullptr, *v = nullptr, *table = nullptr;
@@ -85,7 +85,7 @@ constexpr std::int64_t attention_backward_scratch(const AttentionShape& s) {
 // ---- Products in bf16 with fp32 sums, of fp32 matrices -------------------------------------------------------------
 //
 // Both operands are rounded to the nearest bf16 into packed memory, whose numbers are pairs of bf16 that follow each
-// other along the depth: A in rows, bf16_row(depth) pairs each; B in panels of kBf16Columns columns,
+// other along the depth. A is in rows of bf16_row(depth) pairs. B is in panels of kBf16Columns columns,
 // [bf16_pairs(depth)][columns].
 
 inline constexpr std::int64_t kBf16Rows = 64, kBf16Columns = 64;  ///< of a block of C

@@ -28,7 +28,7 @@ bool has_any(std::string_view text, const std::array<std::string_view, count>& p
   return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) { return has(text, part); });
 }
 
-/// LibTorch's first line; how to debug its kernels, and where in its source it was, follow behind.
+/// LibTorch's first line; how to debug its kernels, and where in its source it was, follow after it.
 std::string first_line(std::string_view text) { return support::escaped(text.substr(0, text.find('\n')), 400); }
 
 /// The value in use, as a config of a stage has it: resolved by a pipeline, else perhaps left open.
@@ -56,8 +56,8 @@ std::string bytes_asked_for(std::string_view text) {
   return bytes ? cat(": ", support::short_bytes(static_cast<double>(*bytes)), " more could not be had") : "";
 }
 
-/// "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of …": what can be set behind it is not
-/// for us.
+/// "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of …": the settings named after it do
+/// not apply here.
 std::string of_the_gpu(std::string_view text) {
   const std::string line = first_line(text.substr(0, text.find(" If reserved but")));
   constexpr std::string_view kBegin = "CUDA out of memory. ";

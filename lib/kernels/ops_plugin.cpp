@@ -92,7 +92,7 @@ std::array<NormResult, 2> split_heads(const SplitPart& q, const SplitPart& k, do
   if (q.from.width > kWidestRotatedHead) return kPlainOperations.split_heads(q, k, eps, {});
   const PeCudaTable* plugin = plugin_for(packed);
   // LibTorch's attention lays its result out as q: by tokens, so that neither pass has to copy it for the projection
-  // behind.
+  // after it.
   const auto fresh = [&](const SplitPart& part, bool by_tokens) {
     const PackedHeads& from = part.from;
     NormResult made{

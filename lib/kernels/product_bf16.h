@@ -10,7 +10,7 @@
 
 namespace pe::kernels {
 
-/// What multiplies. The two sum in different orders.
+/// The unit that multiplies. The two sum in different orders.
 enum class Bf16Unit { kNone, kAvx512, kAmx };
 
 /// Whether this CPU has AVX512-BF16 or AMX and the instructions that pack for it, usable by LibTorch. kNone: always.

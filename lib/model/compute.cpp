@@ -216,7 +216,7 @@ std::vector<std::string> environment_of(const ComputeConfig& config) {
 }
 
 bool misleads_libraries(std::string_view name) {
-  if (name.find("_LOG") != std::string_view::npos) return false;  // what they say does not change what they compute
+  if (name.find("_LOG") != std::string_view::npos) return false;  // logs do not change results
   return std::any_of(std::begin(kMisleading), std::end(kMisleading),
                      [&](const char* pattern) { return matches(name, pattern); });
 }

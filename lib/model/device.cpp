@@ -87,7 +87,7 @@ at::Device open_device(const ComputeConfig& compute) {
   char problem[256] = {};
   const int devices = table.device_count(problem, sizeof problem);
   if (devices <= 0) {
-    throw ConfigError(cat("a GPU was asked for, but none can be had: ", problem[0] == 0 ? "no device" : problem), {},
+    throw ConfigError(cat("a GPU was asked for, but none is available: ", problem[0] == 0 ? "no device" : problem), {},
                       kWayOut);
   }
   if (!at::globalContext().hasCUDA()) {
@@ -123,7 +123,7 @@ std::string device_name(at::Device device) {
 }
 
 at::ScalarType compute_type(const ComputeConfig& compute) {
-  // On a CPU products alone are in bf16, and round what they read themselves.
+  // On a CPU products alone are in bf16, and round their inputs themselves.
   return compute.dtype == Precision::kBf16 && compute.device == DeviceKind::kCuda ? at::kBFloat16 : at::kFloat;
 }
 

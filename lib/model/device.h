@@ -1,5 +1,5 @@
 /// @file
-/// The device that a model lives on, and the plug-in behind it.
+/// The device of a model, and its plug-in.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -18,7 +18,7 @@ at::Tensor flat_zeros(std::int64_t count, const at::TensorOptions& options) {
   // One page more than is needed, so that the buffer can begin where a large page does.
   const std::size_t mapped = bytes + kLargePage;
   void* const base = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (base == MAP_FAILED) return at::zeros({count}, options);  // says what is missing in LibTorch's words
+  if (base == MAP_FAILED) return at::zeros({count}, options);  // an error has LibTorch's text
   const std::size_t past = reinterpret_cast<std::uintptr_t>(base) % kLargePage;
   char* const begin = static_cast<char*>(base) + (past == 0 ? 0 : kLargePage - past);
   ::madvise(begin, bytes, MADV_HUGEPAGE);  // a wish: without it the pages are small ones

@@ -76,7 +76,7 @@ struct FeedForwardParts {
   Tensor residual;  ///< x again, to add y to; see Projected
 };
 
-/// The same for who needs y alone.
+/// The same for callers that need y alone.
 FeedForwardParts feed_forward_parts(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down,
                                     double eps);
 
@@ -85,7 +85,7 @@ FeedForwardParts feed_forward_parts(const Tensor& x, const Weight& norm, const W
 using LogitOptions = kernels::LogitShape;
 
 /// Sum over rows of −log softmax(hidden · Wᵀ + bias)[target], a float64 scalar; rows with negative targets do not
-/// count. Logits exist for a chunk of rows at a time; with gradients enabled, each chunk's gradients are computed in
+/// count. Logits exist for a chunk of rows at a time. With gradients enabled, each chunk's gradients are computed in
 /// the same pass.
 /// @param hidden [N, d_m]. @param head [V, d_m]. @param bias [V], or undefined.
 Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head,

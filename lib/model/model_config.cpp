@@ -91,7 +91,7 @@ void ModelConfig::describe(support::FieldVisitor& v) {
           {.min = 0, .max = kMostWidth, .neutral = Json(0)});
   v.field("feed_forward", feed_forward, "Inner width of the feed-forward; 0: 4 · width.",
           {.min = 0, .max = kMostWidth, .neutral = Json(0)});
-  v.field("vocabulary", vocabulary, "Vocabulary; 0: that of the data. A larger one leaves rows unused.",
+  v.field("vocabulary", vocabulary, "Vocabulary; 0: the vocabulary of the data. A larger one leaves rows unused.",
           {.min = 0, .max = kMostTokens, .neutral = Json(0)});
   v.field("tied", tied, "The output head is the embedding.");
   v.field("qk_norm", qk_norm, "RMSNorm per head on queries and keys, before any rotation.");

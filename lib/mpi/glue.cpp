@@ -1,4 +1,4 @@
-// The plug-in's table: what plugin.h promises, over any MPI of version 3.
+// The plug-in's table as plugin.h promises it, over any MPI of version 3.
 #include <mpi.h>
 
 #include <algorithm>

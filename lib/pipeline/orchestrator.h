@@ -2,13 +2,13 @@
 /// The orchestrator for its commands: everything of lib/pipeline that lib/commands may use. The folders, from the
 /// bottom up:
 ///
-/// - `file` reads pipeline files, policies and the descriptions of stages
-/// - `expand` turns a pipeline file into a graph of tasks
-/// - `store` keeps results, records and leases
-/// - `plan` says which tasks are done, must run, and why; what they cost
-/// - `run` runs tasks on one machine, and reads runs
-/// - `cluster` submits tasks to Slurm and runs elements of arrays
-/// - `maintenance` lists, verifies, moves and deletes results
+/// * `file` reads pipeline files, policies and the descriptions of stages.
+/// * `expand` turns a pipeline file into a graph of tasks.
+/// * `store` keeps results, records and leases.
+/// * `plan` says which tasks are done, must run, and why; what they cost.
+/// * `run` runs tasks on one machine, and reads runs.
+/// * `cluster` submits tasks to Slurm and runs elements of arrays.
+/// * `maintenance` lists, verifies, moves and deletes results.
 #pragma once
 
 #include "pipeline/file/config_value.h"

@@ -38,8 +38,8 @@ bool agreed(int code) {
   return code == support::kExitDone || code == support::kExitCheckpointed || code == support::kExitDiverged;
 }
 
-/// Environment of ranks; variables that an outer mpirun, srun or torchrun set for this process are removed.
-/// @param for_srun  Keeps the variables that name the job, so that srun knows whose step it starts.
+/// Environment of ranks without variables that an outer mpirun, srun or torchrun set for this process.
+/// @param for_srun  Keeps variables that name the job, so that srun knows whose step it starts.
 std::vector<std::string> rank_environment(const std::vector<std::string>& add, bool for_srun = false) {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -68,8 +68,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-/// fork and exec, since a child that dies with this process must request that itself.
-/// @param group Starts a separate process group: mpirun takes a signal to the group for an order to abort within a
+/// Uses fork and exec, since a child that dies with this process must request that itself.
+/// @param group Starts a separate process group. For mpirun, a signal to its group is an order to abort within a
 /// second.
 pid_t start(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, bool group,
             int death) {

@@ -22,7 +22,7 @@ struct RankLaunch {
 };
 
 /// @return the exit code of all ranks: rank 0's where they agree on an end (0, 75, 76), else the code of the first
-/// failed rank. It is 128 + signal where a signal ended it, 130 where that was our own request to stop.
+/// failed rank. It is 128 + signal where a signal ended it. It is 130 where that was our own request to stop.
 /// @throws ConfigError when mpirun is not there; IoError when a rank cannot be started.
 int launch_ranks(const RankLaunch& launch);
 

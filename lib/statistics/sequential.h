@@ -1,8 +1,8 @@
 /// @file
 /// Tests that are repeated while a study grows. Looks at 3, 4, 5, … seeds would find a difference too often by chance.
 /// Each look therefore spends a part of the error that the whole study may make (K. K. G. Lan and D. L. DeMets,
-/// Biometrika 70, 1983), two-sided, by the function α*(t) = 4 − 4Φ(z/√t) with z = Φ⁻¹(1 − α/4), which resembles
-/// O'Brien and Fleming's bounds. t is the share of the most seeds that a study may have.
+/// Biometrika 70, 1983). It is two-sided, with α*(t) = 4 − 4Φ(z/√t) and z = Φ⁻¹(1 − α/4), which resembles O'Brien and
+/// Fleming's bounds. Here t is the share of the most seeds that a study may have.
 #pragma once
 
 #include <cstddef>

@@ -27,8 +27,8 @@ struct TwoLevel {
       0;  ///< V₂ of the estimate; 0 where items say nothing beyond seeds; NaN below two items without seeds
   Interval interval;        ///< 95 %; over items alone below three seeds; NaN where neither level has enough.
   double seed_freedom = 0;  ///< Of V₁: S − 1, or 3 (S − 1) where the rest is its lower limit; 0 below three seeds.
-  double p = 1;             ///< two-sided, that the mean is 0; has no lower bound but 0
-  double skew = 0;          ///< sample skewness of the items' means over seeds; 0 below three items
+  double p = 1;             ///< Two-sided, that the mean is 0; has no lower bound but 0.
+  double skew = 0;          ///< Sample skewness of the items' means over seeds; 0 below three items.
 
   bool knows_seeds() const { return seeds >= kSeedsForNoise; }
   bool excludes_zero() const { return interval.low > 0 || interval.high < 0; }
@@ -63,11 +63,11 @@ TwoLevel two_level_difference(const std::vector<SeedItems>& a, const std::vector
 /// as items: seeds that agree on the same items are no more items.
 TwoLevel two_level_share(const std::vector<std::vector<double>>& values);
 
-/// The interval of a score's median over all possible seeds, at level 1 − `alpha`, by the sign test. It holds for any
-/// distribution. Seeds often learn a task or do not, and a t interval over such seeds misses the truth in half of the
-/// cases. The interval goes from the k-th lowest low to the k-th highest high of the seeds' intervals over items.
-/// @param of_seed the interval of a seed's score over items, at level 1 − the second argument; empty: scores have no
-/// noise of items
+/// The interval of a score's median over all possible seeds, at level 1 − `alpha`, by the sign test. It goes from the
+/// k-th lowest low to the k-th highest high of the seeds' intervals over items. Seeds often learn a task or do not, and
+/// a t interval over such seeds misses the truth in half of the cases. This interval holds for any distribution.
+/// @param of_seed interval of a seed's score over items, at level 1 − the second argument; empty: scores without noise
+/// of items
 /// @return NaN below `seeds_for_median`
 Interval median_interval(const std::vector<double>& scores, double alpha,
                          const std::function<Interval(std::size_t, double)>& of_seed = {});

@@ -28,9 +28,9 @@ struct DummyConfig {
     std::vector<double> rates = {1e-3};  ///< Adam's; of several, validation chooses at each number of epochs.
     std::vector<std::int64_t> shifts;    ///< Tests with all positions moved along by these.
     bool long_rows = false;              ///< Mode hard: a test with longer continuations than any in training.
-    bool echo = false;                   ///< mode hard: distractors, in training and test
+    bool echo = false;                   ///< Mode hard: distractors, in training and test.
     std::int64_t seed = 42;              ///< Of weights, rows of training, their order, dropout.
-    double save_every = 30;              ///< seconds between saved states, at the ends of epochs
+    double save_every = 30;              ///< Seconds between saved states, at the ends of epochs.
     void describe(support::FieldVisitor& v);
 
     DummyOptions options() const { return {mode, split == SplitBy::kBase, echo, long_rows}; }

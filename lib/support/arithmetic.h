@@ -1,6 +1,6 @@
 /// @file
-/// Arithmetic in texts, such as the count of an encoding's parameters or the cost of a stage: numbers, names, + - * /,
-/// brackets, and `a | b`, which is b if a is 0.
+/// Arithmetic in texts, such as the count of an encoding's parameters or the cost of a stage. It has numbers, names,
+/// brackets, + - * /, and `a | b`, which is b if a is 0.
 #pragma once
 
 #include <functional>

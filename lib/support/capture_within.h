@@ -19,7 +19,7 @@ struct CaptureLimits {
   std::size_t limit = 64u << 20;  ///< Bytes kept of each stream; a program with a time is killed at the next one.
   std::filesystem::path directory = {};                      ///< Working folder; empty: this process's own.
   std::optional<std::vector<std::string>> environment = {};  ///< "NAME=value"; absent: this process's own
-  std::function<bool()> stop = {};  ///< asked ten times a second; true ends it as its time does. Needs a timeout_s
+  std::function<bool()> stop = {};  ///< Asked ten times per second; true ends it as its time does. Needs a timeout_s.
 };
 
 struct TimedCapture : CapturedOutput {

@@ -19,7 +19,7 @@ struct ListedFiles {
 
 /// A name that exists is that name, even if it holds '*' or '['. Folders are entered, also linked ones, each once on a
 /// way down. Names in them that begin with '.' are left out (caches, version control, unfinished downloads).
-/// @throws IoError when a folder cannot be read, ConfigError when a pipe, a socket or a device is named or found.
+/// @throws IoError when a folder cannot be read. ConfigError when a pipe, a socket or a device is named or found.
 ListedFiles list_files(const std::vector<std::string>& paths);
 
 }  // namespace pe::support

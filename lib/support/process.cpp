@@ -319,7 +319,7 @@ TimedCapture capture_within(const std::vector<std::string>& arguments, const Cap
   const pid_t pid = spawn(options);
   const EndsWithUs ends_with_us(options.new_group ? pid : 0);
   pipes.close_ends_of_child();
-  // A child that leaves without reading must not kill us; the handler of the process stays as it was.
+  // A child that leaves without reading must not kill us; the process's handler is restored afterwards.
   struct sigaction ignore {
   }, before{};
   ignore.sa_handler = SIG_IGN;

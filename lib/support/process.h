@@ -16,13 +16,13 @@ namespace pe::support {
 
 struct SpawnOptions {
   std::vector<std::string> arguments;  ///< [0] is the program: a path, or a name looked up on the PATH.
-  std::optional<std::vector<std::string>> environment;  ///< "NAME=value"; absent: this process's own
+  std::optional<std::vector<std::string>> environment;  ///< "NAME=value"; absent: this process's own.
   std::filesystem::path directory;                      ///< Working folder; empty: this process's own.
   int stdin_fd = -1;                                    ///< -1: /dev/null
   int stdout_fd = -1;                                   ///< -1: inherited
   int stderr_fd = -1;                                   ///< -1: inherited
   std::vector<std::pair<int, int>> descriptors;         ///< {ours, number in the child}
-  bool new_group = false;  ///< own process group, so that a terminal's Ctrl-C is ours alone
+  bool new_group = false;  ///< Own process group, so that a terminal's Ctrl-C is ours alone.
 };
 
 /// Starts a child. Descriptors not named are closed in it. @throws IoError naming the program when it cannot start.

@@ -187,8 +187,8 @@ std::optional<std::string> by_parts(std::string_view word, const std::vector<std
 }
 
 /// The candidate that is probably meant by `word`. In this order: the same name in another group or spelling
-/// (`PeakLR`), its name in other programs (`lr`, `bs`), the nearest by edits, or a name with the same parts
-/// (`batch_size`) or beginning (`enc`).
+/// (`PeakLR`), its name in other programs (`lr`, `bs`), or the nearest by edits. The last choice is a name with the
+/// same parts (`batch_size`) or beginning (`enc`).
 std::optional<std::string> meant(std::string_view word, const std::vector<std::string>& candidates) {
   if (word.empty() || word.size() > kLongest) return std::nullopt;
   const std::string written = plain(last_part(word));

@@ -2,8 +2,8 @@
 /// Strict YAML 1.2 (core): a tree of nodes with their places. Scalars stay text until a schema types them, so `1e-3`,
 /// `017` and `no` mean what the field says and never what a reader guessed.
 ///
-/// Refused, with place and a way out: duplicate keys, merge keys (`<<`), keys that are not scalars, tags, several
-/// documents, nesting beyond 64 levels, aliases that blow up, bytes that are not UTF-8, files beyond 16 MiB.
+/// Rejected, with place and a way out: duplicate keys, merge keys (`<<`), keys that are not scalars, tags, several
+/// documents. Also: nesting beyond 64 levels, aliases that blow up, bytes that are not UTF-8, files beyond 16 MiB.
 #pragma once
 
 #include <filesystem>

@@ -25,7 +25,7 @@ void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspac
   const DecaySpan span = decay_span(config.decay.end, config.decay.share,
                                     horizon_steps(config.decay.horizon_tokens, snapshot.batch * snapshot.length));
   if (snapshot.phase != "stable" && snapshot.phase != "constant") {
-    throw ArtifactError(cat(file, ": step ", snapshot.step, " lies in phase '", snapshot.phase,
+    throw ArtifactError(cat(file, ": step ", snapshot.step, " is in phase '", snapshot.phase,
                             "' of its schedule; a decay branches off the stable phase"));
   }
   if (snapshot.step != span.begin) {

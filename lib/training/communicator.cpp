@@ -301,7 +301,7 @@ void require_agreement(Communicator& communicator, double mine, std::int64_t ste
   if (apart.empty()) return;
   throw support::Error(
       support::kExitFailed,
-      support::Diagnostic{cat("after step ", step, " the parameters of rank ", apart, " differ from those of rank 0"),
+      support::Diagnostic{cat("after step ", step, " the parameters of rank ", apart, " and of rank 0 differ"),
                           {},
                           "their machines compute differently: set compute.isa to portable, or use machines of one "
                           "kind. The same command resumes from the newest checkpoint",

@@ -45,9 +45,9 @@ class Communicator {
     data.div_(static_cast<double>(count_));
   }
   std::string broadcast(const std::string& text);  ///< rank 0's
-  /// What rank 0 says; the others' word does not count.
+  /// The value of rank 0; the values of other ranks do not count.
   bool first_says(bool value) { return count_ == 1 ? value : sum({is_first() && value ? 1.0 : 0.0})[0] > 0; }
-  /// Whether any rank says so.
+  /// Whether the value of any rank is true.
   bool any(bool value) { return count_ == 1 ? value : sum({value ? 1.0 : 0.0})[0] > 0; }
   /// The number of each rank, by rank.
   std::vector<double> gather(double value);
@@ -72,7 +72,7 @@ class Communicator {
 std::unique_ptr<Communicator> make_null_communicator();
 
 /// For a resolved config: none for one rank, MPI for tensors on the CPU, NCCL for those on a GPU. Waits for all ranks.
-/// @throws ConfigError when the plug-in, or the library behind it, is not there, or when not as many processes were
+/// @throws ConfigError when the plug-in, or its library, is not there, or when not as many processes were
 /// started.
 std::unique_ptr<Communicator> open_communicator(const model::ComputeConfig& compute, at::Device device);
 

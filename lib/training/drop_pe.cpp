@@ -35,10 +35,10 @@ void require_own_only_of_imports(const DropConfig& drop, bool imported, const st
                              {}, "leave it at 0");
 }
 
-/// @throws ArtifactError unless `snapshot` lies before the decay of its schedule and before step `end`
+/// @throws ArtifactError unless `snapshot` is before the decay of its schedule and before step `end`
 void require_before_end(const BranchPoint& snapshot, std::int64_t end) {
   if (snapshot.phase == "decay" || snapshot.phase == "done") {
-    throw ArtifactError(cat(snapshot.checkpoint.path().string(), ": step ", snapshot.step, " lies in phase '",
+    throw ArtifactError(cat(snapshot.checkpoint.path().string(), ": step ", snapshot.step, " is in phase '",
                             snapshot.phase, "' of its schedule; a drop branches off before a decay"));
   }
   if (snapshot.step >= end) {

@@ -29,7 +29,7 @@ class GradientBuckets {
   void begin() { next_ = 0; }
   /// The backward pass has left this layer; see model::ForwardOptions::left_layer.
   void left_layer(std::int64_t layer);
-  /// After it: begins what is left and waits for all. The buffers then hold the sums.
+  /// After it: begins the remaining sums and waits for all. The buffers then hold the sums.
   void finish();
 
   /// In the order in which they are exchanged; together every gradient once.

@@ -33,7 +33,7 @@ class ResumeStore {
   /// Starts a thread that writes the checkpoint of `step` and then removes old ones. Kept are the newest `keep`,
   /// multiples of `pin_every`, and `best` (the step with the lowest validation loss, where the run keeps it). One at a
   /// time: it waits for the one before. `write` must own the data that it writes, since training continues.
-  /// @throws what the writer of the one before threw.
+  /// @throws the error of the writer of the one before.
   void save(std::int64_t step, std::optional<std::int64_t> best, Write write);
   struct WriteReport {
     std::int64_t step = 0;

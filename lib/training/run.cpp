@@ -120,7 +120,7 @@ class TrainingLoop {
     read_step();
     try {
       finish_writing();
-    } catch (const support::IoError& error) {  // what it would have saved is about to be the result
+    } catch (const support::IoError& error) {  // the unsaved state is about to be the result
       progress_.warn(error.what());
     }
     if (snapshots.empty()) write_artifacts(workspace_.outputs, run_.artifact_holds_moments, false);
@@ -160,7 +160,7 @@ class TrainingLoop {
     }
   }
 
-  /// One line for people about what begins.
+  /// One line for people about the training that begins.
   void announce() {
     const std::int64_t parameters = run_.model.parameter_count();
     progress_.note(cat(support::short_count(static_cast<double>(parameters)), " parameters (",
@@ -221,7 +221,7 @@ class TrainingLoop {
     return {share.first + first, *run_.compute.micro_batch, is_logged(step)};
   }
 
-  /// Has what follows a micro-batch read while that one is computed.
+  /// Starts to read the micro-batch after this one, while this one is computed.
   void read_ahead(std::int64_t first) {
     const std::int64_t next = first + *run_.compute.micro_batch;
     if (next < run_.batch / communicator_.count())

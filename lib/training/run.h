@@ -53,8 +53,8 @@ struct Run {
   const artifact::CheckpointReader* moments_from = nullptr;
 };
 
-/// @throws support::Stopped after a checkpoint when asked to stop; Error with kExitDiverged after writing what was
-/// asked for with status `diverged`.
+/// @throws support::Stopped after a checkpoint when asked to stop; Error with kExitDiverged after writing the
+/// requested artifacts with status `diverged`.
 void execute(const Run& run, const data::TokenDataset& dataset, artifact::Workspace& workspace);
 
 }  // namespace pe::training

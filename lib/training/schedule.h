@@ -18,11 +18,11 @@ enum class DecayShape { kLinear, kCosine, kOneMinusSqrt, kExponential, kOneMinus
 std::string_view word_of(ScheduleKind kind);
 std::string_view word_of(DecayShape shape);
 
-/// How often an exponential decay halves the rate before its end; what is left then (a thousandth) is taken off
+/// How often an exponential decay halves the rate before its end. The rest at that point (a thousandth) is subtracted
 /// throughout, so that it ends at 0 as the others do.
 inline constexpr double kDecayHalvings = 10;
 
-/// f(x): what is left of the peak after the share x in [0, 1] of a decay; f(0) = 1, f(1) = 0.
+/// f(x): the share of the peak after the share x in [0, 1] of a decay; f(0) = 1, f(1) = 0.
 double decay_factor(DecayShape shape, double x);
 
 /// ⌈tokens / tokens_per_step⌉, at least 1.

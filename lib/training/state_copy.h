@@ -10,7 +10,7 @@
 
 namespace pe::training {
 
-/// The weights, then what the optimizer holds.
+/// The weights, then the state of the optimizer.
 std::vector<StatePart> state_of(const model::LanguageModel& model, const Optimizer& optimizer);
 
 /// Buffers on the host with the layout of `state`, filled with zeros.

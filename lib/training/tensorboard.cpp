@@ -44,7 +44,7 @@ void append_bytes(std::string& to, int field, std::string_view bytes) {
   to.append(bytes);
 }
 
-/// The CRC of data that holds CRCs itself would be weak; the format turns and shifts it for that.
+/// The CRC of data that holds CRCs itself would be weak; the format rotates and shifts it for that.
 std::uint32_t masked_crc(std::string_view bytes) {
   const std::uint32_t crc = support::crc32c(bytes.data(), bytes.size());
   return (crc >> 15 | crc << 17) + 0xa282ead8U;

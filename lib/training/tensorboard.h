@@ -16,7 +16,7 @@ struct Scalar {
   double value = 0;      ///< stored as float32
 };
 
-/// One file, appended to; what a killed writer left unfinished is the reader's to skip.
+/// One file, appended to. Readers skip a record that a killed writer left unfinished.
 class EventFile {
  public:
   /// Begins a file in `folder`, which exists. @param time seconds since 1970

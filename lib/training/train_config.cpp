@@ -131,7 +131,7 @@ namespace {
 /// Why this model cannot have its encoding at this training length; empty when it can. Built for a few layers and at
 /// most once for the same words: a grid asks the same question ten thousand times.
 std::string why_encoding_does_not_fit(const model::ModelConfig& config, std::int64_t length) {
-  if (config.heads < 1 || config.d_h() < 1 || config.heads % config.kv_heads() != 0) return "";  // told elsewhere
+  if (config.heads < 1 || config.d_h() < 1 || config.heads % config.kv_heads() != 0) return "";  // reported elsewhere
   static std::map<std::string, std::string> known;
   const auto [at, fresh] = known.emplace(
       support::cat(config.encoding.json.dump(), " ", config.width, " ", config.layers, " ", config.heads, " ",
@@ -242,10 +242,10 @@ void ExtendConfig::describe(FieldVisitor& v) {
           "The new training context; the checkpoint's own with encoding_of: checkpoint, to tune on other data.",
           {.unit = "tokens", .min = 2, .max = 1 << 24});
   v.field("tokens", tokens, "Tokens to train on at that context.", {.unit = "tokens", .min = 1, .max = kMostTokens});
-  v.field("batch", batch, "Sequences of a step; 0: as many tokens a step as before.",
+  v.field("batch", batch, "Sequences of a step; 0: as many tokens per step as before.",
           {.unit = "sequences", .min = 0, .max = 1 << 24});
   v.choice("encoding_of", encoding_of, {{"config", EncodingOf::kConfig}, {"checkpoint", EncodingOf::kCheckpoint}},
-           "Encoding of the result: `encoding`, or that of the checkpoint (as pe-search-factors left it).");
+           "Encoding of the result: `encoding`, or the checkpoint's encoding (as pe-search-factors left it).");
   v.variant("encoding", encoding, encodings::variant_kinds(),
             "The encoding at the new context. A factor of 1 is replaced by new over old context. If train_length, "
             "max_positions or floor_scale is auto, it is the value of the old context.",

@@ -12,7 +12,7 @@
 
 namespace pe::training {
 
-/// Group `checkpoint`: what a killed run loses. In no key.
+/// Group `checkpoint`: how much a killed run loses. In no key.
 struct CheckpointConfig {
   double every = 600;  ///< seconds
   std::int64_t keep = 2;
@@ -23,7 +23,7 @@ struct CheckpointConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// Group `watch`: what a running training writes for those who watch it. In no key.
+/// Group `watch`: files that a running training writes for its readers. In no key.
 struct WatchFiles {
   enum class Axis { kNone, kSteps, kTokens };
   Axis tensorboard = Axis::kTokens;
@@ -53,8 +53,8 @@ struct OptimizerSettings {
   std::int64_t skip_nonfinite = 0;  ///< steps in a row that may be left out before the run has diverged
 };
 
-/// How attention sees a window of packed documents: as one text; as documents that do not see each other, with
-/// positions that count through the window; or with positions that restart in each.
+/// How attention sees a window of packed documents: as one text, or as documents that do not see each other. Positions
+/// of such documents count through the window, or restart in each document.
 enum class Documents { kJoined, kMasked, kRestarted };
 
 /// Group `train`.
@@ -119,7 +119,7 @@ struct DropConfig {
   enum class QkNorm { kKeep, kWidth };
   enum class LogitScale { kNone, kGiven, kFitted };
   std::int64_t horizon_tokens = 2'400'000'000;
-  std::int64_t batch = 0;   ///< sequences of a step, of an imported model; 0: what its import named
+  std::int64_t batch = 0;   ///< sequences of a step, of an imported model; 0: the batch that its import named
   std::int64_t length = 0;  ///< context, of an imported model; 0: the model's
   Arm arm = Arm::kDrop;
   Optimizer optimizer = Optimizer::kReset;

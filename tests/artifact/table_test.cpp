@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(tables_are_text_in_aligned_columns) {
              "  prefix     128  3.341   0.5\n"
              "  sliding    128   12.5     -\n"
              "  sliding   1024    nan  0.25\n");
-  // Narrow: columns that do not fit follow, behind those that tell rows apart.
+  // Narrow: columns that do not fit follow, after the columns that distinguish rows.
   BOOST_TEST(artifact::table_text(scores, {.rows = 2, .columns = 24}) ==
              "lm_summary: 3 rows\n"
              "  pe rope\n"

@@ -237,7 +237,7 @@ void measure_tokenize() {
 }
 
 /// Web pages until there are so many bytes: each once, and then again with every 32nd word made of the halves of two
-/// words, so that new words keep coming as they do in more text.
+/// words. New words thus keep coming as they do in more text.
 std::vector<std::string> many_pages(std::size_t bytes) {
   const std::vector<std::string> pages = web_pages();
   std::vector<std::string_view> words;

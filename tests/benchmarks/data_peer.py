@@ -22,7 +22,7 @@ os.environ["RAYON_NUM_THREADS"] = "1"
 
 
 def fastest(body):
-    """CPU seconds of the fastest of three calls, and what it gave."""
+    """CPU seconds of the fastest of three calls, and its result."""
     best, result = None, None
     for _ in range(3):
         start = time.process_time()
@@ -44,7 +44,7 @@ def digest(lists):
 
 
 def train_by_program(texts):
-    """spm_train, where the system has it, which takes a line a text."""
+    """spm_train, where the system has it, which takes one line per text."""
     program = shutil.which("spm_train")
     if program is None:
         sys.exit("no spm_train")

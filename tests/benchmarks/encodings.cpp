@@ -2,8 +2,8 @@
 // of the size tiny (58.7M parameters, vocabulary 65,536) at 1,024 tokens. The same of an evaluation at 4,096.
 //
 //     encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--sequences N]
-//     [--report] encodings --beside BASE --only NAME,NAME [--part step|evaluation] [--rounds N] [--threads N]
-//     [--sequences N]
+//               [--report]
+//     encodings --beside BASE --only NAME,NAME [--part step|evaluation] [--rounds N] [--threads N] [--sequences N]
 //
 // The second form is for narrow goals and busy machines. Each NAME and BASE take turns in one process, N rounds (5) of
 // a step and of an evaluation, by processor time and by default on one thread (--threads). The median of the ratios
@@ -133,7 +133,7 @@ double peak_memory(at::Device device, const Body& body) {
   return most;
 }
 
-// ---------------------------------------------------------------- what is measured
+// ---------------------------------------------------------------- measured values
 
 class Subject {
  public:
@@ -302,7 +302,7 @@ Json measure(const std::string& part, Subject subject, const Json& what) {
   return result;
 }
 
-// ---------------------------------------------------------------- two beside each other
+// ---------------------------------------------------------------- two in alternation
 
 /// Seconds that processors worked for this process.
 double worked() {
@@ -366,7 +366,7 @@ struct Row {
   std::map<std::string, std::string> seconds, bytes;  // ratios, by key; absent: not measured
 };
 
-/// In the order in which they were measured: each stands between two `none`.
+/// In the order in which they were measured: each is between two `none`.
 std::vector<Row> rows_of(const std::vector<Json>& lines) {
   std::vector<Row> rows;
   for (std::size_t n = 0; n < lines.size(); ++n) {

@@ -9,9 +9,9 @@
 //         --layers N       of memory; 6, as the size tiny has
 //         --threads N      2
 //
-// Forward passes are timed before and after what they are compared with, in the same process. PE_TEST_PYTHON names a
-// Python with torch. Memory is the peak of a process that holds a model of the size tiny (58.7M parameters, vocabulary
-// 65,536) and evaluates one text of 16,384 tokens; goal: below 4 GB.
+// Forward passes are timed before and after the evaluation that they are compared with, in the same process.
+// PE_TEST_PYTHON names a Python with torch. Memory is the peak of a process that holds a model of the size tiny (58.7M
+// parameters, vocabulary 65,536) and evaluates one text of 16,384 tokens; goal: below 4 GB.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
@@ -155,7 +155,7 @@ class Bench {
   std::optional<model::LanguageModel> model_;
 };
 
-/// The pass before and after what it is compared with.
+/// The pass before and after the evaluation that it is compared with.
 struct Compared {
   double before = 0, evaluation = 0, after = 0;
   double ratio() const { return 2 * evaluation / (before + after); }
@@ -426,7 +426,7 @@ int main(int argc, char** argv) {
     }
   }
   model::prepare({{"compute", {{"threads", threads}}}}, argc,
-                 argv);  // sets the environment, and starts this program anew
+                 argv);  // sets the environment, and starts this program again
   try {
     if (!far.empty()) return evaluate_far(far, layers);
     if (parts.empty()) parts = {"perplexity", "passkey", "generators"};

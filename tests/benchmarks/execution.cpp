@@ -132,7 +132,7 @@ void measure(const std::string& program, const fs::path& toy, int tasks, bool du
              1e3 * ninja.seconds / tasks, ours.seconds / ninja.seconds, ours.peak_mb);
 }
 
-/// Milliseconds a task. The grid may hold a few more tasks than asked for, so what is there is counted.
+/// Milliseconds per task. The grid may hold a few more tasks than asked for, so its tasks are counted.
 double measure_reports(const std::string& program, const fs::path& toy, int tasks, bool durable) {
   const test::TempFolder folder;
   write_stages(folder / "stages", toy);

@@ -1,5 +1,5 @@
-"""What models cost on their way in and out: pe-import and pe-export beside transformers' own reading and writing, and
-beside the gguf package's writer. Random models of 135M and 164M parameters; losses are compared.
+"""Costs of importing and exporting models: pe-import and pe-export compared with transformers' own reading and writing,
+and with the gguf package's writer. Random models of 135M and 164M parameters; losses are compared.
 
     python interop.py STAGES-FOLDER [--small] [--turns N] [--folder FOLDER]
 
@@ -41,7 +41,7 @@ def make(folder, config):
 
 
 def fastest(action):
-    """Seconds and CPU seconds of the fastest turn, and what it gave. The CPU's count is not that of other programs."""
+    """Seconds and CPU seconds of the fastest turn, and its result. Other programs are not in the CPU seconds."""
     turns = []
     for _ in range(CHOSEN.turns):
         start, cpu = time.monotonic(), time.process_time()

@@ -118,7 +118,7 @@ Interrupted interrupt(const std::string& program, const fs::path& folder) {
     if (!event.is_object()) continue;
     const std::string name = event.value("event", "");
     if (!interrupted && name == "state" && event.contains("counts") && event["counts"].value("verifying", 0) > 0) {
-      // At any time between two waits of the loop, and not where it has just told of itself.
+      // At any time between two waits of the loop, and not where it has just sent an event.
       ::usleep(static_cast<useconds_t>(std::rand() % 300'000));
       sent = Clock::now();
       ::kill(pid, SIGINT);

@@ -294,7 +294,7 @@ int main(int argc, char** argv) {
               Json::array({role("page", "metrics")}), {{"takes_labels", true}, {"reads_labels", false}});
   const fs::path file = folder / "grid.yml";
   std::ofstream(file) << pipeline_text();
-  // As if they were an hour old: what a stat says of young files is not believed.
+  // As if they were an hour old: a stat of young files is not trusted.
   for (const auto& entry : fs::recursive_directory_iterator(folder.path())) {
     if (entry.is_regular_file()) fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::hours(1));
   }

@@ -133,7 +133,7 @@ void submit_many(const std::string& program, int elements, const Counted& counte
   timed({"scancel", "--me"});
 }
 
-/// A job of one element at work for ten seconds: how soon its stage starts, what it asks of Slurm, and how often it
+/// A job of one element at work for ten seconds: how soon its stage starts, its requests to Slurm, and how often it
 /// writes.
 void one_element(const std::string& program, const pe::test::RealSlurm& slurm) {
   const pe::test::TempFolder folder;

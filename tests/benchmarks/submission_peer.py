@@ -55,7 +55,7 @@ def with_snakemake(jobs, folder):
              "slurm_extra='--hold'"]
     begin = time.perf_counter()
     with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
-        # It goes on running for as long as its jobs do; here it ends once they are in the queue.
+        # It runs for as long as its jobs do; here it ends once they are in the queue.
         with subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True) as process:
             while queued() < jobs:
                 if process.poll() is not None or time.perf_counter() - begin > 900:

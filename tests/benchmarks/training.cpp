@@ -13,7 +13,7 @@
 //
 // --forms, which --device cuda implies: without the peer. Each size runs with our kernels and with plain ones, on a GPU
 // deterministic and not, then other encodings with our kernels. Each result is printed immediately, and one that fails
-// gives its reason and ends nothing. --ours: without plain kernels. --profile: after each line the kernels (on a CPU
+// gives its reason and ends no other. --ours: without plain kernels. --profile: after each line the kernels (on a CPU
 // the operations) that took most of five more steps.
 #include <ATen/Parallel.h>
 #include <ATen/native/CPUBlas.h>
@@ -175,7 +175,7 @@ class ProductPeak {
 
   void measure() {
     if (device_.is_cuda()) return try_shape(8192, 8192, 8192);
-    try_shape(2048, 256, 256);  // what a core keeps
+    try_shape(2048, 256, 256);  // small enough for a core to keep
     try_shape(1024, 1024, 1024);
     try_shape(2048, 2048, 2048);
   }

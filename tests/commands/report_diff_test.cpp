@@ -1,4 +1,4 @@
-// Two reports compared: numbers in units of noise, words, settings, what was added or lost.
+// Two reports compared: numbers in units of noise, words, settings, added and lost rows.
 #include "commands/report_diff.h"
 #include "commands/diff_text.h"
 

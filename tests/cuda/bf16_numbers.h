@@ -1,5 +1,5 @@
 /// @file
-/// bf16 numbers for stand-ins, which do without LibTorch.
+/// bf16 numbers for stand-ins, which do not use LibTorch.
 #pragma once
 
 #include <cstdint>

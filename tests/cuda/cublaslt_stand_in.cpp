@@ -17,7 +17,7 @@ constexpr int kAlgorithms = 3;
 constexpr std::size_t kPartBytes = 256;  ///< of workspace
 std::int64_t calls = 0;
 
-/// A number at a place of a matrix that may be turned.
+/// A number at a place of a matrix that may be transposed.
 float value_at(const void* from, const cublasLtMatrixLayoutOpaque_t& is, std::uint64_t row, std::uint64_t column) {
   const std::uint64_t at = row + column * static_cast<std::uint64_t>(is.step);
   return is.type == CUDA_R_32F ? static_cast<const float*>(from)[at]

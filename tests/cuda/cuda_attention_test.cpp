@@ -21,9 +21,9 @@ using pe::test::Lanes;
 using pe::test::Simt;
 using pe::test::SimtWarp;
 
-/// Slopes: without a gradient; gates: a gated distance; bent: a bent distance; pairs: each pair's;
-/// stick: none, and a stick is broken in place of softmax, without or with the row's own key; counts: of gates; edges:
-/// costs of keys on the way.
+/// Slopes: without a gradient; gates: a gated distance; bent: a bent distance; pairs: each pair's. Stick: none, and a
+/// stick is broken in place of softmax, without or with the row's own key. Counts: of gates. Edges: costs of keys on
+/// the way.
 enum class Bias {
   kNone,
   kSlopes,
@@ -46,7 +46,7 @@ struct Case {
   std::int64_t groups = 2, sharing = 1;  ///< heads of a group
   Bias bias = Bias::kNone;
   Documents documents = Documents::kOne;
-  bool packed = false;  ///< heads lie inside rows, as a projection leaves them
+  bool packed = false;  ///< heads are inside rows, as a projection leaves them
   std::int64_t batch = 2;
   std::int64_t window = 0;                            ///< distances from here on have a bias of −∞; 0: none
   double raised = 0;                                  ///< added to all biases
@@ -218,7 +218,7 @@ struct Inputs {
       std::vector<double> noise(static_cast<std::size_t>(c.pair_count()));
       pe::support::philox_normal(7, noise.data(), noise.size());
       pairs.assign(noise.begin(), noise.end());
-      for (std::int64_t at = 0; at < c.pair_count(); ++at) {  // what no query sees
+      for (std::int64_t at = 0; at < c.pair_count(); ++at) {  // pairs that no query sees
         if (at % c.keys > c.keys - c.queries + at / c.keys % c.queries)
           pairs[static_cast<std::size_t>(at)] = std::numeric_limits<float>::quiet_NaN();
       }
@@ -249,8 +249,8 @@ struct Inputs {
     }
   }
 
-  /// As FIRE: logarithms of distances over those of positions, which begin again in the middle. Many knots are near 0,
-  /// some where far distances are, the last above all inputs.
+  /// As FIRE: logarithms of distances over logarithms of positions, which begin again in the middle. Many knots are
+  /// near 0, some where far distances are, the last above all inputs.
   void bend(const Case& c) {
     for (std::int64_t h = 0; h < c.heads(); ++h) {
       const float by = 0.1F + 0.2F * static_cast<float>(h);
@@ -473,7 +473,7 @@ Expected naive(const Case& c, const Inputs& in, double scale) {
           }
           if (!c.breaks()) delta += p[at] * wanted[at];
         }
-        double farther = delta;  // of a stick: −dlse, and what all keys up to this one give
+        double farther = delta;  // of a stick: −dlse, and the sum over keys up to this one
         double by_counts = 0;    // of all keys up to this one
         double by_cost = 0;      // of all keys before this one
         add(&Outcome::delta, row, delta, 0);
@@ -703,7 +703,7 @@ struct Mistake {
 BOOST_AUTO_TEST_SUITE(cuda_attention)
 
 // Lengths at, next to and between ends of tiles, and queries that are the last of more keys. Of 90 and 91 the last
-// query of a tile, and of a warp, alone sees the first key of the next; of 66 and 96 the first query of a warp alone
+// query of a tile, and of a warp, alone sees the first key of the next. Of 66 and 96 the first query of a warp alone
 // does not see the last key of a tile.
 constexpr std::pair<std::int64_t, std::int64_t> kLengths[] = {{1, 1},     {64, 64},  {65, 65}, {100, 100},
                                                               {130, 130}, {37, 101}, {90, 91}, {66, 96}};

@@ -19,8 +19,8 @@ constexpr const char* kH100 =
         "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024,
         "supportCoopLaunch": 1, "isTccDriver": 0, "pciDeviceId": 0, "cudaDeviceId": 0})";
 
-/// As a step of training stores it: q and k with all rows of a head, or all heads of a row, behind each other; v and
-/// the gradients as columns of a packed projection.
+/// As a step of training stores it. All rows of a head, or all heads of a row, of q and k follow each other; v and the
+/// gradients are columns of a packed projection.
 PeCudaAttention shape(std::int64_t groups, std::int64_t length, std::int64_t width, bool by_head) {
   const std::int64_t heads = 12, row = (heads + 2 * groups) * width;
   const auto apart = [&](std::int64_t count) {

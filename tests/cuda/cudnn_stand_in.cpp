@@ -13,7 +13,7 @@ namespace {
 
 test::CudnnCalls calls;
 
-/// A matrix of heads where it lies.
+/// A matrix of heads in its place in memory.
 struct Heads {
   const graph::Tensor_attributes& is;
   void* values;

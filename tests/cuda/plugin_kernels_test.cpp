@@ -114,7 +114,7 @@ std::ostream& operator<<(std::ostream& out, const HeadsCase& of) {
              << (of.by_sequence ? ", table by sequence" : "");
 }
 
-/// The reference turns afterwards, by the operators of encodings/rotary/rotary.h.
+/// The reference rotates afterwards, by the operators of encodings/rotary/rotary.h.
 Outcome run_heads(at::ScalarType type, const HeadsCase& of) {
   const std::int64_t width = 20, d = of.width;
   const pe::model::AttentionShape shape{of.heads, of.kv_heads, d, 1e-6};
@@ -410,7 +410,7 @@ BOOST_AUTO_TEST_CASE(adam_agrees_with_its_formula_and_with_libtorchs) {
   }
 }
 
-// Whole models, trained for some steps: the rotation goes with the heads, and the optimizer writes what products read.
+// Whole models, trained for some steps: the rotation goes with the heads, and the optimizer writes products' inputs.
 BOOST_AUTO_TEST_CASE(a_model_trains_as_it_does_without_the_plugin) {
   const auto train = [](at::ScalarType type, bool with_plugin, const pe::Json& encoding,
                         pe::model::NormPlacement placement) {

@@ -275,9 +275,9 @@ class SimtWarp {
   /// .trans: as if columns were rows.
   void matrices_transposed(Lanes<std::uint32_t> (&to)[4], const Lanes<int>& from) { matrices(to, from, true); }
 
-  /// mma.m16n8k16, .bf16. With g = lane >> 2 and c = lane % 4: of A, value i < 8 is at row g, for i / 2 odd at g + 8,
-  /// and column 2c + i % 2, from 4 on 8 further; of B, value i < 4 at row 2c + i % 2, from 2 on 8 further, and column
-  /// g; of C and D, value i < 4 at row g, from 2 on g + 8, and column 2c + i % 2.
+  /// mma.m16n8k16, .bf16. Let g = lane >> 2 and c = lane % 4. Value i < 8 of A is at row g, for i / 2 odd at g + 8. Its
+  /// column is 2c + i % 2, from 4 on 8 further. Value i < 4 of B is at row 2c + i % 2, from 2 on 8 further, and column
+  /// g. Value i < 4 of C and D is at row g, from 2 on g + 8, and column 2c + i % 2.
   void multiply_add(Lanes<float> (&sums)[4], const Lanes<std::uint32_t> (&a)[4], const Lanes<std::uint32_t>& b0,
                     const Lanes<std::uint32_t>& b1) {
     float left[16][16], right[16][8], result[16][8];

@@ -396,7 +396,7 @@ const std::map<std::string, std::function<Words(const Words&)>>& solvers() {
   return all;
 }
 
-/// For tasks whose labels stand among the input: what each position should say, "-" where nothing.
+/// For tasks whose labels are among the input: the label of each position, "-" where there is none.
 const std::map<std::string, std::function<Words(const Words&)>>& annotators() {
   static const std::map<std::string, std::function<Words(const Words&)>> all = [] {
     std::map<std::string, std::function<Words(const Words&)>> s;

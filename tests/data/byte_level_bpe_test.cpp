@@ -138,7 +138,7 @@ BOOST_AUTO_TEST_CASE(long_words_join_as_short_ones_do,
     if (parts.size() == 2) ranks.emplace(std::pair(parts[0], parts[1]), static_cast<int>(ranks.size()));
   }
   const Json vocab = Json::parse(support::read_file(*test::test_data("models/gpt2-vocab.json")));
-  const auto naive = [&](const std::string& word) {  // ASCII letters stand for themselves
+  const auto naive = [&](const std::string& word) {  // ASCII letters are unchanged
     std::vector<std::string> symbols;
     for (const char c : word) symbols.emplace_back(1, c);
     while (true) {

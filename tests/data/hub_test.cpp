@@ -472,7 +472,7 @@ BOOST_FIXTURE_TEST_CASE(offline_says_what_is_missing_and_the_hugging_face_cache_
   std::ofstream(blobs / lock.files[0].sha256) << body;
   options.other = {blobs};
   BOOST_TEST(download(lock, options).at(0) == blobs / lock.files[0].sha256);
-  // A blob that is not what its name says is not taken.
+  // A blob whose contents differ from its name is not taken.
   std::ofstream(blobs / lock.files[0].sha256) << content(5, body.size());
   options.hub.offline = false;
   BOOST_TEST(fetched() == body);
@@ -503,7 +503,7 @@ BOOST_AUTO_TEST_CASE(the_stage_reads_what_the_lock_names_in_order) {
   } progress;
   workspace.progress = &progress;
   data::fetch(config, workspace);
-  // The last line of progress says what the notes say.
+  // The last line of progress has the text of the notes.
   BOOST_TEST(progress.has("fetched 2 documents"), progress.lines);
   BOOST_TEST(progress.what == "documents");
   BOOST_TEST(progress.done == 2);

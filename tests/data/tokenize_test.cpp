@@ -227,7 +227,7 @@ BOOST_AUTO_TEST_CASE(duplicates_are_found_within_the_stated_memory) {
   BOOST_TEST(!few.insert({}));
 }
 
-/// Fifteen million documents add less than 50 MB to a rank: what is mapped is shared and can be dropped.
+/// Fifteen million documents add less than 50 MB to a rank: mapped memory is shared and can be dropped.
 BOOST_AUTO_TEST_CASE(tables_of_documents_are_mapped_and_not_read) {
   const test::TempFolder folder;
   constexpr std::uint64_t kDocuments = 1'000'000;
@@ -356,12 +356,12 @@ BOOST_AUTO_TEST_CASE(a_summary_warns_of_models_that_change_the_text,
   config.workers = 1;
   data::tokenize(config, workspace);
   BOOST_TEST(progress.has("warning: the model normalises text ("), progress.lines);
-  BOOST_TEST(progress.has("tokens a document, at most: "));
+  BOOST_TEST(progress.has("tokens per document, at most: "));
   BOOST_TEST(progress.has(" 100.0 %\n"));
   BOOST_TEST(progress.has("the bottleneck"));
 }
 
-/// The unknown share is over what was kept: neither duplicates nor documents that are too short count.
+/// The unknown share is over kept documents: neither duplicates nor documents that are too short count.
 BOOST_AUTO_TEST_CASE(unknown_tokens_are_those_of_the_documents_kept,
                      *boost::unit_test::precondition(HasData{"models/bpemb-en-100000.model"})) {
   const test::TempFolder folder;

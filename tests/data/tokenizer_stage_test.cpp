@@ -108,8 +108,8 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_of_its_own_serves_many_corpora) {
   test::RecordingProgress progress;
   make(trained_config(), folder / "raw", folder / "tokenizer.h5", progress);
   BOOST_TEST(progress.has(" of memory\n"), progress.lines);
-  BOOST_TEST(progress.has(" bytes a token, "));
-  BOOST_TEST(progress.has("tokens a document, at most: "));
+  BOOST_TEST(progress.has(" bytes per token, "));
+  BOOST_TEST(progress.has("tokens per document, at most: "));
   artifact::check_artifact(folder / "tokenizer.h5", Kind::kTokenizer);
   // The same training inside pe-tokenize gives the same tokenizer.
   TokenizeConfig inside;

@@ -438,7 +438,7 @@ BOOST_AUTO_TEST_CASE(damaged_tables_of_normalisation_are_refused,
     try {
       const auto tokenizer = data::make_sentencepiece(damaged, "damaged.model");
       for (const std::string& text : odd_texts())
-        tokenizer->encode(text);  // ids are as they are, and nothing else happens
+        tokenizer->encode(text);  // any ids are fine, and nothing else happens
     } catch (const support::ArtifactError& error) {
       ++refused;
       BOOST_TEST(std::string(error.what()).find("'damaged.model': the model's table of normalisation is corrupt") !=

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The numbers of pages are those of the published tables, and tools/page_values.py notices each kind of difference."""
+"""The numbers of pages agree with the published tables, and tools/page_values.py notices each kind of difference."""
 import contextlib
 import io
 import pathlib

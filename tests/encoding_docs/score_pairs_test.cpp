@@ -69,7 +69,7 @@ void write(h5::Group& to, const std::string& name, const Tensor& t) {
 }
 
 /// pe-score's answer for an encoding at those positions, its parameters moved and written into the file, held against
-/// the definition. @return what it said where it refused, or nothing.
+/// the definition. @return its message where it refused, or nothing.
 std::string check_score(const Json& config, const std::vector<double>& positions, const test::TempFolder& folder) {
   std::unique_ptr<encodings::PositionalEncoding> encoding;
   try {

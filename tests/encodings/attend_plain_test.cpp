@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(cudnns_values_and_gradients_agree_with_float64_and_repeat) 
   }
 }
 
-// A token's gradients lie as its packed projection, and its outputs as the output projection reads them.
+// A token's gradients have the layout of its packed projection, and its outputs the order that their projection reads.
 BOOST_AUTO_TEST_CASE(results_lie_where_their_readers_want_them) {
   const StandIn plugin;
   const PlainHeads heads = packed_heads(kByCudnn);

@@ -407,7 +407,7 @@ BOOST_AUTO_TEST_CASE(routes_are_the_cheapest_exact_ones) {
                              "{'kind': 'sink_kv', 'value': 'learned'}"}) {
       BOOST_TEST(route(rows, gradients) == "chunked");
     }
-    // Only our kernels tell what the sink leaves, which its trained value needs.
+    // Only our kernels return the share that the sink leaves, which its trained value needs.
     BOOST_TEST(route_in(at::kFloat, "{'kind': 'sink_kv', 'value': 'learned'}", gradients, Span::whole(2, 16)) ==
                "fused, sink");
     BOOST_TEST(route("'selective'", gradients) == (gradients ? "fused, trained mask" : "fused, additive mask"));

@@ -37,7 +37,7 @@ std::vector<Subject> without_biases() {
   return some;
 }
 
-/// Rules of frequencies that stand over a member of the family; distance_map leaves frequencies alone.
+/// Rules of frequencies over a member of the family; distance_map leaves frequencies alone.
 std::vector<std::string> extensions() {
   std::vector<std::string> names;
   for (const EncodingEntry& entry : encodings::encodings()) {

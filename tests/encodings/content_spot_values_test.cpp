@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(path_on_four_tokens_in_blocks_of_any_size) {
       check_value(value(flipped[i][j]), sign * value(q[0] * k[0]) + value(q[1] * k[1]), 1e-14);
     }
   }
-  // Without strength nothing turns.
+  // Without strength nothing rotates.
   const Tensor still = path_logits(path_inputs(f.q, f.k, w, beta * 0, 2), 0, 4, 4, 2);
   BOOST_TEST(largest_difference(still, at::tril(at::matmul(f.q, f.k.transpose(2, 3)))) <= 1e-15);
 }

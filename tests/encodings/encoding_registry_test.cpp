@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(no_two_entries_have_one_name) {
   BOOST_TEST((std::adjacent_find(names.begin(), names.end()) == names.end()));
 }
 
-/// Each mistake that an author makes is found, and told once.
+/// Each mistake that an author makes is found, and reported once.
 BOOST_AUTO_TEST_CASE(a_wrong_entry_is_told_what_is_wrong) {
   const auto told = [](const std::function<void(EncodingEntry&)>& spoil) {
     EncodingEntry entry = *find_encoding("t5");

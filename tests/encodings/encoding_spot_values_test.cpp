@@ -415,7 +415,7 @@ BOOST_AUTO_TEST_CASE(learned_rows_and_what_lies_beyond_them) {
                                     {.width = 4, .head_width = 2, .train_length = 8, .seed = 3, .dtype = at::kDouble});
   BOOST_TEST(at::equal(row(R"(, "overflow": "untrained")", 30), longer->parameters()[0].value[30].detach()));
   BOOST_TEST(at::equal(row("", 7), longer->parameters()[0].value[7].detach()));
-  // Stretched over 15 places, every second is a row, the others lie between.
+  // Stretched over 15 places, every second is a row, the others are between.
   const std::string stretch = R"(, "overflow": "interpolate")";
   BOOST_TEST(largest_difference(row(stretch, 14, 15), row("", 7)) <= 1e-15);
   BOOST_TEST(largest_difference(row(stretch, 6, 15), row("", 3)) <= 1e-15);
@@ -445,7 +445,7 @@ BOOST_AUTO_TEST_CASE(randomised_positions) {
     return encoding.positions(layer, span);
   };
   const auto encoding = make("");
-  // E[x_(r)] = r(P+1)/(T+1) − 1; a mean of 400 draws lies within four standard errors.
+  // E[x_(r)] = r(P+1)/(T+1) − 1; a mean of 400 draws is within four standard errors.
   Tensor sum = at::zeros({40}, at::kDouble);
   for (std::int64_t step = 0; step < 400; ++step) {
     const Tensor ids = draw(*encoding, 40, step);

@@ -112,7 +112,7 @@ class Sink : public PositionalEncoding {
   Tensor sink_;
 };
 
-/// A state of each token that attention moves and the feed-forward turns: cosines and sines that evolve.
+/// A state of each token that attention moves and the feed-forward rotates: cosines and sines that evolve.
 class Evolving : public PositionalEncoding {
  public:
   explicit Evolving(const Shape& shape) : PositionalEncoding(shape) {

@@ -497,7 +497,7 @@ BOOST_AUTO_TEST_CASE(learned_frequencies_and_their_gradients) {
     check_same(R"({"kind": "lrope", "form": ")" + std::string(form) + R"("})", R"("rope")", 64, {},
                form[2] == 'g' ? 1e-11 : 0);
   }
-  // A rule slows what was learned as it slows the plain frequencies.
+  // A rule slows learned frequencies as it slows the plain frequencies.
   Score slowed = score(R"({"kind": "pi", "factor": 2, "over": {"kind": "lrope", "form": "direct"}})", 8, 64);
   set(*slowed.encoding, "frequency", numbers({2, .2, .02, .002}, {4}));
   check_near(slowed(f8(true), f8(false), 5, 2), f8_score(R"("rope")", 5, 2), 1e-12);

@@ -28,7 +28,7 @@ inline void set(PositionalEncoding& encoding, const std::string& short_name, con
   BOOST_FAIL("no parameter " << short_name);
 }
 
-/// q·k of one pair of tokens at given positions, after the encoding turned them; no scale.
+/// q·k of one pair of tokens at given positions, after the encoding rotated them; no scale.
 struct Score {
   std::unique_ptr<PositionalEncoding> encoding;
   std::vector<double> turned_q, turned_k;

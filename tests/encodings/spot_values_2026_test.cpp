@@ -29,7 +29,7 @@ std::unique_ptr<PositionalEncoding> make(const std::string& config, const Shape&
   return make_encoding(Json::parse(config), shape);
 }
 
-/// The logit without a scale of f8's query and key that stand `distance` apart, the query at `place`.
+/// The logit without a scale of f8's query and key that are `distance` apart, the query at `place`.
 double score_at(const std::string& config, std::int64_t place, std::int64_t distance, std::int64_t train_length,
                 std::optional<std::int64_t> pe_len = {}) {
   const auto encoding = make(config, {.width = 8, .head_width = 8, .train_length = train_length, .dtype = at::kDouble});
@@ -613,7 +613,7 @@ BOOST_AUTO_TEST_CASE(abacus_adds_the_vector_of_the_place) {
   }
   BOOST_TEST(shifts.size() > 20u);
   BOOST_CHECK_THROW(added(false, 0, places + 1021), RangeError);
-  // Tokens that are not told their numbers are no tokens off digits.
+  // Tokens without their numbers are no tokens off digits.
   State silent = begin_pass(*abacus, Span::whole(1, 9));
   BOOST_CHECK_THROW(add_to_tokens(*abacus, at::zeros({1, 9, 8}, at::kDouble), silent), support::ConfigError);
 }

@@ -135,7 +135,7 @@ stages:
     for (const char* ending : {"", ".describe.json"}) {
       const fs::path from = fs::path(PE_TOY_FOLDER) / (std::string(program) + ending);
       const fs::path to = project.root() / (std::string("pe-toy") + ending);
-      fs::remove(to);  // what is at work keeps the old file
+      fs::remove(to);  // a running program keeps the old file
       fs::copy_file(from, to);
     }
   };

@@ -341,7 +341,7 @@ BOOST_AUTO_TEST_CASE(llama_cpp_computes_the_same, *precondition(PythonHas{"cylla
   const Json answers = Bench::shared().python(all, "llama_cpp_oracle.py");
   BOOST_TEST_MESSAGE("ggml of llama.cpp: " << answers.at("version"));
   for (std::size_t i = 1; i < words.size(); ++i) same_as_golden(answers, words[i]);
-  // llama.cpp rounds what meets rounded weights, too. These weights are ten times larger than those of real models.
+  // llama.cpp also rounds the factors of rounded weights. These weights are ten times larger than in real models.
   for (const std::string& file : rounded) same_as_golden(answers, file, 0.2);
 }
 

@@ -1,4 +1,4 @@
-// A file system that lies to pe-pipeline: whatever it says, no run crashes, no result is wrong, and an honest run after
+// A file system that lies to pe-pipeline: with any lie, no run crashes, no result is wrong, and an honest run after
 // it ends with the same contents.
 #include <signal.h>
 #include <boost/test/unit_test.hpp>

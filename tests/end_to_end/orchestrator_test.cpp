@@ -1,4 +1,4 @@
-// The real pe-pipeline with pe-toy: what a person sees, what stays on disk, and that a kill at any time loses nothing.
+// The real pe-pipeline with pe-toy: its output, its files on disk, and that a kill at any time loses nothing.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -80,7 +80,7 @@ BOOST_DATA_TEST_CASE(the_panel_fits_the_window_and_leaves_it_clean, boost::unit_
     std::size_t titles = 0;  // the panel is there once: nothing of an older one is left above it
     for (const std::string& line : lines) titles += line.rfind("slow ", 0) == 0;
     BOOST_TEST(titles == 1u, terminal.screen.text());
-    // The panel never breaks a line; what stays above it may be longer than a very narrow window.
+    // The panel never breaks a line; lines that stay above it may be longer than a very narrow window.
     if (window.columns >= 40) BOOST_TEST(!terminal.screen.wrapped());
   }
   BOOST_TEST(terminal.wait() == 0);

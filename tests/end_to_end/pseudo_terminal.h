@@ -249,7 +249,7 @@ class PseudoTerminal {
     set_size(columns, rows);
   }
   void type(const std::string& text) { (void)!::write(master_, text.data(), text.size()); }
-  /// Reads what comes within the time. False when the program is gone.
+  /// Reads output that comes within the time. False when the program is gone.
   bool read_for(double seconds) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (true) {

@@ -1,4 +1,4 @@
-// Trainings in two real processes over MPI: what they give, how they end, and a pipeline that asks for them.
+// Trainings in two real processes over MPI: their results, how they end, and a pipeline that asks for them.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -182,7 +182,7 @@ bool gone(const Training& training) {
   return false;
 }
 
-/// Two ranks, undisturbed: what the others are held against.
+/// Two ranks, undisturbed: the others are compared with them.
 const Training& undisturbed() {
   static const TempFolder folder;
   static const Training training(folder / "whole");
@@ -338,7 +338,7 @@ BOOST_AUTO_TEST_CASE(ranks_end_with_the_launcher) {
   BOOST_TEST(gone(training));
 }
 
-// A user's environment, the marker of a prepared process among it, changes no byte; what is left out is named.
+// A user's environment, the marker of a prepared process among it, changes no byte; left-out variables are named.
 BOOST_AUTO_TEST_CASE(an_environment_that_misleads_libraries_is_left_out_and_told) {
   const TempFolder folder;
   const Training plain(folder / "plain", 6), misled(folder / "misled", 6);
@@ -378,7 +378,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_told_once_before_the_first_step) {
   BOOST_TEST(alone.status.code == 2);
   CHECK_HAS(alone.err, "compute.ranks is 2, but MPI sees 1 process");
   CHECK_HAS(alone.err, "start them by mpirun -n 2, or srun --mpi=pmix -n 2");
-  // A build without the plug-in: the program stands alone, away from libraries that it finds by its own place.
+  // A build without the plug-in: the program is alone, away from libraries that it finds by its own place.
   fs::copy_file(program("pe-train"), folder / "pe-train");
   std::vector<std::string> words = training.command(kTwo);
   words.front() = (folder / "pe-train").string();

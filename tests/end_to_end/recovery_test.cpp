@@ -19,7 +19,7 @@ using namespace pe::test;  // NOLINT
 
 namespace {
 
-/// Keys of results, snapshots of trainings among them: what no later run may make again.
+/// Keys of results, snapshots of trainings among them: no later run may make them again.
 std::set<pipeline::ResultKey> finished(const Project& project) {
   std::set<pipeline::ResultKey> keys;
   for (const auto& [key, content] : project.contents()) keys.insert(key);

@@ -1,4 +1,4 @@
-// Pipelines handed to a real Slurm that this test starts: what comes of them, whatever happens to their jobs meanwhile.
+// Pipelines submitted to a real Slurm that this test starts: their results, whatever happens to their jobs.
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -154,7 +154,7 @@ std::optional<std::string> variable_of(pid_t pid, const std::string& name) {
 
 /// Toys with GPUs, as they were at work until all were done.
 struct GpuUse {
-  std::size_t most = 0;  ///< at once
+  std::size_t most = 0;  ///< at the same time
   struct Seen {
     std::string visible, given;  ///< CUDA_VISIBLE_DEVICES, and the numbers that Slurm says of the job
   };
@@ -606,7 +606,7 @@ BOOST_AUTO_TEST_CASE(what_is_in_the_queue_is_waited_for_and_not_sent_again) {
   BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(project));
   BOOST_TEST((project.contents() == undisturbed()), job_logs(project));
   BOOST_TEST(lines_with(job_logs(project), "its results are in the store") == 0u, job_logs(project));
-  // The second submission never made what the first one did.
+  // The second submission never made the results of the first one.
   const auto ends = phases(project);
   BOOST_TEST((ends.count("waiting") == 0 && ends.count("queued") == 0), status(project).dump(1));
   BOOST_TEST((ends.count("reused") && ends.at("reused") == 2), status(project).dump(1));
@@ -732,7 +732,7 @@ stages:
       within(90, [&] { return has(project.call("logs", {"trunk"}).out, "2 ranks, each with 2 of a step's 4"); }),
       job_logs(project));
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  // Held where they are until Slurm has told them, so that a fast machine does not end the training before.
+  // Stopped until Slurm has signalled them, so that a fast machine does not end the training before.
   const std::vector<pid_t> ranks = processes_with({"pe-train", project.root().string()});
   BOOST_TEST(ranks.size() >= 2u, job_logs(project));
   for (const pid_t rank : ranks) ::kill(rank, SIGSTOP);
@@ -894,7 +894,7 @@ BOOST_AUTO_TEST_CASE(the_quickstart_with_preemptions_a_scancel_that_stays_and_a_
   BOOST_TEST(phase_of(project, victim) != "done");
   auto counts = phases(project);
   BOOST_TEST_MESSAGE("after the scancel: " << status(project).at("counts").dump());
-  // That training and its evaluation are missing; the report takes what there is.
+  // That training and its evaluation are missing; the report takes the results that exist.
   BOOST_TEST(counts["done"] == 2 + 8 + 8 + 1, job_logs(project));
   const Answer again = project.call("submit");
   BOOST_TEST(again.code == 0, again.err);

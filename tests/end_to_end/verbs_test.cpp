@@ -462,7 +462,7 @@ BOOST_AUTO_TEST_CASE(results_pushed_elsewhere_are_reported_there_without_what_th
   Answer answer = box.call({"push", box.file().string(), "decay", (laptop.root() / "store").string()});
   BOOST_TEST(answer.code == 0);
   CHECK_HAS(answer.out, "copied 2 results (2 objects");
-  CHECK_HAS(answer.out, "records of what they were made from");
+  CHECK_HAS(answer.out, "records of their inputs");
   answer = laptop.run({"report"});
   BOOST_TEST(answer.code == 0);
   BOOST_TEST(laptop.object_of("report") == laptop.store().object_path(box.object_of("report").filename().string()));
@@ -474,9 +474,9 @@ BOOST_AUTO_TEST_CASE(results_pushed_elsewhere_are_reported_there_without_what_th
   }
   BOOST_TEST(executed == 1u);
   answer = laptop.call({"verify"});
-  BOOST_TEST(answer.code == 0);  // what stayed on the box is no damage
+  BOOST_TEST(answer.code == 0);  // objects that stayed on the box are no damage
   CHECK_HAS(answer.out, "3 known and not here");
-  // The other way round, from the project that holds a store; what is there does not go again.
+  // The other way round, from the project that holds a store; present objects are not sent again.
   const Json json = laptop.json({"pull", "*", box.root().string()});
   BOOST_TEST(json.at("objects") == 5);
   BOOST_TEST(laptop.json({"pull", "*", box.root().string()}).at("objects") == 0);
@@ -796,7 +796,7 @@ case "$1" in
   CHECK_HAS(place.call({"explain", place.file().string(), "table"}).out, "labels of input in 1");
   CHECK_HAS(place.run().out, "1 made, 2 reused");
   BOOST_TEST(support::read_file(report) == "b=1\na=2\n");
-  // Who does not read them says so, is not told them, and stays under any labels.
+  // A stage that does not read them says so, does not get them, and stays under any labels.
   script("table", members + ", \"reads_labels\": false", work);
   CHECK_HAS(place.run().out, "1 made, 2 reused");
   BOOST_TEST(support::read_file(report) == "=1\n=2\n");

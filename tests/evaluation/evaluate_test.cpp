@@ -121,7 +121,7 @@ std::string refusal_to_lay(const Bench& bench, const Json& encoding) {
 
 }  // namespace
 
-/// Weights are the same for the same seed, so a model that was made with the rule says what the rule should give.
+/// Weights are the same for the same seed, so a model that was made with the rule has the expected result.
 BOOST_AUTO_TEST_CASE(an_encoding_laid_over_a_checkpoint_measures_as_a_model_that_has_it) {
   const Json yarn = {{"kind", "yarn"}, {"factor", 4.0}, {"base", 500.0}};
   const Bench rope(Json{{"kind", "rope"}, {"base", 500.0}}), made(yarn);
@@ -134,7 +134,7 @@ BOOST_AUTO_TEST_CASE(an_encoding_laid_over_a_checkpoint_measures_as_a_model_that
              perplexities(plain));
   // A factor that is not given follows the longest context; base and layout come from the checkpoint.
   BOOST_TEST(perplexities(scores_of(rope, "factor", {{"encoding", "yarn"}})) == perplexities(own));
-  // Tables tell the two apart, and say what was laid over what.
+  // Tables distinguish the two, and name the encoding and the weights that it was laid over.
   const std::string run = plain.facts["run_id"];
   BOOST_TEST(laid.at("lm_summary").texts("run_id")[0].find(run + "-yarn-") == 0u);
   BOOST_TEST(laid.at("lm_summary").texts("pe")[0] == "yarn");

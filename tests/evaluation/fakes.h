@@ -125,7 +125,7 @@ class PairCodec final : public TextCodec {
   std::vector<std::int32_t> ordinary_pieces() const override { return {}; }
 };
 
-/// Documents of given lengths with keyed bytes; every token stands for three bytes.
+/// Documents of given lengths with keyed bytes; every token is three bytes.
 class FakeDocuments final : public DocumentSource {
  public:
   explicit FakeDocuments(std::vector<std::int64_t> lengths) : lengths_(std::move(lengths)) {}
@@ -183,7 +183,7 @@ inline Rows cells_of(const schema::Rows& rows) {
   return all;
 }
 
-/// The column of a table that a name stands for, in a row of it.
+/// The column of a table with a name, in a row of it.
 inline const artifact::Cell& cell(const std::string& table, const Row& row, const std::string& column) {
   for (const schema::Layout& layout : schema::layouts()) {
     if (layout.name != table) continue;

@@ -17,7 +17,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-/// Documents whose ids say where they are: token p of document d is 1000·(d + 1) + p.
+/// Documents whose ids contain their place: token p of document d is 1000·(d + 1) + p.
 class PlacedDocuments final : public DocumentSource {
  public:
   explicit PlacedDocuments(std::vector<std::int64_t> lengths) : lengths_(std::move(lengths)) {}
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(prefix_blocks_and_sliding_are_three_measurements_at_every_l
     const auto half = static_cast<double>(length) / 2;
     BOOST_TEST(std::abs(context["prefix"] - half) < 0.01);
     BOOST_TEST(std::abs(context["blocks"] - half) < 0.01);
-    // A stride of a quarter: three quarters of the window and more stand before every token, at the longest length too.
+    // A stride of a quarter: three quarters of the window and more are before every token, at the longest length too.
     BOOST_TEST(std::abs(context["sliding"] - (1.75 * half - 0.5)) < 0.01);
     // Blocks and sliding score the 256 tokens behind the longest context, whatever the length.
     BOOST_TEST(std::abs(position["prefix"] - (half - 1)) < 0.01);

@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(a_share_of_the_windows_begins_with_a_prompt_and_the_text_go
   }
   const double n = static_cast<double>(windows);
   BOOST_TEST(std::abs(prompts - 0.25 * n) < 4 * std::sqrt(n * 0.25 * 0.75));
-  // Without prompts, what is left is the text, whole and in order.
+  // Without prompts, the rest is the text, whole and in order.
   std::vector<std::int64_t> expected(joined.size());
   text.read(data::Split::kTrain, 0, std::span(expected));
   BOOST_TEST(joined == expected, boost::test_tools::per_element());

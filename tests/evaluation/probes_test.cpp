@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE(a_map_holds_the_shares_of_its_cells) {
     return std::string(error.what()).find("eval.maps.layers: no layer 2; the model has layers 0 to 1") !=
            std::string::npos;
   });
-  // Without options the document of an evaluation is what it was before there were maps.
+  // Without options the document of an evaluation is the same as before there were maps.
   const support::Schema schema = support::schema_of<EvalGroup>();
   BOOST_TEST(!support::hashed_config(schema, support::defaults(schema)).contains("maps"));
 }
@@ -359,7 +359,7 @@ BOOST_AUTO_TEST_CASE(position_and_context_are_told_apart) {
 BOOST_AUTO_TEST_CASE(angles_beyond_training_are_unseen_until_a_pair_goes_round) {
   constexpr double kTurn = 2 * std::numbers::pi;
   BOOST_TEST(pair_angles(1.0, 64, 1.0, 256).unseen == 0);  // ten turns in training
-  BOOST_TEST(pair_angles(0, 64, 0, 256).unseen == 0);      // not turned
+  BOOST_TEST(pair_angles(0, 64, 0, 256).unseen == 0);      // not rotated
   const PairAngles slow = pair_angles(kTurn / 1000, 101, kTurn / 1000, 401);
   BOOST_TEST(std::abs(slow.trained_turns - 0.1) < 1e-12);
   BOOST_TEST(std::abs(slow.turns - 0.4) < 1e-12);

@@ -21,7 +21,7 @@ Words words_of(std::string text) {
   return words;
 }
 
-/// Reads lines one after the other and answers what they decide; "" where they do not.
+/// Reads lines one after the other and answers questions that they decide; "" where they do not.
 class Reader {
  public:
   void read(const std::string& line) {

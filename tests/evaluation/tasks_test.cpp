@@ -293,7 +293,7 @@ BOOST_AUTO_TEST_CASE(a_uniform_model_is_uniform_under_every_protocol) {
 }
 
 BOOST_AUTO_TEST_CASE(anchored_targets_are_the_same_at_every_length) {
-  // The number of a token's window and its id: what is scored at each length.
+  // The number of a token's window and its id, for the tokens scored at each length.
   std::map<std::size_t, std::vector<std::vector<std::int32_t>>> targets;
   FakeScorer recorder(
       [&](const std::vector<std::int32_t>& ids, std::int64_t target) {

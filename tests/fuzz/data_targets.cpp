@@ -58,7 +58,7 @@ void read_sentencepiece(std::string_view bytes) {
     std::vector<std::int32_t> ids;
     if (const auto words = data::SentencePieceWords::of(model)) words->encode(bytes, ids);
   });
-  // The library reads what our own reader let through; words that are remembered have its ids.
+  // The library reads every model that our own reader accepts; words that are remembered have its ids.
   expect_answer([&] {
     const auto tokenizer = data::make_sentencepiece(std::string(bytes), "fuzz.model");
     data::CachedEncoder cached(*tokenizer);

@@ -26,7 +26,7 @@ void read_safetensors(std::string_view bytes);      ///< a file of weights, and 
 void read_tokenizer_json(std::string_view bytes);   ///< a tokenizer.json, and words encoded by it
 void read_rope_parameters(std::string_view bytes);  ///< a config.json, its rotary frequencies and their encoding
 
-void read_slurm_answer(std::string_view bytes);  ///< what Slurm's programs print
+void read_slurm_answer(std::string_view bytes);  ///< the output of Slurm's programs
 void read_stage_events(std::string_view bytes);  ///< lines of a stage, as the journal keeps and the display shows them
 
 }  // namespace pe::fuzz

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Steps of first_light with programs that stand in for those of a bundle: one passes, fails, hangs, is missing, or skips itself,
-and what each said is there before the next one ends.
+"""Steps of first_light with stand-ins for the programs of a bundle: one passes, fails, hangs, is missing, or skips itself,
+and the output of each is there before the next one ends.
 
 usage: first_light_test.py FIRST_LIGHT
 """
@@ -28,7 +28,7 @@ esac
 """
 
 
-# Does what it is asked at once, save for one cell, which saves when it is told to end and is done when it is run again.
+# Does its work immediately, except for one cell, which saves when it is asked to end and is done when it is run again.
 PIPELINE = """#!/bin/sh
 echo "pipeline $*"
 while [ $# -gt 0 ]; do
@@ -69,7 +69,7 @@ def still_running(programs):
 
 
 def end_when(text, script, programs, out):
-    """Its exit code, when it is told to end as soon as its log holds the text."""
+    """Its exit code, when it is asked to end as soon as its log holds the text."""
     log = out / "first_light.txt"
     child = subprocess.Popen([sys.executable, script, "--programs", str(programs), "--out", str(out), "--only", "device,training-tiny"],
                              stdout=subprocess.DEVNULL)
@@ -112,19 +112,19 @@ def main():
             assert text in log, text
         assert not still_running(programs.resolve()), "what hung still runs"
 
-        # The next call begins with what did not end by itself, also where a lost machine cut the last line.
+        # The next call begins with steps that did not end by themselves, also where a lost machine cut the last line.
         with open(out / "first_light.jsonl", "a") as results:
             results.write('{"step": "ker')
         ran = call(script, "--programs", str(programs), "--out", str(out), "--most", "2", "--continue")
         again = [json.loads(line)["step"] for line in (out / "first_light.jsonl").read_text().splitlines()][len(records):]
         assert again == [record["step"] for record in records if record["exit_code"] is None] and "training-tiny" in again, again
 
-        # No time: nothing is begun, and everything is said.
+        # No time: nothing is begun, and everything is reported.
         rest = place / "rest"
         ran = call(script, "--programs", str(programs), "--out", str(rest), "--minutes", "0")
         assert ran.returncode == 1 and "not begun: no time is left" in (rest / "first_light.jsonl").read_text(), ran
 
-        # A result is there while the next step runs, and stays when this script is told to end: while a step hangs, and while one
+        # A result is there while the next step runs, and stays when this script must end: while a step hangs, and while one
         # is just being started, after its heading.
         for repeat, text in enumerate(["hangs now"] + 10 * ["==== training-tiny"]):
             assert end_when(text, script, programs, place / f"ended{repeat}") == 143

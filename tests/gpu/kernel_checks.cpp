@@ -55,7 +55,7 @@ constexpr struct {
   double allowed;
 } kTypes[] = {{at::kFloat, 2e-5}, {at::kBFloat16, 1e-2}};
 
-/// @param run what a table of operations makes of inputs in a type
+/// @param run the result of a table of operations from inputs in a type
 template <typename Run>
 void compare(const std::string& what, const Run& run) {
   const std::vector<Found> expected = run(kPlainOperations, at::kDouble);
@@ -200,7 +200,7 @@ void check_cross_entropy(at::Device device, const KernelShapes& shapes) {
 
 namespace {
 
-/// Milliseconds of a call, the best of a few series; `wait` reads what a call wrote.
+/// Milliseconds of a call, the best of a few series; `wait` reads the output of a call.
 template <typename Call, typename Wait>
 double milliseconds(const Call& call, const Wait& wait) {
   double best = std::numeric_limits<double>::infinity();
@@ -551,7 +551,7 @@ void check_adam(at::Device device, const KernelShapes& shapes) {
   }
 }
 
-// Products of LibTorch's, which sum in fp32 what a GPU multiplies in bf16: a rounding of the products alone would cost
+// Products of LibTorch, of bf16 factors on a GPU with sums in fp32: a rounding of the products alone would cost
 // 2e-3.
 void check_weight_gradients(at::Device device, const KernelShapes& shapes) {
   const std::int64_t tokens = shapes.batch * shapes.length;

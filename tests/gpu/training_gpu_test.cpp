@@ -119,7 +119,7 @@ struct Nccl {
   }
 };
 
-// One rank: what NCCL needs to start, sum and end, without another.
+// One rank: the start, a sum and the end of NCCL, without another.
 BOOST_FIXTURE_TEST_CASE(nccl_sums_with_one_rank, Nccl) {
   BOOST_TEST_REQUIRE(plugin.nccl_open(id, 1, 0, device.index(), 60, &communicator, problem, sizeof problem) == 0,
                      problem);

@@ -1,4 +1,4 @@
-// Files of llama.cpp: what is written is read, and whatever is wrong is one clear error.
+// Files of llama.cpp: written files are read, and any fault is one clear error.
 #include "interop/gguf.h"
 
 #include <boost/test/unit_test.hpp>

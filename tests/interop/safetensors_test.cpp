@@ -1,4 +1,4 @@
-// Files of safetensors: what is written is read, and whatever is wrong is one clear error.
+// Files of safetensors: written files are read, and any fault is one clear error.
 #include "interop/safetensors.h"
 
 #include <boost/test/unit_test.hpp>

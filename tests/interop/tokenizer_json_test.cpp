@@ -108,7 +108,7 @@ std::vector<std::string> many_texts() {
       while (end < all.size() && (static_cast<unsigned char>(all[end]) & 0xC0) == 0x80) ++end;
       std::string text = all.substr(0, end);
       for (std::size_t at = text.find("<|"); at != std::string::npos; at = text.find("<|", at)) text.erase(at, 2);
-      texts.push_back(text);  // what spells a control token is that token in the package
+      texts.push_back(text);  // a text that spells a control token is that token in the package
     }
   }
   return texts;

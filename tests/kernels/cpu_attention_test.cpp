@@ -28,7 +28,7 @@ struct Case {
   bool table, documents, sum_gradient;
 };
 
-/// Inputs lie as a packed projection leaves them: heads of a token side by side, then keys' and values'.
+/// Inputs have the layout of a packed projection: heads of a token side by side, then keys' and values'.
 struct Inputs {
   Case of;
   std::int64_t row;
@@ -262,7 +262,7 @@ BOOST_AUTO_TEST_CASE(gives_the_same_bits_however_it_is_shared_out) {
   }
 }
 
-// A diverging run has to be seen: what is not a number stays so, and nothing else of its sequence before it is touched.
+// A diverging run has to be seen: NaN stays NaN, and nothing else of its sequence before it is touched.
 BOOST_AUTO_TEST_CASE(what_is_not_a_number_is_not_hidden) {
   Inputs in({1, 1, 1, 300, 300, 16, 16, true, false, false});
   in.packed[280 * in.row + in.of.width] = std::numeric_limits<float>::quiet_NaN();  // key 280
@@ -277,7 +277,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_number_is_not_hidden) {
   }
 }
 
-// A window: a table may hide what is far away, whole blocks of keys too.
+// A window: a table may hide keys that are far away, whole blocks of keys too.
 BOOST_AUTO_TEST_CASE(a_table_may_hide_distances) {
   Inputs in({1, 1, 1, 700, 700, 16, 16, true, false, false});
   for (std::int64_t d = 5; d < 700; ++d) in.table[d] = -std::numeric_limits<float>::infinity();

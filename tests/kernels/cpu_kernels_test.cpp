@@ -36,9 +36,9 @@ struct HasAvx512 {
 
 constexpr double kUnit = 0x1p-24;  // the unit roundoff of float32
 
-/// How far sums of products of `a`'s rows and `b`'s columns, each added to `c`, may be from the exact ones: a few units
-/// of |a|·|b| + |c|, whatever the order of the sum and however long, since the data have mean zero (N. J. Higham and T.
-/// Mary, SIAM J. Sci. Comput. 42, 2020). The norms grow with the root of the length, and so does the bound of each.
+/// How far sums of products of `a`'s rows and `b`'s columns, each added to `c`, may be from the exact ones. It is a few
+/// units of |a|·|b| + |c| for any order and length of the sum, since the data have mean zero (N. J. Higham and T. Mary,
+/// SIAM J. Sci. Comput. 42, 2020). The norms grow with the root of the length, and so does the bound of each.
 Tensor product_bound(const Tensor& a, const Tensor& b, const Tensor& c) {
   constexpr double kUnits = 4;  // exceeded by chance once in some thousand sums at most
   const Tensor norms = a.pow(2).sum(1).sqrt().unsqueeze(1) * b.pow(2).sum(0).sqrt().unsqueeze(0);
@@ -63,7 +63,7 @@ struct HeadsOnePass {
   HeadShape shape() const { return {5, 3, width, 3 * width}; }
   HeadStrides strides() const { return {15 * width, 5 * width, width}; }
 
-  /// Heads, gradients of the packed projection and of the norm's weight. @param g what comes back
+  /// Heads, gradients of the packed projection and of the norm's weight. @param g the incoming gradients
   std::array<Tensor, 3> run(const Table& table, const Tensor& c, const Tensor& s, const Tensor& g) const {
     const Tensor from = packed(), w = weight(), out = at::empty({2, 3, 5, width}), rstd = at::empty({10, 3}),
                  back = at::empty_like(from), dw = at::zeros({width});

@@ -53,7 +53,7 @@ void for_each_unit(const Check& check) {
     if (kernels::can_multiply_in_bf16(unit)) run(unit, name_of(unit));
 }
 
-/// Each operand as it is and as a transposed view.
+/// Each operand as stored and as a transposed view.
 template <typename Check>
 void for_each_layout(const Check& check) {
   for (const Sizes& size : kSizes) {
@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(fp32_agrees_with_float64) {
   });
 }
 
-// Operands rounded to bf16, whose products are exact in fp32: what is left is the error of sums in fp32.
+// Operands rounded to bf16, whose products are exact in fp32: the rest is the error of sums in fp32.
 BOOST_AUTO_TEST_CASE(bf16_is_the_product_of_rounded_operands) {
   for_each_unit([] {
     for_each_layout([](const Tensor& a, const Tensor& b) {
@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(other_products_stay_with_libtorch) {
   });
 }
 
-// Each operand as it is and transposed, with rows longer than the matrix, c apart from d and the same.
+// Each operand as stored and transposed, with rows longer than the matrix, c apart from d and the same.
 BOOST_AUTO_TEST_CASE(descriptions_for_cublaslt_hold_every_layout) {
   const PluginProducts plugin;
   for (int bits = 0; bits < 32; ++bits) {

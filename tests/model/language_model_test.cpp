@@ -280,8 +280,8 @@ BOOST_AUTO_TEST_CASE(dropout_is_a_function_of_step_and_sample) {
   BOOST_TEST(!model.forward(ids.narrow(0, 2, 1), options).allclose(whole.narrow(0, 2, 1), 0, 1e-2));
 }
 
-// With one block whose matrices are 0 the output is the norm of the dropped embeddings: each element is 0 or as large
-// as its row says, and a quarter of them is 0.
+// With one block whose matrices are 0 the output is the norm of the dropped embeddings. Each element is 0 or has the
+// size of its row, and a quarter of them is 0.
 BOOST_AUTO_TEST_CASE(dropout_leaves_out_its_share) {
   ModelConfig config = small("none");
   config.layers = 1;

@@ -115,7 +115,7 @@ Tensor some_ids(std::int64_t batch, std::int64_t length) {
   return ids;
 }
 
-/// Moves what starts at ones or zeros, so that it matters too.
+/// Moves parameters that start at ones or zeros, so that they matter too.
 LanguageModel stirred(const ModelConfig& config, at::ScalarType type) {
   const LanguageModel model = LanguageModel::make(config, 19, 3, at::kCPU, type);
   const at::NoGradGuard guard;

@@ -66,7 +66,7 @@ class FakeStore : public pipeline::StoreView {
   bool has_object(const std::string& digest) const override;
   const std::vector<pipeline::PastTask>& past_tasks(const std::string& stage) const override;
 
-  /// Makes what a plan says must run, in order, as `run` would; returns the ids.
+  /// Makes the results of tasks that a plan runs, in order, as `run` would; returns the ids.
   std::vector<std::string> run(const pipeline::Graph& graph, const pipeline::PlanOptions& options = {});
 
   std::map<pipeline::ResultKey, pipeline::Result> results;

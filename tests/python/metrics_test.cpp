@@ -1,5 +1,5 @@
 // The module behind `pe-pipeline metrics`: attempts of a training joined, over tokens, in every tracker that the Python
-// at hand has, offline; repeated, followed, and from the artifact of a result that came without a log.
+// at hand has, offline. Also repeated, followed, and from the artifact of a result that came without a log.
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <limits>
@@ -53,8 +53,8 @@ void write_attempt(const fs::path& work, int attempt) {
   support::write_file_atomically(folder / "task.json", task.dump(), false);
 }
 
-/// What stands for pe-pipeline: a program that answers `metrics --json` with `before`, and from the second time on with
-/// `after`, between which `step` happens (a command of the shell).
+/// A stand-in for pe-pipeline. It answers `metrics --json` with `before`, and from the second time on with `after`.
+/// Between the two `step` happens (a command of the shell).
 fs::path write_program(const fs::path& folder, const Json& before, const Json& after, const std::string& step = ":") {
   support::write_file_atomically(folder / "before.json", before.dump(), false);
   support::write_file_atomically(folder / "after.json", after.dump(), false);

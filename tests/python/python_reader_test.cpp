@@ -1,4 +1,4 @@
-// The Python module pe_pipeline reads what our writers write; the code of doc/python.md runs, its figures included.
+// The Python module pe_pipeline reads the files of our writers; the code of doc/python.md runs, its figures included.
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <limits>
@@ -32,7 +32,7 @@ const artifact::Recipe kRecipe{
 /// Hashes of documents, as a checkpoint of a training on text has them.
 const std::vector<std::uint64_t> kTrainedOn{3, std::uint64_t{1} << 63};
 
-/// Runs a script that can import pe_pipeline, in `folder`; modules in `before` come before those of the machine.
+/// Runs a script that can import pe_pipeline, in `folder`; modules in `before` come before modules of the machine.
 support::CapturedOutput run_python(const fs::path& folder, const std::vector<std::string>& arguments,
                                    const std::string& input = {}, const fs::path& before = {}) {
   const std::string modules = (before.empty() ? "" : before.string() + ":") + (test::source_root() / "tools").string();

@@ -1,4 +1,4 @@
-"""Prints as JSON what pe_pipeline reads of the artifacts that python_reader_test.cpp wrote into the folder argv[1]."""
+"""Prints as JSON the values of pe_pipeline from artifacts that python_reader_test.cpp wrote into the folder argv[1]."""
 import json
 import os
 import sys

@@ -69,7 +69,7 @@ def check_live(pe_pipeline):
 
 
 def check_command(pe_pipeline):
-    """The curves of an artifact are those of the log; there are no speeds."""
+    """The curves of an artifact are the curves of the log; there are no speeds."""
 
     def curves(folder):
         done = subprocess.run(["pe-pipeline", "metrics", "--out", folder, "model"], capture_output=True, text=True,

@@ -1,4 +1,4 @@
-// Rows as structs: their columns, what reading forgives, and the way through JSON.
+// Rows as structs: their columns, differences that reading accepts, and the way through JSON.
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// Ranks of a stage on one machine: shell scripts stand for them.
+// Ranks of a stage on one machine, as shell scripts.
 #include "stage/launch.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Stages in this process: what they leave behind, and the exit codes and words of their ends.
+// Stages in this process: the files that they leave, and the exit codes and words of their ends.
 #include "stage/stage_main.h"
 
 #include <fcntl.h>

@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(a_task_says_which_version_and_build_it_was_planned_for) {
   BOOST_TEST(read(json).revisions.empty());
   json["revisions"] = {{"compute.rounding", 2}};
   BOOST_TEST(read(json).revisions.at("compute.rounding") == 2);
-  // Another version's config may have fields that this one lacks; what is wrong then is the version.
+  // Another version's config may have fields that this one lacks; the fault is then the version.
   json["version"] = 5;
   json["config"]["field_of_version_5"] = true;
   BOOST_TEST(read(json).version.value() == 5);

@@ -58,7 +58,7 @@ std::string refused(const Json& values) {
   return "accepted";
 }
 
-/// Asks for a stop at some epochs, and keeps what is said.
+/// Asks for a stop at some epochs, and keeps the messages.
 struct Watch final : support::Progress {
   std::set<std::int64_t> stop_at;
   std::string said;

@@ -1,5 +1,5 @@
 /// @file
-/// What a user whom permissions bind meets. Root may read and write everything, so root becomes another user for it.
+/// Errors of a user whom permissions bind. Root may read and write everything, so root becomes another user for it.
 #pragma once
 
 #include <sys/wait.h>
@@ -16,8 +16,8 @@ namespace pe::test {
 
 constexpr unsigned kPlainUser = 65534;
 
-/// The answer of `body`, 0 to 255, from a child process. Where root runs the tests, the child is user 65534, to whom
-/// `folder` and what is in it belong from now on; `others` in it are root's.
+/// The answer of `body`, 0 to 255, from a child process. Where root runs the tests, the child is user 65534, who
+/// from now on owns `folder` and its contents; `others` in it are root's.
 inline int as_plain_user(const std::filesystem::path& folder, const std::function<int()>& body,
                          const std::vector<std::filesystem::path>& others = {}) {
   const bool root = ::geteuid() == 0;

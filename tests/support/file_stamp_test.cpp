@@ -1,4 +1,4 @@
-// Stamps on file systems that answer stat from memory. Such a one is this program: it stands before the system's stat.
+// Stamps on file systems that answer stat from memory. This program is one of them: it replaces the system's stat.
 #include "support/file_stamp.h"
 
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ using namespace pe;  // NOLINT
 
 namespace {
 
-/// A file of which stat remembers what it once was, and the kind of its file system.
+/// A file of which stat remembers an earlier state, and the kind of its file system.
 struct Lie {
   std::string path;
   struct stat remembered {};

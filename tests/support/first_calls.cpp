@@ -1,10 +1,9 @@
 // A process's first calls of vector functions, made by two concurrent threads. Built twice: with our library, and with
 // LibTorch alone (PE_WITHOUT_LIBRARY).
 //
-//     first-calls once            two threads make the first exp; "same" when they agree with a second call, else
-//     "differs" first-calls many COUNT      as many processes, forked before any call, each with another function, type
-//     and delay;
-//                                 prints how many differed
+//     first-calls once        two threads make the first exp; "same" when they agree with a second call, else "differs"
+//     first-calls many COUNT  as many processes, forked before any call, each with another function, type and delay.
+//                             It prints how many differed.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cos.h>
 #include <ATen/ops/empty_like.h>

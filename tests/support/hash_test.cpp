@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE(cbor_follows_the_examples_of_rfc_8949) {
 }
 
 BOOST_AUTO_TEST_CASE(map_keys_are_sorted_by_their_encoded_bytes) {
-  // RFC 8949, 4.2.1: the length is part of the encoding, so "z" stands before "aa".
+  // RFC 8949, 4.2.1: the length is part of the encoding, so "z" is before "aa".
 }
 
 BOOST_AUTO_TEST_CASE(minus_zero_is_zero_and_nan_is_refused) {

@@ -41,8 +41,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"sentencepiece", {}},
 };
 
-/// A room is a folder below lib/FOLDER, "" what lies in lib/FOLDER itself; each may see itself and the rooms that it
-/// lists.
+/// A room is a folder below lib/FOLDER, or "" for the files in lib/FOLDER itself. Each may see itself and the rooms
+/// that it lists.
 using Rooms = std::map<std::string, std::set<std::string>>;
 
 const std::map<std::string, Rooms> kRooms = {

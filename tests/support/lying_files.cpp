@@ -96,7 +96,7 @@ int failure() {
 /// Whether a name was missed lately, so that the server is not asked again.
 bool is_late(const char* path) {
   Lies& l = lies();
-  // Work folders are written by our own stages, on this host: what they make is there.
+  // Work folders are written by our own stages, on this host: their files exist.
   if (l.late_ms == 0 || !l.tells("late") || ::strstr(path, "/store/work/")) return false;
   const std::lock_guard lock(l.mutex);
   const auto found = l.missed.find(path);

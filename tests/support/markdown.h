@@ -1,5 +1,5 @@
 /// @file
-/// The code of a Markdown page, for tests that run what a document shows.
+/// The code of a Markdown page, for tests that run the code of a document.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 /// @file
-/// How much memory something takes at its peak, beyond what the process had before.
+/// Memory of some work at its peak, beyond the memory that the process had before.
 #pragma once
 
 #include <malloc.h>

@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
   json[size] = '\0';
   char* outputs = ::strstr(json, "\"outputs\"");
   if (!outputs) return 70;
-  // Keys are sorted, so the key stands before the outputs.
+  // Keys are sorted, so the key is before the outputs.
   const char* key = text_of(json, "\"key\"");
   const char* output = text_of(outputs, "\"out\"");
   if (!key || !output) return 70;

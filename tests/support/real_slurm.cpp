@@ -31,7 +31,7 @@ namespace {
 
 constexpr const char* kDaemons[] = {"munged", "slurmctld", "slurmd"};
 
-/// Daemons lie where the PATH of users does not always lead.
+/// Daemons are in folders that the PATH of users does not always have.
 std::string program(const std::string& name) {
   if (const auto found = support::find_program(name)) return found->string();
   for (const char* folder : {"/usr/sbin/", "/sbin/", "/usr/local/sbin/"}) {

@@ -27,7 +27,7 @@ struct RealSlurmOptions {
 class RealSlurm {
  public:
   explicit RealSlurm(const RealSlurmOptions& options = {});
-  /// Cancels what is left and stops the daemons.
+  /// Cancels remaining jobs and stops the daemons.
   ~RealSlurm();
   RealSlurm(const RealSlurm&) = delete;
   RealSlurm& operator=(const RealSlurm&) = delete;

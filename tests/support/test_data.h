@@ -1,6 +1,6 @@
 /// @file
-/// Real data for tests, where a machine has it: in the folder that PE_TEST_DATA names, else in `shared/data` beside the
-/// source tree. Tests that need it say so and skip where it is absent.
+/// Real data for tests, where a machine has it: in the folder that PE_TEST_DATA names, else in `shared/data` next to
+/// the source tree. Tests that need it say so and skip where it is absent.
 #pragma once
 
 #include <boost/test/unit_test.hpp>

@@ -1,4 +1,4 @@
-// pe-toy: a stage whose every habit is chosen: how long it takes, how often and how it fails, what it writes. Its
+// pe-toy: a stage whose every habit is chosen: how long it takes, how often and how it fails, its outputs. Its
 // content is a chain of hashes, a link a step, so a run that was killed and resumed must end at the same value. Built
 // three times: as pe-toy; with TOY_VERSION as pe-toy of the next result version; and with TOY_REPORT as pe-toy-report,
 // which gathers results into a collection.

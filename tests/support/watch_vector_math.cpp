@@ -1,12 +1,11 @@
 // A library to preload (LD_PRELOAD) that watches MKL's vector functions in a program that links LibTorch.
 //
 //     PE_VECTOR_MATH_REPORT=FILE   at exit, a line for each function that the program's LibTorch holds: "vmsExp alone"
-//     where
-//                                  the first call came while the process had one thread, "vmsExp among threads",
-//                                  "vmsExp never"
+//                                  where the first call came while the process had one thread, "vmsExp among threads",
+//                                  "vmsExp never".
 //     PE_VECTOR_MATH_HOLD_MS=N     holds the window of https://github.com/pytorch/pytorch/issues/188792 open for so
-//     long: it is
-//                                  a nanosecond wide, between two stores of mkl_vml_serv_cpu_detect at its first call
+//                                  long. It is a nanosecond wide, between two stores of mkl_vml_serv_cpu_detect at
+//                                  its first call.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>

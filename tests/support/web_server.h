@@ -28,7 +28,7 @@ struct WebAnswer {
   std::string body;
   std::int64_t cut_after = -1;  ///< bytes of the body, then the connection ends
   bool stall = false;           ///< after cut_after bytes nothing comes any more
-  std::int64_t announced = -1;  ///< a Content-Length that is not so
+  std::int64_t announced = -1;  ///< a wrong Content-Length
   bool unannounced = false;     ///< no Content-Length; the connection's end is the body's
   bool endless = false;         ///< The body again and again, with no Content-Length, until the client stops reading.
   int drip_ms = 0;              ///< between one byte and the next, of the head too

@@ -1,4 +1,4 @@
-// Packed documents: where they begin, and that a model treats them as if they stood alone.
+// Packed documents: where they begin, and that a model treats them as if they were alone.
 #include <ATen/ops/empty.h>
 #include <torch/types.h>
 #include <boost/test/unit_test.hpp>

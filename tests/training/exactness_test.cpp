@@ -163,7 +163,7 @@ BOOST_AUTO_TEST_CASE(interrupted_at_random_steps_gives_the_bytes_of_the_undistur
   BOOST_TEST_MESSAGE(runs << " runs of " << kinds().size() << " kinds in " << attempts << " attempts");
 }
 
-// The store may hold what a work folder no longer does.
+// The store may hold data that a work folder no longer holds.
 BOOST_AUTO_TEST_CASE(going_on_from_a_snapshot_gives_the_bytes_of_the_undisturbed_run) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
@@ -309,7 +309,7 @@ namespace {
 artifact::Workspace of_another_machine(const TempFolder& folder, const fs::path& data) {
   artifact::Workspace workspace = workspace_in(folder / "run", data);
   TrainConfig config = small_config();
-  config.compute.threads = 3;  // only told, never set: the fingerprint holds it
+  config.compute.threads = 3;  // only stated, never set: the fingerprint holds it
   Watching stop(9);
   workspace.progress = &stop;
   BOOST_CHECK_THROW(training::train(config, workspace), support::StopRequest);

@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(a_rule_extends_what_the_checkpoint_has) {
   BOOST_TEST(yarn["layout"] == "half");
   BOOST_TEST(yarn["over"]["kind"] == "rope");
   BOOST_TEST(encodings::encoding_at({{"kind", "yarn"}, {"factor", 2.0}}, rope, 8, 32)["factor"] == 2.0);
-  // A rule over a rule is one over what that stands over.
+  // A rule over a rule becomes a rule over the encoding below the latter.
   const Json again = encodings::encoding_at(
       "pi", {{"kind", "ntk"}, {"base", 500.0}, {"over", {{"kind", "p_rope"}, {"fraction", 0.5}}}}, 8, 16);
   BOOST_TEST(again["over"] == (Json{{"kind", "p_rope"}, {"fraction", 0.5}}));
@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(every_way_of_extension_trains_on_from_the_weights) {
       BOOST_TEST(end.meta().extra["branch"]["encoding_before"]["kind"] == "rope");
       const auto rows = artifact::read_metrics(folder / (std::string("to-") + kind) / "metrics.h5").at("train");
       BOOST_TEST(rows.integers("tokens").front() == 17 * 32);
-      // The log counts as the artifact does, from where the trunk stood.
+      // The log counts as the artifact does, from the step of the trunk.
       const std::string log = support::read_file(folder / (std::string("to-") + kind) / "work/metrics.jsonl");
       std::istringstream lines(log);
       std::vector<std::int64_t> logged;

@@ -50,7 +50,7 @@ std::string train_and_evaluate(const Json& encoding, const fs::path& folder, con
   return digests;
 }
 
-/// The same in a process that this one forks. @return what it found, or what went wrong
+/// The same in a process that this one forks. @return its finding, or its error
 std::string in_a_process(const Json& encoding, const fs::path& folder, const fs::path& data) {
   support::make_folders(folder);
   const pid_t child = ::fork();

@@ -333,7 +333,7 @@ BOOST_AUTO_TEST_CASE(the_weights_of_the_best_validation_are_kept_beside_the_last
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
   TrainConfig config = small_config();
-  config.train.optimizer.peak_lr = 0.5;  // reached at the end: what was learned on the way there is lost again
+  config.train.optimizer.peak_lr = 0.5;  // reached at the end: progress on the way there is lost again
   config.train.optimizer.clip = 0;
   config.train.warmup_steps = 20;
   artifact::Workspace plain = workspace_in(folder / "plain", data);

@@ -88,7 +88,7 @@
           pen.beginPath(); pen.moveTo(a, y + rh - 2); pen.lineTo(a + Math.min(w, rh), y + 2); pen.stroke(); }
         if (critical.has(s.task.index)) { pen.fillStyle = colours.ink; pen.fillRect(a, y + rh - 3, w, 2); }
         if (s === hover) { pen.strokeStyle = colours.ink; pen.strokeRect(a + .5, y + 2.5, Math.max(w - 1, 1), rh - 5); }
-        if (mode === 'tasks' && w <= 46 && s === list[list.length - 1]) {  // beside it, where there is room
+        if (mode === 'tasks' && w <= 46 && s === list[list.length - 1]) {  // next to it, where there is room
           pen.fillStyle = colours.soft; const wide = pen.measureText(s.task.id).width;
           if (b + 5 + wide < width) pen.fillText(s.task.id, b + 5, y + rh / 2);
           else if (x(list[0].task.ready) - 5 - wide > 0) pen.fillText(s.task.id, x(list[0].task.ready) - 5 - wide, y + rh / 2);

@@ -57,7 +57,7 @@ struct RunningSoftmax {
       }
     }
   }
-  /// Writes the rows' logsumexp and leaves in `total` what the sums are to be multiplied by.
+  /// Writes the rows' logsumexp and leaves in `total` the factor of the sums.
   PE_BODY void end(W& w, float* lse, int first, int present) {
     PE_UNROLL
     for (int strip = 0; strip < strips; ++strip) {

@@ -7,7 +7,7 @@
 namespace pe::cuda {
 
 /// Gradients by keys and values: a block for each tile of keys, which meets all queries of its group's heads in order.
-/// Scores are transposed, 16 keys a warp: so they lie as left operands. There are `part` queries at a time.
+/// Scores are transposed, 16 keys per warp, so they are left operands. There are `part` queries at a time.
 template <int width, int part, typename Mod>
 struct AttentionKeyGradients {
   static constexpr int kAtOnce = width < 64 ? 3 : 2;
@@ -102,7 +102,7 @@ struct AttentionKeyGradients {
     typename Mod::template OfKeys<W> mod;
   };
 
-  /// Adds what queries of a tile give. @param hide  of their logits
+  /// Adds the terms of queries of a tile. @param hide  of their logits
   template <typename W, typename Hide>
   PE_BODY void add(W& w, Registers<W>& held, int stage, const TilePlace& at, const Hide& hide) const {
     const float scale = of.scale * kLog2E;

@@ -42,7 +42,7 @@ struct AttentionPairGradients {
       const int last = smaller(first + kTile, of.queries) - 1;
       if (key > last + of.keys - of.queries || key + kTile <= first_seen(of, b, first)) continue;
       for (int h = bias_h; h < h_end; ++h) {
-        w.sync();  // all have left what the copies go to
+        w.sync();  // all have left the memory that the copies overwrite
         fetch(w, b, h, first, key);
         held.begin(w, of, b, h, first + own, lse, delta);
         w.template wait<0>();

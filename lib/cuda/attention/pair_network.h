@@ -630,7 +630,7 @@ struct PairNetworkBackward {
     }
   }
 
-  /// Sums of the four warps, in their order, as the parameters lie.
+  /// Sums of the four warps, in their order, in the layout of the parameters.
   template <typename W>
   PE_BODY void write_parameters(W& w, std::int64_t block) const {
     const int channels = tile.channels(), heads = tile.heads();

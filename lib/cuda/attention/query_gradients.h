@@ -53,7 +53,7 @@ struct QueryRows {
 };
 
 /// Gradients by queries: a block for each tile of queries, as forward. With `summed` also a row of partial sums of the
-/// gradient by the table: what the tile's queries add to each distance up to `reach`.
+/// gradient by the table: the terms of the tile's queries at each distance up to `reach`.
 template <int width, int part, typename Mod, bool summed>
 struct AttentionQueryGradients {
   static constexpr int kAtOnce = width <= 64 ? 3 : 2;
@@ -190,7 +190,7 @@ struct AttentionQueryGradients {
     for (int from = 0; from < kWarps; ++from) {
       PE_UNROLL
       for (int column = 0; column < 8; ++column) {  // modulo 8; the row follows from the distance
-        // Unsigned: what lies before the strip's first diagonal is past its last one.
+        // Unsigned: a diagonal before the strip's first one is past its last one.
         const Per<std::uint32_t, W> line(index + (column + 1 - 8 - 16 * from));
         sum = sum + w.load(Per<int, W>(line / 8 * kDiagonal + line % 8 * 4) +
                                (kSums + from * kWarpSums + column % 2 * 4 * kWarpLanes + column / 2 * 32),

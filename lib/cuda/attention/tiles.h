@@ -7,9 +7,9 @@
 /// Shared memory is addressed in bytes.
 ///
 /// Scores are products of 16 × 8 × 16 by mma.sync.m16n8k16 (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating
-/// point type"). With group = lane / 4 and pair = lane % 4, a lane holds of a result row `group` at 0 and 1, and row
-/// group + 8 at 2 and 3. Its columns are 2 · pair and 2 · pair + 1. Two such results lie as the left operand of a
-/// product.
+/// point type"). Let group = lane / 4 and pair = lane % 4. Of a result, a lane holds row `group` at 0 and 1, and row
+/// group + 8 at 2 and 3. Its columns are 2 · pair and 2 · pair + 1. Two such results have the layout of the left
+/// operand of a product.
 #pragma once
 
 #include <cmath>
@@ -210,7 +210,7 @@ PE_BODY void each_score(const With& with) {
   }
 }
 
-/// Where a part of a tile of scores lies.
+/// The place of a part of a tile of scores.
 struct TilePlace {
   int own;     ///< the warp's first row in the tile
   int column;  ///< the part's first column in the tile

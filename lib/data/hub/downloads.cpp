@@ -353,8 +353,8 @@ class Downloader {
     }
   }
 
-  /// For a file without a size in the lock: the size that the server announces, or else a share of the disk.
-  /// @throws IoError when the disk has no room for the announced size
+  /// For a file without a size in the lock: the server's size, or else a share of the disk.
+  /// @throws IoError when the disk has no room for the server's size
   SizeLimit find_bound(const HttpAnswer& head, std::int64_t from) const {
     const auto length = support::parse_integer(head.header("content-length"));
     if (length && *length >= 0 && *length <= kMostLockedBytes) {

@@ -39,7 +39,7 @@ struct DownloadPlan {
 /// Looks at the disk only.
 DownloadPlan plan_downloads(const FetchLock& lock, const DownloadOptions& options);
 
-/// Downloads every file of the lock, several at a time. @return where each is
+/// Downloads every file of the lock, several at a time. @return the path of each file.
 /// Progress: bytes of all files, the share of each file under way, and a line for each that ends. A wait for a server,
 /// or for another program that downloads the same file, is a line too. The bytes have no total while a size is unknown.
 /// @throws Error: 69 when the network ends the tries; 3, with both digests, for a file that differs from the lock.

@@ -16,9 +16,9 @@ class DocumentSource {
  public:
   enum class Outcome {
     kDocument,  ///< `item` holds one.
-    kBad,  ///< a line or row that is no document, or one too long: `item.problem` says where and why; reading can go on
-    kFiltered,  ///< a row that a filter leaves out
-    kNull,      ///< a row whose text is null
+    kBad,       ///< A line or row: no document or too long (`item.problem`: where and why). Reading can continue.
+    kFiltered,  ///< A row that a filter leaves out.
+    kNull,      ///< A row whose text is null.
     kEnd,
   };
   struct Item {

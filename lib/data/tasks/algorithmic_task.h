@@ -36,9 +36,9 @@ struct TaskExample {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> labels;    ///< As many as ids; kUnlabelled without a question.
   std::vector<std::uint8_t> unjudged;  ///< As many, or none: labels that count in the loss but not in accuracy.
-  std::vector<std::int32_t> distance;  ///< as many, or none: tokens back to what decides a judged label; 0 elsewhere
-  std::vector<std::int32_t> part;      ///< as many, or none: which part of the whole a label belongs to, 0: none
-                                       ///< (AlgorithmicTask::part)
+  std::vector<std::int32_t> distance;  ///< As many, or none: distance to the token that decides a judged label; else 0.
+  std::vector<std::int32_t> part;      ///< As many, or none: which part of the whole a label belongs to, 0: none
+                                       ///< (AlgorithmicTask::part).
   /// Ids that one who has read the example chooses from; none: the task's answers.
   std::vector<std::int32_t> candidates;
 };

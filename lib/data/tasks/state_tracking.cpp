@@ -177,7 +177,7 @@ class PermutationProduct final : public AlgorithmicTask {
     v.choice("mode", mode_, {{"prefix", Mode::kPrefix}, {"final", Mode::kFinal}},
              "The product is asked for at every element, or once behind SEP.");
     v.choice("only", only_, {{"all", Only::kAll}, {"swaps", Only::kSwaps}},
-             "Elements to draw from: all of the group, or the identity and those that swap two points.");
+             "Elements to draw from: all of the group, or the identity and all swaps of two points.");
     v.check(only_ == Only::kAll || group_ != Group::kA5, "group a5 holds no element that swaps two points");
     elements_ = permutations(group_ == Group::kS3 ? 3 : 5, group_ == Group::kA5);
     drawn_.clear();

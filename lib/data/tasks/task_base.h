@@ -128,7 +128,7 @@ class ChomskyTask : public QuestionTask {
   enum class Mode { kSequence, kParallel };
   void describe(support::FieldVisitor& v) override {
     v.choice("mode", mode_, {{"sequence", Mode::kSequence}, {"parallel", Mode::kParallel}},
-             "The output after the input, or all at once at as many OUT tokens, as in the source.");
+             "The output after the input, or all together at as many OUT tokens, as in the source.");
   }
   virtual std::vector<std::string> own_symbols() const = 0;
   /// Outputs behind this one are no part of accuracy; -1: all are.

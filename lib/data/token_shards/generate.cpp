@@ -16,7 +16,7 @@ using support::ConfigError;
 void GenerateConfig::Generate::describe(support::FieldVisitor& v) {
   v.variant("task", task, task_kinds(), "Task to generate; `pe-generate --help` lists all.");
   v.field("lengths", lengths,
-          "Shortest and longest example, in the task's own terms; empty: those that the source trains on.", {.min = 1});
+          "Shortest and longest example, in the task's own terms; empty: as in the source's training.", {.min = 1});
   v.field("train", train,
           "Examples to train on. None comes twice by design, but short lengths have few different ones.",
           {.unit = "examples", .min = 1, .max = 1e9});

@@ -27,7 +27,7 @@ struct GenerateConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// Writes output `data`: one example in each window of `window` tokens, in an order that mixes lengths.
+/// Writes output `data`: one example in each window of `window` tokens. The order mixes lengths.
 /// @throws ConfigError when a length has no examples, or an example does not fit the window.
 void generate(const GenerateConfig& config, artifact::Workspace& workspace);
 

@@ -84,7 +84,7 @@ std::string inspect_token_shards(const fs::path& folder, const InspectOptions& o
     if (artifact::split_name(split) != options.split) continue;
     LengthHistogram lengths;
     for (std::uint64_t i = 0; i < dataset.documents(split); ++i) lengths.add(dataset.document(split, i).tokens);
-    text += cat("tokens a document of ", options.split, "\n", lengths.bars("tokens"));
+    text += cat("tokens per document of ", options.split, "\n", lengths.bars("tokens"));
     const auto tokenizer = make_tokenizer(record, folder.string());
     for (std::uint64_t i = 0; i < std::min(dataset.documents(split),
                                            static_cast<std::uint64_t>(std::max<std::int64_t>(0, options.documents)));

@@ -247,14 +247,14 @@ void report(const artifact::DatasetTotals& totals, const TokenizeConfig& config,
     bytes += of.bytes;
   }
   if (tokens > 0)
-    progress.note(fmt::format("{:.3f} bytes a token", static_cast<double>(bytes) / static_cast<double>(tokens)));
+    progress.note(fmt::format("{:.3f} bytes per token", static_cast<double>(bytes) / static_cast<double>(tokens)));
   if (totals.duplicates > 0) progress.note(cat(number(totals.duplicates), " exact duplicates were left out"));
   if (totals.empty > 0) progress.note(cat(number(totals.empty), " empty documents were left out"));
   if (totals.too_short > 0)
     progress.note(cat(number(totals.too_short), " documents under ", config.min_tokens, " tokens were left out"));
   if (totals.invalid_utf8 > 0) {
     progress.warn(cat(number(totals.invalid_utf8), " documents were not UTF-8 and were ",
-                      config.utf8 == TokenizeConfig::Utf8::kSkip ? "left out" : "mended with U+FFFD"));
+                      config.utf8 == TokenizeConfig::Utf8::kSkip ? "left out" : "repaired with U+FFFD"));
   }
   if (totals.unknown_tokens > 0) {
     progress.warn(
@@ -262,7 +262,7 @@ void report(const artifact::DatasetTotals& totals, const TokenizeConfig& config,
                     number(totals.unknown_tokens),
                     100.0 * static_cast<double>(totals.unknown_tokens) / static_cast<double>(tokens)));
   }
-  progress.note(cat("tokens a document, at most: ", summary.lengths.shares()));
+  progress.note(cat("tokens per document, at most: ", summary.lengths.shares()));
   if (config.check_roundtrip)
     progress.note(cat(number(summary.not_back), " documents do not come back byte for byte when decoded"));
 }

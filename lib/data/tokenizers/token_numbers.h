@@ -3,14 +3,12 @@
 /// number, in a sentence, in a column of digits. An encoding states its kind of numbers as JSON
 /// (encodings/attention/token_reader.h):
 ///
-///     {"reads": "digits"}                            1 channel: 0 off digits, else the place in its run of digits,
-///     from 1
-///     {"reads": "segments", "separators": [".", …]}  2 channels: place in the segment and number of the segment, from
-///     0;
-///                                                    a segment ends with a token whose text ends with a separator
-///     {"reads": "coupled"}                           1 channel: ids of position coupling for a start of 1; 0: BOS, EOS
-///     and
-///                                                    what belongs to no example
+///     {"reads": "digits"}    1 channel: 0 off digits, else the place in its run of digits, from 1
+///     {"reads": "segments", "separators": [".", …]}
+///                            2 channels: place in the segment and number of the segment, from 0;
+///                            a segment ends with a token whose text ends with a separator
+///     {"reads": "coupled"}   1 channel: ids of position coupling for a start of 1;
+///                            0: BOS, EOS and tokens of no example
 #pragma once
 
 #include <cstdint>

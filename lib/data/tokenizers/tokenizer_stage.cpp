@@ -51,12 +51,12 @@ void summarise(const Tokenizer& tokenizer, const SplitRule& rule, artifact::RawT
   }
   if (tokens == 0) return;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  progress.note(fmt::format("{} documents, {}: {:.3f} bytes a token, {:.1f} MB/s on one thread",
+  progress.note(fmt::format("{} documents, {}: {:.3f} bytes per token, {:.1f} MB/s on one thread",
                             with_commas(static_cast<std::int64_t>(documents)),
                             support::short_bytes(static_cast<double>(bytes)),
                             static_cast<double>(bytes) / static_cast<double>(tokens),
                             static_cast<double>(bytes) / 1e6 / std::max(seconds, 1e-9)));
-  progress.note(cat("tokens a document, at most: ", lengths.shares()));
+  progress.note(cat("tokens per document, at most: ", lengths.shares()));
   if (unknown > 0) {
     progress.warn(fmt::format("{} tokens ({:.2f} %) are unknown to the tokenizer",
                               with_commas(static_cast<std::int64_t>(unknown)),

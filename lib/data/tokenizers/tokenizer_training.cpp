@@ -96,7 +96,7 @@ std::string train_bpe(const BpeOptions& options, const std::function<bool(std::s
       {"minloglevel", "2"},
   };
   TrainableTexts texts(next);
-  // The mark of a space gets a piece, even if it is so rare that the coverage leaves it out: else the dummy prefix
+  // The mark of a space gets a piece, even if it is so rare that the coverage leaves it out. Otherwise the dummy prefix
   // becomes three bytes that decode to the mark itself.
   if (texts.share_of_spaces() <= 1 - options.character_coverage) settings["required_chars"] = kSpaceMark;
   std::string model;

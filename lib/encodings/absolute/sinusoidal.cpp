@@ -63,7 +63,7 @@ struct SinOnlyOptions : AbsoluteOptions {
   }
 };
 
-/// Sinusoids without their cosines: what is lost when no linear map takes a position to its neighbour.
+/// Sinusoids without their cosines, to show the loss when no linear map takes a position to its neighbour.
 class SinOnly : public AbsoluteEncoding {
  public:
   SinOnly(const SinOnlyOptions& options, const Shape& shape)

@@ -20,7 +20,7 @@ using support::cat;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// A mask that needs a gradient gets one of its own size from the memory-efficient CUDA kernel.
+// For a mask that needs a gradient, the memory-efficient CUDA kernel makes a gradient of the mask's size.
 constexpr std::int64_t kMaskGradientBytes = std::int64_t{2} << 30;
 
 // For fewer rows it does not pay to pack the keys.
@@ -83,7 +83,7 @@ FusedKind scan_kind(const PositionalEncoding& encoding, const Span& span, Traits
              : FusedKind::kNone;
 }
 
-/// Does the plug-in compute what S7 adds to logits, with nothing else on the way from products to weights?
+/// Does the plug-in compute the terms that S7 adds to logits, with nothing else on the way from products to weights?
 bool takes_network(const PositionalEncoding& encoding, const Span& span, Traits traits, at::ScalarType dtype,
                    bool mixes) {
   if (!traits.rewrites_logits || fused_kind(encoding, span) != FusedKind::kNetwork) return false;
@@ -385,8 +385,8 @@ Tensor attend_with_mask(PositionalEncoding& encoding, const LayerContext& contex
   const std::int64_t row_bytes = mask_heads * mask_batch * span.keys * static_cast<std::int64_t>(at::elementSize(type));
   std::int64_t chunk =
       std::clamp<std::int64_t>(options.mask_bytes / row_bytes, std::min<std::int64_t>(16, span.queries), span.queries);
-  // A kernel with a mask knows nothing of the future, so strips of rows leave out the keys that lie there. What makes a
-  // pairwise bias (the hidden layer of an MLP, say) is many times as large as the bias.
+  // A kernel with a mask does not skip future keys, so strips of rows leave them out. The tensors that make a pairwise
+  // bias (the hidden layer of an MLP, for example) are many times as large as the bias.
   chunk = std::min(chunk, span.device.is_cuda() ? rows_at_a_time(span, source.q.size(1), traits, options.chunk_rows)
                                                 : most_rows(span, options.chunk_rows));
   std::vector<Tensor> outs((span.queries + chunk - 1) / chunk);
@@ -406,7 +406,7 @@ Tensor attend_with_mask(PositionalEncoding& encoding, const LayerContext& contex
   return joined(outs);
 }
 
-/// S5 for all rows. Ranges of rows keep what a pass without gradients holds at a time small.
+/// S5 for all rows. Ranges of rows keep the memory of a pass without gradients small.
 Tensor pairs_of(PositionalEncoding& encoding, const LayerContext& context, const RowSource& source, double scale,
                 std::int64_t chunk) {
   const Span& span = context.span;
@@ -588,7 +588,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
     plan.kernel = traits.sink_share || scans(plan.fused) ? Kernel::kChunked : Kernel::kSoftmax;
   if (plan.fused == FusedKind::kNetwork && !takes_widths(heads.q, heads.v)) plan.fused = FusedKind::kNone;
   const bool bare = plan.kernel == Kernel::kBare, causal = plan.kernel == Kernel::kCausal;
-  // These two read strided values where they lie; the others read them many times, by LibTorch's products.
+  // These two read strided values in place; the others read them many times, by LibTorch's products.
   if (!bare && !causal) heads.v = heads.v.contiguous();
   const bool reads_rows = !bare && (!causal || traits.sink || plan.fused == FusedKind::kPairs);
   Call call{encoding,

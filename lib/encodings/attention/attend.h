@@ -1,6 +1,6 @@
 /// @file
-/// Attention with an encoding: takes the cheapest route, by fused kernels or in rows, that is exact for what the
-/// encoding does. Stages S2 to S8 run here.
+/// Attention with an encoding. It takes the cheapest route, by fused kernels or in rows, that is exact for the
+/// encoding. Stages S2 to S8 run here.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace pe::encodings {
 
 enum class Route {
   kAuto,
-  kReference,  ///< explicit logits for all rows at once; the definition
+  kReference,  ///< explicit logits for all rows together; the definition
   kFused,      ///< a fused kernel: bare, with extra channels, or with an additive mask
   kChunked,    ///< ranges of rows, computed again for the gradient; never a T×S tensor for all rows
 };

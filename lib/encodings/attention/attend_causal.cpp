@@ -1,5 +1,5 @@
-// The route of causal softmax with or without a bias by distance, by kernels that hold a few rows of logits at a time
-// and give the gradients by q, k, v and the table in one pass more.
+// The route of causal softmax with or without a bias by distance. Its kernels hold a few rows of logits at a time, and
+// give the gradients by q, k, v and the table in one more pass.
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -20,7 +20,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What has no gradient.
+/// Inputs without a gradient.
 struct CausalConstants {
   Tensor starts;  // or undefined
   double scale = 1;
@@ -377,7 +377,7 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
     variable_list result{found.q, found.k, found.v};
     if (in.table.defined()) result.push_back(found.table);
     result.insert(result.end(), found.bias.begin(), found.bias.end());
-    result.emplace_back();  // what is fixed
+    result.emplace_back();  // the fixed inputs
     return result;
   }
 };
@@ -448,7 +448,7 @@ Causal attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   }
   if (!sink.defined()) return {made[0], {}};
   const Tensor logit = sink.to(made[1].scalar_type()).view({sink.dim() == 1 ? 1 : sink.size(0), made[1].size(1), -1});
-  const Tensor kept = at::exp(made[1] - at::logaddexp(made[1], logit)).unsqueeze(-1);  // what the sink leaves
+  const Tensor kept = at::exp(made[1] - at::logaddexp(made[1], logit)).unsqueeze(-1);  // the share that the sink leaves
   return {made[0] * kept.to(made[0].scalar_type()), kept};
 }
 

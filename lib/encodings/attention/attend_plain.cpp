@@ -26,7 +26,7 @@ bool lies_like_projected(const Tensor& heads) { return heads.transpose(1, 2).is_
 
 PeCudaStrides steps_of(const Tensor& heads) { return {heads.stride(0), heads.stride(1), heads.stride(2)}; }
 
-/// The gradients of all heads of a token lie behind each other, as its packed projection.
+/// The gradients of all heads of a token follow each other, as its packed projection.
 struct PackedGradients {
   PeCudaStrides strides;
   std::int64_t heads, groups, width;

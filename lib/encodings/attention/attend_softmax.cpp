@@ -1,7 +1,7 @@
 // The route of plain softmax with a trained bias or a sink. With lse the logarithm of a row's sum (the sink's part
 // included), P = exp(S − lse) and D = Σ dO·O:
 //     dS = P ⊙ (dO Vᵀ − D),  dQ = scale·dS K,  dK = scale·dSᵀ Q,  dV = Pᵀ dO,  d sink = −Σ exp(sink − lse)·D
-// so a range of rows needs its logits once more and no more than that; the bias alone goes through autograd.
+// So a range of rows needs its logits once more and nothing else. The bias alone goes through autograd.
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -22,7 +22,7 @@ struct RowsResult {
   Tensor out, lse;  // [B,H,rows,d_h], [B,H,rows]
 };
 
-/// What a range of rows sees of the keys: those before its windows are left out.
+/// The keys that a range of rows sees: keys before its windows are left out.
 struct VisibleKeys {
   explicit VisibleKeys(const Rows& rows, const Tensor& all_bias = {})
       : first(first_seen(rows)),
@@ -35,7 +35,7 @@ struct VisibleKeys {
   Tensor k, v, hidden, bias;
 };
 
-/// Rows of plain softmax, with what the fused kernel of the CPU gives for the backward pass.
+/// Rows of plain softmax, by the fused kernel of the CPU where there is one. The `lse` is for the backward pass.
 RowsResult softmax_rows(const Rows& rows, const Tensor& all_bias) {
   const at::ScalarType type = table_type(rows.q.scalar_type());
   const VisibleKeys seen(rows, all_bias);

@@ -30,7 +30,7 @@ struct BentDistance {
 /// Weights σ(z_ij)·Π (1 − σ(z_il)) over the keys l between j and i.
 struct StickBreaking {
   bool attend_current = false;  ///< a query sees its own key
-  bool remainder = true;        ///< what no key took goes to the query's own value
+  bool remainder = true;        ///< the weight that no key took goes to the query's own value
 };
 
 /// The bias Σ slope·ln σ(a_i·c_l) over the keys l after j up to i, at least float32.

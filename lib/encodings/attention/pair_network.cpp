@@ -89,7 +89,7 @@ class NetworkFunction : public torch::autograd::Function<NetworkFunction> {
     variable_list found{logits, parts[0].view_as(kept[1]), parts[2], parts[1].view_as(kept[3]),
                         distances.narrow(0, based, of.heads)};
     if (kept.size() > 5) found.push_back(distances.narrow(0, 0, based));
-    found.emplace_back();  // what is fixed
+    found.emplace_back();  // the fixed inputs
     return found;
   }
 };

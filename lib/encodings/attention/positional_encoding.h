@@ -303,7 +303,7 @@ class PositionalEncoding {
   }
   /// S8. [B,G or H,S,n] or undefined: further values that are mixed by the same weights as v.
   virtual Tensor extra_values(LayerContext& context, const Heads& heads) { return {}; }
-  /// S8. @param out [B,H,T,d_h]. @param extra the mixed extra values, [B,H,T,n], or what Traits::sink_share asks for.
+  /// S8. @param out [B,H,T,d_h]. @param extra the mixed extra values, [B,H,T,n], or the sink's weight (sink_share).
   virtual Tensor finish(LayerContext& context, const Tensor& out, const Tensor& extra) { return out; }
   /// S9. @param y [B,T,d_m], output of the layer's feed-forward, before the residual sum.
   virtual void after_feed_forward(LayerContext& context, const Tensor& y) {}

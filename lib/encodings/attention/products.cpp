@@ -11,7 +11,7 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// [n,m,k] · [n,k,p] in fp32. The first factor, and what comes from above, are rounded to the second one's dtype.
+/// [n,m,k] · [n,k,p] in fp32. The first factor and the incoming gradient are rounded to the second factor's dtype.
 class WideProducts : public torch::autograd::Function<WideProducts> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& a, const Tensor& b) {
@@ -39,7 +39,7 @@ Tensor times(const Tensor& a, const Tensor& b) {
   return WideProducts::apply(a.flatten(0, 1), b.flatten(0, 1)).unflatten(0, {b.size(0), b.size(1)});
 }
 
-/// The heads of a group as one tall matrix: they lie side by side.
+/// The heads of a group as one tall matrix: they follow each other in memory.
 Tensor tall(const Tensor& t, std::int64_t groups) {
   return t.size(1) == groups ? t : t.reshape({t.size(0), groups, t.size(1) / groups * t.size(2), t.size(3)});
 }

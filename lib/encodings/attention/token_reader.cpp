@@ -80,7 +80,7 @@ std::vector<std::int64_t> example_numbers(const ReadsTokens& reader, std::int64_
       numbers.push_back(t % sentence);
       numbers.push_back(t / sentence);
     } else {
-      numbers.push_back(1 + t % half);  // what is said is said again
+      numbers.push_back(1 + t % half);  // the numbers repeat
     }
   }
   return numbers;

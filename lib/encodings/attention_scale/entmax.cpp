@@ -25,10 +25,10 @@ Tensor powered(const Tensor& above, double alpha) {
   return alpha == 1.5 ? above * above : at::pow(above, 1 / (alpha - 1));
 }
 
-/// The number of Newton's steps that always suffices. f(τ) − 1 falls and is convex, so the ratios of its new to its old
-/// value and slope add up to at most 1. Each step thus divides the product of the two by at least 4. With n keys and
-/// p = 1/(α−1) the product is at most n·np before. The slope is at least p: at a product of p²·close the rise is
-/// `close`.
+/// The number of Newton's steps that always suffices. The function f(τ) − 1 falls and is convex, so the ratios of its
+/// new to its old value and slope add up to at most 1. Each step thus divides the product of the two by at least 4.
+/// With n keys and p = 1/(α−1) the product is at most n·np before. The slope is at least p: at a product of p²·close
+/// the rise is `close`.
 int enough_steps(std::int64_t keys, double alpha, double close) {
   const auto n = static_cast<double>(keys);
   return static_cast<int>(std::ceil(0.5 * std::log2(std::max(n * n * (alpha - 1) / close, 1.0)))) + 1;

@@ -29,8 +29,8 @@ EncodingEntry alibi_entry() {
        .family = Family::kBias,
        .acts_on = "logits",
        .formula = "logit(i,j) += −m_h·(i − j)\n"
-                  "m_h = 2^(−8(h+1)/H) for H = 2^a heads; otherwise those of the largest power of two P ≤ H, then "
-                  "every other one of 2P heads",
+                  "m_h = 2^(−8(h+1)/H) for H = 2^a heads; otherwise the slopes of the largest power of two P ≤ H, then "
+                  "every other slope of 2P heads",
        .known_for = "Perplexity stays flat far beyond the training length. Retrieval of one distant fact fails, since "
                     "steep heads cannot see it.",
        .errata = {"If the number of heads is not a power of two, the paper appends slopes, so they do not fall from "

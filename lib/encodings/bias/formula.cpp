@@ -1,4 +1,4 @@
-// An encoding that is written in a config: a bias of the logits, frequencies by which pairs turn, or both.
+// An encoding that is written in a config: a bias of the logits, frequencies of rotated pairs, or both.
 #include "encodings/bias/expression.h"
 #include "encodings/registry.h"
 #include "support/suggest.h"
@@ -109,7 +109,7 @@ class Formula : public PositionalEncoding {
       return p.view(sizes);
     };
     const Tensor i = place(rows.query_positions, 2), j = place(rows.key_positions, 3);
-    // Hidden keys are behind the query: a logarithm of their distance would be no number.
+    // Hidden keys are after the query: a logarithm of their distance would be no number.
     const std::map<std::string, Tensor> places = {{"i", i}, {"j", j}, {"d", (i - j).clamp_min(0)}};
     const Tensor made = bias_->evaluate(values_of(bias_, places, {{"h", 1}}, 4, rows.context.layer, &rows.inputs));
     const Tensor at_pairs = made.dim() == 4 ? made : made.view({1, 1, 1, 1});
@@ -272,7 +272,7 @@ class Formula : public PositionalEncoding {
     return values;
   }
 
-  /// [G,P], or [1,P] where all key/value heads turn alike.
+  /// [G,P], or [1,P] where all key/value heads rotate alike.
   Tensor frequencies_at(int layer) const {
     const std::int64_t pairs = shape_.head_width / 2;
     const Tensor made = frequencies_->evaluate(values_of(frequencies_, {}, {{"g", 0}, {"c", 1}}, 2, layer, nullptr));

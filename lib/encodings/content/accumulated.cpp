@@ -1,4 +1,4 @@
-// Rotary encodings whose angles are sums over the tokens: each token says by how much it turns all that follow.
+// Rotary encodings whose angles are sums over the tokens: each token sets the angle by which it rotates later tokens.
 #include "encodings/attention/positional_encoding.h"
 #include "encodings/content/token_sums.h"
 #include "encodings/registry.h"
@@ -12,7 +12,7 @@ namespace {
 
 class AccumulatedRotation : public PositionalEncoding {
  public:
-  /// @param values turns values too, and the output back. @throws ConfigError for an odd head width.
+  /// @param values rotates values too, and the output back. @throws ConfigError for an odd head width.
   AccumulatedRotation(const std::string& kind, const Shape& shape, PairLayout layout, bool values = false);
 
   void transform(LayerContext& context, Heads& heads) final;
@@ -76,7 +76,7 @@ struct CaropeOptions {
   }
 };
 
-/// CARoPE: each token says, for each head, how fast the pairs turn past it.
+/// CARoPE: each token sets, for each head, how fast the pairs rotate past it.
 class Carope : public AccumulatedRotation {
  public:
   Carope(const CaropeOptions& options, const Shape& shape) : AccumulatedRotation("carope", shape, options.layout) {

@@ -76,7 +76,7 @@ class GrapeA : public PositionalEncoding, public FusesBias {
   }
 
  private:
-  /// ω_h, [H,1]: a slope of ALiBi's times what is learned, at first 1.
+  /// ω_h, [H,1]: a slope of ALiBi times a learned factor, at first 1.
   Tensor omega(int layer) const { return (at::softplus(omega_.at(layer)) * slopes_).unsqueeze(-1); }
 
   /// softplus of the cosine-like product of a head's direction with each token, [B,H,tokens,1].
@@ -109,8 +109,8 @@ struct GrapeApOptions {
   }
 };
 
-/// GRAPE-AP: every token between a key and a query adds an edge to the path between them, and the query says what each
-/// edge costs.
+/// GRAPE-AP: every token between a key and a query adds an edge to the path between them, and the query sets the cost
+/// of each edge.
 class GrapeAp : public PositionalEncoding, public FusesBias {
  public:
   GrapeAp(const GrapeApOptions& options, const Shape& shape) : PositionalEncoding(shape), width_(options.hidden) {

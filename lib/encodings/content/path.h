@@ -34,7 +34,7 @@ class Path : public PositionalEncoding, public HoldsHeadVectors {
   std::vector<Layer> layers_;
 };
 
-/// How many of the row inputs are Path's own; a member of the family adds its own behind.
+/// How many of the row inputs are Path's own; a member of the family adds its own after them.
 inline constexpr std::size_t kPathInputs = 4;
 
 /// The logits of PaTH for given directions w [B,H,S,d_h] and strengths β [B,H,S], in blocks of `block` rows. For tests,

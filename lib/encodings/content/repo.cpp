@@ -92,7 +92,7 @@ EncodingEntry repo_entry() {
        .acts_on = "q and k",
        .parameters = "(layers - layers/3)*(width/8)*(2*width + heads)",
        .formula = "r = silu(W_g x) ⊙ (W_c x), z_h = (W_z r)_h\n"
-                  "q and k turn by angle z_h·θ_pair, in layers from ⌊layers/3⌋ on; before, by the position",
+                  "q and k rotate by angle z_h·θ_pair, in layers from ⌊layers/3⌋ on; before, by the position",
        .known_for = "The content decides the position of a token. Its paper reports better needle retrieval after "
                     "continual pre-training.",
        .errata = {"All heads need separate keys."}});

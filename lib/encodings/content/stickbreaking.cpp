@@ -30,7 +30,7 @@ class StickNormaliser : public Normaliser {
     if (!options_.attend_current) result.logits = logits.masked_fill(hidden, -std::numeric_limits<double>::infinity());
     const Tensor z = logits.masked_fill(hidden, 0.0);
     const Tensor left = at::log_sigmoid(-z).masked_fill(hidden, 0.0);
-    // The sum over keys right of j: what all leave, less what keys up to j leave.
+    // The sum over keys right of j: the sum over all keys, less the sum over keys up to j.
     const Tensor from_here = left.flip(-1).cumsum(-1).flip(-1);
     result.weights = at::exp(at::log_sigmoid(z) + (from_here - left)).masked_fill(hidden, 0.0);
     if (options_.remainder) result.own = at::exp(from_here.select(-1, 0));

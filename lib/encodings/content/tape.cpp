@@ -121,7 +121,7 @@ EncodingEntry tape_entry() {
        .family = Family::kContent,
        .acts_on = "q and k, values",
        .parameters = "layers*(heads*heads + 2*hidden*heads + hidden*width)",
-       .formula = "q and k turn by a state (cos, sin) of each token and head, at first rope's\n"
+       .formula = "q and k rotate by a state (cos, sin) of each token and head, at first rope's\n"
                   "state += ρ_h·Σ_j w_ij·state_j after attention; state += down(silu(W y) ⊙ up(state)) after the "
                   "feed-forward",
        .known_for = "A rotary encoding whose angles are refined layer by layer; starts as rope.",

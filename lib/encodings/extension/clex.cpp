@@ -42,7 +42,7 @@ class ClexField {
     }
   }
 
-  /// Adds what `gradient` of the value means for both matrices; `back` gets what it means for z.
+  /// Adds the gradients by both matrices that follow from `gradient` of the value; `back` gets the gradient by z.
   void transposed(double t, const std::vector<double>& z, const std::vector<double>& gradient,
                   std::vector<double>& back, double* up_gradient, double* down_gradient) {
     hidden(t, z);

@@ -122,7 +122,7 @@ EncodingEntry longrope_entry() {
        .formula = "p·θ_c for p < protected, p·θ_c/λ_c else, λ = long_factors beyond L and short_factors up to L\n"
                   "logits × a², a = √(1 + ln s/ln L)",
        .known_for = "An evolutionary search on perplexity finds a divisor for each pair; used by the Phi-3 models. "
-                    "Without a list the divisors equal those of ntk.",
+                    "Without a list the divisors are the same as in ntk.",
        .errata = {"The released search ignores the protected positions and the attention factor, and its parent "
                   "selection keeps the wrong list.",
                   "The attention factor applies to short texts too, as in released models; longrope2 leaves short "

@@ -39,7 +39,7 @@ struct NtkPartsOptions : ExtensionOptions {
   }
 };
 
-/// NTK by parts: pairs that turn often within the training length stay, pairs that turn seldom are slowed by the
+/// NTK by parts: pairs that rotate often within the training length stay, pairs that rotate seldom are slowed by the
 /// factor.
 class NtkByParts : public Rescaling {
  public:

@@ -1,5 +1,5 @@
 /// @file
-/// Rules that look at how often a pair turns within the training length.
+/// Rules that look at how often a pair rotates within the training length.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// FoPE: each pair gets a random, frozen mixture of the pairs that turn within the training length, instead of one
+// FoPE: each pair gets a random, frozen mixture of the pairs that rotate within the training length, instead of one
 // cosine and one sine. Slower pairs see content alone. Products are not functions of distance alone.
 #include <numbers>
 
@@ -100,7 +100,7 @@ class Fope : public Rotary, public FrozenTables {
 
  protected:
   Facts own_facts() const override {
-    // Without a mixture (nothing turns, or gain 0) only distances count.
+    // Without a mixture (nothing rotates, or gain 0) only distances count.
     const bool mixes = mixed_ > 0 && (fope_.gain > 0 || fope_.learnable || kept_ != mixed_);
     return {.shift_invariant = mixes ? ShiftInvariance::kNever : ShiftInvariance::kAlways,
             .rotates = true,
@@ -160,7 +160,7 @@ EncodingEntry fope_entry() {
        .facts = {.shift_invariant = ShiftInvariance::kNever, .rotates = true},
        .family = Family::kRotary,
        .acts_on = "q and k",
-       .formula = "pair c < M of head h is turned by F_cos(p) = Σ_D cos(p·θ_D)·A_cos[h,D,c] and F_sin(p) = Σ_D "
+       .formula = "pair c < M of head h is rotated by F_cos(p) = Σ_D cos(p·θ_D)·A_cos[h,D,c] and F_sin(p) = Σ_D "
                   "sin(p·θ_D)·A_sin[h,D,c] in place of cos and sin\n"
                   "θ_D: rope's frequencies ≥ 2π/L; M = min(D, d_h/4); other pairs: cos 1, sin pad_sin\n"
                   "A = xavier normal(gain) + identity in steps, frozen unless learnable",

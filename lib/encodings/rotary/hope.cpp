@@ -1,5 +1,5 @@
-// HoPE (high-frequency rotary): pairs that do not make a whole turn within the training length are not turned at all,
-// so no angle beyond it is new.
+// HoPE (high-frequency rotary): pairs without a whole turn within the training length are not rotated at all, so no
+// angle beyond it is new.
 #include <numbers>
 
 #include "encodings/rotary/rotary_schedules.h"

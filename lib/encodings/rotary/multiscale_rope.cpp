@@ -91,7 +91,7 @@ EncodingEntry multiscale_rope_entry() {
        .family = Family::kRotary,
        .acts_on = "q and k",
        .formula = "rope in which key/value head g has base_g = exp(ln base_min + g/(G − 1)·(ln base_max − ln "
-                  "base_min)), and query heads that of the head they read; one head: √(base_min·base_max)",
+                  "base_min)), and query heads have the base of the head they read; one head: √(base_min·base_max)",
        .known_for = "Separate heads for short and long distances. It is from a code repository without a paper, and "
                     "there are no scripts for its published benchmark tables.",
        .errata = {"A guide gives 1000, 2154, … for eight heads; the formula gives 1000, 1931, …."}});

@@ -1,4 +1,4 @@
-// p-RoPE: of RoPE's pairs only the fastest are turned; the slowest, which carry hardly any position, see content alone.
+// p-RoPE: of RoPE's pairs only the fastest rotate; the slowest, which carry hardly any position, see content alone.
 #include "encodings/rotary/rotary_schedules.h"
 
 namespace pe::encodings {
@@ -59,7 +59,7 @@ EncodingEntry p_rope_entry() {
        .known_for = "RoPE without its slowest pairs, which carry content rather than position. At 2B parameters the "
                     "paper finds that fraction 0.75 has at most the perplexity of rope. Hugging Face configs call it "
                     "'proportional'.",
-       .errata = {"It is not partial: frequencies are those of the schedule of the whole head."}});
+       .errata = {"It is not partial: frequencies come from the schedule of the whole head."}});
 }
 
 }  // namespace pe::encodings

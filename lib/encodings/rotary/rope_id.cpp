@@ -1,4 +1,4 @@
-// RoPE on a part of the channels, with frequencies that all turn several times within the training length.
+// RoPE on a part of the channels, with frequencies that all make several turns within the training length.
 #include <numbers>
 
 #include "encodings/registry.h"

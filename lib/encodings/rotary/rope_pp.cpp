@@ -1,4 +1,4 @@
-// RoPE++: the complex product of a turned query and key has an imaginary part too, which RoPE throws away. A second
+// RoPE++: the complex product of a rotated query and key has an imaginary part too, which RoPE ignores. A second
 // attention head of the same query and key takes it for its logits.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/stack.h>

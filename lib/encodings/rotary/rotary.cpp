@@ -78,7 +78,7 @@ void rotate_loop(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayo
   });
 }
 
-/// `sign` −1 turns back, which is also the transpose and so the gradient.
+/// `sign` −1 rotates back, which is also the transpose and so the gradient.
 Tensor rotate_values(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout layout, double sign) {
   const auto by_kernel = kernels::operations_for(x).rotate;
   if (by_kernel != nullptr && cos.scalar_type() == at::kFloat)

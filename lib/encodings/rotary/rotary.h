@@ -3,7 +3,7 @@
 /// of the family is a schedule of frequencies:
 ///
 ///     class PRope : public Rotary {
-///       FrequencySchedule schedule() const override { … zeros behind the first pairs … }
+///       FrequencySchedule schedule() const override { … zeros after the first pairs … }
 ///     };
 ///
 /// and whatever schedule it is, a rule of `rescaling.h` (YaRN, say) may extend it to longer texts.
@@ -23,8 +23,8 @@ namespace pe::encodings {
 /// Which channels form pair i of a head of width d: half: (i, i + d/2); interleaved: (2i, 2i + 1).
 enum class PairLayout { kHalf, kInterleaved };
 
-/// Turns the first 2n channels of x by angles whose cosines and sines are given; the others stay. Nothing asks for
-/// cos² + sin² = 1.
+/// Rotates the first 2n channels of x by angles whose cosines and sines are given; the others stay. The sum
+/// cos² + sin² need not be 1.
 /// @param x [B,H,T,d_h]. @param cos, sin [T,n], [B,T,n] or [1 or B,G,T,n], where query head h reads head ⌊h·G/H⌋.
 /// @return dtype and shape of x; computed in the dtype of the tables. Gradients flow to x, and to cos and sin where
 /// these ask for them.

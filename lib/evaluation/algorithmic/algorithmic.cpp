@@ -57,11 +57,11 @@ class Algorithmic final : public Task {
         "Lengths to test, in the task's own terms; empty: the longest of training, then 1.25, 1.5, 2 and 4 times that.",
         {.min = 1, .neutral = Json::array()});
     v.field("train", train_,
-            "The longest length of training; 0: that of the task's source. Lengths beyond it are out of distribution.",
+            "The longest length of training; 0: as in the task's source. Lengths beyond it are out of distribution.",
             {.min = 0, .neutral = Json(0)});
     v.field("examples", examples_, "Items at each length.", {.min = 1, .max = 1000000, .neutral = Json(512)});
     v.field("options", options_,
-            "Options of the task that differ from those of training, as `name=value`: blanks=2 of selcopy, ignore=0.98 "
+            "Options of the task that differ from training, as `name=value`: blanks=2 of selcopy, ignore=0.98 "
             "of flipflop.",
             {.neutral = Json::array()});
     v.field("in_context", in_context_,

@@ -18,7 +18,7 @@ const std::vector<std::int32_t>& InContextPrompts::symbol(std::int32_t id) const
   return id < data::kFirstSymbol ? newline_ : symbols_.at(static_cast<std::size_t>(id - data::kFirstSymbol));
 }
 
-/// False where the labels are not what follows the separator.
+/// False where the labels are not the tokens after the separator.
 bool InContextPrompts::append(const data::TaskExample& example, InContextItem& item, bool asked) const {
   const auto& ids = example.ids;
   const auto separator = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), data::kTaskSep) - ids.begin());

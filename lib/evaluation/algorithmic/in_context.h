@@ -29,7 +29,7 @@ class InContextPrompts {
   InContextPrompts(const TextCodec& codec, data::ChosenTask task, std::int64_t shots);
 
   /// The item of that length (in the task's own terms) and number; its solved examples are as long, drawn for this item
-  /// alone, and of the split of training. Absent where the task is no question with an answer behind it.
+  /// alone, and of the split of training. Absent where the task is no question with an answer after it.
   std::optional<InContextItem> item(std::int64_t length, std::int64_t index) const;
 
  private:

@@ -112,7 +112,7 @@ class Extension final : public Task {
   struct Variant {
     std::string kind;                                  ///< as the list has it
     std::string name;                                  ///< as the table has it
-    Json options = nullptr;                            ///< of base and p_rope: what of rope changes
+    Json options = nullptr;                            ///< of base and p_rope: changed options of rope
     std::pair<std::int64_t, std::int64_t> pairs = {};  ///< of zeroed and frozen: [first, end)
     std::int64_t layer = 0;
   };

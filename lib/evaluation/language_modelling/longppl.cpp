@@ -64,7 +64,7 @@ class LongPpl final : public Task {
   }
 
  private:
-  /// A document's first tokens, behind a separator where the data has one.
+  /// A document's first tokens, after a separator where the data has one.
   static std::vector<std::int32_t> text_of(const TaskContext& context, std::int64_t id, std::int64_t length) {
     std::vector<std::int32_t> ids;
     if (context.text.bos()) ids.push_back(*context.text.bos());
@@ -96,7 +96,7 @@ class LongPpl final : public Task {
     return rows;
   }
 
-  /// For each document: candidates, what they cost, key tokens, what these cost.
+  /// For each document: candidates and their cost, key tokens and their cost.
   static schema::Rows score(TaskContext& context, std::int64_t first, const std::vector<std::int64_t>& documents,
                             const schema::Rows& marks, std::int64_t length) {
     const std::int64_t separator = context.text.bos() ? 1 : 0;

@@ -62,7 +62,7 @@ class Perplexity final : public Task {
             "most half the "
             "longest context.",
             {.unit = "tokens", .min = 1, .neutral = Json(256)});
-    v.field("tolerance", tolerance_, "Rise of perplexity over that of the training length that counts as usable.",
+    v.field("tolerance", tolerance_, "Rise of perplexity over its value at the training length that counts as usable.",
             {.min = 0, .neutral = Json(0.05)});
     v.field("margin", margin_, "Distance from the best loss within which a context counts as effective.",
             {.unit = "nats", .min = 0, .neutral = Json(0.01)});

@@ -110,7 +110,7 @@ void SampleGroup::describe(support::FieldVisitor& v) {
 }
 
 void SampleConfig::describe(support::FieldVisitor& v) {
-  v.group("sample", sample, "What is written.");
+  v.group("sample", sample, "Texts that are written.");
   v.group("compute", compute, "How it is computed.");
 }
 

@@ -48,8 +48,8 @@ struct GeneratedSample {
   std::int64_t drawn = 0;
 };
 
-/// `count` texts behind `prompt`, as `group` asks for; token number t of text i is drawn with a number that depends on
-/// `key`, i and t alone. `ends` are ids that end a text.
+/// `count` texts after `prompt`, by the settings of `group`. Token number t of text i is drawn with a number that
+/// depends on `key`, i and t alone. `ends` are ids that end a text.
 std::vector<GeneratedSample> write_texts(const model::LanguageModel& model, const std::vector<std::int32_t>& prompt,
                                          std::int64_t count, const SampleGroup& group,
                                          std::span<const std::int64_t> ends, std::uint64_t key);

@@ -20,7 +20,7 @@ using support::ConfigError;
 
 namespace {
 
-/// `count` texts of `tokens` tokens: long documents first, then shorter ones joined, each behind the separator.
+/// `count` texts of `tokens` tokens: long documents first, then shorter ones joined, each after the separator.
 std::vector<std::vector<std::int32_t>> long_texts(const DocumentSource& source, const TextCodec& text,
                                                   std::int64_t tokens, std::int64_t count) {
   const std::optional<std::int32_t> bos = text.bos();
@@ -62,7 +62,7 @@ void FactorSearchGroup::describe(support::FieldVisitor& v) {
            "critical pair on, by the perplexity of needles' answers.");
   v.field("factor", config.factor, "Length to reach divided by the training length.", {.min = 1});
   v.check(config.factor > 1, "search.factor must be above 1");
-  split_field(v, split, "The texts that candidates are scored on: others than those that are tested later.");
+  split_field(v, split, "The texts that candidates are scored on. Later tests use other texts.");
   v.field("documents", documents, "Texts that a candidate is scored on (longrope2's paper: 10, longrope's: 5).",
           {.min = 1});
   v.field("depth", depth, "Place of needles, as a share of the text (longrope2).", {.min = 0, .max = 0.9});
@@ -137,7 +137,7 @@ void search_factors(const SearchFactorsConfig& config, artifact::Workspace& work
                     found.search.score, " after ", found.search.evaluated, " candidates"));
 
   const model::LanguageModel made = model::load_model(checkpoint, at::kCPU, at::kFloat, found.encoding);
-  {  // what the encoding below has learned stays
+  {  // learned values of the encoding below stay
     const at::NoGradGuard no_gradients;
     for (const model::Parameter& to : made.parameters()) {
       for (const model::Parameter& from : model.parameters()) {

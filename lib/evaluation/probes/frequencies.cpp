@@ -99,7 +99,7 @@ class Frequencies final : public Task {
     RotatedPairs rotated;
     std::vector<at::Tensor> q;  // ranges of rows of the current batch
     at::Tensor q_norm, k_norm;  // [H, pairs]
-    at::Tensor shares;          // [octaves, H, pairs + 1]: mean |part of the logit|; last: what is not rotated
+    at::Tensor shares;          // [octaves, H, pairs + 1]: mean |part of the logit|; last: of unrotated channels
   };
 
   /// Shares of the pairs of one layer, by distance.

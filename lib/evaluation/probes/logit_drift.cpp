@@ -119,7 +119,7 @@ class LogitDrift final : public Task {
     schema::Rows rows;
     const c10::InferenceMode inference;
     const std::optional<std::int64_t> limit = context.scorer.capabilities().max_positions;
-    // A text's tokens stand in order, so keys are dealt out anew: pairs are of tokens that have nothing to do with each
+    // A text's tokens are in order, so keys are permuted: the two tokens of a pair then have nothing to do with each
     // other.
     const at::Tensor dealt = permutation(pairs_, random);
     for (std::int64_t layer = 0; layer < layers; ++layer) {
@@ -160,7 +160,7 @@ class LogitDrift final : public Task {
     span.positions = at::zeros({2}, at::TensorOptions(at::kLong).device(model.device()));
     span.positions[1].fill_(distance);
     encodings::State state = encodings::begin_pass(encoding, span);
-    if (encodings::reader_of(encoding) != nullptr) {  // what it counts in place of tokens, that far apart
+    if (encodings::reader_of(encoding) != nullptr) {  // numbers that it counts in place of tokens, at this distance
       encodings::give_numbers(state, at::stack({span.positions, span.positions}, -1).unsqueeze(0));
     }
     encodings::LayerContext context = encodings::layer_context(encoding, state, layer);

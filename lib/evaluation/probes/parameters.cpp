@@ -1,4 +1,4 @@
-// Contents of an encoding: learned numbers, their places, and the tables that a pass leaves behind.
+// Contents of an encoding: learned numbers, their places, and the tables that a pass leaves.
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 
@@ -53,7 +53,7 @@ class Parameters final : public Task {
     const at::Tensor x = at::zeros({1, length, shape.width}, options);
     const at::Tensor q = at::zeros({1, encoding->projected_heads(), length, shape.head_width}, options);
     const at::Tensor k = at::zeros({1, shape.key_value_heads, length, shape.head_width}, options);
-    std::optional<encodings::State> state;  // lives on: what a pass shares between layers counts
+    std::optional<encodings::State> state;  // stays alive: memory that a pass shares between layers counts
     const MemoryUse use = memory_of([&] {
       state = encodings::begin_pass(*encoding, span);
       encodings::give_example_numbers(*encoding, *state);

@@ -103,7 +103,7 @@ class Reliance final : public Task {
       const std::int64_t half = length / 2;
       options.positions = at::arange(length, longs);
       options.positions.narrow(0, half, length - half).add_(one.amount);
-      begin = half + 1;  // those that look across the gap
+      begin = half + 1;  // tokens that look across the gap
     }
     return begin;
   }

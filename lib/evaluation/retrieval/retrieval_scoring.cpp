@@ -41,7 +41,7 @@ double sum(const std::vector<double>& values) { return std::accumulate(values.be
 std::vector<std::int32_t> digit_ids(const TextCodec& codec) {
   std::vector<std::int32_t> ids;
   for (char digit = '0'; digit <= '9'; ++digit) {
-    // Behind another digit, as in the middle of a number.
+    // After another digit, as in the middle of a number.
     const std::vector<std::int32_t> pair = codec.encode_inside(std::string("5") + digit);
     if (pair.size() != 2 || std::find(ids.begin(), ids.end(), pair[1]) != ids.end()) return {};
     ids.push_back(pair[1]);

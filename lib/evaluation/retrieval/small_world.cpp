@@ -55,11 +55,11 @@ struct Stay {
   std::vector<std::size_t> lines;
 };
 
-/// Follows events, and keeps what the lines alone say.
+/// Follows events, and keeps the facts that the lines alone state.
 class World {
  public:
   explicit World(support::Xoshiro& random) {
-    for (int& place : lies_) place = below(random, kEach);  // the first places are never told
+    for (int& place : lies_) place = below(random, kEach);  // the first places are never stated
     people_.fill(kUnknown);
     holder_.fill(kNobody);
     moved_.fill(0);

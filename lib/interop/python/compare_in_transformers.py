@@ -1,4 +1,4 @@
-"""Loads the model of this folder in transformers and compares its log-probabilities with those of the manifest."""
+"""Loads the model of this folder in transformers and compares its log-probabilities with the manifest's."""
 import json
 import sys
 from pathlib import Path

@@ -23,7 +23,7 @@ class PePipelineConfig(PretrainedConfig):
 
 
 class Pass:
-    """What members read in one layer: positions of rows, the input of the attention, queries and keys."""
+    """The inputs that members read in one layer: positions of rows, the input of the attention, queries and keys."""
 
     def __init__(self, config, layer, x, parameters):
         model = config.pe_model
@@ -95,7 +95,7 @@ def pope(member, p, q, k):
 
 
 def temperature(member, p):
-    """What q is multiplied by, [heads or 1, rows or 1]; None: nothing."""
+    """Factor of q, [heads or 1, rows or 1]; None: no factor."""
     kind = member["kind"]
     if kind == "ssmax":
         tau = p.parameter("ssmax", "s")[:, None] * p.counts().log().float()
@@ -168,7 +168,7 @@ def inkling(member, p):
 
 
 def bias(member, p, q):
-    """What is added to logits, broadcast to [batch, heads, rows, keys]; None: nothing."""
+    """Term that is added to logits, broadcast to [batch, heads, rows, keys]; None: no term."""
     kind, d = member["kind"], p.distances
     if kind in ("alibi", "nape"):
         return -torch.tensor(member["slopes"], dtype=torch.float32, device=d.device)[:, None, None] * d.float()

@@ -18,9 +18,9 @@ namespace pe::pipeline {
 
 struct ArrayNeed {
   enum class Kind {
-    kAfterCorr,  ///< each element waits for the element with its index, which must end well
-    kAfterOk,    ///< these elements, or all, well ended
-    kAfterAny,   ///< these elements, or all, however they ended: whether inputs are there, each element sees itself
+    kAfterCorr,  ///< Each element waits for the element with its index, which must end well.
+    kAfterOk,    ///< These elements, or all, must have ended well.
+    kAfterAny,   ///< These elements, or all, however they ended. Each element itself checks whether inputs are there.
   };
   Kind kind = Kind::kAfterOk;
   std::size_t array = 0;              ///< index into the list of arrays; smaller than the own one's

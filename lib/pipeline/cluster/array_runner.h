@@ -26,8 +26,8 @@ struct ElementOrder {
   double most_idle_s = 150;
 };
 
-/// Exit codes in addition to a run's codes: 75 when it was asked to stop and Slurm does not say whether it may be
-/// queued again.
+/// Exit codes are a run's codes, and 75 when it was asked to stop and Slurm does not say whether it may be queued
+/// again.
 /// @throws ArtifactError, IoError, ConfigError as a run does
 int run_element(const ElementOrder& order, Slurm& slurm, Runner& runner, RunListener& listener,
                 const StopFunction& stop);

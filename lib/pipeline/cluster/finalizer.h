@@ -22,8 +22,8 @@ struct LastReport {
   std::vector<std::string> warnings;
 };
 
-/// @param own_job  array id of the calling last job, which does not count as running; empty for `--continue`.
-/// @param tell  Receives a line of text when sending takes long.
+/// @param own_job  Array id of the calling last job, which does not count as running. Empty for `--continue`.
+/// @param tell  Called when sending takes long. Its argument is a line of text.
 /// @throws ArtifactError when the run is no submission or is damaged; ConfigError when it is another user's or another
 ///   cluster's; IoError
 LastReport go_on(

@@ -294,7 +294,7 @@ std::optional<std::vector<JobRow>> rows_of(const Store& store, const Submission&
   if (!rows) trouble = slurm.trouble();
   if (rows && rows->empty() && !is_own(submission, slurm)) {
     trouble =
-        cat("its jobs are those of ", submitter(submission), "; they are over, or this Slurm hides them from others");
+        cat("its jobs belong to ", submitter(submission), "; they are over, or this Slurm hides them from others");
     return std::nullopt;
   }
   return rows;

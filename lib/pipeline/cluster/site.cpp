@@ -122,8 +122,8 @@ std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords&
   const std::string accounting = value(config, "AccountingStorageType");
   if (mentions(accounting, "none")) {
     findings.push_back({false,
-                        cat("no accounting: of ended jobs `status` knows what the run itself wrote, and what Slurm "
-                            "remembers for ",
+                        cat("no accounting: `status` knows of ended jobs only the run's own files, and Slurm's records "
+                            "of the last ",
                             value(config, "MinJobAge")),
                         ""});
   }

@@ -159,8 +159,8 @@ struct SendOptions {
   std::function<void()> heartbeat = [] {};  ///< before each call of Slurm
 };
 
-/// Sends jobs that were not sent yet, each array exactly once: the intent is noted before, the job after, and where an
-/// answer was lost the job is looked for by its name. Calling it again continues from there.
+/// Sends jobs that were not sent yet, each array exactly once. The intent is noted before, and the job after. Where an
+/// answer was lost, the job is looked for by its name. Calling it again continues from there.
 SendReport send(const Store& store, const Submission& submission, Slurm& slurm, const SendOptions& options);
 
 /// Job ids by token, as far as they are noted.

@@ -44,7 +44,7 @@ class EdgeResolver {
  public:
   static constexpr std::int64_t kMostEdges = 600'000;
 
-  /// `tasks` are those made so far.
+  /// `tasks` are the tasks made so far.
   EdgeResolver(Stages& stages, const std::vector<Task>& tasks, Mistakes& mistakes)
       : stages_(stages), tasks_(tasks), mistakes_(mistakes) {}
 
@@ -58,7 +58,7 @@ class EdgeResolver {
   /// Ends joining: releases the look-ups.
   void finish() { gather_index_ = {}; }
 
-  // What `each` asks for by itself.
+  // `each` calls these directly.
   std::optional<Target> find_target(const Reference& reference, const support::Mark& mark,
                                     const artifact::InputRole& role);
   bool check_pins(const Target& target, const support::Mark& mark);

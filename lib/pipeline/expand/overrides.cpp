@@ -291,7 +291,7 @@ void Overriding::check_names() {
           std::any_of(out_.axes.begin(), out_.axes.end(), [&](const Axis& top) { return top.name == axis.name; });
       if (taken) {
         mistakes_.report(cat("axis ", quote(axis.name), " of stage ", quote(stage.label), " exists at the top"),
-                         axis.mark.place(), "a stage's own axes add to those of the file");
+                         axis.mark.place(), "a stage's own axes are added to the file's axes");
       }
       if (out_.vars.find(axis.name)) {
         mistakes_.report(cat(quote(axis.name), " is an axis and a var"), axis.mark.place(),

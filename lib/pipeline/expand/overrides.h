@@ -29,14 +29,14 @@ struct Flag {
 using ResourceFlags = std::map<std::string, std::vector<std::pair<std::string, support::Node>>>;
 
 struct OverriddenPipeline {
-  PipelineFile file;                                          ///< axes of stages are narrowed
-  std::vector<Axis> axes;                                     ///< of the top level
-  std::map<std::string, std::set<std::string>> known_labels;  ///< of every axis, before narrowing
-  std::vector<std::string> axis_names;                        ///< of every axis of the pipeline
-  support::Node vars;                                         ///< a map, or null
-  std::map<std::string, Resources> resources;                 ///< by name
-  ResourceFlags resource_flags;                               ///< of named resources and of stages
-  std::map<std::string, std::vector<Flag>> stage_flags;       ///< by stage label
+  PipelineFile file;                                          ///< Axes of stages are narrowed.
+  std::vector<Axis> axes;                                     ///< Of the top level.
+  std::map<std::string, std::set<std::string>> known_labels;  ///< Of every axis, before narrowing.
+  std::vector<std::string> axis_names;                        ///< Of every axis of the pipeline.
+  support::Node vars;                                         ///< A map, or null.
+  std::map<std::string, Resources> resources;                 ///< By name.
+  ResourceFlags resource_flags;                               ///< Of named resources and of stages.
+  std::map<std::string, std::vector<Flag>> stage_flags;       ///< By stage label.
 
   std::vector<std::string> stage_labels() const;
   /// Meaning of names for an instance of a stage; both bindings and this must outlive it.

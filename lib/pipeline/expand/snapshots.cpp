@@ -82,7 +82,7 @@ void place_snapshots(const Stage& stage, const Scope& scope, Task& task, Mistake
         point ? step_of(*point, what, tokens_per_step, horizon_steps, local) : std::nullopt;
     if (step && *step > horizon_steps) {
       local.add(cat(what, " is at step ", *step, ", beyond the horizon of ", horizon_steps, " steps (",
-                    trajectory.horizon, " = ", horizon, " at ", tokens_per_step, " tokens a step)"),
+                    trajectory.horizon, " = ", horizon, " at ", tokens_per_step, " tokens per step)"),
                 written.place());
       step.reset();
     }

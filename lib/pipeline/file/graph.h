@@ -84,9 +84,9 @@ struct Task {
   bool allow_partial = false;
   bool record_divergence = true;                    ///< on_diverge: record.
   bool exact_numerics = true;                       ///< Numerics: exact; else `compute` is in no key.
-  bool hash_build = false;                          ///< code: build, or nothing said of a program without a build id
-  std::map<std::string, std::string> output_names;  ///< role → friendly name for the view in out/
-  std::string plan_key;                             ///< hex; for a trajectory its trajectory key
+  bool hash_build = false;                          ///< `code: build`, or nothing said of a program without a build id.
+  std::map<std::string, std::string> output_names;  ///< Role → friendly name for the view in out/.
+  std::string plan_key;                             ///< Hex; for a trajectory its trajectory key.
   bool is_trajectory() const { return !snapshots.empty(); }
 };
 
@@ -116,9 +116,9 @@ struct Graph {
   std::vector<std::string> stage_labels;  ///< in file order
   Json axes = Json::object();             ///< axis → list of labels, in order
   std::map<std::string, Resources> resources;
-  std::vector<std::string> environment;  ///< further environment variables of stages, by name
-  std::optional<Sequential> sequential;  ///< how seeds are added; its axis may be narrowed
-  std::vector<support::FileRead> files;  ///< the pipeline file and every config file, in their state of reading
+  std::vector<std::string> environment;  ///< Further environment variables of stages, by name.
+  std::optional<Sequential> sequential;  ///< How seeds are added; its axis may be narrowed.
+  std::vector<support::FileRead> files;  ///< The pipeline file and every config file, in their state of reading.
   /// Where each config value of a task came from; computed on demand.
   support::Origins origins_of(const Task& task) const { return source ? source->origins_of(task) : support::Origins(); }
   std::shared_ptr<const OriginSource> source;  ///< of the expansion; null for a graph made otherwise

@@ -348,7 +348,7 @@ void Reader::read_environment(const Node& names) {
       file_.environment.push_back(name.text);
     else
       diagnostics_.add(cat("expected the name of an environment variable in 'environment', found ", quote(name.text)),
-                       name.place(), "names alone, as in [CUDA_HOME]; the values are those of the shell that runs it");
+                       name.place(), "names alone, as in [CUDA_HOME]; the values come from the shell that runs it");
   }
 }
 

@@ -68,7 +68,7 @@ class StageCatalog {
   /// `folders` are searched before PATH; usually the one folder that holds `pe-pipeline`.
   explicit StageCatalog(std::vector<std::filesystem::path> folders = {});
 
-  /// The description of the program in a stage's `run`: a program found in the folders or on PATH, or a path relative
+  /// The description of the program in a stage's `run`. That is a program in the folders or on PATH, or a path relative
   /// to `root`.
   /// @throws ConfigError at `place` when it is missing, describes nothing, or has a newer schema.
   std::shared_ptr<const StageDescription> find(const std::string& run, const std::filesystem::path& root,

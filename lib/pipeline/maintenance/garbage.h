@@ -3,9 +3,9 @@
 ///
 /// Kept always:
 ///
-///     results that a pin names, and anything younger than the grace
-///     results of live runs, of runs within the grace, and of tasks with a lease
-///     results of the newest N complete runs of each pipeline (N is 1 without --keep-last), and of later runs
+///     Results that a pin names, and anything younger than the grace.
+///     Results of live runs, of runs within the grace, and of tasks with a lease.
+///     Results of the newest N complete runs of each pipeline (N is 1 without --keep-last), and of later runs.
 ///
 /// Runs with another scale, axis or --set are counted apart. A run that found everything there counts (uses.h).
 /// Everything else goes to the trash, and leaves it after the grace.

@@ -133,7 +133,7 @@ class Examination {
 
   void runs(const Store& store) {
     const std::vector<std::string> live = live_runs(store);
-    for (const std::string& id : live) add(Level::kNote, "store", cat("run ", id, " is going on"));
+    for (const std::string& id : live) add(Level::kNote, "store", cat("run ", id, " is in progress"));
     std::size_t died = 0;
     for (const std::string& id : store.runs()) {
       std::error_code error;
@@ -159,7 +159,7 @@ class Examination {
     if (held > 0)
       add(Level::kNote, "leases",
           cat(held, " held", stale > 0 ? cat(", ", stale, " by processes that are gone") : std::string()),
-          stale > 0 ? "the next run breaks them at once" : "");
+          stale > 0 ? "the next run breaks them immediately" : "");
     else
       add(Level::kGood, "leases", "none is held");
     std::size_t orphans = 0;

@@ -31,9 +31,9 @@ struct TransferItem {
   std::uint64_t bytes = 0;   ///< Copied for it.
   bool record_only = false;  ///< An input of a chosen result.
   bool existed = false;      ///< The other side had it.
-  bool conflict = false;     ///< it had other contents under this key: the other side's stay, ours are kept beside
-  std::string ours, theirs;  ///< of a conflict: origin_of both records
-  std::string problem;       ///< why it could not go; empty when it went
+  bool conflict = false;     ///< It had other contents under this key: they stay, and ours are kept next to them.
+  std::string ours, theirs;  ///< Of a conflict: origin_of both records.
+  std::string problem;       ///< Why it could not go; empty when it went.
 };
 
 struct TransferReport {

@@ -111,11 +111,11 @@ struct RerunOptions {
   RemadeInputs* remade = nullptr;  ///< Null: results whose inputs are not here cannot run again.
   bool keep = false;               ///< Keep the scratch folder of results that were the same, too.
   std::vector<std::string> gpus;   ///< For results whose compute.device is cuda.
-  std::uint64_t ulp = 0;           ///< for the comparison that is printed; the verdict is by digest
-  /// A stage is stopped that takes longer than this and than ten times what it took then.
+  std::uint64_t ulp = 0;           ///< For the comparison that is printed; the verdict is by digest.
+  /// A stage is stopped when it takes longer than this and than ten times its earlier time.
   double patience_s = 600;
-  double grace_s = 120;  ///< how long it may take to stop before it is killed
-  StopFunction stop;     ///< asked while a stage runs, as `run` asks
+  double grace_s = 120;  ///< How long it may take to stop before it is killed.
+  StopFunction stop;     ///< Asked while a stage runs, as `run` asks.
 };
 
 /// Runs the task of these records once more in scratch and compares contents. Several records are snapshots of one

@@ -161,7 +161,7 @@ DeviceTable read_device_table(const std::string& name) {
   if (name.find('/') == std::string::npos && !name.ends_with(".yml")) {
     throw support::ConfigError(
         cat("no speeds of a device ", support::quote(name), " are known"), {"--device", 0, 0, "", 1},
-        cat(support::suggestion(name, device_tables()), "; --device FILE.yml reads a table of your own"));
+        cat(support::suggestion(name, device_tables()), "; --device FILE.yml reads your own table"));
   }
   return read_table(support::read_yaml(name));
 }

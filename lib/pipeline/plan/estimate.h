@@ -24,17 +24,17 @@ struct Estimate {
   std::size_t other_encodings = 0;                 ///< Of `unknown`: tasks that ran with another encoding.
   double other_encodings_s = 0;                    ///< Their time if they are as fast; in no sum.
   std::size_t too_large = 0;                       ///< Tasks that the slots can never hold; in no sum.
-  double task_s = 0;                               ///< sum over tasks
-  double gpu_s = 0;                                ///< sum over tasks of seconds x GPUs
+  double task_s = 0;                               ///< Sum over tasks.
+  double gpu_s = 0;                                ///< Sum over tasks of seconds x GPUs.
   double wall_s = 0;                    ///< On the slots, longest remaining path first, as `run` starts them.
-  double bytes = 0;                     ///< of the outputs
-  double checkpoint_bytes = 0;          ///< of these: from numbers of parameters
-  std::size_t snapshots = 0, ends = 0;  ///< checkpoints in that: with AdamW's moments, and without
+  double bytes = 0;                     ///< Of the outputs.
+  double checkpoint_bytes = 0;          ///< Checkpoints' part: from numbers of parameters.
+  std::size_t snapshots = 0, ends = 0;  ///< Checkpoints in that: with AdamW's moments, and without.
   std::size_t bytes_unknown = 0;        ///< Tasks whose outputs' bytes are not known; in no sum.
   double chain_s = 0;                   ///< The longest chain: no number of slots is faster.
-  std::vector<std::size_t> chain;       ///< its tasks, first to last
-  std::size_t compared = 0;             ///< finished tasks that had been estimated
-  double error = 0;                     ///< of these: half were off by no more than this factor minus one (0.12: 12 %)
+  std::vector<std::size_t> chain;       ///< Its tasks, first to last.
+  std::size_t compared = 0;             ///< Finished tasks that had been estimated.
+  double error = 0;                     ///< Half of these were off by no more than this factor minus one (0.12: 12 %).
 };
 
 /// Times scale with training tokens and FLOPs where the stage's description gives them, along a trajectory too. They

@@ -297,7 +297,7 @@ class Explainer {
   void explain_by_past(std::size_t index, Explanation& explanation) {
     const Task& task = graph_.tasks[index];
     const PlannedTask& planned = plan_.tasks[index];
-    // A key that is only presumed may be that of the newest result, which is then the one to compare with.
+    // A key that is only presumed may be the key of the newest result, which is then the one to compare with.
     const std::string own = task.is_trajectory() || !planned.key_is_exact ? "" : planned.task_key;
     const PastTask* const before = past_.find(graph_.name, task.stage->name, task.id, own);
     if (!before) {
@@ -307,11 +307,11 @@ class Explainer {
     }
     compare_with(*before, explanation);
     if (before->pipeline != graph_.name && !before->pipeline.empty() && !explanation.causes.empty()) {
-      // Nobody changed what differs: the two share a store and a name.
+      // No user made these differences: the two pipelines share a store and a name.
       const bool near = explanation.causes.size() <= kNear;
       Cause first{ReasonKind::kNew, "no result of this pipeline yet", {}, {}, {}};
       if (near)
-        first.what += cat("; beside that of pipeline ", before->pipeline);
+        first.what += cat("; compared with pipeline ", before->pipeline);
       else
         explanation.causes.clear();
       explanation.causes.insert(explanation.causes.begin(), std::move(first));
@@ -340,11 +340,8 @@ class Explainer {
     explanation.against = nearest->key.key;
     explanation.against_id = nearest->id;
     explanation.against_run = nearest->run;
-    explanation.causes = {{ReasonKind::kNew,
-                           cat("no result by this name yet; beside that of ", Past::label_of(nearest->id)),
-                           {},
-                           {},
-                           {}}};
+    explanation.causes = {
+        {ReasonKind::kNew, cat("no result by this name yet; compared with ", Past::label_of(nearest->id)), {}, {}, {}}};
     explanation.causes.insert(explanation.causes.end(), least.begin(), least.end());
     return true;
   }

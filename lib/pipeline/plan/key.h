@@ -6,7 +6,7 @@
 /// The document of a task:
 ///     {"stage": "train", "version": 3, "config": {hashed part}, "inputs": {"data": [{"digest": "…"}]},
 ///      "externals": {"path": [["name", "sha256"], …]}, "build": "…"}
-/// An input that is a snapshot also has its "step". It has "labels" where task.json has them: a stage must not read
+/// An input snapshot also has its "step". An input has "labels" where task.json has them: a stage must not read
 /// anything that is not in its key (StageDescription::reads_labels). `build` exists under `code: build`. A field of
 /// type path is absent from `config` and appears under `externals`: of several paths a list each, in the order given. A
 /// trajectory whose horizon is free has no horizon in `config`, and its results are addressed by (key, step).

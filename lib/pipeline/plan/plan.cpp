@@ -153,7 +153,7 @@ void decide(const Task& task, PlannedTask& planned) {
     planned.reason_kind = !planned.key_is_exact ? ReasonKind::kFollows
                           : known               ? ReasonKind::kKnown
                                                 : ReasonKind::kPresent;
-    planned.reason = !planned.key_is_exact ? "there if its inputs come out as before"
+    planned.reason = !planned.key_is_exact ? "there if its inputs stay the same"
                      : known               ? known_reason(planned)
                                            : "the result is there";
   } else if (bytes_wanted(planned) && !record_without_object(planned)) {

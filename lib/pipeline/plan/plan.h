@@ -64,20 +64,20 @@ std::string_view state_name(
 
 /// Why a task is in its state.
 enum class ReasonKind {
-  kPresent,  ///< the record and its objects are there
+  kPresent,  ///< The record and its objects are there.
   kForced,
   kNew,          ///< Nothing like it ran before.
   kObjectGone,   ///< The record exists, an object does not.
   kKnown,        ///< Its contents are known; the bytes of some outputs are not here, and no task needs them.
   kBytesWanted,  ///< The same, and a task that runs needs them.
-  kFollows,      ///< a producer runs
-  kConfig,       ///< config differs from an earlier result
-  kVersion,      ///< the stage's result version differs
-  kInput,        ///< an input's content differs
-  kExternal,     ///< a file that config names has other content
+  kFollows,      ///< A producer runs.
+  kConfig,       ///< Config differs from an earlier result.
+  kVersion,      ///< The stage's result version differs.
+  kInput,        ///< An input's content differs.
+  kExternal,     ///< A file that config names has other content.
   kMissingPath,
   kBlockedBy,
-  kLeftOut,  ///< the result is not there, and the plan makes only selected tasks (PlanOptions::make_inputs)
+  kLeftOut,  ///< The result is not there, and the plan makes only selected tasks (PlanOptions::make_inputs).
 };
 
 struct PlannedSnapshot {
@@ -100,10 +100,10 @@ struct PlannedTask {
   bool forced = false;
   std::string task_key;  ///< exact when the digests of all inputs are known; else presumed, or empty
   bool key_is_exact = false;
-  std::optional<Result> result;  ///< of a task without snapshots: what the store knows under the task key
-  bool present = false;          ///< and all of its objects are there
-  bool known = false;            ///< not all of them came (OutputRecord::absent)
-  bool bytes_wanted = false;     ///< of a known one: something that runs needs what is not here
+  std::optional<Result> result;  ///< Of a task without snapshots: the store's entry under the task key.
+  bool present = false;          ///< And all of its objects are there.
+  bool known = false;            ///< Not all of them came (OutputRecord::absent).
+  bool bytes_wanted = false;     ///< Of a known one: a task that runs needs bytes that are not here.
   std::vector<PlannedSnapshot> snapshots;
   /// Of a task without snapshots: whether readers can use its result.
   bool usable() const { return present || (known && !bytes_wanted); }

@@ -19,7 +19,7 @@ double middle_of(std::vector<double> values) {
   return *middle;
 }
 
-/// Tokens that an earlier task, or a step of a trajectory, trained on, from the config in its key; nothing where that
+/// Tokens that an earlier task, or a step of a trajectory, trained on, from the config in its key. Nothing where that
 /// is not enough, as for a task whose tokens depend on its inputs.
 std::optional<double> tokens_in_config(const StageDescription& stage, const PastTask& task) {
   if (task.config.empty()) return std::nullopt;

@@ -21,9 +21,9 @@ namespace pe::pipeline {
 /// A finished plan, packed: enough to see that there is nothing to do without reading YAML, JSON, a description or the
 /// cache of records.
 ///
-///     <store>/memo/noop-<id>         files it was made from (stat and digest at reading), then every
-///                                    object that it needs, then the keys of all results
-///     <store>/memo/noop-<id>.mark    state of the folders of records when every record was last found
+///     <store>/memo/noop-<id>         files it was made from (stat and digest at reading), then needed objects, then
+///                                    the keys of all results
+///     <store>/memo/noop-<id>.mark    state of the records' folders when every record was last found
 class UpToDateCache {
  public:
   /// The memo of this pipeline and these options, if every file that it depends on is unchanged: one stat each; a small

@@ -3,14 +3,14 @@
 /// runner. A message or the end of a stage changes the state of its task. Tasks with all inputs become ready, and ready
 /// tasks start as slots allow. The parts:
 ///
-///     task_states     what each task waits for; no I/O
-///     input_checks    reading inputs through before a start
-///     attempts        starts stages, reads their events, handles their ends
-///     publishing      outputs and snapshots into the store
-///     publisher       the threads that read, hash and sync
-///     friendly_names  out/ and reports/, as results come
-///     run_estimate    how long it takes
-///     run_context     state that these share
+/// * `task_states`: what each task waits for; no I/O.
+/// * `input_checks`: reading inputs through before a start.
+/// * `attempts`: starts stages, reads their events, handles their ends.
+/// * `publishing`: outputs and snapshots into the store.
+/// * `publisher`: the threads that read, hash and sync.
+/// * `friendly_names`: out/ and reports/, as results come.
+/// * `run_estimate`: how long it takes.
+/// * `run_context`: state that these share.
 #pragma once
 
 #include <deque>

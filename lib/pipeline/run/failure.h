@@ -24,9 +24,9 @@ enum class Outcome {
   kInterrupted,   ///< 130, or ended by the signal we sent: costs no attempt.
   kOutOfMemory,   ///< Killed for memory, or 137: retry with more.
   kNode,          ///< The machine's fault: cannot start, lost; tried again after 1, 2, 4 and 8 s.
-  kTransient,     ///< anything else: retried
-  kNoProgress,    ///< 75 twice at the same step
-  kTimeLimit,     ///< ran longer than `resources.time`, and saved nothing when asked to stop
+  kTransient,     ///< Anything else: retried.
+  kNoProgress,    ///< 75 twice at the same step.
+  kTimeLimit,     ///< Ran longer than `resources.time`, and saved nothing when asked to stop.
 };
 
 std::string_view outcome_name(Outcome outcome);

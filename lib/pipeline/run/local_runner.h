@@ -42,7 +42,7 @@ std::vector<std::string> stage_environment(const std::vector<std::string>& gpus,
 
 /// The value of `oom_kill` in vmstat, memory.events or memory.oom_control; -1 when it is not there.
 std::int64_t oom_kills_in(std::string_view counters);
-/// How many processes of this process's control group were killed for memory; -1 where the kernel does not count them.
+/// Number of processes killed for memory in this process's control group; -1 where the kernel does not count them.
 /// @param groups  The text of /proc/self/cgroup.
 /// @param mount   where control groups are mounted
 std::int64_t oom_kills_of(std::string_view groups, const std::string& mount);

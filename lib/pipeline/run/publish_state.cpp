@@ -167,7 +167,7 @@ void PublishState::take(ActiveAttempt& attempt, const PublishAnswer& answer) {
   if (answer.published.conflict && !answer.published.known_from.empty()) {
     tell_conflict(attempt, answer.published);
     attempt.broken = cat("its contents differ from the known result (", answer.published.known_from,
-                         "), which is kept; --force replaces it, and what was made from it runs again");
+                         "), which is kept; --force replaces it, and tasks that read it run again");
     return;
   }
   Json detail = Json::object();

@@ -123,9 +123,9 @@ using StopFunction = std::function<int()>;
 /// Runs the tasks of `plan`, which lists selected, forced and needed tasks. Others may run in the same store at the
 /// same time: the holder of its lease (lease.h) makes a task, and all others find it as a result. Errors of tasks are
 /// in the summary.
-/// @throws IoError of the store before anything started (exit 4); ConfigError when a task asks for more than the
-/// machine has or a stage rejects its config (exit 2); or our own mistake. In the last case the running stages have
-/// been asked to save and end, and the summary is written.
+/// @throws IoError of the store before anything started (exit 4). ConfigError when a task asks for more than the
+/// machine has or a stage rejects its config (exit 2). Or our own mistake: the running stages were then asked to save
+/// and end, and the summary is written.
 RunSummary run(const Graph& graph, const Plan& plan, Store& store, Runner& runner, RunListener& listener,
                const RunOptions& options, const StopFunction& stop = {});
 

@@ -1,7 +1,7 @@
 /// @file
 /// The folder of a run, written during the run and read by `status` and `logs` (run_status.h), also of other processes.
 ///
-///     runs/<run id>/plan.json      pe-run/1: who, when, with which command, and every needed task with its keys
+///     runs/<run id>/plan.json      pe-run/1: host, time, command, and every needed task with its keys
 ///                   journal.*      journal.h
 ///                   progress.json  pe-progress/1: counts and running tasks, replaced about once a second
 ///                   summary.json   pe-run-summary/1: written at the end
@@ -23,7 +23,7 @@ namespace pe::pipeline {
 /// the name of a run of the same store that a clock ahead of this one has made, it is a millisecond later.
 std::string new_run_id(const std::string& newest = {});
 
-/// The contents of plan.json. Its tasks go to `take` one by one: of 100,000 tasks no tree of JSON is made.
+/// The contents of plan.json. Its tasks go to `take` one by one. A tree of JSON of 100,000 tasks is never made.
 /// @throws IoError; ArtifactError when it is not a plan of a run, also after `take` was called
 Json read_plan(const std::filesystem::path& run_folder, const std::function<void(const Json& task)>& take);
 

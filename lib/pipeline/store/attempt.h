@@ -44,9 +44,9 @@ std::optional<Orphan> find_orphan(const std::vector<std::filesystem::path>& atte
 /// Kills it and its children. @throws IoError when it may not be killed, being another user's.
 void end_orphan(const Orphan& orphan);
 
-/// The attempt to continue from: the one with the newest file below its folder `checkpoints/`; where no attempt has
-/// such a file, the one with the newest file of the stage's own making. Logs, inputs, outputs and unfinished files
-/// (with `.tmp` in their name) do not count. An attempt that is closed to this user is left out, and added to `closed`.
+/// The attempt to continue from: the one with the newest file below its folder `checkpoints/`. Where none has such a
+/// file: the one with the newest file of the stage's own making. Logs, inputs, outputs and unfinished files (with
+/// `.tmp` in their name) do not count. An attempt that is closed to this user is left out, and added to `closed`.
 /// @throws IoError when a folder of an attempt cannot be listed for another reason
 std::optional<std::filesystem::path> find_resumable(const std::vector<std::filesystem::path>& attempts,
                                                     std::vector<std::filesystem::path>* closed = nullptr);

@@ -246,7 +246,7 @@ bool Leases::break_lease(const std::string& key, const Watch& seen, const std::s
     if (::access(away.c_str(), F_OK) != 0) {
       if (error == ENOENT || error == ESTALE) return false;
       throw support::IoError(cat("cannot break the stale lease '", path(key).string(), "' of ", whose, ": ",
-                                 std::strerror(error), "; its owner can remove the file, or whoever owns the folder"));
+                                 std::strerror(error), "; the owner of the file or of its folder can remove it"));
     }
   }
   const auto moved = look(away.filename().string());

@@ -27,14 +27,14 @@ struct PastTask {
   std::string_view build;
   std::string_view config, externals, inputs;
   double wall_s = 0;
-  double expected_s = 0;  ///< what was estimated before it ran; 0: nothing
+  double expected_s = 0;  ///< Estimate before it ran; 0: none.
   std::int64_t gpus = 0;
-  std::string_view device;            ///< its device, where its stage reports one; empty: not known
-  std::string_view encoding;          ///< of its model (cost.h)
-  double parameters = 0, flops = 0;   ///< of its model too; 0: not known
-  double tokens = 0;                  ///< that it trained on; 0: not known
-  std::uint64_t bytes = 0;            ///< of its outputs
-  std::shared_ptr<const void> owner;  ///< of the texts
+  std::string_view device;            ///< Its device, where its stage reports one; empty: not known.
+  std::string_view encoding;          ///< Of its model (cost.h).
+  double parameters = 0, flops = 0;   ///< Of its model too; 0: not known.
+  double tokens = 0;                  ///< Tokens that it trained on; 0: not known.
+  std::uint64_t bytes = 0;            ///< Of its outputs.
+  std::shared_ptr<const void> owner;  ///< Of the texts.
 };
 
 /// Makes one from a document of a record; `id` and `ended` as in PastTask.

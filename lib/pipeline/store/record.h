@@ -42,9 +42,9 @@ struct OutputRecord {
   std::uint64_t bytes = 0;  ///< of the file, or of all members and the manifest
   bool collection = false;
   bool is_volatile = false;          ///< Measured quantities: outside early cutoff, conflicts and verify.
-  bool absent = false;               ///< the record came without the bytes: known and, unless they came later, not here
+  bool absent = false;               ///< The record came without the bytes: known, and not here unless they came later.
   std::vector<std::string> members;  ///< Objects of a collection's members, without the manifest; empty for a file.
-  std::vector<std::uint64_t> member_bytes;  ///< their sizes, as many; none in a record of an earlier version
+  std::vector<std::uint64_t> member_bytes;  ///< Their sizes, as many; none in a record of an earlier version.
 
   /// Size of the object: of a collection, of its manifest. Nothing where the record does not say it.
   std::optional<std::uint64_t> object_bytes() const;

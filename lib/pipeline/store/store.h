@@ -84,8 +84,8 @@ class Store {
 
   // ---- writing --------------------------------------------------------------------------------------------------
   /// Checks a closed output (artifact_check), hashes it and moves it into objects/. Files of a collection move one by
-  /// one, its manifest last. Where the artifact says by which result version and for which key it was made, that must
-  /// be as in `expected`. @throws ArtifactError when it is no whole artifact of its kind, or another's. IoError.
+  /// one, its manifest last. An artifact that names its result version and its key must agree with `expected`.
+  /// @throws ArtifactError when it is no whole artifact of its kind, or another's. IoError.
   OutputRecord publish_output(const StageOutput& produced, const artifact::Recipe* expected = nullptr) const;
   /// The commit point. `standing` is for a record that exists; see PublishResult. Like `publish_output`, it may be
   /// called on another thread, concurrently with all other functions.
@@ -102,8 +102,8 @@ class Store {
   /// Takes a copy of a file of another store. @throws ArtifactError when its bytes do not have `digest`.
   void import_object(const fs::path& from, const std::string& digest);
   /// Reads the objects of an output through. Returns the digests that are missing, do not match, or cannot be read from
-  /// the medium any more (EIO). May be called on other threads. `go_on` is called for every block; when it returns
-  /// false, the digests found so far are returned. @throws IoError when one cannot be read for another reason: that
+  /// the medium any more (EIO). May be called on other threads. `go_on` is called for every block. When it returns
+  /// false, the digests found so far are returned. @throws IoError when one cannot be read for another reason, which
   /// says nothing of its bytes
   std::vector<std::string> damaged(const OutputRecord& output, Reread reread = Reread::kAll,
                                    const std::function<bool(std::uint64_t bytes)>& go_on = {}) const;

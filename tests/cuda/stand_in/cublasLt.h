@@ -1,6 +1,6 @@
 /// @file
 /// The part of cuBLASLt that lib/cuda/products.cpp calls, on host memory. As there, descriptions are plain memory, and
-/// columns lie one behind the other.
+/// columns follow each other.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 /// @file
 /// The part of the CUDA runtime that lib/cuda/exchange.cpp and products.cpp call, on host memory: a stream is a thread
-/// that does its work in order. The names are in a namespace, so that they never replace those of a loaded CUDA
+/// that does its work in order. The names are in a namespace, so that they never replace names of a loaded CUDA
 /// library.
 #pragma once
 

@@ -1,6 +1,6 @@
 /// @file
 /// The part of cuDNN's frontend that lib/cuda/cudnn_attention.cpp calls, on host memory (cudnn_stand_in.h). The names
-/// are in a namespace, so that they never replace those of a loaded CUDA library.
+/// are in a namespace, so that they never replace names of a loaded CUDA library.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -68,7 +68,7 @@ class Tensor_attributes {
   bool is_output_ = false;
 };
 
-/// What a node does, for both directions.
+/// The operation of a node, for both directions.
 struct Node {
   bool backward = false, stats = false, deterministic = false;
   std::optional<DiagonalAlignment_t> alignment;

@@ -1,4 +1,4 @@
-"""Prints what inkling is by its definition: a JSON list of cases as those of packages_2026.py, worked out number by number in
+"""Prints inkling by its definition: a JSON list of cases as in packages_2026.py, computed number by number in
 double precision. It needs Python alone.
 """
 import json
@@ -39,7 +39,7 @@ def attention(q, k, v, x, mix, bank, divisor, window=0, floor_scale=0, alpha=0.0
 
 
 def case(encoding, heads, groups, profiles, extent, layer=0, scale=1.0, **told):
-    """`scale` is what a uniform_scale beside inkling multiplies q·k/√d_h with."""
+    """`scale` is the factor of q·k/√d_h from a uniform_scale next to inkling."""
     length, head_width, width = 7, 3, 5
     q = waves((heads, length, head_width), 0.7, 0.3)
     k, v = waves((groups, length, head_width), 0.9, 0.1), waves((groups, length, head_width), 1.1, 0.5)
@@ -52,7 +52,7 @@ def case(encoding, heads, groups, profiles, extent, layer=0, scale=1.0, **told):
 
 
 scaled = {"kind": "inkling", "profiles": 3, "extent": 4, "floor_scale": 2, "alpha": 0.5}
-# As in the model: q·k over the head width, a window in the first layer, and what grows with the logarithm in the other.
+# As in the model: q·k over the head width, a window in the first layer, and growth with the logarithm in the other.
 model = {"stack": [scaled, {"kind": "window", "size": 3, "interval": 2}, {"kind": "uniform_scale", "scale": 1 / math.sqrt(3)}]}
 json.dump([
     case("inkling", 2, 2, 16, 4),   # the extent is a quarter of the training length

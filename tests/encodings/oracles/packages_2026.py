@@ -1,5 +1,5 @@
-"""Prints what packages of others make of attention: a JSON list of cases, each with the package and its version, our config, the
-inputs and what came out. What is not installed is left out. Exit 77: nothing is.
+"""Prints results of other packages for attention: a JSON list of cases, each with the package and its version, our config, the
+inputs and the outputs. Packages that are not installed are left out. Exit 77: none is installed.
 
 usage: packages_2026.py [PACKAGE...]
 """
@@ -68,7 +68,7 @@ def of_entmax():
 
 
 def of_deepseek():
-    """Rotation of values: queries, keys that are the values too, and the output turned back."""
+    """Rotation of values: queries, keys that are the values too, and the output rotated back."""
     from transformers.models.deepseek_v4.modeling_deepseek_v4 import apply_rotary_pos_emb
     heads, length, width = 3, 11, 8
     q, kv = waves((1, heads, length, width), 0.3), waves((1, 1, length, width), 0.2, 1.5)
@@ -79,7 +79,7 @@ def of_deepseek():
     weights = logits.masked_fill(~causal(length), -math.inf).softmax(-1)
     output = apply_rotary_pos_emb((weights @ turned).transpose(1, 2), cos, -sin, unsqueeze_dim=2).transpose(1, 2)
     shape = {"layers": 1, "layer": 0, "heads": heads, "groups": 1, "head_width": width, "width": heads * width, "train_length": 16}
-    # It turns in float32.
+    # It rotates in float32.
     add("transformers", {"kind": "rove", "layout": "interleaved"}, shape, q[0], kv[0], kv[0], output[0], within=3e-6)
 
 

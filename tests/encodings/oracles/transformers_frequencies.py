@@ -1,4 +1,4 @@
-"""Prints what transformers makes of rotary configs: reads a JSON list of {rope_type, base, width, train_length, length,
+"""Prints values of transformers for rotary configs: reads a JSON list of {rope_type, base, width, train_length, length,
 ...parameters} on standard input, writes a list of {inverse_frequencies, attention_factor}. Exit 77: not installed."""
 import json
 import sys

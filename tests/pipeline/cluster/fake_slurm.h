@@ -32,7 +32,7 @@ class FakeSlurm {
   std::function<bool()> silent = [] { return false; };          ///< of squeue
   std::vector<Job> jobs;
   std::string cluster;          ///< its name; empty: scontrol does not answer
-  std::string accounts;         ///< what sacct prints; empty: there are no accounts
+  std::string accounts;         ///< the output of sacct; empty: there are no accounts
   std::size_t submissions = 0;  ///< calls of sbatch
 
   pipeline::SlurmCall call() {

@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(what_happens_to_preempted_jobs_is_told_of_each_partition) {
 BOOST_AUTO_TEST_CASE(what_can_be_known_of_ended_jobs_is_told) {
   check_has(
       judged({{"AccountingStorageType", "accounting_storage/none"}, {"MinJobAge", "300 sec"}}),
-      "no accounting: of ended jobs `status` knows what the run itself wrote, and what Slurm remembers for 300 sec");
+      "no accounting: `status` knows of ended jobs only the run's own files, and Slurm's records of the last 300 sec");
   check_lacks(judged({{"AccountingStorageType", "accounting_storage/slurmdbd"}}), "accounting");
   check_has(judged({{"DependencyParameters", "disable_remote_singleton,kill_invalid_depend"}}),
             "jobs that wait for a failed job are cancelled by the site (kill_invalid_depend)");

@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(refusals_are_told_from_answers_that_were_lost) {
   is("sbatch: error: AssocMaxWallDurationPerJobLimit\nsbatch: error: Batch job submission failed: Job violates "
      "accounting/QOS policy (job submit limit, user's size and/or time limits)",
      Refusal::kFinal);
-  // The same sentence stands below every limit: only one on the number of jobs passes with time.
+  // The same sentence follows every limit: only one on the number of jobs passes with time.
   is("sbatch: error: QOSMaxGRESPerUser\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy "
      "(job submit limit, user's size and/or time limits)",
      Refusal::kFinal);

@@ -320,7 +320,7 @@ BOOST_AUTO_TEST_CASE(a_queue_says_nothing_of_submissions_of_other_users_and_clus
   add_jobs(status, it.store, elsewhere);
   BOOST_TEST(status.state == "unknown");
   BOOST_TEST(status.trouble == "it was submitted by user 'ann' on cluster 'alpha', and here is cluster 'beta'");
-  // Another user sees what Slurm shows, and concludes nothing where it shows nothing.
+  // Another user sees the output of Slurm, and concludes nothing where it is empty.
   status = read_run(it.store, it.submission().run);
   add_jobs(status, it.store, bobs);
   BOOST_TEST(status.state == "queued");
@@ -328,7 +328,7 @@ BOOST_AUTO_TEST_CASE(a_queue_says_nothing_of_submissions_of_other_users_and_clus
   status = read_run(it.store, it.submission().run);
   add_jobs(status, it.store, bobs);
   BOOST_TEST(status.state == "unknown");
-  BOOST_TEST(status.trouble.find("its jobs are those of user 'ann'") == 0u, status.trouble);
+  BOOST_TEST(status.trouble.find("its jobs belong to user 'ann'") == 0u, status.trouble);
 }
 
 BOOST_AUTO_TEST_CASE(a_submission_whose_jobs_are_all_gone_is_ended_by_the_next_one) {
@@ -628,7 +628,7 @@ BOOST_AUTO_TEST_CASE(after_a_stop_only_a_job_that_slurm_calls_running_is_queued_
   using Kind = StopDecision::Kind;
   StopFacts facts;
   const auto decided = [&] { return decide_after_stop(facts).kind; };
-  BOOST_TEST((decided() == Kind::kUnknown));  // nobody answers
+  BOOST_TEST((decided() == Kind::kUnknown));  // Slurm does not answer
   facts.row = JobRow();
   facts.row->run_s = 10;
   facts.row->limit_s = 3600;

@@ -300,13 +300,13 @@ BOOST_AUTO_TEST_CASE(snapshots_are_points_of_the_horizon_rounded_half_up) {
   const GridFolder folder;
   check_refusal(folder.refusal(trunk("{s: {step: 11}}")),
                 "pipelines/test.yml:6:66: snapshot 's' is at step 11, beyond the horizon of 10 steps (train.tokens = "
-                "901 at 100 tokens a step)");
+                "901 at 100 tokens per step)");
   check_refusal(folder.refusal(trunk("{s: 1.5}")),
                 "pipelines/test.yml:6:66: snapshot 's' must be a fraction from 0 to 1, found '1.5'",
                 "a point in tokens is {tokens: 1M}");
 }
 
-// The grid writes out what budgets stand for: every task must be the same one, by its key.
+// The grid writes out the meaning of budgets: every task must be the same one, by its key.
 BOOST_AUTO_TEST_CASE(budgets_are_an_axis_snapshots_and_the_values_of_a_decay) {
   const std::string written =
       "    over: [encoding, size, seed, branch]\n    axes: {branch: {b25: 0.25, b50: 0.50, b100: 1.00}}\n"

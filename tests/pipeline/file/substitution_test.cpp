@@ -1,4 +1,4 @@
-// $(…): labels, values, vars, typed where they stand alone, rendered inside a longer text.
+// $(…): labels, values, vars, typed where they are alone, rendered inside a longer text.
 #include "pipeline/file/substitution.h"
 
 #include <boost/test/unit_test.hpp>

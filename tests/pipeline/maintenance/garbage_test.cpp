@@ -447,7 +447,7 @@ BOOST_FIXTURE_TEST_CASE(the_trash_is_emptied_after_its_grace, SomeRuns) {
   options_.keep_last = 1;
   GarbageReport report = collect(options_);
   BOOST_TEST(count(report, Deletion::What::kTrash) == 0u);
-  // Nothing can age a ctime: no grace at all stands for its end.
+  // Nothing can age a ctime: no grace at all simulates its end.
   options_.grace_s = 0;
   report = collect(options_);
   BOOST_TEST(count(report, Deletion::What::kTrash) >= 4u);

@@ -285,7 +285,7 @@ BOOST_FIXTURE_TEST_CASE(a_transfer_brings_results_whole_and_of_their_inputs_the_
   BOOST_REQUIRE(report.results.size() == 2u);
   BOOST_TEST(other.complete(*other.find(record(b).key)));
   BOOST_TEST(!other.complete(*other.find(record(a).key)));
-  // Over there, b is reused although what it was made from is not there.
+  // Over there, b is reused although its input is not there.
   PlanOptions only;
   only.selected = {false, true};
   const Plan there = make_plan(graph, StoreReader(other), only);

@@ -218,8 +218,8 @@ BOOST_AUTO_TEST_CASE(a_model_of_another_size_costs_by_its_flops_and_one_that_is_
   BOOST_TEST(far.known == 0u);
   BOOST_TEST(far.unknown == 1u);
   BOOST_TEST(far.unknown_why.begin()->first == "a: no near run of pe-work");
-  BOOST_TEST(far.bytes == 20e6);  // what is written follows from the config all the same
-  // Neither does another encoding stand for this one.
+  BOOST_TEST(far.bytes == 20e6);  // the size of outputs follows from the config all the same
+  // Neither is another encoding an estimate for this one.
   trainings.set("size", 1e6);
   trainings.set("encoding", "fire");
   BOOST_TEST(trainings.cost().known == 0u);

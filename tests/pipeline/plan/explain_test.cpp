@@ -89,12 +89,12 @@ BOOST_AUTO_TEST_CASE(a_stage_with_another_name_is_compared_with_the_one_it_was) 
   const auto line = std::find_if(found.begin(), found.end(),
                                  [](const std::string& one) { return one.find("without:") != std::string::npos; });
   BOOST_REQUIRE((line != found.end()));
-  BOOST_TEST(line->find("without: no result by this name yet; beside that of droppe; drop.end ") != std::string::npos,
+  BOOST_TEST(line->find("without: no result by this name yet; compared with droppe; drop.end ") != std::string::npos,
              *line);
   BOOST_TEST(line->find(" -> 0.5") != std::string::npos, *line);
 }
 
-// Pipelines share a store, and names of stages too: what differs between two of them is no change of anybody's.
+// Pipelines share a store, and names of stages too: a difference between two of them is not a change by a user.
 BOOST_AUTO_TEST_CASE(a_pipeline_is_compared_with_itself_where_it_can_be) {
   const GridFolder folder;
   FakeStore store;
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(a_pipeline_is_compared_with_itself_where_it_can_be) {
   const Graph graph = folder.keyed(other, few({"report.style=fancy"}));
   BOOST_TEST(
       lines(graph, store) ==
-      (Lines{"1 report: no result of this pipeline yet; beside that of pipeline fineweb_grid; style plain -> fancy"}));
+      (Lines{"1 report: no result of this pipeline yet; compared with pipeline fineweb_grid; style plain -> fancy"}));
   store.run(graph);  // newer
   BOOST_TEST(lines(folder.keyed(kGrid, few({"report.style=bold"})), store) == (Lines{"1 report: style plain -> bold"}));
 }

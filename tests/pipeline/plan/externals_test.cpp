@@ -1,4 +1,4 @@
-// Files that configs name: what paths match, what was in them, and whether that still holds.
+// Files that configs name: matches of paths, their contents, and whether these are unchanged.
 #include "pipeline/plan/externals.h"
 
 #include <sys/stat.h>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// One task that reads what `paths` name.
+/// One task that reads the files of `paths`.
 Graph reader_of(const std::vector<std::string>& paths) {
   Graph graph;
   graph.tasks.emplace_back().externals.push_back({"path", paths, {}});
@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(folders_files_and_globs_are_listed_by_name) {
   BOOST_TEST(names({base}) == "fineweb-edu/a.txt fineweb-edu/deeper/b.txt fineweb-edu/z [1].txt ");
 }
 
-// glob(3) leaves out what it cannot read, and the key would name fewer files than there are.
+// glob(3) leaves out folders that it cannot read, and the key would name fewer files than there are.
 BOOST_AUTO_TEST_CASE(a_pattern_never_leaves_out_what_cannot_be_read) {
   const GridFolder folder;
   for (const char* name : {"g/a/x1.txt", "g/b/x2.txt", "g/.hidden/x3.txt", "g/y1.txt"}) {

@@ -1,4 +1,4 @@
-// A frozen graph is the graph: the same tasks under the same keys, whatever the files say by then.
+// A frozen graph is the graph: the same tasks under the same keys, even if the files have changed.
 #include "pipeline/plan/frozen_graph.h"
 #include "pipeline/plan/program_watch.h"
 

@@ -1,4 +1,4 @@
-// Keys: golden ones, what must not move them, what must.
+// Keys: golden ones, changes that must not move them, changes that must.
 #include "pipeline/plan/key.h"
 
 #include <boost/test/unit_test.hpp>

@@ -1,4 +1,4 @@
-// Plans: what is there, what runs, what is needed, early cutoff, snapshots.
+// Plans: present results, tasks to run, needed results, early cutoff, snapshots.
 #include "pipeline/plan/plan.h"
 
 #include <boost/test/unit_test.hpp>

@@ -24,7 +24,7 @@ ExpandOptions few() {
   return options;
 }
 
-/// A plan, made and carried out; what is edited before `remember` is edited while the run is at work.
+/// A plan, made and carried out; a file edited before `remember` is edited while the run is at work.
 struct Ran {
   GridFolder folder;
   fs::path file = folder.path("pipelines/grid.yml");

@@ -54,7 +54,7 @@ class PatientRunner : public Runner {
   bool woken_ = false;
 };
 
-/// Thirty inputs in the store, on a disk that takes its time for each; two tasks read them all, and a third reads what
+/// Thirty inputs in the store, on a disk that is slow for each; two tasks read them all, and a third reads what
 /// these make. Synced and with threads, as users run.
 struct SlowDisk : test::SmallRun {
   static constexpr int kInputs = 30;

@@ -328,7 +328,7 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
         execute(i);
     } else if (must[i] &&
                !std::all_of(wanted[i].begin(), wanted[i].end(), [&](int step) { return present(i, step); })) {
-      // The same work under another name is tried in its own right: what is in no key may be why the other failed.
+      // The same work under another name is tried separately: a setting in no key may be why the other failed.
       if (outcome.failed.count(recipes[i]) && pipeline.stages[tasks[i].stage].fails) {
         fail(i);
       } else {

@@ -39,12 +39,12 @@ struct ModelStage {
   std::string label;
   std::string kind = "toy";       ///< "toy" or "kit": two programs, whose versions move apart
   std::vector<std::string> axes;  ///< in `over` order
-  int value = 0;                  ///< contents hang on value / 2, so 4 and 5 give the same: early cutoff
+  int value = 0;                  ///< contents depend on value / 2, so 4 and 5 give the same: early cutoff
   int workers = 1;                ///< not hashed
   bool fails = false;             ///< not hashed
   int extra = 0;                  ///< neutral at 0
   std::string file;               ///< an input file in the root, or empty
-  int tokens = 0;                 ///< horizon of a stage with snapshots, a token a step; else 0
+  int tokens = 0;                 ///< horizon of a stage with snapshots, one token per step; else 0
   std::vector<std::pair<std::string, double>> snapshots;
   std::optional<ModelReference> init;
   std::vector<ModelReference> in;
@@ -76,7 +76,7 @@ struct ModelTask {
   std::vector<int> steps;  ///< of its snapshots, ascending
 };
 
-/// A result: what made it, and at which step.
+/// A result: the recipe that made it, and at which step.
 using ModelResult = std::pair<std::string, int>;
 
 /// The recipe of a task as plain text; equal recipes are the same work. `inputs` are the contents that it reads.

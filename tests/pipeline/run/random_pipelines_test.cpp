@@ -92,7 +92,7 @@ class World {
     write();
   }
 
-  /// Files, programs and pipeline as they should stand now.
+  /// Files, programs and pipeline as they should be now.
   void write() {
     for (const auto& [name, content] : pipeline.files) write_old(folder_ / "root" / name, content);
     for (const auto& [name, version] : pipeline.versions) {
@@ -144,7 +144,7 @@ class World {
     RunSummary summary;
     std::multiset<std::string> executed;
   };
-  /// Runs as the command does: what is remembered first, then for real, and remembers.
+  /// Runs as the command does: asks the memory first, then runs for real, and remembers.
   Ran run(const std::vector<bool>& selected, bool force, const Meanwhile& meanwhile = {}) {
     const bool whole = std::all_of(selected.begin(), selected.end(), [](bool one) { return one; });
     if (whole && !force) {
@@ -274,7 +274,7 @@ class World {
     void on_event(const RunEvent&, const RunState&) override {}
   };
 
-  /// The stage itself: reads its inputs, and writes what the model says such a task writes.
+  /// The stage itself: reads its inputs, and writes the output of such a task in the model.
   void play(FakeAttempt& attempt, std::multiset<std::string>& executed) {
     const Json& config = attempt.config();
     const std::string kind = attempt.task.at("stage");
@@ -363,8 +363,8 @@ class World {
 /// An edit before a run, with the answer that explain must give.
 struct Edit {
   std::string what;
-  std::optional<ReasonKind> cause;   ///< of the tasks of `stage` that run, when this edit alone stands between two runs
-  std::string leaf;                  ///< what the cause names
+  std::optional<ReasonKind> cause;   ///< of the tasks of `stage` that run, when this edit alone is between two runs
+  std::string leaf;                  ///< the leaf of the cause
   std::optional<std::size_t> stage;  ///< whose tasks it concerns; all of the kind for a version
 };
 
@@ -531,7 +531,7 @@ std::size_t most_times(World& world, const std::string& recipe) {
   return std::max<std::size_t>(1, names);
 }
 
-/// Whether the store once held what a task is to make, and an object of it is gone.
+/// Whether the store once held the result of a task, and an object of it is gone.
 bool lost_its_object(const World& world, const std::string& id) {
   const auto task =
       std::find_if(world.tasks.begin(), world.tasks.end(), [&](const ModelTask& one) { return one.id == id; });
@@ -595,7 +595,7 @@ void check_explanations(World& world, const Edit& edited) {
 }
 
 /// Runs some tasks with --from-store: only they are made, and each whose inputs are there is not blocked.
-/// @return what is wrong, or nothing
+/// @return the fault, or nothing
 std::string run_from_store(World& world, const std::vector<bool>& selected) {
   const auto recorded = [&](const ModelTask::Input& input) {
     const auto held = world.model.held.find({NaiveModel::recipe(world.pipeline, world.tasks, input.task), input.step});

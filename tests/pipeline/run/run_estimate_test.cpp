@@ -1,4 +1,4 @@
-// Expected times in a run: the plan's, corrected by what ended, and the end of the run on its slots.
+// Expected times in a run: the plan's, corrected by ended tasks, and the end of the run on its slots.
 #include "pipeline/run/run_estimate.h"
 
 #include <boost/test/unit_test.hpp>

@@ -84,7 +84,7 @@ BOOST_FIXTURE_TEST_CASE(the_first_run_makes_everything_and_the_second_nothing, D
 BOOST_FIXTURE_TEST_CASE(a_changed_config_runs_what_follows_but_equal_contents_stop_it, Diamond) {
   run();
   task(a).config.edit()["salt"] = "x";
-  // It gives what it gave before: early cutoff.
+  // It gives the same result as before: early cutoff.
   behaviour["a"] = [](FakeAttempt& attempt) {
     attempt.task["config"]["salt"] = "";
     write_all_outputs(attempt);
@@ -154,7 +154,7 @@ BOOST_FIXTURE_TEST_CASE(an_interrupt_is_heard_while_a_stage_checks_configs, Chec
 }
 
 BOOST_FIXTURE_TEST_CASE(a_stage_that_hangs_in_check_is_killed_and_the_run_says_so, SmallRun) {
-  // It reads nothing, so that what does not fit into a pipe must not hold up the run either.
+  // It reads nothing, so that text that does not fit into a pipe must not block the run either.
   const auto a = add("a");
   task(a).config = Json{{"name", "a"}, {"salt", std::string(300'000, 'x')}};
   const fs::path program = folder / "pe-stuck", pid = folder / "pid";
@@ -208,7 +208,7 @@ BOOST_FIXTURE_TEST_CASE(a_failure_blocks_only_its_descendants, Diamond) {
   BOOST_TEST((failure.tail == Names{"the log of b"}));
   BOOST_TEST(fs::exists(failure.log));
   BOOST_TEST(shell_command(failure.rerun) == "pe-pipeline run small.yml b");
-  // Repaired, only what is missing runs.
+  // Repaired, only missing tasks run.
   behaviour.clear();
   BOOST_TEST(run().exit_code == kRunDone);
   BOOST_TEST((runner->started == Names{"b", "d"}));
@@ -670,7 +670,7 @@ BOOST_FIXTURE_TEST_CASE(a_report_from_the_store_names_what_is_not_there_and_make
   BOOST_TEST(document.at("inputs").at("in").size() == 1u);
   BOOST_TEST(document.at("missing").at("in").at(0).at("producer") == "y");
   BOOST_TEST(document.at("missing").at("in").at(0).at("reason") == "not in the store");
-  // The same again is reused. A task that needs what is missing is blocked.
+  // The same again is reused. A task that needs a missing input is blocked.
   BOOST_TEST(run(only).exit_code == kRunDone);
   BOOST_TEST(runner->started.empty());
   only.selected = {false, false, false, true, true};

@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(a_demand_above_the_machine_names_the_flag_that_lowers_it) {
   big.mem_bytes = 0;
   big.gpus = 4;
   BOOST_TEST(impossible(big, capacity()).find("--gpus") != std::string::npos);
-  // Resources without a name are those of a stage, in the file.
+  // Resources without a name belong to a stage, in the file.
   Resources own = demand(1);
   own.mem_bytes = 2LL << 30;
   const std::string text = impossible(own, capacity());
@@ -201,7 +201,7 @@ BOOST_AUTO_TEST_CASE(a_walk_goes_on_whatever_leaves_the_queue) {
   graph.tasks.resize(4);
   ReadyQueue queue(graph, {4, 3, 2, 1});
   for (const std::size_t task : {0, 1, 2, 3}) queue.add(task);
-  queue.remove(0);  // the one that stands
+  queue.remove(0);  // the current one
   queue.remove(1);  // and the one that would have been next
   BOOST_TEST((queue.after(0) == std::optional<std::size_t>(2)));
   queue.add(1);

@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(lines_that_are_no_event_are_left_out) {
   BOOST_TEST(!parse_stage_event("{\"x\": \"" + std::string(kLongestStageEvent, 'x') + "\"}").has_value());
 }
 
-/// Straight into what keeps, shows and reads events.
+/// Straight into the code that keeps, shows and reads events.
 BOOST_AUTO_TEST_CASE(odd_events_can_be_kept_and_shown) {
   const std::size_t tries = events_to_try();
   Graph graph;

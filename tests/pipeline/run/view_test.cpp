@@ -1,4 +1,4 @@
-// Names for people in out/ and reports/: what they show, what they leave alone, and that they decide nothing.
+// Names for people in out/ and reports/: their targets, files that they leave alone, and that they decide nothing.
 #include "pipeline/run/view.h"
 
 #include <sys/stat.h>
@@ -255,7 +255,7 @@ BOOST_FIXTURE_TEST_CASE(results_of_other_settings_do_not_stay_beside_those_of_th
   open();
   BOOST_TEST(show_all(graph, plan(), *store, root(""), "20260102-000000-0002", true).relinked == "");
   BOOST_TEST(fs::is_symlink(root("out/small/b/b.h5")));
-  // The slice of other settings does not; what the user put there stays.
+  // The slice of other settings does not; files of the user there stay.
   graph.settings = "--set a.lr=2";
   BOOST_TEST(show_all(graph, plan(), *store, root(""), "20260103-000000-0003", true).relinked ==
              "1 link to results of other settings removed from out/small");

@@ -81,7 +81,7 @@ struct Job {
   bool comes_back = false;  // once it has stopped
   bool cancelled = false;
   double cancelled_s = 0;
-  double asked_s = -1;  // when it was last told its own state
+  double asked_s = -1;  // when it last got its own state
   double kill_s = std::numeric_limits<double>::infinity();
   Process* process = nullptr;
   std::optional<int> code;  // set when its process is over

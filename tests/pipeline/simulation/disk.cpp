@@ -61,7 +61,7 @@ Process* caller(const char* path) {
   return process && below(process->world.disk(), path) ? process : nullptr;
 }
 
-// ---- what is not synced ---------------------------------------------------------------------------------------------
+// ---- Unsynced changes -----------------------------------------------------------------------------------------------
 
 struct Change {
   enum class Kind { kName, kRename, kUnlink, kMkdir, kRmdir } kind = Kind::kName;
@@ -71,7 +71,7 @@ struct Change {
   bool synced = false;
 };
 
-/// When files were written and named, on the clock of the world: what `stat` says of them.
+/// When files were written and named, on the clock of the world: the answers of `stat`.
 struct Times {
   double modified = 0, changed = 0;
 };
@@ -106,7 +106,7 @@ struct Noted {
 };
 Noted noted;
 
-/// Keeps what a name led to, so that the change can be undone.
+/// Keeps the target of a name, so that the change can be undone.
 std::string bury(const char* path) {
   struct stat status {};
   if (real_lstat(path, &status) != 0 || !S_ISREG(status.st_mode)) return "";

@@ -1,5 +1,5 @@
-// Programs that people edit, rebuild and take away between a plan, the starts of its stages and their ends. However it
-// went: what stands under a key was made by the program that the key names.
+// Programs that people edit, rebuild and take away between a plan, the starts of its stages and their ends. In
+// every case the result under a key was made by the program that the key names.
 //
 // PE_TEST_SEED=N plays that schedule alone, PE_TEST_SCHEDULES=N that many.
 #include <boost/test/unit_test.hpp>
@@ -176,7 +176,7 @@ class EditPlay {
   World world_;
   Program program_;
   Ledger ledger_;
-  std::map<std::string, std::string> ran_;  // task key → what its latest stage was
+  std::map<std::string, std::string> ran_;  // task key → its latest stage
   std::set<std::string> tainted_;           // task keys whose latest stage ended as another
   int runs_ = 0, code_ = 0;
 };

@@ -69,7 +69,7 @@ struct Scene {
   bool durable = true;
   Endings endings = Endings::kByChance;
   double failing = 0;       ///< of stages
-  bool odd_events = false;  ///< stages say what no stage should
+  bool odd_events = false;  ///< stages send events that no stage should send
   bool long_names = false;  ///< of tasks
 };
 

@@ -95,7 +95,7 @@ inline void write_outputs(const FakeAttempt& attempt) {
 struct Ledger {
   std::multiset<std::string> at_work;  ///< keys
   std::map<std::string, int> started;  ///< by key
-  std::set<std::string> announced;     ///< keys whose record a run has told of
+  std::set<std::string> announced;     ///< keys whose record a run has announced
   std::vector<std::string> wrongs;
   std::function<Json()> talk;                     ///< events of stages; empty: none
   std::function<void(const FakeAttempt&)> begun;  ///< a stage has just started

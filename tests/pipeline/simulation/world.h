@@ -67,8 +67,8 @@ struct Faults {
   double power_cut = 0;       ///< All processes die, and changes that were not synced may be lost.
   double late = 0;            ///< A name that was missed stays missed for a while, for that process.
   double unread = 0;          ///< A folder cannot be listed, or not to its end.
-  bool unread_files = false;  ///< as often a file cannot be opened for reading, or a name cannot be looked at
-  double pause = 0;           ///< per wait: the process is stopped for longer than a lease lives
+  bool unread_files = false;  ///< As often a file cannot be opened for reading, or a name cannot be looked at.
+  double pause = 0;           ///< Per wait: the process is stopped for longer than a lease lives.
   double change = 0.2;        ///< another process runs instead
   int most_deaths = 3;
 };
@@ -97,7 +97,7 @@ class Process {
   bool dead = false;
   int quiet = 0;                                 ///< above 0: a stage or a check is at work; no faults, no changes
   std::map<std::string, double> missed;          ///< names that were not there → when
-  std::map<std::string, std::string> variables;  ///< what it finds of SLURM_… in its environment
+  std::map<std::string, std::string> variables;  ///< SLURM_… in its environment
 };
 
 class World {
@@ -161,7 +161,7 @@ class Quiet {
 
 // ---- the disk (disk.cpp)
 
-/// Begins to note what is not synced below the folder; forgets what was noted before.
+/// Begins to note unsynced changes below the folder; forgets earlier notes.
 void note_unsynced(const std::filesystem::path& disk);
 /// Undoes unsynced changes, from the newest back to a chosen one; and cuts files to their synced length.
 void lose_unsynced(Choices& choices);

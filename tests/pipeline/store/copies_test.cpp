@@ -1,5 +1,5 @@
-// Copies into and out of a store where the file system can share blocks between files. Such a one is this program: it
-// stands before the system's ioctl.
+// Copies into and out of a store where the file system can share blocks between files. This program is such a
+// file system: it replaces the system's ioctl.
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdarg.h>

@@ -184,7 +184,7 @@ BOOST_FIXTURE_TEST_CASE(a_damaged_file_counts_as_empty, Filled) {
   }
 }
 
-// Whoever changes a record, and without a word to the cache.
+// Any process may change a record, and without a word to the cache.
 BOOST_FIXTURE_TEST_CASE(a_row_never_answers_for_another_record, Filled) {
   const ResultKey key = record(4).key;
   const Store reader = open();
@@ -198,7 +198,7 @@ BOOST_FIXTURE_TEST_CASE(a_row_never_answers_for_another_record, Filled) {
     BOOST_TEST(content(open()) == expected);
   };
   all_say("empty");
-  // Replaced by another process that dies at once; contents of equal length.
+  // Replaced by another process that dies immediately; contents of equal length.
   for (const std::string text : {"x", "y", "z"}) {
     support::write_file_atomically(reader.record_path(key), record_text(record(4, text)), false);
     all_say(support::sha256_hex(text));

@@ -257,7 +257,7 @@ BOOST_FIXTURE_TEST_CASE(a_collection_is_an_object_a_member_and_a_manifest_of_the
   BOOST_TEST(support::read_file(at / "report.md") == "hello");
   BOOST_TEST(fs::is_symlink(at / "data/a b.txt"));
   BOOST_TEST(artifact::Collection(at, artifact::Kind::kReport).manifest().members.size() == 2u);
-  // Two collections share what is equal.
+  // Two collections share equal members.
   const OutputRecord other = store.publish_output({"out", artifact::Kind::kReport, false, collection("other")});
   BOOST_TEST(other.members[0] == output.members[0]);
 }
@@ -269,7 +269,7 @@ BOOST_FIXTURE_TEST_CASE(a_member_that_changed_after_its_manifest_is_refused, One
   BOOST_CHECK_THROW(store.publish_output({"out", artifact::Kind::kReport, false, path}), support::ArtifactError);
 }
 
-/// Digests of members are taken when they are closed; only what may have been written since is hashed again.
+/// Digests of members are taken when they are closed; only members that may have been written since are hashed again.
 BOOST_FIXTURE_TEST_CASE(a_member_is_hashed_again_only_when_it_may_have_been_written, OneStore) {
   Store store = open();
   constexpr std::int64_t kBytes = 4 << 20;

@@ -7,9 +7,9 @@
 namespace pe::cuda {
 
 /// A key's gate is σ(scale · q·k), and its count p is the sum of the gates of the key and all nearer ones, at most
-/// `positions` − 1. The row has a logit for each whole count; the bias lies on the line between the two next to p. Let
+/// `positions` − 1. The row has a logit for each whole count; the bias is on the line between the two next to p. Let
 /// s be the slope of that line, 0 at the bound, and D the sum of s times the gradient by a logit over the key and all
-/// farther ones. Then the gradient by a score is that by its logit, plus D · gate · (1 − gate).
+/// farther ones. Then the gradient by a score is its logit's, plus D · gate · (1 − gate).
 ///
 /// In tiles where all counts are at the bound, the bias is one number a row.
 struct Counts {
@@ -197,7 +197,7 @@ struct Counts {
         }
       }
     }
-    /// Adds to slopes of logits what the counts of farther keys give.
+    /// Adds the terms of the counts of farther keys to slopes of logits.
     template <int columns>
     PE_BODY void scan_back(W& w, Sums<W, 1, columns>& slopes, const Sums<W, 1, columns>& gains,
                            const Sums<W, 1, columns>& by_count, const TilePlace& at) const {

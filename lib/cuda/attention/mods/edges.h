@@ -10,7 +10,7 @@ namespace pe::cuda {
 /// key is the sum C of the costs of all nearer keys. Let D be the sum of the slopes of logits over all farther keys.
 /// Then the gradient by x is slope · (1 − σ(x)) · D.
 ///
-/// A number is the sum of two bf16 ones, high + low. Rows lie as high, low, high, low, and keys as high, high, low,
+/// A number is the sum of two bf16 ones, high + low. Rows are high, low, high, low, and keys are high, high, low,
 /// low, so one product of 32 has all four terms.
 struct Edges {
   static constexpr bool kAdds = false, kScans = true, kSoftmax = true, kSumsByQuery = true, kSumsByKey = true;
