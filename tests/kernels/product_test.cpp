@@ -36,7 +36,8 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 struct Sizes {
   std::int64_t rows, columns, depth;
 };
-constexpr Sizes kSizes[] = {{1, 1, 1}, {33, 65, 7}, {32, 64, 128}, {70, 300, 129}, {128, 40, 2049}, {5, 1000, 64}};
+constexpr Sizes kSizes[] = {{1, 1, 1},       {33, 65, 7},   {32, 64, 128}, {70, 300, 129},
+                            {128, 40, 2049}, {5, 1000, 64}, {300, 40, 70}};
 
 /// Runs `check` in bf16 by plain loops and by each unit that this CPU has.
 template <typename Check>
