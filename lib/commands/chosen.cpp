@@ -46,7 +46,7 @@ std::vector<std::size_t> chosen_results(const cli::CommandLine& line, const Scop
 std::vector<std::size_t> results_of_pipeline(const cli::CommandLine& line, const Scope& scope,
                                              const pipeline::Store& store, const pipeline::Inventory& inventory,
                                              const std::vector<std::size_t>& found, const std::string& id) {
-  const std::string name = pipeline_in(scope.file);
+  const std::string name = pipeline_in(store, scope.file);
   std::vector<std::size_t> made;
   for (const std::size_t i : found) {
     if (inventory.results[i].pipeline == name) made.push_back(i);

@@ -58,7 +58,7 @@ int list_runs(cli::CommandLine line) {
   if (!line.words.empty())
     throw ConfigError(cat("list runs takes no ", quote(line.words.front())), {"pe-pipeline list runs", 0, 0, "", 1},
                       "at most a pipeline file (ending in .yml)");
-  const std::string wanted = pipeline_in(line.file);
+  const std::string wanted = pipeline_in(store, line.file);
   Json json = header("pe-list-runs/1");
   json["runs"] = Json::array();
   std::vector<std::vector<std::string>> rows;

@@ -33,6 +33,22 @@ std::optional<std::string> pipeline_of(const pipeline::Store& store, const std::
   }
 }
 
+/// The pipeline of the newest run of this file, by its path; nothing when no run is of it.
+std::optional<std::string> pipeline_that_ran(const pipeline::Store& store, const std::string& file) {
+  const std::vector<std::string> runs = store.runs();
+  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
+    try {
+      const Json plan = pipeline::read_plan(store.runs_folder() / *run, [](const Json&) {});
+      std::error_code error;  // of a file that is gone
+      const fs::path ran = fs::path(support::text_in(plan, "root")) / support::text_in(plan, "file");
+      if (fs::equivalent(ran, file, error)) return support::text_in(plan, "pipeline");
+    } catch (const support::ArtifactError&) {
+      continue;  // who reads the runs says so
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> run_called(const pipeline::Store& store, const std::string& word, const std::string& flag) {
@@ -50,12 +66,23 @@ std::optional<std::string> run_called(const pipeline::Store& store, const std::s
                     cat("give more of it: ", support::join(newest, ", "), more > 0 ? ", …" : ""));
 }
 
-std::string pipeline_in(const std::string& file) { return file.empty() ? "" : pipeline::read_pipeline_file(file).name; }
+std::string pipeline_in(const pipeline::Store& store, const std::string& file) {
+  if (file.empty()) return "";
+  try {
+    return pipeline::read_pipeline_file(file).name;
+  } catch (const ConfigError& error) {
+    const auto name = pipeline_that_ran(store, file);
+    if (!name) throw;
+    const support::Diagnostic& first = error.diagnostics().front();
+    say(cat("pe-pipeline: warning: ", first.place.str(), ": ", first.message, "; it ran as ", quote(*name), "\n"));
+    return *name;
+  }
+}
 
 std::string newest_run(const pipeline::Store& store, const std::vector<std::string>& runs, const std::string& file,
                        const std::string& kind) {
   if (file.empty()) return runs.back();
-  const std::string name = pipeline_in(file);
+  const std::string name = pipeline_in(store, file);
   std::string other;
   for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
     const auto owner = pipeline_of(store, *run);

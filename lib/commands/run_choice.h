@@ -16,8 +16,9 @@ namespace pe::commands {
 /// when no run is called so. @throws ConfigError at `flag` when several are.
 std::optional<std::string> run_called(const pipeline::Store& store, const std::string& word, const std::string& flag);
 
-/// The name of the pipeline in a file; of no file, "". @throws ConfigError
-std::string pipeline_in(const std::string& file);
+/// The name of the pipeline in a file; of no file, "". A file with errors has the name under which it ran last, and the
+/// first error is shown. @throws ConfigError when no run is of such a file.
+std::string pipeline_in(const pipeline::Store& store, const std::string& file);
 
 /// The newest of `runs`, which are sorted by age. With a pipeline file, the newest run of that pipeline. `kind` is for
 /// messages: "run", "active run". @throws ConfigError when there is none; it names the newest run of another pipeline.

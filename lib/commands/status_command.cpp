@@ -259,6 +259,7 @@ namespace {
 
 /// Logs of the selected tasks, from the newest run in which one of them has started.
 struct FoundLogs {
+  std::string pipeline;  ///< whose runs were read; empty for any
   std::string run;
   std::vector<TaskStatus> tasks;
   std::vector<fs::path> job_logs;        ///< of tasks that no stage was started for
@@ -273,15 +274,15 @@ void look_into_run(const pipeline::Store& store, const RunStatus& status, const 
     const bool selected = std::any_of(words.begin(), words.end(), [&](const std::string& word) {
       return word == task.id || (name && pipeline::matches(*name, word));
     });
-    auto& [run, tasks, job_logs, stages, ids] = found;
+    std::vector<std::string>&stages = found.stages, &ids = found.ids;
     if (std::find(stages.begin(), stages.end(), task.stage) == stages.end()) stages.push_back(task.stage);
     if (ids.size() < 1000 && std::find(ids.begin(), ids.end(), task.id) == ids.end()) ids.push_back(task.id);
     if (selected && !store.attempts(task.plan_key).empty()) {
-      tasks.push_back(task);
+      found.tasks.push_back(task);
     } else if (selected && !status.cluster.empty()) {
       if (!submission) submission = pipeline::read_submission(store, status.run_id);
       const fs::path log = submission ? pipeline::job_log(store, *submission, task.plan_key) : fs::path();
-      if (!log.empty()) job_logs.push_back(log);
+      if (!log.empty()) found.job_logs.push_back(log);
     }
   }
 }
@@ -295,11 +296,11 @@ FoundLogs find_logs(const pipeline::Store& store, const cli::CommandLine& line) 
     std::reverse(runs.begin(), runs.end());
     if (runs.empty()) pick_run(store, "", line.file);
   }
-  const std::string wanted = line.run.empty() ? pipeline_in(line.file) : "";
   FoundLogs found;
+  found.pipeline = line.run.empty() ? pipeline_in(store, line.file) : "";
   for (const std::string& run : runs) {
     const std::optional<RunStatus> status = line.run.empty() ? read_or_say(store, run) : pipeline::read_run(store, run);
-    if (!status || (!wanted.empty() && status->pipeline != wanted)) continue;
+    if (!status || (!found.pipeline.empty() && status->pipeline != found.pipeline)) continue;
     look_into_run(store, *status, line.words, found);
     found.run = run;
     if (!found.tasks.empty() || !found.job_logs.empty()) break;
@@ -308,16 +309,18 @@ FoundLogs find_logs(const pipeline::Store& store, const cli::CommandLine& line) 
   return found;
 }
 
-[[noreturn]] void throw_no_log(const std::string& word, const std::string& pipeline, const FoundLogs& found) {
+[[noreturn]] void throw_no_log(const std::string& word, const FoundLogs& found) {
   const auto has = [](const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   const std::string label = word.substr(0, word.find('['));
   const bool exists = has(found.stages, label);
-  throw ConfigError(
-      cat("no run", pipeline.empty() ? "" : " of pipeline " + quote(pipeline), " has a log of ", quote(word)), {},
-      exists && has(found.ids, word) ? std::string("it has not started; `pe-pipeline status` says why")
-                                     : support::suggestion(exists ? word : label, exists ? found.ids : found.stages));
+  throw ConfigError(cat("no run", found.pipeline.empty() ? "" : " of pipeline " + quote(found.pipeline),
+                        " has a log of ", quote(word)),
+                    {},
+                    exists && has(found.ids, word)
+                        ? std::string("it has not started; `pe-pipeline status` says why")
+                        : support::suggestion(exists ? word : label, exists ? found.ids : found.stages));
 }
 
 /// A terminal gets no control characters of a stage.
@@ -384,7 +387,7 @@ int logs_command(const cli::CommandLine& given) {
     print_job_logs(found.job_logs, line);
     return pipeline::kRunDone;
   }
-  if (found.tasks.empty()) throw_no_log(line.words.front(), pipeline_in(line.file), found);
+  if (found.tasks.empty()) throw_no_log(line.words.front(), found);
   const bool several = found.tasks.size() > 1;
   Json answers = Json::array();
   for (const TaskStatus& task : found.tasks) {

@@ -173,6 +173,29 @@ BOOST_AUTO_TEST_CASE(results_come_out_the_same_when_they_are_run_again_and_damag
   CHECK_HAS(answer.err, "did you mean 'decay'?");
 }
 
+BOOST_AUTO_TEST_CASE(a_run_is_shown_while_its_pipeline_file_has_an_error) {
+  const Place place;
+  BOOST_REQUIRE(place.run().code == 0);
+  for (const std::string& text : {std::string(kToy) + "extra: 1\n", std::string("name: [\n")}) {
+    support::write_file_atomically(place.file(), text, false);
+    for (const std::vector<std::string>& words :
+         std::vector<std::vector<std::string>>{{"status"}, {"logs"}, {"list", "runs"}}) {
+      std::vector<std::string> call = words;
+      call.push_back(place.file().string());
+      if (words.front() == "logs") call.push_back("data");
+      const Answer answer = place.call(call);
+      BOOST_TEST(answer.code == 0, answer.err);
+      CHECK_HAS(answer.err, "warning: ");
+      CHECK_HAS(answer.err, "toy.yml:");
+      CHECK_HAS(answer.err, "it ran as 'toy'");
+    }
+  }
+  fs::rename(place.file(), place.root() / "other.yml");
+  const Answer never_ran = place.call({"status", (place.root() / "other.yml").string()});
+  BOOST_TEST(never_ran.code == 2);
+  CHECK_HAS(never_ran.err, "not valid YAML");
+}
+
 BOOST_AUTO_TEST_CASE(a_stage_that_reads_what_it_does_not_declare_is_caught_by_running_it_again) {
   const Place place("schema: pe-pipeline/1\nname: leaky\nstages:\n  leak:\n    run: stages/leak\n", "leaky.yml");
   place.script("stages/leak", R"sh(#!/bin/sh
