@@ -43,7 +43,7 @@ std::optional<std::string> pipeline_that_ran(const pipeline::Store& store, const
       const fs::path ran = fs::path(support::text_in(plan, "root")) / support::text_in(plan, "file");
       if (fs::equivalent(ran, file, error)) return support::text_in(plan, "pipeline");
     } catch (const support::ArtifactError&) {
-      continue;  // who reads the runs says so
+      continue;  // a damaged plan has a warning of `pipeline_of`
     }
   }
   return std::nullopt;

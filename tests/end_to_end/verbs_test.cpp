@@ -440,8 +440,10 @@ BOOST_AUTO_TEST_CASE(cancelling_the_pipeline_of_a_file_leaves_the_run_of_another
   BOOST_TEST(answer.code == 2);
   CHECK_HAS(answer.err, "pipeline 'mini' has no active run; 'toy' has " + live().front());
   BOOST_TEST(::waitpid(pid, nullptr, WNOHANG) == 0);
+  place.write(support::read_file(place.file()) + "extra: 1\n");  // an edit under way does not keep the run alive
   answer = place.call({"cancel", "toy.yml"});
   BOOST_TEST(answer.code == 0, answer.err);
+  CHECK_HAS(answer.err, "unknown key 'extra'");
   CHECK_HAS(answer.out, "was asked to save and stop");
   BOOST_TEST(support::wait_for(pid).code == 3);
 }
