@@ -125,8 +125,7 @@ std::string setting_for(const Record& record) {
     return value && value->is_string() ? value->get<std::string>() : std::string();
   };
   const std::string isa = text("compute.isa");
-  std::string here = support::widest_instruction_set();
-  if (here == "amx" && text("compute.dtype") != "bf16") here = "avx512";  // as the pipeline resolves `auto`
+  const std::string here = support::best_instruction_set(text("compute.dtype") == "bf16");
   if (isa.empty() || isa == "portable" || isa == here || text("compute.device") != "cpu") return "";
   return cat("--set ", record.task.substr(0, record.task.find_first_of("[@")), ".compute.isa=", isa);
 }

@@ -24,6 +24,8 @@ namespace pe::kernels {
 namespace baseline {
 constexpr const char* kName = "portable";
 #include "kernels/cpu_body.inc"
+// which has the vectors of:
+#include "kernels/cpu_bf16_plain.inc"
 }  // namespace baseline
 #undef PE_VECTOR_BYTES
 #undef PE_TILE_ROWS
@@ -38,6 +40,8 @@ constexpr const char* kName = "portable";
 namespace avx2 {
 constexpr const char* kName = "avx2";
 #include "kernels/cpu_body.inc"
+// which has the vectors of:
+#include "kernels/cpu_bf16_plain.inc"
 }  // namespace avx2
 #pragma GCC pop_options
 #undef PE_VECTOR_BYTES
@@ -60,7 +64,8 @@ constexpr const char* kName = "avx512";
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,fma")
 namespace avx512_bf16 {
-#include "kernels/cpu_bf16.inc"
+using avx512::transpose16;
+#include "kernels/cpu_bf16_avx512.inc"
 }  // namespace avx512_bf16
 #pragma GCC pop_options
 #endif
@@ -73,13 +78,20 @@ const Table& table_for(std::string_view capability) {
   return baseline::kTable;
 }
 
-const Bf16Table* bf16_table() {
+const Bf16Table* avx512_bf16_table() {
 #if defined(__x86_64__)
   static const bool has =
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
   if (has) return &avx512_bf16::kBf16Table;
 #endif
   return nullptr;
+}
+
+const Bf16Table& plain_bf16_table(std::string_view capability) {
+#if defined(__x86_64__)
+  if (capability == "AVX2") return avx2::kBf16Table;
+#endif
+  return baseline::kBf16Table;
 }
 
 }  // namespace pe::kernels

@@ -190,8 +190,11 @@ struct Table {
                                      float* scratch);
 };
 
-/// Null where this CPU lacks AVX512-BF16.
-const Bf16Table* bf16_table();
+/// By AVX512-BF16; null where this CPU lacks it.
+const Bf16Table* avx512_bf16_table();
+
+/// By arithmetic in fp32, which every CPU has: the form for "AVX2", and for anything else "DEFAULT".
+const Bf16Table& plain_bf16_table(std::string_view capability);
 
 /// The form for an instruction set as LibTorch names it: "DEFAULT", "AVX2", "AVX512"; anything else gets DEFAULT.
 const Table& table_for(std::string_view capability);

@@ -1,6 +1,7 @@
 // Products of fp32 matrices in bf16 with fp32 sums: our packing and tiles (cpu_bf16.inc). On CPUs with AMX the tiles
 // are oneDNN's micro-kernel, which LibTorch exports (ATen/native/CPUBlas.h) and which reads the same packed memory.
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <ATen/native/CPUBlas.h>
 #include <ATen/ops/empty.h>
 
@@ -15,7 +16,6 @@ namespace {
 using at::BFloat16;
 using at::Tensor;
 
-const Bf16Table* stand_in = nullptr;
 const Bf16Table* chosen = nullptr;
 
 /// The sums of a block restart after so many pairs: the block's part of both operands stays in a core's caches.
@@ -44,13 +44,10 @@ Tensor pairs_memory(std::int64_t rows, std::int64_t pairs, const Tensor& like) {
 
 }  // namespace
 
-void set_bf16_test_table(const Bf16Table* table) { stand_in = table; }
-bool uses_bf16_test_table() { return stand_in != nullptr; }
-
 const Bf16Table* bf16_table_of(Bf16Unit by) {
   if (by == Bf16Unit::kNone) return nullptr;
-  if (stand_in != nullptr) return stand_in;
-  const Bf16Table* own = bf16_table();
+  if (by == Bf16Unit::kPlain) return &plain_bf16_table(at::get_cpu_capability());
+  const Bf16Table* own = avx512_bf16_table();
   if (own == nullptr || by == Bf16Unit::kAvx512) return own;
   if (!at::native::cpublas::could_pack(at::kBFloat16)) return nullptr;
   static const Bf16Table amx{own->pack_rows, own->pack_columns, multiply_by_amx, release_amx};
@@ -61,7 +58,10 @@ bool can_multiply_in_bf16(Bf16Unit by) { return by == Bf16Unit::kNone || bf16_ta
 
 void multiply_in_bf16(Bf16Unit by) { chosen = bf16_table_of(by); }
 
-const char* name_of(Bf16Unit by) { return by == Bf16Unit::kAmx ? "AMX" : "AVX512-BF16"; }
+const char* name_of(Bf16Unit by) {
+  if (by == Bf16Unit::kPlain) return "fp32 arithmetic";
+  return by == Bf16Unit::kAmx ? "AMX" : "AVX512-BF16";
+}
 
 const Bf16Table* bf16_products_of(const Tensor& x) { return cpu_for(x) != nullptr ? chosen : nullptr; }
 

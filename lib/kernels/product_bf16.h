@@ -10,11 +10,12 @@
 
 namespace pe::kernels {
 
-/// The unit that multiplies. The two sum in different orders.
-enum class Bf16Unit { kNone, kAvx512, kAmx };
+/// The unit that multiplies. kPlain is fp32 arithmetic, by the instructions that LibTorch took. The others sum in
+/// other orders.
+enum class Bf16Unit { kNone, kPlain, kAvx512, kAmx };
 
-/// Whether this CPU has AVX512-BF16 or AMX and the instructions that pack for it, usable by LibTorch. kNone: always.
-bool can_multiply_in_bf16(Bf16Unit by = Bf16Unit::kAvx512);
+/// Whether this CPU has the unit and the instructions that pack for it, usable by LibTorch. kNone and kPlain: always.
+bool can_multiply_in_bf16(Bf16Unit by);
 
 /// Its packing and tiles; null where this CPU lacks them, and of kNone.
 const Bf16Table* bf16_table_of(Bf16Unit by);
@@ -23,13 +24,8 @@ const Bf16Table* bf16_table_of(Bf16Unit by);
 /// decides (model/device.h).
 void multiply_in_bf16(Bf16Unit by);
 
-/// "AMX" or "AVX512-BF16".
+/// "AMX", "AVX512-BF16" or "fp32 arithmetic".
 const char* name_of(Bf16Unit unit);
-
-/// For tests: multiplies in place of every unit from the next `multiply_in_bf16` on, so that CPUs without any can run
-/// code that uses them. Null: none.
-void set_bf16_test_table(const Bf16Table* table);
-bool uses_bf16_test_table();
 
 /// The kernels that multiply x in bf16: for fp32 on the CPU, where the config asks for bf16; else null.
 const Bf16Table* bf16_products_of(const at::Tensor& x);

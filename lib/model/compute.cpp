@@ -34,9 +34,8 @@ using support::ConfigError;
 constexpr std::pair<Isa, const char*> kIsas[] = {
     {Isa::kAmx, "amx"}, {Isa::kAvx512, "avx512"}, {Isa::kAvx2, "avx2"}, {Isa::kPortable, "portable"}};
 
-Isa best_isa() {
-  const std::string_view best = support::widest_instruction_set();
-  return std::find_if(std::begin(kIsas), std::end(kIsas), [&](const auto& isa) { return isa.second == best; })->first;
+Isa isa_named(std::string_view name) {
+  return std::find_if(std::begin(kIsas), std::end(kIsas), [&](const auto& isa) { return isa.second == name; })->first;
 }
 
 const char* isa_name(Isa isa) {
@@ -100,9 +99,10 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
             {"portable", Isa::kPortable}},
            "Instruction sets of the CPU. portable gives the same bytes on every x86-64, and amx is for products in "
            "bf16. auto and native use the machine's.");
-  v.choice("dtype", dtype, {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}},
-           "Type of products, and on cuda of activations; weights, norms, softmax and losses stay in fp32. bf16 "
-           "on a CPU needs AVX512-BF16 or AMX. auto: bf16 on cuda, else fp32.");
+  v.choice(
+      "dtype", dtype, {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}},
+      "Type of products, and on cuda of activations; weights, norms, softmax and losses stay in fp32. bf16 is fast "
+      "on a CPU with AVX512-BF16 or AMX. auto: bf16 on cuda, else fp32.");
   v.choice("kernels", kernels, {{"fused", Kernels::kFused}, {"plain", Kernels::kPlain}},
            "Operations between matrix products: our kernels, or LibTorch's operators, which are slower and for "
            "comparison.",
@@ -132,29 +132,21 @@ ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch, std::int6
   if (result.device == DeviceKind::kAuto) result.device = DeviceKind::kCpu;
   const bool cuda = result.device == DeviceKind::kCuda;
   if (result.dtype == Precision::kAuto) result.dtype = cuda ? Precision::kBf16 : Precision::kFp32;
-  const Isa best = best_isa();
-  const bool uses_amx = !cuda && result.dtype == Precision::kBf16;
+  const bool bf16_on_cpu = !cuda && result.dtype == Precision::kBf16;
   if (result.isa == Isa::kAuto || result.isa == Isa::kNative)
-    result.isa = best == Isa::kAmx && !uses_amx ? Isa::kAvx512 : best;
-  if (result.isa < best) {  // enumerators go from the widest set to the narrowest
+    result.isa = isa_named(support::best_instruction_set(bf16_on_cpu));
+  if (const Isa widest = isa_named(support::widest_instruction_set()); result.isa < widest) {  // widest sets come first
     throw ConfigError(
-        cat("compute.isa is ", isa_name(result.isa), ", but this machine has no more than ", isa_name(best)), {},
+        cat("compute.isa is ", isa_name(result.isa), ", but this machine has no more than ", isa_name(widest)), {},
         "use 'portable' for results that every machine can give");
   }
-  if (result.isa == Isa::kAmx && !uses_amx) {
+  if (result.isa == Isa::kAmx && !bf16_on_cpu) {
     throw ConfigError("compute.isa is amx, which only products in bf16 on a CPU use", {},
                       "set compute.isa: avx512 or native, or compute.dtype: bf16");
   }
-  if (!cuda && result.dtype == Precision::kBf16) {
-    if (result.isa > Isa::kAvx512 && !kernels::uses_bf16_test_table()) {
-      throw ConfigError(cat("compute.dtype is bf16 and compute.isa is ", isa_name(result.isa),
-                            "; products in bf16 on a CPU need avx512 with AVX512-BF16, or amx"),
-                        {}, "set compute.isa: native on a CPU with AVX512-BF16 or AMX, or compute.dtype: fp32");
-    }
-    if (result.kernels == Kernels::kPlain) {
-      throw ConfigError("compute.kernels is plain, but products in bf16 on a CPU need our kernel", {},
-                        "set compute.kernels: fused, or compute.dtype: fp32");
-    }
+  if (bf16_on_cpu && result.kernels == Kernels::kPlain) {
+    throw ConfigError("compute.kernels is plain, but products in bf16 on a CPU need our kernel", {},
+                      "set compute.kernels: fused, or compute.dtype: fp32");
   }
   if (result.deterministic == Determinism::kAuto) result.deterministic = Determinism::kOn;
   if (!cuda && result.deterministic == Determinism::kOff) {

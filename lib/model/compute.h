@@ -39,9 +39,8 @@ struct ComputeConfig {
 
 /// The same without `auto`; `batch` is the sequences of a step, `length` the tokens of one. A rank's part of a batch is
 /// `batch` / ranks sequences, a multiple of its micro-batch.
-/// @throws ConfigError for settings that exclude each other. These are bf16 on a CPU with plain kernels or narrower
-/// instruction sets than avx512, amx without bf16, and `deterministic: off` on a CPU. A batch that ranks and
-/// micro-batches do not divide is also an error.
+/// @throws ConfigError for settings that exclude each other. These are bf16 on a CPU with plain kernels, amx without
+/// bf16, and `deterministic: off` on a CPU. A batch that ranks and micro-batches do not divide is also an error.
 ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch = 1, std::int64_t length = 1);
 
 /// Why `batch` sequences cannot be shared by so many ranks in micro-batches of that size; empty when they can. A

@@ -60,7 +60,8 @@ const PeCudaTable& load_plugin() {
 /// The unit that multiplies in bf16 on the CPU, if the config asks for bf16.
 kernels::Bf16Unit bf16_unit(const ComputeConfig& compute) {
   if (compute.device == DeviceKind::kCuda || compute.dtype != Precision::kBf16) return kernels::Bf16Unit::kNone;
-  return compute.isa == Isa::kAmx ? kernels::Bf16Unit::kAmx : kernels::Bf16Unit::kAvx512;
+  if (compute.isa == Isa::kAmx) return kernels::Bf16Unit::kAmx;
+  return compute.isa == Isa::kAvx512 ? kernels::Bf16Unit::kAvx512 : kernels::Bf16Unit::kPlain;
 }
 
 /// Whether the word occurs and ends there: "NVIDIA L40" holds no "L4".
@@ -76,7 +77,7 @@ at::Device open_device(const ComputeConfig& compute) {
   const kernels::Bf16Unit unit = bf16_unit(compute);
   if (!kernels::can_multiply_in_bf16(unit)) {
     throw ConfigError(cat("compute.dtype is bf16, but ", support::cpu_name(), " has no ", name_of(unit)), {},
-                      "set compute.dtype: fp32, or use a GPU");
+                      "set compute.isa: avx2, which multiplies in fp32, or compute.dtype: fp32");
   }
   kernels::multiply_in_bf16(unit);
   if (compute.device != DeviceKind::kCuda) {

@@ -49,9 +49,17 @@ const char* widest_instruction_set() {
   return avx2 ? "avx2" : "portable";
 }
 
+const char* best_instruction_set(bool in_bf16) {
+  const std::string_view widest = widest_instruction_set();
+  if (widest == "amx") return in_bf16 ? "amx" : "avx512";
+  if (widest == "avx512") return in_bf16 && !__builtin_cpu_supports("avx512bf16") ? "avx2" : "avx512";
+  return widest.data();
+}
+
 #else
 
 const char* widest_instruction_set() { return "portable"; }
+const char* best_instruction_set(bool /*in_bf16*/) { return "portable"; }
 
 #endif
 

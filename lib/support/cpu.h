@@ -13,4 +13,8 @@ const std::string& cpu_name();
 /// "avx512" (F, DQ, BW and VL), "avx2" (with FMA) or "portable".
 const char* widest_instruction_set();
 
+/// The one that `compute.isa: auto` takes: amx for products in bf16 alone, and for them avx512 only where the CPU has
+/// AVX512-BF16.
+const char* best_instruction_set(bool in_bf16);
+
 }  // namespace pe::support

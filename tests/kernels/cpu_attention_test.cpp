@@ -8,7 +8,6 @@
 
 #include "instruction_sets.h"
 #include "kernels/product_bf16.h"
-#include "portable_bf16.h"
 #include "support/random.h"
 
 namespace {
@@ -123,9 +122,11 @@ Results naive(const Inputs& in) {
 
 constexpr float kGuard = 12345;
 
-/// Units that multiply in bf16 here: plain loops, and the units of this CPU.
+/// Everything that multiplies in bf16 here: the forms in fp32 arithmetic, and the units of this CPU.
 std::vector<const Bf16Table*> bf16_tables() {
-  std::vector<const Bf16Table*> tables{&pe::test::PortableBf16::table};
+  std::vector<const Bf16Table*> tables;
+  for (const std::string& set : instruction_sets())
+    if (set != "AVX512") tables.push_back(&plain_bf16_table(set));
   for (const auto unit : {Bf16Unit::kAvx512, Bf16Unit::kAmx})
     if (const Bf16Table* table = bf16_table_of(unit)) tables.push_back(table);
   return tables;
@@ -267,7 +268,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_number_is_not_hidden) {
   Inputs in({1, 1, 1, 300, 300, 16, 16, true, false, false});
   in.packed[280 * in.row + in.of.width] = std::numeric_limits<float>::quiet_NaN();  // key 280
   for (const std::string& set : instruction_sets()) {
-    for (const Bf16Table* bf16 : {static_cast<const Bf16Table*>(nullptr), &pe::test::PortableBf16::table}) {
+    for (const Bf16Table* bf16 : {static_cast<const Bf16Table*>(nullptr), &plain_bf16_table("DEFAULT")}) {
       const Results found = by_kernels(table_for(set), in, 1, bf16);
       for (std::int64_t t = 0; t < 300; ++t) {
         BOOST_REQUIRE(std::isnan(found.lse[t]) == (t >= 280));
@@ -290,7 +291,7 @@ BOOST_AUTO_TEST_CASE(a_table_may_hide_distances) {
     compare("dq", found.dq, expected.dq);
     compare("dk", found.dk, expected.dk);
     compare("dv", found.dv, expected.dv);
-    const Results rounded = by_kernels(table_for(set), in, 1, &pe::test::PortableBf16::table);
+    const Results rounded = by_kernels(table_for(set), in, 1, &plain_bf16_table("DEFAULT"));
     compare("lse", rounded.lse, expected.lse);
     compare("out", rounded.out, expected.out, 2e-3);
     compare("dq", rounded.dq, expected.dq, 5e-3);

@@ -12,7 +12,6 @@
 #include "kernels/dispatch.h"
 #include "kernels/product.h"
 #include "kernels/product_bf16.h"
-#include "portable_bf16.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/random.h"
@@ -39,19 +38,15 @@ struct Sizes {
 constexpr Sizes kSizes[] = {{1, 1, 1},       {33, 65, 7},   {32, 64, 128}, {70, 300, 129},
                             {128, 40, 2049}, {5, 1000, 64}, {300, 40, 70}};
 
-/// Runs `check` in bf16 by plain loops and by each unit that this CPU has.
+/// Runs `check` in bf16 by each unit that this CPU has.
 template <typename Check>
 void for_each_unit(const Check& check) {
-  const auto run = [&](kernels::Bf16Unit unit, const char* name) {
+  for (const auto unit : {kernels::Bf16Unit::kPlain, kernels::Bf16Unit::kAvx512, kernels::Bf16Unit::kAmx}) {
+    if (!kernels::can_multiply_in_bf16(unit)) continue;
     kernels::multiply_in_bf16(unit);
-    BOOST_TEST_CONTEXT(name) check();
-    kernels::multiply_in_bf16(kernels::Bf16Unit::kNone);
-  };
-  kernels::set_bf16_test_table(&test::PortableBf16::table);
-  run(kernels::Bf16Unit::kAvx512, "plain loops");
-  kernels::set_bf16_test_table(nullptr);
-  for (const auto unit : {kernels::Bf16Unit::kAvx512, kernels::Bf16Unit::kAmx})
-    if (kernels::can_multiply_in_bf16(unit)) run(unit, name_of(unit));
+    BOOST_TEST_CONTEXT(name_of(unit)) check();
+  }
+  kernels::multiply_in_bf16(kernels::Bf16Unit::kNone);
 }
 
 /// Each operand as stored and as a transposed view.

@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
 
+#include "kernels/product_bf16.h"
 #include "model/compute.h"
 #include "model/device.h"
 #include "support/cpu.h"
@@ -62,19 +63,29 @@ BOOST_AUTO_TEST_CASE(portable_asks_every_library_for_its_common_ground) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(bf16_on_a_cpu_needs_the_widest_instructions_and_our_kernels) {
+// The unit that multiplies goes by the instruction set alone, so that a result's config names it.
+BOOST_AUTO_TEST_CASE(every_cpu_multiplies_in_bf16_by_our_kernels) {
+  using pe::kernels::Bf16Unit;
   ComputeConfig config;
   config.dtype = pe::model::Precision::kBf16;
   config.isa = pe::model::Isa::kPortable;
-  BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError, [](const auto& error) {
-    return mentions(error, "compute.isa is portable") && mentions(error, "AVX512-BF16") &&
-           mentions(error, "compute.dtype: fp32");
-  });
-  config.isa = pe::model::Isa::kAuto;
-  try {
-    pe::model::resolve(config);
-  } catch (const pe::support::ConfigError&) {
-    return;  // this machine has no AVX-512
+  BOOST_TEST((pe::model::resolve(config).isa == pe::model::Isa::kPortable));
+  const auto products = [&] {
+    const ComputeConfig compute = pe::model::resolve(config);
+    const at::Device device = pe::model::open_device(compute);
+    pe::kernels::multiply_in_bf16(Bf16Unit::kNone);
+    return pe::model::fingerprint(compute, device)["products"];
+  };
+  BOOST_TEST(products() == "fp32 arithmetic");
+  config.isa = pe::model::Isa::kAuto;  // never a set whose unit is missing here
+  const bool has = pe::kernels::can_multiply_in_bf16(Bf16Unit::kAvx512);
+  BOOST_TEST((products() == "fp32 arithmetic") == !has);
+  if (!has && pe::support::widest_instruction_set() == std::string("avx512")) {
+    config.isa = pe::model::Isa::kAvx512;
+    BOOST_CHECK_EXCEPTION(products(), pe::support::ConfigError, [](const auto& error) {
+      return mentions(error, "has no AVX512-BF16") && mentions(error, "compute.isa: avx2");
+    });
+    config.isa = pe::model::Isa::kAuto;
   }
   config.kernels = pe::model::Kernels::kPlain;
   BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError,

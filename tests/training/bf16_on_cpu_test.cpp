@@ -7,7 +7,6 @@
 #include "artifact/eval_table.h"
 #include "artifact/metrics.h"
 #include "evaluated_run.h"
-#include "kernels/portable_bf16.h"
 #include "model/device.h"
 #include "small_run.h"
 #include "support/error.h"
@@ -36,7 +35,7 @@ TrainConfig config_of(model::Precision dtype, std::int64_t seed) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(bf16_on_cpu, *boost::unit_test::fixture<Bf16OnAnyCpu>())
+BOOST_AUTO_TEST_SUITE(bf16_on_cpu, *boost::unit_test::fixture<NoBf16After>())
 
 BOOST_AUTO_TEST_CASE(losses_differ_from_fp32_by_less_than_seeds_differ) {
   const TempFolder folder;

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <functional>
 
-#include "kernels/portable_bf16.h"
 #include "model/device.h"
 #include "small_run.h"
 #include "support/error.h"
@@ -132,7 +131,7 @@ int finish(const Attempt& attempt_at, const fs::path& folder, const fs::path& da
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(exactness, *boost::unit_test::fixture<NoStop>() * boost::unit_test::fixture<Bf16OnAnyCpu>())
+BOOST_AUTO_TEST_SUITE(exactness, *boost::unit_test::fixture<NoStop>() * boost::unit_test::fixture<NoBf16After>())
 
 BOOST_AUTO_TEST_CASE(interrupted_at_random_steps_gives_the_bytes_of_the_undisturbed_run) {
   const TempFolder folder;

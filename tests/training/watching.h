@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/product_bf16.h"
 #include "support/progress.h"
 
 namespace pe::test {
@@ -28,6 +29,11 @@ class Watching : public support::Progress {
 
  private:
   std::int64_t steps_;
+};
+
+/// A test may multiply in bf16; afterwards nothing does.
+struct NoBf16After {
+  ~NoBf16After() { kernels::multiply_in_bf16(kernels::Bf16Unit::kNone); }
 };
 
 /// Undoes a request to stop when a test ends.

@@ -32,7 +32,8 @@ bool accepts(const support::Field& field, const std::string& word) {
 
 }  // namespace
 
-void resolve_compute(const StageDescription& stage, const Resources& resources, const std::string& isa, Json& config) {
+void resolve_compute(const StageDescription& stage, const Resources& resources, const InstructionSets& isa,
+                     Json& config) {
   const support::Field* group = support::find_field(stage.fields, "compute");
   if (!group || group->type != support::FieldType::kGroup || !config.contains("compute")) return;
   Json& compute = config["compute"];
@@ -62,10 +63,10 @@ void resolve_compute(const StageDescription& stage, const Resources& resources, 
   });
   resolve("isa", [&](const support::Field& field) -> Json {
     static const std::vector<std::string> kFallingOrder{"amx", "avx512", "avx2", "portable"};
-    auto at = std::find(kFallingOrder.begin(), kFallingOrder.end(), isa);
+    const bool bf16_on_cpu = !cuda && compute.contains("dtype") && compute["dtype"] == "bf16";
+    auto at = std::find(kFallingOrder.begin(), kFallingOrder.end(), bf16_on_cpu ? isa.bf16 : isa.fp32);
     // Nothing else uses AMX, and keys of the rest must not distinguish such machines.
-    const bool uses_amx = !cuda && compute.contains("dtype") && compute["dtype"] == "bf16";
-    if (isa == "amx" && !uses_amx) ++at;
+    if (at == kFallingOrder.begin() && !bf16_on_cpu) ++at;
     for (; at != kFallingOrder.end(); ++at) {
       if (accepts(field, *at)) return *at;
     }

@@ -9,9 +9,16 @@
 
 namespace pe::pipeline {
 
+/// Values for `compute.isa: auto`, in the words of that field.
+struct InstructionSets {
+  std::string fp32;  ///< also of GPUs
+  std::string bf16;  ///< for products in bf16 on a CPU
+};
+
 /// Fills `compute.device`, `threads`, `ranks`, `dtype`, `deterministic`, `micro_batch` and `isa` where they are `auto`
-/// and the schema has them. The instruction set is the best of the machine's that the field accepts; amx for bf16
-/// alone.
-void resolve_compute(const StageDescription& stage, const Resources& resources, const std::string& isa, Json& config);
+/// and the schema has them. The field may not accept the instruction set of `isa`; the next narrower one then counts.
+/// amx is for bf16 alone.
+void resolve_compute(const StageDescription& stage, const Resources& resources, const InstructionSets& isa,
+                     Json& config);
 
 }  // namespace pe::pipeline

@@ -346,17 +346,18 @@ std::optional<Json> ConfigBuilder::config_of(const Stage& stage, const Scope& sc
 /// Value for `compute.isa: auto`. The block `slurm` of the stage, or of the file, describes the machines that will run
 /// it. A login node, a laptop and a compute node therefore give the tasks the same keys. Without the block it is the
 /// planning machine.
-std::string ConfigBuilder::isa_of(const Stage& stage, Mistakes& mistakes) const {
+InstructionSets ConfigBuilder::isa_of(const Stage& stage, Mistakes& mistakes) const {
   static const std::vector<std::string> kKnown{"amx", "avx512", "avx2", "portable"};
   for (const Node* block : {&stage.node->slurm, &source_.file.slurm}) {
     const Node* isa = block->is_map() ? block->find("isa") : nullptr;
     if (!isa) continue;
-    if (isa->is_scalar() && std::find(kKnown.begin(), kKnown.end(), isa->text) != kKnown.end()) return isa->text;
+    if (isa->is_scalar() && std::find(kKnown.begin(), kKnown.end(), isa->text) != kKnown.end())
+      return {isa->text, isa->text};
     mistakes.report(cat("expected one of ", support::join(kKnown, ", "), " as slurm.isa, found ", isa->found()),
                     isa->place(), support::suggestion(isa->text, kKnown));
-    return kKnown.back();
+    return {kKnown.back(), kKnown.back()};
   }
-  return options_.isa;
+  return {options_.isa, options_.bf16_isa};
 }
 
 bool ConfigBuilder::compose(const Stage& stage, const Scope& scope, const std::vector<Task>& producers, Task& task,

@@ -64,7 +64,7 @@ class ConfigBuilder {
   struct BuiltConfig {
     std::vector<ExternalInput> externals;
     Json compute;     ///< that group as it was written, for other resources
-    std::string isa;  ///< value for its `auto`
+    InstructionSets isa;  ///< values for its `auto`
     /// By cpus and gpus (maybe a share of one): paths absolute, `auto` of compute resolved. Never empty.
     std::map<std::pair<std::int64_t, double>, support::SharedValue<Json>> resolved;
   };
@@ -93,7 +93,7 @@ class ConfigBuilder {
   std::optional<Json> config_of(const Stage& stage, const Scope& scope, Mistakes& mistakes);
   void give_labels(const Stage& stage, const std::vector<Task>& producers, Task& task) const;
   Json left_out(const Task& task) const;
-  std::string isa_of(const Stage& stage, Mistakes& mistakes) const;
+  InstructionSets isa_of(const Stage& stage, Mistakes& mistakes) const;
 
   const OverriddenPipeline& source_;
   const ExpandOptions& options_;

@@ -22,7 +22,8 @@ struct ExpandOptions {
   std::vector<std::string> axis;  ///< "encoding=rope,alibi": keeps these labels
   std::string scale;              ///< name of a scale, or empty for the one marked default
   std::filesystem::path folder;   ///< folder of relative paths in `set`; empty: the current folder
-  std::string isa = support::widest_instruction_set();  ///< value for `compute.isa: auto`
+  std::string isa = support::best_instruction_set(false);      ///< value for `compute.isa: auto`
+  std::string bf16_isa = support::best_instruction_set(true);  ///< the same for products in bf16 on a CPU
 };
 
 /// Graph::variant of these options.

@@ -111,7 +111,7 @@ fs::path memo_path(const fs::path& store, const fs::path& pipeline_file, const E
   identity["axis"] = options.axis;
   identity["scale"] = options.scale;
   identity["folder"] = (options.folder.empty() ? fs::current_path() : fs::absolute(options.folder)).string();
-  identity["isa"] = options.isa;
+  identity["isa"] = {options.isa, options.bf16_isa};
   const char* path = std::getenv("PATH");
   identity["path"] = path ? path : "";
   return store / "memo" / cat("noop-", support::canonical_hash("pe/noop-memo/1", identity).substr(0, 32));

@@ -19,7 +19,7 @@ Json resolved(const Resources& resources, const std::string& isa = "avx2", Json 
   Json config = support::defaults(stage.fields);
   config["compute"].update(compute);
   if (config.contains("train")) config["train"].update({{"batch", batch}, {"length", length}});
-  resolve_compute(stage, resources, isa, config);
+  resolve_compute(stage, resources, {isa, isa}, config);
   return config["compute"];
 }
 
@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE(the_instruction_set_falls_to_one_that_the_field_accepts) {
   }
   const StageDescription stage = parse_description(document, "x");
   Json config = support::defaults(stage.fields);
-  resolve_compute(stage, {}, "avx512", config);
+  resolve_compute(stage, {}, {"avx512", "avx512"}, config);
   BOOST_TEST(config["compute"]["isa"] == "avx2");
 }
 
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(what_can_be_deterministic_is_unless_told_otherwise) {
     config["compute"]["deterministic"] = word;
     Resources resources;
     resources.gpus = 1;
-    resolve_compute(stage, resources, "avx512", config);
+    resolve_compute(stage, resources, {"avx512", "avx512"}, config);
     return std::pair(config["compute"]["deterministic"], support::hashed_config(stage.fields, config)["compute"]);
   };
   BOOST_TEST(of("auto").first == "on");
@@ -163,12 +163,13 @@ BOOST_AUTO_TEST_CASE(amx_is_in_keys_of_bf16_on_a_cpu_alone) {
     }
   }
   const StageDescription stage = parse_description(document, "x");
+  InstructionSets isa{"amx", "amx"};
   const auto of = [&](double gpus, const char* dtype) {
     Json config = support::defaults(stage.fields);
     config["compute"]["dtype"] = dtype;
     Resources resources;
     resources.gpus = gpus;
-    resolve_compute(stage, resources, "amx", config);
+    resolve_compute(stage, resources, isa, config);
     return config["compute"]["isa"];
   };
   BOOST_TEST(of(0, "bf16") == "amx");
@@ -176,6 +177,10 @@ BOOST_AUTO_TEST_CASE(amx_is_in_keys_of_bf16_on_a_cpu_alone) {
   BOOST_TEST(of(0, "fp32") == "avx512");
   BOOST_TEST(of(1, "bf16") == "avx512");
   BOOST_TEST(resolved({}, "amx", {{"dtype", "bf16"}})["isa"] == "avx512");  // the widest that this stage takes
+  isa = {"avx512", "avx2"};                                                 // AVX-512 without products in bf16
+  BOOST_TEST(of(0, "bf16") == "avx2");
+  BOOST_TEST(of(0, "fp32") == "avx512");
+  BOOST_TEST(of(1, "bf16") == "avx512");
 }
 
 BOOST_AUTO_TEST_CASE(the_machine_has_one_of_four) {
