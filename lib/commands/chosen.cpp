@@ -27,7 +27,8 @@ Scope scope_of(const cli::CommandLine& given) {
 std::vector<std::size_t> chosen_results(const cli::CommandLine& line, const Scope& scope, const pipeline::Store& store,
                                         const pipeline::Inventory& inventory) {
   if (scope.file.empty()) return pipeline::select_results(inventory, scope.words);
-  const ExpandedPipeline loaded = load(line, scope.file, scope.store);
+  ExpandedPipeline loaded = load(line, scope.file, scope.store);
+  pipeline::use_results_of_other_cpus(loaded.graph, pipeline::StoreReader(store));
   const std::vector<bool> selected = pipeline::select(loaded.graph, scope.words);
   const pipeline::Plan plan = pipeline::make_plan(loaded.graph, pipeline::StoreReader(store));
   std::set<std::size_t> chosen;

@@ -70,9 +70,11 @@ constexpr const char* kResultSelection =
     "from, SELECT+ what was made from it. With FILE it names that pipeline's tasks, as for run.";
 
 Flag from_store_flag() {
-  return toggle("--from-store",
-                "Make only the selected tasks, from results that are in the store; a report names what is not there",
-                &CommandLine::make_inputs, false);
+  return toggle(
+      "--from-store",
+      "Make only the selected tasks, from results that are in the store, of any CPU; a report names what is not "
+      "there",
+      &CommandLine::make_inputs, false);
 }
 
 cli::Command run_entry() {

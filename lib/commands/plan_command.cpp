@@ -83,6 +83,7 @@ PlannedPipeline make_planned(const cli::CommandLine& line, const std::vector<std
   options.selected = pipeline::select(loaded.graph, selectors);
   options.force = line.force;
   options.make_inputs = makes_inputs(line);
+  if (!options.make_inputs) use_what_is_there(loaded.graph, store, options.selected);
   Plan plan = pipeline::make_plan(loaded.graph, pipeline::StoreReader(store), options);
   return {std::move(loaded), std::move(store), std::move(plan)};
 }

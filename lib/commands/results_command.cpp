@@ -289,7 +289,7 @@ int Import::tell() const {
     for (const auto& [why, count] : imported.old)
       out += cat(style.warn("old       "), counted(count, "result"), ": ", why, "; no task reuses them\n");
     if (!imported.hints.empty()) {
-      out += cat("another CPU computed them; here a run finds them with\n  ",
+      out += cat("another CPU computed them. run --from-store uses them; other runs need\n  ",
                  cli::harmless(support::join({imported.hints.begin(), imported.hints.end()}, " ")), "\n");
     }
   }

@@ -342,6 +342,7 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
   store_options.durable = line.durability != "off";
   Store store(store_folder, store_options);
   StoreReader reader(store);
+  if (!plan_options.make_inputs) use_what_is_there(loaded.graph, store, plan_options.selected);
   const auto remember = [&](const pipeline::Plan& plan) {
     if (!selectors.empty()) return;
     pipeline::UpToDateCache::remember(store_folder, file, expand_options(line), graph, plan, *loaded.catalog,

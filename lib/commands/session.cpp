@@ -194,6 +194,11 @@ ExpandedPipeline load(const cli::CommandLine& line, const std::string& file, con
   return loaded;
 }
 
+void use_what_is_there(pipeline::Graph& graph, const pipeline::Store& store, const std::vector<bool>& selected) {
+  for (const auto& [isa, count] : pipeline::use_results_of_other_cpus(graph, pipeline::StoreReader(store), selected))
+    say(cat("pe-pipeline: note: ", counted(count, "result"), " by a CPU with ", isa, "\n"));
+}
+
 pipeline::Store open_for_reading(const fs::path& path) {
   pipeline::StoreOptions options;
   options.create = false;

@@ -54,6 +54,10 @@ struct ExpandedPipeline {
 };
 ExpandedPipeline load(const cli::CommandLine& line, const std::string& file, const fs::path& store);
 
+/// For a plan that makes no inputs: uses results of other CPUs (pipeline/plan/other_cpus.h) and prints their number on
+/// standard error.
+void use_what_is_there(pipeline::Graph& graph, const pipeline::Store& store, const std::vector<bool>& selected);
+
 /// Reads a store without touching it; says on standard error what was odd.
 pipeline::Store open_for_reading(const fs::path& path);
 void print_warnings(const pipeline::Store& store);

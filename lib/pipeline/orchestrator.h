@@ -34,6 +34,7 @@
 #include "pipeline/plan/externals.h"
 #include "pipeline/plan/frozen_graph.h"
 #include "pipeline/plan/key.h"
+#include "pipeline/plan/other_cpus.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/plan/up_to_date_cache.h"
 

@@ -174,6 +174,25 @@ BOOST_AUTO_TEST_CASE(a_report_from_the_store_trains_nothing_and_names_the_model_
   CHECK_HAS(all.err, "--from-store makes only selected tasks, and none is named");
 }
 
+BOOST_AUTO_TEST_CASE(results_of_another_cpu_are_in_a_report_from_the_store_and_travel_on) {
+  const Clone clone;
+  BOOST_REQUIRE(clone.import_from(original().packed()).code == 0);
+  const std::string more = "axes.encoding=[none,rope,alibi]";
+  const Answer other = clone.call("run", {"evaluate[encoding=alibi]", "--set", more, "--set",
+                                          "train.compute.isa=portable", "--set", "evaluate.compute.isa=portable"});
+  BOOST_REQUIRE_MESSAGE(other.code == 0, other.out << other.err);
+  const Answer ran = clone.call("run", {"report", "--from-store", "--set", more});
+  BOOST_REQUIRE_MESSAGE(ran.code == 0, ran.out << ran.err);
+  CHECK_HAS(ran.err, "2 results by a CPU with portable");
+  CHECK_HAS(ran.out, "1 made, 6 reused");
+  BOOST_REQUIRE(clone.export_here({"--set", more}).code == 0);
+  const Clone third;
+  BOOST_REQUIRE(third.import_from(clone.packed()).code == 0);
+  const Answer again = third.call("run", {"report", "--from-store", "--set", more});
+  BOOST_REQUIRE_MESSAGE(again.code == 0, again.out << again.err);
+  BOOST_TEST(third.report() == clone.report());
+}
+
 BOOST_AUTO_TEST_CASE(imported_numbers_are_checked_from_their_data_on) {
   const Clone clone;
   BOOST_REQUIRE(clone.import_from(original().packed()).code == 0);

@@ -389,6 +389,8 @@ bool ConfigBuilder::compose(const Stage& stage, const Scope& scope, const std::v
   }
   task.config = resolved->second;
   task.externals = composed.externals;
+  const auto isa = composed.compute.is_object() ? composed.compute.find("isa") : composed.compute.end();
+  task.isa_is_auto = isa != composed.compute.end() && *isa == "auto";
   give_labels(stage, producers, task);
   return true;
 }

@@ -83,6 +83,7 @@ struct Task {
   support::SharedValue<Json> checkpoint;  ///< {"every_s": 600, "keep": 2}, or null
   bool allow_partial = false;
   bool record_divergence = true;                    ///< on_diverge: record.
+  bool isa_is_auto = false;                         ///< `compute.isa` was `auto`, and is the planning machine's.
   bool exact_numerics = true;                       ///< Numerics: exact; else `compute` is in no key.
   bool hash_build = false;                          ///< `code: build`, or nothing said of a program without a build id.
   std::map<std::string, std::string> output_names;  ///< Role → friendly name for the view in out/.

@@ -61,34 +61,6 @@ void take_presence(const StoreView& store, PlannedPipeline& planned) {
   planned.known = presence == Presence::kKnown;
 }
 
-void look_up(const Graph& graph, const StoreView& store, KeyMaker& keys, Plan& plan, std::size_t index) {
-  const Task& task = graph.tasks[index];
-  PlannedTask& planned = plan.tasks[index];
-  for (const SnapshotPoint& point : task.snapshots) {
-    PlannedSnapshot snapshot;
-    snapshot.label = point.label;
-    snapshot.step = point.step;
-    planned.snapshots.push_back(std::move(snapshot));
-  }
-  if (missing_external(task)) return;
-  if (const auto inputs = known_inputs(graph, plan, index)) {
-    planned.task_key = keys.task_key(graph, task, *inputs);
-    planned.key_is_exact = true;
-  } else if (const auto hint = store.hint(task.plan_key)) {
-    planned.task_key = *hint;
-  } else {
-    return;
-  }
-  if (!task.is_trajectory()) {
-    planned.result = store.find({planned.task_key, -1});
-    take_presence(store, planned);
-  }
-  for (PlannedSnapshot& snapshot : planned.snapshots) {
-    snapshot.result = store.find({planned.task_key, snapshot.step});
-    take_presence(store, snapshot);
-  }
-}
-
 /// Notes that `reader`, which will run, needs the bytes of an output; they matter where only its contents are known.
 void want_bytes(PlannedTask& producer, const Edge& edge, const std::string& reader) {
   const auto note = [&](auto& planned) {
@@ -334,6 +306,34 @@ std::int64_t last_needed_step(const PlannedTask& task) {
     if (snapshot.needed) last = std::max(last, snapshot.step);
   }
   return last;
+}
+
+void look_up(const Graph& graph, const StoreView& store, KeyMaker& keys, Plan& plan, std::size_t index) {
+  const Task& task = graph.tasks[index];
+  PlannedTask& planned = plan.tasks[index];
+  for (const SnapshotPoint& point : task.snapshots) {
+    PlannedSnapshot snapshot;
+    snapshot.label = point.label;
+    snapshot.step = point.step;
+    planned.snapshots.push_back(std::move(snapshot));
+  }
+  if (missing_external(task)) return;
+  if (const auto inputs = known_inputs(graph, plan, index)) {
+    planned.task_key = keys.task_key(graph, task, *inputs);
+    planned.key_is_exact = true;
+  } else if (const auto hint = store.hint(task.plan_key)) {
+    planned.task_key = *hint;
+  } else {
+    return;
+  }
+  if (!task.is_trajectory()) {
+    planned.result = store.find({planned.task_key, -1});
+    take_presence(store, planned);
+  }
+  for (PlannedSnapshot& snapshot : planned.snapshots) {
+    snapshot.result = store.find({planned.task_key, snapshot.step});
+    take_presence(store, snapshot);
+  }
 }
 
 Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& options) {

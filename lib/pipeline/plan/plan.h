@@ -139,6 +139,10 @@ struct Plan {
   std::size_t count_left_out() const;
 };
 
+/// Finds the key of a task, and its results in the store. The results of its producers were found before. Plan keys
+/// must be filled in.
+void look_up(const Graph& graph, const StoreView& store, KeyMaker& keys, Plan& plan, std::size_t task);
+
 /// Plan keys must be filled in.
 Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& options = {});
 

@@ -1,0 +1,24 @@
+/// @file
+/// Results of CPUs with other instruction sets, for commands that read results. A key has the value of `compute.isa`,
+/// and `auto` is the set of this machine.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "pipeline/file/graph.h"
+#include "pipeline/plan/plan.h"
+
+namespace pe::pipeline {
+
+/// Looks for each task with `compute.isa: auto` that has no result for this machine's set. If the store has the result
+/// for another set, the task gets that value, and its readers follow. Sets are tried from the widest to the narrowest.
+/// Plan keys are computed again.
+/// @param fixed tasks that keep this machine's set, in the order of Graph::tasks; empty: none.
+/// @returns set → number of tasks that got it.
+std::map<std::string, std::size_t> use_results_of_other_cpus(Graph& graph, const StoreView& store,
+                                                             const std::vector<bool>& fixed = {});
+
+}  // namespace pe::pipeline
