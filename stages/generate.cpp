@@ -4,6 +4,21 @@
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 
+namespace {
+
+/// The vocabulary by task, with the task's defaults: options move it little, and plans need the size of a model.
+pe::Json costs() {
+  pe::Json vocabularies = pe::Json::array();
+  for (const auto& task : pe::data::task_generators()) {
+    const std::string vocabulary = std::to_string(pe::data::choose_task(task.name).task->vocabulary());
+    for (const char* key : {"generate.task", "generate.task.kind"})
+      vocabularies.push_back({{"when", {{key, task.name}}}, {"value", vocabulary}});
+  }
+  return {{"vocabulary", vocabularies}};
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   std::string epilogue = "Tasks (lengths of their source: training / test):\n";
   for (const auto& task : pe::data::task_generators()) {
@@ -17,6 +32,7 @@ int main(int argc, char** argv) {
        .version = 1,
        .summary = "Generate examples of an algorithmic task as token shards, to train on.",
        .outputs = {{"data", Kind::kTokenShards}},
+       .costs = costs(),
        .epilogue = epilogue},
       pe::data::generate);
 }

@@ -1,5 +1,6 @@
 // pe-search-factors: searches LongRoPE's divisors for a trained rotary model, and writes the model with them.
 #include "evaluation/language_modelling/search_factors.h"
+#include "costs.h"
 #include "kernels/explain.h"
 #include "model/machine.h"
 #include "revisions.h"
@@ -15,6 +16,7 @@ int main(int argc, char** argv) {
        .summary = "Search the divisors of LongRoPE or LongRoPE2 for a trained model.",
        .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},
        .outputs = {{"extended", Kind::kCheckpoint}},
+       .costs = pe::stages::costs_of_model("model"),
        .epilogue = "The output is the model with its encoding extended. Evaluate it, or continue its training.\n",
        .prepare = pe::model::prepare,
        .machine = pe::model::machine,

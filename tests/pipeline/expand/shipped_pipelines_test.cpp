@@ -71,18 +71,23 @@ BOOST_AUTO_TEST_CASE(stages_say_how_many_parameters_their_models_have,
   BOOST_TEST(seen == 4u * (1 + 3 + 4 + 3 * 7));
 }
 
-BOOST_AUTO_TEST_CASE(models_on_mixed_data_and_drops_of_them_have_costs,
-                     *boost::unit_test::precondition(stages_are_built)) {
-  const Graph graph = shipped("steps_left.yml");
+// Models that pe-import brings have the size of their checkpoint, which no config has.
+BOOST_AUTO_TEST_CASE(every_training_has_a_cost_before_it_ran, *boost::unit_test::precondition(stages_are_built)) {
   std::size_t seen = 0;
-  for (const Task& task : graph.tasks) {
-    if (task.label != "trunk" && task.label != "branch") continue;
-    const ModelCosts costs = model_costs(graph, task);
-    BOOST_TEST((costs.parameters && costs.flops), task.id);
-    BOOST_TEST(own_tokens(graph, task).has_value(), task.id);
-    ++seen;
+  for (const auto& entry : fs::directory_iterator(test::source_root() / "pipelines")) {
+    if (entry.path().extension() != ".yml") continue;
+    const Graph graph = shipped(entry.path().filename().string());
+    const bool imports = std::any_of(graph.tasks.begin(), graph.tasks.end(),
+                                     [](const Task& task) { return task.stage->name == "import"; });
+    for (const Task& task : graph.tasks) {
+      if (imports || !task.stage->costs.contains("tokens")) continue;
+      const ModelCosts costs = model_costs(graph, task);
+      BOOST_TEST((costs.parameters && costs.flops && own_tokens(graph, task)), entry.path().filename()
+                                                                                   << ": " << task.id);
+      ++seen;
+    }
   }
-  BOOST_TEST(seen == 6u + 144u);
+  BOOST_TEST(seen > 1000u);
 }
 
 BOOST_AUTO_TEST_CASE(the_full_grid_has_every_cell, *boost::unit_test::precondition(stages_are_built)) {
