@@ -18,8 +18,8 @@ struct Scope {
 };
 Scope scope_of(const cli::CommandLine& line);
 
-/// With a pipeline file: what it asks for now and the store has, of the selected tasks (selection.h). Without: results
-/// by key, id or pattern (inventory.h). Indices into the inventory, ascending.
+/// With a pipeline file: what it asks for now and the store has, of the selected tasks (selection.h), also by other
+/// CPUs. Without: results by key, id or pattern (inventory.h). Indices into the inventory, ascending.
 std::vector<std::size_t> chosen_results(const cli::CommandLine& line, const Scope& scope, const pipeline::Store& store,
                                         const pipeline::Inventory& inventory);
 
