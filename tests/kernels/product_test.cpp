@@ -9,6 +9,7 @@
 #include "cuda/cublaslt_stand_in.h"
 #include "cuda/kernels.h"
 #include "cuda/plugin.h"
+#include "instruction_sets.h"
 #include "kernels/dispatch.h"
 #include "kernels/product.h"
 #include "kernels/product_bf16.h"
@@ -132,6 +133,18 @@ BOOST_AUTO_TEST_CASE(bf16_gives_the_same_bits_in_any_number_of_threads) {
       BOOST_TEST(kernels::product(a, b).equal(one));
     }
     at::set_num_threads(before);
+  });
+}
+
+// A product of two bf16 is exact in fp32, so that an instruction that multiplies and adds rounds as two do.
+BOOST_AUTO_TEST_CASE(bf16_in_fp32_arithmetic_gives_the_same_bits_in_every_instruction_set) {
+  for_each_layout([](const Tensor& a, const Tensor& b) {
+    const auto by = [&](const std::string& set) {
+      const Tensor c = at::empty({a.size(0), b.size(1)});
+      kernels::product_in_bf16(kernels::plain_bf16_table(set), a, b, c, false);
+      return c;
+    };
+    for (const std::string& set : test::instruction_sets()) BOOST_TEST(by(set).equal(by("DEFAULT")), set);
   });
 }
 
