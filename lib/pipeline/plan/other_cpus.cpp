@@ -18,16 +18,16 @@ bool has_result(const PlannedTask& task) {
 std::map<std::string, std::size_t> use_results_of_other_cpus(Graph& graph, const StoreView& store,
                                                              const std::vector<bool>& fixed) {
   std::map<std::string, std::size_t> used;
-  KeyMaker keys;
+  const std::shared_ptr<KeyMaker> keys = keys_of(graph);
   Plan plan;
   plan.tasks.resize(graph.tasks.size());
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     Task& task = graph.tasks[i];
     const auto has_result_with = [&](const std::string& isa) {
       if (!isa.empty()) task.config.edit()["compute"]["isa"] = isa;
-      task.plan_key = keys.plan_key(graph, task);
+      task.plan_key = keys->plan_key(graph, task);
       plan.tasks[i] = {};
-      look_up(graph, store, keys, plan, i);
+      look_up(graph, store, *keys, plan, i);
       return has_result(plan.tasks[i]);
     };
     if (has_result_with("") || !task.isa_is_auto || (!fixed.empty() && fixed[i])) continue;
@@ -42,7 +42,6 @@ std::map<std::string, std::size_t> use_results_of_other_cpus(Graph& graph, const
     task.config = own;
     has_result_with("");
   }
-  compute_plan_keys(graph);
   return used;
 }
 

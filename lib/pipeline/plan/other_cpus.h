@@ -15,7 +15,7 @@ namespace pe::pipeline {
 
 /// Looks for each task with `compute.isa: auto` that has no result for this machine's set. If the store has the result
 /// for another set, the task gets that value, and its readers follow. Sets are tried from the widest to the narrowest.
-/// Plan keys are computed again.
+/// Plan keys must be filled in, and are those of the new values afterwards.
 /// @param fixed tasks that keep this machine's set, in the order of Graph::tasks; empty: none.
 /// @returns set → number of tasks that got it.
 std::map<std::string, std::size_t> use_results_of_other_cpus(Graph& graph, const StoreView& store,

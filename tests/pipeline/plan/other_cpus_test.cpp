@@ -48,6 +48,9 @@ BOOST_AUTO_TEST_CASE(results_of_another_set_are_found_and_those_of_this_one_come
   BOOST_TEST(used.at("avx512") > 0U);
   BOOST_TEST((sets_of(graph, "none") == std::set<std::string>{"avx512"}));
   BOOST_TEST((sets_of(graph, "rope") == std::set<std::string>{"avx2"}));
+  Graph keyed = graph;
+  compute_plan_keys(keyed);
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) BOOST_TEST(graph.tasks[i].plan_key == keyed.tasks[i].plan_key);
   const Plan plan = make_plan(graph, store);
   BOOST_TEST(plan.count(TaskState::kRun) == missing - used.at("avx512"));
   BOOST_TEST((plan.tasks[test::index_of(graph, "report")].state == TaskState::kRun));  // its inputs are a new mixture
