@@ -426,7 +426,6 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   results.primary = "anchored ratio at 512 tokens";
   results.curves[1].train[1].tokens = 1;
   results.curves[1].run.facts["parameters"] = 1001;
-  results.runs[1].facts["data_digest"] = "e";
   results.encodings.emplace_back("none");
   for (std::size_t run : {0u, 1u}) {
     results.lm.push_back({.run = run,
@@ -448,6 +447,14 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   BOOST_TEST(verdicts(results)[8] == "pass");
   results.lm[1].scores.pop_back();
   BOOST_TEST(verdicts(results)[7] == "FAIL");
+  // Models of other data are no peers. Within one kind (variant) they are a mistake.
+  results.runs[1].facts["data_digest"] = "e";
+  results.curves[1] = results.curves[0];
+  BOOST_TEST(reason(0) == "models were evaluated on 2 different token shards");
+  BOOST_TEST(verdicts(results)[5] == "unknown");
+  BOOST_TEST(verdicts(results)[7] == "pass");
+  results.runs[1].variant = "sorting";
+  BOOST_TEST(verdicts(results)[0] == "pass", reason(0));
   Results alone = two_models();
   alone.encodings.pop_back();
   BOOST_TEST(section_of("checks", alone).empty());

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -34,6 +35,12 @@ std::map<std::string, std::vector<const Curve*>> by_variant(const Results& resul
   std::map<std::string, std::vector<const Curve*>> groups;
   for (const Curve& curve : results.curves) groups[curve.run.variant].push_back(&curve);
   return groups;
+}
+
+/// The digest of the data that a model was evaluated on; empty where its artifact does not say.
+std::string data_of(const Run& run) {
+  const auto found = run.facts.find("data_digest");
+  return found != run.facts.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 double number_of(const Json& facts, const char* name) {
@@ -109,14 +116,18 @@ std::string other_tokens(const Results& results) {
 
 Check same_tokens(const Results& results) {
   Check check{"Same token stream for all encodings"};
-  std::set<std::string> evaluated, trained;
+  std::map<std::string, std::set<std::string>> evaluated;  // by variant: encodings are compared within one
   for (const Run& run : results.runs) {
-    if (run.facts.contains("data_digest") && run.facts["data_digest"].is_string())
-      evaluated.insert(run.facts["data_digest"].get<std::string>());
+    if (const std::string data = data_of(run); !data.empty()) evaluated[run.variant].insert(data);
   }
   if (const std::string other = other_tokens(results); !other.empty()) return {check.what, Outcome::kFail, other};
-  if (evaluated.size() > 1)
-    return {check.what, Outcome::kFail, cat("models were evaluated on ", evaluated.size(), " different token shards")};
+  for (const auto& [variant, data] : evaluated) {
+    if (data.size() > 1) {
+      return {check.what, Outcome::kFail,
+              cat("models", variant.empty() ? "" : " of ", variant, " were evaluated on ", data.size(),
+                  " different token shards")};
+    }
+  }
   bool known = configs_known(results);
   std::string differs;
   for (const auto& [variant, curves] : by_variant(results)) {
@@ -134,7 +145,8 @@ Check same_tokens(const Results& results) {
   }
   if (known)
     return {check.what, Outcome::kPass,
-            "same data (by digest), batch, length and tokens; batches follow from these and the seed"};
+            cat("same data (by digest), batch, length and tokens", has_variants(results) ? " in each variant" : "",
+                "; batches follow from these and the seed")};
   check.reason = results.curves.empty() ? "no training log was gathered"
                                         : "tokens by step agree, but not every log says which data it was trained on";
   return check;
@@ -274,16 +286,17 @@ Check enough_seeds(const Results& results) {
 Check parity(const Results& results) {
   Check check{"In-distribution parity: within 1 % of the best at the training length"};
   const std::string protocol = headline_protocol(results);
-  std::map<std::int64_t, std::vector<std::pair<std::string, double>>>
-      losses;  // by training length: others are no peers
+  std::map<std::pair<std::int64_t, std::string>, std::vector<std::pair<std::string, double>>>
+      losses;  // by training length and data: others are no peers
   for (const Arm& arm : results.arms) {
     const std::int64_t length = train_length_of(results, arm);
     const ArmScore score = arm_score(results, arm, protocol, length);
-    if (score.ok())
-      losses[length].emplace_back(arm_name(arm, has_variants(results)), statistics::summarise_seeds(score.nll).mean);
+    if (!score.ok()) continue;
+    losses[{length, data_of(results.runs[arm.runs.front()])}].emplace_back(arm_name(arm, has_variants(results)),
+                                                                           statistics::summarise_seeds(score.nll).mean);
   }
   std::vector<std::string> worse, agree;
-  for (const auto& [length, own] : losses) {
+  for (const auto& [peers, own] : losses) {
     if (own.size() < 2) continue;
     double best = INFINITY;
     for (const auto& [name, loss] : own) best = std::min(best, loss);
@@ -291,11 +304,11 @@ Check parity(const Results& results) {
     for (const auto& [name, loss] : own) {
       if (std::exp(loss - best) > 1.01) names.push_back(name);
     }
-    const std::string where = cat(support::with_commas(length), " tokens (", protocol, ")");
-    if (names.empty())
-      agree.push_back(where);
-    else
+    const std::string where = cat(support::with_commas(peers.first), " tokens (", protocol, ")");
+    if (!names.empty())
       worse.push_back(cat("at ", where, ": ", support::join(names, ", ")));
+    else if (std::find(agree.begin(), agree.end(), where) == agree.end())
+      agree.push_back(where);
   }
   if (!worse.empty())
     return {check.what, Outcome::kFail,
@@ -307,13 +320,13 @@ Check parity(const Results& results) {
 
 Check shared_items(const Results& results) {
   Check check{"Shared test items, paired, with Holm's correction"};
-  std::map<std::pair<std::string, std::int64_t>, std::vector<std::int64_t>> documents;
+  std::map<std::tuple<std::string, std::string, std::int64_t>, std::vector<std::int64_t>> documents;
   std::set<std::size_t> counted;
   for (const LmCell& cell : results.lm) {
     if (cell.scores.empty()) continue;
     std::vector<std::int64_t> ids;
     for (const schema::DocumentScore& score : cell.scores) ids.push_back(score.id);
-    const auto [at, fresh] = documents.try_emplace({cell.protocol, cell.length}, ids);
+    const auto [at, fresh] = documents.try_emplace({data_of(results.runs[cell.run]), cell.protocol, cell.length}, ids);
     if (!fresh && at->second != ids) {
       return {check.what, Outcome::kFail,
               cat("under ", cell.protocol, " at ", support::with_commas(cell.length),
