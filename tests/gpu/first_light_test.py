@@ -147,6 +147,20 @@ def main():
             assert ran.returncode == (0 if outcome == "passed" else 1), ran
             assert (cells / "known_results.tar.zst").read_text() == "packed\n"
         assert "saves" in (cells / "first_light.txt").read_text()
+        # Steps that read a text are skipped without one, and where the vocabulary is missing. Each study is packed by itself.
+        (place / "novel.txt").write_text("Call me Ishmael.\n")
+        asked = ["--studies", "--programs", str(programs), "--out", str(cells), "--only", "stories-rope,grid-rope-42"]
+        vocabulary = (script.parents[2] / "data/gpt2/vocab.json").is_file()
+        for text, wanted in (([], ["skipped itself: it reads a text, and there is no --text"] * 2),
+                             (["--text", str(place / "novel.txt")], ["passed" if vocabulary else "skipped itself: there is no data/gpt2/vocab.json", "passed"])):
+            call(script, *asked, *text)
+            records = [json.loads(line) for line in (cells / "first_light.jsonl").read_text().splitlines()]
+            assert [record["outcome"] for record in records[-2:]] == wanted, records[-2:]
+        assert f"vars.path={(place / 'novel.txt').resolve()}" in records[-1]["command"], records[-1]
+        assert (cells / "fineweb_grid.tar.zst").read_text() == "packed\n"
+        assert call(script, *asked, "--text", str(place / "none.txt")).returncode == 2
+        assert call(script, *asked, "--stand-in").returncode == 0
+
         listed = call(script, "--studies", "--list").stdout.splitlines()
         assert listed[0].startswith("index-pope-42") and "+index[encoding=pope,seed=42]" in listed[0], listed
         assert max(int(line.split()[1]) for line in listed) + 60 <= 480, listed
