@@ -447,14 +447,19 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   BOOST_TEST(verdicts(results)[8] == "pass");
   results.lm[1].scores.pop_back();
   BOOST_TEST(verdicts(results)[7] == "FAIL");
-  // Models of other data are no peers. Within one kind (variant) they are a mistake.
+  // Models of other data are no peers. Where they were trained on the same data it is a mistake, in variants too.
   results.runs[1].facts["data_digest"] = "e";
   results.curves[1] = results.curves[0];
-  BOOST_TEST(reason(0) == "models were evaluated on 2 different token shards");
+  results.curves[1].run.encoding = "alibi";
+  BOOST_TEST(reason(0) == "models of the same training data were evaluated on 2 different token shards");
   BOOST_TEST(verdicts(results)[5] == "unknown");
   BOOST_TEST(verdicts(results)[7] == "pass");
-  results.runs[1].variant = "sorting";
+  for (Run* run : {&results.runs[1], &results.curves[1].run}) run->variant = run->labels["drop"] = "late";
+  BOOST_TEST(verdicts(results)[0] == "FAIL");
+  results.curves[1].data = "[\"lists\"]";
   BOOST_TEST(verdicts(results)[0] == "pass", reason(0));
+  results.runs[1].labels["drop"] = "early";  // no log of its training was gathered
+  BOOST_TEST(reason(0) == "models were evaluated on 2 different token shards");
   Results alone = two_models();
   alone.encodings.pop_back();
   BOOST_TEST(section_of("checks", alone).empty());

@@ -43,6 +43,21 @@ std::string data_of(const Run& run) {
   return found != run.facts.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+/// Digests of the data that a model was trained on; empty where no log of its training was gathered.
+std::string training_data_of(const Run& run, const Results& results) {
+  const auto agrees =
+      [&](const auto& label) {  // the stage of a training is `from` of its evaluation, where several have models
+        const bool stage = label.first == "stage";
+        const auto own = run.labels.find(stage ? "from" : label.first);
+        return own == run.labels.end() ? stage : own->second == label.second;
+      };
+  const auto curve = std::find_if(results.curves.begin(), results.curves.end(), [&](const Curve& one) {
+    return one.run.encoding == run.encoding && one.run.seed == run.seed &&
+           std::all_of(one.run.labels.begin(), one.run.labels.end(), agrees);
+  });
+  return curve == results.curves.end() ? "" : curve->data;
+}
+
 double number_of(const Json& facts, const char* name) {
   const auto found = facts.find(name);
   return found != facts.end() && found->is_number() ? found->get<double>() : NAN;
@@ -116,15 +131,20 @@ std::string other_tokens(const Results& results) {
 
 Check same_tokens(const Results& results) {
   Check check{"Same token stream for all encodings"};
-  std::map<std::string, std::set<std::string>> evaluated;  // by variant: encodings are compared within one
+  std::map<std::string, std::set<std::string>> evaluated;  // by training data: other texts and tasks have other tests
   for (const Run& run : results.runs) {
-    if (const std::string data = data_of(run); !data.empty()) evaluated[run.variant].insert(data);
+    if (const std::string data = data_of(run); !data.empty()) evaluated[training_data_of(run, results)].insert(data);
+  }
+  if (auto untraced = evaluated.extract(""); !untraced.empty()) {  // nothing says that these may differ from the others
+    for (const auto& [trained_on, data] : evaluated) untraced.mapped().insert(data.begin(), data.end());
+    evaluated.clear();
+    evaluated.insert(std::move(untraced));
   }
   if (const std::string other = other_tokens(results); !other.empty()) return {check.what, Outcome::kFail, other};
-  for (const auto& [variant, data] : evaluated) {
+  for (const auto& [trained_on, data] : evaluated) {
     if (data.size() > 1) {
       return {check.what, Outcome::kFail,
-              cat("models", variant.empty() ? "" : " of ", variant, " were evaluated on ", data.size(),
+              cat("models", trained_on.empty() ? "" : " of the same training data", " were evaluated on ", data.size(),
                   " different token shards")};
     }
   }
@@ -145,7 +165,8 @@ Check same_tokens(const Results& results) {
   }
   if (known)
     return {check.what, Outcome::kPass,
-            cat("same data (by digest), batch, length and tokens", has_variants(results) ? " in each variant" : "",
+            cat("same data (by digest), batch, length and tokens",
+                evaluated.size() > 1 ? cat(" in each of ", evaluated.size(), " texts or tasks") : "",
                 "; batches follow from these and the seed")};
   check.reason = results.curves.empty() ? "no training log was gathered"
                                         : "tokens by step agree, but not every log says which data it was trained on";
