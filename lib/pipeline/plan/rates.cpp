@@ -19,18 +19,33 @@ double middle_of(std::vector<double> values) {
   return *middle;
 }
 
-/// Tokens that an earlier task, or a step of a trajectory, trained on, from the config in its key. Nothing where that
-/// is not enough, as for a task whose tokens depend on its inputs.
-std::optional<double> tokens_in_config(const StageDescription& stage, const PastTask& task) {
-  if (task.config.empty()) return std::nullopt;
-  const Json config = Json::from_cbor(task.config.begin(), task.config.end(), true, false);
-  std::optional<double> tokens;
+Json read(std::string_view config) { return Json::from_cbor(config.begin(), config.end(), true, false); }
+
+/// "bf16 avx2", from a task's config; on a GPU "bf16". Empty where the config does not say.
+std::string arithmetic_in(const Json& config, bool on_gpu) {
+  const auto compute = config.find("compute");
+  if (compute == config.end() || !compute->is_object()) return "";
+  const std::string precision = compute->value("dtype", "");
+  return on_gpu ? precision : support::cat(precision, " ", compute->value("isa", ""));
+}
+
+/// Facts from the config in the key of an earlier task.
+struct ConfigFacts {
+  std::optional<double> tokens;  // to train on; of a trajectory, in a step. None: they depend on the inputs
+  std::string arithmetic;
+};
+
+ConfigFacts facts_in_config(const StageDescription& stage, const PastTask& task) {
+  if (task.config.empty()) return {};
+  const Json config = read(task.config);
+  ConfigFacts facts{.arithmetic = arithmetic_in(config, task.gpus > 0)};
   if (task.key.is_snapshot()) {
-    tokens = tokens_per_step(stage, config);
+    facts.tokens = tokens_per_step(stage, config);
   } else if (const auto cost = stage.costs.find("tokens"); cost != stage.costs.end() && cost->is_string()) {
-    tokens = evaluate_expression(cost->get<std::string>(), config);
+    facts.tokens = evaluate_expression(cost->get<std::string>(), config);
   }
-  return tokens && *tokens > 0 ? tokens : std::nullopt;
+  if (facts.tokens && *facts.tokens <= 0) facts.tokens.reset();
+  return facts;
 }
 
 /// The same config except for names, seeds, and numbers of the same size.
@@ -57,17 +72,18 @@ bool near(double a, double b) { return a > 0 && b > 0 && a <= kNear * b && b <= 
 Rates::Rates(const StageDescription& stage, const std::vector<PastTask>& past)
     : stage_(stage.name), has_model_(stage.costs.contains("parameters")) {
   // Earlier tasks share their configs; a trajectory may have the config of a task.
-  std::map<std::pair<const char*, bool>, std::optional<double>> tokens_of;
-  using Kind =
-      std::tuple<std::string, std::int64_t, std::string_view, std::string_view, double, double, std::string_view>;
+  std::map<std::tuple<const char*, bool, bool>, ConfigFacts> facts_of;
+  using Kind = std::tuple<std::string, std::int64_t, std::string_view, std::string, std::string_view, double, double,
+                          std::string_view>;
   std::map<Kind, std::size_t> places;
   for (const PastTask& task : past) {
     if (task.expected_s > 0 && task.wall_s > 0 && !task.key.is_snapshot())
       errors.push_back(std::abs(std::log(task.wall_s / task.expected_s)));
     if (task.wall_s <= 0 || (task.key.is_snapshot() && task.key.step == 0)) continue;
-    const auto [it, fresh] = tokens_of.try_emplace({task.config.data(), task.key.is_snapshot()});
-    if (fresh) it->second = tokens_in_config(stage, task);
-    std::optional<double> tokens = it->second;
+    const auto [it, fresh] = facts_of.try_emplace({task.config.data(), task.key.is_snapshot(), task.gpus > 0});
+    if (fresh) it->second = facts_in_config(stage, task);
+    const std::string& arithmetic = it->second.arithmetic;
+    std::optional<double> tokens = it->second.tokens;
     if (tokens && task.key.is_snapshot()) *tokens *= static_cast<double>(task.key.step);
     if (task.tokens > 0 && !task.key.is_snapshot()) tokens = task.tokens;
     // Tokens and size say all that a config would.
@@ -76,11 +92,13 @@ Rates::Rates(const StageDescription& stage, const std::vector<PastTask>& past)
     const auto add = [&](const std::string& name) {
       std::vector<Alike>& all = by_name_[name];
       const auto [place, first] = places.try_emplace(
-          Kind{name, task.gpus, task.device, task.encoding, task.parameters, task.flops, config}, all.size());
+          Kind{name, task.gpus, task.device, arithmetic, task.encoding, task.parameters, task.flops, config},
+          all.size());
       if (first) {
         Alike alike;
         alike.gpus = task.gpus;
         alike.device = task.device;
+        alike.arithmetic = arithmetic;
         alike.encoding = task.encoding;
         alike.parameters = task.parameters;
         alike.flops = task.flops;
@@ -104,16 +122,23 @@ bool Rates::similar(Alike& alike, const Work& work) {
   if (alike.config == work.config) return true;
   const auto [known, fresh] = similar_.try_emplace({&alike, work.config.data()});
   if (!fresh) return known->second;
-  const auto read = [](std::string_view text) { return Json::from_cbor(text.begin(), text.end(), true, false); };
   if (alike.values.is_null()) alike.values = read(alike.config);
+  return known->second = similar_values(alike.values, config_of(work));
+}
+
+const Json& Rates::config_of(const Work& work) {
   const auto [mine, unread] = configs_.try_emplace(work.config);
   if (unread) mine->second = read(work.config);
-  return known->second = similar_values(alike.values, mine->second);
+  return mine->second;
 }
 
 bool Rates::fits(Alike& alike, const Work& work, bool any_encoding) {
   if (alike.gpus != work.gpus) return false;
   if (!alike.device.empty() && !work.device.empty() && alike.device != work.device) return false;
+  if (!alike.arithmetic.empty()) {
+    const std::string mine = arithmetic_in(config_of(work), work.gpus > 0);
+    if (!mine.empty() && mine != alike.arithmetic) return false;
+  }
   if (has_model_) {
     const bool sized = alike.parameters > 0 && work.parameters;
     if (!sized) return alike.config == work.config;

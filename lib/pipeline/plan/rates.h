@@ -1,6 +1,6 @@
 /// @file
-/// Times of earlier tasks of one kind of stage, and estimates of another task from them. Nothing is carried over from
-/// one device to another, or to a model of a very different size.
+/// Times of earlier tasks of one kind of stage, and estimates of another task from them. Nothing is carried over to
+/// another device or arithmetic, or to a model of a very different size.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +53,7 @@ class Rates {
   struct Alike {
     std::int64_t gpus = 0;
     std::string_view device, encoding;
+    std::string arithmetic;  ///< precision and instruction set: CPUs of one name may differ in it; empty: not known
     double parameters = 0, flops = 0;  ///< 0: not known
     std::string_view config;           ///< where that is compared
     Json values;                       ///< `config`, read when it is first compared
@@ -61,6 +62,7 @@ class Rates {
   };
   bool fits(Alike& alike, const Work& work, bool any_encoding);
   bool similar(Alike& alike, const Work& work);
+  const Json& config_of(const Work& work);
 
   std::string stage_;
   bool has_model_ = false;                             ///< the stage says how many parameters its model has

@@ -51,9 +51,9 @@ struct Small {
   }
 
   /// As if a task of `n` tokens had taken so long.
-  void past(const std::string& id, int n, double wall_s, double expected_s = 0) {
+  void past(const std::string& id, int n, double wall_s, double expected_s = 0, Json compute = {}) {
     PastTask task = make_past_task({"k" + std::to_string(store.past["work"].size()), -1}, "work", id, "1",
-                                   {{"config", {{"n", n}}}});
+                                   {{"config", {{"n", n}, {"compute", std::move(compute)}}}});
     task.wall_s = wall_s;
     task.expected_s = expected_s;
     task.bytes = 1000;
@@ -186,8 +186,9 @@ struct Trainings : Small {
         {"n", 1000}, {"size", 2e6}, {"encoding", "rope"}, {"compute", {{"dtype", "bf16"}, {"deterministic", "on"}}}};
   }
   void set(const char* name, Json value) { graph.tasks[0].config.edit()[name] = std::move(value); }
-  void past_training(double parameters, double wall_s, const char* encoding = "rope", const char* device = "") {
-    past("a[i=9]", 100, wall_s);
+  void past_training(double parameters, double wall_s, const char* encoding = "rope", const char* device = "",
+                     Json compute = {}) {
+    past("a[i=9]", 100, wall_s, 0, std::move(compute));
     PastTask& task = store.past["work"].back();
     task.parameters = parameters;
     task.flops = 6 * parameters;
@@ -240,6 +241,30 @@ BOOST_AUTO_TEST_CASE(nothing_is_carried_over_from_another_device) {
   // Times on CPUs give no estimate for GPUs.
   trainings.graph.tasks[0].resources.gpus = 1;
   BOOST_TEST(trainings.cost().known == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_carried_over_from_another_arithmetic) {
+  Trainings trainings;
+  StageDescription stage = *trainings.graph.tasks[0].stage;
+  support::Field compute;
+  compute.name = "compute";
+  compute.type = support::FieldType::kGroup;
+  for (const char* name : {"dtype", "isa"}) {
+    support::Field field;
+    field.name = name;
+    compute.fields.push_back(field);
+  }
+  stage.fields = {compute};
+  trainings.graph.tasks[0].stage = std::make_shared<StageDescription>(stage);
+  trainings.set("compute", {{"dtype", "bf16"}, {"isa", "avx2"}});
+  const auto past = [&](double wall_s, const char* precision, const char* isa) {
+    trainings.past_training(2e6, wall_s, "rope", "AMD EPYC", {{"dtype", precision}, {"isa", isa}});
+    return trainings.cost().task_s;
+  };
+  BOOST_TEST(past(1, "bf16", "avx512") == 0.0);  // a CPU of the same name
+  BOOST_TEST(past(2, "fp32", "avx2") == 0.0);
+  BOOST_TEST(past(3, "bf16", "avx2") == 30.0, boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(past(1, "bf16", "avx512") == 30.0, boost::test_tools::tolerance(1e-9));
 }
 
 BOOST_AUTO_TEST_CASE(snapshots_hold_the_moments_too) {
