@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "report/page/report.h"
+#include "report/section_results.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/temp_folder.h"
@@ -214,6 +215,30 @@ BOOST_AUTO_TEST_CASE(a_failed_control_excludes_the_comparisons_of_its_arm) {
   says(nothing.reason, "the control failed: em of none, t5, rope at least 0.9");
   // A control of an arm that the claim does not compare concerns all of it.
   BOOST_TEST((judged("t5", "none").verdict == Verdict::kNotTestable));
+}
+
+BOOST_AUTO_TEST_CASE(a_control_of_an_arm_without_a_number_has_not_failed) {
+  Gathered gathered;
+  for (const char* seed : {"1", "2", "3"}) {
+    gathered.add("none", seed, kAll, some(45));
+    gathered.add("rope", seed, some(5), some(5));  // it has not learned
+  }
+  gathered.results.missing = {"scores encoding=t5,seed=1: the training failed"};
+  const auto control = [&](const std::string& arms) {
+    const ClaimResult result = gathered.judge("    control:\n      - {where: {length: 20}, of: " + arms +
+                                              ", at_least: 0.9}\n    tests:\n      - {where: {length: 40}, of: none, "
+                                              "above: rope}\n");
+    gathered.results.claims = gathered.claims;
+    const Section section = sample::section_of("claims", gathered.results);
+    return std::pair(sample::cell_of(sample::table_of(section, "claims"), 0, "verdict").text, result.reason);
+  };
+  BOOST_TEST(control("none").first == "passed");
+  BOOST_TEST(control("[none, rope]").first == "failed");
+  BOOST_TEST(control("[none, rope, t5]").first == "failed");
+  const auto [verdict, reason] = control("[none, t5]");
+  BOOST_TEST(verdict == "not testable");
+  says(reason, "the control could not be tested: em of none, t5 at least 0.9");
+  says(reason, "t5 is missing: the training failed");
 }
 
 BOOST_AUTO_TEST_CASE(more_seeds_make_reproduced_more_likely) {

@@ -31,7 +31,7 @@ std::string filter_text(const RowFilter& filter) {
   return support::join(parts, ", ");
 }
 
-/// Arms whose control failed, with the reason; comparisons that name one of them are not tested.
+/// Arms whose control failed or could not be tested, with the reason; comparisons that name one of them are not tested.
 struct Gates {
   std::map<std::string, std::string> arms;
   std::string all;  ///< why no comparison can be tested; empty: each arm by itself
@@ -39,9 +39,11 @@ struct Gates {
   /// A control of arms that the claim does not compare gates the whole claim.
   void add(const TestResult& control, const std::set<std::string>& compared) {
     if (control.failed_arms.empty()) return;
-    const std::string reason = cat("the control failed: ", control.test->text(),
-                                   control.observed.empty() ? "" : cat(" (", control.observed, ")"),
-                                   control.reason.empty() ? "" : cat(": ", control.reason));
+    const bool failed = control.verdict == Verdict::kRefuted;
+    const std::string reason =
+        cat(failed ? "the control failed: " : "the control could not be tested: ", control.test->text(),
+            control.observed.empty() ? "" : cat(" (", control.observed, ")"),
+            control.reason.empty() ? "" : cat(": ", control.reason));
     bool named = false;
     for (const std::string& arm : control.failed_arms) {
       if (!compared.count(arm)) continue;
@@ -120,11 +122,14 @@ class Judge {
   TestResult control(const ClaimTest& test) {
     TestResult result = run(test, {}, false);
     result.failed_arms.clear();
+    result.verdict = Verdict::kReproduced;
     for (const std::string& arm : test.of) {
       ClaimTest alone = test;
       alone.of = {arm};
       const TestResult own = run(alone, {}, false);
       result.failed_arms.insert(result.failed_arms.end(), own.failed_arms.begin(), own.failed_arms.end());
+      if (!own.failed_arms.empty())
+        result.verdict = std::max(result.verdict, own.seeds > 0 ? Verdict::kRefuted : Verdict::kNotTestable);
     }
     return result;
   }

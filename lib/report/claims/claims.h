@@ -66,7 +66,7 @@ std::vector<ClaimSpec> read_claims(const std::filesystem::path& file);
 
 struct TestResult {
   const ClaimTest* test = nullptr;
-  Verdict verdict = Verdict::kNotTestable;
+  Verdict verdict = Verdict::kNotTestable;  ///< of a control: refuted if the mean of an arm misses the condition
   std::string reason;    ///< why it cannot be tested, or why the interval is missing
   std::string observed;  ///< "none 0.97, t5 0.95; rope 0.02"
   std::string configs;   ///< hash of the configs of the measured runs, 12 hex digits
@@ -80,7 +80,7 @@ struct TestResult {
   std::size_t seeds = 0, items = 0;
   bool is_score = false;  ///< a score against a number: effect and interval describe the median over seeds
   std::size_t comparisons = 0, untested = 0;  ///< all of the test, and the ones without a verdict
-  std::vector<std::string> failed_arms;       ///< of a control: arms whose mean misses the condition
+  std::vector<std::string> failed_arms;       ///< of a control: arms whose mean misses it, or is missing
 };
 
 struct ClaimResult {

@@ -43,7 +43,7 @@ const TestResult* deciding_test(const ClaimResult& result) {
 }
 
 std::string verdict_text(const TestResult& result, bool is_control) {
-  if (is_control) return result.failed_arms.empty() ? "passed" : "failed";
+  if (is_control && result.verdict != Verdict::kNotTestable) return result.failed_arms.empty() ? "passed" : "failed";
   return verdict_name(result.verdict);
 }
 
