@@ -78,9 +78,9 @@ StopDecision decide_after_stop(const StopFacts& facts) {
                             "queues it again by itself")};
   }
   if (!facts.waits_for.empty()) return {Kind::kRequeue, cat("what is left to do is made by ", facts.waits_for)};
-  if (facts.restarts >= kMostRestarts)
-    return {Kind::kGiveUp, cat("it was started ", facts.restarts + 1, " times without coming to an end")};
   if (facts.moved) return {Kind::kRequeue, "it continues from its saved state"};
+  if (facts.restarts >= kMostRestarts)
+    return {Kind::kGiveUp, cat("it was started ", facts.restarts + 1, " times, and saved nothing in the last one")};
   if (facts.keeps_steps && facts.still >= kMostStill)
     return {Kind::kGiveUp, cat(facts.still, " attempts in a row saved no step")};
   const bool near_end = facts.row->limit_s > 0 && facts.row->run_s > facts.row->limit_s - facts.lead_s - kLeadSlack;

@@ -222,27 +222,27 @@ class Grouper {
   Resources resources_of(const Element& element) const {
     Resources sum = graph_.tasks[element.tasks.front()].resources;
     const std::size_t count = element.tasks.size();
-    sum.time_s = 0;
-    bool limited = true;
+    std::vector<double> times;
     for (const std::size_t i : element.tasks) {
       const Resources& one = graph_.tasks[i].resources;
       sum.cpus = std::max(sum.cpus, one.cpus);
       sum.mem_bytes = std::max(sum.mem_bytes, one.mem_bytes);
       sum.gpus = std::max(sum.gpus, one.gpus);
-      const double time_s = one.time_s > 0 ? one.time_s : policy(i).time_s;
-      limited = limited && time_s > 0;
-      sum.time_s += time_s;
+      times.push_back(one.time_s > 0 ? one.time_s : policy(i).time_s);
     }
-    if (!limited) sum.time_s = 0;
-    // Shares of a GPU run side by side.
+    // Shares of a GPU run side by side, each as soon as one of them ends.
+    std::vector<double> ends(1, 0);
     if (sum.gpus > 0 && sum.gpus < 1) {
       const auto beside = std::min<std::int64_t>(
           static_cast<std::int64_t>(count), std::max<std::int64_t>(1, static_cast<std::int64_t>(1 / sum.gpus + 1e-9)));
       sum.gpus = 1;
       sum.cpus *= beside;
       sum.mem_bytes *= beside;
-      sum.time_s = std::ceil(sum.time_s / static_cast<double>(beside));
+      ends.resize(static_cast<std::size_t>(beside), 0);
     }
+    for (const double time_s : times) *std::min_element(ends.begin(), ends.end()) += time_s;
+    const bool limited = std::all_of(times.begin(), times.end(), [](double time_s) { return time_s > 0; });
+    sum.time_s = limited ? std::ceil(*std::max_element(ends.begin(), ends.end())) : 0;
     return sum;
   }
 

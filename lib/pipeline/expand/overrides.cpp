@@ -342,8 +342,7 @@ void Overriding::check_unused() {
     collect_names(stage.set, used, &values);
     for (const Node& file : stage.config_files) collect_names(file, used, &values);
     for (const auto& [label, point] : stage.snapshots) collect_names(point, used, &values);
-    for (const Node* node : {&stage.resources, &stage.retry, &stage.checkpoint, &stage.slurm})
-      collect_names(*node, used, &values);
+    for (const Node* node : {&stage.resources, &stage.retry, &stage.checkpoint}) collect_names(*node, used, &values);
     for (const auto* roles : {&stage.needs, &stage.gather, &stage.each}) {
       for (const auto& role : *roles) {
         for (const auto& reference : role.references) collect_names(reference.text, used, &values);

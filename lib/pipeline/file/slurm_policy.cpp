@@ -17,7 +17,16 @@ using support::Suffixes;
 
 namespace {
 
+/// Only `setup` may hold $(…), which the shell of a job reads.
+void refuse_substitution(const std::string& key, const std::string& text, const support::Place& place,
+                         Diagnostics& diagnostics) {
+  if (text.find("$(") == std::string::npos) return;
+  diagnostics.add(cat(quote(key), " of 'slurm' is no place for $(…), found ", quote(text)), place,
+                  "write the value: `slurm` has no substitutions");
+}
+
 std::string word(const Node::Member& member, Diagnostics& diagnostics) {
+  refuse_substitution(member.key, member.value.text, member.value.place(), diagnostics);
   if (member.value.is_scalar() && !member.value.text.empty() &&
       member.value.text.find_first_of("\n\r") == std::string::npos) {
     return member.value.text;
@@ -94,6 +103,7 @@ const ReservedOption* reserved(const std::string& option) {
 }
 
 void check_option(const std::string& option, const support::Place& place, Diagnostics& diagnostics) {
+  refuse_substitution("options", option, place, diagnostics);
   if (option.rfind("--", 0) != 0) {
     diagnostics.add(cat("an entry of 'options' is one option of sbatch, found ", quote(option)), place,
                     "such as --exclude=node7");

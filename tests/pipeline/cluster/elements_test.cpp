@@ -94,6 +94,25 @@ BOOST_AUTO_TEST_CASE(a_lane_walks_a_chain_and_what_all_share_stays_apart) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(shares_of_a_gpu_have_the_time_of_their_rounds) {
+  const GridFolder folder;
+  Graph graph = folder.keyed(kGrid);
+  for (Task& task : graph.tasks) {
+    if (task.label != "trunk") continue;
+    task.resources.gpus = 0.25;
+    task.resources.pack = 5;
+    task.resources.time_s = 3600;
+  }
+  std::set<std::size_t> sizes;
+  for (const JobArray& array : group(graph, all(graph), {})) {
+    if (array.label != "trunk") continue;
+    const std::size_t count = array.elements.begin()->second.size();
+    sizes.insert(count);
+    BOOST_TEST(array.resources.time_s == (count > 4 ? 7200 : 3600), count << " tasks");
+  }
+  BOOST_TEST(sizes.count(5) == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(arrays_stay_below_the_limit_of_the_site) {
   const GridFolder folder;
   const Graph graph = folder.keyed(kGrid);

@@ -651,7 +651,11 @@ BOOST_AUTO_TEST_CASE(after_a_stop_only_a_job_that_slurm_calls_running_is_queued_
   BOOST_TEST((decided() == Kind::kGiveUp));
   facts.moved = true;
   BOOST_TEST((decided() == Kind::kRequeue));
+  // A long training may need any number of jobs, as long as each of them saves a step.
   facts.restarts = 50;
+  BOOST_TEST((decided() == Kind::kRequeue));
+  facts.still = 1;
+  facts.moved = false;
   BOOST_TEST((decided() == Kind::kGiveUp));
 }
 

@@ -95,6 +95,10 @@ BOOST_AUTO_TEST_CASE(mistakes_are_told_with_their_places) {
   check_has(mistakes(file_of(map)), "a.yml:4:21: no resources 'bog', which 'partition' of 'slurm' names");
   check_has(mistakes(file_of(map)), "did you mean 'big'?");
   check_has(mistakes(file_of("slurm: {account: \"a\\nb\"}\n")), "expected a text for 'account'");
+  check_has(mistakes(file_of("slurm: {account: $(project)}\n")),
+            "'account' of 'slurm' is no place for $(…), found '$(project)'");
+  check_has(mistakes(file_of("slurm: {partition: {default: $(name)}}\n")), "'default' of 'slurm' is no place for $(…)");
+  check_has(mistakes(file_of("slurm: {options: [--exclude=$(node)]}\n")), "'options' of 'slurm' is no place for $(…)");
   check_has(mistakes(file_of("", "    slurm: {mode: lane}\n")),
             "'mode' belongs to the file's block 'slurm', not to a stage's");
 }
