@@ -19,6 +19,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/json_fields.h"
+#include "support/json_text.h"
 #include "support/process.h"
 #include "support/text.h"
 
@@ -64,17 +65,18 @@ std::string pipeline_file_to_run(const cli::CommandLine& line) {
 void print_nothing_to_do(const cli::CommandLine& line, const std::string& name, std::size_t tasks,
                          const std::vector<std::string>& reports, const std::string& relinked, double seconds) {
   if (line.progress == "json") {
-    print(Json{{"event", "end"},
-               {"schema_version", 1},
-               {"run", nullptr},
-               {"pipeline", name},
-               {"exit_code", 0},
-               {"executed", 0},
-               {"reused", tasks},
-               {"reports", reports},
-               {"relinked", relinked}}
-              .dump() +
-          "\n");
+    pipeline::RunSummary summary;
+    summary.reused = tasks;
+    summary.reports = reports;
+    summary.wall_s = seconds;
+    Json end = pipeline::to_json(pipeline::Graph{}, summary);
+    end["event"] = "end";
+    end["schema_version"] = 1;
+    end["time"] = end["ended"];
+    end["run"] = nullptr;
+    end["pipeline"] = name;
+    end["relinked"] = relinked;
+    print(support::json_text(end) + "\n");
     return;
   }
   print(cat(name, ": nothing to do, ", tasks == 1 ? "its 1 task is" : cat("all ", counted(tasks, "task"), " are"),

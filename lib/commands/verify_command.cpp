@@ -161,8 +161,9 @@ class StoreCheck {
       if (!record) continue;  // went away meanwhile
       if (const auto origin = known_only(store_, *record)) {
         ++tally_.known;
-        results_.push_back(
-            {{"task", name}, {"key", record->key.key}, {"known_from", *origin}, {"problems", Json::array()}});
+        Json known{{"task", name}, {"key", record->key.key}, {"known_from", *origin}, {"problems", Json::array()}};
+        if (record->key.is_snapshot()) known["step"] = record->key.step;
+        results_.push_back(std::move(known));
         continue;
       }
       broken = !check_record(*record, name) || broken;

@@ -269,6 +269,12 @@ BOOST_AUTO_TEST_CASE(a_run_ends_with_what_its_report_found_and_where_it_is) {
   const auto idle = project.call("run");  // nothing to do
   CHECK_HAS(idle.out, "nothing to do");
   CHECK_HAS(idle.out, found);
+  const Json end = Json::parse(project.call("run", {"--progress", "json"}).out, nullptr, false);
+  BOOST_TEST(end.value("time", 0.0) > 1e9, end.dump());
+  BOOST_TEST((end.value("reused", 0) > 0 && end.value("failed", -1) == 0 && end.value("failures", Json()).is_array()),
+             end.dump());
+  for (const char* field : {"executed", "blocked", "interrupted", "conflicts", "wall_s", "reports"})
+    BOOST_TEST(end.contains(field), field);
   const auto forced = project.call("run", {"report"});  // planned anew, nothing to do
   CHECK_HAS(forced.out, found);
 

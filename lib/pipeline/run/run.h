@@ -116,6 +116,8 @@ struct RunSummary {
   std::string store_error;           ///< Why the exit code is 4.
   std::string mistake;               ///< of ours, that ended the run: why the exit code is 70
 };
+/// As `summary.json` and the event `end` have it, ended now.
+Json to_json(const Graph& graph, const RunSummary& summary);
 
 /// Called between events: 0 continue, 1 stop gently, 2 kill. The command line answers from its signals.
 using StopFunction = std::function<int()>;

@@ -47,6 +47,5 @@ class RunFolder {
 };
 
 Json to_json(const Graph& graph, const RunState& state);
-Json to_json(const Graph& graph, const RunSummary& summary);
 
 }  // namespace pe::pipeline
