@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Compares the numbers of pages with the tables they come from.
+"""Compares the numbers of pages with the published results they come from.
 
     tools/page_values.py             checks README.md and doc/; prints each difference, exit code 1 if there is one
     tools/page_values.py --write     replaces each number that differs, with as many decimals as it had
     tools/page_values.py PAGE...     these pages only
+
+It imports all files of reports/published/ into one new store and makes their reports, with programs of --build. With
+--tables DIR these tables are in DIR/STUDY/, and are made there if DIR does not exist.
 
 A page marks a value with a comment before and after it, and not at the beginning of a line, where a comment ends
 the paragraph. GitHub shows neither comment:
@@ -14,11 +17,11 @@ the paragraph. GitHub shows neither comment:
     claim CLAIM.TEST [FORMULA]       effect and interval of a test; CLAIM.control1 is the first control
     failed checks                    the numbers of the checks of the comparison that failed
     TABLE COLUMN KEY=VALUE... [FORMULA]
-                                     a cell of tables/TABLE.csv, with its interval where the table has one
+                                     a cell of TABLE.csv, with its interval where the table has one
 
 CLAIM may be the beginning of a name. FORMULA is an expression of x, such as 0.52-x or 100*x. The study is the one
-that the page is named after; `how_many_seeds:claim ...` names another one. Verdicts and effects come from
-tables/verdicts.csv and tables/claims.csv.
+that the page is named after; `novels:claim ...` names another one. Verdicts and effects come from verdicts.csv and
+claims.csv.
 The text may be a number, a number with an interval in brackets, or a number with a half width after ±; text in
 parentheses after it is left alone.
 
@@ -27,7 +30,7 @@ One comment before a table marks all of its cells that hold numbers:
     <!--=table TABLE KEY=VALUE... COLUMN COLUMN ... -->
 
 COLUMN n belongs to cell n + 1 of a row; `-` leaves a cell out. A row belongs to the encoding whose name in code
-font is in its first cell; a comment <!--KEY=VALUE ...--> in that cell overrides or adds keys.
+font is in its first cell; a comment <!--KEY=VALUE ...--> in that cell overrides or adds keys. Other rows are left out.
 In VALUE, a plus sign stands for ", " (values of variants contain it).
 """
 import argparse
@@ -36,11 +39,55 @@ import functools
 import math
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 
 NUMBER = re.compile(r"(?<![\w.])[-−]?(?:\d[\d,]*)?\.?\d+(?:e[-+]?\d+)?")
 MARK = re.compile(r"<!--=(?!table )(.*?)-->(.*?)<!--/-->", re.S)
 INTERVALS = [("{}_low", "{}_high"), ("ci_lo", "ci_hi"), ("low", "high")]
+
+
+# Reports of the published results, by the name that marks use: pipeline, and how to run it.
+CPU = ["--scale", "cpu"]
+ATLAS = "encoding=none,sinusoidal,learned,rope,rope_matched,alibi,kerple_log,fire,pope,fox"
+REPORTS = {
+    "alibi_curve": ("alibi_curve", []),
+    "atlas": ("atlas", [*CPU, "--axis", ATLAS]),
+    "atlas_all": ("atlas", CPU),
+    "context_used": ("context_used", []),
+    "context_used_cpu": ("context_used", CPU),
+    "distances_or_keys": ("distances_or_keys", CPU),
+    "dummy": ("dummy", CPU),
+    "known_results": ("known_results", ["--scale", "mini"]),
+    "novels": ("quickstart", ["--scale", "novels"]),
+    "steps_left": ("steps_left", CPU),
+    "text_ranking": ("text_ranking", CPU),
+}
+
+
+def make_tables(root, build, tables):
+    """Makes all reports from the published files alone."""
+    program = build.resolve() / "stages" / "pe-pipeline"
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for part in ("configs", "pipelines"):
+            shutil.copytree(root / part, folder / part)
+
+        def call(verb, pipeline, *words):
+            command = [program, verb, f"pipelines/{pipeline}.yml", "--store", "store", *words]
+            done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True)
+            if done.returncode:
+                raise SystemExit(f"{' '.join(map(str, command))} ends with {done.returncode}\n{done.stdout}")
+
+        pipelines = {study: pipeline for study, (pipeline, _) in REPORTS.items()}
+        for study in sorted((root / "reports" / "published").iterdir()):
+            call("import", pipelines.get(study.name, study.name), *sorted(study.glob("*.tar.zst")))
+        for study, (pipeline, words) in REPORTS.items():
+            call("run", pipeline, *words, "report", "--from-store", "--durability", "off")
+            shutil.copytree(folder / "reports" / pipeline / "latest" / "tables", tables / study)
 
 
 class Wrong(Exception):
@@ -80,15 +127,15 @@ def values_of(row, column, what):
 
 
 class Study:
-    def __init__(self, root, name):
-        self.tables = root / "reports" / "published" / name / "tables"
+    def __init__(self, tables, name):
+        self.tables = tables / name
         if not self.tables.is_dir():
-            raise Wrong(f"there is no {self.tables.relative_to(root)}")
+            raise Wrong(f"no study is called {name}")
 
     def table(self, name):
         rows = read(self.tables / (name + ".csv"))
         if rows is None:
-            raise Wrong(f"there is no table {name}.csv in {self.tables.parent.name}")
+            raise Wrong(f"there is no table {name}.csv in {self.tables.name}")
         return rows
 
     def claim(self, word):
@@ -166,14 +213,14 @@ def right_text(text, answer):
 
 
 class Page:
-    def __init__(self, root, path):
-        self.root, self.path = root, path
+    def __init__(self, tables, path):
+        self.tables, self.path = tables, path
         self.text = path.read_text()
         self.findings = []
         self.count = 0
 
     def study(self, name):
-        return Study(self.root, name or self.path.stem)
+        return Study(self.tables, name or self.path.stem)
 
     def settle(self, at, old, answer):
         """The right text, with a finding where it differs from the old one."""
@@ -219,6 +266,8 @@ class Page:
         cells = line.split("|")
         own = re.search(r"<!--(.*?)-->", cells[1])
         code = re.search(r"`([^`]+)`", cells[1])
+        if not own and not code:
+            return line
         keys = dict({"encoding": code.group(1)} if code else {}, **keys)
         if own:
             keys.update(word.split("=", 1) for word in own.group(1).split())
@@ -243,23 +292,34 @@ class Page:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=pathlib.Path)
+    root = pathlib.Path(__file__).resolve().parent.parent
     parser.add_argument("--write", action="store_true", help="replace the numbers that differ")
-    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--build", type=pathlib.Path, default=root / "build", help="folder with stages/pe-pipeline")
+    parser.add_argument("--tables", type=pathlib.Path, help="folder of tables; made if it is missing")
     arguments = parser.parse_args()
-    root = arguments.root
     pages = arguments.pages or [root / "README.md", *sorted((root / "doc").rglob("*.md"))]
+    with tempfile.TemporaryDirectory() as folder:
+        tables = arguments.tables or pathlib.Path(folder) / "tables"
+        if not tables.exists():
+            make_tables(root, arguments.build, tables)
+        return check(pages, tables, arguments.write)
+
+
+def check(pages, tables, write):
     count = wrong = 0
     for path in pages:
-        page = Page(root, path.resolve())
+        page = Page(tables, path.resolve())
         text = page.corrected()
         count += page.count
         wrong += len(page.findings)
         for line, finding in sorted(page.findings):
             print(f"{path}:{line}: {finding}")
-        if arguments.write and text != path.read_text():
+        if write and text != path.read_text():
             path.write_text(text)
-    print(f"{count} values, {wrong} of them wrong" + (", replaced where a table has them" if arguments.write else ""))
-    return 1 if wrong and not arguments.write else 0
+    if count == 0:
+        raise SystemExit("no page has a mark")
+    print(f"{count} values, {wrong} of them wrong" + (", replaced where a table has them" if write else ""))
+    return 1 if wrong and not write else 0
 
 
 if __name__ == "__main__":

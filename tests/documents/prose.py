@@ -148,9 +148,10 @@ def findings(sentence):
 
 
 def wide_lines(text):
-    """Lines of Markdown above the limit, outside tables, code and lines that one long word fills."""
+    """Lines of Markdown above the limit, without comments, and outside tables, code and lines that one long word fills."""
     fenced = False
     for number, line in enumerate(text.split("\n"), 1):
+        line = re.sub(r"<!--.*?-->", "", line)
         if line.startswith("```"):
             fenced = not fenced
         if fenced or line.startswith(("|", "    ", "!", "<")) or len(line) <= WIDEST_LINE:
