@@ -56,6 +56,20 @@ BOOST_AUTO_TEST_CASE(results_of_another_set_are_found_and_those_of_this_one_come
   BOOST_TEST((plan.tasks[test::index_of(graph, "report")].state == TaskState::kRun));  // its inputs are a new mixture
 }
 
+BOOST_AUTO_TEST_CASE(a_result_without_readers_hides_no_chain_of_another_set) {
+  const GridFolder folder;
+  FakeStore store;
+  store.run(folder.keyed(kGrid, on("avx512", "rope")));
+  // Another study has trained the same trunk here.
+  const Graph own = folder.keyed(kGrid, on("avx2", "rope"));
+  PlanOptions trunk;
+  trunk.selected = select(own, {"trunk"});
+  BOOST_TEST(!store.run(own, trunk).empty());
+  Graph graph = folder.keyed(kGrid, on("avx2", "rope"));
+  use_results_of_other_cpus(graph, store);
+  BOOST_TEST((sets_of(graph, "rope") == std::set<std::string>{"avx512"}));
+}
+
 BOOST_AUTO_TEST_CASE(without_a_result_tasks_keep_the_set_of_this_machine) {
   const GridFolder folder;
   FakeStore store;
