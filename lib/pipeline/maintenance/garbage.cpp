@@ -13,6 +13,7 @@
 #include "pipeline/maintenance/inventory.h"
 #include "pipeline/maintenance/pin.h"
 #include "pipeline/maintenance/uses.h"
+#include "pipeline/run/failure.h"
 #include "pipeline/run/run_folder.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/attempt.h"
@@ -526,7 +527,7 @@ class Collector {
     std::vector<Candidate> candidates;
     for (const std::string& plan_key : support::list_folder(store_.root() / "work")) {
       if (!support::is_sha256(plan_key) || in_use(plan_key)) continue;
-      const bool is_finished = finished(plan_key);
+      const bool is_finished = finished(plan_key) && newest_ended(plan_key);
       if (!is_finished && (!may_drop_results_ || named_plans_.count(plan_key) != 0)) continue;
       Candidate candidate;
       candidate.plan_key = plan_key;
@@ -556,6 +557,21 @@ class Collector {
     const auto key = store_.hint(plan_key);
     if (!key) return false;
     return store_.find({*key, -1}, true).has_value() || !store_.steps(*key).empty();
+  }
+
+  /// Whether the newest attempt came to an end. One that was interrupted may have published snapshots before.
+  bool newest_ended(const std::string& plan_key) const {
+    const std::vector<fs::path> attempts = store_.attempts(plan_key);
+    if (attempts.empty()) return true;
+    const fs::path path = attempts.back() / "exit.json";
+    try {
+      if (!support::is_there(path)) return false;
+      const std::string outcome = support::text_in(support::parse_json(support::read_file(path, 65536)), "class");
+      return outcome == outcome_name(Outcome::kDone) || outcome == outcome_name(Outcome::kDiverged);
+    } catch (const support::IoError& error) {
+      if (!is_denied(error)) throw;
+      return false;  // another user's
+    }
   }
 
   static double hours_of(const StoredResult& result) {

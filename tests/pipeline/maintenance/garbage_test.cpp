@@ -308,6 +308,26 @@ BOOST_FIXTURE_TEST_CASE(what_a_stage_can_continue_from_goes_only_under_a_size_li
   BOOST_TEST(report.fits);
 }
 
+BOOST_FIXTURE_TEST_CASE(checkpoints_of_an_interrupted_training_with_results_stay, SomeRuns) {
+  // The newest run names this task, which has a result, as a trunk has one after its first snapshot.
+  const std::string plan_key =
+      Json::parse(support::read_file(folder / "store/runs/20260102-000000-0002/plan.json"))["tasks"][0]["plan_key"];
+  const fs::path attempt = store->new_attempt(plan_key);
+  fs::create_directories(attempt / "checkpoints");
+  support::write_file_atomically(attempt / "checkpoints/step-9.h5", std::string(100'000, 'c'), false);
+  GarbageOptions options_;
+  options_.max_bytes = 1;
+  const auto left_after = [&](const char* outcome) {
+    support::write_file_atomically(attempt / "exit.json", Json{{"class", outcome}, {"step", 9}}.dump(), false);
+    test::make_old(folder / "store");
+    collect(options_);
+    return fs::exists(attempt / "checkpoints/step-9.h5");
+  };
+  BOOST_TEST(left_after("interrupted"));
+  BOOST_TEST(left_after("checkpointed"));
+  BOOST_TEST(!left_after("done"));
+}
+
 BOOST_FIXTURE_TEST_CASE(a_pin_keeps_a_result_and_an_unreadable_pin_keeps_all, SomeRuns) {
   Pin pin;
   pin.name = "paper";
