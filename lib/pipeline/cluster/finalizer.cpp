@@ -75,9 +75,10 @@ class GoingOn {
                  std::find(options.skip.begin(), options.skip.end(), place) == options.skip.end();
         });
     // Who still works will need a last job after it, too.
-    if (left || !live_.by_plan_key.empty())
+    if (left || !live_.by_plan_key.empty()) {
+      fs::remove(folder_ / "summary.json");  // of an end that this run had before: it works again
       report_.sent = send(store_, submission_, slurm_, options);
-    else
+    } else
       tie_up(/*show=*/true);
     return report_;
   }

@@ -349,6 +349,23 @@ BOOST_AUTO_TEST_CASE(a_submission_whose_jobs_are_all_gone_is_ended_by_the_next_o
   BOOST_TEST(read_run(it.store, it.submission().run).state == "incomplete");
 }
 
+BOOST_AUTO_TEST_CASE(a_submission_that_continues_after_its_end_is_open_again) {
+  Submitted900 it;
+  FakeSlurm fake;
+  it.send_with(fake, 100);
+  fake.jobs.clear();
+  Slurm slurm(fake.call());
+  const auto summary = it.store.runs_folder() / it.submission().run / "summary.json";
+  Submission old = it.submission();
+  old.created -= 601;
+  end_abandoned(it.store, {old}, *slurm.own_jobs(), slurm);
+  BOOST_TEST_REQUIRE(std::filesystem::exists(summary));
+  BOOST_TEST(open_submissions(it.store).empty());
+  BOOST_TEST(go_on(it.store, it.submission().run, slurm, "").sent.elements > 0U);
+  BOOST_TEST(!std::filesystem::exists(summary));
+  BOOST_TEST(open_submissions(it.store).size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(one_submit_at_a_time_looks_at_the_queue) {
   Submitted900 it;
   FakeSlurm fake;
