@@ -249,9 +249,11 @@ class ElementRun {
     return capacity;
   }
 
-  /// Steps that attempts of a task saved, oldest first; -1 where one saved none.
+  /// Steps that attempts of a task saved, oldest first; -1 where one saved none. A stage that cannot resume saves none:
+  /// its step is the progress that it reported.
   std::vector<std::int64_t> saved_steps(std::size_t i) const {
     std::vector<std::int64_t> steps;
+    const bool resumes = orders_.graph.tasks[i].stage->resumes;
     for (const fs::path& attempt : store_.attempts(orders_.graph.tasks[i].plan_key)) {
       const fs::path exit = attempt / "exit.json";
       if (::access(exit.c_str(), R_OK) != 0) {
@@ -259,7 +261,7 @@ class ElementRun {
         continue;
       }
       const Json json = support::parse_json(support::read_file(exit));
-      steps.push_back(support::field_or(json, "step", std::int64_t{-1}));
+      steps.push_back(resumes ? support::field_or(json, "step", std::int64_t{-1}) : -1);
     }
     return steps;
   }
