@@ -219,30 +219,56 @@ class Grouper {
     return elements_[first].level;
   }
 
+  /// When the tasks of an element run, in seconds after its start. Shares of a GPU run side by side, each as soon as
+  /// another ends and its producers within the element have ended.
+  struct Schedule {
+    double end = 0;
+    std::int64_t beside = 1;  ///< the largest number that runs concurrently
+  };
+  Schedule schedule_of(const Element& element, const std::vector<double>& times, double share) const {
+    const bool shared = share > 0 && share < 1;
+    std::vector<double> slots(shared ? std::max<std::size_t>(1, static_cast<std::size_t>(1 / share + 1e-9)) : 1, 0);
+    std::map<std::size_t, std::pair<double, double>> spans;
+    Schedule schedule;
+    for (std::size_t k = 0; k < element.tasks.size(); ++k) {
+      const auto slot = std::min_element(slots.begin(), slots.end());
+      double start = *slot;
+      for (const Edge& edge : graph_.tasks[element.tasks[k]].inputs) {
+        if (const auto producer = spans.find(edge.producer); producer != spans.end())
+          start = std::max(start, producer->second.second);
+      }
+      *slot = start + times[k];
+      spans[element.tasks[k]] = {start, *slot};
+      schedule.end = std::max(schedule.end, *slot);
+    }
+    for (const auto& [task, span] : spans) {
+      const double at = span.first;
+      const auto running = std::count_if(spans.begin(), spans.end(), [&](const auto& other) {
+        return other.second.first <= at && at < other.second.second;
+      });
+      schedule.beside = std::max<std::int64_t>(schedule.beside, running);
+    }
+    return schedule;
+  }
+
   Resources resources_of(const Element& element) const {
     Resources sum = graph_.tasks[element.tasks.front()].resources;
-    const std::size_t count = element.tasks.size();
     std::vector<double> times;
+    bool limited = true;
     for (const std::size_t i : element.tasks) {
       const Resources& one = graph_.tasks[i].resources;
       sum.cpus = std::max(sum.cpus, one.cpus);
       sum.mem_bytes = std::max(sum.mem_bytes, one.mem_bytes);
       sum.gpus = std::max(sum.gpus, one.gpus);
-      times.push_back(one.time_s > 0 ? one.time_s : policy(i).time_s);
+      const double time_s = one.time_s > 0 ? one.time_s : policy(i).time_s;
+      limited = limited && time_s > 0;
+      times.push_back(std::max(time_s, 1.0));
     }
-    // Shares of a GPU run side by side, each as soon as one of them ends.
-    std::vector<double> ends(1, 0);
-    if (sum.gpus > 0 && sum.gpus < 1) {
-      const auto beside = std::min<std::int64_t>(
-          static_cast<std::int64_t>(count), std::max<std::int64_t>(1, static_cast<std::int64_t>(1 / sum.gpus + 1e-9)));
-      sum.gpus = 1;
-      sum.cpus *= beside;
-      sum.mem_bytes *= beside;
-      ends.resize(static_cast<std::size_t>(beside), 0);
-    }
-    for (const double time_s : times) *std::min_element(ends.begin(), ends.end()) += time_s;
-    const bool limited = std::all_of(times.begin(), times.end(), [](double time_s) { return time_s > 0; });
-    sum.time_s = limited ? std::ceil(*std::max_element(ends.begin(), ends.end())) : 0;
+    const Schedule schedule = schedule_of(element, times, sum.gpus);
+    sum.time_s = limited ? std::ceil(schedule.end) : 0;
+    sum.cpus *= schedule.beside;
+    sum.mem_bytes *= schedule.beside;
+    if (sum.gpus > 0 && sum.gpus < 1) sum.gpus = 1;
     return sum;
   }
 

@@ -111,6 +111,29 @@ BOOST_AUTO_TEST_CASE(shares_of_a_gpu_have_the_time_of_their_rounds) {
     BOOST_TEST(array.resources.time_s == (count > 4 ? 7200 : 3600), count << " tasks");
   }
   BOOST_TEST(sizes.count(5) == 1U);
+
+  // A chain runs one task after the other.
+  for (Task& task : graph.tasks) {
+    task.resources = {};
+    task.resources.cpus = 3;
+    task.resources.gpus = 0.5;
+    task.resources.time_s = 3600;
+  }
+  Grouping lanes;
+  lanes.mode = "lane";
+  bool chain = false;
+  for (const JobArray& array : group(graph, all(graph), lanes)) {
+    const std::vector<std::size_t>& tasks = array.elements.begin()->second;
+    const double rounds = array.resources.time_s / 3600;
+    BOOST_TEST(rounds >= static_cast<double>(tasks.size()) / 2, array.label);
+    BOOST_TEST(array.resources.cpus <= 6);
+    BOOST_TEST(array.resources.gpus == 1.0);
+    if (tasks.size() != 2) continue;
+    chain = true;
+    BOOST_TEST(rounds == 2.0);
+    BOOST_TEST(array.resources.cpus == 3);
+  }
+  BOOST_TEST(chain);
 }
 
 BOOST_AUTO_TEST_CASE(arrays_stay_below_the_limit_of_the_site) {
