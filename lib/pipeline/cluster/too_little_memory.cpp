@@ -7,7 +7,9 @@
 #include <map>
 #include <utility>
 
+#include "pipeline/plan/frozen_graph.h"
 #include "support/clock.h"
+#include "support/error.h"
 #include "support/files.h"
 #include "support/json.h"
 #include "support/parse_json.h"
@@ -16,7 +18,6 @@
 namespace pe::pipeline {
 
 namespace fs = std::filesystem;
-using support::cat;
 
 namespace {
 
@@ -26,21 +27,18 @@ Json read_exit(const fs::path& attempt) {
   return support::parse_json(support::read_file(path, 1 << 16));
 }
 
-/// The number behind "--mem=" and the like, in the unit that we write; 0 when it is not there.
-std::int64_t number_of(const SubmittedArray& array, const std::string& option) {
-  for (const std::string& word : array.options) {
-    if (word.rfind(option, 0) != 0) continue;
-    std::string number = word.substr(option.size());
-    if (!number.empty() && number.back() == 'M') number.pop_back();
-    return support::parse_integer(number).value_or(0);
+/// Bytes that each task asked for, by plan key. A job has more of them, or less on each of several nodes. Empty where
+/// the submission is damaged.
+std::map<std::string, std::int64_t> memory_of_tasks(const Store& store, const Submission& submission) {
+  std::map<std::string, std::int64_t> bytes;
+  try {
+    const fs::path frozen = store.runs_folder() / submission.run / "graph.json";
+    for (const Task& task : thaw(support::parse_json(support::read_file(frozen))).tasks)
+      bytes[task.plan_key] = task.resources.mem_bytes;
+  } catch (const support::ArtifactError&) {
+  } catch (const support::IoError&) {
   }
-  return 0;
-}
-
-/// Bytes that an element of it asked for; 0: it did not ask.
-std::int64_t memory_of(const SubmittedArray& array) {
-  if (const std::int64_t node = number_of(array, "--mem="); node > 0) return node << 20;
-  return (number_of(array, "--mem-per-cpu=") << 20) * number_of(array, "--cpus-per-task=");
+  return bytes;
 }
 
 void note(const Store& store, const Submission& submission, const std::string& plan_key, std::int64_t had) {
@@ -101,13 +99,18 @@ void note_lost_to_memory(const Store& store, const std::vector<Submission>& open
     for (const EndedJob& job : *ended) states[{job.name, job.index}] = job.state;
   }
   for (const Submission& submission : open) {
+    std::map<std::string, std::int64_t> bytes;
     for (const SubmittedArray& array : submission.arrays) {
       if (!array.live_job.empty()) continue;
       for (const auto& [index, tasks] : array.elements) {
         const JobRow* row = table.find(array, index);
         const auto told = states.find({array.name(), index});
         if (!(row && row->state == kState) && !(told != states.end() && told->second == kState)) continue;
-        for (const std::size_t i : tasks) note(store, submission, submission.tasks[i].plan_key, memory_of(array));
+        if (bytes.empty()) bytes = memory_of_tasks(store, submission);
+        for (const std::size_t i : tasks) {
+          const std::string& plan_key = submission.tasks[i].plan_key;
+          note(store, submission, plan_key, bytes[plan_key]);
+        }
       }
     }
   }
