@@ -62,7 +62,7 @@ class Choosing {
     return has_result(plan_.tasks[i]);
   }
 
-  /// Readers of task i, as it is now, that have a result for any set.
+  /// Number of readers of task i that have a result for any set, with the present set of task i.
   std::size_t readers_with_results(std::size_t i) {
     std::size_t count = 0;
     for (const std::size_t reader : readers_[i]) {
