@@ -83,7 +83,9 @@ StopDecision decide_after_stop(const StopFacts& facts) {
     return {Kind::kGiveUp, cat("it was started ", facts.restarts + 1, " times, and saved nothing in the last one")};
   if (facts.keeps_steps && facts.still >= kMostStill)
     return {Kind::kGiveUp, cat(facts.still, " attempts in a row saved no step")};
-  const bool near_end = facts.row->limit_s > 0 && facts.row->run_s > facts.row->limit_s - facts.lead_s - kLeadSlack;
+  const double limit = facts.row->limit_s;
+  // No warning comes in the first half of a job's time.
+  const bool near_end = limit > 0 && facts.row->run_s > limit - std::min(facts.lead_s + kLeadSlack, limit / 2);
   if (near_end && !facts.keeps_steps) {
     return {Kind::kGiveUp,
             "its time is nearly over and nothing was saved: it would never come to an end; give it a longer "

@@ -159,8 +159,15 @@ class ElementRun {
       return level == 0 && job_ && !watched.waits_for().empty() ? 1 : level;
     };
     const RunSummary summary = run(orders_.graph, *plan, store_, runner_, watched, options, stop);
-    if (summary.exit_code == kRunIncomplete && (stop_asked() || !watched.waits_for().empty()))
-      return stopped(summary.executed > 0, stop_asked() ? "" : watched.waits_for());
+    const bool failed = summary.exit_code == kRunFailed;
+    // A task of a pack may have failed before the others were asked to stop.
+    const auto is_over = [&](std::size_t i) {
+      return summary.phases[i] == TaskPhase::kFailed || summary.phases[i] == TaskPhase::kBlocked;
+    };
+    if (failed) std::erase_if(orders_.tasks, is_over);
+    const bool remains = failed ? !orders_.tasks.empty() : summary.exit_code == kRunIncomplete;
+    if (remains && (stop_asked() || !watched.waits_for().empty()))
+      return stopped(summary.executed > 0, stop_asked() ? "" : watched.waits_for(), summary.exit_code);
     return end(summary.exit_code, "");
   }
 
@@ -249,21 +256,30 @@ class ElementRun {
     return capacity;
   }
 
-  /// Steps that attempts of a task saved, oldest first; -1 where one saved none. A stage that cannot resume saves none:
-  /// its step is the progress that it reported.
-  std::vector<std::int64_t> saved_steps(std::size_t i) const {
-    std::vector<std::int64_t> steps;
+  struct SavedSteps {
+    std::int64_t best = -1;  ///< the last step that any attempt saved
+    std::int64_t still = 0;  ///< the run's last attempts that saved no new one
+    bool attempted = false;  ///< by this run
+  };
+
+  /// Of the attempts of a task. A stage that cannot resume saves no step: its step is the progress that it reported.
+  SavedSteps saved_steps(std::size_t i) const {
+    SavedSteps saved;
     const bool resumes = orders_.graph.tasks[i].stage->resumes;
     for (const fs::path& attempt : store_.attempts(orders_.graph.tasks[i].plan_key)) {
       const fs::path exit = attempt / "exit.json";
-      if (::access(exit.c_str(), R_OK) != 0) {
-        steps.push_back(-1);  // it was cut off without a word
-        continue;
+      std::int64_t step = -1;
+      bool ours = saved.attempted;  // one that was cut off without a word
+      if (::access(exit.c_str(), R_OK) == 0) {
+        const Json json = support::parse_json(support::read_file(exit));
+        if (resumes) step = support::field_or(json, "step", std::int64_t{-1});
+        ours = support::text_in(json, "run") == order_.run;
       }
-      const Json json = support::parse_json(support::read_file(exit));
-      steps.push_back(resumes ? support::field_or(json, "step", std::int64_t{-1}) : -1);
+      saved.attempted = saved.attempted || ours;
+      saved.still = step > saved.best || !ours ? 0 : saved.still + 1;
+      saved.best = std::max(saved.best, step);
     }
-    return steps;
+    return saved;
   }
 
   /// Five minutes at first, then twice as long with each restart, up to an hour.
@@ -272,8 +288,8 @@ class ElementRun {
   }
 
   /// After a signal to stop, or without work since `waits_for` does it: requeues the job, unless it was cancelled or
-  /// makes no progress. A finished task of a pack is progress, too.
-  int stopped(bool progress, const std::string& waits_for = "") {
+  /// makes no progress. A finished task of a pack is progress, too. `code` is the run's exit code.
+  int stopped(bool progress, const std::string& waits_for = "", int code = kRunIncomplete) {
     StopFacts facts;
     facts.waits_for = waits_for;
     facts.moved = progress;
@@ -283,18 +299,13 @@ class ElementRun {
     const Plan plan = make_plan(orders_.graph, StoreReader(store_), {own_, false, false});
     for (const std::size_t i : orders_.tasks) {
       if (is_there(plan.tasks[i])) continue;
-      const std::vector<std::int64_t> steps = saved_steps(i);
-      std::int64_t best = -1, still = 0;
-      for (const std::int64_t step : steps) {
-        still = step > best ? 0 : still + 1;
-        best = std::max(best, step);
-      }
-      facts.keeps_steps = facts.keeps_steps || best >= 0 || orders_.graph.tasks[i].is_trajectory();
-      facts.still = std::max(facts.still, still);
-      facts.moved = facts.moved || (!steps.empty() && still == 0);
+      const SavedSteps saved = saved_steps(i);
+      facts.keeps_steps = facts.keeps_steps || saved.best >= 0 || orders_.graph.tasks[i].is_trajectory();
+      facts.still = std::max(facts.still, saved.still);
+      facts.moved = facts.moved || (saved.attempted && saved.still == 0);
     }
     const std::string told = waits_for.empty() ? "told to stop" : "it gives its place up";
-    if (is_done(plan)) return end(kRunDone, told + ", with everything done");
+    if (is_done(plan)) return end(code == kRunFailed ? code : kRunDone, told + ", with everything done");
     if (!facts.cancelled && job_) facts.row = slurm_.job(job_->job);
     const StopDecision decision = decide_after_stop(facts);
     if (decision.kind == StopDecision::Kind::kRequeue) {
@@ -316,9 +327,7 @@ class ElementRun {
       }
       return end(kRunFailed, why);
     }
-    return end(decision.kind == StopDecision::Kind::kEnd ? static_cast<int>(kRunIncomplete)
-                                                         : static_cast<int>(support::kExitCheckpointed),
-               why);
+    return end(decision.kind == StopDecision::Kind::kEnd ? code : static_cast<int>(support::kExitCheckpointed), why);
   }
 
   const ElementOrder& order_;

@@ -294,12 +294,13 @@ void Attempts::after_failure(const ActiveAttempt& attempt, Outcome outcome, std:
   reason += lack_of_room(run_.store.root(), outcome);  // before anything makes room
   if (outcome == Outcome::kIo) run_.store_changes([&] { prove_writable(attempt.folder); });
   remove_leftovers(attempt.folder);
-  Decision decision = decide(outcome, *task.retry, tried.tries, moved);
+  const bool stopping = run_.stop_level > 0 || attempt.stop_sent;
+  // An attempt that was asked to stop early says nothing about a loop.
+  Decision decision = decide(outcome, *task.retry, tried.tries, moved || stopping);
   // A job has what it asked for; another try in it would end the same. `submit` asks for more.
   const bool had_all = outcome == Outcome::kOutOfMemory && attempt.slot.mem_bytes >= run_.options.capacity.mem_bytes;
   if (run_.options.join && had_all) decision.kind = Decision::Kind::kFail;
   const auto id = static_cast<std::int64_t>(i);
-  const bool stopping = run_.stop_level > 0 || attempt.stop_sent;
   // Between an attempt and the next the task stays this run's: another would count its attempts from the first again.
   const bool goes_on = decision.kind == Decision::Kind::kRetry || decision.kind == Decision::Kind::kRequeue;
   if (stopping || !goes_on) run_.release(i);

@@ -665,6 +665,12 @@ BOOST_AUTO_TEST_CASE(after_a_stop_only_a_job_that_slurm_calls_running_is_queued_
   // Nothing saved, and its time is over: it would be so every time.
   facts.row->run_s = 3500;
   BOOST_TEST((decided() == Kind::kGiveUp));
+  // A short job that is preempted early has time left.
+  facts.row->limit_s = 180;
+  facts.row->run_s = 20;
+  BOOST_TEST((decided() == Kind::kRequeue));
+  facts.row->run_s = 120;
+  BOOST_TEST((decided() == Kind::kGiveUp));
   facts.keeps_steps = true;
   facts.still = 1;
   BOOST_TEST((decided() == Kind::kRequeue));

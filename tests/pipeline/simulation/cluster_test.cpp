@@ -28,8 +28,22 @@ using support::cat;
 
 namespace {
 
+/// Tasks that do not need each other get one label, so that a job may have up to `pack` of them.
+void pack_levels(Graph& graph, std::int64_t pack) {
+  RetryPolicy once;
+  once.max = 0;  // one task of a job may fail while another is at work
+  std::vector<std::size_t> level(graph.tasks.size());
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    Task& task = graph.tasks[i];
+    for (const Edge& edge : task.inputs) level[i] = std::max(level[i], level[edge.producer] + 1);
+    task.label = graph.stage_labels[level[i]];
+    task.resources.pack = pack;
+    task.retry = once;
+  }
+}
+
 /// The small graph with a stage that can be written down, as a submission does.
-Graph submitted_graph(const Shape& shape, const fs::path& root) {
+Graph submitted_graph(const Shape& shape, const fs::path& root, std::int64_t pack) {
   static const auto stage = [] {
     const auto plain = fake_stage();
     const Json role{{"name", "in"}, {"kind", "metrics"}, {"many", true}, {"optional", true}};
@@ -45,6 +59,7 @@ Graph submitted_graph(const Shape& shape, const fs::path& root) {
   }();
   Graph graph = graph_of(shape, root);
   for (Task& task : graph.tasks) task.stage = stage;
+  if (pack > 1) pack_levels(graph, pack);
   compute_plan_keys(graph);
   return graph;
 }
@@ -57,12 +72,12 @@ struct Trouble {
 
 struct Seen {
   std::uint64_t lost = 0, silent = 0, preempted = 0, requeued = 0, cancelled = 0, failed_nodes = 0, cancelled_runs = 0,
-                resumed = 0, gave_way = 0, shared = 0;
+                resumed = 0, gave_way = 0, shared = 0, kept = 0;
 
   Seen& operator+=(const Seen& more) {
     for (const auto member :
          {&Seen::lost, &Seen::silent, &Seen::preempted, &Seen::requeued, &Seen::cancelled, &Seen::failed_nodes,
-          &Seen::cancelled_runs, &Seen::resumed, &Seen::gave_way, &Seen::shared})
+          &Seen::cancelled_runs, &Seen::resumed, &Seen::gave_way, &Seen::shared, &Seen::kept})
       this->*member += more.*member;
     return *this;
   }
@@ -433,7 +448,7 @@ class ClusterPlay {
     return all;
   }
   std::string mode = "stage";
-  std::int64_t max_in_queue = 0;
+  std::int64_t max_in_queue = 0, pack = 1;
   double failing = 0;
   std::size_t longest_s = 40;  // of a stage
 
@@ -517,7 +532,7 @@ class ClusterPlay {
     submitter.asked_before = true;
     if (World::moving()->dead) throw Crashed();
     Store opened(store(), {.durable = false});
-    const Graph graph = submitted_graph(shape_, root_);
+    const Graph graph = submitted_graph(shape_, root_, pack);
     const Plan plan = make_plan(graph, StoreReader(opened), {});
     if (plan.nothing_to_do()) return true;
     std::vector<bool> to_run(graph.tasks.size());
@@ -585,8 +600,10 @@ class ClusterPlay {
       explicit Listener(Ledger& ledger) : ledger(ledger) {}
       void on_event(const RunEvent& event, const RunState&) override {
         if (event.name == "conflict") ledger.wrong("a conflict");
+        failed = failed || event.name == "fail";
       }
       Ledger& ledger;
+      bool failed = false;
     };
     try {
       Slurm slurm(cluster.call(job.user), 60, job.user);
@@ -606,6 +623,7 @@ class ClusterPlay {
       Listener listener(ledger_);
       const int code = run_element(order, slurm, runner, listener, [&job] { return job.told ? 1 : 0; });
       if (World::moving()->dead) throw Crashed();
+      if (code == 0 && job.comes_back && listener.failed) ++cluster.seen.kept;
       return code;
     } catch (const Crashed&) {
       return -1;
@@ -629,14 +647,15 @@ class ClusterPlay {
 };
 
 /// Results of an undisturbed submission of a shape.
-const std::map<std::string, std::string>& expected(const Shape& shape) {
-  static std::map<Shape, std::map<std::string, std::string>> known;
-  auto [found, fresh] = known.try_emplace(shape);
+const std::map<std::string, std::string>& expected(const Shape& shape, std::int64_t pack) {
+  static std::map<std::pair<Shape, std::int64_t>, std::map<std::string, std::string>> known;
+  auto [found, fresh] = known.try_emplace({shape, pack});
   if (fresh) {
     RandomChoices choices(1);
     Faults peace;
     peace.change = 0;
     ClusterPlay play(shape, choices, peace);
+    play.pack = pack;
     play.play(1);
     found->second = play.contents();
     std::string all;
@@ -653,7 +672,8 @@ Seen play_schedule(std::uint64_t seed) {
   Shape shape;
   const std::size_t tasks = 1 + choices.pick(4);
   for (std::size_t i = 0; i < tasks; ++i) shape.push_back(static_cast<unsigned>(choices.pick(1u << i)));
-  expected(shape);
+  const std::int64_t pack = choices.pick(3) == 0 ? 2 : 1;
+  expected(shape, pack);
   Faults faults;
   faults.change = 0.05;
   if (choices.pick(3) == 0) faults.crash = 0.002;
@@ -661,8 +681,9 @@ Seen play_schedule(std::uint64_t seed) {
   const int clusters = users == 2 && choices.pick(2) == 0 ? 2 : 1;
   ClusterPlay play(shape, choices, faults, users, clusters);
   play.mode = choices.pick(3) == 0 ? "lane" : "stage";
+  play.pack = pack;
   if (choices.pick(4) == 0) play.max_in_queue = 2 + static_cast<std::int64_t>(choices.pick(3));
-  if (choices.pick(4) == 0) play.failing = 0.2;
+  if (pack > 1 || choices.pick(4) == 0) play.failing = pack > 1 ? 0.4 : 0.2;
   // Longer than a job waits for another user's.
   if (users == 2 && choices.pick(3) == 0) play.longest_s = 600;
   Trouble trouble;
@@ -671,7 +692,7 @@ Seen play_schedule(std::uint64_t seed) {
   if (choices.pick(3) == 0) trouble.dropped = 0.1;
   if (choices.pick(3) == 0) trouble.silent = 0.2;
   if (choices.pick(6) == 0) trouble.full = 0.1;
-  if (choices.pick(2) == 0) trouble.preempt = 0.05;
+  if (choices.pick(2) == 0) trouble.preempt = pack > 1 ? 0.2 : 0.05;
   if (choices.pick(3) == 0) trouble.requeue = 0.03;
   if (choices.pick(3) == 0) trouble.cancel = 0.02;
   if (choices.pick(3) == 0) trouble.node_fails = 0.02;
@@ -685,7 +706,8 @@ Seen play_schedule(std::uint64_t seed) {
   peace.change = 0;
   play.world().set_faults(peace);
   for (int i = 0; i < 3 && play.contents().size() < shape.size(); ++i) play.play(1);
-  if (play.contents() != expected(shape)) play.ledger().wrong("other results than those of an undisturbed submission");
+  if (play.contents() != expected(shape, pack))
+    play.ledger().wrong("other results than those of an undisturbed submission");
   std::string all;
   for (const std::string& wrong : play.ledger().wrongs) all += "\n  " + wrong;
   BOOST_REQUIRE_MESSAGE(all.empty(), "PE_TEST_SEED=" << seed << ", tasks " << text_of(shape) << ":" << all);
@@ -711,7 +733,9 @@ BOOST_AUTO_TEST_CASE(whatever_happens_nothing_is_done_twice_and_what_is_cancelle
                                << all.preempted << " preemptions, " << all.requeued << " requeues, " << all.cancelled
                                << " jobs and " << all.cancelled_runs << " runs cancelled, " << all.failed_nodes
                                << " nodes failed, " << all.resumed << " jobs came back, " << all.gave_way
-                               << " gave way to another user; " << all.shared << " with two users");
+                               << " gave way to another user; " << all.shared << " with two users; " << all.kept
+                               << " jobs came back for the other tasks of one that had failed");
+  BOOST_TEST(all.kept > 0u);
   for (const std::uint64_t count : {all.lost, all.silent, all.preempted, all.requeued, all.cancelled, all.failed_nodes,
                                     all.cancelled_runs, all.resumed, all.gave_way, all.shared}) {
     BOOST_TEST(count > schedules / 100);
