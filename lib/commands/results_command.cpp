@@ -189,7 +189,7 @@ class Import {
         if (old != item.imported.old_keys.end()) note["old"] = old->second;
         record.occasion["imported"] = std::move(note);
       };
-      pipeline::transfer(*item.store, item.inventory, everything(item.inventory), to, how);
+      check(item, pipeline::transfer(*item.store, item.inventory, everything(item.inventory), to, how));
     }
     print_warnings(to);
   }
@@ -209,17 +209,24 @@ class Import {
     return all;
   }
 
+  /// @throws ArtifactError when a result could not go
+  static void check(const Item& item, const pipeline::TransferReport& report) {
+    for (const auto& each : report.results) {
+      if (!each.problem.empty())
+        throw support::ArtifactError(cat(quote(item.imported.file.string()), ": ", each.task, ": ", each.problem));
+    }
+  }
+
   /// Counts the effects of a transfer without writing.
   void compare(Item& item, Store& to) {
     pipeline::TransferOptions how;
     how.dry_run = true;
     item.imported.report = pipeline::transfer(*item.store, item.inventory, everything(item.inventory), to, how);
+    check(item, item.imported.report);
     for (const auto& each : item.imported.report.results) {
       ImportSummary& imported = item.imported;
       const auto result = item.store->find(each.key);
       const bool whole = result && item.store->complete(*result);
-      if (!each.problem.empty())
-        throw support::ArtifactError(cat(quote(imported.file.string()), ": ", each.task, ": ", each.problem));
       ++(each.conflict ? imported.conflicts : each.existed ? imported.there : whole ? imported.fresh : imported.known);
     }
   }

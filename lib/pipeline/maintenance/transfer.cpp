@@ -82,14 +82,18 @@ class Transfer {
       std::vector<std::string> digests = output.members;
       digests.push_back(output.object);  // a manifest after what it names
       for (const std::string& digest : digests) {
-        if (!seen_.insert(digest).second) continue;
+        if (seen_.count(digest)) continue;
         const fs::path path = from_.object_path(digest);
         std::error_code error, gone;
         const auto bytes = fs::file_size(path, error);
         // One that is cut there is replaced.
-        if (to_.has_object(digest) && (error || fs::file_size(to_.object_path(digest), gone) == bytes)) continue;
+        if (to_.has_object(digest) && (error || fs::file_size(to_.object_path(digest), gone) == bytes)) {
+          seen_.insert(digest);
+          continue;
+        }
         if (error) throw support::ArtifactError(cat("its object ", digest.substr(0, 12), " is gone"));
         if (!options_.dry_run) to_.import_object(path, digest);
+        seen_.insert(digest);
         moved.bytes += bytes;
         ++report_.objects;
       }
