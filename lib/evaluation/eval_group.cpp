@@ -75,6 +75,7 @@ const std::vector<Suite>& suites() {
       {"published", "perplexity as published sources measure it"},
       {"quick", "a small evaluation of a small model"},
       {"retrieval", "passkey, needle and a small RULER on the ladder of scores"},
+      {"scaffold", "a dropped encoding: perplexity to 16 times the training length, passkey and needle"},
       {"smoke", "laid over quick: more documents, passkey at its full size"},
   };
   return suites;

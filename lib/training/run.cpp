@@ -194,7 +194,7 @@ class TrainingLoop {
     const std::optional<double> peak = run_.watch_files.peak_tflops > 0
                                            ? std::optional(run_.watch_files.peak_tflops * 1e12)
                                            : model::peak_flops(run_.model.device(), device);
-    if (peak) progress_.note(mfu_formula(flops(), peak, device));
+    if (peak || run_.model.device().is_cuda()) progress_.note(mfu_formula(flops(), peak, device));
     if (communicator_.count() > 1) {
       progress_.note(cat(communicator_.count(), " ranks, each with ", run_.batch / communicator_.count(),
                          " of a step's ", run_.batch, " sequences"));

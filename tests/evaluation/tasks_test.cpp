@@ -550,6 +550,13 @@ BOOST_AUTO_TEST_CASE(the_list_names_everything_with_one_line_each) {
   BOOST_TEST(lines == names.size() + 7);  // four headings, three blank lines
 }
 
+BOOST_AUTO_TEST_CASE(every_suite_is_listed) {
+  std::set<std::string> names{"dummy"};  // of pe-dummy
+  for (const Suite& suite : suites()) names.insert(suite.name);
+  for (const auto& file : std::filesystem::directory_iterator(pe::test::source_root() / "configs" / "eval"))
+    BOOST_TEST(names.count(file.path().stem().string()) == 1u, file.path());
+}
+
 BOOST_AUTO_TEST_CASE(every_suite_that_is_listed_can_be_run) {
   for (const Suite& suite : suites()) {
     const auto path = pe::test::source_root() / "configs" / "eval" / (suite.name + ".yml");

@@ -14,7 +14,7 @@ using support::cat;
 using support::ConfigError;
 
 void GenerateConfig::Generate::describe(support::FieldVisitor& v) {
-  v.variant("task", task, task_kinds(), "Task to generate; `pe-generate --help` lists all.");
+  v.variant("task", task, task_kinds(), "Task to generate; `pe-generate --help tasks` lists all.");
   v.field("lengths", lengths,
           "Shortest and longest example, in the task's own terms; empty: as in the source's training.", {.min = 1});
   v.field("train", train,
