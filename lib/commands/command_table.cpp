@@ -183,7 +183,7 @@ cli::Command plan_entry() {
   return {"plan",
           "FILE [SELECT...] [flags]",
           "Show what would run, and why",
-          cat("Changes nothing and starts nothing.\n\n", kSelection),
+          cat("Changes no result and starts no task.\n\n", kSelection),
           reading_flags() + capacity_flags() +
               std::vector<Flag>{
                   json_flag(), toggle("--why", "One line per task instead of one per cause", &CommandLine::why),
@@ -212,7 +212,7 @@ cli::Command explain_entry() {
                    &CommandLine::against),
               json_flag(), toggle("--all", "Every task, not only the first 20", &CommandLine::all)},
       {{"pe-pipeline explain grid.yml 'trunk[seed=42]'", ""},
-       {"pe-pipeline explain grid.yml '*' --set trunk.train.lr=1e-3", "what if"},
+       {"pe-pipeline explain grid.yml '*' --set trunk.train.peak_lr=1e-3", "what if"},
        {"pe-pipeline explain grid.yml trunk --against grid.yml@HEAD~3", "what an edit changed"}},
       kReadingExits,
       explain_command};
