@@ -561,6 +561,37 @@ BOOST_AUTO_TEST_CASE(what_was_not_measured_is_no_zero) {
   says(result.reason, "no seed that all of them have");
 }
 
+BOOST_AUTO_TEST_CASE(a_seed_without_a_number_is_not_left_out) {
+  Gathered gathered;
+  for (const char* seed : {"1", "2", "3", "4", "5"}) gathered.add("rope", seed, kAll, some(10));
+  const std::string at_most = "    tests:\n      - {where: {length: 40}, of: rope, at_most: 0.5}\n";
+  BOOST_TEST((gathered.judge(at_most).verdict == Verdict::kReproduced));
+  gathered.add("rope", "6", kAll, {NAN});
+  gathered.add("rope", "7", kAll, {INFINITY});
+  const ClaimResult result = gathered.judge(at_most);
+  BOOST_TEST((result.verdict == Verdict::kNotTestable));
+  says(result.reason, "rope has no number for 2 of 7 seeds: ");
+  // A control of it has not failed either.
+  const ClaimResult controlled =
+      gathered.judge("    control:\n      - {where: {length: 40}, of: rope, at_most: 0.5}\n" + at_most);
+  BOOST_TEST((controlled.verdict == Verdict::kNotTestable));
+}
+
+BOOST_AUTO_TEST_CASE(items_of_two_models_are_not_summed) {
+  Gathered gathered;
+  gathered.add("rope", "1", kAll, some(40), {{"stage", "droppe"}, {"arm", "drop"}});
+  gathered.add("rope", "1", kAll, some(10), {{"stage", "droppe"}, {"arm", "nodrop"}});
+  const std::string front = "    tests:\n      - {where: {length: 40}, of: rope, at_least: 0, runs: {stage: droppe";
+  try {
+    gathered.judge(front + "}}\n");
+    BOOST_ERROR("two models were summed");
+  } catch (const support::ConfigError& error) {
+    says(error.what(), "several models fit for rope, seed 1: arm is 'drop' or 'nodrop'");
+    says(error.what(), "choose one with 'runs: {arm: drop}'");
+  }
+  BOOST_TEST(std::abs(gathered.judge(front + ", arm: nodrop}}\n").tests.at(0).effect - 0.2) < 1e-12);
+}
+
 BOOST_AUTO_TEST_CASE(a_summary_has_no_items_and_so_no_interval_unless_it_has_no_noise) {
   Gathered gathered;
   gathered.add("none", "1", kAll, some(40));

@@ -406,6 +406,16 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   BOOST_TEST(reason(3).find("at one learning rate here (") != std::string::npos, reason(3));
   results.curves.back().first_step = 0;
   BOOST_TEST(reason(3).find(" was trained at two learning rates here (") != std::string::npos, reason(3));
+  // Rates of three sizes are no choice.
+  Results rates = results;
+  for (const Curve& curve : {results.curves[0], results.curves[1], results.curves[0], results.curves[0]}) {
+    rates.curves.push_back(curve);
+    rates.curves.back().peak_rate *= static_cast<double>(rates.curves.size());
+  }
+  const Table tuned = table_of(section_of("checks", rates), "checks");
+  BOOST_TEST(cell_of(tuned, 3, "verdict").text == "FAIL");
+  BOOST_TEST(cell_of(tuned, 3, "reason").text.find("none was chosen on validation data") != std::string::npos,
+             cell_of(tuned, 3, "reason").text);
   results.curves.pop_back();
   results.curves[1].config["train"]["beta2"] = 0.95;
   BOOST_TEST(verdicts(results)[0] == "pass");

@@ -143,17 +143,14 @@ class Judge {
     const ArmSeeds arms = measure(test, result);
     const Words all = test.arms();
     std::set<std::string> seeds;
+    std::string lacking;  // a seed that was left out would leave the verdict to those that succeeded
     bool first = true;
     for (const std::string& name : all) {
       const auto arm = arms.find(name);
       std::set<std::string> own;
       if (arm != arms.end()) {
-        for (const auto& [seed, measured] : arm->second) {
-          if (std::isfinite(measured.value()))
-            own.insert(seed);
-          else if (result.reason.empty())
-            result.reason = cat(name, " has no number: ", measured.status.empty() ? "missing" : measured.status);
-        }
+        own = seeds_with_number(arm->second);
+        if (lacking.empty() && own.size() < arm->second.size()) lacking = without_number(name, arm->second, own.size());
       } else if (result.reason.empty()) {
         result.reason = unmeasured(name, arms);
       }
@@ -165,10 +162,9 @@ class Judge {
     result.is_score = medians && about_scores(test, arms);
     result.level = 1 - alpha_of(result, seeds.size());
     result.observed = observed(result, arms);
-    if (seeds.empty()) {
-      if (result.reason.empty()) result.reason = "no seed that all of them have";
-      return result;
-    }
+    if (!lacking.empty() && result.reason.empty()) result.reason = lacking;
+    if (seeds.empty() && result.reason.empty()) result.reason = "no seed that all of them have";
+    if (seeds.empty() || !lacking.empty()) return result;
     result.reason.clear();
     result.seeds = seeds.size();
     const Words common(seeds.begin(), seeds.end());
@@ -184,6 +180,24 @@ class Judge {
                            " items that all arms have");
     }
     return result;
+  }
+
+  static std::set<std::string> seeds_with_number(const std::map<std::string, Measurement>& seeds) {
+    std::set<std::string> found;
+    for (const auto& [seed, measured] : seeds) {
+      if (std::isfinite(measured.value())) found.insert(seed);
+    }
+    return found;
+  }
+
+  /// "rope has no number for 2 of 5 seeds: overflow".
+  static std::string without_number(const std::string& name, const std::map<std::string, Measurement>& seeds,
+                                    std::size_t with) {
+    const auto first =
+        std::find_if(seeds.begin(), seeds.end(), [](const auto& seed) { return !std::isfinite(seed.second.value()); });
+    return cat(name, " has no number",
+               with > 0 ? cat(" for ", seeds.size() - with, " of ", seeds.size(), " seeds") : "", ": ",
+               first->second.status.empty() ? "missing" : first->second.status);
   }
 
   /// Why an arm has no rows: it was not measured, or several trainings were under longer names.
@@ -342,7 +356,8 @@ class Judge {
       const bool no_interval = std::isnan(result.interval.low) && result.seeds < statistics::kSeedsForNoise;
       return cat(seeds, ": ",
                  result.is_score && needed > fewest
-                     ? "five are needed for a score, since seeds often learn a task or do not"
+                     ? cat(needed == 5 ? "five" : cat(needed),
+                           " are needed for a score, since seeds often learn a task or do not")
                      : cat(needed == 3 ? "three" : cat(needed), " are needed"),
                  no_interval ? cat(", and there is no interval over items: ",
                                    items.most > 1 ? "they cannot be paired" : "the table holds summaries")
@@ -415,6 +430,7 @@ class Judge {
     }
     check_labels(test);
     ArmSeeds arms;
+    std::map<std::pair<std::string, std::string>, const Run*> models;  // by arm and seed
     std::set<std::string> names, configs;
     for (const GatheredTable& gathered : tables->second) {
       const Run& run = results_.runs[gathered.run];
@@ -423,8 +439,12 @@ class Judge {
         return own != run.labels.end() && same_value(own->second, label.second);
       });
       if (!wanted) continue;
-      if (add_rows(test, gathered, arm_of(run, test), run.seed, arms))
-        configs.insert(run.facts.value("config_hash", run.run_id));
+      const std::string arm = arm_of(run, test);
+      if (!add_rows(test, gathered, arm, run.seed, arms)) continue;
+      configs.insert(run.facts.value("config_hash", run.run_id));
+      if (!quantity.by.empty() || !quantity.seed_by.empty()) continue;
+      const auto [first, fresh] = models.try_emplace({arm, run.seed}, &run);
+      if (!fresh) require_one_model(test, *first->second, run);
     }
     configs.erase("");
     if (!configs.empty())
@@ -443,6 +463,18 @@ class Judge {
       }
     }
     return arms;
+  }
+
+  /// Items of different models must not be summed. @throws ConfigError that names labels in which they differ
+  static void require_one_model(const ClaimTest& test, const Run& one, const Run& other) {
+    for (const auto& [label, value] : one.labels) {
+      const auto own = other.labels.find(label);
+      const std::string there = own == other.labels.end() ? "" : own->second;
+      if (there == value || label == "stage") continue;
+      throw support::ConfigError(cat("several models fit for ", one.encoding, ", seed ", one.seed, ": ", label, " is ",
+                                     quote(value), " or ", quote(there)),
+                                 test.place, cat("choose one with 'runs: {", label, ": ", value, "}'"));
+    }
   }
 
   /// The arm that a run belongs to. Where axes were narrowed to one label, its name lacks these labels; it is still the

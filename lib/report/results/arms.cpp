@@ -77,6 +77,11 @@ std::string reason_of(const std::string& status) {
   return status;
 }
 
+std::string data_of(const Run& run) {
+  const auto found = run.facts.find("data_digest");
+  return found != run.facts.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 std::int64_t train_length_of(const Results& results, const Arm& arm) {
   std::int64_t length = -1;
   for (const std::size_t run : arm.runs) {

@@ -20,6 +20,8 @@ double mean_of_finite(const std::vector<double>& values);
 std::vector<std::string> protocols_of(const Results& results);  ///< prefix, blocks, sliding, then others
 std::vector<std::int64_t> lengths_of(const Results& results, const std::string& protocol);
 bool has_variants(const Results& results);         ///< more than one variant
+/// The digest of the data that a model was evaluated on; empty where its artifact does not say.
+std::string data_of(const Run& run);
 std::string reason_of(const std::string& status);  ///< a status in words
 /// Tokens of a training window of an arm; 0 when unknown, or its runs differ.
 std::int64_t train_length_of(const Results& results, const Arm& arm);

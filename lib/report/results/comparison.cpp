@@ -145,7 +145,9 @@ std::size_t mark_best(const std::vector<Cell*>& cells, const std::vector<const A
       continue;
     }
     fewest = fewest == 0 ? difference->seeds : std::min(fewest, difference->seeds);
-    if (adjusted_p(*difference, pairs_of_arms(numbers)) >= kLevel) tied.push_back(cells[i]);
+    // With other seeds than the means, a pair may differ the other way.
+    const bool better = difference->estimate < 0 && adjusted_p(*difference, pairs_of_arms(numbers)) < kLevel;
+    if (!better) tied.push_back(cells[i]);
   }
   // Bold says "better than some other": where nothing is, or pairs are not comparable, nothing is bold.
   if (tied.size() == numbers || unknown > 0 || fewest < statistics::kSeedsForNoise) return fewest;

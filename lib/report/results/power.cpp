@@ -64,8 +64,12 @@ std::optional<statistics::TwoLevel> difference_of(const Answers& a, const Answer
 std::optional<ObservedNoise> noise_over(const std::vector<std::optional<statistics::TwoLevel>>& differences,
                                         ObservedNoise observed) {
   std::vector<double> of_seeds, of_items;
+  // One arm with a seed or two says nothing about the noise of the others.
+  const bool known = std::any_of(differences.begin(), differences.end(),
+                                 [](const auto& difference) { return difference && difference->knows_seeds(); });
   for (const std::optional<statistics::TwoLevel>& difference : differences) {
     if (!difference || !std::isfinite(difference->estimate)) continue;
+    if (known && !difference->knows_seeds()) continue;
     observed.seeds = of_items.empty() ? difference->seeds : std::min(observed.seeds, difference->seeds);
     observed.items = of_items.empty() ? difference->items : std::min(observed.items, difference->items);
     if (difference->knows_seeds())

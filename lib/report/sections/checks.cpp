@@ -37,12 +37,6 @@ std::map<std::string, std::vector<const Curve*>> by_variant(const Results& resul
   return groups;
 }
 
-/// The digest of the data that a model was evaluated on; empty where its artifact does not say.
-std::string data_of(const Run& run) {
-  const auto found = run.facts.find("data_digest");
-  return found != run.facts.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 /// Digests of the data that a model was trained on; empty where no log of its training was gathered.
 std::string training_data_of(const Run& run, const Results& results) {
   const auto agrees =
@@ -273,6 +267,13 @@ Check tuned_rates(const Results& results) {
                   support::join(words, ", "), ")")};
     }
   }
+  for (const std::string& encoding : compared) {
+    const bool chosen = std::any_of(results.selections.begin(), results.selections.end(),
+                                    [&](const Selection& one) { return one.axis == "lr" && one.encoding == encoding; });
+    if (!chosen && rates.count(encoding) > 0)
+      return {check.what, Outcome::kFail,
+              cat(encoding, " was trained at several learning rates, and none was chosen on validation data")};
+  }
   for (const Selection& selection : results.selections) {
     if (selection.axis != "lr" || compared.count(selection.encoding) == 0) continue;
     if (const std::string other = trained_at_another_rate(results, selection); !other.empty())
@@ -304,15 +305,26 @@ Check enough_seeds(const Results& results) {
   return {check.what, Outcome::kPass, cat("at least ", fewest, " for every model")};
 }
 
+bool has_text_scores(const Results& results, const Arm& arm) {
+  return std::any_of(results.lm.begin(), results.lm.end(), [&](const LmCell& cell) {
+    return std::find(arm.runs.begin(), arm.runs.end(), cell.run) != arm.runs.end();
+  });
+}
+
 Check parity(const Results& results) {
   Check check{"In-distribution parity: within 1 % of the best at the training length"};
   const std::string protocol = headline_protocol(results);
   std::map<std::pair<std::int64_t, std::string>, std::vector<std::pair<std::string, double>>>
       losses;  // by training length and data: others are no peers
+  std::vector<std::string> unknown;
   for (const Arm& arm : results.arms) {
     const std::int64_t length = train_length_of(results, arm);
     const ArmScore score = arm_score(results, arm, protocol, length);
-    if (!score.ok()) continue;
+    if (!score.ok()) {
+      if (has_text_scores(results, arm))
+        unknown.push_back(cat(arm_name(arm, has_variants(results)), " ", score.status));
+      continue;
+    }
     losses[{length, data_of(results.runs[arm.runs.front()])}].emplace_back(arm_name(arm, has_variants(results)),
                                                                            statistics::summarise_seeds(score.nll).mean);
   }
@@ -334,6 +346,8 @@ Check parity(const Results& results) {
   if (!worse.empty())
     return {check.what, Outcome::kFail,
             cat("worse ", support::join(worse, "; "), "; what is claimed of them at other lengths is qualified")};
+  if (!agree.empty() && !unknown.empty())
+    return {check.what, Outcome::kUnknown, cat("no number at the training length: ", support::join(unknown, ", "))};
   if (!agree.empty())
     return {check.what, Outcome::kPass, cat("perplexities at ", support::join(agree, " and at "), " agree")};
   return {check.what, Outcome::kUnknown, "fewer than two models were measured at their training length"};

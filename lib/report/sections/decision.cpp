@@ -97,11 +97,14 @@ std::string devices_of(const Costs& costs) { return support::join({costs.devices
 
 Cell parameters_cell(const Results& results, const Costs& costs, std::size_t arm) {
   if (const auto own = costs.parameters.find(arm); own != costs.parameters.end()) return Cell::of_number(own->second);
+  std::set<double> held;  // by all trainings of the encoding; a size or a variant may have another number
   for (const Curve& curve : results.curves) {
-    const auto held = curve.run.facts.find("encoding_parameters");
-    if (curve.run.encoding == results.arms[arm].encoding && held != curve.run.facts.end() && held->is_number())
-      return Cell::of_number(held->get<double>());
+    const auto count = curve.run.facts.find("encoding_parameters");
+    if (curve.run.encoding == results.arms[arm].encoding && count != curve.run.facts.end() && count->is_number())
+      held.insert(count->get<double>());
   }
+  if (held.size() == 1) return Cell::of_number(*held.begin());
+  if (held.size() > 1) return Cell::missing("–", "variants of the encoding differ, and pe-measure did not count them");
   return Cell::missing("–", "neither pe-measure nor a training log says it");
 }
 

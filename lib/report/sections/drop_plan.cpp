@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "report/results/drops.h"
@@ -114,13 +115,32 @@ Drops drops_of(const std::vector<const Curve*>& curves) {
 
 const std::string& encoding_of(const Drops::value_type& drop) { return std::get<0>(drop.first); }
 
+/// Tokens at the fork of a branch, from any logged step; NaN if none was logged.
+double fork_of(const Curve& curve) {
+  for (const auto* points : {&curve.validation, &curve.train}) {
+    if (!points->empty()) return curve.first_step * points->back().tokens / points->back().step;
+  }
+  return NAN;
+}
+
+/// Encodings and forks of which a drop diverged. A drop is not cheap if only some seeds survive it.
+std::set<std::pair<std::string, double>> diverged_forks(const std::vector<const Curve*>& curves) {
+  std::set<std::pair<std::string, double>> found;
+  for (const Curve* curve : curves) {
+    if (drop_arm(*curve) == "drop" && curve->diverged) found.emplace(curve->run.encoding, std::round(fork_of(*curve)));
+  }
+  return found;
+}
+
 /// By encoding the last drop that is shown to cost less than is accepted, of those the one that ends first; null where
 /// none is.
-std::map<std::string, const Drop*> cheapest_of(const Drops& drops) {
+std::map<std::string, const Drop*> cheapest_of(const Drops& drops,
+                                               const std::set<std::pair<std::string, double>>& diverged) {
   std::map<std::string, const Drop*> cheapest;
   for (const auto& one : drops) {  // forks ascend, and with one fork the ends
     const Drop& drop = one.second;
     const Drop*& best = cheapest[encoding_of(one)];
+    if (diverged.count({encoding_of(one), std::round(drop.fork)}) > 0) continue;
     const statistics::SeedPairs pairs = statistics::paired_seeds(drop.dropped, drop.kept);
     const bool later = best == nullptr || drop.fork > best->fork;
     if (later && std::isfinite(pairs.interval.high) && pairs.interval.high <= kAccepted) best = &drop;
@@ -187,7 +207,7 @@ Section drop_plan_section(const Results& results, Palette&) {
   Section section{.id = "loss", .title = "Training"};
   const Drops drops = drops_of(distinct(results.curves));
   if (drops.empty()) return section;
-  const std::map<std::string, const Drop*> cheapest = cheapest_of(drops);
+  const std::map<std::string, const Drop*> cheapest = cheapest_of(drops, diverged_forks(distinct(results.curves)));
   section.tables.push_back(drop_table(drops, cheapest));
   for (const auto& [encoding, drop] : cheapest) {
     if (drop == nullptr) {

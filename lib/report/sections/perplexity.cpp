@@ -39,19 +39,20 @@ std::string protocol_words(const Results& results, const std::string& protocol) 
 
 std::string documents_sentence(const Results& results) {
   double fewest = 1e300, most = 0;
-  std::set<std::string> corpora;
+  std::set<std::string> corpora, data;
   for (const LmCell& cell : results.lm) {
     if (cell.status != "ok" && cell.status != "overflow") continue;
     fewest = std::min(fewest, cell.documents);
     most = std::max(most, cell.documents);
     if (!cell.corpus.empty()) corpora.insert(cell.corpus);
+    data.insert(data_of(results.runs[cell.run]));
   }
   if (most == 0) return "";
   const std::string count = fewest == most ? support::with_commas(std::llround(most))
                                            : cat(support::with_commas(std::llround(fewest)), " to ",
                                                  support::with_commas(std::llround(most)));
   return cat("n = ", count, " documents", corpora.size() == 1 ? cat(" (", *corpora.begin(), " split)") : "",
-             ", the same for every model",
+             data.size() > 1 ? ", the same for every model of one text" : ", the same for every model",
              fewest < statistics::kFewItems ? cat("; below ", statistics::kFewItems, " intervals are rough") : "", ".");
 }
 
@@ -222,7 +223,7 @@ Table perplexity_table(const Results& results) {
                              .style = NumberStyle::kPerplexity,
                              .direction = Direction::kLowerIsBetter});
   }
-  std::size_t fewest_seeds = 0;
+  std::size_t fewest_seeds = 0, fewest_of_bold = 0;
   for (const std::string& variant : results.variants) {
     const std::size_t first = table.rows.size();
     std::vector<std::vector<ArmScore>> scores;
@@ -247,16 +248,19 @@ Table perplexity_table(const Results& results) {
         column.push_back(&scores[r][p]);
       }
       const std::size_t seeds = mark_best(cells, column);
-      if (seeds > 0) fewest_seeds = fewest_seeds == 0 ? seeds : std::min(fewest_seeds, seeds);
+      const auto add = [&](std::size_t& fewest) { fewest = fewest == 0 ? seeds : std::min(fewest, seeds); };
+      if (seeds > 0) add(fewest_seeds);
+      if (std::any_of(cells.begin(), cells.end(), [](const Cell* cell) { return cell->best; })) add(fewest_of_bold);
     }
   }
+  if (fewest_of_bold > 0) fewest_seeds = fewest_of_bold;
   table.caption =
       cat(caption(results), " ",
           join_as_sentence(
               {contexts ? "In brackets below a length: mean number of tokens before a scored one" : "",
                "mean over seeds of the log-likelihood, from three seeds on with its 95 % interval over seeds and "
                "documents; models "
-               "share the documents, so compare them by their paired differences",
+               "of one text share the documents, so compare them by their paired differences",
                "two seeds are both printed", bold_sentence(fewest_seeds).substr(fewest_seeds > 0 ? 1 : 0)}));
   return table;
 }
@@ -378,7 +382,9 @@ void add_finding(const Results& results, const std::string& variant, std::int64_
   const Ranking ranking = rank(results, variant, protocol, length);
   if (ranking.arms.size() < 2) return;
   const Ranking::RankedArm &best = ranking.arms[0], &next = ranking.arms[1], &last = ranking.arms.back();
-  const auto difference = compare(best.score, next.score);
+  auto difference = compare(best.score, next.score);
+  // Means may be over more seeds than the pair has: then its order says nothing about the difference.
+  if (difference && difference->estimate > 0) difference.reset();
   const double p = difference ? adjusted_p(*difference, pairs_of_arms(ranking.arms.size())) : 1;
   const std::vector<const Arm*> arms = readers(results);
   const bool several = std::any_of(arms.begin(), arms.end(), [&](const Arm* arm) { return arm->variant != variant; });

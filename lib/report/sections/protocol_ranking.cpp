@@ -85,7 +85,8 @@ Agreement agreement(const ProtocolScores& scored, const std::string& one, const 
       if ((a[i] - a[k]) * (b[i] - b[k]) >= 0) continue;
       const auto under_one = compare(scored.scores.at(one)[i], scored.scores.at(one)[k]);
       const auto under_other = compare(scored.scores.at(other)[i], scored.scores.at(other)[k]);
-      const bool both = under_one && under_other && adjusted_p(*under_one, 2 * found.pairs) < 0.05 &&
+      const bool both = under_one && under_other && under_one->knows_seeds() && under_other->knows_seeds() &&
+                        adjusted_p(*under_one, 2 * found.pairs) < 0.05 &&
                         adjusted_p(*under_other, 2 * found.pairs) < 0.05;
       found.significant += both;
     }
@@ -155,7 +156,7 @@ Table agreement_table(const Results& results, const std::vector<std::string>& pr
           ", ± 95 % t interval from three on), of the means over seeds, and, for comparison, of two seeds under one "
           "protocol (mean over pairs "
           "of seeds and both protocols). Significant: the pair differs under both protocols, in opposite directions, "
-          "each with p below 0.05 "
+          "each with p below 0.05, which takes three seeds, "
           "after Bonferroni's correction for all pairs and both protocols. ",
           training_sentence(results));
   return table;

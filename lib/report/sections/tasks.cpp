@@ -6,6 +6,7 @@
 
 #include "report/sections/section.h"
 #include "schema/algorithmic.h"
+#include "schema/status.h"
 #include "statistics/two_level.h"
 #include "support/text.h"
 
@@ -56,7 +57,9 @@ std::map<std::size_t, Reach> reach_of(const Results& results, const std::string&
   std::map<std::size_t, Reach> reach;
   each_row<schema::AlgoLength>(results, [&](std::size_t run, const schema::AlgoLength& row) {
     if (row.task != task) return;
-    reach[run].measures[row.measure] = row.value;
+    // A model that misses 90 % already at the shortest length reaches none.
+    const bool none = row.status == schema::status::kNone && (row.measure == "len90" || row.measure == "ext_ratio");
+    reach[run].measures[row.measure] = none ? 0 : row.value;
   });
   for (auto& [run, own] : reach) {
     if (const auto longest = own.measures.find("train_longest"); longest != own.measures.end())
@@ -281,15 +284,18 @@ class TaskView {
           if (measure.id == std::string("ood_mean_em"))
             by_seed.push_back(cat(results_.runs[run].seed, ": ", format_number(value->second, NumberStyle::kPercent)));
         }
-        row.cells.push_back(values.empty() ? Cell::missing("–", "not reached, or not tested")
-                                           : Cell::of_number(statistics::median_of(values)));
+        const double median = values.empty() ? NAN : statistics::median_of(values);
+        const bool none = median == 0 && (measure.id == std::string("len90") || measure.id == std::string("ext_ratio"));
+        row.cells.push_back(values.empty() ? Cell::missing("–", "not tested")
+                            : none         ? Cell::missing("none", "below 90 % at the shortest tested length")
+                                           : Cell::of_number(median));
       }
       row.cells.push_back(Cell::of_text(support::join(by_seed, "; ")));
       table.rows.push_back(std::move(row));
     }
     table.caption =
         cat("Medians over seeds. Length at 90 %: the largest tested length up to which exact match stays at 90 %; "
-            "beyond: mean over all "
+            "none: below it already at the shortest; beyond: mean over all "
             "tested lengths beyond the training lengths. ",
             words());
     return table;
