@@ -20,6 +20,7 @@
 
 #include "artifact/raw_text.h"
 #include "data/hub/downloads.h"
+#include "data/hub/hub_tool.h"
 #include "data/sources/fetch.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -474,6 +475,10 @@ BOOST_FIXTURE_TEST_CASE(offline_says_what_is_missing_and_the_hugging_face_cache_
   BOOST_TEST(download(lock, options).at(0) == blobs / lock.files[0].sha256);
   // A blob whose contents differ from its name is not taken.
   std::ofstream(blobs / lock.files[0].sha256) << content(5, body.size());
+  const Failure differs = failure();
+  BOOST_TEST(differs.code == support::kExitUnavailable);
+  BOOST_TEST(has(differs.text, "differs from the digest of the lock"));
+  BOOST_TEST(asked == 0);
   options.hub.offline = false;
   BOOST_TEST(fetched() == body);
   BOOST_TEST(asked == 1);
@@ -508,6 +513,19 @@ BOOST_AUTO_TEST_CASE(the_stage_reads_what_the_lock_names_in_order) {
   BOOST_TEST(progress.what == "documents");
   BOOST_TEST(progress.done == 2);
   BOOST_TEST(progress.total == 2);
+  // A limit below the first document is the cause, and not an empty source.
+  config.max_bytes = 3;
+  workspace.outputs["raw"] = folder / "none";
+  const Failure small = failure_of([&] { data::fetch(config, workspace); });
+  BOOST_TEST(small.code == support::kExitConfig);
+  BOOST_TEST(has(small.text, "max_bytes is 3, and the first document has 5 bytes: data/a.jsonl"), small.text);
+  // Flags that choose files belong to the writing of a lock.
+  data::HubOrder order;
+  order.lock = config.lock;
+  order.max_files = 1;
+  const Failure chosen = failure_of([&] { data::fetch_lock(order, progress); });
+  BOOST_TEST(chosen.code == support::kExitConfig);
+  BOOST_TEST(has(chosen.text, "--max-shards has no effect on a lock"), chosen.text);
   ::unsetenv("HF_ENDPOINT");
   ::unsetenv("PE_DOWNLOADS");
   artifact::RawTextReader reader(folder / "raw");

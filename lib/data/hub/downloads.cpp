@@ -261,6 +261,12 @@ class Downloader {
     if (fs::path here = find_complete(options_, file); !here.empty()) {
       // Files of other programs were never verified by this one.
       if ((here == complete && !options_.verify) || support::sha256_file(here) == file.sha256) return here;
+      if (options_.hub.offline)
+        throw support::Error(support::kExitUnavailable,
+                             support::Diagnostic{cat("HF_HUB_OFFLINE is set, and ", quote(here.string()),
+                                                     " differs from the digest of the lock"),
+                                                 {},
+                                                 "pe-hub fetch brings it where there is a network"});
       if (here == complete) fs::remove(here);
     }
     for (int turn = 0; turn < 2; ++turn) {

@@ -38,11 +38,23 @@ Hub::Limits limits_of(const HubOrder& order) {
 
 }  // namespace
 
+/// A lock or list names its files: these flags choose among the files of a repository. @throws ConfigError
+void refuse_choice(const HubOrder& order, const char* of) {
+  const char* flag = !order.patterns.empty()       ? "--files"
+                     : order.max_files.has_value() ? "--max-shards"
+                     : !order.max_bytes.empty()    ? "--max-bytes"
+                                                   : nullptr;
+  if (flag != nullptr)
+    throw ConfigError(cat(flag, " has no effect on ", of, ", whose files are all taken"), {},
+                      "choose files when the lock is written: pe-hub lock --data");
+}
+
 void write_lock(const HubOrder& order, support::Progress& progress) {
   if (order.name.empty() == order.urls.empty()) throw ConfigError("pe-hub lock needs either --data or --urls");
   if (order.lock.empty() && !order.dry_run) throw ConfigError("pe-hub lock needs --lock, the file to write");
   FetchLock lock;
   if (!order.urls.empty()) {
+    refuse_choice(order, "a list of addresses");
     lock = parse_url_list(support::read_file(order.urls, 64 << 20), order.urls);
   } else {
     HubRequest request = parse_hub_name(order.name);
@@ -60,6 +72,7 @@ void write_lock(const HubOrder& order, support::Progress& progress) {
 
 void fetch_lock(const HubOrder& order, support::Progress& progress) {
   if (order.lock.empty()) throw ConfigError("pe-hub fetch needs --lock");
+  refuse_choice(order, "a lock");
   const FetchLock lock = FetchLock::read(order.lock);
   const DownloadOptions options = options_of(order);
   const DownloadPlan plan = plan_downloads(lock, options);

@@ -7,6 +7,7 @@
 #include "support/error.h"
 #include "support/escaped.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/json.h"
 #include "support/parse_json.h"
 #include "support/text.h"
@@ -140,8 +141,7 @@ FetchLock FetchLock::parse(std::string_view text, const std::string& where) {
 }
 
 FetchLock FetchLock::read(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored))
+  if (!support::is_there(path))
     throw ConfigError(cat("lock: ", quote(path.string()), ": there is no such file"), {}, "pe-hub lock writes it");
   return parse(support::read_file(path, kLargest), path.string());
 }

@@ -164,7 +164,12 @@ void fetch(const FetchConfig& config, artifact::Workspace& workspace) {
         ++counts.mended;
       }
     }
-    if (config.max_bytes > 0 && writer.bytes() + item.text.size() > static_cast<std::uint64_t>(config.max_bytes)) break;
+    if (config.max_bytes > 0 && writer.bytes() + item.text.size() > static_cast<std::uint64_t>(config.max_bytes)) {
+      if (writer.documents() > 0) break;
+      throw support::ConfigError(cat("max_bytes is ", config.max_bytes, ", and the first document has ",
+                                     item.text.size(), " bytes: ", support::escaped(item.source)),
+                                 {}, "raise max_bytes, or set text.document_bytes");
+    }
     writer.add(item.text, item.source, item.row);
   }
   if (writer.documents() == 0) {

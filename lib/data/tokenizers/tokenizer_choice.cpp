@@ -13,6 +13,7 @@
 #include "support/error.h"
 #include "support/escaped.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/text.h"
 
 namespace pe::data {
@@ -57,6 +58,8 @@ void TokenizerConfig::describe_fields(support::FieldVisitor& v, bool with_input)
   v.check(tokenizer != Tokenizer::kFile || !model.empty(), "tokenizer: file needs tokenizer_model");
   v.check(tokenizer != Tokenizer::kGpt2 || (!model.empty() && !merges.empty()),
           "tokenizer: gpt2 needs tokenizer_model and tokenizer_merges");
+  v.check(tokenizer == Tokenizer::kFile || tokenizer == Tokenizer::kGpt2 || model.empty(),
+          "tokenizer_model belongs to tokenizer: file or gpt2");
   v.check(tokenizer == Tokenizer::kGpt2 || merges.empty(), "tokenizer_merges belongs to tokenizer: gpt2");
 }
 
@@ -141,8 +144,7 @@ std::string train_model(const TokenizerConfig& config, const SplitRule& rule, ar
 }
 
 std::string read_named(const char* field, const std::string& path, std::uint64_t most) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored))
+  if (!support::is_there(path))
     throw support::ConfigError(cat(field, ": ", support::quote(path), ": there is no such file"));
   return support::read_file(path, most);
 }
