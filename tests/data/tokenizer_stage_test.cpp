@@ -133,6 +133,20 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_of_its_own_serves_many_corpora) {
 }
 
 /// The book of one run: both stages train on it, each in a separate process.
+BOOST_AUTO_TEST_CASE(a_split_pattern_that_matches_nothing_ends_the_training) {
+  test::TempFolder folder;
+  write_raw(folder / "raw", some_stories(300));
+  TokenizerStageConfig config = trained_config();
+  config.split.test_files = {"txets"};
+  try {
+    make(config, folder / "raw", folder / "tokenizer.h5");
+    BOOST_ERROR("the tokenizer was trained on the text of the test");
+  } catch (const support::ConfigError& error) {
+    BOOST_TEST(std::string(error.what()).find("no source that keeps a document matches 'txets'") != std::string::npos,
+               error.what());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(text_without_spaces_goes_through_both_stages) {
   const test::TempFolder folder;
   std::vector<std::string> texts = some_stories(20);

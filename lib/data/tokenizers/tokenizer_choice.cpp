@@ -133,6 +133,7 @@ std::string train_model(const TokenizerConfig& config, const SplitRule& rule, ar
       "training the tokenizer", "the system may have been short of memory: a lower bpe.train_bytes needs less", [&] {
         const std::string model = train_bpe(
             {config.vocabulary, config.bpe.character_coverage, config.bpe.split_digits, config.bpe.dummy_prefix}, next);
+        rule.require_all_matched();  // a misspelt pattern would train on the text of a test
         return std::string(reinterpret_cast<const char*>(&taken), sizeof taken) + model;
       });
   std::memcpy(&taken, answer.data(), sizeof taken);
