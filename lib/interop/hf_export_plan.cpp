@@ -99,6 +99,9 @@ std::optional<PlainPositions> plain_positions(const model::LanguageModel& model,
     const auto rotated = encoding.rotated_pairs(static_cast<int>(layer), span);
     if (!rotated) continue;
     if (rotated->groups() != 1) return no("rotates heads by different angles");
+    // The classes multiply all channels by the factor, and a partial rotation multiplies only its own.
+    if (2 * std::ssize(rotated->first) < config.d_h() && frequencies.attention_factor != 1)
+      return no("rotates some channels and scales these alone");
     made.rotates[at] = true;
     made.channels = channel_order(*rotated, config.d_h());
     std::copy(rotated->theta.begin(), rotated->theta.end(), made.frequencies.theta.begin());

@@ -13,6 +13,7 @@
 #include "interop/rope_parameters.h"
 #include "interop/weight_files.h"
 #include "support/error.h"
+#include "support/folders.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -63,8 +64,7 @@ void fill_parameter(const model::Parameter& parameter, const ImportTensor& from,
 }  // namespace
 
 Json read_hf_json(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) throw ArtifactError(cat(quote(path.string()), ": there is no such file"));
+  if (!support::is_there(path)) throw ArtifactError(cat(quote(path.string()), ": there is no such file"));
   const std::string text = support::read_file(path, kLargestHfJson);
   Json json = support::parse_json(text, support::kForeignJson);
   if (json.is_discarded()) {

@@ -4,6 +4,7 @@
 
 #include "support/error.h"
 #include "support/escaped.h"
+#include "support/folders.h"
 #include "support/json.h"
 #include "support/parse_json.h"
 #include "support/suggest.h"
@@ -57,13 +58,12 @@ std::map<std::string, std::string> parse_weight_index(std::string_view text, con
 }
 
 WeightFiles::WeightFiles(const fs::path& folder) : where_(folder.string()) {
-  std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) {
+  if (!support::is_there(folder) || !fs::is_directory(folder)) {
     throw ArtifactError(cat(quote(where_), ": expected a folder with config.json and model.safetensors"));
   }
   const fs::path index = folder / "model.safetensors.index.json", single = folder / "model.safetensors";
-  if (!fs::exists(index, ignored)) {
-    if (!fs::exists(single, ignored)) {
+  if (!support::is_there(index)) {
+    if (!support::is_there(single)) {
       const std::string pickle = pickle_in(folder);
       if (pickle.empty())
         throw ArtifactError(cat(quote(where_), ": has no model.safetensors and no model.safetensors.index.json"));
@@ -101,8 +101,7 @@ WeightFiles::WeightFiles(support::MappedFile file, std::vector<SafetensorsEntry>
 }
 
 void WeightFiles::add_file(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) throw ArtifactError(cat(quote(path.string()), ": there is no such file"));
+  if (!support::is_there(path)) throw ArtifactError(cat(quote(path.string()), ": there is no such file"));
   support::MappedFile file(path);
   SafetensorsHeader header = parse_safetensors(file.view(), path.string());
   for (SafetensorsEntry& entry : header.tensors) {

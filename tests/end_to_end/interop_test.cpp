@@ -359,6 +359,9 @@ BOOST_AUTO_TEST_CASE(gguf_that_would_lie_is_refused_and_a_damaged_file_is_found)
   };
   no_form("n_p_rope", {"model.encoding={kind: p_rope, fraction: 0.5}"}, "by plain, linear or YaRN angles alone");
   no_form("n_yarn", {"model.encoding={kind: yarn, factor: 4, beta_fast: 8}"}, "by plain, linear or YaRN angles alone");
+  no_form("n_partial_yarn",
+          {"model.qk_norm=false", "model.encoding={kind: yarn, factor: 4, over: {kind: partial, fraction: 0.5}}"},
+          "rotates some channels and scales these alone");
   no_form("n_alibi", {"model.encoding=alibi"}, "no form in llama.cpp: encoding 'alibi'");
   no_form("n_mixed", {"model.qk_norm=false", "model.encoding={kind: local_global, interval: 2, size: 12}"},
           "layers with other positions");
