@@ -842,6 +842,11 @@ BOOST_AUTO_TEST_CASE(scan_has_its_golden_counts) {
   BOOST_TEST(join(answer_of("scan", "walk left twice after run")) == "RUN TURN_LEFT WALK TURN_LEFT WALK");
 }
 
+BOOST_AUTO_TEST_CASE(posgen_needs_beginnings_for_each_split) {
+  BOOST_CHECK_THROW(find_task("posgen")->make({{"rule", "recursive"}, {"modulus", 2}, {"j", 1}, {"k", 3}}),
+                    support::ConfigError);
+}
+
 BOOST_AUTO_TEST_CASE(posgen_has_its_golden_sequences) {
   // Each rule is followed from the example's own beginning, so a beginning of 1 2 3 4 is looked for.
   const std::map<std::string, std::string> golden = {{"recursive", "1 2 3 4 3 5 1 6 1 6 0 6"},

@@ -1,4 +1,6 @@
 // Answers that depend on places and distances (E 3.5, E 3.8, E 3.9).
+#include <cmath>
+
 #include "data/tasks/task_base.h"
 
 namespace pe::data {
@@ -212,6 +214,8 @@ class PosGen final : public AlgorithmicTask {
     v.field("modulus", modulus_, "Symbols 0 to modulus - 1 (m).", {.min = 2, .max = 1000});
     v.field("j", j_, "See rule.", {.min = 1, .max = 20});
     v.field("k", k_, "See rule.", {.min = 1, .max = 20});
+    v.check(std::pow(static_cast<double>(modulus_), static_cast<double>(j_ + k_)) >= 1000,
+            "posgen: modulus to the power of j + k is below 1,000, so a split may have no beginning");
   }
   std::vector<std::string> symbols() const override { return numbered("", modulus_); }
   std::vector<std::int32_t> answers() const override { return ids_of(0, modulus_); }

@@ -16,7 +16,8 @@ using support::ConfigError;
 void GenerateConfig::Generate::describe(support::FieldVisitor& v) {
   v.variant("task", task, task_kinds(), "Task to generate; `pe-generate --help tasks` lists all.");
   v.field("lengths", lengths,
-          "Shortest and longest example, in the task's own terms; empty: as in the source's training.", {.min = 1});
+          "Shortest and longest example, in the task's own terms; empty: as in the source's training.",
+          {.min = 1, .max = 1 << 20});
   v.field("train", train,
           "Examples to train on. None comes twice by design, but short lengths have few different ones.",
           {.unit = "examples", .min = 1, .max = 1e9});
