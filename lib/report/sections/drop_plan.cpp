@@ -127,7 +127,9 @@ double fork_of(const Curve& curve) {
 std::set<std::pair<std::string, double>> diverged_forks(const std::vector<const Curve*>& curves) {
   std::set<std::pair<std::string, double>> found;
   for (const Curve* curve : curves) {
-    if (drop_arm(*curve) == "drop" && curve->diverged) found.emplace(curve->run.encoding, std::round(fork_of(*curve)));
+    const double fork = fork_of(*curve);
+    if (drop_arm(*curve) == "drop" && curve->diverged && std::isfinite(fork))
+      found.emplace(curve->run.encoding, std::round(fork));
   }
   return found;
 }
