@@ -87,15 +87,13 @@ class Transfer {
         std::error_code error, gone;
         const auto bytes = fs::file_size(path, error);
         // One that is cut there is replaced.
-        if (to_.has_object(digest) && (error || fs::file_size(to_.object_path(digest), gone) == bytes)) {
-          seen_.insert(digest);
-          continue;
+        if (!to_.has_object(digest) || (!error && fs::file_size(to_.object_path(digest), gone) != bytes)) {
+          if (error) throw support::ArtifactError(cat("its object ", digest.substr(0, 12), " is gone"));
+          if (!options_.dry_run) to_.import_object(path, digest);
+          moved.bytes += bytes;
+          ++report_.objects;
         }
-        if (error) throw support::ArtifactError(cat("its object ", digest.substr(0, 12), " is gone"));
-        if (!options_.dry_run) to_.import_object(path, digest);
-        seen_.insert(digest);
-        moved.bytes += bytes;
-        ++report_.objects;
+        seen_.insert(digest);  // not before: the next result with it tries again
       }
     }
     report_.bytes += moved.bytes;

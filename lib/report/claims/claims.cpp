@@ -143,7 +143,7 @@ class Judge {
     const ArmSeeds arms = measure(test, result);
     const Words all = test.arms();
     std::set<std::string> seeds;
-    std::string lacking;  // a seed that was left out would leave the verdict to those that succeeded
+    std::string lacking;  // without such seeds the verdict would rest on the successful ones
     bool first = true;
     for (const std::string& name : all) {
       const auto arm = arms.find(name);

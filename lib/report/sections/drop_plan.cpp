@@ -86,6 +86,14 @@ Cell cost_cell(const statistics::SeedPairs& pairs, const char* missing) {
 
 std::string percent(double share) { return format_number(share, NumberStyle::kPercent); }
 
+/// Tokens at the fork of a branch, from any logged step; NaN if none was logged.
+double fork_of(const Curve& curve) {
+  for (const auto* points : {&curve.validation, &curve.train}) {
+    if (!points->empty()) return curve.first_step * points->back().tokens / points->back().step;
+  }
+  return NAN;
+}
+
 /// By encoding, tokens at the fork and tokens at the end.
 using Drops = std::map<std::tuple<std::string, double, double>, Drop>;
 
@@ -94,7 +102,7 @@ Drops drops_of(const std::vector<const Curve*>& curves) {
   for (const Curve* curve : curves) {
     if (drop_arm(*curve) != "drop" || curve->validation.empty() || curve->diverged) continue;
     const CurvePoint& last = curve->validation.back();
-    const double fork = curve->first_step * last.tokens / last.step;
+    const double fork = fork_of(*curve);
     Drop& drop = drops[{curve->run.encoding, fork, last.tokens}];
     drop.fork = fork;
     drop.end = last.tokens;
@@ -114,14 +122,6 @@ Drops drops_of(const std::vector<const Curve*>& curves) {
 }
 
 const std::string& encoding_of(const Drops::value_type& drop) { return std::get<0>(drop.first); }
-
-/// Tokens at the fork of a branch, from any logged step; NaN if none was logged.
-double fork_of(const Curve& curve) {
-  for (const auto* points : {&curve.validation, &curve.train}) {
-    if (!points->empty()) return curve.first_step * points->back().tokens / points->back().step;
-  }
-  return NAN;
-}
 
 /// Encodings and forks of which a drop diverged. A drop is not cheap if only some seeds survive it.
 std::set<std::pair<std::string, double>> diverged_forks(const std::vector<const Curve*>& curves) {

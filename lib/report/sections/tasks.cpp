@@ -53,12 +53,15 @@ struct Reach {
   std::map<std::string, double> measures;
 };
 
+/// Measures of the largest solved length, which a model may not have.
+bool is_reach(const std::string& measure) { return measure == "len90" || measure == "ext_ratio"; }
+
 std::map<std::size_t, Reach> reach_of(const Results& results, const std::string& task) {
   std::map<std::size_t, Reach> reach;
   each_row<schema::AlgoLength>(results, [&](std::size_t run, const schema::AlgoLength& row) {
     if (row.task != task) return;
     // A model that misses 90 % already at the shortest length reaches none.
-    const bool none = row.status == schema::status::kNone && (row.measure == "len90" || row.measure == "ext_ratio");
+    const bool none = row.status == schema::status::kNone && is_reach(row.measure);
     reach[run].measures[row.measure] = none ? 0 : row.value;
   });
   for (auto& [run, own] : reach) {
@@ -285,7 +288,7 @@ class TaskView {
             by_seed.push_back(cat(results_.runs[run].seed, ": ", format_number(value->second, NumberStyle::kPercent)));
         }
         const double median = values.empty() ? NAN : statistics::median_of(values);
-        const bool none = median == 0 && (measure.id == std::string("len90") || measure.id == std::string("ext_ratio"));
+        const bool none = median == 0 && is_reach(measure.id);
         row.cells.push_back(values.empty() ? Cell::missing("–", "not tested")
                             : none         ? Cell::missing("none", "below 90 % at the shortest tested length")
                                            : Cell::of_number(median));

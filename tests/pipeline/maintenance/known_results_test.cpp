@@ -3,6 +3,8 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <fstream>
+#include <numeric>
 
 #include "pipeline/maintenance/garbage.h"
 #include "pipeline/maintenance/inventory.h"
@@ -218,6 +220,27 @@ BOOST_FIXTURE_TEST_CASE(a_transfer_brings_missing_bytes_and_names_both_origins_o
   BOOST_TEST(found->task == "a");
   BOOST_TEST(found->ours.find("made by run ") == 0u);
   BOOST_TEST(found->theirs.find("made by run ") == 0u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_damaged_object_keeps_every_result_that_has_it_from_going, KnownRun) {
+  Record twin = record(a);
+  twin.key.key = std::string(64, 'f');
+  store->commit(twin);
+  std::fstream(store->object_path(twin.outputs.front().object), std::ios::in | std::ios::out | std::ios::binary)
+      .put('!');
+  const test::TempFolder other;
+  StoreOptions quick;
+  quick.durable = false;
+  Store to(other / "store", quick);
+  const Inventory all = read_inventory(*store);
+  std::vector<std::size_t> chosen(all.results.size());
+  std::iota(chosen.begin(), chosen.end(), 0);
+  const TransferReport report = transfer(*store, all, chosen, to, {});
+  const auto failed = std::count_if(report.results.begin(), report.results.end(),
+                                    [](const TransferItem& each) { return !each.problem.empty(); });
+  BOOST_TEST(failed == 2);
+  BOOST_TEST(!to.read(record(a).key).has_value());
+  BOOST_TEST(!to.read(twin.key).has_value());
 }
 
 BOOST_FIXTURE_TEST_CASE(records_and_the_cache_keep_the_mark, KnownRun) {
