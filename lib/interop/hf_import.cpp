@@ -58,14 +58,13 @@ std::string token_of(const Json& config, const char* name) {
 
 Json json_if_there(const fs::path& path) { return support::is_there(path) ? read_hf_json(path) : Json::object(); }
 
-artifact::TokenizerRecord sentencepiece_record(const fs::path& file, std::int64_t rows) {
-  const auto tokenizer = data::make_sentencepiece(support::read_file(file, kLargestTokenizer), file.string());
-  if (tokenizer->vocabulary() != rows) {
-    throw ArtifactError(cat(quote(file.string()), ": the tokenizer has ", tokenizer->vocabulary(),
-                            " pieces, the embedding ", rows, " rows"),
-                        "the tokenizer belongs to another model");
-  }
-  return tokenizer->record();
+artifact::TokenizerRecord sentencepiece_record(const fs::path& file, std::int64_t rows, bool unused_rows) {
+  std::string model = support::read_file(file, kLargestTokenizer);
+  const std::int64_t pieces = data::make_sentencepiece(model, file.string())->vocabulary();
+  const std::vector<std::string> more =
+      unused_row_pieces(pieces, {.rows = rows, .unused_rows = unused_rows}, file.string());
+  if (!more.empty()) model = data::with_unused_pieces(std::move(model), more);
+  return data::make_sentencepiece(std::move(model), file.string())->record();
 }
 
 artifact::CheckpointMeta meta_of(const HfModel& read, const ImportSettings& settings,
@@ -89,7 +88,7 @@ artifact::TokenizerRecord read_hf_tokenizer(const fs::path& folder, std::int64_t
                                             std::string& note) {
   const fs::path pieces = folder / "tokenizer.model", json = folder / "tokenizer.json", vocab = folder / "vocab.json",
                  merges = folder / "merges.txt";
-  if (support::is_there(pieces)) return sentencepiece_record(pieces, rows);
+  if (support::is_there(pieces)) return sentencepiece_record(pieces, rows, unused_rows);
   const Json config = json_if_there(folder / "tokenizer_config.json"),
              special = json_if_there(folder / "special_tokens_map.json");
   TokenizerHints hints{.rows = rows, .unused_rows = unused_rows};
@@ -115,6 +114,13 @@ void import_from_hf(const ImportConfig& config, artifact::Workspace& workspace) 
   const fs::path folder = config.import.model.front();
   const HfModel read = read_hf_model(folder, config.import.layout);
   const model::ModelConfig& c = read.model.config();
+  const std::int64_t length = config.import.length;
+  if (read.architecture == "pe_pipeline" && length > 0 && length != c.length) {
+    // Its encoding may take this length where config.json names none.
+    throw support::ConfigError(
+        cat("import.length is ", length, ", and the model of ", quote(folder.string()), " was trained at ", c.length),
+        {}, "leave import.length out: an export of pe-pipeline states the length");
+  }
   std::string note;
   const artifact::TokenizerRecord record = read_hf_tokenizer(folder, c.vocabulary, config.import.unused_rows, note);
   for (const std::string& line : support::split(note, '\n')) {

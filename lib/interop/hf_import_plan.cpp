@@ -24,6 +24,22 @@ namespace {
 
 constexpr std::int64_t kMost = 1 << 24;
 
+/// Values that a class of transformers takes for keys that config.json lacks.
+struct ClassDefaults {
+  std::int64_t key_value_heads = 0;  ///< 0: as many as there are heads
+  std::int64_t positions = 32768;
+  std::int64_t window = 0;     ///< 0: none
+  bool always_slides = false;  ///< there is no `use_sliding_window`
+  bool tied = false;
+};
+const std::map<std::string, ClassDefaults> kClassDefaults = {
+    {"llama", {.positions = 2048}},
+    {"mistral", {.key_value_heads = 8, .positions = 131072, .window = 4096, .always_slides = true}},
+    {"qwen2", {.key_value_heads = 32, .window = 4096}},
+    {"qwen3", {.key_value_heads = 32, .window = 4096}},
+    {"smollm3", {.key_value_heads = 4, .tied = true}},
+};
+
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::vector<std::string> sizes;
   for (const std::int64_t size : shape) sizes.push_back(std::to_string(size));
@@ -37,6 +53,7 @@ class ConfigReader {
   [[noreturn]] void fail(const std::string& what, const std::string& hint = {}) const {
     throw ArtifactError(cat(quote(where_), ": ", what), hint);
   }
+  bool has(const char* name) const { return json_.contains(name); }
   const Json& at(const char* name) const {
     static const Json none;
     const auto found = json_.find(name);
@@ -90,6 +107,14 @@ std::vector<std::int64_t> rows_for(encodings::PairLayout layout, std::int64_t he
   return rows;
 }
 
+/// The window of the layers that have one; 0: none.
+std::int64_t window_of(const ConfigReader& in, const std::string& type) {
+  const ClassDefaults& defaults = kClassDefaults.at(type);
+  if (!defaults.always_slides && !in.truth("use_sliding_window", false)) return 0;
+  if (!in.has("sliding_window")) return defaults.window;
+  return in.at("sliding_window").is_null() ? 0 : in.whole("sliding_window");
+}
+
 /// A pattern of layers without rotation, or with a window in the others, as local_global has it.
 Json pattern_of(const ConfigReader& in, std::int64_t layers, double base, bool& any) {
   std::vector<std::int64_t> turned(static_cast<std::size_t>(layers), 1);
@@ -104,13 +129,14 @@ Json pattern_of(const ConfigReader& in, std::int64_t layers, double base, bool& 
     for (std::int64_t i = 0; i < layers; ++i) turned[static_cast<std::size_t>(i)] = (i + 1) % interval == 0 ? 0 : 1;
   }
   const Json& types = in.at("layer_types");
-  const bool sliding = in.truth("use_sliding_window", false) && !in.at("sliding_window").is_null();
-  const std::int64_t window = sliding ? in.whole("sliding_window") : 0;
+  const std::int64_t window = window_of(in, "smollm3");
   any = std::find(turned.begin(), turned.end(), 1) != turned.end();
   const bool all = std::find(turned.begin(), turned.end(), 0) == turned.end();
   for (std::int64_t i = 0; i < layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    const bool slides = types.is_array() && at < types.size() && types[at] == "sliding_attention" && sliding;
+    // Without a list, the class slides where it does not rotate.
+    const bool named = types.is_array() ? at < types.size() && types[at] == "sliding_attention" : turned[at] == 0;
+    const bool slides = named && window != 0;
     const bool local = turned[at] == 1 && !all;
     if (slides != (local && window != 0))
       in.fail("layer_types: only layers that rotate may have a window, and then all of them");
@@ -132,27 +158,30 @@ Json pattern_of(const ConfigReader& in, std::int64_t layers, double base, bool& 
 void read_llama(const ConfigReader& in, const std::string& type, encodings::PairLayout layout, const std::string& where,
                 const Json& json, ImportPlan& plan) {
   ModelConfig& c = plan.config;
+  const ClassDefaults& defaults = kClassDefaults.at(type);
   c.width = in.whole("hidden_size");
   c.layers = in.whole("num_hidden_layers");
   c.heads = in.whole("num_attention_heads");
-  c.key_value_heads = in.whole("num_key_value_heads", c.heads);
+  const bool counted = in.has("num_key_value_heads") || defaults.key_value_heads == 0;
+  c.key_value_heads = in.whole("num_key_value_heads", counted ? c.heads : defaults.key_value_heads);
   if (in.at("head_dim").is_null() && c.width % c.heads != 0) in.fail("num_attention_heads does not divide hidden_size");
   c.head_width = in.whole("head_dim", type == "qwen3" ? 128 : c.width / c.heads);
   if (c.heads % c.key_value_heads != 0) in.fail("num_key_value_heads does not divide num_attention_heads");
   c.feed_forward = in.whole("intermediate_size");
   c.vocabulary = in.whole("vocab_size");
-  c.length = in.whole("max_position_embeddings", 2048);
-  c.tied = in.truth("tie_word_embeddings", type == "smollm3");
+  c.length = in.whole("max_position_embeddings", defaults.positions);
+  c.tied = in.truth("tie_word_embeddings", defaults.tied);
   c.norm_eps = in.real("rms_norm_eps", 1e-6);
   c.init_std = in.real("initializer_range", 0.02);
   c.qk_norm = type == "qwen3";
   in.must_be("hidden_act", "silu");
   in.must_be("pretraining_tp", 1);
   in.must_be("quantization_config", nullptr);
-  if (type != "smollm3") {
-    const bool slides = type == "mistral" ? !in.at("sliding_window").is_null()
-                                          : in.truth("use_sliding_window", false) && !in.at("sliding_window").is_null();
-    if (slides) in.fail("a sliding window is not supported for this class");
+  const bool may_slide = type != "llama" && type != "smollm3";
+  if (const std::int64_t window = may_slide ? window_of(in, type) : 0; window != 0) {
+    in.fail(cat("sliding_window is ", in.has("sliding_window") ? "" : "absent, so the class has ", window,
+                "; a sliding window is not supported for this class"),
+            "if the model was trained without one, set sliding_window to null in config.json");
   }
   plan.rope = rope_parameters_of(json, where);
   const double base = plan.rope.at("rope_theta").is_number() ? plan.rope.at("rope_theta").get<double>() : 0;
@@ -209,7 +238,10 @@ void read_gpt2(const ConfigReader& in, ImportPlan& plan) {
 /// Finds a source for every parameter and notes which tensors were used.
 class Matcher {
  public:
-  Matcher(const WeightFiles& weights, ImportPlan& plan) : weights_(weights), plan_(plan) {}
+  Matcher(const WeightFiles& weights, ImportPlan& plan) : weights_(weights), plan_(plan) {
+    for (const std::string& name : weights.names())
+      if (name.ends_with(".bias")) biases_.insert(part_of(name));
+  }
 
   void add(ImportTensor tensor) {
     std::vector<std::int64_t> there = tensor.shape;
@@ -217,8 +249,9 @@ class Matcher {
     if (tensor.transposed) std::reverse(there.begin(), there.end());
     const SafetensorsEntry* entry = weights_.find(tensor.source);
     if (entry == nullptr) {
-      const bool bias = tensor.name.ends_with(".bias");
-      if (!bias)
+      // Some classes have biases in some parts; a part has them in all layers or in none.
+      const bool may_lack = plan_.architecture != "gpt2" && plan_.architecture != "pe_pipeline";
+      if (!may_lack || !tensor.name.ends_with(".bias") || biases_.contains(part_of(tensor.source)))
         throw ArtifactError(
             cat(quote(weights_.where()), ": has no tensor ", quote(tensor.source), ", for ", tensor.name));
       tensor.source.clear();
@@ -242,9 +275,12 @@ class Matcher {
   }
 
  private:
+  /// A name without the number of its layer and all before it.
+  static std::string part_of(const std::string& name) { return name.substr(name.find_last_of("0123456789") + 1); }
+
   const WeightFiles& weights_;
   ImportPlan& plan_;
-  std::set<std::string> used_;
+  std::set<std::string> used_, biases_;
 };
 
 /// A head that is stored although it is the embedding must be equal to it.

@@ -104,7 +104,18 @@ void apply_llama3(const RopeReader& in, double original, RopeFrequencies& made) 
   }
 }
 
-void apply_longrope(const RopeReader& in, double original, RopeFrequencies& made) {
+/// How many times the length of the texts that the model was first trained on.
+double longrope_factor(const RopeReader& in, double original, std::int64_t most) {
+  return in.find("factor").value_or(static_cast<double>(most) / original);
+}
+
+double longrope_attention_factor(const RopeReader& in, double original, std::int64_t most) {
+  const double factor = longrope_factor(in, original, most);
+  const double rule = factor <= 1 || original <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
+  return in.find("attention_factor").value_or(rule);
+}
+
+void apply_longrope(const RopeReader& in, double original, std::int64_t most, RopeFrequencies& made) {
   const std::vector<double> divisors = in.list("short_factor");
   if (divisors != in.list("long_factor")) {
     in.fail("short_factor and long_factor differ, so the frequencies depend on the text's length");
@@ -113,9 +124,7 @@ void apply_longrope(const RopeReader& in, double original, RopeFrequencies& made
     in.fail(cat("short_factor holds ", divisors.size(), " numbers, and a head has ", made.theta.size(), " pairs"));
   }
   for (std::size_t i = 0; i < divisors.size(); ++i) made.theta[i] /= divisors[i];
-  const double factor = in.find("factor").value_or(1);
-  made.attention_factor =
-      in.find("attention_factor").value_or(factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original)));
+  made.attention_factor = longrope_attention_factor(in, original, most);
 }
 
 }  // namespace
@@ -133,7 +142,8 @@ Json rope_parameters_of(const Json& config, const std::string& where) {
   if (!made.contains("rope_type")) made["rope_type"] = made.value("type", Json("default"));
   made.erase("type");
   if (!made["rope_type"].is_string()) throw ArtifactError(cat(quote(where), ": rope_type is no text"));
-  if (!made.contains("rope_theta")) made["rope_theta"] = config.value("rope_theta", Json(10000.0));
+  const double usual = config.value("model_type", Json()) == "smollm3" ? 2e6 : 1e4;  // of the class
+  if (!made.contains("rope_theta")) made["rope_theta"] = config.value("rope_theta", Json(usual));
   if (!made.contains("original_max_position_embeddings") && config.contains("original_max_position_embeddings")) {
     made["original_max_position_embeddings"] = config["original_max_position_embeddings"];
   }
@@ -169,7 +179,7 @@ RopeFrequencies rope_frequencies(const Json& parameters, std::int64_t head_width
   } else if (type == "yarn") {
     apply_yarn(in, base, original, width, made);
   } else if (type == "longrope") {
-    apply_longrope(in, original, made);
+    apply_longrope(in, original, most_positions, made);
   } else {
     in.fail(cat("rope_type '", support::escaped(type, 40), "' is not supported"),
             "known are default, linear, llama3, yarn and longrope");
@@ -206,7 +216,8 @@ Json encoding_of_rope(const Json& parameters, std::int64_t most_positions, const
     made["kind"] = "longrope";
     made["long_factors"] = in.list("long_factor");
     made["short_factors"] = in.list("short_factor");
-    made["attention_factor"] = in.find("attention_factor").value_or(1);
+    made["factor"] = std::max(1.0, longrope_factor(in, stated, most_positions));
+    made["attention_factor"] = longrope_attention_factor(in, stated, most_positions);
   }
   return made;
 }

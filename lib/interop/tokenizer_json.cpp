@@ -278,6 +278,14 @@ Json tokenizer_config_json(const artifact::TokenizerRecord& record, std::int64_t
 
 namespace {
 
+/// @return whether there were rows to fill
+bool fill_rows(Json& vocab, const TokenizerHints& hints, const std::string& where) {
+  auto id = static_cast<std::int64_t>(vocab.size());
+  const std::vector<std::string> more = unused_row_pieces(id, hints, where);
+  for (const std::string& piece : more) vocab[piece] = id++;
+  return !more.empty();
+}
+
 class JsonTokenizer {
  public:
   JsonTokenizer(std::string_view text, const std::string& where, std::string& note) : where_(where), note_(note) {
@@ -304,7 +312,7 @@ class JsonTokenizer {
     files.bos = hints.bos;
     files.eos = hints.eos;
     Json vocab = vocabulary(model);
-    fill_rows(vocab, hints);
+    fill_rows(vocab, hints, where_);
     files.vocab = vocab.dump();
     files.merges = merges(model);
     return files;
@@ -400,18 +408,6 @@ class JsonTokenizer {
     return lines;
   }
 
- public:
-  void fill_rows(Json& vocab, const TokenizerHints& hints) const {
-    const auto pieces = static_cast<std::int64_t>(vocab.size());
-    if (hints.rows == 0 || hints.rows == pieces) return;
-    if (hints.rows < pieces || !hints.unused_rows) {
-      fail(cat("the tokenizer has ", pieces, " pieces, the embedding ", hints.rows, " rows"),
-           hints.rows < pieces ? "the tokenizer belongs to another model"
-                               : "if the last rows belong to no token, set import.unused_rows: true");
-    }
-    for (std::int64_t id = pieces; id < hints.rows; ++id) vocab[cat("<|unused_row_", id, "|>")] = id;
-  }
-
  private:
   const std::string& where_;
   std::string& note_;
@@ -419,6 +415,19 @@ class JsonTokenizer {
 };
 
 }  // namespace
+
+std::vector<std::string> unused_row_pieces(std::int64_t pieces, const TokenizerHints& hints, const std::string& where) {
+  std::vector<std::string> texts;
+  if (hints.rows == 0 || hints.rows == pieces) return texts;
+  if (hints.rows < pieces || !hints.unused_rows) {
+    throw ArtifactError(
+        cat(quote(where), ": the tokenizer has ", pieces, " pieces, the embedding ", hints.rows, " rows"),
+        hints.rows < pieces ? "the tokenizer belongs to another model"
+                            : "if the last rows belong to no token, set import.unused_rows: true");
+  }
+  for (std::int64_t id = pieces; id < hints.rows; ++id) texts.push_back(cat("<|unused_row_", id, "|>"));
+  return texts;
+}
 
 std::string byte_level_from_json(std::string_view text, const TokenizerHints& hints, const std::string& where,
                                  std::string& note) {
@@ -429,17 +438,12 @@ std::string byte_level_from_json(std::string_view text, const TokenizerHints& hi
 
 std::string byte_level_from_files(std::string_view vocab, std::string_view merges, const TokenizerHints& hints,
                                   const std::string& where) {
-  const Json pieces = support::parse_json(vocab, {.depth = 2, .values = 1u << 23, .bytes = kLargestFile});
+  Json pieces = support::parse_json(vocab, {.depth = 2, .values = 1u << 23, .bytes = kLargestFile});
   if (!pieces.is_object()) throw ArtifactError(cat(quote(where), ": vocab.json: expected an object of pieces and ids"));
-  const auto count = static_cast<std::int64_t>(pieces.size());
-  if (hints.rows != 0 && hints.rows != count) {
-    throw ArtifactError(
-        cat(quote(where), ": the tokenizer has ", count, " pieces, the embedding ", hints.rows, " rows"),
-        "the tokenizer belongs to another model");
-  }
+  const bool filled = fill_rows(pieces, hints, where);
   const bool known =
       (hints.bos.empty() || pieces.contains(hints.bos)) && (hints.eos.empty() || pieces.contains(hints.eos));
-  std::string packed = data::pack_byte_level({.vocab = std::string(vocab),
+  std::string packed = data::pack_byte_level({.vocab = filled ? pieces.dump() : std::string(vocab),
                                               .merges = std::string(merges),
                                               .bos = known ? hints.bos : "",
                                               .eos = known ? hints.eos : ""},

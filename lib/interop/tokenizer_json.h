@@ -31,6 +31,10 @@ struct TokenizerHints {
       false;  ///< may the embedding have more rows than there are pieces? They become pieces no text gives
 };
 
+/// Texts of the pieces that fill the rows beyond the last of `pieces`.
+/// @throws ArtifactError if there are fewer rows than pieces, or more and they may not be unused
+std::vector<std::string> unused_row_pieces(std::int64_t pieces, const TokenizerHints& hints, const std::string& where);
+
 /// A byte-level BPE tokenizer from tokenizer.json, in the form of `TokenizerRecord::model`
 /// (data/tokenizers/byte_level_bpe.h).
 /// @param note  gets what a user should know, such as a normalisation that is left out; one sentence a line

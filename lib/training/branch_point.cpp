@@ -24,7 +24,8 @@ Value required(const Json& json, const char* name, const std::filesystem::path& 
 
 }  // namespace
 
-data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t length, const char* key) {
+data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t length, const char* key,
+                             Documents documents) {
   const std::filesystem::path& path = workspace.input("data").path;
   data::TokenDataset dataset(path);
   if (dataset.windows(Split::kTrain, length) == 0) {
@@ -36,6 +37,11 @@ data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t 
       window != 0 && window != static_cast<std::uint64_t>(length)) {
     throw ArtifactError(cat(path.string(), ": holds examples of ", window, " tokens, but train.length is ", length),
                         cat("set train.length to ", window, ", or generate.window to ", length));
+  }
+  if (documents != Documents::kJoined && dataset.window_tokens() != 0 && !dataset.has_labels()) {
+    throw ArtifactError(cat(path.string(), ": a window of pe-mix is one document, so train.documents: ",
+                            documents == Documents::kMasked ? "masked" : "restarted", " has no effect"),
+                        "set train.documents: joined");
   }
   return dataset;
 }

@@ -13,9 +13,10 @@
 
 namespace pe::training {
 
-/// Opens the token shards of role "data". @throws ArtifactError when there is no window to train on.
+/// Opens the token shards of role "data".
+/// @throws ArtifactError when there is no window to train on, or if `documents` has no effect on it
 data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t length,
-                             const char* key = "train.length");
+                             const char* key = "train.length", Documents documents = Documents::kJoined);
 
 /// A snapshot (artifact/workspace.h) for a stage that branches off it: the state from which training continues.
 struct BranchPoint {

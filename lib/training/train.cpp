@@ -32,7 +32,7 @@ void train(const TrainConfig& config, artifact::Workspace& workspace) {
   }
   const at::Device device = model::open_device(compute);
   const std::unique_ptr<Communicator> ranks = open_communicator(compute, device);
-  const data::TokenDataset dataset = open_data(workspace, settings.length);
+  const data::TokenDataset dataset = open_data(workspace, settings.length, "train.length", settings.documents);
   model::ModelConfig shape = config.model;
   shape.length = settings.length;
   const Schedule schedule = schedule_of(settings);

@@ -1003,6 +1003,14 @@ BOOST_AUTO_TEST_CASE(gaps_of_recall_are_short_more_often_than_long) {
   BOOST_TEST(at_gap[1] > 3 * at_gap[20]);
 }
 
+BOOST_AUTO_TEST_CASE(strings_too_long_for_an_n_gram_that_occurs_once_have_no_examples) {
+  const auto task = find_task("copy_lm")->make({{"variant", "prefix"}, {"ngram", 1}, {"answer", 1}});
+  BOOST_TEST(task->weight(156) == 1);
+  BOOST_TEST(task->weight(157) == 0);
+  for (std::int64_t i = 0; i < 20; ++i) make_example(*task, "copy_lm", 2, Split::kTrain, 156, i);
+  BOOST_TEST(find_task("copy_lm")->make({{"variant", "copy"}})->weight(100000) == 1);
+}
+
 BOOST_AUTO_TEST_CASE(copies_of_strings_can_be_asked_by_what_stands_before_the_answer) {
   for (const char* variant : {"prefix", "suffix"}) {
     const auto task = find_task("copy_lm")->make({{"variant", variant}, {"ngram", 3}, {"answer", 4}});

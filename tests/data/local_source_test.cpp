@@ -635,6 +635,33 @@ BOOST_AUTO_TEST_CASE(filters_keep_rows_of_json_lines) {
       has(message_of([&] { read_all({(folder / "t.txt").string()}, {.filter = {"a > 1"}}); }), "has no columns"));
 }
 
+BOOST_AUTO_TEST_CASE(filters_read_unsigned_columns_of_parquet) {
+  const test::TempFolder folder;
+  const std::string path = (folder / "u.parquet").string();
+  using parquet::LogicalType;
+  using parquet::Repetition;
+  using parquet::schema::PrimitiveNode;
+  const parquet::schema::NodeVector columns = {
+      PrimitiveNode::Make("text", Repetition::REQUIRED, LogicalType::String(), parquet::Type::BYTE_ARRAY),
+      PrimitiveNode::Make("small", Repetition::REQUIRED, LogicalType::Int(32, false), parquet::Type::INT32),
+      PrimitiveNode::Make("large", Repetition::REQUIRED, LogicalType::Int(64, false), parquet::Type::INT64)};
+  const auto schema = std::static_pointer_cast<parquet::schema::GroupNode>(
+      parquet::schema::GroupNode::Make("schema", Repetition::REQUIRED, columns));
+  const auto file = parquet::ParquetFileWriter::Open(arrow::io::FileOutputStream::Open(path).ValueOrDie(), schema);
+  auto* group = file->AppendRowGroup();
+  const parquet::ByteArray texts[] = {parquet::ByteArray("a"), parquet::ByteArray("b")};
+  const std::int32_t small[] = {3, -1};  // the bits of 4,294,967,295
+  const std::int64_t large[] = {3, -1};  // and of 2^64 - 1
+  static_cast<parquet::ByteArrayWriter*>(group->NextColumn())->WriteBatch(2, nullptr, nullptr, texts);
+  static_cast<parquet::Int32Writer*>(group->NextColumn())->WriteBatch(2, nullptr, nullptr, small);
+  static_cast<parquet::Int64Writer*>(group->NextColumn())->WriteBatch(2, nullptr, nullptr, large);
+  file->Close();
+  for (const char* filter : {"small == 4294967295", "large > 18e18"})
+    BOOST_TEST(joined(read_all({path}, {.filter = {filter}}).texts) == "b", filter);
+  for (const char* filter : {"small < 4", "large < 4"})
+    BOOST_TEST(joined(read_all({path}, {.filter = {filter}}).texts) == "a", filter);
+}
+
 BOOST_AUTO_TEST_CASE(filters_keep_rows_of_parquet, *boost::unit_test::precondition(HasData{"parquet-matrix"})) {
   // n is the length of the text; every codec and writer, nulls included.
   std::vector<std::string> expected;

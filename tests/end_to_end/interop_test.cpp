@@ -429,13 +429,18 @@ BOOST_AUTO_TEST_CASE(models_that_are_not_understood_are_refused_and_nothing_is_w
   const Bench& bench = Bench::shared();
   bench.train("source", {"model.qk_norm=false"});
   bench.export_model("source");
+  std::string source = "source";
+  std::vector<std::string> settings;
+  int code = 3;
   const auto refused = [&](const std::string& what, const auto& change, const std::string& part) {
     const fs::path folder = bench.path("bad_" + what);
-    fs::copy(bench.path("source"), folder);
+    fs::copy(bench.path(source), folder);
     change(folder);
-    const support::CapturedOutput ran = bench.call({"pe-import", "--set", "import.model=bad_" + what, "--output",
-                                                    "model=bad.h5", "--output", "tokenizer=bad.tokenizer.h5"});
-    BOOST_TEST(ran.status.code == 3, what << ": " << ran.err);
+    std::vector<std::string> words{"pe-import",    "--set",    "import.model=bad_" + what,  "--output",
+                                   "model=bad.h5", "--output", "tokenizer=bad.tokenizer.h5"};
+    words.insert(words.end(), settings.begin(), settings.end());
+    const support::CapturedOutput ran = bench.call(words);
+    BOOST_TEST(ran.status.code == code, what << ": " << ran.err);
     BOOST_TEST(has(ran.err, part), what << ": " << ran.err);
     BOOST_TEST(!fs::exists(bench.path("bad.h5")), what);
     BOOST_TEST(!fs::exists(bench.path("bad.tokenizer.h5")), what);
@@ -458,6 +463,7 @@ BOOST_AUTO_TEST_CASE(models_that_are_not_understood_are_refused_and_nothing_is_w
           "rope_type 'spiral' is not supported");
   refused("quantised", with("quantization_config", {{"bits", 4}}), "quantization_config is");
   refused("head", with("tie_word_embeddings", false), "has no tensor 'lm_head.weight'");
+  refused("window", with("model_type", "mistral"), "sliding_window is absent, so the class has 4096");
   refused(
       "text", [](const fs::path& folder) { support::write_file_atomically(folder / "config.json", "{", false); },
       "is not JSON");
@@ -469,6 +475,30 @@ BOOST_AUTO_TEST_CASE(models_that_are_not_understood_are_refused_and_nothing_is_w
   refused(
       "no_tokenizer", [](const fs::path& folder) { fs::remove(folder / "tokenizer.model"); },
       "put its tokenizer.model into the folder");
+  // A part has biases in all layers or in none.
+  source = "biased";
+  bench.train(source, {"model.qk_norm=false", "model.biases=true"});
+  bench.export_model(source);
+  const std::string missing = "model.layers.1.mlp.up_proj.bias";
+  refused(
+      "bias",
+      [&](const fs::path& folder) {
+        std::string weights = support::read_file(folder / "model.safetensors");
+        weights.replace(weights.find(missing), missing.size(), "model.layers.1.mlp.up_proj.bios");
+        support::write_file_atomically(folder / "model.safetensors", weights, false);
+      },
+      "has no tensor '" + missing + "'");
+  // An export of this project states the length.
+  source = "own";
+  bench.train(source, {"model.encoding=alibi"});
+  bench.export_model(source);
+  settings = {"--set", "import.length=128"};
+  code = 2;
+  refused(
+      "length", [](const fs::path&) {}, "import.length is 128, and the model of 'bad_length' was trained at 64");
+  source = "source";
+  settings.clear();
+  code = 3;
   if (const auto mistral = test::test_data("models/mistral-v1-32000.model")) {
     refused(
         "other_tokenizer",

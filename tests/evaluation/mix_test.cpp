@@ -10,6 +10,7 @@
 #include "evaluation/shard_documents.h"
 #include "support/random.h"
 #include "support/temp_folder.h"
+#include "training/branch_point.h"
 
 using namespace pe;
 using namespace pe::evaluation;
@@ -86,6 +87,21 @@ BOOST_AUTO_TEST_CASE(a_share_of_the_windows_begins_with_a_prompt_and_the_text_go
   text.read(data::Split::kTrain, 0, std::span(expected));
   BOOST_TEST(joined == expected, boost::test_tools::per_element());
   BOOST_TEST(joined.size() > 40000u - 128u);
+}
+
+BOOST_AUTO_TEST_CASE(a_window_is_one_document_so_a_training_that_masks_documents_is_rejected) {
+  const test::TempFolder folder;
+  mixed(folder, {{"share", 0.5}, {"length", 64}});
+  artifact::Workspace workspace;
+  const auto open = [&](const char* name, training::Documents documents) {
+    workspace.inputs["data"] = {{folder / name, artifact::Kind::kTokenShards, "", {}}};
+    return training::open_data(workspace, 64, "train.length", documents).windows(data::Split::kTrain, 64);
+  };
+  BOOST_TEST(open("mixed", training::Documents::kJoined) > 0u);
+  BOOST_TEST(open("text", training::Documents::kMasked) > 0u);
+  BOOST_CHECK_EXCEPTION(open("mixed", training::Documents::kMasked), support::ArtifactError, [](const auto& error) {
+    return std::string(error.what()).find("train.documents: masked has no effect") != std::string::npos;
+  });
 }
 
 BOOST_AUTO_TEST_CASE(for_tuning_every_window_is_a_prompt) {

@@ -38,6 +38,29 @@ BOOST_AUTO_TEST_CASE(both_spellings_are_read) {
              boost::test_tools::tolerance(1e-12));
 }
 
+BOOST_AUTO_TEST_CASE(absent_values_are_those_of_transformers) {
+  BOOST_TEST(rope_parameters_of({{"model_type", "smollm3"}}, "c").at("rope_theta") == 2e6);
+  BOOST_TEST(rope_parameters_of({{"model_type", "qwen3"}}, "c").at("rope_theta") == 1e4);
+  // The factor is the model's length over that of its first training, and the attention factor follows from it.
+  Json parameters = {{"rope_type", "longrope"},
+                     {"rope_theta", 10000.0},
+                     {"original_max_position_embeddings", 512},
+                     {"short_factor", Json::array({1, 2})},
+                     {"long_factor", Json::array({1, 2})}};
+  const auto factor = [&] {
+    const Json encoding = encoding_of_rope(parameters, 2048, "c");
+    const double made = rope_frequencies(parameters, 4, 2048, "c").attention_factor;
+    BOOST_TEST(encoding.at("attention_factor") == made);
+    return made;
+  };
+  const auto near = boost::test_tools::tolerance(1e-12);
+  BOOST_TEST(factor() == std::sqrt(1 + std::log(4.0) / std::log(512.0)), near);
+  parameters["factor"] = 8.0;
+  BOOST_TEST(factor() == std::sqrt(1 + std::log(8.0) / std::log(512.0)), near);
+  parameters["attention_factor"] = 1.5;
+  BOOST_TEST(factor() == 1.5);
+}
+
 BOOST_AUTO_TEST_CASE(what_would_be_read_otherwise_is_refused) {
   const auto scaling = [](Json parameters) { return Json{{"rope_scaling", std::move(parameters)}}; };
   BOOST_TEST(refusal(Json::object()) == "");

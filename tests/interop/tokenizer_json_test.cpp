@@ -5,6 +5,7 @@
 
 #include "data/sources/stories.h"
 #include "data/tokenizers/byte_level_bpe.h"
+#include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data/tokenizers/tokenizer_training.h"
 #include "interop/gguf.h"
@@ -246,6 +247,26 @@ BOOST_AUTO_TEST_CASE(what_has_no_form_is_refused_with_the_reason) {
   artifact::TokenizerRecord unknown;
   unknown.kind = "runes";
   BOOST_CHECK_THROW(interop::tokenizer_json(unknown, "here"), support::Error);
+}
+
+BOOST_AUTO_TEST_CASE(rows_beyond_the_last_piece_become_pieces_that_no_text_gives) {
+  const auto plain = trained(true);
+  const std::int64_t pieces = plain->vocabulary(), rows = pieces + 200;
+  const std::vector<std::string> more = interop::unused_row_pieces(pieces, {.rows = rows, .unused_rows = true}, "here");
+  BOOST_TEST_REQUIRE(more.size() == 200u);
+  const auto padded = data::make_sentencepiece(data::with_unused_pieces(plain->record().model, more), "padded");
+  BOOST_TEST(padded->vocabulary() == rows);
+  BOOST_TEST(padded->piece(static_cast<std::int32_t>(rows - 1)) == more.back());
+  for (const std::string& text : odd_texts()) BOOST_TEST(padded->encode(text) == plain->encode(text), text);
+  BOOST_TEST(padded->encode(more[0]) == plain->encode(more[0]));
+
+  const std::string vocab = bytes().at("model").at("vocab").dump();
+  const auto rows_of = [&](const interop::TokenizerHints& hints) {
+    return data::make_byte_level(interop::byte_level_from_files(vocab, "", hints, "here"), "here")->vocabulary();
+  };
+  BOOST_TEST(rows_of({.rows = 258}) == 258);
+  BOOST_TEST(rows_of({.rows = 300, .unused_rows = true}) == 300);
+  BOOST_CHECK_THROW(rows_of({.rows = 300}), support::ArtifactError);
 }
 
 BOOST_AUTO_TEST_CASE(tokenizers_that_are_not_understood_are_refused) {

@@ -152,7 +152,14 @@ struct ConditionWalk {
   Scalar (*value)(const ColumnWalk&);
 };
 
-template <typename Type>
+/// The file keeps unsigned numbers in signed types.
+Scalar unsigned_number(std::int32_t value) { return std::int64_t{static_cast<std::uint32_t>(value)}; }
+Scalar unsigned_number(std::int64_t value) {
+  if (value < 0) return static_cast<double>(static_cast<std::uint64_t>(value));
+  return value;
+}
+
+template <typename Type, bool kUnsigned = false>
 void walk_as(ConditionWalk& to, parquet::ParquetFileReader& file, int column) {
   to.walk = std::make_unique<TypedWalk<Type>>(file, column);
   to.value = [](const ColumnWalk& walk) -> Scalar {
@@ -161,6 +168,8 @@ void walk_as(ConditionWalk& to, parquet::ParquetFileReader& file, int column) {
       return std::string(view(value));
     } else if constexpr (std::is_same_v<Type, parquet::BooleanType>) {
       return value;
+    } else if constexpr (kUnsigned) {
+      return unsigned_number(value);
     } else if constexpr (std::is_floating_point_v<typename Type::c_type>) {
       return static_cast<double>(value);
     } else {
@@ -259,6 +268,8 @@ struct ParquetText::State {
     const auto& logical = found->logical_type();
     const bool plain = found->max_repetition_level() == 0 &&
                        (!logical || logical->is_none() || logical->is_int() || is_plain_text(*found));
+    const bool is_unsigned =
+        logical && logical->is_int() && !static_cast<const parquet::IntLogicalType&>(*logical).is_signed();
     ConditionWalk walk{condition, nullptr, nullptr};
     std::string_view type = "a number";
     switch (plain ? found->physical_type() : parquet::Type::UNDEFINED) {
@@ -267,10 +278,10 @@ struct ParquetText::State {
         type = "a truth value";
         break;
       case parquet::Type::INT32:
-        walk_as<parquet::Int32Type>(walk, *file, index);
+        (is_unsigned ? walk_as<parquet::Int32Type, true> : walk_as<parquet::Int32Type>)(walk, *file, index);
         break;
       case parquet::Type::INT64:
-        walk_as<parquet::Int64Type>(walk, *file, index);
+        (is_unsigned ? walk_as<parquet::Int64Type, true> : walk_as<parquet::Int64Type>)(walk, *file, index);
         break;
       case parquet::Type::FLOAT:
         walk_as<parquet::FloatType>(walk, *file, index);

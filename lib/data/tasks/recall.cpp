@@ -27,7 +27,12 @@ class CopyLm final : public QuestionTask {
     return names + std::vector<std::string>{"$", "|", "."};
   }
   std::vector<std::int32_t> answers() const override { return ids_of(0, 26); }
-  double weight(std::int64_t n) const override { return n > (variant_ == Variant::kCopy ? 0 : ngram_) ? 1 : 0; }
+  double weight(std::int64_t n) const override {
+    if (variant_ == Variant::kCopy) return n > 0 ? 1 : 0;
+    // In a longer text hardly any n-gram occurs only once.
+    const double longest = 6 * std::pow(26.0, static_cast<double>(ngram_));
+    return n > ngram_ && static_cast<double>(n) <= longest ? 1 : 0;
+  }
   Symbols ask(support::Xoshiro& random, std::int64_t n) const override {
     for (;;) {
       const Symbols s = draw_many(random, n, 26);

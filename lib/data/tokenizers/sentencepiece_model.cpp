@@ -191,6 +191,27 @@ bool takes_text_as_it_is(const ParsedModel& model) {
          !model.whitespace_as_suffix;
 }
 
+std::string with_unused_pieces(std::string model, const std::vector<std::string>& texts) {
+  // Fields of a message may come in any order, so more pieces are more bytes at the end.
+  const auto put = [&](std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) model += static_cast<char>(value | 0x80);
+    model += static_cast<char>(value);
+  };
+  constexpr std::uint64_t kText = 1 << 3 | 2, kType = 3 << 3, kPiece = 1 << 3 | 2;
+  for (const std::string& text : texts) {
+    std::size_t text_size = 1;
+    for (std::size_t left = text.size(); left >= 0x80; left >>= 7) ++text_size;
+    put(kPiece);
+    put(1 + text_size + text.size() + 2);
+    put(kText);
+    put(text.size());
+    model += text;
+    put(kType);
+    put(static_cast<std::uint64_t>(PieceType::kUnused));
+  }
+  return model;
+}
+
 std::string content_hash(const ParsedModel& model) {
   support::Sha256 hash;
   const auto number = [&](std::uint64_t value) {

@@ -39,6 +39,9 @@ bool takes_text_as_it_is(const ParsedModel& model);
 /// @throws ArtifactError that names `where` when the bytes are no such model.
 ParsedModel parse_model(std::string_view bytes, const std::string& where);
 
+/// A serialized model with unused pieces of these texts added at its end. No text becomes one of them.
+std::string with_unused_pieces(std::string model, const std::vector<std::string>& texts);
+
 /// SHA-256 over (piece, type, score) of every piece and the normaliser: all that decides ids, and no paths.
 std::string content_hash(const ParsedModel& model);
 

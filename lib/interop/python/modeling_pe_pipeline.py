@@ -108,9 +108,12 @@ def temperature(member, p):
     if kind == "head_scale":
         return p.parameter("head_scale", "scale")[:, None]
     if kind == "uniform_scale":
-        return p.parameter("uniform_scale", "scale").view(1, 1) if member["learned"] else torch.full((1, 1), member["scale"])
+        if member["learned"]:
+            return p.parameter("uniform_scale", "scale").view(1, 1)
+        return torch.full((1, 1), member["scale"], device=p.rows.device)
     if kind == "length_scale" and p.length > member["train_length"]:
-        return torch.full((1, 1), 1 + member["slope"] * math.log(p.length / member["train_length"]))
+        factor = 1 + member["slope"] * math.log(p.length / member["train_length"])
+        return torch.full((1, 1), factor, device=p.rows.device)
     if kind == "inkling" and member["floor_scale"] > 0:
         return inkling_growth(member, p)[None]
     return None
@@ -148,7 +151,8 @@ def fox(member, p):
         sums = F.logsigmoid(scores).cumsum(1).transpose(1, 2)
     else:
         if member["gate"] == "fixed":
-            tau = torch.exp(torch.linspace(math.log(member["shortest"]), math.log(member["longest"]), p.heads, dtype=torch.float64))
+            ends = math.log(member["shortest"]), math.log(member["longest"])
+            tau = torch.exp(torch.linspace(*ends, p.heads, dtype=torch.float64, device=p.rows.device))
             bias = (-torch.log(torch.expm1(1 / tau))).float()
         else:
             bias = p.parameter("fox", "bias")
@@ -181,9 +185,9 @@ def bias(member, p, q):
         return (-power * torch.log1p(a * z) if kind == "kerple_log" else -a * torch.pow(z, power))[:, d]
     if kind == "sandwich":
         half = member["width"] // 2
-        k = torch.arange(1, half + 1, dtype=torch.float64)
+        k = torch.arange(1, half + 1, dtype=torch.float64, device=d.device)
         sums = torch.cos(p.rows.double()[:, None] * torch.exp(k * (-2 * math.log(10000.0) / member["width"]))).sum(1) - half
-        head = torch.arange(1, p.heads + 1, dtype=torch.float64) * (8.0 / p.heads)
+        head = torch.arange(1, p.heads + 1, dtype=torch.float64, device=d.device) * (8.0 / p.heads)
         return (sums[None] / head[:, None]).float()[:, d]
     if kind == "shaw":
         table = p.parameter("shaw", "key_table")
@@ -224,9 +228,9 @@ def add_to_tokens(members, parameters, x):
             added = torch.stack([sin, cos], -1).flatten(-2) if member["layout"] == "interleaved" else torch.cat([sin, cos], -1)
         elif kind == "learned":
             table = parameters["learned_table"]
-            if x.shape[1] > table.shape[0]:
+            if x.shape[1] > table.shape[0] and member["overflow"] != "clamp":
                 raise ValueError(f"{x.shape[1]} tokens, and the table of positions has {table.shape[0]} rows")
-            added = table[rows].float()
+            added = table[rows.clamp_max(table.shape[0] - 1)].float()
         else:
             continue
         scale = parameters[f"{kind}_scale"].float() if f"{kind}_scale" in parameters else member["scale"]
@@ -333,8 +337,8 @@ class Attention(nn.Module):
                 if table.dim() == 3:
                     table = table.repeat_interleave(p.heads // table.shape[0], 0)
                 near = p.distances.clamp_max(member["max_distance"]).expand(*weights.shape[:2], -1, -1)
-                sums = torch.zeros(*weights.shape[:3], member["max_distance"] + 1).scatter_add(-1, near, weights)
-                out = out + sums @ table
+                sums = torch.zeros(*weights.shape[:3], member["max_distance"] + 1, device=weights.device)
+                out = out + sums.scatter_add(-1, near, weights) @ table
         return out
 
 
