@@ -55,6 +55,7 @@ void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspac
           .batch = snapshot.batch,
           .data_seed = snapshot.data_seed,
           .documents = snapshot.documents,
+          .tokens_before = snapshot.tokens_before,
           .watch = config.decay.watch,
           .compute = compute,
           .communicator = ranks.get(),

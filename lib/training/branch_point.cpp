@@ -89,6 +89,7 @@ BranchPoint open_branch_point(const artifact::Workspace& workspace, const data::
     from.documents = documents == "masked" ? Documents::kMasked : Documents::kRestarted;
   }
   from.step = meta.step;
+  if (!from.imported) from.tokens_before = meta.tokens_seen - from.step * from.batch * from.length;
   from.phase = meta.extra.value("phase", "");
   from.lr = required<double>(meta.extra, "lr", file, "extra");
   if (meta.next_sample != from.step * from.batch) {

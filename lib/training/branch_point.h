@@ -26,6 +26,7 @@ struct BranchPoint {
   std::int64_t optimizer_start = 0;
   std::int64_t step = 0;
   std::int64_t batch = 0, length = 0, data_seed = 0;
+  std::int64_t tokens_before = 0;  ///< of trainings before the one whose steps are counted
   Documents documents = Documents::kJoined;
   std::string phase;  ///< of its schedule at `step`
   double lr = 0;      ///< of its last update

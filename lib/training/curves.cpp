@@ -175,7 +175,9 @@ MetricsLog::MetricsLog(const std::filesystem::path& work, const std::filesystem:
     const Json record = support::parse_json(line);
     if (!record.is_object()) continue;  // a line that a killed writer left unfinished
     last_attempt = std::max<std::int64_t>(last_attempt, record.value("attempt", std::int64_t{0}));
-    const bool keep = record.value("step", std::int64_t{0}) <= step;
+    // A sample of attention at the checkpoint's step came after it.
+    const std::int64_t of = record.value("step", std::int64_t{0});
+    const bool keep = of < step || (of == step && record.value("phase", "") != "attention");
     if (keep && record.contains("wall_s") && record["wall_s"].is_number()) wall_s_ = record["wall_s"].get<double>();
     std::string& to = keep ? kept : tail;
     to += line;

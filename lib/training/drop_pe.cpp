@@ -70,6 +70,8 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
   require_own_only_of_imports(config.drop, imported, peek.path().string());
   const std::int64_t length = config.drop.length > 0 ? config.drop.length : model::config_of(peek).length;
   const data::TokenDataset dataset = open_data(workspace, length, imported ? "drop.length" : "train.length");
+  const bool fits = config.drop.logit_scale == DropConfig::LogitScale::kFitted;
+  if (fits) require_fitting_windows(dataset, length, workspace.input("data").path.string());
   const bool reset = config.drop.optimizer == DropConfig::Optimizer::kReset;
   BranchPoint snapshot = open_branch_point(workspace, dataset, {.moments = !imported || !reset});
   snapshot.length = length;
@@ -111,6 +113,7 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
           .batch = snapshot.batch,
           .data_seed = snapshot.data_seed,
           .documents = snapshot.documents,
+          .tokens_before = snapshot.tokens_before,
           .watch = config.drop.watch,
           .compute = compute,
           .communicator = ranks.get(),
@@ -124,9 +127,7 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
           .moments_from = reset ? nullptr : &snapshot.checkpoint};
   run.parents.push_back(snapshot.digest);
   execute(run, dataset, workspace);
-  if (config.drop.logit_scale == DropConfig::LogitScale::kFitted) {
-    fit_logit_scale(run, dataset, config.drop.watch.validate_windows, workspace);
-  }
+  if (fits) fit_logit_scale(run, dataset, config.drop.watch.validate_windows, workspace);
 }
 
 }  // namespace pe::training

@@ -64,6 +64,13 @@ double slope_of(const std::vector<ScaleFit>& fits, std::int64_t train_length) {
   return below == 0 ? 0 : above / below;
 }
 
+void require_fitting_windows(const data::TokenDataset& dataset, std::int64_t length, const std::string& where) {
+  if (dataset.windows(data::Split::kValidation, 2 * length) > 0) return;
+  throw support::ArtifactError(cat(where, ": the validation split has no window of ", 2 * length,
+                                   " tokens, which drop.logit_scale: fitted measures"),
+                               "give it more text, or give the slope: drop.logit_scale: given");
+}
+
 void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int64_t windows,
                      artifact::Workspace& workspace) {
   const std::int64_t trained = run.model.config().length;
@@ -83,12 +90,6 @@ void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int
       fit.loss = loss;
       fit.beta = 1 + slope * std::log(static_cast<double>(times));
     }
-  }
-  if (fits.empty()) {
-    throw support::ArtifactError(
-        cat(workspace.input("data").path.string(), ": the validation split has no window of ", 2 * trained,
-            " tokens, which drop.logit_scale: fitted measures"),
-        "validate on more text (drop.validate_windows above 0), or give the slope: drop.logit_scale: given");
   }
   const double slope = slope_of(fits, trained);
   const auto output = workspace.outputs.find("model");

@@ -26,10 +26,12 @@ struct ScaleFit {
 /// The line through β = 1 at s = 1 that is nearest to the fits in least squares: Σ (β − 1) ln s / Σ (ln s)².
 double slope_of(const std::vector<ScaleFit>& fits, std::int64_t train_length);
 
+/// @throws ArtifactError that names `where` if the validation split has no window of twice the training length
+void require_fitting_windows(const data::TokenDataset& dataset, std::int64_t length, const std::string& where);
+
 /// Measures 2, 4 and 8 times the training length, on at most `windows` windows of the validation split each, if there
 /// are any. Windows are read as the run validates: with its documents, and shared among its ranks, which all call. Rank
 /// 0 replaces artifact "model" by one whose encoding has the slope, with the fits in `extra`.
-/// @throws ArtifactError where not even one window of twice the training length exists.
 void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int64_t windows,
                      artifact::Workspace& workspace);
 

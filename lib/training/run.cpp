@@ -539,6 +539,11 @@ class TrainingLoop {
                                              : curves_of_snapshot(run_, *metrics, checkpoint.meta().step);
           std::vector<StatePart> state = this->state();
           if (!checkpoint.meta().extra.contains("best")) {  // from before the first validation
+            if (!position_.best.empty() && curves.best()) {
+              throw support::ConfigError(cat(checkpoint.path().string(),
+                                             ": has no weights of its best validation, since train.best was false"),
+                                         {}, "set train.best: false, or remove the work folder to start over");
+            }
             std::erase_if(state, [](const StatePart& part) { return part.name == kBestPart; });
           }
           for (const StatePart& part : state) model::require_tensors(checkpoint, part.name, run_.model, part.absent);

@@ -71,7 +71,8 @@ void TrainSettings::describe(FieldVisitor& v) {
           "wsd: share of the horizon that the decay takes; 0 for a trunk that only feeds branches.",
           {.min = 0, .max = 1});
   describe_shape(v, "decay_shape", decay_shape);
-  v.field("final_share", final_share, "Learning rate at the end, as a share of the peak.", {.min = 0, .max = 1});
+  v.field("final_share", final_share, "Learning rate at the end, as a share of the peak; constant: no effect.",
+          {.min = 0, .max = 1});
   v.field("warmup_steps", warmup_steps, "Linear warm-up.", {.unit = "steps", .min = 0, .max = kMostSteps});
   v.field("warmup_share", warmup_share, "Warm-up as a share of the horizon, in place of warmup_steps; 0: not used.",
           {.min = 0, .max = 1});
@@ -235,6 +236,8 @@ void DropConfig::describe(FieldVisitor& v) {
   v.field("logit_scale_slope", logit_scale_slope, "The slope where it is given.",
           {.min = 0, .max = 10, .neutral = Json(0.412)});
   watch.describe(v);
+  v.check(logit_scale != LogitScale::kFitted || watch.validate_windows > 0,
+          "drop.logit_scale: fitted measures validation text, so drop.validate_windows must be above 0");
 }
 
 void ExtendConfig::describe(FieldVisitor& v) {
@@ -259,7 +262,8 @@ void ExtendConfig::describe(FieldVisitor& v) {
   v.field("peak_lr", peak_lr, "Learning rate after the warm-up; 0: peak_scale times the checkpoint's peak.",
           {.min = 0, .max = 10});
   v.field("peak_scale", peak_scale, "Peak relative to the checkpoint's, where peak_lr is 0.", {.min = 0, .max = 1000});
-  v.field("final_share", final_share, "Learning rate at the end, as a share of the peak.", {.min = 0, .max = 1});
+  v.field("final_share", final_share, "Learning rate at the end, as a share of the peak; constant: no effect.",
+          {.min = 0, .max = 1});
   v.field("warmup_steps", warmup_steps, "Linear warm-up.", {.unit = "steps", .min = 0, .max = kMostSteps});
   watch.describe(v);
 }

@@ -1,5 +1,5 @@
 /// @file
-/// The configs of the three stages that train.
+/// The configs of the four stages that train.
 #pragma once
 
 #include <cstdint>

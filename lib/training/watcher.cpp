@@ -53,9 +53,10 @@ Watcher::Watcher(const artifact::Workspace& workspace, const WatchFiles& files, 
   if (files_.tensorboard != WatchFiles::Axis::kNone) {
     support::make_folders(chart_folder(work_));
     adopt_events(work_, workspace.resume);
+    const bool earlier = !std::filesystem::is_empty(chart_folder(work_));
     events_.emplace(chart_folder(work_), support::unix_time());
     // The first row of this attempt is the next step's.
-    if (about_.step > about_.first_step) {
+    if (earlier) {
       const std::int64_t next = about_.step + 1;
       events_->restart(support::unix_time(), files_.tensorboard == WatchFiles::Axis::kSteps ? next : tokens(next));
     }
@@ -74,7 +75,7 @@ Watcher::Watcher(const artifact::Workspace& workspace, const WatchFiles& files, 
 }
 
 Json Watcher::head(const char* phase, std::int64_t step) const {
-  const std::int64_t own = step * about_.tokens_per_step;  // the flops of a token before are another length's
+  const std::int64_t own = (step - about_.first_step) * about_.tokens_per_step;
   const double wall = std::chrono::duration<double>(Clock::now() - started_).count();
   return {{"run_id", run_id_},
           {"phase", phase},

@@ -147,13 +147,18 @@ def main():
             assert ran.returncode == (0 if outcome == "passed" else 1), ran
             assert (cells / "known_results.tar.zst").read_text() == "packed\n"
         assert "saves" in (cells / "first_light.txt").read_text()
+        # A step that had no time left is packed, too.
+        alone = place / "alone"
+        call(script, "--studies", "--programs", str(programs), "--out", str(alone), "--only", "index-rope-42", "--most", "3")
+        assert json.loads((alone / "first_light.jsonl").read_text())["outcome"] == "not done within 3 s"
+        assert (alone / "known_results.tar.zst").read_text() == "packed\n"
         # Steps that read a text are skipped without one, and where the vocabulary is missing. Each study is packed by itself.
         (place / "novel.txt").write_text("Call me Ishmael.\n")
         asked = ["--studies", "--programs", str(programs), "--out", str(cells), "--only", "stories-rope,grid-rope-42"]
         vocabulary = (script.parents[2] / "data/gpt2/vocab.json").is_file()
         for text, wanted in (([], ["skipped itself: it reads a text, and there is no --text"] * 2),
                              (["--text", str(place / "novel.txt")], ["passed" if vocabulary else "skipped itself: there is no data/gpt2/vocab.json", "passed"])):
-            call(script, *asked, *text)
+            call(script, *asked, "--continue", *text)  # a step that was skipped is not done
             records = [json.loads(line) for line in (cells / "first_light.jsonl").read_text().splitlines()]
             assert [record["outcome"] for record in records[-2:]] == wanted, records[-2:]
         assert f"vars.path={(place / 'novel.txt').resolve()}" in records[-1]["command"], records[-1]

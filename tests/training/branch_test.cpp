@@ -253,6 +253,24 @@ BOOST_AUTO_TEST_CASE(a_fitted_logit_scale_is_the_best_of_its_grid) {
   BOOST_TEST(record["slope"].get<double>() == training::slope_of(fits, 8), boost::test_tools::tolerance(1e-9));
 }
 
+BOOST_AUTO_TEST_CASE(a_logit_scale_without_text_to_fit_it_on_is_rejected_before_the_training) {
+  training::DropPeConfig config = drop();
+  config.drop.logit_scale = training::DropConfig::LogitScale::kFitted;
+  const auto short_data = write_shards(folder / "short", /*documents=*/7);  // none for validation
+  artifact::Workspace trunk = workspace_in(folder / "short-trunk", short_data, {{"s10", 10}});
+  training::train(small_config(), trunk);
+  artifact::Workspace workspace = workspace_in(folder / "unfitted", short_data);
+  workspace.inputs["init"] = {{folder / "short-trunk/s10-model.h5", artifact::Kind::kCheckpoint, "", {}}};
+  BOOST_CHECK_EXCEPTION(training::drop_pe(config, workspace), support::ArtifactError, [](const auto& error) {
+    return says(error, {"the validation split has no window of 16 tokens"});
+  });
+  BOOST_TEST(!std::filesystem::exists(folder / "unfitted/model.h5"));
+  BOOST_CHECK_EXCEPTION(support::make_config<training::DropPeConfig>(
+                            Json{{"drop", {{"logit_scale", "fitted"}, {"validate_windows", 0}}}}),
+                        support::ConfigError,
+                        [](const auto& error) { return says(error, {"drop.validate_windows must be above 0"}); });
+}
+
 BOOST_AUTO_TEST_CASE(a_logit_scale_is_fitted_on_documents_as_the_run_reads_them) {
   training::TrainConfig masked = small_config();
   masked.train.documents = training::Documents::kMasked;

@@ -14,6 +14,7 @@
 #include "small_run.h"
 #include "support/error.h"
 #include "training/branch_decay.h"
+#include "training/drop_pe.h"
 #include "training/extend.h"
 #include "watching.h"
 
@@ -129,6 +130,28 @@ BOOST_AUTO_TEST_CASE(every_way_of_extension_trains_on_from_the_weights) {
       BOOST_TEST(moved < 0.01);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_branch_off_an_extension_has_seen_the_tokens_before_it_too) {
+  training::ExtendPeConfig extension = to_32("rope");
+  extension.checkpoint.every = 0;
+  artifact::Workspace extended = from_trunk("extended");
+  Watching stop(3);
+  extended.progress = &stop;
+  BOOST_CHECK_THROW(training::extend(extension, extended), support::StopRequest);
+  support::request_stop(0);
+  artifact::Workspace workspace = from(extended.work / "checkpoints/step-3.h5", "dropped");
+  training::DropPeConfig config;
+  config.drop.horizon_tokens = 6 * 32;
+  config.drop.watch = {1, 3, 4};
+  training::drop_pe(config, workspace);
+  BOOST_TEST(artifact::CheckpointReader(folder / "dropped/model.h5").meta().tokens_seen == 16 * 32 + 6 * 32);
+  // The work of the drop alone: its own three steps.
+  const model::ModelConfig shape = model::config_of(artifact::CheckpointReader(folder / "dropped/model.h5"));
+  const std::string log = support::read_file(workspace.work / "metrics.jsonl");
+  const Json last = Json::parse(log.substr(log.rfind('\n', log.size() - 2) + 1));
+  BOOST_TEST(last["step"] == 6);
+  BOOST_TEST(last["flops"].get<double>() == model::flops_per_token(shape, 32) * 3 * 32);
 }
 
 // With no step taken yet the extended model is the trunk's, rescaled by the rule: the same weights under YaRN from the

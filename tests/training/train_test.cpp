@@ -163,7 +163,9 @@ BOOST_AUTO_TEST_CASE(the_log_drops_what_lies_beyond_the_checkpoint) {
   workspace.progress = &stop;
   BOOST_CHECK_THROW(training::train(small_config(), workspace), support::StopRequest);
   support::request_stop(0);
-  support::append_file(workspace.work / "metrics.jsonl", "{\"attempt\":1,\"step\":8,\"loss\":1}\n{\"attempt\":1,\"st");
+  support::append_file(workspace.work / "metrics.jsonl",
+                       "{\"attempt\":1,\"step\":6,\"phase\":\"attention\",\"ours\":1}\n"
+                       "{\"attempt\":1,\"step\":8,\"loss\":1}\n{\"attempt\":1,\"st");
   workspace.progress = &support::silent_progress();
   training::train(small_config(), workspace);
   std::vector<std::int64_t> steps;
@@ -171,6 +173,7 @@ BOOST_AUTO_TEST_CASE(the_log_drops_what_lies_beyond_the_checkpoint) {
     if (line.empty()) continue;
     const Json record = Json::parse(line);
     if (record["phase"] == "train") steps.push_back(record["step"].get<std::int64_t>());
+    BOOST_TEST(!record.contains("ours"));  // attention is sampled after the checkpoint of its step
   }
   BOOST_TEST(steps == (std::vector<std::int64_t>{2, 4, 6, 8, 10, 12, 14, 16, 18, 20}),
              boost::test_tools::per_element());
@@ -374,6 +377,18 @@ BOOST_AUTO_TEST_CASE(the_weights_of_the_best_validation_are_kept_beside_the_last
   BOOST_TEST(fact["step"] == best);
   BOOST_TEST(fact["loss"].get<double>() == losses[static_cast<std::size_t>(lowest)]);
   BOOST_TEST(artifact::CheckpointReader(folder / "plain/model.h5").find("best/embedding") == nullptr);
+
+  // Weights of an earlier validation are gone if the first attempt did not keep them.
+  artifact::Workspace late = workspace_in(folder / "late", data);
+  Watching stop(12);
+  late.progress = &stop;
+  config.train.best = false;
+  BOOST_CHECK_THROW(training::train(config, late), support::StopRequest);
+  support::request_stop(0);
+  config.train.best = true;
+  BOOST_CHECK_EXCEPTION(training::train(config, late), support::ConfigError, [](const auto& error) {
+    return std::string(error.what()).find("since train.best was false") != std::string::npos;
+  });
 
   // A longer training continues from a snapshot as if there had been none, from before the first validation too.
   artifact::Workspace trunk = workspace_in(folder / "trunk", data, {{"s3", 3}, {"s12", 12}, {"s20", 20}});
