@@ -13,4 +13,14 @@ inline const stage::Revision kBf16OnCpu{
 /// 2: the loss's factor before its gradients; fused stick-breaking, counts and edges. 3: fused networks of pairs.
 inline const stage::Revision kOnCuda{.name = "compute.on_cuda", .when = {{"compute.device", "cuda"}}, .number = 3};
 
+/// 2: a factor that is given stays, and leaky_rerope takes its own from the length of the text.
+inline const stage::Revision kEvaluatedFactor{
+    .name = "eval.rule_factor", .when = {{"eval.encoding.kind", {"llama3", "distance_map"}}}, .number = 2};
+inline const stage::Revision kExtendedFactor{
+    .name = "extend.rule_factor", .when = {{"extend.encoding.kind", "llama3"}}, .number = 2};
+
+/// 2: the checkpoint's own encoding has its factor and window at the new length, too.
+inline const stage::Revision kExtendedOwn{
+    .name = "extend.own", .when = {{"extend.encoding_of", "checkpoint"}}, .number = 2};
+
 }  // namespace pe::stages

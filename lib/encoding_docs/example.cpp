@@ -15,7 +15,7 @@ namespace {
 bool has_idle_factor(const EncodingEntry& entry) {
   const support::Field* field = support::find_field(entry.fields, "factor");
   return field != nullptr && entry.family == encodings::Family::kExtension && field->default_value.is_number() &&
-         field->default_value.get<double>() <= 1;
+         field->default_value.get<double>() == 1;
 }
 
 }  // namespace

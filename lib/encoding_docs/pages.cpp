@@ -153,7 +153,8 @@ std::string encoding_page(const EncodingEntry& entry) {
   }
   const Json example = example_config(entry);
   const Json shown = example.contains("stack") ? example : (example.size() == 1 ? Json(entry.name) : example);
-  out += cat("## Use\n\n```yaml\nmodel:\n  encoding: ", support::display(shown), "\n```\n");
+  const char* group = entry.name == "distance_map" ? "eval" : "model";  // no model is trained with it
+  out += cat("## Use\n\n```yaml\n", group, ":\n  encoding: ", support::display(shown), "\n```\n");
   return wrapped_markdown(out);
 }
 

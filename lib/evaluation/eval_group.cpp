@@ -50,7 +50,7 @@ void EvalGroup::describe(support::FieldVisitor& v) {
       "Encoding that is laid over the trained weights, such as {kind: yarn, factor: 8}. It has to have the parameters "
       "that the checkpoint has. A rule for longer texts takes base, layout and `over` from the "
       "checkpoint, "
-      "and its factor, unless given, from the longest context.",
+      "and a factor of 1 becomes the longest context over the trained one.",
       /*stackable=*/true, {.neutral = Json{{"kind", kTrained}}});
   settings.describe(v);
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -75,10 +75,9 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
   const std::unique_ptr<Communicator> ranks = open_communicator(compute, device);
 
   const Json& had = snapshot.checkpoint.meta().encoding;
-  const Json encoding =
-      own && extend.length == snapshot.length
-          ? had
-          : encodings::encoding_at(own ? had : extend.encoding.json, had, snapshot.length, extend.length);
+  const Json encoding = own && extend.length == snapshot.length ? had
+                        : own                                   ? encodings::with_lengths(had, snapshot.length)
+                              : encodings::encoding_at(extend.encoding.json, had, snapshot.length, extend.length);
   const model::ChangedModel loaded = model::load_changed(
       snapshot.checkpoint, {.encoding = encoding, .length = extend.length, .keep_encoding_parameters = true}, device,
       model::compute_type(compute));

@@ -167,8 +167,21 @@ BOOST_AUTO_TEST_CASE(a_stack_names_the_members_that_exclude_each_other) {
   check_says(refusal("{'stack': ['rope', 'alibi', 'yarn']}"), {"'rope' and 'yarn'", "both rotate"});
   check_says(refusal("{'stack': ['cope', 'rope', 'cope']}"), {"'cope' and 'cope'", "both rewrite the logits"});
   check_says(refusal("{'stack': ['randomised', 'rope', 'randomised']}"), {"both map positions"});
+  check_says(refusal("{'stack': ['pose', 'cream', 'rope']}"), {"'pose' and 'cream'", "both map positions"});
+  check_says(refusal("{'stack': ['randomised', 'clex']}"), {"both map positions"});
   check_says(refusal("{'stack': ['ssmax', 'ssmax']}"), {"'ssmax' occurs in a stack twice"});
   BOOST_TEST(refusal("{'stack': ['alibi', 'alibi', 'rope']}") == "accepted");
+}
+
+BOOST_AUTO_TEST_CASE(settings_that_would_give_no_number_or_have_no_effect_are_refused) {
+  check_says(refusal("{'kind': 'sinusoidal', 'pe_scale': '.nan'}"), {"pe_scale is a finite number"});
+  check_says(refusal("{'kind': 'learned', 'pe_scale': '.inf'}"), {"pe_scale is a finite number"});
+  check_says(refusal("{'kind': 'learned', 'pe_scale': 'matched', 'init_std': 0}"), {"init_std above 0"});
+  check_says(refusal("{'kind': 'yarn', 'dynamic': true, 'factor': 4}"), {"the factor follows from the length"});
+  check_says(refusal("{'kind': 'resonance', 'over': 'lrope'}"),
+             {"'lrope' trains its frequencies", "whole wavelengths"});
+  check_says(refusal("{'kind': 'longrope', 'factor': 4, 'protected': 8, 'over': 'lrope'}"),
+             {"'lrope' trains its frequencies", "protected positions"});
 }
 
 BOOST_AUTO_TEST_CASE(shapes_that_do_not_fit_are_refused) {

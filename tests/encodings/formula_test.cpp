@@ -139,6 +139,10 @@ BOOST_AUTO_TEST_CASE(mistakes_are_told_with_their_column_and_the_nearest_word) {
   check_says(refusal(formula("", "1/c")), {"frequencies is inf at c = 0", "1/(1 + c)"});
   check_says(refusal(formula("1/d")), {"bias is inf at d = 0, h = 0", "1/max(d,1)"});
   check_says(refusal(formula("exp(1000*(1 + d))")), {"bias is inf at d = 0, h = 0"});
+  check_says(refusal(formula("-d/i")), {"nan at i = 0, j = 0, h = 0", "1/max(i,1)"});
+  check_says(refusal(formula("1/(i - j)")), {"bias is inf at i = 0, j = 0"});
+  check_says(refusal(formula("d/(1 - l)")), {"at d = 0, h = 0, l = 1"});
+  BOOST_TEST(refusal(formula("-log1p(d)/(1 + j)")) == "accepted");
   for (const char* text : {"1/d", "exp(1000*(1 + d))"})
     BOOST_TEST(refusal(formula(text)).find("log") == std::string::npos, text);
   Shape odd = small_shape();

@@ -376,6 +376,21 @@ BOOST_AUTO_TEST_CASE(a_base_for_each_head) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(xpos_rejects_positions_that_are_too_far_apart_for_its_scales) {
+  const auto logits = [](std::int64_t length) {
+    const auto encoding = make_encoding({{"kind", "xpos"}, {"scale_base", 1.0}},
+                                        {.width = 8, .head_width = 8, .train_length = 64, .dtype = at::kFloat});
+    State state = begin_pass(*encoding, Span::whole(1, length));
+    LayerContext context = layer_context(*encoding, state, 0);
+    const Tensor ones = at::ones({1, 1, length, 8});
+    Heads heads{.q = ones, .k = ones.clone(), .v = ones.clone(), .scale = 1};
+    encoding->transform(context, heads);
+    return at::matmul(heads.q, heads.k.transpose(-1, -2)).tril();
+  };
+  BOOST_TEST(at::isfinite(logits(130)).all().item<bool>());
+  BOOST_CHECK_THROW(logits(140), RangeError);
+}
+
 BOOST_AUTO_TEST_CASE(xpos_fades_with_distance) {
   check_near(f8_score(R"("xpos")", 5, 2), .711956968026, 1e-11);
   check_near(f8_score(R"("xpos")", 100, 97), .711956968026, 1e-11);

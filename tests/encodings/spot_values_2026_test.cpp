@@ -299,6 +299,8 @@ BOOST_AUTO_TEST_CASE(tapa_at_some_distances) {
   check_near(score_at(R"("tapa")", 600, 3, 64), -.142219903, kUnit);
   check_near(score_at(R"("tapa")", 600, 512, 64), -.396206024, kUnit);
   BOOST_CHECK_THROW(make(R"({"stack": ["tapa", "ssmax"]})", small_shape()), support::ConfigError);
+  for (const char* other : {R"("bam_ssmax")", R"({"kind": "inkling", "floor_scale": 16})"})
+    BOOST_CHECK_THROW(make(support::cat(R"({"stack": ["tapa", )", other, "]}"), small_shape()), support::ConfigError);
   BOOST_CHECK_THROW(make(R"({"stack": ["tapa", "rope"]})", small_shape()), support::ConfigError);
   BOOST_CHECK_THROW(make(R"({"kind": "tapa", "amplitude": 1})", small_shape()), support::ConfigError);
 }

@@ -86,6 +86,31 @@ BOOST_AUTO_TEST_CASE(a_rule_extends_what_the_checkpoint_has) {
   BOOST_TEST(!encodings::encoding_at("dyn_ntk", rope, 8, 32).contains("factor"));
   BOOST_TEST(encodings::encoding_at("learned", rope, 8, 32)["max_positions"] == 8);
   BOOST_TEST(!encodings::encoding_at("alibi", rope, 8, 32).contains("train_length"));
+  // A factor of 1 is replaced, and no other.
+  const auto factor = [&](const Json& wanted) { return encodings::encoding_at(wanted, rope, 8, 32)["factor"]; };
+  BOOST_TEST(factor({{"kind", "llama3"}, {"factor", 8.0}}) == 8.0);
+  BOOST_TEST(factor({{"kind", "llama3"}, {"factor", 1.0}}) == 4.0);
+  BOOST_TEST(factor({{"kind", "distance_map"}, {"rule", "leaky_rerope"}, {"factor", 0.0}}) == 0.0);
+  BOOST_TEST(factor({{"kind", "pi"}, {"dynamic", true}, {"factor", 1.0}}) == 1.0);
+  // A rule over a rotation that it cannot extend would be one over rope.
+  const Json local{{"kind", "local_global"}, {"base", 500.0}};
+  BOOST_CHECK_EXCEPTION(encodings::encoding_at("yarn", local, 8, 32), support::ConfigError, [](const auto& error) {
+    return std::string(error.what()).find("'yarn' cannot extend 'local_global'") != std::string::npos;
+  });
+  BOOST_TEST(encodings::encoding_at({{"kind", "yarn"}, {"over", "p_rope"}}, local, 8, 32)["over"]["kind"] == "p_rope");
+  BOOST_TEST(encodings::encoding_at("yarn", "alibi", 8, 32)["factor"] == 4.0);
+}
+
+BOOST_AUTO_TEST_CASE(the_checkpoint_s_own_encoding_has_the_sizes_of_its_training) {
+  const auto own = [](const Json& had) { return encodings::with_lengths(had, 256); };
+  BOOST_TEST(own({{"kind", "llama3"}, {"factor", 8.0}})["factor"] == 8.0);
+  BOOST_TEST(own({{"kind", "yarn"}, {"factor", 1.0}})["factor"] == 1.0);
+  BOOST_TEST(own({{"kind", "yarn"}, {"factor", 1.0}})["train_length"] == 256);
+  BOOST_TEST(own({{"kind", "window"}, {"size", nullptr}})["size"] == 64);
+  BOOST_TEST(own({{"kind", "window"}, {"size", 0}})["size"] == 0);
+  BOOST_TEST(own(Json::parse(R"({"stack": ["inkling", "window"]})"))["stack"][0]["extent"] == 64);
+  BOOST_TEST(!own("inkling").contains("floor_scale"));
+  BOOST_TEST(own("llama4_temp")["floor_scale"] == 256);
 }
 
 BOOST_AUTO_TEST_CASE(every_way_of_extension_trains_on_from_the_weights) {

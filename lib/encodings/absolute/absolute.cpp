@@ -1,5 +1,7 @@
 #include "encodings/absolute/absolute.h"
 
+#include <cmath>
+
 #include "support/text.h"
 
 namespace pe::encodings {
@@ -8,8 +10,9 @@ void AbsoluteOptions::describe(support::FieldVisitor& v) {
   v.field("pe_scale", pe_scale,
           "Factor of the encoding: a number, 'learned' (one number, starting at 1/√width), or 'matched' (to the "
           "RMS that token embeddings start with).");
-  v.check(pe_scale == "learned" || pe_scale == "matched" || support::parse_real(pe_scale).has_value(),
-          "pe_scale is a number, 'learned' or 'matched'");
+  const auto number = support::parse_real(pe_scale);
+  v.check(pe_scale == "learned" || pe_scale == "matched" || (number && std::isfinite(*number)),
+          "pe_scale is a finite number, 'learned' or 'matched'");
 }
 
 AbsoluteEncoding::AbsoluteEncoding(const std::string& kind, const Shape& shape, const AbsoluteOptions& options)

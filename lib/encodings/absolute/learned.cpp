@@ -135,6 +135,7 @@ struct LearnedOptions : LearnedTableOptions {
   void describe(support::FieldVisitor& v) {
     v.field("init_std", init_std, "Standard deviation of the initial table.", {.min = 0});
     LearnedTableOptions::describe(v);
+    v.check(init_std > 0 || pe_scale != "matched", "pe_scale: matched needs an init_std above 0");
   }
 };
 

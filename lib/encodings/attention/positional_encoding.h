@@ -227,6 +227,7 @@ struct Traits {
   bool needs_row_constants = false;  ///< A bias may not drop a constant of the row (sinks, S7, other normalisers).
   bool needs_raw = false;            ///< Reads q and k before S2.
   bool extra_values = false;         ///< S8 mixes more than v (TAPE).
+  bool scales_queries = false;       ///< S2 multiplies q by a temperature.
   /// The gradient for a factor of the channels is a small difference of large products. A half-precision kernel rounds
   /// it away, so such channels are used only in float32 and in passes without gradients.
   bool channels_cancel = false;

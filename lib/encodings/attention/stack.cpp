@@ -46,7 +46,11 @@ class Stack : public PositionalEncoding,
     };
     exclusive("read numbers of the tokens", [](PositionalEncoding& e) { return reader_of(e) != nullptr; });
     exclusive("rotate queries and keys", [](PositionalEncoding& e) { return e.facts().rotates; });
-    by_trait("map positions", &Traits::maps_positions);
+    Span training = span;  // in which more members map positions
+    training.training = true;
+    exclusive("map positions", [&](PositionalEncoding& e) {
+      return e.traits(span).maps_positions || e.traits(training).maps_positions;
+    });
     by_trait("replace the product of queries and keys", &Traits::own_logits);
     by_trait("rewrite the logits", &Traits::rewrites_logits);
     by_trait("normalise the weights", &Traits::normalises);
@@ -118,6 +122,7 @@ class Stack : public PositionalEncoding,
       all.needs_row_constants |= t.needs_row_constants;
       all.needs_raw |= t.needs_raw;
       all.extra_values |= t.extra_values;
+      all.scales_queries |= t.scales_queries;
       all.channels_cancel |= t.channels_cancel;
       all.live_logits = std::max(all.live_logits, t.live_logits);
     }

@@ -10,6 +10,7 @@ namespace pe::encodings {
 class Temperature : public PositionalEncoding {
  public:
   void transform(LayerContext& context, Heads& heads) final;
+  Traits traits(const Span&) const final { return {.scales_queries = true}; }
 
  protected:
   using PositionalEncoding::PositionalEncoding;

@@ -96,8 +96,13 @@ class BamSsmax : public BamPrior {
 
   Facts facts() const override { return {.shift_invariant = ShiftInvariance::kNever, .learned = true}; }
   Traits traits(const Span& span) const override {
-    if (!scale_prior_ || prior_alone_) return BamPrior::traits(span);
-    return {.bias = BiasKind::kPairwise, .bias_needs_grad = true, .bias_depends_on_batch = span.doc_start.defined()};
+    Traits made = BamPrior::traits(span);
+    made.scales_queries = true;
+    if (!scale_prior_ || prior_alone_) return made;
+    return {.bias = BiasKind::kPairwise,
+            .bias_needs_grad = true,
+            .bias_depends_on_batch = span.doc_start.defined(),
+            .scales_queries = true};
   }
 
   void transform(LayerContext& context, Heads& heads) override {

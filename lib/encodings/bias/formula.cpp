@@ -102,18 +102,8 @@ class Formula : public PositionalEncoding {
 
   Tensor bias(const Rows& rows) override {
     if (by_distance()) return PositionalEncoding::bias(rows);
-    const auto place = [](const Tensor& positions, std::int64_t dim) {  // [n] or [B,n] along dimension `dim` of four
-      const Tensor p = positions.to(at::kDouble);
-      std::vector<std::int64_t> sizes{p.dim() == 2 ? p.size(0) : 1, 1, 1, 1};
-      sizes[static_cast<std::size_t>(dim)] = p.size(-1);
-      return p.view(sizes);
-    };
-    const Tensor i = place(rows.query_positions, 2), j = place(rows.key_positions, 3);
-    // Hidden keys are after the query: a logarithm of their distance would be no number.
-    const std::map<std::string, Tensor> places = {{"i", i}, {"j", j}, {"d", (i - j).clamp_min(0)}};
-    const Tensor made = bias_->evaluate(values_of(bias_, places, {{"h", 1}}, 4, rows.context.layer, &rows.inputs));
-    const Tensor at_pairs = made.dim() == 4 ? made : made.view({1, 1, 1, 1});
-    return at_pairs.expand({at_pairs.size(0), shape_.query_heads, i.size(2), j.size(3)}).to(table_type(shape_.dtype));
+    return at_pairs(rows.query_positions, rows.key_positions, rows.context.layer, &rows.inputs)
+        .to(table_type(shape_.dtype));
   }
 
   void transform(LayerContext& context, Heads& heads) override {
@@ -292,24 +282,56 @@ class Formula : public PositionalEncoding {
                  : "";
       throw ConfigError(cat("encoding 'formula': ", which, " is ", value, " ", place), {}, hint);
     };
-    if (bias_ && by_distance()) {
-      Span span = Span::whole(1, 16);
-      State state{.span = span};
-      LayerContext context{.state = state, .span = state.span};
-      const Tensor values = table(context, 16).to(at::kCPU, at::kDouble);
-      for (std::int64_t d = 0; d < 16; ++d) {
-        for (std::int64_t h = 0; h < shape_.query_heads; ++h) {
-          const double value = values[h][d].item<double>();
-          if (!std::isfinite(value)) refuse("bias", options_.bias, "d", cat("at d = ", d, ", h = ", h), value);
+    constexpr std::int64_t kPlaces = 16;
+    const Tensor places = at::arange(kPlaces, at::TensorOptions(at::kDouble).device(shape_.device));
+    Span span = Span::whole(1, kPlaces);
+    State state{.span = span};
+    for (int layer = 0; layer < shape_.layers; ++layer) {
+      LayerContext context{.state = state, .span = state.span, .layer = layer};
+      const auto in_layer = [&](const std::string& where) { return layer == 0 ? where : cat(where, ", l = ", layer); };
+      if (bias_ && by_distance()) {
+        const Tensor values = table(context, kPlaces).to(at::kCPU, at::kDouble).t().contiguous();  // [d,h]
+        for (std::int64_t at = 0; at < values.numel(); ++at) {
+          const double value = values.const_data_ptr<double>()[at];
+          const std::int64_t d = at / shape_.query_heads, h = at % shape_.query_heads;
+          if (!std::isfinite(value))
+            refuse("bias", options_.bias, "d", in_layer(cat("at d = ", d, ", h = ", h)), value);
+        }
+      } else if (bias_) {
+        const Tensor values =
+            at_pairs(places, places, layer, nullptr).to(at::kCPU).select(0, 0).contiguous();  // [h,i,j]
+        for (std::int64_t at = 0; at < values.numel(); ++at) {
+          const double value = values.const_data_ptr<double>()[at];
+          const std::int64_t h = at / (kPlaces * kPlaces), i = at / kPlaces % kPlaces, j = at % kPlaces;
+          if (j <= i && !std::isfinite(value))
+            refuse("bias", options_.bias, j == 0 && i > 0 ? "j" : "i",
+                   in_layer(cat("at i = ", i, ", j = ", j, ", h = ", h)), value);
         }
       }
+      if (!frequencies_) continue;
+      const Tensor theta = frequencies_at(layer).to(at::kCPU).contiguous();  // [g,c]
+      for (std::int64_t at = 0; at < theta.numel(); ++at) {
+        const double value = theta.const_data_ptr<double>()[at];
+        if (!std::isfinite(value))
+          refuse("frequencies", options_.frequencies, "c", in_layer(cat("at c = ", at % theta.size(1))), value);
+      }
     }
-    if (!frequencies_) return;
-    const Tensor theta = frequencies_at(0).to(at::kCPU);
-    for (std::int64_t c = 0; c < theta.size(1); ++c) {
-      const double value = theta[0][c].item<double>();
-      if (!std::isfinite(value)) refuse("frequencies", options_.frequencies, "c", cat("at c = ", c), value);
-    }
+  }
+
+  /// The bias at positions of queries and keys, [n] or [B,n]: [1 or B,H,queries,keys], float64.
+  Tensor at_pairs(const Tensor& of_queries, const Tensor& of_keys, int layer, const std::vector<Tensor>* inputs) const {
+    const auto place = [](const Tensor& positions, std::int64_t dim) {  // along dimension `dim` of four
+      const Tensor p = positions.to(at::kDouble);
+      std::vector<std::int64_t> sizes{p.dim() == 2 ? p.size(0) : 1, 1, 1, 1};
+      sizes[static_cast<std::size_t>(dim)] = p.size(-1);
+      return p.view(sizes);
+    };
+    const Tensor i = place(of_queries, 2), j = place(of_keys, 3);
+    // Hidden keys are after the query: a logarithm of their distance would be no number.
+    const std::map<std::string, Tensor> places = {{"i", i}, {"j", j}, {"d", (i - j).clamp_min(0)}};
+    Tensor made = bias_->evaluate(values_of(bias_, places, {{"h", 1}}, 4, layer, inputs));
+    if (made.dim() != 4) made = made.view({1, 1, 1, 1});
+    return made.expand({made.size(0), shape_.query_heads, i.size(2), j.size(3)});
   }
 
   FormulaOptions options_;

@@ -46,7 +46,10 @@ class Inkling : public PositionalEncoding {
             .content_dependent = true};
   }
   Traits traits(const Span& span) const override {
-    return {.bias = BiasKind::kPairwise, .bias_needs_grad = true, .bias_depends_on_batch = true};
+    return {.bias = BiasKind::kPairwise,
+            .bias_needs_grad = true,
+            .bias_depends_on_batch = true,
+            .scales_queries = options_.floor_scale > 0};
   }
 
   /// The logarithm is for layers that see the whole text.

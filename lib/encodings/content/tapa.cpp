@@ -37,7 +37,7 @@ class Tapa : public PositionalEncoding {
 
   void enter_stack(const std::vector<const PositionalEncoding*>& others) override {
     for (const PositionalEncoding* other : others) {
-      if (dynamic_cast<const Temperature*>(other) != nullptr) {
+      if (other->traits(Span::whole(1, 1)).scales_queries) {
         throw support::ConfigError(
             "encoding 'tapa' computes a phase from queries too, which a temperature in the same stack would change", {},
             "leave the temperature out");

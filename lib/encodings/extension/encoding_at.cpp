@@ -3,6 +3,8 @@
 #include "encodings/registry.h"
 #include "encodings/rotary/rescaling.h"
 #include "encodings/rotary/rotary_schedules.h"
+#include "support/error.h"
+#include "support/text.h"
 
 namespace pe::encodings {
 
@@ -10,12 +12,19 @@ namespace {
 
 Json in_full(const Json& encoding) { return encoding.is_string() ? Json{{"kind", encoding}} : encoding; }
 
-/// Options that mean the training length where nothing else is said.
-void fill_lengths(const support::Schema& fields, Json& options, std::int64_t trained) {
-  for (const char* name : {"train_length", "max_positions", "floor_scale"}) {
-    if (support::find_field(fields, name) == nullptr) continue;
-    if (!options.contains(name) || options[name].is_null()) options[name] = trained;
-  }
+/// Options that follow from the training length where nothing else is said.
+void fill_lengths(const EncodingEntry& entry, Json& options, std::int64_t trained) {
+  const auto fill = [&](const char* name, std::int64_t value) {
+    const support::Field* field = support::find_field(entry.fields, name);
+    if (field == nullptr || !field->default_value.is_null()) return;
+    if (!options.contains(name) || options[name].is_null()) options[name] = value;
+  };
+  fill("train_length", trained);
+  fill("max_positions", trained);
+  fill("floor_scale", trained);
+  const std::int64_t quarter = std::max<std::int64_t>(1, trained / 4);
+  if (entry.name == "window") fill("size", quarter);
+  if (entry.name == "inkling") fill("extent", quarter);
 }
 
 const RotarySchedule* find_schedule(const std::string& name) {
@@ -48,6 +57,24 @@ bool is_rotary(const Json& encoding) {
   return entry != nullptr && entry->facts.rotates;
 }
 
+/// A rule in place of an encoding that it cannot extend would be a rule over rope, which the model has never seen.
+void require_extendable(const std::string& rule, const Json& had) {
+  const std::vector<Json> members = had.contains("stack") ? had["stack"].get<std::vector<Json>>() : std::vector{had};
+  for (const Json& member : members) {
+    if (!is_rotary(member)) continue;
+    throw support::ConfigError(
+        support::cat("encoding '", rule, "' cannot extend '", in_full(member).value("kind", ""), "' of the checkpoint"),
+        {}, "a rule extends rope, p_rope, partial and the like; give `over` to replace the checkpoint's encoding");
+  }
+}
+
+void fill_over(Json& options, std::int64_t trained) {
+  if (!options.contains("over")) return;
+  options["over"] = in_full(options["over"]);
+  if (const EncodingEntry* below = find_encoding(options["over"].value("kind", "")))
+    fill_lengths(*below, options["over"], trained);
+}
+
 }  // namespace
 
 Json encoding_at(const Json& wanted, const Json& had, std::int64_t trained, std::int64_t length) {
@@ -62,24 +89,35 @@ Json encoding_at(const Json& wanted, const Json& had, std::int64_t trained, std:
   const auto plain = [&](const char* name) { return !made.contains(name) || made[name] == defaults[name]; };
   if (defaults.contains("over")) {
     Json below = rotary_of(in_full(had));
-    if (!below.is_null()) {
+    if (below.is_null()) {
+      if (plain("over")) require_extendable(entry->name, in_full(had));
+    } else {
       for (const char* shared : {"base", "layout"}) {
         if (below.contains(shared) && plain(shared)) made[shared] = below[shared];
         below.erase(shared);
       }
       if (plain("over")) made["over"] = below;
     }
-    if (made.contains("over")) {
-      made["over"] = in_full(made["over"]);
-      if (const auto* schedule = find_schedule(made["over"].value("kind", ""))) {
-        fill_lengths(schedule->fields, made["over"], trained);
-      }
-    }
-    if (defaults.contains("factor") && plain("factor") && entry->name != "dyn_ntk") {
+    fill_over(made, trained);
+    const bool by_text = entry->name == "dyn_ntk" || made.value("dynamic", false);
+    if (defaults.contains("factor") && made.value("factor", defaults["factor"]) == 1 && !by_text) {
       made["factor"] = static_cast<double>(length) / static_cast<double>(trained);
     }
   }
-  fill_lengths(entry->fields, made, trained);
+  fill_lengths(*entry, made, trained);
+  return made;
+}
+
+Json with_lengths(const Json& had, std::int64_t trained) {
+  Json made = in_full(had);
+  if (made.contains("stack")) {
+    for (Json& member : made["stack"]) member = with_lengths(member, trained);
+    return made;
+  }
+  const EncodingEntry* entry = find_encoding(made.value("kind", ""));
+  if (entry == nullptr) return made;  // reported where it is built
+  fill_over(made, trained);
+  fill_lengths(*entry, made, trained);
   return made;
 }
 

@@ -50,10 +50,11 @@ void LongRopeOptions::describe(support::FieldVisitor& v) {
   ExtensionOptions::describe(v);
   v.field("train_length", train_length, "Training length of the extended model; auto: from the model.",
           {.unit = "tokens", .min = 1});
-  v.field("long_factors", long_factors,
-          "Divisors of the frequencies beyond the training length, one per pair. If empty, the search starts with "
-          "ntk's divisors, or for longrope2 with those around its critical pair.",
-          {.min = kLeastDivisor});
+  v.field(
+      "long_factors", long_factors,
+      "Divisors of the frequencies beyond the training length, one per pair. An empty list means ntk's divisors, or "
+      "for longrope2 those around its critical pair.",
+      {.min = kLeastDivisor});
   v.field("short_factors", short_factors, "Divisors up to the training length; empty: all 1.", {.min = kLeastDivisor});
   v.field("protected", protected_positions, "Number of first positions with unchanged angles.",
           {.unit = "tokens", .min = 0});

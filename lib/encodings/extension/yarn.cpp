@@ -56,6 +56,7 @@ void YarnOptions::describe(support::FieldVisitor& v) {
   v.field("mscale_all_dim", mscale_all_dim, "See mscale.", {.min = 0});
   v.field("dynamic", dynamic, "Compute the factor from the length of the text, at least 1.");
   v.field("pe_len", pe_len, "Length for the dynamic factor; auto: from the pass.", {.unit = "tokens", .min = 1});
+  v.check(!dynamic || factor == 1, "with dynamic: true the factor follows from the length");
   v.check(beta_fast > beta_slow, "beta_fast counts more turns than beta_slow");
 }
 

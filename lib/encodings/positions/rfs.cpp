@@ -56,9 +56,9 @@ EncodingEntry rfs_entry() {
            "max_position·t/(T + 1)",
        .known_for =
            "Randomised positions without a grid, so any length fits into the range. It suits encodings that accept "
-           "fractions: rotary ones and most biases.",
-       .errata = {"Tables with a row for each whole position or distance (learned, sininit, digits, t5) reject "
-                  "fractions."}});
+           "fractions, such as rotary ones, alibi and fire.",
+       .errata = {"Encodings with a table of whole positions or distances (learned, t5, kerple, bam, sandwich) and "
+                  "resonance reject fractions."}});
 }
 
 }  // namespace pe::encodings

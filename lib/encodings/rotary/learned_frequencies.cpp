@@ -111,6 +111,13 @@ LearnedFrequencies::LearnedFrequencies(const std::string& kind, const RotaryOpti
       break;
   }
   if (per_head) initial = initial.unsqueeze(0).expand({shape.key_value_heads, -1});
+  for (const std::int64_t length : {std::int64_t{1}, std::int64_t{1} << 40}) {
+    const RotaryFrequencies slowed = frequencies({.pe_len = length});
+    if (slowed.protected_positions == 0 && slowed.periods.empty()) continue;
+    throw support::ConfigError(support::cat("encoding '", kind, "' trains its frequencies, so a rule over it has no ",
+                                            slowed.periods.empty() ? "protected positions" : "whole wavelengths"),
+                               {}, "leave protected out, or extend another encoding");
+  }
   const bool shared = form == FrequencyForm::kLogShared;
   for (int layer = shared ? -1 : 0; layer < (shared ? 0 : shape.layers); ++layer) {
     frequency_.push_back(add_parameter(kind, "frequency", initial.clone(), /*weight_decay=*/false, layer));

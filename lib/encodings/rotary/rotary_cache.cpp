@@ -24,6 +24,10 @@ RotaryCache::Values RotaryCache::compute(const Tensor& positions, at::ScalarType
   const Tensor place = positions.to(at::kDouble).unsqueeze(-1);
   Tensor turned = place;
   if (!rule_.periods.empty()) {
+    if (positions.is_floating_point()) {
+      throw support::ConfigError(
+          "rules with whole wavelengths need whole positions, and the position map gives fractions");
+    }
     const Tensor periods = on_device(rule_.periods);
     turned = at::where(periods.gt(0), at::remainder(place, periods.clamp_min(1)), place);
   }

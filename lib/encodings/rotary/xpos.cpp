@@ -60,14 +60,38 @@ class Xpos : public Rotary {
       const double d = static_cast<double>(shape_.head_width);
       log_zeta.push_back(std::log((2 * static_cast<double>(i) + 0.4 * d) / (1.4 * d)));
     }
-    const auto block = static_cast<std::int64_t>(32 * scale_base_);
-    const std::int64_t middle = context.span.first_position + context.span.keys / 2;
     const Tensor rates = at::tensor(log_zeta, at::TensorOptions(at::kDouble)).to(context.positions.device());
-    const std::int64_t origin = middle / block * block;  // a whole number of blocks
+    const std::int64_t origin = origin_of(context, -log_zeta.front());
     const Tensor place = (context.positions.to(at::kDouble) - static_cast<double>(origin)) / scale_base_;
     return (place.unsqueeze(-1) * rates).exp().to(type);
   }
 
+  /// A whole number of blocks. @throws RangeError where the positions are too far apart for float32
+  std::int64_t origin_of(const LayerContext& context, double steepest) const {
+    const Span& span = context.span;
+    const auto block = static_cast<std::int64_t>(32 * scale_base_);
+    const double far = kLargestExponent / steepest * scale_base_;
+    const std::int64_t middle = span.first_position + span.keys / 2;
+    std::int64_t low = span.first_position, high = low + span.keys - 1;
+    if (!context.contiguous) {
+      low = context.bounds ? context.bounds->first : static_cast<std::int64_t>(context.positions.min().item<double>());
+      high = context.bounds ? context.bounds->second
+                            : static_cast<std::int64_t>(std::ceil(context.positions.max().item<double>()));
+    }
+    const auto fits = [&](std::int64_t origin) {
+      return static_cast<double>(std::max(origin - low, high - origin)) <= far;
+    };
+    const std::int64_t usual = middle / block * block;
+    if (fits(usual)) return usual;
+    const std::int64_t central = low + (high - low) / 2;
+    if (fits(central)) return central;
+    throw RangeError(
+        support::cat("encoding 'xpos' with scale_base ", support::shortest(scale_base_), ": positions ", low, " to ",
+                     high, " are more than ", std::llround(2 * far), " apart, beyond the numbers of float32"),
+        "raise scale_base, or shorten the text");
+  }
+
+  static constexpr double kLargestExponent = 86;  // e^88 is float32's largest number
   double scale_base_;
 };
 
@@ -95,7 +119,8 @@ EncodingEntry xpos_entry() {
        .errata = {"Positions of the scales start at 0; centred forms of other code bases give the same products with "
                   "other rounding.",
                   "In float16 a factor on q or k overflows beyond 4,500 tokens from the origin of the scales, in "
-                  "bfloat16 beyond 36,000. This program moves the origin before that."}});
+                  "bfloat16 beyond 36,000. This program moves the origin before that. Texts longer than 137 times "
+                  "scale_base have no origin that fits, and are rejected."}});
 }
 
 }  // namespace pe::encodings

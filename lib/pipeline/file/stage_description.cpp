@@ -61,10 +61,18 @@ std::optional<Part> optional_part(const Json& document, const char* key) {
   return it->get<Part>();
 }
 
-/// Every config key that the parts name is a field of the stage; no revision has the name of one.
+/// A field, or the `kind` of a variant.
+bool is_config_key(const support::Schema& fields, const std::string& key) {
+  if (support::find_field(fields, key) != nullptr) return true;
+  if (!key.ends_with(".kind")) return false;
+  const support::Field* variant = support::find_field(fields, key.substr(0, key.size() - 5));
+  return variant != nullptr && variant->type == support::FieldType::kVariant;
+}
+
+/// Every config key that the parts name is one of the stage; no revision has the name of one.
 void check_keys(const StageDescription& stage) {
   const auto need = [&](const std::string& part, const std::string& key) {
-    if (!support::find_field(stage.fields, key))
+    if (!is_config_key(stage.fields, key))
       refuse_description(cat("its ", part, " names the field ", support::quote(key), ", which it lacks"));
   };
   for (const artifact::Revision& revision : stage.revisions) {
