@@ -75,6 +75,10 @@ double time_of(const std::string& flag, const std::string& given) {
   const auto value = support::parse_real(given, support::Suffixes::kSeconds);
   if (!value || !(*value >= 0))
     throw usage_error(cat(flag, ": ", quote(given), " is not a duration (examples: 30s, 2m, 24h)"), "");
+  const std::string_view number = support::trim(given);
+  if (*value > 0 && support::parse_real(number))
+    throw usage_error(cat(flag, " must be a time with a unit, found ", quote(number)),
+                      cat("a time needs a unit: ", number, "s, ", number, "m or ", number, "h"));
   return *value;
 }
 

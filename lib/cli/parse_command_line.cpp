@@ -64,7 +64,8 @@ std::optional<int> parse_command_line(const CommandTable& table, int argc, char*
   for (const Flag& flag : command->flags) {
     for (const std::string& name : support::split(flag.names, ',')) flag_names.push_back(name);
     if (flag.value.empty()) {
-      app.add_flag_callback(flag.names, [&flag, &line] { flag.store(line, ""); });
+      // In the order of the command line: the last of two that exclude each other holds.
+      app.add_flag_callback(flag.names, [&flag, &line] { flag.store(line, ""); })->trigger_on_parse();
       continue;
     }
     CLI::Option* option = app.add_option_function<std::vector<std::string>>(

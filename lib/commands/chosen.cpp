@@ -14,10 +14,10 @@ namespace pe::commands {
 using support::cat;
 using support::quote;
 
-Scope scope_of(const cli::CommandLine& given) {
+Scope scope_of(const cli::CommandLine& given, bool may_make) {
   cli::CommandLine line = given;
   Scope scope;
-  scope.store = store_path_for(line);
+  scope.store = store_path_for(line, may_make);
   scope.file = line.file;
   scope.words = line.words;
   if (scope.file.empty()) refuse_reading_flags(line, hint_to_name_a_file(line));

@@ -16,7 +16,8 @@ struct Scope {
   std::filesystem::path store;
   std::vector<std::string> words;
 };
-Scope scope_of(const cli::CommandLine& line);
+/// @throws ConfigError when --store names no store, unless the command `may_make` one
+Scope scope_of(const cli::CommandLine& line, bool may_make = false);
 
 /// With a pipeline file: what it asks for now and the store has, of the selected tasks (selection.h), also by other
 /// CPUs. Without: results by key, id or pattern (inventory.h). Indices into the inventory, ascending.

@@ -223,6 +223,10 @@ bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options,
     same = same && each["same"].get<bool>();
     json["artifacts"].push_back(std::move(each));
   }
+  const auto holds_some = [](const Json& each) { return each.value("compared", 1) != 0; };
+  if (!options.only.empty() && std::none_of(json["artifacts"].begin(), json["artifacts"].end(), holds_some))
+    throw ConfigError(cat("neither side holds anything at ", support::join(options.only, ", ")),
+                      {"--only", 0, 0, "", 1}, "without --only, diff lists the paths that differ");
   json["same"] = same;
   return same;
 }

@@ -29,7 +29,7 @@ std::string painted(const std::string& text, const cli::Style& style) {
 
 int doctor_command(const cli::CommandLine& line) {
   using Level = pipeline::Finding::Level;
-  const Scope scope = scope_of(line);
+  const Scope scope = scope_of(line, /*may_make=*/true);  // it reports a missing store
   if (!scope.words.empty())
     throw support::ConfigError(
         support::cat("'doctor' takes a pipeline file or nothing, found ", support::quote(scope.words.front())),

@@ -22,15 +22,6 @@ using support::quote;
 
 std::string hours_text(double hours) { return hours <= 0 ? "" : support::short_duration(hours * 3600); }
 
-pipeline::Store open_for_writing(const cli::CommandLine& line, const fs::path& path) {
-  if (!fs::exists(path / "VERSION"))
-    throw ConfigError(cat("there is no store at ", quote(path.string())), {},
-                      "name one with --store, or a pipeline file");
-  pipeline::StoreOptions options;
-  options.durable = line.durability != "off";
-  return pipeline::Store(path, options);
-}
-
 double hours_to_rebuild(const pipeline::GarbageReport& report) {
   double hours = 0;
   for (const auto& dropped : report.dropped) hours += dropped.hours;

@@ -248,8 +248,10 @@ int list_command(const cli::CommandLine& given) {
     return list_encodings(line);
   }
   if (kind == "stages" && !of_file) return list_programs(line);
-  if (kind == "artifacts" && !of_file)
-    return list_records(line, store_path(line, pipeline::find_root_of_store(fs::current_path())));
+  if (kind == "artifacts" && !of_file) {
+    cli::CommandLine without_file = line;
+    return list_records(line, store_path_for(without_file));
+  }
 
   const std::string file = pipeline_file_of(line);
   const fs::path store_folder = store_path(line, pipeline::find_root(file));
@@ -285,6 +287,19 @@ std::string origin_text(const pipeline::Task& task, const std::string& path, con
   return path.starts_with("compute.") ? "auto: this machine, or the stage's resources" : "the pipeline file";
 }
 
+/// The config without values that are defaults.
+Json changed_part(const pipeline::Task& task, const support::Origins& origins) {
+  Json changed = Json::object();
+  for (const std::string& path : support::field_paths(task.stage->fields)) {
+    const Json* value = pipeline::find_value(*task.config, path);
+    if (!value || origin_text(task, path, *value, origins) == "default") continue;
+    Json* at = &changed;
+    for (const std::string& name : support::split(path, '.')) at = &(*at)[name];
+    *at = *value;
+  }
+  return changed;
+}
+
 }  // namespace
 
 int config_command(const cli::CommandLine& line) {
@@ -302,7 +317,7 @@ int config_command(const cli::CommandLine& line) {
     const bool asks = line.origin || line.changed;
     const support::Origins origins = asks ? graph.origins_of(task) : support::Origins();
     if (line.json) {
-      Json item{{"id", task.id}, {"config", *task.config}};
+      Json item{{"id", task.id}, {"config", line.changed ? changed_part(task, origins) : *task.config}};
       if (line.origin) {
         item["origins"] = Json::object();
         for (const auto& [path, place] : origins)

@@ -347,7 +347,7 @@ int export_command(const cli::CommandLine& line) {
 }
 
 int import_command(const cli::CommandLine& line) {
-  const Scope scope = scope_of(line);
+  const Scope scope = scope_of(line, /*may_make=*/true);
   if (scope.words.empty()) {
     throw ConfigError("no packed file is named", {"pe-pipeline import", 0, 0, "", 1},
                       "as in: pe-pipeline import grid.yml results.tar.zst");

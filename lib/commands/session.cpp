@@ -96,7 +96,7 @@ fs::path store_path(const cli::CommandLine& line, const fs::path& root) {
   return root / "store";
 }
 
-fs::path store_path_for(cli::CommandLine& line) {
+fs::path store_path_for(cli::CommandLine& line, bool may_make) {
   fs::path root = pipeline::find_root_of_store(fs::current_path());
   if (!line.words.empty() && names_pipeline_file(line.words.front())) {
     if (!fs::exists(line.words.front()))
@@ -106,7 +106,9 @@ fs::path store_path_for(cli::CommandLine& line) {
     line.words.erase(line.words.begin());
     root = pipeline::find_root(line.file);
   }
-  return store_path(line, root);
+  const fs::path path = store_path(line, root);
+  if (!line.store.empty() && !may_make) require_store(path);
+  return path;
 }
 
 pipeline::ExpandOptions expand_options(const cli::CommandLine& line) {
@@ -197,6 +199,19 @@ ExpandedPipeline load(const cli::CommandLine& line, const std::string& file, con
 void use_what_is_there(pipeline::Graph& graph, const pipeline::Store& store, const std::vector<bool>& selected) {
   for (const auto& [isa, count] : pipeline::use_results_of_other_cpus(graph, pipeline::StoreReader(store), selected))
     say(cat("pe-pipeline: note: ", counted(count, "result"), " by a CPU with ", isa, "\n"));
+}
+
+void require_store(const fs::path& path) {
+  if (support::is_there(path / "VERSION")) return;
+  throw ConfigError(cat("there is no store at ", quote(path.string())), {},
+                    "name one with --store, or a pipeline file");
+}
+
+pipeline::Store open_for_writing(const cli::CommandLine& line, const fs::path& path) {
+  require_store(path);
+  pipeline::StoreOptions options;
+  options.durable = line.durability != "off";
+  return pipeline::Store(path, options);
 }
 
 pipeline::Store open_for_reading(const fs::path& path) {

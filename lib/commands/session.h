@@ -29,7 +29,8 @@ bool makes_inputs(const cli::CommandLine& line);
 fs::path store_path(const cli::CommandLine& line, const fs::path& root);
 
 /// For commands that may do without a pipeline file: when the first word names one, it moves to `line.file`.
-fs::path store_path_for(cli::CommandLine& line);
+/// @throws ConfigError when --store names no store, unless the command `may_make` one
+fs::path store_path_for(cli::CommandLine& line, bool may_make = false);
 
 pipeline::ExpandOptions expand_options(const cli::CommandLine& line);
 pipeline::StageCatalog stage_catalog();
@@ -58,6 +59,10 @@ ExpandedPipeline load(const cli::CommandLine& line, const std::string& file, con
 /// standard error.
 void use_what_is_there(pipeline::Graph& graph, const pipeline::Store& store, const std::vector<bool>& selected);
 
+/// @throws ConfigError when there is no store at `path`
+void require_store(const fs::path& path);
+/// @throws ConfigError when there is no store at `path`
+pipeline::Store open_for_writing(const cli::CommandLine& line, const fs::path& path);
 /// Reads a store without touching it; says on standard error what was odd.
 pipeline::Store open_for_reading(const fs::path& path);
 void print_warnings(const pipeline::Store& store);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "cli/terminal.h"
@@ -241,6 +242,9 @@ void watch(const pipeline::Store& store, const std::string& run, const cli::Comm
 int status_command(const cli::CommandLine& given) {
   cli::CommandLine line = given;
   const pipeline::Store store = open_for_reading(store_path_for(line));
+  if (line.stale && !line.words.empty())
+    throw ConfigError(cat("--stale takes no selection, found ", support::quote(line.words.front())),
+                      {"--stale", 0, 0, "", 1});
   if (line.stale) return show_stale(store, line);
   const std::string run = take_run(store, line);
   if (line.watch) {
@@ -262,8 +266,10 @@ struct FoundLogs {
   std::string pipeline;  ///< whose runs were read; empty for any
   std::string run;
   std::vector<TaskStatus> tasks;
-  std::vector<fs::path> job_logs;        ///< of tasks that no stage was started for
-  std::vector<std::string> stages, ids;  ///< of all runs that were read, for suggestions
+  std::vector<std::pair<std::string, fs::path>> job_logs;  ///< of tasks that no stage was started for, by task
+  std::vector<std::string> stages, ids;                    ///< of all runs that were read, for suggestions
+  std::set<std::string> selecting;                         ///< words that name a task, with a log or without
+  std::set<std::string> words;                             ///< words that name one of the logs
 };
 
 void look_into_run(const pipeline::Store& store, const RunStatus& status, const std::vector<std::string>& words,
@@ -271,18 +277,24 @@ void look_into_run(const pipeline::Store& store, const RunStatus& status, const 
   std::optional<pipeline::Submission> submission;
   for (const TaskStatus& task : status.tasks) {
     const auto name = pipeline::parse_task_id(task.id);
-    const bool selected = std::any_of(words.begin(), words.end(), [&](const std::string& word) {
-      return word == task.id || (name && pipeline::matches(*name, word));
-    });
+    std::set<std::string> selecting;
+    for (const std::string& word : words) {
+      if (word == task.id || (name && pipeline::matches(*name, word))) selecting.insert(word);
+    }
+    const bool selected = !selecting.empty();
+    found.selecting.insert(selecting.begin(), selecting.end());
     std::vector<std::string>&stages = found.stages, &ids = found.ids;
     if (std::find(stages.begin(), stages.end(), task.stage) == stages.end()) stages.push_back(task.stage);
     if (ids.size() < 1000 && std::find(ids.begin(), ids.end(), task.id) == ids.end()) ids.push_back(task.id);
     if (selected && !store.attempts(task.plan_key).empty()) {
       found.tasks.push_back(task);
+      found.words.merge(selecting);
     } else if (selected && !status.cluster.empty()) {
       if (!submission) submission = pipeline::read_submission(store, status.run_id);
       const fs::path log = submission ? pipeline::job_log(store, *submission, task.plan_key) : fs::path();
-      if (!log.empty()) found.job_logs.push_back(log);
+      if (log.empty()) continue;
+      found.job_logs.emplace_back(task.id, log);
+      found.words.merge(selecting);
     }
   }
 }
@@ -328,8 +340,10 @@ void print_log(std::string_view piece) {
   print(::isatty(1) == 1 ? cli::harmless(std::string(piece)) : std::string(piece));
 }
 
-void print_job_logs(const std::vector<fs::path>& logs, const cli::CommandLine& line) {
-  for (const fs::path& log : logs) {
+void print_job_logs(const FoundLogs& found, const cli::CommandLine& line) {
+  std::set<fs::path> printed;  // a pack has one
+  for (const auto& [task, log] : found.job_logs) {
+    if (!printed.insert(log).second) continue;
     std::error_code error;
     const bool empty = fs::file_size(log, error) == 0 && !error;
     print(cat(out_style(line).bold(cat("== job ", log.filename().string())),
@@ -383,15 +397,22 @@ int logs_command(const cli::CommandLine& given) {
     throw ConfigError("no task is selected", {"pe-pipeline logs", 0, 0, "", 1},
                       "as in: pe-pipeline logs 'trunk[seed=42]'");
   const FoundLogs found = find_logs(store, line);
-  if (found.tasks.empty() && !found.job_logs.empty() && !line.json) {
-    print_job_logs(found.job_logs, line);
-    return pipeline::kRunDone;
+  for (const std::string& word : line.words) {
+    if (found.words.contains(word)) continue;
+    if (found.words.empty() || !found.selecting.contains(word)) throw_no_log(word, found);
+    say(cat("pe-pipeline: warning: ", quote(word), " has no log yet\n"));
   }
-  if (found.tasks.empty()) throw_no_log(line.words.front(), found);
   const bool several = found.tasks.size() > 1;
+  if (line.follow && several)
+    throw ConfigError("--follow shows one log; the selection names several", {"--follow", 0, 0, "", 1});
+  if (line.follow && line.json)
+    throw ConfigError("--follow prints text, so --json has no effect", {"--follow", 0, 0, "", 1});
+  std::vector<fs::path> folders;  // before anything is printed
+  for (const TaskStatus& task : found.tasks) folders.push_back(attempt_folder(store, task, line));
   Json answers = Json::array();
-  for (const TaskStatus& task : found.tasks) {
-    const fs::path folder = attempt_folder(store, task, line);
+  for (std::size_t i = 0; i < found.tasks.size(); ++i) {
+    const TaskStatus& task = found.tasks[i];
+    const fs::path& folder = folders[i];
     const fs::path log = folder / "stage.log";
     if (line.json) {
       answers.push_back({{"task", task.id},
@@ -408,12 +429,19 @@ int logs_command(const cli::CommandLine& given) {
     });
     if (several && last != '\n') print("\n");
   }
+  for (const auto& [task, log] : found.job_logs) {
+    if (line.json)
+      answers.push_back({{"task", task},
+                         {"attempt", nullptr},
+                         {"path", log.string()},
+                         {"text", log_text(log, line.tail, kMostLogInJson)}});
+  }
   if (line.json) {
     print_json({{"schema", "pe-logs/1"}, {"schema_version", 1}, {"run", found.run}, {"logs", std::move(answers)}});
     return pipeline::kRunDone;
   }
-  if (!line.follow) return pipeline::kRunDone;
-  if (several) throw ConfigError("--follow shows one log; the selection names several", {"--follow", 0, 0, "", 1});
+  print_job_logs(found, line);
+  if (!line.follow || found.tasks.empty()) return pipeline::kRunDone;
   follow_log(store, found.tasks.front(), found.run);
   return pipeline::kRunDone;
 }

@@ -251,8 +251,14 @@ std::int64_t largest_window(std::int64_t limit, const std::vector<pipeline::JobR
 }
 
 int continue_command(const cli::CommandLine& given) {
+  if (given.dry_run)
+    throw ConfigError("--continue sends the run's next jobs, so --print has no effect", {"--print", 0, 0, "", 1},
+                      cat("pe-pipeline status --run ", given.run, " shows what is left"));
   cli::CommandLine line = given;
-  Store store(store_path_for(line), {});
+  Store store = open_for_writing(line, store_path_for(line));
+  if (!line.words.empty())
+    throw ConfigError(cat("--continue takes no selection, found ", quote(line.words.front())),
+                      {"pe-pipeline submit", 0, 0, "", 1}, "it continues the whole run");
   const std::string run = pick_run(store, line.run, line.file);
   Slurm slurm = slurm_or_refuse();
   const pipeline::LastReport report = pipeline::go_on(store, run, slurm, "", tell);

@@ -79,7 +79,7 @@ int move_results(const cli::CommandLine& given, bool push) {
   }
   const fs::path other = other_store(line.words.back());
   line.words.pop_back();
-  const Scope scope = scope_of(line);
+  const Scope scope = scope_of(line, /*may_make=*/!push);
   const fs::path from_path = push ? scope.store : other;
   const fs::path to_path = push ? other : scope.store;
   if (!fs::exists(from_path / "VERSION")) throw ConfigError(cat("there is no store at ", quote(from_path.string())));

@@ -269,6 +269,7 @@ class StoreCheck {
 
 int verify_store(const cli::CommandLine& line) {
   const Scope scope = scope_of(line);
+  require_store(scope.store);
   pipeline::StoreOptions options;
   options.create = line.repair;
   Store store(scope.store, options);
@@ -291,7 +292,7 @@ int verify_packed(const cli::CommandLine& given) {
     pipeline::unpack_results(given.words.front(), store);
   }
   cli::CommandLine line = given;
-  line.words.clear();
+  line.words.erase(line.words.begin());
   line.store = folder.path().string();
   const int code = verify_store(line);
   if (line.rerun && (line.keep || code == pipeline::kRunMismatch)) folder.keep();  // with the outputs of the rerun
@@ -301,7 +302,9 @@ int verify_packed(const cli::CommandLine& given) {
 }  // namespace
 
 int verify_command(const cli::CommandLine& line) {
-  const bool packed = line.words.size() == 1 && line.words.front().ends_with(pipeline::kResultsEnding);
+  const bool packed = !line.words.empty() && line.words.front().ends_with(pipeline::kResultsEnding);
+  if (line.keep && !line.rerun)
+    throw ConfigError("--keep keeps the outputs of --rerun", {"--keep", 0, 0, "", 1}, "add --rerun");
   return packed ? verify_packed(line) : verify_store(line);
 }
 

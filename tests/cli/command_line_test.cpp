@@ -46,6 +46,11 @@ BOOST_AUTO_TEST_CASE(words_and_flags_may_come_in_any_order) {
   BOOST_TEST(*line.gpus == "0,1");
 }
 
+BOOST_AUTO_TEST_CASE(of_two_flags_that_exclude_each_other_the_last_holds) {
+  BOOST_TEST(!parsed({"run", "a.yml", "--fail-fast", "--keep-going"}).fail_fast);
+  BOOST_TEST(parsed({"run", "a.yml", "--keep-going", "--fail-fast"}).fail_fast);
+}
+
 BOOST_AUTO_TEST_CASE(a_selection_in_brackets_stays_one_word) {
   const CommandLine line =
       parsed({"run", "a.yml", "[encoding=rope,seed=42]", "*", "--set", "x.y=[1, 2]", "--set", "x.z={a: 1}"});
@@ -74,6 +79,9 @@ BOOST_AUTO_TEST_CASE(values_that_are_none_are_refused) {
   BOOST_TEST(has(refusal({"run", "a.yml", "--mem", "16"}), "--mem must be a size with a unit, found '16'"));
   BOOST_TEST(has(refusal({"run", "a.yml", "--mem", "16"}), "16M or 16G"));
   BOOST_TEST(has(refusal({"gc", "--max-size", "500"}), "500M or 500G"));
+  BOOST_TEST(has(refusal({"gc", "--grace", "7"}), "--grace must be a time with a unit, found '7'"));
+  BOOST_TEST(parsed({"gc", "--grace", "0"}).trash_grace_s == 0.0);
+  BOOST_TEST(parsed({"gc", "--grace", "7d"}).trash_grace_s == 7 * 86400.0);
   BOOST_TEST(*parsed({"run", "a.yml", "--mem", "17179869184"}).mem_bytes == (16LL << 30));  // as a plan records it
   BOOST_TEST(*parsed({"gc", "--max-size", "0"}).max_size == 0);
   BOOST_TEST(has(refusal({"run", "a.yml", "-j", "many"}), "'many' is not a number"));

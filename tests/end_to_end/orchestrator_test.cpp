@@ -241,6 +241,10 @@ BOOST_AUTO_TEST_CASE(a_config_shows_what_is_no_default_in_short_lines) {
   CHECK_HAS(answer.out, "  tokens: 80\n");
   BOOST_TEST(!has(answer.out, "default"), answer.out);
   BOOST_TEST(support::split(answer.out, '\n').size() < 9u, answer.out);
+  answer = project.call("config", {"trunk[seed=1]", "--changed", "--json", "--set", "trunk.tokens=80"});
+  const Json config = Json::parse(answer.out).at("tasks").at(0).at("config");
+  BOOST_TEST(config.at("tokens") == 80);
+  BOOST_TEST(config.size() < 8u, config.dump());
 }
 
 BOOST_AUTO_TEST_CASE(the_version_names_the_build) {

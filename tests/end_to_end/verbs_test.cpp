@@ -276,6 +276,9 @@ BOOST_AUTO_TEST_CASE(two_results_or_two_runs_are_compared_by_config_inputs_and_c
   BOOST_TEST(place.call({"diff", path, "trunk[seed=1]@10"}).code == 0);
   BOOST_TEST(place.call({"diff", path}).code == 2);
   BOOST_TEST(place.call({"diff", "decay", "report"}).code == 2);  // two decays
+  answer = place.call({"diff", "trunk[seed=1]@10", "trunk[seed=2]@10", "--only", "/nope"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "neither side holds anything at /nope");
 
   answer = place.run({"--set", "decay.value=8"});
   BOOST_REQUIRE(answer.code == 0);
@@ -424,6 +427,39 @@ BOOST_AUTO_TEST_CASE(a_flag_that_a_subject_does_not_use_is_refused) {
   }
   BOOST_TEST(place.call({"list", "artifacts", "toy.yml", "--axis", "seed=1"}).code == 0);
   BOOST_TEST(place.call({"verify", "toy.yml", "decay", "--axis", "seed=1"}).code == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_store_that_is_named_and_not_there_is_an_error_and_is_not_made) {
+  const Place place;
+  const std::string typo = (place.root() / "stroe").string();
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"verify"},
+                                                {"verify", "--repair"},
+                                                {"list", "runs"},
+                                                {"list", "artifacts"},
+                                                {"pin"},
+                                                {"status", "--stale"},
+                                                {"export", "decay"},
+                                                {"submit", "--continue", "abcd"}}) {
+    std::vector<std::string> named = words;
+    named.insert(named.end(), {"--store", typo});
+    const Answer answer = place.call(named);
+    BOOST_TEST(answer.code == 2, support::join(words, " ") << ": " << answer.out << answer.err);
+    CHECK_HAS(answer.err, "there is no store at '" + typo + "'");
+    BOOST_TEST(!fs::exists(typo), support::join(words, " "));
+  }
+  BOOST_TEST(place.call({"submit", "--continue", "abcd", "--print"}).code == 2);
+}
+
+BOOST_AUTO_TEST_CASE(words_that_name_no_log_are_told) {
+  const Place place;
+  BOOST_REQUIRE(place.run().code == 0);
+  Answer answer = place.call({"logs", "data", "trnk"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "did you mean 'trunk'?");
+  BOOST_TEST(place.call({"logs", "data", "report"}).code == 0);
+  answer = place.call({"logs", "trunk", "--attempt", "2"});
+  BOOST_TEST(answer.code == 2);
+  BOOST_TEST(answer.out == "");
 }
 
 BOOST_AUTO_TEST_CASE(cancelling_the_pipeline_of_a_file_leaves_the_run_of_another_alone) {

@@ -16,7 +16,8 @@
   const length = Math.max(data.length, 1e-3);
 
   const duration = s => s < 0.0095 ? '0 s' : s < 10 ? s.toFixed(2) + ' s' : s < 120 ? s.toFixed(0) + ' s'
-    : s < 7200 ? Math.floor(s / 60) + ' min ' + Math.round(s % 60) + ' s' : Math.floor(s / 3600) + ' h ' + Math.round(s % 3600 / 60) + ' min';
+    : Math.round(s) < 7200 ? Math.floor(Math.round(s) / 60) + ' min ' + Math.round(s) % 60 + ' s'
+    : Math.floor(Math.round(s / 60) / 60) + ' h ' + Math.round(s / 60) % 60 + ' min';
   const bytes = b => { if (!b) return ''; const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']; let i = 0; while (b >= 1024 && i < 4) { b /= 1024; ++i; }
     return (i && b < 100 ? b.toFixed(1) : Math.round(b)) + ' ' + units[i]; };
 

@@ -49,9 +49,15 @@ void refuse_choice(const HubOrder& order, const char* of) {
                       "choose files when the lock is written: pe-hub lock --data");
 }
 
+/// @throws ConfigError for a flag that the verb does not read
+void refuse_flag(bool given, const char* flag, const char* verb, const char* reads) {
+  if (given) throw ConfigError(cat(flag, " has no effect on pe-hub ", verb), {}, cat("pe-hub ", reads, " reads it"));
+}
+
 void write_lock(const HubOrder& order, support::Progress& progress) {
   if (order.name.empty() == order.urls.empty()) throw ConfigError("pe-hub lock needs either --data or --urls");
   if (order.lock.empty() && !order.dry_run) throw ConfigError("pe-hub lock needs --lock, the file to write");
+  refuse_flag(order.verify, "--verify", "lock", "fetch");
   FetchLock lock;
   if (!order.urls.empty()) {
     refuse_choice(order, "a list of addresses");
@@ -72,6 +78,8 @@ void write_lock(const HubOrder& order, support::Progress& progress) {
 
 void fetch_lock(const HubOrder& order, support::Progress& progress) {
   if (order.lock.empty()) throw ConfigError("pe-hub fetch needs --lock");
+  refuse_flag(!order.name.empty(), "--data", "fetch", "lock");
+  refuse_flag(!order.urls.empty(), "--urls", "fetch", "lock");
   refuse_choice(order, "a lock");
   const FetchLock lock = FetchLock::read(order.lock);
   const DownloadOptions options = options_of(order);

@@ -51,6 +51,7 @@ class Overriding {
   OverriddenPipeline apply() {
     learn_names();
     take_scale();
+    check_sequential();
     take_sets();
     narrow_axes();
     check_names();
@@ -67,6 +68,7 @@ class Overriding {
   void set_var(const Flag& flag, Node value);
   void set_axis(const Flag& flag, const Node& value);
   std::vector<Axis*> axes_named(const std::string& name);
+  void check_sequential();
   void narrow_axes();
   void narrow(const std::vector<Axis*>& axes, const std::vector<std::string>& labels, const Place& place);
   void check_names();
@@ -241,6 +243,7 @@ std::vector<Axis*> Overriding::axes_named(const std::string& name) {
 }
 
 void Overriding::narrow_axes() {
+  std::map<std::string, std::pair<std::vector<std::string>, Place>> wanted;  // a repeated axis has all its labels
   for (const std::string& text : options_.axis) {
     const std::size_t equals = text.find('=');
     const Place place{cat("--axis ", text)};
@@ -249,14 +252,32 @@ void Overriding::narrow_axes() {
       continue;
     }
     const std::string name = text.substr(0, equals);
-    const std::vector<std::string> labels = support::split(std::string_view(text).substr(equals + 1), ',');
-    const std::vector<Axis*> axes = axes_named(name);
-    if (axes.empty()) {
+    if (axes_named(name).empty()) {
       mistakes_.report(cat("no axis ", quote(name)), place, support::suggestion(name, out_.axis_names));
       continue;
     }
-    narrow(axes, labels, place);
+    auto& [labels, first] = wanted.try_emplace(name, std::vector<std::string>(), place).first->second;
+    for (const std::string& label : support::split(std::string_view(text).substr(equals + 1), ','))
+      labels.emplace_back(support::trim(label));
   }
+  for (const auto& [name, given] : wanted) narrow(axes_named(name), given.first, given.second);
+}
+
+/// With the axes of the scale, and before the flags narrow them.
+void Overriding::check_sequential() {
+  const auto& sequential = out_.file.sequential;
+  if (!sequential || sequential->axis.empty()) return;
+  std::vector<std::string> names;
+  for (const Axis& axis : out_.axes) {
+    names.push_back(axis.name);
+    if (axis.name == sequential->axis && std::ssize(axis.values) < sequential->most)
+      mistakes_.report(cat("'sequential.most' is ", sequential->most, ", but axis ", quote(axis.name), " has ",
+                           axis.values.size(), " labels"),
+                       sequential->place, "name as many seeds in 'axes'");
+  }
+  if (std::find(names.begin(), names.end(), sequential->axis) == names.end())
+    mistakes_.report(cat("'sequential': no axis ", quote(sequential->axis)), sequential->place,
+                     support::suggestion(sequential->axis, names));
 }
 
 /// Stages may have axes of one name with different labels: each axis keeps its own labels among `labels`.
@@ -338,6 +359,9 @@ void Overriding::read_named_resources() {
 
 void Overriding::check_unused() {
   std::set<std::string> used, values, over;
+  for (const Node& config : out_.file.default_config) collect_names(config, used, &values);
+  for (const Node* node : {&out_.file.default_resources, &out_.file.default_retry, &out_.file.default_checkpoint})
+    collect_names(*node, used, &values);
   for (const StageDeclaration& stage : out_.file.stages) {
     collect_names(stage.set, used, &values);
     for (const Node& file : stage.config_files) collect_names(file, used, &values);

@@ -38,11 +38,9 @@ Policies::Policies(const OverriddenPipeline& source, const Stages& stages) : sou
 
 Json Policies::checkpoint_of(const Stage& stage, const Scope& scope, Diagnostics& diagnostics) const {
   Json checkpoint = Json::object();
-  if (!source_.file.default_checkpoint.is_null())
-    read_checkpoint(source_.file.default_checkpoint, checkpoint, diagnostics);
-  if (stage.node->checkpoint.is_null()) return checkpoint;
-  if (const auto value = substitute(stage.node->checkpoint, scope, diagnostics)) {
-    read_checkpoint(*value, checkpoint, diagnostics);
+  for (const Node* given : {&source_.file.default_checkpoint, &stage.node->checkpoint}) {
+    if (given->is_null()) continue;
+    if (const auto value = substitute(*given, scope, diagnostics)) read_checkpoint(*value, checkpoint, diagnostics);
   }
   return checkpoint;
 }
@@ -73,9 +71,9 @@ Policies::Policy Policies::policy_of(const Stage& stage, const Scope& scope, Mis
     for (const auto& [key, value] : flags->second) read_resources(single(key, value), policy.resources, local);
   }
   RetryPolicy retry;
-  if (!source_.file.default_retry.is_null()) read_retry(source_.file.default_retry, retry, local);
-  if (!node.retry.is_null()) {
-    if (const auto value = substitute(node.retry, scope, local)) read_retry(*value, retry, local);
+  for (const Node* given : {&source_.file.default_retry, &node.retry}) {
+    if (given->is_null()) continue;
+    if (const auto value = substitute(*given, scope, local)) read_retry(*value, retry, local);
   }
   policy.retry = std::move(retry);
   policy.checkpoint = checkpoint_of(stage, scope, local);

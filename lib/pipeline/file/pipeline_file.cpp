@@ -184,6 +184,9 @@ std::vector<CellPattern> Reader::patterns(const Node& node, const std::string& w
         axis.labels.push_back(label.text);
         axis.label_marks.push_back(label.mark);
       }
+      if (member.value.is_list() && member.value.items.empty())
+        diagnostics_.add(cat("axis ", quote(member.key), " of ", what, " has no label, so it matches nothing"),
+                         member.value.place(), "name labels, or leave the axis out");
       pattern.push_back(std::move(axis));
     }
     if (pattern.empty()) {
@@ -355,6 +358,7 @@ void Reader::read_environment(const Node& names) {
 void Reader::read_sequential(const Node& own) {
   check_keys(own, "'sequential'", {"axis", "claim", "from", "most", "alpha"});
   Sequential& sequential = file_.sequential.emplace();
+  sequential.place = own.place();
   sequential.axis = text_member(own, "axis", "'sequential.axis'");
   sequential.claim = text_member(own, "claim", "'sequential.claim'");
   std::optional<std::int64_t> most;
@@ -378,17 +382,6 @@ void Reader::read_sequential(const Node& own) {
     diagnostics_.add(cat("'sequential.from' is ", sequential.from, ", above 'most', ", sequential.most), own.place());
   if (sequential.alpha > 0.5)
     diagnostics_.add(cat("expected at most 0.5 as 'sequential.alpha', found ", sequential.alpha), own.place());
-  std::vector<std::string> names;
-  for (const Axis& axis : file_.axes) {
-    names.push_back(axis.name);
-    if (axis.name == sequential.axis && std::ssize(axis.values) < sequential.most)
-      diagnostics_.add(cat("'sequential.most' is ", sequential.most, ", but axis ", quote(axis.name), " has ",
-                           axis.values.size(), " labels"),
-                       own.place(), "name as many seeds in 'axes'");
-  }
-  if (std::find(names.begin(), names.end(), sequential.axis) == names.end())
-    diagnostics_.add(cat("'sequential': no axis ", quote(sequential.axis)), own.place(),
-                     support::suggestion(sequential.axis, names));
 }
 
 void Reader::read_schema(const Node& document) {

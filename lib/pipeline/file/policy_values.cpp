@@ -39,7 +39,8 @@ constexpr std::pair<std::string_view, std::string_view> kUnits[] = {
 /// The ways out for a time or a size without a known unit: "90s, 90m or 90h". Empty when the unit is known, or for 0.
 std::string unit_hint(std::string_view text, Suffixes suffixes) {
   if (suffixes != Suffixes::kSeconds && suffixes != Suffixes::kBytes) return {};
-  const std::size_t end = std::min(text.find_first_not_of("0123456789._"), text.size());
+  std::size_t end = std::min(text.find_first_not_of("0123456789._"), text.size());
+  if (support::parse_real(text)) end = text.size();  // 4e9 has no unit either
   const std::string_view number = text.substr(0, end), unit = support::trim(text.substr(end));
   if (number.empty() || number.find_first_not_of("0._") == std::string_view::npos) return {};
   if (suffixes == Suffixes::kSeconds) {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "support/error.h"
+
 namespace pe::pipeline {
 
 struct Sequential {
@@ -13,6 +15,7 @@ struct Sequential {
   std::int64_t from = 3;  ///< labels of the first look
   std::int64_t most = 3;  ///< labels of the last look
   double alpha = 0.05;    ///< error of all looks together
+  support::Place place;   ///< in the file
 };
 
 }  // namespace pe::pipeline

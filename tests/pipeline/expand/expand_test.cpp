@@ -161,6 +161,36 @@ BOOST_AUTO_TEST_CASE(a_report_knows_the_looks_of_a_study_that_adds_seeds) {
   BOOST_TEST(support::hashed_config(fields, *graph.tasks.back().config).at("sequential").at("claim") == "A1");
 }
 
+BOOST_AUTO_TEST_CASE(seeds_are_added_along_an_axis_of_the_scale_and_for_a_stage_that_judges) {
+  const GridFolder folder;
+  const auto with = [](const std::string& members) { return std::string(kGrid) + "\nsequential: {" + members + "}\n"; };
+  const auto says = [](const std::string& refused, const std::string& part) {
+    BOOST_TEST(refused.find(part) != std::string::npos, refused);
+  };
+  const std::string misspelt = folder.refusal(with("axis: sed, claim: A1, most: 3"));
+  says(misspelt, "'sequential': no axis 'sed'");
+  says(misspelt, "did you mean 'seed'?");
+  says(folder.refusal(with("axis: seed, claim: A1, most: 6")), "'sequential.most' is 6, but axis 'seed' has 3 labels");
+  const std::string trunks =
+      small(std::string(kFetchTokenize) + "  trunk: {run: pe-train, over: [seed], needs: {data: tokenize}}\n",
+            "scales: {full: {axes: {seed: [1, 2, 3]}}}\nsequential: {axis: seed, claim: A1, most: 3}\n");
+  ExpandOptions options = GridFolder::plain_options();
+  options.scale = "full";
+  const std::string refused = folder.refusal(trunks, options);
+  BOOST_TEST(refused.find("no axis") == std::string::npos, refused);
+  says(refused, "'sequential': no stage judges claim 'A1'");
+}
+
+BOOST_AUTO_TEST_CASE(variables_may_be_used_in_defaults_alone) {
+  const Graph graph = GridFolder().expand(
+      small(std::string(kFetchTokenize) + "  trunk: {run: pe-train, over: [seed], needs: {data: tokenize}, config: "
+                                          "{set: {train.seed: $(seed)}}}\n",
+            "axes: {seed: [1]}\nvars: {n: 2, tries: 3}\n"
+            "defaults: {resources: {cpus: $(n)}, retry: {max: $(tries)}}\n"));
+  BOOST_TEST(graph.tasks.back().resources.cpus == 2);
+  BOOST_TEST(graph.tasks.back().retry->max == 3);
+}
+
 BOOST_AUTO_TEST_CASE(narrowing_an_axis_keeps_the_rest) {
   ExpandOptions options = GridFolder::plain_options();
   options.axis = {"encoding=rope,none", "seed=42", "size=tiny"};

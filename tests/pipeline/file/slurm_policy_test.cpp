@@ -164,6 +164,8 @@ BOOST_AUTO_TEST_CASE(times_and_sizes_need_a_unit) {
   check_has(refusal("{time: 2 min}"), "did you mean 2m?");
   check_has(refusal("{mem: 4096}"), "'mem' must be a size with a unit, found '4096'");
   check_has(refusal("{mem: 4096}"), "a size needs a unit: 4096M or 4096G");
+  check_has(refusal("{mem: 4e9}"), "a size needs a unit: 4e9M or 4e9G");
+  check_has(refusal("{time: 1e3}"), "a time needs a unit: 1e3s, 1e3m or 1e3h");
   check_has(refusal("{mem: 4GB}"), "did you mean 4G?");
   check_has(refusal("{mem: 512MiB}"), "did you mean 512M?");
   check_has(refusal("{mem: 4g}"), "did you mean 4G?");
