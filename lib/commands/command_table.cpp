@@ -141,8 +141,8 @@ cli::Command submit_entry() {
       {{"pe-pipeline submit pipelines/fineweb_grid.yml", ""},
        {"pe-pipeline submit grid.yml --print | less", "what would be sent"},
        {"pe-pipeline submit grid.yml --set slurm.mode=lane --set slurm.partition=gpu", ""}},
-      "0 submitted, or nothing to do; 2 usage, pipeline file, or refused by Slurm; 3 Slurm does not answer, or the "
-      "queue is full; 4 store or file system.",
+      "0 submitted, or nothing to do; 1 a task failed, of a run that --continue closes; 2 usage, pipeline file, or "
+      "refused by Slurm; 3 Slurm does not answer, or the queue is full; 4 store or file system.",
       submit_command};
 }
 
@@ -402,33 +402,41 @@ cli::Command diff_entry() {
       diff_command};
 }
 
+/// A loss may differ by more than 1.
+double difference_of(const std::string& given) {
+  const auto value = support::parse_real(given);
+  if (!value) return share_of("--difference", given);
+  if (!(*value > 0))
+    throw cli::usage_error(cat("--difference: ", quote(given), " is not above 0"), "as in: --difference 0.01, or 1%");
+  return *value;
+}
+
 cli::Command power_entry() {
-  return {
-      "power",
-      "[FILE] REPORT [flags]",
-      "Show which differences a study can detect",
-      "From the noise between seeds and between documents in a report, computes the smallest true difference "
-      "between two "
-      "encodings that a two-sided test at 5 % detects in 80 % of studies (doc/statistics.md). REPORT is a folder "
-      "with a "
-      "report, or a result in the store: with FILE as for run, without it as for verify. Three seeds of two "
-      "encodings are "
-      "enough to start with.",
-      reading_flags() +
-          std::vector<Flag>{
-              number("--seeds", "N", "Assume N seeds; default: as many as the report has", &CommandLine::seeds),
-              number("--items", "N", "Assume N documents or trials; default: as many as the report has",
-                     &CommandLine::items),
-              {"--difference", "SHARE",
-               "Also show how many seeds detect this difference, in nats per token or as a share of answers: 0.01 "
-               "or 1%",
-               [](CommandLine& line, const std::string& given) { line.difference = share_of("--difference", given); }},
-              json_flag()},
-      {{"pe-pipeline power grid.yml report", ""},
-       {"pe-pipeline power reports/grid/latest --seeds 5 --items 200", "if there were that many"},
-       {"pe-pipeline power reports/grid/latest --difference 0.01", "how many seeds detect 0.01 nats"}},
-      "0 done; 2 usage, no report or several; 4 something cannot be read.",
-      power_command};
+  return {"power",
+          "[FILE] REPORT [flags]",
+          "Show which differences a study can detect",
+          "From the noise between seeds and between documents in a report, computes the smallest true difference "
+          "between two "
+          "encodings that a two-sided test at 5 % detects in 80 % of studies (doc/statistics.md). REPORT is a folder "
+          "with a "
+          "report, or a result in the store: with FILE as for run, without it as for verify. Three seeds of two "
+          "encodings are "
+          "enough to start with.",
+          reading_flags() +
+              std::vector<Flag>{
+                  number("--seeds", "N", "Assume N seeds; default: as many as the report has", &CommandLine::seeds),
+                  number("--items", "N", "Assume N documents or trials; default: as many as the report has",
+                         &CommandLine::items),
+                  {"--difference", "NUMBER",
+                   "Also show how many seeds detect this difference, in nats per token or as a share of answers: 0.01 "
+                   "or 1%",
+                   [](CommandLine& line, const std::string& given) { line.difference = difference_of(given); }},
+                  json_flag()},
+          {{"pe-pipeline power grid.yml report", ""},
+           {"pe-pipeline power reports/grid/latest --seeds 5 --items 200", "if there were that many"},
+           {"pe-pipeline power reports/grid/latest --difference 0.01", "how many seeds detect 0.01 nats"}},
+          "0 done; 2 usage, no report or several; 4 something cannot be read.",
+          power_command};
 }
 
 cli::Command gc_entry() {

@@ -48,17 +48,27 @@ void print_reports(const std::vector<std::string>& reports) {
 }
 
 /// FILE of the command line. The name of a pipeline that comes with the program, such as quickstart, means the file of
-/// that name in this folder, which is written first if it is missing.
-std::string pipeline_file_to_run(const cli::CommandLine& line) {
+/// that name in this folder.
+struct FileToRun {
+  std::string path;
+  fs::path shipped;  ///< to be copied to `path` first; empty: `path` is there
+};
+FileToRun file_to_run(const cli::CommandLine& line) {
   const std::string word = pipeline_file_of(line);
-  if (word.find_first_of("./") != std::string::npos || fs::exists(word)) return word;
+  if (word.find_first_of("./") != std::string::npos || fs::exists(word)) return {word, {}};
   const fs::path shipped = pipeline::shipped_folder() / "pipelines" / (word + ".yml"), own = word + ".yml";
-  if (!fs::exists(own)) {
-    if (!shipped.is_absolute() || !fs::is_regular_file(shipped)) return word;
-    support::write_file_atomically(own, support::read_file(shipped), false);
-    say(cat("pe-pipeline: copied ", own.string(), " from the installation\n"));
+  if (fs::exists(own)) return {own.string(), {}};
+  if (!shipped.is_absolute() || !fs::is_regular_file(shipped)) return {word, {}};
+  return {own.string(), shipped};
+}
+
+std::string pipeline_file_to_run(const cli::CommandLine& line) {
+  const FileToRun file = file_to_run(line);
+  if (!file.shipped.empty()) {
+    support::write_file_atomically(file.path, support::read_file(file.shipped), false);
+    say(cat("pe-pipeline: copied ", file.path, " from the installation\n"));
   }
-  return own.string();
+  return file.path;
 }
 
 /// `relinked`: the names in out/ and reports/ that showed another plan until now.
@@ -238,6 +248,13 @@ Json look_of(const std::vector<std::string>& reports, const pipeline::Sequential
                                    support::quote(sequential.claim), "; it needs a stage pe-report and 'claims'"));
 }
 
+/// The value of --axis that keeps the first labels.
+std::string first_labels(const pipeline::Sequential& sequential, const std::vector<std::string>& labels,
+                         std::size_t count) {
+  return cat(sequential.axis, "=",
+             support::join({labels.begin(), labels.begin() + static_cast<std::ptrdiff_t>(count)}, ","));
+}
+
 /// Runs with the first labels of an axis, and adds one until the claim is decided.
 int run_looks(const cli::CommandLine& line, const pipeline::Sequential& sequential,
               const std::vector<std::string>& labels) {
@@ -245,9 +262,7 @@ int run_looks(const cli::CommandLine& line, const pipeline::Sequential& sequenti
   cli::CommandLine narrowed = line;
   for (std::size_t count = std::min(static_cast<std::size_t>(sequential.from), most);; ++count) {
     narrowed.axis = line.axis;
-    narrowed.axis.push_back(
-        cat(sequential.axis, "=",
-            support::join({labels.begin(), labels.begin() + static_cast<std::ptrdiff_t>(count)}, ",")));
+    narrowed.axis.push_back(first_labels(sequential, labels, count));
     std::vector<std::string> reports;
     if (const int code = run_once(narrowed, reports); code != pipeline::kRunDone) return code;
     narrowed.force = false;
@@ -388,8 +403,37 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
 
 }  // namespace
 
+namespace {
+
+/// The plan of what `run` would do first.
+int plan_of_run(cli::CommandLine line) {
+  if (line.progress == "json")
+    throw ConfigError("--dry-run runs nothing, so --progress json has no effect", {"--progress", 0, 0, "", 1},
+                      "pe-pipeline plan FILE --json has the plan");
+  const FileToRun file = file_to_run(line);
+  if (!file.shipped.empty()) {  // as if it had been copied
+    line.store = store_path(line, fs::current_path()).string();
+    line.words.front() = file.shipped.string();
+  }
+  const std::vector<std::string> selectors = selectors_of(line);
+  if (const fs::path path = pipeline_file_of(line); selectors.empty() && fs::exists(path)) {
+    const pipeline::PipelineFile read = pipeline::read_pipeline_file(path);
+    if (read.sequential && !narrows(line, read.sequential->axis)) {
+      const ExpandedPipeline loaded = load(line, path.string(), store_path(line, pipeline::find_root(path)));
+      const auto labels = loaded.graph.axes.at(read.sequential->axis).get<std::vector<std::string>>();
+      const std::size_t first = std::min(static_cast<std::size_t>(read.sequential->from), labels.size());
+      line.axis.push_back(first_labels(*read.sequential, labels, first));
+      say(cat("pe-pipeline: the first look, with ", first, " of ", labels.size(), " labels of ", read.sequential->axis,
+              "; `pe-pipeline plan` shows all\n"));
+    }
+  }
+  return plan_command(line);
+}
+
+}  // namespace
+
 int run_command(const cli::CommandLine& line) {
-  if (line.dry_run) return plan_command(line);
+  if (line.dry_run) return plan_of_run(line);
   std::vector<std::string> reports;
   return run_once(line, reports);
 }

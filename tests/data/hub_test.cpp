@@ -183,6 +183,19 @@ BOOST_AUTO_TEST_CASE(locks_and_lists_of_addresses_say_what_is_wrong) {
   BOOST_REQUIRE(lock.files.size() == 2u);
   BOOST_TEST(lock.files[0].path == "a.txt");
   BOOST_TEST(lock.files[1].path == "x/b.txt");
+  // Two hosts may have files of one name.
+  const data::FetchLock twice =
+      data::parse_url_list(digest + "  http://one.example/a.txt\n" + digest + "  http://two.example/a.txt\n", "list");
+  BOOST_TEST(twice.files[0].path == "one.example/a.txt");
+  BOOST_TEST(twice.files[1].path == "two.example/a.txt");
+  const auto refused = [](const std::string& text, const char* part) {
+    const Failure failure = failure_of([&] { data::parse_url_list(text, "list"); });
+    BOOST_TEST(failure.code == 2);
+    BOOST_TEST(has(failure.text, part), failure.text);
+  };
+  refused("# one\nabc  http://h/a\n", "'list':2: 'abc' is not a SHA-256");
+  refused(digest + "  http://h.example\n", "'list':1: the URL 'http://h.example' names no file");
+  refused("some text without a digest\n", "is not a SHA-256");
   const auto says = [](const std::string& text, const char* part) {
     const Failure failure = failure_of([&] { data::FetchLock::parse(text, "x.lock"); });
     BOOST_TEST(failure.code == 2);

@@ -310,6 +310,10 @@ BOOST_AUTO_TEST_CASE(seeds_are_added_until_a_claim_is_decided) {
            words + "}}\n";
   };
   const Project project(text("until 4"));
+  const auto first = project.call("run", {"-n"});
+  CHECK_HAS(first.err, "the first look, with 3 of 6 labels of seed; `pe-pipeline plan` shows all");
+  CHECK_HAS(first.out, "toy  4 tasks  4 run\n");
+  BOOST_TEST(project.call("run", {"-n", "--progress", "json"}).code == 2);
   const auto decided = project.call("run");
   BOOST_REQUIRE_MESSAGE(decided.code == 0, decided.err);
   CHECK_HAS(decided.out, "look 1 of 3: claim C1 is inconclusive with 3 of at most 5 labels of seed; adds 24\n");

@@ -1,7 +1,9 @@
 #include "data/hub/lock_file.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "data/hub/http.h"
 #include "support/error.h"
@@ -148,6 +150,7 @@ FetchLock FetchLock::read(const std::filesystem::path& path) {
 
 FetchLock parse_url_list(std::string_view text, const std::string& where) {
   FetchLock lock;
+  std::map<std::string, std::set<std::string>> hosts;  // by the path that a URL ends with
   int number = 0;
   for (const std::string& raw : support::split(text, '\n')) {
     ++number;
@@ -155,17 +158,27 @@ FetchLock parse_url_list(std::string_view text, const std::string& where) {
     if (line.empty() || line.front() == '#') continue;
     const std::size_t space = line.find_first_of(" \t");
     const std::string_view url = space == std::string_view::npos ? "" : support::trim(line.substr(space));
-    if (url.empty())
-      throw ConfigError(
-          cat(quote(where), ":", number, ": expected '<sha256>  <url>', found ", quote(line.substr(0, 120))));
+    const auto fail = [&](const std::string& fault) {
+      throw ConfigError(cat(quote(where), ":", number, ": ", fault), {}, "each line is <sha256>  <url>");
+    };
+    if (url.empty()) fail(cat("expected '<sha256>  <url>', found ", quote(line.substr(0, 120))));
     LockedFile file;
     file.sha256 = line.substr(0, space);
     file.url = url;
+    if (!is_hex(file.sha256, 64))
+      fail(cat(quote(file.sha256.substr(0, 80)), " is not a SHA-256 (64 lower-case hexadecimal digits)"));
     const std::string shown = file.url.substr(0, file.url.find_first_of("?#"));
     const std::size_t host = shown.find("//");
     const std::size_t slash = host == std::string::npos ? std::string::npos : shown.find('/', host + 2);
     if (slash != std::string::npos) file.path = shown.substr(slash + 1);
+    if (!valid_name(file.path)) fail(cat("the URL ", quote(shown.substr(0, 200)), " names no file"));
+    hosts[file.path].insert(shown.substr(host + 2, slash - host - 2));
     lock.files.push_back(std::move(file));
+  }
+  for (LockedFile& file : lock.files) {  // of two hosts with one path, each file has its host in its name
+    const std::size_t host = file.url.find("//") + 2;
+    if (hosts[file.path].size() > 1)
+      file.path = cat(file.url.substr(host, file.url.find('/', host) - host), "/", file.path);
   }
   require_good(lock, where);
   return lock;

@@ -83,12 +83,13 @@ Graph Expansion::expand() {
   if (of_slurm.empty()) check_leads(policies, of_slurm);
   mistakes_.report(of_slurm);
   const auto judges = [](const Stage& stage) {
-    return stage.description && stage.description->takes_labels &&
-           support::find_field(stage.description->fields, "sequential") != nullptr;
+    return stage.description && std::any_of(stage.description->outputs.begin(), stage.description->outputs.end(),
+                                            [](const auto& output) { return output.kind == artifact::Kind::kReport; });
   };
   if (file.sequential && std::none_of(stages_.all().begin(), stages_.all().end(), judges))
-    mistakes_.report(cat("'sequential': no stage judges claim ", support::quote(file.sequential->claim)),
-                     file.sequential->place, "it needs a stage pe-report");
+    mistakes_.report(
+        cat("'sequential': no stage makes a report that judges claim ", support::quote(file.sequential->claim)),
+        file.sequential->place, "it needs a stage pe-report");
   mistakes_.throw_if_any();
   graph_.excluded = enumerator_.excluded();
   graph_.name = file.name;

@@ -344,9 +344,10 @@ void Reader::scale(const Node::Member& member) {
 
 void Reader::read_environment(const Node& names) {
   for (const Node& name : scalars(names, "'environment'")) {
-    const bool plain = !name.text.empty() && std::all_of(name.text.begin(), name.text.end(), [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-    });
+    const bool begins = !name.text.empty() && std::isdigit(static_cast<unsigned char>(name.text.front())) == 0;
+    const bool plain = begins && std::all_of(name.text.begin(), name.text.end(), [](char c) {
+                         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+                       });
     if (plain)
       file_.environment.push_back(name.text);
     else

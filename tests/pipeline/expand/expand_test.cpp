@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(seeds_are_added_along_an_axis_of_the_scale_and_for_a_stage_
   options.scale = "full";
   const std::string refused = folder.refusal(trunks, options);
   BOOST_TEST(refused.find("no axis") == std::string::npos, refused);
-  says(refused, "'sequential': no stage judges claim 'A1'");
+  says(refused, "'sequential': no stage makes a report that judges claim 'A1'");
 }
 
 BOOST_AUTO_TEST_CASE(variables_may_be_used_in_defaults_alone) {
