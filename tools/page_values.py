@@ -191,7 +191,7 @@ def printed(value, like):
     if float(text.replace(",", "")) == 0:
         text = text.lstrip("-")
     if plain.lstrip("-").startswith("."):
-        text = text.replace("0.", ".", 1)
+        text = re.sub(r"^(-?)0\.", r"\1.", text)
     return text
 
 

@@ -55,7 +55,9 @@ def check_page():
 def check_live(pe_pipeline):
     """Curves grow while it trains, and after a stop the same call finishes."""
     options = {"set": {"model.train.tokens": "3M", "model.train.log_every": 1}, "progress": False}
-    run = pe_pipeline.run("first.yml", ["model"], axes={"encoding": ["rope"]}, wait=False, **options)
+    run = pe_pipeline.run("first.yml", ["model"], axes={"encoding": ["rope"], "seed": range(43, 44)}, wait=False, **options)
+    assert list(run.artifacts.columns) and "train/loss" in run.metrics().columns  # before there are any
+    assert os.getpgid(run._process.pid) != os.getpgid(0)  # a terminal's Ctrl-C would stop it a second time
     sizes, end = [], time.time() + 120
     while len(sizes) < 2 and time.time() < end:
         rows = len(run.metrics()) if run.state == "running" else 0
@@ -94,6 +96,13 @@ def check_errors(pe_pipeline):
         pe_pipeline.run("frist.yml", progress=False)
     except pe_pipeline.RunError as error:
         assert "did you mean 'first.yml'" in str(error) and error.code == 2, error
+    else:
+        raise AssertionError("no error")
+    try:
+        pe_pipeline.run("first.yml", ["model"], axes={"encoding": ["rope"]}, progress=False,
+                        set={"model.train.length": 1000000, "model.train.tokens": "40M"})
+    except pe_pipeline.RunError as error:
+        assert "model[encoding=rope,seed=42]: " in str(error) and "too few for one window" in str(error), error
     else:
         raise AssertionError("no error")
 

@@ -9,6 +9,7 @@ what was expected and what was found.
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import pathlib
@@ -38,13 +39,13 @@ class ArtifactError(Exception):
 
 def read_header(path) -> dict:
     """What an HDF5 artifact says of itself: schema, kind, format and made_by, the recipe as a dict."""
-    with _open(path) as file:
+    with _errors_of(path), _open(path) as file:
         return _header(file, path)
 
 
 def read_tables(path) -> Tables:
     """All tables of a metrics or evaluation artifact, as DataFrames by name, with the file's facts in `.facts`."""
-    with _open(path) as file:
+    with _errors_of(path), _open(path) as file:
         _require(_header(file, path), ("metrics", "eval-table"), path)
         frames = {name: _table(file["tables"][name], f"{path}: /tables/{name}") for name in _json(file, "order", path)}
         return Tables(frames, _json(file, "facts", path), path)
@@ -65,8 +66,10 @@ def read_manifest(folder) -> dict:
     path = pathlib.Path(folder) / "manifest.json"
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ArtifactError(f"'{folder}': expected a collection, found no manifest.json in it") from None
+    except OSError as error:
+        raise ArtifactError(f"'{path}': {error.strerror}") from None
     except ValueError as error:
         raise ArtifactError(f"'{path}': not JSON: {error}") from None
     if not isinstance(manifest, dict) or manifest.get("schema") != "pe-collection/1":
@@ -126,7 +129,7 @@ class Checkpoint(Mapping):
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
-        with _open(path) as file:
+        with _errors_of(path), _open(path) as file:
             self.header = _header(file, path)
             _require(self.header, ("checkpoint",), path)
             group = file["meta"]
@@ -149,7 +152,7 @@ class Checkpoint(Mapping):
             near = [other for other in self._tensors if name in other or other.split("/")[-1] == name.split("/")[-1]]
             hint = f"; did you mean {_names(near[:5])}?" if near else ""
             raise ArtifactError(f"'{self.path}' has no tensor '{name}'{hint}")
-        with _open(self.path) as file:
+        with _errors_of(self.path), _open(self.path) as file:
             values = file[name][()]
         dtype = self._tensors[name][0]
         if dtype == "bf16":  # the upper half of a float32
@@ -177,7 +180,7 @@ class TokenShards:
         self.manifest = read_manifest(folder)
         if self.manifest.get("kind") != "token-shards":
             raise ArtifactError(f"'{folder}': expected kind token-shards, found {_found(self.manifest, 'kind')}")
-        with _open(self.folder / "dataset.h5") as file:
+        with _errors_of(self.folder / "dataset.h5"), _open(self.folder / "dataset.h5") as file:
             _require(_header(file, self.folder / "dataset.h5"), ("token-shards",), self.folder / "dataset.h5")
             tokenizer = file["tokenizer"]
             self.tokenizer = {name: _plain(value) for name, value in tokenizer.attrs.items()}
@@ -212,8 +215,17 @@ class TokenShards:
             raise ArtifactError(f"no split '{split}'; there are {_names(SPLITS)}")
         for member in self.manifest["members"]:
             if member["name"].startswith(split + "-"):
-                with _open(self.folder / member["name"]) as file:
+                with _errors_of(self.folder / member["name"]), _open(self.folder / member["name"]) as file:
                     yield file
+
+
+@contextlib.contextmanager
+def _errors_of(path):
+    """Errors of a damaged file name it."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
+        raise ArtifactError(f"'{path}': damaged: {error}") from error
 
 
 def _open(path):
@@ -277,7 +289,9 @@ def _csv(report, folder, name, what, types):
         prefix = "figure_" if what == "figure" else ""
         there = sorted(file.stem.removeprefix(prefix) for file in path.parent.glob(f"{prefix}*.csv"))
         raise ArtifactError(f"'{report}' has no {what} '{name.removeprefix(prefix)}'; it has {_names(there)}")
-    return _pandas(f"read_{what}").read_csv(path, dtype=types, keep_default_na=False, na_values=[""])
+    with _errors_of(path):
+        frame = _pandas(f"read_{what}").read_csv(path, dtype=types, keep_default_na=False, na_values=[""])
+        return frame.fillna({name: "" for name in types})  # an empty title is a text
 
 
 def _pandas(what):

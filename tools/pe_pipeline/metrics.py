@@ -105,7 +105,11 @@ def artifact_records(path) -> Iterator[dict]:
                   for phase in CHARTED if phase in file["tables"]}
     train = tables.get("train", {})
     steps, tokens = train.get("step", []), train.get("tokens", [])
-    per_step = (tokens[-1] - tokens[0]) / (steps[-1] - steps[0]) if len(steps) > 1 else 0  # attention has no tokens
+    per_step = 0  # attention has no tokens
+    if len(steps) > 1:
+        per_step = (tokens[-1] - tokens[0]) / (steps[-1] - steps[0])
+    elif steps and steps[0] > 0:
+        per_step = tokens[0] / steps[0]
     for phase, columns in tables.items():
         for i, step in enumerate(columns["step"]):
             row = {name: values[i] for name, values in columns.items()}
@@ -129,6 +133,12 @@ class Training:
     @property
     def name(self) -> str:
         return f"{self.pipeline}.{self.task}-{self.id[:8]}"
+
+    @property
+    def file_name(self) -> str:
+        """The name without slashes, and not longer than file systems take."""
+        name = self.name.replace("/", "_")
+        return name if len(name.encode()) <= 200 else f"{name.encode()[:190].decode(errors='ignore')}-{self.id[:8]}"
 
     def describe(self) -> dict:
         """The complete config of the training, with pipeline, task and labels."""
@@ -186,7 +196,7 @@ class CsvSink:
 
     def __init__(self, options, training):
         os.makedirs(options.out, exist_ok=True)
-        path = os.path.join(options.out, training.name.replace("/", "_") + ".csv")
+        path = os.path.join(options.out, training.file_name + ".csv")
         self.file = open(path, "w", newline="", encoding="utf-8")
         self.writer = csv.writer(self.file)
         self.writer.writerow(["tokens", "step", *COLUMNS])
@@ -253,7 +263,7 @@ class TensorboardSink:
     """DIR/NAME/: an event file whose step is the number of tokens, and config.json."""
 
     def __init__(self, options, training):
-        folder = os.path.join(options.out, training.name.replace("/", "_"))
+        folder = os.path.join(options.out, training.file_name)
         os.makedirs(folder, exist_ok=True)
         for earlier in glob.glob(os.path.join(glob.escape(folder), "events.out.tfevents.*.pe-pipeline")):
             os.remove(earlier)  # of the same command: points are not repeated
@@ -420,9 +430,9 @@ def main(arguments=None) -> int:
     parser.add_argument("--every", type=float, default=5)
     parser.add_argument("select", nargs="*")
     options = parser.parse_args(arguments)
-    if options.to == "wandb":
-        os.makedirs(options.out, exist_ok=True)
     try:
+        if options.to == "wandb":
+            os.makedirs(options.out, exist_ok=True)
         if send(options) == 0:
             print("pe-pipeline metrics: no task of this run has curves here", file=sys.stderr)
     except ImportError as error:
@@ -432,6 +442,9 @@ def main(arguments=None) -> int:
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 2
+    except (OSError, ValueError, KeyError) as error:  # a file that cannot be written, or a damaged one
+        print(f"pe-pipeline metrics: {error}", file=sys.stderr)
+        return 4
     except KeyboardInterrupt:
         return 130
     return 0

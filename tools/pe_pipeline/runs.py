@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class RunError(Exception):
-    """A run, or a question about it, ended with an error; `code` is the exit code of pe-pipeline."""
+    """A run, or a question about it, ended with an error; `code` is the exit code of pe-pipeline.
+
+    The message of a run has the reason of each task that failed, with the last lines of its log."""
 
     def __init__(self, message: str, code: int):
         super().__init__(message)
@@ -34,7 +36,7 @@ def run(file, select: Iterable[str] = (), *, axes: Mapping[str, Any] | None = No
     """Runs what is missing of a pipeline, as `pe-pipeline run` does, and returns a handle of its results.
 
     `file` is a pipeline file, or the name of one that comes with pe-pipeline, such as "quickstart". `axes` replaces the
-    labels of axes, `set` values of configs. Results that exist are reused, so the same call is also how to come back to
+    labels of axes, `set` values of configs; a text of `set` is read as YAML. Results that exist are reused, so the same call is also how to come back to
     them. With `wait=False` the run continues in the background. `progress` prints a line for each task.
 
     >>> import pe_pipeline
@@ -42,17 +44,22 @@ def run(file, select: Iterable[str] = (), *, axes: Mapping[str, Any] | None = No
     >>> run.state
     'done'
 
-    Raises RunError with the program's own message when a task failed or the file is wrong."""
+    Raises RunError with the reasons when a task failed, or with the program's message when the file is wrong."""
     flags = []
     for name, labels in (axes or {}).items():
-        listed = labels if isinstance(labels, (list, tuple, dict)) else [labels]
-        flags += ["--set", f"axes.{name}={json.dumps(listed)}"]
+        single = isinstance(labels, str) or not isinstance(labels, Iterable)
+        flags += ["--set", f"axes.{name}={_as_json([labels] if single else labels)}"]
     for key, value in (set or {}).items():
-        flags += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+        flags += ["--set", f"{key}={value if isinstance(value, str) else _as_json(value)}"]
     for flag, value in (("--scale", scale), ("--store", store)):
         flags += [flag, str(value)] if value is not None else []
     started = Run(file, [select] if isinstance(select, str) else list(select), flags, jobs, progress)
     return started.wait() if wait else started
+
+
+def _as_json(value) -> str:
+    """JSON, also of ranges and other iterables, and of numpy's numbers and arrays."""
+    return json.dumps(value, default=lambda other: other.tolist() if hasattr(other, "tolist") else list(other))
 
 
 class Run:
@@ -63,11 +70,13 @@ class Run:
     def __init__(self, file, select: list[str], flags: list[str], jobs: int | None, progress: bool):
         self.id: str | None = None  # None when there was nothing to do
         self._word, self._select, self._flags, self._reports = str(file), select, flags, []
+        self._failures: list[str] = []
         self._errors = tempfile.TemporaryFile("w+")
         command = [program(), "run", self._word, *select, *flags, "--progress", "json"]
         command += ["-j", str(jobs)] if jobs else []
+        # A terminal sends Ctrl-C to all of this process's group: the run is asked to stop by `stop` alone, once.
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors, text=True,
-                                         env=environment())
+                                         env=environment(), start_new_session=True)
         self._reader = threading.Thread(target=self._read, args=(progress,), daemon=True)
         self._reader.start()
 
@@ -80,9 +89,13 @@ class Run:
             kind = event.get("event")
             if kind == "end":
                 self.id, self._reports = event.get("run"), event.get("reports", [])
-            elif progress and kind in ("start", "publish", "warning", "failure"):
+            if kind == "fail":
+                self._failures.append("\n  ".join([f"{event.get('task', '')}: {event.get('reason', '')}",
+                                                   *event.get("tail", [])]))
+            if progress and kind in ("start", "publish", "warn", "fail", "block", "wait"):
                 word = "done" if kind == "publish" else kind
-                print(f"{word:8} {event.get('task', '')} {event.get('text', '')}".rstrip(), file=sys.stderr)
+                said = event.get("text") or event.get("reason") or event.get("owner") or ""
+                print(f"{word:8} {event.get('task', '')} {said}".rstrip(), file=sys.stderr)
 
     @property
     def state(self) -> str:
@@ -107,7 +120,8 @@ class Run:
         self._reader.join()
         if self._process.returncode != 0:
             self._errors.seek(0)
-            raise RunError(self._errors.read().strip() or f"pe-pipeline run ended with {self._process.returncode}",
+            said = [text for text in (self._errors.read().strip(), *self._failures) if text]
+            raise RunError("\n".join(said) or f"pe-pipeline run ended with {self._process.returncode}",
                            self._process.returncode)
         return self
 
@@ -146,7 +160,7 @@ class Run:
         True
         """
         columns = ["task", "role", "kind", "path", "bytes", "present", "status", "step", "key"]
-        return _pandas("artifacts").DataFrame(self._list("artifacts"))[columns]
+        return _pandas("artifacts").DataFrame(self._list("artifacts"), columns=columns)
 
     def metrics(self) -> pd.DataFrame:
         """The curves of all trainings, also of running ones: a row for each logged step, over tokens.
@@ -166,11 +180,14 @@ class Run:
             labels = {"task": task["id"], **_metrics.labels_of(task["id"])}
             rows += [{**labels, "tokens": tokens, "step": step, **values}
                      for tokens, step, values in _metrics.Training(source, "").rows()]
-        return _pandas("metrics").DataFrame(rows)
+        frame = _pandas("metrics").DataFrame(rows)
+        return frame if rows else frame.reindex(columns=["task", "tokens", "step", *_metrics.COLUMNS])
 
     @property
     def report(self) -> Report:
         """The report of the run. Raises RunError for a pipeline without one."""
+        if self._process.poll() is not None:
+            self._reader.join()
         if not self._reports:
             raise RunError(f"{self.file} has no report, or it was not made yet", 3)
         return Report(self._reports[-1])
