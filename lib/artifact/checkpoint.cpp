@@ -65,13 +65,16 @@ Json read_json(const h5::Group& group, const std::string& name) {
 }
 
 /// Every dataset below `group`, except the header and the metadata.
-void list_tensors(const h5::Group& group, const std::string& prefix, int depth, std::vector<TensorInfo>& out) {
-  if (depth > 32) throw ArtifactError(cat(group.where(), ": groups are nested too deeply"));
+void list_tensors(const h5::Group& group, const std::string& prefix, int depth, std::vector<TensorInfo>& out,
+                  std::uint64_t& groups) {
+  constexpr std::uint64_t kMostGroups = 1'000'000;  // a group may be linked many times
+  if (depth > 32 || ++groups > kMostGroups)
+    throw ArtifactError(cat(group.where(), ": groups are nested too deeply, or there are too many"));
   for (const std::string& name : group.names()) {
     if (prefix.empty() && (name == "pe" || name == "meta")) continue;
     const std::string path = prefix + name;
     if (group.is_group(name)) {
-      list_tensors(group.open_group(name), path + "/", depth + 1, out);
+      list_tensors(group.open_group(name), path + "/", depth + 1, out, groups);
       continue;
     }
     const h5::Dataset dataset = group.open_dataset(name);
@@ -79,6 +82,7 @@ void list_tensors(const h5::Group& group, const std::string& prefix, int depth, 
     const std::optional<Dtype> dtype = find_dtype(word);
     if (!dtype) throw ArtifactError(cat(dataset.where(), ": unknown dtype ", quote(word)));
     dataset.require(stored_type(*dtype));
+    dataset.integer("crc32c");  // a file without it would be found damaged by its reader
     TensorInfo info{path, *dtype, {}};
     for (const std::uint64_t extent : dataset.shape()) info.shape.push_back(static_cast<std::int64_t>(extent));
     out.push_back(std::move(info));
@@ -317,7 +321,8 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& path) : state_(s
   meta.data = read_json(group, "data");
   meta.extra = read_json(group, "extra");
   meta.fingerprint = read_json(group, "fingerprint");
-  list_tensors(state_->root, "", 0, state_->tensors);
+  std::uint64_t groups = 0;
+  list_tensors(state_->root, "", 0, state_->tensors, groups);
   std::sort(state_->tensors.begin(), state_->tensors.end(),
             [](const TensorInfo& a, const TensorInfo& b) { return a.name < b.name; });
 }

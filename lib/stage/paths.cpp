@@ -83,8 +83,15 @@ void check_paths(const WorkOrder& order, const StageInfo& info, const std::vecto
     for (std::size_t j = 0; j < i; ++j) require_apart(outputs[i], outputs[j], at);
     for (const NamedPath& input : inputs) require_apart(outputs[i], input, at);
   }
-  if (!order.removes_work) return;
+  if (workspace.work.empty()) return;
   const NamedPath work = named("the work folder", workspace.work);
+  for (const NamedPath& output : outputs) {
+    if (lies_in(work.real, output.real))
+      throw ConfigError(cat(output.name, " (", quote(output.path.string()), ") would replace the work folder, ",
+                            quote(workspace.work.string())),
+                        at, "choose another path");
+  }
+  if (!order.removes_work) return;
   for (const std::vector<NamedPath>* paths : {&inputs, &outputs}) {
     for (const NamedPath& path : *paths) {
       if (!lies_in(path.real, work.real)) continue;

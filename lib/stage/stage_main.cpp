@@ -183,6 +183,16 @@ int check_configs(const StageInfo& info, const support::Schema& schema, const st
   return all ? support::kExitDone : support::kExitConfig;
 }
 
+void make_parents(const artifact::Workspace& workspace) {
+  const auto make = [](const std::map<std::string, std::filesystem::path>& outputs) {
+    for (const auto& [role, path] : outputs) {
+      if (path.has_parent_path()) support::make_folders(path.parent_path());
+    }
+  };
+  make(workspace.outputs);
+  for (const artifact::Snapshot& snapshot : workspace.snapshots) make(snapshot.outputs);
+}
+
 int run_order(WorkOrder order, const StageInfo& info, const cli::StageFlags& flags,
               const std::function<void(const Json&, artifact::Workspace&)>& body) {
   std::unique_ptr<support::Progress> progress;
@@ -198,6 +208,7 @@ int run_order(WorkOrder order, const StageInfo& info, const cli::StageFlags& fla
   }
   support::install_stop_signals();
   support::make_folders(order.workspace.work);
+  make_parents(order.workspace);  // or hours of work would end at a missing folder
   order.workspace.progress = progress.get();
   if (own.is_first() && order.events_fd) {
     Json machine = info.machine ? info.machine(order.config) : Json::object();

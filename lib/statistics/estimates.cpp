@@ -21,6 +21,7 @@ double mean_of(const std::vector<double>& values) {
 }
 
 double median_of(std::vector<double> values) {
+  if (std::any_of(values.begin(), values.end(), [](double value) { return std::isnan(value); })) return kMissing;
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
   if (n == 0) return kMissing;

@@ -144,11 +144,11 @@ Interval TwoLevel::interval_at(double alpha) const {
   return {estimate - half, estimate + half};
 }
 
-double TwoLevel::detectable() const {
+double TwoLevel::detectable(double alpha) const {
   if (!knows_seeds()) return kMissing;
   const NoiseLevels noise{.seed = std::sqrt(seed_variance * static_cast<double>(seeds)),
                           .item = std::sqrt(item_variance * static_cast<double>(items))};
-  return detectable_difference(noise, seeds, items);
+  return detectable_difference(noise, seeds, items, 0.8, alpha);
 }
 
 TwoLevel two_level(const std::vector<std::vector<double>>& values) {

@@ -38,9 +38,9 @@ struct TwoLevel {
   bool few() const;
   /// The interval at level 1 − `alpha`; NaN where `interval` is.
   Interval interval_at(double alpha) const;
-  /// The smallest true difference that these seeds and items find at 5 %, two-sided, with power 80 %. NaN below three
-  /// seeds.
-  double detectable() const;
+  /// The smallest true difference that these seeds and items find at `alpha`, two-sided, with power 80 %. NaN below
+  /// three seeds.
+  double detectable(double alpha = 0.05) const;
 };
 
 /// @param values [seed][item]; all seeds have the same items in the same order. One item a seed is a summary: seeds

@@ -215,6 +215,18 @@ BOOST_AUTO_TEST_CASE(a_failed_control_excludes_the_comparisons_of_its_arm) {
   says(nothing.reason, "the control failed: em of none, t5, rope at least 0.9");
   // A control of an arm that the claim does not compare concerns all of it.
   BOOST_TEST((judged("t5", "none").verdict == Verdict::kNotTestable));
+  // Also where an arm that it compares has failed with it.
+  Gathered both;
+  for (const char* seed : {"1", "2", "3"}) {
+    both.add("none", seed, kAll, some(45));
+    both.add("alibi", seed, some(4), some(40));
+    both.add("t5", seed, some(5), some(4));
+    both.add("rope", seed, kAll, some(5));
+  }
+  const ClaimResult more = both.judge(
+      "    control:\n      - {where: {length: 20}, of: [alibi, t5], at_least: 0.9}\n    tests:\n      - {where: "
+      "{length: 40}, of: [none, alibi], above: rope}\n");
+  BOOST_TEST((more.verdict == Verdict::kNotTestable));
 }
 
 BOOST_AUTO_TEST_CASE(a_control_of_an_arm_without_a_number_has_not_failed) {
@@ -469,6 +481,31 @@ BOOST_AUTO_TEST_CASE(arms_are_paired_by_item_and_not_by_row) {
   const ClaimResult apart = gathered.judge(test);
   BOOST_TEST((apart.verdict == Verdict::kNotTestable));
   says(apart.reason, "not tested on the same items");
+  // One item that all have is no sample.
+  for (GatheredTable& table : gathered.results.tables["algo_trial"]) {
+    if (gathered.results.runs[table.run].encoding != "rope") continue;
+    artifact::Table others("algo_trial", table.table.columns());
+    for (std::size_t row = 0; row < table.table.rows(); ++row) {
+      const auto trial = static_cast<std::int64_t>(row % 50 == 0 ? 0 : 1000 + row);
+      others.add_row({table.table.cell(row, 0), trial, table.table.cell(row, 2), table.table.cell(row, 3),
+                      table.table.cell(row, 4)});
+    }
+    table.table = std::move(others);
+  }
+  says(gathered.judge(test).reason, "not tested on the same items");
+}
+
+BOOST_AUTO_TEST_CASE(an_interval_of_a_difference_of_scores_stays_within_them) {
+  Gathered gathered;
+  for (const char* seed : {"1", "2", "3"}) {
+    gathered.add("none", seed, kAll, some(seed[0] == '1' ? 50 : 3));
+    gathered.add("rope", seed, kAll, some(seed[0] == '1' ? 1 : 20));
+  }
+  const auto interval = [&](const std::string& rest) {
+    return gathered.judge("    tests:\n      - {where: {length: 40}, of: none, " + rest + "}\n").tests.at(0).interval;
+  };
+  BOOST_TEST(interval("above: rope").high == 1.0);
+  BOOST_TEST(interval("above: rope").low == -1.0);
 }
 
 BOOST_AUTO_TEST_CASE(what_a_partial_grid_lacks_is_not_testable_and_misspellings_stay_errors) {

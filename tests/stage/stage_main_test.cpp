@@ -135,8 +135,17 @@ BOOST_AUTO_TEST_CASE(outputs_that_would_destroy_something_are_refused_before_the
   BOOST_TEST(code == support::kExitCannotCreate);
   BOOST_TEST(has(text, "output 'model' as 'fifo': it is a FIFO"), text);
   BOOST_TEST(run({"--output", "model=pe-toy.work/model.h5"}, never).first == support::kExitConfig);
+  const auto [replaces, why] = run({"--work", "mine", "--output", "model=mine"}, never);
+  BOOST_TEST(replaces == support::kExitConfig);
+  BOOST_TEST(has(why, "output 'model' ('mine') would replace the work folder, 'mine'"), why);
   std::ofstream("config.yml") << "steps: 3\n";
   BOOST_TEST(run({"--config", "config.yml", "--output", "model=./config.yml"}, never).first == support::kExitConfig);
+}
+
+BOOST_AUTO_TEST_CASE(folders_of_outputs_are_there_before_the_work) {
+  bool there = false;
+  run({"--output", "model=new/folder/model.h5"}, [&](Workspace&) { there = fs::is_directory("new/folder"); });
+  BOOST_TEST(there);
 }
 
 BOOST_AUTO_TEST_CASE(memory_that_ran_out_has_an_exit_code_of_its_own) {

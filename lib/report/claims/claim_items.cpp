@@ -137,6 +137,7 @@ CommonItems common_items(const ArmSeeds& arms, const std::vector<std::string>& n
       first = false;
     }
   }
+  items.shared = items.main.size();
   if (has_minus) {
     Words both;
     std::set_intersection(items.main.begin(), items.main.end(), items.minus.begin(), items.minus.end(),
@@ -170,6 +171,15 @@ ComponentResult evaluate(const Component& component, const ArmSeeds& arms, const
                     .offset = component.offset};
     if (!others.empty()) result.share->other = others[0][0];
   }
+  const auto scores_of = [&](const std::string& arm) {
+    return arm.empty() || std::all_of(seeds.begin(), seeds.end(),
+                                      [&](const std::string& seed) { return is_score(arms.at(arm).at(seed)); });
+  };
+  if (scores_of(component.arm) && scores_of(component.other)) {
+    const bool of_two = !component.other.empty() || arms.at(component.arm).at(seeds.front()).has_minus;
+    const double a = component.sign * (of_two ? -1 : 0) + component.offset, b = component.sign + component.offset;
+    result.bounds = statistics::Interval{std::min(a, b), std::max(a, b)};
+  }
   if (!as_score) return result;
   const bool has_noise = items.paired && !(alike && result.difference.estimate == 0);
   for (const std::string& seed : seeds) {
@@ -198,7 +208,12 @@ double ComponentResult::effect() const {
 }
 
 statistics::Interval ComponentResult::interval(double alpha) const {
-  if (scores.empty()) return share ? share->interval(alpha) : difference.interval_at(alpha);
+  if (scores.empty()) {
+    if (share) return share->interval(alpha);
+    const statistics::Interval found = difference.interval_at(alpha);
+    if (!bounds || !std::isfinite(found.low)) return found;
+    return {std::clamp(found.low, bounds->low, bounds->high), std::clamp(found.high, bounds->low, bounds->high)};
+  }
   std::vector<double> values;
   for (const Share& score : scores) values.push_back(score.value());
   return statistics::median_interval(values, alpha,

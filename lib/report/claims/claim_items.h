@@ -42,6 +42,7 @@ std::vector<std::string> item_columns(const artifact::Table& table, const Quanti
 struct CommonItems {
   bool paired = false;                   ///< there are items, and at least two are everywhere
   std::size_t most = 0;                  ///< items of the arm that has most
+  std::size_t shared = 0;                ///< items that all arms have, whether they have them of `minus` or not
   std::vector<std::string> main, minus;  ///< names; `minus` is `main` where both name the same
 };
 /// The common items of these arms in these seeds.
@@ -69,6 +70,7 @@ struct ComponentResult {
     statistics::Interval interval(double alpha) const;
   };
   std::optional<Share> share;
+  std::optional<statistics::Interval> bounds;  ///< of a difference of scores
   std::vector<Share> scores;  ///< of each seed, for a score that is compared with a number; else empty
 };
 /// @param as_score the arm's number is a score (`is_score`), and the inequality one about its median over seeds

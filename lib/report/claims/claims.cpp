@@ -44,13 +44,17 @@ struct Gates {
         cat(failed ? "the control failed: " : "the control could not be tested: ", control.test->text(),
             control.observed.empty() ? "" : cat(" (", control.observed, ")"),
             control.reason.empty() ? "" : cat(": ", control.reason));
-    bool named = false;
+    bool named = false, other = false;
     for (const std::string& arm : control.failed_arms) {
-      if (!compared.count(arm)) continue;
-      arms.emplace(arm, reason);
-      named = true;
+      if (compared.count(arm)) {
+        arms.emplace(arm, reason);
+        named = true;
+      } else {
+        const Words& of = control.test->of;
+        other = other || std::find(of.begin(), of.end(), arm) != of.end();
+      }
     }
-    if (!named && all.empty()) all = reason;
+    if ((other || !named) && all.empty()) all = reason;
   }
   std::string reason(const Component& component) const {
     if (!all.empty()) return all;
@@ -169,7 +173,7 @@ class Judge {
     result.seeds = seeds.size();
     const Words common(seeds.begin(), seeds.end());
     const CommonItems items = common_items(arms, all, common);
-    if (items.most > 1 && has_items(arms, all, common) && items.main.empty() && !test.quantity.minus) {
+    if (items.most > 1 && has_items(arms, all, common) && items.shared < 2) {
       result.reason = "the arms were not tested on the same items";
       return result;
     }
@@ -332,8 +336,10 @@ class Judge {
     result.effect = shown->measured.effect();
     result.interval = noise ? shown->measured.interval(alpha_of(result, result.seeds))
                             : statistics::Interval{difference.estimate, difference.estimate};
+    // Intervals of shares and of medians have no such number.
+    const bool by_noise = noise && shown->measured.scores.empty() && !shown->measured.share;
     result.detectable =
-        noise && shown->measured.scores.empty() ? difference.detectable() : std::numeric_limits<double>::quiet_NaN();
+        by_noise ? difference.detectable(alpha_of(result, result.seeds)) : std::numeric_limits<double>::quiet_NaN();
     result.verdict = shown->verdict;
     result.reason = shown->reason;
     if (result.verdict == Verdict::kInconclusive) result.reason = why_inconclusive(*shown, items, result);

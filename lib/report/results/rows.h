@@ -23,4 +23,12 @@ void each_row(const Results& results, const Use& use) {
   }
 }
 
+/// Whether a table has rows of test text. Rows of validation text are then another evaluation, and no further seeds.
+template <typename T>
+bool has_test_rows(const Results& results) {
+  bool found = false;
+  each_row<T>(results, [&](std::size_t, const T& row) { found = found || row.corpus != "validation"; });
+  return found;
+}
+
 }  // namespace pe::report

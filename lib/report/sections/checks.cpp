@@ -314,8 +314,8 @@ bool has_text_scores(const Results& results, const Arm& arm) {
 Check parity(const Results& results) {
   Check check{"In-distribution parity: within 1 % of the best at the training length"};
   const std::string protocol = headline_protocol(results);
-  std::map<std::pair<std::int64_t, std::string>, std::vector<std::pair<std::string, double>>>
-      losses;  // by training length and data: others are no peers
+  std::map<std::tuple<std::int64_t, std::string, std::string>, std::vector<std::pair<std::string, double>>>
+      losses;  // by training length, data and variant, such as the size: others are no peers
   std::vector<std::string> unknown;
   for (const Arm& arm : results.arms) {
     const std::int64_t length = train_length_of(results, arm);
@@ -325,8 +325,8 @@ Check parity(const Results& results) {
         unknown.push_back(cat(arm_name(arm, has_variants(results)), " ", score.status));
       continue;
     }
-    losses[{length, data_of(results.runs[arm.runs.front()])}].emplace_back(arm_name(arm, has_variants(results)),
-                                                                           statistics::summarise_seeds(score.nll).mean);
+    losses[{length, data_of(results.runs[arm.runs.front()]), arm.variant}].emplace_back(
+        arm_name(arm, has_variants(results)), statistics::summarise_seeds(score.nll).mean);
   }
   std::vector<std::string> worse, agree;
   for (const auto& [peers, own] : losses) {
@@ -337,7 +337,7 @@ Check parity(const Results& results) {
     for (const auto& [name, loss] : own) {
       if (std::exp(loss - best) > 1.01) names.push_back(name);
     }
-    const std::string where = cat(support::with_commas(peers.first), " tokens (", protocol, ")");
+    const std::string where = cat(support::with_commas(std::get<0>(peers)), " tokens (", protocol, ")");
     if (!names.empty())
       worse.push_back(cat("at ", where, ": ", support::join(names, ", ")));
     else if (std::find(agree.begin(), agree.end(), where) == agree.end())

@@ -66,6 +66,11 @@ struct ArmReach {
   Shares passkey, ruler;
 };
 
+/// The status of the seeds together: one that is not ok counts, whichever comes last.
+void keep_worst(std::string& status, const std::string& of_seed) {
+  if (status == "not_measured" || status == "ok") status = of_seed;
+}
+
 std::vector<ArmReach> gather(const Results& results) {
   std::vector<ArmReach> arms(results.arms.size());
   std::vector<std::size_t> arm_of_run(results.runs.size(), results.arms.size());
@@ -73,21 +78,25 @@ std::vector<ArmReach> gather(const Results& results) {
     for (const std::size_t run : results.arms[arm].runs) arm_of_run[run] = arm;
   }
   const auto of = [&](std::size_t run) { return arm_of_run[run] < arms.size() ? &arms[arm_of_run[run]] : nullptr; };
+  const bool length_tests = has_test_rows<schema::LmLength>(results);
   each_row<schema::LmLength>(results, [&](std::size_t run, const schema::LmLength& row) {
+    if (length_tests && row.corpus == "validation") return;
     ArmReach* arm = of(run);
     if (!arm || row.protocol != "anchored") return;
     const std::string measure = row.measure, status = row.status;
     if (measure == "ratio" && std::isfinite(schema::real_of(row.length))) arm->tested.insert(row.length.value_or(0));
     if (measure == "usable_context") {
       arm->usable.push_back(row.value);
-      arm->usable_status = status;
+      keep_worst(arm->usable_status, status);
     }
     if (measure == "effective_context") {
       arm->effective.push_back(row.value);
-      arm->effective_status = status;
+      keep_worst(arm->effective_status, status);
     }
   });
+  const bool tests = has_test_rows<schema::Extension>(results);
   each_row<schema::Extension>(results, [&](std::size_t run, const schema::Extension& row) {
+    if (tests && row.corpus == "validation") return;
     ArmReach* arm = of(run);
     if (!arm) return;
     arm->extended = true;

@@ -110,10 +110,12 @@ Table used_table(const Results& results, const std::vector<ContextGain>& uses, c
          Cell::of_text(word_of(used.loss, used.ideal)), Cell::of_number(static_cast<double>(used.loss.seeds))});
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Gain: NLL at the training length less that at the length (", protocol,
-                      "), paired by seed and document, with its 95 % interval over seeds and documents. Ideal gain: "
-                      "at least what a reader with that context gains who knows how the text was generated. ",
-                      training_sentence(results));
+  table.caption =
+      cat("Gain: NLL at the training length less that at the length (", protocol,
+          "), paired by seed and document, with its 95 % interval over seeds and documents, below three seeds over "
+          "documents alone. Ideal gain: "
+          "at least what a reader with that context gains who knows how the text was generated. ",
+          training_sentence(results));
   return table;
 }
 
@@ -156,7 +158,7 @@ Figure used_figure(const Results& results, const std::vector<ContextGain>& uses,
   }
   figure.caption =
       cat("An encoding's gain from a longer context, divided by an ideal reader's gain; line: 95 % interval over seeds "
-          "and documents. At 0 the curve is flat and the context unused. ",
+          "and documents, below three seeds over documents alone. At 0 the curve is flat and the context unused. ",
           training_sentence(results));
   figure.description = "Forest plot of the share of the ideal gain; the values are in the table.";
   return figure;

@@ -172,8 +172,11 @@ Table decision_table(const Results& results, const Costs& costs, const std::vect
   table.columns.push_back({.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount});
   for (const std::size_t arm : arms)
     table.rows.push_back(decision_row(results, costs, arm, protocol, longest, measured));
-  std::size_t fewest = SIZE_MAX;
-  for (const std::size_t arm : arms) fewest = std::min(fewest, results.arms[arm].runs.size());
+  std::size_t fewest = SIZE_MAX, most = 0;
+  for (const std::size_t arm : arms) {
+    fewest = std::min(fewest, results.arms[arm].runs.size());
+    most = std::max(most, results.arms[arm].runs.size());
+  }
   table.caption = cat(
       join_as_sentence({cat("usable context: the largest tested length up to which perplexity (", protocol,
                             ") stays within 5 % of that at the training length, in brackets the lengths that "
@@ -182,9 +185,10 @@ Table decision_table(const Results& results, const Costs& costs, const std::vect
                         "moderate, else large"}),
       " ",
       join_as_sentence(
-          {fewest < statistics::kSeedsForNoise
-               ? cat("with ", seeds_in_words(fewest), " the noise covers documents alone")
-               : "the noise covers seeds and documents, paired",
+          {fewest >= statistics::kSeedsForNoise ? "the noise covers seeds and documents, paired"
+           : most >= statistics::kSeedsForNoise
+               ? "the noise covers seeds and documents from three seeds on, else documents alone"
+               : cat("with ", seeds_in_words(fewest), " the noise covers documents alone"),
            measured ? cat("times: the cheapest exact route, quartiles in brackets (", devices_of(costs), ")") : ""}),
       " ", training_sentence(results));
   return table;

@@ -63,8 +63,10 @@ std::vector<Pair> pairs_of(const Results& results, const std::vector<std::pair<c
 }
 
 /// The noise that intervals hold, in words.
-std::string noise_words(std::size_t fewest_seeds) {
+std::string noise_words(std::size_t fewest_seeds, std::size_t most_seeds) {
   if (fewest_seeds == 0) return "none";
+  if (fewest_seeds < statistics::kSeedsForNoise && most_seeds >= statistics::kSeedsForNoise)
+    return "seeds and documents from three seeds on, else documents alone";
   if (fewest_seeds >= statistics::kSeedsForNoise) return cat("seeds and documents (", fewest_seeds, " seeds)");
   return cat("documents alone, with ", seeds_in_words(fewest_seeds), " the noise of training is unknown");
 }
@@ -87,7 +89,7 @@ Table differences_table(const Results& results, const std::vector<Pair>& pairs, 
                         {.id = "relative_ppl", .header = "Perplexity, %", .style = NumberStyle::kSignedPercent},
                         {.id = "p", .header = "p", .style = NumberStyle::kProbability},
                         {.id = "p_holm", .header = "p (Holm)", .style = NumberStyle::kProbability}});
-  std::size_t fewest_seeds = 0;
+  std::size_t fewest_seeds = 0, most_seeds = 0;
   const Arm* last = nullptr;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const Pair& pair = pairs[i];
@@ -98,6 +100,7 @@ Table differences_table(const Results& results, const std::vector<Pair>& pairs, 
     if (pair.difference) {
       const statistics::TwoLevel& d = *pair.difference;
       fewest_seeds = fewest_seeds == 0 ? d.seeds : std::min(fewest_seeds, d.seeds);
+      most_seeds = std::max(most_seeds, d.seeds);
       Cell delta = Cell::of_number(d.estimate);
       delta.best = d.knows_seeds() && d.estimate < 0 && pair.p_holm < 0.05;
       delta.few = d.few();
@@ -116,7 +119,7 @@ Table differences_table(const Results& results, const std::vector<Pair>& pairs, 
   }
   table.caption = cat("Mean NLL minus the mean NLL of ", against,
                       ", in nats per token, paired by seed and document; below zero is better. Interval and p: ",
-                      noise_words(fewest_seeds),
+                      noise_words(fewest_seeds, most_seeds),
                       "; Holm's correction over the arms of one protocol and length; bold: below zero with a corrected "
                       "p below 0.05, from three seeds on. ",
                       training_sentence(results));
@@ -202,7 +205,7 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
   const std::vector<const Arm*> rows =
       forest_rows(pairs, protocol, lengths.empty() ? 0 : lengths.back(), forest.sorted);
   figure.y_names = row_names(results, rows);
-  std::size_t fewest_seeds = 0;
+  std::size_t fewest_seeds = 0, most_seeds = 0;
   for (const std::int64_t length : lengths) {
     Panel panel{.title = tokens_header(results, length)};
     std::vector<const Pair*> own;
@@ -217,6 +220,7 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
       if (!pair->difference) continue;
       const statistics::TwoLevel& d = *pair->difference;
       fewest_seeds = fewest_seeds == 0 ? d.seeds : std::min(fewest_seeds, d.seeds);
+      most_seeds = std::max(most_seeds, d.seeds);
       if (std::abs(d.estimate) > reach) continue;
       low = std::min(low, std::max(d.interval.low, -reach));
       high = std::max(high, std::min(d.interval.high, reach));
@@ -230,7 +234,7 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
   }
   figure.caption =
       cat("Difference of mean NLL from ", forest.against, ", paired by seed and document, ", protocol,
-          " protocol; line: 95 % interval over ", noise_words(fewest_seeds), ". ",
+          " protocol; line: 95 % interval over ", noise_words(fewest_seeds, most_seeds), ". ",
           join_as_sentence(
               {forest.sorted ? "sorted by the difference at the longest length" : "", "each length has its own scale",
                lengths.size() < lengths_of(results, protocol).size() ? "other lengths are in the table" : ""}),

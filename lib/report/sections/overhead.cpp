@@ -132,7 +132,7 @@ Section overhead_section(const Results& results, Palette& palette) {
   }
   if (figure.panels.empty()) return section;
   figure.caption =
-      cat("Time and memory by the cheapest exact route, as multiples of the same model without an encoding, ",
+      cat("Time and memory by the cheapest exact route, beyond those of the same model without an encoding, ",
           support::with_commas(*timings.lengths.rbegin()), " tokens, ",
           support::join({timings.devices.begin(), timings.devices.end()}, "; "), "; median of ", timings.repetitions,
           " repetitions, line: quartiles. Sorted by the first panel; each panel has "

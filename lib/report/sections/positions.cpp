@@ -126,9 +126,11 @@ Table reliance_table(const Results& results) {
     std::vector<double> delta, se;
     std::string status = "ok";
   };
+  const bool tests = has_test_rows<schema::ProbeReliance>(results);
   std::vector<std::pair<std::string, std::int64_t>> cases;
   std::map<std::pair<std::size_t, std::pair<std::string, std::int64_t>>, Sum> sums;
   each_row<schema::ProbeReliance>(results, [&](std::size_t run, const schema::ProbeReliance& row) {
+    if (tests && row.corpus == "validation") return;
     const std::pair test{row.test, row.amount};
     if (std::find(cases.begin(), cases.end(), test) == cases.end()) cases.push_back(test);
     Sum& sum = sums[{arm_of(results, run), test}];
@@ -161,7 +163,7 @@ Table reliance_table(const Results& results) {
       any = any || found != sums.end();
       if (found == sums.end() || (found->second.delta.empty() && found->second.status == "ok")) {
         row.cells.push_back(Cell::missing("–", reason_of("not_measured")));
-      } else if (found->second.delta.empty()) {
+      } else if (found->second.delta.empty() || found->second.status != "ok") {  // of some seed, too
         row.cells.push_back(Cell::missing(mark_of(found->second.status), reason_of(found->second.status)));
       } else {
         Cell cell = Cell::of_number(mean_of_finite(found->second.delta));
