@@ -71,8 +71,7 @@ void TrainSettings::describe(FieldVisitor& v) {
           "wsd: share of the horizon that the decay takes; 0 for a trunk that only feeds branches.",
           {.min = 0, .max = 1});
   describe_shape(v, "decay_shape", decay_shape);
-  v.field("final_share", final_share, "Learning rate at the end, as a share of the peak; constant: no effect.",
-          {.min = 0, .max = 1});
+  v.field("final_share", final_share, "Last learning rate over the peak; constant: no effect.", {.min = 0, .max = 1});
   v.field("warmup_steps", warmup_steps, "Linear warm-up.", {.unit = "steps", .min = 0, .max = kMostSteps});
   v.field("warmup_share", warmup_share, "Warm-up as a share of the horizon, in place of warmup_steps; 0: not used.",
           {.min = 0, .max = 1});
