@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(what_our_writers_write_is_what_python_reads, *precondition(
   BOOST_TEST(read.at("token_bytes") == Json({1, 1, 1, 1, 1, 1, 1, 1, 0}));
   BOOST_TEST(read.at("totals") == Json::parse(R"({"documents": 3, "tokens": 9, "bytes": 33})"));
 
-  BOOST_TEST(read.at("curves").at("seed") == Json({"nan", "nan", "nan", "042", "nan", "nan", "nan", "042"}));
+  BOOST_TEST(read.at("curves").at("seed") == Json({"", "", "", "042", "", "", "", "042"}));
   BOOST_TEST(read.at("curves").at("y") == Json({20.0, "nan", "inf", 20.5, 20.0, "nan", "inf", 20.5}));
   BOOST_TEST(read.at("curves").at("series").at(4) == "none");  // the name of an encoding, and no missing value
 
