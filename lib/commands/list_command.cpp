@@ -249,8 +249,8 @@ int list_command(const cli::CommandLine& given) {
   }
   if (kind == "stages" && !of_file) return list_programs(line);
   if (kind == "artifacts" && !of_file) {
-    cli::CommandLine without_file = line;
-    return list_records(line, store_path_for(without_file));
+    cli::CommandLine named = line;
+    return list_records(line, store_path_for(named));
   }
 
   const std::string file = pipeline_file_of(line);

@@ -405,7 +405,7 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
 
 namespace {
 
-/// The plan of what `run` would do first.
+/// The plan of the first look, or of the whole pipeline.
 int plan_of_run(cli::CommandLine line) {
   if (line.progress == "json")
     throw ConfigError("--dry-run runs nothing, so --progress json has no effect", {"--progress", 0, 0, "", 1},

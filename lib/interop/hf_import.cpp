@@ -60,11 +60,11 @@ Json json_if_there(const fs::path& path) { return support::is_there(path) ? read
 
 artifact::TokenizerRecord sentencepiece_record(const fs::path& file, std::int64_t rows, bool unused_rows) {
   std::string model = support::read_file(file, kLargestTokenizer);
-  const std::int64_t pieces = data::make_sentencepiece(model, file.string())->vocabulary();
+  const auto tokenizer = data::make_sentencepiece(model, file.string());
   const std::vector<std::string> more =
-      unused_row_pieces(pieces, {.rows = rows, .unused_rows = unused_rows}, file.string());
-  if (!more.empty()) model = data::with_unused_pieces(std::move(model), more);
-  return data::make_sentencepiece(std::move(model), file.string())->record();
+      unused_row_pieces(tokenizer->vocabulary(), {.rows = rows, .unused_rows = unused_rows}, file.string());
+  if (more.empty()) return tokenizer->record();
+  return data::make_sentencepiece(data::with_unused_pieces(std::move(model), more), file.string())->record();
 }
 
 artifact::CheckpointMeta meta_of(const HfModel& read, const ImportSettings& settings,

@@ -261,8 +261,7 @@ void ExtendConfig::describe(FieldVisitor& v) {
   v.field("peak_lr", peak_lr, "Learning rate after the warm-up; 0: peak_scale times the checkpoint's peak.",
           {.min = 0, .max = 10});
   v.field("peak_scale", peak_scale, "Peak relative to the checkpoint's, where peak_lr is 0.", {.min = 0, .max = 1000});
-  v.field("final_share", final_share, "Learning rate at the end, as a share of the peak; constant: no effect.",
-          {.min = 0, .max = 1});
+  v.field("final_share", final_share, "Last learning rate over the peak; constant: no effect.", {.min = 0, .max = 1});
   v.field("warmup_steps", warmup_steps, "Linear warm-up.", {.unit = "steps", .min = 0, .max = kMostSteps});
   watch.describe(v);
 }

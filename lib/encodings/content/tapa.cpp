@@ -1,7 +1,6 @@
 // TAPA: a part of the channels gives a logit's amplitude, the rest a phase that grows with distance.
 #include <numbers>
 
-#include "encodings/attention/temperature.h"
 #include "encodings/registry.h"
 #include "support/text.h"
 

@@ -66,7 +66,8 @@ class Xpos : public Rotary {
     return (place.unsqueeze(-1) * rates).exp().to(type);
   }
 
-  /// A whole number of blocks. @throws RangeError where the positions are too far apart for float32
+  /// A whole number of blocks, or the middle where only that fits. @throws RangeError where the positions are too far
+  /// apart for float32
   std::int64_t origin_of(const LayerContext& context, double steepest) const {
     const Span& span = context.span;
     const auto block = static_cast<std::int64_t>(32 * scale_base_);

@@ -131,12 +131,12 @@ Section overhead_section(const Results& results, Palette& palette) {
     if (!bars.empty()) figure.panels.push_back(bars_panel(results, palette, title, bars, order, timings.repetitions));
   }
   if (figure.panels.empty()) return section;
-  figure.caption =
-      cat("Time and memory by the cheapest exact route, beyond those of the same model without an encoding, ",
-          support::with_commas(*timings.lengths.rbegin()), " tokens, ",
-          support::join({timings.devices.begin(), timings.devices.end()}, "; "), "; median of ", timings.repetitions,
-          " repetitions, line: quartiles. Sorted by the first panel; each panel has "
-          "its own scale. Times are measured and differ from run to run.");
+  figure.caption = cat(
+      "Time and memory by the cheapest exact route, beyond the time and memory of the same model without an encoding, ",
+      support::with_commas(*timings.lengths.rbegin()), " tokens, ",
+      support::join({timings.devices.begin(), timings.devices.end()}, "; "), "; median of ", timings.repetitions,
+      " repetitions, line: quartiles. Sorted by the first panel; each panel has "
+      "its own scale. Times are measured and differ from run to run.");
   figure.description = "Bar charts of the overhead of each encoding; the values are in the tables.";
   section.figures.push_back(std::move(figure));
   return section;
