@@ -13,6 +13,7 @@ Subgraph subgraph(const Graph& graph, std::vector<bool> wanted) {
   part.graph.file = graph.file;
   part.graph.root = graph.root;
   part.graph.stage_labels = graph.stage_labels;
+  part.graph.environment = graph.environment;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     if (!wanted[i]) continue;
     part.place[i] = part.graph.tasks.size();

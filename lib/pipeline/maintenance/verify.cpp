@@ -22,6 +22,7 @@
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/hash.h"
+#include "support/json_fields.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -477,7 +478,9 @@ RerunResult run_again(const Store& store, const Inventory& inventory, StageCatal
       throw Cannot{"compute.deterministic is off: another run gives other bytes"};
     }
     if (cuda && options.gpus.empty()) throw Cannot{"it was made on a GPU, and none is available here (--gpus)"};
-    launch.environment = stage_environment(cuda ? options.gpus : std::vector<std::string>(), stage->name);
+    launch.environment =
+        stage_environment(cuda ? options.gpus : std::vector<std::string>(), stage->name,
+                          support::field_or(record.occasion, "environment", std::vector<std::string>()));
     const RunnerEvent exit = run_to_its_end(runner, launch, options, 10 * wall_s_of(record), rerun.why);
     rerun.wall_s = exit.wall_s;
     const bool diverged = record.status == ResultStatus::kDiverged;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -39,6 +40,7 @@ struct ActiveAttempt {
   std::vector<std::size_t> snapshots;  // indices into Task::snapshots that were asked for
   std::set<std::size_t> submitted;     // to the publisher; published ones are among them
   std::set<std::size_t> published;
+  std::map<std::size_t, std::string> refused;  // snapshots whose contents differ from a known result, with the reason
   double kill_at_s = -1;  // it ran out of time and was asked to stop; then it is killed
   bool timed_out = false;
   bool lease_lost = false;  // another process broke our lease while this one was stopped

@@ -159,7 +159,10 @@ void Attempts::publish_outputs(std::uint64_t ticket, ActiveAttempt& attempt) {
   if (run_.task(attempt.task).is_trajectory()) {
     // Announced outputs are published already; a stage may also just end with its files in place.
     for (const std::size_t k : attempt.snapshots) {
-      if (attempt.published.count(k) == 0) publishing_.submit(ticket, attempt, static_cast<int>(k), status);
+      if (const auto refused = attempt.refused.find(k); refused != attempt.refused.end())
+        attempt.broken = refused->second;
+      else if (attempt.published.count(k) == 0)
+        publishing_.submit(ticket, attempt, static_cast<int>(k), status);
     }
   } else {
     publishing_.submit(ticket, attempt, -1, status);
@@ -186,6 +189,14 @@ void Attempts::on_verified(const VerifyAnswer& answer) {
   if (found == ending_.end()) return;
   const ActiveAttempt ended = take(answer.job.ticket);
   const std::size_t i = ended.task;
+  if (!answer.failed.empty()) {
+    remove_leftovers(ended.folder);
+    run_.release(i);
+    run_.states->at(i).reason = cat(ended.reason, "; its inputs could not be read: ", answer.failed);
+    run_.states->set_phase(i, TaskPhase::kInterrupted);
+    ++run_.summary.interrupted;
+    return;
+  }
   const std::set<std::string> damaged(answer.damaged.begin(), answer.damaged.end());
   if (!answer.given_up && repair_inputs(i, damaged, ended.number)) {
     remove_leftovers(ended.folder);

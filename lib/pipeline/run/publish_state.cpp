@@ -70,6 +70,7 @@ Record PublishState::record_for(const ActiveAttempt& attempt, std::int64_t step,
     record.occasion["expected_s"] = expected[attempt.task];  // so that estimates can be judged
   }
   if (!attempt.slot.gpus.empty()) record.occasion["gpus"] = attempt.slot.gpus;
+  if (!run_.graph.environment.empty()) record.occasion["environment"] = run_.graph.environment;  // names, for a rerun
   if (!task.externals.empty()) {
     Json paths = Json::object();
     for (const ExternalInput& external : task.externals) paths[external.field] = external.paths;
@@ -168,6 +169,7 @@ void PublishState::take(ActiveAttempt& attempt, const PublishAnswer& answer) {
     tell_conflict(attempt, answer.published);
     attempt.broken = cat("its contents differ from the known result (", answer.published.known_from,
                          "), which is kept; --force replaces it, and tasks that read it run again");
+    if (is_snapshot) attempt.refused[k] = attempt.broken;
     return;
   }
   Json detail = Json::object();

@@ -1,5 +1,6 @@
 // A frozen graph is the graph: the same tasks under the same keys, even if the files have changed.
 #include "pipeline/plan/frozen_graph.h"
+#include "pipeline/cluster/subgraph.h"
 #include "pipeline/plan/program_watch.h"
 
 #include <boost/test/unit_test.hpp>
@@ -55,6 +56,16 @@ BOOST_AUTO_TEST_CASE(what_is_thawed_is_what_was_frozen) {
     BOOST_TEST(task_preimage(again, now, {}) == task_preimage(graph, then, {}));
   }
   BOOST_TEST(freeze(again).dump() == text);
+}
+
+BOOST_AUTO_TEST_CASE(a_part_of_a_graph_has_what_its_file_says_of_all_stages) {
+  const GridFolder folder;
+  Graph graph = folder.keyed(kGrid, few());
+  graph.environment = {"LAB_TOKEN"};
+  const Graph part = subgraph(graph, std::vector<bool>(graph.tasks.size(), true)).graph;
+  BOOST_TEST(part.environment == graph.environment);
+  BOOST_TEST(part.title == graph.title);
+  BOOST_TEST(part.stage_labels == graph.stage_labels);
 }
 
 BOOST_AUTO_TEST_CASE(a_graph_frozen_by_an_earlier_version_is_thawed) {
