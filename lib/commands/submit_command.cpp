@@ -445,7 +445,9 @@ int submit_plan(const cli::CommandLine& line, Store& store, Graph& graph, const 
     tell(cat(slurm.trouble(), "; nothing was submitted"));
     return pipeline::kRunIncomplete;
   }
+  lease->send_heartbeat();
   keep_to_limits(*config, *rows, slurm, policy, grouping);
+  lease->send_heartbeat();
   order.max_in_queue = policy.max_in_queue;
   order.user = slurm.user();
   order.cluster = slurm.cluster();
@@ -455,8 +457,11 @@ int submit_plan(const cli::CommandLine& line, Store& store, Graph& graph, const 
   tell_of_others({foreign, open.end()}, graph, to_run);
   open.erase(foreign, open.end());
   adopt(store, graph, to_run, open, *rows, whole, slurm, grouping);
+  lease->send_heartbeat();
   pipeline::note_lost_to_memory(store, open, *rows, slurm);
+  lease->send_heartbeat();
   pipeline::end_abandoned(store, open, *rows, slurm);
+  lease->send_heartbeat();
   const std::size_t more = ask_for_more_memory(graph, plan, store);
   if (more > 0)
     print(cat(counted(more, "task"), more == 1 ? " asks" : " ask",
@@ -467,7 +472,9 @@ int submit_plan(const cli::CommandLine& line, Store& store, Graph& graph, const 
     print(cat(graph.name, ": nothing to submit\n"));
     return pipeline::kRunDone;
   }
+  lease->send_heartbeat();
   pipeline::check_configs(graph, plan);
+  lease->send_heartbeat();
   pipeline::SendOptions options;
   options.tell = tell;
   options.heartbeat = [&] { lease->send_heartbeat(); };

@@ -111,6 +111,7 @@ class ElementRun {
   ElementRun(const ElementOrder& order, Slurm& slurm, Runner& runner, RunListener& listener, const StopFunction& stop)
       : order_(order),
         slurm_(slurm),
+        quick_slurm_(slurm.within(kQuick_s)),
         runner_(runner),
         listener_(listener),
         stop_(stop),
@@ -149,7 +150,7 @@ class ElementRun {
     options.check_configs = false;  // done when it was submitted
     options.publish_threads = order_.publish_threads;
     options.command = orders_.command;
-    options.lease.job_ended = job_ended_by(slurm_);
+    options.lease.job_ended = job_ended_by(quick_slurm_);
     // The job may use its early warning for saving, except the last ten seconds.
     options.grace_s = std::max(5.0, orders_.lead_s - 10);
     MonitorState watched(listener_, folder_ / "state" / cat(order_.token, "_", order_.index, ".json"),
@@ -330,8 +331,12 @@ class ElementRun {
     return end(decision.kind == StopDecision::Kind::kEnd ? code : static_cast<int>(support::kExitCheckpointed), why);
   }
 
+  // The run loop waits for its answers, and must send heartbeats meanwhile.
+  static constexpr double kQuick_s = 10;
+
   const ElementOrder& order_;
   Slurm& slurm_;
+  Slurm quick_slurm_;
   Runner& runner_;
   RunListener& listener_;
   const StopFunction& stop_;

@@ -1,9 +1,11 @@
 #include "pipeline/cluster/finalizer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "pipeline/cluster/job_states.h"
 #include "pipeline/cluster/submit_lease.h"
@@ -41,11 +43,8 @@ class GoingOn {
                                      support::quote(slurm_.user()), " on cluster ", support::quote(slurm_.cluster())),
                                  {}, "only there can it be continued");
     graph_ = thaw(support::parse_json(support::read_file(folder_ / "graph.json")));
-    status_ = read_run(store, run);
-    PlanOptions options;
-    for (const Task& task : graph_.tasks) options.selected.push_back(status_.find(task.id) != nullptr);
-    plan_ = make_plan(graph_, StoreReader(store), options);
     for (std::size_t i = 0; i < graph_.tasks.size(); ++i) by_key_.emplace(graph_.tasks[i].plan_key, i);
+    look();
   }
 
   LastReport go(const std::function<void(const std::string&)>& tell) {
@@ -56,6 +55,14 @@ class GoingOn {
       return report_;
     }
     live_ = live_tasks(store_, {submission_}, *rows);
+    add_adopted(*rows);
+    // After the queue: a task that ended in between is in the store. Its record may reach this machine a little later.
+    look();
+    for (int waits = 0; lacks_a_record() && waits < kRecordWaits; ++waits) {
+      lease.send_heartbeat();
+      std::this_thread::sleep_for(kRecordWait);
+      look();
+    }
     SendOptions options;
     options.tell = tell;
     options.heartbeat = [&] { lease.send_heartbeat(); };
@@ -109,6 +116,39 @@ class GoingOn {
   }
 
  private:
+  static constexpr int kRecordWaits = 24;
+  static constexpr std::chrono::seconds kRecordWait{5};
+
+  /// Reads the journals, then the store.
+  void look() {
+    status_ = read_run(store_, run_);
+    PlanOptions options;
+    for (const Task& task : graph_.tasks) options.selected.push_back(status_.find(task.id) != nullptr);
+    plan_ = make_plan(graph_, StoreReader(store_), options);
+  }
+
+  /// Whether a task is done by the journals, and the store does not know its result.
+  bool lacks_a_record() const {
+    for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
+      const TaskStatus* const task = status_.find(graph_.tasks[i].id);
+      if (task && task->phase == "done" && plan_.tasks[i].state == TaskState::kRun) return true;
+    }
+    return false;
+  }
+
+  /// Tasks of earlier submissions' jobs, which this one only waits for.
+  void add_adopted(const std::vector<JobRow>& rows) {
+    for (const SubmittedArray& array : submission_.arrays) {
+      if (array.live_job.empty()) continue;
+      for (const JobRow& row : rows) {
+        const auto element = array.elements.find(row.index);
+        if (row.array_job != array.live_job || element == array.elements.end() || !pipeline::is_live(row)) continue;
+        for (const std::size_t i : element->second)
+          live_.by_plan_key[submission_.tasks[i].plan_key] = {row.array_job, row.index};
+      }
+    }
+  }
+
   bool is_done(std::size_t i) const { return plan_.tasks[i].state == TaskState::kReuse; }
   bool is_live(std::size_t i) const { return live_.by_plan_key.count(graph_.tasks[i].plan_key) > 0; }
 

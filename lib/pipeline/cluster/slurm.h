@@ -40,6 +40,9 @@ class Slurm {
   explicit Slurm(SlurmCall call = call_slurm, double limit_s = 60, std::string user = user_name())
       : call_(std::move(call)), limit_s_(limit_s), user_(std::move(user)) {}
 
+  /// The same with another limit for each answer, in seconds.
+  Slurm within(double limit_s) const { return Slurm(call_, limit_s, user_); }
+
   const std::string& user() const { return user_; }
   /// The cluster that answers, asked once; empty when it does not answer.
   const std::string& cluster();

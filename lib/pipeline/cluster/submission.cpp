@@ -9,6 +9,7 @@
 
 #include "pipeline/cluster/subgraph.h"
 #include "pipeline/plan/frozen_graph.h"
+#include "pipeline/store/attempt.h"
 #include "pipeline/store/journal.h"
 #include "support/clock.h"
 #include "support/error.h"
@@ -195,7 +196,7 @@ void write_submission(const Store& store, const Graph& graph, const PreparedSubm
 
 std::optional<Submission> read_submission(const Store& store, const std::string& run) {
   const fs::path path = folder_of(store, run) / "submission.json";
-  if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
+  if (!support::is_there(path)) return std::nullopt;
   const Json json = support::parse_json(support::read_file(path));
   if (!json.is_object() || json.value("schema", "") != kSchema)
     throw support::ArtifactError(cat("'", path.string(), "' is not a submission (", kSchema, ")"));
@@ -295,8 +296,10 @@ std::vector<Submission> open_submissions(const Store& store) {
     if (::access((folder / "summary.json").c_str(), F_OK) == 0) continue;
     try {
       if (auto submission = read_submission(store, run)) open.push_back(*std::move(submission));
-    } catch (const support::Error&) {
-      // A damaged one cannot be gone on with; its jobs see for themselves.
+    } catch (const support::ArtifactError&) {
+      // A damaged one cannot be continued; its jobs see for themselves.
+    } catch (const support::IoError& error) {
+      if (!is_denied(error)) throw;  // else another user's
     }
   }
   return open;
@@ -403,7 +406,7 @@ class Sending {
       const SubmittedArray& array = submission_.arrays[k];
       const auto size = static_cast<std::int64_t>(array.elements.size());
       if (!array.live_job.empty()) {
-        jobs_[k] = array.live_job;
+        if (!again || is_anything_left(array.live_job)) jobs_[k] = array.live_job;
         continue;
       }
       if (const auto job = sent_.jobs.find(array.token); job != sent_.jobs.end()) {
@@ -463,6 +466,11 @@ class Sending {
     sent_.jobs[array.token] = job;
     sent_.intents.erase(array.token);
     journal_.append({{"event", "submitted"}, {"token", array.token}, {"job", job}, {"name", array.name()}});
+  }
+
+  bool is_anything_left(const std::string& job) const {
+    return rows_ && std::any_of(rows_->begin(), rows_->end(),
+                                [&](const JobRow& row) { return row.array_job == job && !is_final(row.state); });
   }
 
   bool is_in_queue(const SubmittedArray& array, const std::string& job) const {

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "pipeline/cluster/job_leases.h"
+#include "support/error.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -31,6 +32,12 @@ SubmitLease::SubmitLease(const Store& store, const std::string& pipeline, Slurm&
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
+}
+
+void SubmitLease::send_heartbeat() {
+  if (leases_.send_heartbeats().empty()) return;
+  throw support::IoError("another `submit` of this pipeline took over, since this one did not respond for two minutes",
+                         "no more jobs were sent; `pe-pipeline status` shows those of the other one");
 }
 
 }  // namespace pe::pipeline

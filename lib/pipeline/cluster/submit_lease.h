@@ -19,7 +19,8 @@ class SubmitLease {
   SubmitLease(const Store& store, const std::string& pipeline, Slurm& slurm,
               const std::function<void(const std::string&)>& tell);
   /// To be called at least once a minute.
-  void send_heartbeat() { leases_.send_heartbeats(); }
+  /// @throws IoError if another process has broken the lease meanwhile and may send the same jobs
+  void send_heartbeat();
 
  private:
   Leases leases_;

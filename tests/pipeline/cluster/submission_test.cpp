@@ -366,6 +366,31 @@ BOOST_AUTO_TEST_CASE(a_submission_that_continues_after_its_end_is_open_again) {
   BOOST_TEST(open_submissions(it.store).size() == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_submission_goes_on_while_its_producers_run_as_jobs_of_an_earlier_one) {
+  Submitted900 it;
+  FakeSlurm fake;
+  it.send_with(fake, 100);
+  std::set<std::string> sent;
+  Submission later = it.submission();
+  for (SubmittedArray& array : later.arrays) {
+    const auto jobs = fake.named(array.name());
+    array.token += "b";
+    if (jobs.empty()) continue;
+    array.live_job = jobs.front()->id;
+    sent.insert(array.live_job);
+  }
+  BOOST_TEST_REQUIRE(!sent.empty());
+  BOOST_TEST_REQUIRE(sent.size() < later.arrays.size());
+  later.last.token += "b";
+  it.made.submission = later;
+  write_submission(it.store, it.graph, it.made);
+  std::filesystem::remove_all(it.store.runs_folder() / later.run / "sent");
+  Slurm slurm(fake.call());
+  const LastReport report = go_on(it.store, later.run, slurm, "");
+  BOOST_TEST(!report.ended);
+  BOOST_TEST(report.sent.elements > 0U);
+}
+
 BOOST_AUTO_TEST_CASE(one_submit_at_a_time_looks_at_the_queue) {
   Submitted900 it;
   FakeSlurm fake;
