@@ -255,6 +255,7 @@ class Exchange {
     pid_t ended = 0;
     while ((ended = ::waitpid(pid, &status, WNOHANG)) == 0 && left_ms() > 0)
       ::poll(nullptr, 0, std::min(left_ms(), 10));
+    if (ended < 0) throw_errno("wait for", "process " + std::to_string(pid));
     if (ended == 0) {
       result_.timed_out = !result_.stopped && !result_.overlong;
       ::kill(-pid, SIGKILL);
@@ -401,8 +402,8 @@ std::string elf_build_id(const std::filesystem::path& executable) {
       Elf64_Nhdr note{};
       std::memcpy(&note, notes.data() + from, sizeof note);
       const std::size_t name = from + sizeof note;
-      const std::size_t content = name + (note.n_namesz + 3u) / 4 * 4;
-      const std::size_t next = content + (note.n_descsz + 3u) / 4 * 4;
+      const std::size_t content = name + (std::size_t{note.n_namesz} + 3) / 4 * 4;
+      const std::size_t next = content + (std::size_t{note.n_descsz} + 3) / 4 * 4;
       if (next > notes.size() || next <= from) break;
       if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(notes.data() + name, "GNU", 4) == 0) {
         return to_hex(reinterpret_cast<const std::uint8_t*>(notes.data()) + content, note.n_descsz);

@@ -22,6 +22,8 @@ void begin_program() {
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
   }
   ::signal(SIGXFSZ, SIG_IGN);
+  // A parent may have left it ignored. The system would then reap child processes before this one waits for them.
+  ::signal(SIGCHLD, SIG_DFL);
 }
 
 std::vector<fs::path> plugin_places(const fs::path& program_folder, const std::string& plugin) {

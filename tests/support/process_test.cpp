@@ -13,6 +13,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/folders.h"
+#include "support/program.h"
 #include "support/temp_folder.h"
 
 using namespace pe::support;
@@ -124,6 +125,13 @@ BOOST_AUTO_TEST_CASE(a_child_that_is_to_be_told_hears_of_our_end_however_it_come
     BOOST_TEST(is_there(folder / "told") == (signal == SIGTERM));
     ::kill(child, SIGKILL);
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_parent_that_ignores_ends_of_children_leaves_ours_their_exit_codes) {
+  ::signal(SIGCHLD, SIG_IGN);
+  begin_program();
+  BOOST_TEST(capture({"/bin/sh", "-c", "exit 3"}).status.code == 3);
+  BOOST_TEST(capture_within({"/bin/sh", "-c", "exit 3"}, {.timeout_s = 60}).status.code == 3);
 }
 
 BOOST_AUTO_TEST_CASE(a_program_that_is_not_there_is_named) {

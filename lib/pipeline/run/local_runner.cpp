@@ -320,7 +320,7 @@ std::vector<RunnerEvent> LocalRunner::wait(double timeout_s) {
     ::kill(-child.pid, SIGKILL);
     int status = 0;
     rusage usage{};
-    if (::wait4(child.pid, &status, WNOHANG, &usage) != child.pid) continue;
+    if (::wait4(child.pid, &status, WNOHANG, &usage) == 0) continue;
     state_->end_leftovers(child);
     // Its last output is still in the pipe. A grandchild may hold the other end, so only available bytes are read.
     state_->drain(ticket, child, kLastTurn, out);
