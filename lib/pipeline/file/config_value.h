@@ -23,16 +23,24 @@ inline const Json* find_value(const Json& config, std::string_view dotted) {
     dotted.remove_prefix(dot + 1);
   }
 }
-/// Whether a config has all these values, or one of each list.
+
+/// Whether a config has all these values, or one of each list. A list of the config needs one of them. null: any value
+/// that is not the default; []: the default.
 inline bool holds(const Json& when, const Json& config) {
+  const auto items = [](const Json& value) { return value.is_array() ? value : Json::array({value}); };
   for (const auto& [key, wanted] : when.items()) {
     const Json* value = find_value(config, key);
-    if (!value) return false;
-    bool equal = wanted == *value;  // 0 and 0.0 are equal here, whichever way the description wrote it
-    if (wanted.is_array() && !value->is_array()) {
-      for (const Json& one : wanted) equal = equal || one == *value;
+    const bool given = value && *value != Json::array();
+    if (wanted.is_null() || wanted == Json::array()) {
+      if (given != wanted.is_null()) return false;
+      continue;
     }
-    if (!equal) return false;
+    if (!value) return false;
+    bool found = wanted == *value;  // 0 and 0.0 are equal here, whichever way the description wrote it
+    for (const Json& one : items(wanted)) {
+      for (const Json& own : items(*value)) found = found || one == own;
+    }
+    if (!found) return false;
   }
   return true;
 }

@@ -1,6 +1,10 @@
 #include "pipeline/maintenance/transfer.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <set>
 
 #include "pipeline/store/host.h"
@@ -76,6 +80,11 @@ class Transfer {
     });
   }
 
+  /// False if it went away meanwhile. Another user's file keeps its time.
+  static bool make_young(const fs::path& object) {
+    return ::utimensat(AT_FDCWD, object.c_str(), nullptr, 0) == 0 || errno != ENOENT;
+  }
+
   void copy_objects(const Result& result, TransferItem& moved) {
     for (const OutputRecord& output : result.outputs) {
       if (output.absent) continue;
@@ -86,8 +95,9 @@ class Transfer {
         const fs::path path = from_.object_path(digest);
         std::error_code error, gone;
         const auto bytes = fs::file_size(path, error);
-        // One that is cut there is replaced.
-        if (!to_.has_object(digest) || (!error && fs::file_size(to_.object_path(digest), gone) != bytes)) {
+        // One that is cut there is replaced. One that is whole is made young: a `gc` there may be about to drop it.
+        const bool whole = to_.has_object(digest) && (error || fs::file_size(to_.object_path(digest), gone) == bytes);
+        if (!whole || (!options_.dry_run && !make_young(to_.object_path(digest)))) {
           if (error) throw support::ArtifactError(cat("its object ", digest.substr(0, 12), " is gone"));
           if (!options_.dry_run) to_.import_object(path, digest);
           moved.bytes += bytes;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,7 @@
 
 #include "pipeline/plan/externals.h"
 #include "pipeline/store/packing.h"
+#include "pipeline/store/store_folder.h"
 #include "support/folders.h"
 #include "support/hash.h"
 #include "support/parallel_chunks.h"
@@ -102,6 +104,33 @@ std::string records_mark(const fs::path& store) try {
   return {};
 }
 
+/// A digest of the files of these records. A record that is written to in place moves no folder's time.
+std::string files_mark(const fs::path& store, const std::vector<ResultKey>& keys) {
+  std::vector<std::array<std::uint64_t, 4>> stamps(keys.size());
+  support::parallel_chunks(keys.size(), 1024, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      struct stat status {};
+      if (::stat(record_path(store, keys[i]).c_str(), &status) != 0) continue;
+      const auto nanoseconds = [](const timespec& time) {
+        return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
+      };
+      stamps[i] = {status.st_ino, static_cast<std::uint64_t>(status.st_size), nanoseconds(status.st_mtim),
+                   nanoseconds(status.st_ctim)};
+    }
+  });
+  std::string bytes;
+  for (const auto& stamp : stamps) {
+    for (const std::uint64_t number : stamp) put_bytes(bytes, number);
+  }
+  return support::sha256_hex(bytes);
+}
+
+/// Both marks; empty where one is unknown.
+std::string whole_mark(const fs::path& store, const std::vector<ResultKey>& keys) {
+  const std::string folders = records_mark(store);
+  return folders.empty() ? folders : cat(folders, " ", files_mark(store, keys));
+}
+
 fs::path memo_path(const fs::path& store, const fs::path& pipeline_file, const ExpandOptions& options) {
   Json identity = Json::object();
   identity["file"] = fs::absolute(pipeline_file).lexically_normal().string();
@@ -159,7 +188,7 @@ std::optional<UpToDateCache> UpToDateCache::find(const fs::path& store, const fs
     }
     memo.store_ = store;
     memo.path_ = path;
-    memo.mark_ = std::async(std::launch::async, [store] { return records_mark(store); });
+    memo.mark_ = std::async(std::launch::async, [store, keys = memo.results()] { return whole_mark(store, keys); });
   } catch (const support::Error&) {
     return std::nullopt;
   }

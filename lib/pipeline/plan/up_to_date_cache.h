@@ -23,7 +23,7 @@ namespace pe::pipeline {
 ///
 ///     <store>/memo/noop-<id>         files it was made from (stat and digest at reading), then needed objects, then
 ///                                    the keys of all results
-///     <store>/memo/noop-<id>.mark    state of the records' folders when every record was last found
+///     <store>/memo/noop-<id>.mark    state of the records and of their folders when every record was last found
 class UpToDateCache {
  public:
   /// The memo of this pipeline and these options, if every file that it depends on is unchanged: one stat each; a small
@@ -37,8 +37,9 @@ class UpToDateCache {
   /// Keys of the results of all tasks.
   std::vector<ResultKey> results() const;
 
-  /// True when no record was added, replaced or dropped since `renew` (the folders of records have the same times) and
-  /// every object is there, with its size: one stat each. False says nothing: ask `everything_present`.
+  /// True when no record was added, replaced, dropped or written to since `renew` (the records and their folders have
+  /// the same times) and every object is there, with its size: one stat each. False says nothing: ask
+  /// `everything_present`.
   bool objects_stand() const;
   /// True when the store has every record and every object.
   bool everything_present(const StoreView& store) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/run_folder.h"
@@ -125,6 +126,7 @@ class RunReader {
     TaskStatus& task = *found;
     if (name == "start") {
       task.phase = "running";
+      ended_well_.erase(task.id);
       task.attempt = static_cast<int>(event.attempt);
       task.attempts.push_back({.attempt = task.attempt,
                                .start_s = time_s,
@@ -141,17 +143,21 @@ class RunReader {
       if (!event.key.empty()) task.task_key = event.key;
     } else if (name == "publish") {
       if (!event.key.empty()) task.task_key = event.key;
+      published_.insert(task.id);
       // A snapshot is published while the training continues; the exit decides there.
-      if (event.snapshot.empty() || task.phase != "running") task.phase = "done";
+      if (event.snapshot.empty() || task.phase != "running" || ended_well_.count(task.id) != 0) task.phase = "done";
       task.ended = event.time;
       task.bytes += static_cast<std::uint64_t>(std::max<std::int64_t>(0, event.bytes));
       status_.there_s[event.snapshot.empty() ? task.id : cat(task.id, "@", event.snapshot)] = time_s;
     } else if (name == "exit") {
       end_attempt(task, event, time_s);
-      if (event.outcome == "done" || event.outcome == "diverged")
-        task.phase = "done";
-      else
+      if (event.outcome == "done" || event.outcome == "diverged") {
+        // Its outputs are hashed and published after its end.
+        ended_well_.insert(task.id);
+        task.phase = published_.count(task.id) != 0 ? "done" : "running";
+      } else {
         task.phase = event.outcome == "interrupted" || event.outcome == "checkpointed" ? "interrupted" : "waiting";
+      }
       task.ended = event.time;
     } else if (name == "retry" || name == "requeue") {
       task.phase = "waiting";
@@ -219,6 +225,7 @@ class RunReader {
 
   const std::filesystem::path folder_;
   RunStatus status_;
+  std::set<std::string> published_, ended_well_;  // tasks
   bool stopped_ = false;
 };
 

@@ -12,6 +12,7 @@
 #include "pipeline/store/whole_write.h"
 #include "support/error.h"
 #include "support/fault_point.h"
+#include "support/file_stamp.h"
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/sha256_text.h"
@@ -138,6 +139,7 @@ PublishResult Records::place(const Record& given, Standing standing) const {
   folder_.make_folder_of(path);
   published.key = given.key;
   for (int tries = 0;; ++tries) {
+    const support::FileStamp seen = support::stamp_of(path);
     const bool occupied = support::is_there(path);
     // Its bytes may be whole, and then they hold: only what can be read and is damaged makes room for ours.
     auto existing = occupied ? read(given.key, true) : std::nullopt;
@@ -168,7 +170,13 @@ PublishResult Records::place(const Record& given, Standing standing) const {
     }
     if (occupied) {
       // Damaged, or its objects are gone: it says nothing worth keeping.
-      folder_.move_to_trash(path);
+      const fs::path moved = folder_.move_to_trash(path);
+      if (!moved.empty() && support::stamp_of(moved).inode != seen.inode) {
+        // Another process has replaced it since it was read, so it returns, and ours is compared with it.
+        if (::link(moved.c_str(), path.c_str()) == 0 || errno == EEXIST) ::unlink(moved.c_str());
+        ::unlink(fresh.c_str());
+        continue;
+      }
     }
     const int linked = ::link(fresh.c_str(), path.c_str());
     const int error = errno;

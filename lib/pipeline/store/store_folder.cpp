@@ -116,9 +116,9 @@ fs::path StoreFolder::object(const std::string& digest) const {
   return root_ / "objects" / digest.substr(0, 2) / digest;
 }
 
-fs::path StoreFolder::record(const ResultKey& key) const {
-  if (key.is_snapshot()) return root_ / "tracks" / key.key / (std::to_string(key.step) + ".json");
-  return root_ / "tasks" / key.key.substr(0, 2) / (key.key + ".json");
+fs::path record_path(const fs::path& root, const ResultKey& key) {
+  if (key.is_snapshot()) return root / "tracks" / key.key / (std::to_string(key.step) + ".json");
+  return root / "tasks" / key.key.substr(0, 2) / (key.key + ".json");
 }
 
 void StoreFolder::make_folder_of(const fs::path& path) const {

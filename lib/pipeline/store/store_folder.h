@@ -28,6 +28,9 @@ struct StoreOptions {
   bool lists_records = true;
 };
 
+/// The file of a record in the store `root`.
+std::filesystem::path record_path(const std::filesystem::path& root, const ResultKey& key);
+
 class StoreFolder {
  public:
   /// Opens a store, or makes an empty one. @throws IoError when it cannot be read or made, or when VERSION is newer
@@ -39,7 +42,7 @@ class StoreFolder {
   bool lists_records() const { return options_.lists_records; }
 
   std::filesystem::path object(const std::string& digest) const;
-  std::filesystem::path record(const ResultKey& key) const;
+  std::filesystem::path record(const ResultKey& key) const { return record_path(root_, key); }
 
   /// Makes the folder of a record or an object, and syncs its name before any use. In a store that fills, all sibling
   /// folders are made too: 256 of them cost as much as one sync. Any thread.

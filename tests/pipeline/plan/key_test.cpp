@@ -198,6 +198,11 @@ BOOST_AUTO_TEST_CASE(a_revision_is_in_the_keys_of_the_configs_that_it_concerns) 
   BOOST_TEST(task_key_of(after) != task_key_of(revised({{"train.schedule", "wsd"}}, 3)));
   after["config"]["train"].erase("rounding");
   BOOST_TEST((after == before));
+  // A value that is not the default, and the default.
+  BOOST_TEST((revised({{"train.seed", nullptr}}, 2) != before));
+  BOOST_TEST((revised({{"train.missing", nullptr}}, 2) == before));
+  BOOST_TEST((revised({{"train.missing", Json::array()}}, 2) != before));
+  BOOST_TEST((revised({{"train.seed", Json::array()}}, 2) == before));
 }
 
 BOOST_AUTO_TEST_CASE(a_neutral_value_is_in_no_key) {

@@ -6,6 +6,7 @@
 
 #include "pipeline/grid_fixture.h"
 #include "pipeline/plan/frozen_graph.h"
+#include "pipeline/store/store_folder.h"
 #include "support/files.h"
 #include "support/make_old.h"
 
@@ -127,6 +128,17 @@ BOOST_FIXTURE_TEST_CASE(objects_are_stated_without_the_records_until_these_chang
   put(store_path / "tasks/cd/cdef.json", "a record");
   BOOST_TEST(!stands());
   fs::remove_all(store_path / "tasks");
+  BOOST_TEST(!stands());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_record_that_is_written_to_in_place_is_looked_at, OnDisk) {
+  const ResultKey key = UpToDateCache::find(store_path, file, few())->results().front();
+  const fs::path record = record_path(store_path, key);
+  put(record, "a record");
+  fs::last_write_time(record.parent_path(), fs::file_time_type::clock::now() - std::chrono::hours(1));
+  renew();
+  BOOST_TEST(stands());
+  fs::resize_file(record, 3);
   BOOST_TEST(!stands());
 }
 

@@ -182,6 +182,19 @@ BOOST_FIXTURE_TEST_CASE(a_joined_task_that_never_saves_is_not_requeued_for_ever,
   BOOST_TEST((last.failures[0].outcome == Outcome::kNoProgress));
 }
 
+BOOST_FIXTURE_TEST_CASE(a_task_is_done_when_its_outputs_are_in_the_store, Chain) {
+  const RunFolder folder(*store, graph, plan(), options);
+  const fs::path run_folder = store->runs_folder() / folder.run_id();
+  Journal journal(run_folder);
+  const auto phase = [&] { return read_run(*store, folder.run_id()).find("a")->phase; };
+  journal.append({{"event", "start"}, {"task", "a"}, {"attempt", 1}});
+  BOOST_TEST(phase() == "running");
+  journal.append({{"event", "exit"}, {"task", "a"}, {"attempt", 1}, {"class", "done"}});
+  BOOST_TEST(phase() == "running");
+  journal.append({{"event", "publish"}, {"task", "a"}, {"attempt", 1}});
+  BOOST_TEST(phase() == "done");
+}
+
 BOOST_AUTO_TEST_CASE(a_run_is_the_newest_though_a_clock_was_ahead_when_the_one_before_began) {
   const std::string now = new_run_id();
   BOOST_TEST(now.substr(0, 2) == "20");
