@@ -8,6 +8,8 @@
 namespace pe::cuda {
 namespace {
 
+constexpr std::int64_t kMostBlocksY = 65535;  // of a grid
+
 /// A warp for each row.
 template <typename Body>
 __global__ void run_rows(Body body, std::int64_t rows) {
@@ -21,8 +23,8 @@ __global__ void run_rows(Body body, std::int64_t rows) {
 
 template <typename Body>
 __global__ void run_cells(Body body, std::int64_t columns) {
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
-  if (column < columns) body(blockIdx.x, column);
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.y) * blockDim.x + threadIdx.x; i < columns; i += step) body(blockIdx.x, i);
 }
 
 /// One row, however long.
@@ -138,7 +140,8 @@ struct OnDevice {
       run_line<<<static_cast<unsigned>(blocks < 16384 ? blocks : 16384), 256, 0, on>>>(body, columns);
     } else {
       const unsigned threads = columns < 256 ? static_cast<unsigned>((columns + 31) / 32 * 32) : 256;
-      const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>((columns + threads - 1) / threads));
+      const std::int64_t blocks = (columns + threads - 1) / threads;
+      const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(blocks < kMostBlocksY ? blocks : kMostBlocksY));
       run_cells<<<grid, threads, 0, on>>>(body, columns);
     }
     return cudaGetLastError();

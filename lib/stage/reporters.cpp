@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "cli/terminal.h"
 #include "support/json_text.h"
 #include "support/progress_format.h"
 #include "support/text.h"
@@ -78,9 +79,8 @@ class HumanReporter : public support::Progress {
       return;
     }
     winsize size{};
-    const std::size_t width = ::ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-    while (support::display_width(line) >= width && !line.empty()) line.pop_back();
-    std::fprintf(stderr, "\r\033[K%s", line.c_str());
+    const int width = ::ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    std::fprintf(stderr, "\r\033[K%s", cli::fit(line, width - 1).c_str());
     drawn_ = true;
   }
   void event(const Json&) override {}

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -28,7 +29,11 @@ void parallel_chunks(std::size_t count, std::size_t part,
   };
   std::vector<std::thread> helpers;
   const std::size_t most = std::min<std::size_t>(std::thread::hardware_concurrency(), kMostThreads);
-  for (std::size_t i = 1; i < most && i * part < count; ++i) helpers.emplace_back(take);
+  try {
+    for (std::size_t i = 1; i < most && i * part < count; ++i) helpers.emplace_back(take);
+  } catch (const std::system_error&) {
+    // The system allows no further thread: those that run do the work.
+  }
   take();
   for (std::thread& helper : helpers) helper.join();
   if (failure) std::rethrow_exception(failure);

@@ -1,5 +1,6 @@
 #include "support/ranks.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,7 +22,7 @@ namespace pe::support {
 namespace {
 
 // torchrun's default, and ports for several jobs of a machine; Linux assigns ports from 32768 on to any program.
-constexpr int kFirstPort = 29500, kPorts = 3000;
+constexpr int kFirstPort = 29500, kPorts = 3000, kLastPort = 65535;
 constexpr const char* kGreeting = "pe-ranks/2";
 
 using Clock = std::chrono::steady_clock;
@@ -120,14 +121,21 @@ Descriptor listen_on(int port) {
   return fd;
 }
 
-Descriptor connect_to(const std::string& host, int port) {
+Descriptor connect_to(const std::string& host, int port, Clock::time_point until) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return {};
   Descriptor connected;
   for (const addrinfo* at = found; at != nullptr && !connected; at = at->ai_next) {
-    Descriptor fd(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (fd && ::connect(fd.get(), at->ai_addr, at->ai_addrlen) == 0) connected = std::move(fd);
+    // A firewall that drops packets would hold a blocking connect for minutes.
+    Descriptor fd(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd) continue;
+    int error = ::connect(fd.get(), at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
+    if (error == EINPROGRESS && ready(fd.get(), POLLOUT, until)) {
+      socklen_t size = sizeof error;
+      if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+    }
+    if (error == 0 && ::fcntl(fd.get(), F_SETFL, 0) == 0) connected = std::move(fd);
   }
   ::freeaddrinfo(found);
   return connected;
@@ -165,7 +173,7 @@ void serve(const Ranks& ranks, const std::string& text, Clock::time_point until,
 
 std::string ask(const Ranks& ranks, Clock::time_point until, double timeout_s) {
   while (left(until) > 0) {
-    const Descriptor fd = connect_to(ranks.host, ranks.port);
+    const Descriptor fd = connect_to(ranks.host, ranks.port, until);
     std::string size, text;
     if (fd && write_all(fd.get(), greeting(ranks.rank, ranks), until) && read_some(fd.get(), 20, size, until)) {
       const auto bytes = parse_integer(size.substr(std::min(size.find_first_not_of('0'), size.size() - 1)));
@@ -190,6 +198,8 @@ Ranks ranks_from(const Lookup& environment) {
       ranks.host = environment("MASTER_ADDR").value_or("127.0.0.1");
       ranks.port = environment("MASTER_PORT") ? static_cast<int>(number(environment, "MASTER_PORT")) : kFirstPort;
       if (environment("TORCHELASTIC_RUN_ID")) ++ranks.port;  // torchrun itself listens there
+      if (ranks.port < 1 || ranks.port > kLastPort)
+        throw ConfigError(cat("MASTER_PORT gives port ", ranks.port, ", and ports are from 1 to ", kLastPort));
     }
     return checked(ranks, "RANK");
   }

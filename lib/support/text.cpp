@@ -223,6 +223,7 @@ std::optional<std::int64_t> parse_integer(std::string_view text, Suffixes suffix
     value = value * 10 + (c - '0');
     if (value > limit) return fail("does not fit into 64 bits");
   }
+  if (value > limit / spelled->factor) return fail("does not fit into 64 bits");
   value *= spelled->factor;
   for (; exponent > 0; --exponent) {
     value *= 10;

@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t kMaxBytes = 16u << 20;
 constexpr std::size_t kMaxNodes = 500'000;
+constexpr std::size_t kMaxCopied = 64u << 20;  ///< bytes of text that anchors and aliases repeat
 constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kMaxExcerpt = 200;
 
@@ -69,8 +70,8 @@ class Builder : public YAML::EventHandler {
       diagnostics_.add("an alias to something that is not complete yet", at(mark).place());
       throw ParseStop{};
     }
+    count(found->second, mark);
     Node copy = found->second;
-    count(copy, mark);
     place(std::move(copy), 0, mark);
   }
 
@@ -122,6 +123,12 @@ class Builder : public YAML::EventHandler {
       diagnostics_.add("the file holds more than 500,000 values, counting each use of an alias", at(mark).place());
       throw ParseStop{};
     }
+    copied_ += node.text.size();
+    for (const auto& member : node.members) copied_ += member.key.size();
+    if (copied_ > kMaxCopied) {
+      diagnostics_.add("the aliases of the file repeat more than 64 MiB of text", at(mark).place());
+      throw ParseStop{};
+    }
     for (const Node& item : node.items) count(item, mark);
     for (const auto& member : node.members) count(member.value, mark);
   }
@@ -152,7 +159,10 @@ class Builder : public YAML::EventHandler {
       diagnostics_.add("the file holds more than 500,000 values", at(mark).place());
       throw ParseStop{};
     }
-    if (anchor != 0) anchors_[anchor] = node;
+    if (anchor != 0) {
+      count(node, mark);
+      anchors_[anchor] = node;
+    }
     if (stack_.empty()) {
       root_ = std::move(node);
       return;
@@ -199,7 +209,7 @@ class Builder : public YAML::EventHandler {
   Diagnostics& diagnostics_;
   std::vector<Frame> stack_;
   std::map<YAML::anchor_t, Node> anchors_;
-  std::size_t nodes_ = 0;
+  std::size_t nodes_ = 0, copied_ = 0;
   Node root_;
 };
 

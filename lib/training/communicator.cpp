@@ -179,7 +179,11 @@ class Nccl final : public Communicator {
   Nccl(const PeCudaTable& table, void* handle, std::int64_t rank, std::int64_t count, at::Device device,
        double timeout_s)
       : Communicator(rank, count), table_(table), handle_(handle), device_(device), timeout_s_(timeout_s) {}
-  ~Nccl() override { table_.nccl_close(handle_, std::uncaught_exceptions() == 0 || agreed_); }
+  ~Nccl() override {
+    const bool in_order = (std::uncaught_exceptions() == 0 && !gave_up) || agreed_;
+    if (!in_order) gave_up = true;  // MPI, over which the ranks met, is left open then: its end waits for all of them
+    table_.nccl_close(handle_, in_order);
+  }
 
   void start_sum(const at::Tensor& data) override {
     begin(table_.nccl_start_sum(handle_, data.data_ptr(), data.numel(), data.scalar_type() == at::kDouble, stream()));

@@ -238,6 +238,8 @@ BOOST_AUTO_TEST_CASE(compressed_files_may_have_several_members_and_damage_is_not
   const std::string lines = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n";
   put(folder / "a.jsonl.gz", gzip(lines) + gzip("{\"text\": \"three\"}"));
   BOOST_TEST(joined(read_all({(folder / "a.jsonl.gz").string()}).texts) == "onetwothree");
+  put(folder / "tape.jsonl.gz", gzip(lines) + std::string(512, '\0'));
+  BOOST_TEST(joined(read_all({(folder / "tape.jsonl.gz").string()}).texts) == "onetwo");
   const std::string whole = gzip(std::string(100'000, 'a') + "b");
   for (const std::size_t cut : {0ul, 5ul, 40ul, whole.size() - 1}) {
     put(folder / "b.txt.gz", whole.substr(0, cut));
@@ -504,6 +506,7 @@ BOOST_AUTO_TEST_CASE(compression_bombs_end_in_a_message_within_a_second_and_100_
   // A window of 2 GiB is more than the library promises memory for: a frame header with window log 31, and a raw block.
   put(folder / "window.txt.zst", std::string("\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00", 9));
   check_refused_cheaply(folder / "window.txt.zst");
+  BOOST_TEST(has(message_of([&] { read_all({(folder / "window.txt.zst").string()}); }), "more than 128 MiB"));
 }
 
 /// A name says one thing and the content another: a page of an error, a picture, another format, nothing.

@@ -37,6 +37,8 @@ BOOST_AUTO_TEST_CASE(what_is_no_whole_number_is_refused_with_its_reason) {
     BOOST_TEST(!parse_integer(text, Suffixes::kNone, &why));
     BOOST_TEST(why == "does not fit into 64 bits");
   }
+  BOOST_TEST(!parse_integer("316912650057057350374175801345G", Suffixes::kBytes, &why));
+  BOOST_TEST(why == "does not fit into 64 bits");
   for (const char* text : {"", "-", "abc", "1__0", "_1", "1_", "0x10", "12:30", "1e", "1 2", "3K"}) {
     BOOST_TEST(!parse_integer(text, Suffixes::kCount), text);
   }

@@ -75,6 +75,9 @@ BOOST_AUTO_TEST_CASE(hostile_input_ends_in_a_message) {
     bomb += "]\n";
   }
   BOOST_TEST(contains(mistake(bomb), "500,000"));
+  std::string wide = "x: &x " + std::string(1 << 20, 'a') + "\ny: [*x";
+  for (int i = 0; i < 70; ++i) wide += ", *x";
+  BOOST_TEST(contains(mistake(wide + "]\n"), "64 MiB"));
 }
 
 BOOST_AUTO_TEST_CASE(many_keys_are_read_in_time) {

@@ -17,6 +17,7 @@
 #include <functional>
 #include <limits>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -164,7 +165,11 @@ class Part {
       piece.resize(1 << 20);
       const ssize_t got = ::read(fd_.get(), piece.data(), piece.size());
       if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) support::throw_errno("read", path_.string());
+      if (got < 0) support::throw_errno("read", path_.string());
+      if (got == 0) {  // another host cut it meanwhile
+        done_ += bytes_;
+        return restart();
+      }
       piece.resize(static_cast<std::size_t>(got));
       hash_.update(piece);
       bytes_ += got;
@@ -516,12 +521,15 @@ class ParallelDownloads {
     const auto most = static_cast<int>(std::min<std::size_t>(lock_.files.size(), 64));
     running_ = static_cast<std::size_t>(std::clamp<int>(options_.parallel, 1, most));
     std::vector<std::thread> threads;
-    for (std::size_t i = running_; i > 0; --i) {
-      threads.emplace_back([this] {
-        download_next_files();
-        const std::lock_guard guard(mutex_);
-        if (--running_ == 0) ended_.notify_one();
-      });
+    const std::size_t wanted = running_;
+    try {
+      while (threads.size() < wanted) threads.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      // The system allows no further thread: those that run download all.
+      if (threads.empty()) throw support::IoError(cat("cannot start a thread: ", error.what()));
+      const std::lock_guard guard(mutex_);
+      running_ -= wanted - threads.size();
+      if (running_ == 0) ended_.notify_one();
     }
     show_until_ended();
     for (std::thread& thread : threads) thread.join();
@@ -530,6 +538,12 @@ class ParallelDownloads {
   }
 
  private:
+  void work() {
+    download_next_files();
+    const std::lock_guard guard(mutex_);
+    if (--running_ == 0) ended_.notify_one();
+  }
+
   void say(const std::string& line) {
     const std::lock_guard guard(mutex_);
     progress_.note(line);

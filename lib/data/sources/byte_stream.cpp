@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <cerrno>
 #include <vector>
@@ -61,6 +62,9 @@ class GzipStream : public ByteStream {
           break;
         }
       }
+      // Tapes and some programs fill the last block with zeros.
+      for (; !inside_ && any_ && state_.avail_in > 0 && *state_.next_in == 0; --state_.avail_in) ++state_.next_in;
+      if (state_.avail_in == 0) continue;
       if (!inside_ && any_) {  // a further member
         if (inflateReset(&state_) != Z_OK) fail("zlib rejected a further member");
       }
@@ -106,6 +110,9 @@ class ZstdStream : public ByteStream {
       }
       any_ = true;
       const std::size_t status = ZSTD_decompressStream(state_, &to, &from_);
+      if (ZSTD_isError(status) && ZSTD_getErrorCode(status) == ZSTD_error_frameParameter_windowTooLarge)
+        throw ArtifactError(cat(quote(path_), ": it was packed with a window of more than 128 MiB"),
+                            "pack it again: zstd -dc --long=31 FILE | zstd -o NEW");
       if (ZSTD_isError(status)) fail(ZSTD_getErrorName(status));
       inside_ = status != 0;
     }

@@ -14,6 +14,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "artifact/raw_text.h"
@@ -99,7 +100,12 @@ class EncoderPool {
  public:
   EncoderPool(const Tokenizer& tokenizer, const TokenizeConfig& config, const SplitRule& rule, bool cache, int workers)
       : tokenizer_(tokenizer), config_(config), rule_(rule), cache_(cache) {
-    for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
+    try {
+      for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      // The system allows no further thread: those that run encode all.
+      if (threads_.empty()) throw support::IoError(support::cat("cannot start a thread: ", error.what()));
+    }
   }
   ~EncoderPool() {
     {

@@ -1,14 +1,11 @@
 #include "report/page/report.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <functional>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "artifact/collection.h"
 #include "report/figures/gnuplot.h"
@@ -17,6 +14,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/json_text.h"
+#include "support/parallel_chunks.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -212,30 +210,13 @@ std::map<const Figure*, FigureFiles> draw(const std::vector<Section>& sections, 
       own.png = render_png(own.pictures.svg);
     });
   }
-  std::atomic<std::size_t> next{0};
   std::mutex mutex;
-  std::exception_ptr failure;
   std::size_t done = 0;
-  const auto work = [&] {
-    for (std::size_t job = next++; job < jobs.size(); job = next++) {
-      try {
-        jobs[job]();
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-        next = jobs.size();
-      }
-      const std::lock_guard lock(mutex);
-      progress.advance("pictures", static_cast<std::int64_t>(++done), static_cast<std::int64_t>(jobs.size()));
-    }
-  };
-  std::vector<std::thread> threads;
-  const std::size_t several =
-      std::min<std::size_t>({std::max(1u, std::thread::hardware_concurrency()), 8, jobs.size()});
-  for (std::size_t i = 1; i < several; ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
-  if (failure) std::rethrow_exception(failure);
+  support::parallel_chunks(jobs.size(), 1, [&](std::size_t job, std::size_t) {
+    jobs[job]();
+    const std::lock_guard lock(mutex);
+    progress.advance("pictures", static_cast<std::int64_t>(++done), static_cast<std::int64_t>(jobs.size()));
+  });
   return drawn;
 }
 
