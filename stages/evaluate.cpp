@@ -29,7 +29,9 @@ int main(int argc, char** argv) {
                        // of distance_map by tiles; 8: sums inside products; logit_drift before training, too; averaged
                        // weights are separate runs; 7: selective by a mask; 6: blocks and sliding beyond the
                        // longest context, published protocols as their sources, blow-up against a window
-       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda, pe::stages::kEvaluatedFactor},
+       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda, pe::stages::kEvaluatedFactor, pe::stages::kKeptLines,
+                     pe::stages::kOtherShots, pe::stages::kTaskLengths, pe::stages::kExtendedRules,
+                     pe::stages::kExtendedRulesByDefault},
        .summary = "Measure a model: perplexity against length, retrieval, algorithmic tasks, probes. By hand it prints "
                   "scores.",
        .inputs = {{"model", Kind::kCheckpoint},

@@ -44,7 +44,9 @@ struct Branch {
 /// A change of contents that only some configs have met. The number enters their keys; all other results stay valid.
 struct Revision {
   std::string name;  ///< Of the number in a key's config, such as "compute.bf16_on_cpu"; differs from names of fields.
-  Json when;         ///< Config key → value, or list of values: where all hold, contents have changed.
+  /// Config key → value, or list of values: where all hold, contents have changed. null: any value but the default; []:
+  /// the default of a field that is `neutral`.
+  Json when;
   int number = 2;    ///< Raised with every such change.
 };
 

@@ -1,5 +1,7 @@
 #include "evaluation/data_fit.h"
 
+#include "data/tokenizers/token_numbers.h"
+#include "encodings/attention/token_reader.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -27,6 +29,12 @@ void require_fit(const artifact::CheckpointReader& model, const data::TokenDatas
       cat(what, "; its own data was split into ", meta.split_rule.empty() ? "unknown splits" : meta.split_rule,
           "; this data into ", dataset.splits().rule),
       "measure it on data with its own split, or on other text");
+}
+
+void tell_tokens(const model::LanguageModel& model, const data::TokenDataset& dataset,
+                 const std::filesystem::path& data) {
+  encodings::ReadsTokens* reader = encodings::reader_of(model.encoding());
+  if (reader != nullptr) reader->read_with(data::token_numbers(reader->reads(), dataset.tokenizer(), data.string()));
 }
 
 }  // namespace pe::evaluation

@@ -7,6 +7,7 @@
 
 #include "artifact/checkpoint.h"
 #include "data/token_shards/token_dataset.h"
+#include "model/language_model.h"
 #include "support/progress.h"
 
 namespace pe::evaluation {
@@ -16,5 +17,9 @@ namespace pe::evaluation {
 /// never rejected.
 void require_fit(const artifact::CheckpointReader& model, const data::TokenDataset& dataset,
                  const std::filesystem::path& data, data::Split split, support::Progress& progress);
+
+/// Gives an encoding that reads numbers off the tokens (ReadsTokens) those of the data's tokenizer.
+void tell_tokens(const model::LanguageModel& model, const data::TokenDataset& dataset,
+                 const std::filesystem::path& data);
 
 }  // namespace pe::evaluation

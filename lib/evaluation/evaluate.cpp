@@ -131,13 +131,6 @@ Json evaluated_encoding(const EvalGroup& group, const artifact::CheckpointReader
   return encoding;
 }
 
-/// For encodings that read numbers off the tokens.
-void tell_tokens(const model::LanguageModel& model, const data::TokenDataset& dataset,
-                 const std::filesystem::path& data) {
-  encodings::ReadsTokens* reader = encodings::reader_of(model.encoding());
-  if (reader != nullptr) reader->read_with(data::token_numbers(reader->reads(), dataset.tokenizer(), data.string()));
-}
-
 /// Models of one checkpoint with the encoding replaced.
 class CheckpointVariants final : public ModelVariants {
  public:

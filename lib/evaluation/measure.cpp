@@ -7,6 +7,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -69,7 +70,8 @@ class Bench {
     const auto& config = model.config();
     const auto options = at::TensorOptions(model.compute_dtype()).device(model.device());
     x_ = normals("x", {batch, length, config.width}, options);
-    q_ = normals("q", {batch, config.query_heads(), length, config.d_h()}, options);
+    for (const bool with : {false, true})
+      q_[with] = normals("q", {batch, (with ? model : none).config().query_heads(), length, config.d_h()}, options);
     k_ = normals("k", {batch, config.kv_heads(), length, config.d_h()}, options);
     v_ = normals("v", {batch, config.kv_heads(), length, config.d_h()}, options);
     at::Tensor ids = at::empty({batch, length}, at::kLong);
@@ -97,7 +99,7 @@ class Bench {
     for (int layer = 0; layer < static_cast<int>(of.config().layers); ++layer) {
       encodings::LayerContext context = encodings::layer_context(encoding, state, layer, x_);
       encodings::Heads heads;
-      heads.q = q_;
+      heads.q = q_[with_encoding];
       heads.k = k_;
       heads.v = v_;
       heads.scale = 1 / std::sqrt(static_cast<double>(of.config().d_h()));
@@ -127,7 +129,8 @@ class Bench {
  private:
   const model::LanguageModel &model_, &none_;
   std::int64_t batch_, length_;
-  at::Tensor x_, q_, k_, v_, ids_;
+  at::Tensor x_, k_, v_, ids_;
+  std::array<at::Tensor, 2> q_;  ///< without and with the encoding, which may make several heads of a query
 };
 
 struct Timings {
@@ -242,7 +245,12 @@ void measure(const MeasureConfig& config, artifact::Workspace& workspace) {
   const at::ScalarType dtype = model::compute_type(compute);
   const model::LanguageModel model = model::load_model(checkpoint, device, dtype);
   encodings::read_examples(model.encoding());  // ids are drawn: they say nothing
-  const model::LanguageModel none = model::load_model(checkpoint, device, dtype, Json("none"));
+  model::ModelConfig without = model.config();
+  without.encoding = {"none"};
+  const model::LanguageModel none =
+      encodings::heads_per_query(model.config().encoding.json) == 1
+          ? model::load_model(checkpoint, device, dtype, Json("none"))
+          : model::LanguageModel::make(without, without.vocabulary, /*seed=*/1, device, dtype);  // of other weights
   const Turns turns{device, group.warmup.value_or(device.is_cpu() ? 5 : 10),
                     group.repetitions.value_or(device.is_cpu() ? 20 : 50)};
   const std::string on = model::device_summary(compute, device);

@@ -16,11 +16,12 @@ namespace {
 /// Positions whose logits exist at a time: T x V never does.
 constexpr std::int64_t kLogitRows = 1024;
 
-/// For a model that sees all tokens of a sequence.
+/// For a model that sees all tokens of a sequence. A label of the last token is in no input.
 void require_unseen_targets(const Sequence& sequence) {
   const auto next = sequence.ids.begin() + 1;
-  if (!sequence.labels.empty() && !std::equal(next, sequence.ids.end(), sequence.labels.begin(),
-                                              [](auto id, auto label) { return label < 0 || id == label; }))
+  if (!sequence.labels.empty() &&
+      (sequence.labels.back() >= 0 || !std::equal(next, sequence.ids.end(), sequence.labels.begin(),
+                                                  [](auto id, auto label) { return label < 0 || id == label; })))
     return;
   throw support::ConfigError(
       "this model sees the tokens that it is to predict (model.mask: bidirectional): it gives no likelihoods", {},

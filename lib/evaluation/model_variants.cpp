@@ -24,6 +24,14 @@ Json own_options(const Json& encoding) {
   return own;
 }
 
+/// By which a rule has extended a model already.
+double factor_of(const encodings::EncodingEntry& rule, const Json& encoding) {
+  const Json defaults = support::defaults(rule.fields);
+  const Json factor =
+      encoding.is_object() && encoding.contains("factor") ? encoding["factor"] : defaults.value("factor", Json(1));
+  return factor.is_number() ? factor.get<double>() : 1;
+}
+
 bool can_be_built(const Json& encoding) {
   try {
     encodings::make_encoding(encoding, {.width = 64, .head_width = 64, .train_length = 64});
@@ -62,11 +70,16 @@ std::optional<Json> extended_encoding(const Json& encoding, const std::string& r
   const encodings::EncodingEntry* extension = encodings::find_encoding(maps ? "distance_map" : rule);
   if (entry == nullptr || extension == nullptr || !entry->facts.rotates) return std::nullopt;
   Json below = encoding;
+  Json made = {{"kind", extension->name}};
   if (entry->family == encodings::Family::kExtension) {
     if (support::find_field(entry->fields, "over") == nullptr) return std::nullopt;
+    if (factor == 1 && extension == entry && !maps) return encoding;
     below = encoding.is_object() ? encoding.value("over", Json("rope")) : Json("rope");
+    factor *= factor_of(*entry, encoding);
+    const bool keeps_length = support::find_field(extension->fields, "train_length") != nullptr;
+    if (keeps_length && encoding.is_object() && encoding.contains("train_length"))
+      made["train_length"] = encoding["train_length"];
   }
-  Json made = {{"kind", extension->name}};
   if (maps) {
     made["rule"] = rule;
   } else if (support::find_field(extension->fields, "factor") != nullptr) {

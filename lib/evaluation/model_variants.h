@@ -32,8 +32,8 @@ class ModelVariants {
 };
 
 /// `encoding` with its rotary member (itself, or one of a stack) extended by the rule `rule` for texts `factor` times
-/// as long. An encoding that is an extension already is extended from its base encoding. Absent when nothing rotates,
-/// or the rotary member takes no rules.
+/// as long. An encoding that is an extension already is extended from its base encoding, by its factor times this one.
+/// Absent when nothing rotates, or the rotary member takes no rules.
 std::optional<Json> extended_encoding(const Json& encoding, const std::string& rule, double factor);
 
 /// `encoding` with its rotary member, if that is plain `rope`, replaced by `kind` with these options and its old base

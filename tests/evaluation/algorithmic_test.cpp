@@ -97,6 +97,25 @@ BOOST_AUTO_TEST_CASE(a_model_of_text_is_asked_in_its_own_tokens) {
   BOOST_TEST(value("algo_trial", rows.at("algo_trial").at(0), "token_total") == 4);
 }
 
+BOOST_AUTO_TEST_CASE(no_solved_example_is_the_item_that_is_asked) {
+  int repeated = 0, asked = 0;
+  FakeScorer recorder(
+      [&](const std::vector<std::int32_t>& ids, std::int64_t target) {
+        if (target + 1 < static_cast<std::int64_t>(ids.size())) return FakeScorer::Answer{1, false};
+        std::string text;
+        for (std::size_t i = 1; i < ids.size(); ++i) text += static_cast<char>(ids[i]);
+        const std::string own = text.substr(text.rfind("Input:"));
+        repeated += text.find(own) != text.rfind(own) ? 1 : 0;
+        ++asked;
+        return FakeScorer::Answer{1, false};
+      },
+      {.vocabulary = 257, .train_length = 512});
+  // Of 26 symbols one is drawn, so a tenth of the items would have it in an example.
+  ask(recorder, {{"in_context", {"copy_repeat"}}, {"lengths", {2}}, {"shots", 3}, {"examples", 100}}, 512);
+  BOOST_TEST(asked >= 100);
+  BOOST_TEST(repeated == 0);
+}
+
 BOOST_AUTO_TEST_CASE(in_context_a_symbol_is_right_when_all_its_tokens_are) {
   // Knows letters and ends of lines, and of digits the even ones: ` s13` is wrong, ` s24` right.
   FakeScorer knows(
@@ -206,6 +225,11 @@ BOOST_AUTO_TEST_CASE(lengths_without_positions_or_examples_and_models_of_text_sa
   BOOST_TEST(state(rows, 0) == "na_length");
   BOOST_TEST(state(rows, 1) == "ok");
   BOOST_TEST(state(rows, 2) == "na_positions");
+  // By default the task's own lengths: brackets come in pairs.
+  std::vector<double> lengths;
+  const Rows by_default = run(task, bounded, {{"train", 30}, {"examples", 4}});
+  for (const Row& row : by_default.at("algo_summary")) lengths.push_back(value("algo_summary", row, "length"));
+  BOOST_TEST((lengths == std::vector<double>{30, 38, 46, 60, 120}));
   for (const std::size_t row : {0, 2})
     BOOST_TEST(std::isnan(value("algo_summary", rows.at("algo_summary").at(row), "em")));
   const Row mean = rows_where(rows, "algo_length", {{"measure", "ood_mean_em"}}).at(0);
@@ -392,6 +416,27 @@ BOOST_AUTO_TEST_CASE(a_model_that_sees_all_tokens_is_tested_on_answers_that_are_
     return evaluate_in(folder, {{"tasks", {"algorithmic"}},
                                 {"algorithmic", {{"lengths", {3, 6}}, {"train", 6}, {"examples", 100}}}});
   };
+  // One answer, after the last token.
+  {
+    const test::TempFolder folder;
+    generate_in(folder, {{"task", {{"kind", "even_pairs"}, {"mode", "parallel"}}},
+                         {"lengths", {2, 6}},
+                         {"train", 100},
+                         {"validation", 10},
+                         {"window", 16},
+                         {"padding", "apart"}});
+    train_in(folder, {{"model", {{"width", 16}, {"layers", 1}, {"heads", 1}, {"mask", "bidirectional"}}},
+                      {"train",
+                       {{"length", 16},
+                        {"batch", 4},
+                        {"tokens", 16 * 4 * 2},
+                        {"documents", "masked"},
+                        {"warmup_steps", 0},
+                        {"validate_every", 0}}}});
+    const artifact::Table scores = evaluate_in(
+        folder, {{"tasks", {"algorithmic"}}, {"algorithmic", {{"lengths", {3, 6}}, {"train", 6}, {"examples", 10}}}});
+    for (const std::string& status : scores.texts("status")) BOOST_TEST(status == "ok");
+  }
   const artifact::Table summary = learns("parallel");
   BOOST_REQUIRE(summary.rows() == 2u);
   for (const double accuracy : summary.reals("token_acc")) BOOST_TEST(accuracy > 0.8);

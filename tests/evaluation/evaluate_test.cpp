@@ -483,21 +483,53 @@ BOOST_AUTO_TEST_CASE(one_checkpoint_is_measured_under_every_static_rule) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(frequencies_and_layers_are_changed_one_at_a_time) {
-  // Loss of each variant at 32 (the training length) and 64 tokens.
-  const auto losses = [](const Json& encoding, const Json& extension) {
-    const Bench bench(encoding, {}, false, /*layers=*/2);
-    artifact::Workspace workspace = bench.workspace("extension");
-    evaluate(Bench::config({{"tasks", {"extension"}}, {"lengths", {1, 2}}, {"extension", extension}}), workspace);
+/// Loss of each variant at 32 (the training length) and 64 tokens, of the same weights.
+std::map<std::string, std::map<std::int64_t, double>> losses(const Json& encoding, const Json& extension) {
+  const Bench bench(encoding, {}, false, /*layers=*/2);
+  artifact::Workspace workspace = bench.workspace("extension");
+  evaluate(Bench::config({{"tasks", {"extension"}}, {"lengths", {1, 2}}, {"extension", extension}}), workspace);
+  const artifact::Tables tables = artifact::read_eval_tables(workspace.output("scores"));
+  const artifact::Table& table = tables.at("lm_extension");
+  std::map<std::string, std::map<std::int64_t, double>> loss;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    BOOST_TEST(table.texts("status")[row] == "ok", table.texts("variant")[row]);
+    loss[table.texts("variant")[row]][table.integers("L")[row]] = table.reals("nll_mean")[row];
+  }
+  return loss;
+}
+
+BOOST_AUTO_TEST_CASE(rules_extend_an_extended_checkpoint_from_its_factor) {
+  const auto yarn = [](double factor) { return Json{{"kind", "yarn"}, {"factor", factor}, {"train_length", 16}}; };
+  const auto twice = losses(yarn(2), {{"variants", {"plain", "yarn", "pi"}}});
+  BOOST_TEST(twice.at("yarn").at(32) == twice.at("plain").at(32));
+  BOOST_TEST(twice.at("yarn").at(64) == losses(yarn(4), {{"variants", {"plain"}}}).at("plain").at(64));
+  BOOST_TEST(twice.at("pi").at(64) ==
+             losses({{"kind", "pi"}, {"factor", 4}}, {{"variants", {"plain"}}}).at("plain").at(64));
+}
+
+BOOST_AUTO_TEST_CASE(a_variant_that_an_encoding_cannot_take_has_no_number) {
+  const auto states = [](const Json& encoding, const Json& evaluation, const char* table, const char* name) {
+    const Bench bench(encoding);
+    artifact::Workspace workspace = bench.workspace("scores");
+    evaluate(Bench::config(evaluation), workspace);
     const artifact::Tables tables = artifact::read_eval_tables(workspace.output("scores"));
-    const artifact::Table& table = tables.at("lm_extension");
-    std::map<std::string, std::map<std::int64_t, double>> loss;
-    for (std::size_t row = 0; row < table.rows(); ++row) {
-      BOOST_TEST(table.texts("status")[row] == "ok", table.texts("variant")[row]);
-      loss[table.texts("variant")[row]][table.integers("L")[row]] = table.reals("nll_mean")[row];
-    }
-    return loss;
+    std::map<std::string, std::string> found;
+    for (std::size_t row = 0; row < tables.at(table).rows(); ++row)
+      found[tables.at(table).texts(name)[row]] = tables.at(table).texts("status")[row];
+    return found;
   };
+  const Json rules = {{"tasks", {"extension"}},
+                      {"extension", {{"variants", {"plain", "resonance", "logit_scale"}}, {"scales", {0, 0.5}}}}};
+  const auto trained = states("lrope", rules, "lm_extension", "variant");
+  BOOST_TEST(trained.at("plain") == "ok");
+  BOOST_TEST(trained.at("resonance") == "na_encoding");
+  BOOST_TEST(states("tapa", rules, "lm_extension", "variant").at("logit_scale") == "na_encoding");
+  const auto reliance = states("rope_pp", {{"tasks", {"reliance"}}}, "probe_reliance", "test");
+  BOOST_TEST(reliance.at("without_encoding") == "na_encoding");
+  BOOST_TEST(reliance.at("translation") == "ok");
+}
+
+BOOST_AUTO_TEST_CASE(frequencies_and_layers_are_changed_one_at_a_time) {
   const auto one_band = losses("rope", {{"variants", {"plain", "pi", "base", "p_rope", "zeroed", "frozen", "layer"}},
                                         {"bands", 1},
                                         {"bases", {10000, 500000}},

@@ -223,6 +223,21 @@ BOOST_AUTO_TEST_CASE(every_task_of_ruler_holds_what_it_asks_for) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_model_without_numbers_has_no_place_on_the_ladder) {
+  const Prose prose(20, 3000);
+  FakeScorer broken(
+      [](const auto&, std::int64_t) {
+        return FakeScorer::Answer{std::nan(""), false};
+      },
+      {.vocabulary = 257, .train_length = 256});
+  const Rows rows = run("needle", broken, {{"context", {256}}, {"needle", {{"depths", {0}}, {"trials", 3}}}}, prose);
+  for (const char* name : {"S0", "S1", "S2_gain", "S3", "S3_mrr", "S4"}) {
+    const Row row = rows_where(rows, "retrieval_ladder", {{"measure", name}}).at(0);
+    BOOST_TEST(text(cell("retrieval_ladder", row, "status")) == "overflow", name);
+  }
+  BOOST_TEST(std::isnan(value("retrieval_trial", rows.at("retrieval_trial").at(0), "rank")));
+}
+
 BOOST_AUTO_TEST_CASE(an_oracle_is_at_the_top_of_the_ladder_and_a_uniform_model_at_chance) {
   const Prose prose(20, 3000);
   const Json options = {{"context", {256, 512}}, {"needle", {{"depths", {0, 1}}, {"trials", 20}, {"candidates", 10}}}};

@@ -2,6 +2,7 @@
 // a model of text: tasks with solved examples in the prompt. Items come from their keys, so every model meets the same
 // ones.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -54,7 +55,8 @@ class Algorithmic final : public Task {
   void describe(support::FieldVisitor& v) override {
     v.field(
         "lengths", lengths_,
-        "Lengths to test, in the task's own terms; empty: the longest of training, then 1.25, 1.5, 2 and 4 times that.",
+        "Lengths to test, in the task's own terms; empty: the longest of training, then 1.25, 1.5, 2 and 4 times that, "
+        "or the next that the task has.",
         {.min = 1, .neutral = Json::array()});
     v.field("train", train_,
             "The longest length of training; 0: as in the task's source. Lengths beyond it are out of distribution.",
@@ -77,7 +79,11 @@ class Algorithmic final : public Task {
   }
 
   void run(TaskContext& context) const override {
-    if (context.trained_task.is_null() && !in_context_.empty()) {
+    if (!in_context_.empty() && !context.trained_task.is_null()) {
+      throw support::ConfigError("eval.algorithmic.in_context names tasks, but the data is of a task itself", {},
+                                 "leave in_context out, or evaluate a model of text");
+    }
+    if (!in_context_.empty()) {
       for (const std::string& name : in_context_) in_context(context, name);
       return;
     }
@@ -110,8 +116,13 @@ class Algorithmic final : public Task {
     const std::int64_t trained = train_ > 0 ? train_ : chosen.generator->train.high;
     std::vector<std::int64_t> lengths = lengths_;
     if (lengths.empty()) {
-      for (const double times : {1.0, 1.25, 1.5, 2.0, 4.0}) {
-        lengths.push_back(std::llround(times * static_cast<double>(trained)));
+      const std::array<double, 5> times = {1.0, 1.25, 1.5, 2.0, 4.0};
+      for (std::size_t i = 0; i < times.size(); ++i) {
+        // The next length that the task has, up to the next multiple.
+        std::int64_t length = std::llround(times[i] * static_cast<double>(trained));
+        const double end = (i + 1 < times.size() ? times[i + 1] : 2 * times[i]) * static_cast<double>(trained);
+        while (chosen.task->weight(length) <= 0 && length < std::llround(end)) ++length;
+        if (chosen.task->weight(length) > 0) lengths.push_back(length);
       }
     }
     std::sort(lengths.begin(), lengths.end());
@@ -340,8 +351,12 @@ class Algorithmic final : public Task {
   static schema::Rows reach(const std::string& name, const std::vector<Point>& curve, std::int64_t trained) {
     double exact = 0, token = 0, beyond = 0, len90 = kMissing;
     bool whole = true, solved = true;
+    const char* gap = status::kPositions;
     for (const Point& point : curve) {
-      if (std::isnan(point.exact)) whole = whole && point.length <= trained;
+      if (std::isnan(point.exact) && point.length > trained) {
+        if (whole) gap = point.state;
+        whole = false;
+      }
       solved = solved && point.exact >= kSolved;
       if (solved) len90 = static_cast<double>(point.length);
       if (point.length <= trained) continue;
@@ -353,7 +368,7 @@ class Algorithmic final : public Task {
     const auto add = [&](const char* measure, double value, const char* otherwise) {
       rows.add(schema::AlgoLength{name, measure, value, std::isnan(value) ? otherwise : status::kOk});
     };
-    const char* why = beyond == 0 ? status::kUncovered : status::kPositions;
+    const char* why = beyond == 0 ? status::kUncovered : gap;
     add("ood_mean_em", beyond > 0 && whole ? exact / beyond : kMissing, why);
     add("ood_mean_token_acc", beyond > 0 && whole ? token / beyond : kMissing, why);
     add("len90", len90, status::kNone);

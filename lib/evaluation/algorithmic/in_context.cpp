@@ -4,6 +4,8 @@
 
 namespace pe::evaluation {
 
+constexpr std::int64_t kOtherShots = 32;  // that are tried in place of one
+
 InContextPrompts::InContextPrompts(const TextCodec& codec, data::ChosenTask task, std::int64_t shots)
     : task_(std::move(task)),
       shots_(shots),
@@ -51,10 +53,15 @@ std::optional<InContextItem> InContextPrompts::item(std::int64_t length, std::in
   };
   InContextItem item;
   if (bos_) item.ids.push_back(*bos_);
-  for (std::int64_t shot = 0; shot < shots_; ++shot) {
-    if (!append(example(data::Split::kTrain, index * shots_ + shot), item, false)) return std::nullopt;
-  }
   const data::TaskExample asked = example(data::Split::kTest, index);
+  for (std::int64_t shot = 0; shot < shots_; ++shot) {
+    // A shot that is the item itself would give the answer away; the shortest items may have no other.
+    const std::int64_t number = index * shots_ + shot;
+    data::TaskExample shown = example(data::Split::kTrain, number);
+    for (std::int64_t again = 1; shown.ids == asked.ids && again < kOtherShots; ++again)
+      shown = example(data::Split::kTrain, number + (again << 32));
+    if (!append(shown, item, false)) return std::nullopt;
+  }
   if (!append(asked, item, true)) return std::nullopt;
   item.chance = data::chance_of(asked, task_.task->answers());
   return item;

@@ -166,7 +166,16 @@ class Extension final : public Task {
       return model.make_scaled([&](std::int64_t layer, std::int64_t) { return layer == variant.layer ? 0.0 : 1.0; });
     }
     const auto encoding = extended_encoding(model.encoding(), variant.kind, factor);
-    return encoding ? model.make(*encoding) : nullptr;
+    return encoding ? made_or_null(model, *encoding) : nullptr;
+  }
+
+  /// Null where the encodings cannot be combined.
+  static std::unique_ptr<Scorer> made_or_null(const ModelVariants& model, const Json& encoding) {
+    try {
+      return model.make(encoding);
+    } catch (const support::ConfigError&) {
+      return nullptr;
+    }
   }
 
   void one(TaskContext& context, const Variant& variant, std::int64_t length, std::int64_t longest,
@@ -187,8 +196,11 @@ class Extension final : public Task {
       double fitted = kMissing;
       std::unique_ptr<Scorer> other;
       if (variant.kind == "logit_scale") {
-        fitted = fit(context, length, longest, targets);
-        other = context.variants->make(scaled_encoding(context.variants->encoding(), scale(fitted, factor)));
+        other = made_or_null(*context.variants, scaled_encoding(context.variants->encoding(), 1));
+        if (other) {
+          fitted = fit(context, length, longest, targets);
+          other = context.variants->make(scaled_encoding(context.variants->encoding(), scale(fitted, factor)));
+        }
       } else if (swapped) {
         other = changed(*context.variants, variant, factor);
       }

@@ -395,7 +395,8 @@ class Perplexity final : public Task {
     row.se_nll = mean_nll.se;
     row.ci_lo = mean_nll.low();
     row.ci_hi = mean_nll.high();
-    row.status = fine ? status::kOk : status::kOverflow;
+    // No token has min_context tokens before it.
+    row.status = total_tokens == 0 ? status::kLength : fine ? status::kOk : status::kOverflow;
     return row;
   }
 

@@ -210,6 +210,7 @@ void sample(const SampleConfig& config, artifact::Workspace& workspace) {
         "this model sees the tokens that it is to predict, or other texts of its batch: it cannot write text", {},
         "sample models that were trained with model.mask: causal");
   }
+  tell_tokens(model, dataset, data_input.path);
   const std::int64_t context = group.context > 0 ? group.context : model.config().length;
   if (const auto positions = model.encoding().facts().max_positions; positions && *positions < context) {
     throw ConfigError(cat("sample.context: ", context, " tokens, but the encoding has ", *positions, " positions"), {},

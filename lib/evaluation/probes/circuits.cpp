@@ -5,12 +5,14 @@
 #include <ATen/ops/zeros.h>
 
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include "encodings/attention/attend.h"
 #include "evaluation/items.h"
 #include "evaluation/probes/probe_texts.h"
 #include "statistics/estimates.h"
+#include "support/missing.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -96,8 +98,8 @@ class Circuits final : public Task {
 
     schema::Rows rows;
     std::array<double, 3> best;
-    std::array<std::pair<std::int64_t, std::int64_t>, 3> where;
-    best.fill(-1);
+    std::array<std::pair<std::int64_t, std::int64_t>, 3> where{};
+    best.fill(-std::numeric_limits<double>::infinity());
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       for (std::int64_t head = 0; head < heads; ++head) {
         schema::ProbeCircuit row{.m = m, .layer = layer, .head = head};
@@ -117,10 +119,10 @@ class Circuits final : public Task {
       rows.add(schema::ProbeCircuitSummary{.m = m,
                                            .n = sequences_,
                                            .measure = kScores[score],
-                                           .value = best[score],
+                                           .value = std::isfinite(best[score]) ? best[score] : kMissing,
                                            .layer = where[score].first,
                                            .head = where[score].second,
-                                           .status = status::kOk});
+                                           .status = std::isfinite(best[score]) ? status::kOk : status::kOverflow});
     }
     // The same tokens at their first and at their second occurrence, each predicted from the one before it in its copy.
     const auto first = summed_losses(model, texts, 1, m, context.settings.batch_tokens);
@@ -133,7 +135,7 @@ class Circuits final : public Task {
                                          .measure = "in_context_gain",
                                          .value = gain.value,
                                          .se = gain.se,
-                                         .status = status::kOk});
+                                         .status = std::isfinite(gain.value) ? status::kOk : status::kOverflow});
     return rows;
   }
 

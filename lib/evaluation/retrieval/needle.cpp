@@ -71,7 +71,8 @@ class Needle final : public Task {
       }
     };
     for (std::size_t i = 1; i < things.size(); ++i) {
-      question.facts.push_back({cat("The ", thing(things[i]), " code is ", other(), ".\n"), random.uniform()});
+      question.facts.push_back(
+          {cat("The ", thing(things[i]), " code is ", other(), ".\n"), random.uniform(), /*decides=*/false});
     }
     question.answers = {" " + number};
     for (std::int64_t i = 1; i < candidates_; ++i) question.others.push_back(" " + other());

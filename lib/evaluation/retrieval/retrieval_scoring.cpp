@@ -79,7 +79,7 @@ schema::Rows score_items(TaskContext& context, const std::string& task, const st
       if (other == nll) tied += 1;
     }
     at += 2 + item.others.size();
-    const bool ranked = !item.others.empty();
+    const bool ranked = !item.others.empty() && !std::isnan(nll);
     rows.add(schema::RetrievalTrial{.task = task,
                                     .variant = variant,
                                     .length = length,
@@ -177,6 +177,7 @@ void add_summary(const std::string& task, const std::string& variant, std::int64
 void add_ladder(const std::string& task, const std::string& variant, std::int64_t length, const TrialColumns& of,
                 const PartColumns& parts, schema::Rows& rows) {
   const double n = static_cast<double>(of.exact.size());
+  const bool blown_up = !std::isfinite(statistics::ratio_of_sums(of.nll, of.tokens).value);
   const auto add = [&](const char* measure, double value, double low, double high, double chance) {
     rows.add(schema::RetrievalLadder{.task = task,
                                      .variant = variant,
@@ -187,7 +188,9 @@ void add_ladder(const std::string& task, const std::string& variant, std::int64_
                                      .ci_hi = high,
                                      .chance = chance,
                                      .n = std::ssize(of.exact),
-                                     .status = std::isnan(value) ? status::kMeasure : status::kOk});
+                                     .status = blown_up            ? status::kOverflow
+                                               : std::isnan(value) ? status::kMeasure
+                                                                   : status::kOk});
   };
   // Tokens and parts of an item are not independent, so their intervals are over trials.
   const auto add_ratio = [&](const char* measure, const std::vector<double>& y, const std::vector<double>& x,

@@ -136,6 +136,7 @@ class Ruler final : public Task {
       question.question = cat("What are the codes of the ", support::join(things, ", the "), "? The codes are");
     } else {
       const std::size_t asked = random.below(count);
+      for (std::size_t i = 0; i < count; ++i) question.facts[i].decides = i == asked;
       question.question = cat("What is the ", things[asked], " code? The ", things[asked], " code is");
       question.answers = {" " + values[asked]};
       for (std::int64_t i = 1; i < candidates_; ++i) {
