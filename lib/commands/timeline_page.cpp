@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "report/text_escape.h"
 #include "support/clock.h"
 #include "support/json_text.h"
 #include "support/text.h"
@@ -15,6 +16,7 @@ namespace {
 using pipeline::Timeline;
 using pipeline::TimelineSpan;
 using pipeline::TimelineTask;
+using report::escape_html;
 using support::cat;
 
 constexpr const char kStyle[] =
@@ -23,23 +25,6 @@ constexpr const char kStyle[] =
 constexpr const char kScript[] =
 #include "timeline.js.inc"
     ;
-
-std::string html(const std::string& text) {
-  std::string out;
-  for (const char c : support::replace_invalid_utf8(text)) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += c;
-  }
-  return out;
-}
 
 double rounded(double seconds) { return std::round(seconds * 1000) / 1000; }
 
@@ -65,27 +50,19 @@ std::string data_of(const Timeline& timeline) {
         Json::array({task.id, stage, task.state, rounded(task.ready_s), task.bytes, task.reason, std::move(spans)}));
   }
   all += "]}";
-  std::string out;
-  out.reserve(all.size() + all.size() / 64);
-  for (const char c : all) {
-    if (c == '<')
-      out += "\\u003c";
-    else
-      out += c;
-  }
-  return out;
+  return report::escape_json_script(all);
 }
 
 std::string card(const std::string& title, const std::string& figure, const std::string& note, bool bad = false) {
-  return cat("<div><dt>", html(title), "</dt><dd", bad ? " class=\"bad\"" : "", ">", html(figure),
-             note.empty() ? "" : cat("<small>", html(note), "</small>"), "</dd></div>\n");
+  return cat("<div><dt>", escape_html(title), "</dt><dd", bad ? " class=\"bad\"" : "", ">", escape_html(figure),
+             note.empty() ? "" : cat("<small>", escape_html(note), "</small>"), "</dd></div>\n");
 }
 
 std::string seconds_text(double seconds) { return seconds < 0.0095 ? "0 s" : support::short_duration(seconds); }
 
 std::string bytes_text(double bytes) { return bytes > 0 ? support::short_bytes(bytes) : ""; }
 
-std::string number_cell(const std::string& text) { return cat("<td class=\"n\">", html(text), "</td>"); }
+std::string number_cell(const std::string& text) { return cat("<td class=\"n\">", escape_html(text), "</td>"); }
 
 std::string cards(const Timeline& timeline) {
   std::size_t made = 0, attempts = 0, waits = 0;
@@ -147,13 +124,13 @@ std::string critical_table(const Timeline& timeline) {
     ran += task.ran_s();
     waited += task.waited_s();
     if (++shown > kMost) continue;
-    rows += cat("<tr><td class=\"id\">", html(task.id), "</td>", number_cell(seconds_text(task.ready_s)),
+    rows += cat("<tr><td class=\"id\">", escape_html(task.id), "</td>", number_cell(seconds_text(task.ready_s)),
                 number_cell(seconds_text(task.waited_s())), number_cell(seconds_text(task.ran_s())),
                 number_cell(bytes_text(static_cast<double>(task.peak_rss_bytes()))), "</tr>\n");
   }
   return cat(
       "<p class=\"note\">Each of these became ready when the one above it was published; together they ran ",
-      html(seconds_text(ran)), " and waited ", html(seconds_text(waited)),
+      escape_html(seconds_text(ran)), " and waited ", escape_html(seconds_text(waited)),
       " for a slot. More slots shorten the waiting only.",
       timeline.critical.size() > kMost ? cat(" The first ", kMost, " of ", timeline.critical.size(), ".") : "",
       "</p>\n<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\">Task</th><th scope=\"col\" "
@@ -188,7 +165,7 @@ std::string stage_table(const Timeline& timeline) {
     const Sum& sum = sums[stage];
     const auto mean = [&](double total) { return sum.ran ? seconds_text(total / static_cast<double>(sum.ran)) : ""; };
     rows += cat(
-        "<tr><td>", html(stage), "</td>", number_cell(cat(sum.tasks)), number_cell(cat(sum.made)),
+        "<tr><td>", escape_html(stage), "</td>", number_cell(cat(sum.tasks)), number_cell(cat(sum.made)),
         number_cell(cat(sum.reused)), number_cell(sum.failed ? cat(sum.failed) : ""), number_cell(mean(sum.waited)),
         number_cell(mean(sum.seconds)), number_cell(sum.ran ? seconds_text(sum.longest) : ""),
         number_cell(sum.ran ? seconds_text(sum.seconds) : ""), number_cell(bytes_text(static_cast<double>(sum.peak))),
@@ -209,15 +186,15 @@ std::string render_timeline(const Timeline& timeline) {
   const std::string title = timeline.title.empty() ? timeline.pipeline : timeline.title;
   std::string legend;
   for (std::size_t i = 0; i < timeline.stages.size(); ++i) {
-    legend += cat("<li><i style=\"background:var(--s", i % 8, ")\"></i>", html(timeline.stages[i]), "</li>");
+    legend += cat("<li><i style=\"background:var(--s", i % 8, ")\"></i>", escape_html(timeline.stages[i]), "</li>");
   }
   return cat(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
       "content=\"width=device-width, initial-scale=1\">\n<title>Timeline of ",
-      html(timeline.pipeline), ", run ", html(timeline.run_id), "</title>\n<style>\n", kStyle,
-      "</style>\n</head>\n<body>\n<header>\n<h1>", html(title), "</h1>\n<p class=\"lead\">Run ", html(timeline.run_id),
-      ", ", html(timeline.state), ", on ", html(timeline.host), " since ", html(support::utc_text(timeline.started)),
-      "</p>\n", cards(timeline),
+      escape_html(timeline.pipeline), ", run ", escape_html(timeline.run_id), "</title>\n<style>\n", kStyle,
+      "</style>\n</head>\n<body>\n<header>\n<h1>", escape_html(title), "</h1>\n<p class=\"lead\">Run ",
+      escape_html(timeline.run_id), ", ", escape_html(timeline.state), ", on ", escape_html(timeline.host), " since ",
+      escape_html(support::utc_text(timeline.started)), "</p>\n", cards(timeline),
       "</header>\n<main>\n<section aria-labelledby=\"chart\">\n<h2 id=\"chart\">Who ran when</h2>\n",
       "<noscript><p class=\"note\">The chart and the list of tasks need JavaScript; the tables below do "
       "not.</p></noscript>\n",

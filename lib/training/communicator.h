@@ -40,10 +40,6 @@ class Communicator {
     start_sum(data);
     finish();
   }
-  void average(const at::Tensor& data) {
-    sum(data);
-    data.div_(static_cast<double>(count_));
-  }
   std::string broadcast(const std::string& text);  ///< rank 0's
   /// The value of rank 0; the values of other ranks do not count.
   bool first_says(bool value) { return count_ == 1 ? value : sum({is_first() && value ? 1.0 : 0.0})[0] > 0; }

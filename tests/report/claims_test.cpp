@@ -781,7 +781,8 @@ struct Rows {
             .7);
         add("over_batch", "seed", "post_norm_over_batch", name, 4, seed, .141 + noise, 4.31 + noise, .7);
       }
-      add("bare", "seed", "bare_bidirectional", "rope", 16, seed, sixteen + noise, 4.3, .7);
+      for (const char* name : {"rope", "lrope"})
+        add("bare", "seed", "bare_bidirectional", name, 16, seed, sixteen + noise, 4.3, .7);
       for (const char* name : {"sinusoidal", "sininit", "learned", "rope", "lrope"}) {
         add("fixed", "fixed", "pre_norm_causal", name, 4, seed, .07, .08 + noise, .012);
         add("fixed", "fixed", "post_norm_causal", name, 4, seed, .07, (name == std::string("lrope") ? .3 : .09) + noise,

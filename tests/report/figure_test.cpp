@@ -27,6 +27,22 @@ BOOST_AUTO_TEST_CASE(labels_stay_inside) {
   BOOST_TEST(spread_labels({}, 3, 0, 100).empty());
 }
 
+BOOST_AUTO_TEST_CASE(names_are_chosen_and_drawn_singly_by_the_leading_panel) {
+  const auto line = [](const char* name, double y) {
+    return Series{.name = name, .role = Series::Role::kMain, .points = {{.x = 1, .y = y}}};
+  };
+  Figure figure{.id = "f", .title = "Loss", .lead = 1};
+  figure.panels = {{.title = "prefix", .series = {line("a", 1), line("b", 2), line("c", 3)}},
+                   {.title = "anchored", .series = {line("a", 3), line("b", 1)}}};
+  BOOST_TEST((leading_names(figure, "", 2) == std::vector<std::string>{"b", "a"}));
+  const Figure each = small_multiples(figure);
+  BOOST_TEST(each.title == "Loss, anchored");
+  BOOST_REQUIRE(each.panels.size() == 2u);
+  BOOST_TEST(each.panels[0].encoding == "a");
+  BOOST_TEST(each.panels[0].series[0].points[0].y == 3);
+  BOOST_TEST(figure_json(each, 10, 1).at("panels").size() == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(lengths_are_ticked_with_all_their_digits) {
   const Axis axis{.title = {}, .scale = Scale::kLog2};
   const Range range = range_of(axis, {512, 1024, 2048, 16384});

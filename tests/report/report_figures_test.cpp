@@ -127,7 +127,7 @@ BOOST_AUTO_TEST_CASE(curves_have_steps_and_flops_as_units_and_hours_where_steps_
   BOOST_TEST(line.units.at("steps") == 1.0 / 512, tt::tolerance(1e-12));
   BOOST_TEST(line.units.at("flops") == 6.0 * 1000 + 12.0 * 2 * 2 * 4 * 128, tt::tolerance(1e-12));
   const std::string csv = figure_csv(loss.figures[0]);
-  BOOST_TEST(csv.find("panel,series,seed,role,x,y,low,high,n,x_steps,x_flops\r\n") == 0u, csv.substr(0, 200));
+  BOOST_TEST(csv.find("panel,series,seed,role,x,y,low,high,n,value,x_steps,x_flops\r\n") == 0u, csv.substr(0, 200));
   BOOST_TEST(figure_json(loss.figures[0])["units"][1]["title"] == "Training FLOPs, estimated");
   results.runs = {{.encoding = "rope", .seed = "1"}, {.encoding = "alibi", .seed = "1"}};
   for (std::size_t run = 0; run < 2; ++run) {

@@ -78,7 +78,7 @@ def read_manifest(folder) -> dict:
 
 
 def read_figure(report, figure) -> pd.DataFrame:
-    """The data of one figure of a report: columns panel, series, seed, role, x, y, low, high, n.
+    """The data of one figure of a report: columns panel, series, seed, role, x, y, low, high, n, value.
 
     `report` is the folder of a report, such as reports/quickstart/latest; `figure` is the id that its page shows.
     """

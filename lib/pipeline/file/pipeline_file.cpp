@@ -467,10 +467,7 @@ PipelineFile Reader::read(const Node& document) {
   file_.slurm = map_member(document, "slurm", "'slurm'");
   if (const Node scales = map_member(document, "scales", "'scales'"); scales.is_map()) read_scales(scales);
   if (const Node* names = document.find("environment")) read_environment(*names);
-  if (const Node* claims = document.find("claims")) {
-    file_.claims = text(*claims, "'claims'");
-    file_.claims_mark = claims->mark;
-  }
+  if (const Node* claims = document.find("claims")) file_.claims = text(*claims, "'claims'");
   if (const Node own = map_member(document, "sequential", "'sequential'"); own.is_map()) read_sequential(own);
   const Node* stages = document.find("stages");
   if (!stages) {

@@ -96,7 +96,6 @@ struct PipelineFile {
   std::vector<Scale> scales;
   std::vector<std::string> environment;  ///< further environment variables of stages, by name
   std::string claims;                    ///< path, or empty
-  support::Mark claims_mark;
   std::optional<Sequential> sequential;
   std::vector<StageDeclaration> stages;
 

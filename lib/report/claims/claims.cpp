@@ -573,8 +573,26 @@ class Judge {
   }
 
   /// Whether a row of an arm that the test is about was among them.
-  static bool add_rows(const ClaimTest& test, const GatheredTable& gathered, const std::string& run_name,
-                       const std::string& run_seed, ArmSeeds& arms) {
+  /// Validation text is another evaluation where there is test text, unless a claim asks for it.
+  bool leaves_validation(const artifact::Table& table, const RowFilter& filter) const {
+    if (!table.find_column("corpus")) return false;
+    const bool named = std::any_of(filter.begin(), filter.end(), [](const auto& one) { return one.first == "corpus"; });
+    return !named && has_test_text(table.name());
+  }
+
+  bool has_test_text(const std::string& name) const {
+    const auto [known, fresh] = test_text_.try_emplace(name, false);
+    if (!fresh) return known->second;
+    for (const GatheredTable& gathered : results_.tables.at(name)) {
+      const schema::CellReader read(gathered.table);
+      for (std::size_t row = 0; row < gathered.table.rows() && !known->second; ++row)
+        known->second = gathered.table.find_column("corpus") && read.text(row, "corpus") != "validation";
+    }
+    return known->second;
+  }
+
+  bool add_rows(const ClaimTest& test, const GatheredTable& gathered, const std::string& run_name,
+                const std::string& run_seed, ArmSeeds& arms) const {
     const Quantity& quantity = test.quantity;
     const artifact::Table& table = gathered.table;
     const schema::CellReader read(table);
@@ -588,7 +606,9 @@ class Judge {
                has_unit = !table.columns()[*table.find_column(quantity.measure)].unit.empty();
     const auto take = [&](const RowFilter& filter, bool is_minus) {
       for (const auto& [name, values] : filter) check_column(test, table, name);
+      const bool tests_only = leaves_validation(table, filter);
       for (std::size_t row = 0; row < table.rows(); ++row) {
+        if (tests_only && read.text(row, "corpus") == "validation") continue;
         const bool fits = std::all_of(filter.begin(), filter.end(), [&](const auto& one) {
           const std::string own = read.text(row, one.first);
           return std::any_of(one.second.begin(), one.second.end(),
@@ -624,6 +644,7 @@ class Judge {
   }
 
   const Results& results_;
+  mutable std::map<std::string, bool> test_text_;  ///< of tables by name
   std::size_t comparisons_ = 1;  ///< of the claim that is judged
   bool repeated_ = false;        ///< whether its seeds are added until it is decided
 };

@@ -359,9 +359,9 @@ std::vector<std::string> leading_names(const Figure& figure, const std::string& 
   std::vector<std::pair<double, std::string>> ends;
   const bool higher = figure.y.title.find("higher is better") != std::string::npos;
   for (const std::string& name : names_of(figure)) {
-    double end = std::numeric_limits<double>::infinity();  // of a name that the first panel lacks
+    double end = std::numeric_limits<double>::infinity();  // of a name that the leading panel lacks
     if (!figure.panels.empty()) {
-      for (const Series& series : figure.panels.front().series) {
+      for (const Series& series : figure.panels.at(figure.lead).series) {
         if (series.name != name || !is_named(series) || series.points.empty()) continue;
         const double last = series.points.back().y;
         end = std::isnan(last) ? end : higher ? -last : last;
@@ -410,16 +410,16 @@ Figure small_multiples(const Figure& figure) {
   each.columns = 3;
   each.panels.clear();
   if (figure.panels.empty()) return each;
-  const Panel& first = figure.panels.front();
-  for (const std::string& name : names_of(figure)) {
+  each.lead = 0;
+  const Panel& leading = figure.panels.at(figure.lead);
+  if (figure.panels.size() > 1 && !leading.title.empty()) each.title += cat(", ", leading.title);
+  for (const std::string& name : names_of(leading)) {
     Figure one = figure;
-    one.panels = {first};
+    one.lead = 0;
+    one.panels = {leading};
     one = with_others_in_grey(std::move(one), {name});
     Panel panel = std::move(one.panels.front());
-    panel.title = name;
-    if (std::none_of(panel.series.begin(), panel.series.end(),
-                     [&](const Series& series) { return series.name == name; }))
-      continue;
+    panel.title = panel.encoding = name;
     for (Series& series : panel.series) series.labelled = false;  // the title says it
     each.panels.push_back(std::move(panel));
   }
@@ -430,7 +430,7 @@ std::string figure_csv(const Figure& figure) {
   const auto number = [](double value) {
     return std::isfinite(value) ? support::shortest(value) : std::isinf(value) ? "inf" : "";
   };
-  std::string text = "panel,series,seed,role,x,y,low,high,n";
+  std::string text = "panel,series,seed,role,x,y,low,high,n,value";
   for (const Unit& unit : figure.x_units) text += cat(",x_", unit.id);
   text += "\r\n";
   const std::string no_units(figure.x_units.size(), ',');
@@ -439,7 +439,7 @@ std::string figure_csv(const Figure& figure) {
       for (const Point& p : series.points) {
         text += cat(quote_csv(panel.title), ",", quote_csv(series.name), ",", quote_csv(series.seed), ",",
                     role_name(series.role), ",", number(p.x), ",", number(p.y), ",", number(p.low), ",", number(p.high),
-                    ",", number(p.n));
+                    ",", number(p.n), ",");
         for (const Unit& unit : figure.x_units) {
           const auto factor = series.units.find(unit.id);
           text += cat(",", factor == series.units.end() ? "" : number(p.x * factor->second));
@@ -450,7 +450,7 @@ std::string figure_csv(const Figure& figure) {
     for (const HeatCell& cell : panel.cells) {
       text +=
           cat(quote_csv(panel.title), ",,,cell,", quote_csv(figure.x_names.at(static_cast<std::size_t>(cell.column))),
-              ",", quote_csv(figure.y_names.at(static_cast<std::size_t>(cell.row))), ",,,", number(cell.value),
+              ",", quote_csv(figure.y_names.at(static_cast<std::size_t>(cell.row))), ",,,,", number(cell.value),
               no_units, "\r\n");
     }
   }
@@ -502,7 +502,7 @@ Json series_json(const Series& series, std::size_t limit) {
 
 }  // namespace
 
-Json figure_json(const Figure& figure, std::size_t limit) {
+Json figure_json(const Figure& figure, std::size_t limit, std::size_t panels) {
   Json json{{"id", figure.id},
             {"title", figure.title},
             {"x", axis_json(figure.x)},
@@ -514,8 +514,10 @@ Json figure_json(const Figure& figure, std::size_t limit) {
     json["units"].push_back(std::move(entry));
   }
   for (const Panel& panel : figure.panels) {
+    if (json["panels"].size() == panels) break;
     Json series = Json::array();
-    for (const Series& s : panel.series) series.push_back(series_json(s, limit));
+    for (const Series& s : panel.series)
+      series.push_back(series_json(s, s.role == Series::Role::kContext ? limit / 3 : limit));
     Json rules = Json::array();
     for (const Rule& rule : panel.rules)
       rules.push_back({{"vertical", rule.vertical}, {"at", rule.at}, {"label", rule.label}});

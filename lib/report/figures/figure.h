@@ -117,7 +117,8 @@ struct Figure {
   Axis x;
   Axis y;
   std::vector<Panel> panels;
-  int columns = 2;  ///< panels side by side
+  std::size_t lead = 0;  ///< the panel of the figure's sentences, by which names are chosen
+  int columns = 2;       ///< panels side by side
   /// Of heat maps (both axes) and forest plots (y): names of the places 0, 1, 2, …
   std::vector<std::string> x_names, y_names;
   double heat_low = 0, heat_high = 1;
@@ -131,19 +132,20 @@ inline constexpr std::size_t kNamesInColour = 8;
 /// The names of a panel's or a figure's labelled lines, in order.
 std::vector<std::string> names_of(const Panel& panel);
 std::vector<std::string> names_of(const Figure& figure);
-/// The `most` names that are best at the ends of the first panel's lines (the axis's title says which way is better),
+/// The `most` names that are best at the ends of the leading panel's lines (the axis's title says which way is better),
 /// `first` first.
 std::vector<std::string> leading_names(const Figure& figure, const std::string& first,
                                        std::size_t most = kNamesInColour);
 /// The same figure with all other names in grey, and named in grey, but in panels of at most `few` names.
 Figure with_others_in_grey(Figure figure, const std::vector<std::string>& names, std::size_t few = 0);
-/// A panel for each name out of the first panel, the others in grey.
+/// A panel for each name out of the leading panel, the others in grey.
 Figure small_multiples(const Figure& figure);
 
-/// The figure's data, a row per point: panel, series, seed, role, x, y, low, high, n, then x in the other units.
+/// The figure's data, a row per point or cell of a map: panel, series, seed, role, x, y, low, high, n, value (of a
+/// cell), then x in the other units.
 std::string figure_csv(const Figure& figure);
-/// The same for the page and report.json, at most `points` a series.
-Json figure_json(const Figure& figure, std::size_t points = 2000);
+/// The same for the page and report.json, at most `points` a series (a third in grey), of the first `panels`.
+Json figure_json(const Figure& figure, std::size_t points = 2000, std::size_t panels = SIZE_MAX);
 
 /// A range, with its ticks. `low < high` always.
 struct Tick {

@@ -499,7 +499,10 @@ class Script {
   void lines(const Panel& panel, const Frame& f, const std::vector<EndLabel>& labels) {
     bands(panel, f);
     for (const Series& s : panel.series) {
-      if (s.role == Series::Role::kContext) strokes(s, f, 1.0, s.labelled ? "#b0b0b0" : "#d0d0d0", false);
+      if (s.role != Series::Role::kContext) continue;
+      const char* const grey = s.labelled ? "#b0b0b0" : "#d0d0d0";
+      strokes(s, f, 1.0, grey, false);
+      if (s.points.size() < 2) markers(visible_points(s, f), f, s.look, 0.6, grey);  // no line to see
     }
     for (const Series& s : panel.series) {
       const std::string pale = mixed_with_white(s.look.colour, s.role == Series::Role::kRaw ? 0.7 : 0.35);
@@ -707,8 +710,7 @@ Canvas sized(const Figure& figure, Canvas canvas) {
                (s.role == Series::Role::kMain || s.role == Series::Role::kLine || s.role == Series::Role::kContext);
       labels = std::max(labels, own);
     }
-    canvas.panel_height =
-        std::max(canvas.panel_height, em * (9 + 1.3 * static_cast<double>(std::min<std::size_t>(labels, 30))));
+    canvas.panel_height = std::max(canvas.panel_height, em * (9 + 1.3 * static_cast<double>(labels)));
   }
   return canvas;
 }

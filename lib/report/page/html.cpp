@@ -105,7 +105,8 @@ std::string render_page(const Page& page) {
     for (const std::string& paragraph : shown.section->paragraphs) text += "<p>" + escape_html(paragraph) + "</p>\n";
     for (const PageFigure& figure : shown.figures) {
       text += figure_html(figure, shown.section->title);
-      if (figure.figure->kind == Figure::Kind::kLines) figures[figure.figure->id] = figure_json(*figure.figure, 400);
+      if (figure.figure->kind == Figure::Kind::kLines)
+        figures[figure.figure->id] = figure_json(*figure.figure, 400, figure.panels.size());
     }
     for (const Table& table : shown.section->tables) text += to_html(table);
     text += "</section>\n";

@@ -90,7 +90,7 @@
         list.push(Object.assign({ label: s.name, extra: true, data: points(3), pointRadius: 0, backgroundColor: s.colour + '29', fill: outlines ? false : '-1' }, edge));
       }
       list.push({ label: s.name, seed: s.seed, extra: !main && !s.named, data: points(1), known: s.points, borderColor: main ? s.colour : s.role === 'context' ? '#b0b0b0' : s.colour + '66', showLine: s.role !== 'points', backgroundColor: s.colour, borderDash: dashes[s.dash],
-                  borderWidth: main ? 2 : 1, pointRadius: s.role === 'main' ? 3 : s.role === 'points' ? 2 : 0, pointStyle: shapes[s.shape], spanGaps: false, order: main ? 0 : 1 });
+                  borderWidth: main ? 2 : 1, pointRadius: s.role === 'main' ? 3 : s.role === 'points' || s.points.length < 2 ? 2 : 0, pointStyle: shapes[s.shape], spanGaps: false, order: main ? 0 : 1 });
     });
     return list;
   }

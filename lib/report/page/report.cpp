@@ -73,6 +73,7 @@ Json study_of(const Results& results) {
     if (!name.empty() && std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
   };
   for (const Run& run : results.runs) {
+    if (!run.selected) continue;  // a rate that was not chosen
     add(seeds, run.seed);
     for (const auto& [axis, label] : run.labels) {
       if (axis == "encoding" || axis == "pe" || axis == "seed") continue;

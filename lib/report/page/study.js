@@ -101,12 +101,13 @@
     row(table, ['setting', 'this model', 'the other'], true);
     keys.forEach(function (key) { row(table, [key, mine[key], other[key]]); });
   }
-  function open(cell) {
+  function open(cell, from) {
     close();
     var line = cell.parentNode, figure = cell.closest('figure'), heads = line.closest('table').tHead.rows;
     var head = heads[heads.length - 1].cells[cell.cellIndex], all = known();
     var encoding = line.getAttribute('data-encoding'), variant = line.getAttribute('data-variant'), seed = line.getAttribute('data-seed');
-    opener = cell;
+    opener = from || cell;
+    if (opener === cell) cell.tabIndex = -1;   // so that it can have the focus again
     drawer = element('aside', undefined, document.body);
     drawer.id = 'drawer';
     drawer.setAttribute('role', 'dialog');
@@ -117,8 +118,9 @@
     element('h3', figure.querySelector('figcaption b').textContent + ' ' + head.firstChild.textContent, drawer);
     element('p', [encoding, variant, seed ? 'seed ' + seed : ''].filter(Boolean).join(', ') || line.cells[0].textContent, drawer);
     var value = element('p', undefined, drawer), small = cell.querySelector('small');
-    element('b', cell.getAttribute('data-v'), value);
-    if (small) value.appendChild(document.createTextNode(' ' + small.textContent));
+    element('b', cell.firstChild.textContent, value);
+    if (small && small !== cell.firstChild) value.appendChild(document.createTextNode(' ' + small.textContent));
+    element('p', 'In full: ' + cell.getAttribute('data-v') + '.', drawer);
     element('p', 'In tables/' + figure.id.replace(/^table-/, '') + '.csv, column ' + head.getAttribute('data-id') + '.', drawer);
     var runs = runsOf(encoding, variant, seed);
     if (runs.length) {
@@ -155,7 +157,7 @@
     if (event.key === 'Escape') close();
     if (event.key === 'Enter' && event.target.matches && event.target.matches('tbody th')) {
       var first = event.target.parentNode.querySelector('td[data-v]');
-      if (first) open(first);
+      if (first) open(first, event.target);
     }
   });
   document.querySelectorAll('figure.table tbody th').forEach(function (head) { head.tabIndex = 0; });

@@ -225,7 +225,6 @@ void read_tasks(const artifact::Tables& tables, const std::string& where, std::s
                               .depth = row.depth,
                               .item = cat(row.variant, " ", depth, " ", row.trial),
                               .exact = row.em,
-                              .digits_right = row.digit_correct,
                               .digits = static_cast<double>(row.digit_total),
                               .nll = row.nll_key,
                               .nll_control = row.nll_key_control});
@@ -686,6 +685,16 @@ void make_arms(const std::vector<std::string>& chosen, std::set<std::size_t> unm
 
 }  // namespace
 
+namespace {
+
+/// Validation text is another evaluation. It counts where there is no test text.
+void keep_test_text(std::vector<LmCell>& cells) {
+  const auto is_validation = [](const LmCell& cell) { return cell.corpus == "validation"; };
+  if (!std::all_of(cells.begin(), cells.end(), is_validation)) std::erase_if(cells, is_validation);
+}
+
+}  // namespace
+
 Results read_results(const ReportConfig& config, const artifact::Workspace& workspace) {
   Results results;
   results.title = config.title.empty() ? "Comparison of positional encodings" : config.title;
@@ -706,6 +715,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   const auto score_labels = labels_of(config, workspace, "scores", results.missing);
   for (std::size_t i = 0; i < score_labels.size(); ++i) scores.read(workspace.all_inputs("scores")[i], score_labels[i]);
   const std::set<std::size_t> unmeasured = scores.finish();
+  keep_test_text(results.lm);
   const auto curve_labels = labels_of(config, workspace, "curves", results.missing);
   for (std::size_t i = 0; i < curve_labels.size(); ++i)
     results.curves.push_back(read_curve(workspace.all_inputs("curves")[i], curve_labels[i], i + 1, data));

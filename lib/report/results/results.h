@@ -96,7 +96,7 @@ struct Trial {
   double depth = 0;  ///< NaN where facts are at several
   std::string item;  ///< names the item within its task and length; the same in every run
   double exact = 0;
-  double digits_right = 0, digits = 0;
+  double digits = 0;
   double nll = 0, nll_control = 0;
 };
 

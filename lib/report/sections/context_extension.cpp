@@ -94,6 +94,13 @@ std::vector<ArmReach> gather(const Results& results) {
       keep_worst(arm->effective_status, status);
     }
   });
+  // A length at which a model has no positions, or fails, was tested as well.
+  for (const LmCell& cell : results.lm) {
+    ArmReach* arm = of(cell.run);
+    if (arm && cell.protocol == "anchored" &&
+        (cell.status == "ok" || cell.status == "na_positions" || cell.status == "overflow"))
+      arm->tested.insert(cell.length);
+  }
   const bool tests = has_test_rows<schema::Extension>(results);
   each_row<schema::Extension>(results, [&](std::size_t run, const schema::Extension& row) {
     if (tests && row.corpus == "validation") return;

@@ -142,6 +142,10 @@ Figure perplexity_figure(const Results& results, Palette& palette) {
     std::erase_if(panels, [](const Panel& panel) { return panel.series.empty(); });
     std::move(panels.begin(), panels.end(), std::back_inserter(figure.panels));
   }
+  const std::string leading = headline_protocol(results);
+  const auto lead = std::find_if(figure.panels.begin(), figure.panels.end(),
+                                 [&](const Panel& panel) { return panel.title.ends_with(leading); });
+  if (lead != figure.panels.end()) figure.lead = static_cast<std::size_t>(lead - figure.panels.begin());
   // A model that explodes would flatten all others: the axis ends at 30 times the lowest value.
   if (highest > 30 * lowest) figure.y.high = 30 * lowest;
   figure.caption = cat(caption(results), " Thick: mean over seeds of the log-likelihood; thin: single seeds",

@@ -193,8 +193,9 @@ CausesByLength causes_of(const Results& results) {
   CausesByLength causes;
   const std::int64_t trained = results.train_length;
   if (trained == 0) return causes;
+  const bool tests = has_test_rows<schema::ProbePositionLoss>(results);
   each_row<schema::ProbePositionLoss>(results, [&](std::size_t run, const schema::ProbePositionLoss& row) {
-    if (row.status != "ok") return;
+    if (row.status != "ok" || (tests && row.corpus == "validation")) return;
     placed[run][{row.context, row.last}] = row.nll_mean;
     if (row.last > trained) causes[row.last];
   });

@@ -198,11 +198,12 @@ class RetrievalView {
   }
 
   Figure curve(Palette& palette) const {
-    Figure figure{.id = cat(task_, "_length"),
-                  .title = cat("Retrieval against length: ", task_),
-                  .x = {.title = "Prompt and answer, tokens", .scale = Scale::kLog2},
-                  .y = {.title = exact_leads_ ? "Exact match" : "Gain, nats per answer token",
-                        .ticks = exact_leads_ ? TickStyle::kPercent : TickStyle::kPlain}};
+    Figure figure{
+        .id = cat(task_, "_length"),
+        .title = cat("Retrieval against length: ", task_),
+        .x = {.title = "Prompt and answer, tokens", .scale = Scale::kLog2},
+        .y = {.title = exact_leads_ ? "Exact match, higher is better" : "Gain, nats per answer token, higher is better",
+              .ticks = exact_leads_ ? TickStyle::kPercent : TickStyle::kPlain}};
     if (exact_leads_) {
       figure.y.low = 0;
       figure.y.high = 1.02;

@@ -14,6 +14,7 @@ using support::cat;
 
 struct End {
   double parameters = 0, flops = 0, loss = 0;
+  std::string setting;  ///< data and training length: a line joins the sizes of one
 };
 
 /// FLOPs of a training from its first step, including its trunk before the fork.
@@ -47,8 +48,8 @@ Section scaling_section(const Results& results, Palette& palette) {
     if (curve->diverged || curve->validation.empty() || !curve->run.facts.contains("parameters") ||
         !curve->run.facts["parameters"].is_number())
       continue;
-    const End end{curve->run.facts["parameters"].get<double>(), flops_of(curves, *curve),
-                  curve->validation.back().loss};
+    const End end{curve->run.facts["parameters"].get<double>(), flops_of(curves, *curve), curve->validation.back().loss,
+                  cat(curve->data, " ", curve->run.train_length)};
     if (!std::isfinite(end.loss)) continue;
     ends[curve->run.encoding][curve->run.variant].push_back(end);
     sizes.push_back(end.parameters);
@@ -63,8 +64,8 @@ Section scaling_section(const Results& results, Palette& palette) {
     for (const std::string& encoding : results.encodings) {
       const auto own = ends.find(encoding);
       if (own == ends.end()) continue;
-      Series main{.name = encoding, .role = Series::Role::kMain, .look = palette.look(encoding), .whiskers = true};
-      Series seeds{.name = encoding, .role = Series::Role::kPoints, .look = main.look, .labelled = false};
+      std::map<std::string, Series> lines;  // by setting
+      Series seeds{.name = encoding, .role = Series::Role::kPoints, .look = palette.look(encoding), .labelled = false};
       for (const auto& [variant, list] : own->second) {
         std::vector<double> losses, xs;
         for (const End& end : list) {
@@ -80,20 +81,26 @@ Section scaling_section(const Results& results, Palette& palette) {
           point.low = summary.mean - summary.half_width;
           point.high = summary.mean + summary.half_width;
         }
-        main.points.push_back(point);
+        lines[list.front().setting].points.push_back(point);
       }
       const auto by_x = [](const Point& a, const Point& b) { return a.x < b.x; };
-      std::stable_sort(main.points.begin(), main.points.end(), by_x);
       std::stable_sort(seeds.points.begin(), seeds.points.end(), by_x);
-      if (main.points.empty()) continue;
+      if (lines.empty()) continue;
       panel.series.push_back(std::move(seeds));
-      panel.series.push_back(std::move(main));
+      for (auto& [setting, line] : lines) {
+        std::stable_sort(line.points.begin(), line.points.end(), by_x);
+        line.name = encoding;
+        line.role = Series::Role::kMain;
+        line.look = palette.look(encoding);
+        line.whiskers = true;
+        panel.series.push_back(std::move(line));
+      }
     }
     figure.panels.push_back(std::move(panel));
     figure.caption =
         cat("Last validation of each training, at its training length; small marks: single seeds; line: means over "
             "seeds, with their 95 % t interval from three on. "
-            "Lines join what was trained and are no fitted law. ",
+            "Lines join trainings on the same data at the same length and are no fitted law. ",
             training_sentence(results));
     figure.description = cat("Line chart of validation loss against ", axis, ".");
     section.figures.push_back(std::move(figure));

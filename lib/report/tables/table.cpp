@@ -382,7 +382,8 @@ std::string to_html(const Table& table) {
       const Cell& cell = row.cells[i];
       const Column& column = table.columns[i];
       if (i == 0) {
-        text += cat("<th scope=\"row\">", escape_html(format_cell(cell, column)), "</th>");
+        const std::string number = cell.number ? cat(" data-v=\"", support::shortest(*cell.number), "\"") : "";
+        text += cat("<th scope=\"row\"", number, ">", escape_html(format_cell(cell, column)), "</th>");
         continue;
       }
       text += html_cell(cell, column, is_long[i]);
