@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
     order.model = needed(flags, "--model");
     order.tokenizer = needed(flags, "--tokenizer");
     order.out = needed(flags, "--out");
+    if (!order.out.has_filename()) order.out = order.out.parent_path();  // folder/
     const std::string& dtype = flags.text("--dtype");
     order.dtype = dtype == "bfloat16" ? "BF16" : dtype == "float16" ? "F16" : "F32";
     const std::string& weights = flags.text("--weights");

@@ -399,6 +399,8 @@ Object::RawAttribute Object::raw_attribute(const std::string& name) const {
     throw ArtifactError(cat(where(), ": attribute ", quote(name), " is ", describe_stored(type),
                             "; expected an integer, a real or text of ours"));
   }
+  if (H5Sget_simple_extent_type(space) == H5S_NULL)
+    throw ArtifactError(cat(where(), ": attribute ", quote(name), " has no value"));
   RawAttribute raw;
   raw.shape = shape_of(space);
   const auto count = checked_count(raw.shape);

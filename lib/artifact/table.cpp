@@ -226,6 +226,7 @@ struct TableIo {
       specs.push_back({item.get<std::string>(), *type, column.text("unit")});
       columns.push_back(column);
     }
+    if (rows > 0 && specs.empty()) throw ArtifactError(cat(group.where(), ": has ", rows, " rows and no column"));
     Table table(name, specs);
     table.rows_ = static_cast<std::size_t>(rows);
     for (const auto& [key, value] : attributes.items()) {
@@ -291,9 +292,10 @@ Tables read_tables(const h5::File& file, Kind kind) {
     throw ArtifactError(cat(quote(path.string()), ": /facts or /order holds unexpected JSON"));
   }
   const h5::Group group = root.open_group("tables");
+  std::set<std::string> seen;
   for (const Json& name : order) {
-    if (!name.is_string() || !valid_name(name.get<std::string>())) {
-      throw ArtifactError(cat(quote(path.string()), ": /order names a table badly"));
+    if (!name.is_string() || !valid_name(name.get<std::string>()) || !seen.insert(name.get<std::string>()).second) {
+      throw ArtifactError(cat(quote(path.string()), ": /order holds an invalid or duplicate name"));
     }
     tables.tables.push_back(TableIo::read(group.open_group(name.get<std::string>()), name.get<std::string>()));
   }

@@ -180,6 +180,7 @@ Json rope_hint(const ModelConfig& c) {
     made["high_freq_factor"] = e.value("high_freq_factor", 4.0);
     return made;
   }
+  if (e.value("beta_slow", 1.0) == 0) return nullptr;  // transformers would take 1
   made["beta_fast"] = e.value("beta_fast", 32.0);
   made["beta_slow"] = e.value("beta_slow", 1.0);
   made["truncate"] = e.value("truncate", true);

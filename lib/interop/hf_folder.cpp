@@ -51,12 +51,13 @@ model::LanguageModel make_model(const ImportPlan& plan, const std::string& where
 }
 
 void fill_parameter(const model::Parameter& parameter, const ImportTensor& from, const WeightFiles& weights) {
+  const auto refuse = [&] {
+    throw ArtifactError(cat(quote(weights.where()), ": tensor ", quote(from.source), " has another shape than ",
+                            parameter.name, ", which holds ", parameter.tensor.numel(), " numbers"));
+  };
+  if (from.shape != parameter.tensor.sizes().vec()) refuse();
   std::vector<float> values = imported_values(from, weights);
-  if (static_cast<std::int64_t>(values.size()) != parameter.tensor.numel() ||
-      from.shape != parameter.tensor.sizes().vec()) {
-    throw ArtifactError(cat(quote(weights.where()), ": tensor ", quote(from.source), " holds ", values.size(),
-                            " numbers, ", parameter.name, " has ", parameter.tensor.numel()));
-  }
+  if (static_cast<std::int64_t>(values.size()) != parameter.tensor.numel()) refuse();
   const at::Tensor view = at::from_blob(values.data(), parameter.tensor.sizes(), at::TensorOptions(at::kFloat));
   parameter.tensor.detach().copy_(view);
 }

@@ -146,8 +146,8 @@ Json pattern_of(const ConfigReader& in, std::int64_t layers, double base, bool& 
   for (std::int64_t interval = 2; interval <= layers; ++interval) {
     for (std::int64_t phase = 0; phase < interval; ++phase) {
       bool fits = true;
-      for (std::int64_t i = 0; i < layers; ++i)
-        fits = fits && (turned[static_cast<std::size_t>(i)] == 0) == (i % interval == phase);
+      for (std::int64_t i = 0; fits && i < layers; ++i)
+        fits = (turned[static_cast<std::size_t>(i)] == 0) == (i % interval == phase);
       if (fits)
         return {{"kind", "local_global"}, {"base", base}, {"interval", interval}, {"phase", phase}, {"size", window}};
     }

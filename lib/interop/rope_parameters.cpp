@@ -59,6 +59,11 @@ class RopeReader {
   double original(std::int64_t most) const {
     return find("original_max_position_embeddings").value_or(static_cast<double>(most));
   }
+  /// Of YaRN. transformers reads 0 as a missing key.
+  std::optional<double> turns(const char* name) const {
+    const auto given = find(name);
+    return given == 0.0 ? std::nullopt : given;
+  }
   bool truncates() const { return json_.value("truncate", Json(true)) != false; }
 
  private:
@@ -79,7 +84,7 @@ void apply_yarn(const RopeReader& in, double base, double original, double width
   const auto pair_of = [&](double turns) {
     return width * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
   };
-  double low = pair_of(in.find("beta_fast").value_or(32)), high = pair_of(in.find("beta_slow").value_or(1));
+  double low = pair_of(in.turns("beta_fast").value_or(32)), high = pair_of(in.turns("beta_slow").value_or(1));
   if (in.truncates()) {
     low = std::floor(low);
     high = std::ceil(high);
@@ -138,7 +143,7 @@ Json rope_parameters_of(const Json& config, const std::string& where) {
   };
   Json made = object("rope_parameters");
   const Json scaling = object("rope_scaling");
-  made.update(scaling);  // as version 5 does
+  if (!scaling.empty()) made = scaling;  // version 5 takes one or the other, too
   if (!made.contains("rope_type")) made["rope_type"] = made.value("type", Json("default"));
   made.erase("type");
   if (!made["rope_type"].is_string()) throw ArtifactError(cat(quote(where), ": rope_type is no text"));
@@ -208,7 +213,7 @@ Json encoding_of_rope(const Json& parameters, std::int64_t most_positions, const
   } else if (type == "yarn") {
     made["kind"] = "yarn";
     for (const char* name : {"beta_fast", "beta_slow"}) {
-      if (const auto given = in.find(name)) made[name] = *given;
+      if (const auto given = in.turns(name)) made[name] = *given;
     }
     made["truncate"] = in.truncates();
     made["attention_factor"] = yarn_attention_factor(in, in.need("factor"));

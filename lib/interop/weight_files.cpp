@@ -62,17 +62,18 @@ WeightFiles::WeightFiles(const fs::path& folder) : where_(folder.string()) {
     throw ArtifactError(cat(quote(where_), ": expected a folder with config.json and model.safetensors"));
   }
   const fs::path index = folder / "model.safetensors.index.json", single = folder / "model.safetensors";
-  if (!support::is_there(index)) {
-    if (!support::is_there(single)) {
-      const std::string pickle = pickle_in(folder);
-      if (pickle.empty())
-        throw ArtifactError(cat(quote(where_), ": has no model.safetensors and no model.safetensors.index.json"));
-      throw ArtifactError(
-          cat(quote((folder / pickle).string()), ": pickle files run code when they are read, so they are not read"),
-          "save the model again with safe_serialization=True");
-    }
+  // transformers looks for it first, and leaves an older index where it is.
+  if (support::is_there(single)) {
     add_file(single);
     return;
+  }
+  if (!support::is_there(index)) {
+    const std::string pickle = pickle_in(folder);
+    if (pickle.empty())
+      throw ArtifactError(cat(quote(where_), ": has no model.safetensors and no model.safetensors.index.json"));
+    throw ArtifactError(
+        cat(quote((folder / pickle).string()), ": pickle files run code when they are read, so they are not read"),
+        "save the model again with safe_serialization=True");
   }
   const auto listed = parse_weight_index(support::read_file(index, kLargestIndex), index.string());
   std::set<std::string> names;

@@ -33,6 +33,10 @@ BOOST_AUTO_TEST_CASE(both_spellings_are_read) {
   BOOST_TEST(made.at("rope_theta") == 50000);
   BOOST_TEST(rope_parameters_of({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}}}}, "c")
                  .at("rope_theta") == 7.0);
+  // A rule that was added in the old place replaces what version 5 has written.
+  Json both = old;
+  both["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 7.0}};
+  BOOST_TEST(rope_parameters_of(both, "c") == made);
   BOOST_TEST(rope_parameters_of(Json::object(), "c") == Json({{"rope_type", "default"}, {"rope_theta", 10000.0}}));
   BOOST_TEST(rope_frequencies(made, 4, 100, "c").theta[1] == std::pow(50000, -0.5) / 2,
              boost::test_tools::tolerance(1e-12));
@@ -59,6 +63,14 @@ BOOST_AUTO_TEST_CASE(absent_values_are_those_of_transformers) {
   BOOST_TEST(factor() == std::sqrt(1 + std::log(8.0) / std::log(512.0)), near);
   parameters["attention_factor"] = 1.5;
   BOOST_TEST(factor() == 1.5);
+}
+
+BOOST_AUTO_TEST_CASE(turns_of_yarn_that_are_0_are_absent) {
+  Json yarn = {{"rope_type", "yarn"}, {"rope_theta", 1e4}, {"factor", 4.0}, {"original_max_position_embeddings", 512}};
+  const auto usual = rope_frequencies(yarn, 16, 2048, "c").theta;
+  yarn["beta_slow"] = 0.0;
+  BOOST_TEST(rope_frequencies(yarn, 16, 2048, "c").theta == usual, boost::test_tools::per_element());
+  BOOST_TEST(!encoding_of_rope(yarn, 2048, "c").contains("beta_slow"));
 }
 
 BOOST_AUTO_TEST_CASE(what_would_be_read_otherwise_is_refused) {

@@ -231,6 +231,7 @@ std::string content_hash(const ParsedModel& model) {
   }
   number(model.normalizer_spec.size());
   hash.update(model.normalizer_spec);
+  if (model.whitespace_as_suffix) number(1);  // where it is not, digests of earlier versions hold
   return hash.hex();
 }
 

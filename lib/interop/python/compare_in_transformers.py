@@ -9,7 +9,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
 folder = folder if folder.is_dir() else folder.parent
 manifest = json.loads((folder / "pe_pipeline_manifest.json").read_text())
-model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=manifest["needs_code"]).eval()
+# The dtype is not given to from_pretrained, whose name for it changed in version 4.56.
+model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=manifest["needs_code"]).float().eval()
 worst = 0.0
 for run in manifest["golden"]:
     ids = torch.tensor([run["ids"]])
