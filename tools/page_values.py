@@ -63,6 +63,7 @@ REPORTS = {
     "known_results": ("known_results", ["--scale", "mini"]),
     "novels": ("quickstart", ["--scale", "novels"]),
     "steps_left": ("steps_left", CPU),
+    "stories": ("tinystories_ape_rope_alibi", ["--scale", "reference"]),
     "text_ranking": ("text_ranking", CPU),
 }
 

@@ -22,6 +22,8 @@ using support::quote;
 
 using Words = std::vector<std::string>;
 
+constexpr const char* kCorpus = "corpus";  // the split of a row's text, in tables that have one
+
 /// 12 hex digits.
 std::string hash_of(const Words& words) { return support::sha256_hex(support::join(words, "\n")).substr(0, 12); }
 
@@ -575,8 +577,8 @@ class Judge {
   /// Whether a row of an arm that the test is about was among them.
   /// Validation text is another evaluation where there is test text, unless a claim asks for it.
   bool leaves_validation(const artifact::Table& table, const RowFilter& filter) const {
-    if (!table.find_column("corpus")) return false;
-    const bool named = std::any_of(filter.begin(), filter.end(), [](const auto& one) { return one.first == "corpus"; });
+    if (!table.find_column(kCorpus)) return false;
+    const bool named = std::any_of(filter.begin(), filter.end(), [](const auto& one) { return one.first == kCorpus; });
     return !named && has_test_text(table.name());
   }
 
@@ -586,7 +588,7 @@ class Judge {
     for (const GatheredTable& gathered : results_.tables.at(name)) {
       const schema::CellReader read(gathered.table);
       for (std::size_t row = 0; row < gathered.table.rows() && !known->second; ++row)
-        known->second = gathered.table.find_column("corpus") && read.text(row, "corpus") != "validation";
+        known->second = gathered.table.find_column(kCorpus) && read.text(row, kCorpus) != "validation";
     }
     return known->second;
   }
@@ -608,7 +610,7 @@ class Judge {
       for (const auto& [name, values] : filter) check_column(test, table, name);
       const bool tests_only = leaves_validation(table, filter);
       for (std::size_t row = 0; row < table.rows(); ++row) {
-        if (tests_only && read.text(row, "corpus") == "validation") continue;
+        if (tests_only && read.text(row, kCorpus) == "validation") continue;
         const bool fits = std::all_of(filter.begin(), filter.end(), [&](const auto& one) {
           const std::string own = read.text(row, one.first);
           return std::any_of(one.second.begin(), one.second.end(),

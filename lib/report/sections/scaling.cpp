@@ -37,6 +37,42 @@ std::size_t distinct_count(std::vector<double> values) {
   return places;
 }
 
+/// Single trainings, and their means over seeds as a line for each setting.
+void add_encoding(Panel& panel, const std::string& encoding, const Look& look,
+                  const std::map<std::string, std::vector<End>>& variants, double End::*of) {
+  std::map<std::string, Series> lines;  // by setting
+  Series seeds{.name = encoding, .role = Series::Role::kPoints, .look = look, .labelled = false};
+  for (const auto& [variant, list] : variants) {
+    std::vector<double> losses, xs;
+    for (const End& end : list) {
+      if (!std::isfinite(end.*of)) continue;
+      losses.push_back(end.loss);
+      xs.push_back(end.*of);
+      seeds.points.push_back({.x = end.*of, .y = end.loss});
+    }
+    if (losses.empty()) continue;
+    const statistics::SeedSummary summary = statistics::summarise_seeds(losses);
+    Point point{.x = mean_of_finite(xs), .y = summary.mean, .n = static_cast<double>(losses.size())};
+    if (std::isfinite(summary.half_width)) {
+      point.low = summary.mean - summary.half_width;
+      point.high = summary.mean + summary.half_width;
+    }
+    lines[list.front().setting].points.push_back(point);
+  }
+  const auto by_x = [](const Point& a, const Point& b) { return a.x < b.x; };
+  std::stable_sort(seeds.points.begin(), seeds.points.end(), by_x);
+  if (lines.empty()) return;
+  panel.series.push_back(std::move(seeds));
+  for (auto& [setting, line] : lines) {
+    std::stable_sort(line.points.begin(), line.points.end(), by_x);
+    line.name = encoding;
+    line.role = Series::Role::kMain;
+    line.look = look;
+    line.whiskers = true;
+    panel.series.push_back(std::move(line));
+  }
+}
+
 }  // namespace
 
 Section scaling_section(const Results& results, Palette& palette) {
@@ -64,37 +100,7 @@ Section scaling_section(const Results& results, Palette& palette) {
     for (const std::string& encoding : results.encodings) {
       const auto own = ends.find(encoding);
       if (own == ends.end()) continue;
-      std::map<std::string, Series> lines;  // by setting
-      Series seeds{.name = encoding, .role = Series::Role::kPoints, .look = palette.look(encoding), .labelled = false};
-      for (const auto& [variant, list] : own->second) {
-        std::vector<double> losses, xs;
-        for (const End& end : list) {
-          if (!std::isfinite(end.*of)) continue;
-          losses.push_back(end.loss);
-          xs.push_back(end.*of);
-          seeds.points.push_back({.x = end.*of, .y = end.loss});
-        }
-        if (losses.empty()) continue;
-        const statistics::SeedSummary summary = statistics::summarise_seeds(losses);
-        Point point{.x = mean_of_finite(xs), .y = summary.mean, .n = static_cast<double>(losses.size())};
-        if (std::isfinite(summary.half_width)) {
-          point.low = summary.mean - summary.half_width;
-          point.high = summary.mean + summary.half_width;
-        }
-        lines[list.front().setting].points.push_back(point);
-      }
-      const auto by_x = [](const Point& a, const Point& b) { return a.x < b.x; };
-      std::stable_sort(seeds.points.begin(), seeds.points.end(), by_x);
-      if (lines.empty()) continue;
-      panel.series.push_back(std::move(seeds));
-      for (auto& [setting, line] : lines) {
-        std::stable_sort(line.points.begin(), line.points.end(), by_x);
-        line.name = encoding;
-        line.role = Series::Role::kMain;
-        line.look = palette.look(encoding);
-        line.whiskers = true;
-        panel.series.push_back(std::move(line));
-      }
+      add_encoding(panel, encoding, palette.look(encoding), own->second, of);
     }
     figure.panels.push_back(std::move(panel));
     figure.caption =

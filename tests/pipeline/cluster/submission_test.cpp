@@ -20,6 +20,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
 
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
@@ -385,6 +386,7 @@ BOOST_AUTO_TEST_CASE(a_submission_goes_on_while_its_producers_run_as_jobs_of_an_
   it.made.submission = later;
   write_submission(it.store, it.graph, it.made);
   std::filesystem::remove_all(it.store.runs_folder() / later.run / "sent");
+  support::make_folders(it.store.runs_folder() / later.run / "sent");
   Slurm slurm(fake.call());
   const LastReport report = go_on(it.store, later.run, slurm, "");
   BOOST_TEST(!report.ended);
