@@ -47,7 +47,7 @@ struct Revision {
   /// Config key → value, or list of values: where all hold, contents have changed. null: any value but the default; []:
   /// the default of a field that is `neutral`.
   Json when;
-  int number = 2;    ///< Raised with every such change.
+  int number = 2;  ///< Raised with every such change.
 };
 
 /// @throws ConfigError: the description cannot be used. The message lacks the name of the document.
