@@ -59,6 +59,7 @@ class GoingOn {
     // After the queue: a task that ended in between is in the store. Its record may reach this machine a little later.
     look();
     for (int waits = 0; lacks_a_record() && waits < kRecordWaits; ++waits) {
+      if (waits == 0) tell("waiting up to two minutes for a result that the journal names and the store lacks");
       lease.send_heartbeat();
       std::this_thread::sleep_for(kRecordWait);
       look();

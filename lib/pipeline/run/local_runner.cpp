@@ -320,7 +320,9 @@ std::vector<RunnerEvent> LocalRunner::wait(double timeout_s) {
     ::kill(-child.pid, SIGKILL);
     int status = 0;
     rusage usage{};
-    if (::wait4(child.pid, &status, WNOHANG, &usage) == 0) continue;
+    const pid_t ended = ::wait4(child.pid, &status, WNOHANG, &usage);
+    if (ended == 0) continue;
+    if (ended < 0) status = 255 << 8;  // something else took its exit code, so it is not known to be well
     state_->end_leftovers(child);
     // Its last output is still in the pipe. A grandchild may hold the other end, so only available bytes are read.
     state_->drain(ticket, child, kLastTurn, out);
