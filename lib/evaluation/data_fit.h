@@ -18,7 +18,7 @@ namespace pe::evaluation {
 void require_fit(const artifact::CheckpointReader& model, const data::TokenDataset& dataset,
                  const std::filesystem::path& data, data::Split split, support::Progress& progress);
 
-/// Gives an encoding that reads numbers off the tokens (ReadsTokens) those of the data's tokenizer.
+/// Gives the numbers of the data's tokens to an encoding that reads them (ReadsTokens).
 void tell_tokens(const model::LanguageModel& model, const data::TokenDataset& dataset,
                  const std::filesystem::path& data);
 

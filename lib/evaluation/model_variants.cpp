@@ -24,7 +24,7 @@ Json own_options(const Json& encoding) {
   return own;
 }
 
-/// By which a rule has extended a model already.
+/// The factor by which a rule has extended a model already.
 double factor_of(const encodings::EncodingEntry& rule, const Json& encoding) {
   const Json defaults = support::defaults(rule.fields);
   const Json factor =

@@ -32,7 +32,7 @@ void parallel_chunks(std::size_t count, std::size_t part,
   try {
     for (std::size_t i = 1; i < most && i * part < count; ++i) helpers.emplace_back(take);
   } catch (const std::system_error&) {
-    // The system allows no further thread: those that run do the work.
+    // The system allows no further thread: the running threads do the work.
   }
   take();
   for (std::thread& helper : helpers) helper.join();

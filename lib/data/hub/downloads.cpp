@@ -525,7 +525,7 @@ class ParallelDownloads {
     try {
       while (threads.size() < wanted) threads.emplace_back([this] { work(); });
     } catch (const std::system_error& error) {
-      // The system allows no further thread: those that run download all.
+      // The system allows no further thread: the running threads download all files.
       if (threads.empty()) throw support::IoError(cat("cannot start a thread: ", error.what()));
       const std::lock_guard guard(mutex_);
       running_ -= wanted - threads.size();

@@ -103,7 +103,7 @@ class EncoderPool {
     try {
       for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
     } catch (const std::system_error& error) {
-      // The system allows no further thread: those that run encode all.
+      // The system allows no further thread: the running threads encode all batches.
       if (threads_.empty()) throw support::IoError(support::cat("cannot start a thread: ", error.what()));
     }
   }

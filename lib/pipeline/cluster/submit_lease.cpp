@@ -37,7 +37,7 @@ SubmitLease::SubmitLease(const Store& store, const std::string& pipeline, Slurm&
 void SubmitLease::send_heartbeat() {
   if (leases_.send_heartbeats().empty()) return;
   throw support::IoError("another `submit` of this pipeline took over, since this one did not respond for two minutes",
-                         "no more jobs were sent; `pe-pipeline status` shows those of the other one");
+                         "no more jobs were sent; `pe-pipeline status` shows the jobs of the other one");
 }
 
 }  // namespace pe::pipeline
