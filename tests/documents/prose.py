@@ -233,6 +233,10 @@ def main():
     parser.add_argument("files", nargs="*", help="files relative to the root (default: all)")
     arguments = parser.parse_args()
 
+    for name in arguments.files:
+        if group_of(name) is None or not (ROOT / name).is_file():
+            parser.error(f"{name} is not a checked file: give paths relative to {ROOT}, or none for all files")
+
     errors = list(example_errors())
     if arguments.examples:
         print("\n".join(errors))
