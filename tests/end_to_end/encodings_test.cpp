@@ -188,6 +188,7 @@ BOOST_AUTO_TEST_CASE(two_rotations_in_a_stack_name_the_config_line) {
 BOOST_AUTO_TEST_CASE(the_pipelines_over_every_encoding_have_them_all) {
   const std::string few = tasks_of("every_encoding.yml", "");
   const std::string atlas = tasks_of("atlas.yml", "full");
+  const std::string page = pe::support::read_file(pe::test::source_root() / "doc/studies/atlas.md");
   const std::string grid = tasks_of("fineweb_grid.yml", "full") + tasks_of("fineweb_grid.yml", "others");
   const std::set<std::string> without_text{"distance_map", "coupled", "formula"};  // atlas.yml has the reasons
   for (const std::string& name : listed_names()) {
@@ -196,6 +197,8 @@ BOOST_AUTO_TEST_CASE(the_pipelines_over_every_encoding_have_them_all) {
     if (without_text.count(name) == 1) continue;
     BOOST_TEST(atlas.find(pe::support::cat("train[encoding=", name, ",")) != std::string::npos,
                name << " is not in atlas.yml");
+    BOOST_TEST(page.find(pe::support::cat("`", name, "`")) != std::string::npos,
+               name << " is neither in a table of doc/studies/atlas.md nor among the missing rows");
     BOOST_TEST(grid.find(pe::support::cat("trunk[encoding=", name, ",")) != std::string::npos,
                name << " is not in fineweb_grid.yml");
   }
