@@ -48,16 +48,22 @@ std::uint64_t tail_offset(const fs::path& file, std::int64_t lines) {
   return 0;
 }
 
-void read_log(const fs::path& file, std::optional<std::int64_t> lines,
-              const std::function<void(std::string_view)>& piece) {
+std::uint64_t read_log(const fs::path& file, std::optional<std::int64_t> lines,
+                       const std::function<void(std::string_view)>& piece) {
+  return read_log_from(file, lines ? tail_offset(file, *lines) : 0, piece);
+}
+
+std::uint64_t read_log_from(const fs::path& file, std::uint64_t at,
+                            const std::function<void(std::string_view)>& piece) {
   const std::uint64_t size = size_of(file);
   std::ifstream stream(file, std::ios::binary);
-  for (std::uint64_t at = lines ? tail_offset(file, *lines) : 0; at < size;) {
+  while (at < size) {
     const std::string bytes = range(stream, at, std::min(size, at + kPiece));
-    if (bytes.empty()) return;
+    if (bytes.empty()) break;
     piece(bytes);
     at += bytes.size();
   }
+  return at;
 }
 
 std::string log_text(const fs::path& file, std::optional<std::int64_t> lines, std::size_t limit) {

@@ -366,25 +366,28 @@ fs::path attempt_folder(const pipeline::Store& store, const TaskStatus& task, co
   return *chosen;
 }
 
-/// Prints more of the newest attempt's log as the stage writes it, until the run ends.
-void follow_log(const pipeline::Store& store, const TaskStatus& task, const std::string& run) {
-  fs::path folder = store.attempts(task.plan_key).back();
-  std::ifstream file(folder / "stage.log", std::ios::binary);
-  file.seekg(0, std::ios::end);
+/// Prints the log of an attempt from byte `at` on as the stage writes it, and those of later attempts, until the run
+/// ends.
+void follow_log(const pipeline::Store& store, const TaskStatus& task, const std::string& run, fs::path folder,
+                std::uint64_t at) {
   while (true) {
     std::fflush(stdout);
-    const std::string more((std::istreambuf_iterator<char>(file)), {});
-    if (!more.empty()) print_log(more);
-    file.clear();
-    const auto newest = store.attempts(task.plan_key);
-    if (more.empty() && !newest.empty() && newest.back() != folder) {
-      folder = newest.back();
+    // Both are read before the log, so its last lines are printed.
+    const bool ended = pipeline::read_run(store, run).state != "running";
+    const auto attempts = store.attempts(task.plan_key);
+    const std::uint64_t before = at;
+    at = read_log_from(folder / "stage.log", at, print_log);
+    if (at > before) continue;
+    const auto here = std::find(attempts.begin(), attempts.end(), folder);
+    if (here != attempts.end() && here + 1 != attempts.end()) {
+      folder = *(here + 1);
+      at = 0;
       print(cat("== attempt ", folder.filename().string(), "\n"));
-      file = std::ifstream(folder / "stage.log", std::ios::binary);
-      continue;
+    } else if (ended) {
+      break;
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
     }
-    if (more.empty() && pipeline::read_run(store, run).state != "running") break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
 }
 
@@ -410,6 +413,7 @@ int logs_command(const cli::CommandLine& given) {
   std::vector<fs::path> folders;  // before anything is printed
   for (const TaskStatus& task : found.tasks) folders.push_back(attempt_folder(store, task, line));
   Json answers = Json::array();
+  std::uint64_t printed = 0;  // bytes of the last log
   for (std::size_t i = 0; i < found.tasks.size(); ++i) {
     const TaskStatus& task = found.tasks[i];
     const fs::path& folder = folders[i];
@@ -423,7 +427,7 @@ int logs_command(const cli::CommandLine& given) {
     }
     if (several) print(cat(out_style(line).bold(cat("== ", task.id, " ", folder.filename().string())), "\n"));
     char last = '\n';
-    read_log(log, line.tail, [&](std::string_view piece) {
+    printed = read_log(log, line.tail, [&](std::string_view piece) {
       print_log(piece);
       last = piece.back();
     });
@@ -442,7 +446,7 @@ int logs_command(const cli::CommandLine& given) {
   }
   print_job_logs(found, line);
   if (!line.follow || found.tasks.empty()) return pipeline::kRunDone;
-  follow_log(store, found.tasks.front(), found.run);
+  follow_log(store, found.tasks.front(), found.run, folders.front(), printed);
   return pipeline::kRunDone;
 }
 

@@ -54,4 +54,17 @@ BOOST_AUTO_TEST_CASE(the_last_lines_are_those_of_the_naive_way) {
   BOOST_TEST(read(folder / "none.log", 5).empty());
 }
 
+BOOST_AUTO_TEST_CASE(reading_continues_where_it_ended_whatever_was_written_since) {
+  const test::TempFolder folder;
+  const auto file = folder / "stage.log";
+  support::write_file_atomically(file, "one\ntwo\nthree\n", false);
+  const std::uint64_t end = read_log(file, 2, [](std::string_view) {});
+  BOOST_TEST(end == 14U);
+  support::write_file_atomically(file, "one\ntwo\nthree\nfour\nfi", false);
+  std::string more;
+  BOOST_TEST(read_log_from(file, end, [&](std::string_view piece) { more += piece; }) == 21U);
+  BOOST_TEST(more == "four\nfi");
+  BOOST_TEST(read_log(folder / "none.log", std::nullopt, [](std::string_view) {}) == 0U);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
