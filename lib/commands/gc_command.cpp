@@ -139,7 +139,7 @@ std::string several_of_one_id(const pipeline::Inventory& inventory, const std::v
 int pin_command(const cli::CommandLine& line) {
   Scope scope = scope_of(line);
   if (scope.words.empty()) {
-    if (!scope.file.empty())
+    if (!scope.file.empty() || !line.run.empty())
       throw ConfigError("no name for the pin", {"pe-pipeline pin", 0, 0, "", 1},
                         "as in: pe-pipeline pin grid.yml paper 'evaluate[size=tiny]'");
     const pipeline::Store store = open_for_reading(scope.store);
@@ -170,7 +170,7 @@ int pin_command(const cli::CommandLine& line) {
   pipeline::Pin pin;
   pin.name = scope.words.front();
   scope.words.erase(scope.words.begin());
-  if (scope.words.empty() && scope.file.empty())
+  if (scope.words.empty() && scope.file.empty() && line.run.empty())
     throw ConfigError("pin what?", {"pe-pipeline pin", 0, 0, "", 1},
                       cat("as in: pe-pipeline pin ", pin.name, " 'evaluate[size=tiny]'"));
   const pipeline::Store store = open_for_writing(line, scope.store);

@@ -225,6 +225,11 @@ BOOST_AUTO_TEST_CASE(an_id_with_several_results_is_told_and_a_run_chooses) {
   CHECK_HAS(answer.out, "(run " + runs[1] + "), ");
   answer = call({"pin", "best", id, "--run", runs[0]});
   BOOST_TEST(answer.out == "pinned 1 result as best\n");
+  answer = call({"pin", "all", "--run", runs[1]});
+  CHECK_HAS(answer.out, "results as all\n");
+  answer = call({"pin", "--run", runs[1]});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "no name for the pin");
   answer = call({"diff", id, "decay[seed=2,branch=s10]"});
   CHECK_HAS(answer.err, id + " is the newest of 2 results, of run " + runs[1] + "; others: ");
   CHECK_HAS(answer.err, "(run " + runs[0] + ")");
