@@ -72,11 +72,6 @@ std::uint64_t StoredResult::bytes() const {
 
 std::string StoredResult::name() const { return key.is_snapshot() ? cat(task, "@", key.step) : task; }
 
-const StoredResult* Inventory::find(const ResultKey& key) const {
-  const auto found = by_key.find(PackedKey(key));
-  return found == by_key.end() ? nullptr : &results[found->second];
-}
-
 std::set<std::size_t> Inventory::behind(const std::vector<std::size_t>& chosen) const {
   std::set<std::size_t> above;
   std::vector<std::size_t> open = chosen;

@@ -37,7 +37,6 @@ struct Inventory {
   std::unordered_map<std::string, std::vector<std::size_t>> by_content;  ///< content digest → results that have it
   std::unordered_map<PackedKey, std::size_t, PackedHash> by_key;
 
-  const StoredResult* find(const ResultKey& key) const;
   /// The results whose outputs a result was made from, newest first for each input; what is gone is left out.
   std::vector<std::size_t> made_from(const StoredResult& result) const;
   /// All inputs of these, direct and indirect.
