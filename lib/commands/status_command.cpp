@@ -366,8 +366,8 @@ fs::path attempt_folder(const pipeline::Store& store, const TaskStatus& task, co
   return *chosen;
 }
 
-/// Prints the log of an attempt from byte `at` on as the stage writes it, and those of later attempts, until the run
-/// ends.
+/// Prints the log of an attempt from byte `at` on as the stage writes it, then the logs of later attempts, until the
+/// run ends.
 void follow_log(const pipeline::Store& store, const TaskStatus& task, const std::string& run, fs::path folder,
                 std::uint64_t at) {
   while (true) {
@@ -375,19 +375,16 @@ void follow_log(const pipeline::Store& store, const TaskStatus& task, const std:
     // Both are read before the log, so its last lines are printed.
     const bool ended = pipeline::read_run(store, run).state != "running";
     const auto attempts = store.attempts(task.plan_key);
-    const std::uint64_t before = at;
     at = read_log_from(folder / "stage.log", at, print_log);
-    if (at > before) continue;
     const auto here = std::find(attempts.begin(), attempts.end(), folder);
     if (here != attempts.end() && here + 1 != attempts.end()) {
       folder = *(here + 1);
       at = 0;
       print(cat("== attempt ", folder.filename().string(), "\n"));
-    } else if (ended) {
-      break;
-    } else {
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      continue;
     }
+    if (ended) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "end_to_end/project.h"
@@ -235,6 +236,33 @@ BOOST_AUTO_TEST_CASE(an_id_with_several_results_is_told_and_a_run_chooses) {
   CHECK_HAS(answer.err, "(run " + runs[0] + ")");
   answer = call({"diff", id, "decay[seed=2,branch=s10]", "--run", runs[0]});
   BOOST_TEST(answer.err == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_followed_log_has_each_line_of_each_attempt_once) {
+  const Project project(
+      one_task("tokens: 40, step_s: 0.02, fail: exit, fail_code: 9, fail_step: 20, fail_attempts: 1"));
+  const pid_t run = project.start();
+  const auto logs = [&] {
+    std::set<fs::path> found;
+    std::error_code error;
+    for (fs::recursive_directory_iterator at(project.root() / "store/work", error), end; !error && at != end;
+         at.increment(error)) {
+      if (at->path().filename() == "stage.log") found.insert(at->path());
+    }
+    return found;
+  };
+  for (int i = 0; i < 1000 && logs().empty(); ++i) ::usleep(10'000);
+  const Answer followed = project.call("logs", {"t", "--follow", "--attempt", "1"});
+  BOOST_TEST(support::wait_for(run).code == 0);
+  BOOST_TEST(followed.code == 0, followed.err);
+  std::string whole;
+  for (const fs::path& log : logs()) {
+    if (!whole.empty()) whole += "== attempt " + log.parent_path().filename().string() + "\n";
+    whole += support::read_file(log);
+  }
+  BOOST_TEST(logs().size() == 2u);
+  CHECK_HAS(whole, "failing on purpose");
+  BOOST_TEST(followed.out == whole);
 }
 
 BOOST_AUTO_TEST_CASE(a_config_shows_what_is_no_default_in_short_lines) {
