@@ -320,9 +320,12 @@ int export_command(const cli::CommandLine& line) {
   pipeline::PackOptions options;
   options.made_by = cat("pe-pipeline ", PE_VERSION);
   options.durable = line.durability != "off";
+  options.root = pipeline::find_root_of_store(fs::current_path());
   if (!scope.file.empty()) {
     options.pipeline_text = support::read_file(scope.file, 16u << 20);
-    options.pipeline = pipeline::read_pipeline_file(scope.file).name;
+    const pipeline::PipelineFile file = pipeline::read_pipeline_file(scope.file);
+    options.pipeline = file.name;
+    options.root = file.root;
   }
   const std::string name = options.pipeline.empty() ? "results" : options.pipeline;
   const fs::path file = line.out.empty() ? fs::path(name + pipeline::kResultsEnding) : fs::path(line.out);

@@ -156,6 +156,32 @@ BOOST_AUTO_TEST_CASE(one_more_encoding_trains_that_one_and_travels_on) {
   BOOST_TEST(third.report() == second.report());
 }
 
+BOOST_AUTO_TEST_CASE(a_packed_file_has_no_paths_of_the_machine_that_made_it) {
+  const std::vector<std::string> ours = {"fetch", "--set", "fetch.source=local", "--set", "fetch.path=texts/a.txt"};
+  const auto text = [](const Clone& clone) {
+    fs::create_directories(clone.root() / "texts");
+    support::write_file_atomically(clone.root() / "texts/a.txt", "Once upon a time.\n");
+  };
+  const Clone made;
+  text(made);
+  const Answer ran = made.call("run", ours);
+  BOOST_REQUIRE_MESSAGE(ran.code == 0, ran.out << ran.err);
+  const Answer exported = made.export_here(ours);
+  BOOST_REQUIRE_MESSAGE(exported.code == 0, exported.out << exported.err);
+  const Clone clone;
+  BOOST_REQUIRE(clone.import_from(made.packed()).code == 0);
+  const pipeline::Store store = clone.store();
+  const std::vector<pipeline::ResultKey> keys = store.keys();
+  BOOST_REQUIRE(keys.size() == 1u);
+  BOOST_TEST(store.read(keys[0])->config.at("path") == Json({"texts/a.txt"}));
+  BOOST_TEST(store.read(keys[0])->occasion.dump().find(made.root().string()) == std::string::npos);
+  // A path below the project leads to the reader's own file.
+  text(clone);
+  const Answer verified = clone.call("verify", {"fetch", "--rerun", "--set", ours[2], "--set", ours[4]});
+  BOOST_TEST(verified.code == 0, verified.out << verified.err);
+  CHECK_HAS(verified.out, "same");
+}
+
 BOOST_AUTO_TEST_CASE(a_report_from_the_store_trains_nothing_and_names_the_model_that_it_lacks) {
   const Clone clone;
   BOOST_REQUIRE(clone.import_from(original().packed()).code == 0);

@@ -50,6 +50,12 @@ Json told_occasion(const Json& occasion) {
   return told;
 }
 
+/// A path below `root` as relative to it; the name of any other.
+std::string told_path(const fs::path& path, const fs::path& root) {
+  const fs::path relative = root.empty() ? fs::path() : path.lexically_relative(root);
+  return (relative.empty() || *relative.begin() == ".." ? path.filename() : relative).string();
+}
+
 }  // namespace
 
 bool travels(std::string_view kind) {
@@ -84,6 +90,7 @@ PackReport pack_results(const Store& from, const Inventory& inventory, const std
     }
     record->outputs = result.outputs;
     record->occasion = told_occasion(record->occasion);
+    change_paths(*record, [&](const std::string& path) { return told_path(path, options.root); });
     records.emplace_back(record_name(record->key), record_text(*record));
     Json item = file_json(records.back().second);
     item.update({{"key", record->key.key},

@@ -91,6 +91,7 @@ struct PackOptions {
   std::string made_by;        ///< name and version of the program
   std::string pipeline;       ///< name of the pipeline, or empty
   std::string pipeline_text;  ///< its file, or empty
+  std::filesystem::path root;  ///< paths of input files below it become relative to it
   bool durable = true;
 };
 
@@ -101,7 +102,8 @@ struct PackReport {
   std::uint64_t bytes = 0;  ///< of the file
 };
 
-/// Packs results with everything behind them. Paths of this machine are left out of their records.
+/// Packs results with everything behind them. Paths of this machine are left out of their records: an input file has
+/// its path below the root, or its name alone.
 /// @throws ArtifactError when an object is gone or damaged; IoError. Then no file is written, and one that was there
 /// stays
 PackReport pack_results(const Store& from, const Inventory& inventory, const std::vector<std::size_t>& chosen,

@@ -14,6 +14,7 @@
 #include "artifact/finish_collection.h"
 #include "artifact/header.h"
 #include "pipeline/file/config_value.h"
+#include "pipeline/file/pipeline_file.h"
 #include "pipeline/plan/externals.h"
 #include "pipeline/plan/key.h"
 #include "pipeline/run/local_runner.h"
@@ -355,7 +356,10 @@ std::string snapshot_label(const Record& record) { return cat("step-", record.ke
 void write_task_file(const Workshop& shop, const StageDescription& stage, const std::vector<Record>& records,
                      const fs::path& folder, std::size_t& made) {
   // A longer budget may have asked for the later ones: the newest config knows them all.
-  const Record& record = records.back();
+  Record record = records.back();
+  // An imported record has paths relative to the root of a project.
+  const fs::path root = find_root_of_store(fs::current_path());
+  change_paths(record, [&root](const std::string& path) { return (root / path).string(); });
   TaskFileWriter file(stage, record.key.key, record.config, cpus_of(record), folder);
   file.bind_to_program(false);
   add_inputs(shop, record, file, made);
