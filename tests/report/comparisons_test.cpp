@@ -223,6 +223,16 @@ BOOST_AUTO_TEST_CASE(rows_of_figures_are_named_by_what_tells_them_apart) {
   BOOST_TEST(row_names(results, {&half, &other, &plain}) ==
                  (Names{"rope, evaluate, scaffold, drop, d50", "rope, evaluate, scaffold", "rope"}),
              boost::test_tools::per_element());
+  // Of several with as many labels the common ones go, and a trunk among its branches keeps its name.
+  const Arm trunk{"rope", "evaluate_trained", {}};
+  BOOST_TEST(
+      row_names(results, {&trunk, &late, &half}) == (Names{"rope, evaluate_trained", "rope, late 2", "rope, d50"}),
+      boost::test_tools::per_element());
+  // Short names that would be equal stay whole.
+  const Arm equal{"rope", "d50", {}};
+  BOOST_TEST(row_names(results, {&equal, &half, &late}) ==
+                 (Names{"rope, d50", "rope, evaluate, scaffold, drop, d50", "rope, evaluate, scaffold, drop, late 2"}),
+             boost::test_tools::per_element());
   BOOST_TEST(row_names(results, {}).empty());
 }
 

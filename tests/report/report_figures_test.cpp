@@ -285,6 +285,34 @@ BOOST_AUTO_TEST_CASE(the_cheapest_drop_is_the_latest_that_is_shown_to_be_as_good
   }
 }
 
+// As drops of a trunk with 128 windows that were validated on 64: their loss was lower by 0.1 nats for that reason.
+BOOST_AUTO_TEST_CASE(validations_on_other_text_are_no_curve_and_have_their_number_of_windows) {
+  Results results = trainings();
+  results.encodings = {"rope"};
+  results.curves = {training("rope", "1", 0), training("rope", "1", 0, 1000, "drop")};
+  results.variants = {"", "drop"};
+  Curve& branch = results.curves[1];
+  branch.first_step = 60;
+  branch.config = {{"drop", {{"validate_windows", 128}}}};
+  results.curves[0].config["train"]["validate_windows"] = 128;
+  const auto of_validation = [&] {
+    const Figure figure = section_of("loss", results).figures.at(0);
+    BOOST_REQUIRE(figure.panels.size() == 2u);
+    return std::pair{figure.panels[1].series.size(), figure.caption};
+  };
+  const auto has_column = [&] {
+    const Table table = section_of("loss", results).tables.at(0);
+    return std::any_of(table.columns.begin(), table.columns.end(), [](const Column& c) { return c.id == "windows"; });
+  };
+  BOOST_TEST(of_validation().first == 2u);
+  BOOST_TEST(!has_column());
+  branch.config["drop"]["validate_windows"] = 64;
+  BOOST_TEST(of_validation().first == 1u);
+  BOOST_TEST(of_validation().second.find("other text than the first 128 windows") != std::string::npos);
+  BOOST_TEST(has_column());
+  BOOST_TEST(to_csv(section_of("loss", results).tables.at(0)).find(",64,") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(branches_say_what_sharing_a_trunk_saved) {
   Results results;
   results.baseline = "rope";
@@ -303,7 +331,7 @@ BOOST_AUTO_TEST_CASE(branches_say_what_sharing_a_trunk_saved) {
   BOOST_REQUIRE(figure.panels.size() == 1u);
   BOOST_REQUIRE(figure.panels[0].series.size() == 3u);
   BOOST_TEST(figure.panels[0].series[1].points[0].x == 60 * 512.0);  // the first to fork
-  BOOST_TEST(figure.panels[0].series[1].name == "drop, 20.5k tokens more");
+  BOOST_TEST(figure.panels[0].series[1].name == "drop, +20.5k");
   // 100 + 20 + 40 steps were trained; alone it would have been 100 + 100.
   BOOST_TEST(
       figure.caption.find("2 trained results for the price of 1.60: 81.9k tokens were trained instead of 102k") == 0u,
@@ -312,8 +340,8 @@ BOOST_AUTO_TEST_CASE(branches_say_what_sharing_a_trunk_saved) {
   results.curves[1].run.variant = "scaffold, nodrop, d50";
   results.curves[2].run.variant = "scaffold, drop, d50";
   const Figure named = figure_of(section_of("branches", results), "branches");
-  BOOST_TEST(named.panels[0].series[1].name == "drop, 20.5k tokens more");
-  BOOST_TEST(named.panels[0].series[2].name == "nodrop, 10.2k tokens more");
+  BOOST_TEST(named.panels[0].series[1].name == "drop, +20.5k");
+  BOOST_TEST(named.panels[0].series[2].name == "nodrop, +10.2k");
   results.curves.resize(1);
   BOOST_TEST(section_of("branches", results).figures.empty());
 }

@@ -10,6 +10,7 @@
 #include "report/results/arms.h"
 #include "report/results/rows.h"
 #include "schema/models.h"
+#include "support/json_fields.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -120,6 +121,15 @@ std::vector<CurvePoint> paired_gap(const Curve& curve, const Curve& base) {
     gap.push_back({.step = point.step, .tokens = point.tokens, .loss = point.loss - other->second});
   }
   return gap;
+}
+
+std::int64_t validation_windows(const Curve& curve) {
+  if (!curve.config.is_object()) return 0;
+  for (const Json& group : curve.config) {  // train, decay, drop or extend
+    const std::int64_t windows = group.is_object() ? support::field_or(group, "validate_windows", std::int64_t{0}) : 0;
+    if (windows > 0) return windows;
+  }
+  return 0;
 }
 
 std::string data_name(const Results& results, const Curve& curve, const std::string& unnamed) {

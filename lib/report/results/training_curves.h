@@ -3,6 +3,7 @@
 /// may have.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -37,6 +38,10 @@ Json setting_of(const Curve& curve, const std::string& key);
 void inherit_settings(std::vector<Curve>& curves);
 /// Sequences of a step, from its setting or from the tokens by step; NaN without either.
 double batch_of(const Curve& curve);
+
+/// Windows of the validation split that its loss is the mean of, as its config says; 0 where it does not. The first
+/// ones are used, so losses over another number are losses on other text.
+std::int64_t validation_windows(const Curve& curve);
 
 /// The data of a training in words: as the report's config names it, else the label of its axis `data` or `text`, else
 /// `unnamed`.

@@ -62,7 +62,7 @@ Panel tree_panel(const Results& results, const Curve& trunk, std::vector<Branch>
   std::stable_sort(branches.begin(), branches.end(), [](const Branch& a, const Branch& b) { return a.fork < b.fork; });
   const double end = last_tokens(trunk), top = static_cast<double>(branches.size());
   const auto units = units_of(results, trunk);
-  panel.series.push_back({.name = cat("whole training, ", tokens_text(end), " tokens"),
+  panel.series.push_back({.name = cat("whole training, ", tokens_text(end)),
                           .role = Series::Role::kLine,
                           .look = look,
                           .points = {{.x = 0, .y = top}, {.x = end, .y = top}},
@@ -78,7 +78,7 @@ Panel tree_panel(const Results& results, const Curve& trunk, std::vector<Branch>
     const double lane = static_cast<double>(b);
     const std::string label = labels[b].empty() ? "branch" : labels[b];
     panel.series.push_back(
-        {.name = cat(label, ", ", tokens_text(branch.end - branch.fork), " tokens more"),
+        {.name = cat(label, ", +", tokens_text(branch.end - branch.fork)),
          .role = Series::Role::kLine,
          .look = own,
          .points = {{.x = branch.fork, .y = top}, {.x = branch.fork, .y = lane}, {.x = branch.end, .y = lane}},
@@ -121,8 +121,8 @@ Section branches_section(const Results& results, Palette& palette) {
           std::isfinite(trees.flops) && std::isfinite(trees.flops_alone)
               ? cat(" (", tokens_text(trees.flops), " of ", tokens_text(trees.flops_alone), " FLOPs, estimated)")
               : "",
-          ", over all encodings and seeds. Solid: the trunk; dashed: branches, which reuse it up to their "
-          "fork (×); one seed of each encoding is drawn.");
+          ", over all encodings and seeds. Solid: the trunk; dashed: branches and their tokens, which reuse it up "
+          "to their fork (×); one seed of each encoding is drawn.");
   figure.description = "Trees of trunks and their branches over tokens, one for each encoding.";
   section.figures.push_back(std::move(figure));
   return section;

@@ -28,6 +28,8 @@ bool drops_encoding(const Curve& branch, const Curve* trunk) {
 struct LossFigure {
   Panel training, validation;
   std::vector<std::string> branches;  ///< variants of branches, in the order of their dashes
+  std::int64_t windows = 0;           ///< of the validations that are drawn
+  bool left_out = false;              ///< some were measured on another number, which is other text
   std::size_t half = 0;               ///< of the smoothing
   double last = 0;                    ///< tokens
   double early = 0;                   ///< the loss once the steep beginning is over
@@ -52,6 +54,10 @@ void add_seed(LossFigure& figure, SeedLines& lines, const std::vector<const Curv
     train = from_fork(std::move(train), smoothed(trunk->train, figure.half), fork);
     checks = from_fork(std::move(checks), plain(trunk->validation), fork);
   }
+  if (const std::int64_t windows = validation_windows(curve); windows > 0 && windows != figure.windows) {
+    figure.left_out = figure.left_out || !checks.empty();
+    checks.clear();
+  }
   const bool first = lines.seeds.empty();
   if (drops_encoding(curve, trunk)) {
     figure.drops = true;
@@ -75,6 +81,7 @@ void add_seed(LossFigure& figure, SeedLines& lines, const std::vector<const Curv
 /// Adds the seeds, where there are several, and their mean.
 void add_lines(Panel& panel, const SeedLines& of, const std::vector<std::vector<Point>>& lines, Series::Role role) {
   for (std::size_t s = 0; s < lines.size() && lines.size() > 1; ++s) {
+    if (lines[s].empty()) continue;
     Series seed = of.model;
     seed.seed = of.seeds[s];
     seed.role = Series::Role::kSeed;
@@ -145,6 +152,8 @@ LossFigure drawn_losses(const Results& results, const std::vector<const Curve*>&
     longest = std::max(longest, curve->train.size());
   }
   drawn.branches = variants_of(forked);
+  const auto whole = std::find_if(curves.begin(), curves.end(), [](const Curve* c) { return c->first_step == 0; });
+  if (!curves.empty()) drawn.windows = validation_windows(whole == curves.end() ? *curves[0] : **whole);
   drawn.half = longest / 100;
   drawn.training.title = drawn.half > 0 ? "Training, smoothed" : "Training";
   drawn.validation.title = "Validation, later half";
@@ -171,7 +180,9 @@ Figure loss_figure(const Results& results, const std::vector<const Curve*>& curv
   const std::string unit = add_units(figure, results.x_unit);
   figure.id = cat("loss_", unit);
   figure.title = cat("Loss against training ", unit);
-  std::string branches;
+  std::string branches, others;
+  if (drawn.left_out)
+    others = cat("validation on other text than the first ", drawn.windows, " windows is in the table only");
   for (std::size_t i = 0; i < drawn.branches.size(); ++i) {
     branches += cat(i == 0 ? "branches, drawn from their fork: " : ", ",
                     drawn.branches[i].empty() ? "branch" : drawn.branches[i], " ",
@@ -181,23 +192,35 @@ Figure loss_figure(const Results& results, const std::vector<const Curve*>& curv
       cat(validated ? "Left: training" : "Training", " loss, ", smoothing_words(drawn.half),
           validated ? cat("; right: validation loss, later half of the ", unit, ", on its own scale. ") : ". ",
           join_as_sentence({"Thick: mean over seeds", "thin: single seeds", branches,
-                            drawn.drops ? "× marks where the encoding is dropped" : ""}),
+                            drawn.drops ? "× marks where the encoding is dropped" : "", others}),
           " ", training_sentence(results));
   figure.description = cat("Line charts of loss against ", unit, " for ", support::join(results.encodings, ", "),
                            ". Final values are in the table.");
   return figure;
 }
 
+/// Numbers of windows of the validations, as far as the configs say them.
+std::set<std::int64_t> numbers_of_windows(const std::vector<const Curve*>& curves) {
+  std::set<std::int64_t> numbers;
+  for (const Curve* curve : curves) {
+    if (const std::int64_t windows = validation_windows(*curve); windows > 0) numbers.insert(windows);
+  }
+  return numbers;
+}
+
 Table loss_table(const Results& results, const std::vector<const Curve*>& curves) {
   Table table{.id = "final_loss", .title = "Validation loss at the end of training"};
   const std::vector<std::string> variants = variants_of(curves);
   table.columns = arm_columns(variants.size() > 1);
+  table.columns.insert(table.columns.end(),
+                       {{.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+                        {.id = "tokens", .header = "Tokens", .style = NumberStyle::kTokens},
+                        {.id = "parameters", .header = "Parameters", .style = NumberStyle::kTokens}});
+  const bool windows_differ = numbers_of_windows(curves).size() > 1;
+  if (windows_differ) table.columns.push_back({.id = "windows", .header = "Windows", .style = NumberStyle::kCount});
   table.columns.insert(
       table.columns.end(),
-      {{.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
-       {.id = "tokens", .header = "Tokens", .style = NumberStyle::kTokens},
-       {.id = "parameters", .header = "Parameters", .style = NumberStyle::kTokens},
-       {.id = "loss", .header = "nats/token", .style = NumberStyle::kNats, .direction = Direction::kLowerIsBetter},
+      {{.id = "loss", .header = "nats/token", .style = NumberStyle::kNats, .direction = Direction::kLowerIsBetter},
        {.id = "bpb", .header = "bits/byte", .style = NumberStyle::kNats, .direction = Direction::kLowerIsBetter}});
   for (const std::string& variant : variants) {
     bool first = !table.rows.empty();
@@ -225,6 +248,11 @@ Table loss_table(const Results& results, const std::vector<const Curve*>& curves
       row.cells.push_back(tokens > 0 ? Cell::of_number(tokens) : Cell::missing("–", bad.empty() ? "not logged" : bad));
       row.cells.push_back(parameters > 0 ? Cell::of_number(parameters)
                                          : Cell::missing("–", "the artifact does not say"));
+      if (windows_differ) {
+        const std::int64_t windows = validation_windows(*own.front());
+        row.cells.push_back(windows > 0 ? Cell::of_number(static_cast<double>(windows))
+                                        : Cell::missing("–", "the artifact does not say"));
+      }
       for (const auto* values : {&losses, &bits}) {
         if (!bad.empty()) {
           row.cells.push_back(Cell::missing(bad.find("diverged") != std::string::npos ? "diverged" : "–", bad));
@@ -241,11 +269,11 @@ Table loss_table(const Results& results, const std::vector<const Curve*>& curves
       table.rows.push_back(std::move(row));
     }
   }
-  table.caption =
-      cat("Last validation of each training, at the training length; a claim about longer contexts needs parity here "
-          "first. "
-          "Mean over seeds, ± the 95 % t interval over seeds from three on; two seeds are both printed. ",
-          training_sentence(results));
+  table.caption = cat(
+      "Last validation of each training, at the training length; a claim about longer contexts needs parity here "
+      "first. "
+      "Mean over seeds, ± the 95 % t interval over seeds from three on; two seeds are both printed. ",
+      windows_differ ? "Losses on different numbers of windows are not comparable. " : "", training_sentence(results));
   return table;
 }
 

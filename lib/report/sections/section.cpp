@@ -200,12 +200,10 @@ std::string in_words(std::string name) {
   return name;
 }
 
-std::vector<std::string> distinguishing_parts(const std::vector<std::string>& variants) {
-  std::vector<std::vector<std::string>> parts;
-  for (const std::string& variant : variants) parts.push_back(support::split(variant, ','));
-  const bool comparable =
-      std::all_of(parts.begin(), parts.end(), [&](const auto& own) { return own.size() == parts[0].size(); });
-  if (!comparable) return variants;
+namespace {
+
+/// Of names with as many parts each: the parts that differ.
+std::vector<std::string> differing_parts(const std::vector<std::vector<std::string>>& parts) {
   std::vector<std::string> names;
   for (const auto& own : parts) {
     std::vector<std::string> differing;
@@ -214,6 +212,30 @@ std::vector<std::string> distinguishing_parts(const std::vector<std::string>& va
         differing.push_back(own[k]);
     }
     names.emplace_back(support::trim(support::join(differing, ",")));
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> distinguishing_parts(const std::vector<std::string>& variants) {
+  // Trunks have fewer parts than their branches.
+  std::map<std::size_t, std::vector<std::vector<std::string>>> by_count;
+  for (const std::string& variant : variants) {
+    auto parts = support::split(variant, ',');
+    by_count[parts.size()].push_back(std::move(parts));
+  }
+  std::map<std::size_t, std::vector<std::string>> short_names;
+  for (const auto& [count, parts] : by_count) short_names[count] = differing_parts(parts);
+  std::vector<std::string> names;
+  std::map<std::string, std::string> named;
+  std::map<std::size_t, std::size_t> next;
+  for (const std::string& variant : variants) {
+    const std::size_t count = support::split(variant, ',').size();
+    std::string name = short_names[count][next[count]++];
+    if (name.empty() && by_count.size() > 1) name = variant;
+    if (named.emplace(name, variant).first->second != variant) return variants;
+    names.push_back(std::move(name));
   }
   return names;
 }
