@@ -62,6 +62,7 @@ REPORTS = {
     "dummy": ("dummy", CPU),
     "known_results": ("known_results", ["--scale", "mini"]),
     "novels": ("quickstart", ["--scale", "novels"]),
+    "scaffold": ("scaffold_nope_rope_yarn_pope", CPU),
     "steps_left": ("steps_left", CPU),
     "stories": ("tinystories_ape_rope_alibi", ["--scale", "reference"]),
     "text_ranking": ("text_ranking", CPU),
