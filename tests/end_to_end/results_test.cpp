@@ -180,6 +180,23 @@ BOOST_AUTO_TEST_CASE(a_packed_file_has_no_paths_of_the_machine_that_made_it) {
   const Answer verified = clone.call("verify", {"fetch", "--rerun", "--set", ours[2], "--set", ours[4]});
   BOOST_TEST(verified.code == 0, verified.out << verified.err);
   CHECK_HAS(verified.out, "same");
+  // It stays when a clone packs it again, and a folder elsewhere has its name alone.
+  BOOST_TEST(clone.export_here(ours).code == 0);
+  const test::TempFolder elsewhere;
+  fs::create_directories(elsewhere / "stories");
+  support::write_file_atomically(elsewhere / "stories/b.txt", "There was a house.\n");
+  const std::vector<std::string> other = {"fetch", "--set", ours[2], "--set",
+                                          support::cat("fetch.path=", (elsewhere / "stories/").string())};
+  BOOST_REQUIRE(made.call("run", other).code == 0);
+  BOOST_REQUIRE(made.export_here(other).code == 0);
+  std::set<std::string> paths;
+  for (const Clone* from : {&clone, &made}) {
+    const Clone third;
+    BOOST_REQUIRE(third.import_from(from->packed()).code == 0);
+    for (const pipeline::ResultKey& key : third.store().keys())
+      paths.insert(third.store().read(key)->config.at("path").at(0).get<std::string>());
+  }
+  BOOST_TEST(paths == (std::set<std::string>{"texts/a.txt", "stories"}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(a_report_from_the_store_trains_nothing_and_names_the_model_that_it_lacks) {

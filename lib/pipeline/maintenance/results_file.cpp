@@ -50,10 +50,12 @@ Json told_occasion(const Json& occasion) {
   return told;
 }
 
-/// A path below `root` as relative to it; the name of any other.
+/// A path below `root` as relative to it; the name of any other. Paths of imported records are relative already.
 std::string told_path(const fs::path& path, const fs::path& root) {
+  if (path.is_relative()) return path.string();
   const fs::path relative = root.empty() ? fs::path() : path.lexically_relative(root);
-  return (relative.empty() || *relative.begin() == ".." ? path.filename() : relative).string();
+  if (!relative.empty() && *relative.begin() != "..") return relative.string();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();  // of a folder, "texts/" has none
 }
 
 }  // namespace
