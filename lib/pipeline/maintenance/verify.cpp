@@ -41,6 +41,20 @@ bool tells_of_bytes(const support::IoError& error) { return error.system_error()
 
 }  // namespace
 
+void change_paths(Record& record, const std::function<std::string(const std::string& path)>& change) {
+  const auto externals = record.preimage.find("externals");
+  if (externals == record.preimage.end() || !externals->is_object()) return;
+  const auto change_text = [&](Json& value) {
+    if (value.is_string() && !value.get_ref<const std::string&>().empty()) value = change(value.get<std::string>());
+  };
+  for (const auto& [field, _] : externals->items()) {
+    Json* value = find_value(record.config, field);
+    if (!value) continue;
+    if (value->is_array()) std::for_each(value->begin(), value->end(), change_text);
+    change_text(*value);
+  }
+}
+
 std::string_view what_name(Problem::What what) {
   switch (what) {
     case Problem::What::kMissing:
@@ -220,11 +234,8 @@ std::shared_ptr<const StageDescription> stage_of(StageCatalog& catalog, const Re
 }
 
 std::vector<std::string> paths_named(const Record& record, const std::string& field) {
-  const Json* value = &record.config;
-  for (const std::string& part : support::split(field, '.')) {
-    if (!value->is_object() || !value->contains(part)) throw Cannot{cat("its config has no ", quote(field))};
-    value = &(*value)[part];
-  }
+  const Json* value = find_value(record.config, field);
+  if (!value) throw Cannot{cat("its config has no ", quote(field))};
   std::vector<std::string> paths;
   if (value->is_string()) paths.push_back(*value);
   if (value->is_array()) {

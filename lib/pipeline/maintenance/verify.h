@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,6 +22,9 @@
 #include "support/folders.h"
 
 namespace pe::pipeline {
+
+/// Changes the paths in the config of a record whose contents are in its key (files and folders that were read).
+void change_paths(Record& record, const std::function<std::string(const std::string& path)>& change);
 
 /// One thing that is wrong with a result.
 struct Problem {

@@ -266,23 +266,6 @@ std::string origin_of(const Record& record) {
   return origin;
 }
 
-void change_paths(Record& record, const std::function<std::string(const std::string& path)>& change) {
-  const auto externals = record.preimage.find("externals");
-  if (externals == record.preimage.end() || !externals->is_object()) return;
-  const auto change_text = [&](Json& value) {
-    if (value.is_string() && !value.get_ref<const std::string&>().empty()) value = change(value.get<std::string>());
-  };
-  for (const auto& [field, _] : externals->items()) {
-    Json* value = &record.config;
-    for (const std::string& part : support::split(field, '.')) {
-      if (value) value = value->is_object() && value->contains(part) ? &(*value)[part] : nullptr;
-    }
-    if (!value) continue;
-    if (!value->is_array()) change_text(*value);
-    if (value->is_array()) std::for_each(value->begin(), value->end(), change_text);
-  }
-}
-
 std::string diverged_digest(const ResultKey& key) {
   return support::canonical_hash("pe/diverged/1", {{"key", key.key}, {"step", key.step}});
 }

@@ -9,7 +9,6 @@
 
 #include <compare>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -132,9 +131,6 @@ Record record_from_text(std::string_view text, const std::string& where);
 /// Where a result was made, and by which file it came here: "made by run R on host H; imported from F on D". Empty when
 /// the record says neither.
 std::string origin_of(const Record& record);
-
-/// Changes the paths in the config of a record whose contents are in its key (files and folders that were read).
-void change_paths(Record& record, const std::function<std::string(const std::string& path)>& change);
 
 /// Entry in a reader's key for an output that a diverged result lacks.
 std::string diverged_digest(const ResultKey& key);

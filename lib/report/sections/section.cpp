@@ -200,41 +200,25 @@ std::string in_words(std::string name) {
   return name;
 }
 
-namespace {
-
-/// Of names with as many parts each: the parts that differ.
-std::vector<std::string> differing_parts(const std::vector<std::vector<std::string>>& parts) {
-  std::vector<std::string> names;
-  for (const auto& own : parts) {
-    std::vector<std::string> differing;
-    for (std::size_t k = 0; k < own.size(); ++k) {
-      if (std::any_of(parts.begin(), parts.end(), [&](const auto& other) { return other[k] != parts[0][k]; }))
-        differing.push_back(own[k]);
-    }
-    names.emplace_back(support::trim(support::join(differing, ",")));
-  }
-  return names;
-}
-
-}  // namespace
-
 std::vector<std::string> distinguishing_parts(const std::vector<std::string>& variants) {
-  // Trunks have fewer parts than their branches.
-  std::map<std::size_t, std::vector<std::vector<std::string>>> by_count;
-  for (const std::string& variant : variants) {
-    auto parts = support::split(variant, ',');
-    by_count[parts.size()].push_back(std::move(parts));
-  }
-  std::map<std::size_t, std::vector<std::string>> short_names;
-  for (const auto& [count, parts] : by_count) short_names[count] = differing_parts(parts);
+  std::vector<std::vector<std::string>> parts;
+  for (const std::string& variant : variants) parts.push_back(support::split(variant, ','));
   std::vector<std::string> names;
   std::map<std::string, std::string> named;
-  std::map<std::size_t, std::size_t> next;
-  for (const std::string& variant : variants) {
-    const std::size_t count = support::split(variant, ',').size();
-    std::string name = short_names[count][next[count]++];
-    if (name.empty() && by_count.size() > 1) name = variant;
-    if (named.emplace(name, variant).first->second != variant) return variants;
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    // Parts correspond among variants with as many of them: trunks have fewer than their branches.
+    std::vector<std::string> differing;
+    bool all_correspond = true;
+    for (const auto& other : parts) all_correspond = all_correspond && other.size() == parts[i].size();
+    for (std::size_t k = 0; k < parts[i].size(); ++k) {
+      const bool differs = std::any_of(parts.begin(), parts.end(), [&](const auto& other) {
+        return other.size() == parts[i].size() && other[k] != parts[i][k];
+      });
+      if (differs) differing.push_back(parts[i][k]);
+    }
+    std::string name(support::trim(support::join(differing, ",")));
+    if (name.empty() && !all_correspond) name = variants[i];
+    if (named.emplace(name, variants[i]).first->second != variants[i]) return variants;
     names.push_back(std::move(name));
   }
   return names;
