@@ -7,6 +7,7 @@
 #include "data/tokenizers/tokenizer.h"
 #include "encodings/registry.h"
 #include "interop/export_source.h"
+#include "interop/hf_files.h"
 #include "interop/hf_folder.h"
 #include "interop/safetensors.h"
 #include "interop/tokenizer_json.h"

@@ -8,13 +8,12 @@
 
 #include <map>
 
+#include "interop/hf_files.h"
 #include "interop/hf_import_plan.h"
 #include "interop/hf_names.h"
 #include "interop/rope_parameters.h"
 #include "interop/weight_files.h"
 #include "support/error.h"
-#include "support/folders.h"
-#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::interop {
@@ -26,7 +25,6 @@ using support::quote;
 
 namespace {
 
-constexpr std::uint64_t kLargestHfJson = 64u << 20;
 constexpr std::int64_t kTop = 20;
 
 /// Our encoding must turn as config.json says, or the model is another one.
@@ -63,16 +61,6 @@ void fill_parameter(const model::Parameter& parameter, const ImportTensor& from,
 }
 
 }  // namespace
-
-Json read_hf_json(const fs::path& path) {
-  if (!support::is_there(path)) throw ArtifactError(cat(quote(path.string()), ": there is no such file"));
-  const std::string text = support::read_file(path, kLargestHfJson);
-  Json json = support::parse_json(text, support::kForeignJson);
-  if (json.is_discarded()) {
-    throw ArtifactError(cat(quote(path.string()), ": ", support::json_problem(text, support::kForeignJson)));
-  }
-  return json;
-}
 
 HfModel read_hf_model(const fs::path& folder, encodings::PairLayout layout) {
   const fs::path file = folder / "config.json";

@@ -15,9 +15,6 @@ namespace pe::interop {
 
 inline constexpr const char* kManifestFile = "pe_pipeline_manifest.json";
 
-/// A JSON file of such a folder. @throws ArtifactError when it is missing, too large or no JSON
-Json read_hf_json(const std::filesystem::path& path);
-
 struct HfModel {
   model::LanguageModel model;
   std::string architecture;  ///< model_type

@@ -3,16 +3,12 @@
 #include <cmath>
 
 #include "artifact/checkpoint.h"
-#include "data/tokenizers/byte_level_bpe.h"
-#include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/tokenizer.h"
 #include "encodings/registry.h"
+#include "interop/hf_files.h"
 #include "interop/hf_folder.h"
-#include "interop/tokenizer_json.h"
 #include "model/checkpoint_io.h"
 #include "support/error.h"
-#include "support/files.h"
-#include "support/folders.h"
 #include "support/text.h"
 
 namespace pe::interop {
@@ -45,28 +41,6 @@ void ImportConfig::describe(support::FieldVisitor& v) {
 
 namespace {
 
-constexpr std::uint64_t kLargestTokenizer = 64u << 20;
-
-/// A token as tokenizer_config.json names it: a text, or an object with one.
-std::string token_of(const Json& config, const char* name) {
-  const auto found = config.is_object() ? config.find(name) : config.end();
-  if (!config.is_object() || found == config.end()) return {};
-  if (found->is_string()) return found->get<std::string>();
-  if (found->is_object() && found->value("content", Json()).is_string()) return (*found)["content"].get<std::string>();
-  return {};
-}
-
-Json json_if_there(const fs::path& path) { return support::is_there(path) ? read_hf_json(path) : Json::object(); }
-
-artifact::TokenizerRecord sentencepiece_record(const fs::path& file, std::int64_t rows, bool unused_rows) {
-  std::string model = support::read_file(file, kLargestTokenizer);
-  const auto tokenizer = data::make_sentencepiece(model, file.string());
-  const std::vector<std::string> more =
-      unused_row_pieces(tokenizer->vocabulary(), {.rows = rows, .unused_rows = unused_rows}, file.string());
-  if (more.empty()) return tokenizer->record();
-  return data::make_sentencepiece(data::with_unused_pieces(std::move(model), more), file.string())->record();
-}
-
 artifact::CheckpointMeta meta_of(const HfModel& read, const ImportSettings& settings,
                                  const artifact::TokenizerRecord& tokenizer) {
   artifact::CheckpointMeta meta;
@@ -84,30 +58,6 @@ artifact::CheckpointMeta meta_of(const HfModel& read, const ImportSettings& sett
 
 }  // namespace
 
-artifact::TokenizerRecord read_hf_tokenizer(const fs::path& folder, std::int64_t rows, bool unused_rows,
-                                            std::string& note) {
-  const fs::path pieces = folder / "tokenizer.model", json = folder / "tokenizer.json", vocab = folder / "vocab.json",
-                 merges = folder / "merges.txt";
-  if (support::is_there(pieces)) return sentencepiece_record(pieces, rows, unused_rows);
-  const Json config = json_if_there(folder / "tokenizer_config.json"),
-             special = json_if_there(folder / "special_tokens_map.json");
-  TokenizerHints hints{.rows = rows, .unused_rows = unused_rows};
-  hints.bos = token_of(config, "bos_token").empty() ? token_of(special, "bos_token") : token_of(config, "bos_token");
-  hints.eos = token_of(config, "eos_token").empty() ? token_of(special, "eos_token") : token_of(config, "eos_token");
-  if (support::is_there(json)) {
-    const std::string text = support::read_file(json, kLargestTokenizer);
-    return data::make_byte_level(byte_level_from_json(text, hints, json.string(), note), json.string())->record();
-  }
-  if (support::is_there(vocab) && support::is_there(merges)) {
-    const std::string packed =
-        byte_level_from_files(support::read_file(vocab, kLargestTokenizer),
-                              support::read_file(merges, kLargestTokenizer), hints, vocab.string());
-    return data::make_byte_level(packed, vocab.string())->record();
-  }
-  throw ArtifactError(
-      cat(quote(folder.string()), ": has no tokenizer.model, no tokenizer.json, and no vocab.json with merges.txt"));
-}
-
 void import_from_hf(const ImportConfig& config, artifact::Workspace& workspace) {
   if (config.import.model.empty())
     throw support::ConfigError("import.model is empty", {}, "name the folder of a model");
@@ -122,7 +72,8 @@ void import_from_hf(const ImportConfig& config, artifact::Workspace& workspace) 
         {}, "leave import.length out: an export of pe-pipeline states the length");
   }
   std::string note;
-  const artifact::TokenizerRecord record = read_hf_tokenizer(folder, c.vocabulary, config.import.unused_rows, note);
+  const artifact::TokenizerRecord record =
+      read_hf_tokenizer(folder, read.architecture, c.vocabulary, config.import.unused_rows, note);
   for (const std::string& line : support::split(note, '\n')) {
     if (!line.empty()) workspace.progress->warn(cat(folder.string(), ": ", line));
   }

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "artifact/tokenizer_record.h"
 #include "artifact/workspace.h"
 #include "encodings/rotary/rotary.h"
 #include "support/config.h"
@@ -31,12 +30,6 @@ struct ImportConfig {
   ImportSettings import;
   void describe(support::FieldVisitor& v);
 };
-
-/// The tokenizer of a folder. Its file is tokenizer.model, else tokenizer.json, else vocab.json with merges.txt.
-/// @param rows  of the embedding, which must be as many as there are pieces
-/// @param note  gets what a user should know
-artifact::TokenizerRecord read_hf_tokenizer(const std::filesystem::path& folder, std::int64_t rows, bool unused_rows,
-                                            std::string& note);
 
 /// Writes "model" and "tokenizer". Says which tensors were read and the loss on a fixed text.
 void import_from_hf(const ImportConfig& config, artifact::Workspace& workspace);

@@ -340,7 +340,7 @@ class JsonTokenizer {
     if (normalizer.is_null()) return;
     const std::string type = text_of(normalizer, "type", "");
     if (type != "NFC") fail(cat("normalizer ", support::escaped(type, 40), " is not supported"));
-    note_ += "its normalisation NFC is left out: texts that are not in this form get other ids\n";
+    note_ += kNormalisationIsLeftOut;
   }
 
   WordRule word_rule(const Json& pre) const {
@@ -440,11 +440,20 @@ std::string byte_level_from_files(std::string_view vocab, std::string_view merge
                                   const std::string& where) {
   Json pieces = support::parse_json(vocab, {.depth = 2, .values = 1u << 23, .bytes = kLargestFile});
   if (!pieces.is_object()) throw ArtifactError(cat(quote(where), ": vocab.json: expected an object of pieces and ids"));
-  const bool filled = fill_rows(pieces, hints, where);
+  const std::size_t before = pieces.size();
+  for (const auto& [id, piece] : hints.added) {
+    const auto [known, is_new] = pieces.emplace(piece, id);
+    if (!is_new && *known != id) {
+      throw ArtifactError(cat(quote(where), ": added token ", support::escaped(piece, 60), " has id ", id,
+                              ", in vocab.json ", known->dump()));
+    }
+  }
+  const bool filled = fill_rows(pieces, hints, where) || pieces.size() > before;
   const bool known =
       (hints.bos.empty() || pieces.contains(hints.bos)) && (hints.eos.empty() || pieces.contains(hints.eos));
   std::string packed = data::pack_byte_level({.vocab = filled ? pieces.dump() : std::string(vocab),
                                               .merges = std::string(merges),
+                                              .words = hints.words,
                                               .bos = known ? hints.bos : "",
                                               .eos = known ? hints.eos : ""},
                                              where);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "artifact/tokenizer_record.h"
+#include "data/tokenizers/byte_level_bpe.h"
 #include "support/json.h"
 
 namespace pe::interop {
@@ -29,7 +30,13 @@ struct TokenizerHints {
   std::int64_t rows = 0;  ///< of the embedding; 0: unknown
   bool unused_rows =
       false;  ///< may the embedding have more rows than there are pieces? They become pieces no text gives
+  data::WordRule words = data::WordRule::kGpt2;  ///< how vocab.json's text is cut; tokenizer.json says it itself
+  std::map<std::int64_t, std::string> added;     ///< pieces by id that vocab.json may lack
 };
+
+/// For users of a tokenizer of Qwen: its normalisation is left out. A line.
+inline constexpr std::string_view kNormalisationIsLeftOut =
+    "its normalisation NFC is left out: texts that are not in this form get other ids\n";
 
 /// Texts of the pieces that fill the rows beyond the last of `pieces`.
 /// @throws ArtifactError if there are fewer rows than pieces, or more and they may not be unused
@@ -42,7 +49,7 @@ std::vector<std::string> unused_row_pieces(std::int64_t pieces, const TokenizerH
 std::string byte_level_from_json(std::string_view text, const TokenizerHints& hints, const std::string& where,
                                  std::string& note);
 
-/// The same from vocab.json and merges.txt, cut by GPT-2's words.
+/// The same from vocab.json and merges.txt, with the words and added pieces of `hints`.
 std::string byte_level_from_files(std::string_view vocab, std::string_view merges, const TokenizerHints& hints,
                                   const std::string& where);
 

@@ -10,6 +10,7 @@
 #include "data/tokenizers/tokenizer_training.h"
 #include "interop/gguf.h"
 #include "interop/gguf_tokenizer.h"
+#include "interop/hf_files.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/installed.h"
@@ -267,6 +268,46 @@ BOOST_AUTO_TEST_CASE(rows_beyond_the_last_piece_become_pieces_that_no_text_gives
   BOOST_TEST(rows_of({.rows = 258}) == 258);
   BOOST_TEST(rows_of({.rows = 300, .unused_rows = true}) == 300);
   BOOST_CHECK_THROW(rows_of({.rows = 300}), support::ArtifactError);
+}
+
+BOOST_AUTO_TEST_CASE(the_class_of_a_tokenizer_says_how_vocab_json_is_cut) {
+  const test::TempFolder folder;
+  support::write_file_atomically(folder / "vocab.json", bytes().at("model").at("vocab").dump(), false);
+  support::write_file_atomically(folder / "merges.txt", "#version: 0.2\n", false);
+  const auto read = [&](const Json& config, const std::string& architecture, std::int64_t rows = 258) {
+    support::write_file_atomically(folder / "tokenizer_config.json", config.dump(), false);
+    std::string note;
+    const auto record = interop::read_hf_tokenizer(folder.path(), architecture, rows, false, note);
+    BOOST_TEST(note.empty() == (data::unpack_byte_level(record.model, "here").words == data::WordRule::kGpt2));
+    return data::unpack_byte_level(record.model, "here");
+  };
+  const auto rule = [&](const Json& config, const std::string& architecture) {
+    return data::word_rule_name(read(config, architecture).words);
+  };
+  BOOST_TEST(rule({{"tokenizer_class", "GPT2TokenizerFast"}}, "llama") == "gpt2");
+  BOOST_TEST(rule({{"tokenizer_class", "Qwen2Tokenizer"}}, "llama") == "qwen2");
+  BOOST_TEST(rule(Json::object(), "gpt2") == "gpt2");
+  BOOST_TEST(rule(Json::object(), "qwen3") == "qwen2");
+  const auto reason = [&](const Json& config, const std::string& architecture) -> std::string {
+    try {
+      read(config, architecture);
+    } catch (const support::ArtifactError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  BOOST_TEST(has(reason({{"tokenizer_class", "LlamaTokenizerFast"}}, "gpt2"), "tokenizer_class is LlamaTokenizerFast"));
+  BOOST_TEST(has(reason(Json::object(), "llama"), "the model is 'llama'"));
+
+  // Qwen 2 keeps its control tokens outside vocab.json.
+  const auto with = [](const char* id, const Json& token) {
+    return Json{{"eos_token", "<|end|>"}, {"added_tokens_decoder", {{id, token}}}};
+  };
+  const auto files = read(with("258", {{"content", "<|end|>"}}), "qwen2", 259);
+  BOOST_TEST(files.eos == "<|end|>");
+  BOOST_TEST(Json::parse(files.vocab).at("<|end|>") == 258);
+  BOOST_TEST(has(reason(with("seven", {{"content", "<|end|>"}}), "qwen2"), "entry seven is no id"));
+  BOOST_TEST(has(reason(with("9", {{"content", "a"}}), "qwen2"), "added token a has id 9, in vocab.json"));
 }
 
 BOOST_AUTO_TEST_CASE(tokenizers_that_are_not_understood_are_refused) {
