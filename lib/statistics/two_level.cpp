@@ -298,6 +298,7 @@ double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::s
   };
   double high = 2;
   while (high < 64 && surplus(high) < 0) high *= 2;
+  if (surplus(high) < 0) return kMissing;  // beyond it the distribution is not known well enough
   return root_between(surplus, 0, high) * std::sqrt(parts.sum());
 }
 

@@ -334,6 +334,15 @@ BOOST_AUTO_TEST_CASE(a_claim_whose_seeds_are_added_is_corrected_for_looks) {
   says(gathered.judge(body).reason, "4 seeds: 5 are needed");
   gathered.results.sequential.claim = "C2";
   BOOST_TEST((gathered.judge(body).verdict == Verdict::kReproduced));
+  // Two one-sided tests have intervals of twice the level, and each spends as much as one two-sided test.
+  gathered.results.sequential = {.claim = "C1", .from = 3, .most = 8};
+  result = gathered.judge("    tests:\n      - {where: {length: 40}, of: none, near: 0.8, within: 0.5}\n");
+  look = *sequential_state(gathered.results, {result});
+  BOOST_TEST(std::abs(1 - result.tests.at(0).level - look.level) < 1e-12);
+  BOOST_TEST(look.spent <= look.alpha);
+  gathered.results.sequential.most = 4;  // the last look
+  result = gathered.judge("    tests:\n      - {where: {length: 40}, of: none, near: 0.8, within: 0.5}\n");
+  BOOST_TEST(std::abs(sequential_state(gathered.results, {result})->spent - 0.05) < 1e-12);
 }
 
 // Before anything is trained: a stage checks its config at the start of a run.
@@ -614,6 +623,41 @@ BOOST_AUTO_TEST_CASE(a_seed_without_a_number_is_not_left_out) {
   BOOST_TEST((controlled.verdict == Verdict::kNotTestable));
 }
 
+// The pipeline does not evaluate a training that diverged, so such a seed has no rows at all.
+BOOST_AUTO_TEST_CASE(a_seed_that_diverged_is_not_left_out) {
+  Gathered gathered;
+  for (const char* seed : {"1", "2", "3", "4"})
+    gathered.add("rope", seed, kAll, some(10), {{"encoding", "rope"}, {"seed", seed}, {"size", "small"}});
+  const std::string test = "    tests:\n      - {where: {length: 40}, of: rope, at_most: 0.5";
+  const auto verdict_with = [&](const std::string& missing, const std::string& runs = "") {
+    gathered.results.missing = {missing};
+    return gathered.judge(test + runs + "}\n");
+  };
+  const ClaimResult result = verdict_with("scores encoding=rope,seed=5,size=small: diverged");
+  BOOST_TEST((result.verdict == Verdict::kNotTestable));
+  says(result.reason, "rope has no number for seed 5: diverged");
+  // Other reasons, other models, and models that the claim leaves out say nothing about its seeds.
+  const std::string chosen = ", runs: {size: small}";
+  for (const char* other :
+       {"scores encoding=rope,seed=5,size=small: it was not made", "scores encoding=alibi,seed=5,size=small: diverged",
+        "scores encoding=rope,seed=5,size=large: diverged", "scores encoding=rope,seed=4,size=small: diverged",
+        "free text that ends with diverged"}) {
+    BOOST_TEST((verdict_with(other).verdict != Verdict::kNotTestable), other);
+    BOOST_TEST((verdict_with(other, chosen).verdict != Verdict::kNotTestable), other);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(observed_numbers_are_those_of_the_common_seeds) {
+  Gathered gathered;
+  for (const char* seed : {"1", "2", "3"}) {
+    gathered.add("none", seed, kAll, some(25));
+    gathered.add("rope", seed, kAll, some(10));
+  }
+  gathered.add("rope", "4", kAll, kAll);
+  const ClaimResult result = gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n");
+  says(result.tests.at(0).observed, "none 0.5; rope 0.2");
+}
+
 BOOST_AUTO_TEST_CASE(items_of_two_models_are_not_summed) {
   Gathered gathered;
   gathered.add("rope", "1", kAll, some(40), {{"stage", "droppe"}, {"arm", "drop"}});
@@ -627,6 +671,21 @@ BOOST_AUTO_TEST_CASE(items_of_two_models_are_not_summed) {
     says(error.what(), "choose one with 'runs: {arm: drop}'");
   }
   BOOST_TEST(std::abs(gathered.judge(front + ", arm: nodrop}}\n").tests.at(0).effect - 0.2) < 1e-12);
+
+  // A model that lacks the label is another one, too, whatever was gathered first.
+  for (const bool trained_first : {true, false}) {
+    Gathered three;
+    if (trained_first) three.add("rope", "1", kAll, kAll, {{"stage", "trained"}});
+    three.add("rope", "1", kAll, some(40), {{"stage", "droppe"}, {"arm", "drop"}});
+    if (!trained_first) three.add("rope", "1", kAll, kAll, {{"stage", "trained"}});
+    try {
+      three.judge("    tests:\n      - {where: {length: 40}, of: rope, at_least: 0, runs: {}}\n");
+      BOOST_ERROR("two models were summed");
+    } catch (const support::ConfigError& error) {
+      says(error.what(), trained_first ? "arm is missing or 'drop'" : "arm is 'drop' or missing");
+      says(error.what(), trained_first ? "choose one with 'runs: {stage: trained}'" : "runs: {stage: droppe}");
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_summary_has_no_items_and_so_no_interval_unless_it_has_no_noise) {
@@ -689,6 +748,8 @@ BOOST_AUTO_TEST_CASE(mistakes_are_named_with_line_and_nearest_word) {
   says(errors_of(head + "    tests:\n      - {of: a, near: 2}\n"), "'near' needs 'within'");
   says(errors_of(head + "    tests:\n      - {of: a, at_least: many}\n"), "'at_least' is a number, found 'many'");
   says(errors_of(head + "    tests: []\n"), "expected a list of tests");
+  says(errors_of(head + "    tests:\n      - {of: a, at_least: 1, runs: {stage: [x, y]}}\n"),
+       "'runs' takes one value of 'stage', found 2");
   says(errors_of(head + "    tests:\n      - {of: a, at_least: 1, band: [2, 1]}\n"),
        "'band' is two numbers, the lower first");
   says(errors_of(head + "    expected: reproducd\n    tests:\n      - {of: a, at_least: 1}\n"),
@@ -800,7 +861,7 @@ BOOST_AUTO_TEST_CASE(the_published_grid_is_judged_by_network_mode_and_depth) {
   Rows rows;
   rows.as_claimed();
   std::vector<ClaimResult> judged = rows.judged();
-  BOOST_TEST_REQUIRE(judged.size() == 6u);
+  BOOST_TEST_REQUIRE(judged.size() == 7u);
   BOOST_TEST((judged[0].verdict == Verdict::kReproduced), judged[0].reason);
   BOOST_TEST((judged[1].verdict == Verdict::kReproduced), judged[1].reason);
   BOOST_TEST((judged[2].verdict == Verdict::kRefuted));  // lrope with post_norm reads too little
@@ -812,7 +873,7 @@ BOOST_AUTO_TEST_CASE(the_published_grid_is_judged_by_network_mode_and_depth) {
   // Equal losses refute that learned positions are best, although other depths are missing. Hard rows are missing, too.
   BOOST_TEST((judged[3].verdict == Verdict::kRefuted), judged[3].claim->id);
   BOOST_TEST((judged[4].verdict == Verdict::kRefuted), judged[4].claim->id);
-  BOOST_TEST((judged[5].verdict == Verdict::kNotTestable), judged[5].claim->id);
+  for (const std::size_t hard : {5u, 6u}) BOOST_TEST((judged[hard].verdict == Verdict::kNotTestable), hard);
 
   Rows outside;
   outside.as_claimed(4.60);

@@ -690,6 +690,17 @@ BOOST_AUTO_TEST_CASE(a_decision_has_class_interval_cost_and_seeds) {
   BOOST_TEST(class_at_512("skipped_docs") == "limited (as far as was tested)");
   BOOST_TEST(class_at_512("na_positions") == "limited");
   BOOST_TEST(class_at_512("overflow") == "limited");
+  // One document allows no comparison, so nothing was measured and nothing failed.
+  const Section one = section_of("decision", perplexities({.protocols = {"anchored"}, .documents = 1}));
+  BOOST_TEST((one.empty() || cell_of(table_of(one, "decision"), 0, "class").text == "not measured"));
+}
+
+BOOST_AUTO_TEST_CASE(a_mean_of_windows_has_no_interval_of_the_loss_over_documents) {
+  Results results = perplexities({});
+  const Arm& arm = results.arms[0];
+  BOOST_TEST(level_of(arm_score(results, arm, "prefix", 128)).has_value());
+  for (LmCell& cell : results.lm) cell.nll += 0.1;
+  BOOST_TEST(!level_of(arm_score(results, arm, "prefix", 128)).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {

@@ -250,6 +250,10 @@ BOOST_AUTO_TEST_CASE(a_detectable_difference_is_known_for_any_noise) {
       }
     }
   }
+  // The first of many looks has a level so small that no difference is known to be enough.
+  BOOST_TEST(std::isnan(detectable_difference({1, 0}, 3, 100, 0.8, 1.4e-8)));
+  const double first_of_eight = detectable_difference({1, 0}, 3, 100, 0.8, 5e-4);
+  BOOST_TEST(first_of_eight > 44.7 / std::sqrt(3.0));  // the threshold of t with two degrees of freedom
 }
 
 BOOST_AUTO_TEST_CASE(a_pilot_plans_with_the_upper_limit_of_its_sd) {
@@ -314,6 +318,8 @@ BOOST_AUTO_TEST_CASE(sentences_say_how_sure_they_are) {
   TwoLevel difference{.seeds = 3, .items = 200};
   BOOST_TEST(certainty(difference, 0.004) == "significant: p = 0.004, 3 seeds");
   BOOST_TEST(certainty(difference, 0.2) == "not significant: p = 0.20, 3 seeds");
+  BOOST_TEST(certainty(difference, 0.04996) == "significant: p = 0.04996, 3 seeds");
+  BOOST_TEST(certainty(difference, 0.0502) == "not significant: p = 0.050, 3 seeds");
   difference.seeds = 1;
   BOOST_TEST(certainty(difference, 1e-9) == "not shown: one seed, beyond the noise of the documents");
   difference.seeds = 2;

@@ -21,6 +21,7 @@ using support::cat;
 using support::quote;
 
 using Words = std::vector<std::string>;
+using RunsOfArms = std::map<std::string, std::vector<const Run*>>;
 
 constexpr const char* kCorpus = "corpus";  // the split of a row's text, in tables that have one
 
@@ -146,7 +147,7 @@ class Judge {
     TestResult result;
     result.test = &test;
     result.failed_arms = test.of;  // until their means are known
-    const ArmSeeds arms = measure(test, result);
+    const auto [arms, runs] = measure(test, result);
     const Words all = test.arms();
     std::set<std::string> seeds;
     std::string lacking;  // without such seeds the verdict would rest on the successful ones
@@ -157,6 +158,7 @@ class Judge {
       if (arm != arms.end()) {
         own = seeds_with_number(arm->second);
         if (lacking.empty() && own.size() < arm->second.size()) lacking = without_number(name, arm->second, own.size());
+        if (lacking.empty()) lacking = diverged_seed(test, name, arm->second, runs);
       } else if (result.reason.empty()) {
         result.reason = unmeasured(name, arms);
       }
@@ -167,7 +169,7 @@ class Judge {
     }
     result.is_score = medians && about_scores(test, arms);
     result.level = 1 - alpha_of(result, seeds.size());
-    result.observed = observed(result, arms);
+    result.observed = observed(result, arms, seeds);
     if (!lacking.empty() && result.reason.empty()) result.reason = lacking;
     if (seeds.empty() && result.reason.empty()) result.reason = "no seed that all of them have";
     if (seeds.empty() || !lacking.empty()) return result;
@@ -204,6 +206,42 @@ class Judge {
     return cat(name, " has no number",
                with > 0 ? cat(" for ", seeds.size() - with, " of ", seeds.size(), " seeds") : "", ": ",
                first->second.status.empty() ? "missing" : first->second.status);
+  }
+
+  /// "rope has no number for seed 43: diverged", for a training that diverged and so was not evaluated.
+  std::string diverged_seed(const ClaimTest& test, const std::string& name,
+                            const std::map<std::string, Measurement>& seeds, const RunsOfArms& runs) const {
+    const auto own = runs.find(name);
+    if (own == runs.end()) return "";
+    for (const std::string& missing : results_.missing) {
+      const auto colon = missing.find(": ");
+      if (colon == std::string::npos || missing.find("diverged", colon) == std::string::npos) continue;
+      const Labels labels = labels_of_missing(missing);
+      const auto seed = labels.find("seed");
+      if (seed == labels.end() || seeds.count(seed->second) != 0) continue;
+      const bool same = std::any_of(own->second.begin(), own->second.end(), [&](const Run* run) {
+        return std::all_of(labels.begin(), labels.end(), [&](const auto& label) {
+          if (label.first == "encoding" || label.first == "pe") return label.second == run->encoding;
+          const auto known = run->labels.find(label.first);
+          return label.first == "seed" || (known != run->labels.end() && known->second == label.second);
+        });
+      });
+      const bool wanted = std::all_of(test.quantity.runs.begin(), test.quantity.runs.end(), [&](const auto& label) {
+        const auto known = labels.find(label.first);
+        return known == labels.end() || same_value(known->second, label.second);
+      });
+      if (same && wanted) return cat(name, " has no number for seed ", seed->second, ": ", missing.substr(colon + 2));
+    }
+    return "";
+  }
+
+  /// Labels of an entry of `missing`; empty where it is free text.
+  static Labels labels_of_missing(const std::string& missing) {
+    try {
+      return parse_labels(missing.substr(0, missing.find(": "))).second;
+    } catch (const support::ConfigError&) {
+      return {};
+    }
   }
 
   /// Why an arm has no rows: it was not measured, or several trainings were under longer names.
@@ -259,7 +297,7 @@ class Judge {
 
   /// `near` is two one-sided tests at 5 %, a number that a score reaches is one: their intervals have level 90 %.
   double alpha_of(const TestResult& result, std::size_t seeds) const {
-    return at_look(result.test->kind == ClaimTest::Kind::kNear || result.is_score ? 0.1 : 0.05, seeds);
+    return at_look(result.one_sided() ? 0.1 : 0.05, seeds);
   }
 
   /// Level of the test at this look, of a claim whose seeds are added until it is decided. `alpha`: without looks.
@@ -393,7 +431,8 @@ class Judge {
                        [&](const std::string& name) { return arms.at(name).at(seeds.front()).has_items; });
   }
 
-  static std::string observed(const TestResult& result, const ArmSeeds& arms) {
+  /// @param common  seeds whose numbers are shown; empty: all
+  static std::string observed(const TestResult& result, const ArmSeeds& arms, const std::set<std::string>& common) {
     const ClaimTest& test = *result.test;
     const auto text = [](double value) { return std::isfinite(value) ? fmt::format("{:.4g}", value) : "–"; };
     const auto of = [&](const Words& names) {
@@ -407,6 +446,7 @@ class Judge {
         std::vector<double> values;
         Words seeds;
         for (const auto& [seed, measured] : arm->second) {
+          if (!common.empty() && common.count(seed) == 0) continue;
           values.push_back(measured.value());
           seeds.push_back(text(values.back()));
         }
@@ -420,7 +460,7 @@ class Judge {
     return test.others.empty() ? of(test.of) : cat(of(test.of), "; ", of(test.others));
   }
 
-  ArmSeeds measure(const ClaimTest& test, TestResult& result) const {
+  std::pair<ArmSeeds, RunsOfArms> measure(const ClaimTest& test, TestResult& result) const {
     const Quantity& quantity = test.quantity;
     const auto tables = results_.tables.find(quantity.table);
     if (tables == results_.tables.end() && !(results_.missing.empty() && results_.left_out.empty())) {
@@ -438,6 +478,7 @@ class Judge {
     }
     check_labels(test);
     ArmSeeds arms;
+    RunsOfArms runs;
     std::map<std::pair<std::string, std::string>, const Run*> models;  // by arm and seed
     std::set<std::string> names, configs;
     for (const GatheredTable& gathered : tables->second) {
@@ -450,6 +491,7 @@ class Judge {
       const std::string arm = arm_of(run, test);
       if (!add_rows(test, gathered, arm, run.seed, arms)) continue;
       configs.insert(run.facts.value("config_hash", run.run_id));
+      runs[arm].push_back(&run);
       if (!quantity.by.empty() || !quantity.seed_by.empty()) continue;
       const auto [first, fresh] = models.try_emplace({arm, run.seed}, &run);
       if (!fresh) require_one_model(test, *first->second, run);
@@ -470,18 +512,29 @@ class Judge {
                                    support::suggestion(name, {names.begin(), names.end()}));
       }
     }
-    return arms;
+    return {std::move(arms), std::move(runs)};
   }
 
   /// Items of different models must not be summed. @throws ConfigError that names labels in which they differ
   static void require_one_model(const ClaimTest& test, const Run& one, const Run& other) {
-    for (const auto& [label, value] : one.labels) {
-      const auto own = other.labels.find(label);
-      const std::string there = own == other.labels.end() ? "" : own->second;
-      if (there == value || label == "stage") continue;
-      throw support::ConfigError(cat("several models fit for ", one.encoding, ", seed ", one.seed, ": ", label, " is ",
-                                     quote(value), " or ", quote(there)),
-                                 test.place, cat("choose one with 'runs: {", label, ": ", value, "}'"));
+    Labels all = one.labels;
+    all.insert(other.labels.begin(), other.labels.end());
+    const auto value_of = [](const Run& run, const std::string& label) {
+      const auto own = run.labels.find(label);
+      return own == run.labels.end() ? "" : own->second;
+    };
+    const std::string here_stage = value_of(one, "stage"), there_stage = value_of(other, "stage");
+    for (const auto& [label, value] : all) {
+      const std::string here = value_of(one, label), there = value_of(other, label);
+      if (here == there || label == "stage") continue;
+      // A model without the label is told from the others by its stage.
+      const bool by_stage = (here.empty() || there.empty()) && here_stage != there_stage;
+      throw support::ConfigError(
+          cat("several models fit for ", one.encoding, ", seed ", one.seed, ": ", label, " is ",
+              here.empty() ? "missing" : quote(here), " or ", there.empty() ? "missing" : quote(there)),
+          test.place,
+          by_stage ? cat("choose one with 'runs: {stage: ", here_stage, "}'")
+                   : cat("choose one with 'runs: {", label, ": ", value, "}'"));
     }
   }
 
@@ -518,12 +571,7 @@ class Judge {
     const std::string encoding = arm.substr(0, arm.find(','));
     for (const std::string& missing : results_.missing) {
       const auto colon = missing.find(": ");
-      Labels labels;
-      try {
-        labels = parse_labels(missing.substr(0, colon)).second;
-      } catch (const support::ConfigError&) {  // free text
-        continue;
-      }
+      const Labels labels = labels_of_missing(missing);
       for (const char* axis : {"encoding", "pe"}) {
         const auto own = labels.find(axis);
         if (own != labels.end() && own->second == encoding)
@@ -659,6 +707,8 @@ std::vector<std::string> ClaimTest::arms() const {
   return all;
 }
 
+bool TestResult::one_sided() const { return is_score || test->kind == ClaimTest::Kind::kNear; }
+
 std::string ClaimTest::text() const {
   std::string words = cat(quantity.absolute ? "absolute " : "", quantity.measure,
                           quantity.per.empty() ? "" : cat(" per ", quantity.per), " of ", support::join(of, ", "));
@@ -688,6 +738,10 @@ std::optional<SequentialState> sequential_state(const Results& results, const st
       std::find_if(judged.begin(), judged.end(), [&](const ClaimResult& one) { return one.claim->id == config.claim; });
   if (result == judged.end()) return std::nullopt;
   const statistics::Looks looks = config.looks();
+  // The test with fewest seeds is the one that waits. Those of one side have intervals of twice the level.
+  const auto waits = std::find_if(result->tests.begin(), result->tests.end(),
+                                  [&](const TestResult& test) { return test.seeds == result->seeds; });
+  const double sides = waits != result->tests.end() && waits->one_sided() ? 2 : 1;
   return SequentialState{.claim = config.claim,
                          .verdict = result->verdict,
                          .seeds = result->seeds,
@@ -695,8 +749,9 @@ std::optional<SequentialState> sequential_state(const Results& results, const st
                          .look = looks.count(result->seeds),
                          .looks = looks.count(looks.most),
                          .alpha = config.alpha,
-                         .spent = looks.spent(result->seeds, config.alpha),
-                         .level = looks.level(result->seeds, config.alpha)};
+                         .sides = sides,
+                         .spent = looks.spent(result->seeds, sides * config.alpha) / sides,
+                         .level = looks.level(result->seeds, sides * config.alpha)};
 }
 
 Json to_json(const SequentialState& look) {

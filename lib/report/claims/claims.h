@@ -81,6 +81,7 @@ struct TestResult {
   bool is_score = false;  ///< a score against a number: effect and interval describe the median over seeds
   std::size_t comparisons = 0, untested = 0;  ///< all of the test, and the ones without a verdict
   std::vector<std::string> failed_arms;       ///< of a control: arms whose mean misses it, or is missing
+  bool one_sided() const;                     ///< tests at 5 %, with an interval of level 90 %
 };
 
 struct ClaimResult {
@@ -97,7 +98,9 @@ struct SequentialState {
   Verdict verdict = Verdict::kNotTestable;
   std::size_t seeds = 0, most = 0;  ///< of the claim: now, and at the last look
   std::size_t look = 0, looks = 0;  ///< this one, from 1, and the last
-  double alpha = 0, spent = 0;      ///< error of all looks, and of looks so far
+  double alpha = 0;                 ///< error of all looks
+  double sides = 1;                 ///< 2 for tests of one side, whose intervals have twice the level
+  double spent = 0;                 ///< error of looks so far
   double level = 0;                 ///< of the two-sided test at this look
 };
 /// Nothing for a study with a fixed number of seeds.

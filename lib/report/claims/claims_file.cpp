@@ -133,7 +133,11 @@ class ClaimReader {
       if (node.find(key)) *to = text(node, key);
     }
     if (const Node* runs = node.find("runs")) {
-      for (const auto& [label, values] : filter(*runs)) quantity.runs[label] = values.front();
+      for (const auto& [label, values] : filter(*runs)) {
+        quantity.runs[label] = values.front();
+        if (values.size() > 1)
+          diagnostics_.add(cat("'runs' takes one value of ", quote(label), ", found ", values.size()), runs->place());
+      }
     }
     if (const Node* noise = node.find("noise")) {
       const std::string word = text(node, "noise");

@@ -104,7 +104,13 @@ std::optional<statistics::TwoLevel> level_of(const ArmScore& score) {
   if (documents.size() < 2) return std::nullopt;
   std::vector<statistics::SeedItems> seeds;
   for (const auto& [cell, same] : cells) seeds.push_back(items_of(*cell, documents));
-  return statistics::two_level_ratio(seeds);
+  const statistics::TwoLevel level = statistics::two_level_ratio(seeds);
+  // A mean of windows is not the loss over all tokens of the documents, so it would have another number's interval.
+  const bool all = std::all_of(cells.begin(), cells.end(),
+                               [&](const auto& pair) { return pair.first->scores.size() == documents.size(); });
+  const double shown = mean_of_finite(score.nll);
+  if (all && std::abs(level.estimate - shown) > 1e-6 * std::max(1.0, std::abs(shown))) return std::nullopt;
+  return level;
 }
 
 std::optional<statistics::TwoLevel> compare(const ArmScore& a, const ArmScore& b) {
@@ -175,7 +181,7 @@ std::string seeds_in_words(std::size_t seeds) {
   return seeds == 1 ? "one seed" : seeds == 2 ? "two seeds" : cat(seeds, " seeds");
 }
 
-std::string p_in_words(double p) { return p < 0.001 ? "p < 0.001" : fmt::format("p = {:.{}f}", p, p < 0.1 ? 3 : 2); }
+std::string p_in_words(double p) { return cat("p ", p < 0.001 ? "< 0.001" : cat("= ", p_text(p, p < 0.1 ? 3 : 2))); }
 
 std::string verdict_words(const statistics::TwoLevel& difference, double p) {
   if (!difference.knows_seeds()) return cat("not shown: ", seeds_in_words(difference.seeds));

@@ -73,11 +73,11 @@ Table looks_table(const SequentialConfig& config, const SequentialState& present
                    {.id = "verdict", .header = "Verdict", .text = true}};
   const statistics::Looks looks = config.looks();
   for (std::size_t seeds = looks.from; seeds <= looks.most; ++seeds) {
-    table.rows.push_back(
-        {.cells = {Cell::of_number(static_cast<double>(looks.count(seeds))),
-                   Cell::of_number(static_cast<double>(seeds)), Cell::of_number(looks.spent(seeds, config.alpha)),
-                   Cell::of_number(1 - looks.level(seeds, config.alpha)),
-                   Cell::of_text(seeds == present.seeds ? verdict_name(present.verdict) : "")}});
+    table.rows.push_back({.cells = {Cell::of_number(static_cast<double>(looks.count(seeds))),
+                                    Cell::of_number(static_cast<double>(seeds)),
+                                    Cell::of_number(looks.spent(seeds, present.sides * config.alpha) / present.sides),
+                                    Cell::of_number(1 - looks.level(seeds, present.sides * config.alpha)),
+                                    Cell::of_text(seeds == present.seeds ? verdict_name(present.verdict) : "")}});
   }
   table.caption =
       cat("Seeds are added one at a time until claim ", config.claim,

@@ -34,8 +34,9 @@ std::optional<Reach> reach_of(const Results& results, const Arm& arm, const std:
     // Only the model decides: a length that the texts do not reach is not a failure.
     if (!score.ok() && score.status != schema::status::kPositions && score.status != schema::status::kOverflow)
       continue;
-    reach.longest = length;
     const auto loss = compare(score, base);  // nothing where the model has no positions or no number
+    if (score.ok() && !loss) continue;       // too few common documents
+    reach.longest = length;
     keeps = keeps && loss && loss->estimate <= kTolerance;
     surely = surely && loss && loss->interval.high <= kTolerance;
     perhaps = perhaps && loss && loss->interval.low <= kTolerance;

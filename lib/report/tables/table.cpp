@@ -134,6 +134,14 @@ std::string header_text(const Column& column) {
   return cat(column.header, arrow_of(column.direction), column.note.empty() ? "" : cat(" [", column.note, "]"));
 }
 
+std::string p_text(double p, int decimals) {
+  constexpr double kLevel = 0.05;
+  std::string text = fmt::format("{:.{}f}", p, decimals);
+  for (; decimals < 12 && (std::stod(text) < kLevel) != (p < kLevel); text = fmt::format("{:.{}f}", p, decimals))
+    ++decimals;
+  return text;
+}
+
 std::string format_number(double value, NumberStyle style, double half_width) {
   if (!std::isfinite(value)) return std::isnan(value) ? "n/a" : "overflow";
   switch (style) {
@@ -142,7 +150,7 @@ std::string format_number(double value, NumberStyle style, double half_width) {
     case NumberStyle::kTokens:
       return with_minus(support::short_count(value));
     case NumberStyle::kProbability:
-      return value < 0.001 ? "<0.001" : fmt::format("{:.3f}", value);
+      return value < 0.001 ? "<0.001" : p_text(value, 3);
     case NumberStyle::kSignedNats:
     case NumberStyle::kSignedPercent: {
       const std::string digits =

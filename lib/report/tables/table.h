@@ -72,6 +72,8 @@ struct Table {
 std::string arrow_of(Direction direction);
 /// "512 (4×) ↓ [383]".
 std::string header_text(const Column& column);
+/// A p value with so many decimals, and with more where rounding would move it across 0.05.
+std::string p_text(double p, int decimals);
 /// A number as its column shows it, without uncertainty; "−" for minus. A perplexity has two digits of `half_width` or
 /// more.
 std::string format_number(double value, NumberStyle style,
