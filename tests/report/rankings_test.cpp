@@ -150,6 +150,22 @@ BOOST_AUTO_TEST_CASE(the_noise_of_seeds_is_found_and_says_how_often_one_training
   // Neighbours are two standard deviations of a seed apart, so that single trainings swap some and not many.
   const double wrong = number_in(needed, 0, "wrong_any");
   BOOST_TEST((wrong > 0.005 && wrong < 0.2), wrong);
+  // Models with other documents, or with fewer of them, are left out; those of another variant are no pair.
+  Results fewer = ranked({"anchored"}, "", 0.05, seeds);
+  for (LmCell& cell : fewer.lm) {
+    if (cell.run == 0) cell.scores.pop_back();
+  }
+  const Section without = section_of("seed_noise", fewer);
+  BOOST_TEST(table_of(without, "noise_parts").rows.size() == 10u);
+  BOOST_TEST(number_in(table_of(without, "seeds_needed"), 0, "pairs") == 10);
+  Results two_texts = ranked({"anchored"}, "", 0.05, seeds);
+  two_texts.variants = {"", "other"};
+  for (std::size_t arm = 0; arm < 3; ++arm) two_texts.arms[arm].variant = "other";
+  BOOST_TEST(number_in(table_of(section_of("seed_noise", two_texts), "seeds_needed"), 0, "pairs") == 6);
+  // Pairs are compared on the seeds that both have.
+  Results one_less = ranked({"anchored"}, "", 0.05, seeds);
+  one_less.arms[0].runs.erase(one_less.arms[0].runs.begin());
+  BOOST_TEST(number_in(table_of(section_of("seed_noise", one_less), "seeds_needed"), 0, "pairs") == 15);
   // Three seeds are too few for a standard deviation.
   BOOST_TEST(section_of("seed_noise", ranked({"anchored"}, "", 0.05)).empty());
 }

@@ -262,6 +262,54 @@ BOOST_AUTO_TEST_CASE(the_cheapest_drop_is_the_latest_that_is_shown_to_be_as_good
   BOOST_TEST(cell_of(table_of(without, "drop_plan"), 0, "control").text == "–");
   BOOST_TEST(*cell_of(table_of(without, "drop_plan"), 0, "undisturbed").number == 0.055, tt::tolerance(1e-9));
   BOOST_TEST(section_of("drop_plan", trainings()).empty());
+  // Losses on more or fewer windows are of other text.
+  Results windows = make(true);
+  for (Curve& curve : windows.curves) {
+    if (curve.run.variant == "trained")
+      curve.config["train"]["validate_windows"] = 128;
+    else
+      curve.config["drop"]["validate_windows"] = 64;
+  }
+  const Section other_text = section_of("drop_plan", windows);
+  BOOST_TEST(cell_of(table_of(other_text, "drop_plan"), 0, "undisturbed").text == "–");
+  BOOST_TEST(cell_of(table_of(other_text, "drop_plan"), 0, "undisturbed").reason.find("windows") != std::string::npos);
+  BOOST_TEST(*cell_of(table_of(other_text, "drop_plan"), 0, "control").number == 0.005, tt::tolerance(1e-9));
+  // Another axis of drops and controls makes other rows, and no seeds.
+  Results rates = make(true);
+  for (std::size_t i = 0, count = rates.curves.size(); i < count; ++i) {
+    if (rates.curves[i].first_step == 0) continue;
+    const bool drops = rates.curves[i].config["drop"]["arm"] == "drop";
+    rates.curves[i].run.labels = {{"arm", drops ? "drop" : "nodrop"}, {"rate", "low"}};
+    Curve high = rates.curves[i];
+    high.run.variant += " high";
+    high.run.labels["rate"] = "high";
+    for (CurvePoint& point : high.train) point.loss += 0.002;
+    high.validation.back().loss += drops ? 0.1 : 0;
+    rates.curves.push_back(std::move(high));
+  }
+  const Section by_rate = section_of("drop_plan", rates);
+  const Table& of_rates = table_of(by_rate, "drop_plan");
+  BOOST_TEST_REQUIRE(of_rates.rows.size() == 6u);
+  for (std::size_t row = 0; row < 6; ++row) {
+    const bool high = cell_of(of_rates, row, "setting_rate").text == "high";
+    BOOST_TEST(*cell_of(of_rates, row, "seeds").number == 3);
+    BOOST_TEST(*cell_of(of_rates, row, "control").number ==
+                   (std::vector<double>{0.005, 0.015, 0.06})[row / 2] + (high ? 0.1 : 0),
+               tt::tolerance(1e-9));
+    BOOST_TEST(cell_of(of_rates, row, "cheapest").text == (row == 3 ? "yes" : ""));
+  }
+  // Tokens of a branch off an extended model begin earlier than its steps.
+  Results extended = make(true);
+  for (Curve& curve : extended.curves) {
+    if (curve.first_step == 0) continue;
+    for (auto* points : {&curve.train, &curve.validation}) {
+      for (CurvePoint& point : *points) point.tokens += 5e6;
+    }
+    curve.validation.insert(curve.validation.begin(), curve.validation.front());
+    curve.validation.front().step = curve.train.front().step;
+    curve.validation.front().tokens = curve.train.front().tokens;
+  }
+  BOOST_TEST(*cell_of(table_of(section_of("drop_plan", extended), "drop_plan"), 0, "left").number == 500 * kStep);
 
   // Drops off one snapshot that end at different steps have a row each; of two that are as good the shorter is
   // cheapest.
@@ -580,6 +628,26 @@ BOOST_AUTO_TEST_CASE(tables_of_perplexity_state_the_mean_context) {
   BOOST_TEST(to_markdown(table).find("512 (4×) ↓ \\[384\\]") != std::string::npos);
   BOOST_TEST(to_latex(table).find("[384]") != std::string::npos);
   BOOST_TEST(table.caption.find("number of tokens before a scored one") != std::string::npos, table.caption);
+}
+
+BOOST_AUTO_TEST_CASE(an_ideal_reader_has_the_text_and_the_context_of_the_models) {
+  Results results = sample::perplexities({.better = 0.01});  // 128 and 512 tokens of three bytes
+  for (Run& run : results.runs) run.labels = {{"text", "a"}};
+  for (LmCell& cell : results.lm) cell.context = static_cast<double>(cell.length) / 2;
+  const auto add_text = [&](const char* text, double scale) {
+    for (const auto& [tokens, nats] :
+         std::vector<std::pair<double, double>>{{64, 1.0}, {128, 0.95}, {256, 0.9}, {512, 0.8}})
+      results.ideal.push_back({{{"text", text}, {"stage", "ideal"}}, 3 * 512, 3 * tokens, scale * nats});
+  };
+  add_text("a", 1);
+  add_text("b", 10);
+  const Section section = section_of("context_used", results);
+  BOOST_TEST(*cell_of(table_of(section, "context_used"), 0, "ideal").number == (1.0 - 0.9) * 3, tt::tolerance(1e-9));
+  // Without the contexts of the models, the lengths stand for them.
+  for (LmCell& cell : results.lm) cell.context = NAN;
+  BOOST_TEST(
+      *cell_of(table_of(section_of("context_used", results), "context_used"), 0, "ideal").number == (0.95 - 0.8) * 3,
+      tt::tolerance(1e-9));
 }
 
 BOOST_AUTO_TEST_CASE(captions_have_at_most_three_sentences) {

@@ -384,7 +384,7 @@ BOOST_AUTO_TEST_CASE(a_table_of_ones_own_has_its_place_on_the_page_and_figures_a
       artifact::Table own(
           "my_entropy",
           {{"pe", kText, ""}, {"layer", kInteger, ""}, {"distance", kInteger, "tokens"}, {"entropy", kReal, "nats"}});
-      for (const int layer : {0, 1}) {
+      for (const int layer : {0, 1, 10}) {
         for (const int distance : {1, 2, 4, 8})
           own.add_row({encoding, layer, distance, 0.1 * layer + 1.0 / distance + 0.01 * seed});
       }
@@ -409,13 +409,23 @@ BOOST_AUTO_TEST_CASE(a_table_of_ones_own_has_its_place_on_the_page_and_figures_a
       std::find_if(sections.begin(), sections.end(), [](const Section& section) { return section.id == "own_tables"; });
   BOOST_TEST_REQUIRE((own != sections.end()));
   BOOST_TEST_REQUIRE(own->figures.size() == 1u);
-  BOOST_TEST_REQUIRE(own->figures[0].panels.size() == 2u);
+  BOOST_TEST_REQUIRE(own->figures[0].panels.size() == 3u);
   BOOST_TEST(own->figures[0].panels[1].title == "layer 1");
   const Series& line = own->figures[0].panels[1].series.back();
   BOOST_TEST(line.points.at(3).y == 0.1 + 1.0 / 8 + 0.02, boost::test_tools::tolerance(1e-9));
   BOOST_TEST(line.points[3].high > line.points[3].y);  // three seeds
   BOOST_TEST(own->tables.at(0).rows.size() == 30u);
-  BOOST_TEST(own->tables[0].caption.find("The first 30 of 48 rows") == 0u, own->tables[0].caption);
+  // Encodings are not joined to one line where neither the lines nor the panels are of encodings.
+  config.figures = {"table=my_entropy x=layer y=entropy series=distance facet=layer"};
+  const auto by_distance = make_sections(read_results(config, workspace));
+  const auto of_figure = std::find_if(by_distance.begin(), by_distance.end(),
+                                      [](const Section& section) { return section.id == "own_tables"; });
+  std::vector<std::string> titles;
+  for (const Panel& panel : of_figure->figures.at(0).panels) titles.push_back(panel.title);
+  BOOST_TEST(titles == (std::vector<std::string>{"alibi, layer 0", "alibi, layer 1", "alibi, layer 10", "rope, layer 0",
+                                                 "rope, layer 1", "rope, layer 10"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(own->tables[0].caption.find("The first 30 of 72 rows") == 0u, own->tables[0].caption);
   BOOST_TEST(perplexity_in(sections).rows.size() == 2u);  // no rows of dashes
   for (const Section& section : sections) {
     for (const std::string& line_of_result : section.lines)
@@ -466,6 +476,22 @@ BOOST_AUTO_TEST_CASE(rules_at_evaluation_and_tables_of_ones_own_beside_other_sco
   BOOST_TEST(results.arms[1].variant == "rules, yarn8");
   const auto sections = make_sections(results);
   BOOST_TEST(perplexity_in(sections).rows.size() == 2u);
+
+  // The same table of another text is another run, and keeps the label that tells them apart.
+  artifact::Workspace texts;
+  texts.progress = workspace.progress;
+  for (const char* text : {"novels", "web"}) {
+    artifact::Input input = sample::write_scores(folder / (std::string(text) + ".h5"), options, "rope", "decay", 1);
+    artifact::Tables read = artifact::read_eval_tables(input.path);
+    read.facts["data_digest"] = text;
+    artifact::write_eval_tables(input.path, {}, read);
+    input.labels = {{"encoding", "rope"}, {"seed", "1"}, {"text", text}};
+    texts.inputs["scores"].push_back(input);
+  }
+  const Results two = read_results({}, texts);
+  BOOST_TEST_REQUIRE(two.runs.size() == 2u);
+  BOOST_TEST(two.runs[1].labels.at("text") == "web");
+  BOOST_TEST(two.variants == (std::vector<std::string>{"novels", "web"}), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_gnuplot_is_named_with_its_package) {

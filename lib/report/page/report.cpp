@@ -142,7 +142,10 @@ std::vector<Section> make_sections(const Results& results) {
       Figure& figure = section.figures[i];
       if (figure.kind != Figure::Kind::kLines || names_of(figure).size() <= kNamesInColour) continue;
       Figure each = small_multiples(figure);
-      const auto chosen = results.highlight.empty() ? leading_names(figure, results.baseline) : results.highlight;
+      std::vector<std::string> chosen = results.highlight;
+      const std::vector<std::string> names = names_of(figure);
+      std::erase_if(chosen, [&](const std::string& name) { return std::count(names.begin(), names.end(), name) == 0; });
+      if (chosen.empty()) chosen = leading_names(figure, results.baseline);
       figure = with_others_in_grey(std::move(figure), chosen, kNamesInColour);
       const std::size_t others = others_in_grey(figure);
       if (others == 0) continue;  // no panel holds too many

@@ -465,6 +465,13 @@ std::vector<const Trial*> Results::find_trials(std::size_t run, const std::strin
   return found;
 }
 
+bool labels_agree(const Labels& a, const Labels& b) {
+  return std::all_of(a.begin(), a.end(), [&](const auto& label) {
+    const auto other = b.find(label.first);
+    return label.first == "stage" || label.first == "from" || other == b.end() || other->second == label.second;
+  });
+}
+
 std::pair<std::string, Labels> parse_labels(const std::string& text) {
   const auto space = text.find(' ');
   const std::string role = text.substr(0, space);
@@ -498,7 +505,7 @@ class ScoreReader {
     Scores scores{.run = {}, .where = input.path.string(), .tables = artifact::read_eval_tables(file)};
     if (const artifact::Table* ideal = scores.tables.find("ideal_reader")) {  // of a text, and of no model
       each_row<schema::IdealReaderPoint>(scores.tables, scores.where, [&](const schema::IdealReaderPoint& row) {
-        results_.ideal.push_back({row.position, row.context, row.nats_per_byte});
+        results_.ideal.push_back({labels, row.position, row.context, row.nats_per_byte});
       });
       return data_.add(ideal->name(), *ideal, labels);
     }
@@ -511,7 +518,7 @@ class ScoreReader {
     // Several evaluations of one model are one run; the axes that tell them apart say nothing about the model.
     std::size_t index = results_.runs.size();
     const Run& run = scores.run;
-    if (!run.run_id.empty()) index = models_.try_emplace({run.run_id, run.encoding, run.seed}, index).first->second;
+    if (!run.run_id.empty()) index = run_for(models_[{run.run_id, run.encoding, run.seed}], scores);
     add(index, std::move(scores));
   }
 
@@ -568,6 +575,25 @@ class ScoreReader {
     return run;
   }
 
+  /// Tables of a model by the text that they were measured on.
+  using Texts = std::map<std::string, std::string>;
+
+  /// The run that an evaluation joins. The same table of another text is another run: its rows must not be joined.
+  std::size_t run_for(std::vector<std::pair<std::size_t, Texts>>& known, const Scores& scores) const {
+    const auto text = scores.run.facts.find("data_digest");
+    const std::string digest = text != scores.run.facts.end() && text->is_string() ? text->get<std::string>() : "";
+    const auto fits = [&](const Texts& texts) {
+      return std::all_of(scores.tables.tables.begin(), scores.tables.tables.end(), [&](const artifact::Table& table) {
+        const auto own = texts.find(table.name());
+        return own == texts.end() || own->second.empty() || digest.empty() || own->second == digest;
+      });
+    };
+    auto run = std::find_if(known.begin(), known.end(), [&](const auto& one) { return fits(one.second); });
+    if (run == known.end()) run = known.insert(run, {results_.runs.size(), {}});
+    for (const artifact::Table& table : scores.tables.tables) run->second.emplace(table.name(), digest);
+    return run->first;
+  }
+
   /// Evaluated with another encoding than its training had, which an axis of evaluations chose.
   static bool is_laid_over(const Run& run) { return run.facts.contains("trained_encoding"); }
 
@@ -611,7 +637,8 @@ class ScoreReader {
   const ReportConfig& config_;
   Results& results_;
   DataFiles& data_;
-  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> models_;  // run_id, encoding, seed → run
+  /// run_id, encoding and seed → runs
+  std::map<std::tuple<std::string, std::string, std::string>, std::vector<std::pair<std::size_t, Texts>>> models_;
   std::vector<Scores> own_;
   std::map<bool, std::set<std::string>> evaluation_axes_;  // is_laid_over → axes
   std::set<std::int64_t> lengths_;

@@ -163,6 +163,7 @@ struct GatheredTable {
 
 /// The loss of an ideal reader with so much context, less the loss of one who remembers everything (pe-ideal-reader).
 struct IdealLoss {
+  Labels labels;                     ///< of the text, where several were gathered
   double position = 0, context = 0;  ///< bytes: of text with so much before it
   double nats = 0;                   ///< a byte
 };
@@ -214,6 +215,9 @@ struct Results {
                                                 std::pair<std::size_t, Index>& index, const Place& place);
   mutable std::pair<std::size_t, Index> lm_index_, task_index_, retrieval_index_, trial_index_;  ///< of how many items
 };
+
+/// Whether the axes that both have, have the same label. The stages that made them do not count.
+bool labels_agree(const Labels& a, const Labels& b);
 
 /// "scores stage=decay,encoding=rope" → role and labels. @throws ConfigError
 std::pair<std::string, Labels> parse_labels(const std::string& text);

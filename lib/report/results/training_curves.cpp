@@ -24,14 +24,6 @@ bool begins_like(const std::vector<CurvePoint>& longer, const std::vector<CurveP
   return true;
 }
 
-/// In all that both are labelled with, but for who made them: a branch and its trunk have one size.
-bool agree(const Labels& a, const Labels& b) {
-  return std::all_of(a.begin(), a.end(), [&](const auto& label) {
-    const auto other = b.find(label.first);
-    return label.first == "stage" || label.first == "from" || other == b.end() || other->second == label.second;
-  });
-}
-
 /// By dotted key; null where it is not there.
 Json at_key(const Json& config, const std::string& key) {
   const Json* at = &config;
@@ -67,7 +59,7 @@ void inherit_settings(std::vector<Curve>& curves) {
     Json model;
     bool known = true;
     for (const Curve* parent : parents->second) {
-      if (!agree(parent->run.labels, curve.run.labels)) continue;
+      if (!labels_agree(parent->run.labels, curve.run.labels)) continue;
       const Json theirs = at_key(parent->config, "model");
       known = known && (model.is_null() || model == theirs);
       model = theirs;
@@ -132,6 +124,11 @@ std::int64_t validation_windows(const Curve& curve) {
   return 0;
 }
 
+bool same_validation(const Curve& a, const Curve& b) {
+  const std::int64_t one = validation_windows(a), other = validation_windows(b);
+  return one == 0 || other == 0 || one == other;
+}
+
 std::string data_name(const Results& results, const Curve& curve, const std::string& unnamed) {
   for (const std::string& entry : results.data_names) {
     const auto equals = entry.find('=');
@@ -150,7 +147,7 @@ const Curve* trunk_of(const std::vector<const Curve*>& curves, const Curve& bran
   for (const Curve* curve : curves) {
     if (curve != &branch && curve->first_step == 0 && branch.first_step > 0 &&
         curve->run.encoding == branch.run.encoding && curve->run.seed == branch.run.seed &&
-        agree(curve->run.labels, branch.run.labels))
+        labels_agree(curve->run.labels, branch.run.labels))
       return curve;
   }
   return nullptr;

@@ -42,6 +42,8 @@ double batch_of(const Curve& curve);
 /// Windows of the validation split that its loss is the mean of, as its config says; 0 where it does not. The first
 /// ones are used, so losses over another number are losses on other text.
 std::int64_t validation_windows(const Curve& curve);
+/// Whether the losses of two trainings are on the same text, as far as their configs say.
+bool same_validation(const Curve& a, const Curve& b);
 
 /// The data of a training in words: as the report's config names it, else the label of its axis `data` or `text`, else
 /// `unnamed`.

@@ -27,18 +27,30 @@ double bytes_per_token(const Results& results) {
   return tokens > 0 ? bytes / tokens : NAN;
 }
 
-/// Nats per token that an ideal reader gains from `more` instead of `few` tokens of context; NaN where the table does
-/// not reach so far.
-double ideal_gain(const Results& results, std::int64_t few, std::int64_t more) {
+/// Tokens before a scored one, mean over seeds; the length where the table does not say it.
+double context_of(const ArmScore& score, std::int64_t length) {
+  double sum = 0, seeds = 0;
+  for (const LmCell* cell : score.cells) {
+    if (cell == nullptr || !std::isfinite(cell->context)) return static_cast<double>(length);
+    sum += cell->context;
+    ++seeds;
+  }
+  return seeds > 0 ? sum / seeds : static_cast<double>(length);
+}
+
+/// Nats per token that an ideal reader of text with `length` tokens before it gains from `more` instead of `few` tokens
+/// of context; NaN where the table does not reach so far. The text is that of `run`.
+double ideal_gain(const Results& results, const Run& run, std::int64_t length, double few, double more) {
   const double per_token = bytes_per_token(results);
-  const double from = static_cast<double>(few) * per_token, to = static_cast<double>(more) * per_token;
+  const double from = few * per_token, to = more * per_token;
   double position = INFINITY;  // text that has as much before it
   for (const IdealLoss& loss : results.ideal) {
-    if (loss.position >= to) position = std::min(position, loss.position);
+    if (labels_agree(loss.labels, run.labels) && loss.position >= static_cast<double>(length) * per_token)
+      position = std::min(position, loss.position);
   }
   std::map<double, double> losses;  // context → nats per byte
   for (const IdealLoss& loss : results.ideal) {
-    if (loss.position == position) losses[loss.context] = loss.nats;
+    if (labels_agree(loss.labels, run.labels) && loss.position == position) losses[loss.context] = loss.nats;
   }
   const auto at = [&](double context) {  // a straight line in the logarithm of the context
     const auto above = losses.lower_bound(context);
@@ -74,8 +86,10 @@ std::vector<ContextGain> uses_of(const Results& results, const std::string& prot
     const ArmScore base = arm_score(results, arm, protocol, trained);
     for (const std::int64_t length : lengths_of(results, protocol)) {
       if (trained == 0 || length <= trained) continue;
-      const double ideal = ideal_gain(results, trained, length);
-      const auto loss = compare(arm_score(results, arm, protocol, length), base);
+      const ArmScore score = arm_score(results, arm, protocol, length);
+      const double ideal = ideal_gain(results, results.runs[arm.runs.front()], length, context_of(base, trained),
+                                      context_of(score, length));
+      const auto loss = compare(score, base);
       if (loss && ideal > 0) uses.push_back({&arm, length, ideal, *loss});
     }
   }
@@ -114,7 +128,8 @@ Table used_table(const Results& results, const std::vector<ContextGain>& uses, c
       cat("Gain: NLL at the training length less that at the length (", protocol,
           "), paired by seed and document, with its 95 % interval over seeds and documents, below three seeds over "
           "documents alone. Ideal gain: "
-          "at least what a reader with that context gains who knows how the text was generated. ",
+          "at least what a reader gains who knows how the text was generated, with as many tokens before a scored one "
+          "as the models have on average. ",
           training_sentence(results));
   return table;
 }

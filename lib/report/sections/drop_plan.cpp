@@ -28,6 +28,7 @@ double final_tokens(const Curve& curve) { return curve.validation.empty() ? NAN 
 
 struct Drop {
   double fork = 0, end = 0;                      ///< tokens
+  bool other_text = false;                       ///< the training without any branch was validated on other text
   std::vector<double> dropped, kept;             ///< final validation losses by seed, of seeds that have both
   std::vector<double> dropped_too, undisturbed;  ///< the same with the training without any branch
   std::vector<std::vector<CurvePoint>> gaps;     ///< of training losses, by seed
@@ -86,34 +87,70 @@ Cell cost_cell(const statistics::SeedPairs& pairs, const char* missing) {
 
 std::string percent(double share) { return format_number(share, NumberStyle::kPercent); }
 
-/// Tokens at the fork of a branch, from any logged step; NaN if none was logged.
+/// Tokens at the fork of a branch, from its logged steps; NaN if none was logged. A branch off an extended model counts
+/// its tokens from an earlier start than its steps, so the tokens of a step come from two of them.
 double fork_of(const Curve& curve) {
   for (const auto* points : {&curve.validation, &curve.train}) {
-    if (!points->empty()) return curve.first_step * points->back().tokens / points->back().step;
+    if (points->empty()) continue;
+    const CurvePoint &first = points->front(), &last = points->back();
+    const double per_step =
+        last.step > first.step ? (last.tokens - first.tokens) / (last.step - first.step) : last.tokens / last.step;
+    return std::round(last.tokens - (last.step - curve.first_step) * per_step);
   }
   return NAN;
 }
 
-/// By encoding, tokens at the fork and tokens at the end.
-using Drops = std::map<std::tuple<std::string, double, double>, Drop>;
+/// Labels of axes that say whether a branch drops: each of their values is of drops alone, or of controls alone.
+std::set<std::string> axes_of_arms(const std::vector<const Curve*>& curves) {
+  std::map<std::string, std::map<std::string, std::set<std::string>>> arms;  // axis → label → arms
+  for (const Curve* curve : curves) {
+    if (drop_arm(*curve).empty()) continue;
+    for (const auto& [axis, label] : curve->run.labels) arms[axis][label].insert(drop_arm(*curve));
+  }
+  std::set<std::string> axes;
+  for (const auto& [axis, labels] : arms) {
+    std::set<std::string> all;
+    for (const auto& [label, own] : labels) all.insert(own.begin(), own.end());
+    if (all.size() > 1 &&
+        std::all_of(labels.begin(), labels.end(), [](const auto& one) { return one.second.size() == 1; }))
+      axes.insert(axis);
+  }
+  return axes;
+}
+
+/// The labels that tell one drop from another, such as a size or a rate: not the seed, the maker or the arm.
+Labels setting_of(const Run& run, const std::set<std::string>& arm_axes) {
+  Labels labels = run.labels;
+  for (const char* other : {"encoding", "pe", "seed", "stage", "from", "snapshot"}) labels.erase(other);
+  for (const std::string& axis : arm_axes) labels.erase(axis);
+  return labels;
+}
+
+/// By encoding, tokens at the fork, tokens at the end, and setting.
+using Drops = std::map<std::tuple<std::string, double, double, Labels>, Drop>;
 
 Drops drops_of(const std::vector<const Curve*>& curves) {
   Drops drops;
+  const std::set<std::string> arm_axes = axes_of_arms(curves);
   for (const Curve* curve : curves) {
     if (drop_arm(*curve) != "drop" || curve->validation.empty() || curve->diverged) continue;
     const CurvePoint& last = curve->validation.back();
     const double fork = fork_of(*curve);
-    Drop& drop = drops[{curve->run.encoding, fork, last.tokens}];
+    const Labels setting = setting_of(curve->run, arm_axes);
+    Drop& drop = drops[{curve->run.encoding, fork, last.tokens, setting}];
     drop.fork = fork;
     drop.end = last.tokens;
     for (const Curve* other : curves) {
       if (drop_arm(*other) != "nodrop" || !same_fork(*curve, *other) || final_tokens(*other) != last.tokens) continue;
+      if (!same_validation(*curve, *other) || !labels_agree(setting, setting_of(other->run, arm_axes))) continue;
       drop.dropped.push_back(last.loss);
       drop.kept.push_back(final_loss(*other));
       drop.gaps.push_back(paired_gap(*curve, *other));
     }
     const Curve* trunk = trunk_of(curves, *curve);
     if (trunk != nullptr && final_tokens(*trunk) == last.tokens) {
+      drop.other_text = drop.other_text || !same_validation(*curve, *trunk);
+      if (drop.other_text) continue;
       drop.dropped_too.push_back(last.loss);
       drop.undisturbed.push_back(final_loss(*trunk));
     }
@@ -123,26 +160,28 @@ Drops drops_of(const std::vector<const Curve*>& curves) {
 
 const std::string& encoding_of(const Drops::value_type& drop) { return std::get<0>(drop.first); }
 
-/// Encodings and forks of which a drop diverged. A drop is not cheap if only some seeds survive it.
-std::set<std::pair<std::string, double>> diverged_forks(const std::vector<const Curve*>& curves) {
-  std::set<std::pair<std::string, double>> found;
+/// Encodings, forks and settings of which a drop diverged. A drop is not cheap if only some seeds survive it.
+using Forks = std::set<std::tuple<std::string, double, Labels>>;
+
+Forks diverged_forks(const std::vector<const Curve*>& curves) {
+  Forks found;
+  const std::set<std::string> arm_axes = axes_of_arms(curves);
   for (const Curve* curve : curves) {
     const double fork = fork_of(*curve);
     if (drop_arm(*curve) == "drop" && curve->diverged && std::isfinite(fork))
-      found.emplace(curve->run.encoding, std::round(fork));
+      found.emplace(curve->run.encoding, fork, setting_of(curve->run, arm_axes));
   }
   return found;
 }
 
 /// By encoding the last drop that is shown to cost less than is accepted, of those the one that ends first; null where
 /// none is.
-std::map<std::string, const Drop*> cheapest_of(const Drops& drops,
-                                               const std::set<std::pair<std::string, double>>& diverged) {
+std::map<std::string, const Drop*> cheapest_of(const Drops& drops, const Forks& diverged) {
   std::map<std::string, const Drop*> cheapest;
   for (const auto& one : drops) {  // forks ascend, and with one fork the ends
     const Drop& drop = one.second;
     const Drop*& best = cheapest[encoding_of(one)];
-    if (diverged.count({encoding_of(one), std::round(drop.fork)}) > 0) continue;
+    if (diverged.count({encoding_of(one), drop.fork, std::get<3>(one.first)}) > 0) continue;
     const statistics::SeedPairs pairs = statistics::paired_seeds(drop.dropped, drop.kept);
     const bool later = best == nullptr || drop.fork > best->fork;
     if (later && std::isfinite(pairs.interval.high) && pairs.interval.high <= kAccepted) best = &drop;
@@ -158,7 +197,27 @@ Cell recovery_cell(const Drop& drop) {
                         "the gap to the control does not fall as a power of the tokens, or is not above zero");
 }
 
+/// Axes by which drops of one encoding differ that have the same fork and end.
+std::set<std::string> telling_settings(const Drops& drops) {
+  std::set<std::string> axes;
+  for (auto one = drops.begin(); one != drops.end(); ++one) {
+    const auto next = std::next(one);
+    if (next == drops.end() || encoding_of(*next) != encoding_of(*one) || next->second.fork != one->second.fork ||
+        next->second.end != one->second.end)
+      continue;
+    const Labels &a = std::get<3>(one->first), &b = std::get<3>(next->first);
+    for (const auto& [axis, label] : a) {
+      if (b.count(axis) == 0 || b.at(axis) != label) axes.insert(axis);
+    }
+    for (const auto& [axis, label] : b) {
+      if (a.count(axis) == 0) axes.insert(axis);
+    }
+  }
+  return axes;
+}
+
 Table drop_table(const Drops& drops, const std::map<std::string, const Drop*>& cheapest) {
+  const std::set<std::string> telling = telling_settings(drops);
   Table table{.id = "drop_plan", .title = "When to drop the encoding"};
   table.columns = {{.id = "encoding", .header = "Encoding", .text = true},
                    {.id = "share", .header = "Dropped at", .style = NumberStyle::kPercent},
@@ -174,6 +233,8 @@ Table drop_table(const Drops& drops, const std::map<std::string, const Drop*>& c
                     .direction = Direction::kLowerIsBetter},
                    {.id = "recovery", .header = "Tokens to recover", .style = NumberStyle::kTokens},
                    {.id = "cheapest", .header = "Cheapest", .text = true}};
+  for (const std::string& axis : telling)
+    table.columns.insert(table.columns.begin() + 1, {.id = cat("setting_", axis), .header = axis, .text = true});
   std::string last_encoding;
   for (const auto& one : drops) {
     const std::string& encoding = encoding_of(one);
@@ -181,14 +242,21 @@ Table drop_table(const Drops& drops, const std::map<std::string, const Drop*>& c
     const statistics::SeedPairs control = statistics::paired_seeds(drop.dropped, drop.kept),
                                 undisturbed = statistics::paired_seeds(drop.dropped_too, drop.undisturbed);
     Row row{.rule_above = !last_encoding.empty() && last_encoding != encoding};
-    row.cells = {Cell::of_text(encoding),
-                 Cell::of_number(drop.fork / drop.end),
-                 Cell::of_number(drop.end - drop.fork),
-                 Cell::of_number(static_cast<double>(control.seeds)),
-                 cost_cell(control, "no control (drop.arm: nodrop) with that fork and seed"),
-                 cost_cell(undisturbed, "the training without a branch was not gathered to its end"),
-                 recovery_cell(drop),
-                 Cell::of_text(cheapest.at(encoding) == &drop ? "yes" : "")};
+    row.cells = {
+        Cell::of_text(encoding),
+        Cell::of_number(drop.fork / drop.end),
+        Cell::of_number(drop.end - drop.fork),
+        Cell::of_number(static_cast<double>(control.seeds)),
+        cost_cell(control, "no control (drop.arm: nodrop) with that fork and seed"),
+        cost_cell(undisturbed, drop.other_text ? "the training without a branch was validated on more or fewer windows"
+                                               : "the training without a branch was not gathered to its end"),
+        recovery_cell(drop),
+        Cell::of_text(cheapest.at(encoding) == &drop ? "yes" : "")};
+    const Labels& setting = std::get<3>(one.first);
+    for (const std::string& axis : telling) {
+      const auto own = setting.find(axis);
+      row.cells.insert(row.cells.begin() + 1, Cell::of_text(own == setting.end() ? "–" : own->second));
+    }
     table.rows.push_back(std::move(row));
     last_encoding = encoding;
   }

@@ -1,7 +1,9 @@
 // Tables of users' stages: each with its first rows, and figures as the report's config asks for them.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include "report/sections/section.h"
 #include "schema/cells.h"
@@ -53,6 +55,20 @@ FigureSpec parse_figure(const std::string& text) {
 /// Values of one line: seed → x → sum and count of its rows.
 using SeriesPoints = std::map<std::string, std::map<double, std::pair<double, double>>>;
 
+/// "layer 2" before "layer 10": a number at the end counts as one.
+struct NumbersLast {
+  bool operator()(const std::string& a, const std::string& b) const {
+    const auto [words_a, number_a] = parts(a);
+    const auto [words_b, number_b] = parts(b);
+    return std::tie(words_a, number_a, a) < std::tie(words_b, number_b, b);
+  }
+  static std::pair<std::string, double> parts(const std::string& name) {
+    const auto space = name.rfind(' ');
+    const auto number = space == std::string::npos ? std::nullopt : support::parse_real(name.substr(space + 1));
+    return number && std::isfinite(*number) ? std::pair(name.substr(0, space), *number) : std::pair(name, 0.0);
+  }
+};
+
 class FigureMaker {
  public:
   FigureMaker(const Results& results, FigureSpec spec, Palette& palette)
@@ -67,6 +83,16 @@ class FigureMaker {
           cat("'figures' names the table ", quote(spec_.table), ", which was not gathered (", quote(spec_.text), ")"),
           {}, support::suggestion(spec_.table, known));
     }
+    std::set<std::string> encodings, variants;
+    for (const GatheredTable& gathered : tables->second) {
+      const Run& run = results_.runs[gathered.run];
+      if (!run.selected) continue;
+      encodings.insert(run.encoding);
+      variants.insert(run.variant);
+    }
+    const auto named = [&](const char* key) { return spec_.series == key || spec_.facet == key; };
+    by_encoding_ = encodings.size() > 1 && !named("encoding");
+    by_variant_ = variants.size() > 1 && !named("variant");
     for (const GatheredTable& gathered : tables->second) read(gathered);
   }
 
@@ -98,6 +124,10 @@ class FigureMaker {
     const schema::CellReader cells(table);
     const Run& run = results_.runs[gathered.run];
     if (!run.selected) return;
+    // Models are never joined to one line.
+    std::vector<std::string> model;
+    if (by_encoding_) model.push_back(run.encoding);
+    if (by_variant_ && !run.variant.empty()) model.push_back(run.variant);
     const auto text = [&](std::size_t row, const std::string& column) {
       if (column == "encoding") return run.encoding;
       if (column == "variant") return run.variant;
@@ -107,7 +137,9 @@ class FigureMaker {
     for (std::size_t row = 0; row < table.rows(); ++row) {
       const double x = cells.real(row, spec_.x), y = cells.real(row, spec_.y);
       if (!std::isfinite(x) || !std::isfinite(y)) continue;
-      auto& [sum, count] = facets_[text(row, spec_.facet)][text(row, spec_.series)][run.seed][x];
+      std::vector<std::string> facet = model;
+      if (std::string own = text(row, spec_.facet); !own.empty()) facet.push_back(std::move(own));
+      auto& [sum, count] = facets_[support::join(facet, ", ")][text(row, spec_.series)][run.seed][x];
       sum += y;
       ++count;
     }
@@ -148,7 +180,10 @@ class FigureMaker {
   const Results& results_;
   FigureSpec spec_;
   Palette& palette_;
-  std::map<std::string, std::map<std::string, SeriesPoints>> facets_;  // facet → series
+  bool by_encoding_ = false, by_variant_ = false;  // facets are of one encoding, of one variant
+  template <typename T>
+  using ByName = std::map<std::string, T, NumbersLast>;
+  ByName<ByName<SeriesPoints>> facets_;  // facet → series
 };
 
 Cell cell_of(const artifact::Cell& cell) {

@@ -173,7 +173,7 @@ Figure variants_figure(const Results& results) {
       arms.push_back(arm);
       names.push_back(arm->variant);
     }
-    if (arms.size() < 2 || arms.size() > kNamesInColour) continue;
+    if (arms.size() < 2) continue;
     names = distinguishing_parts(names);
     Palette palette;
     palette.tell_apart(names);
@@ -198,6 +198,9 @@ Figure variants_figure(const Results& results) {
                        [](double nll) { return std::exp(nll); });
     }
     if (panel.series.size() > 1) figure.panels.push_back(std::move(panel));
+  }
+  for (std::size_t p = 1; p < figure.panels.size(); ++p) {  // the fullest one leads where some lines become grey
+    if (names_of(figure.panels[p]).size() > names_of(figure.panels[figure.lead]).size()) figure.lead = p;
   }
   if (highest > 30 * lowest) figure.y.high = 30 * lowest;
   figure.caption =

@@ -82,10 +82,10 @@ Agreement agreement(const ProtocolScores& scored, const std::string& one, const 
   found.pairs = pairs_of_arms(scored.arms.size());
   for (std::size_t i = 0; i < scored.arms.size(); ++i) {
     for (std::size_t k = i + 1; k < scored.arms.size(); ++k) {
-      if ((a[i] - a[k]) * (b[i] - b[k]) >= 0) continue;
       const auto under_one = compare(scored.scores.at(one)[i], scored.scores.at(one)[k]);
       const auto under_other = compare(scored.scores.at(other)[i], scored.scores.at(other)[k]);
       const bool both = under_one && under_other && under_one->knows_seeds() && under_other->knows_seeds() &&
+                        under_one->estimate * under_other->estimate < 0 &&
                         adjusted_p(*under_one, 2 * found.pairs) < 0.05 &&
                         adjusted_p(*under_other, 2 * found.pairs) < 0.05;
       found.significant += both;

@@ -85,7 +85,7 @@ Section scaling_section(const Results& results, Palette& palette) {
         !curve->run.facts["parameters"].is_number())
       continue;
     const End end{curve->run.facts["parameters"].get<double>(), flops_of(curves, *curve), curve->validation.back().loss,
-                  cat(curve->data, " ", curve->run.train_length)};
+                  cat(curve->data, " ", curve->run.train_length, " ", validation_windows(*curve))};
     if (!std::isfinite(end.loss)) continue;
     ends[curve->run.encoding][curve->run.variant].push_back(end);
     sizes.push_back(end.parameters);

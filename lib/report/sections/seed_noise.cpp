@@ -1,9 +1,11 @@
 // How many seeds does a comparison need? The parts of the noise at each length, what so many seeds can find, and how
 // often one training of each arm orders two arms wrongly.
+#include <algorithm>
 #include <boost/math/distributions/chi_squared.hpp>
 #include <cmath>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "report/results/comparison.h"
 #include "report/sections/section.h"
@@ -32,13 +34,14 @@ std::optional<ArmNoise> noise_of(const Results& results, const Arm& arm, const s
   if (!score.ok() || score.cells.size() < kFewestSeeds) return std::nullopt;
   ArmNoise noise{.arm = &arm, .values = {}, .means = score.nll, .seeds = score.seeds};
   for (const LmCell* cell : score.cells) {
+    if (cell->scores.size() != score.cells.front()->scores.size()) return std::nullopt;
     statistics::SeedItems items;
     for (std::size_t d = 0; d < cell->scores.size(); ++d) {
-      if (cell->scores[d].id != score.cells.front()->scores.at(d).id) return std::nullopt;  // other documents
+      if (cell->scores[d].id != score.cells.front()->scores[d].id) return std::nullopt;  // other documents
       items.y.push_back(cell->scores[d].nll);
       items.x.push_back(static_cast<double>(cell->scores[d].tokens));
     }
-    if (items.y.size() < 2 || items.y.size() != score.cells.front()->scores.size()) return std::nullopt;
+    if (items.y.size() < 2) return std::nullopt;
     noise.values.push_back(statistics::linearised(items));
   }
   return noise;
@@ -68,28 +71,49 @@ struct AtLength {
   std::size_t items = 0, seeds = 0, pairs = 0, significant = 0;
 };
 
+/// In the order of the first one's seeds.
+std::pair<std::vector<double>, std::vector<double>> means_of_common_seeds(const ArmNoise& a, const ArmNoise& b) {
+  std::pair<std::vector<double>, std::vector<double>> means;
+  for (std::size_t s = 0; s < a.seeds.size(); ++s) {
+    const auto other = std::find(b.seeds.begin(), b.seeds.end(), a.seeds[s]);
+    if (other == b.seeds.end()) continue;
+    means.first.push_back(a.means[s]);
+    means.second.push_back(b.means[static_cast<std::size_t>(other - b.seeds.begin())]);
+  }
+  return means;
+}
+
 AtLength at_length(const Results& results, const std::string& protocol, std::int64_t length) {
   AtLength at{.length = length};
   for (const Arm& arm : results.arms) {
     if (auto noise = noise_of(results, arm, protocol, length)) at.arms.push_back(std::move(*noise));
   }
-  at.pairs = pairs_of_arms(at.arms.size());
+  struct Pair {
+    const ArmNoise *a, *b;
+    statistics::TwoLevel difference;
+  };
+  std::vector<Pair> pairs;
   for (std::size_t i = 0; i < at.arms.size(); ++i) {
     for (std::size_t k = i + 1; k < at.arms.size(); ++k) {
       const ArmNoise &a = at.arms[i], &b = at.arms[k];
+      if (a.arm->variant != b.arm->variant) continue;  // of another text, size or branch
       const auto difference =
           compare(arm_score(results, *a.arm, protocol, length), arm_score(results, *b.arm, protocol, length));
-      if (!difference || a.seeds != b.seeds) continue;
-      at.items = difference->items;
-      at.seeds = difference->seeds;
-      at.seed_sd.push_back(std::sqrt(difference->seed_variance * static_cast<double>(difference->seeds)));
-      at.item_sd.push_back(std::sqrt(difference->item_variance * static_cast<double>(difference->items)));
-      if (adjusted_p(*difference, at.pairs) >= 0.05) continue;  // which of them is better is not known
-      ++at.significant;
-      const statistics::WrongOrder wrong = statistics::wrong_order(a.means, b.means);
-      at.same_seed.push_back(wrong.same_seed);
-      at.any_seeds.push_back(wrong.any_seeds);
+      if (difference && difference->seeds >= kFewestSeeds) pairs.push_back({&a, &b, *difference});
     }
+  }
+  at.pairs = pairs.size();
+  for (const auto& [a, b, difference] : pairs) {
+    at.items = difference.items;
+    at.seeds = difference.seeds;
+    at.seed_sd.push_back(std::sqrt(difference.seed_variance * static_cast<double>(difference.seeds)));
+    at.item_sd.push_back(std::sqrt(difference.item_variance * static_cast<double>(difference.items)));
+    if (adjusted_p(difference, at.pairs) >= 0.05) continue;  // which of them is better is not known
+    ++at.significant;
+    const auto [of_a, of_b] = means_of_common_seeds(*a, *b);
+    const statistics::WrongOrder wrong = statistics::wrong_order(of_a, of_b);
+    at.same_seed.push_back(wrong.same_seed);
+    at.any_seeds.push_back(wrong.any_seeds);
   }
   return at;
 }
