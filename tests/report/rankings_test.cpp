@@ -99,6 +99,31 @@ BOOST_AUTO_TEST_CASE(a_protocol_that_reverses_the_ranking_is_found_and_one_that_
   BOOST_TEST_REQUIRE(section.findings.size() == 1u);
   BOOST_TEST(section.findings[0].find("under anchored and blocks") != std::string::npos, section.findings[0]);
   BOOST_TEST(section.findings[0].find("15 of them significantly under both") != std::string::npos, section.findings[0]);
+  // Texts have rankings of their own: one protocol turns the second text's, and the two are never joined.
+  Results texts = ranked({"blocks", "anchored"}, "", 0.001);
+  Results turned = ranked({"blocks", "anchored"}, "blocks", 0.001);
+  texts.variants = {"novels", "web"};
+  for (Arm& arm : texts.arms) arm.variant = "novels";
+  for (Arm arm : turned.arms) {
+    arm.variant = "web";
+    for (std::size_t& run : arm.runs) run += texts.runs.size();
+    texts.arms.push_back(std::move(arm));
+  }
+  for (LmCell cell : turned.lm) {
+    cell.run += texts.runs.size();
+    texts.lm.push_back(std::move(cell));
+  }
+  texts.runs.insert(texts.runs.end(), turned.runs.begin(), turned.runs.end());
+  const Section by_text = section_of("protocol_ranking", texts);
+  const Table& of_texts = table_of(by_text, "rank_agreement");
+  BOOST_TEST_REQUIRE(of_texts.rows.size() == 4u);  // two lengths of two texts
+  for (std::size_t row = 0; row < 4; ++row) {
+    const bool web = cell_of(of_texts, row, "variant").text == "web";
+    BOOST_TEST(number_in(of_texts, row, "pairs") == 15);
+    BOOST_TEST(number_in(of_texts, row, "tau") == (web && number_in(of_texts, row, "length") == 512 ? -1 : 1));
+  }
+  BOOST_TEST(by_text.figures.at(0).panels.size() == 2u);
+  BOOST_TEST(by_text.findings.size() == 2u);
   // Where the spread over seeds exceeds the differences of arms, two seeds of one protocol disagree as well, and
   // nothing is significant.
   const Section noisy = section_of("protocol_ranking", ranked({"blocks", "sliding"}, "blocks", 2));

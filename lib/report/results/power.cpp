@@ -92,44 +92,58 @@ void add_noise(Noises& all, ObservedNoise observed,
   if (auto noise = noise_over(differences, std::move(observed))) all.push_back(*std::move(noise));
 }
 
-/// Rules of extension compared with the plain model, over its seeds: losses of documents of the test.
-void add_extensions(const Results& results, Noises& all) {
-  struct Sums {
-    double nll = 0, tokens = 0;
-  };
-  if (!has_table<schema::ExtensionDocument>(results)) return;
-  std::vector<std::size_t> arm_of_run;
-  for (std::size_t run = 0; run < results.runs.size(); ++run) arm_of_run.push_back(arm_of(results, run));
-  std::map<std::int64_t,
-           std::map<std::string, std::map<std::size_t, std::map<std::string, std::map<std::string, Sums>>>>>
-      sums;
-  each_row<schema::ExtensionDocument>(results, [&](std::size_t run, const schema::ExtensionDocument& row) {
-    if (arm_of_run[run] >= results.arms.size() || row.corpus == "validation") return;
-    Sums& of = sums[row.length][row.variant][arm_of_run[run]][results.runs[run].seed][cat(row.doc_id)];
-    of.nll += row.nll_sum;
-    of.tokens += static_cast<double>(row.tokens_scored);
-  });
-  std::map<std::int64_t, std::map<std::string, std::map<std::size_t, Answers>>> losses;  // by length, rule and arm
-  for (const auto& [length, rules] : sums) {
-    for (const auto& [rule, arms] : rules) {
-      for (const auto& [arm, seeds] : arms) {
-        for (const auto& [seed, documents] : seeds) {
-          for (const auto& [document, of] : documents) {
-            if (of.tokens > 0) losses[length][rule][arm][seed][document] = of.nll / of.tokens;
-          }
-        }
+/// Losses of documents: seed → document → nats and tokens.
+using DocumentSums = std::map<std::string, std::map<std::int64_t, std::pair<double, double>>>;
+
+/// The difference of two losses per token, over the seeds and documents that both have.
+std::optional<statistics::TwoLevel> difference_of_losses(const DocumentSums& a, const DocumentSums& b) {
+  std::set<std::int64_t> common;
+  std::vector<std::string> seeds;
+  for (const auto& [seed, documents] : a) {
+    const auto other = b.find(seed);
+    if (other == b.end()) continue;
+    std::set<std::int64_t> both;
+    for (const auto& [id, sums] : documents) {
+      if (other->second.count(id) != 0 && (seeds.empty() || common.count(id) != 0)) both.insert(id);
+    }
+    common = std::move(both);
+    seeds.push_back(seed);
+  }
+  if (common.empty()) return std::nullopt;
+  std::vector<statistics::SeedItems> of_a, of_b;
+  for (const std::string& seed : seeds) {
+    for (const auto& [from, to] : {std::pair(&a, &of_a), std::pair(&b, &of_b)}) {
+      statistics::SeedItems& items = to->emplace_back();
+      for (const std::int64_t id : common) {
+        items.y.push_back(from->at(seed).at(id).first);
+        items.x.push_back(from->at(seed).at(id).second);
       }
     }
   }
+  return statistics::two_level_difference(of_a, of_b);
+}
+
+/// Rules of extension compared with the plain model, over its seeds: losses of documents of the test.
+void add_extensions(const Results& results, Noises& all) {
+  if (!has_table<schema::ExtensionDocument>(results)) return;
+  std::vector<std::size_t> arm_of_run;
+  for (std::size_t run = 0; run < results.runs.size(); ++run) arm_of_run.push_back(arm_of(results, run));
+  std::map<std::int64_t, std::map<std::string, std::map<std::size_t, DocumentSums>>> losses;  // length, rule and arm
+  each_row<schema::ExtensionDocument>(results, [&](std::size_t run, const schema::ExtensionDocument& row) {
+    if (arm_of_run[run] >= results.arms.size() || row.corpus == "validation" || row.tokens_scored <= 0) return;
+    auto& [nll, tokens] = losses[row.length][row.variant][arm_of_run[run]][results.runs[run].seed][row.doc_id];
+    nll += row.nll_sum;
+    tokens += static_cast<double>(row.tokens_scored);
+  });
   for (const auto& [length, rules] : losses) {
     const auto plain = rules.find("plain");
     if (plain == rules.end()) continue;
     std::vector<std::optional<statistics::TwoLevel>> differences;
     for (const auto& [rule, arms] : rules) {
       if (rule == "plain") continue;
-      for (const auto& [arm, answers] : arms) {
+      for (const auto& [arm, sums] : arms) {
         if (const auto own = plain->second.find(arm); own != plain->second.end())
-          differences.push_back(difference_of(answers, own->second));
+          differences.push_back(difference_of_losses(sums, own->second));
       }
     }
     add_noise(all, {.measure = "NLL, extended against plain", .length = length}, differences);

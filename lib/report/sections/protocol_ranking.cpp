@@ -26,10 +26,12 @@ struct ProtocolScores {
   std::map<std::string, std::map<std::string, std::vector<double>>> nll;  ///< protocol → seed → of each arm
 };
 
-std::optional<ProtocolScores> scored_at(const Results& results, const std::vector<std::string>& protocols,
-                                        std::int64_t length) {
+/// Arms of one variant: those of another text, size or branch have another ranking.
+std::optional<ProtocolScores> scored_at(const Results& results, const std::string& variant,
+                                        const std::vector<std::string>& protocols, std::int64_t length) {
   ProtocolScores scored;
   for (const Arm& arm : results.arms) {
+    if (arm.variant != variant) continue;
     const bool whole = std::all_of(protocols.begin(), protocols.end(),
                                    [&](const std::string& p) { return arm_score(results, arm, p, length).ok(); });
     if (whole) scored.arms.push_back(&arm);
@@ -119,8 +121,10 @@ Cell seed_cell(const std::vector<double>& values) {
   return cell;
 }
 
-Table agreement_table(const Results& results, const std::vector<std::string>& protocols,
-                      const std::map<std::int64_t, ProtocolScores>& lengths) {
+/// By variant and length.
+using Rankings = std::map<std::string, std::map<std::int64_t, ProtocolScores>>;
+
+Table agreement_table(const Results& results, const std::vector<std::string>& protocols, const Rankings& rankings) {
   Table table{.id = "rank_agreement", .title = "Agreement of rankings under two protocols"};
   table.columns = {
       {.id = "length", .header = "Length", .style = NumberStyle::kCount},
@@ -132,21 +136,27 @@ Table agreement_table(const Results& results, const std::vector<std::string>& pr
       {.id = "reversed", .header = "all, %", .group = "pairs reversed", .style = NumberStyle::kPercent},
       {.id = "significant", .header = "significant", .group = "pairs reversed", .style = NumberStyle::kCount},
       {.id = "pairs", .header = "Pairs", .style = NumberStyle::kCount}};
+  const bool variants = has_variants(results);
+  if (variants) table.columns.insert(table.columns.begin(), {.id = "variant", .header = "Variant", .text = true});
   std::size_t seeds = 0;
-  for (const auto& [length, scored] : lengths) {
-    seeds = std::max(seeds, scored.seeds.size());
-    bool first = true;
-    for (std::size_t i = 0; i < protocols.size(); ++i) {
-      for (std::size_t k = i + 1; k < protocols.size(); ++k) {
-        const Agreement found = agreement(scored, protocols[i], protocols[k]);
-        table.rows.push_back(
-            {.cells = {Cell::of_number(static_cast<double>(length)), Cell::of_text(protocols[i]),
-                       Cell::of_text(protocols[k]), seed_cell(found.by_seed), Cell::of_number(found.of_means),
-                       Cell::of_number((between_seeds(scored, protocols[i]) + between_seeds(scored, protocols[k])) / 2),
-                       Cell::of_number(found.reversed), Cell::of_number(static_cast<double>(found.significant)),
-                       Cell::of_number(static_cast<double>(found.pairs))},
-             .rule_above = first && !table.rows.empty()});
-        first = false;
+  for (const auto& [variant, lengths] : rankings) {
+    for (const auto& [length, scored] : lengths) {
+      seeds = std::max(seeds, scored.seeds.size());
+      bool first = true;
+      for (std::size_t i = 0; i < protocols.size(); ++i) {
+        for (std::size_t k = i + 1; k < protocols.size(); ++k) {
+          const Agreement found = agreement(scored, protocols[i], protocols[k]);
+          const double other_seed = (between_seeds(scored, protocols[i]) + between_seeds(scored, protocols[k])) / 2;
+          Row row{.cells = {Cell::of_number(static_cast<double>(length)), Cell::of_text(protocols[i]),
+                            Cell::of_text(protocols[k]), seed_cell(found.by_seed), Cell::of_number(found.of_means),
+                            Cell::of_number(other_seed), Cell::of_number(found.reversed),
+                            Cell::of_number(static_cast<double>(found.significant)),
+                            Cell::of_number(static_cast<double>(found.pairs))},
+                  .rule_above = first && !table.rows.empty()};
+          if (variants) row.cells.insert(row.cells.begin(), Cell::of_text(variant));
+          table.rows.push_back(std::move(row));
+          first = false;
+        }
       }
     }
   }
@@ -162,18 +172,13 @@ Table agreement_table(const Results& results, const std::vector<std::string>& pr
   return table;
 }
 
-Figure agreement_figure(const Results& results, const std::vector<std::string>& protocols, const std::string& headline,
-                        const std::map<std::int64_t, ProtocolScores>& lengths) {
+Panel agreement_panel(const Results& results, const std::vector<std::string>& protocols, const std::string& headline,
+                      const std::map<std::int64_t, ProtocolScores>& lengths) {
   const std::string other_seed = cat(headline, ", another seed");
   Palette palette;  // of protocols
   std::vector<std::string> names{other_seed};
   names.insert(names.end(), protocols.begin(), protocols.end());
   palette.tell_apart(names);
-  Figure figure{.id = "rank_agreement",
-                .title = cat("Agreement of rankings with that under ", headline),
-                .x = {.title = "Context length, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
-                .y = {.title = cat("Kendall's tau with ", headline, ", higher is more agreement")}};
-  figure.y.high = 1.02;
   Panel panel;
   if (results.train_length > 0)
     panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
@@ -203,7 +208,20 @@ Figure agreement_figure(const Results& results, const std::vector<std::string>& 
     other.points.push_back(point);
   }
   if (lengths.begin()->second.seeds.size() > 1) panel.series.push_back(std::move(other));
-  figure.panels.push_back(std::move(panel));
+  return panel;
+}
+
+Figure agreement_figure(const Results& results, const std::vector<std::string>& protocols, const std::string& headline,
+                        const Rankings& rankings) {
+  Figure figure{.id = "rank_agreement",
+                .title = cat("Agreement of rankings with that under ", headline),
+                .x = {.title = "Context length, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
+                .y = {.title = cat("Kendall's tau with ", headline, ", higher is more agreement")}};
+  figure.y.high = 1.02;
+  for (const auto& [variant, lengths] : rankings) {
+    figure.panels.push_back(agreement_panel(results, protocols, headline, lengths));
+    figure.panels.back().title = variant;
+  }
   figure.caption =
       cat("Kendall's tau between the ranking of the arms under ", headline,
           " and under each other protocol, of the same seed: mean and 95 % t "
@@ -220,13 +238,17 @@ Section protocol_ranking_section(const Results& results, Palette&) {
   if (!results.rankings || results.lm.empty()) return section;
   const auto protocols = protocols_of(results);
   const std::string headline = headline_protocol(results);
-  std::map<std::int64_t, ProtocolScores> lengths;
-  for (const std::int64_t length : lengths_of(results, headline)) {
-    if (auto scored = scored_at(results, protocols, length)) lengths.emplace(length, std::move(*scored));
+  Rankings rankings;
+  for (const std::string& variant : results.variants) {
+    for (const std::int64_t length : lengths_of(results, headline)) {
+      if (auto scored = scored_at(results, variant, protocols, length))
+        rankings[variant].emplace(length, std::move(*scored));
+    }
   }
-  if (protocols.size() >= 2 && !lengths.empty()) {
-    section.figures.push_back(agreement_figure(results, protocols, headline, lengths));
-    section.tables.push_back(agreement_table(results, protocols, lengths));
+  if (protocols.size() < 2 || rankings.empty()) return section;
+  section.figures.push_back(agreement_figure(results, protocols, headline, rankings));
+  section.tables.push_back(agreement_table(results, protocols, rankings));
+  for (const auto& [variant, lengths] : rankings) {
     const auto& [length, scored] = *lengths.rbegin();
     std::string lowest;
     statistics::SeedSummary least;
@@ -240,8 +262,9 @@ Section protocol_ranking_section(const Results& results, Palette&) {
     }
     const Agreement found = agreement(scored, headline, lowest);
     section.findings.push_back(cat(
-        "At ", tokens_header(results, length), " the rankings under ", headline, " and ", lowest,
-        " agree with a Kendall's tau of ", format_number(least.mean, NumberStyle::kPerplexity),
+        variant.empty() ? "At " : cat(variant, ", at "), tokens_header(results, length), " the rankings under ",
+        headline, " and ", lowest, " agree with a Kendall's tau of ",
+        format_number(least.mean, NumberStyle::kPerplexity),
         std::isfinite(least.half_width) ? cat(" ± ", format_number(least.half_width, NumberStyle::kPerplexity)) : "",
         " (", seeds_in_words(least.seeds), "), two seeds under ", headline, " with ",
         format_number(between_seeds(scored, headline), NumberStyle::kPerplexity), "; ",
