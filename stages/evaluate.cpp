@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
        .resumes = true,
        .costs = pe::stages::costs_of_model("model"),
        .epilogue = epilogue,
+       .flags = {{"--list", "Show tasks, protocols and algorithmic tasks; no other flag"}},
        .results = pe::evaluation::scores_text,
        .prepare = pe::model::prepare,
        .machine = pe::model::machine,

@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
        .inputs = {{.name = "scores", .kind = Kind::kEvalTable, .many = true, .optional = true},
                   {.name = "curves", .kind = Kind::kMetrics, .many = true, .optional = true}},
        .outputs = {{"report", Kind::kReport}},
+       .flags = {{"--check-claims", "End with 1 if a verdict is worse than expected"}},
        .takes_labels = true},
       make_report);
   if (!checks || code != 0 || fallen.empty()) return code;

@@ -19,19 +19,20 @@ ConfigError usage_error(const std::string& message, const std::string& hint) {
 
 namespace {
 
+/// "-j, --jobs" of "-j,--jobs".
+std::string label_of(const std::string& names) { return support::join(support::split(names, ','), ", "); }
+
 std::int64_t whole(const std::string& flag, const std::string& text, support::Suffixes suffixes, std::int64_t least) {
-  std::string why;
-  const auto value = support::parse_integer(text, suffixes, &why);
-  if (!value)
-    throw usage_error(cat(flag, ": ", quote(text), " is not a number", why.empty() ? "" : " (" + why + ")"), "");
-  if (*value < least) throw usage_error(cat(flag, ": ", *value, " is below ", least), "");
+  const auto value = support::parse_integer(text, suffixes);
+  if (!value) throw usage_error(cat(label_of(flag), " must be a whole number, found ", quote(text)), "");
+  if (*value < least) throw usage_error(cat(label_of(flag), " must be at least ", least, ", found ", *value), "");
   return *value;
 }
 
 std::string one_of(const std::string& flag, const std::string& text, const std::vector<std::string>& words) {
   if (std::find(words.begin(), words.end(), text) == words.end()) {
-    throw usage_error(cat(flag, ": ", quote(text), " is not one of ", support::join(words, ", ")),
-                      support::suggestion(text, words));
+    throw usage_error(cat(label_of(flag), " must be one of ", support::join(words, ", "), ", found ", quote(text)),
+                      support::did_you_mean(text, words));
   }
   return text;
 }
@@ -74,7 +75,7 @@ Flag number(std::string names, std::string value, std::string help, std::optiona
 double time_of(const std::string& flag, const std::string& given) {
   const auto value = support::parse_real(given, support::Suffixes::kSeconds);
   if (!value || !(*value >= 0))
-    throw usage_error(cat(flag, ": ", quote(given), " is not a duration (examples: 30s, 2m, 24h)"), "");
+    throw usage_error(cat(label_of(flag), " must be a time, found ", quote(given)), "for example 30s, 2m or 24h");
   const std::string_view number = support::trim(given);
   if (*value > 0 && support::parse_real(number))
     throw usage_error(cat(flag, " must be a time with a unit, found ", quote(number)),
@@ -97,7 +98,9 @@ double share_of(const std::string& flag, const std::string& given) {
   const bool percent = !given.empty() && given.back() == '%';
   const auto value = support::parse_real(percent ? given.substr(0, given.size() - 1) : given);
   const double share = value.value_or(-1) * (percent ? 0.01 : 1);
-  if (!(share > 0) || share > 1) throw usage_error(cat(flag, ": ", quote(given), " is not a share (example: 5%)"), "");
+  if (!(share > 0) || share > 1)
+    throw usage_error(cat(label_of(flag), " must be above 0 and at most 1, found ", quote(given)),
+                      "for example 0.05 or 5%");
   return share;
 }
 

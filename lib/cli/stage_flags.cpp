@@ -36,14 +36,21 @@ StageFlag toggle(std::string names, std::string help, bool StageFlags::*member) 
           [member](StageFlags& flags, const std::string&) { flags.*member = true; }};
 }
 
-ConfigError refusal(const StageText& text, const std::string& message, const std::string& hint) {
-  return ConfigError(message, {text.program, 0, 0, "", 1}, hint);
+/// Lines that keep their indentation, cut at the width of the terminal.
+std::string lines_of(const std::string& text, int columns) {
+  std::string out;
+  for (const std::string& line : support::split(text, '\n')) {
+    if (line.empty()) continue;
+    const int indent = static_cast<int>(line.find_first_not_of(' '));
+    out += wrapped(line.substr(static_cast<std::size_t>(indent)), columns, indent, 2);
+  }
+  return out;
 }
 
 /// Text that does not fit a screen is in `--help all`.
-std::string short_epilogue(const StageText& text) {
+std::string short_epilogue(const StageText& text, int columns) {
   if (text.epilogue.empty()) return "";
-  if (std::count(text.epilogue.begin(), text.epilogue.end(), '\n') <= 3) return "\n" + text.epilogue;
+  if (std::count(text.epilogue.begin(), text.epilogue.end(), '\n') <= 3) return "\n" + lines_of(text.epilogue, columns);
   std::string title = text.epilogue.substr(0, text.epilogue.find('\n'));
   if (!title.empty() && title.back() == ':') title.pop_back();
   return cat("\n", title, ": see --help all.\n");
@@ -52,16 +59,17 @@ std::string short_epilogue(const StageText& text) {
 constexpr const char* kUsualExitCodes = "0 done; 2 config; 3 inputs; 75 saved, run again; doc/failures.md has all.";
 
 std::string help(const StageText& text, int columns) {
-  std::string out = cat("usage: ", text.program, " [flags]\n\n", text.summary, "\n\nFlags:\n");
+  std::string out = cat("usage: ", text.program, " [flags]\n\n", wrapped(text.summary, columns, 0), "\nFlags:\n");
   for (const StageFlag& flag : stage_flags()) {
     out +=
-        entry(flag_label(flag.names, flag.value), flag.help + (flag.repeats ? "; may be repeated" : ""), 30, columns);
+        entry(flag_label(flag.names, flag.value), flag.help + (flag.repeats ? "; may be repeated" : ""), 34, columns);
   }
-  out += entry(flag_label("-h,--help", "[TOPIC]"), "Show this, or help on part of the config", 30, columns);
-  out += entry(flag_label("--version", ""), "Show the version", 30, columns);
-  out += cat("\n", text.roles,
-             "\nConfig fields (--help NAME explains a group, a field or a kind; --help all everything):\n",
-             field_outline(*text.schema, columns), short_epilogue(text), "\nExit codes:\n",
+  for (const auto& [name, meaning] : text.flags) out += entry(flag_label(name, ""), meaning, 34, columns);
+  out += entry(flag_label("-h,--help", "[TOPIC]"), "Show this, or help on part of the config", 34, columns);
+  out += entry(flag_label("--version", ""), "Show the version", 34, columns);
+  out += cat("\n", lines_of(text.roles, columns), "\n",
+             wrapped("Config fields (--help NAME explains one, --help all explains all):", columns, 0),
+             field_outline(*text.schema, columns), short_epilogue(text, columns), "\nExit codes:\n",
              wrapped(kUsualExitCodes, columns, 2));
   return out;
 }
@@ -81,7 +89,7 @@ const std::vector<StageFlag>& stage_flags() {
       list("--set", "KEY=VALUE", "Set one config value, parsed as YAML; overrides all files", &StageFlags::sets),
       list("--input", "ROLE=PATH", "Where an input is", &StageFlags::inputs),
       list("--output", "ROLE=PATH", "Where an output goes", &StageFlags::outputs),
-      text("--work", "DIR", "Folder to resume in; else pe-NAME.work until done", &StageFlags::work),
+      text("--work", "DIR", "Folder to resume in (pe-NAME.work until done)", &StageFlags::work),
       toggle("--describe", "Print the stage's description as JSON and exit", &StageFlags::describe),
       toggle("--check", "Check configs, JSON lines on stdin, and exit", &StageFlags::check),
       text("--color", "auto|always|never", "Colour; auto honours NO_COLOR and the terminal", &StageFlags::color),
@@ -98,6 +106,7 @@ std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& tex
   const CLI::Option* const show_help = app.add_option("-h,--help", topic)->expected(0, 1);
   app.add_flag("--version", version);
   std::vector<std::string> names = {"-h", "--help", "--version"};
+  for (const auto& [name, meaning] : text.flags) names.push_back(name);
   for (const StageFlag& flag : stage_flags()) {
     for (const std::string& name : support::split(flag.names, ',')) names.push_back(name);
     if (flag.value.empty()) {
@@ -105,12 +114,13 @@ std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& tex
       continue;
     }
     CLI::Option* option = app.add_option_function<std::vector<std::string>>(
-        flag.names, [&flag, &flags, &text](const std::vector<std::string>& values) {
+        flag.names, [&flag, &flags](const std::vector<std::string>& values) {
           for (const std::string& value : values) {
             const std::vector<std::string> words = choices_of(flag.value);
             if (!words.empty() && std::find(words.begin(), words.end(), value) == words.end()) {
-              throw refusal(text, cat(flag.names, ": ", quote(value), " is not one of ", support::join(words, ", ")),
-                            support::suggestion(value, words));
+              throw ConfigError(
+                  cat(flag.names, " must be one of ", support::join(words, ", "), ", found ", quote(value)), {},
+                  support::did_you_mean(value, words));
             }
             flag.store(flags, value);
           }
@@ -121,19 +131,19 @@ std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& tex
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    throw refusal(text, error.what(), cat("see ", text.program, " --help"));
+    throw ConfigError(error.what(), {}, cat("see ", text.program, " --help"));
   }
   if (show_help->count() > 0) {
     const int columns = std::clamp(terminal_size(1).columns, 40, 100);
     std::string shown = topic.empty() ? help(text, columns) : field_topic(*text.schema, text.program, topic, columns);
-    if (topic == "all" && !text.epilogue.empty()) shown += "\n" + text.epilogue;
+    if (topic == "all" && !text.epilogue.empty()) shown += "\n" + lines_of(text.epilogue, columns);
     print(shown);
     return 0;
   }
   const std::vector<std::string> unknown = app.remaining();
   if (!unknown.empty()) {
     const std::string word = unknown.front().substr(0, unknown.front().find('='));
-    throw refusal(text, cat("unknown argument ", quote(word)), support::suggestion(word, names));
+    throw ConfigError(cat("unknown argument ", quote(word)), {}, support::suggestion(word, names));
   }
   if (version) {
     print(cat(text.program, " ", support::version_and_build(text.version), "\n"));

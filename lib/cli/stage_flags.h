@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/config.h"
@@ -47,6 +48,7 @@ struct StageText {
   std::string roles;                        ///< the inputs and outputs, one a line
   const support::Schema* schema = nullptr;  ///< the config fields
   std::string epilogue;
+  std::vector<std::pair<std::string, std::string>> flags;  ///< of this stage alone, which its main takes: name, meaning
 };
 
 /// Parses; prints help or the version itself. Returns an exit code when the program should end now.

@@ -3,7 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "cli/layout.h"
 #include "cli/print.h"
+#include "cli/terminal.h"
 #include "support/error.h"
 #include "support/program.h"
 #include "support/suggest.h"
@@ -27,12 +29,27 @@ std::int64_t ToolValues::integer(const std::string& flag, std::int64_t least, st
 
 namespace {
 
-std::string footer_of(const ToolText& text) {
-  std::string footer = "\n";
-  for (const std::string& example : text.examples) footer += cat("  ", example, "\n");
-  footer += text.epilogue;
-  if (!text.exits.empty()) footer += cat("Exit codes: ", text.exits, "\n");
-  return footer;
+std::string help(const ToolText& text, int columns) {
+  std::string out = cat("usage: ", text.program, text.verbs.empty() ? "" : cat(" ", support::join(text.verbs, "|")),
+                        " [flags]\n\n", wrapped(text.summary, columns, 0), "\nFlags:\n");
+  for (const ToolFlag& flag : text.flags) {
+    std::string meaning = flag.help;
+    if (!flag.choices.empty()) meaning += cat(": ", support::join(flag.choices, ", "));
+    if (!flag.fallback.empty()) meaning += cat(" (default ", flag.fallback, ")");
+    if (flag.plain) meaning += cat("; the name ", flag.name, " may be left out");
+    out += entry(flag_label(flag.name, flag.type), meaning, 30, columns);
+  }
+  out += entry(flag_label("-h,--help", ""), "Show this", 30, columns);
+  out += entry(flag_label("--version", ""), "Show the version", 30, columns);
+  if (!text.epilogue.empty()) {
+    std::string paragraph = text.epilogue;
+    std::replace(paragraph.begin(), paragraph.end(), '\n', ' ');
+    out += "\n" + wrapped(paragraph, columns, 0);
+  }
+  if (!text.examples.empty()) out += "\nExamples:\n";
+  for (const std::string& example : text.examples) out += cat("  ", example, "\n");
+  if (!text.exits.empty()) out += "\nExit codes:\n" + wrapped(text.exits, columns, 2);
+  return out;
 }
 
 void check_values(const ToolFlag& flag, const std::vector<std::string>& given) {
@@ -45,8 +62,9 @@ void check_values(const ToolFlag& flag, const std::vector<std::string>& given) {
   for (const std::string& value : given) {
     if (flag.choices.empty() || std::find(flag.choices.begin(), flag.choices.end(), value) != flag.choices.end())
       continue;
-    throw ConfigError(cat("expected one of ", support::join(flag.choices, ", "), ", found ", support::quote(value)),
-                      {flag.name, 0, 0, "", 1}, support::suggestion(value, flag.choices));
+    throw ConfigError(
+        cat(flag.name, " must be one of ", support::join(flag.choices, ", "), ", found ", support::quote(value)), {},
+        support::did_you_mean(value, flag.choices));
   }
 }
 
@@ -63,35 +81,32 @@ void check_verb(const std::vector<std::string>& words, const std::vector<std::st
 }  // namespace
 
 std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text, ToolValues& values) {
-  CLI::App app{text.summary, text.program};
-  app.set_help_flag("-h,--help", "Show this and end");
+  CLI::App app;
+  app.set_help_flag("-h,--help");
   bool version = false;
-  app.add_flag("--version", version, "Show the version and end");
+  app.add_flag("--version", version);
   std::vector<std::string> names = {"--help", "--version"};
   std::map<std::string, bool> switches;
   std::vector<std::string> words;
   if (!text.verbs.empty()) {  // before the flags, whose values may follow it as words
-    CLI::Option* verb = app.add_option("verb", words, support::join(text.verbs, ", "))->type_name("");
+    CLI::Option* verb = app.add_option("verb", words);
     if (std::any_of(text.flags.begin(), text.flags.end(), [](const ToolFlag& flag) { return flag.plain; }))
       verb->expected(1)->allow_extra_args(false);
   }
   for (const ToolFlag& flag : text.flags) {
     names.push_back(flag.name);
     if (flag.type.empty()) {
-      app.add_flag(flag.name, switches[flag.name], flag.help);
+      app.add_flag(flag.name, switches[flag.name]);
       continue;
     }
-    std::string help = flag.help;
-    if (!flag.fallback.empty()) help += cat(" [default: ", flag.fallback, "]");
     // CLI11 would say "is required" itself, before the flag that was misspelt; we ask afterwards.
     const std::string names_of_it = flag.plain ? cat(flag.name, ",", flag.name.substr(2)) : flag.name;
-    app.add_option(names_of_it, values.values_[flag.name], help)->type_name(flag.type)->allow_extra_args(false);
+    app.add_option(names_of_it, values.values_[flag.name])->allow_extra_args(false);
   }
-  app.footer(footer_of(text));
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    print(app.help());
+    print(help(text, std::clamp(terminal_size(1).columns, 40, 100)));
     return 0;
   } catch (const CLI::ExtrasError&) {
     const std::vector<std::string> unknown = app.remaining();

@@ -39,8 +39,11 @@ Record report_of(const Store& store, const Inventory& inventory, const std::vect
     }
   }
   if (!found)
-    throw ConfigError("none of the results that were named is a report", {},
-                      "name the stage of the report, as in: grid.yml report");
+    throw ConfigError(chosen.empty() ? "no report has a result with these settings yet"
+                                     : "none of the results that were named is a report",
+                      {},
+                      chosen.empty() ? "`pe-pipeline run FILE report` makes it"
+                                     : "name the stage of the report, as in: grid.yml report");
   return *std::move(found);
 }
 

@@ -201,7 +201,7 @@ cli::Command plan_entry() {
 cli::Command explain_entry() {
   return {
       "explain",
-      "FILE SELECT... [flags]",
+      "FILE [SELECT...] [flags]",
       "Explain why tasks will run or were reused",
       cat("Compares each task with earlier results, down to the field, input or version that differs.\n\n", kSelection),
       reading_flags() +
@@ -315,7 +315,7 @@ cli::Command list_entry() {
 
 cli::Command config_entry() {
   return {"config",
-          "FILE [SELECT...] --resolved [flags]",
+          "FILE [SELECT...] [flags]",
           "Show the configs of tasks",
           cat("Complete, with defaults filled in.\n\n", kSelection),
           reading_flags() +

@@ -451,7 +451,7 @@ class Sides {
   }
 
   Side side(const std::string& word) {
-    if (fs::exists(word)) return side_of_path(word);
+    if (names_a_path(word, scope_.file)) return side_of_path(word);
     const pipeline::StoredResult& newest = newest_result(word);
     const auto record = store().read(newest.key);
     if (!record) throw support::ArtifactError(cat("the record of ", word, " went away"));

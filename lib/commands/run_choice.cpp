@@ -92,15 +92,16 @@ std::string newest_run(const pipeline::Store& store, const std::vector<std::stri
   throw ConfigError(cat("pipeline ", quote(name), " has no ", kind, other), {file, 0, 0, "", 1});
 }
 
-std::string pick_run(const pipeline::Store& store, const std::string& wanted, const std::string& file) {
+std::string pick_run(const pipeline::Store& store, const std::string& wanted, const std::string& file,
+                     const std::string& flag) {
   const std::vector<std::string> runs = store.runs();
   if (runs.empty())
     throw ConfigError(cat("the store ", quote(store.root().string()), " has no runs"), {},
                       "name another with --store, or run a pipeline first");
   if (wanted.empty() || wanted == "latest") return newest_run(store, runs, file, "run");
-  if (const auto run = run_called(store, wanted, "--run")) return *run;
-  const std::string near = support::suggestion(wanted, runs);
-  throw ConfigError(cat("there is no run ", quote(wanted)), {"--run", 0, 0, "", 1},
+  if (const auto run = run_called(store, wanted, flag)) return *run;
+  const std::string near = support::did_you_mean(wanted, runs);
+  throw ConfigError(cat("there is no run ", quote(wanted)), {flag, 0, 0, "", 1},
                     near.empty() ? cat("the newest is ", runs.back(), "; `list runs` shows all") : near);
 }
 
@@ -110,7 +111,9 @@ std::string take_run(const pipeline::Store& store, const cli::CommandLine& line)
     throw ConfigError(cat("unexpected word ", quote(line.words[room])), {"pe-pipeline " + line.verb, 0, 0, "", 1},
                       "one run at a time, or a pipeline file (ending in .yml) and a run");
   }
-  return pick_run(store, line.run.empty() && !line.words.empty() ? line.words.front() : line.run, line.file);
+  const bool by_word = line.run.empty() && !line.words.empty();
+  return pick_run(store, by_word ? line.words.front() : line.run, line.file,
+                  by_word ? "pe-pipeline " + line.verb : "--run");
 }
 
 std::optional<std::string> take_first_run(const pipeline::Store& store, cli::CommandLine& line) {

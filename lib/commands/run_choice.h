@@ -27,7 +27,8 @@ std::string newest_run(const pipeline::Store& store, const std::vector<std::stri
 
 /// The same as `run_called`; of "" or "latest", the newest run, of the pipeline in `file` unless that is empty.
 /// @throws ConfigError with the nearest name when there is none.
-std::string pick_run(const pipeline::Store& store, const std::string& wanted, const std::string& file);
+std::string pick_run(const pipeline::Store& store, const std::string& wanted, const std::string& file,
+                     const std::string& flag = "--run");
 
 /// --run, else the word that stands where a run may, else the newest, of `line.file` if it is there. Any other word is
 /// an error.

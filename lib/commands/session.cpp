@@ -204,7 +204,13 @@ void use_what_is_there(pipeline::Graph& graph, const pipeline::Store& store, con
 void require_store(const fs::path& path) {
   if (support::is_there(path / "VERSION")) return;
   throw ConfigError(cat("there is no store at ", quote(path.string())), {},
-                    "name one with --store, or a pipeline file");
+                    "`pe-pipeline run` makes it; --store names another");
+}
+
+bool names_a_path(const std::string& word, const std::string& file) {
+  if (!fs::exists(word)) return false;
+  // Stages are often called as folders are: with a pipeline file, a word alone is a stage or task of it.
+  return file.empty() || word.find('/') != std::string::npos || word.ends_with(".h5");
 }
 
 pipeline::Store open_for_writing(const cli::CommandLine& line, const fs::path& path) {

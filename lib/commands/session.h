@@ -61,6 +61,9 @@ void use_what_is_there(pipeline::Graph& graph, const pipeline::Store& store, con
 
 /// @throws ConfigError when there is no store at `path`
 void require_store(const fs::path& path);
+
+/// Whether a word is the path of an artifact, and not a stage or task of the pipeline `file` (empty: none).
+bool names_a_path(const std::string& word, const std::string& file);
 /// @throws ConfigError when there is no store at `path`
 pipeline::Store open_for_writing(const cli::CommandLine& line, const fs::path& path);
 /// Reads a store without touching it; says on standard error what was odd.

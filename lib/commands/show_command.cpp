@@ -334,11 +334,12 @@ int show_command(const cli::CommandLine& given) {
   if (line.words.size() > 1) store_folder = store_path_for(line);
   if (line.words.size() != 1) throw ConfigError("expected one key, path or id", {"pe-pipeline show", 0, 0, "", 1});
   const std::string word = line.words.front();
-  if (fs::exists(word)) return show_file(line, artifact_of(word));
+  if (names_a_path(word, line.file)) return show_file(line, artifact_of(word));
   if (store_folder.empty()) store_folder = store_path(line, pipeline::find_root_of_store(fs::current_path()));
   const Store store = open_for_reading(store_folder);
   FoundRecords of = find_records(store, word, line.tree);
   print_warnings(store);  // of damaged records
+  if (of.found.empty() && fs::exists(word)) return show_file(line, artifact_of(word));
   if (of.found.empty()) {
     throw ConfigError(
         cat("no artifact, record or file is called ", quote(word), " (store ", store_folder.string(), ")"), {},

@@ -259,7 +259,7 @@ int continue_command(const cli::CommandLine& given) {
   if (!line.words.empty())
     throw ConfigError(cat("--continue takes no selection, found ", quote(line.words.front())),
                       {"pe-pipeline submit", 0, 0, "", 1}, "it continues the whole run");
-  const std::string run = pick_run(store, line.run, line.file);
+  const std::string run = pick_run(store, line.run, line.file, "--continue");
   Slurm slurm = slurm_or_refuse();
   const pipeline::LastReport report = pipeline::go_on(store, run, slurm, "", tell);
   for (const std::string& warning : report.warnings) say(cat("pe-pipeline: warning: ", warning, "\n"));

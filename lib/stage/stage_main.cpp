@@ -245,7 +245,8 @@ int run_stage(int argc, char** argv, const StageInfo& info, const support::Schem
     cli::StageFlags flags;
     const cli::StageText text{
         program,          info.summary, support::cat(PE_VERSION, ", result version ", info.version),
-        roles_text(info), &schema,      info.epilogue};
+        roles_text(info), &schema,      info.epilogue,
+        info.flags};
     if (const auto code = cli::parse_stage_flags(argc, argv, text, flags)) return *code;
     if (flags.describe) {
       cli::print(describe(info, schema).dump(1) + "\n");

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "artifact/stage_parts.h"
@@ -34,6 +35,8 @@ struct StageInfo {
   Json costs = Json::object();
   /// Shown by --help after the fields.
   std::string epilogue;
+  /// Flags of this stage alone, which its main takes before `run`: name and meaning, for --help.
+  std::vector<std::pair<std::string, std::string>> flags = {};
   /// The results as text, from the finished outputs. Printed where a person runs the stage by hand, and not for a
   /// task.json, whose standard output is a log. Null: none.
   std::function<std::string(const artifact::Workspace& workspace)> results;

@@ -130,6 +130,9 @@ constexpr Synonym kSynonyms[] = {
     {"ropetheta", {"base"}},
     {"precision", {"dtype"}},
     {"gpus", {"ranks", "device"}},
+    {"gpu", {"cuda"}},
+    {"bfloat16", {"bf16"}},
+    {"float32", {"fp32"}},
     {"nope", {"none"}},
     {"nopos", {"none"}},
     {"sincos", {"sinusoidal"}},
@@ -187,12 +190,17 @@ std::optional<std::string> by_parts(std::string_view word, const std::vector<std
 }
 
 /// The candidate that is probably meant by `word`. In this order: the same name in another group or spelling
-/// (`PeakLR`), its name in other programs (`lr`, `bs`), or the nearest by edits. The last choice is a name with the
-/// same parts (`batch_size`) or beginning (`enc`).
+/// (`PeakLR`, `steps` for `step`), its name in other programs (`lr`, `bs`), or the nearest by edits. The last choice is
+/// a name with the same parts (`batch_size`) or beginning (`enc`).
 std::optional<std::string> meant(std::string_view word, const std::vector<std::string>& candidates) {
   if (word.empty() || word.size() > kLongest) return std::nullopt;
   const std::string written = plain(last_part(word));
   if (auto found = choose(word, candidates, [&](const std::string& c) { return plain(last_part(c)) == written; }))
+    return found;
+  if (auto found = choose(word, candidates, [&](const std::string& c) {
+        const std::string other = plain(last_part(c));
+        return other == written + "s" || other + "s" == written;
+      }))
     return found;
   if (auto found = by_synonym(word, candidates)) return found;
   if (auto found = nearest(word, candidates)) return found;
@@ -210,7 +218,8 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
     const std::size_t allowed = std::max<std::size_t>(1, std::max(word.size(), candidate.size()) / 3);
     const std::size_t distance = edit_distance(word, candidate);
     if (distance >= std::max(word.size(), candidate.size())) continue;  // nothing of it is left: '3' is no slip for '1'
-    if (distance <= allowed && (!best || distance < best_distance)) {
+    const bool begins = candidate.starts_with(word) && best && !best->starts_with(word);
+    if (distance <= allowed && (!best || distance < best_distance || (distance == best_distance && begins))) {
       best = candidate;
       best_distance = distance;
     }
@@ -255,8 +264,13 @@ std::string file_suggestion(const std::filesystem::path& wanted, const std::vect
   return best ? "did you mean '" + *best + "'?" : "";
 }
 
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+  const auto near = meant(word, candidates);
+  return near ? "did you mean '" + *near + "'?" : "";
+}
+
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
-  if (const auto near = meant(word, candidates)) return "did you mean '" + *near + "'?";
+  if (std::string near = did_you_mean(word, candidates); !near.empty()) return near;
   if (candidates.empty() || word.size() > kLongest) return "";
   std::vector<std::string> shown = candidates;
   constexpr std::size_t kMostShown = 24;
@@ -264,8 +278,11 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& ca
   if (some) {
     std::vector<std::pair<std::size_t, std::string>> by_distance;
     for (const std::string& candidate : candidates) {
-      if (candidate.size() <= kLongest) by_distance.emplace_back(edit_distance(word, candidate), candidate);
+      if (candidate.size() > kLongest) continue;
+      const std::size_t distance = edit_distance(word, candidate);
+      if (2 * distance <= std::max(word.size(), candidate.size())) by_distance.emplace_back(distance, candidate);
     }
+    if (by_distance.empty()) return "none of " + std::to_string(candidates.size()) + " names is near";
     std::sort(by_distance.begin(), by_distance.end());
     by_distance.resize(std::min<std::size_t>(by_distance.size(), 5));
     shown.clear();

@@ -11,10 +11,14 @@
 namespace pe::support {
 
 /// The candidate nearest to `word` by edit distance with transpositions, if one is near enough to be a slip:
-/// at most one edit for three letters of the longer word. Ties go to the first.
+/// at most one edit for three letters of the longer word. Ties go to one that begins with the word, then to the first.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// "did you mean 'x'?", or "expected one of a, b, c" when nothing is near and the list is short, or "".
+/// "did you mean 'x'?", or "" when nothing is near.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
+/// The same, or "expected one of a, b, c" when nothing is near and the list is short. Of a long list it has the nearest
+/// ones that have half of the word's letters.
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
 
 /// The same for the path of a file that does not exist: among the files with one of these endings (".yml"; none: any)

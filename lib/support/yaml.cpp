@@ -177,6 +177,7 @@ class Builder : public YAML::EventHandler {
       return;
     }
     frame.has_key = false;
+    if (node.kind == Node::Kind::kNull && node.mark.line != frame.key_mark.line) node.mark = frame.key_mark;
     if (!frame.drop) frame.node.members.push_back({std::move(frame.key), std::move(frame.key_mark), std::move(node)});
   }
 
@@ -289,7 +290,9 @@ Node parse_yaml(std::string_view text, const std::string& name) {
     diagnostics.add("not valid YAML: " + message, mark.place(), hint);
   }
   diagnostics.throw_if_any();
-  return builder.take();
+  Node root = builder.take();
+  if (!root.mark.source) root.mark = {source, 1, 1, 1};  // an empty file
+  return root;
 }
 
 Node read_yaml(const std::filesystem::path& path) {

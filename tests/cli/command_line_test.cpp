@@ -84,10 +84,10 @@ BOOST_AUTO_TEST_CASE(values_that_are_none_are_refused) {
   BOOST_TEST(parsed({"gc", "--grace", "7d"}).trash_grace_s == 7 * 86400.0);
   BOOST_TEST(*parsed({"run", "a.yml", "--mem", "17179869184"}).mem_bytes == (16LL << 30));  // as a plan records it
   BOOST_TEST(*parsed({"gc", "--max-size", "0"}).max_size == 0);
-  BOOST_TEST(has(refusal({"run", "a.yml", "-j", "many"}), "'many' is not a number"));
-  BOOST_TEST(has(refusal({"run", "a.yml", "-j", "0"}), "0 is below 1"));
-  BOOST_TEST(has(refusal({"run", "a.yml", "--color", "red"}), "is not one of auto, always, never"));
-  BOOST_TEST(has(refusal({"run", "a.yml", "--grace", "soon"}), "'soon' is not a duration"));
+  BOOST_TEST(has(refusal({"run", "a.yml", "-j", "many"}), "-j, --jobs must be a whole number, found 'many'"));
+  BOOST_TEST(has(refusal({"run", "a.yml", "-j", "0"}), "-j, --jobs must be at least 1, found 0"));
+  BOOST_TEST(has(refusal({"run", "a.yml", "--color", "red"}), "--color must be one of auto, always, never, found 'red'"));
+  BOOST_TEST(has(refusal({"run", "a.yml", "--grace", "soon"}), "--grace must be a time, found 'soon'"));
   BOOST_TEST(has(refusal({"run", "a.yml", "--set"}), "--set"));
   BOOST_TEST(parsed({"run", "a.yml", "--grace", "2m"}).grace_s == 120.0);
   BOOST_TEST(*parsed({"run", "a.yml", "--gpus", "none"}).gpus == "");

@@ -364,6 +364,9 @@ BOOST_AUTO_TEST_CASE(a_study_that_adds_seeds_needs_a_claim_that_exists) {
     return Json{{"claim", claim}, {"from", 3}, {"most", 8}, {"alpha", 0.05}};
   };
   BOOST_TEST(error_of({{"claims", file}, {"sequential", sequential("C1")}}) == "");
+  BOOST_TEST(error_of({{"claims", (folder / "absent.yml").string()}}) == "");  // a missing input
+  support::write_file_atomically(folder / "wrong.yml", "claim: {}\n", false);
+  says(error_of({{"claims", (folder / "wrong.yml").string()}}), "wrong.yml:1:1");
   says(error_of({{"claims", file}, {"sequential", sequential("C2")}}), "sequential.claim: no claim 'C2' in " + file);
   says(error_of({{"claims", file}, {"sequential", sequential("C2")}}), "did you mean 'C1'?");
   says(error_of({{"sequential", sequential("C1")}}), "sequential.claim needs a file of claims: 'claims'");

@@ -26,6 +26,7 @@ BOOST_AUTO_TEST_CASE(the_nearest_word_is_found) {
   BOOST_TEST(nearest("rpoe", {"rope", "pope"}).value() == "rope");  // a swap costs one
   BOOST_TEST(!nearest("xyz", {"rope", "alibi"}));
   BOOST_TEST(nearest("tokens", {"train.tokens", "train.batch"}).value() == "train.tokens");
+  BOOST_TEST(nearest("avx", {"amx", "avx2"}).value() == "avx2");  // it begins with the word
 }
 
 BOOST_AUTO_TEST_CASE(names_of_other_programs_are_understood) {
@@ -51,6 +52,9 @@ BOOST_AUTO_TEST_CASE(names_of_other_programs_are_understood) {
   }
   BOOST_TEST(offered("nope", {"rope", "none", "pope"}) == "none");  // and not the nearest by spelling
   BOOST_TEST(offered("nope", {"rope", "pope"}) == "rope");          // where there is no other
+  BOOST_TEST(offered("gpu", {"auto", "cpu", "cuda"}) == "cuda");
+  BOOST_TEST(offered("bfloat16", {"fp32", "bf16", "fp16"}) == "bf16");
+  BOOST_TEST(offered("step", {"tokens", "steps", "flops"}) == "steps");
 }
 
 BOOST_AUTO_TEST_CASE(parts_and_beginnings_of_words_are_understood) {
@@ -96,6 +100,14 @@ BOOST_AUTO_TEST_CASE(files_are_compared_by_their_own_names) {
 BOOST_AUTO_TEST_CASE(without_a_near_word_a_short_list_is_shown) {
   BOOST_TEST(suggestion("xyz", {"rope", "alibi"}) == "expected one of rope, alibi");
   BOOST_TEST(suggestion("xyz", {}).empty());
+  BOOST_TEST(did_you_mean("xyz", {"rope", "alibi"}).empty());
+  BOOST_TEST(did_you_mean("rop", {"rope", "alibi"}) == "did you mean 'rope'?");
+  // Of a long list only names that have something in common with the word.
+  std::vector<std::string> many;
+  for (char c = 'a'; c <= 'z'; ++c) many.push_back(std::string("encoding_") + c);
+  BOOST_TEST(suggestion("gaussian", many) == "none of 26 names is near");
+  many.push_back("gausabcn");
+  BOOST_TEST(suggestion("gaussian", many) == "the nearest of 27 are gausabcn");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -106,6 +106,14 @@ BOOST_AUTO_TEST_CASE(a_tree_from_json_reads_back) {
   BOOST_TEST(to_json(from_json(json, "n")) == json);
 }
 
+BOOST_AUTO_TEST_CASE(what_is_empty_has_the_place_of_its_key_or_file) {
+  const Node document = parse_yaml("schema: a\nname:\nstages: {}\n", "f.yml");
+  BOOST_TEST(document.find("name")->place().line == 2);
+  const Place empty = parse_yaml("", "f.yml").place();
+  BOOST_TEST(empty.file == "f.yml");
+  BOOST_TEST(empty.line == 1);
+}
+
 BOOST_AUTO_TEST_CASE(a_missing_file_suggests_its_neighbour) {
   pe::test::TempFolder folder;
   fclose(fopen((folder / "quickstart.yml").c_str(), "w"));

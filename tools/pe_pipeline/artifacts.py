@@ -16,12 +16,11 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 try:
     import h5py
-except ImportError:  # figures and tables of reports are read without it
-    h5py = None
+    import numpy as np
+except ImportError:  # runs are started without them; what needs them says so
+    h5py = np = None
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -54,8 +54,8 @@ void FetchConfig::describe(support::FieldVisitor& v) {
            "A text that is not UTF-8: treat it by on_bad, replace invalid bytes by U+FFFD, or keep its bytes.");
   v.field("max_documents", max_documents, "Stop after so many documents; 0: all.", {.min = 0});
   v.field("max_bytes", max_bytes, "Stop before the text grows beyond this; 0: all.", {.unit = "bytes", .min = 0});
-  v.check(source != Source::kLocal || !path.empty(), "source: local needs a path");
-  v.check(source != Source::kHub || !lock.empty(), "source: hub needs a lock");
+  v.check(source != Source::kLocal || !path.empty(), "'path' is empty, and 'source' is local");
+  v.check(source != Source::kHub || !lock.empty(), "'lock' is empty, and 'source' is hub");
 }
 
 namespace {

@@ -105,6 +105,10 @@ void ConfigFiles::check(const Node& file, Mistakes& mistakes) const {
         for (const Stage& stage : stages_.all()) {
           if (!stage.description) continue;
           for (std::string& candidate : support::field_paths(stage.description->fields)) {
+            for (std::size_t dot = candidate.find('.'); dot != std::string::npos; dot = candidate.find('.', dot + 1)) {
+              std::string group = candidate.substr(0, dot);
+              if (std::find(known.begin(), known.end(), group) == known.end()) known.push_back(std::move(group));
+            }
             known.push_back(std::move(candidate));
           }
         }

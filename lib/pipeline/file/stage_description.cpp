@@ -308,7 +308,12 @@ std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& ru
         run.find('/') != std::string::npos
             ? cat("no file ", support::quote((root / run).lexically_normal().string()))
             : cat("the program ", support::quote(run), " is neither in the folder of pe-pipeline nor on the PATH");
-    throw ConfigError(where, place, support::suggestion(run, known_programs()));
+    std::string hint = support::suggestion(run, known_programs());
+    std::error_code error;
+    const bool of_project =
+        run.starts_with("pe-") && !hint.starts_with("did you mean") && fs::exists(root / "bootstrap", error);
+    if (of_project) hint = "`./bootstrap build` builds all programs of the project";
+    throw ConfigError(where, place, hint);
   }
   const fs::path beside = cat(executable->string(), ".describe.json");
   // Stamped before they are read: a later stamp shows any change from here on.

@@ -164,7 +164,8 @@ std::optional<Node> substitute(const Node& node, const Scope& scope, Diagnostics
     if (pieces->size() == 1 && pieces->front().is_expression) {
       auto value = evaluate(pieces->front().text, node.mark, scope, diagnostics);
       if (value && !budget.take(*value, node.mark, diagnostics)) return std::nullopt;
-      if (value) value->mark = node.mark;  // a wrong value is shown where it is used
+      // A wrong value is shown where it is written: at the axis or var, or in the `--set`.
+      if (value && !value->mark.source) value->mark = node.mark;
       return value;
     }
     auto text = substitute_text(node.text, node.mark, scope, diagnostics, budget);

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "artifact/kind.h"
+#include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -104,17 +105,29 @@ std::string known_reason(const PlannedTask& task) {
   return cat("its result is known; ", absent, " is not here, and nothing needs it");
 }
 
+/// "input missing: path names /data/absent (grid.yml:12); did you mean '/data/present'?"
+std::string missing_reason(const Graph& graph, const Task& task) {
+  for (const ExternalInput& external : task.externals) {
+    const std::string& missing = external.content->missing;
+    if (missing.empty()) continue;
+    const support::Origins origins = graph.origins_of(task);
+    const auto place = origins.lower_bound(external.field);
+    const bool known = place != origins.end() && place->first.starts_with(external.field);
+    const std::string near = support::file_suggestion(missing, {});
+    return cat(
+        "input missing: ", external.field, " names ", missing,
+        known ? cat(" (", place->second.file, place->second.line > 0 ? cat(":", place->second.line) : "", ")") : "",
+        near.empty() ? "" : "; ", near);
+  }
+  return "";
+}
+
 /// Decides on a needed task from the results in the store.
-void decide(const Task& task, PlannedTask& planned) {
+void decide(const Graph& graph, const Task& task, PlannedTask& planned) {
   if (missing_external(task)) {
     planned.state = TaskState::kInputMissing;
     planned.reason_kind = ReasonKind::kMissingPath;
-    for (const ExternalInput& external : task.externals) {
-      if (!external.content->missing.empty()) {
-        planned.reason = cat("input missing: ", external.field, " names ", external.content->missing);
-        break;
-      }
-    }
+    planned.reason = missing_reason(graph, task);
   } else if (planned.forced) {
     planned.state = TaskState::kRun;
     planned.reason_kind = ReasonKind::kForced;
@@ -157,7 +170,7 @@ void decide_needed(const Graph& graph, const PlanOptions& options, Plan& plan) {
       planned.reason = "neither selected nor needed";
       continue;
     }
-    decide(graph.tasks[i], planned);
+    decide(graph, graph.tasks[i], planned);
     if (planned.state == TaskState::kReuse) continue;
     if (plan.never_makes(i)) {
       planned.state = TaskState::kNotNeeded;

@@ -74,7 +74,10 @@ std::vector<NamedWord> named_words(const std::string& message) {
     }
     std::size_t to = at;
     while (to < message.size() && is_name(message[to])) ++to;
-    if (to > at) words.push_back({message.substr(at, to - at), false});
+    if (to > at) {
+      const std::size_t end = message.find_last_not_of('.', to - 1);  // a full stop is no part of a name
+      words.push_back({message.substr(at, end == std::string::npos || end < at ? 0 : end + 1 - at), false});
+    }
     at = std::max(to, at + 1);
   }
   return words;
@@ -91,9 +94,9 @@ std::string path_of_value(const Json& config, const std::string& path, const std
   return "";
 }
 
-/// Where the field that a message blames was set. Its path is in quotes ("'train.peak_lr' must be …"). If a group is in
-/// quotes ("in 'model': heads must divide width"), it is the first field of it that is named, or holds a value in
-/// quotes.
+/// Where the field that a message blames was set. Its path is in quotes or has a dot ("train.peak_lr must be …"). If a
+/// group is in quotes ("in 'model': heads must divide width"), it is the first field of it that is named, or holds a
+/// value in quotes.
 support::Place place_named_in(const std::string& message, const Json& config, const support::Origins& origins) {
   const auto at_or_below = [&](const std::string& path) -> const support::Place* {
     const auto found = origins.lower_bound(path);
@@ -101,6 +104,7 @@ support::Place place_named_in(const std::string& message, const Json& config, co
     return found->first == path || found->first.starts_with(path + ".") ? &found->second : nullptr;
   };
   std::string group;
+  const support::Place* first_dotted = nullptr;
   for (const NamedWord& word : named_words(message)) {
     const Json* value = word.text.empty() ? nullptr : find_value(config, word.text);
     if (word.quoted && value && value->is_object() && group.empty() && origins.count(word.text) == 0 &&
@@ -108,8 +112,12 @@ support::Place place_named_in(const std::string& message, const Json& config, co
       group = word.text;
       continue;
     }
-    if (word.quoted && group.empty()) {
-      if (const auto* place = at_or_below(word.text)) return *place;
+    const bool dotted = word.text.find('.') != std::string::npos;
+    if ((word.quoted || dotted) && group.empty()) {
+      const auto* place = at_or_below(word.text);
+      // Of two fields that do not go together, the one on the command line is probably wrong.
+      if (place && (word.quoted || place->file.starts_with("--set"))) return *place;
+      if (place && !first_dotted) first_dotted = place;
     }
     if (group.empty()) continue;
     for (const std::string& path : {cat(group, ".", word.text), cat(group, ".", word.text, "s")}) {
@@ -118,7 +126,7 @@ support::Place place_named_in(const std::string& message, const Json& config, co
     const std::string path = word.quoted ? path_of_value(config.at(group), group, word.text) : "";
     if (const auto* place = path.empty() ? nullptr : at_or_below(path)) return *place;
   }
-  return {};
+  return first_dotted ? *first_dotted : support::Place();
 }
 
 }  // namespace

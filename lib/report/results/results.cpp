@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <set>
@@ -403,6 +404,8 @@ void ReportConfig::describe(support::FieldVisitor& v) {
          "A file of claims to test (doc/claims.md); --check-claims ends with 1 when a verdict is worse than expected.",
          {.neutral = Json("")});
   v.group("sequential", sequential, "Seeds are added until a claim is decided.");
+  // Mistakes in a file of claims are found before anything is trained. A missing file is a missing input.
+  if (!claims.empty() && std::filesystem::exists(claims)) read_claims(claims);
   if (!sequential.claim.empty()) check_claim(sequential.claim, claims);
 }
 
