@@ -23,8 +23,13 @@ namespace {
 std::string label_of(const std::string& names) { return support::join(support::split(names, ','), ", "); }
 
 std::int64_t whole(const std::string& flag, const std::string& text, support::Suffixes suffixes, std::int64_t least) {
-  const auto value = support::parse_integer(text, suffixes);
-  if (!value) throw usage_error(cat(label_of(flag), " must be a whole number, found ", quote(text)), "");
+  std::string why;
+  const auto value = support::parse_integer(text, suffixes, &why);
+  if (!value)
+    throw usage_error(
+        cat(label_of(flag), suffixes == support::Suffixes::kBytes ? " must be a size" : " must be a whole number",
+            ", found ", quote(text), why.empty() ? "" : cat(" (", why, ")")),
+        "");
   if (*value < least) throw usage_error(cat(label_of(flag), " must be at least ", least, ", found ", *value), "");
   return *value;
 }
@@ -78,7 +83,7 @@ double time_of(const std::string& flag, const std::string& given) {
     throw usage_error(cat(label_of(flag), " must be a time, found ", quote(given)), "for example 30s, 2m or 24h");
   const std::string_view number = support::trim(given);
   if (*value > 0 && support::parse_real(number))
-    throw usage_error(cat(flag, " must be a time with a unit, found ", quote(number)),
+    throw usage_error(cat(label_of(flag), " must be a time with a unit, found ", quote(number)),
                       cat("a time needs a unit: ", number, "s, ", number, "m or ", number, "h"));
   return *value;
 }
@@ -89,7 +94,7 @@ std::int64_t size_of(const std::string& flag, const std::string& given) {
   const std::string_view number = support::trim(given);
   const bool bare = std::isalpha(static_cast<unsigned char>(number.back())) == 0;
   if (bare && bytes > 0 && bytes < kSmall)
-    throw usage_error(cat(flag, " must be a size with a unit, found ", quote(number)),
+    throw usage_error(cat(label_of(flag), " must be a size with a unit, found ", quote(number)),
                       cat("a size needs a unit: ", number, "M or ", number, "G"));
   return bytes;
 }

@@ -40,7 +40,7 @@ StageFlag toggle(std::string names, std::string help, bool StageFlags::*member) 
 std::string lines_of(const std::string& text, int columns) {
   std::string out;
   for (const std::string& line : support::split(text, '\n')) {
-    if (line.empty()) continue;
+    if (support::trim(line).empty()) continue;
     const int indent = static_cast<int>(line.find_first_not_of(' '));
     out += wrapped(line.substr(static_cast<std::size_t>(indent)), columns, indent, 2);
   }
@@ -143,6 +143,9 @@ std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& tex
   const std::vector<std::string> unknown = app.remaining();
   if (!unknown.empty()) {
     const std::string word = unknown.front().substr(0, unknown.front().find('='));
+    for (const auto& [name, meaning] : text.flags) {
+      if (name == word) throw ConfigError(cat(name, " takes no other flag with it"));
+    }
     throw ConfigError(cat("unknown argument ", quote(word)), {}, support::suggestion(word, names));
   }
   if (version) {

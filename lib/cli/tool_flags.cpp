@@ -21,8 +21,8 @@ const std::string& ToolValues::text(const std::string& flag) const { return valu
 std::int64_t ToolValues::integer(const std::string& flag, std::int64_t least, std::int64_t most) const {
   const auto value = support::parse_integer(text(flag), support::Suffixes::kNone);
   if (!value || *value < least || *value > most) {
-    throw ConfigError(cat("expected a whole number from ", least, " to ", most, ", found ", support::quote(text(flag))),
-                      {flag, 0, 0, "", 1});
+    throw ConfigError(
+        cat(flag, " must be a whole number from ", least, " to ", most, ", found ", support::quote(text(flag))));
   }
   return *value;
 }

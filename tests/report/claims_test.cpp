@@ -639,6 +639,9 @@ BOOST_AUTO_TEST_CASE(a_seed_that_diverged_is_not_left_out) {
   const ClaimResult result = verdict_with("scores encoding=rope,seed=5,size=small: diverged");
   BOOST_TEST((result.verdict == Verdict::kNotTestable));
   says(result.reason, "rope has no number for seed 5: diverged");
+  // The stage is no label of a model that two stages evaluate.
+  BOOST_TEST((verdict_with("scores encoding=rope,seed=5,size=small,stage=evaluate: diverged").verdict ==
+              Verdict::kNotTestable));
   // Other reasons, other models, and models that the claim leaves out say nothing about its seeds.
   const std::string chosen = ", runs: {size: small}";
   for (const char* other :

@@ -492,6 +492,22 @@ BOOST_AUTO_TEST_CASE(rules_at_evaluation_and_tables_of_ones_own_beside_other_sco
   BOOST_TEST_REQUIRE(two.runs.size() == 2u);
   BOOST_TEST(two.runs[1].labels.at("text") == "web");
   BOOST_TEST(two.variants == (std::vector<std::string>{"novels", "web"}), boost::test_tools::per_element());
+  // Another table of one of the texts joins the run with its label, and erases nothing that tells them apart.
+  artifact::Table more("my_entropy",
+                       {{"run_id", artifact::ColumnType::kText, ""}, {"y", artifact::ColumnType::kReal, ""}});
+  more.add_row({two.runs[1].run_id, 1.0});
+  artifact::Tables of_web;
+  of_web.tables.push_back(std::move(more));
+  of_web.facts["data_digest"] = "web";
+  artifact::write_eval_tables(folder / "more.h5", {}, of_web);
+  texts.inputs["scores"].push_back({folder / "more.h5",
+                                    artifact::Kind::kEvalTable,
+                                    "",
+                                    {{"stage", "more"}, {"encoding", "rope"}, {"seed", "1"}, {"text", "web"}}});
+  const Results three = read_results({}, texts);
+  BOOST_TEST_REQUIRE(three.runs.size() == 2u);
+  BOOST_TEST(three.variants == (std::vector<std::string>{"novels", "web"}), boost::test_tools::per_element());
+  BOOST_TEST(three.tables.at("my_entropy").at(0).run == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_gnuplot_is_named_with_its_package) {

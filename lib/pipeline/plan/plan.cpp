@@ -1,6 +1,7 @@
 #include "pipeline/plan/plan.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 #include "artifact/kind.h"
@@ -106,28 +107,32 @@ std::string known_reason(const PlannedTask& task) {
 }
 
 /// "input missing: path names /data/absent (grid.yml:12); did you mean '/data/present'?"
-std::string missing_reason(const Graph& graph, const Task& task) {
+/// @param near  suggestions so far, by path; each costs a listing of a folder
+std::string missing_reason(const Graph& graph, const Task& task, std::map<std::string, std::string>& near) {
+  constexpr std::size_t kMostSuggestions = 20;
   for (const ExternalInput& external : task.externals) {
     const std::string& missing = external.content->missing;
     if (missing.empty()) continue;
     const support::Origins origins = graph.origins_of(task);
     const auto place = origins.lower_bound(external.field);
-    const bool known = place != origins.end() && place->first.starts_with(external.field);
-    const std::string near = support::file_suggestion(missing, {});
+    const bool known =
+        place != origins.end() && (place->first == external.field || place->first.starts_with(external.field + "."));
+    const auto [suggestion, fresh] = near.try_emplace(missing);
+    if (fresh && near.size() <= kMostSuggestions) suggestion->second = support::file_suggestion(missing, {});
     return cat(
         "input missing: ", external.field, " names ", missing,
         known ? cat(" (", place->second.file, place->second.line > 0 ? cat(":", place->second.line) : "", ")") : "",
-        near.empty() ? "" : "; ", near);
+        suggestion->second.empty() ? "" : "; ", suggestion->second);
   }
   return "";
 }
 
 /// Decides on a needed task from the results in the store.
-void decide(const Graph& graph, const Task& task, PlannedTask& planned) {
+void decide(const Graph& graph, const Task& task, PlannedTask& planned, std::map<std::string, std::string>& near) {
   if (missing_external(task)) {
     planned.state = TaskState::kInputMissing;
     planned.reason_kind = ReasonKind::kMissingPath;
-    planned.reason = missing_reason(graph, task);
+    planned.reason = missing_reason(graph, task, near);
   } else if (planned.forced) {
     planned.state = TaskState::kRun;
     planned.reason_kind = ReasonKind::kForced;
@@ -159,6 +164,7 @@ void decide(const Graph& graph, const Task& task, PlannedTask& planned) {
 /// Decides, from the end, on each task that is needed: selected, or an input of a task that must be made.
 void decide_needed(const Graph& graph, const PlanOptions& options, Plan& plan) {
   std::vector<bool> needed(graph.tasks.size());
+  std::map<std::string, std::string> near;
   for (std::size_t i = graph.tasks.size(); i-- > 0;) {
     PlannedTask& planned = plan.tasks[i];
     if (planned.selected) {
@@ -170,7 +176,7 @@ void decide_needed(const Graph& graph, const PlanOptions& options, Plan& plan) {
       planned.reason = "neither selected nor needed";
       continue;
     }
-    decide(graph, graph.tasks[i], planned);
+    decide(graph, graph.tasks[i], planned, near);
     if (planned.state == TaskState::kReuse) continue;
     if (plan.never_makes(i)) {
       planned.state = TaskState::kNotNeeded;

@@ -265,7 +265,13 @@ void check_some_configs(const Graph& graph, const Plan& plan, const std::filesys
     const std::size_t count = std::min(most, different.size());
     for (std::size_t k = 0; k < count; ++k) some.push_back(different[k * different.size() / count]);
     hash.update(cat(executable, "\n", graph.tasks[tasks.front()].stage->program_digest, "\n"));
-    for (const std::size_t i : some) hash.update(graph.tasks[i].config->dump() + "\n");
+    for (const std::size_t i : some) {
+      hash.update(graph.tasks[i].config->dump() + "\n");
+      // Stages may read the files that their configs name, such as a file of claims.
+      for (const ExternalInput& external : graph.tasks[i].externals) {
+        for (const support::FileRead& read : external.content->reads) hash.update(read.sha256 + "\n");
+      }
+    }
   }
   const std::string digest = hash.hex();
   const std::filesystem::path memo = store / "memo" / "checked";

@@ -222,8 +222,9 @@ class Judge {
       const bool same = std::any_of(own->second.begin(), own->second.end(), [&](const Run* run) {
         return std::all_of(labels.begin(), labels.end(), [&](const auto& label) {
           if (label.first == "encoding" || label.first == "pe") return label.second == run->encoding;
+          if (label.first == "seed") return true;
           const auto known = run->labels.find(label.first);
-          return label.first == "seed" || (known != run->labels.end() && known->second == label.second);
+          return known != run->labels.end() ? known->second == label.second : !any_run_has(label.first);
         });
       });
       const bool wanted = std::all_of(test.quantity.runs.begin(), test.quantity.runs.end(), [&](const auto& label) {
@@ -233,6 +234,12 @@ class Judge {
       if (same && wanted) return cat(name, " has no number for seed ", seed->second, ": ", missing.substr(colon + 2));
     }
     return "";
+  }
+
+  /// Labels in which evaluations of one model differ are no labels of its run.
+  bool any_run_has(const std::string& label) const {
+    return std::any_of(results_.runs.begin(), results_.runs.end(),
+                       [&](const Run& run) { return run.labels.count(label) != 0; });
   }
 
   /// Labels of an entry of `missing`; empty where it is free text.
@@ -528,7 +535,7 @@ class Judge {
       const std::string here = value_of(one, label), there = value_of(other, label);
       if (here == there || label == "stage") continue;
       // A model without the label is told from the others by its stage.
-      const bool by_stage = (here.empty() || there.empty()) && here_stage != there_stage;
+      const bool by_stage = (here.empty() || there.empty()) && here_stage != there_stage && !here_stage.empty();
       throw support::ConfigError(
           cat("several models fit for ", one.encoding, ", seed ", one.seed, ": ", label, " is ",
               here.empty() ? "missing" : quote(here), " or ", there.empty() ? "missing" : quote(there)),
@@ -738,10 +745,11 @@ std::optional<SequentialState> sequential_state(const Results& results, const st
       std::find_if(judged.begin(), judged.end(), [&](const ClaimResult& one) { return one.claim->id == config.claim; });
   if (result == judged.end()) return std::nullopt;
   const statistics::Looks looks = config.looks();
-  // The test with fewest seeds is the one that waits. Those of one side have intervals of twice the level.
-  const auto waits = std::find_if(result->tests.begin(), result->tests.end(),
-                                  [&](const TestResult& test) { return test.seeds == result->seeds; });
-  const double sides = waits != result->tests.end() && waits->one_sided() ? 2 : 1;
+  // The tests with fewest seeds wait. Intervals of tests of one side have twice the level, and less at an early look.
+  const bool two_sided = std::any_of(result->tests.begin(), result->tests.end(), [&](const TestResult& test) {
+    return test.seeds == result->seeds && !test.one_sided();
+  });
+  const double sides = two_sided || result->tests.empty() ? 1 : 2;
   return SequentialState{.claim = config.claim,
                          .verdict = result->verdict,
                          .seeds = result->seeds,

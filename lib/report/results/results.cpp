@@ -405,7 +405,8 @@ void ReportConfig::describe(support::FieldVisitor& v) {
          {.neutral = Json("")});
   v.group("sequential", sequential, "Seeds are added until a claim is decided.");
   // Mistakes in a file of claims are found before anything is trained. A missing file is a missing input.
-  if (!claims.empty() && std::filesystem::exists(claims)) read_claims(claims);
+  std::error_code error;
+  if (!claims.empty() && std::filesystem::exists(claims, error)) read_claims(claims);
   if (!sequential.claim.empty()) check_claim(sequential.claim, claims);
 }
 
@@ -534,6 +535,7 @@ class ScoreReader {
       if (index == results_.runs.size()) unmeasured.insert(index);
       add(index, std::move(scores));
     }
+    keep_axes_of_texts();
     for (Run& run : results_.runs) {
       for (const std::string& axis : evaluation_axes_[is_laid_over(run)]) run.labels.erase(axis);
     }
@@ -591,10 +593,30 @@ class ScoreReader {
         return own == texts.end() || own->second.empty() || digest.empty() || own->second == digest;
       });
     };
-    auto run = std::find_if(known.begin(), known.end(), [&](const auto& one) { return fits(one.second); });
+    const auto is_like = [&](const auto& one) {
+      return labels_agree(results_.runs[one.first].labels, scores.run.labels) && fits(one.second);
+    };
+    auto run = std::find_if(known.begin(), known.end(), is_like);
+    if (run == known.end())
+      run = std::find_if(known.begin(), known.end(), [&](const auto& one) { return fits(one.second); });
     if (run == known.end()) run = known.insert(run, {results_.runs.size(), {}});
     for (const artifact::Table& table : scores.tables.tables) run->second.emplace(table.name(), digest);
     return run->first;
+  }
+
+  /// What tells two runs of one model apart, such as a text, stays in their labels.
+  void keep_axes_of_texts() {
+    for (const auto& [model, runs] : models_) {
+      for (const auto& [one, texts] : runs) {
+        for (const auto& [axis, label] : results_.runs[one].labels) {
+          const bool same = std::all_of(runs.begin(), runs.end(), [&, &axis = axis, &label = label](const auto& other) {
+            return label_of(results_.runs[other.first].labels, {axis.c_str()}) == label;
+          });
+          if (same) continue;
+          for (auto& [laid_over, axes] : evaluation_axes_) axes.erase(axis);
+        }
+      }
+    }
   }
 
   /// Evaluated with another encoding than its training had, which an axis of evaluations chose.

@@ -15,10 +15,11 @@ using support::cat;
 /// A smaller share of the ideal gain counts as none, in words.
 constexpr double kUses = 0.1;
 
-/// Bytes per token, over all scored documents.
-double bytes_per_token(const Results& results) {
+/// Bytes per token, over all scored documents of the text of a run.
+double bytes_per_token(const Results& results, const Run& run) {
   double bytes = 0, tokens = 0;
   for (const LmCell& cell : results.lm) {
+    if (data_of(results.runs[cell.run]) != data_of(run)) continue;
     for (const schema::DocumentScore& score : cell.scores) {
       bytes += static_cast<double>(score.bytes);
       tokens += static_cast<double>(score.tokens);
@@ -41,7 +42,7 @@ double context_of(const ArmScore& score, std::int64_t length) {
 /// Nats per token that an ideal reader of text with `length` tokens before it gains from `more` instead of `few` tokens
 /// of context; NaN where the table does not reach so far. The text is that of `run`.
 double ideal_gain(const Results& results, const Run& run, std::int64_t length, double few, double more) {
-  const double per_token = bytes_per_token(results);
+  const double per_token = bytes_per_token(results, run);
   const double from = few * per_token, to = more * per_token;
   double position = INFINITY;  // text that has as much before it
   for (const IdealLoss& loss : results.ideal) {

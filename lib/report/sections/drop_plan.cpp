@@ -90,12 +90,14 @@ std::string percent(double share) { return format_number(share, NumberStyle::kPe
 /// Tokens at the fork of a branch, from its logged steps; NaN if none was logged. A branch off an extended model counts
 /// its tokens from an earlier start than its steps, so the tokens of a step come from two of them.
 double fork_of(const Curve& curve) {
-  for (const auto* points : {&curve.validation, &curve.train}) {
-    if (points->empty()) continue;
-    const CurvePoint &first = points->front(), &last = points->back();
-    const double per_step =
-        last.step > first.step ? (last.tokens - first.tokens) / (last.step - first.step) : last.tokens / last.step;
-    return std::round(last.tokens - (last.step - curve.first_step) * per_step);
+  for (const bool two_points : {true, false}) {
+    for (const auto* points : {&curve.validation, &curve.train}) {
+      if (points->empty() || (two_points && points->back().step <= points->front().step)) continue;
+      const CurvePoint &first = points->front(), &last = points->back();
+      const double per_step =
+          two_points ? (last.tokens - first.tokens) / (last.step - first.step) : last.tokens / last.step;
+      return std::round(last.tokens - (last.step - curve.first_step) * per_step);
+    }
   }
   return NAN;
 }
@@ -240,7 +242,9 @@ Table drop_table(const Drops& drops, const std::map<std::string, const Drop*>& c
     const std::string& encoding = encoding_of(one);
     const Drop& drop = one.second;
     const statistics::SeedPairs control = statistics::paired_seeds(drop.dropped, drop.kept),
-                                undisturbed = statistics::paired_seeds(drop.dropped_too, drop.undisturbed);
+                                undisturbed = drop.other_text
+                                                  ? statistics::paired_seeds({}, {})
+                                                  : statistics::paired_seeds(drop.dropped_too, drop.undisturbed);
     Row row{.rule_above = !last_encoding.empty() && last_encoding != encoding};
     row.cells = {
         Cell::of_text(encoding),

@@ -121,8 +121,8 @@ Cell seed_cell(const std::vector<double>& values) {
   return cell;
 }
 
-/// By variant and length.
-using Rankings = std::map<std::string, std::map<std::int64_t, ProtocolScores>>;
+/// Of each variant, by length.
+using Rankings = std::vector<std::pair<std::string, std::map<std::int64_t, ProtocolScores>>>;
 
 Table agreement_table(const Results& results, const std::vector<std::string>& protocols, const Rankings& rankings) {
   Table table{.id = "rank_agreement", .title = "Agreement of rankings under two protocols"};
@@ -240,10 +240,11 @@ Section protocol_ranking_section(const Results& results, Palette&) {
   const std::string headline = headline_protocol(results);
   Rankings rankings;
   for (const std::string& variant : results.variants) {
+    std::map<std::int64_t, ProtocolScores> lengths;
     for (const std::int64_t length : lengths_of(results, headline)) {
-      if (auto scored = scored_at(results, variant, protocols, length))
-        rankings[variant].emplace(length, std::move(*scored));
+      if (auto scored = scored_at(results, variant, protocols, length)) lengths.emplace(length, std::move(*scored));
     }
+    if (!lengths.empty()) rankings.emplace_back(variant, std::move(lengths));
   }
   if (protocols.size() < 2 || rankings.empty()) return section;
   section.figures.push_back(agreement_figure(results, protocols, headline, rankings));
