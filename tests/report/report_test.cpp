@@ -255,6 +255,23 @@ BOOST_AUTO_TEST_CASE(tables_without_rows_are_an_error_that_names_the_file) {
   BOOST_TEST(!std::filesystem::exists(folder / "report" / "manifest.json"));
 }
 
+BOOST_AUTO_TEST_CASE(a_damaged_file_of_scores_is_an_error_wherever_the_damage_is) {
+  test::TempFolder folder;
+  const artifact::Input input = sample::write_scores(folder / "scores.h5", {.documents = 2}, "rope", "decay", 1);
+  const std::string whole = support::read_file(input.path);
+  artifact::Workspace workspace;
+  workspace.progress = &support::silent_progress();
+  workspace.inputs["scores"] = {input};
+  int errors = 0;
+  for (std::size_t at = 8; at < std::min<std::size_t>(whole.size(), 4000); at += 61) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(~damaged[at]);
+    support::write_file_atomically(input.path, damaged, false);
+    errors += error_of([&] { read_results({}, workspace); }) != "no error";
+  }
+  BOOST_TEST(errors > 10);
+}
+
 BOOST_AUTO_TEST_CASE(a_column_that_is_not_there_is_named_with_its_file) {
   test::TempFolder folder;
   artifact::Tables tables;

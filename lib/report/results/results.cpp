@@ -506,7 +506,9 @@ class ScoreReader {
 
   void read(const artifact::Input& input, const Labels& labels) {
     const auto file = artifact::h5::File::open(input.path);
-    Scores scores{.run = {}, .where = input.path.string(), .tables = artifact::read_eval_tables(file)};
+    // Read first: GCC 12 destroys members twice if the value of a later one throws.
+    artifact::Tables tables = artifact::read_eval_tables(file);
+    Scores scores{.run = {}, .where = input.path.string(), .tables = std::move(tables)};
     if (const artifact::Table* ideal = scores.tables.find("ideal_reader")) {  // of a text, and of no model
       each_row<schema::IdealReaderPoint>(scores.tables, scores.where, [&](const schema::IdealReaderPoint& row) {
         results_.ideal.push_back({labels, row.position, row.context, row.nats_per_byte});
