@@ -15,7 +15,8 @@ namespace pe::interop {
 Json read_hf_json(const std::filesystem::path& path);
 
 /// The tokenizer of a folder. Its file is tokenizer.model, else tokenizer.json, else vocab.json with merges.txt.
-/// vocab.json does not say how text is cut into words. The class in tokenizer_config.json does, or else the model.
+/// vocab.json does not say how text is cut into words. The class in tokenizer_config.json does, or else the model does.
+///
 /// @param architecture  of the model, such as "qwen2"
 /// @param rows          of the embedding, which must be as many as there are pieces
 /// @param note          gets what a user should know

@@ -534,7 +534,7 @@ class Judge {
     for (const auto& [label, value] : all) {
       const std::string here = value_of(one, label), there = value_of(other, label);
       if (here == there || label == "stage") continue;
-      // A model without the label is told from the others by its stage.
+      // Its stage distinguishes a model without the label from the others.
       const bool by_stage = (here.empty() || there.empty()) && here_stage != there_stage && !here_stage.empty();
       throw support::ConfigError(
           cat("several models fit for ", one.encoding, ", seed ", one.seed, ": ", label, " is ",

@@ -606,7 +606,7 @@ class ScoreReader {
     return run->first;
   }
 
-  /// What tells two runs of one model apart, such as a text, stays in their labels.
+  /// Labels that distinguish two runs of one model, such as a text, stay.
   void keep_axes_of_texts() {
     for (const auto& [model, runs] : models_) {
       for (const auto& [one, texts] : runs) {

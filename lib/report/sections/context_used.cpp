@@ -40,7 +40,7 @@ double context_of(const ArmScore& score, std::int64_t length) {
 }
 
 /// Nats per token that an ideal reader of text with `length` tokens before it gains from `more` instead of `few` tokens
-/// of context; NaN where the table does not reach so far. The text is that of `run`.
+/// of context; NaN where the table does not reach so far. It is the text of `run`.
 double ideal_gain(const Results& results, const Run& run, std::int64_t length, double few, double more) {
   const double per_token = bytes_per_token(results, run);
   const double from = few * per_token, to = more * per_token;

@@ -26,7 +26,7 @@ struct ProtocolScores {
   std::map<std::string, std::map<std::string, std::vector<double>>> nll;  ///< protocol → seed → of each arm
 };
 
-/// Arms of one variant: those of another text, size or branch have another ranking.
+/// Arms of one variant: arms of another text, size or branch have another ranking.
 std::optional<ProtocolScores> scored_at(const Results& results, const std::string& variant,
                                         const std::vector<std::string>& protocols, std::int64_t length) {
   ProtocolScores scored;
