@@ -89,7 +89,7 @@ const std::vector<StageFlag>& stage_flags() {
       list("--set", "KEY=VALUE", "Set one config value, parsed as YAML; overrides all files", &StageFlags::sets),
       list("--input", "ROLE=PATH", "Where an input is", &StageFlags::inputs),
       list("--output", "ROLE=PATH", "Where an output goes", &StageFlags::outputs),
-      text("--work", "DIR", "Folder to resume in (pe-NAME.work until done)", &StageFlags::work),
+      text("--work", "DIR", "Folder to resume in (default pe-NAME.work)", &StageFlags::work),
       toggle("--describe", "Print the stage's description as JSON and exit", &StageFlags::describe),
       toggle("--check", "Check configs, JSON lines on stdin, and exit", &StageFlags::check),
       text("--color", "auto|always|never", "Colour; auto honours NO_COLOR and the terminal", &StageFlags::color),

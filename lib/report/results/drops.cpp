@@ -7,16 +7,10 @@ namespace {
 
 bool has_encoding_axis(const Labels& labels) { return labels.count("encoding") != 0 || labels.count("pe") != 0; }
 
-/// The labels that tell models apart, without the stages that made or evaluated them.
-Labels of_model(Labels labels) {
-  for (const char* maker : {"stage", "from", "snapshot"}) labels.erase(maker);
-  return labels;
-}
-
 bool made_by(const Run& run, const Curve& curve) {
   const auto from = run.labels.find("from"), stage = curve.run.labels.find("stage");
   const bool other = from != run.labels.end() && stage != curve.run.labels.end() && from->second != stage->second;
-  return !other && run.seed == curve.run.seed && of_model(run.labels) == of_model(curve.run.labels);
+  return !other && run.seed == curve.run.seed && without_makers(run.labels) == without_makers(curve.run.labels);
 }
 
 }  // namespace
@@ -24,6 +18,11 @@ bool made_by(const Run& run, const Curve& curve) {
 std::string drop_arm(const Curve& curve) {
   if (!curve.config.is_object() || !curve.config.contains("drop") || !curve.config["drop"].is_object()) return "";
   return curve.config["drop"].value("arm", "");
+}
+
+Labels without_makers(Labels labels) {
+  for (const char* maker : {"stage", "from", "snapshot"}) labels.erase(maker);
+  return labels;
 }
 
 bool same_fork(const Curve& a, const Curve& b) {

@@ -11,6 +11,9 @@ namespace pe::report {
 /// "drop", "nodrop", or empty for a training that is neither.
 std::string drop_arm(const Curve& curve);
 
+/// The labels that tell models apart, without the stages that made or evaluated them.
+Labels without_makers(Labels labels);
+
 /// Whether both branched off one checkpoint: by its digest where both know it, else by encoding, seed and step.
 bool same_fork(const Curve& a, const Curve& b);
 

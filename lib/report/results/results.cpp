@@ -12,6 +12,7 @@
 #include "artifact/header.h"
 #include "artifact/metrics.h"
 #include "artifact/missing_input.h"
+#include "report/results/arms.h"
 #include "report/results/drops.h"
 #include "report/results/training_curves.h"
 #include "report/text_escape.h"
@@ -587,8 +588,7 @@ class ScoreReader {
 
   /// The run that an evaluation joins. The same table of another text is another run: its rows must not be joined.
   std::size_t run_for(std::vector<std::pair<std::size_t, Texts>>& known, const Scores& scores) const {
-    const auto text = scores.run.facts.find("data_digest");
-    const std::string digest = text != scores.run.facts.end() && text->is_string() ? text->get<std::string>() : "";
+    const std::string digest = data_of(scores.run);
     const auto fits = [&](const Texts& texts) {
       return std::all_of(scores.tables.tables.begin(), scores.tables.tables.end(), [&](const artifact::Table& table) {
         const auto own = texts.find(table.name());

@@ -122,8 +122,8 @@ std::set<std::string> axes_of_arms(const std::vector<const Curve*>& curves) {
 
 /// The labels that tell one drop from another, such as a size or a rate: not the seed, the maker or the arm.
 Labels setting_of(const Run& run, const std::set<std::string>& arm_axes) {
-  Labels labels = run.labels;
-  for (const char* other : {"encoding", "pe", "seed", "stage", "from", "snapshot"}) labels.erase(other);
+  Labels labels = without_makers(run.labels);
+  for (const char* other : {"encoding", "pe", "seed"}) labels.erase(other);
   for (const std::string& axis : arm_axes) labels.erase(axis);
   return labels;
 }
