@@ -123,7 +123,8 @@ BOOST_AUTO_TEST_CASE(parameters_start_where_they_say_and_have_the_shapes_of_thei
 
 BOOST_AUTO_TEST_CASE(mistakes_are_told_with_their_column_and_the_nearest_word) {
   check_says(refusal(formula("-exp(a[h])*log1(d)", "", {"a[h] = 0"})),
-             {"bias:1:12", "unknown name 'log1'", "did you mean 'log'?", "-exp(a[h])*log1(d)"});
+             {"bias:1:12", "unknown name 'log1'", "did you mean 'log1p'?", "-exp(a[h])*log1(d)"});
+  check_says(refusal(formula("lgo(1 + d)")), {"bias:1:1", "unknown name 'lgo'", "did you mean 'log'?"});
   check_says(refusal(formula("-a*d", "", {"a[h] = 0"})), {"bias:1:2", "'a' has other indices", "write a[h]"});
   check_says(refusal(formula("-d*(1 + 2", "", {})), {"bias:1:10", "expected ')'", "the end"});
   check_says(refusal(formula("d d")), {"bias:1:3", "expected an operator or the end, found 'd'"});
