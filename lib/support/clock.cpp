@@ -1,13 +1,30 @@
 #include "support/clock.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+
+#include "support/files.h"
 
 namespace pe::support {
 
 double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+double file_time(const std::filesystem::path& folder) {
+  const std::filesystem::path probe = unique_sibling(folder / "time");
+  const Descriptor file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file) return unix_time();
+  struct stat status {};
+  const bool known = ::fstat(file.get(), &status) == 0;
+  ::unlink(probe.c_str());
+  return known ? static_cast<double>(status.st_mtim.tv_sec) + static_cast<double>(status.st_mtim.tv_nsec) * 1e-9
+               : unix_time();
 }
 
 std::string utc_text(double unix_seconds, bool milliseconds) {

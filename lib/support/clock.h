@@ -2,12 +2,16 @@
 /// The time of day, and how it is written. Durations are measured with `std::chrono::steady_clock` instead.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 namespace pe::support {
 
 /// Seconds since 1970, UTC.
 double unix_time();
+/// The time that a file made in `folder` gets now, by the clock of its server. Times of files are compared with it,
+/// since clocks of hosts differ. `unix_time()` where no file can be made there.
+double file_time(const std::filesystem::path& folder);
 /// "2026-11-21T19:45:12Z", or "2026-11-21T19:45:12.345Z" where the order of quick events counts.
 std::string utc_text(double unix_seconds, bool milliseconds = false);
 /// "2026-11-21"

@@ -124,7 +124,7 @@ RunRoots roots_of_run(const Store& store, const std::string& id) {
 class Collector {
  public:
   Collector(Store& store, const GarbageOptions& options)
-      : store_(store), options_(options), now_(support::unix_time()), dry_(options.dry_run) {}
+      : store_(store), options_(options), now_(support::file_time(store.root())), dry_(options.dry_run) {}
 
   /// @throws IoError; before anything was dropped when a folder or a file with records cannot be read
   GarbageReport collect() {
@@ -361,10 +361,8 @@ class Collector {
     } else {
       std::vector<std::string> unused;
       for (const auto& [digest, seen] : objects_) {
-        // While a run is active, an object may be waiting for its record.
-        const double age = now_ - seen.mtime;
-        if (references_.count(digest) == 0 && age >= options_.grace_s && (live_.empty() || age >= kLeastPatience))
-          unused.push_back(digest);
+        // An object may be waiting for its record: of a run, or of a transfer, which no file names.
+        if (references_.count(digest) == 0 && abandoned(seen.mtime)) unused.push_back(digest);
       }
       for (const std::string& digest : unused) {
         before_drop();
@@ -682,7 +680,7 @@ class Collector {
   void empty_trash() {
     const fs::path trash = store_.root() / "trash";
     // Just moved there: these count only when there is no grace at all.
-    const double cut = support::unix_time() - options_.grace_s;
+    const double cut = support::file_time(store_.root()) - options_.grace_s;
     for (const std::string& day : support::list_folder(trash)) {
       const auto folder = look(trash / day);
       if (!folder || !folder->folder) continue;

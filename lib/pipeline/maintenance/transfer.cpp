@@ -86,27 +86,33 @@ class Transfer {
   }
 
   void copy_objects(const Result& result, TransferItem& moved) {
+    std::vector<std::string> digests;
     for (const OutputRecord& output : result.outputs) {
       if (output.absent) continue;
-      std::vector<std::string> digests = output.members;
+      digests.insert(digests.end(), output.members.begin(), output.members.end());
       digests.push_back(output.object);  // a manifest after what it names
-      for (const std::string& digest : digests) {
-        if (seen_.count(digest)) continue;
-        const fs::path path = from_.object_path(digest);
-        std::error_code error, gone;
-        const auto bytes = fs::file_size(path, error);
-        // One that is cut there is replaced. One that is whole is made young: a `gc` there may be about to drop it.
-        const bool whole = to_.has_object(digest) && (error || fs::file_size(to_.object_path(digest), gone) == bytes);
-        if (!whole || (!options_.dry_run && !make_young(to_.object_path(digest)))) {
-          if (error) throw support::ArtifactError(cat("its object ", digest.substr(0, 12), " is gone"));
-          if (!options_.dry_run) to_.import_object(path, digest);
-          moved.bytes += bytes;
-          ++report_.objects;
-        }
-        seen_.insert(digest);  // not before: the next result with it tries again
+    }
+    for (const std::string& digest : digests) {
+      if (seen_.count(digest)) continue;
+      const fs::path path = from_.object_path(digest);
+      std::error_code error, gone;
+      const auto bytes = fs::file_size(path, error);
+      // One that is cut there is replaced.
+      const bool whole = to_.has_object(digest) && (error || fs::file_size(to_.object_path(digest), gone) == bytes);
+      if (!whole) {
+        if (error) throw support::ArtifactError(cat("its object ", digest.substr(0, 12), " is gone"));
+        if (!options_.dry_run) to_.import_object(path, digest);
+        moved.bytes += bytes;
+        ++report_.objects;
       }
+      seen_.insert(digest);  // not before: the next result with it tries again
     }
     report_.bytes += moved.bytes;
+    if (options_.dry_run) return;
+    // A `gc` there drops old objects that no record names, and the record comes next. The first copies may be old.
+    for (const std::string& digest : digests) {
+      if (!make_young(to_.object_path(digest))) to_.import_object(from_.object_path(digest), digest);
+    }
   }
 
   void add(TransferItem moved) { report_.results.push_back(std::move(moved)); }

@@ -1,5 +1,6 @@
 #include "pipeline/run/run_status.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,6 +37,16 @@ LeaseOwner owner_of(const Json& plan) {
   return owner;
 }
 
+/// When it last wrote its plan or its progress, by the clock of the file system.
+double last_sign(const std::filesystem::path& folder) {
+  double last = 0;
+  for (const char* name : {"plan.json", "progress.json"}) {
+    struct stat status {};
+    if (::stat((folder / name).c_str(), &status) == 0) last = std::max(last, static_cast<double>(status.st_mtime));
+  }
+  return last;
+}
+
 bool is_alive(const std::filesystem::path& folder, const Json& plan) {
   const LeaseOwner owner = owner_of(plan);
   const HostIdentity& here = this_host();
@@ -43,13 +54,7 @@ bool is_alive(const std::filesystem::path& folder, const Json& plan) {
   const bool ours = owner.where.host == here.host && owner.where.boot == here.boot && owner.where.pids == here.pids;
   if (ours && process_life(owner.pid, owner.process_start) == ProcessLife::kAlive) return true;
   // Elsewhere, or hidden: it writes its progress about once a second.
-  const auto path = folder / "progress.json";
-  double told = support::field_or(plan, "started", 0.0);
-  if (::access(path.c_str(), R_OK) == 0) {
-    const Json progress = support::parse_json(support::read_file(path));
-    if (progress.is_object()) told = std::max(told, support::field_or(progress, "time", 0.0));
-  }
-  return support::unix_time() - told < 120;
+  return support::file_time(folder) - last_sign(folder) < 120;
 }
 
 /// Reads the state of a run from its folder: the plan, then the journal, then the summary or the progress.

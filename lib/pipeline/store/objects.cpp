@@ -259,16 +259,13 @@ bool Objects::link(const support::FileRead& read, const fs::path& to) const {
   if (now.inode != read.stamp.inode || now.size != read.stamp.size || now.mtime_ns != read.stamp.mtime_ns) return false;
   fault_point("sync object");
   if (folder_.durable()) support::sync_path(from);
+  // Young from here on: its record comes later, and a `gc` drops old objects without one.
+  ::utimensat(AT_FDCWD, from.c_str(), nullptr, 0);
   fault_point("link object");
   if (::link(from.c_str(), to.c_str()) == 0) return true;
   if (errno == EXDEV || errno == EPERM || errno == EMLINK || errno == EOPNOTSUPP) return false;
   if (errno != EEXIST) throw_errno("publish into", to.string(), true);
-  // Made young in any case, so that a `gc` that is about to drop what was there as unused leaves it.
-  if (again)
-    ::utimensat(AT_FDCWD, to.c_str(), nullptr, 0);
-  else
-    return replace(from, to, read.sha256);
-  return true;
+  return again || replace(from, to, read.sha256);
 }
 
 /// The bytes under a new inode that only the store knows, hashed on the way. @throws ArtifactError when they are others
@@ -298,7 +295,6 @@ bool Objects::replace(const fs::path& from, const fs::path& to, const std::strin
     if (errno == EXDEV || errno == EPERM || errno == EMLINK || errno == EOPNOTSUPP) return false;
     throw_errno("publish into", to.string(), true);
   }
-  ::utimensat(AT_FDCWD, fresh.c_str(), nullptr, 0);
   const int error = ::rename(fresh.c_str(), to.c_str()) == 0 ? 0 : errno;
   ::unlink(fresh.c_str());  // also a rename between two names of one file leaves it
   errno = error;

@@ -14,6 +14,7 @@
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/journal.h"
 #include "support/as_plain_user.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/fault_point.h"
 #include "support/files.h"
@@ -407,6 +408,36 @@ BOOST_FIXTURE_TEST_CASE(an_object_without_a_record_goes_and_one_that_is_publishe
   report = collect();
   BOOST_TEST(!store->has_object(orphan.object));
   BOOST_TEST(count(report, Deletion::What::kLeftover) == 1u);
+}
+
+BOOST_FIXTURE_TEST_CASE(an_old_file_is_young_when_it_is_published, SomeRuns) {
+  const fs::path file = folder / "slow.h5";
+  test::write_fake_output(file, "slow");
+  fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(48));
+  const OutputRecord output = store->publish_output({"out", artifact::Kind::kMetrics, false, file});
+  for (const double grace : {24 * 3600.0, 0.0}) {
+    GarbageOptions options_;
+    options_.grace_s = grace;
+    collect_garbage(*store, options_);
+    BOOST_TEST(store->has_object(output.object), "grace " << grace);  // its record comes next
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_run_of_another_host_lives_while_it_writes_whatever_the_clocks_say, SomeRuns) {
+  const fs::path run = folder / "store/runs/20260101-000000-0001";
+  fs::remove(run / "summary.json");
+  Json plan = Json::parse(support::read_file(run / "plan.json"));
+  plan["host"] = "elsewhere";
+  plan["machine"] = "another";
+  for (const double ahead : {-3600.0, 3600.0}) {
+    plan["started"] = support::unix_time() + ahead;
+    support::write_file_atomically(run / "plan.json", plan.dump(), false);
+    const Json progress{{"time", support::unix_time() + ahead}};
+    support::write_file_atomically(run / "progress.json", progress.dump(), false);
+    BOOST_TEST(live_runs(*store).size() == 1u, "ahead by " << ahead);
+    test::make_old(run);
+    BOOST_TEST(live_runs(*store).empty(), "ahead by " << ahead);
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(a_run_that_begins_meanwhile_gets_its_results_back, SomeRuns) {

@@ -241,6 +241,7 @@ BOOST_FIXTURE_TEST_CASE(a_record_that_was_edited_with_its_list_does_not_give_its
                    "'inputs' of its preimage are no lists of objects with a text 'digest'"));
   }
   BOOST_TEST(has(with_record([](Record& record) { record.version = 9; }), "another result than its list says"));
+  BOOST_TEST(with_record([](Record& record) { record.occasion["wall_s"] = "an hour"; }).empty());
   // Programs are looked for by name: no file chooses which one runs here.
   BOOST_TEST(with_record([](Record& record) { record.occasion["executable"] = "/tmp/evil/pe-fake"; }).empty());
   const test::TempFolder scratch;

@@ -5,15 +5,19 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
+#include "pipeline/maintenance/garbage.h"
 #include "pipeline/maintenance/transfer.h"
 #include "pipeline/run/local_runner.h"
 #include "pipeline/run/run_fixture.h"
 #include "pipeline/store/migrate.h"
 #include "support/error.h"
+#include "support/fault_point.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/make_old.h"
 #include "support/text.h"
 
 using namespace pe;            // NOLINT
@@ -298,6 +302,18 @@ BOOST_FIXTURE_TEST_CASE(a_transfer_brings_results_whole_and_of_their_inputs_the_
   fs::resize_file(cut, 100);
   BOOST_TEST(transfer(*store, inventory, chosen, other, {}).objects == 1u);
   BOOST_TEST(Verifier(other).check(*other.read(record(b).key)).empty());
+  // A `gc` over there takes no object whose record is about to come, though it lay there for long.
+  Store fourth(folder / "fourth", how);
+  for (int time = 0; time < 2; ++time) {
+    std::optional<support::FaultHook> hook([&](std::string_view step) {
+      if (step == "commit record") collect_garbage(fourth, {.grace_s = 0});
+    });
+    transfer(*store, inventory, chosen, fourth, {});
+    hook.reset();
+    BOOST_TEST(fourth.complete(*fourth.find(record(b).key)));
+    fourth.forget(record(b).key);
+    test::make_old(folder / "fourth");
+  }
   // A damaged object does not travel.
   Store third(folder / "third", how);
   flip(object(b), 600);
