@@ -54,7 +54,7 @@ std::string names_of(const Inventory& inventory, const Group& group) {
 }
 
 struct Tally {
-  std::size_t known = 0, whole = 0, broken = 0, same = 0, differs = 0, failed = 0, cannot = 0;
+  std::size_t known = 0, partial = 0, whole = 0, broken = 0, same = 0, differs = 0, failed = 0, cannot = 0;
 };
 
 Json json_of(const RerunResult& rerun) {
@@ -110,11 +110,8 @@ std::string text_of(const RerunResult& rerun, const std::string& name, const cli
 
 namespace {
 
-bool is_known_only(const Store& store, const pipeline::StoredResult& result) {
-  return !result.outputs.empty() &&
-         std::all_of(result.outputs.begin(), result.outputs.end(), [&](const pipeline::OutputRecord& output) {
-           return output.absent && !store.has_object(output.object);
-         });
+bool is_known_only(const Store& store, const std::vector<pipeline::OutputRecord>& outputs) {
+  return !outputs.empty() && pipeline::absent_roles(store, outputs).size() == outputs.size();
 }
 
 /// Checks the chosen results of a store, and runs them again with --rerun.
@@ -159,9 +156,12 @@ class StoreCheck {
       const std::string name = inventory_.results[i].name();
       auto record = store_.read(inventory_.results[i].key, true);
       if (!record) continue;  // went away meanwhile
-      if (const auto origin = known_only(store_, *record)) {
+      if (is_known_only(store_, record->outputs)) {
         ++tally_.known;
-        Json known{{"task", name}, {"key", record->key.key}, {"known_from", *origin}, {"problems", Json::array()}};
+        Json known{{"task", name},
+                   {"key", record->key.key},
+                   {"known_from", pipeline::origin_of(*record)},
+                   {"problems", Json::array()}};
         if (record->key.is_snapshot()) known["step"] = record->key.step;
         results_.push_back(std::move(known));
         continue;
@@ -187,7 +187,9 @@ class StoreCheck {
       show(cat(style_.bad(problem.what == Problem::What::kMissing ? "gone     " : "damaged  "), name,
                problem.role.empty() ? "" : "." + problem.role, "  ", cli::harmless(problem.text), "\n"));
     }
-    ++(problems.empty() ? tally_.whole : tally_.broken);
+    const std::vector<std::string> absent = pipeline::absent_roles(store_, record.outputs);
+    if (!absent.empty()) each["absent"] = absent;
+    ++(!problems.empty() ? tally_.broken : absent.empty() ? tally_.whole : tally_.partial);
     if (!problems.empty() && line_.repair) {
       set_aside(store_, record, problems);
       each["set_aside"] = true;
@@ -224,7 +226,8 @@ class StoreCheck {
     Json json{{"schema", "pe-verify/1"}, {"schema_version", 1}, {"results", std::move(results_)}};
     json["bytes"] = verifier_.bytes_read();
     json["objects"] = verifier_.objects_read();
-    json["counts"] = {{"whole", tally_.whole}, {"damaged", tally_.broken}, {"known", tally_.known}};
+    json["counts"] = {
+        {"whole", tally_.whole}, {"partial", tally_.partial}, {"damaged", tally_.broken}, {"known", tally_.known}};
     if (line_.rerun) {
       json["counts"]["same"] = tally_.same;
       json["counts"]["differs"] = tally_.differs;
@@ -237,6 +240,7 @@ class StoreCheck {
   std::string totals_text() const {
     std::string out = cat(counted(tally_.whole, "result"), " whole");
     if (tally_.broken > 0) out += cat(", ", style_.bad(cat(tally_.broken, " damaged")));
+    if (tally_.partial > 0) out += cat(", ", tally_.partial, " sound but not complete here");
     if (tally_.known > 0) out += cat(", ", tally_.known, " known and not here");
     out += cat("; read ", counted(verifier_.objects_read(), "object"), ", ",
                support::short_bytes(static_cast<double>(verifier_.bytes_read())), "\n");
@@ -274,25 +278,32 @@ int verify_store(const cli::CommandLine& line) {
   options.create = line.repair;
   Store store(scope.store, options);
   const Inventory inventory = pipeline::read_inventory(store);
-  std::vector<Group> groups = groups_of(inventory, chosen_results(line, scope, store, inventory));
+  const std::vector<std::size_t> chosen = chosen_results(line, scope, store, inventory);
+  if (chosen.empty() && !line.words.empty())
+    throw ConfigError(cat("the store ", quote(scope.store.string()), " has none of the named results"));
+  std::vector<Group> groups = groups_of(inventory, chosen);
   if (line.rerun && line.sample) {
-    std::erase_if(groups, [&](const Group& group) { return is_known_only(store, inventory.results[group.front()]); });
+    std::erase_if(groups,
+                  [&](const Group& group) { return is_known_only(store, inventory.results[group.front()].outputs); });
   }
   if (line.sample) sample(groups, *line.sample);
   return StoreCheck(line, scope, store, inventory).check(groups);
 }
 
-/// A packed file is checked like a store that holds nothing else.
+bool is_packed_file(const std::string& word) { return word.ends_with(pipeline::kResultsEnding); }
+
+/// A packed file is checked like a store that holds nothing else. The other words choose among its results.
 int verify_packed(const cli::CommandLine& given) {
+  const auto packed = std::find_if(given.words.begin(), given.words.end(), is_packed_file);
   support::ScratchFolder folder = support::ScratchFolder::temporary("pe-verify");
   {
     pipeline::StoreOptions options;
     options.durable = false;
     Store store(folder.path(), options);
-    pipeline::unpack_results(given.words.front(), store);
+    pipeline::unpack_results(*packed, store);
   }
   cli::CommandLine line = given;
-  line.words.erase(line.words.begin());
+  line.words.erase(line.words.begin() + (packed - given.words.begin()));
   line.store = folder.path().string();
   const int code = verify_store(line);
   if (line.rerun && (line.keep || code == pipeline::kRunMismatch)) folder.keep();  // with the outputs of the rerun
@@ -302,10 +313,11 @@ int verify_packed(const cli::CommandLine& given) {
 }  // namespace
 
 int verify_command(const cli::CommandLine& line) {
-  const bool packed = !line.words.empty() && line.words.front().ends_with(pipeline::kResultsEnding);
+  const auto packed = std::count_if(line.words.begin(), line.words.end(), is_packed_file);
+  if (packed > 1) throw ConfigError(cat("found ", packed, " packed files; verify checks one at a time"));
   if (line.keep && !line.rerun)
     throw ConfigError("--keep keeps the outputs of --rerun", {"--keep", 0, 0, "", 1}, "add --rerun");
-  return packed ? verify_packed(line) : verify_store(line);
+  return packed == 1 ? verify_packed(line) : verify_store(line);
 }
 
 }  // namespace pe::commands

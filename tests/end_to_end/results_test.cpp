@@ -246,7 +246,20 @@ BOOST_AUTO_TEST_CASE(imported_numbers_are_checked_from_their_data_on) {
   CHECK_HAS(clone.call("plan").out, "(4 known, not here)");  // scratch is gone
   const Answer packed = clone.call_words({Project::program(), "verify", original().packed()});
   BOOST_TEST(packed.code == 0, packed.out << packed.err);
-  CHECK_HAS(packed.out, "4 results whole, 3 known and not here");
+  CHECK_HAS(packed.out, "2 results whole, 2 sound but not complete here, 3 known and not here");
+  // The pipeline file and the packed one in any order; other words choose.
+  const Answer one = clone.call("verify", {original().packed(), "evaluate[encoding=rope]", "--json"});
+  BOOST_REQUIRE_MESSAGE(one.code == 0, one.out << one.err);
+  BOOST_TEST(Json::parse(one.out).at("counts").at("whole") == 1);
+  const Answer train = clone.call("verify", {original().packed(), "train[encoding=rope]", "--json"});
+  BOOST_TEST(Json::parse(train.out).at("counts").at("partial") == 1, train.out << train.err);
+  BOOST_TEST(Json::parse(train.out).at("results").at(0).at("absent") == Json::parse(R"(["model"])"), train.out);
+  const Clone empty;
+  const Answer none = empty.call("verify", {"evaluate"});
+  BOOST_TEST(none.code == 2, none.out << none.err);
+  const Answer two = clone.call("verify", {original().packed(), original().packed()});
+  BOOST_TEST(two.code == 2);
+  CHECK_HAS(two.err, "found 2 packed files; verify checks one at a time");
 }
 
 BOOST_AUTO_TEST_CASE(bad_files_are_refused_and_nothing_is_written) {

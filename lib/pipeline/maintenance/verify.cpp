@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <set>
 
 #include "artifact/artifact_check.h"
@@ -18,6 +17,7 @@
 #include "pipeline/plan/externals.h"
 #include "pipeline/plan/key.h"
 #include "pipeline/run/local_runner.h"
+#include "pipeline/run/stage_log.h"
 #include "pipeline/run/task_file_writer.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -163,11 +163,12 @@ std::vector<Problem> Verifier::check(const Record& record) {
   return problems;
 }
 
-std::optional<std::string> known_only(const Store& store, const Record& record) {
-  const auto is_absent = [&](const OutputRecord& output) { return output.absent && !store.has_object(output.object); };
-  const bool none_here =
-      !record.outputs.empty() && std::all_of(record.outputs.begin(), record.outputs.end(), is_absent);
-  return none_here ? std::optional(origin_of(record)) : std::nullopt;
+std::vector<std::string> absent_roles(const Store& store, const std::vector<OutputRecord>& outputs) {
+  std::vector<std::string> roles;
+  for (const OutputRecord& output : outputs) {
+    if (output.absent && !store.has_object(output.object)) roles.push_back(output.role);
+  }
+  return roles;
 }
 
 void set_aside(Store& store, const Record& record, const std::vector<Problem>& problems) {
@@ -349,6 +350,7 @@ RunnerEvent run_to_its_end(Runner& runner, const Launch& launch, const RerunOpti
     for (const RunnerEvent& event : runner.wait(0.25)) {
       if (event.kind == RunnerEvent::Kind::kExit && event.ticket == launch.ticket) return event;
     }
+    cut_stage_log(launch.log);
     const double now = runner.now();
     const int level = options.stop ? options.stop() : 0;
     if (asked < 0 && (level > 0 || now - began > limit_s)) {
@@ -380,15 +382,6 @@ void write_task_file(const Workshop& shop, const StageDescription& stage, const 
     if (each.key.is_snapshot()) file.add_snapshot(snapshot_label(each), each.key.step);
   }
   file.write_to(folder / "task.json");
-}
-
-std::string last_line(const fs::path& log) {
-  std::ifstream file(log);
-  std::string line, last;
-  while (std::getline(file, line)) {
-    if (!support::trim(line).empty()) last = support::replace_invalid_utf8(line);
-  }
-  return last;
 }
 
 void compare(const Store& store, const StageDescription& stage, const std::vector<Record>& records,
@@ -448,6 +441,15 @@ void keep_as_inputs(const StageDescription& stage, const std::vector<Record>& re
   }
 }
 
+/// A name that no other process has, on any host, and that none has left.
+fs::path scratch_name(const Store& store) {
+  fs::path name;
+  do {
+    name = support::unique_sibling(store.root() / "work" / "verify");
+  } while (support::is_there(name));
+  return name;
+}
+
 StoreOptions not_durable() {
   StoreOptions options;
   options.durable = false;
@@ -456,8 +458,7 @@ StoreOptions not_durable() {
 
 }  // namespace
 
-RemadeInputs::RemadeInputs(const Store& store)
-    : folder_(store.root() / "work" / cat("verify-", ::getpid(), "-inputs")), store_(folder_.path(), not_durable()) {}
+RemadeInputs::RemadeInputs(const Store& store) : folder_(scratch_name(store)), store_(folder_.path(), not_durable()) {}
 
 const OutputRecord* RemadeInputs::find(const std::string& content) const {
   const auto found = by_content_.find(content);
@@ -476,11 +477,11 @@ RerunResult run_again(const Store& store, const Inventory& inventory, StageCatal
     }
     const auto stage = stage_of(catalog, record);
     // As an attempt's folder is called, since a stage may look at the name.
-    support::ScratchFolder scratch(store.root() / "work" / cat("verify-", ::getpid(), "-", ++count));
+    support::ScratchFolder scratch(scratch_name(store));
     const fs::path folder = scratch.path() / "a01";
     support::make_folders(folder);
     Launch launch;
-    launch.ticket = count;
+    launch.ticket = ++count;
     launch.directory = folder;
     launch.log = folder / "stage.log";
     const Workshop shop{store, inventory, catalog, runner, options};
@@ -505,7 +506,7 @@ RerunResult run_again(const Store& store, const Inventory& inventory, StageCatal
     } else if (exit.code != (diverged ? support::kExitDiverged : support::kExitDone)) {
       rerun.outcome = RerunResult::Outcome::kFailed;
       rerun.why = exit.signal != 0 ? cat("signal ", exit.signal, " ended it") : cat("it ended with ", exit.code);
-      if (const std::string line = last_line(launch.log); !line.empty()) rerun.why += cat(": ", line);
+      if (const auto lines = last_lines(launch.log, 1); !lines.empty()) rerun.why += cat(": ", lines.back());
     }
     if (rerun.outcome != RerunResult::Outcome::kFailed) {
       rerun.outcome = RerunResult::Outcome::kSame;

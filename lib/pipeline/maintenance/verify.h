@@ -60,9 +60,8 @@ class Verifier {
   std::uint64_t bytes_ = 0;
 };
 
-/// The origin of a result of which only the contents are known here (OutputRecord::absent); nothing for any other, and
-/// once its bytes are here.
-std::optional<std::string> known_only(const Store& store, const Record& record);
+/// Roles of the outputs of which only the contents are known here (OutputRecord::absent).
+std::vector<std::string> absent_roles(const Store& store, const std::vector<OutputRecord>& outputs);
 
 /// Moves what a check found damaged to the trash: objects that are not what their names say, and the record when the
 /// record itself is wrong. The next run makes the result again.
