@@ -150,6 +150,15 @@ class Costing {
   std::map<std::string, Rates> rates_;
 };
 
+/// @param label of a snapshot that `producer` makes
+double tokens_at(const Task& producer, const std::string& label) {
+  std::int64_t step = 0;
+  for (const SnapshotPoint& point : producer.snapshots) {
+    if (point.label == label) step = point.step;
+  }
+  return trajectory_tokens(producer, step);
+}
+
 }  // namespace
 
 Estimate estimate(const Graph& graph, const Plan& plan, const StoreView& store, const Capacity& capacity,
@@ -214,18 +223,22 @@ Sharing sharing(const Graph& graph, const Plan& plan) {
     for (const Edge& edge : task.inputs) {
       const Task& producer = graph.tasks[edge.producer];
       if (edge.snapshot.empty() || !producer.stage->trajectory) continue;
-      std::int64_t step = 0;
-      for (const SnapshotPoint& point : producer.snapshots) {
-        if (point.label == edge.snapshot) step = point.step;
-      }
       Trunk& trunk = trunks[producer.plan_key];
       trunk.horizon = std::max(trunk.horizon,
                                evaluate_expression(producer.stage->trajectory->horizon, *producer.config).value_or(0));
-      trunk.seen = std::max(trunk.seen, trajectory_tokens(producer, step));
       if (!counted.insert(task.plan_key).second) break;
       continued += *own;
-      total.alone_tokens += trajectory_tokens(producer, step) + *own;
+      total.alone_tokens += tokens_at(producer, edge.snapshot) + *own;
       break;  // a training continues from one model
+    }
+  }
+  // A trunk is trained up to the last snapshot that is needed, also where only a report reads it.
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    if (plan.tasks[i].state == TaskState::kNotNeeded) continue;
+    for (const Edge& edge : graph.tasks[i].inputs) {
+      const Task& producer = graph.tasks[edge.producer];
+      const auto trunk = edge.snapshot.empty() ? trunks.end() : trunks.find(producer.plan_key);
+      if (trunk != trunks.end()) trunk->second.seen = std::max(trunk->second.seen, tokens_at(producer, edge.snapshot));
     }
   }
   total.trunks = trunks.size();

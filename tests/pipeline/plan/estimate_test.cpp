@@ -384,6 +384,12 @@ BOOST_AUTO_TEST_CASE(the_grid_shares_54_percent_of_its_tokens) {
   BOOST_TEST(sharing.trunks == 3u);
   BOOST_TEST(sharing.shared_tokens / sharing.budget_tokens == 1.725, boost::test_tools::tolerance(1e-3));
   BOOST_TEST(sharing.alone_tokens / sharing.budget_tokens == 3.75, boost::test_tools::tolerance(1e-3));
+  // `none` has no drops, but the report reads the trunk's curve at 0.9375.
+  options.axis = {"encoding=none", "size=tiny"};
+  const Graph control = folder.keyed(kGrid, options);
+  const Sharing trunk = pipeline::sharing(control, make_plan(control, FakeStore()));
+  BOOST_TEST(trunk.shared_tokens / trunk.budget_tokens == 1.2875, boost::test_tools::tolerance(1e-3));
+  BOOST_TEST(trunk.alone_tokens / trunk.budget_tokens == 1.75, boost::test_tools::tolerance(1e-3));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
