@@ -118,8 +118,8 @@ int list_encodings(const cli::CommandLine& line) {
   }
   std::string out;
   const bool terminal = cli::can_draw(1);  // a pipe gets whole lines
-  // Where there is little room, what it acts on and its kind go before its source does.
-  for (const std::ptrdiff_t column : {2, 1}) {
+  // In a narrow terminal the longest column goes first; names, kinds and sources stay.
+  for (const std::ptrdiff_t column : {3, 2}) {
     const std::string shown = table(rows);
     if (!terminal || static_cast<int>(support::display_width(shown.substr(0, shown.find('\n')))) + 24 <=
                          cli::terminal_size(1).columns)
