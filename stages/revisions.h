@@ -20,6 +20,30 @@ inline const stage::Revision kEvaluatedFactor{
 /// 2: the control of a retrieval keeps the lines that do not decide.
 inline const stage::Revision kKeptLines{
     .name = "eval.kept_lines", .when = {{"eval.tasks", {"needle", "ruler"}}}, .number = 2};
+/// 2: the control of babi keeps no line that tells the answer again.
+inline const stage::Revision kBabiControl{.name = "eval.babi_control", .when = {{"eval.tasks", "babi"}}, .number = 2};
+/// 2: moved positions are none where the encoding sets positions itself.
+inline const stage::Revision kSetPositions{
+    .name = "eval.set_positions", .when = {{"eval.tasks", {"position_loss", "frequencies"}}}, .number = 2};
+inline const stage::Revision kReliesOnPositions{
+    .name = "eval.relies_on_positions",
+    .when = {{"eval.tasks", "reliance"}, {"eval.reliance.tests", {"constant_position", "translation"}}},
+    .number = 2};
+inline const stage::Revision kReliesByDefault{
+    .name = "eval.relies_by_default",
+    .when = {{"eval.tasks", "reliance"}, {"eval.reliance.tests", Json::array()}},
+    .number = 2};
+/// 2: a rule in place of a rule begins from its factor and training length.
+inline const stage::Revision kEvaluatedRule{
+    .name = "eval.rule_over_rule",
+    .when = {{"eval.encoding.kind",
+              {"pi", "ntk", "dyn_ntk", "ntk_parts", "llama3", "yarn", "resonance", "yarn_resonance", "longrope",
+               "longrope2", "longrope_resonance", "clex"}}},
+    .number = 2};
+inline const stage::Revision kExtendedRule{
+    .name = "extend.rule_over_rule",
+    .when = {{"extend.encoding.kind", kEvaluatedRule.when["eval.encoding.kind"]}},
+    .number = 2};
 /// 2: no solved example is the item that is asked.
 inline const stage::Revision kOtherShots{
     .name = "eval.other_shots", .when = {{"eval.algorithmic.in_context", nullptr}}, .number = 2};
@@ -43,8 +67,8 @@ inline const stage::Revision kExtendedRulesByDefault{
 inline const stage::Revision kExtendedFactor{
     .name = "extend.rule_factor", .when = {{"extend.encoding.kind", "llama3"}}, .number = 2};
 
-/// 2: the checkpoint's own encoding has its factor and window at the new length, too.
+/// 2: the checkpoint's own encoding has its factor and window at the new length, too. 3: and its target.
 inline const stage::Revision kExtendedOwn{
-    .name = "extend.own", .when = {{"extend.encoding_of", "checkpoint"}}, .number = 2};
+    .name = "extend.own", .when = {{"extend.encoding_of", "checkpoint"}}, .number = 3};
 
 }  // namespace pe::stages

@@ -45,6 +45,7 @@ struct Launchers {
   static int rms_norm_backward(const void* dy, const void* x, const float* weight, const float* rstd, const void* add,
                                void* dx, float* dweight, float* scratch, std::int64_t rows, std::int64_t width,
                                bool bf16, void* stream) {
+    if (rows == 0) return 0;  // no kernel would write `scratch`
     return typed(bf16, width, [&]<typename Value, int n>() {
       const auto *g = static_cast<const Value*>(dy), *in = static_cast<const Value*>(x);
       const NormBackward<Value, n> body{g,    in, weight, rstd, static_cast<const Value*>(add), static_cast<Value*>(dx),

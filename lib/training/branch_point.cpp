@@ -38,12 +38,16 @@ data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t 
     throw ArtifactError(cat(path.string(), ": holds examples of ", window, " tokens, but train.length is ", length),
                         cat("set train.length to ", window, ", or generate.window to ", length));
   }
-  if (documents != Documents::kJoined && dataset.window_tokens() != 0 && !dataset.has_labels()) {
-    throw ArtifactError(cat(path.string(), ": a window of pe-mix is one document, so train.documents: ",
-                            documents == Documents::kMasked ? "masked" : "restarted", " has no effect"),
-                        "set train.documents: joined");
-  }
+  require_borders(dataset, documents, path.string(), "set train.documents: joined");
   return dataset;
+}
+
+void require_borders(const data::TokenDataset& dataset, Documents documents, const std::string& where,
+                     const std::string& hint) {
+  if (documents == Documents::kJoined || dataset.window_tokens() == 0 || dataset.has_labels()) return;
+  throw ArtifactError(cat(where, ": a window of pe-mix is one document, so train.documents: ",
+                          documents == Documents::kMasked ? "masked" : "restarted", " has no effect"),
+                      hint);
 }
 
 BranchPoint open_branch_point(const artifact::Workspace& workspace, const data::TokenDataset& dataset,

@@ -18,6 +18,10 @@ namespace pe::training {
 data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t length,
                              const char* key = "train.length", Documents documents = Documents::kJoined);
 
+/// @throws ArtifactError where `documents` has no effect: a window is one document, and has no labels
+void require_borders(const data::TokenDataset& dataset, Documents documents, const std::string& where,
+                     const std::string& hint);
+
 /// A snapshot (artifact/workspace.h) for a stage that branches off it: the state from which training continues.
 struct BranchPoint {
   artifact::CheckpointReader checkpoint;

@@ -65,6 +65,8 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
   const data::TokenDataset dataset = open_data(workspace, extend.length, "extend.length");
   const bool keeps = extend.optimizer == DropConfig::Optimizer::kKeep;
   const BranchPoint snapshot = open_branch_point(workspace, dataset, {.moments = keeps, .same_data = false});
+  require_borders(dataset, snapshot.documents, workspace.input("data").path.string(),
+                  "give other data, or a model that was trained with train.documents: joined");
   const bool own = extend.encoding_of == ExtendConfig::EncodingOf::kCheckpoint;
   if (extend.length < snapshot.length || (extend.length == snapshot.length && !own))
     throw_not_longer(snapshot, extend.length);

@@ -9,6 +9,7 @@
 #include "encodings/registry.h"
 #include "model/checkpoint_io.h"
 #include "support/error.h"
+#include "support/progress.h"
 #include "support/text.h"
 #include "training/validation.h"
 
@@ -81,6 +82,8 @@ void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int
     std::size_t at = 0;
     for (const std::int64_t times : {2, 4, 8}) {
       const std::int64_t length = times * trained;
+      const bool stops = support::stop_requested();
+      if (run.communicator == nullptr ? stops : run.communicator->any(stops)) throw support::StopRequest(true);
       const auto found = validate(scaled, dataset, windows, /*micro_batch=*/1, run.documents, run.communicator, length);
       if (!found) continue;
       const double loss = found->loss;

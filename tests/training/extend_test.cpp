@@ -78,6 +78,19 @@ BOOST_AUTO_TEST_CASE(a_rule_extends_what_the_checkpoint_has) {
   BOOST_TEST(again["over"] == (Json{{"kind", "p_rope"}, {"fraction", 0.5}}));
   BOOST_TEST(again["base"] == 500.0);
   BOOST_TEST(again["factor"] == 2.0);
+  // It begins from the latter's factor and training length, also in a stack and with a factor that is given.
+  const Json had = Json::parse(R"({"kind": "yarn", "factor": 4, "train_length": 128, "over": "rope"})");
+  const Json further = encodings::encoding_at("yarn", had, 512, 1024);
+  BOOST_TEST(further["factor"] == 8.0);
+  BOOST_TEST(further["train_length"] == 128);
+  BOOST_TEST(encodings::encoding_at("yarn", had, 512, 512)["factor"] == 4.0);
+  const Json given = encodings::encoding_at({{"kind", "ntk_parts"}, {"factor", 6.0}}, had, 512, 1024);
+  BOOST_TEST(given["factor"] == 6.0);
+  BOOST_TEST(given["train_length"] == 128);
+  const Json inside = encodings::encoding_over("yarn", {{"stack", {"logn", had}}}, 512, 1024);
+  BOOST_TEST(inside["stack"][1]["factor"] == 8.0);
+  BOOST_TEST(encodings::encoding_at("pi", {{"stack", {"logn", had}}}, 512, 1024)["factor"] == 8.0);
+  BOOST_TEST(encodings::encoding_at({{"kind", "yarn"}, {"over", "p_rope"}}, had, 512, 1024)["factor"] == 2.0);
   const Json stack =
       encodings::encoding_at(Json::parse(R"({"stack": ["yarn", "logn"]})"),
                              Json::parse(R"({"stack": [{"kind": "rope", "base": 700.0}, "logn"]})"), 8, 16);
@@ -111,6 +124,23 @@ BOOST_AUTO_TEST_CASE(the_checkpoint_s_own_encoding_has_the_sizes_of_its_training
   BOOST_TEST(own(Json::parse(R"({"stack": ["inkling", "window"]})"))["stack"][0]["extent"] == 64);
   BOOST_TEST(!own("inkling").contains("floor_scale"));
   BOOST_TEST(own("llama4_temp")["floor_scale"] == 256);
+  BOOST_TEST(own("pose")["target"] == 2048);
+  BOOST_TEST(own({{"kind", "cream"}, {"target", 512}})["target"] == 512);
+  BOOST_TEST(own("bipe")["intra_positions"] == 256);
+  BOOST_TEST(own({{"kind", "formula"}, {"bias", "-d/L"}})["train_length"] == 256);
+}
+
+BOOST_AUTO_TEST_CASE(borders_of_documents_are_asked_of_data_that_has_them) {
+  training::TrainConfig masked = small_config();
+  masked.train.documents = training::Documents::kMasked;
+  artifact::Workspace trunk = workspace_in(folder / "masked", data, {{"s16", 16}});
+  training::train(masked, trunk);
+  artifact::Workspace workspace = from(folder / "masked/s16-model.h5", "mixed");
+  const auto mixed = write_shards(folder / "mix", 40, 1, "test", "every eighth for validation", 1 << 20, nullptr, 32);
+  workspace.inputs["data"].at(0).path = mixed;
+  BOOST_CHECK_EXCEPTION(training::extend(to_32(), workspace), support::ArtifactError, [](const auto& error) {
+    return says(error, {"a window of pe-mix is one document", "masked has no effect"});
+  });
 }
 
 BOOST_AUTO_TEST_CASE(every_way_of_extension_trains_on_from_the_weights) {

@@ -26,7 +26,7 @@ inline std::filesystem::path write_shards(const std::filesystem::path& folder, s
                                           std::uint64_t seed = 1, const std::string& tokenizer = "test",
                                           const std::string& split_rule = "every eighth for validation",
                                           std::uint64_t shard_tokens = 1 << 20,
-                                          std::vector<std::int32_t>* train_tokens = nullptr) {
+                                          std::vector<std::int32_t>* train_tokens = nullptr, std::uint64_t window = 0) {
   artifact::TokenizerRecord record;
   record.kind = "bytes";
   record.vocabulary = kVocabulary;
@@ -37,11 +37,12 @@ inline std::filesystem::path write_shards(const std::filesystem::path& folder, s
   record.content_hash = tokenizer;
   record.library = "test";
   artifact::TokenShardsWriter writer(folder, {}, record, shard_tokens);
+  if (window > 0) writer.set_window(window);  // each document is one
   artifact::SplitRecord splits{.rule = split_rule, .documents = {}};
   support::Xoshiro random(seed);
   for (std::int64_t document = 0; document < documents; ++document) {
     std::vector<std::int32_t> ids{0};
-    for (int i = 0; i < 60; ++i) {
+    for (std::uint64_t i = 0; i < (window > 0 ? window : 60); ++i) {
       const auto next = random.below(8) == 0 ? random.below(kVocabulary - 1)
                                              : static_cast<std::uint64_t>(ids.back() * 5 + 3) % (kVocabulary - 1);
       ids.push_back(static_cast<std::int32_t>(1 + next));

@@ -15,6 +15,7 @@ struct FormulaOptions {
   std::string bias;
   std::string frequencies;
   std::vector<std::string> parameters;
+  std::optional<std::int64_t> train_length;
   void describe(support::FieldVisitor& v) {
     v.field(
         "bias", bias,
@@ -27,6 +28,8 @@ struct FormulaOptions {
     v.field("parameters", parameters,
             "Parameters with their initial values: a = 0 for the model, a[h] = -h one a head, a[l,h] one a layer and "
             "head. Indices: l, h, g, c.");
+    v.field("train_length", train_length, "L in the formulas; auto: the training length.",
+            {.unit = "tokens", .min = 1, .neutral = Json(nullptr)});
     v.check(!bias.empty() || !frequencies.empty() || parameters.empty(),
             "`parameters` are in no formula: give `bias` or `frequencies`");
   }
@@ -90,7 +93,7 @@ class Formula : public PositionalEncoding {
   Tensor table(LayerContext& context, std::int64_t n) override {
     const Tensor d = at::arange(n, at::TensorOptions(at::kDouble).device(shape_.device)).view({1, n});
     const Tensor made = bias_->evaluate(values_of(bias_, {{"d", d}}, {{"h", 0}}, 2, context.layer, nullptr));
-    return made.expand({shape_.query_heads, n}).to(table_type(shape_.dtype));
+    return made.to(shape_.device).expand({shape_.query_heads, n}).to(table_type(shape_.dtype));
   }
 
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override {
@@ -214,10 +217,11 @@ class Formula : public PositionalEncoding {
       sizes.push_back(sizes_.at(made.indices[i]));
       std::vector<std::int64_t> along(made.indices.size(), 1);
       along[i] = sizes.back();
-      values[made.indices[i]] = at::arange(sizes.back(), at::TensorOptions(at::kDouble)).view(along);
+      values[made.indices[i]] =
+          at::arange(sizes.back(), at::TensorOptions(at::kDouble).device(shape_.device)).view(along);
     }
     for (int layer = made.by_layer ? 0 : -1; layer < (made.by_layer ? static_cast<int>(shape_.layers) : 0); ++layer) {
-      values["l"] = at::scalar_tensor(static_cast<double>(layer), at::TensorOptions(at::kDouble));
+      values["l"] = numbers_of(layer).at("l");
       const Tensor value = initial.evaluate(values).expand(sizes).clone();
       made.values.push_back(add_parameter("formula", made.name, value, /*weight_decay=*/false, layer));
     }
@@ -233,7 +237,7 @@ class Formula : public PositionalEncoding {
       return at::scalar_tensor(static_cast<double>(value), at::TensorOptions(at::kDouble).device(shape_.device));
     };
     return {{"H", number(shape_.query_heads)},
-            {"L", number(shape_.train_length)},
+            {"L", number(options_.train_length.value_or(shape_.train_length))},
             {"P", number(shape_.head_width / 2)},
             {"l", number(std::max(layer, 0))}};
   }
@@ -266,7 +270,8 @@ class Formula : public PositionalEncoding {
   Tensor frequencies_at(int layer) const {
     const std::int64_t pairs = shape_.head_width / 2;
     const Tensor made = frequencies_->evaluate(values_of(frequencies_, {}, {{"g", 0}, {"c", 1}}, 2, layer, nullptr));
-    const Tensor theta = made.dim() == 2 ? made : made.view({1, 1});
+    // A formula of numbers alone is on the CPU.
+    const Tensor theta = (made.dim() == 2 ? made : made.view({1, 1})).to(shape_.device);
     return theta.expand({theta.size(0), pairs});
   }
 

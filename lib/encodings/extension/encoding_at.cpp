@@ -12,19 +12,19 @@ namespace {
 
 Json in_full(const Json& encoding) { return encoding.is_string() ? Json{{"kind", encoding}} : encoding; }
 
-/// Options that follow from the training length where nothing else is said.
+/// Gives an option its value where the encoding has it and nothing else is said.
+void fill(const EncodingEntry& entry, Json& options, const char* name, std::int64_t value) {
+  const support::Field* field = support::find_field(entry.fields, name);
+  if (field == nullptr || !field->default_value.is_null()) return;
+  if (!options.contains(name) || options[name].is_null()) options[name] = value;
+}
+
+/// Options that follow from the training length.
 void fill_lengths(const EncodingEntry& entry, Json& options, std::int64_t trained) {
-  const auto fill = [&](const char* name, std::int64_t value) {
-    const support::Field* field = support::find_field(entry.fields, name);
-    if (field == nullptr || !field->default_value.is_null()) return;
-    if (!options.contains(name) || options[name].is_null()) options[name] = value;
-  };
-  fill("train_length", trained);
-  fill("max_positions", trained);
-  fill("floor_scale", trained);
+  for (const char* name : {"train_length", "max_positions", "floor_scale"}) fill(entry, options, name, trained);
   const std::int64_t quarter = std::max<std::int64_t>(1, trained / 4);
-  if (entry.name == "window") fill("size", quarter);
-  if (entry.name == "inkling") fill("extent", quarter);
+  if (entry.name == "window") fill(entry, options, "size", quarter);
+  if (entry.name == "inkling") fill(entry, options, "extent", quarter);
 }
 
 const RotarySchedule* find_schedule(const std::string& name) {
@@ -49,6 +49,26 @@ Json rotary_of(const Json& encoding) {
     if (encoding.contains(shared)) below[shared] = encoding[shared];
   }
   return below;
+}
+
+/// How far a checkpoint's own rule reaches: a further rule in its place begins there.
+struct Reach {
+  double factor = 1;
+  std::int64_t trained = 0;  ///< training length of the rotation below
+};
+
+Reach reach_of(const Json& encoding, std::int64_t trained) {
+  if (encoding.contains("stack")) {
+    for (const Json& member : encoding["stack"]) {
+      if (!rotary_of(in_full(member)).is_null()) return reach_of(in_full(member), trained);
+    }
+  }
+  Reach reach{.factor = 1, .trained = trained};
+  if (!encoding.contains("over")) return reach;
+  if (const Json factor = encoding.value("factor", Json()); factor.is_number()) reach.factor = factor.get<double>();
+  if (const Json length = encoding.value("train_length", Json()); length.is_number_integer())
+    reach.trained = length.get<std::int64_t>();
+  return reach;
 }
 
 /// Does it rotate q and k?
@@ -89,6 +109,7 @@ Json encoding_at(const Json& wanted, const Json& had, std::int64_t trained, std:
   const auto plain = [&](const char* name) { return !made.contains(name) || made[name] == defaults[name]; };
   if (defaults.contains("over")) {
     Json below = rotary_of(in_full(had));
+    Reach reach{.factor = 1, .trained = trained};
     if (below.is_null()) {
       if (plain("over")) require_extendable(entry->name, in_full(had));
     } else {
@@ -96,13 +117,17 @@ Json encoding_at(const Json& wanted, const Json& had, std::int64_t trained, std:
         if (below.contains(shared) && plain(shared)) made[shared] = below[shared];
         below.erase(shared);
       }
-      if (plain("over")) made["over"] = below;
+      if (plain("over")) {
+        made["over"] = below;
+        reach = reach_of(in_full(had), trained);
+      }
     }
     fill_over(made, trained);
     const bool by_text = entry->name == "dyn_ntk" || made.value("dynamic", false);
     if (defaults.contains("factor") && made.value("factor", defaults["factor"]) == 1 && !by_text) {
-      made["factor"] = static_cast<double>(length) / static_cast<double>(trained);
+      made["factor"] = reach.factor * static_cast<double>(length) / static_cast<double>(trained);
     }
+    fill(*entry, made, "train_length", reach.trained);
   }
   fill_lengths(*entry, made, trained);
   return made;
@@ -118,6 +143,8 @@ Json with_lengths(const Json& had, std::int64_t trained) {
   if (entry == nullptr) return made;  // reported where it is built
   fill_over(made, trained);
   fill_lengths(*entry, made, trained);
+  fill(*entry, made, "target", 8 * trained);
+  if (entry->name == "bipe") fill(*entry, made, "intra_positions", trained);
   return made;
 }
 

@@ -12,6 +12,7 @@ namespace pe::encodings {
 /// A rule over a rotary encoding takes the checkpoint's `base`, `layout` and `over` where its own are the defaults. A
 /// `factor` of 1 becomes length / trained, unless the rule takes it from the text. Options that follow from the
 /// training length get their value at `trained`.
+/// A rule in place of a rule begins from the latter's factor and training length.
 /// @throws ConfigError where a rule cannot extend the checkpoint's rotation
 Json encoding_at(const Json& wanted, const Json& had, std::int64_t trained, std::int64_t length);
 
