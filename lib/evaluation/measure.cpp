@@ -205,13 +205,14 @@ void measure_passes(const Bench& bench, bool best, std::int64_t length, const Tu
   const Timings attention = turns.take([&](bool with) { bench.attend(with, best); });
   std::vector<double> encode;
   for (std::size_t i = 0; i < attention.with.size(); ++i) encode.push_back(attention.with[i] - attention.without[i]);
-  const auto peak = [&](bool with) { return memory_of([&] { bench.attend(with, best); }).peak; };
+  const auto peak = [&](bool with) { return memory_of(turns.device, [&] { bench.attend(with, best); }).peak; };
   const std::int64_t without = peak(false);
   rows.add(path, length, "encode", encode, peak(true) - without);
   rows.add(path, length, "attention", attention.without, peak(false));
   const Timings forward = turns.take([&](bool with) { bench.forward(with, best); });
-  rows.add(path, length, "forward", forward.with, memory_of([&] { bench.forward(true, best); }).peak);
-  rows.add(path, length, "forward_none", forward.without, memory_of([&] { bench.forward(false, best); }).peak);
+  rows.add(path, length, "forward", forward.with, memory_of(turns.device, [&] { bench.forward(true, best); }).peak);
+  rows.add(path, length, "forward_none", forward.without,
+           memory_of(turns.device, [&] { bench.forward(false, best); }).peak);
   const auto shown = [](const std::vector<double>& times) {
     return support::shortest(std::round(100 * quantile(times, 0.5)) / 100);
   };
@@ -267,8 +268,8 @@ void measure(const MeasureConfig& config, artifact::Workspace& workspace) {
     for (const bool best : {false, true}) measure_passes(bench, best, length, turns, rows, progress);
     if (group.training_step) {
       const Timings step = turns.take([&](bool with) { bench.train(with); });
-      rows.add("best", length, "training_step", step.with, memory_of([&] { bench.train(true); }).peak);
-      rows.add("best", length, "training_step_none", step.without, memory_of([&] { bench.train(false); }).peak);
+      rows.add("best", length, "training_step", step.with, memory_of(device, [&] { bench.train(true); }).peak);
+      rows.add("best", length, "training_step_none", step.without, memory_of(device, [&] { bench.train(false); }).peak);
     }
   }
 

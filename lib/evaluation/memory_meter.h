@@ -1,6 +1,8 @@
 /// @file
-/// How many bytes tensors take, asked of the allocators: on the CPU and on GPUs.
+/// How many bytes tensors take on a device, asked of its allocator.
 #pragma once
+
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <functional>
@@ -12,7 +14,7 @@ struct MemoryUse {
   std::int64_t kept = 0;  ///< still there afterwards, above the level before; may be negative
 };
 
-/// Memory that this thread allocates while `work` runs.
-MemoryUse memory_of(const std::function<void()>& work);
+/// Memory of `device` that this thread allocates while `work` runs.
+MemoryUse memory_of(const c10::Device& device, const std::function<void()>& work);
 
 }  // namespace pe::evaluation

@@ -118,7 +118,7 @@ struct ProbeMap {
     column("key_hi", row.key_hi, "", "first key after the cell");
     column("n", row.n, "", "texts");
     column("share", row.share, "", "share of a query's attention that these keys get, mean over the queries and texts");
-    column("status", row.status, "", "ok, na_positions or skipped_docs");
+    column("status", row.status, "", "ok, overflow, na_positions or skipped_docs");
   }
 };
 
@@ -171,7 +171,7 @@ struct ProbeSinkSummary {
     column("alpha_first", row.alpha_first, "", "mean α_0");
     column("alpha_max", row.alpha_max, "", "mean of the largest α_k");
     column("rate", row.rate, "", "share of (text, layer, head) in which α_0 exceeds the threshold");
-    column("status", row.status, "", "ok, na_positions, na_separator or skipped_docs");
+    column("status", row.status, "", "ok, na_positions, na_separator, overflow or skipped_docs");
   }
 };
 
@@ -428,7 +428,7 @@ struct ProbePositionLoss {
     column("se_nll", row.se_nll, "nats", "over documents");
     column("delta", row.delta, "nats", "minus the loss with the same context at offset 0");
     column("se", row.se, "nats", "of delta, over documents");
-    column("status", row.status, "", "ok, overflow, na_positions or skipped_docs");
+    column("status", row.status, "", "ok, overflow, na_positions, na_encoding or skipped_docs");
   }
 };
 
@@ -456,7 +456,7 @@ struct ProbeSimilarity {
     column("reference_head", row.reference_head, "", "");
     column("n", row.n, "", "texts");
     column("divergence", row.divergence, "nats", "0 to ln 2");
-    column("status", row.status, "", "ok, na_reference, na_positions or skipped_docs");
+    column("status", row.status, "", "ok, overflow, na_reference, na_positions or skipped_docs");
   }
 };
 

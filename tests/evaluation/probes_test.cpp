@@ -333,6 +333,13 @@ BOOST_AUTO_TEST_CASE(reliance_says_what_an_encoding_is_worth) {
   BOOST_TEST(std::abs(delta(rope, "translation", "64")) < 1e-3);
   BOOST_TEST(std::abs(delta(rope, "gap", "64")) > 1e-4);
   BOOST_TEST(rows_where(rope, "probe_reliance", {{"test", "shuffled_prefix"}}).size() == 3u);
+  // Positions that an encoding draws do not move.
+  const Rows drawn = run("reliance", small_model({{"stack", {"randomised", "rope"}}}), options, long_documents());
+  for (const char* test : {"constant_position", "translation", "gap"}) {
+    for (const Row& row : rows_where(drawn, "probe_reliance", {{"test", test}}))
+      BOOST_TEST(text(cell("probe_reliance", row, "status")) == "na_encoding", test);
+  }
+  BOOST_TEST(rows_where(drawn, "probe_reliance", {{"test", "shuffled_prefix"}, {"status", "ok"}}).size() == 3u);
   // A learned table ends where training did.
   const Rows learned = run("reliance", small_model("learned"), options, long_documents());
   const Row beyond = rows_where(learned, "probe_reliance", {{"test", "translation"}, {"amount", "1"}}).at(0);
@@ -354,6 +361,25 @@ BOOST_AUTO_TEST_CASE(position_and_context_are_told_apart) {
   BOOST_TEST(std::abs(value("probe_position_loss", far, "delta")) > 1e-2);
   const Rows learned = run("position_loss", small_model("learned"), options, long_documents());
   BOOST_TEST(rows_where(learned, "probe_position_loss", {{"status", "na_positions"}}).size() == 3u);
+  const Rows drawn = run("position_loss", small_model({{"stack", {"randomised", "rope"}}}), options, long_documents());
+  BOOST_TEST(rows_where(drawn, "probe_position_loss", {{"status", "na_encoding"}}).size() == 3u);
+  BOOST_TEST(rows_where(drawn, "probe_position_loss", {{"status", "ok"}}).size() == 3u);
+}
+
+BOOST_AUTO_TEST_CASE(attention_that_is_not_finite_overflows) {
+  const LanguageModel broken = small_model("rope");
+  for (const model::Parameter& parameter : broken.parameters()) {
+    const at::NoGradGuard no_gradients;
+    if (parameter.name.find("attention.query") != std::string::npos) at::Tensor(parameter.tensor).fill_(NAN);
+  }
+  const Json options = {{"context", {32}}, {"min_documents", 8}, {"sinks", {{"length", 32}}}};
+  const LanguageModel other = small_model("rope", 64, 2, 8);
+  for (const auto& [task, table] : {std::pair("attention", "probe_attention"), std::pair("sinks", "probe_sink_summary"),
+                                    std::pair("pattern_similarity", "probe_similarity")}) {
+    const Rows rows = run(task, broken, options, long_documents(), ByteCodec(), &other);
+    BOOST_TEST(!rows.at(table).empty());
+    BOOST_TEST(rows_where(rows, table, {{"status", "overflow"}}).size() == rows.at(table).size(), task);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(angles_beyond_training_are_unseen_until_a_pair_goes_round) {
@@ -463,14 +489,16 @@ BOOST_AUTO_TEST_CASE(texts_that_are_too_short_and_tables_that_end_are_said_and_n
 
 BOOST_AUTO_TEST_CASE(memory_is_what_tensors_take) {
   at::Tensor kept;
-  const MemoryUse use = memory_of([&] {
+  const auto work = [&] {
     kept = at::zeros({1000}, at::kFloat);
     const at::Tensor gone = at::zeros({4000}, at::kFloat);
-  });
+  };
+  const MemoryUse use = memory_of(at::kCPU, work);
   BOOST_TEST(use.kept >= 4000);
   BOOST_TEST(use.kept < 5000);
   BOOST_TEST(use.peak >= 20000);
   BOOST_TEST(use.peak < 22000);
+  BOOST_TEST(memory_of(at::kCUDA, work).peak == 0);  // of a GPU: nothing
 }
 
 BOOST_AUTO_TEST_SUITE_END()

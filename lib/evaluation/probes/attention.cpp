@@ -1,4 +1,5 @@
 // How far each head looks, how widely, and the position of its peak, at and beyond the training length.
+#include <cmath>
 #include <memory>
 
 #include "encodings/attention/attend.h"
@@ -62,7 +63,7 @@ class Attention final : public Task {
                                         .entropy = all.entropy,
                                         .entropy_share = all.entropy_share,
                                         .mass = all.mass,
-                                        .status = status::kOk});
+                                        .status = std::isfinite(all.mass) ? status::kOk : status::kOverflow});
         for (std::int64_t begin = 1; begin < length; begin *= 2) {
           const std::int64_t end = std::min(2 * begin, length);
           const AttentionFigures part = own.figures(head, begin, end);
@@ -77,6 +78,7 @@ class Attention final : public Task {
                                                 .entropy = part.entropy,
                                                 .entropy_share = part.entropy_share});
         }
+        if (!std::isfinite(all.mass)) continue;  // NaN has no peak
         const std::vector<double> peaks = own.peaks(head);
         for (int bin = 0; bin < AttentionStatistics::kBins; ++bin) {
           rows.add(schema::ProbeArgmax{.corpus = corpus,

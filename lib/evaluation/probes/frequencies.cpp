@@ -90,7 +90,8 @@ class Frequencies final : public Task {
       context.results.item(cat("frequencies/", length),
                            [&] { return at_length(context, model, lengths.longest, length); });
     }
-    if (any) context.results.add(angles(context, model));
+    // Where training has set positions, its angles do not follow from its length.
+    if (any && !sets_positions(model, /*training=*/true)) context.results.add(angles(context, model));
   }
 
  private:

@@ -54,7 +54,7 @@ class Parameters final : public Task {
     const at::Tensor q = at::zeros({1, encoding->projected_heads(), length, shape.head_width}, options);
     const at::Tensor k = at::zeros({1, shape.key_value_heads, length, shape.head_width}, options);
     std::optional<encodings::State> state;  // stays alive: memory that a pass shares between layers counts
-    const MemoryUse use = memory_of([&] {
+    const MemoryUse use = memory_of(model.device(), [&] {
       state = encodings::begin_pass(*encoding, span);
       encodings::give_example_numbers(*encoding, *state);
       encodings::add_to_tokens(*encoding, x, *state);

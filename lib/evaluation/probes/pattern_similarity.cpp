@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "encodings/attention/attend.h"
@@ -95,7 +96,7 @@ class PatternSimilarity final : public Task {
       for (std::int64_t a = 0; a < own_heads; ++a) {
         for (std::int64_t b = 0; b < their_heads; ++b) {
           const double value = sums[layer][a][b].item<double>();
-          if (value < least) std::tie(least, head, other) = std::tuple(value, a, b);
+          if (std::isnan(value) || value < least) std::tie(least, head, other) = std::tuple(value, a, b);
         }
       }
       total += least;
@@ -103,10 +104,12 @@ class PatternSimilarity final : public Task {
       row.head = head;
       row.reference_head = other;
       row.divergence = least;
+      row.status = std::isfinite(least) ? status::kOk : status::kOverflow;
       rows.add(row);
     }
     row.layer = row.head = row.reference_head = std::nullopt;
     row.divergence = total / static_cast<double>(layers);
+    row.status = std::isfinite(total) ? status::kOk : status::kOverflow;
     rows.add(row);
     return rows;
   }

@@ -46,6 +46,10 @@ class PositionLoss final : public Task {
           missing(length, last, status::kSkipped);
           continue;
         }
+        if (last > length && sets_positions(model)) {
+          missing(length, last, status::kEncoding);
+          continue;
+        }
         if (limit && last > *limit) {
           missing(length, last, status::kPositions);
           continue;

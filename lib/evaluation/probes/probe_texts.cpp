@@ -73,6 +73,12 @@ void in_batches(const model::LanguageModel& model, const std::vector<TokenIds>& 
   }
 }
 
+bool sets_positions(const model::LanguageModel& model, bool training) {
+  encodings::Span span = encodings::Span::whole(1, 2);
+  span.training = training;
+  return model.encoding().traits(span).maps_positions;
+}
+
 void forward_with_hooks(const model::LanguageModel& model, const at::Tensor& ids, std::int64_t first,
                         const model::Hooks& hooks) {
   const c10::InferenceMode inference;

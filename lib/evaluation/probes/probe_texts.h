@@ -39,6 +39,10 @@ std::vector<TokenIds> probe_texts(const DocumentSource& source, std::int64_t lon
 void in_batches(const model::LanguageModel& model, const std::vector<TokenIds>& sequences, std::int64_t batch_tokens,
                 const std::function<void(std::int64_t first, const at::Tensor& ids)>& use);
 
+/// Whether the encoding sets the positions itself, so that a pass with other positions changes nothing: it draws them,
+/// or counts them in segments. @param training in training; else in an evaluation
+bool sets_positions(const model::LanguageModel& model, bool training = false);
+
 /// A forward pass without gradients that calls `hooks`.
 void forward_with_hooks(const model::LanguageModel& model, const at::Tensor& ids, std::int64_t first,
                         const model::Hooks& hooks);

@@ -85,6 +85,11 @@ class Reliance final : public Task {
         missing(one.test, one.amount, status::kEncoding);
         continue;
       }
+      const bool moves = one.test == "constant_position" || one.test == "translation" || one.test == "gap";
+      if (moves && sets_positions(model)) {
+        missing(one.test, one.amount, status::kEncoding);
+        continue;
+      }
       context.results.item(cat("reliance/", one.test, "/", one.amount),
                            [&] { return measure(context, model, texts, length, one); });
     }

@@ -1,7 +1,10 @@
 // Attention sinks: how much of the attention the first token gets, whatever it is, with and without a separator there.
+#include <cmath>
+
 #include "encodings/attention/attend.h"
 #include "evaluation/probes/attention_statistics.h"
 #include "evaluation/probes/probe_texts.h"
+#include "support/missing.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -64,6 +67,7 @@ class Sinks final : public Task {
           own.first += begin.select(1, head).sum().item<double>();
           own.largest += largest.select(1, head).sum().item<double>();
           own.sinks += begin.select(1, head).gt(threshold_).sum().item<double>();
+          if (!std::isfinite(own.first)) own.sinks = support::kMissing;  // NaN is above no threshold
         }
       }
     });
@@ -94,7 +98,7 @@ class Sinks final : public Task {
                                       .alpha_first = all.first,
                                       .alpha_max = all.largest,
                                       .rate = all.sinks,
-                                      .status = status::kOk});
+                                      .status = std::isfinite(all.first) ? status::kOk : status::kOverflow});
     return rows;
   }
 

@@ -104,8 +104,10 @@ class World {
     if (event.kind == Kind::kTake) {
       holder_[at(event.thing)] = event.person;
       held = {line};
-      if (stays_[at(event.thing)].empty())
-        stays_[at(event.thing)].push_back({lies_[at(event.thing)], {moved_[at(event.person)], line}});
+      if (auto& stays = stays_[at(event.thing)]; stays.empty())
+        stays.push_back({lies_[at(event.thing)], {moved_[at(event.person)], line}});
+      else  // who takes it is where it lies: both lines tell the place again
+        stays.back().lines.insert(stays.back().lines.end(), {moved_[at(event.person)], line});
     } else if (event.kind == Kind::kPut) {
       holder_[at(event.thing)] = kNobody;
       held.push_back(line);
