@@ -8,6 +8,7 @@
 #include "artifact/member_digests.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/hash.h"
 #include "support/json_text.h"
 #include "support/parse_json.h"
@@ -114,8 +115,7 @@ Manifest Manifest::parse(std::string_view text, const std::string& where) {
 
 Manifest Manifest::read(const fs::path& path) {
   const fs::path file = manifest_path(path);
-  std::error_code ignored;
-  if (!fs::exists(file, ignored)) {
+  if (!support::is_there(file)) {
     throw ArtifactError(
         cat(quote(file.string()), ": there is no such file, so the collection is missing or unfinished"));
   }
@@ -186,8 +186,8 @@ Manifest CollectionWriter::finish(bool durable) {
 }
 
 Collection::Collection(fs::path folder, Kind kind) : folder_(std::move(folder)) {
+  if (!support::is_there(folder_)) throw ArtifactError(cat(quote(folder_.string()), ": there is no such folder"));
   std::error_code ignored;
-  if (!fs::exists(folder_, ignored)) throw ArtifactError(cat(quote(folder_.string()), ": there is no such folder"));
   if (!fs::is_directory(folder_, ignored)) {
     throw ArtifactError(cat(quote(folder_.string()), ": expected a folder with ", kManifestName, " (", kind_name(kind),
                             "), found a file"));
@@ -199,10 +199,10 @@ Collection::Collection(fs::path folder, Kind kind) : folder_(std::move(folder)) 
   }
   for (const Member& member : manifest_.members) {
     const fs::path at = path(member);
-    std::error_code error;
-    if (!fs::exists(at, error)) {
+    if (!support::is_there(at)) {
       throw ArtifactError(cat(quote(at.string()), ": the manifest names this member, but it is missing"));
     }
+    std::error_code error;
     const std::uint64_t bytes = fs::file_size(at, error);
     if (error || bytes != member.bytes) {
       throw ArtifactError(cat(quote(at.string()), ": expected ", member.bytes, " bytes, found ", error ? 0 : bytes),

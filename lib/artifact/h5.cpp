@@ -758,7 +758,10 @@ File File::create(const std::filesystem::path& path, const CreateOptions& option
 
 File File::open(const std::filesystem::path& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) throw ArtifactError(cat(quote(path.string()), ": there is no such file"));
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) support::throw_errno("look at", path.string());
+    throw ArtifactError(cat(quote(path.string()), ": there is no such file"));
+  }
   const auto size = static_cast<std::uint64_t>(status.st_size);
   if (!S_ISREG(status.st_mode)) {
     throw ArtifactError(

@@ -117,7 +117,6 @@ struct DoctorFlags {
 };
 
 struct ConfigFlags {
-  bool resolved = false;
   bool origin = false;
   bool changed = false;
 };

@@ -320,10 +320,9 @@ cli::Command config_entry() {
           cat("Complete, with defaults filled in.\n\n", kSelection),
           reading_flags() +
               std::vector<Flag>{
-                  toggle("--resolved", "Print the complete configs (the default)", &CommandLine::resolved),
                   toggle("--origin", "Show where each value came from", &CommandLine::origin),
                   toggle("--changed", "Leave out values that are defaults", &CommandLine::changed), json_flag()},
-          {{"pe-pipeline config grid.yml 'trunk[encoding=rope,seed=42]' --resolved --origin", ""}},
+          {{"pe-pipeline config grid.yml 'trunk[encoding=rope,seed=42]' --origin", ""}},
           kReadingExits,
           config_command};
 }

@@ -23,9 +23,9 @@ std::uint64_t nanoseconds(const struct timespec& time) {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-/// Whether a device is a network file system that answers stat from memory, for up to a minute after a change
-/// elsewhere. Opening a file asks the server.
-bool answers_from_memory(const char* path, dev_t device) {
+/// A network file system answers stat from memory, for up to a minute after a change elsewhere. Opening a file asks the
+/// server.
+bool is_network_device(const char* path, dev_t device) {
   constexpr std::array<std::uint32_t, 3> kMagic = {NFS_SUPER_MAGIC, 0xFF534D42u /* CIFS */, 0xFE534D42u /* SMB2 */};
   thread_local std::unordered_map<dev_t, bool> known;
   const auto [at, fresh] = known.try_emplace(device, false);
@@ -45,6 +45,11 @@ void ask_server(const char* path, struct stat& status) {
 
 }  // namespace
 
+bool is_on_network(const std::filesystem::path& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && is_network_device(path.c_str(), status.st_dev);
+}
+
 FileStamp stamp_of(const char* path) {
   FileStamp stamp;
   struct timespec now {};
@@ -53,7 +58,7 @@ FileStamp stamp_of(const char* path) {
   struct stat status {};
   if (::stat(path, &status) != 0) return stamp;
   const bool readable = S_ISREG(status.st_mode) || S_ISDIR(status.st_mode);
-  if (readable && answers_from_memory(path, status.st_dev)) ask_server(path, status);
+  if (readable && is_network_device(path, status.st_dev)) ask_server(path, status);
   stamp.exists = true;
   stamp.size = static_cast<std::uint64_t>(status.st_size);
   stamp.mtime_ns = nanoseconds(status.st_mtim);

@@ -24,6 +24,10 @@ struct FileStamp {
   }
 };
 
+/// Whether a path that exists is on NFS or SMB. There stat may be a minute old, another host can replace a file that is
+/// mapped, and EIO may mean a server that does not answer.
+bool is_on_network(const std::filesystem::path& path);
+
 /// On NFS and SMB the file is opened for it, which asks the server: their plain stat may be a minute old.
 FileStamp stamp_of(const char* path);
 inline FileStamp stamp_of(const std::filesystem::path& path) { return stamp_of(path.c_str()); }

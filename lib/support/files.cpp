@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "support/error.h"
+#include "support/file_stamp.h"
 #include "support/hash.h"
 #include "support/text.h"
 
@@ -188,15 +189,41 @@ void Descriptor::close() {
   fd_ = -1;
 }
 
+namespace {
+
+/// False, with errno, where the file cannot be read, or is shorter.
+bool read_whole(const Descriptor& file, char* to, std::size_t size) {
+  for (std::size_t done = 0; done < size;) {
+    const ssize_t count = ::pread(file.get(), to + done, size - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count == 0) errno = ESTALE;
+    if (count <= 0) return false;
+    done += static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+}  // namespace
+
 MappedFile::MappedFile(const fs::path& path) {
   const Descriptor fd = open_regular(path);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) throw_errno("read", path.string());
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;
-  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);
+  // On a network a page that is read late is a SIGBUS if another host has replaced the file.
+  constexpr std::size_t kMostCopied = 64 << 20;
+  const bool copied = size_ <= kMostCopied && is_on_network(path);
+  void* mapped = copied ? ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                        : ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (mapped == MAP_FAILED) throw_errno("map", path.string());
   data_ = static_cast<const std::byte*>(mapped);
+  if (copied && !read_whole(fd, static_cast<char*>(mapped), size_)) {
+    const int error = errno;
+    ::munmap(mapped, size_);
+    errno = error;
+    throw_errno("read", path.string());
+  }
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : data_(other.data_), size_(other.size_) {

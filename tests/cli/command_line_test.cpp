@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(a_usage_line_says_what_may_stand_where) {
   BOOST_TEST(told("FILE [SELECT...] [flags]") == "FILE ?SELECT* ");
   BOOST_TEST(told("[FILE] SELECT... DIR [flags]") == "?FILE SELECT* DIR ");
   BOOST_TEST(told("[FILE] [NAME SELECT...] [flags]") == "?FILE ?NAME ?SELECT* ");
-  BOOST_TEST(told("FILE [SELECT...] --resolved [flags]") == "FILE ?SELECT* ");
+  BOOST_TEST(told("FILE [SELECT...] --origin [flags]") == "FILE ?SELECT* ");
   BOOST_TEST(told("KEY|PATH|ID [flags]") == "KEY|PATH|ID ");
   for (const auto& command : pe::commands::command_table()) {
     if (command.name != "help" && !command.usage.empty())

@@ -50,6 +50,11 @@ std::vector<Subject> some() {
   };
   without("slopes");
   without("silu");  // clex's frequencies overflow at this width and this many times the training length
+  for (const Json& numbers : {Json{{"bias", "-1"}}, Json{{"frequencies", "0.1"}}}) {  // which begin on the CPU
+    Json config = numbers;
+    config["kind"] = "formula";
+    all.push_back({config.dump(), config});
+  }
   return all;
 }
 

@@ -363,12 +363,11 @@ BOOST_AUTO_TEST_CASE(texts_of_a_record_do_not_move_the_cursor) {
   BOOST_REQUIRE(place.run().code == 0);
   const pipeline::Store store = place.store();
   const fs::path path = store.record_path(store.keys().front());
-  Json record = Json::parse(support::read_file(path));
-  record["task"] = "\033[2Jmine";
-  record["occasion"]["host"] = "h\033]0;title\007";
-  record.erase("check");  // as of a store of format 1
+  pipeline::Record record = pipeline::record_from_text(support::read_file(path), path.string());
+  record.task = "\033[2Jmine";
+  record.occasion["host"] = "h\033]0;title\007";
   fs::remove(path);
-  support::write_file_atomically(path, record.dump(), false);
+  support::write_file_atomically(path, pipeline::record_text(record), false);
   for (const std::vector<std::string>& words : {std::vector<std::string>{"list", "artifacts"},
                                                 {"show", store.keys().front().key.substr(0, 12)},
                                                 {"show", store.keys().front().key.substr(0, 12), "--tree"}}) {

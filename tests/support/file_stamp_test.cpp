@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <unistd.h>
 #include <boost/test/unit_test.hpp>
 
 #include <string>
@@ -88,6 +89,23 @@ BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_opened_keeps_what_stat_said) {
   }).join();
   BOOST_TEST(stamp.exists);
   BOOST_TEST(stamp.size == 7u);
+}
+
+BOOST_AUTO_TEST_CASE(a_mapped_file_on_a_network_outlives_its_bytes) {
+  const test::TempFolder folder;
+  const std::string path = (folder / "file").string(), text(1 << 20, 'x');
+  support::write_file_atomically(path, text, false);
+  struct stat now {};
+  BOOST_REQUIRE(::stat(path.c_str(), &now) == 0);
+  std::string seen;
+  std::thread([&] {
+    lie = {path, now, 0x6969};
+    const support::MappedFile mapped(path);
+    lie = {};
+    BOOST_REQUIRE(::truncate(path.c_str(), 0) == 0);  // as another host's replacement: pages of the file are gone
+    seen = mapped.view();
+  }).join();
+  BOOST_TEST((seen == text));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

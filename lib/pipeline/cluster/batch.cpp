@@ -79,7 +79,7 @@ double JobArray::lead_s() const {
                     : policy.signal_lead_s;
 }
 
-std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace& place, const std::string& dependency) {
+std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace& place) {
   const SlurmPolicy& policy = array.policy;
   const Resources& resources = array.resources;
   std::vector<std::string> words = {
@@ -119,12 +119,6 @@ std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace&
   if (!policy.qos.empty()) words.push_back(cat("--qos=", policy.qos));
   if (!policy.constraint.empty()) words.push_back(cat("--constraint=", policy.constraint));
   if (!policy.reservation.empty()) words.push_back(cat("--reservation=", policy.reservation));
-  if (!dependency.empty()) {
-    words.push_back(cat("--dependency=", dependency));
-    // A job that can never start is cancelled immediately. Jobs that depend on it, the last job too, would otherwise
-    // wait forever.
-    words.push_back("--kill-on-invalid-dep=yes");
-  }
   words.push_back(policy.keep_environment ? "--export=ALL" : "--export=NIL");
   add_options(policy.options, gres, words);
   return words;

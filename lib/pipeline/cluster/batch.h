@@ -26,7 +26,7 @@ std::string job_name(const std::string& label, const std::string& token);
 /// Ended arrays are not in it and must not be named, since Slurm treats an unknown id as a job that ended well.
 std::string dependency(const std::vector<ArrayNeed>& needs, const std::map<std::size_t, std::string>& jobs);
 
-std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace& place, const std::string& dependency);
+std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace& place);
 
 std::string batch_script(const JobArray& array, const BatchPlace& place);
 

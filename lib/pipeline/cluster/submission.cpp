@@ -152,7 +152,7 @@ PreparedSubmission make_submission(const Graph& graph, const std::vector<JobArra
       place.token = array.token;
       place.command = {order.program, "__element", fs::absolute(order.store).string(),
                        order.run,     array.token, support::sha256_hex(document)};
-      array.options = sbatch_options(from, place, "");
+      array.options = sbatch_options(from, place);
       array.script = batch_script(from, place);
       made.documents[array.token] = std::move(document);
     }
@@ -164,7 +164,7 @@ PreparedSubmission make_submission(const Graph& graph, const std::vector<JobArra
   submission.last.elements[0] = {};
   place.token = submission.last.token;
   place.command = {order.program, "__last", fs::absolute(order.store).string(), order.run};
-  submission.last.options = sbatch_options(last, place, "");
+  submission.last.options = sbatch_options(last, place);
   submission.last.script = batch_script(last, place);
   return made;
 }
@@ -483,6 +483,8 @@ class Sending {
     std::vector<std::string> words = array.options;
     if (!dependency.empty()) {
       words.push_back("--dependency=" + dependency);
+      // A job that can never start is cancelled immediately. Jobs that depend on it, the last job too, would otherwise
+      // wait forever.
       words.push_back("--kill-on-invalid-dep=yes");
     }
     for (int tries = 0; tries < kTries; ++tries) {

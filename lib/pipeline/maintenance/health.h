@@ -25,8 +25,8 @@ struct HealthOptions {
 };
 
 /// Looks at a store, which need not exist yet, and at the machine. With `fix`, it repairs everything that needs no loss
-/// of data. Damaged records go to the trash. An index that is damaged or knows records that are gone is made again. An
-/// older store is migrated. No finding makes it throw.
+/// of data. Damaged records go to the trash. An index that is damaged or knows records that are gone is made again. No
+/// finding makes it throw.
 std::vector<Finding> examine(const std::filesystem::path& store, const HealthOptions& options);
 
 }  // namespace pe::pipeline

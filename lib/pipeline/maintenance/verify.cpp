@@ -20,6 +20,7 @@
 #include "pipeline/run/stage_log.h"
 #include "pipeline/run/task_file_writer.h"
 #include "support/error.h"
+#include "support/file_stamp.h"
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/hash.h"
@@ -37,7 +38,9 @@ std::string message_of(const support::Error& error) { return error.diagnostics()
 
 /// Whether it tells of the bytes: the medium does not give them any more, or a folder has the file's name. No right to
 /// read them, or a server that does not answer, says nothing.
-bool tells_of_bytes(const support::IoError& error) { return error.system_error() == EIO || error.system_error() == 0; }
+bool tells_of_bytes(const support::IoError& error, const Store& store) {
+  return error.system_error() == 0 || (error.system_error() == EIO && !support::is_on_network(store.root()));
+}
 
 }  // namespace
 
@@ -90,7 +93,7 @@ std::string Verifier::look_at(const std::string& digest, Problem::What* what) {
       if (found != digest)
         text = cat("object ", digest.substr(0, 12), " holds other bytes (", found.substr(0, 12), "): ", path.string());
     } catch (const support::IoError& error) {
-      if (!tells_of_bytes(error)) throw;
+      if (!tells_of_bytes(error, store_)) throw;
       text = message_of(error);
     }
   }
@@ -140,7 +143,7 @@ void Verifier::check_output(const Record& record, const OutputRecord& output, st
     if (!recipe.task_key.empty() && recipe.task_key != record.key.key)
       wrong(cat("says of itself that it was made for key ", recipe.task_key.substr(0, 12)));
   } catch (const support::IoError& error) {
-    if (!tells_of_bytes(error)) throw;
+    if (!tells_of_bytes(error, store_)) throw;
     wrong(message_of(error));
   } catch (const support::Error& error) {
     wrong(message_of(error));

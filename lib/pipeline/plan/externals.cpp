@@ -1,5 +1,7 @@
 #include "pipeline/plan/externals.h"
 
+#include <cerrno>
+
 #include <algorithm>
 #include <map>
 
@@ -144,7 +146,12 @@ std::string changed_external(const Task& task) {
   for (const ExternalInput& external : task.externals) {
     try {
       if (const std::string path = first_difference(external); !path.empty()) return path;
-    } catch (const support::Error&) {  // it was read before, and cannot be now
+    } catch (const support::IoError& error) {
+      // A file that was read before is gone, or a folder now. A server that does not answer says nothing of it.
+      const int code = error.system_error();
+      if (code != 0 && code != ENOENT && code != ENOTDIR) throw;
+      return external.paths.front();
+    } catch (const support::Error&) {
       return external.paths.front();
     }
   }

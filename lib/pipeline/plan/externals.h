@@ -47,7 +47,7 @@ std::string stamps_of(const ExternalContent& content);
 std::string stamps_now(const std::vector<std::string>& paths);
 
 /// Looks again at the paths in the task's config: by stat first, by content where a stat differs. @return the first
-/// path that has changed since its key was made. Empty when none has.
+/// path that has changed since its key was made. Empty when none has. @throws IoError when that cannot be seen
 std::string changed_external(const Task& task);
 
 }  // namespace pe::pipeline

@@ -17,6 +17,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/fault_point.h"
+#include "support/file_stamp.h"
 #include "support/folders.h"
 #include "support/json_fields.h"
 #include "support/json_text.h"
@@ -145,7 +146,9 @@ fs::path Leases::new_claim(Descriptor& file) {
   constexpr int kTries = 100;
   for (int tries = 0; tries < kTries; ++tries) {
     const fs::path name = own_name("claim");
-    file = Descriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    // On a network a heartbeat goes to the server at once: others count a silent owner as gone.
+    const int synced = support::is_on_network(folder_) ? O_DSYNC : 0;
+    file = Descriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | synced, 0666));
     if (file) return name;
     if (errno == ENOENT)
       support::make_folders(folder_);

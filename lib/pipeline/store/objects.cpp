@@ -25,6 +25,7 @@
 #include "pipeline/store/whole_write.h"
 #include "support/error.h"
 #include "support/fault_point.h"
+#include "support/file_stamp.h"
 #include "support/folders.h"
 #include "support/hash.h"
 #include "support/sha256_text.h"
@@ -44,12 +45,20 @@ namespace {
 
 constexpr std::size_t kBlock = 1 << 20;
 
+/// Whether errno says that the medium does not give the bytes of `path` any more. errno stays.
+bool is_lost(const fs::path& path) {
+  const int error = errno;
+  const bool lost = error == EIO && !support::is_on_network(path.parent_path());
+  errno = error;
+  return lost;
+}
+
 /// Hands on the bytes of a file, block by block, until `take` says no. False when it is gone, or the medium does not
-/// give them any more (EIO).
+/// give them any more (EIO; on a network it may be a server that does not answer).
 /// @throws IoError when it cannot be read for another reason, which says nothing of the bytes
 bool each_block(const fs::path& path, const std::function<bool(std::string_view block)>& take) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // opening a pipe would wait
-  if (!file && (errno == EIO || errno == ENOENT)) return false;
+  if (!file && (errno == ENOENT || is_lost(path))) return false;
   if (!file) throw_errno("read", path.string());
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) throw_errno("read", path.string());
@@ -58,7 +67,7 @@ bool each_block(const fs::path& path, const std::function<bool(std::string_view 
   while (true) {
     const ssize_t count = ::read(file.get(), buffer.get(), kBlock);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EIO) return false;
+    if (count < 0 && is_lost(path)) return false;
     if (count < 0) throw_errno("read", path.string());
     if (count == 0 || !take({buffer.get(), static_cast<std::size_t>(count)})) return true;
   }

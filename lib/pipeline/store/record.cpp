@@ -201,11 +201,10 @@ Record record_from_text(std::string_view text, const std::string& where) {
   Json json = support::parse_json(text);
   if (json.is_discarded()) throw ArtifactError(cat("'", where, "' is not JSON"));
   const Reader reader(json, where);
-  if (const std::string check = reader.optional<std::string>(kCheck, ""); json.contains(kCheck)) {
-    json.erase(kCheck);
-    if (check != check_of(json))
-      throw ArtifactError(cat(where, ": its checksum does not fit: it was changed or damaged"));
-  }
+  const std::string check = reader.required<std::string>(kCheck);
+  json.erase(kCheck);
+  if (check != check_of(json))
+    throw ArtifactError(cat(where, ": its checksum does not fit: it was changed or damaged"));
   const std::string schema = reader.required<std::string>("schema");
   if (schema != kRecordSchema) {
     throw ArtifactError(cat(where, ": schema is ", support::quote(schema), ", expected '", kRecordSchema, "'"));
@@ -226,11 +225,6 @@ Record record_from_text(std::string_view text, const std::string& where) {
   record.occasion = reader.raw("occasion");
   for (const Json& output : reader.required<std::vector<Json>>("outputs")) {
     record.outputs.push_back(output_from_json(output, where));
-  }
-  if (!support::text_in(record.occasion, "kept_at").empty()) {  // of a version whose outputs did not say it
-    const bool said = std::any_of(record.outputs.begin(), record.outputs.end(),
-                                  [](const OutputRecord& output) { return output.absent; });
-    for (OutputRecord& output : record.outputs) output.absent = output.absent || !said;
   }
   for (const Json& input : reader.optional<std::vector<Json>>("inputs", {})) {
     record.inputs.push_back(input_from_json(input, where));

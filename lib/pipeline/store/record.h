@@ -125,7 +125,7 @@ Result to_result(const Record& record);
 /// record.
 Json to_json(const Record& record);
 std::string record_text(const Record& record);
-/// @throws ArtifactError naming `where` and the mistake. A record without a check is one of a store of format 1.
+/// @throws ArtifactError naming `where` and the mistake
 Record record_from_text(std::string_view text, const std::string& where);
 
 /// Where a result was made, and by which file it came here: "made by run R on host H; imported from F on D". Empty when

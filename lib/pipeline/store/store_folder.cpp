@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "pipeline/store/group_rights.h"
-#include "pipeline/store/migrate.h"
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/fault_point.h"
@@ -53,7 +52,6 @@ StoreFolder::StoreFolder(const fs::path& root, StoreOptions options)
     const fs::path sub = root_ / name;
     if (!support::is_there(sub)) support::make_folders(sub);
   }
-  remove_earlier_caches();
   struct stat work {
   }, objects{};
   if (::stat((root_ / "work").c_str(), &work) == 0 && ::stat((root_ / "objects").c_str(), &objects) == 0 &&
@@ -79,13 +77,9 @@ void StoreFolder::open_or_begin() const {
     if (!version)
       throw IoError(cat("'", version_file.string(), "' holds ", support::quote(support::trim(text)),
                         ", expected the number of a store format"));
-    if (*version > kStoreVersion) {
-      throw IoError(cat("the store '", root_.string(), "' has format ", *version,
-                        "; this pe-pipeline knows formats up to ", kStoreVersion,
-                        ": use the newer program, or another --store"));
-    }
-    if (*version < kStoreVersion && options_.create) {
-      migrate_store(root_, static_cast<int>(*version), options_.durable);
+    if (*version != kStoreVersion) {
+      throw IoError(cat("the store '", root_.string(), "' has format ", *version, "; this pe-pipeline knows format ",
+                        kStoreVersion, ": use the program that made it, or another --store"));
     }
     return;
   }
@@ -99,17 +93,6 @@ void StoreFolder::open_or_begin() const {
   if (!options_.create) return;
   support::make_folders(root_);
   support::write_file_atomically(version_file, cat(kStoreVersion, "\n"), options_.durable);
-}
-
-/// Of versions before 0.3. One of them that is used again must not find entries of records that were replaced since.
-void StoreFolder::remove_earlier_caches() const {
-  for (const char* name : {"index", "plans", "memo/history"}) {
-    try {
-      if (support::is_there(root_ / name)) support::remove_tree(root_ / name);
-    } catch (const support::IoError&) {
-      // Another user's, or one removed by another process at this moment.
-    }
-  }
 }
 
 fs::path StoreFolder::object(const std::string& digest) const {

@@ -15,8 +15,7 @@
 
 namespace pe::pipeline {
 
-/// 1: the first. 2: records carry a checksum of themselves. Older stores are brought up when they are opened for
-/// writing (migrate.h); newer ones are refused.
+/// The format of a store, in its file VERSION. Others are refused.
 inline constexpr int kStoreVersion = 2;
 
 struct StoreOptions {
@@ -60,7 +59,6 @@ class StoreFolder {
 
  private:
   void open_or_begin() const;
-  void remove_earlier_caches() const;
 
   std::filesystem::path root_;
   StoreOptions options_;

@@ -214,7 +214,7 @@ BOOST_AUTO_TEST_CASE(options_are_words_that_no_shell_reads) {
   array.policy.max_running = 1;
   array.policy.setup = {"module load cuda"};
   BatchPlace place{"RUN", "0123456789ab", "/a folder/it's", {"/bin/pe pipeline", "__element", "it's"}};
-  const auto words = sbatch_options(array, place, "afterok:12");
+  const auto words = sbatch_options(array, place);
   const auto has = [&](const std::string& word) {
     BOOST_TEST(std::count(words.begin(), words.end(), word) == 1, word);
   };
@@ -226,13 +226,12 @@ BOOST_AUTO_TEST_CASE(options_are_words_that_no_shell_reads) {
   has("--time=90");
   has("--array=0-1%1");
   has("--signal=B:USR1@120");
-  has("--dependency=afterok:12");
   has("--chdir=/a folder/it's");
   BOOST_TEST(batch_script(array, place) ==
              "#!/bin/bash\nmodule load cuda\nexec '/bin/pe pipeline' __element 'it'\\''s' \"$SLURM_ARRAY_TASK_ID\"\n");
   // Slurm takes the last --gres alone.
   array.policy.options = {"--gres=nvme:1", "--exclusive"};
-  const auto scratch = sbatch_options(array, place, "");
+  const auto scratch = sbatch_options(array, place);
   BOOST_TEST(std::count(scratch.begin(), scratch.end(), "--gres=gpu:a100:2,nvme:1") == 1);
   BOOST_TEST(std::count(scratch.begin(), scratch.end(), "--exclusive") == 1);
   BOOST_TEST(
@@ -240,12 +239,12 @@ BOOST_AUTO_TEST_CASE(options_are_words_that_no_shell_reads) {
   array.policy.memory = "per-cpu";
   array.policy.gpus = "per-node";
   array.policy.nodes = 2;
-  const auto two = sbatch_options(array, place, "");
+  const auto two = sbatch_options(array, place);
   for (const char* word :
        {"--mem-per-cpu=768M", "--gpus-per-node=a100:1", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=2"})
     BOOST_TEST(std::count(two.begin(), two.end(), word) == 1, word);
   array.policy.memory = "none";
-  for (const std::string& word : sbatch_options(array, place, "")) BOOST_TEST(word.find("--mem") == std::string::npos);
+  for (const std::string& word : sbatch_options(array, place)) BOOST_TEST(word.find("--mem") == std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(who_is_over_is_never_named) {

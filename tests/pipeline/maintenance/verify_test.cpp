@@ -12,7 +12,6 @@
 #include "pipeline/maintenance/transfer.h"
 #include "pipeline/run/local_runner.h"
 #include "pipeline/run/run_fixture.h"
-#include "pipeline/store/migrate.h"
 #include "support/error.h"
 #include "support/fault_point.h"
 #include "support/files.h"
@@ -202,23 +201,6 @@ BOOST_FIXTURE_TEST_CASE(a_cache_that_was_cut_or_flipped_costs_no_result, MadeOnc
       BOOST_REQUIRE(planned.nothing_to_do());
     }
   }
-}
-
-BOOST_FIXTURE_TEST_CASE(a_store_of_format_1_is_brought_up_when_it_is_written_and_read_as_it_is, MadeOnce) {
-  const Record whole = record(a);
-  const fs::path path = store->record_path(whole.key);
-  Json old = to_json(whole);
-  old.erase("check");
-  support::write_file_atomically(path, old.dump(1), false);
-  support::write_file_atomically(folder / "store/VERSION", "1\n", false);
-  StoreOptions reading;
-  reading.create = false;
-  BOOST_TEST(Store(folder / "store", reading).read(whole.key)->task == "a");
-  BOOST_TEST(support::read_file(folder / "store/VERSION") == "1\n");
-  open();
-  BOOST_TEST(support::read_file(folder / "store/VERSION") == "2\n");
-  BOOST_TEST(Json::parse(support::read_file(path)).contains("check"));
-  BOOST_TEST(run().executed == 0u);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_stage_that_is_run_again_is_stopped_on_request_and_when_its_time_is_over, test::SmallRun) {

@@ -132,7 +132,11 @@ BOOST_AUTO_TEST_CASE(a_second_look_finds_what_changed) {
   fs::remove(folder.path("data/fineweb-edu/aa.txt"));
   fs::remove(folder.path("data/fineweb-edu/deeper/b.txt"));
   BOOST_TEST(changed_external(task) == folder.path("data/fineweb-edu/deeper/b.txt").string());
-  fs::remove_all(folder.path("data"));
+  // A folder that cannot be seen says nothing of its files.
+  fs::rename(folder.path("data"), folder.path("aside"));
+  fs::create_symlink("data", folder.path("data"));
+  BOOST_CHECK_THROW(changed_external(task), support::IoError);
+  fs::remove(folder.path("data"));
   BOOST_TEST(changed_external(task) == folder.path("data").string());
 }
 

@@ -327,18 +327,6 @@ BOOST_FIXTURE_TEST_CASE(a_writer_that_is_killed_leaves_a_whole_file, Filled) {
   }
 }
 
-BOOST_FIXTURE_TEST_CASE(caches_of_earlier_versions_go_when_a_store_is_opened_for_writing, Filled) {
-  for (const char* name : {"index/1-host-7.log", "plans/ab/abcd", "memo/history"}) {
-    support::make_folders((root / name).parent_path());
-    std::ofstream(root / name) << "PEINDEX1";
-  }
-  BOOST_TEST(open({.create = false}).past_tasks().size() == 20u);
-  BOOST_TEST(fs::exists(root / "index"));
-  open();
-  for (const char* name : {"index", "plans", "memo/history"}) BOOST_TEST(!fs::exists(root / name));
-  BOOST_TEST(open().past_tasks().size() == 20u);
-}
-
 BOOST_AUTO_TEST_CASE(a_store_that_is_not_there_has_none_and_is_not_made) {
   const test::TempFolder folder;
   {

@@ -1,5 +1,6 @@
 #include "pipeline/store/record.h"
 
+#include <fmt/format.h>
 #include <boost/test/unit_test.hpp>
 
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "support/error.h"
 #include "support/hash.h"
+#include "support/json_text.h"
 
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
@@ -40,11 +42,12 @@ Record record_of(int inputs) {
   return record;
 }
 
-/// The text without its check, as a record of a store of format 1 had it.
-std::string unchecked(const Json& json) {
-  Json rest = json;
-  rest.erase("check");
-  return rest.dump(1);
+/// The text with the check of what it says.
+std::string checked(Json json) {
+  json.erase("check");
+  const std::string text = support::json_text(json);
+  json["check"] = fmt::format("{:08x}", support::crc32c(text.data(), text.size()));
+  return json.dump(1);
 }
 
 /// A file as versions before 24 November 2026 wrote it, from one tree.
@@ -141,7 +144,9 @@ BOOST_AUTO_TEST_CASE(a_record_is_read_back_with_its_inputs_and_its_text_is_that_
     BOOST_TEST((to_json(read) == Json::parse(text)));
     // Written by a version that laid it out otherwise.
     BOOST_TEST(record_text(record_from_text(Json::parse(text).dump(), "here")) == text);
-    BOOST_TEST(record_text(record_from_text(unchecked(Json::parse(text)), "here")) == text);
+    Json unchecked = Json::parse(text);
+    unchecked.erase("check");
+    BOOST_CHECK_THROW(record_from_text(unchecked.dump(1), "here"), support::ArtifactError);
   }
 }
 
@@ -160,7 +165,7 @@ BOOST_AUTO_TEST_CASE(what_is_no_list_of_inputs_is_refused_with_its_place) {
     Json json = good;
     json["inputs"] = inputs;
     try {
-      record_from_text(unchecked(json), "here.json");
+      record_from_text(checked(json), "here.json");
     } catch (const support::ArtifactError& error) {
       return error.diagnostics().front().message;
     }
