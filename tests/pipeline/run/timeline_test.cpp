@@ -7,6 +7,7 @@
 #include "pipeline/store/journal.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/make_old.h"
 #include "support/temp_folder.h"
 
 using namespace pe;            // NOLINT
@@ -63,6 +64,7 @@ class Told {
                     {"tasks", tasks_}};
     support::write_file_atomically(run_folder() / "plan.json", plan.dump(), false);
     support::write_file_atomically(run_folder() / "journal.h.1.jsonl", journal_, false);
+    test::make_old(run_folder());  // a run of another host is alive while it writes
     if (ended > 0) {
       support::write_file_atomically(run_folder() / "summary.json",
                                      Json{{"exit_code", 0}, {"ended", kStart + ended}}.dump(), false);
