@@ -146,7 +146,7 @@ fs::path Leases::new_claim(Descriptor& file) {
   constexpr int kTries = 100;
   for (int tries = 0; tries < kTries; ++tries) {
     const fs::path name = own_name("claim");
-    // On a network a heartbeat goes to the server at once: others count a silent owner as gone.
+    // On a network a heartbeat goes to the server immediately: others count a silent owner as gone.
     const int synced = support::is_on_network(folder_) ? O_DSYNC : 0;
     file = Descriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | synced, 0666));
     if (file) return name;

@@ -54,7 +54,8 @@ bool is_lost(const fs::path& path) {
 }
 
 /// Hands on the bytes of a file, block by block, until `take` says no. False when it is gone, or the medium does not
-/// give them any more (EIO; on a network it may be a server that does not answer).
+/// give them any more.
+///
 /// @throws IoError when it cannot be read for another reason, which says nothing of the bytes
 bool each_block(const fs::path& path, const std::function<bool(std::string_view block)>& take) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // opening a pipe would wait
