@@ -103,6 +103,7 @@ class Mpi final : public Communicator {
   }
 
   void start_sum(const at::Tensor& data) override {
+    held_.push_back(data);
     float* at = data.data_ptr<float>();
     for (std::int64_t first = 0; first < data.numel(); first += kMostAtOnce) {
       const std::int64_t size = std::min(kMostAtOnce, data.numel() - first);
@@ -119,8 +120,10 @@ class Mpi final : public Communicator {
     for (advance(); !running_.empty(); advance()) {
       if (!patience.wait()) lost(rank(), count(), waited_too_long(timeout_s_));
     }
+    held_.clear();
   }
   void broadcast(const at::Tensor& data) override {
+    held_.push_back(data);
     auto* at = static_cast<std::byte*>(data.data_ptr());
     const auto bytes = static_cast<std::int64_t>(data.nbytes());
     for (std::int64_t first = 0; first < bytes; first += kMostAtOnce) {
@@ -132,11 +135,12 @@ class Mpi final : public Communicator {
     finish();
   }
   std::vector<double> sum(std::vector<double> values) override {
+    summed_ = std::move(values);
     begin([&](void** exchange, char* problem, std::size_t room) {
-      return table_.start_sum_double(values.data(), std::ssize(values), exchange, problem, room);
+      return table_.start_sum_double(summed_.data(), std::ssize(summed_), exchange, problem, room);
     });
     finish();
-    return values;
+    return std::move(summed_);
   }
 
  private:
@@ -157,6 +161,9 @@ class Mpi final : public Communicator {
   const PeMpiTable& table_;
   double timeout_s_;
   std::deque<void*> running_;
+  // An exchange that fails for this rank may still run: its memory stays until MPI is left.
+  std::vector<at::Tensor> held_;
+  std::vector<double> summed_;
 };
 
 std::unique_ptr<Mpi> open_mpi(std::int64_t ranks, double timeout_s) {
@@ -186,6 +193,7 @@ class Nccl final : public Communicator {
   }
 
   void start_sum(const at::Tensor& data) override {
+    held_.push_back(data);
     begin(table_.nccl_start_sum(handle_, data.data_ptr(), data.numel(), data.scalar_type() == at::kDouble, stream()));
   }
   void finish() override {
@@ -196,6 +204,7 @@ class Nccl final : public Communicator {
       if (table_.nccl_done(handle_, &done, problem, sizeof problem) != 0) lost(rank(), count(), cat("NCCL: ", problem));
       if (done == 0 && !patience.wait()) lost(rank(), count(), waited_too_long(timeout_s_));
     }
+    held_.clear();
   }
   void broadcast(const at::Tensor& data) override {
     if (data.device() != device_) {
@@ -204,6 +213,7 @@ class Nccl final : public Communicator {
       at::Tensor(data).copy_(there);
       return;
     }
+    held_.push_back(data);
     begin(table_.nccl_start_broadcast(handle_, data.data_ptr(), static_cast<std::int64_t>(data.nbytes()), 0, stream()));
     finish();
   }
@@ -230,6 +240,7 @@ class Nccl final : public Communicator {
   void* handle_;
   at::Device device_;
   double timeout_s_;
+  std::vector<at::Tensor> held_;  ///< of exchanges that may still run, also after an error, until the communicator ends
 };
 
 std::unique_ptr<Communicator> meet_over_nccl(std::int64_t ranks, at::Device device, double timeout_s) {
