@@ -1,8 +1,7 @@
 #include "pipeline/plan/externals.h"
 
-#include <cerrno>
-
 #include <algorithm>
+#include <cerrno>
 #include <map>
 
 #include "support/error.h"

@@ -191,7 +191,7 @@ Result to_result(const Record& record) {
   Result result;
   result.status = record.status;
   result.plan_key = record.plan_key;
-  if (record.occasion.is_object()) result.wall_s = support::field_or(record.occasion, "wall_s", 0.0);
+  result.wall_s = support::field_or(record.occasion, "wall_s", 0.0);
   result.outputs = record.outputs;
   return result;
 }
