@@ -242,6 +242,15 @@ int sync_as(const char* name, int fd) {
   return 0;  // the disk is memory
 }
 
+/// Times on the clock of the world, where the world knows the file.
+template <typename Stat>
+void set_times(Stat& status) {
+  const auto found = times.find(status.st_ino);
+  if (found == times.end()) return;
+  status.st_mtim = spec_of(found->second.modified);
+  status.st_ctim = spec_of(found->second.changed);
+}
+
 template <typename Stat>
 int stat_as(const char* name, const char* path, Stat* out) {
   const auto real = next<int (*)(const char*, Stat*)>(name);
@@ -249,10 +258,15 @@ int stat_as(const char* name, const char* path, Stat* out) {
   if (!process) return real(path, out);
   if (const int error = process->world.faults().unread_files ? process->world.read_failure() : 0) return refuse(error);
   const int done = real(path, out);
-  const auto found = done == 0 ? times.find(out->st_ino) : times.end();
-  if (found == times.end()) return done;
-  out->st_mtim = spec_of(found->second.modified);
-  out->st_ctim = spec_of(found->second.changed);
+  if (done == 0) set_times(*out);
+  return done;
+}
+
+template <typename Stat>
+int fstat_as(const char* name, int fd, Stat* out) {
+  const auto real = next<int (*)(int, Stat*)>(name);
+  const int done = real(fd, out);
+  if (done == 0 && caller(fd)) set_times(*out);
   return done;
 }
 
@@ -401,6 +415,8 @@ int stat(const char* path, struct stat* out) { return stat_as("stat", path, out)
 int stat64(const char* path, struct stat64* out) { return stat_as("stat64", path, out); }
 int lstat(const char* path, struct stat* out) { return stat_as("lstat", path, out); }
 int lstat64(const char* path, struct stat64* out) { return stat_as("lstat64", path, out); }
+int fstat(int fd, struct stat* out) { return fstat_as("fstat", fd, out); }
+int fstat64(int fd, struct stat64* out) { return fstat_as("fstat64", fd, out); }
 int utimensat(int folder, const char* path, const struct timespec* to, int flags) {
   static const auto real = next<int (*)(int, const char*, const struct timespec*, int)>("utimensat");
   Process* process = caller(path);
