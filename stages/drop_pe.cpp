@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
       {.name = "drop-pe",
        .version = 10,
        .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda},
-       .summary = "Drop the positional encoding at a snapshot and train on with a fresh schedule.",
+       .summary = "Drop the positional encoding at a snapshot and continue the training with a new schedule.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
        .resumes = true,

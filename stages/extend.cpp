@@ -1,4 +1,4 @@
-// pe-extend: trains a checkpoint on at a longer context, with its encoding extended or another one.
+// pe-extend: continues the training of a checkpoint at a longer context, with its encoding extended or another one.
 #include "training/extend.h"
 #include "costs.h"
 #include "kernels/explain.h"
@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
        .version = 9,
        .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda, pe::stages::kExtendedFactor,
                      pe::stages::kExtendedRule, pe::stages::kExtendedOwn},
-       .summary = "Train a checkpoint on at a longer context, with its encoding extended.",
+       .summary = "Continue the training of a checkpoint at a longer context, with its encoding extended.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
        .resumes = true,

@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "fetch",
        .version = 2,
-       .summary = "Read documents from files, folders and globs, or tell stories, and write raw text.",
+       .summary = "Read documents from files or a lock of the hub, or generate stories, and write raw text.",
        .outputs = {{"raw", Kind::kRawText}}},
       pe::data::fetch);
 }

@@ -64,7 +64,7 @@ ToolText export_text() {
       .examples = {"pe-export --model model.h5 --tokenizer data --out exported",
                    "pe-export --model model.h5 --tokenizer data --out model.gguf", "pe-export --verify exported"},
       .exits =
-          "0 done; 2 flags, or nothing there computes the same; 3 not such an artifact, damaged, or a check "
+          "0 done; 2 flags, or nothing there computes the same; 3 an input of the wrong kind or damaged, or a check "
           "of --verify failed; 70 an internal error; 73 the output exists or cannot be created; 74 it cannot be read "
           "or written; 137 out of memory."};
 }
@@ -121,7 +121,7 @@ ToolText data_text() {
           .examples = {"pe-data store/…/data", "pe-data raw --documents 10", "pe-data scores.h5 --table lm_summary",
                        "pe-data tokenizer.h5 --export-tokenizer ."},
           .exits =
-              "0 done; 2 flags; 3 not such an artifact, or corrupt; 70 an internal error; 73 a file cannot be "
+              "0 done; 2 flags; 3 an input of the wrong kind, or corrupt; 70 an internal error; 73 a file cannot be "
               "created; 74 it cannot be read or written."};
 }
 

@@ -49,8 +49,7 @@ void EvalGroup::describe(support::FieldVisitor& v) {
       "encoding", encoding, kinds_of_encoding(),
       "Encoding that is laid over the trained weights, such as {kind: yarn, factor: 8}. It has to have the parameters "
       "that the checkpoint has. A rule for longer texts takes base, layout and `over` from the "
-      "checkpoint, "
-      "and a factor of 1 becomes the longest context over the trained one.",
+      "checkpoint. A factor of 1 becomes the longest context over the trained one, times the checkpoint's factor.",
       /*stackable=*/true, {.neutral = Json{{"kind", kTrained}}});
   settings.describe(v);
   for (std::size_t i = 0; i < all.size(); ++i) {

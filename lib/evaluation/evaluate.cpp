@@ -89,7 +89,7 @@ void require_parameters(const artifact::CheckpointReader& checkpoint, const Json
         cat("eval.encoding: '", name, "' cannot be laid over ", checkpoint.path().string(),
             ", which was trained with '", trained, "': ", why),
         {},
-        "lay over it a rule for longer texts or an encoding with the same parameters, or train on with "
+        "lay over it a rule for longer texts or an encoding with the same parameters, or continue the training with "
         "another one by pe-extend");
   };
   if (encodings::heads_per_query(encoding) != encodings::heads_per_query(checkpoint.meta().encoding)) {

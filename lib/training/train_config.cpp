@@ -249,8 +249,9 @@ void ExtendConfig::describe(FieldVisitor& v) {
   v.choice("encoding_of", encoding_of, {{"config", EncodingOf::kConfig}, {"checkpoint", EncodingOf::kCheckpoint}},
            "Encoding of the result: `encoding`, or the checkpoint's encoding (as pe-search-factors left it).");
   v.variant("encoding", encoding, encodings::variant_kinds(),
-            "The encoding at the new context. A factor of 1 is replaced by new over old context. Options that follow "
-            "from the training length, such as max_positions, keep their values at the old context.",
+            "The encoding at the new context. A factor of 1 is replaced by new over old context, times the factor of "
+            "the checkpoint. Options that follow from the training length, such as max_positions, keep their values at "
+            "the old context.",
             /*stackable=*/true);
   v.choice("optimizer", optimizer, {{"reset", DropConfig::Optimizer::kReset}, {"keep", DropConfig::Optimizer::kKeep}},
            "Moments: from zero, or from the snapshot.");

@@ -22,7 +22,7 @@ void FetchConfig::GeneratedText::describe(support::FieldVisitor& v) {
 }
 
 void FetchConfig::Text::describe(support::FieldVisitor& v) {
-  v.field("separator", separator, "A line that parts the documents of a .txt, such as <|endoftext|>; empty: none.");
+  v.field("separator", separator, "A line that separates the documents of a .txt, such as <|endoftext|>; empty: none.");
   v.field("document_bytes", document_bytes,
           "Cut a .txt at blank lines into documents of at most this; a longer paragraph stays whole. 0: one document a "
           "file.",

@@ -121,7 +121,7 @@ class PatternSimilarity final : public Task {
 
 TaskEntry pattern_similarity_task() {
   return {.name = "pattern_similarity",
-          .summary = "Probe: how alike the heads of this model and of the input `reference` look at the same texts.",
+          .summary = "Probe: similarity of the attention of this model and of the input `reference` on the same texts.",
           .tables = {"probe_similarity"},
           .make = make_task<PatternSimilarity>};
 }

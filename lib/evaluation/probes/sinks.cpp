@@ -111,7 +111,7 @@ class Sinks final : public Task {
 
 TaskEntry sinks_task() {
   return {.name = "sinks",
-          .summary = "Probe: what the first token gets of the attention, with and without a separator.",
+          .summary = "Probe: share of the attention on the first token, with and without a separator.",
           .tables = {"probe_sink", "probe_sink_summary"},
           .make = make_task<Sinks>};
 }

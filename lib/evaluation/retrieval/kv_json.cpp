@@ -10,7 +10,7 @@ namespace {
 class KvJson final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {
-    v.field("depths", depths_, "Where the line stands that is asked for: 0 the first, 1 the last.",
+    v.field("depths", depths_, "Position of the requested line: 0 the first, 1 the last.",
             {.min = 0, .max = 1, .neutral = Json(depths_)});
     v.field("trials", trials_, "Items at each length and depth.", {.min = 1, .max = 99999, .neutral = Json(20)});
     v.field("candidates", candidates_,

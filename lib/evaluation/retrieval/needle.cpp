@@ -21,7 +21,7 @@ class Needle final : public Task {
             {.min = 0, .max = 1, .neutral = Json(depths_)});
     v.field("trials", trials_, "Items at each length and depth.", {.min = 1, .max = 99999, .neutral = Json(10)});
     v.choice("mode", mode_, {{"plain", NeedleMode::kPlain}, {"easy", NeedleMode::kEasy}},
-             "easy: the question stands before the needle too, so that repeating what followed it is enough.",
+             "easy: the question is also before the needle, so that repeating what followed it is enough.",
              {.neutral = Json("plain")});
     v.field("distractors", distractors_, "Needles about other things, with other numbers, at drawn depths.",
             {.min = 0, .max = 1000, .neutral = Json(0)});

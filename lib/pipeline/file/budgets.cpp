@@ -132,7 +132,7 @@ std::optional<Budgets> parse_budgets(const Node& node, Diagnostics& diagnostics)
     Budgets::One one{label_of(*end), *end, item.mark};
     const auto same = [&](const Budgets::One& other) { return other.label == one.label; };
     if (std::any_of(found.all.begin(), found.all.end(), same)) {
-      diagnostics.add(cat("budget ", quote(one.label), " stands twice"), item.place());
+      diagnostics.add(cat("budget ", quote(one.label), " is listed twice"), item.place());
       continue;
     }
     found.all.push_back(std::move(one));

@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::string_view kSchema = "pe-pipeline/1";
 constexpr std::array<std::string_view, 3> kReservedAxes{"from", "stage", "snapshot"};
-constexpr std::array<std::string_view, 3> kReservedStages{"vars", "axes", "resources"};
+constexpr std::array<std::string_view, 4> kReservedStages{"vars", "axes", "resources", "slurm"};
 
 bool is_name(std::string_view text) {
   if (text.empty() || text.front() < 'a' || text.front() > 'z') return false;

@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(mistakes_of_stages_are_told) {
   check(stage("budgets: []"), "write [1/8, 1/4, 1/2, 1], or {ends: [0.25, 1], share: 0.1}");
   check(stage("budgets: [1/4, 5/4]"), "expected a share of the horizon above 0, at most 1, as a budget, found '5/4'");
   check(stage("budgets: [1/0]"), "as a budget, found '1/0'");
-  check(stage("budgets: [1/4, 0.25]"), "budget 'b25' stands twice");
+  check(stage("budgets: [1/4, 0.25]"), "budget 'b25' is listed twice");
   check(stage("budgets: {end: [1]}"), "did you mean 'ends'?");
   check(stage("budgets: {ends: [1], share: 1}"),
         "expected a fraction between 0 and 1 as the share of a budget that decays, found '1'");
