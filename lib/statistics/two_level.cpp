@@ -206,7 +206,11 @@ TwoLevel two_level_difference(const std::vector<SeedItems>& a, const std::vector
     differences.push_back(linearised(a[s]));
     const std::vector<double> other = linearised(b[s]);
     assert(other.size() == differences.back().size());
-    for (std::size_t i = 0; i < other.size(); ++i) differences.back()[i] -= other[i];
+    // Rounding of two equal sums is no difference.
+    for (std::size_t i = 0; i < other.size(); ++i) {
+      double& value = differences.back()[i];
+      value = std::abs(value - other[i]) < 1e-7 * std::abs(other[i]) ? 0 : value - other[i];
+    }
   }
   return two_level(differences);
 }

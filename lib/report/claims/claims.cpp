@@ -138,6 +138,7 @@ class Judge {
       if (!own.failed_arms.empty())
         result.verdict = std::max(result.verdict, own.seeds > 0 ? Verdict::kRefuted : Verdict::kNotTestable);
     }
+    if (result.failed_arms.empty()) result.reason.clear();  // it is about the arms together
     return result;
   }
 
@@ -160,7 +161,7 @@ class Judge {
         if (lacking.empty() && own.size() < arm->second.size()) lacking = without_number(name, arm->second, own.size());
         if (lacking.empty()) lacking = diverged_seed(test, name, arm->second, runs);
       } else if (result.reason.empty()) {
-        result.reason = unmeasured(name, arms);
+        result.reason = unmeasured(name, arms, test);
       }
       std::set<std::string> both;
       std::set_intersection(seeds.begin(), seeds.end(), own.begin(), own.end(), std::inserter(both, both.end()));
@@ -251,14 +252,17 @@ class Judge {
     }
   }
 
-  /// Why an arm has no rows: it was not measured, or several trainings were under longer names.
-  static std::string unmeasured(const std::string& arm, const ArmSeeds& arms) {
+  /// Why an arm has no rows: it was not measured there, or several trainings were under longer names.
+  static std::string unmeasured(const std::string& arm, const ArmSeeds& arms, const ClaimTest& test) {
     constexpr std::size_t kShown = 3;
     Words longer;
     for (const auto& [name, seeds] : arms) {
       if (name.starts_with(arm + ", ")) longer.push_back(quote(name));
     }
-    if (longer.empty()) return cat(arm, " was not measured");
+    if (longer.empty()) {
+      const std::string where = filter_text(test.quantity.where);
+      return cat(arm, " was not measured", where.empty() ? "" : " where " + where);
+    }
     const Words shown(longer.begin(), longer.begin() + static_cast<std::ptrdiff_t>(std::min(longer.size(), kShown)));
     return cat(arm, " was measured in ", longer.size(), longer.size() == 1 ? " variant (" : " variants (",
                support::join(shown, ", "), longer.size() > kShown ? ", …" : "",
@@ -387,6 +391,9 @@ class Judge {
     const bool by_noise = noise && shown->measured.scores.empty() && !shown->measured.share;
     result.detectable =
         by_noise ? difference.detectable(alpha_of(result, result.seeds)) : std::numeric_limits<double>::quiet_NaN();
+    // No difference of scores is larger than their range.
+    if (const auto& bounds = shown->measured.bounds; bounds && result.detectable > bounds->high - bounds->low)
+      result.detectable = std::numeric_limits<double>::infinity();
     result.verdict = shown->verdict;
     result.reason = shown->reason;
     if (result.verdict == Verdict::kInconclusive) result.reason = why_inconclusive(*shown, items, result);
@@ -430,7 +437,8 @@ class Judge {
     return cat("the interval contains both outcomes",
                std::isfinite(result.detectable)
                    ? cat("; ", seeds, " can show a difference of ", fmt::format("{:.2g}", result.detectable))
-                   : "");
+               : std::isinf(result.detectable) ? cat("; ", seeds, " can show no difference of scores")
+                                               : "");
   }
 
   static bool has_items(const ArmSeeds& arms, const Words& names, const Words& seeds) {

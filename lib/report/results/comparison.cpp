@@ -161,12 +161,13 @@ std::size_t mark_best(const std::vector<Cell*>& cells, const std::vector<const A
   return fewest;
 }
 
-std::string bold_sentence(std::size_t fewest_seeds) {
+std::string bold_sentence(const Results& results, std::size_t fewest_seeds) {
   if (fewest_seeds == 0) return "";
   if (fewest_seeds < statistics::kSeedsForNoise)
     return cat(" No number is bold: with ", seeds_in_words(fewest_seeds), " the noise of training is unknown.");
-  return cat(" Bold: the best, and all that are not significantly worse (5 %, all pairs of a column; noise of ",
-             fewest_seeds, " seeds and of the documents).");
+  return cat(" Bold: the best", has_variants(results) ? " of each variant" : "",
+             ", and all that are not significantly worse (5 %, all pairs of a column",
+             has_variants(results) ? " and variant" : "", "; noise of ", fewest_seeds, " seeds and of the documents).");
 }
 
 std::string headline_protocol(const Results& results) {

@@ -47,7 +47,7 @@ std::size_t pairs_of_arms(std::size_t arms);
 /// repeated of the comparisons had; 0 without any.
 std::size_t mark_best(const std::vector<Cell*>& cells, const std::vector<const ArmScore*>& scores);
 /// The evidence for bold numbers, for a caption.
-std::string bold_sentence(std::size_t fewest_seeds);
+std::string bold_sentence(const Results& results, std::size_t fewest_seeds);
 
 /// The protocol that sentences, checks and the forest plot use: anchored, which has the same targets at every length,
 /// else sliding, else blocks, else the first.

@@ -32,6 +32,10 @@ std::vector<std::pair<const Arm*, const Arm*>> pairs_of(const Results& results) 
   return pairs;
 }
 
+std::string in_variant(const Results& results, const std::string& measure, const std::string& variant) {
+  return has_variants(results) && !variant.empty() ? cat(measure, ", ", variant) : measure;
+}
+
 /// Results of an arm in each seed, by item.
 using Answers = std::map<std::string, std::map<std::string, double>>;
 
@@ -138,15 +142,16 @@ void add_extensions(const Results& results, Noises& all) {
   for (const auto& [length, rules] : losses) {
     const auto plain = rules.find("plain");
     if (plain == rules.end()) continue;
-    std::vector<std::optional<statistics::TwoLevel>> differences;
+    std::map<std::string, std::vector<std::optional<statistics::TwoLevel>>> differences;  // by variant
     for (const auto& [rule, arms] : rules) {
       if (rule == "plain") continue;
       for (const auto& [arm, sums] : arms) {
         if (const auto own = plain->second.find(arm); own != plain->second.end())
-          differences.push_back(difference_of_losses(sums, own->second));
+          differences[results.arms[arm].variant].push_back(difference_of_losses(sums, own->second));
       }
     }
-    add_noise(all, {.measure = "NLL, extended against plain", .length = length}, differences);
+    for (const auto& [variant, own] : differences)
+      add_noise(all, {.measure = in_variant(results, "NLL, extended against plain", variant), .length = length}, own);
   }
 }
 
@@ -185,9 +190,15 @@ std::vector<ObservedNoise> observed_noise(const Results& results) {
   const auto pairs = pairs_of(results);
   const auto add = [&](ObservedNoise observed,
                        const std::function<std::optional<statistics::TwoLevel>(const Arm&, const Arm&)>& compared) {
-    std::vector<std::optional<statistics::TwoLevel>> differences;
-    for (const auto& [arm, base] : pairs) differences.push_back(compared(*arm, *base));
-    add_noise(all, std::move(observed), differences);
+    const std::string measure = observed.measure;
+    for (const std::string& variant : results.variants) {
+      std::vector<std::optional<statistics::TwoLevel>> differences;
+      for (const auto& [arm, base] : pairs) {
+        if (arm->variant == variant) differences.push_back(compared(*arm, *base));
+      }
+      observed.measure = in_variant(results, measure, variant);
+      add_noise(all, observed, differences);
+    }
   };
   if (!results.lm.empty()) {
     const std::string protocol = headline_protocol(results);

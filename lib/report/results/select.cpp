@@ -66,7 +66,7 @@ void choose(Selection& selection, const Trainings& trainings) {
   }
   std::stable_sort(selection.candidates.begin(), selection.candidates.end(), [](const auto& a, const auto& b) {
     const auto x = support::parse_real(a.label), y = support::parse_real(b.label);
-    return x && y && *x < *y;
+    return x && (!y || *x < *y);  // words after numbers, in their order
   });
   const Selection::Candidate* best = nullptr;
   for (const auto& candidate : selection.candidates) {
@@ -74,7 +74,10 @@ void choose(Selection& selection, const Trainings& trainings) {
   }
   if (!best) return;
   selection.chosen = best->label;
-  selection.at_edge = best == &selection.candidates.front() || best == &selection.candidates.back();
+  // Values that are no numbers have no order.
+  const bool ordered = std::all_of(selection.candidates.begin(), selection.candidates.end(),
+                                   [](const auto& one) { return support::parse_real(one.label).has_value(); });
+  selection.at_edge = ordered && (best == &selection.candidates.front() || best == &selection.candidates.back());
 }
 
 /// Removes everything that belongs to runs that were not chosen.

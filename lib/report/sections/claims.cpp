@@ -63,20 +63,23 @@ Row test_row(const std::string& id, const TestResult& result, bool is_control) {
                 Cell::of_text(verdict_text(result, is_control)), Cell::of_text(reason)}};
 }
 
+/// The first looks spend far less than a thousandth of a per cent.
+Cell of_percent(double share) { return Cell::of_text(fmt::format("{:.2g}", 100 * share)); }
+
 /// Every look of a study that adds seeds: the error spent so far, and the level of the test.
 Table looks_table(const SequentialConfig& config, const SequentialState& present) {
   Table table{.id = "looks", .title = "Looks"};
   table.columns = {{.id = "look", .header = "Look", .style = NumberStyle::kCount},
                    {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
-                   {.id = "spent", .header = "Spent", .style = NumberStyle::kPercent},
-                   {.id = "level", .header = "Level of intervals", .style = NumberStyle::kPercent},
+                   {.id = "spent", .header = "Spent, %", .text = true},
+                   {.id = "error", .header = "Error of intervals, %", .text = true},
                    {.id = "verdict", .header = "Verdict", .text = true}};
   const statistics::Looks looks = config.looks();
   for (std::size_t seeds = looks.from; seeds <= looks.most; ++seeds) {
     table.rows.push_back({.cells = {Cell::of_number(static_cast<double>(looks.count(seeds))),
                                     Cell::of_number(static_cast<double>(seeds)),
-                                    Cell::of_number(looks.spent(seeds, present.sides * config.alpha) / present.sides),
-                                    Cell::of_number(1 - looks.level(seeds, present.sides * config.alpha)),
+                                    of_percent(looks.spent(seeds, present.sides * config.alpha) / present.sides),
+                                    of_percent(looks.level(seeds, present.sides * config.alpha)),
                                     Cell::of_text(seeds == present.seeds ? verdict_name(present.verdict) : "")}});
   }
   table.caption =
@@ -90,8 +93,8 @@ Table looks_table(const SequentialConfig& config, const SequentialState& present
 std::string look_text(const SequentialState& look) {
   return cat("claim ", look.claim, ": look ", look.look, " of ", look.looks, ", ", seeds_in_words(look.seeds),
              " of at most ", look.most, "; spent ", fmt::format("{:.2g}", look.spent), " of ",
-             support::shortest(look.alpha), ", so intervals have level ", fmt::format("{:.4g}", 100 * (1 - look.level)),
-             " %");
+             support::shortest(look.alpha), ", so intervals may be wrong in ", fmt::format("{:.2g}", 100 * look.level),
+             " % of studies");
 }
 
 /// One claim with its effect, or how many got which verdict.
@@ -141,7 +144,7 @@ Section claims_section(const Results& results, Palette&) {
       {.id = "effect", .header = "Effect", .style = NumberStyle::kSignedNats, .direction = Direction::kHigherIsBetter},
       {.id = "ci_lo", .header = "Interval low", .style = NumberStyle::kSignedNats},
       {.id = "ci_hi", .header = "Interval high", .style = NumberStyle::kSignedNats},
-      {.id = "level", .header = "Level", .style = NumberStyle::kPercent},
+      {.id = "level", .header = "Level, %", .style = NumberStyle::kPercent},
       {.id = "detectable", .header = "Detectable", .style = NumberStyle::kNats},
       {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
       {.id = "verdict", .header = "Verdict", .text = true},

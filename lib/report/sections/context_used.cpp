@@ -154,9 +154,9 @@ Figure used_figure(const Results& results, const std::vector<ContextGain>& uses,
       if (used.length != length) continue;
       const double row = static_cast<double>(std::find(rows.begin(), rows.end(), used.arm) - rows.begin()),
                    share = -used.loss.estimate / used.ideal;
-      if (share < -1) {
-        panel.flags.push_back(
-            {0, row, cat("loses ", format_number(used.loss.estimate, NumberStyle::kNats), " nats"), ""});
+      if (share < -1 || share > panel.x_high) {
+        const std::string nats = format_number(std::abs(used.loss.estimate), NumberStyle::kNats);
+        panel.flags.push_back({0, row, cat(share < 0 ? "loses " : "gains ", nats, " nats"), ""});
         continue;
       }
       Series series{.name = arm_name(*used.arm, has_variants(results)),

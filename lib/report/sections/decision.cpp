@@ -112,7 +112,9 @@ Cell parameters_cell(const Results& results, const Costs& costs, std::size_t arm
 Cell loss_cell(const ArmScore& score) {
   if (!score.ok()) return Cell::missing(mark_of(score.status), score.reason);
   Cell cell = Cell::of_number(statistics::summarise_seeds(score.nll).mean);
-  if (const auto level = level_of(score); level && level->knows_seeds())
+  const auto level = level_of(score);
+  cell.few = level && level->few();
+  if (level && level->knows_seeds())
     cell.interval = level->interval;
   else if (score.nll.size() == 2)
     cell.parts = score.nll;

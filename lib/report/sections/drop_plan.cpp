@@ -218,11 +218,11 @@ std::set<std::string> telling_settings(const Drops& drops) {
   return axes;
 }
 
-Table drop_table(const Drops& drops, const std::map<std::string, const Drop*>& cheapest) {
+Table drop_table(const Drops& drops, const Forks& diverged, const std::map<std::string, const Drop*>& cheapest) {
   const std::set<std::string> telling = telling_settings(drops);
   Table table{.id = "drop_plan", .title = "When to drop the encoding"};
   table.columns = {{.id = "encoding", .header = "Encoding", .text = true},
-                   {.id = "share", .header = "Dropped at", .style = NumberStyle::kPercent},
+                   {.id = "share", .header = "Dropped at, %", .style = NumberStyle::kPercent},
                    {.id = "left", .header = "Tokens left", .style = NumberStyle::kTokens},
                    {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
                    {.id = "control",
@@ -246,14 +246,18 @@ Table drop_table(const Drops& drops, const std::map<std::string, const Drop*>& c
                                                   ? statistics::paired_seeds({}, {})
                                                   : statistics::paired_seeds(drop.dropped_too, drop.undisturbed);
     Row row{.rule_above = !last_encoding.empty() && last_encoding != encoding};
+    const bool lost = diverged.count({encoding, drop.fork, std::get<3>(one.first)}) > 0;
+    const Cell no_cost = Cell::missing("diverged", "a drop of a seed diverged; the others alone are no cost");
     row.cells = {
         Cell::of_text(encoding),
         Cell::of_number(drop.fork / drop.end),
         Cell::of_number(drop.end - drop.fork),
         Cell::of_number(static_cast<double>(control.seeds)),
-        cost_cell(control, "no control (drop.arm: nodrop) with that fork and seed"),
-        cost_cell(undisturbed, drop.other_text ? "the training without a branch was validated on more or fewer windows"
-                                               : "the training without a branch was not gathered to its end"),
+        lost ? no_cost : cost_cell(control, "no control (drop.arm: nodrop) with that fork and seed"),
+        lost ? no_cost
+             : cost_cell(undisturbed, drop.other_text
+                                          ? "the training without a branch was validated on more or fewer windows"
+                                          : "the training without a branch was not gathered to its end"),
         recovery_cell(drop),
         Cell::of_text(cheapest.at(encoding) == &drop ? "yes" : "")};
     const Labels& setting = std::get<3>(one.first);
@@ -281,19 +285,20 @@ Section drop_plan_section(const Results& results, Palette&) {
   Section section{.id = "loss", .title = "Training"};
   const Drops drops = drops_of(distinct(results.curves));
   if (drops.empty()) return section;
-  const std::map<std::string, const Drop*> cheapest = cheapest_of(drops, diverged_forks(distinct(results.curves)));
-  section.tables.push_back(drop_table(drops, cheapest));
+  const Forks diverged = diverged_forks(distinct(results.curves));
+  const std::map<std::string, const Drop*> cheapest = cheapest_of(drops, diverged);
+  section.tables.push_back(drop_table(drops, diverged, cheapest));
   for (const auto& [encoding, drop] : cheapest) {
     if (drop == nullptr) {
       section.findings.push_back(cat("No drop of ", encoding, " is shown to cost less than 2 % of perplexity."));
       continue;
     }
     const statistics::SeedPairs pairs = statistics::paired_seeds(drop->dropped, drop->kept);
-    section.findings.push_back(
-        cat("The latest drop of ", encoding, " that is shown to cost less than 2 % of perplexity is at ",
-            percent(drop->fork / drop->end), " of the training: ", format_number(pairs.delta, NumberStyle::kSignedNats),
-            " nats against its control [", format_number(pairs.interval.low, NumberStyle::kSignedNats), ", ",
-            format_number(pairs.interval.high, NumberStyle::kSignedNats), "]."));
+    section.findings.push_back(cat(
+        "The latest drop of ", encoding, " that is shown to cost less than 2 % of perplexity is at ",
+        percent(drop->fork / drop->end), " % of the training: ", format_number(pairs.delta, NumberStyle::kSignedNats),
+        " nats against its control [", format_number(pairs.interval.low, NumberStyle::kSignedNats), ", ",
+        format_number(pairs.interval.high, NumberStyle::kSignedNats), "]."));
   }
   return section;
 }

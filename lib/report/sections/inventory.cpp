@@ -32,10 +32,14 @@ std::vector<std::string> statuses_of(const Results& results) {
     for (const TaskCell& cell : *list) count(cell.run, cell.status);
   }
   std::vector<std::string> statuses;
-  for (const Count& own : counts) {
+  for (std::size_t run = 0; run < counts.size(); ++run) {
+    const Count& own = counts[run];
     std::vector<std::string> parts;
     for (const auto& [status, number] : own.other) parts.push_back(cat(number, " of ", own.cells, " cells ", status));
-    statuses.push_back(own.cells == 0 ? "no rows" : parts.empty() ? "ok" : support::join(parts, ", "));
+    statuses.push_back(!results.runs[run].selected ? "not compared: another setting was chosen"
+                       : own.cells == 0            ? "no rows"
+                       : parts.empty()             ? "ok"
+                                                   : support::join(parts, ", "));
   }
   return statuses;
 }

@@ -268,7 +268,7 @@ Table perplexity_table(const Results& results) {
                "mean over seeds of the log-likelihood, from three seeds on with its 95 % interval over seeds and "
                "documents; models "
                "of one text share the documents, so compare them by their paired differences",
-               "two seeds are both printed", bold_sentence(fewest_seeds).substr(fewest_seeds > 0 ? 1 : 0)}));
+               "two seeds are both printed", bold_sentence(results, fewest_seeds).substr(fewest_seeds > 0 ? 1 : 0)}));
   return table;
 }
 

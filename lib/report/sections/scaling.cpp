@@ -80,13 +80,17 @@ Section scaling_section(const Results& results, Palette& palette) {
   const auto curves = distinct(results.curves);
   std::map<std::string, std::map<std::string, std::vector<End>>> ends;  // encoding → variant → seeds
   std::vector<double> sizes, computes;
+  std::set<std::pair<std::string, std::string>> diverged;  // encoding and variant: the rest of their seeds is no mean
+  for (const Curve* curve : curves) {
+    if (curve->diverged) diverged.emplace(curve->run.encoding, curve->run.variant);
+  }
   for (const Curve* curve : curves) {
     if (curve->diverged || curve->validation.empty() || !curve->run.facts.contains("parameters") ||
         !curve->run.facts["parameters"].is_number())
       continue;
     const End end{curve->run.facts["parameters"].get<double>(), flops_of(curves, *curve), curve->validation.back().loss,
                   cat(curve->data, " ", curve->run.train_length, " ", validation_windows(*curve))};
-    if (!std::isfinite(end.loss)) continue;
+    if (!std::isfinite(end.loss) || diverged.count({curve->run.encoding, curve->run.variant}) != 0) continue;
     ends[curve->run.encoding][curve->run.variant].push_back(end);
     sizes.push_back(end.parameters);
     if (std::isfinite(end.flops)) computes.push_back(end.flops);
@@ -107,7 +111,7 @@ Section scaling_section(const Results& results, Palette& palette) {
         cat("Last validation of each training, at its training length; small marks: single seeds; line: means over "
             "seeds, with their 95 % t interval from three on. "
             "Lines join trainings on the same data at the same length and are no fitted law. ",
-            training_sentence(results));
+            diverged.empty() ? "" : "Models of which a seed diverged are left out. ", training_sentence(results));
     figure.description = cat("Line chart of validation loss against ", axis, ".");
     section.figures.push_back(std::move(figure));
   };

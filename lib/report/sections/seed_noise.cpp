@@ -230,10 +230,15 @@ Figure spread_figure(const Results& results, const std::vector<AtLength>& length
                             .n = static_cast<double>(noise.means.size())});
     }
   }
-  for (const Arm& arm : results.arms) {
-    if (const auto own = series.find(&arm); own != series.end()) panel.series.push_back(own->second);
+  for (const std::string& variant : results.variants) {
+    Panel own_panel = panel;
+    if (has_variants(results)) own_panel.title = variant;
+    for (const Arm& arm : results.arms) {
+      if (const auto own = series.find(&arm); own != series.end() && arm.variant == variant)
+        own_panel.series.push_back(own->second);
+    }
+    if (!own_panel.series.empty()) figure.panels.push_back(std::move(own_panel));
   }
-  figure.panels.push_back(std::move(panel));
   figure.caption = cat("Standard deviation over seeds of the mean NLL (", protocol,
                        "), with its 95 % interval (chi-square). ", training_sentence(results));
   figure.description =
