@@ -425,8 +425,9 @@ BOOST_AUTO_TEST_CASE(positions_that_are_drawn) {
   };
   const std::vector<std::int64_t> pose = window(R"({"kind": "pose", "target": 64})");
   for (std::int64_t t = 0; t < 16; ++t) BOOST_TEST(pose[static_cast<std::size_t>(t)] == (t < 6 ? t : t + 21));
-  const std::vector<std::int64_t> cream = window(R"({"kind": "cream", "target": 64, "edge": 2})");
-  const std::vector<std::int64_t> expected = {0, 1, 2, 3, 4, 37, 38, 39, 40, 41, 42, 59, 60, 61, 62, 63};
+  // The same law in Python: e 5, r 7, of 22 .. 50 the end 29.
+  const std::vector<std::int64_t> cream = window(R"({"kind": "cream", "target": 64, "mean": 5, "spread": 2})");
+  const std::vector<std::int64_t> expected = {0, 1, 2, 3, 4, 24, 25, 26, 27, 28, 29, 59, 60, 61, 62, 63};
   BOOST_CHECK_EQUAL_COLLECTIONS(cream.begin(), cream.end(), expected.begin(), expected.end());
   support::Xoshiro random(key);
   std::vector<double> real{random.uniform() * 100, random.uniform() * 100, random.uniform() * 100};

@@ -1,6 +1,8 @@
 // Training windows with the positions of a longer text: PoSE and CREAM.
 #include "encodings/positions/training_windows.h"
 
+#include <algorithm>
+#include <cmath>
 #include <numbers>
 
 #include "encodings/positions/position_draws.h"
@@ -31,35 +33,39 @@ class Pose : public TrainingWindow {
 };
 
 struct CreamOptions : TrainingWindowOptions {
-  std::int64_t edge = 32;
-  double spread = 1.0 / 6;
+  double mean = 9, spread = 3;
   void describe(support::FieldVisitor& v) {
     describe_target(v);
-    v.field("edge", edge,
-            "Number of tokens in head and tail in half of the draws; a third of the window in the others.",
-            {.unit = "tokens", .min = 1});
-    v.field("spread", spread, "Standard deviation of the start of the middle, as a share of the skipped part.",
-            {.min = 1e-3, .max = 10});
+    v.field("mean", mean, "Mean of the half windows before which the middle ends.",
+            {.unit = "half windows", .min = 2, .max = 1e6});
+    v.field("spread", spread, "Their standard deviation.", {.unit = "half windows", .min = 0, .max = 1e6});
   }
 };
 
-/// CREAM: a training window's head and tail are at the ends of a long text, and its middle is near the text's middle.
+/// CREAM: a training window's head and tail are at the ends of a long text, and its middle is at a random place, most
+/// often near the text's middle.
 class Cream : public TrainingWindow {
  public:
   Cream(const CreamOptions& options, const Shape& shape) : TrainingWindow("cream", options, shape), options_(options) {}
 
   std::vector<std::int64_t> draw(support::Xoshiro& random, std::int64_t count, std::int64_t target) const override {
-    const std::int64_t third = count / 3, edge = random.below(2) == 0 ? std::min(options_.edge, third) : third;
-    double place = -1;  // of the middle, from 0 to 1
-    while (place < 0 || place > 1) {
-      const double u1 = random.uniform(), u2 = random.uniform();
-      const double normal = std::sqrt(-2 * std::log1p(-u1)) * std::cos(2 * std::numbers::pi * u2);
-      place = 0.5 + options_.spread * normal;
-    }
-    const auto skipped = static_cast<std::int64_t>(std::floor(place * static_cast<double>(target - count) + 0.5));
+    const std::int64_t windows = target / count, third = count / 3;
+    const std::int64_t edge = random.below(2) == 0 ? third : std::min(4 * windows, third);
+    const std::int64_t middle = count - 2 * edge;
+    const double u1 = random.uniform(), u2 = random.uniform();
+    const double normal = std::sqrt(-2 * std::log1p(-u1)) * std::cos(2 * std::numbers::pi * u2);
+    const double halves =
+        std::floor(std::clamp(options_.mean + options_.spread * normal, 2.0, 2.0 * static_cast<double>(windows)));
+    const auto up_to = [&](std::int64_t n) {  // ⌊halves/2 · n⌋
+      return static_cast<std::int64_t>(std::floor(halves / 2 * static_cast<double>(n)));
+    };
+    const std::int64_t least = edge + up_to(middle - 1), most = up_to(count) - edge - 1;
+    const std::int64_t last =
+        least + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(most - least + 1)));
     std::vector<std::int64_t> ids(static_cast<std::size_t>(count));
     for (std::int64_t t = 0; t < count; ++t) {
-      ids[static_cast<std::size_t>(t)] = t < edge ? t : t < count - edge ? t + skipped : t + target - count;
+      const std::int64_t shift = t < edge ? 0 : t < count - edge ? last - (count - edge - 1) : target - count;
+      ids[static_cast<std::size_t>(t)] = t + shift;
     }
     return ids;
   }
@@ -123,12 +129,16 @@ EncodingEntry cream_entry() {
        .family = Family::kPositionMap,
        .acts_on = "positions",
        .formula =
-           "in training, for each sequence of T tokens: e = min(edge, ⌊T/3⌋) or ⌊T/3⌋, each in half of the draws\n"
-           "g ~ N(½, spread²) within [0, 1]\n"
-           "positions 0 .. e − 1, then T − 2e from e + ⌊g·(target − T) + ½⌋, then the last e below target",
+           "in training, for each sequence of T tokens: s = ⌊target/T⌋, M = T − 2e\n"
+           "e = ⌊T/3⌋ or min(4s, ⌊T/3⌋), each in half of the draws; r = ⌊N(mean, spread²)⌋ within 2 .. 2s\n"
+           "positions 0 .. e − 1, then M that end at U{e + ⌊(M − 1)r/2⌋ .. ⌊Tr/2⌋ − e − 1}, then the last e below "
+           "target",
        .known_for = "PoSE with a word for the middle: positions in the middle of the long text are drawn most, "
                     "against models that forget the middle.",
-       .errata = {"No code of the authors was available; the draws follow the idea of the paper."}});
+       .errata = {"The released code takes the text of middle and tail from those places, too; here the text is "
+                  "continuous.",
+                  "Its mean and spread are numbers for 8 windows in the long text. For another factor, mean is about "
+                  "1 + target/T."}});
 }
 
 }  // namespace pe::encodings
