@@ -8,7 +8,9 @@
 namespace pe::cli {
 
 void print_error(const std::string& program, const support::Error& error) {
-  std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());
+  const std::string text = error.what();
+  const bool named = text.starts_with(program + ":") || text.starts_with(program + " ");
+  std::fprintf(stderr, "%s\n", (named ? text : program + ": " + text).c_str());
   if (error.exit_code() != support::kExitBug) return;
   std::fprintf(stderr, "This is a mistake of %s %s; please report it with this message.\n", program.c_str(),
                PE_VERSION);

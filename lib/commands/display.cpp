@@ -64,7 +64,7 @@ class Plain : public Display {
     say(cat(time_text(), " ", counts_line(state, style_), "\n"));
     for (const auto& running : state.running) {
       say(cat(time_text(), "   ", state.graph->tasks[running.task].id, "  ",
-              running_text(state, running, clock_.left_s(state, running)), "\n"));
+              running_text(state, running, clock_.left_s(state, running), 0), "\n"));
     }
   }
 

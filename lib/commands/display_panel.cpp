@@ -117,12 +117,13 @@ double TaskClock::left_s(const RunState& state, const RunningTask& task) const {
   return left > 0 ? left : -1;  // longer than ever before: anything would be a guess
 }
 
-std::string running_text(const RunState& state, const RunningTask& task, double left_s) {
-  std::string out = render_progress(task.progress);
-  if (!out.empty()) out += "  ";
-  out += support::short_duration(state.now_s - task.started_s);
-  if (left_s >= 0) out += cat("  ", support::short_duration(left_s), " left");
-  return out;
+std::string running_text(const RunState& state, const RunningTask& task, double left_s, int columns) {
+  std::string times = support::short_duration(state.now_s - task.started_s);
+  if (left_s >= 0) times += cat("  ", support::short_duration(left_s), " left");
+  const std::string progress = render_progress(task.progress);
+  const int room = columns - static_cast<int>(support::display_width(times)) - 2;
+  if (progress.empty() || (columns > 0 && room < 8)) return times;
+  return cat(columns > 0 ? cli::fit(progress, room) : progress, "  ", times);
 }
 
 std::vector<std::string> panel_lines(const RunState& state, const TaskClock& clock, const std::string& trouble,
@@ -171,7 +172,7 @@ std::vector<std::string> panel_lines(const RunState& state, const TaskClock& clo
       text += cat(cli::harmless(parts.work), "  ", cli::harmless(parts.figures.substr(0, parts.figures.find("  "))),
                   "  ", cli::harmless(parts.speed));
     } else {
-      text = running_text(state, running[i], left);
+      text = running_text(state, running[i], left, columns - 4 - static_cast<int>(width));
     }
     lines.push_back(cat("  ", style.name(padded(id, width)), "  ", text));
   }

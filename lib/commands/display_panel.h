@@ -31,8 +31,10 @@ class TaskClock {
   std::map<std::pair<std::size_t, int>, ProgressMark> seen_;  // task, attempt
 };
 
-/// "step 120/400 30%  31k tokens/s  loss 4.2  1m 10s  2m 44s left".
-std::string running_text(const pipeline::RunState& state, const pipeline::RunningTask& task, double left_s);
+/// "step 120/400 30%  31k tokens/s  loss 4.2  1m 10s  2m 44s left". In few columns the progress is cut, and not the
+/// times; 0: no limit.
+std::string running_text(const pipeline::RunState& state, const pipeline::RunningTask& task, double left_s,
+                         int columns);
 
 /// The lines of the panel for a window of that size, most important first.
 std::vector<std::string> panel_lines(const pipeline::RunState& state, const TaskClock& clock,

@@ -82,7 +82,7 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
                snapshot.empty() ? "" : "@" + snapshot, "  ", support::short_bytes(field_or(detail, "bytes", 0.0)),
                detail.contains("inherited_from") ? cat("  follows ", text_of(detail, "inherited_from")) : "");
   }
-  if (event.name == "reuse") return cat("reuse    ", id, "  its inputs came out as before");
+  if (event.name == "reuse") return cat("reuse    ", id, "  its result is in the store");
   if (event.name == "retry") {
     return cat(style.warn("retry   "), " ", id, "  ", line_of(detail, "reason"), ", class ", text_of(detail, "class"),
                field_or(detail, "delay_s", 0.0) > 0

@@ -187,6 +187,10 @@ int pin_command(const cli::CommandLine& line) {
     pin.tasks.push_back(inventory.results[i].name());
   }
   pin.created = support::utc_text(support::unix_time());
+  std::string before;
+  for (const pipeline::Pin& old : pipeline::read_pins(store)) {
+    if (old.name == pin.name) before = cat(", in place of ", counted(old.keys.size(), "result"));
+  }
   pipeline::write_pin(store, pin);
   if (line.json)
     print_json({{"schema", "pe-pins/1"},
@@ -197,7 +201,7 @@ int pin_command(const cli::CommandLine& line) {
                                        {"gone", 0},
                                        {"tasks", pin.tasks}}})}});
   else
-    print(cat("pinned ", counted(pin.keys.size(), "result"), " as ", pin.name, "\n", several));
+    print(cat("pinned ", counted(pin.keys.size(), "result"), " as ", pin.name, before, "\n", several));
   return pipeline::kRunDone;
 }
 

@@ -53,6 +53,12 @@ int list_programs(const cli::CommandLine& line) {
   return pipeline::kRunDone;
 }
 
+/// A store that is not there has nothing, too; the answer says so, since its name may be misspelt.
+std::string nothing_in(const Store& store, const std::string& what) {
+  if (support::is_there(store.root() / "VERSION")) return cat("no ", what, "\n");
+  return cat("no ", what, ": there is no store at ", support::quote(store.root().string()), "\n");
+}
+
 int list_runs(cli::CommandLine line) {
   const Store store = open_for_reading(store_path_for(line));
   if (!line.words.empty())
@@ -79,7 +85,7 @@ int list_runs(cli::CommandLine line) {
   if (line.json)
     print_json(json);
   else
-    print(rows.empty() ? "no runs\n" : table(rows));
+    print(rows.empty() ? nothing_in(store, "runs") : table(rows));
   return pipeline::kRunDone;
 }
 
@@ -113,7 +119,7 @@ int list_records(cli::CommandLine line, const fs::path& store_folder) {
   if (line.json)
     print_json(json);
   else
-    print(rows.empty() ? "no artifacts\n" : table(rows));
+    print(rows.empty() ? nothing_in(store, "artifacts") : table(rows));
   return pipeline::kRunDone;
 }
 
@@ -215,7 +221,7 @@ int list_artifacts(const cli::CommandLine& line, const Graph& graph, const std::
   if (line.json)
     print_json(json);
   else
-    print(rows.empty() ? "no artifacts\n" : table(rows));
+    print(rows.empty() ? nothing_in(store, "artifacts") : table(rows));
   return pipeline::kRunDone;
 }
 
@@ -288,11 +294,11 @@ std::string origin_text(const pipeline::Task& task, const std::string& path, con
 }
 
 /// The config without values that are defaults.
-Json changed_part(const pipeline::Task& task, const support::Origins& origins) {
+Json changed_part(const pipeline::Task& task) {
   Json changed = Json::object();
   for (const std::string& path : support::field_paths(task.stage->fields)) {
     const Json* value = pipeline::find_value(*task.config, path);
-    if (!value || origin_text(task, path, *value, origins) == "default") continue;
+    if (!value || support::find_field(task.stage->fields, path)->default_value == *value) continue;
     Json* at = &changed;
     for (const std::string& name : support::split(path, '.')) at = &(*at)[name];
     *at = *value;
@@ -317,7 +323,7 @@ int config_command(const cli::CommandLine& line) {
     const bool asks = line.origin || line.changed;
     const support::Origins origins = asks ? graph.origins_of(task) : support::Origins();
     if (line.json) {
-      Json item{{"id", task.id}, {"config", line.changed ? changed_part(task, origins) : *task.config}};
+      Json item{{"id", task.id}, {"config", line.changed ? changed_part(task) : *task.config}};
       if (line.origin) {
         item["origins"] = Json::object();
         for (const auto& [path, place] : origins)
@@ -331,7 +337,7 @@ int config_command(const cli::CommandLine& line) {
       const Json* value = pipeline::find_value(*task.config, path);
       if (!value) continue;
       const std::string from = asks ? origin_text(task, path, *value, origins) : "";
-      if (line.changed && from == "default") continue;
+      if (line.changed && support::find_field(task.stage->fields, path)->default_value == *value) continue;
       const auto fitted = [&](const std::string& text) {
         return cat(columns > 0 ? cli::fit(text, columns) : text, "\n");
       };

@@ -191,9 +191,15 @@ void print_plan_json(const PlanReport& told) {
   for (const auto& group : told.groups) {
     Json ids = Json::array();
     for (const std::size_t i : group.tasks) ids.push_back(graph.tasks[i].id);
+    std::vector<std::string> texts, places;
+    for (const auto& cause : group.causes) {
+      texts.push_back(cause.str());
+      const std::string place = place_text(cause.place);
+      if (!place.empty() && std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+    }
     causes.push_back({{"stage", group.stage},
-                      {"cause", support::join(group.texts, "; ")},
-                      {"place", place_text(group.place)},
+                      {"cause", support::join(texts, "; ")},
+                      {"place", support::join(places, "; ")},
                       {"tasks", std::move(ids)}});
   }
   for (const auto& [why, count] : told.demands) too_much.push_back({{"why", why}, {"tasks", count}});
@@ -292,8 +298,11 @@ void print_groups(const PlanReport& told) {
     const std::string name =
         group.tasks.size() == 1 ? told.graph().tasks[group.tasks.front()].id : cat(group.stage, "[*]");
     rows.push_back({cat("  ", state), std::to_string(group.tasks.size()), name});
-    std::vector<std::string> texts = group.texts;
-    if (const std::string place = place_text(group.place); !place.empty()) texts.front() += "  " + place;
+    std::vector<std::string> texts;
+    for (const auto& cause : group.causes) {
+      const std::string place = place_text(cause.place);
+      texts.push_back(cause.str() + (place.empty() ? "" : "  " + place));
+    }
     reasons.push_back(std::move(texts));
   }
   print_reasons(rows, reasons);
@@ -322,7 +331,7 @@ int plan_command(const cli::CommandLine& line) {
     told.table = pipeline::read_device_table(line.device);
     told.capacity = capacity_on_device(std::move(told.capacity), line.gpus.has_value(), graph);
   }
-  const int code = line.exit_code && told.work ? pipeline::kRunHasWork : pipeline::kRunDone;
+  const int code = line.exit_code && plan.count(TaskState::kRun) > 0 ? pipeline::kRunHasWork : pipeline::kRunDone;
   check_pools(line, graph);
   told.demands = impossible_demands(graph, plan, told.capacity);
   if (!line.why || line.json) told.groups = pipeline::group_causes(graph, plan, told.reader);

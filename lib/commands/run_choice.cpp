@@ -95,6 +95,7 @@ std::string newest_run(const pipeline::Store& store, const std::vector<std::stri
 std::string pick_run(const pipeline::Store& store, const std::string& wanted, const std::string& file,
                      const std::string& flag) {
   const std::vector<std::string> runs = store.runs();
+  if (runs.empty()) require_store(store.root());
   if (runs.empty())
     throw ConfigError(cat("the store ", quote(store.root().string()), " has no runs"), {},
                       "name another with --store, or run a pipeline first");

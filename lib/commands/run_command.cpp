@@ -35,13 +35,13 @@ double since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Of each report what it found, as it says itself, and where its page is. On a terminal a line stays a line.
+/// Of each report what it found, as it says itself, and where its page is.
 void print_reports(const std::vector<std::string>& reports) {
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   for (const std::string& report : reports) {
     for (const std::string& said : pipeline::result_lines(report)) {
-      const std::string line = "  " + cli::harmless(said);
-      print((terminal ? cli::fit(line, cli::terminal_size(STDOUT_FILENO).columns) : line) + "\n");
+      const std::string line = cli::harmless(said);
+      print(terminal ? cli::wrapped(line, cli::terminal_size(STDOUT_FILENO).columns, 2, 2) : cat("  ", line, "\n"));
     }
     print(cat("report: ", short_path(pipeline::front_page(report)), "\n"));
   }

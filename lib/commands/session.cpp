@@ -143,6 +143,10 @@ pipeline::Capacity capacity_of(const cli::CommandLine& line) {
     for (const std::string& word : support::split(*line.gpus, ',')) {
       const std::string id(support::trim(word));
       if (id.empty()) continue;
+      const bool by_name = id.starts_with("GPU-") || id.starts_with("MIG-");
+      if (const auto number = support::parse_integer(id); !by_name && (!number || *number < 0))
+        throw ConfigError(cat("expected numbers of GPUs, such as 0,1, or GPU-… of nvidia-smi, found ", quote(id)),
+                          {"--gpus", 0, 0, "", 1});
       if (std::find(capacity.gpus.begin(), capacity.gpus.end(), id) != capacity.gpus.end())
         throw ConfigError(cat("GPU ", quote(id), " is named twice"), {"--gpus", 0, 0, "", 1});
       capacity.gpus.push_back(id);
@@ -187,7 +191,10 @@ ExpandedPipeline load(const cli::CommandLine& line, const std::string& file, con
   ExpandedPipeline loaded;
   pipeline::share_with_group(store);  // before any user's plan writes the first cache
   loaded.catalog = std::make_unique<pipeline::StageCatalog>(stage_catalog());
-  loaded.catalog->remember_in(store / "memo" / "describe");
+  // Another folder that was named by mistake stays untouched: opening the store rejects it.
+  std::error_code unreadable;
+  if (support::is_there(store / "VERSION") || !fs::exists(store, unreadable) || fs::is_empty(store, unreadable))
+    loaded.catalog->remember_in(store / "memo" / "describe");
   loaded.graph = pipeline::expand(pipeline::read_pipeline_file(file), *loaded.catalog, expand_options(line));
   pipeline::StampMemo memo = pipeline::StampMemo::of_inputs(store);
   HashingNote note;
@@ -203,6 +210,7 @@ void use_what_is_there(pipeline::Graph& graph, const pipeline::Store& store, con
 
 void require_store(const fs::path& path) {
   if (support::is_there(path / "VERSION")) return;
+  open_for_reading(path);  // rejects a folder of something else
   throw ConfigError(cat("there is no store at ", quote(path.string())), {},
                     "`pe-pipeline run` makes it; --store names another");
 }

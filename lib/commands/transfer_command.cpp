@@ -69,17 +69,16 @@ std::string report_text(const pipeline::TransferReport& report, const cli::Comma
   return out + "\n";
 }
 
-int move_results(const cli::CommandLine& given, bool push) {
+int move_results(const cli::CommandLine& line, bool push) {
   const char* verb = push ? "push" : "pull";
-  cli::CommandLine line = given;
-  if (line.words.size() < 2) {
+  Scope scope = scope_of(line, /*may_make=*/!push);
+  if (scope.words.size() < 2) {
     throw ConfigError(push ? "push what, and where to?" : "pull what, and from where?",
                       {cat("pe-pipeline ", verb), 0, 0, "", 1},
                       cat("as in: pe-pipeline ", verb, " 'evaluate[size=tiny]' /mnt/box/store"));
   }
-  const fs::path other = other_store(line.words.back());
-  line.words.pop_back();
-  const Scope scope = scope_of(line, /*may_make=*/!push);
+  const fs::path other = other_store(scope.words.back());
+  scope.words.pop_back();
   const fs::path from_path = push ? scope.store : other;
   const fs::path to_path = push ? other : scope.store;
   if (!fs::exists(from_path / "VERSION")) throw ConfigError(cat("there is no store at ", quote(from_path.string())));

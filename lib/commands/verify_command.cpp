@@ -12,6 +12,7 @@
 #include "pipeline/orchestrator.h"
 #include "support/error.h"
 #include "support/folders.h"
+#include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::commands {
@@ -295,6 +296,9 @@ bool is_packed_file(const std::string& word) { return word.ends_with(pipeline::k
 /// A packed file is checked like a store that holds nothing else. The other words choose among its results.
 int verify_packed(const cli::CommandLine& given) {
   const auto packed = std::find_if(given.words.begin(), given.words.end(), is_packed_file);
+  if (!fs::exists(*packed))
+    throw ConfigError("there is no such file", {*packed, 0, 0, "", 1},
+                      support::file_suggestion(*packed, {fs::path(pipeline::kResultsEnding).extension().string()}));
   support::ScratchFolder folder = support::ScratchFolder::temporary("pe-verify");
   {
     pipeline::StoreOptions options;

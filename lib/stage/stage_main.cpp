@@ -265,9 +265,14 @@ int run_stage(int argc, char** argv, const StageInfo& info, const support::Schem
     // Ranks share a folder; who started them removes it.
     std::optional<OwnWorkFolder> own_work;
     if (order.removes_work && support::own_ranks().count <= 1) own_work.emplace(order.workspace.work);
+    const auto outputs = order.workspace.outputs;
     const int code =
         is_launcher ? launch(order, argc, argv) : rank_exit(run_order(std::move(order), info, flags, body));
     if (own_work && code == support::kExitDone) own_work->remove();
+    if (flags.task.empty() && code == support::kExitDone && support::own_ranks().count <= 1) {
+      for (const auto& [role, path] : outputs)
+        std::fprintf(stderr, "%s: %s is in %s\n", program.c_str(), role.c_str(), path.c_str());
+    }
     return code;
   } catch (const std::exception& exception) {
     const support::Error error = support::as_error(exception, [&](const std::exception& unknown) {

@@ -5,6 +5,7 @@
 #include "artifact/missing_input.h"
 #include "stage/paths.h"
 #include "support/files.h"
+#include "support/flag_value.h"
 #include "support/parse_json.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -163,13 +164,9 @@ WorkOrder order_from_flags(const cli::StageFlags& flags, const StageInfo& info, 
       throw ConfigError("expected KEY=VALUE, found " + quote(set), {"--set", 0, 0, "", 1});
     }
     const std::string key = set.substr(0, equals), text = set.substr(equals + 1);
-    const support::Field* field = support::find_field(schema, key);
-    const bool is_path =
-        field && (field->type == support::FieldType::kPath || field->type == support::FieldType::kPathList);
     support::Node layer;
     layer.kind = support::Node::Kind::kMap;
-    support::Node value = is_path && text.rfind('[', 0) != 0 ? support::literal_node(text, "--set " + key)
-                                                             : support::parse_yaml_value(text, "--set " + key);
+    support::Node value = support::flag_value(support::find_field(schema, key), text, "--set " + key);
     layer.mark = value.mark;
     layer.members.push_back({key, value.mark, std::move(value)});
     layers.push_back(std::move(layer));

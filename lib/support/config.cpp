@@ -275,6 +275,10 @@ class Overlay {
         return;
       case FieldType::kTextList:
       case FieldType::kPathList:
+        if (field.type == FieldType::kPathList && node.is_scalar() && node.text.empty()) {
+          store(config, Json::array(), node, path);  // no path, as where nothing is given
+          return;
+        }
         list(field, node, config, path, [this](auto& f, auto& n, auto& p) { return text(f, n, p); });
         return;
       case FieldType::kChoice:

@@ -34,6 +34,7 @@ fs::path glob_root(const std::string& pattern) {
                      : type == fs::file_type::socket    ? "a socket"
                      : type == fs::file_type::block     ? "a device"
                      : type == fs::file_type::character ? "a device"
+                     : type == fs::file_type::not_found ? "a link to a missing file"
                                                         : "nothing that can be looked at";
   throw ConfigError(cat("input ", quote(path.string()), " is ", kind, ", expected a file or a folder"), {},
                     "only files and folders of files can be inputs");
@@ -50,7 +51,7 @@ void list_tree(const fs::path& folder, const fs::path& base, std::set<std::pair<
     const fs::path path = folder / name;
     std::error_code error;  // one look at each: folders of inputs are large
     const fs::file_type type = fs::status(path, error).type();
-    if (type == fs::file_type::not_found) continue;  // a link that leads nowhere is no file
+    if (type == fs::file_type::not_found && !fs::is_symlink(path)) continue;  // removed meanwhile
     if (type == fs::file_type::none) throw IoError(cat("cannot look at ", quote(path.string()), ": ", error.message()));
     if (type == fs::file_type::directory) {
       list_tree(path, base, above, listed);

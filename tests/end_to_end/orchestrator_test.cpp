@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(an_id_with_several_results_is_told_and_a_run_chooses) {
   CHECK_HAS(answer.out, "pinned 2 results as best\n  decay[seed=1,branch=s10] has 2 results, and all are pinned: ");
   CHECK_HAS(answer.out, "(run " + runs[1] + "), ");
   answer = call({"pin", "best", id, "--run", runs[0]});
-  BOOST_TEST(answer.out == "pinned 1 result as best\n");
+  BOOST_TEST(answer.out == "pinned 1 result as best, in place of 2 results\n");
   answer = call({"pin", "all", "--run", runs[1]});
   CHECK_HAS(answer.out, "results as all\n");
   answer = call({"pin", "--run", runs[1]});

@@ -280,7 +280,7 @@ BOOST_AUTO_TEST_CASE(a_run_ends_with_what_its_report_found_and_where_it_is) {
 
   PseudoTerminal narrow(30, 12, in_terminal(project, words), project.root().string());
   BOOST_TEST(narrow.wait() == 0);
-  CHECK_HAS(narrow.screen.text(), "  4 toys were gathered into t…");
+  CHECK_HAS(narrow.screen.text(), "  4 toys were gathered into\n    the report\n");
   CHECK_HAS(narrow.screen.text(), "report: reports/toy/");
   fs::remove_all(project.root() / "store");
   PseudoTerminal terminal(80, 24, in_terminal(project, words), project.root().string());

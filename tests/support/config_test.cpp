@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
+#include "support/flag_value.h"
 #include "support/hash.h"
 
 using namespace pe::support;
@@ -106,6 +107,20 @@ BOOST_AUTO_TEST_CASE(values_are_typed_by_the_field) {
   BOOST_TEST(laid.config.at("lengths") == Json({1000, 2000}));
   BOOST_TEST(laid.config.at("log") == "no");
   BOOST_TEST(laid.origins.at("schedule.peak").str() == "c.yml:2:18");
+}
+
+BOOST_AUTO_TEST_CASE(a_path_on_the_command_line_is_yaml_only_as_a_list_or_in_quotes) {
+  const Schema schema = schema_of<Config>();
+  const auto text = [&](const std::string& key, const char* value) {
+    return flag_value(find_field(schema, key), value, "--set " + key).text;
+  };
+  BOOST_TEST(text("path", "a: b #c") == "a: b #c");
+  BOOST_TEST(text("path", "\"/data/a b\"") == "/data/a b");
+  BOOST_TEST(text("path", "'it''s'") == "it's");
+  BOOST_TEST(text("path", "") == "");
+  BOOST_TEST(text("log", "info #c") == "info");
+  BOOST_TEST(flag_value(find_field(schema, "path"), "[a, b]", "--set path").items.size() == 2u);
+  BOOST_CHECK_THROW(text("path", "[a"), ConfigError);
 }
 
 BOOST_AUTO_TEST_CASE(every_mistake_is_named_with_its_place_and_a_way_out) {

@@ -234,8 +234,8 @@ struct Summary {
 
 void report_speed(const Summary& summary, int workers, support::Progress& progress) {
   const double share = summary.waited_s / std::max(summary.took_s, 1e-9);
-  progress.note(fmt::format("{} on {} threads; {:.0f} % of the time went by waiting for them, so {} the bottleneck",
-                            support::short_duration(summary.took_s), workers, 100 * share,
+  progress.note(fmt::format("{} on {}; {} the bottleneck", support::short_duration(summary.took_s),
+                            workers == 1 ? "one thread" : cat(workers, " threads"),
                             share > 0.5 ? "encoding is" : "reading and writing are"));
 }
 

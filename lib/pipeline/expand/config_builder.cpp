@@ -10,6 +10,7 @@
 #include "pipeline/file/config_value.h"
 #include "pipeline/file/path_fields.h"
 #include "pipeline/file/shipped.h"
+#include "support/flag_value.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -256,24 +257,19 @@ void ConfigBuilder::apply_sets(const Stage& stage, const Scope& scope, Json& con
   if (flags == source_.stage_flags.end()) return;
   for (const Flag& flag : flags->second) {
     const support::Field* field = support::find_field(description.fields, flag.key);
-    const bool is_path =
-        field && (field->type == support::FieldType::kPath || field->type == support::FieldType::kPathList);
     const auto absolute = [&](const std::string& text) {
       return text.empty() || fs::path(text).is_absolute() ? text : (folder_ / text).lexically_normal().string();
     };
     Node value;
-    if (is_path && (flag.value.empty() || flag.value.front() != '[')) {
-      value = support::literal_node(absolute(flag.value), flag.name);
-    } else {
-      try {
-        value = support::parse_yaml_value(flag.value, flag.name);
-      } catch (const ConfigError& error) {
-        for (const auto& item : error.diagnostics()) diagnostics.add(item.message, item.place, item.hint);
-        continue;
-      }
-      if (is_path) {
-        for (Node& item : value.items) item.text = absolute(item.text);
-      }
+    try {
+      value = support::flag_value(field, flag.value, flag.name);
+    } catch (const ConfigError& error) {
+      for (const auto& item : error.diagnostics()) diagnostics.add(item.message, item.place, item.hint);
+      continue;
+    }
+    if (support::takes_paths(field)) {
+      value.text = absolute(value.text);
+      for (Node& item : value.items) item.text = absolute(item.text);
     }
     support::overlay(description.fields, single(flag.key, std::move(value)), config, origins, diagnostics, strict);
   }

@@ -247,13 +247,14 @@ std::vector<std::string> StageCatalog::known_programs() const {
 
 Json ask_to_describe(const fs::path& executable, double patience_s, const support::Place& place) {
   constexpr const char* kHint = "`run` names a stage, a program that answers --describe with pe-stage/1";
+  if (::access(executable.c_str(), X_OK) != 0 && errno == EACCES)
+    throw ConfigError(cat(support::quote(executable.string()), " is not executable"), place,
+                      cat("chmod +x ", executable.string()));
   support::TimedCapture captured;
   try {
     captured = support::capture_within({executable.string(), "--describe"}, {.timeout_s = patience_s});
   } catch (const support::IoError& error) {
-    throw ConfigError(
-        cat("cannot start ", support::quote(executable.string()), ": ", error.diagnostics().front().message), place,
-        "`run` names an executable stage");
+    throw ConfigError(error.diagnostics().front().message, place, "`run` names an executable stage");
   }
   if (captured.timed_out) {
     throw ConfigError(cat(support::quote(executable.string()), " did not answer --describe within ",
@@ -308,7 +309,9 @@ std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& ru
         run.find('/') != std::string::npos
             ? cat("no file ", support::quote((root / run).lexically_normal().string()))
             : cat("the program ", support::quote(run), " is neither in the folder of pe-pipeline nor on the PATH");
-    std::string hint = support::suggestion(run, known_programs());
+    const bool is_path = run.find('/') != std::string::npos;
+    std::string hint = is_path ? support::file_suggestion((root / run).lexically_normal(), {})
+                               : support::suggestion(run, known_programs());
     std::error_code error;
     const bool of_project =
         run.starts_with("pe-") && !hint.starts_with("did you mean") && fs::exists(root / "bootstrap", error);

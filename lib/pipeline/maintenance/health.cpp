@@ -49,14 +49,15 @@ class Examination {
     machine();
     std::error_code error;
     const bool exists = fs::exists(root_ / "VERSION", error);
-    if (!exists) {
-      add(Level::kNote, "store", cat("no store at ", quote(root_.string()), " yet"), "the first run creates it");
-    } else {
-      try {
+    try {
+      if (exists) {
         store();
-      } catch (const support::IoError& failure) {
-        add(Level::kBad, "store", failure.diagnostics().front().message, "its owner, or the file system under it");
+      } else {
+        const Store other(root_, {.create = false});  // rejects a folder of something else
+        add(Level::kNote, "store", cat("no store at ", quote(root_.string()), " yet"), "the first run creates it");
       }
+    } catch (const support::IoError& failure) {
+      add(Level::kBad, "store", failure.diagnostics().front().message, "its owner, or the file system under it");
     }
     file_system();
     gpus();

@@ -444,16 +444,11 @@ std::vector<CauseGroup> group_causes(const Graph& graph, const Plan& plan, const
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     const TaskState state = plan.tasks[i].state;
     if (state == TaskState::kReuse || state == TaskState::kNotNeeded || state == TaskState::kLikelyReuse) continue;
-    const Explanation explanation = explainer.explain(i);
-    std::vector<std::string> texts;
-    support::Place place;
-    for (const Cause& cause : explanation.causes) {
-      texts.push_back(cause.str());
-      if (place.file.empty()) place = cause.place;
-    }
-    const auto [it, fresh] =
-        by_text.try_emplace(cat(graph.tasks[i].label, '\n', support::join(texts, "\n")), groups.size());
-    if (fresh) groups.push_back({graph.tasks[i].label, std::move(texts), place, {}});
+    Explanation explanation = explainer.explain(i);
+    std::string text = graph.tasks[i].label;
+    for (const Cause& cause : explanation.causes) text += cat('\n', cause.str());
+    const auto [it, fresh] = by_text.try_emplace(std::move(text), groups.size());
+    if (fresh) groups.push_back({graph.tasks[i].label, std::move(explanation.causes), {}});
     groups[it->second].tasks.push_back(i);
   }
   std::stable_sort(groups.begin(), groups.end(),

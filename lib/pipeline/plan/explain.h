@@ -45,9 +45,8 @@ std::vector<Explanation> explain_all(const Graph& graph, const Plan& plan, const
 
 /// Tasks that run for the same reasons, most first: "168 tasks, 3 causes".
 struct CauseGroup {
-  std::string stage;               ///< stage label
-  std::vector<std::string> texts;  ///< the causes
-  support::Place place;
+  std::string stage;          ///< stage label
+  std::vector<Cause> causes;  ///< with the places of the first task
   std::vector<std::size_t> tasks;
 };
 

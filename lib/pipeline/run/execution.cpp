@@ -3,7 +3,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "pipeline/run/start_checks.h"
 #include "support/error.h"
@@ -19,6 +21,26 @@ constexpr double kTick = 0.25;
 constexpr double kLongestWait = 0.1;  // an interrupt that comes just before a wait is seen after it
 constexpr int kLookAhead = 64;        // ready tasks
 constexpr double kLastWords_s = 10;   // after the grace, once an exception has ended the loop
+
+/// "; input missing: 'texts' (fetch.path of text)": an input file that a task above `i` needs. Keys hold its content,
+/// so no result can be found without it. Empty when there is none.
+std::string missing_file_above(const Graph& graph, std::size_t i) {
+  std::set<std::size_t> seen{i};
+  std::vector<std::size_t> open{i};
+  while (!open.empty()) {
+    const Task& task = graph.tasks[open.back()];
+    open.pop_back();
+    for (const ExternalInput& external : task.externals) {
+      if (!external.content->missing.empty())
+        return cat("; input missing: ", support::quote(external.content->missing), " (", external.field, " of ",
+                   task.id, ")");
+    }
+    for (const Edge& edge : task.inputs) {
+      if (seen.insert(edge.producer).second) open.push_back(edge.producer);
+    }
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -244,7 +266,9 @@ void Execution::refresh(std::size_t i) {
   const Task& task = run_.task(i);
   TaskInputs inputs = states.inputs_of(i);
   if (task.allow_partial && inputs.all_inputs_missing()) {
-    states.block(i, "none of the results that it gathers is present");
+    const auto& [number, why] = *inputs.missing.begin();
+    states.block(i, cat("none of the results that it gathers is present, such as ",
+                        producer_id(run_.graph, task.inputs[number]), ": ", why, missing_file_above(run_.graph, i)));
     return;
   }
   state.key = PackedDigest(keys_->task_key(run_.graph, task, inputs.digests));

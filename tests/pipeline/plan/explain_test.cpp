@@ -25,7 +25,9 @@ std::vector<std::string> lines(const Graph& graph, const StoreView& store, const
   std::vector<std::string> found;
   const Plan plan = make_plan(graph, store, options);
   for (const CauseGroup& group : group_causes(graph, plan, store)) {
-    found.push_back(std::to_string(group.tasks.size()) + " " + group.stage + ": " + support::join(group.texts, "; "));
+    std::vector<std::string> causes;
+    for (const Cause& cause : group.causes) causes.push_back(cause.str());
+    found.push_back(std::to_string(group.tasks.size()) + " " + group.stage + ": " + support::join(causes, "; "));
   }
   return found;
 }
@@ -56,10 +58,12 @@ BOOST_AUTO_TEST_CASE(a_changed_field_is_named_with_both_values_and_its_line) {
   const auto trunk =
       std::find_if(groups.begin(), groups.end(), [](const CauseGroup& group) { return group.stage == "trunk"; });
   BOOST_REQUIRE((trunk != groups.end()));
-  BOOST_TEST(trunk->texts == std::vector<std::string>{"train.lr 0.003 -> 0.001"}, boost::test_tools::per_element());
+  BOOST_REQUIRE(trunk->causes.size() == 1u);
+  const Cause& cause = trunk->causes.front();
+  BOOST_TEST(cause.str() == "train.lr 0.003 -> 0.001");
   BOOST_TEST(trunk->tasks.size() == 2u);
-  BOOST_TEST(trunk->place.line == 4);
-  BOOST_TEST(trunk->place.file.find("configs/train.yml") != std::string::npos);
+  BOOST_TEST(cause.place.line == 4);
+  BOOST_TEST(cause.place.file.find("configs/train.yml") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(several_causes_stand_side_by_side) {
