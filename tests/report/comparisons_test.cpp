@@ -719,6 +719,29 @@ BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {
   BOOST_TEST(contains(one.findings[0], "can show no difference"), one.findings[0]);
   BOOST_TEST(cell_of(table_of(one, "power"), 0, "shown").reason == "the noise of training takes three seeds to know");
 
+  // A text or size with much noise says nothing of another one.
+  Results both = perplexities({.seed_sd = 0.001});
+  const Results noisy = perplexities({.seed_sd = 0.2});
+  both.variants = {"quiet", "noisy"};
+  for (Arm& arm : both.arms) arm.variant = "quiet";
+  for (Arm arm : noisy.arms) {
+    arm.variant = "noisy";
+    for (std::size_t& run : arm.runs) run += both.runs.size();
+    both.arms.push_back(std::move(arm));
+  }
+  for (LmCell cell : noisy.lm) {
+    cell.run += both.runs.size();
+    both.lm.push_back(std::move(cell));
+  }
+  both.runs.insert(both.runs.end(), noisy.runs.begin(), noisy.runs.end());
+  const Section variants = section_of("power", both);
+  const Table& apart = table_of(variants, "power");
+  BOOST_TEST_REQUIRE(apart.rows.size() == 4u);  // two lengths of each
+  for (const std::size_t row : {0u, 1u, 2u, 3u}) {
+    const bool quiet = cell_of(apart, row, "measure").text == "NLL, prefix, quiet";
+    BOOST_TEST((*cell_of(apart, row, "shown").number < 0.02) == quiet, cell_of(apart, row, "measure").text);
+  }
+
   // Of tasks, too: by trials where there are some, by seeds where there are summaries. Answers without any noise say
   // nothing.
   Results trials = retrieval({20, 25, 30}, 50);

@@ -189,6 +189,12 @@ BOOST_AUTO_TEST_CASE(loss_is_drawn_against_parameters_and_compute_where_these_di
   BOOST_TEST(line.points[1].x == 4000.0);
   BOOST_TEST(line.points[1].y == 2.6, tt::tolerance(1e-9));
   BOOST_TEST(series_of(figure_of(section, "loss_flops").panels[0], "alibi", Series::Role::kPoints).points.size() == 6u);
+
+  // The seeds that did not diverge are no mean of their model.
+  results.curves.back().diverged = true;  // alibi, large
+  const Figure& rest = section_of("scaling", results).figures.at(0);
+  BOOST_TEST(series_of(rest.panels[0], "alibi", Series::Role::kPoints).points.size() == 3u);
+  BOOST_TEST(rest.caption.find("Models of which a seed diverged are left out.") != std::string::npos, rest.caption);
 }
 
 BOOST_AUTO_TEST_CASE(the_cheapest_drop_is_the_latest_that_is_shown_to_be_as_good) {
