@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "report/figures/gnuplot.h"
+#include "report/results/rows.h"
 #include "report/section_results.h"
 #include "report/sections/section.h"
 #include "schema/language_modelling.h"
@@ -303,6 +304,26 @@ BOOST_AUTO_TEST_CASE(models_that_were_never_moved_have_no_row_and_a_moved_text_i
   add<schema::ProbeReliance>(results, 1, reliance, {{"shuffled_prefix", 4, 0.1, 0.01, "ok"}});
   BOOST_TEST(table_of(section_of("positions", results), "reliance").rows.size() == 2u);
   BOOST_TEST(control().find("shuffled prefixes") != std::string::npos, control());
+}
+
+BOOST_AUTO_TEST_CASE(test_text_counts_else_validation_text_else_training_text) {
+  using Texts = std::set<std::string>;
+  BOOST_TEST((unjudged_of({"train", "validation", "test"}) == Texts{"train", "validation"}));
+  BOOST_TEST((unjudged_of({"train", "test"}) == Texts{"train"}));
+  BOOST_TEST((unjudged_of({"train", "validation"}) == Texts{"train"}));
+  BOOST_TEST(unjudged_of({"train"}).empty());
+  BOOST_TEST(unjudged_of({"validation"}).empty());
+  const auto shown = [](const std::vector<std::string>& texts) {
+    Results results = two_models();
+    std::vector<std::vector<artifact::Cell>> rows;
+    for (const std::string& text : texts)
+      rows.push_back({text, "translation", 64, text == "train" ? 0.5 : 0.1, 0.01, "ok"});
+    add<schema::ProbeReliance>(results, 0, {"corpus", "test", "amount", "delta", "se", "status"}, rows);
+    const Table table = table_of(section_of("positions", results), "reliance");
+    return *table.rows.at(0).cells.back().number;
+  };
+  BOOST_TEST(shown({"train", "test"}) == 0.1);
+  BOOST_TEST(shown({"train"}) == 0.5);
 }
 
 BOOST_AUTO_TEST_CASE(positions_and_frequencies_are_drawn_for_each_model) {

@@ -8,6 +8,7 @@
 
 #include "report/claims/claim_items.h"
 #include "report/results/results.h"
+#include "report/results/rows.h"
 #include "report/tables/table.h"
 #include "schema/cells.h"
 #include "support/hash.h"
@@ -638,22 +639,19 @@ class Judge {
   }
 
   /// Whether a row of an arm that the test is about was among them.
-  /// Validation text is another evaluation where there is test text, unless a claim asks for it.
-  bool leaves_validation(const artifact::Table& table, const RowFilter& filter) const {
-    if (!table.find_column(kCorpus)) return false;
+  /// The texts that a table is not judged by, unless a claim asks for one.
+  std::set<std::string> unjudged_texts_of(const artifact::Table& table, const RowFilter& filter) const {
     const bool named = std::any_of(filter.begin(), filter.end(), [](const auto& one) { return one.first == kCorpus; });
-    return !named && has_test_text(table.name());
-  }
-
-  bool has_test_text(const std::string& name) const {
-    const auto [known, fresh] = test_text_.try_emplace(name, false);
+    if (named || !table.find_column(kCorpus)) return {};
+    const auto [known, fresh] = unjudged_.try_emplace(table.name());
     if (!fresh) return known->second;
-    for (const GatheredTable& gathered : results_.tables.at(name)) {
+    std::set<std::string> texts;
+    for (const GatheredTable& gathered : results_.tables.at(table.name())) {
       const schema::CellReader read(gathered.table);
-      for (std::size_t row = 0; row < gathered.table.rows() && !known->second; ++row)
-        known->second = gathered.table.find_column(kCorpus) && read.text(row, kCorpus) != "validation";
+      for (std::size_t row = 0; gathered.table.find_column(kCorpus) && row < gathered.table.rows(); ++row)
+        texts.insert(read.text(row, kCorpus));
     }
-    return known->second;
+    return known->second = unjudged_of(texts);
   }
 
   bool add_rows(const ClaimTest& test, const GatheredTable& gathered, const std::string& run_name,
@@ -671,9 +669,9 @@ class Judge {
                has_unit = !table.columns()[*table.find_column(quantity.measure)].unit.empty();
     const auto take = [&](const RowFilter& filter, bool is_minus) {
       for (const auto& [name, values] : filter) check_column(test, table, name);
-      const bool tests_only = leaves_validation(table, filter);
+      const std::set<std::string> unjudged = unjudged_texts_of(table, filter);
       for (std::size_t row = 0; row < table.rows(); ++row) {
-        if (tests_only && read.text(row, kCorpus) == "validation") continue;
+        if (!unjudged.empty() && unjudged.count(read.text(row, kCorpus)) != 0) continue;
         const bool fits = std::all_of(filter.begin(), filter.end(), [&](const auto& one) {
           const std::string own = read.text(row, one.first);
           return std::any_of(one.second.begin(), one.second.end(),
@@ -709,7 +707,7 @@ class Judge {
   }
 
   const Results& results_;
-  mutable std::map<std::string, bool> test_text_;  ///< of tables by name
+  mutable std::map<std::string, std::set<std::string>> unjudged_;  ///< of tables by name
   std::size_t comparisons_ = 1;  ///< of the claim that is judged
   bool repeated_ = false;        ///< whether its seeds are added until it is decided
 };

@@ -132,9 +132,10 @@ void add_extensions(const Results& results, Noises& all) {
   if (!has_table<schema::ExtensionDocument>(results)) return;
   std::vector<std::size_t> arm_of_run;
   for (std::size_t run = 0; run < results.runs.size(); ++run) arm_of_run.push_back(arm_of(results, run));
+  const std::set<std::string> unjudged = unjudged_texts<schema::ExtensionDocument>(results);
   std::map<std::int64_t, std::map<std::string, std::map<std::size_t, DocumentSums>>> losses;  // length, rule and arm
   each_row<schema::ExtensionDocument>(results, [&](std::size_t run, const schema::ExtensionDocument& row) {
-    if (arm_of_run[run] >= results.arms.size() || row.corpus == "validation" || row.tokens_scored <= 0) return;
+    if (arm_of_run[run] >= results.arms.size() || unjudged.count(row.corpus) != 0 || row.tokens_scored <= 0) return;
     auto& [nll, tokens] = losses[row.length][row.variant][arm_of_run[run]][results.runs[run].seed][row.doc_id];
     nll += row.nll_sum;
     tokens += static_cast<double>(row.tokens_scored);

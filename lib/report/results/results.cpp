@@ -14,6 +14,7 @@
 #include "artifact/missing_input.h"
 #include "report/results/arms.h"
 #include "report/results/drops.h"
+#include "report/results/rows.h"
 #include "report/results/training_curves.h"
 #include "report/text_escape.h"
 #include "schema/algorithmic.h"
@@ -741,10 +742,11 @@ void make_arms(const std::vector<std::string>& chosen, std::set<std::size_t> unm
 
 namespace {
 
-/// Validation text is another evaluation. It counts where there is no test text.
-void keep_test_text(std::vector<LmCell>& cells) {
-  const auto is_validation = [](const LmCell& cell) { return cell.corpus == "validation"; };
-  if (!std::all_of(cells.begin(), cells.end(), is_validation)) std::erase_if(cells, is_validation);
+void keep_judged_text(std::vector<LmCell>& cells) {
+  std::set<std::string> texts;
+  for (const LmCell& cell : cells) texts.insert(cell.corpus);
+  const std::set<std::string> unjudged = unjudged_of(texts);
+  std::erase_if(cells, [&](const LmCell& cell) { return unjudged.count(cell.corpus) != 0; });
 }
 
 }  // namespace
@@ -769,7 +771,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   const auto score_labels = labels_of(config, workspace, "scores", results.missing);
   for (std::size_t i = 0; i < score_labels.size(); ++i) scores.read(workspace.all_inputs("scores")[i], score_labels[i]);
   const std::set<std::size_t> unmeasured = scores.finish();
-  keep_test_text(results.lm);
+  keep_judged_text(results.lm);
   const auto curve_labels = labels_of(config, workspace, "curves", results.missing);
   for (std::size_t i = 0; i < curve_labels.size(); ++i)
     results.curves.push_back(read_curve(workspace.all_inputs("curves")[i], curve_labels[i], i + 1, data));

@@ -2,6 +2,10 @@
 /// Rows of the scores, table by table.
 #pragma once
 
+#include <algorithm>
+#include <set>
+#include <string>
+
 #include "report/results/results.h"
 #include "schema/row.h"
 
@@ -23,12 +27,23 @@ void each_row(const Results& results, const Use& use) {
   }
 }
 
-/// Whether a table has rows of test text. Rows of validation text are then another evaluation, and no further seeds.
+/// Of the texts of a table those that it is not judged by. Test text counts, without it validation text, and training
+/// text only where it is alone: the others are further evaluations of the same models, and no further seeds.
+inline std::set<std::string> unjudged_of(const std::set<std::string>& texts) {
+  std::set<std::string> unjudged;
+  const auto is_test = [](const std::string& text) { return text != "validation" && text != "train"; };
+  const bool has_test = std::any_of(texts.begin(), texts.end(), is_test);
+  for (const std::string& text : texts) {
+    if (!is_test(text) && (has_test || (text == "train" && texts.size() > 1))) unjudged.insert(text);
+  }
+  return unjudged;
+}
+
 template <typename T>
-bool has_test_rows(const Results& results) {
-  bool found = false;
-  each_row<T>(results, [&](std::size_t, const T& row) { found = found || row.corpus != "validation"; });
-  return found;
+std::set<std::string> unjudged_texts(const Results& results) {
+  std::set<std::string> texts;
+  each_row<T>(results, [&](std::size_t, const T& row) { texts.insert(row.corpus); });
+  return unjudged_of(texts);
 }
 
 }  // namespace pe::report

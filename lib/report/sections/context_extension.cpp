@@ -78,9 +78,9 @@ std::vector<ArmReach> gather(const Results& results) {
     for (const std::size_t run : results.arms[arm].runs) arm_of_run[run] = arm;
   }
   const auto of = [&](std::size_t run) { return arm_of_run[run] < arms.size() ? &arms[arm_of_run[run]] : nullptr; };
-  const bool length_tests = has_test_rows<schema::LmLength>(results);
+  const std::set<std::string> unjudged_lengths = unjudged_texts<schema::LmLength>(results);
   each_row<schema::LmLength>(results, [&](std::size_t run, const schema::LmLength& row) {
-    if (length_tests && row.corpus == "validation") return;
+    if (unjudged_lengths.count(row.corpus) != 0) return;
     ArmReach* arm = of(run);
     if (!arm || row.protocol != "anchored") return;
     const std::string measure = row.measure, status = row.status;
@@ -101,17 +101,18 @@ std::vector<ArmReach> gather(const Results& results) {
         (cell.status == "ok" || cell.status == "na_positions" || cell.status == "overflow"))
       arm->tested.insert(cell.length);
   }
-  const bool tests = has_test_rows<schema::Extension>(results);
+  const std::set<std::string> unjudged = unjudged_texts<schema::Extension>(results);
   each_row<schema::Extension>(results, [&](std::size_t run, const schema::Extension& row) {
-    if (tests && row.corpus == "validation") return;
+    if (unjudged.count(row.corpus) != 0) return;
     ArmReach* arm = of(run);
     if (!arm) return;
     arm->extended = true;
     if (row.status != "ok") arm->bad[row.variant].insert(row.length);
   });
+  const std::set<std::string> unjudged_documents = unjudged_texts<schema::ExtensionDocument>(results);
   each_row<schema::ExtensionDocument>(results, [&](std::size_t run, const schema::ExtensionDocument& row) {
     ArmReach* arm = of(run);
-    if (!arm) return;
+    if (!arm || (row.corpus == "train" && unjudged_documents.count(row.corpus) != 0)) return;
     auto& rules = row.corpus == "validation" ? arm->validation : arm->test;
     auto& [nll, tokens] = rules[row.variant][row.length][cat(row.doc_id)];
     nll += row.nll_sum;

@@ -22,9 +22,9 @@ using Places = std::map<std::pair<std::string, std::int64_t>, Place>;
 Places places_of(const Results& results, const Arm& arm, std::vector<std::string>& rules,
                  std::set<std::int64_t>& lengths) {
   Places places;
-  const bool tests = has_test_rows<schema::Extension>(results);
+  const std::set<std::string> unjudged = unjudged_texts<schema::Extension>(results);
   each_row<schema::Extension>(results, [&](std::size_t run, const schema::Extension& row) {
-    if (tests && row.corpus == "validation") return;
+    if (unjudged.count(row.corpus) != 0) return;
     if (std::find(arm.runs.begin(), arm.runs.end(), run) == arm.runs.end()) return;
     const std::string rule = row.variant;
     if (std::find(rules.begin(), rules.end(), rule) == rules.end()) rules.push_back(rule);

@@ -18,9 +18,9 @@ struct Bin {
 
 std::map<double, Bin> bins_of(const Results& results, const Arm& arm, double& documents) {
   std::map<double, Bin> bins;
-  const bool tests = has_test_rows<schema::LmPosition>(results);
+  const std::set<std::string> unjudged = unjudged_texts<schema::LmPosition>(results);
   each_row<schema::LmPosition>(results, [&](std::size_t run, const schema::LmPosition& row) {
-    if (tests && row.corpus == "validation") return;
+    if (unjudged.count(row.corpus) != 0) return;
     if (row.bins != "log" || std::find(arm.runs.begin(), arm.runs.end(), run) == arm.runs.end()) return;
     Bin& bin = bins[row.bin_lo];
     bin.low = row.bin_lo;

@@ -126,11 +126,11 @@ Table reliance_table(const Results& results) {
     std::vector<double> delta, se;
     std::string status = "ok";
   };
-  const bool tests = has_test_rows<schema::ProbeReliance>(results);
+  const std::set<std::string> unjudged = unjudged_texts<schema::ProbeReliance>(results);
   std::vector<std::pair<std::string, std::int64_t>> cases;
   std::map<std::pair<std::size_t, std::pair<std::string, std::int64_t>>, Sum> sums;
   each_row<schema::ProbeReliance>(results, [&](std::size_t run, const schema::ProbeReliance& row) {
-    if (tests && row.corpus == "validation") return;
+    if (unjudged.count(row.corpus) != 0) return;
     const std::pair test{row.test, row.amount};
     if (std::find(cases.begin(), cases.end(), test) == cases.end()) cases.push_back(test);
     Sum& sum = sums[{arm_of(results, run), test}];
@@ -193,9 +193,9 @@ CausesByLength causes_of(const Results& results) {
   CausesByLength causes;
   const std::int64_t trained = results.train_length;
   if (trained == 0) return causes;
-  const bool tests = has_test_rows<schema::ProbePositionLoss>(results);
+  const std::set<std::string> unjudged = unjudged_texts<schema::ProbePositionLoss>(results);
   each_row<schema::ProbePositionLoss>(results, [&](std::size_t run, const schema::ProbePositionLoss& row) {
-    if (row.status != "ok" || (tests && row.corpus == "validation")) return;
+    if (row.status != "ok" || unjudged.count(row.corpus) != 0) return;
     placed[run][{row.context, row.last}] = row.nll_mean;
     if (row.last > trained) causes[row.last];
   });
