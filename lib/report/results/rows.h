@@ -27,7 +27,7 @@ void each_row(const Results& results, const Use& use) {
   }
 }
 
-/// Of the texts of a table those that it is not judged by. Test text counts, without it validation text, and training
+/// Texts of a table that its results leave out. Test text counts, without it validation text, and training
 /// text only where it is alone: the others are further evaluations of the same models, and no further seeds.
 inline std::set<std::string> unjudged_of(const std::set<std::string>& texts) {
   std::set<std::string> unjudged;
