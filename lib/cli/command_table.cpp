@@ -122,7 +122,7 @@ const char* const kSummary =
 const char* const kExitCodes =
     "0 done or nothing to do; 1 a task failed; 2 usage or pipeline file; 3 incomplete without a failure; 4 store or "
     "file "
-    "system; 5 a mismatch in verify, or a conflict under --strict; 10 there is work (plan --exit-code); 130 "
+    "system; 5 a mismatch in verify, or a conflict under --strict; 10 a task would run (plan --exit-code); 130 "
     "interrupted "
     "twice.";
 

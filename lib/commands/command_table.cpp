@@ -190,11 +190,11 @@ cli::Command plan_entry() {
                   toggle("--force", "Plan as if --force were given to run", &CommandLine::force), from_store_flag(),
                   text("--device", "DEVICE", "Cost on GPUs that were measured: h100, or a FILE.yml of such figures",
                        &CommandLine::device),
-                  toggle("--exit-code", "Exit with 10 when there is something to run", &CommandLine::exit_code)},
+                  toggle("--exit-code", "Exit with 10 when a task would run", &CommandLine::exit_code)},
           {{"pe-pipeline plan pipelines/fineweb_grid.yml", "the whole grid"},
            {"pe-pipeline plan pipelines/fineweb_grid.yml --device h100 --gpus 0,1,2,3", "its cost on four H100"},
            {"pe-pipeline plan grid.yml --exit-code >/dev/null || echo 'there is work'", "in a script"}},
-          "0 done; 2 usage or pipeline file; 4 the store cannot be read; 10 there is work (with --exit-code).",
+          "0 done; 2 usage or pipeline file; 4 the store cannot be read; 10 a task would run (with --exit-code).",
           plan_command};
 }
 

@@ -189,12 +189,10 @@ void check_pools(const cli::CommandLine& line, const pipeline::Graph& graph) {
 
 ExpandedPipeline load(const cli::CommandLine& line, const std::string& file, const fs::path& store) {
   ExpandedPipeline loaded;
+  open_for_reading(store);            // rejects a folder of something else, before a cache is written there
   pipeline::share_with_group(store);  // before any user's plan writes the first cache
   loaded.catalog = std::make_unique<pipeline::StageCatalog>(stage_catalog());
-  // Another folder that was named by mistake stays untouched: opening the store rejects it.
-  std::error_code unreadable;
-  if (support::is_there(store / "VERSION") || !fs::exists(store, unreadable) || fs::is_empty(store, unreadable))
-    loaded.catalog->remember_in(store / "memo" / "describe");
+  loaded.catalog->remember_in(store / "memo" / "describe");
   loaded.graph = pipeline::expand(pipeline::read_pipeline_file(file), *loaded.catalog, expand_options(line));
   pipeline::StampMemo memo = pipeline::StampMemo::of_inputs(store);
   HashingNote note;

@@ -57,7 +57,8 @@ class Examination {
         add(Level::kNote, "store", cat("no store at ", quote(root_.string()), " yet"), "the first run creates it");
       }
     } catch (const support::IoError& failure) {
-      add(Level::kBad, "store", failure.diagnostics().front().message, "its owner, or the file system under it");
+      add(Level::kBad, "store", failure.diagnostics().front().message,
+          exists ? "its owner, or the file system under it" : "");
     }
     file_system();
     gpus();

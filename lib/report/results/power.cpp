@@ -239,6 +239,12 @@ std::vector<ObservedNoise> observed_noise(const Results& results) {
   }
   add_extensions(results, all);
   add_structured_rows(results, all);
+  // A measure of one variant in all lengths, then of the next.
+  std::map<std::string, std::size_t> first;
+  for (const ObservedNoise& one : all) first.try_emplace(one.measure, first.size());
+  std::stable_sort(all.begin(), all.end(), [&](const ObservedNoise& a, const ObservedNoise& b) {
+    return first.at(a.measure) < first.at(b.measure);
+  });
   return all;
 }
 

@@ -14,7 +14,7 @@ namespace pe::report {
 
 /// How noisy differences from the baseline were: of one measure at one length, in one variant.
 struct ObservedNoise {
-  std::string measure;  ///< "NLL, anchored", with the variant if there are several
+  std::string measure;               ///< "NLL, anchored", with the variant if there are several
   bool nats = true;                  ///< else a share
   std::int64_t length = 0;           ///< 0: the measure has none
   statistics::NoiseLevels noise;     ///< medians over the encodings; `seed` is NaN below three seeds

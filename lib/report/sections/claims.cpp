@@ -54,13 +54,15 @@ std::string band_text(const std::optional<statistics::Interval>& band) {
 Row test_row(const std::string& id, const TestResult& result, bool is_control) {
   const std::string& reason = result.reason;
   return {
-      .cells = {Cell::of_text(id), Cell::of_text(result.configs),
-                Cell::of_text(cat(is_control ? "control: " : "", result.test->text())), Cell::of_text(result.observed),
-                stated(result.test->published), Cell::of_text(band_text(result.test->band)),
-                Cell::of_text(result.shown), number_or(result.effect, reason), number_or(result.interval.low, reason),
-                number_or(result.interval.high, reason), Cell::of_number(result.level),
-                number_or(result.detectable, "no noise is known"), Cell::of_number(static_cast<double>(result.seeds)),
-                Cell::of_text(verdict_text(result, is_control)), Cell::of_text(reason)}};
+      .cells = {
+          Cell::of_text(id), Cell::of_text(result.configs),
+          Cell::of_text(cat(is_control ? "control: " : "", result.test->text())), Cell::of_text(result.observed),
+          stated(result.test->published), Cell::of_text(band_text(result.test->band)), Cell::of_text(result.shown),
+          number_or(result.effect, reason), number_or(result.interval.low, reason),
+          number_or(result.interval.high, reason), Cell::of_number(result.level),
+          number_or(result.detectable, std::isinf(result.detectable) ? "no difference of scores" : "no noise is known"),
+          Cell::of_number(static_cast<double>(result.seeds)), Cell::of_text(verdict_text(result, is_control)),
+          Cell::of_text(reason)}};
 }
 
 /// The first looks spend far less than a thousandth of a per cent.

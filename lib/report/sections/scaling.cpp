@@ -109,9 +109,10 @@ Section scaling_section(const Results& results, Palette& palette) {
     figure.panels.push_back(std::move(panel));
     figure.caption =
         cat("Last validation of each training, at its training length; small marks: single seeds; line: means over "
-            "seeds, with their 95 % t interval from three on. "
-            "Lines join trainings on the same data at the same length and are no fitted law. ",
-            diverged.empty() ? "" : "Models of which a seed diverged are left out. ", training_sentence(results));
+            "seeds, with their 95 % t interval from three on",
+            diverged.empty() ? "" : ", without models of which a seed diverged",
+            ". Lines join trainings on the same data at the same length and are no fitted law. ",
+            training_sentence(results));
     figure.description = cat("Line chart of validation loss against ", axis, ".");
     section.figures.push_back(std::move(figure));
   };
