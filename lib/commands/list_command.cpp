@@ -293,12 +293,16 @@ std::string origin_text(const pipeline::Task& task, const std::string& path, con
   return path.starts_with("compute.") ? "auto: this machine, or the stage's resources" : "the pipeline file";
 }
 
+bool is_default(const pipeline::Task& task, const std::string& path, const Json& value) {
+  return support::find_field(task.stage->fields, path)->default_value == value;
+}
+
 /// The config without values that are defaults.
 Json changed_part(const pipeline::Task& task) {
   Json changed = Json::object();
   for (const std::string& path : support::field_paths(task.stage->fields)) {
     const Json* value = pipeline::find_value(*task.config, path);
-    if (!value || support::find_field(task.stage->fields, path)->default_value == *value) continue;
+    if (!value || is_default(task, path, *value)) continue;
     Json* at = &changed;
     for (const std::string& name : support::split(path, '.')) at = &(*at)[name];
     *at = *value;
@@ -320,8 +324,7 @@ int config_command(const cli::CommandLine& line) {
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     if (!selected[i]) continue;
     const pipeline::Task& task = graph.tasks[i];
-    const bool asks = line.origin || line.changed;
-    const support::Origins origins = asks ? graph.origins_of(task) : support::Origins();
+    const support::Origins origins = line.origin ? graph.origins_of(task) : support::Origins();
     if (line.json) {
       Json item{{"id", task.id}, {"config", line.changed ? changed_part(task) : *task.config}};
       if (line.origin) {
@@ -336,8 +339,8 @@ int config_command(const cli::CommandLine& line) {
     for (const std::string& path : support::field_paths(task.stage->fields)) {
       const Json* value = pipeline::find_value(*task.config, path);
       if (!value) continue;
-      const std::string from = asks ? origin_text(task, path, *value, origins) : "";
-      if (line.changed && support::find_field(task.stage->fields, path)->default_value == *value) continue;
+      const std::string from = line.origin ? origin_text(task, path, *value, origins) : "";
+      if (line.changed && is_default(task, path, *value)) continue;
       const auto fitted = [&](const std::string& text) {
         return cat(columns > 0 ? cli::fit(text, columns) : text, "\n");
       };

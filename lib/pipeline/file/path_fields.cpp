@@ -1,5 +1,7 @@
 #include "pipeline/file/path_fields.h"
 
+#include "support/flag_value.h"
+
 namespace pe::pipeline {
 
 using support::Field;
@@ -7,8 +9,6 @@ using support::FieldType;
 using support::Schema;
 
 namespace {
-
-bool is_path(const Field& field) { return field.type == FieldType::kPath || field.type == FieldType::kPathList; }
 
 /// The options of the kind that a variant's value is of; null for a kind that the schema lacks.
 const Schema* options_of(const Field& variant, const Json& value) {
@@ -32,13 +32,14 @@ void for_each_kind(const Field& variant, Json& value, const std::string& dotted,
 
 void visit_all(const Schema& schema, Json& config, const std::string& prefix, bool hashed, const PathVisit& visit) {
   for (const Field& field : schema) {
-    const bool may_hold = is_path(field) || field.type == FieldType::kGroup || field.type == FieldType::kVariant;
+    const bool may_hold =
+        support::takes_paths(&field) || field.type == FieldType::kGroup || field.type == FieldType::kVariant;
     if (!may_hold) continue;
     const auto found = config.find(field.name);
     if (found == config.end()) continue;
     const std::string dotted = prefix.empty() ? field.name : prefix + "." + field.name;
     const bool in_key = hashed && field.options.hashed;
-    if (is_path(field)) {
+    if (support::takes_paths(&field)) {
       visit(dotted, *found, in_key);
     } else if (field.type == FieldType::kGroup) {
       if (found->is_object()) visit_all(field.fields, *found, dotted, in_key, visit);
@@ -60,7 +61,7 @@ void erase_paths(const Schema& schema, Json& config) {
   for (const Field& field : schema) {
     const auto found = config.find(field.name);
     if (found == config.end()) continue;
-    if (is_path(field)) {
+    if (support::takes_paths(&field)) {
       config.erase(found);
     } else if (field.type == FieldType::kGroup && found->is_object()) {
       erase_paths(field.fields, *found);
