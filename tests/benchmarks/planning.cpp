@@ -355,8 +355,8 @@ int main(int argc, char** argv) {
     Store store(store_path, {.durable = false});
     const StoreReader reader(store);
     const auto groups = group_causes(other, make_plan(other, reader), reader);
-    first_cause =
-        fmt::format("{} causes, the first: {}: {}", groups.size(), groups.at(0).stage, groups.at(0).texts.front());
+    first_cause = fmt::format("{} causes, the first: {}: {}", groups.size(), groups.at(0).stage,
+                              groups.at(0).causes.front().str());
   };
   const auto let_go = [&] { other = Graph(); };
   fs::remove(store_path / "memo/records");
