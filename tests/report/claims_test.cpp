@@ -559,6 +559,41 @@ BOOST_AUTO_TEST_CASE(what_a_run_leaves_out_is_not_testable_and_other_claims_are_
                     support::ConfigError);
 }
 
+BOOST_AUTO_TEST_CASE(names_that_no_result_will_have_are_found_before_a_training) {
+  const test::TempFolder folder;
+  const std::vector<std::string> labels = {"scores stage=evaluate,encoding=rope,depth=4,arm=drop,seed=1",
+                                           "scores stage=evaluate,encoding=none,depth=4,arm=nodrop,seed=1",
+                                           "curves stage=trunk,seed=1"};
+  const auto errors = [&](const std::string& tests, const std::vector<std::string>& of) -> std::string {
+    support::write_file_atomically(
+        folder / "claims.yml",
+        "claims:\n  C1:\n    says: a thing\n    table: algo_trial\n    measure: em\n    tests:\n" + tests, false);
+    try {
+      check_names(read_claims(folder / "claims.yml"), of, {"encoding=alibi", "depth=16"});
+    } catch (const support::ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  BOOST_TEST(errors("      - {of: \"rope, drop\", above: [none, alibi]}\n", labels) == "");
+  BOOST_TEST(errors("      - {of: \"rope, drop, depth 16\", above: \"none, depth 4\"}\n", labels) == "");
+  BOOST_TEST(errors("      - {of: rope, above: none, runs: {stage: evaluate, depth: 4.0}}\n", labels) == "");
+  BOOST_TEST(errors("      - {of: first, above: second, by: half}\n", labels) == "");
+  const std::string both =
+      errors("      - {of: rope, above: rpoe}\n      - {of: \"rope, nodorp\", above: none}\n", labels);
+  says(both, "claims.yml:7");
+  says(both, "no result has the encoding 'rpoe'");
+  says(both, "did you mean 'rope'?");
+  says(both, "claims.yml:8");
+  says(both, "no result has the label 'nodorp'");
+  says(both, "did you mean 'nodrop'?");
+  says(errors("      - {of: rope, above: none, runs: {stgae: evaluate}}\n", labels), "did you mean 'stage'?");
+  says(errors("      - {of: rope, above: none, runs: {stage: evalaute}}\n", labels), "did you mean 'evaluate'?");
+  // Encodings of results without such a label are in their tables.
+  BOOST_TEST(errors("      - {of: rope, above: rpoe}\n", {"scores stage=evaluate,seed=1"}) == "");
+  BOOST_TEST(errors("      - {of: rope, above: rpoe}\n", {}) == "");
+}
+
 BOOST_AUTO_TEST_CASE(an_arm_is_found_by_all_of_its_labels_where_an_axis_was_narrowed) {
   // Of the axes `after`, `arm` and `depth` only `arm` tells these runs apart, so names have its label alone.
   Gathered gathered;

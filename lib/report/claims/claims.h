@@ -64,6 +64,12 @@ struct ClaimSpec {
 /// @throws ConfigError with every mistake: file, line, and the nearest word.
 std::vector<ClaimSpec> read_claims(const std::filesystem::path& file);
 
+/// Whether the results that a pipeline will gather have every arm and label that tests name. Results whose labels have
+/// no encoding are not checked. @param labels, left_out  as in ReportConfig
+/// @throws ConfigError with every name that no result will have, at its test's line, and the nearest one
+void check_names(const std::vector<ClaimSpec>& claims, const std::vector<std::string>& labels,
+                 const std::vector<std::string>& left_out);
+
 struct TestResult {
   const ClaimTest* test = nullptr;
   Verdict verdict = Verdict::kNotTestable;  ///< of a control: refuted if the mean of an arm misses the condition

@@ -408,7 +408,7 @@ void ReportConfig::describe(support::FieldVisitor& v) {
   v.group("sequential", sequential, "Seeds are added until a claim is decided.");
   // Mistakes in a file of claims are found before anything is trained. A missing file is a missing input.
   std::error_code error;
-  if (!claims.empty() && std::filesystem::exists(claims, error)) read_claims(claims);
+  if (!claims.empty() && std::filesystem::exists(claims, error)) check_names(read_claims(claims), labels, left_out);
   if (!sequential.claim.empty()) check_claim(sequential.claim, claims);
 }
 

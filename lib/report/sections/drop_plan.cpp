@@ -23,7 +23,7 @@ constexpr std::size_t kLeastGroups = 3;
 /// A fit says nothing about more tokens than this many times the trained ones.
 constexpr double kFarthest = 10;
 
-double final_loss(const Curve& curve) { return curve.validation.empty() ? NAN : curve.validation.back().loss; }
+double last_validated(const Curve& curve) { return curve.validation.empty() ? NAN : curve.validation.back().loss; }
 double final_tokens(const Curve& curve) { return curve.validation.empty() ? NAN : curve.validation.back().tokens; }
 
 struct Drop {
@@ -146,7 +146,7 @@ Drops drops_of(const std::vector<const Curve*>& curves) {
       if (drop_arm(*other) != "nodrop" || !same_fork(*curve, *other) || final_tokens(*other) != last.tokens) continue;
       if (!same_validation(*curve, *other) || !labels_agree(setting, setting_of(other->run, arm_axes))) continue;
       drop.dropped.push_back(last.loss);
-      drop.kept.push_back(final_loss(*other));
+      drop.kept.push_back(last_validated(*other));
       drop.gaps.push_back(paired_gap(*curve, *other));
     }
     const Curve* trunk = trunk_of(curves, *curve);
@@ -154,7 +154,7 @@ Drops drops_of(const std::vector<const Curve*>& curves) {
       drop.other_text = drop.other_text || !same_validation(*curve, *trunk);
       if (drop.other_text) continue;
       drop.dropped_too.push_back(last.loss);
-      drop.undisturbed.push_back(final_loss(*trunk));
+      drop.undisturbed.push_back(last_validated(*trunk));
     }
   }
   return drops;

@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <set>
+
+#include "report/claims/claim_items.h"
+#include "report/claims/claims.h"
+#include "report/results/results.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+using support::quote;
+
+using Words = std::vector<std::string>;
+
+bool is_encoding_axis(const std::string& axis) { return axis == "encoding" || axis == "pe"; }
+
+/// Names that the results of a report will have.
+class Names {
+ public:
+  /// @param labels    of the gathered artifacts, as in ReportConfig
+  /// @param left_out  "encoding=alibi": named by the pipeline, and not in this run
+  Names(const std::vector<std::string>& labels, const std::vector<std::string>& left_out) {
+    for (const std::string& text : labels) {
+      const auto [role, own] = parse_labels(text);
+      if (role != "scores") continue;
+      ++runs_;
+      bool named = false;
+      for (const auto& [axis, label] : own) {
+        add(axis, label);
+        named = named || is_encoding_axis(axis);
+      }
+      if (named) ++named_;
+    }
+    for (const std::string& text : left_out) {
+      const auto equals = text.find('=');
+      if (equals != std::string::npos) add(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+
+  /// Arms of runs without such a label are called after the encoding in their tables, which is not known yet.
+  bool are_known() const { return runs_ > 0 && named_ == runs_; }
+
+  void check(const ClaimTest& test, support::Diagnostics& diagnostics) const {
+    for (const auto& [axis, label] : test.quantity.runs) {
+      const auto own = labels_.find(axis);
+      if (own == labels_.end()) {
+        Words axes;
+        for (const auto& [name, values] : labels_) axes.push_back(name);
+        diagnostics.add(cat("'runs': no result has a label ", quote(axis)), test.place,
+                        support::suggestion(axis, axes));
+      } else if (std::none_of(own->second.begin(), own->second.end(),
+                              [&label = label](const std::string& one) { return same_value(one, label); })) {
+        diagnostics.add(cat("'runs': no result has the ", axis, " ", quote(label)), test.place,
+                        support::suggestion(label, {own->second.begin(), own->second.end()}));
+      }
+    }
+    if (!test.quantity.by.empty()) return;  // a column of the table names its arms
+    for (const std::string& arm : test.arms()) {
+      bool first = true;
+      for (const std::string& part : support::split(arm, ',')) {
+        const std::string word(support::trim(part));
+        const std::set<std::string>& known = first ? encodings_ : others_;
+        if (known.count(word) == 0) {
+          diagnostics.add(cat(first ? "no result has the encoding " : "no result has the label ", quote(word)),
+                          test.place, support::suggestion(word, {known.begin(), known.end()}));
+        }
+        first = false;
+      }
+    }
+  }
+
+ private:
+  void add(const std::string& axis, const std::string& label) {
+    labels_[axis].insert(label);
+    if (is_encoding_axis(axis))
+      encodings_.insert(label);
+    else
+      others_.insert(label_text(axis, label));
+  }
+
+  std::map<std::string, std::set<std::string>> labels_;  ///< by axis
+  std::set<std::string> encodings_, others_;             ///< words in the names of arms
+  std::size_t runs_ = 0, named_ = 0;
+};
+
+}  // namespace
+
+void check_names(const std::vector<ClaimSpec>& claims, const std::vector<std::string>& labels,
+                 const std::vector<std::string>& left_out) {
+  const Names names(labels, left_out);
+  if (!names.are_known()) return;
+  support::Diagnostics diagnostics;
+  for (const ClaimSpec& claim : claims) {
+    for (const ClaimTest& test : claim.control) names.check(test, diagnostics);
+    for (const ClaimTest& test : claim.tests) names.check(test, diagnostics);
+  }
+  diagnostics.throw_if_any();
+}
+
+}  // namespace pe::report
