@@ -207,7 +207,24 @@ BOOST_AUTO_TEST_CASE(cost_gives_both_overheads_and_never_a_zero_for_what_has_no_
     BOOST_TEST(!cell_of(table, 1, column).number.has_value());
     BOOST_TEST(cell_of(table, 1, column).text == "n/a");
   }
-  BOOST_TEST(table.caption.find("a CPU, fp32") != std::string::npos);
+  BOOST_TEST(table.caption.find("a CPU, fp32, batch 1") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(times_of_two_devices_are_two_tables_and_no_mean) {
+  Results results = two_models();
+  const auto row = [](const char* device, const char* dtype, double ms) -> std::vector<artifact::Cell> {
+    return {device, dtype, "best", 1, 512, "forward", 20, ms, ms - 1, ms + 1, 1000, "ok"};
+  };
+  add<schema::Cost>(results, 0, {row("a CPU", "fp32", 100), row("a GPU", "bf16", 2)});
+  add<schema::Cost>(results, 1, {row("a GPU", "bf16", 4)});
+  const Section section = section_of("cost", results);
+  every_row_is_whole(section);
+  BOOST_TEST_REQUIRE(section.tables.size() == 2u);  // most models first
+  BOOST_TEST(section.tables[0].title == "Time by the cheapest exact route: a GPU, bf16, batch 1");
+  BOOST_TEST(*cell_of(table_of(section, "cost_best"), 0, "forward_512").number == 2);
+  BOOST_TEST(*cell_of(table_of(section, "cost_best"), 1, "forward_512").number == 4);
+  BOOST_TEST(table_of(section, "cost_best_2").rows.size() == 1u);
+  BOOST_TEST(*cell_of(table_of(section, "cost_best_2"), 0, "forward_512").number == 100);
 }
 
 BOOST_AUTO_TEST_CASE(stability_is_labelled_by_what_was_recorded) {

@@ -188,7 +188,7 @@ std::vector<Column> head_columns(const Results& results, const HeadValues& all) 
     columns.push_back({.id = std::move(id), .header = std::move(header), .group = std::move(group), .style = style});
   };
   for (const auto& [name, group] :
-       {std::pair{"distance", "mean distance, share of i"}, {"entropy", "entropy, share of ln(i + 1)"}}) {
+       {std::pair{"distance", "mean distance, % of i"}, {"entropy", "entropy, % of ln(i + 1)"}}) {
     for (const std::int64_t length : all.lengths)
       add(cat(name, "_", length), length_header(results, length), group, NumberStyle::kPercent);
   }
@@ -196,7 +196,7 @@ std::vector<Column> head_columns(const Results& results, const HeadValues& all) 
     for (const auto& [word, header] : kSinks) add(cat("sink_", word), header, "sink rate, %", NumberStyle::kPercent);
   }
   if (!all.circuits.empty()) {
-    const std::string group = cat("best head, copies of ", all.copy);
+    const std::string group = cat("best head, %, copies of ", all.copy);
     for (const auto& [word, header] : kCircuits) add(cat("circuit_", word), header, group, NumberStyle::kPercent);
     add("in_context_gain", "gain", group, NumberStyle::kSignedNats);
   }

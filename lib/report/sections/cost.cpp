@@ -4,7 +4,6 @@
 #include <set>
 
 #include "report/sections/section.h"
-#include "schema/models.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -74,13 +73,12 @@ Table parameters_table(const Results& results) {
   return table;
 }
 
-/// The times of one path by arm, length and component.
+/// The times of one path and setting by arm, length and component.
 struct Timings {
   std::set<std::int64_t> lengths;
-  std::set<std::string> devices;
   std::map<std::tuple<std::size_t, std::int64_t, std::string>, ComponentTiming> timings;
   std::map<std::pair<std::size_t, std::int64_t>, std::vector<double>> peaks;
-  double batch = 1, repetitions = 0;
+  double repetitions = 0;
   bool trains = false;  ///< a step was measured
 
   bool has(std::size_t arm) const {
@@ -93,14 +91,13 @@ struct Timings {
   }
 };
 
-Timings timings_of(const Results& results, const std::string& path) {
+Timings timings_of(const Results& results, const std::string& path, const CostSetting& setting) {
   Timings all;
   each_row<schema::Cost>(results, [&](std::size_t run, const schema::Cost& row) {
-    if (row.path != path) return;
+    if (row.path != path || setting_of(row) != setting) return;
     const std::size_t arm = arm_of(results, run);
     const std::int64_t length = row.length;
     all.lengths.insert(length);
-    all.devices.insert(cat(row.device, ", ", row.dtype));
     ComponentTiming& timing = all.timings[{arm, length, row.component}];
     if (row.status != "ok") {
       timing.status = row.status;
@@ -111,7 +108,6 @@ Timings timings_of(const Results& results, const std::string& path) {
     timing.low.push_back(row.p25_ms);
     timing.high.push_back(row.p75_ms);
     if (row.component == "forward") all.peaks[{arm, length}].push_back(schema::real_of(row.peak_bytes));
-    all.batch = row.batch;
     all.repetitions = row.reps;
   });
   return all;
@@ -158,11 +154,14 @@ void add_cost_cells(Row& row, const Timings& all, std::size_t arm, std::int64_t 
   row.cells.insert(row.cells.end(), {step, ratio_cell(step, timing("training_step_none"), 1)});
 }
 
-Table cost_table(const Results& results, const std::string& path) {
+/// @param number  of the setting, from 1; 0: there is one
+Table cost_table(const Results& results, const std::string& path, const CostSetting& setting, std::size_t number) {
   Table table{.id = cat("cost_", path),
               .title = path == "unfused" ? "Time of the encoding by itself" : "Time by the cheapest exact route"};
+  if (number > 0) table.title += cat(": ", setting.text());
+  if (number > 1) table.id += cat("_", number);
   table.columns = arm_columns(results);
-  const Timings all = timings_of(results, path);
+  const Timings all = timings_of(results, path, setting);
   for (const std::int64_t length : all.lengths) add_cost_columns(table, length, all.trains);
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
     if (!all.has(arm)) continue;
@@ -174,9 +173,8 @@ Table cost_table(const Results& results, const std::string& path) {
       cat(path == "unfused"
               ? "All encodings through the same unfused path, which isolates what an encoding costs: "
               : "Each through its cheapest exact route, so that encodings without a fused kernel pay for that too: ",
-          "milliseconds, batch ", all.batch, ", median of ", all.repetitions,
-          " repetitions, quartiles in brackets, mean over seeds, on ",
-          support::join({all.devices.begin(), all.devices.end()}, "; "),
+          "milliseconds, median of ", all.repetitions, " repetitions, quartiles in brackets, mean over seeds, on ",
+          setting.text(),
           ". Encode: attention with the encoding less attention without, "
           "which measurement noise can make negative; overhead: encode over attention, and of the whole pass over that "
           "without an encoding. Times are measured and differ from run to run.");
@@ -189,7 +187,11 @@ Section cost_section(const Results& results, Palette&) {
   Section section{.id = "cost", .title = "Cost"};
   if (has_table<schema::Parameters>(results)) section.tables.push_back(parameters_table(results));
   if (has_table<schema::Cost>(results)) {
-    for (const char* path : {"unfused", "best"}) section.tables.push_back(cost_table(results, path));
+    const auto settings = cost_settings(results);
+    for (const char* path : {"unfused", "best"}) {
+      for (std::size_t i = 0; i < settings.size(); ++i)
+        section.tables.push_back(cost_table(results, path, settings[i], settings.size() > 1 ? i + 1 : 0));
+    }
   }
   std::erase_if(section.tables, [](const Table& table) { return table.rows.empty(); });
   return section;

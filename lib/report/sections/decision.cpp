@@ -66,7 +66,7 @@ struct Time {
 
 struct Costs {
   std::int64_t length = 0;  ///< of the texts: the longest that was measured
-  std::set<std::string> devices;
+  std::string setting;      ///< of the times, in words; empty: none were measured
   std::map<std::pair<std::size_t, std::string>, Time> times;  ///< arm, component
   std::map<std::size_t, double> parameters;                   ///< of the encoding, by arm
   Cell time(std::size_t arm, const char* component) const {
@@ -77,24 +77,26 @@ struct Costs {
 
 Costs costs_of(const Results& results) {
   Costs costs;
+  const auto settings = cost_settings(results, "best");
+  if (!settings.empty()) costs.setting = cat(settings.front().text(), other_settings_note(settings));
+  const auto counts = [&](const schema::Cost& row) {
+    return row.path == "best" && row.status == "ok" && setting_of(row) == settings.front();
+  };
   each_row<schema::Cost>(results, [&](std::size_t, const schema::Cost& row) {
-    if (row.path == "best" && row.status == "ok") costs.length = std::max(costs.length, row.length);
+    if (counts(row)) costs.length = std::max(costs.length, row.length);
   });
   each_row<schema::Cost>(results, [&](std::size_t run, const schema::Cost& row) {
-    if (row.path != "best" || row.status != "ok" || row.length != costs.length) return;
+    if (!counts(row) || row.length != costs.length) return;
     Time& time = costs.times[{arm_of(results, run), row.component}];
     time.median.push_back(row.median_ms);
     time.low.push_back(row.p25_ms);
     time.high.push_back(row.p75_ms);
-    costs.devices.insert(cat(row.device, ", ", row.dtype));
   });
   each_row<schema::Parameters>(results, [&](std::size_t run, const schema::Parameters& row) {
     costs.parameters[arm_of(results, run)] = row.parameters;
   });
   return costs;
 }
-
-std::string devices_of(const Costs& costs) { return support::join({costs.devices.begin(), costs.devices.end()}, ", "); }
 
 Cell parameters_cell(const Results& results, const Costs& costs, std::size_t arm) {
   if (const auto own = costs.parameters.find(arm); own != costs.parameters.end()) return Cell::of_number(own->second);
@@ -180,20 +182,20 @@ Table decision_table(const Results& results, const Costs& costs, const std::vect
     fewest = std::min(fewest, results.arms[arm].runs.size());
     most = std::max(most, results.arms[arm].runs.size());
   }
-  table.caption = cat(
-      join_as_sentence({cat("usable context: the largest tested length up to which perplexity (", protocol,
-                            ") stays within 5 % of that at the training length, in brackets the lengths that "
-                            "noise does not exclude"),
-                        "below 2 times the training length it is none beyond training, below 4 limited, below 8 "
-                        "moderate, else large"}),
-      " ",
-      join_as_sentence(
-          {fewest >= statistics::kSeedsForNoise ? "the noise covers seeds and documents, paired"
-           : most >= statistics::kSeedsForNoise
-               ? "the noise covers seeds and documents from three seeds on, else documents alone"
-               : cat("with ", seeds_in_words(fewest), " the noise covers documents alone"),
-           measured ? cat("times: the cheapest exact route, quartiles in brackets (", devices_of(costs), ")") : ""}),
-      " ", training_sentence(results));
+  table.caption =
+      cat(join_as_sentence({cat("usable context: the largest tested length up to which perplexity (", protocol,
+                                ") stays within 5 % of that at the training length, in brackets the lengths that "
+                                "noise does not exclude"),
+                            "below 2 times the training length it is none beyond training, below 4 limited, below 8 "
+                            "moderate, else large"}),
+          " ",
+          join_as_sentence(
+              {fewest >= statistics::kSeedsForNoise ? "the noise covers seeds and documents, paired"
+               : most >= statistics::kSeedsForNoise
+                   ? "the noise covers seeds and documents from three seeds on, else documents alone"
+                   : cat("with ", seeds_in_words(fewest), " the noise covers documents alone"),
+               measured ? cat("times: the cheapest exact route, quartiles in brackets (", costs.setting, ")") : ""}),
+          " ", training_sentence(results));
   return table;
 }
 
@@ -240,7 +242,7 @@ Figure quality_figure(const Results& results, const Costs& costs, const std::vec
                             "upright: 95 % interval over seeds and documents, from three seeds on, which is wider "
                             "than the interval of a difference of two models, "
                             "since they share the documents",
-                            "across: quartiles of the time", devices_of(costs)}),
+                            "across: quartiles of the time", costs.setting}),
           " ", training_sentence(results));
   figure.description = "Scatter plot of loss against time, a point for each model; the values are in the table.";
   return figure;

@@ -111,8 +111,8 @@ Table angles_table(const Results& results) {
   table.columns.push_back({.id = "partial", .header = "below one turn in training", .style = NumberStyle::kCount});
   for (const std::int64_t length : lengths) {
     for (const auto& [id, header, style] : {std::tuple{"fresh_", "pairs", NumberStyle::kCount},
-                                            {"worst_", "of distances", NumberStyle::kPercent},
-                                            {"carried_", "of logits", NumberStyle::kPercent}})
+                                            {"worst_", "of distances, %", NumberStyle::kPercent},
+                                            {"carried_", "of logits, %", NumberStyle::kPercent}})
       table.columns.push_back(
           {.id = cat(id, length), .header = header, .group = length_header(results, length), .style = style});
   }

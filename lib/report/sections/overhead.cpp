@@ -4,7 +4,6 @@
 #include <set>
 
 #include "report/sections/section.h"
-#include "schema/models.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -19,21 +18,19 @@ struct TimesAndPeak {
 struct OverheadTimes {
   std::map<std::tuple<std::size_t, std::int64_t, std::string>, TimesAndPeak> at;  ///< arm, length, component
   std::set<std::int64_t> lengths;
-  std::set<std::string> devices;
   double repetitions = 0;
 };
 
-OverheadTimes overhead_times(const Results& results) {
+OverheadTimes overhead_times(const Results& results, const CostSetting& setting) {
   OverheadTimes timings;
   each_row<schema::Cost>(results, [&](std::size_t run, const schema::Cost& row) {
-    if (row.path != "best" || row.status != "ok") return;
+    if (row.path != "best" || row.status != "ok" || setting_of(row) != setting) return;
     TimesAndPeak& timing = timings.at[{arm_of(results, run), row.length, row.component}];
     timing.median.push_back(row.median_ms);
     timing.low.push_back(row.p25_ms);
     timing.high.push_back(row.p75_ms);
     timing.peak.push_back(schema::real_of(row.peak_bytes));
     timings.lengths.insert(row.length);
-    timings.devices.insert(cat(row.device, ", ", row.dtype));
     timings.repetitions = row.reps;
   });
   return timings;
@@ -106,8 +103,9 @@ Panel bars_panel(const Results& results, Palette& palette, const char* title, co
 
 Section overhead_section(const Results& results, Palette& palette) {
   Section section{.id = "cost", .title = "Cost"};
-  const OverheadTimes timings = overhead_times(results);
-  if (timings.lengths.empty()) return section;
+  const auto settings = cost_settings(results, "best");
+  if (settings.empty()) return section;
+  const OverheadTimes timings = overhead_times(results, settings.front());
   Figure figure{.id = "overhead",
                 .title = "Overhead of the encodings",
                 .kind = Figure::Kind::kBars,
@@ -133,8 +131,8 @@ Section overhead_section(const Results& results, Palette& palette) {
   if (figure.panels.empty()) return section;
   figure.caption = cat(
       "Time and memory by the cheapest exact route, beyond the time and memory of the same model without an encoding, ",
-      support::with_commas(*timings.lengths.rbegin()), " tokens, ",
-      support::join({timings.devices.begin(), timings.devices.end()}, "; "), "; median of ", timings.repetitions,
+      support::with_commas(*timings.lengths.rbegin()), " tokens, ", settings.front().text(),
+      other_settings_note(settings), "; median of ", timings.repetitions,
       " repetitions, line: quartiles. Sorted by the first panel; each panel has "
       "its own scale. Times are measured and differ from run to run.");
   figure.description = "Bar charts of the overhead of each encoding; the values are in the tables.";

@@ -46,11 +46,12 @@ Section samples_section(const Results& results, Palette&) {
 
   Table table{.id = "samples", .title = "Texts by prompt"};
   table.columns = arm_columns(results);
-  table.columns.insert(table.columns.end(), {{.id = "prompt", .header = "Prompt", .text = true},
-                                             {.id = "text", .header = "Text", .text = true},
-                                             {.id = "tokens", .header = "Tokens", .style = NumberStyle::kCount},
-                                             {.id = "nll", .header = "Nats per token", .style = NumberStyle::kNats},
-                                             {.id = "repeated", .header = "Repeated", .style = NumberStyle::kPercent}});
+  table.columns.insert(table.columns.end(),
+                       {{.id = "prompt", .header = "Prompt", .text = true},
+                        {.id = "text", .header = "Text", .text = true},
+                        {.id = "tokens", .header = "Tokens", .style = NumberStyle::kCount},
+                        {.id = "nll", .header = "Nats per token", .style = NumberStyle::kNats},
+                        {.id = "repeated", .header = "Repeated, %", .style = NumberStyle::kPercent}});
   const std::size_t shown = std::min(prompts.size(), kPrompts);
   for (std::size_t p = 0; p < shown; ++p) {
     bool first = !table.rows.empty();

@@ -14,6 +14,7 @@
 #include "report/results/results.h"
 #include "report/results/rows.h"
 #include "report/tables/table.h"
+#include "schema/models.h"
 #include "statistics/estimates.h"
 
 namespace pe::report {
@@ -53,6 +54,19 @@ struct LmPlace {
   std::int64_t length = 0;
 };
 std::vector<LmPlace> lm_places(const Results& results);                  ///< by protocol, then length
+/// A device and a way in which times were measured. Times of several are never averaged.
+struct CostSetting {
+  std::string device, dtype;
+  std::int64_t batch = 0;
+  auto operator<=>(const CostSetting&) const = default;
+  std::string text() const;  ///< "a CPU, fp32, batch 1"
+};
+/// Of measurements by one path, or by all; the one with most models first.
+std::vector<CostSetting> cost_settings(const Results& results, const std::string& path = "");
+CostSetting setting_of(const schema::Cost& row);
+/// Words that follow a setting: where the times of others are. Empty where there is one setting.
+std::string other_settings_note(const std::vector<CostSetting>& settings);
+
 std::string mark_of(const std::string& status);                          ///< "overflow", "n/a", "–"
 std::string length_header(const Results& results, std::int64_t length);  ///< "512 (4×)"
 std::string tokens_header(const Results& results, std::int64_t length);  ///< "512 tokens (4×)"
