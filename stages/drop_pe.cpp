@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "drop-pe",
        .version = 10,
-       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda},
+       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda, pe::stages::kFittedSlope, pe::stages::kKeptMembers},
        .summary = "Drop the positional encoding at a snapshot and continue the training with a new schedule.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},

@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "dummy",
        .version = 7,  // raised when the same config and inputs would give other contents
-       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda},
+       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda, pe::stages::kBareDropout},
        .summary = "Train one network on structured rows and score each of their targets.",
        .outputs = {{"scores", Kind::kEvalTable}, {.name = "timing", .kind = Kind::kEvalTable, .is_volatile = true}},
        .epilogue =

@@ -32,7 +32,8 @@ int main(int argc, char** argv) {
        .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda, pe::stages::kEvaluatedFactor, pe::stages::kKeptLines,
                      pe::stages::kOtherShots, pe::stages::kTaskLengths, pe::stages::kExtendedRules,
                      pe::stages::kExtendedRulesByDefault, pe::stages::kBabiControl, pe::stages::kSetPositions,
-                     pe::stages::kReliesOnPositions, pe::stages::kReliesByDefault, pe::stages::kEvaluatedRule},
+                     pe::stages::kReliesOnPositions, pe::stages::kReliesByDefault, pe::stages::kEvaluatedRule,
+                     pe::stages::kDynamicFactor, pe::stages::kLongPplLimit},
        .summary = "Measure a model: perplexity against length, retrieval, algorithmic tasks, probes. By hand it prints "
                   "scores.",
        .inputs = {{"model", Kind::kCheckpoint},

@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
       {.name = "extend",
        .version = 9,
        .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda, pe::stages::kExtendedFactor,
-                     pe::stages::kExtendedRule, pe::stages::kExtendedOwn},
+                     pe::stages::kExtendedRule, pe::stages::kExtendedOwn, pe::stages::kExtendedClex},
        .summary = "Continue the training of a checkpoint at a longer context, with its encoding extended.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},

@@ -59,13 +59,39 @@ inline const stage::Revision kExtendedRules{
              {"eval.extension.variants",
               {"pi", "ntk", "dyn_ntk", "ntk_parts", "llama3", "yarn", "resonance", "yarn_resonance", "longrope"}}},
     .number = 2};
+/// 3: and the factor of dyn_ntk, too.
 inline const stage::Revision kExtendedRulesByDefault{
     .name = "eval.extended_rules_by_default",
     .when = {{"eval.tasks", "extension"}, {"eval.extension.variants", Json::array()}},
+    .number = 3};
+
+/// 2: dyn_ntk takes its factor from the text's length alone.
+inline const stage::Revision kDynamicFactor{
+    .name = "eval.dynamic_factor",
+    .when = {{"eval.tasks", "extension"}, {"eval.extension.variants", "dyn_ntk"}},
     .number = 2};
+/// 2: a perplexity of key tokens above the limit is an overflow.
+inline const stage::Revision kLongPplLimit{
+    .name = "eval.longppl_limit", .when = {{"eval.tasks", "longppl"}}, .number = 2};
 
 inline const stage::Revision kExtendedFactor{
     .name = "extend.rule_factor", .when = {{"extend.encoding.kind", "llama3"}}, .number = 2};
+
+/// 2: blocks of attention alone drop, too.
+inline const stage::Revision kBareDropout{
+    .name = "model.bare_dropout", .when = {{"model.bare_attention", true}, {"model.dropout", nullptr}}, .number = 2};
+
+/// 2: members of an encoding that stay keep their parameters.
+inline const stage::Revision kKeptMembers{
+    .name = "drop.kept_members", .when = {{"drop.arm", "drop"}, {"drop.encoding", nullptr}}, .number = 2};
+
+/// 2: it begins as the checkpoint's rope.
+inline const stage::Revision kExtendedClex{
+    .name = "extend.clex_base", .when = {{"extend.encoding.kind", "clex"}}, .number = 2};
+
+/// 2: metrics name the slope that was fitted, as the model does.
+inline const stage::Revision kFittedSlope{
+    .name = "drop.fitted_slope", .when = {{"drop.logit_scale", "fitted"}}, .number = 2};
 
 /// 2: the checkpoint's own encoding has its factor and window at the new length, too. 3: and its target.
 inline const stage::Revision kExtendedOwn{

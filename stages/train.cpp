@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "train",
        .version = 10,  // raised when the same config and inputs would give other contents
-       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda},
+       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda, pe::stages::kBareDropout},
        .summary = "Train a model on token shards and write a checkpoint.",
        .inputs = {{"data", Kind::kTokenShards}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},

@@ -222,6 +222,11 @@ LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Devic
   return model;
 }
 
+/// Rows of other matrices belong to heads or to buckets, whose meaning changes with their number.
+static bool has_a_row_for_each_position(const std::string& name) {
+  return (name.ends_with(".table") && name.find(".t5.") == std::string::npos) || name.ends_with(".projection");
+}
+
 ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const ModelChanges& changes, at::Device device,
                           at::ScalarType compute) {
   ModelConfig config = config_of(checkpoint);
@@ -258,8 +263,8 @@ ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const Mo
     const std::vector<std::int64_t> shape = parameter.tensor.sizes().vec();
     if (stored->shape == shape) continue;
     // A table with more rows keeps its stored rows.
-    const bool longer =
-        shape.size() == 2 && stored->shape.size() == 2 && shape[1] == stored->shape[1] && shape[0] > stored->shape[0];
+    const bool longer = has_a_row_for_each_position(parameter.name) && shape.size() == 2 && stored->shape.size() == 2 &&
+                        shape[1] == stored->shape[1] && shape[0] > stored->shape[0];
     if (!longer) {
       throw ArtifactError(
           cat(where, ": parameter '", parameter.name, "' is ", shape_of(stored->shape), ", and encoding '",

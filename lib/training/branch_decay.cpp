@@ -64,6 +64,7 @@ void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspac
           .parents = snapshot.checkpoint.meta().parents,
           .trained_on = snapshot.checkpoint.meta().trained_on,
           .branch = {{"kind", "decay"}, {"step", span.begin}, {"end", span.end}},
+          .hint_at_divergence = "lower train.peak_lr of the training that it branches off",
           .moments_from = &snapshot.checkpoint};
   run.parents.push_back(snapshot.digest);
   execute(run, dataset, workspace);

@@ -35,8 +35,8 @@ data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t 
   }
   if (const std::uint64_t window = dataset.window_tokens();
       window != 0 && window != static_cast<std::uint64_t>(length)) {
-    throw ArtifactError(cat(path.string(), ": holds examples of ", window, " tokens, but train.length is ", length),
-                        cat("set train.length to ", window, ", or generate.window to ", length));
+    throw ArtifactError(cat(path.string(), ": holds examples of ", window, " tokens, but ", key, " is ", length),
+                        cat("set ", key, " to ", window, ", or generate.window to ", length));
   }
   require_borders(dataset, documents, path.string(), "set train.documents: joined");
   return dataset;

@@ -1,11 +1,13 @@
 #include "training/curves.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <span>
 
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -18,6 +20,22 @@ constexpr std::int64_t kTrainColumns = 7;
 constexpr std::int64_t kValidationColumns = 6;
 constexpr std::int64_t kStepColumns = 2;
 constexpr std::int64_t kLogitColumns = 2;
+
+/// Records after the checkpoint that an attempt continued from are in "metrics.attempt-<n>.jsonl".
+constexpr std::string_view kMoved = "metrics.attempt-", kLog = ".jsonl";
+
+/// The largest n of them; 0 without one.
+std::int64_t last_moved(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  std::int64_t last = 0;
+  if (!std::filesystem::is_directory(folder, ignored)) return last;
+  for (const std::string& name : support::list_folder(folder)) {
+    if (!name.starts_with(kMoved) || !name.ends_with(kLog)) continue;
+    const std::string number = name.substr(kMoved.size(), name.size() - kMoved.size() - kLog.size());
+    last = std::max(last, support::parse_integer(number).value_or(0));
+  }
+  return last;
+}
 
 /// Integers go through float64, which holds them exactly below 2⁵³.
 std::vector<double> flatten(const std::vector<TrainRow>& rows) {
@@ -183,9 +201,10 @@ MetricsLog::MetricsLog(const std::filesystem::path& work, const std::filesystem:
     to += line;
     to += '\n';
   }
-  attempt_ = last_attempt + 1;
+  // An attempt that was killed before its first record may have moved the records of another one.
+  attempt_ = std::max({last_attempt, last_moved(work), last_moved(resume)}) + 1;
   if (!tail.empty()) {
-    support::write_file_atomically(work / support::cat("metrics.attempt-", last_attempt, ".jsonl"), tail, false);
+    support::write_file_atomically(work / support::cat(kMoved, last_attempt, kLog), tail, false);
   }
   support::write_file_atomically(file_, kept, false);
 }

@@ -52,12 +52,12 @@ model::ModelChanges changes_of(const DropConfig& drop, const Json& had) {
   const bool drops = drop.arm == DropConfig::Arm::kDrop;
   model::ModelChanges changes;
   if (drops) changes.encoding = drop.encoding.json;
+  changes.keep_encoding_parameters = true;  // of members that stay
   if (drop.qk_norm == DropConfig::QkNorm::kWidth) changes.qk_norm_over = model::QkNormOver::kWidth;
   const bool scaled = drop.logit_scale != DropConfig::LogitScale::kNone;
   if (scaled) {
     const double slope = drop.logit_scale == DropConfig::LogitScale::kGiven ? drop.logit_scale_slope : 0.0;
     changes.encoding = with_length_scale(drops ? drop.encoding.json : had, slope);
-    changes.keep_encoding_parameters = !drops;
   }
   return changes;
 }
@@ -102,6 +102,7 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
   if (imported) changes.length = length;
   const model::ChangedModel loaded =
       model::load_changed(snapshot.checkpoint, changes, device, model::compute_type(compute));
+  if (fits) require_fitting_model(loaded.model);
   Json branch = {{"kind", drops ? "drop" : "nodrop"}, {"step", snapshot.step}, {"end", end}, {"encoding_before", had}};
   if (config.drop.qk_norm == DropConfig::QkNorm::kWidth) branch["qk_norm"] = "width";
   Run run{.model = loaded.model,
@@ -122,8 +123,9 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
           .parents = snapshot.checkpoint.meta().parents,
           .trained_on = snapshot.checkpoint.meta().trained_on,
           .branch = branch,
-          .encoding_replaced = drops,
           .fresh = loaded.fresh,
+          .saves_end = fits,
+          .hint_at_divergence = "lower drop.peak_scale or drop.peak_lr, or raise drop.warmup_steps",
           .moments_from = reset ? nullptr : &snapshot.checkpoint};
   run.parents.push_back(snapshot.digest);
   execute(run, dataset, workspace);

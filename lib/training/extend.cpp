@@ -117,6 +117,7 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
                      {"length_before", snapshot.length},
                      {"encoding_before", had}},
           .fresh = fresh,
+          .hint_at_divergence = "lower extend.peak_scale or extend.peak_lr, or raise extend.warmup_steps",
           .moments_from = keeps ? &snapshot.checkpoint : nullptr};
   run.parents.push_back(snapshot.digest);
   if (workspace.progress != nullptr && ranks->is_first()) note_changes(loaded, *workspace.progress);

@@ -3,8 +3,10 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <limits>
 
 #include "artifact/checkpoint.h"
+#include "artifact/metrics.h"
 #include "encodings/attention/token_reader.h"
 #include "encodings/registry.h"
 #include "model/checkpoint_io.h"
@@ -72,9 +74,24 @@ void require_fitting_windows(const data::TokenDataset& dataset, std::int64_t len
                                "give it more text, or give the slope: drop.logit_scale: given");
 }
 
+void require_fitting_model(const model::LanguageModel& model) {
+  const std::int64_t least = 2 * model.config().length;
+  const auto bound = model.encoding().facts().max_positions;
+  if (bound && *bound < least) {
+    throw support::ConfigError(
+        cat("the encoding has ", *bound, " positions, and drop.logit_scale: fitted measures ", least, " tokens"), {},
+        "give the slope: drop.logit_scale: given");
+  }
+  if (model.config().attend_over_batch)
+    throw support::ConfigError(
+        "drop.logit_scale: fitted measures texts one by one, and this model attends over its batch", {},
+        "give the slope: drop.logit_scale: given");
+}
+
 void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int64_t windows,
                      artifact::Workspace& workspace) {
   const std::int64_t trained = run.model.config().length;
+  const auto bound = run.model.encoding().facts().max_positions;
   std::vector<ScaleFit> fits;
   for (int i = 0; i <= 10; ++i) {
     const double slope = 0.05 * i;
@@ -82,11 +99,15 @@ void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int
     std::size_t at = 0;
     for (const std::int64_t times : {2, 4, 8}) {
       const std::int64_t length = times * trained;
+      if (bound && *bound < length) continue;
       const bool stops = support::stop_requested();
-      if (run.communicator == nullptr ? stops : run.communicator->any(stops)) throw support::StopRequest(true);
+      if (run.communicator == nullptr ? stops : run.communicator->any(stops)) {
+        if (run.communicator != nullptr) run.communicator->agree_on_end();
+        throw support::StopRequest(true);
+      }
       const auto found = validate(scaled, dataset, windows, /*micro_batch=*/1, run.documents, run.communicator, length);
       if (!found) continue;
-      const double loss = found->loss;
+      const double loss = std::isfinite(found->loss) ? found->loss : std::numeric_limits<double>::infinity();
       if (i == 0) fits.push_back({.length = length, .loss = loss, .unscaled_loss = loss});
       ScaleFit& fit = fits[at++];
       if (loss >= fit.loss) continue;
@@ -110,6 +131,11 @@ void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int
   artifact::CheckpointWriter writer(output->second, workspace.recipe, meta);
   for (const artifact::TensorInfo& info : written.tensors()) writer.add(info, written.read(info.name));
   writer.finish();
+  if (const auto metrics = workspace.outputs.find("metrics"); metrics != workspace.outputs.end()) {
+    artifact::Tables tables = artifact::read_metrics(metrics->second);
+    set_slope(tables.facts["encoding"], slope);
+    artifact::write_metrics(metrics->second, workspace.recipe, tables);
+  }
 }
 
 }  // namespace pe::training

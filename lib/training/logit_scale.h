@@ -29,9 +29,14 @@ double slope_of(const std::vector<ScaleFit>& fits, std::int64_t train_length);
 /// @throws ArtifactError that names `where` if the validation split has no window of twice the training length
 void require_fitting_windows(const data::TokenDataset& dataset, std::int64_t length, const std::string& where);
 
+/// @throws ConfigError if the model has no positions at twice the training length, or attends over its batch
+void require_fitting_model(const model::LanguageModel& model);
+
 /// Measures 2, 4 and 8 times the training length, on at most `windows` windows of the validation split each, if there
-/// are any. Windows are read as the run validates: with its documents, and shared among its ranks, which all call. Rank
-/// 0 replaces artifact "model" by one whose encoding has the slope, with the fits in `extra`.
+/// are any, as far as the encoding has positions. Windows are read as the run validates: with its documents, and shared
+/// among its ranks, which all call. Rank 0 writes artifact "model" again: its encoding has the slope, and `extra`
+/// the fits. Artifact "metrics" gets the slope, too.
+/// @throws support::StopRequest when asked to stop; the run has kept a checkpoint of its last step (Run::saves_end)
 void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int64_t windows,
                      artifact::Workspace& workspace);
 

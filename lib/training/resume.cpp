@@ -124,11 +124,11 @@ void ResumeStore::wait() {
   if (!writer_.valid()) return;
   try {
     written_ = writer_.get();
+    last_ = step_;
   } catch (support::Error& error) {
-    const std::vector<CheckpointFile> there = checkpoints_in(folders_.front());
-    error.add_context(there.empty() ? cat("while writing the checkpoint of step ", step_, ", the first one")
-                                    : cat("while writing the checkpoint of step ", step_, "; the one of step ",
-                                          there.front().step, " is unchanged, and the same command continues from it"));
+    error.add_context(last_ ? cat("while writing the checkpoint of step ", step_, "; the one of step ", *last_,
+                                  " is unchanged, and the same command continues from it")
+                            : cat("while writing the checkpoint of step ", step_, ", the first one"));
     throw;
   }
 }
@@ -160,14 +160,24 @@ void ResumeStore::tidy(std::int64_t step, std::optional<std::int64_t> best) cons
 }
 
 /// Checkpoints up to `step` in the folder to resume from get a second name here. Falling back and keeping then work
-/// across attempts, whatever happens to that folder.
+/// across attempts, whatever happens to that folder. Without hard links, as of another file system or another user's
+/// files, the one of `step` is copied.
 void ResumeStore::adopt(std::int64_t step) const {
   if (folders_.size() < 2) return;
   support::make_folders(folders_.front());
   for (const CheckpointFile& found : checkpoints_in(folders_.back())) {
-    std::error_code ignored;  // another file system, or there already
-    if (found.step <= step && !damaged_.count(found.path)) {
-      std::filesystem::create_hard_link(found.path, folders_.front() / found.path.filename(), ignored);
+    if (found.step > step || damaged_.count(found.path)) continue;
+    const std::filesystem::path own = folders_.front() / found.path.filename();
+    std::error_code error;
+    std::filesystem::create_hard_link(found.path, own, error);
+    if (!error || error == std::errc::file_exists || found.step != step) continue;
+    const std::filesystem::path copy = cat(own.string(), ".tmp.adopted");
+    std::filesystem::copy_file(found.path, copy, std::filesystem::copy_options::overwrite_existing, error);
+    if (!error) std::filesystem::rename(copy, own, error);
+    if (error) {
+      std::error_code ignored;
+      std::filesystem::remove(copy, ignored);
+      progress_.warn(cat("no copy of ", found.path.string(), " is kept: ", error.message()));
     }
   }
 }
@@ -187,6 +197,7 @@ bool ResumeStore::restore(
         continue;
       }
       load(checkpoint, is_snapshot ? &candidate.metrics : nullptr);
+      last_ = candidate.step;
       adopt(candidate.step);
       return true;
     } catch (const support::ArtifactError& error) {

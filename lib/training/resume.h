@@ -69,6 +69,7 @@ class ResumeStore {
   support::Progress& progress_;
   std::set<std::filesystem::path> damaged_;  ///< passed over; they never count as kept
   std::int64_t step_ = 0;                    ///< step of the checkpoint in writing
+  std::optional<std::int64_t> last_;         ///< step of this run's last whole checkpoint
   std::future<WriteReport> writer_;
   std::optional<WriteReport> written_;
 };

@@ -119,6 +119,7 @@ class TrainingLoop {
     }
     read_step();
     try {
+      if (run_.saves_end && communicator_.is_first() && saved_ != position_.step) save();
       finish_writing();
     } catch (const support::IoError& error) {  // the unsaved state is about to be the result
       progress_.warn(error.what());
@@ -133,12 +134,8 @@ class TrainingLoop {
 
   /// Moments to begin with; of parameters that the checkpoint lacks they stay 0.
   void take_moments(const artifact::CheckpointReader& checkpoint) const {
-    std::vector<std::string> fresh = run_.fresh;
-    for (const model::Parameter& parameter : run_.model.parameters()) {
-      if (run_.encoding_replaced && parameter.name.rfind("encoding.", 0) == 0) fresh.push_back(parameter.name);
-    }
     for (const StatePart& part : optimizer_.state()) {
-      std::vector<std::string> skip = fresh;
+      std::vector<std::string> skip = run_.fresh;
       skip.insert(skip.end(), part.absent.begin(), part.absent.end());
       model::read_tensors(checkpoint, part.name, run_.model, part.flat, skip);
     }
@@ -177,7 +174,7 @@ class TrainingLoop {
     progress_.note(cat("encoding ", encodings::encoding_name(run_.model.config().encoding.json), ", attention route: ",
                        encodings::route_name(encoding, span, run_.model.compute_dtype(), /*needs_grad=*/true)));
     const std::uint64_t windows = samples_.order().windows();
-    const auto needed = static_cast<std::uint64_t>(run_.last_step * run_.batch);
+    const auto needed = static_cast<std::uint64_t>(end_ * run_.batch);
     if (needed > windows) {
       progress_.note(
           cat("the data has ", windows, " windows; the run sees ", needed, ", that is ",
@@ -476,7 +473,7 @@ class TrainingLoop {
         support::Diagnostic{cat("training diverged at step ", position_.step, ": loss ", support::shortest(row.loss),
                                 ", gradient norm ", support::shortest(row.grad_norm)),
                             {},
-                            "lower train.peak_lr, or lengthen the warm-up",
+                            run_.hint_at_divergence,
                             {}});
   }
 
@@ -610,9 +607,22 @@ class TrainingLoop {
   double stall_s_ = 0;       ///< of the last checkpoint, until it is logged
 };
 
+/// Rows of a batch see each other there, so a part of a batch is another model.
+void require_whole_batches(const Run& run) {
+  if (!run.model.config().attend_over_batch) return;
+  if (*run.compute.micro_batch != run.batch) {
+    throw support::ConfigError(cat("model.attend_over_batch makes a batch one piece, and compute.micro_batch is ",
+                                   *run.compute.micro_batch, " of ", run.batch, " sequences"),
+                               {}, cat("set compute.micro_batch: ", run.batch));
+  }
+  if (run.communicator != nullptr && run.communicator->count() > 1)
+    throw support::ConfigError("model.attend_over_batch makes a batch one piece: set compute.ranks: 1");
+}
+
 }  // namespace
 
 void execute(const Run& run, const data::TokenDataset& dataset, artifact::Workspace& workspace) {
+  require_whole_batches(run);
   if (encodings::ReadsTokens* reader = encodings::reader_of(run.model.encoding()); reader != nullptr) {
     reader->read_with(data::token_numbers(reader->reads(), dataset.tokenizer(), workspace.input("data").path.string()));
   }

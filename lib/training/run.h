@@ -46,15 +46,16 @@ struct Run {
   std::vector<std::string> parents;     ///< Content digests of the checkpoints it descends from.
   artifact::DocumentSample trained_on;  ///< Documents that its parents were trained on.
   Json branch = Json::object();         ///< Entry of artifacts for a branch: kind, step, settings.
-  bool encoding_replaced = false;       ///< The encoding of `moments_from` was another one.
-  std::vector<std::string> fresh;       ///< Other parameters that `moments_from` lacks.
+  std::vector<std::string> fresh;       ///< Parameters that `moments_from` lacks.
   bool artifact_holds_moments = false;  ///< of the final artifact; snapshots always hold them
+  bool saves_end = false;               ///< a checkpoint of the last step is kept, since more work follows
+  std::string hint_at_divergence = "lower train.peak_lr, or lengthen the warm-up";
   /// Moments to begin with, when the optimizer continues from a checkpoint.
   const artifact::CheckpointReader* moments_from = nullptr;
 };
 
-/// @throws support::Stopped after a checkpoint when asked to stop; Error with kExitDiverged after writing the
-/// requested artifacts with status `diverged`.
+/// @throws support::StopRequest after a checkpoint when asked to stop; Error with kExitDiverged after writing the
+/// requested artifacts with status `diverged`; ConfigError for parts of batches where the model attends over a batch.
 void execute(const Run& run, const data::TokenDataset& dataset, artifact::Workspace& workspace);
 
 }  // namespace pe::training

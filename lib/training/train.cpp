@@ -25,11 +25,6 @@ Schedule schedule_of(const TrainSettings& settings) {
 void train(const TrainConfig& config, artifact::Workspace& workspace) {
   const TrainSettings& settings = config.train;
   const model::ComputeConfig compute = model::resolve(config.compute, settings.batch, settings.length);
-  if (config.model.attend_over_batch &&
-      *compute.micro_batch != settings.batch) {  // on a GPU `auto` splits large batches
-    throw support::ConfigError("model.attend_over_batch makes a batch one piece", {},
-                               support::cat("set compute.micro_batch: ", settings.batch, ", which is train.batch"));
-  }
   const at::Device device = model::open_device(compute);
   const std::unique_ptr<Communicator> ranks = open_communicator(compute, device);
   const data::TokenDataset dataset = open_data(workspace, settings.length, "train.length", settings.documents);

@@ -11,6 +11,7 @@
 #include "training/drop_pe.h"
 #include "training/logit_scale.h"
 #include "training/validation.h"
+#include "watching.h"
 
 namespace {
 
@@ -45,17 +46,6 @@ struct Trunk {
   TempFolder folder;
   std::filesystem::path data;
 };
-
-bool says(const std::exception& error, const std::vector<std::string>& parts) {
-  const std::string text = error.what();
-  for (const std::string& part : parts) {
-    if (text.find(part) == std::string::npos) {
-      BOOST_TEST_MESSAGE("'" << part << "' is not in: " << text);
-      return false;
-    }
-  }
-  return true;
-}
 
 std::vector<float> tensor(const std::filesystem::path& file, const std::string& name) {
   const std::vector<std::byte> raw = artifact::CheckpointReader(file).read(name);
@@ -218,6 +208,7 @@ BOOST_AUTO_TEST_CASE(a_fitted_logit_scale_is_the_best_of_its_grid) {
   const Json record = end.meta().extra["logit_scale"];
   BOOST_REQUIRE(record["fits"].size() == 3U);
   BOOST_TEST(end.meta().encoding["slope"] == record["slope"]);
+  BOOST_TEST(artifact::read_metrics(folder / "fitted/metrics.h5").facts["encoding"] == end.meta().encoding);
   const data::TokenDataset dataset(data);
   std::vector<training::ScaleFit> fits;
   for (const Json& fit : record["fits"]) {
@@ -251,6 +242,96 @@ BOOST_AUTO_TEST_CASE(a_fitted_logit_scale_is_the_best_of_its_grid) {
     fits.push_back({.length = length, .beta = best_beta});
   }
   BOOST_TEST(record["slope"].get<double>() == training::slope_of(fits, 8), boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(a_stop_while_a_scale_is_fitted_loses_no_step) {
+  const NoStop no_stop;
+  training::DropPeConfig config = drop();
+  config.drop.logit_scale = training::DropConfig::LogitScale::kFitted;
+  artifact::Workspace whole = branch("whole-fit", "s10"), stopped = branch("stopped-fit", "s10");
+  training::drop_pe(config, whole);
+  Watching stop(10);  // the last step of the training: the fit is next
+  stopped.progress = &stop;
+  BOOST_CHECK_EXCEPTION(training::drop_pe(config, stopped), support::StopRequest,
+                        [](const auto& request) { return request.resumable(); });
+  support::request_stop(0);
+  BOOST_TEST(std::filesystem::exists(stopped.work / "checkpoints/step-20.h5"));
+  Watching again(-1);
+  stopped.progress = &again;
+  training::drop_pe(config, stopped);
+  BOOST_TEST(again.advances == 0);
+  for (const char* file : {"model.h5", "metrics.h5"})
+    BOOST_TEST((support::read_file(folder / "whole-fit" / file) == support::read_file(folder / "stopped-fit" / file)));
+}
+
+BOOST_AUTO_TEST_CASE(a_scale_is_fitted_as_far_as_there_are_positions) {
+  const auto fitted = [&](std::int64_t rows) {
+    training::TrainConfig trunk = small_config();
+    trunk.model.encoding.json = {{"kind", "learned"}, {"max_positions", rows}};
+    const std::string name = "rows" + std::to_string(rows);
+    artifact::Workspace first = workspace_in(folder / (name + "-trunk"), data, {{"s10", 10}});
+    training::train(trunk, first);
+    training::DropPeConfig config = drop();
+    config.drop.arm = training::DropConfig::Arm::kNoDrop;
+    config.drop.logit_scale = training::DropConfig::LogitScale::kFitted;
+    artifact::Workspace workspace = workspace_in(folder / name, data);
+    workspace.inputs["init"] = {{folder / (name + "-trunk/s10-model.h5"), artifact::Kind::kCheckpoint, "", {}}};
+    training::drop_pe(config, workspace);
+    return artifact::CheckpointReader(folder / name / "model.h5").meta().extra["logit_scale"]["fits"].size();
+  };
+  BOOST_TEST(fitted(40) == 2U);  // 16 and 32 tokens
+  BOOST_CHECK_EXCEPTION(fitted(8), support::ConfigError, [](const auto& error) {
+    return says(error, {"the encoding has 8 positions", "measures 16 tokens", "drop.logit_scale: given"});
+  });
+  BOOST_TEST(!std::filesystem::exists(folder / "rows8/model.h5"));
+}
+
+BOOST_AUTO_TEST_CASE(a_drop_keeps_the_parameters_of_members_that_stay) {
+  training::TrainConfig trunk = small_config();
+  trunk.model.encoding.json = Json::parse(R"({"stack": ["rope", "ssmax"]})");
+  artifact::Workspace first = workspace_in(folder / "stack-trunk", data, {{"s10", 10}});
+  training::train(trunk, first);
+  training::DropPeConfig config = drop();
+  config.drop.encoding.json = "ssmax";
+  config.drop.peak_lr = 1e-9;  // nothing moves
+  artifact::Workspace workspace = workspace_in(folder / "stack-drop", data);
+  workspace.inputs["init"] = {{folder / "stack-trunk/s10-model.h5", artifact::Kind::kCheckpoint, "", {}}};
+  training::drop_pe(config, workspace);
+  const auto before = tensor(folder / "stack-trunk/s10-model.h5", "model/encoding.ssmax.0.s"),
+             after = tensor(folder / "stack-drop/model.h5", "model/encoding.ssmax.0.s");
+  BOOST_REQUIRE(before.size() == after.size());
+  for (std::size_t i = 0; i < before.size(); ++i) BOOST_TEST(std::abs(before[i] - after[i]) < 1e-6);
+  const auto fresh = model::LanguageModel::make(
+      [&] {
+        model::ModelConfig shape = trunk.model;
+        shape.length = 8;
+        return shape;
+      }(),
+      kVocabulary, 42);
+  double moved = 0;
+  for (const model::Parameter& parameter : fresh.parameters()) {
+    if (parameter.name != "encoding.ssmax.0.s") continue;
+    for (std::int64_t i = 0; i < parameter.tensor.numel(); ++i)
+      moved += std::abs(parameter.tensor.flatten()[i].item<double>() - before[static_cast<std::size_t>(i)]);
+  }
+  BOOST_TEST(moved > 1e-4);  // it was trained, so a new one differs
+}
+
+BOOST_AUTO_TEST_CASE(a_branch_takes_no_part_of_a_batch_whose_rows_see_each_other) {
+  training::TrainConfig config = small_config();
+  config.model.attend_over_batch = true;
+  config.model.encoding.json = "none";
+  artifact::Workspace first = workspace_in(folder / "over-trunk", data, {{"s10", 10}});
+  training::train(config, first);
+  training::BranchDecayConfig decays = decay(1, 0.5);
+  decays.compute.micro_batch = 2;
+  artifact::Workspace workspace = workspace_in(folder / "over", data);
+  workspace.inputs["init"] = {{folder / "over-trunk/s10-model.h5", artifact::Kind::kCheckpoint, "", {}}};
+  BOOST_CHECK_EXCEPTION(training::branch_decay(decays, workspace), support::ConfigError, [](const auto& error) {
+    return says(error, {"model.attend_over_batch", "compute.micro_batch is 2 of 4", "set compute.micro_batch: 4"});
+  });
+  decays.compute.micro_batch = 4;
+  training::branch_decay(decays, workspace);
 }
 
 BOOST_AUTO_TEST_CASE(a_logit_scale_without_text_to_fit_it_on_is_rejected_before_the_training) {

@@ -112,6 +112,17 @@ BOOST_AUTO_TEST_CASE(a_rule_extends_what_the_checkpoint_has) {
   });
   BOOST_TEST(encodings::encoding_at({{"kind", "yarn"}, {"over", "p_rope"}}, local, 8, 32)["over"]["kind"] == "p_rope");
   BOOST_TEST(encodings::encoding_at("yarn", "alibi", 8, 32)["factor"] == 4.0);
+  const Json frequencies{{"kind", "formula"}, {"frequencies", "500^(-c/P)"}};
+  BOOST_CHECK_THROW(encodings::encoding_at("yarn", frequencies, 8, 32), support::ConfigError);
+  BOOST_TEST(encodings::encoding_at("yarn", {{"kind", "formula"}, {"bias", "-d"}}, 8, 32)["factor"] == 4.0);
+  // CLEX begins as the checkpoint's rope, and as no other rotation.
+  const Json clex =
+      encodings::encoding_at("clex", {{"kind", "rope"}, {"base", 500.0}, {"layout", "interleaved"}}, 8, 32);
+  BOOST_TEST(clex["base"] == 500.0);
+  BOOST_TEST(clex["layout"] == "interleaved");
+  BOOST_TEST(encodings::encoding_at({{"kind", "clex"}, {"base", 700.0}}, {{"kind", "rope"}, {"base", 500.0}}, 8,
+                                    32)["base"] == 700.0);
+  BOOST_CHECK_THROW(encodings::encoding_at("clex", "p_rope", 8, 32), support::ConfigError);
 }
 
 BOOST_AUTO_TEST_CASE(the_checkpoint_s_own_encoding_has_the_sizes_of_its_training) {
@@ -307,6 +318,8 @@ BOOST_AUTO_TEST_CASE(parameters_that_do_not_fit_are_told_with_both_shapes) {
                         [](const auto& error) {
                           return says(error, {"s16-model.h5", "t5.table", "[8, 2]", "[4, 2]"});
                         });
+  // More buckets have other borders.
+  BOOST_CHECK_THROW(training::extend(to_32({{"kind", "t5"}, {"buckets", 16}}), workspace), support::ArtifactError);
 }
 
 BOOST_AUTO_TEST_CASE(a_model_is_tuned_as_it_is_at_its_own_context_on_other_data) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -98,6 +99,17 @@ BOOST_AUTO_TEST_CASE(what_the_writer_threw_reaches_the_training_once_and_names_w
   store.check();
 }
 
+BOOST_AUTO_TEST_CASE(a_failed_write_names_no_checkpoint_of_another_run) {
+  const TempFolder folder;
+  artifact::Workspace workspace = workspace_in(folder.path(), folder / "data");
+  support::make_folders(workspace.work / "checkpoints");
+  touch(workspace.work / "checkpoints/step-900.h5");
+  ResumeStore store(workspace, {}, support::silent_progress());
+  store.save(9, {}, [](const fs::path&) { throw support::IoError("'x.h5': no room"); });
+  BOOST_CHECK_EXCEPTION(store.wait(), support::IoError,
+                        [](const auto& error) { return says(error, {"the checkpoint of step 9, the first one"}); });
+}
+
 BOOST_AUTO_TEST_CASE(the_newest_the_pinned_and_the_best_stay) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
@@ -176,6 +188,39 @@ BOOST_AUTO_TEST_CASE(a_damaged_checkpoint_falls_back_to_one_of_an_earlier_attemp
   BOOST_TEST(watch.warnings[0].find("step-9.h5") != std::string::npos);
   BOOST_TEST((support::read_file(folder / "3/model.h5") == support::read_file(folder / "whole/model.h5")));
   BOOST_TEST((support::read_file(folder / "3/metrics.h5") == support::read_file(folder / "whole/metrics.h5")));
+}
+
+BOOST_AUTO_TEST_CASE(a_checkpoint_on_another_file_system_is_copied) {
+  const fs::path memory = "/dev/shm";
+  const TempFolder folder;
+  const auto device_of = [](const fs::path& path) {
+    struct stat about {};
+    return ::stat(path.c_str(), &about) == 0 ? about.st_dev : dev_t{};
+  };
+  if (device_of(folder.path()) == device_of(memory) || ::access(memory.c_str(), W_OK) != 0) {
+    BOOST_TEST_MESSAGE("skipped: /dev/shm is no other file system here");
+    return;
+  }
+  const fs::path other = memory / folder.path().filename();
+  struct Removed {
+    fs::path path;
+    ~Removed() {
+      std::error_code ignored;
+      fs::remove_all(path, ignored);
+    }
+  } removed{other};
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace first = workspace_in(other, data), second = workspace_in(folder / "2", data);
+  train_until(5, small_config(), first);
+  second.resume = first.work;
+  Watching watch(3);
+  second.progress = &watch;
+  BOOST_CHECK_THROW(training::train(small_config(), second), support::StopRequest);
+  support::request_stop(0);
+  BOOST_TEST(watch.warnings.empty());
+  BOOST_TEST(names_in(second.work / "checkpoints") == (std::vector<std::string>{"step-5.h5", "step-8.h5"}),
+             boost::test_tools::per_element());
+  artifact::CheckpointReader(second.work / "checkpoints/step-5.h5").verify();
 }
 
 // The tensors before the damaged one were read already; none of them may be in the model then.

@@ -180,6 +180,18 @@ BOOST_AUTO_TEST_CASE(the_log_drops_what_lies_beyond_the_checkpoint) {
   BOOST_TEST(std::filesystem::exists(workspace.work / "metrics.attempt-1.jsonl"));
 }
 
+BOOST_AUTO_TEST_CASE(records_that_were_moved_are_never_overwritten) {
+  const TempFolder folder;
+  const auto log = folder / "metrics.jsonl", moved = folder / "metrics.attempt-2.jsonl";
+  support::write_file_atomically(log, "{\"attempt\":1,\"step\":4}\n{\"attempt\":2,\"step\":9}\n", false);
+  training::MetricsLog(folder.path(), {}, 5);  // the third attempt, killed before its first record
+  BOOST_TEST(support::read_file(moved) == "{\"attempt\":2,\"step\":9}\n");
+  training::MetricsLog(folder.path(), {}, 5).add({{"step", 9}});
+  training::MetricsLog(folder.path(), {}, 5);
+  BOOST_TEST(support::read_file(moved) == "{\"attempt\":2,\"step\":9}\n");
+  BOOST_TEST(support::read_file(folder / "metrics.attempt-3.jsonl") == "{\"attempt\":3,\"step\":9}\n");
+}
+
 BOOST_AUTO_TEST_CASE(a_snapshot_is_the_run_up_to_there) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
