@@ -91,6 +91,7 @@ class Bench {
     encodings::Span span = encodings::Span::whole(batch_, length_);
     span.pe_len = length_;
     span.device = of.device();
+    span.causal = of.config().mask == model::Mask::kCausal;
     encodings::State state = encodings::begin_pass(encoding, span);
     encodings::give_example_numbers(encoding, state);
     encodings::add_to_tokens(encoding, x_, state);

@@ -82,8 +82,8 @@ std::optional<Json> extended_encoding(const Json& encoding, const std::string& r
   }
   if (maps) {
     made["rule"] = rule;
-  } else if (support::find_field(extension->fields, "factor") != nullptr) {
-    made["factor"] = factor;
+  } else if (support::find_field(extension->fields, "factor") != nullptr && extension->name != "dyn_ntk") {
+    made["factor"] = factor;  // dyn_ntk takes it from the length of the text
   }
   for (const char* shared : {"base", "layout"}) {
     if (encoding.is_object() && encoding.contains(shared)) made[shared] = encoding[shared];

@@ -507,6 +507,13 @@ BOOST_AUTO_TEST_CASE(rules_extend_an_extended_checkpoint_from_its_factor) {
              losses({{"kind", "pi"}, {"factor", 4}}, {{"variants", {"plain"}}}).at("plain").at(64));
 }
 
+BOOST_AUTO_TEST_CASE(dynamic_ntk_takes_its_factor_from_the_text_once) {
+  const auto rope = losses("rope", {{"variants", {"plain", "dyn_ntk"}}});
+  const auto trained = losses("dyn_ntk", {{"variants", {"plain"}}});
+  BOOST_TEST(rope.at("dyn_ntk").at(64) == trained.at("plain").at(64));
+  BOOST_TEST(rope.at("dyn_ntk").at(64) != rope.at("plain").at(64));
+}
+
 BOOST_AUTO_TEST_CASE(a_variant_that_an_encoding_cannot_take_has_no_number) {
   const auto states = [](const Json& encoding, const Json& evaluation, const char* table, const char* name) {
     const Bench bench(encoding);
@@ -527,6 +534,11 @@ BOOST_AUTO_TEST_CASE(a_variant_that_an_encoding_cannot_take_has_no_number) {
   const auto reliance = states("rope_pp", {{"tasks", {"reliance"}}}, "probe_reliance", "test");
   BOOST_TEST(reliance.at("without_encoding") == "na_encoding");
   BOOST_TEST(reliance.at("translation") == "ok");
+  // A table that is stretched to the text has no row for moved positions.
+  const auto stretched = states("learned", {{"tasks", {"reliance", "position_loss"}}, {"beyond", "interpolate"}},
+                                "probe_reliance", "test");
+  BOOST_TEST(stretched.at("translation") == "na_positions");
+  BOOST_TEST(stretched.at("constant_position") == "ok");
 }
 
 BOOST_AUTO_TEST_CASE(frequencies_and_layers_are_changed_one_at_a_time) {

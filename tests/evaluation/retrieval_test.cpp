@@ -223,6 +223,28 @@ BOOST_AUTO_TEST_CASE(every_task_of_ruler_holds_what_it_asks_for) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_needle_with_too_few_numbers_is_rejected) {
+  FakeScorer any(
+      [](const auto&, std::int64_t) {
+        return FakeScorer::Answer{1, false};
+      },
+      {.vocabulary = 257, .train_length = 256});
+  const auto refused = [&](const Json& needle) -> std::string {
+    try {
+      run("needle", any, {{"context", {400}}, {"needle", needle}}, Prose(4, 3000));
+    } catch (const pe::support::ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  BOOST_TEST(refused({{"digits", 1}, {"depths", {0}}, {"trials", 1}})
+                 .find("needle needs 10 distinct numbers, and there are 9 of 1 digit") != std::string::npos);
+  BOOST_TEST(
+      refused({{"digits", 2}, {"distractors", 100}}).find("110 distinct numbers, and there are 90 of 2 digits") !=
+      std::string::npos);
+  BOOST_TEST(refused({{"digits", 1}, {"candidates", 9}, {"depths", {0}}, {"trials", 1}}) == "");
+}
+
 BOOST_AUTO_TEST_CASE(a_model_without_numbers_has_no_place_on_the_ladder) {
   const Prose prose(20, 3000);
   FakeScorer broken(

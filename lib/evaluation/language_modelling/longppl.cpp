@@ -158,7 +158,7 @@ class LongPpl final : public Task {
       summary.se = mean.se;
       summary.ci_lo = mean.low();
       summary.ci_hi = mean.high();
-      summary.status = std::isfinite(summary.longppl) ? status::kOk : status::kOverflow;
+      summary.status = summary.longppl <= statistics::kOverflowPerplexity ? status::kOk : status::kOverflow;
     }
     context.results.add_row(std::move(summary));
   }

@@ -2,6 +2,7 @@
 // every C and every P at or beyond it.
 #include <algorithm>
 
+#include "encodings/attention/positional_encoding.h"
 #include "evaluation/probes/probe_texts.h"
 #include "evaluation/windows.h"
 #include "statistics/estimates.h"
@@ -54,18 +55,23 @@ class PositionLoss final : public Task {
           missing(length, last, status::kPositions);
           continue;
         }
-        const schema::Rows& rows = context.results.item(cat("position_loss/", length, "/", last), [&] {
-          model::ForwardOptions options;
-          options.position = last - length;
-          const auto texts = windows_of(context, ids, held.back(), length);
-          const auto sums =
-              summed_losses(model, texts, length - targets, length, context.settings.batch_tokens, options);
-          schema::Rows made;
-          for (const double sum : sums) made.add(DocumentLoss{sum});
-          return made;
-        });
         std::vector<double> sums;
-        for (const DocumentLoss& row : rows.of<DocumentLoss>()) sums.push_back(row.nll);
+        try {
+          const schema::Rows& rows = context.results.item(cat("position_loss/", length, "/", last), [&] {
+            model::ForwardOptions options;
+            options.position = last - length;
+            const auto texts = windows_of(context, ids, held.back(), length);
+            schema::Rows made;
+            for (const double sum :
+                 summed_losses(model, texts, length - targets, length, context.settings.batch_tokens, options))
+              made.add(DocumentLoss{sum});
+            return made;
+          });
+          for (const DocumentLoss& row : rows.of<DocumentLoss>()) sums.push_back(row.nll);
+        } catch (const encodings::RangeError&) {  // a table that is stretched has no bound, and no moved positions
+          missing(length, last, status::kPositions);
+          continue;
+        }
         if (last == length) own = sums;
         const std::vector<double> scored(sums.size(), static_cast<double>(targets));
         std::vector<double> change;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "support/error.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -13,6 +14,8 @@ namespace {
 using support::cat;
 
 enum class NeedleMode { kPlain, kEasy };
+
+constexpr int kMostDraws = 10000;  ///< of one more number, since a tokenizer may not have all of them
 
 class Needle final : public Task {
  public:
@@ -30,6 +33,11 @@ class Needle final : public Task {
             "Numbers among which the true one is ranked (S3), itself included; 1 leaves ranking out.",
             {.min = 1, .max = 1000, .neutral = Json(10)});
     v.check(!depths_.empty(), "needle needs at least one depth");
+    std::int64_t numbers = 9;  // the first digit is not 0
+    for (std::int64_t digit = 1; digit < std::min<std::int64_t>(digits_, 18); ++digit) numbers *= 10;
+    v.check(candidates_ + distractors_ <= numbers,
+            cat("needle needs ", candidates_ + distractors_, " distinct numbers, and there are ", numbers, " of ",
+                digits_, digits_ == 1 ? " digit" : " digits"));
   }
 
   void run(TaskContext& context) const override {
@@ -63,12 +71,15 @@ class Needle final : public Task {
         {cat(mode_ == NeedleMode::kEasy ? ask : "", "The ", thing(things[0]), " code is ", number, ".\n"), depth});
     std::vector<std::string> taken = {number};
     const auto other = [&] {
-      for (;;) {
+      for (int vain = 0; vain < kMostDraws; ++vain) {
         std::string drawn = numbers.draw(random);
         if (std::find(taken.begin(), taken.end(), drawn) != taken.end()) continue;
         taken.push_back(drawn);
         return drawn;
       }
+      throw support::ConfigError(
+          cat("needle finds only ", taken.size(), " distinct numbers of ", digits_, " digits that this tokenizer has"),
+          {}, "raise eval.needle.digits, or lower eval.needle.candidates");
     };
     for (std::size_t i = 1; i < things.size(); ++i) {
       question.facts.push_back(

@@ -95,7 +95,7 @@ schema::Rows score_items(TaskContext& context, const std::string& task, const st
                                     .rank_score = ranked ? (better == 0 ? 1 / tied : 0) : kMissing,
                                     .n_candidates = std::ssize(item.others) + 1,
                                     .landed = item.landed});
-    // A part is right when each of its tokens is; over draws the smallest share is a lower bound.
+    // A part is right when each of its tokens is; over draws the smallest share is an upper bound.
     double parts = 0;
     std::size_t token = 0;
     for (const std::int64_t tokens : item.prompt.answer_tokens) {
