@@ -262,7 +262,7 @@ Tensor wire_pre(const Tensor& x, const Norm& norm, const Half& half, const Pass&
 Tensor wire_post(const Tensor& x, const Norm& norm, const Half& half, const Pass& pass) {
   return norm.of_sum(x, dropped(half(x), pass));
 }
-Tensor wire_bare(const Tensor& x, const Norm&, const Half& half, const Pass&) { return half(x); }
+Tensor wire_bare(const Tensor& x, const Norm&, const Half& half, const Pass& pass) { return dropped(half(x), pass); }
 
 class ComposedBlock final : public Block {
  public:

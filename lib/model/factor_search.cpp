@@ -96,7 +96,10 @@ FoundFactors search_factors(const LanguageModel& model, const SearchTexts& texts
   };
   const auto search =
       config.method == FactorMethod::kLongRope ? encodings::search_longrope : encodings::search_longrope2;
-  found.search = search(rotary->schedule(), trained, config.factor, config.options, score, progress);
+  auto options = config.options;
+  // A rule over trained frequencies protects no positions.
+  if (encodings::find_encoding(name)->facts.learned) options.search_protected = false;
+  found.search = search(rotary->schedule(), trained, config.factor, options, score, progress);
   found.encoding = extended(encoding, config, found.search);
   return found;
 }

@@ -416,6 +416,42 @@ BOOST_AUTO_TEST_CASE(distances_within_reach_are_not_mapped) {
   BOOST_CHECK_THROW(make(R"({"kind": "distance_map", "over": "pope"})", small_shape()), support::ConfigError);
 }
 
+BOOST_AUTO_TEST_CASE(members_of_a_stack_leave_each_other_alone) {
+  // Vectors that multiply a rotated query have none where each distance has its rotation.
+  for (const char* other : {"shaw", "transformer_xl"})
+    BOOST_CHECK_THROW(make(support::cat(R"({"stack": ["distance_map", ")", other, R"("]})"), small_shape()),
+                      support::ConfigError);
+  // A key that one member hides is hidden from a network over logits, too.
+  {
+    Shape shape = small_shape();
+    shape.train_length = 8;
+    const auto hides =
+        make(R"({"stack": [{"kind": "distance_map", "rule": "lm_infinite", "window": 4}, "dape"]})", shape);
+    stir(*hides);
+    Span span = Span::whole(2, 20);
+    span.pe_len = 20;
+    BOOST_TEST(at::isfinite(Toy(shape, 2, 20).run(*hides, span)).all().item<bool>());
+  }
+  // Two of a kind have a table each.
+  {
+    const auto both = make(R"({"stack": ["kerple_log", {"kind": "dape", "bias": "kerple_log"}]})", small_shape());
+    stir(*both);
+    Span span = Span::whole(1, 8);
+    span.training = true;
+    Toy(small_shape(), 1, 8).run(*both, span).sum().backward();
+    for (const Parameter& parameter : both->parameters()) {
+      if (parameter.name.find(".map") == std::string::npos)
+        BOOST_TEST(parameter.value.grad().defined(), parameter.name << " has no gradient");
+    }
+  }
+  // One member parts the keys that heads share, and the next one finds them so.
+  for (const char* other : {"transformer_xl", "path", "path_fox"}) {
+    const Shape shape = small_shape(4, 2);
+    const auto shared = make(support::cat(R"({"stack": ["tape", ")", other, R"("]})"), shape);
+    BOOST_CHECK_NO_THROW(Toy(shape, 1, 8).run(*shared, Span::whole(1, 8)));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(positions_that_are_drawn) {
   const std::uint64_t key = 0x4326beff96001635;  // whose state is published
   const auto window = [&](const char* config) {
@@ -616,6 +652,7 @@ BOOST_AUTO_TEST_CASE(abacus_adds_the_vector_of_the_place) {
   }
   BOOST_TEST(shifts.size() > 20u);
   BOOST_CHECK_THROW(added(false, 0, places + 1021), RangeError);
+  BOOST_TEST(!abacus->facts().max_positions.has_value());  // long texts have short numbers
   // Tokens without their numbers are no tokens off digits.
   State silent = begin_pass(*abacus, Span::whole(1, 9));
   BOOST_CHECK_THROW(add_to_tokens(*abacus, at::zeros({1, 9, 8}, at::kDouble), silent), support::ConfigError);

@@ -56,7 +56,8 @@ Kerple::Kerple(const std::string& kind, const Shape& shape, const KerpleOptions&
 Tensor Kerple::table(LayerContext& context, std::int64_t n) {
   const std::size_t set = options_.shared ? 0 : context.layer;
   // Layers that share the numbers share the table.
-  Tensor& table = context.state.tensors[support::cat(kind_, ".", set, ".", n)];
+  // A stack may hold several of a kind.
+  Tensor& table = context.state.tensors[support::cat(kind_, ".", static_cast<const void*>(this), ".", set, ".", n)];
   if (!table.defined()) {
     const Tensor d = at::arange(n, p_.at(set).options().requires_grad(false));
     table = kernel(d, p_.at(set).unsqueeze(1), a_.at(set).unsqueeze(1));

@@ -124,7 +124,8 @@ std::vector<Tensor> Dape::row_inputs(LayerContext& context, const Heads& heads) 
 Tensor Dape::rewrite(const Rows& rows, const Tensor& s) {
   const at::ScalarType type = s.scalar_type();
   const auto input = [&](std::size_t i) { return rows.inputs.at(i).to(type); };
-  const Tensor hidden_pairs = rows.visible.logical_not();
+  // Another member may hide keys from all heads: its logits are −inf there.
+  const Tensor hidden_pairs = rows.visible.logical_not().logical_or(s.narrow(1, 0, 1).isneginf());
   Tensor sum = s, read = s;
   if (base_) {
     Rows own = rows;

@@ -154,8 +154,8 @@ class TransformerXl : public DistanceVectors {
         at::matmul(waves(reach(context), type, context.span.device), relative_.at(context.layer).t())
             .unflatten(-1, {shape_.query_heads, shape_.head_width})
             .transpose(0, 1);
-    const std::int64_t shared = shape_.query_heads / shape_.key_value_heads;
     Tensor k = heads.k.to(type);
+    const std::int64_t shared = shape_.query_heads / k.size(1);  // another member may have parted shared keys
     if (shared > 1) k = k.repeat_interleave(shared, 1);
     return {(heads.q.to(type) + v.unsqueeze(1)) * heads.scale, by_distance,
             at::matmul(k, u.unsqueeze(-1)).transpose(-1, -2) * heads.scale};

@@ -1,5 +1,6 @@
 // Evaluation of rotary models on longer texts by other distances: near keys keep theirs, far ones are brought into
 // reach.
+#include "encodings/attention/head_vectors.h"
 #include "encodings/registry.h"
 #include "encodings/rotary/rescaling.h"
 #include "support/text.h"
@@ -78,6 +79,16 @@ class DistanceMap : public PositionalEncoding {
     return facts;
   }
   Traits traits(const Span& span) const override { return {.own_logits = true}; }
+  void enter_stack(const std::vector<const PositionalEncoding*>& others) override {
+    for (const PositionalEncoding* other : others) {
+      const auto* holder = dynamic_cast<const HoldsHeadVectors*>(other);
+      if (holder != nullptr && holder->apply_after_rotation())
+        throw ConfigError(
+            "encoding 'distance_map' rotates queries and keys for each distance, and another member of the stack reads "
+            "them after one rotation",
+            {}, "leave one of them out");
+    }
+  }
 
   void begin(State& state) override {
     if (state.span.training) {

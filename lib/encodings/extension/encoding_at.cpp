@@ -73,8 +73,10 @@ Reach reach_of(const Json& encoding, std::int64_t trained) {
 
 /// Does it rotate q and k?
 bool is_rotary(const Json& encoding) {
-  const EncodingEntry* entry = find_encoding(in_full(encoding).value("kind", ""));
-  return entry != nullptr && entry->facts.rotates;
+  const Json full = in_full(encoding);
+  const EncodingEntry* entry = find_encoding(full.value("kind", ""));
+  if (entry == nullptr) return false;
+  return entry->facts.rotates || (entry->name == "formula" && full.value("frequencies", "") != "");
 }
 
 /// A rule in place of an encoding that it cannot extend would be a rule over rope, which the model has never seen.
@@ -128,6 +130,15 @@ Json encoding_at(const Json& wanted, const Json& had, std::int64_t trained, std:
       made["factor"] = reach.factor * static_cast<double>(length) / static_cast<double>(trained);
     }
     fill(*entry, made, "train_length", reach.trained);
+  } else if (entry->name == "clex") {  // it begins as the checkpoint's rope, and as no other rotation
+    const Json below = rotary_of(in_full(had));
+    if (below.is_null() || find_encoding(below.value("kind", ""))->name != "rope") {
+      require_extendable(entry->name, in_full(had));
+    } else {
+      for (const char* shared : {"base", "layout"}) {
+        if (below.contains(shared) && plain(shared)) made[shared] = below[shared];
+      }
+    }
   }
   fill_lengths(*entry, made, trained);
   return made;
