@@ -377,6 +377,7 @@ int forget_command(const cli::CommandLine& line) {
   const pipeline::Plan plan = pipeline::make_plan(graph, pipeline::StoreReader(store));
   pipeline::Leases leases(store.leases_folder(), {});
   if (!line.dry_run) {
+    pipeline::raise_open_files();  // a lease of each task stays open
     // A run that makes one of these results now would publish it after the drop.
     for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
       if (!selected[i] || plan.tasks[i].task_key.empty()) continue;

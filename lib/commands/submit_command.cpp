@@ -424,7 +424,10 @@ int submit_plan(const cli::CommandLine& line, Store& store, Graph& graph, const 
                 bool whole) {
   pipeline::SlurmPolicy policy = grouping.policies.begin()->second;  // what it says of the file, all have
   grouping.mode = policy.mode;
-  const std::vector<bool> to_run = tasks_to_run(plan);
+  std::vector<bool> to_run = tasks_to_run(plan);
+  for (std::size_t i = 0; i < to_run.size(); ++i) {
+    if (grouping.policies.at(graph.tasks[i].label).here) to_run[i] = false;  // made before anything is sent
+  }
   pipeline::SubmissionRequest order;
   order.store = store.root();
   order.program = support::own_executable().string();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "pipeline/plan/plan.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/run_folder.h"
+#include "pipeline/run/run_status.h"
 #include "pipeline/store/journal.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -216,12 +218,31 @@ class ElementRun {
                        [&](std::size_t i) { return is_there(plan.tasks[i]); });
   }
 
+  /// Tasks that failed or were cancelled in this run, and their followers. A partial report does not wait for these.
+  std::vector<bool> lost_tasks() const {
+    const RunStatus status = read_run(store_, order_.run);
+    const Cancellation cancelled = read_cancelled(store_, order_.run);
+    const std::vector<Task>& tasks = orders_.graph.tasks;
+    std::vector<bool> lost(tasks.size());
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      const TaskStatus* const known = status.find(tasks[i].id);
+      lost[i] = (known && known->phase == "failed") || cancelled.covers(tasks[i].plan_key);
+      if (tasks[i].allow_partial) continue;
+      for (const Edge& edge : tasks[i].inputs) lost[i] = lost[i] || lost[edge.producer];
+    }
+    return lost;
+  }
+
   /// Whether everything is there that tasks of other elements make for these.
   bool inputs_there(const Plan& plan) const {
+    std::optional<std::vector<bool>> lost;
     for (const std::size_t i : orders_.tasks) {
-      if (is_there(plan.tasks[i]) || orders_.graph.tasks[i].allow_partial) continue;
+      if (is_there(plan.tasks[i])) continue;
       for (const Edge& edge : orders_.graph.tasks[i].inputs) {
-        if (!own_[edge.producer] && !is_there(plan.tasks[edge.producer])) return false;
+        if (own_[edge.producer] || is_there(plan.tasks[edge.producer])) continue;
+        if (!orders_.graph.tasks[i].allow_partial) return false;
+        if (!lost) lost = lost_tasks();
+        if (!(*lost)[edge.producer]) return false;
       }
     }
     return true;

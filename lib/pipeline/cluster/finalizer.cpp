@@ -9,6 +9,7 @@
 
 #include "pipeline/cluster/job_states.h"
 #include "pipeline/cluster/submit_lease.h"
+#include "pipeline/cluster/too_little_memory.h"
 #include "pipeline/plan/frozen_graph.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/run/exit_code.h"
@@ -86,8 +87,10 @@ class GoingOn {
     if (left || !live_.by_plan_key.empty()) {
       fs::remove(folder_ / "summary.json");  // of an end that this run had before: it works again
       report_.sent = send(store_, submission_, slurm_, options);
-    } else
+    } else {
+      note_lost_to_memory(store_, {submission_}, *rows, slurm_);  // nothing asks for a run that has ended
       tie_up(/*show=*/true);
+    }
     return report_;
   }
 
@@ -197,7 +200,8 @@ class GoingOn {
       const TaskStatus* const known = status_.find(graph_.tasks[i].id);
       if (!known) continue;
       const TaskStatus& task = *known;
-      if (is_done(i)) {
+      // The key of a partial report is presumed where some of its inputs are not there.
+      if (is_done(i) || (task.phase == "done" && plan_.tasks[i].state == TaskState::kLikelyReuse)) {
         ++(task.phase == "done" ? summary.executed : summary.reused);
         if (task.phase != "done" && task.phase != "reused")
           journal.append({{"event", "reuse"}, {"task", task.id}, {"key", plan_.tasks[i].task_key}});

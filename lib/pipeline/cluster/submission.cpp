@@ -420,7 +420,10 @@ class Sending {
         return leave_from(k);
       }
       const std::string job = send_once(array, dependency(array.needs, jobs_));
-      if (job.empty() && report_.refusal == Refusal::kFull) return leave_from(k);
+      if (job.empty() && report_.refusal == Refusal::kFull) {
+        report_.looks_again = !options_.own_job.empty();  // a last job continues to look, since nothing else does
+        return leave_from(k);
+      }
       if (job.empty()) return report_;
       jobs_[k] = job;
       room -= size;

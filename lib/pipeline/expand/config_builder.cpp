@@ -154,7 +154,10 @@ ConfigBuilder::ConfigBuilder(const OverriddenPipeline& source, const ExpandOptio
     std::set<std::string> names;
     collect_names(stage.node->set, names);
     collect_names(stage.node->checkpoint, names);
-    for (const Node& file : stage.node->config_files) collect_names(file, names);
+    collect_names(source.file.default_checkpoint, names);
+    for (const auto* files : {&source.file.default_config, &stage.node->config_files}) {
+      for (const Node& file : *files) collect_names(file, names);
+    }
     if (stage.node->budgets) names.insert(kBudgetAxis);
     stages_[stage.index].axes.assign(names.begin(), names.end());
   }
@@ -171,7 +174,7 @@ std::vector<const Node*> ConfigBuilder::file_names(const Stage& stage) const {
 
 bool ConfigBuilder::same_for_all(const Stage& stage) const {
   const auto names = file_names(stage);
-  return !has_substitution(stage.node->checkpoint) &&
+  return !has_substitution(stage.node->checkpoint) && !has_substitution(source_.file.default_checkpoint) &&
          std::none_of(names.begin(), names.end(), [](const Node* name) { return has_substitution(name->text); });
 }
 

@@ -194,6 +194,7 @@ class Collector {
     }
     mark_runs();
     std::vector<std::string> damaged;
+    pins_seen_ = changed(pins_folder(store_));
     for (const Pin& pin : read_pins(store_, &damaged)) {
       for (const ResultKey& key : pin.keys) pinned_.insert({key.key, key.step});
     }
@@ -541,6 +542,7 @@ class Collector {
     });
     for (const Candidate& candidate : candidates) {
       if (!full()) return;
+      if (in_use(candidate.plan_key)) continue;  // a run has begun since
       before_drop();
       if (!dry_) {
         for (const fs::path& attempt : store_.attempts(candidate.plan_key)) strip_attempt(attempt, false);
@@ -617,8 +619,25 @@ class Collector {
     return new_keys_.count(result.key.key) != 0 || new_plans_.count(result.plan_key) != 0;
   }
 
-  /// Reads runs that were not there when roots were marked. True when one of them may want anything.
+  /// When the folder has last changed; 0 where there is none.
+  static double changed(const fs::path& folder) {
+    const auto seen = look(folder);
+    return seen ? seen->mtime : 0;
+  }
+
+  /// Reads runs and pins that were not there when roots were marked. True when one of them may want anything.
   bool look_for_new_runs() {
+    if (const double now = changed(pins_folder(store_)); now != pins_seen_) {
+      pins_seen_ = now;
+      std::vector<std::string> damaged;
+      for (const Pin& pin : read_pins(store_, &damaged)) {
+        for (const ResultKey& key : pin.keys) new_keys_.insert(key.key);
+      }
+      if (!damaged.empty()) {
+        pins_seen_ = -1;  // its wishes are unknown
+        return true;
+      }
+    }
     const auto folder = look(store_.runs_folder());
     // A run makes its folder first and writes its plan into it a little later.
     if (folder && (folder->mtime != runs_seen_ || runs_unfinished_)) {
@@ -718,7 +737,7 @@ class Collector {
   std::set<std::pair<std::string, std::int64_t>> pinned_;
   std::vector<const StoredResult*> droppable_, dropped_keys_;
   std::vector<FileMove> moved_;
-  double runs_seen_ = -1;
+  double runs_seen_ = -1, pins_seen_ = -1;
   bool runs_unfinished_ = false;
   std::uint64_t live_bytes_ = 0;
   bool may_drop_results_ = true;

@@ -29,10 +29,12 @@ fs::path file_of(const Store& store, const std::string& name) {
     throw support::ConfigError(cat(quote(name), " is not a valid pin name"), {},
                                "letters, digits, '.', '_' and '-', not beginning with '.' or '-'");
   }
-  return store.root() / "roots" / (name + ".json");
+  return pins_folder(store) / (name + ".json");
 }
 
 }  // namespace
+
+fs::path pins_folder(const Store& store) { return store.root() / "roots"; }
 
 void write_pin(const Store& store, const Pin& pin) {
   const fs::path path = file_of(store, pin.name);
@@ -53,8 +55,8 @@ void write_pin(const Store& store, const Pin& pin) {
 
 std::vector<Pin> read_pins(const Store& store, std::vector<std::string>* damaged) {
   std::vector<Pin> pins;
-  for (const std::string& name : support::list_folder(store.root() / "roots")) {
-    const fs::path path = store.root() / "roots" / name;
+  for (const std::string& name : support::list_folder(pins_folder(store))) {
+    const fs::path path = pins_folder(store) / name;
     if (path.extension() != ".json") continue;
     try {
       const Json json = support::require_json(support::read_file(path, 256u << 20));

@@ -22,6 +22,7 @@ struct Pin {
 void write_pin(const Store& store, const Pin& pin);
 /// Sorted by name. A file that cannot be read as a pin is named in `damaged`, if given. @throws IoError when the
 /// folder of pins cannot be listed
+std::filesystem::path pins_folder(const Store& store);
 std::vector<Pin> read_pins(const Store& store, std::vector<std::string>* damaged = nullptr);
 /// False when there is none.
 bool remove_pin(const Store& store, const std::string& name);

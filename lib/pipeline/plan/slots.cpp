@@ -5,6 +5,15 @@
 
 namespace pe::pipeline {
 
+namespace {
+
+/// Of each of its GPUs. A share is rounded down, so that as many fit on a GPU as their sum allows.
+int units_of(const Resources& demand) {
+  return demand.gpus < 1 ? std::max(1, static_cast<int>(demand.gpus * kGpuUnits + 1e-9)) : kGpuUnits;
+}
+
+}  // namespace
+
 Slots::Slots(Capacity capacity)
     : capacity_(std::move(capacity)), cpus_(capacity_.cpus), mem_bytes_(capacity_.mem_bytes), pools_(capacity_.pools) {
   for (const std::string& id : capacity_.gpus) gpu_units_[id] = kGpuUnits;
@@ -25,7 +34,7 @@ std::optional<Slot> Slots::take(const Resources& demand, double mem_factor, GpuL
   std::size_t wanted = 0;
   if (demand.gpus > 0) {
     wanted = static_cast<std::size_t>(std::max(1.0, demand.gpus));
-    if (demand.gpus < 1) slot.gpu_units = std::max(1, static_cast<int>(std::ceil(demand.gpus * kGpuUnits)));
+    slot.gpu_units = units_of(demand);
     // In the machine's order, so that the choice does not depend on who ended first; shares fill one up before the
     // next.
     std::vector<std::string> fitting;
@@ -64,7 +73,7 @@ std::int64_t Slots::mem_of(const Resources& demand, double mem_factor) const {
 bool Slots::has_room(const Resources& demand, double mem_factor) const {
   if (std::min(demand.cpus, capacity_.cpus) > cpus_ || mem_of(demand, mem_factor) > mem_bytes_) return false;
   if (demand.gpus <= 0) return true;
-  const int units = demand.gpus < 1 ? std::max(1, static_cast<int>(std::ceil(demand.gpus * kGpuUnits))) : kGpuUnits;
+  const int units = units_of(demand);
   const auto fitting =
       std::count_if(gpu_units_.begin(), gpu_units_.end(), [&](const auto& gpu) { return gpu.second >= units; });
   return static_cast<double>(fitting) >= std::max(1.0, demand.gpus);
@@ -78,15 +87,16 @@ bool Slots::has_room_beside(const Resources& demand, double mem_factor, const Re
   if (held.gpus < 1) return false;  // any part of a GPU may be the one it waits for
   std::int64_t whole = 0;
   bool share_fits = false;
-  const int units = std::max(1, static_cast<int>(std::ceil(demand.gpus * kGpuUnits)));
+  const int units = units_of(demand);
   for (const auto& [id, free] : gpu_units_) {
     if (free == kGpuUnits)
       ++whole;
     else
-      share_fits = share_fits || (demand.gpus < 1 && free >= units);
+      share_fits = share_fits || (demand.gpus < 1 && free >= units);  // of a GPU that is begun already
   }
   const std::int64_t surplus = whole - std::min(whole, static_cast<std::int64_t>(held.gpus));
-  return share_fits || static_cast<double>(surplus) >= std::max(1.0, demand.gpus);
+  return (share_fits && static_cast<double>(whole) >= held.gpus) ||
+         static_cast<double>(surplus) >= std::max(1.0, demand.gpus);
 }
 
 void Slots::give_back(const Slot& slot) {

@@ -180,8 +180,8 @@ bool Attempts::orphan_is_gone(std::size_t i, const std::vector<fs::path>& before
   return false;
 }
 
-/// A joined run consists of many processes. The limit on requeues is therefore read from the records of earlier
-/// attempts of the run.
+/// A joined run consists of many processes. The limits on requeues and on failures are therefore read from the records
+/// of earlier attempts of the run.
 void Attempts::read_earlier_tries(std::size_t i, const std::vector<fs::path>& before) {
   if (!run_.options.join) return;
   RetryCounts& tries = tasks_[i].tries;
@@ -198,6 +198,8 @@ void Attempts::read_earlier_tries(std::size_t i, const std::vector<fs::path>& be
     const std::string outcome = support::text_in(exit, "class");
     const bool requeued =
         outcome == outcome_name(Outcome::kCheckpointed) || outcome == outcome_name(Outcome::kInterrupted);
+    const auto is = [&](Outcome one) { return outcome == outcome_name(one); };
+    if (is(Outcome::kTransient) || is(Outcome::kOutOfMemory) || is(Outcome::kNetwork)) ++tries.failed;
     tries.requeued = requeued && step <= tries.last_step ? tries.requeued + 1 : 0;
     tries.last_step = std::max(tries.last_step, step);
   }

@@ -101,7 +101,7 @@ bool Execution::is_late() const {
 void Execution::begin() {
   const RunOptions& options = run_.options;
   started_s_ = last_progress_s_ = run_.runner.now();
-  refuse_impossible(run_.graph, run_.plan, options.capacity);
+  refuse_impossible(run_.graph, run_.plan, options.capacity, options.only);
   if (options.check_configs) check_configs(run_.graph, run_.plan, options.check_patience_s, stop_);
   run_.states = std::make_unique<TaskStates>(run_.graph, run_.plan, estimate_.seconds(), options.only);
   run_.shown.phases = run_.states->phases();

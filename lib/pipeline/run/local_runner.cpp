@@ -208,21 +208,24 @@ struct LocalRunner::State {
   }
 };
 
+std::optional<std::uint64_t> raise_open_files() {
+  constexpr rlim_t kWanted = 16384;
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return std::nullopt;
+  const rlim_t most = files.rlim_max == RLIM_INFINITY ? kWanted : std::min(kWanted, files.rlim_max);
+  if (files.rlim_cur != RLIM_INFINITY && files.rlim_cur < most) {
+    files.rlim_cur = most;
+    if (::setrlimit(RLIMIT_NOFILE, &files) != 0) ::getrlimit(RLIMIT_NOFILE, &files);
+  }
+  return files.rlim_cur == RLIM_INFINITY ? std::nullopt : std::optional<std::uint64_t>(files.rlim_cur);
+}
+
 LocalRunner::LocalRunner(int when_we_end) : state_(std::make_unique<State>()) {
   state_->when_we_end = when_we_end;
   // A stage takes five descriptors of ours while it runs: its pipe, its process, two leases and a GPU.
-  constexpr rlim_t kWanted = 16384;
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    const rlim_t most = files.rlim_max == RLIM_INFINITY ? kWanted : std::min(kWanted, files.rlim_max);
-    if (files.rlim_cur != RLIM_INFINITY && files.rlim_cur < most) {
-      files.rlim_cur = most;
-      if (::setrlimit(RLIMIT_NOFILE, &files) != 0) ::getrlimit(RLIMIT_NOFILE, &files);
-    }
-    constexpr rlim_t kEach = 5, kOthers = 96;
-    if (files.rlim_cur != RLIM_INFINITY)
-      state_->most_children = std::max<rlim_t>(1, (std::max(files.rlim_cur, kOthers) - kOthers) / kEach);
-  }
+  constexpr std::uint64_t kEach = 5, kOthers = 96;
+  if (const auto files = raise_open_files())
+    state_->most_children = std::max<std::uint64_t>(1, (std::max(*files, kOthers) - kOthers) / kEach);
   state_->epoll = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   if (!state_->epoll) throw_errno("make", "an epoll descriptor");
   state_->woken = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,10 @@ class LocalRunner : public Runner {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// Raises this process's limit on open files as far as is needed and allowed. @returns the limit; nothing: there is
+/// none
+std::optional<std::uint64_t> raise_open_files();
 
 /// The environment of a stage: an allow-list of this process's own environment, the variables `names`, LANG=C.UTF-8 and
 /// the GPUs given. GPUs are numbers in the order of the PCI bus. Tokens of services go only to the stage that asks

@@ -35,11 +35,11 @@ bool will_run(const Plan& plan, std::size_t i) {
 
 }  // namespace
 
-void refuse_impossible(const Graph& graph, const Plan& plan, const Capacity& capacity) {
+void refuse_impossible(const Graph& graph, const Plan& plan, const Capacity& capacity, const std::vector<bool>& only) {
   support::Diagnostics diagnostics;
   std::map<std::string, std::pair<std::string, std::size_t>> seen;  // message → (first id, count)
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    if (!will_run(plan, i)) continue;
+    if (!will_run(plan, i) || (!only.empty() && !only[i])) continue;
     const std::string why = impossible(graph.tasks[i].resources, capacity);
     if (why.empty()) continue;
     auto [at, fresh] = seen.try_emplace(graph.tasks[i].label + "\n" + why, graph.tasks[i].id, 0);

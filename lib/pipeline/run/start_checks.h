@@ -14,7 +14,8 @@
 namespace pe::pipeline {
 
 /// No task that is to run asks for more than there is.
-void refuse_impossible(const Graph& graph, const Plan& plan, const Capacity& capacity);
+void refuse_impossible(const Graph& graph, const Plan& plan, const Capacity& capacity,
+                       const std::vector<bool>& only = {});
 
 constexpr double kCheckPatienceS = 60;
 

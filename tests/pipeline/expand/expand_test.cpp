@@ -191,6 +191,22 @@ BOOST_AUTO_TEST_CASE(variables_may_be_used_in_defaults_alone) {
   BOOST_TEST(graph.tasks.back().retry->max == 3);
 }
 
+BOOST_AUTO_TEST_CASE(defaults_that_name_an_axis_are_those_of_each_label) {
+  const Graph graph = GridFolder().expand(
+      small("  fetch: {run: pe-fetch, over: [size, n]}\n"
+            "  tokenize: {run: pe-tokenize, over: [size, n], needs: {raw: fetch}}\n"
+            "  trunk: {run: pe-train, over: [size, n], needs: {data: tokenize}, config: {set: {train.seed: 1}}}\n",
+            "axes: {size: [tiny, small], n: [2, 3]}\n"
+            "defaults: {config: [\"configs/model/$(size).yml\"], checkpoint: {every: $(n)s}}\n"));
+  for (const auto& [size, width] : {std::pair("tiny", 512), {"small", 768}}) {
+    for (const int n : {2, 3}) {
+      const Task& trunk = test::find_task(graph, support::cat("trunk[size=", size, ",n=", n, "]"));
+      BOOST_TEST(trunk.config->at("model").at("width") == width);
+      BOOST_TEST(trunk.checkpoint->at("every_s") == n);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(narrowing_an_axis_keeps_the_rest) {
   ExpandOptions options = GridFolder::plain_options();
   options.axis = {"encoding=rope,none", "seed=42", "size=tiny"};

@@ -467,6 +467,22 @@ BOOST_FIXTURE_TEST_CASE(a_run_that_begins_meanwhile_gets_its_results_back, SomeR
   }
 }
 
+BOOST_FIXTURE_TEST_CASE(a_pin_that_is_made_meanwhile_gets_its_results_back, SomeRuns) {
+  GarbageOptions options_;
+  options_.keep_last = 1;
+  std::size_t drops = 0;
+  const support::FaultHook hook([&](std::string_view step) {
+    if (step != "drop" || ++drops != 2) return;
+    Pin pin{"paper", {}, {}, ""};
+    for (const std::string& key : old_keys) pin.keys.push_back({key, -1});
+    write_pin(*store, pin);
+  });
+  const GarbageReport report = collect(options_);
+  BOOST_TEST(drops >= 2u);
+  BOOST_TEST(report.restored == 1u);
+  for (const std::string& key : old_keys) BOOST_TEST(keys().count(key) == 1u);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_size_limit_takes_the_cheapest_results_first_and_says_when_it_cannot_be_had, SomeRuns) {
   // The first run's results: one took an hour, the other a second.
   std::string dear, cheap;

@@ -182,6 +182,18 @@ BOOST_FIXTURE_TEST_CASE(a_joined_task_that_never_saves_is_not_requeued_for_ever,
   BOOST_TEST((last.failures[0].outcome == Outcome::kNoProgress));
 }
 
+BOOST_FIXTURE_TEST_CASE(failed_attempts_of_earlier_processes_of_a_run_count, Chain) {
+  options.run_id = RunFolder(*store, graph, plan(), options).run_id();
+  options.join = true;
+  behaviour["a"] = [](FakeAttempt& attempt) { attempt.code = 1; };
+  graph.tasks[0].retry.edit().max = 0;
+  run();
+  graph.tasks[0].retry.edit().max = 1;
+  const RunSummary last = run();
+  BOOST_TEST((runner->started == Names{"a"}));  // the second and last
+  BOOST_TEST(last.exit_code == kRunFailed);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_task_is_done_when_its_outputs_are_in_the_store, Chain) {
   const RunFolder folder(*store, graph, plan(), options);
   const fs::path run_folder = store->runs_folder() / folder.run_id();

@@ -906,6 +906,10 @@ BOOST_FIXTURE_TEST_CASE(a_demand_above_the_machine_is_refused_before_the_start, 
              std::string::npos);
   BOOST_TEST(text.find("--set resources.big.cpus=4") != std::string::npos);
   BOOST_TEST(store->runs().empty());
+  // Another process makes it.
+  options.only.assign(graph.tasks.size(), true);
+  options.only[c] = false;
+  BOOST_CHECK_NO_THROW(run());
 }
 
 BOOST_FIXTURE_TEST_CASE(unhashed_workers_take_the_cpus_of_the_slot, SmallRun) {

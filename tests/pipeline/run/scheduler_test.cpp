@@ -220,13 +220,26 @@ BOOST_AUTO_TEST_CASE(what_a_waiting_task_gathers_is_not_taken_from_it) {
   BOOST_TEST(!slots.has_room_beside(demand(1, 1), 1, large, 1));
   BOOST_TEST(slots.has_room_beside(demand(2), 1, large, 1));
   BOOST_TEST(!slots.has_room_beside(demand(3), 1, large, 1));
-  // A share may use a GPU that is begun already.
+  // A share may use a GPU that is begun already, unless the large task waits for that one, too.
   BOOST_TEST(!slots.has_room_beside(demand(1, 0.5), 1, large, 1));
   const auto share = slots.take(demand(1, 0.25));
-  BOOST_TEST(slots.has_room_beside(demand(1, 0.5), 1, large, 1));
+  BOOST_TEST(!slots.has_room_beside(demand(1, 0.5), 1, large, 1));
+  BOOST_TEST(slots.has_room_beside(demand(1, 0.5), 1, demand(1, 1), 1));
   slots.give_back(*share);
   slots.give_back(*running);
   BOOST_TEST(slots.has_room(large));
+}
+
+BOOST_AUTO_TEST_CASE(as_many_shares_fit_on_a_gpu_as_their_sum_allows) {
+  for (const auto& [share, count] : {std::pair(0.125, 8), {0.333, 3}, {0.14, 7}, {0.5, 2}, {0.3, 3}}) {
+    Capacity one = capacity();
+    one.cpus = 100;
+    one.gpus.resize(1);
+    Slots slots(one);
+    int fits = 0;
+    while (slots.take(demand(1, share))) ++fits;
+    BOOST_TEST(fits == count, share);
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(a_task_of_four_gpus_starts_beside_a_stream_of_small_ones, pe::test::SmallRun) {
