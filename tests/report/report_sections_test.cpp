@@ -248,6 +248,21 @@ BOOST_AUTO_TEST_CASE(stability_is_labelled_by_what_was_recorded) {
   BOOST_TEST(*cell_of(swept, 0, "sensitivity").number == 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_model_that_fails_at_its_training_length_has_no_usable_context) {
+  Results results = two_models();
+  for (std::size_t run = 0; run < 2; ++run) {
+    add<schema::LmLength>(
+        results, run, {"protocol", "measure", "L", "value", "status"},
+        {{"anchored", "usable_context", artifact::Cell(), 512.0, "ok"}, {"anchored", "ratio", 512, 1.0, "ok"}});
+  }
+  results.lm.push_back({.run = 0, .protocol = "anchored", .length = 128, .status = "overflow"});
+  const Section section = section_of("context_extension", results);
+  const Table& table = table_of(section, "context_extension");
+  BOOST_TEST(!cell_of(table, 0, "usable").number.has_value());
+  BOOST_TEST(cell_of(table, 0, "usable").text == "overflow");
+  BOOST_TEST(*cell_of(table, 1, "usable").number == 512);
+}
+
 BOOST_AUTO_TEST_CASE(context_classes_are_measured_multiples) {
   Results results = two_models();
   const Names numbers = {"protocol", "measure", "L", "value", "status"};

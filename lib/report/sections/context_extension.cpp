@@ -79,18 +79,28 @@ std::vector<ArmReach> gather(const Results& results) {
   }
   const auto of = [&](std::size_t run) { return arm_of_run[run] < arms.size() ? &arms[arm_of_run[run]] : nullptr; };
   const std::set<std::string> unjudged_lengths = unjudged_texts<schema::LmLength>(results);
+  // A perplexity beyond the limit at the training length is compared with no other, so it has no lengths.
+  std::set<std::size_t> failed;
+  for (const LmCell& cell : results.lm) {
+    const std::int64_t own = results.runs[cell.run].train_length;
+    if (cell.protocol == "anchored" && cell.status == "overflow" &&
+        cell.length == (own > 0 ? own : results.train_length))
+      failed.insert(cell.run);
+  }
   each_row<schema::LmLength>(results, [&](std::size_t run, const schema::LmLength& row) {
     if (unjudged_lengths.count(row.corpus) != 0) return;
     ArmReach* arm = of(run);
     if (!arm || row.protocol != "anchored") return;
-    const std::string measure = row.measure, status = row.status;
+    const bool fails = failed.count(run) != 0;
+    const std::string measure = row.measure, status = fails ? "overflow" : row.status;
+    const double value = fails ? kUnknown : row.value;
     if (measure == "ratio" && std::isfinite(schema::real_of(row.length))) arm->tested.insert(row.length.value_or(0));
     if (measure == "usable_context") {
-      arm->usable.push_back(row.value);
+      arm->usable.push_back(value);
       keep_worst(arm->usable_status, status);
     }
     if (measure == "effective_context") {
-      arm->effective.push_back(row.value);
+      arm->effective.push_back(value);
       keep_worst(arm->effective_status, status);
     }
   });
