@@ -1,6 +1,7 @@
 // pe-drop-pe: from a snapshot, continues without the positional encoding, or with it as the control.
 #include "training/drop_pe.h"
 #include "costs.h"
+#include "encodings/registry.h"
 #include "kernels/explain.h"
 #include "model/compute.h"
 #include "model/machine.h"
@@ -18,6 +19,15 @@ pe::Json costs() {
   return costs;
 }
 
+/// 2: a member of a stack that stays alone keeps its parameters, too.
+pe::stage::Revision kept_alone() {
+  pe::Json trained = pe::Json::array();
+  for (const auto& encoding : pe::encodings::encodings()) {
+    if (encoding.facts.learned) trained.push_back(encoding.name);
+  }
+  return {.name = "drop.kept_alone", .when = {{"drop.arm", "drop"}, {"drop.encoding.kind", trained}}, .number = 2};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -25,7 +35,8 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "drop-pe",
        .version = 10,
-       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda, pe::stages::kFittedSlope, pe::stages::kKeptMembers},
+       .revisions = {pe::stages::kBf16OnCpu, pe::stages::kOnCuda, pe::stages::kFittedSlope, pe::stages::kKeptMembers,
+                     kept_alone()},
        .summary = "Drop the positional encoding at a snapshot and continue the training with a new schedule.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},

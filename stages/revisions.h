@@ -81,9 +81,9 @@ inline const stage::Revision kExtendedFactor{
 inline const stage::Revision kBareDropout{
     .name = "model.bare_dropout", .when = {{"model.bare_attention", true}, {"model.dropout", nullptr}}, .number = 2};
 
-/// 2: members of an encoding that stay keep their parameters.
+/// 2: members of a stack that stay keep their parameters.
 inline const stage::Revision kKeptMembers{
-    .name = "drop.kept_members", .when = {{"drop.arm", "drop"}, {"drop.encoding", nullptr}}, .number = 2};
+    .name = "drop.kept_members", .when = {{"drop.arm", "drop"}, {"drop.encoding.stack", nullptr}}, .number = 2};
 
 /// 2: it begins as the checkpoint's rope.
 inline const stage::Revision kExtendedClex{
