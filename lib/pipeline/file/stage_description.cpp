@@ -61,11 +61,11 @@ std::optional<Part> optional_part(const Json& document, const char* key) {
   return it->get<Part>();
 }
 
-/// A field, or the `kind` of a variant.
+/// A field, or the `kind` or the `stack` of a variant.
 bool is_config_key(const support::Schema& fields, const std::string& key) {
   if (support::find_field(fields, key) != nullptr) return true;
-  if (!key.ends_with(".kind")) return false;
-  const support::Field* variant = support::find_field(fields, key.substr(0, key.size() - 5));
+  if (!key.ends_with(".kind") && !key.ends_with(".stack")) return false;
+  const support::Field* variant = support::find_field(fields, key.substr(0, key.rfind('.')));
   return variant != nullptr && variant->type == support::FieldType::kVariant;
 }
 
