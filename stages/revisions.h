@@ -89,6 +89,9 @@ inline const stage::Revision kKeptMembers{
 inline const stage::Revision kExtendedClex{
     .name = "extend.clex_base", .when = {{"extend.encoding.kind", "clex"}}, .number = 2};
 
+inline const stage::Revision kExtendedClexInStack{
+    .name = "extend.clex_in_stack", .when = {{"extend.encoding.stack", nullptr}}, .number = 2};
+
 /// 2: metrics name the slope that was fitted, as the model does.
 inline const stage::Revision kFittedSlope{
     .name = "drop.fitted_slope", .when = {{"drop.logit_scale", "fitted"}}, .number = 2};

@@ -63,7 +63,7 @@ class ModelScorer final : public Scorer {
     model::ForwardOptions options;
     options.step = draw;
     options.first_sample = first_sample;
-    const at::Tensor hidden = hidden_states(ids.to(device), options);
+    const at::Tensor hidden = model_.forward(ids.to(device), options);
     const at::Tensor flat = hidden.reshape({rows * length, hidden.size(-1)});
 
     std::vector<std::int64_t> confined;  // ids that some sequence's guesses are confined to; the same for all that ask
@@ -150,14 +150,6 @@ class ModelScorer final : public Scorer {
     at::Tensor tensor = at::empty({n}, at::kLong);
     std::copy_n(values.begin() + begin, n, tensor.data_ptr<std::int64_t>());
     return tensor;
-  }
-
-  at::Tensor hidden_states(const at::Tensor& ids, const model::ForwardOptions& options) const {
-    try {
-      return model_.forward(ids, options);
-    } catch (const encodings::RangeError& error) {
-      throw NoPositions(error);
-    }
   }
 
   model::LanguageModel model_;

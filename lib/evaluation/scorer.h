@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "support/error.h"
-
 namespace pe::evaluation {
 
 /// Properties of a model that decide how it may be evaluated.
@@ -45,12 +43,6 @@ struct Sequence {
 /// Targets of a sequence: (row of the hidden states that predicts it, its id), in order.
 std::vector<std::pair<std::int64_t, std::int32_t>> targets_of(const Sequence& sequence);
 
-/// The model lacks a position that a sequence needs, for another reason than the sequence's length: the cell is n/a.
-class NoPositions : public support::Error {
- public:
-  explicit NoPositions(const support::Error& cause) : support::Error(cause) {}
-};
-
 /// One entry per target, in order.
 struct Score {
   std::vector<float> nll;             ///< Nats, from float32 log-softmax.
@@ -67,7 +59,6 @@ class Scorer {
 
   /// Scores sequences of one common length. Draws of a stochastic encoding depend on `draw` and on the sequence's
   /// number, which is first_sample + its place in the batch; other models ignore both.
-  /// @throws NoPositions
   virtual std::vector<Score> score(const std::vector<const Sequence*>& batch, std::int64_t draw,
                                    std::int64_t first_sample) = 0;
 

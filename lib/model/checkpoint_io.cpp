@@ -224,7 +224,7 @@ LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Devic
 
 /// Rows of other matrices belong to heads or to buckets, whose meaning changes with their number.
 static bool has_a_row_for_each_position(const std::string& name) {
-  return (name.ends_with(".table") && name.find(".t5.") == std::string::npos) || name.ends_with(".projection");
+  return (name.ends_with("table") && name.find(".t5.") == std::string::npos) || name.ends_with(".projection");
 }
 
 ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const ModelChanges& changes, at::Device device,
@@ -265,6 +265,11 @@ ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const Mo
     // A table with more rows keeps its stored rows.
     const bool longer = has_a_row_for_each_position(parameter.name) && shape.size() == 2 && stored->shape.size() == 2 &&
                         shape[1] == stored->shape[1] && shape[0] > stored->shape[0];
+    if (!longer && changes.redraw_other_shapes) {
+      made.fresh.push_back(parameter.name);
+      skip.push_back(parameter.name);
+      continue;
+    }
     if (!longer) {
       throw ArtifactError(
           cat(where, ": parameter '", parameter.name, "' is ", shape_of(stored->shape), ", and encoding '",

@@ -52,6 +52,7 @@ struct ModelChanges {
   /// Takes parameters of the new encoding from the checkpoint where it has the same name: whole, or as the first rows
   /// of a longer table. Otherwise all of them are freshly drawn.
   bool keep_encoding_parameters = false;
+  bool redraw_other_shapes = false;  ///< Kept parameters of another shape are freshly drawn, and no error.
 };
 
 struct ChangedModel {

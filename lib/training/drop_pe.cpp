@@ -53,6 +53,7 @@ model::ModelChanges changes_of(const DropConfig& drop, const Json& had) {
   model::ModelChanges changes;
   if (drops) changes.encoding = drop.encoding.json;
   changes.keep_encoding_parameters = true;  // of members that stay
+  changes.redraw_other_shapes = drops;
   if (drop.qk_norm == DropConfig::QkNorm::kWidth) changes.qk_norm_over = model::QkNormOver::kWidth;
   const bool scaled = drop.logit_scale != DropConfig::LogitScale::kNone;
   if (scaled) {
@@ -103,6 +104,8 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
   const model::ChangedModel loaded =
       model::load_changed(snapshot.checkpoint, changes, device, model::compute_type(compute));
   if (fits) require_fitting_model(loaded.model);
+  std::vector<std::string> fresh = loaded.fresh;
+  fresh.insert(fresh.end(), loaded.grown.begin(), loaded.grown.end());
   Json branch = {{"kind", drops ? "drop" : "nodrop"}, {"step", snapshot.step}, {"end", end}, {"encoding_before", had}};
   if (config.drop.qk_norm == DropConfig::QkNorm::kWidth) branch["qk_norm"] = "width";
   Run run{.model = loaded.model,
@@ -123,7 +126,7 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
           .parents = snapshot.checkpoint.meta().parents,
           .trained_on = snapshot.checkpoint.meta().trained_on,
           .branch = branch,
-          .fresh = loaded.fresh,
+          .fresh = fresh,
           .saves_end = fits,
           .hint_at_divergence = "lower drop.peak_scale or drop.peak_lr, or raise drop.warmup_steps",
           .moments_from = reset ? nullptr : &snapshot.checkpoint};

@@ -97,22 +97,6 @@ BOOST_AUTO_TEST_CASE(a_model_of_text_is_asked_in_its_own_tokens) {
   BOOST_TEST(value("algo_trial", rows.at("algo_trial").at(0), "token_total") == 4);
 }
 
-BOOST_AUTO_TEST_CASE(a_length_without_positions_is_no_number_and_the_others_are_measured) {
-  const Json task = {{"kind", "copy_repeat"}, {"alphabet", 26}};
-  FakeScorer bounded(
-      [](const std::vector<std::int32_t>& ids, std::int64_t) {
-        if (ids.size() > 30) throw NoPositions(support::ConfigError("place 16 exceeds the 16 rows"));
-        return FakeScorer::Answer{0, true};
-      },
-      {.vocabulary = vocabulary(task), .train_length = 64});
-  const Rows rows = run(task, bounded, {{"lengths", {5, 40}}, {"examples", 4}});
-  const auto status = [&](const char* length) {
-    return text(cell("algo_summary", rows_where(rows, "algo_summary", {{"length", length}}).at(0), "status"));
-  };
-  BOOST_TEST(status("5") == "ok");
-  BOOST_TEST(status("40") == "na_positions");
-}
-
 BOOST_AUTO_TEST_CASE(no_solved_example_is_the_item_that_is_asked) {
   int repeated = 0, asked = 0;
   FakeScorer recorder(

@@ -123,6 +123,8 @@ BOOST_AUTO_TEST_CASE(a_rule_extends_what_the_checkpoint_has) {
   BOOST_TEST(encodings::encoding_at({{"kind", "clex"}, {"base", 700.0}}, {{"kind", "rope"}, {"base", 500.0}}, 8,
                                     32)["base"] == 700.0);
   BOOST_CHECK_THROW(encodings::encoding_at("clex", "p_rope", 8, 32), support::ConfigError);
+  BOOST_CHECK_THROW(encodings::encoding_at("clex", "yarn", 8, 32), support::ConfigError);
+  BOOST_TEST(encodings::encoding_at("clex", {{"kind", "clex"}, {"base", 500.0}}, 8, 32)["base"] == 500.0);
 }
 
 BOOST_AUTO_TEST_CASE(the_checkpoint_s_own_encoding_has_the_sizes_of_its_training) {

@@ -30,7 +30,7 @@ class Abacus : public PositionalEncoding, public ReadsTokens {
         table_(add_normal("abacus", "table", {options.rows, shape.width}, 0, 0.02, /*weight_decay=*/false)) {}
 
   Facts facts() const override {
-    return {.shift_invariant = ShiftInvariance::kNever, .learned = true};  // its rows bound places, not positions
+    return {.shift_invariant = ShiftInvariance::kNever, .learned = true, .max_positions = options_.rows};
   }
   Traits traits(const Span& span) const override { return {.adds_to_tokens = true}; }
   bool needs_causal_mask() const override { return false; }
@@ -65,7 +65,7 @@ EncodingEntry abacus_entry() {
       {.name = "abacus",
        .summary = "Adds a trained vector for the place of each digit in its number; for a stack.",
        .reference = "McLeish et al. 2024, arXiv:2405.17399",
-       .facts = {.shift_invariant = ShiftInvariance::kNever, .learned = true},
+       .facts = {.shift_invariant = ShiftInvariance::kNever, .learned = true, .max_positions = 0},
        .family = Family::kAbsolute,
        .acts_on = "token embeddings",
        .parameters = "rows*width",

@@ -1,5 +1,7 @@
 #include "encodings/extension/encoding_at.h"
 
+#include <algorithm>
+
 #include "encodings/registry.h"
 #include "encodings/rotary/rescaling.h"
 #include "encodings/rotary/rotary_schedules.h"
@@ -49,6 +51,17 @@ Json rotary_of(const Json& encoding) {
     if (encoding.contains(shared)) below[shared] = encoding[shared];
   }
   return below;
+}
+
+/// The member of a stack, or the encoding itself, that is of one of these kinds; null where there is none.
+Json member_of(const Json& encoding, const std::vector<std::string>& kinds) {
+  const std::vector<Json> members =
+      encoding.contains("stack") ? encoding["stack"].get<std::vector<Json>>() : std::vector{encoding};
+  for (const Json& member : members) {
+    const EncodingEntry* entry = find_encoding(in_full(member).value("kind", ""));
+    if (entry != nullptr && std::find(kinds.begin(), kinds.end(), entry->name) != kinds.end()) return in_full(member);
+  }
+  return nullptr;
 }
 
 /// How far a checkpoint's own rule reaches: a further rule in its place begins there.
@@ -131,8 +144,8 @@ Json encoding_at(const Json& wanted, const Json& had, std::int64_t trained, std:
     }
     fill(*entry, made, "train_length", reach.trained);
   } else if (entry->name == "clex") {  // it begins as the checkpoint's rope, and as no other rotation
-    const Json below = rotary_of(in_full(had));
-    if (below.is_null() || find_encoding(below.value("kind", ""))->name != "rope") {
+    const Json below = member_of(in_full(had), {"rope", "clex"});
+    if (below.is_null()) {
       require_extendable(entry->name, in_full(had));
     } else {
       for (const char* shared : {"base", "layout"}) {

@@ -206,22 +206,13 @@ class Algorithmic final : public Task {
         if (limit && static_cast<std::int64_t>(examples.back().ids.size()) > *limit) state = status::kPositions;
       }
     }
-    const schema::Rows* scored = nullptr;
-    if (state == status::kOk) {
-      try {
-        scored = &context.results.item(cat("algorithmic/", chosen.name, "/", length),
-                                       [&] { return score_examples(context, chosen, length, examples); });
-      } catch (const NoPositions& error) {
-        context.progress.note(error.what());
-        state = status::kPositions;
-      }
-    }
     if (state != status::kOk) {
       context.progress.note(cat(chosen.name, " at ", length, " ", chosen.generator->length, ": ", state));
       context.results.add_row(missing(chosen.name, length, state));
       return {length, kMissing, kMissing, state};
     }
-    const schema::Rows& rows = *scored;
+    const schema::Rows& rows = context.results.item(cat("algorithmic/", chosen.name, "/", length),
+                                                    [&] { return score_examples(context, chosen, length, examples); });
     for (const PartCounts& counts : rows.of<PartCounts>()) {
       context.results.add_row(schema::AlgoLength{chosen.name, cat(chosen.task->part(), "_", counts.number, "_", length),
                                                  counts.share(), status::kOk});

@@ -20,9 +20,8 @@ bool is_encoding_axis(const std::string& axis) { return axis == "encoding" || ax
 /// Names that the results of a report will have.
 class Names {
  public:
-  /// @param labels    of the gathered artifacts, as in ReportConfig
-  /// @param left_out  "encoding=alibi": named by the pipeline, and not in this run
-  Names(const std::vector<std::string>& labels, const std::vector<std::string>& left_out) {
+  /// @param labels  of the gathered artifacts, as in ReportConfig
+  explicit Names(const std::vector<std::string>& labels) {
     for (const std::string& text : labels) {
       const auto [role, own] = parse_labels(text);
       if (role != "scores") continue;
@@ -33,10 +32,6 @@ class Names {
         named = named || is_encoding_axis(axis);
       }
       if (named) ++named_;
-    }
-    for (const std::string& text : left_out) {
-      const auto equals = text.find('=');
-      if (equals != std::string::npos) add(text.substr(0, equals), text.substr(equals + 1));
     }
   }
 
@@ -51,7 +46,8 @@ class Names {
         for (const auto& [name, values] : labels_) axes.push_back(name);
         diagnostics.add(cat("'runs': no result has a label ", quote(axis)), test.place,
                         support::suggestion(axis, axes));
-      } else if (std::none_of(own->second.begin(), own->second.end(),
+      } else if ((axis == "stage" || axis == "from") &&
+                 std::none_of(own->second.begin(), own->second.end(),
                               [&label = label](const std::string& one) { return same_value(one, label); })) {
         diagnostics.add(cat("'runs': no result has the ", axis, " ", quote(label)), test.place,
                         support::suggestion(label, {own->second.begin(), own->second.end()}));
@@ -90,8 +86,11 @@ class Names {
 
 void check_names(const std::vector<ClaimSpec>& claims, const std::vector<std::string>& labels,
                  const std::vector<std::string>& left_out) {
-  const Names names(labels, left_out);
-  if (!names.are_known()) return;
+  // Without a label of an axis, stages and labels of other axes may be gone, too.
+  const bool is_whole = std::all_of(left_out.begin(), left_out.end(),
+                                    [](const std::string& label) { return label.starts_with("seed="); });
+  const Names names(labels);
+  if (!is_whole || !names.are_known()) return;
   support::Diagnostics diagnostics;
   for (const ClaimSpec& claim : claims) {
     for (const ClaimTest& test : claim.control) names.check(test, diagnostics);

@@ -65,7 +65,7 @@ struct ClaimSpec {
 std::vector<ClaimSpec> read_claims(const std::filesystem::path& file);
 
 /// Whether the results that a pipeline will gather have every arm and label that tests name. Results whose labels have
-/// no encoding are not checked.
+/// no encoding are not checked, nor is a run that leaves out more than seeds.
 /// @param labels, left_out  as in ReportConfig
 /// @throws ConfigError with each name that no result will have, its test's line, and the nearest name
 void check_names(const std::vector<ClaimSpec>& claims, const std::vector<std::string>& labels,
