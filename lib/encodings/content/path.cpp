@@ -80,12 +80,8 @@ class PathFox : public Path {
 //     to the block's end    K̃ = K − Yᵀ W                           (k_jᵀ H_{j+1} … H_end)
 //     across the block      Q̃ ← Q̃ (I − Wᵀ T diag(β) W)
 // so a query walks back from block to block: its logits there are Q̃ K̃ᵀ, and then it crosses the block.
-std::vector<Tensor> path_inputs(const Tensor& q, const Tensor& k, const Tensor& of_groups,
-                                const Tensor& strength_of_groups, std::int64_t block) {
-  // Another member of a stack may have parted the keys that heads share.
-  const std::int64_t parts = k.size(1) / of_groups.size(1);
-  const Tensor w = parts == 1 ? of_groups : of_groups.repeat_interleave(parts, 1);
-  const Tensor beta = parts == 1 ? strength_of_groups : strength_of_groups.repeat_interleave(parts, 1);
+std::vector<Tensor> path_inputs(const Tensor& q, const Tensor& k, const Tensor& w, const Tensor& beta,
+                                std::int64_t block) {
   const std::int64_t heads = q.size(1), queries = q.size(2), keys = k.size(2), offset = keys - queries;
   const at::ScalarType type = w.scalar_type();
   const Tensor kb = in_blocks(k.to(type), block), wb = in_blocks(w, block);  // [B,G,N,block,d]
@@ -155,7 +151,9 @@ void Path::read_tokens(const LayerContext& context, Tensor& w, Tensor& beta) con
 std::vector<Tensor> Path::row_inputs(LayerContext& context, const Heads& heads) {
   Tensor w, beta;
   read_tokens(context, w, beta);
-  return path_inputs(heads.q, heads.k, w, beta, std::min(kPathBlock, context.span.keys));
+  const std::int64_t groups = heads.k.size(1);  // another member of a stack may have parted shared keys
+  return path_inputs(heads.q, heads.k, for_heads(w, groups), for_heads(beta, groups),
+                     std::min(kPathBlock, context.span.keys));
 }
 
 Tensor Path::logits(const Rows& rows) {

@@ -20,9 +20,9 @@ struct Pin {
 
 /// Replaces a pin of the same name. @throws ConfigError for a name that is none, IoError.
 void write_pin(const Store& store, const Pin& pin);
+std::filesystem::path pins_folder(const Store& store);
 /// Sorted by name. A file that cannot be read as a pin is named in `damaged`, if given. @throws IoError when the
 /// folder of pins cannot be listed
-std::filesystem::path pins_folder(const Store& store);
 std::vector<Pin> read_pins(const Store& store, std::vector<std::string>* damaged = nullptr);
 /// False when there is none.
 bool remove_pin(const Store& store, const std::string& name);

@@ -13,7 +13,7 @@
 
 namespace pe::pipeline {
 
-/// No task that is to run asks for more than there is.
+/// No task that is to run asks for more than there is. `only`: by task, whether this process may run it; empty: all
 void refuse_impossible(const Graph& graph, const Plan& plan, const Capacity& capacity,
                        const std::vector<bool>& only = {});
 
