@@ -75,6 +75,25 @@ void require_trained_length(const artifact::CheckpointReader& checkpoint, const 
 
 bool of_encoding(const std::string& name) { return name.rfind("encoding.", 0) == 0; }
 
+/// Parameters of the checkpoint that the model lacks.
+std::vector<std::string> names_without_a_place(const artifact::CheckpointReader& checkpoint,
+                                               const LanguageModel& model) {
+  std::vector<std::string> names;
+  for (const TensorInfo& info : checkpoint.tensors()) {
+    if (info.name.rfind("model/", 0) != 0) continue;
+    const std::string name = info.name.substr(6);
+    const auto known = std::find_if(model.parameters().begin(), model.parameters().end(),
+                                    [&](const Parameter& parameter) { return parameter.name == name; });
+    if (known == model.parameters().end()) names.push_back(name);
+  }
+  return names;
+}
+
+[[noreturn]] void refuse_tensor(const std::string& where, const std::string& name) {
+  throw ArtifactError(
+      cat(where, ": tensor 'model/", name, "' belongs to another model than the one that its config names"));
+}
+
 }  // namespace
 
 void describe_model(const LanguageModel& model, artifact::CheckpointMeta& meta) {
@@ -207,38 +226,69 @@ LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Devic
                                replaced ? Weights::kDrawn : Weights::kLater);
   });
   read_tensors(checkpoint, weights, model, values_of(model), replaced);
-  for (const TensorInfo& info : checkpoint.tensors()) {
-    if (info.name.rfind("model/", 0) != 0) continue;
-    const std::string name = info.name.substr(6);
-    if (replaced && of_encoding(name)) continue;
-    bool known = false;
-    for (const Parameter& parameter : model.parameters()) known = known || parameter.name == name;
-    if (!known) {
-      throw ArtifactError(
-          cat(where, ": tensor '", info.name, "' belongs to another model than the one that its config names"));
-    }
+  for (const std::string& name : names_without_a_place(checkpoint, model)) {
+    if (!replaced || !of_encoding(name)) refuse_tensor(where, name);
   }
   model.after_step();
   return model;
 }
 
-/// Rows of other matrices belong to heads or to buckets, whose meaning changes with their number.
-static bool has_a_row_for_each_position(const std::string& name) {
-  return (name.ends_with("table") && name.find(".t5.") == std::string::npos) || name.ends_with(".projection");
-}
+namespace {
 
-ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const ModelChanges& changes, at::Device device,
-                          at::ScalarType compute) {
-  ModelConfig config = config_of(checkpoint);
-  const QkNormOver norm_before = config.qk_norm_over;
-  const bool normed_before = config.qk_norm;
+ModelConfig changed_config(ModelConfig config, const ModelChanges& changes) {
   if (!changes.encoding.is_null()) config.encoding.json = changes.encoding;
   if (changes.length != 0) config.length = changes.length;
   if (changes.qk_norm_over) {
     config.qk_norm = true;
     config.qk_norm_over = *changes.qk_norm_over;
   }
-  const bool new_norm = config.qk_norm && (!normed_before || config.qk_norm_over != norm_before);
+  return config;
+}
+
+bool of_norm(const std::string& name) {
+  return name.find(".query_norm") != std::string::npos || name.find(".key_norm") != std::string::npos;
+}
+
+/// Rows of other matrices belong to heads or to buckets, whose meaning changes with their number.
+bool has_a_row_for_each_position(const std::string& name) {
+  return (name.ends_with("table") && name.find(".t5.") == std::string::npos) || name.ends_with(".projection");
+}
+
+/// A table with more rows keeps its stored rows.
+bool grows(const Parameter& parameter, const TensorInfo& stored) {
+  const std::vector<std::int64_t> shape = parameter.tensor.sizes().vec();
+  return has_a_row_for_each_position(parameter.name) && shape.size() == 2 && stored.shape.size() == 2 &&
+         shape[1] == stored.shape[1] && shape[0] > stored.shape[0];
+}
+
+/// A parameter of a changed model comes from the checkpoint, or it has its values from the start.
+enum class Origin { kStored, kFirstRows, kStart, kAnotherShape };
+
+Origin origin_of(const Parameter& parameter, const TensorInfo* stored, const ModelChanges& changes, bool new_norm) {
+  const bool of_the_encoding = of_encoding(parameter.name);
+  const bool encoding_changes = of_the_encoding && !changes.encoding.is_null();
+  const bool replaced = encoding_changes && (!changes.keep_encoding_parameters || stored == nullptr);
+  if (replaced || (new_norm && of_norm(parameter.name))) return Origin::kStart;
+  if (!of_the_encoding || stored == nullptr || stored->shape == parameter.tensor.sizes()) return Origin::kStored;
+  if (grows(parameter, *stored)) return Origin::kFirstRows;
+  return changes.redraw_other_shapes ? Origin::kStart : Origin::kAnotherShape;
+}
+
+void read_first_rows(const artifact::CheckpointReader& checkpoint, const TensorInfo& stored, const at::Tensor& table) {
+  at::NoGradGuard no_gradients;
+  at::Tensor host = at::empty(stored.shape, table.options().device(at::kCPU).requires_grad(false));
+  checkpoint.read({stored.name, dtype_of(table), stored.shape},
+                  {static_cast<std::byte*>(host.data_ptr()), static_cast<std::size_t>(host.nbytes())});
+  table.detach().narrow(0, 0, stored.shape[0]).copy_(host);
+}
+
+}  // namespace
+
+ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const ModelChanges& changes, at::Device device,
+                          at::ScalarType compute) {
+  const ModelConfig before = config_of(checkpoint);
+  const ModelConfig config = changed_config(before, changes);
+  const bool new_norm = config.qk_norm && (!before.qk_norm || config.qk_norm_over != before.qk_norm_over);
   const std::string where = checkpoint.path().string();
   ChangedModel made{
       support::with_context(
@@ -247,56 +297,31 @@ ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const Mo
       {},
       {},
       {}};
-  std::vector<std::string> skip;
   for (const Parameter& parameter : made.model.parameters()) {
-    const bool encodings = of_encoding(parameter.name);
-    const bool norms = parameter.name.find(".query_norm") != std::string::npos ||
-                       parameter.name.find(".key_norm") != std::string::npos;
-    const bool replaced = encodings && !changes.encoding.is_null() && !changes.keep_encoding_parameters;
     const TensorInfo* stored = checkpoint.find("model/" + parameter.name);
-    if (replaced || (norms && new_norm) || (encodings && stored == nullptr && !changes.encoding.is_null())) {
-      made.fresh.push_back(parameter.name);
-      skip.push_back(parameter.name);
-      continue;
+    switch (origin_of(parameter, stored, changes, new_norm)) {
+      case Origin::kStored:
+        break;
+      case Origin::kStart:
+        made.fresh.push_back(parameter.name);
+        break;
+      case Origin::kFirstRows:
+        read_first_rows(checkpoint, *stored, parameter.tensor);
+        made.grown.push_back(parameter.name);
+        break;
+      case Origin::kAnotherShape:
+        throw ArtifactError(
+            cat(where, ": parameter '", parameter.name, "' is ", shape_of(stored->shape), ", and encoding '",
+                encodings::encoding_name(config.encoding.json), "' needs ", shape_of(parameter.tensor.sizes().vec())),
+            "give the encoding the options that it was trained with, or take one without parameters");
     }
-    if (!encodings || stored == nullptr) continue;
-    const std::vector<std::int64_t> shape = parameter.tensor.sizes().vec();
-    if (stored->shape == shape) continue;
-    // A table with more rows keeps its stored rows.
-    const bool longer = has_a_row_for_each_position(parameter.name) && shape.size() == 2 && stored->shape.size() == 2 &&
-                        shape[1] == stored->shape[1] && shape[0] > stored->shape[0];
-    if (!longer && changes.redraw_other_shapes) {
-      made.fresh.push_back(parameter.name);
-      skip.push_back(parameter.name);
-      continue;
-    }
-    if (!longer) {
-      throw ArtifactError(
-          cat(where, ": parameter '", parameter.name, "' is ", shape_of(stored->shape), ", and encoding '",
-              encodings::encoding_name(config.encoding.json), "' needs ", shape_of(shape)),
-          "give the encoding the options that it was trained with, or take one without parameters");
-    }
-    at::NoGradGuard no_gradients;
-    at::Tensor host = at::empty(stored->shape, parameter.tensor.options().device(at::kCPU).requires_grad(false));
-    checkpoint.read({stored->name, dtype_of(parameter.tensor), stored->shape},
-                    {static_cast<std::byte*>(host.data_ptr()), static_cast<std::size_t>(host.nbytes())});
-    at::Tensor rows = parameter.tensor.detach().narrow(0, 0, stored->shape[0]);
-    rows.copy_(host);
-    made.grown.push_back(parameter.name);
-    skip.push_back(parameter.name);
   }
+  std::vector<std::string> skip = made.fresh;
+  skip.insert(skip.end(), made.grown.begin(), made.grown.end());
   read_tensors(checkpoint, "model/", made.model, values_of(made.model), skip);
-  for (const TensorInfo& info : checkpoint.tensors()) {
-    if (info.name.rfind("model/", 0) != 0) continue;
-    const std::string name = info.name.substr(6);
-    bool known = false;
-    for (const Parameter& parameter : made.model.parameters()) known = known || parameter.name == name;
-    if (known) continue;
-    if (!of_encoding(name) || changes.encoding.is_null()) {
-      throw ArtifactError(
-          cat(where, ": tensor '", info.name, "' belongs to another model than the one that its config names"));
-    }
-    made.dropped.push_back(name);
+  made.dropped = names_without_a_place(checkpoint, made.model);
+  for (const std::string& name : made.dropped) {
+    if (!of_encoding(name) || changes.encoding.is_null()) refuse_tensor(where, name);
   }
   made.model.after_step();
   return made;
