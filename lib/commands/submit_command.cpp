@@ -184,10 +184,11 @@ bool run_here(const cli::CommandLine& line, const Graph& graph, const pipeline::
 }
 
 /// Tasks that ran out of memory ask for more than their last attempt had.
-std::size_t ask_for_more_memory(Graph& graph, const Plan& plan, const Store& store) {
+std::size_t ask_for_more_memory(Graph& graph, const Plan& plan, const Store& store,
+                                const pipeline::Grouping& grouping) {
   std::size_t more = 0;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    if (!runs(plan, i)) continue;
+    if (!runs(plan, i) || grouping.live.count(i) != 0) continue;
     pipeline::Task& task = graph.tasks[i];
     const std::int64_t had = pipeline::last_oom_memory_bytes(store, task.plan_key);
     if (had <= 0) continue;
@@ -465,7 +466,7 @@ int submit_plan(const cli::CommandLine& line, Store& store, Graph& graph, const 
   lease->send_heartbeat();
   pipeline::end_abandoned(store, open, *rows, slurm);
   lease->send_heartbeat();
-  const std::size_t more = ask_for_more_memory(graph, plan, store);
+  const std::size_t more = ask_for_more_memory(graph, plan, store, grouping);
   if (more > 0)
     print(cat(counted(more, "task"), more == 1 ? " asks" : " ask",
               " for more memory than last time, when it was too little\n"));

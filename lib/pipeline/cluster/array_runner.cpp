@@ -39,7 +39,6 @@ struct Orders {
   Graph graph;
   std::vector<std::size_t> tasks;
   std::vector<std::string> command;
-  std::string pipeline;
   double lead_s = 120;
 };
 
@@ -56,7 +55,6 @@ Orders read_orders(const fs::path& path, const ElementOrder& order) {
   try {
     orders.graph = thaw(json.at("graph"));
     orders.command = json.at("command").get<std::vector<std::string>>();
-    orders.pipeline = json.at("pipeline");
     orders.lead_s = json.at("lead_s");
     for (const Json& element : json.at("elements")) {
       if (element.at(0) == order.index) orders.tasks = element.at(1).get<std::vector<std::size_t>>();
@@ -289,13 +287,12 @@ class ElementRun {
     SavedSteps saved;
     const bool resumes = orders_.graph.tasks[i].stage->resumes;
     for (const fs::path& attempt : store_.attempts(orders_.graph.tasks[i].plan_key)) {
-      const fs::path exit = attempt / "exit.json";
+      const Json exit = read_of_attempt(attempt, "exit.json");
       std::int64_t step = -1;
       bool ours = saved.attempted;  // one that was cut off without a word
-      if (::access(exit.c_str(), R_OK) == 0) {
-        const Json json = support::parse_json(support::read_file(exit));
-        if (resumes) step = support::field_or(json, "step", std::int64_t{-1});
-        ours = support::text_in(json, "run") == order_.run;
+      if (exit.is_object()) {
+        if (resumes) step = support::field_or(exit, "step", std::int64_t{-1});
+        ours = support::text_in(exit, "run") == order_.run;
       }
       saved.attempted = saved.attempted || ours;
       saved.still = step > saved.best || !ours ? 0 : saved.still + 1;

@@ -10,7 +10,6 @@
 #include "pipeline/cluster/job_states.h"
 #include "pipeline/cluster/submit_lease.h"
 #include "pipeline/cluster/too_little_memory.h"
-#include "pipeline/plan/frozen_graph.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/run_folder.h"
@@ -21,7 +20,6 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/json_text.h"
-#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -43,7 +41,7 @@ class GoingOn {
       throw support::ConfigError(cat("run ", run, " was submitted by ", submitter(submission_), "; here is user ",
                                      support::quote(slurm_.user()), " on cluster ", support::quote(slurm_.cluster())),
                                  {}, "only there can it be continued");
-    graph_ = thaw(support::parse_json(support::read_file(folder_ / "graph.json")));
+    graph_ = read_graph(store, run);
     for (std::size_t i = 0; i < graph_.tasks.size(); ++i) by_key_.emplace(graph_.tasks[i].plan_key, i);
     look();
   }

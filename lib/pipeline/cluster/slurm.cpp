@@ -29,6 +29,17 @@ std::string said(const TimedCapture& answer, const std::string& program) {
   return text.empty() ? cat(program, " ended with ", answer.status.code) : text;
 }
 
+/// Lines of scancel, less those on jobs that ended between question and order, which is no failure.
+std::string without_ended_jobs(const std::string& text) {
+  std::vector<std::string> rest;
+  for (const std::string_view line : support::split(text, '\n')) {
+    const bool ended = line.find("nvalid job id") != std::string_view::npos ||
+                       line.find("already completing or completed") != std::string_view::npos;
+    if (!ended && !support::trim(line).empty()) rest.emplace_back(line);
+  }
+  return support::join(rest, "\n");
+}
+
 }  // namespace
 
 std::vector<std::string> plain_environment() {
@@ -172,11 +183,10 @@ std::string Slurm::cancel(const std::vector<std::string>& ids) {
     words.insert(words.end(), ids.begin() + static_cast<std::ptrdiff_t>(from),
                  ids.begin() + static_cast<std::ptrdiff_t>(std::min(ids.size(), from + kAtOnce)));
     const TimedCapture answer = call(words);
+    if (went_well(answer)) continue;
     const std::string text = said(answer, "scancel");
-    // A job that ended between question and order is no failure.
-    const bool gone = text.find("nvalid job id") != std::string::npos ||
-                      text.find("already completing or completed") != std::string::npos;
-    if (!went_well(answer) && !gone) failed = text;
+    const std::string rest = without_ended_jobs(text);
+    if (answer.timed_out || answer.overlong || !rest.empty()) failed = rest.empty() ? text : rest;
   }
   return failed;
 }
@@ -211,8 +221,11 @@ std::optional<std::vector<std::map<std::string, std::string>>> Slurm::partitions
 }
 
 std::optional<std::vector<std::map<std::string, std::string>>> Slurm::associations() {
-  const auto answer = ask({"sacctmgr", "--parsable2", "show", "associations", "where", cat("user=", user_),
-                           "format=Account,MaxSubmit,GrpSubmit"});
+  // The accounts may have limits of other clusters too.
+  std::vector<std::string> words = {"sacctmgr", "--parsable2", "show", "associations", "where", cat("user=", user_)};
+  if (!cluster().empty()) words.push_back(cat("cluster=", cluster()));
+  words.push_back("format=Account,MaxSubmit,GrpSubmit");
+  const auto answer = ask(words);
   if (!answer) return std::nullopt;
   return parse_table(*answer);
 }

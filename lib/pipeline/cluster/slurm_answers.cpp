@@ -236,10 +236,10 @@ Refusal classify_refusal(std::string_view message) {
 
 bool is_final(std::string_view state) {
   for (const char* ended : {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "DEADLINE",
-                            "BOOT_FAIL", "REVOKED"}) {
+                            "BOOT_FAIL", "PREEMPTED", "REVOKED"}) {
     if (state == ended) return true;
   }
-  return false;  // PREEMPTED may come back
+  return false;
 }
 
 std::string why_it_never_starts(const std::string& reason) {

@@ -289,6 +289,13 @@ bool is_live(const JobRow& row) {
   return !is_final(row.state) && row.state != "COMPLETING" && row.reason != "DependencyNeverSatisfied";
 }
 
+Graph read_graph(const Store& store, const std::string& run) {
+  const fs::path path = folder_of(store, run) / "graph.json";
+  if (!support::is_there(path))
+    throw support::ArtifactError(cat("run ", run, " has lost its graph.json"), "submit again");
+  return thaw(support::parse_json(support::read_file(path)));
+}
+
 std::vector<Submission> open_submissions(const Store& store) {
   std::vector<Submission> open;
   for (const std::string& run : store.runs()) {

@@ -79,6 +79,8 @@ PreparedSubmission make_submission(const Graph& graph, const std::vector<JobArra
 void write_submission(const Store& store, const Graph& graph, const PreparedSubmission& made);
 /// Empty when the run is none. @throws ArtifactError when it is damaged
 std::optional<Submission> read_submission(const Store& store, const std::string& run);
+/// The graph that was submitted. @throws ArtifactError when it is damaged or gone
+Graph read_graph(const Store& store, const std::string& run);
 
 // ---- marks
 // -------------------------------------------------------------------------------------------------------------

@@ -7,12 +7,12 @@
 #include <map>
 #include <utility>
 
-#include "pipeline/plan/frozen_graph.h"
+#include "pipeline/store/attempt.h"
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/json.h"
-#include "support/parse_json.h"
+#include "support/json_fields.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -21,34 +21,36 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Json read_exit(const fs::path& attempt) {
-  const fs::path path = attempt / "exit.json";
-  if (::access(path.c_str(), R_OK) != 0) return {};
-  return support::parse_json(support::read_file(path, 1 << 16));
-}
-
 /// Bytes that each task asked for, by plan key. A job has more of them, or less on each of several nodes. Empty where
 /// the submission is damaged.
 std::map<std::string, std::int64_t> memory_of_tasks(const Store& store, const Submission& submission) {
   std::map<std::string, std::int64_t> bytes;
   try {
-    const fs::path frozen = store.runs_folder() / submission.run / "graph.json";
-    for (const Task& task : thaw(support::parse_json(support::read_file(frozen))).tasks)
-      bytes[task.plan_key] = task.resources.mem_bytes;
+    for (const Task& task : read_graph(store, submission.run).tasks) bytes[task.plan_key] = task.resources.mem_bytes;
   } catch (const support::ArtifactError&) {
     // A damaged run must not prevent a submission.
   }
   return bytes;
 }
 
+/// Empty where another user has closed the folder: its memory is unknown, and the task asks for its usual one.
+std::vector<fs::path> attempts_of(const Store& store, const std::string& plan_key) try {
+  return store.attempts(plan_key);
+} catch (const support::IoError& error) {
+  if (!is_denied(error)) throw;
+  return {};
+}
+
 void note(const Store& store, const Submission& submission, const std::string& plan_key, std::int64_t had) {
-  const auto attempts = store.attempts(plan_key);
+  const auto attempts = attempts_of(store, plan_key);
   if (attempts.empty() || had <= 0) return;
   const fs::path& newest = attempts.back();
-  Json exit = read_exit(newest);
+  Json exit = read_of_attempt(newest, "exit.json");
+  const std::string owner = support::text_in(read_of_attempt(newest, "owner.json"), "run");
+  if (!owner.empty() && owner != submission.run) return;  // it may run now
   if (exit.is_object()) {
-    const bool cut_off = exit.value("class", "") == "transient" && exit.value("signal", 0) == 9;
-    if (!cut_off || exit.value("run", "") != submission.run) return;
+    const bool cut_off = support::text_in(exit, "class") == "transient" && support::field_or(exit, "signal", 0) == 9;
+    if (!cut_off || support::text_in(exit, "run") != submission.run) return;
   } else {
     constexpr double kApart = 60;  // seconds between the clocks of two machines
     struct stat status {};
@@ -62,18 +64,21 @@ void note(const Store& store, const Submission& submission, const std::string& p
   }
   exit["class"] = "oom";
   exit["mem_bytes"] = had;
-  support::write_file_atomically(newest / "exit.json", exit.dump(1) + "\n", false);
+  try {
+    support::write_file_atomically(newest / "exit.json", exit.dump(1) + "\n", false);
+  } catch (const support::IoError& error) {
+    if (!is_denied(error)) throw;  // another user's attempt
+  }
 }
 
 }  // namespace
 
 std::int64_t last_oom_memory_bytes(const Store& store, const std::string& plan_key) {
-  const auto attempts = store.attempts(plan_key);
+  const auto attempts = attempts_of(store, plan_key);
   for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
-    const Json json = read_exit(*attempt);
+    const Json json = read_of_attempt(*attempt, "exit.json");
     if (json.is_null()) continue;
-    if (!json.is_object() || json.value("class", "") != "oom") return 0;
-    return json.value("mem_bytes", std::int64_t{0});
+    return support::text_in(json, "class") == "oom" ? support::field_or(json, "mem_bytes", std::int64_t{0}) : 0;
   }
   return 0;
 }

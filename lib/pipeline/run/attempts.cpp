@@ -186,13 +186,7 @@ void Attempts::read_earlier_tries(std::size_t i, const std::vector<fs::path>& be
   if (!run_.options.join) return;
   RetryCounts& tries = tasks_[i].tries;
   for (const fs::path& folder : before) {
-    const fs::path path = folder / "exit.json";
-    Json exit;
-    try {
-      if (support::is_there(path)) exit = support::parse_json(support::read_file(path, 65536));
-    } catch (const support::IoError& error) {
-      if (!is_denied(error)) throw;  // else another user's run, and not this one
-    }
+    const Json exit = read_of_attempt(folder, "exit.json");  // one that is closed is another user's run's
     if (!exit.is_object() || support::text_in(exit, "run") != run_.summary.run_id) continue;
     const auto step = support::field_or(exit, "step", std::int64_t{-1});
     const std::string outcome = support::text_in(exit, "class");
@@ -242,7 +236,7 @@ bool Attempts::launch(ActiveAttempt attempt, const Launch& launch) {
   run_.leases->name_stage(plan_key, pid, process);
   run_.store_changes([&] {
     try {
-      write_owner(attempt.folder, pid, process, attempt.spent_before_s);
+      write_owner(attempt.folder, run_.summary.run_id, pid, process, attempt.spent_before_s);
     } catch (const support::IoError&) {
       if (run_.leases->holds(plan_key)) throw;  // else the folder went with the lease; the next beat ends this attempt
     }

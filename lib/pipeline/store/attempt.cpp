@@ -60,11 +60,22 @@ std::int64_t newest_file(const fs::path& folder, bool top) {
 
 }  // namespace
 
-void write_owner(const fs::path& attempt, std::int64_t pid, std::uint64_t start, double spent_s) {
+void write_owner(const fs::path& attempt, const std::string& run, std::int64_t pid, std::uint64_t start,
+                 double spent_s) {
   if (pid == 0) return;
-  const Json json{{"host", host_name()}, {"boot", this_host().boot}, {"pids", this_host().pids},
+  const Json json{{"host", host_name()}, {"boot", this_host().boot}, {"pids", this_host().pids}, {"run", run},
                   {"pid", pid},          {"process_start", start},   {"spent_s", spent_s}};
   write_new_file(attempt / "owner.json", support::json_text(json) + "\n", false);
+}
+
+Json read_of_attempt(const fs::path& attempt, const char* name) try {
+  const fs::path path = attempt / name;
+  return support::is_there(path) ? support::parse_json(support::read_file(path, 65536)) : Json();
+} catch (const support::ArtifactError&) {
+  return {};
+} catch (const support::IoError& error) {
+  if (!is_denied(error)) throw;
+  return {};
 }
 
 std::vector<fs::path> attempts_below(const fs::path& work) {
@@ -99,20 +110,17 @@ fs::path make_attempt(const fs::path& work, int* number) {
 }
 
 double seconds_spent(const fs::path& attempt) {
-  const auto read = [&](const char* name) {
-    const fs::path path = attempt / name;
-    return ::access(path.c_str(), R_OK) == 0 ? support::parse_json(support::read_file(path, 65536)) : Json();
-  };
   const auto number = [](const Json& json, const char* name) {
     return json.is_object() && json.contains(name) && json[name].is_number() ? json[name].get<double>() : 0.0;
   };
-  if (const Json exit = read("exit.json"); exit.is_object())
+  if (const Json exit = read_of_attempt(attempt, "exit.json"); exit.is_object())
     return std::max(number(exit, "spent_s"), number(exit, "wall_s"));
   struct stat status {};
   if (::stat((attempt / "task.json").c_str(), &status) != 0) return 0;
   const std::int64_t began = status.st_mtim.tv_sec * 1000000000LL + status.st_mtim.tv_nsec;
   const std::int64_t newest = newest_file(attempt, true);
-  return number(read("owner.json"), "spent_s") + (newest > began ? static_cast<double>(newest - began) * 1e-9 : 0.0);
+  return number(read_of_attempt(attempt, "owner.json"), "spent_s") +
+         (newest > began ? static_cast<double>(newest - began) * 1e-9 : 0.0);
 }
 
 bool is_denied(const support::IoError& error) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/error.h"
+#include "support/json.h"
 
 namespace pe::pipeline {
 
@@ -25,9 +26,14 @@ struct Orphan {
   bool certain = true;  ///< false: /proc hides the process, and its number may belong to another one by now
 };
 
-/// Notes in `owner.json` that a process of this host works in the folder: host, boot, pid and its start time (`start`,
-/// of process_start). `spent_s` was spent on the attempts that it continues from.
-void write_owner(const std::filesystem::path& attempt, std::int64_t pid, std::uint64_t start, double spent_s = 0);
+/// Notes in `owner.json` that a process of this host works in the folder for `run`: host, boot, pid and its start time
+/// (`start`, of process_start). `spent_s` was spent on the attempts that it continues from.
+void write_owner(const std::filesystem::path& attempt, const std::string& run, std::int64_t pid, std::uint64_t start,
+                 double spent_s = 0);
+
+/// A file of the attempt (`owner.json`, or `exit.json` when it has ended). Null where it is missing, closed to this
+/// user, or cut off by a crash of its machine. @throws IoError when it cannot be read for another reason
+Json read_of_attempt(const std::filesystem::path& attempt, const char* name);
 
 /// Seconds of work in the folder and in the attempts that it continued from. For an attempt that was cut off with its
 /// run, they come from the times of its files.

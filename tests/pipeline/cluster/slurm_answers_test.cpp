@@ -36,6 +36,32 @@ BOOST_AUTO_TEST_CASE(rows_of_the_queue_are_read_whatever_a_name_holds) {
   BOOST_TEST(answer.rows[2].limit_s == -1);
 }
 
+BOOST_AUTO_TEST_CASE(a_preempted_job_in_the_queue_has_ended) {
+  // One that Slurm queues again is PENDING.
+  for (const char* ended : {"PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY"}) BOOST_TEST(is_final(ended), ended);
+  for (const char* open : {"PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "COMPLETING"})
+    BOOST_TEST(!is_final(open), open);
+}
+
+BOOST_AUTO_TEST_CASE(jobs_that_ended_do_not_hide_one_that_was_not_cancelled) {
+  std::string says;
+  Slurm slurm([&](const std::vector<std::string>& words, const std::string&, double) {
+    pe::support::TimedCapture captured;
+    captured.status.code = words[0] == "scancel" && !says.empty() ? 1 : 0;
+    captured.err = says;
+    return captured;
+  });
+  BOOST_TEST(slurm.cancel({"1", "2"}) == "");
+  const std::string gone =
+      "scancel: error: Kill job error on job id 1: Invalid job id specified\n"
+      "scancel: error: Kill job error on job id 3: Job/step already completing or completed\n";
+  says = gone;
+  BOOST_TEST(slurm.cancel({"1", "3"}) == "");
+  const std::string lost = "scancel: error: Kill job error on job id 2: Socket timed out on send/recv operation";
+  says = gone + lost + "\n";
+  BOOST_TEST(slurm.cancel({"1", "2", "3"}) == lost);
+}
+
 BOOST_AUTO_TEST_CASE(a_garbled_answer_is_told_from_an_empty_one) {
   BOOST_TEST(parse_queue("").damaged == 0u);
   BOOST_TEST(parse_queue("\n\n").damaged == 0u);

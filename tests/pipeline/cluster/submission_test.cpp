@@ -1,4 +1,6 @@
 // Submissions sent to a controller that loses answers, refuses, falls silent and fills up.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
@@ -17,6 +19,8 @@
 #include "pipeline/cluster/too_little_memory.h"
 #include "pipeline/grid_fixture.h"
 #include "pipeline/run/run_folder.h"
+#include "pipeline/store/attempt.h"
+#include "support/as_plain_user.h"
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -592,6 +596,63 @@ BOOST_AUTO_TEST_CASE(memory_that_slurm_alone_knows_to_be_too_little_is_asked_for
                                  Json{{"run", it.submission().run}, {"class", "permanent"}}.dump(), false);
   note_lost_to_memory(it.store, {it.submission()}, *slurm.own_jobs(), slurm);
   BOOST_TEST(last_oom_memory_bytes(it.store, key) == 0);
+}
+
+BOOST_AUTO_TEST_CASE(memory_says_nothing_of_an_attempt_of_another_submission_or_of_another_user) {
+  Submitted900 it;
+  FakeSlurm fake;
+  it.send_with(fake);
+  const auto& [index, tasks] = *it.submission().arrays.front().elements.begin();
+  const std::string& key = it.submission().tasks[tasks.front()].plan_key;
+  fake.end_all("OUT_OF_MEMORY");
+  Slurm slurm(fake.call());
+  // A later submission runs the task now.
+  const auto attempt = it.store.new_attempt(key);
+  write_owner(attempt, "another", 1, 1);
+  support::write_file_atomically(attempt / "task.json", "{}\n", false);
+  note_lost_to_memory(it.store, {it.submission()}, *slurm.own_jobs(), slurm);
+  BOOST_TEST(!std::filesystem::exists(attempt / "exit.json"));
+  const auto own = it.store.new_attempt(key);
+  write_owner(own, it.submission().run, 1, 1);
+  support::write_file_atomically(own / "task.json", "{}\n", false);
+  note_lost_to_memory(it.store, {it.submission()}, *slurm.own_jobs(), slurm);
+  BOOST_TEST(last_oom_memory_bytes(it.store, key) > 0);
+  const std::filesystem::path work = it.store.work_folder(key);
+  ::chmod(work.c_str(), 0);
+  const auto look = [&] {
+    note_lost_to_memory(it.store, {it.submission()}, *slurm.own_jobs(), slurm);
+    return last_oom_memory_bytes(it.store, key) == 0 ? 7 : 1;
+  };
+  BOOST_TEST(as_plain_user(it.store.root().parent_path(), look, {work}) == 7);
+  ::chmod(work.c_str(), 0755);
+}
+
+BOOST_AUTO_TEST_CASE(a_submission_that_lost_its_graph_stops_no_other) {
+  Submitted900 it;
+  FakeSlurm fake;
+  it.send_with(fake);
+  fake.end_all("OUT_OF_MEMORY");
+  Slurm slurm(fake.call());
+  std::filesystem::remove(it.store.runs_folder() / it.submission().run / "graph.json");
+  BOOST_CHECK_THROW(read_graph(it.store, it.submission().run), support::ArtifactError);
+  Submission old = it.submission();
+  old.created -= 601;
+  note_lost_to_memory(it.store, {old}, *slurm.own_jobs(), slurm);
+  end_abandoned(it.store, {old}, {}, slurm);
+}
+
+BOOST_AUTO_TEST_CASE(a_cancelled_submission_is_cancelled) {
+  Submitted900 it;
+  const std::string& run = it.submission().run;
+  const Json summary{{"schema", "pe-run-summary/1"},
+                     {"run", run},
+                     {"exit_code", kRunIncomplete},
+                     {"cancelled", true},
+                     {"ended", support::unix_time()}};
+  support::write_file_atomically(it.store.runs_folder() / run / "summary.json", summary.dump(), false);
+  const RunStatus status = read_run(it.store, run);
+  BOOST_TEST(status.state == "cancelled");
+  for (const TaskStatus& task : status.tasks) BOOST_TEST(task.phase == "cancelled");
 }
 
 BOOST_AUTO_TEST_CASE(a_job_that_no_answer_names_runs_as_long_as_it_gives_signs_of_itself) {

@@ -351,7 +351,7 @@ BOOST_AUTO_TEST_CASE(an_attempt_whose_process_lives_is_an_orphan_until_it_is_gon
   options.arguments = {"/bin/sleep", "100"};
   options.new_group = true;
   const pid_t pid = support::spawn(options);
-  write_owner(attempt, pid, process_start(pid));
+  write_owner(attempt, "run", pid, process_start(pid));
   const auto orphan = find_orphan({attempt});
   BOOST_REQUIRE(orphan.has_value());
   BOOST_TEST(orphan->pid == pid);
