@@ -17,6 +17,7 @@
 #include "pipeline/run/run_folder.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/attempt.h"
+#include "pipeline/store/host.h"
 #include "pipeline/store/journal.h"
 #include "pipeline/store/shard_name.h"
 #include "support/clock.h"
@@ -77,6 +78,21 @@ EntryStat measure(const fs::path& path) {
     total.ctime = std::max(total.ctime, inner.ctime);
   }
   return total;
+}
+
+/// Whether a process of this host made this unique name (support::unique_sibling) and still lives.
+bool of_living_process(const std::string& name) {
+  const auto split = [](const std::string& text) {  // .tmp.<host>.<pid>.<number>
+    const std::size_t number = text.rfind('.');
+    const std::size_t pid = number == std::string::npos || number == 0 ? number : text.rfind('.', number - 1);
+    if (pid == std::string::npos) return std::pair<std::string, std::string>();
+    const std::size_t tmp = text.find(".tmp.");
+    return std::pair(tmp < pid ? text.substr(tmp, pid - tmp) : "", text.substr(pid + 1, number - pid - 1));
+  };
+  const auto [host, pid] = split(name);
+  if (host.empty() || host != split(support::unique_sibling("own").string()).first) return false;
+  const auto number = support::parse_integer(pid);
+  return number && process_life(*number, 0) != ProcessLife::kGone;
 }
 
 bool is_temporary(const std::string& name) { return name.find(".tmp.") != std::string::npos; }
@@ -194,6 +210,7 @@ class Collector {
     }
     mark_runs();
     std::vector<std::string> damaged;
+    list_strays(pins_folder(store_));
     pins_seen_ = changed(pins_folder(store_));
     for (const Pin& pin : read_pins(store_, &damaged)) {
       for (const ResultKey& key : pin.keys) pinned_.insert({key.key, key.step});
@@ -243,13 +260,16 @@ class Collector {
         keep_results(error.diagnostics().front().message);
       }
     };
-    for (const std::string& id : store_.runs()) {
+    for (const std::string& id : store_.runs(ClosedRuns::kIncluded)) {
       known_runs_.insert(id);
       add(id, store_.runs_folder() / id, [&] { return roots_of_run(store_, id); });
     }
     for (const std::string& name : support::list_folder(uses_folder(store_.root()))) {
       const fs::path path = uses_folder(store_.root()) / name;
-      if (!look(path / "plan.json")) continue;
+      list_strays(path);
+      const auto use = look(path / "plan.json");
+      if (!use) continue;
+      known_uses_[name] = use->mtime;
       add(name, path, [&] { return roots_in(store_, path); });
       if (!runs.empty() && runs.back().path == path) runs.back().roots.started = runs.back().seen.mtime;
     }
@@ -277,6 +297,13 @@ class Collector {
       if (!protects) continue;
       run_keys_.insert(run.roots.keys.begin(), run.roots.keys.end());
       run_plans_.insert(run.roots.plan_keys.begin(), run.roots.plan_keys.end());
+    }
+  }
+
+  void list_strays(const fs::path& folder) {
+    for (const std::string& name : support::list_folder(folder)) {
+      const auto seen = is_temporary(name) ? look(folder / name) : std::nullopt;
+      if (seen) stray_.push_back({folder / name, *seen});
     }
   }
 
@@ -385,7 +412,8 @@ class Collector {
         continue;
       }
       const EntryStat seen = measure(folder);
-      if (abandoned(seen.mtime)) drop_path(folder, seen.bytes, "scratch of an earlier command");
+      if (abandoned(seen.mtime) && !of_living_process(name))
+        drop_path(folder, seen.bytes, "scratch of an earlier command");
     }
   }
 
@@ -563,15 +591,8 @@ class Collector {
   bool newest_ended(const std::string& plan_key) const {
     const std::vector<fs::path> attempts = store_.attempts(plan_key);
     if (attempts.empty()) return true;
-    const fs::path path = attempts.back() / "exit.json";
-    try {
-      if (!support::is_there(path)) return false;
-      const std::string outcome = support::text_in(support::parse_json(support::read_file(path, 65536)), "class");
-      return outcome == outcome_name(Outcome::kDone) || outcome == outcome_name(Outcome::kDiverged);
-    } catch (const support::IoError& error) {
-      if (!is_denied(error)) throw;
-      return false;  // another user's
-    }
+    const std::string outcome = support::text_in(read_of_attempt(attempts.back(), "exit.json"), "class");
+    return outcome == outcome_name(Outcome::kDone) || outcome == outcome_name(Outcome::kDiverged);
   }
 
   static double hours_of(const StoredResult& result) {
@@ -625,8 +646,29 @@ class Collector {
     return seen ? seen->mtime : 0;
   }
 
+  /// Runs that found everything there. True when one of them may want anything.
+  bool look_for_new_uses() {
+    for (const std::string& name : support::list_folder(uses_folder(store_.root()))) {
+      const fs::path path = uses_folder(store_.root()) / name;
+      const auto use = look(path / "plan.json");
+      if (!use) continue;
+      const auto known = known_uses_.find(name);
+      if (known != known_uses_.end() && known->second == use->mtime) continue;
+      try {
+        const RunRoots roots = roots_in(store_, path);
+        new_keys_.insert(roots.keys.begin(), roots.keys.end());
+        new_plans_.insert(roots.plan_keys.begin(), roots.plan_keys.end());
+        known_uses_[name] = use->mtime;
+      } catch (const support::ArtifactError&) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   /// Reads runs and pins that were not there when roots were marked. True when one of them may want anything.
   bool look_for_new_runs() {
+    if (look_for_new_uses()) return true;
     if (const double now = changed(pins_folder(store_)); now != pins_seen_) {
       pins_seen_ = now;
       std::vector<std::string> damaged;
@@ -730,6 +772,7 @@ class Collector {
   std::vector<std::pair<fs::path, EntryStat>> stray_;
   std::unordered_map<std::string, std::size_t> references_;
   std::set<std::string> live_, known_runs_;
+  std::map<std::string, double> known_uses_;  // the time of each note
   std::set<std::string> closed_;  // folders of work/ that this user cannot read
   std::set<std::string> run_keys_, run_plans_, new_keys_, new_plans_, busy_plans_;
   std::set<std::string> named_plans_;  // by the runs that stay

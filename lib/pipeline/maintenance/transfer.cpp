@@ -80,11 +80,6 @@ class Transfer {
     });
   }
 
-  /// False if it went away meanwhile. Another user's file keeps its time.
-  static bool make_young(const fs::path& object) {
-    return ::utimensat(AT_FDCWD, object.c_str(), nullptr, 0) == 0 || errno != ENOENT;
-  }
-
   void copy_objects(const Result& result, TransferItem& moved) {
     std::vector<std::string> digests;
     for (const OutputRecord& output : result.outputs) {
@@ -111,7 +106,7 @@ class Transfer {
     if (options_.dry_run) return;
     // A `gc` there drops old objects that no record names, and the record comes next. The first copies may be old.
     for (const std::string& digest : digests) {
-      if (!make_young(to_.object_path(digest))) to_.import_object(from_.object_path(digest), digest);
+      if (!to_.make_young(digest)) to_.import_object(from_.object_path(digest), digest);
     }
   }
 

@@ -135,8 +135,12 @@ std::string impossible(const Resources& demand, const Capacity& capacity) {
                mebibytes > 0 ? lower("mem", cat(mebibytes, "M")) + ", or" : " here:", " raise --mem");
   }
   if (demand.gpus > static_cast<double>(capacity.gpus.size())) {
-    return cat("it asks for ", support::shortest(demand.gpus), demand.gpus < 1 ? " of a GPU in " : " GPUs in ", where,
-               " and there are ", capacity.gpus.size(), lower("gpus", std::to_string(capacity.gpus.size())),
+    return cat("it asks for ", support::shortest(demand.gpus),
+               demand.gpus < 1    ? " of a GPU in "
+               : demand.gpus == 1 ? " GPU in "
+                                  : " GPUs in ",
+               where, capacity.gpus.size() == 1 ? " and there is " : " and there are ", capacity.gpus.size(),
+               lower("gpus", std::to_string(capacity.gpus.size())),
                capacity.gpus.empty() ? "" : ", or name more with --gpus");
   }
   return "";

@@ -76,6 +76,7 @@ class PublishThreads {
  private:
   bool begin_thread();
   bool at_once(const std::vector<OutputRecord>& outputs) const;
+  bool is_young(const OutputRecord& output) const;
   PublishAnswer work(PublishJob job) const;
   VerifyAnswer work(VerifyJob job) const;
   bool may_publish_large() const;

@@ -55,7 +55,7 @@ namespace {
 std::string make_run_folder(const Store& store) {
   const std::filesystem::path runs = store.runs_folder();
   support::make_folders(runs);
-  const std::vector<std::string> before = store.runs();
+  const std::vector<std::string> before = store.runs(ClosedRuns::kIncluded);
   const std::string newest = before.empty() ? "" : before.back();
   for (int tries = 0;; ++tries) {
     std::string id = new_run_id(newest);

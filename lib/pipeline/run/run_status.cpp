@@ -191,7 +191,7 @@ class RunReader {
   void take_summary(const Json& summary) {
     status_.exit_code = support::field_or(summary, "exit_code", -1);
     status_.ended = support::field_or(summary, "ended", 0.0);
-    if (support::field_or(summary, "cancelled", false)) stopped_ = true;
+    cancelled_ = support::field_or(summary, "cancelled", false);
     switch (status_.exit_code) {
       case kRunDone:
         status_.state = "done";
@@ -200,7 +200,7 @@ class RunReader {
         status_.state = "interrupted";
         break;
       case kRunIncomplete:
-        status_.state = stopped_ ? "interrupted" : "incomplete";
+        status_.state = cancelled_ ? "cancelled" : stopped_ ? "interrupted" : "incomplete";
         break;
       default:
         status_.state = "failed";
@@ -221,9 +221,11 @@ class RunReader {
     }
   }
 
-  /// No task runs in a run that has ended.
+  /// No task runs or waits in a run that has ended.
   void close_running_tasks() {
     for (TaskStatus& task : status_.tasks) {
+      const bool open = task.phase == "waiting" || task.phase == "ready" || task.phase == "running";
+      if (cancelled_ && (open || task.phase == "interrupted")) task.phase = "cancelled";
       if (task.phase == "running") task.phase = status_.state == "died" ? "lost" : "interrupted";
     }
   }
@@ -231,7 +233,7 @@ class RunReader {
   const std::filesystem::path folder_;
   RunStatus status_;
   std::set<std::string> published_, ended_well_;  // tasks
-  bool stopped_ = false;
+  bool stopped_ = false, cancelled_ = false;
 };
 
 }  // namespace

@@ -81,11 +81,9 @@ bool share_blocks(const fs::path& from, const Descriptor& to) {
   return file && ::ioctl(to.get(), FICLONE, file.get()) == 0;
 }
 
-/// A copy of a file in a new one, which is left open. @throws ArtifactError when its bytes do not have this digest,
-/// IoError
-Descriptor copy_hashed(const fs::path& from, const fs::path& to, const std::string& digest) {
-  Descriptor file(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!file) throw_errno("create", to.string(), true);
+/// Copies a file into `file`, which is empty and called `to`. @throws ArtifactError when its bytes do not have this
+/// digest, IoError
+void copy_hashed(const fs::path& from, const fs::path& to, const Descriptor& file, const std::string& digest) {
   const bool shared = share_blocks(from, file);
   support::Sha256 hash;
   const auto take = [&](std::string_view block) {
@@ -98,7 +96,6 @@ Descriptor copy_hashed(const fs::path& from, const fs::path& to, const std::stri
     throw ArtifactError(cat("'", from.string(), "' has SHA-256 ", found.substr(0, 12), "…, expected ",
                             digest.substr(0, 12), "…: it was changed or is damaged"));
   }
-  return file;
 }
 
 /// Whether any process has a file open for writing. False where the file system cannot say it.
@@ -151,6 +148,10 @@ Objects::Objects(const StoreFolder& folder)
 
 bool Objects::has(const std::string& digest) const {
   return support::is_sha256(digest) && support::is_there(folder_.object(digest));
+}
+
+bool Objects::make_young(const std::string& digest) const {
+  return ::utimensat(AT_FDCWD, folder_.object(digest).c_str(), nullptr, 0) == 0 || errno != ENOENT;
 }
 
 bool Objects::complete(const std::vector<OutputRecord>& outputs, bool strict) const {
@@ -281,9 +282,9 @@ bool Objects::link(const support::FileRead& read, const fs::path& to) const {
 /// The bytes under a new inode that only the store knows, hashed on the way. @throws ArtifactError when they are others
 /// by now
 void Objects::copy(const fs::path& from, const fs::path& to, const std::string& digest) const {
-  const fs::path fresh = support::unique_sibling(to);
+  auto [fresh, file] = create_sibling(to);
   try {
-    Descriptor file = copy_hashed(from, fresh, digest);
+    copy_hashed(from, fresh, file, digest);
     if (::fchmod(file.get(), 0444) != 0) throw_errno("protect", fresh.string());
     fault_point("sync object");
     if (folder_.durable() && ::fsync(file.get()) != 0) throw_errno("sync", fresh.string());
@@ -321,7 +322,9 @@ void Objects::import_copy(const fs::path& from, const std::string& digest) {
 }
 
 void Objects::export_copy(const std::string& digest, const fs::path& to) const {
-  Descriptor file = copy_hashed(folder_.object(digest), to, digest);
+  Descriptor file(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file) throw_errno("create", to.string(), true);
+  copy_hashed(folder_.object(digest), to, file, digest);
   if (::close(file.release()) != 0) throw_errno("close", to.string());
 }
 

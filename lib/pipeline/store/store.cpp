@@ -91,6 +91,7 @@ Presence Store::presence(Result& result, bool strict) const {
   return presence_of(result, [&](const Result& part) { return complete(part, strict); });
 }
 bool Store::has_object(const std::string& digest) const { return parts_->objects.has(digest); }
+bool Store::make_young(const std::string& digest) const { return parts_->objects.make_young(digest); }
 fs::path Store::object_path(const std::string& digest) const { return parts_->folder.object(digest); }
 bool Store::is_verified(const OutputRecord& output) const { return parts_->objects.is_verified(output); }
 void Store::discard_object(const std::string& digest) { parts_->objects.discard(digest); }
@@ -138,10 +139,15 @@ fs::path Store::new_attempt(const std::string& plan_key, int* number) {
   return make_attempt(work_folder(plan_key), number);
 }
 
-std::vector<std::string> Store::runs() const {
+std::vector<std::string> Store::runs(ClosedRuns closed) const {
   std::vector<std::string> ids;
   for (const std::string& name : support::list_folder(runs_folder())) {
-    if (support::is_there(runs_folder() / name / "plan.json")) ids.push_back(name);
+    try {
+      if (support::is_there(runs_folder() / name / "plan.json")) ids.push_back(name);
+    } catch (const support::IoError& error) {
+      if (!is_denied(error)) throw;
+      if (closed == ClosedRuns::kIncluded) ids.push_back(name);
+    }
   }
   return ids;
 }

@@ -39,6 +39,8 @@ namespace pe::pipeline {
 
 namespace fs = std::filesystem;
 
+enum class ClosedRuns { kLeftOut, kIncluded };
+
 class Store {
  public:
   /// Opens a store, or makes an empty one. @throws IoError when it cannot be read or made. Also when VERSION is newer
@@ -66,6 +68,9 @@ class Store {
   Presence presence(Result& result, bool strict = false) const;
   /// @throws IoError when that cannot be seen
   bool has_object(const std::string& digest) const;
+  /// Gives an object the present time, since `gc` drops old objects that no record names yet. False where it is gone.
+  /// Another user's file keeps its time.
+  bool make_young(const std::string& digest) const;
   fs::path object_path(const std::string& digest) const;
   fs::path record_path(const ResultKey& key) const;
   /// The task or trajectory key that a plan key last led to (record_cache.h). A hint, never the truth. @throws IoError
@@ -127,8 +132,8 @@ class Store {
 
   // ---- runs -----------------------------------------------------------------------------------------------------
   fs::path runs_folder() const { return root() / "runs"; }
-  /// Run ids, oldest first. @throws IoError
-  std::vector<std::string> runs() const;
+  /// Run ids, oldest first. `closed`: folders that another user has closed to this one. @throws IoError
+  std::vector<std::string> runs(ClosedRuns closed = ClosedRuns::kLeftOut) const;
 
   fs::path leases_folder() const { return root() / "leases"; }
 

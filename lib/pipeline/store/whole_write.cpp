@@ -36,15 +36,19 @@ void write_new_file(const fs::path& path, std::string_view bytes, bool durable) 
   fill(std::move(file), path, bytes, durable);
 }
 
-fs::path write_sibling(const fs::path& path, std::string_view bytes, bool durable) {
+std::pair<fs::path, Descriptor> create_sibling(const fs::path& path) {
   for (int tries = 0;; ++tries) {  // an existing file has another owner, whatever its name
-    const fs::path sibling = support::unique_sibling(path);
+    fs::path sibling = support::unique_sibling(path);
     Descriptor file = create(sibling);
-    if (!file && (errno != EEXIST || tries == 100)) throw_errno("create", path.string(), true);
-    if (!file) continue;
-    fill(std::move(file), sibling, bytes, durable);
-    return sibling;
+    if (file) return {std::move(sibling), std::move(file)};
+    if (errno != EEXIST || tries == 100) throw_errno("create", path.string(), true);
   }
+}
+
+fs::path write_sibling(const fs::path& path, std::string_view bytes, bool durable) {
+  auto [sibling, file] = create_sibling(path);
+  fill(std::move(file), sibling, bytes, durable);
+  return sibling;
 }
 
 }  // namespace pe::pipeline

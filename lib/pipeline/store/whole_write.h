@@ -7,6 +7,9 @@
 #include <cerrno>
 #include <filesystem>
 #include <string_view>
+#include <utility>
+
+#include "support/files.h"
 
 namespace pe::pipeline {
 
@@ -29,5 +32,8 @@ inline bool write_whole(int fd, std::string_view bytes) {
 void write_new_file(const std::filesystem::path& path, std::string_view bytes, bool durable);
 /// The same under a unique name in the folder of `path`, which it returns.
 std::filesystem::path write_sibling(const std::filesystem::path& path, std::string_view bytes, bool durable);
+
+/// An empty file that no other process has, in the folder of `path`. @throws IoError
+std::pair<std::filesystem::path, support::Descriptor> create_sibling(const std::filesystem::path& path);
 
 }  // namespace pe::pipeline

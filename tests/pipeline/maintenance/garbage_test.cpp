@@ -483,6 +483,41 @@ BOOST_FIXTURE_TEST_CASE(a_pin_that_is_made_meanwhile_gets_its_results_back, Some
   for (const std::string& key : old_keys) BOOST_TEST(keys().count(key) == 1u);
 }
 
+BOOST_FIXTURE_TEST_CASE(a_run_that_meanwhile_has_nothing_to_do_gets_its_results_back, SomeRuns) {
+  task(a).config.edit()["salt"] = "";
+  const Plan again = plan();
+  BOOST_REQUIRE(again.nothing_to_do());
+  GarbageOptions options_;
+  options_.keep_last = 1;
+  std::size_t drops = 0;
+  const support::FaultHook hook([&](std::string_view step) {
+    if (step == "drop" && ++drops == 2) note_use(store->root(), graph, again, {});
+  });
+  const GarbageReport report = collect(options_);
+  BOOST_TEST(drops >= 2u);
+  BOOST_TEST(report.restored == 1u);
+  for (const std::string& key : old_keys) BOOST_TEST(keys().count(key) == 1u);
+}
+
+BOOST_FIXTURE_TEST_CASE(scratch_of_a_living_process_stays, SomeRuns) {
+  const fs::path own = support::unique_sibling(folder / "store/work/verify");
+  const std::string name = own.filename().string();
+  const std::string pid = "." + std::to_string(::getpid()) + ".";
+  const std::size_t at = name.rfind(pid);
+  BOOST_REQUIRE(at != std::string::npos);
+  const fs::path dead = own.parent_path() / (name.substr(0, at) + ".999999999." + name.substr(at + pid.size()));
+  for (const fs::path& each : {own, dead}) {
+    fs::create_directories(each);
+    support::write_file_atomically(each / "left.txt", "x", false);
+  }
+  test::make_old(folder / "store");
+  GarbageOptions options_;
+  options_.grace_s = 0;
+  collect(options_);
+  BOOST_TEST(fs::exists(own / "left.txt"));
+  BOOST_TEST(!fs::exists(dead));
+}
+
 BOOST_FIXTURE_TEST_CASE(a_size_limit_takes_the_cheapest_results_first_and_says_when_it_cannot_be_had, SomeRuns) {
   // The first run's results: one took an hour, the other a second.
   std::string dear, cheap;

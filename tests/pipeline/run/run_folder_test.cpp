@@ -1,6 +1,7 @@
 // Remains of a run: its folder, the time in its records, names for people; and processes that join one run.
 #include "pipeline/run/run_folder.h"
 
+#include <sys/stat.h>
 #include <boost/test/unit_test.hpp>
 
 #include <fstream>
@@ -9,6 +10,7 @@
 
 #include "pipeline/run/run_fixture.h"
 #include "pipeline/run/run_status.h"
+#include "support/as_plain_user.h"
 #include "support/error.h"
 #include "support/fault_point.h"
 
@@ -205,6 +207,23 @@ BOOST_FIXTURE_TEST_CASE(a_task_is_done_when_its_outputs_are_in_the_store, Chain)
   BOOST_TEST(phase() == "running");
   journal.append({{"event", "publish"}, {"task", "a"}, {"attempt", 1}});
   BOOST_TEST(phase() == "done");
+}
+
+BOOST_FIXTURE_TEST_CASE(a_run_that_another_user_closed_stops_no_other, Chain) {
+  options.run_id.clear();
+  const std::string closed = RunFolder(*store, graph, plan(), options).run_id();
+  const std::string own = RunFolder(*store, graph, plan(), options).run_id();
+  const fs::path path = store->runs_folder() / closed;
+  ::chmod(path.c_str(), 0);
+  const auto look = [&] {
+    const bool left_out = store->runs() == Names{own};
+    // Two of one millisecond are in no order.
+    const bool included = store->runs(ClosedRuns::kIncluded) == Names{std::min(closed, own), std::max(closed, own)};
+    const std::string next = RunFolder(*store, graph, plan(), options).run_id();
+    return (left_out ? 1 : 0) + (included ? 2 : 0) + (next != closed && next != own ? 4 : 0);
+  };
+  BOOST_TEST(test::as_plain_user(folder.path(), look, {path}) == 7);
+  ::chmod(path.c_str(), 0755);
 }
 
 BOOST_AUTO_TEST_CASE(a_run_is_the_newest_though_a_clock_was_ahead_when_the_one_before_began) {
