@@ -28,7 +28,7 @@ std::int64_t whole(const std::string& flag, const std::string& text, support::Su
   if (!value)
     throw usage_error(
         cat(label_of(flag), suffixes == support::Suffixes::kBytes ? " must be a size" : " must be a whole number",
-            ", found ", quote(text), why.empty() ? "" : cat(" (", why, ")")),
+            ", found ", quote(text), why.empty() || why == "is not a whole number" ? "" : cat(" (", why, ")")),
         "");
   if (*value < least) throw usage_error(cat(label_of(flag), " must be at least ", least, ", found ", *value), "");
   return *value;
@@ -127,8 +127,9 @@ const char* const kExitCodes =
     "twice.";
 
 const char* const kEnvironment =
-    "PE_STORE names the store. NO_COLOR, CLICOLOR, CLICOLOR_FORCE, FORCE_COLOR and TERM=dumb control colour. "
-    "CUDA_VISIBLE_DEVICES names the GPUs that may be used.";
+    "PE_STORE names the store, PE_DOWNLOADS the folder of downloads, and PE_PYTHON the Python of metrics. HF_TOKEN and "
+    "other HF_ variables act as in the Hugging Face hub. TMPDIR is the folder of scratch files. NO_COLOR, CLICOLOR, "
+    "CLICOLOR_FORCE, FORCE_COLOR and TERM=dumb control colour. CUDA_VISIBLE_DEVICES names the GPUs that may be used.";
 
 std::vector<std::string> command_names(const CommandTable& table) {
   std::vector<std::string> names;

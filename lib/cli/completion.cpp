@@ -50,7 +50,9 @@ void add(std::vector<Candidate>& out, const std::string& kinds, const std::strin
       continue;
     }
     for (Candidate& candidate : source.find(kind, typed, context)) {
-      if (begins(candidate.word, typed)) out.push_back(std::move(candidate));
+      const bool known =
+          std::any_of(out.begin(), out.end(), [&](const Candidate& one) { return one.word == candidate.word; });
+      if (begins(candidate.word, typed) && !known) out.push_back(std::move(candidate));
     }
   }
 }

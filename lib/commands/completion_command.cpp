@@ -204,12 +204,18 @@ class Source : public cli::CompletionSource {
     const auto plain = [&](const std::vector<std::string>& words) {
       for (const std::string& word : words) out.push_back({word, ""});
     };
-    if (kind == "FILE") return paths(typed, {".yml", ".yaml"}, true);
+    if (kind == "FILE") {
+      std::vector<std::string> endings{".yml", ".yaml"};
+      if (context.command == "verify") endings.emplace_back(".zst");
+      return paths(typed, endings, true);
+    }
     if (kind == "DIR") return paths(typed, {}, false);
     if (kind == "PATH") return paths(typed, {}, true);
     if (kind == "PACKED") return paths(typed, {".zst"}, true);
-    if (kind == "REPORT") {
-      out = paths(typed, {}, false);
+    const bool side = kind == "A" || kind == "B";  // of `diff`
+    if (kind == "REPORT" || side) {
+      out = paths(typed, {".h5"}, side);
+      if (side) plain(runs(context));
       if (const auto file = pipeline_of(context)) {
         for (Candidate& task : selections(*file, typed)) out.push_back(std::move(task));
       }
@@ -250,15 +256,7 @@ class Source : public cli::CompletionSource {
       for (const AxisWords& axis : all_axes(*file)) out.push_back({axis.name, support::join(axis.labels, ", ")});
       if (context.command == "graph") out.push_back({"all", "stages alone"});
     } else if (kind.rfind("AXIS=", 0) == 0) {
-      const auto equals = typed.find('=');
-      for (const AxisWords& axis : all_axes(*file)) {
-        if (equals == std::string::npos) {
-          out.push_back({axis.name + "=", support::join(axis.labels, ", ")});
-        } else if (axis.name == typed.substr(0, equals)) {
-          const auto comma = std::max(equals, typed.rfind(',') == std::string::npos ? equals : typed.rfind(','));
-          for (const std::string& label : axis.labels) out.push_back({typed.substr(0, comma + 1) + label, ""});
-        }
-      }
+      return axis_labels(*file, typed);
     } else if (kind == "STAGE.KEY=VALUE") {
       return stage_settings(*file, typed);
     }
@@ -266,6 +264,21 @@ class Source : public cli::CompletionSource {
   }
 
  private:
+  /// For --axis: `name=`, then labels with commas between.
+  static std::vector<Candidate> axis_labels(const pipeline::PipelineFile& file, const std::string& typed) {
+    std::vector<Candidate> out;
+    const auto equals = typed.find('=');
+    for (const AxisWords& axis : all_axes(file)) {
+      if (equals == std::string::npos) {
+        out.push_back({axis.name + "=", support::join(axis.labels, ", ")});
+      } else if (axis.name == typed.substr(0, equals)) {
+        const auto comma = std::max(equals, typed.rfind(',') == std::string::npos ? equals : typed.rfind(','));
+        for (const std::string& label : axis.labels) out.push_back({typed.substr(0, comma + 1) + label, ""});
+      }
+    }
+    return out;
+  }
+
   /// Of the verbs of pe-encodings, check alone takes an encoding; of `show`, the word encoding alone.
   static bool takes_encoding(const CompletionContext& context) {
     if (!context.flag.empty()) return true;

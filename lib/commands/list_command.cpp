@@ -71,7 +71,9 @@ int list_runs(cli::CommandLine line) {
   for (const std::string& run : store.runs()) {
     const auto read = read_or_say(store, run);
     if (!read || (!wanted.empty() && read->pipeline != wanted)) continue;
-    const pipeline::RunStatus& status = *read;
+    pipeline::RunStatus status = *read;
+    // Slurm is not asked for each of them; `status` does that.
+    if (!status.cluster.empty() && status.state == "running") status.state = "submitted";
     json["runs"].push_back({{"run", run},
                             {"pipeline", status.pipeline},
                             {"state", status.state},
@@ -381,7 +383,9 @@ int forget_command(const cli::CommandLine& line) {
     // A run that makes one of these results now would publish it after the drop.
     for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
       if (!selected[i] || plan.tasks[i].task_key.empty()) continue;
-      const auto answer = leases.acquire(graph.tasks[i].plan_key);
+      auto answer = leases.acquire(graph.tasks[i].plan_key);
+      // Another pipeline may lead to the same result.
+      if (answer.acquired) answer = leases.acquire(plan.tasks[i].task_key);
       if (answer.acquired) continue;
       say(cat("pe-pipeline: ", quote(graph.tasks[i].id), " is being worked on by ",
               answer.holder ? answer.holder->describe() : "another run", "; stop it or wait for it first\n"));

@@ -180,7 +180,7 @@ int power_command(const cli::CommandLine& line) {
                       "the folder of a report, or a result of a store, as in: pe-pipeline power grid.yml report");
   std::string name = scope.words.front();
   std::optional<Json> report;
-  if (fs::exists(name)) {
+  if (names_a_path(name, line.file)) {
     report = report_json(fs::is_directory(name) ? fs::path(name) : fs::absolute(name).parent_path());
   } else {
     ReportFolder opened(line, scope);

@@ -54,7 +54,7 @@ std::optional<std::string> pipeline_that_ran(const pipeline::Store& store, const
 std::optional<std::string> run_called(const pipeline::Store& store, const std::string& word, const std::string& flag) {
   constexpr std::size_t kShortest = 4;
   std::vector<std::string> found;
-  for (const std::string& run : store.runs()) {
+  for (const std::string& run : store.runs(pipeline::ClosedRuns::kIncluded)) {
     if (run == word) return run;
     if (word.size() >= kShortest && run.rfind(word, 0) == 0) found.push_back(run);
   }

@@ -36,7 +36,7 @@ bool names_pipeline_file(const std::string& word) {
 /// every half a minute elsewhere. Nothing in the first second.
 class HashingNote {
  public:
-  HashingNote() : terminal_(::isatty(2) == 1), next_(Clock::now() + std::chrono::seconds(1)) {}
+  HashingNote() : terminal_(cli::can_draw(2)), next_(Clock::now() + std::chrono::seconds(1)) {}
   ~HashingNote() {
     if (drawn_) say("\r\033[K");
   }
@@ -47,7 +47,8 @@ class HashingNote {
         cat("hashing input files: ", support::short_bytes(static_cast<double>(progress.done_bytes)), " of ",
             support::short_bytes(static_cast<double>(progress.total_bytes)), ", now ",
             quote(progress.file.filename().string()));
-    say(terminal_ ? cat("\r\033[K", text) : cat("pe-pipeline: ", text, "\n"));
+    say(terminal_ ? cat("\r\033[K", cli::fit(text, cli::terminal_size(2).columns - 1))
+                  : cat("pe-pipeline: ", text, "\n"));
     drawn_ = terminal_;
   }
 

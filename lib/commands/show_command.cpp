@@ -247,6 +247,18 @@ void newest_first(std::vector<Record>& records) {
   });
 }
 
+/// By a selection, as for `diff` and `pin`: part of an id. None where the word is no selection.
+std::vector<Record> selected_records(const std::vector<Record>& records, const std::string& word) try {
+  std::vector<Record> found;
+  std::copy_if(records.begin(), records.end(), std::back_inserter(found), [&](const Record& record) {
+    const auto name = pipeline::parse_task_id(record.task);
+    return name && pipeline::matches(*name, word);
+  });
+  return found;
+} catch (const ConfigError&) {
+  return {};
+}
+
 FoundRecords find_records(const Store& store, const std::string& word, bool with_all) {
   FoundRecords of;
   auto& [found, records, ids, by_id] = of;
@@ -265,6 +277,7 @@ FoundRecords find_records(const Store& store, const std::string& word, bool with
       records.push_back(*std::move(record));
     }
   }
+  if (found.empty() && keys.empty()) found = selected_records(records, word);
   newest_first(found);
   return of;
 }

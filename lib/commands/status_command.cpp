@@ -352,10 +352,15 @@ void print_job_logs(const FoundLogs& found, const cli::CommandLine& line) {
   }
 }
 
-/// The folder of the last attempt, or of the one that --attempt names.
+/// The folder of the last attempt, of the one that --attempt names, or with --run of the last one in that run.
 fs::path attempt_folder(const pipeline::Store& store, const TaskStatus& task, const cli::CommandLine& line) {
   const auto attempts = store.attempts(task.plan_key);
-  if (!line.attempt) return attempts.back();
+  if (!line.attempt) {
+    const auto of_run = line.run.empty() || task.log.empty()
+                            ? attempts.end()
+                            : std::find(attempts.begin(), attempts.end(), (store.root() / task.log).parent_path());
+    return of_run == attempts.end() ? attempts.back() : *of_run;
+  }
   const auto chosen = std::find_if(attempts.begin(), attempts.end(), [&](const fs::path& path) {
     return std::stoll(path.filename().string().substr(1)) == *line.attempt;
   });

@@ -186,6 +186,10 @@ BOOST_AUTO_TEST_CASE(words_are_completed_by_what_may_stand_there) {
   project.call("run");
   some({"pe-pipeline", "status", file, "--run", ""}, {project.store().runs().back()});
   some({"pe-pipeline", "timeline", file, ""}, {project.store().runs().back()});
+  some({"pe-pipeline", "diff", file, ""}, {"trunk", project.store().runs().back()});
+  some({"pe-pipeline", "diff", file, "trunk[seed=1]", ""}, {"trunk", project.store().runs().back()});
+  support::write_file_atomically(project.root() / "results.tar.zst", "", false);
+  some({"pe-pipeline", "verify", project.root().string() + "/r"}, {(project.root() / "results.tar.zst").string()});
   // Stages, from their descriptions.
   some({"pe-train", "--"}, {"--config", "--set", "--input", "--describe"});
   some({"pe-train", "--set", "train.to"}, {"train.tokens="});

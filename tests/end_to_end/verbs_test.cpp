@@ -326,6 +326,7 @@ BOOST_AUTO_TEST_CASE(a_file_means_runs_and_results_of_its_own_pipeline) {
     BOOST_TEST(!test::has(answer.err, "others:"), answer.err);
   }
   BOOST_TEST(place.json({"show", "decay[seed=1]"}).at("records").size() == 2u);
+  BOOST_TEST(place.json({"show", "decay"}).at("records").size() == 4u);  // part of an id
   CHECK_HAS(place.call({"diff", "report", "report"}).err, "run " + runs[0] + " of 'toy'");
   // A run that is named is meant, whatever the file.
   BOOST_TEST(place.json({"status", "toy.yml", runs[1]}).at("run") == runs[1]);
@@ -459,6 +460,18 @@ BOOST_AUTO_TEST_CASE(words_that_name_no_log_are_told) {
   answer = place.call({"logs", "trunk", "--attempt", "2"});
   BOOST_TEST(answer.code == 2);
   BOOST_TEST(answer.out == "");
+}
+
+BOOST_AUTO_TEST_CASE(logs_of_a_run_are_those_of_its_attempts) {
+  const Place place;
+  BOOST_REQUIRE(place.run().code == 0);
+  const std::string first = place.store().runs().front();
+  BOOST_REQUIRE(place.call({"run", "toy.yml", "data", "--force", "--durability", "off"}).code == 0);
+  BOOST_REQUIRE(place.store().runs().size() == 2u);
+  const auto attempt = [&](std::vector<std::string> words) { return place.json(words).at("logs").at(0).at("attempt"); };
+  BOOST_TEST(attempt({"logs", "data"}) == "a02");
+  BOOST_TEST(attempt({"logs", "data", "--run", first}) == "a01");
+  BOOST_TEST(attempt({"logs", "data", "--run", first, "--attempt", "2"}) == "a02");
 }
 
 BOOST_AUTO_TEST_CASE(cancelling_the_pipeline_of_a_file_leaves_the_run_of_another_alone) {
