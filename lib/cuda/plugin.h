@@ -119,7 +119,7 @@ struct PeCudaPairs {
 
 /// Memory of attention that scans its rows: sums of each row at the borders of blocks of keys, [B, H,
 /// pe_cuda_scan_blocks(S), T]. The forward pass writes those over nearer keys unless they are null. The backward pass
-/// reads them and writes those over farther keys.
+/// reads them and writes those over farther keys. Both must be zero before: no row writes borders beyond its keys.
 inline constexpr std::int64_t pe_cuda_scan_block = 16;
 struct PeCudaScan {
   float *nearer = nullptr, *farther = nullptr;

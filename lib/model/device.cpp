@@ -43,7 +43,7 @@ const PeCudaTable& load_plugin() {
   // In this order, and before the first backward pass: afterwards LibTorch keeps its stubs for the life of the process.
   if (is_built && dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     throw ConfigError(cat("a GPU was asked for, but LibTorch's CUDA library does not load: ", dl_problem()), {},
-                      cat("install the CUDA wheels (./bootstrap --cuda), or ", kWayOut));
+                      cat("install the CUDA wheels (./bootstrap --cuda build), or ", kWayOut));
   }
   const auto* table = static_cast<const PeCudaTable*>(
       support::load_plugin({.folder = "cuda",
@@ -62,6 +62,16 @@ kernels::Bf16Unit bf16_unit(const ComputeConfig& compute) {
   if (compute.device == DeviceKind::kCuda || compute.dtype != Precision::kBf16) return kernels::Bf16Unit::kNone;
   if (compute.isa == Isa::kAmx) return kernels::Bf16Unit::kAmx;
   return compute.isa == Isa::kAvx512 ? kernels::Bf16Unit::kAvx512 : kernels::Bf16Unit::kPlain;
+}
+
+/// The plug-in has no code for GPUs before Ampere.
+void require_kernels_for(const PeCudaTable& table, int index) {
+  constexpr int kOldest = 8;
+  PeCudaDevice properties{};
+  if (table.device_properties(index, &properties) != 0 || properties.major >= kOldest) return;
+  throw ConfigError(cat("GPU ", index, " (", properties.name, ") has compute capability ", properties.major, ".",
+                        properties.minor, "; the kernels need ", kOldest, ".0 or later"),
+                    {}, kWayOut);
 }
 
 /// Whether the word occurs and ends there: "NVIDIA L40" holds no "L4".
@@ -113,6 +123,7 @@ at::Device open_device(const ComputeConfig& compute) {
   if (const int status = table.set_device(index); status != 0) {
     throw ConfigError(cat("GPU ", index, " cannot be used: ", kernels::cuda_words(status)), {}, kWayOut);
   }
+  require_kernels_for(table, index);
   return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 
@@ -229,8 +240,9 @@ void reset_peak_memory(at::Device device) {
 std::optional<double> peak_flops(at::Device device, const std::string& name) {
   if (!device.is_cuda()) return std::nullopt;
   // Dense bf16, as the vendor's data sheets state it.
-  const std::pair<const char*, double> known[] = {{"H200", 989e12}, {"H100 PCIe", 756e12}, {"H100", 989e12},
-                                                  {"A100", 312e12}, {"L40S", 362e12},      {"L4", 121e12}};
+  const std::pair<const char*, double> known[] = {{"H200 NVL", 835e12},  {"H100 NVL", 835e12}, {"H200", 989e12},
+                                                  {"H100 PCIe", 756e12}, {"H100", 989e12},     {"A100", 312e12},
+                                                  {"L40S", 362e12},      {"L4", 121e12}};
   for (const auto& [word, peak] : known) {
     if (has_word(name, word)) return peak;
   }

@@ -229,9 +229,11 @@ class Nccl final : public Communicator {
  private:
   void* stream() const { return table_.current_stream(device_.index()); }
   void begin(int status) {
+    constexpr int kNcclInProgress = 7;  // the answer of a call that took longer than the ranks wait
     if (status == 0) return;
     int done = 0;
     char problem[256] = {};
+    if (status == kNcclInProgress) lost(rank(), count(), waited_too_long(timeout_s_));
     if (table_.nccl_done(handle_, &done, problem, sizeof problem) != 0) lost(rank(), count(), cat("NCCL: ", problem));
     lost(rank(), count(), cat(status < 0 ? "CUDA error " : "NCCL error ", status < 0 ? -status : status));
   }

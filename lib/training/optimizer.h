@@ -59,8 +59,6 @@ class Optimizer {
   /// @param count  of steps just before the next one that were skipped, one after the other
   void set_skipped(std::int64_t count);
 
-  const OptimizerSettings& settings() const { return settings_; }
-  std::int64_t start() const { return start_; }
   /// All that it holds: averages of the weights where they are kept, first moments ("optim/m/", Muon's momentum among
   /// them) and second ones ("optim/v/"), which matrices that Muon takes do not have.
   std::vector<StatePart> state() const;

@@ -50,9 +50,6 @@ class Watcher {
   /// "done", "stopped" or "diverged".
   void end(const std::string& state);
 
-  std::int64_t attempt() const { return log_.attempt(); }
-  const std::string& run_id() const { return run_id_; }
-
  private:
   using Clock = std::chrono::steady_clock;
   /// Seen by the end of a step, the training before this one included.

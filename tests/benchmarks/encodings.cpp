@@ -384,7 +384,7 @@ std::vector<Row> rows_of(const std::vector<Json>& lines) {
     }
     std::vector<const Json*> around;
     const auto is_none = [&](const Json& line) {
-      return line.value("encoding", "") == "none" && line.value("part", "") == part;
+      return line.value("encoding", "") == "none" && line.value("part", "") == part && !line.contains("error");
     };
     for (std::size_t i = n + 1; i-- > 0;) {
       if (!is_none(lines[i])) continue;

@@ -28,6 +28,7 @@
 
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
+#include "benchmarks/peer_environment.h"
 #include "data/sources/fetch.h"
 #include "data/tasks/algorithmic_task.h"
 #include "data/token_shards/token_dataset.h"
@@ -191,7 +192,8 @@ void measure_perplexity(const Bench& bench, std::int64_t documents, std::int64_t
 
   const char* chosen = std::getenv("PE_TEST_PYTHON");
   const std::string python = chosen ? chosen : "python3";
-  std::vector<std::string> command = {python, PE_PEER, std::to_string(threads), std::to_string(documents)};
+  std::vector<std::string> command = test::peer_environment();
+  command.insert(command.end(), {python, PE_PEER, std::to_string(threads), std::to_string(documents)});
   for (const std::int64_t length : kLengths) command.push_back(std::to_string(length));
   const auto peer = support::capture(command);
   const Json found = Json::parse(peer.out, nullptr, false);
@@ -210,6 +212,8 @@ void measure_perplexity(const Bench& bench, std::int64_t documents, std::int64_t
 
 void measure_passkey(const Bench& bench, std::int64_t trials) {
   constexpr std::int64_t kAnswer = 6, kDepths = 10;  // five digits, each a token, and the space
+  const std::int64_t of_each = of_each;
+  trials = of_each * kDepths;
   artifact::Tables tables;
   std::vector<double> depths;
   for (std::int64_t i = 0; i < kDepths; ++i) depths.push_back(static_cast<double>(i) / (kDepths - 1));

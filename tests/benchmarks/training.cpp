@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "artifact/token_shards.h"
+#include "benchmarks/peer_environment.h"
 #include "kernels/product.h"
 #include "model/compute.h"
 #include "model/device.h"
@@ -450,7 +451,7 @@ void print_beside_peer(const Options& options, const model::ComputeConfig& compu
     const std::string python = chosen ? chosen : "python3";
     const std::string only = options.size.empty() ? "all" : options.size;
     const std::string dtype = compute.dtype == model::Precision::kBf16 ? "bf16" : "fp32";
-    std::vector<std::string> command{"/usr/bin/env"};
+    std::vector<std::string> command = test::peer_environment();
     if (!options.preload.empty()) command.push_back("LD_PRELOAD=" + options.preload);
     command.insert(command.end(), {python, PE_PEER, "2", std::to_string(options.seconds), dtype, only});
     const auto peer = support::capture(command);

@@ -565,7 +565,7 @@ Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_
   if (scans) of.scan = {nearer.data(), farther.data()};
   if (c.breaks()) of.stick = {true, c.bias == Bias::kStick ? 1 : 0};
   if (c.counts()) of.counts = {in.counts.data(), kPositions};
-  std::fill(counts.data(), counts.data() + counts.count(), 0.0F);
+  for (Floats* zeros : {&nearer, &farther, &counts}) std::fill(zeros->data(), zeros->data() + zeros->count(), 0.0F);
 
   const std::int64_t rows = c.batch * c.heads() * c.queries;
   const std::int64_t scratch_floats = c.scratch_rows > 0 ? c.scratch_rows * c.keys : pe_cuda_attention_scratch(of);

@@ -96,7 +96,8 @@ BOOST_AUTO_TEST_CASE(two_runs_give_the_same_bytes_and_so_does_one_that_was_stopp
     parts.progress = &rest;
     training::train(config, parts);
     BOOST_TEST(rest.warnings.empty());
-    BOOST_TEST(rest.advances == 7);
+    // Steps are read one step late, so the step after the stop may be done too.
+    BOOST_TEST(rest.advances == 12 - stop.advances);
     for (const char* name : {"again", "parts"}) {
       for (const char* file : {"model.h5", "metrics.h5"}) {
         BOOST_TEST((support::read_file(place(name) / file) == support::read_file(place("once") / file)),

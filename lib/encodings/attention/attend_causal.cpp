@@ -294,7 +294,7 @@ Gradients backward_by_plugin(const PeCudaTable& plugin, const CausalInputs& in, 
   void* stream = kernels::stream_of(&plugin, in.q);
   const bool breaks = in.fixed.kind == FusedKind::kStick;
   const Tensor delta = !breaks ? at::empty_like(made.lse) : dlse.defined() ? dlse.neg() : at::zeros_like(made.lse);
-  const Tensor farther = in.nearer.defined() ? at::empty_like(in.nearer) : Tensor();
+  const Tensor farther = in.nearer.defined() ? at::zeros_like(in.nearer) : Tensor();
   if (farther.defined()) shape.scan.farther = farther.data_ptr<float>();
   if (!breaks)
     kernels::require_launched(plugin.attention_products(&shape, dout.data_ptr(), made.out.data_ptr(),
@@ -343,7 +343,8 @@ class CausalFunction : public torch::autograd::Function<CausalFunction> {
     if (edges) kept[3] = in_two_parts(kept[3], false), kept[4] = in_two_parts(kept[4], true);
     if ((fixed.kind == FusedKind::kStick || fixed.kind == FusedKind::kCounts || edges) && needs_gradient(tensors)) {
       const Tensor& q = kept[0];
-      kept.push_back(at::empty({q.size(0), q.size(1), pe_cuda_scan_blocks(kept[1].size(2)), q.size(2)},
+      // Zero where no query sees a block of keys.
+      kept.push_back(at::zeros({q.size(0), q.size(1), pe_cuda_scan_blocks(kept[1].size(2)), q.size(2)},
                                q.options().dtype(at::kFloat)));
     }
     const CausalInputs in(kept, {fixed.starts.defined() ? fixed.starts.contiguous() : fixed.starts, fixed.scale,
