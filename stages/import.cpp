@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::interop::ImportConfig>(
       argc, argv,
       {.name = "import",
-       .version = 1,
+       .version = 2,
        .summary =
            "Read a Llama, Mistral, Qwen2, Qwen3, SmolLM3 or GPT-2 model and its tokenizer from a Hugging Face folder.",
        .outputs = {{"model", Kind::kCheckpoint}, {"tokenizer", Kind::kTokenizer}},

@@ -13,6 +13,10 @@ inline const stage::Revision kBf16OnCpu{
 /// 2: the loss's factor before its gradients; fused stick-breaking, counts and edges. 3: fused networks of pairs.
 inline const stage::Revision kOnCuda{.name = "compute.on_cuda", .when = {{"compute.device", "cuda"}}, .number = 3};
 
+/// 2: lines of .jsonl, too.
+inline const stage::Revision kInvalidUtf8{
+    .name = "fetch.invalid_utf8", .when = {{"invalid_utf8", {"replace", "keep"}}}, .number = 2};
+
 /// 2: a factor that is given stays, and leaky_rerope takes its own from the length of the text.
 inline const stage::Revision kEvaluatedFactor{
     .name = "eval.rule_factor", .when = {{"eval.encoding.kind", {"llama3", "distance_map"}}}, .number = 2};

@@ -88,9 +88,8 @@ RawTextReader::RawTextReader(const std::filesystem::path& folder) {
   const Collection collection(folder, Kind::kRawText);
   for (const Member& member : collection.members("documents-")) {
     const h5::File file = h5::File::open(collection.path(member));
-    const std::uint64_t documents = check_member(file);
-    members_.push_back({collection.path(member), documents});
-    documents_ += documents;
+    documents_ += check_member(file);
+    members_.push_back(collection.path(member));
     bytes_ += file.root().open_dataset("bytes").count();
   }
   if (members_.empty()) throw ArtifactError(cat(quote(folder.string()), ": the collection holds no documents-*.h5"));
@@ -107,7 +106,7 @@ void RawTextReader::rewind() {
 }
 
 void RawTextReader::open_member(std::size_t number) {
-  const h5::File file = h5::File::open(members_[number].path);
+  const h5::File file = h5::File::open(members_[number]);
   check_member(file);
   const h5::Group root = file.root();
   const h5::Dataset bytes = root.open_dataset("bytes");
@@ -134,7 +133,7 @@ void RawTextReader::open_member(std::size_t number) {
   }
   data_offset_ = bytes.file_offset().value_or(0);
   names_offset_ = names.file_offset().value_or(0);
-  map_ = std::make_shared<support::MappedFile>(members_[number].path);
+  map_ = std::make_shared<support::MappedFile>(members_[number]);
   if ((bytes.count() > 0 && map_->size() < data_offset_ + bytes.count()) ||
       (names.count() > 0 && map_->size() < names_offset_ + names.count())) {
     throw ArtifactError(cat(quote(file.path().string()), ": the file became shorter while it was read"));

@@ -70,11 +70,7 @@ class RawTextReader {
  private:
   void open_member(std::size_t number);
   std::string_view source_of(std::uint64_t document) const;
-  struct MemberInfo {
-    std::filesystem::path path;
-    std::uint64_t documents = 0;
-  };
-  std::vector<MemberInfo> members_;
+  std::vector<std::filesystem::path> members_;
   std::uint64_t documents_ = 0, bytes_ = 0;
   std::size_t member_ = 0;
   std::shared_ptr<const support::MappedFile> map_;

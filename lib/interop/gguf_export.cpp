@@ -38,7 +38,7 @@ std::vector<SafetensorsTensor> tensors_of(const GgufPlan& plan, const model::Lan
 
 std::string export_to_gguf(const ExportOrder& order) {
   const ExportSource source = open_export(order, /*round_vectors=*/false);
-  const ExportPlan whole = plan_export(source.model, order.longest);
+  const ExportPlan whole = plan_export(source.model, order.longest, ExportForm::kGguf);
   GgufPlan plan = plan_gguf(whole);
   const model::ModelConfig& c = source.model.config();
   plan.values.merge(gguf_tokenizer(source.tokenizer, c.vocabulary, order.tokenizer.string()));

@@ -114,6 +114,8 @@ Json config_of(const Values& in, const WeightFiles& weights, std::vector<float> 
           {"rms_norm_eps", in.real("attention.layer_norm_rms_epsilon", 1e-6)},
           {"max_position_embeddings", context},
           {"tie_word_embeddings", weights.find("lm_head.weight") == nullptr},
+          {"attention_bias", true},  // llama.cpp adds the biases that are there
+          {"mlp_bias", true},
           {"rope_parameters", rope_of(in, std::move(divisors), context, head_width)}};
 }
 

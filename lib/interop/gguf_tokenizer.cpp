@@ -84,6 +84,36 @@ std::string word_rule(const artifact::TokenizerRecord& record, const std::string
   return {};
 }
 
+/// llama.cpp cuts out the longest piece everywhere, then the next one; here the leftmost one is cut out first. Both do
+/// the same unless a piece ends as another one begins that is no shorter.
+void check_cuts(const data::CutPieces& lists, const std::string& where) {
+  if (lists.size() > 1) no_gguf_form(where, "some pieces are cut out of text before, some after its normalisation");
+  for (const std::string& left : lists.at(0)) {
+    for (const std::string& right : lists.at(0)) {
+      if (right.size() < left.size() || left == right) continue;
+      for (std::size_t shared = 1; shared < left.size(); ++shared) {
+        if (!left.ends_with(std::string_view(right).substr(0, shared))) continue;
+        const std::string both = left + right.substr(shared);
+        const bool hidden = std::any_of(lists[0].begin(), lists[0].end(), [&](const std::string& longer) {
+          return longer.size() > left.size() && both.starts_with(longer);
+        });
+        if (!hidden) no_gguf_form(where, cat("pieces ", quote(left), " and ", quote(right), " overlap in text"));
+      }
+    }
+  }
+}
+
+/// Pieces that are cut out of text, as llama.cpp does with pieces of a user.
+void mark_cut_pieces(const artifact::TokenizerRecord& record, const std::string& where, const Json& vocab,
+                     std::vector<std::int32_t>& types) {
+  if (record.kind != data::kByteLevelBpe) return;
+  const data::ByteLevelFiles files = data::unpack_byte_level(record.model, where);
+  if (files.cut_first.empty()) return;
+  check_cuts(files.cut_first, where);
+  for (const std::string& piece : files.cut_first[0])
+    types.at(vocab.at(piece).get<std::size_t>()) = number_of(PieceType::kUserDefined);
+}
+
 Tokens byte_level_tokens(const artifact::TokenizerRecord& record, const std::string& where, GgufValues& values) {
   const Json model = tokenizer_json(record, where).at("model");
   Tokens tokens;
@@ -93,6 +123,7 @@ Tokens byte_level_tokens(const artifact::TokenizerRecord& record, const std::str
   for (const std::int64_t id : {record.unk_id, record.bos_id, record.eos_id, record.pad_id}) {
     if (id >= 0) tokens.types.at(static_cast<std::size_t>(id)) = number_of(PieceType::kControl);
   }
+  mark_cut_pieces(record, where, model.at("vocab"), tokens.types);
   values["tokenizer.ggml.model"] = "gpt2";
   values["tokenizer.ggml.pre"] = word_rule(record, where);
   values["tokenizer.ggml.merges"] = model.at("merges").get<std::vector<std::string>>();

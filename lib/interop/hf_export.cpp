@@ -132,7 +132,7 @@ void write_hf_folder(const fs::path& folder, const ExportSource& source, ExportP
 
 std::string export_to_hf(const ExportOrder& order) {
   const ExportSource source = open_export(order, /*round_vectors=*/true);
-  ExportPlan plan = plan_export(source.model, order.longest);
+  ExportPlan plan = plan_export(source.model, order.longest, ExportForm::kFolder);
   const Json tokenizer = tokenizer_json(source.tokenizer, order.tokenizer.string());
   support::ScratchFolder folder(support::unique_sibling(order.out));
   write_hf_folder(folder.path(), source, plan, order, tokenizer);

@@ -188,22 +188,35 @@ Json rope_hint(const ModelConfig& c) {
   return made;
 }
 
+/// Do all versions of transformers compute the hint alike? Some take the ratio of the two lengths for YaRN's factor.
+bool all_versions_agree(const Json& hint, std::int64_t longest) {
+  return !hint.is_object() || hint.at("rope_type") != "yarn" ||
+         hint.at("factor").get<double>() * hint.at("original_max_position_embeddings").get<double>() ==
+             static_cast<double>(longest);
+}
+
 /// @return whether a stock class computes the same; fills its config
-bool choose_stock(const ModelConfig& c, const PlainPositions& positions, Json& config, std::string& why) {
+bool choose_stock(const ModelConfig& c, const PlainPositions& positions, ExportForm form, Json& config,
+                  std::string& why) {
   const std::int64_t longest = config["max_position_embeddings"];
+  // Llama's config rejects such a width.
+  const bool no_llama = form == ExportForm::kFolder && c.width % c.heads != 0 && !c.qk_norm;
   const bool mixed = (positions.any() && !positions.all()) || positions.windowed();
-  if (mixed && (c.qk_norm || c.biases)) {
-    why = cat("layers with other positions, and ", c.qk_norm ? "a norm of queries and keys" : "biases");
+  if ((mixed || no_llama) && (c.qk_norm || c.biases)) {
+    why = cat(mixed ? "layers with other positions" : "a width that heads do not divide", ", and ",
+              c.qk_norm ? "a norm of queries and keys" : "biases");
     return false;
   }
-  const Json rope = rope_parameters_for(positions.frequencies, positions.base, longest, rope_hint(c));
+  Json hint = rope_hint(c);
+  if (form == ExportForm::kFolder && !all_versions_agree(hint, longest)) hint = nullptr;
+  const Json rope = rope_parameters_for(positions.frequencies, positions.base, longest, hint);
   if (c.qk_norm) {
     set_class(config, "Qwen3ForCausalLM", "qwen3");
     config["attention_bias"] = false;
     config["use_sliding_window"] = false;
     config["sliding_window"] = nullptr;
     config["layer_types"] = std::vector<std::string>(static_cast<std::size_t>(c.layers), "full_attention");
-  } else if (mixed || (!positions.any() && !c.biases)) {
+  } else if (mixed || no_llama || (!positions.any() && !c.biases)) {
     set_class(config, "SmolLM3ForCausalLM", "smollm3");
     config["attention_bias"] = config["mlp_bias"] = false;
     std::vector<int> turned;
@@ -362,7 +375,7 @@ void plan_code(const model::LanguageModel& model, ExportPlan& plan) {
 
 }  // namespace
 
-ExportPlan plan_export(const model::LanguageModel& model, std::int64_t longest) {
+ExportPlan plan_export(const model::LanguageModel& model, std::int64_t longest, ExportForm form) {
   const ModelConfig& c = model.config();
   ExportPlan plan;
   plan.config = shape_json(c, longest > 0 ? longest : c.length);
@@ -375,7 +388,7 @@ ExportPlan plan_export(const model::LanguageModel& model, std::int64_t longest) 
     stock = odd.empty();
     if (!stock) plan.why_code = odd;
   }
-  stock = stock && choose_stock(c, *plain, plan.config, plan.why_code);
+  stock = stock && choose_stock(c, *plain, form, plan.config, plan.why_code);
   if (!stock) plan_code(model, plan);
 
   const bool untie = stock && c.tied && c.embed_scale != 1;  // stock classes multiply nothing

@@ -32,9 +32,12 @@ struct ExportPlan {
   Json positions = Json::object();  ///< realised frequencies and windows, for the manifest
 };
 
+/// A folder is for the classes of transformers, also for their older versions; GGUF takes only their names and options.
+enum class ExportForm { kFolder, kGguf };
+
 /// @param longest  what the model is said to be for, tokens; 0: the length it was trained at
 /// @throws ConfigError with the reason where nothing computes the same
-ExportPlan plan_export(const model::LanguageModel& model, std::int64_t longest = 0);
+ExportPlan plan_export(const model::LanguageModel& model, std::int64_t longest, ExportForm form);
 
 /// Numbers of a tensor as the export holds them, some rows at a time. @param values of its source, row-major
 void exported_values(const ExportTensor& tensor, std::span<const float> values,

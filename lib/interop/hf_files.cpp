@@ -46,6 +46,11 @@ artifact::TokenizerRecord sentencepiece_record(const fs::path& file, std::int64_
 
 /// How the text of vocab.json and merges.txt is cut into words.
 data::WordRule words_of_files(const fs::path& folder, const Json& config, const std::string& architecture) {
+  const Json prefix = config.value("add_prefix_space", Json());
+  if (!prefix.is_null() && prefix != false) {
+    throw ArtifactError(cat(quote((folder / "tokenizer_config.json").string()), ": add_prefix_space is ",
+                            support::escaped(prefix.dump(), 40), "; only false is supported"));
+  }
   const auto found = config.find("tokenizer_class");
   const std::string name = found != config.end() && found->is_string() ? found->get<std::string>() : "";
   const std::string tokenizer = name.ends_with("Fast") ? name.substr(0, name.size() - 4) : name;
@@ -60,17 +65,18 @@ data::WordRule words_of_files(const fs::path& folder, const Json& config, const 
       "save the tokenizer as tokenizer.json: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)");
 }
 
-/// Pieces of tokenizer_config.json by their ids.
-std::map<std::int64_t, std::string> added_pieces(const fs::path& folder, const Json& config) {
-  std::map<std::int64_t, std::string> added;
+/// Added tokens of tokenizer_config.json by their ids.
+std::map<std::int64_t, AddedToken> added_tokens(const fs::path& folder, const Json& config) {
+  const std::string where = (folder / "tokenizer_config.json").string();
+  std::map<std::int64_t, AddedToken> added;
   const auto found = config.find("added_tokens_decoder");
   if (found == config.end() || !found->is_object()) return added;
   for (const auto& [id, token] : found->items()) {
     const auto number = support::parse_integer(id);
     if (!number || *number < 0 || !token.is_object() || !token.value("content", Json()).is_string())
-      throw ArtifactError(cat(quote((folder / "tokenizer_config.json").string()), ": added_tokens_decoder: entry ",
-                              support::escaped(id, 40), " is no id with a content"));
-    added[*number] = token["content"].get<std::string>();
+      throw ArtifactError(
+          cat(quote(where), ": added_tokens_decoder: entry ", support::escaped(id, 40), " is no id with a content"));
+    added[*number] = read_added_token(token, where);
   }
   return added;
 }
@@ -103,7 +109,7 @@ artifact::TokenizerRecord read_hf_tokenizer(const fs::path& folder, const std::s
   }
   if (support::is_there(vocab) && support::is_there(merges)) {
     hints.words = words_of_files(folder, config, architecture);
-    hints.added = added_pieces(folder, config);
+    hints.added = added_tokens(folder, config);
     if (hints.words == data::WordRule::kQwen2) note += kNormalisationIsLeftOut;
     const std::string packed =
         byte_level_from_files(support::read_file(vocab, kLargestTokenizer),

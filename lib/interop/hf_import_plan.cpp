@@ -352,6 +352,26 @@ void match_gpt2(const WeightFiles& weights, ImportPlan& plan) {
   });
 }
 
+/// @return whether projections have biases. A bias that the class leaves out would make another model here.
+bool has_biases(const ConfigReader& in, const std::string& type, const WeightFiles& weights) {
+  bool any = false;
+  for (const std::string& name : weights.names()) {
+    if (!name.ends_with("_proj.bias")) continue;
+    any = any || name.starts_with("model.layers.0.");
+    const bool of_attention = name.find(".self_attn.") != std::string::npos;
+    if (type == "qwen2" && of_attention && !name.ends_with(".o_proj.bias")) continue;  // always there
+    if (type == "qwen2" || type == "mistral" || (type == "qwen3" && !of_attention))
+      in.fail(cat("its class has no bias for tensor ", quote(support::escaped(name, 200))));
+    const char* const flag = of_attention ? "attention_bias" : "mlp_bias";
+    if (!in.truth(flag, false)) {
+      in.fail(cat(flag, " is ", in.has(flag) ? "false" : "absent", ", so the class leaves out tensor ",
+                  quote(support::escaped(name, 200))),
+              cat("if the model was trained with these biases, set ", flag, " to true in config.json"));
+    }
+  }
+  return any;
+}
+
 }  // namespace
 
 ImportPlan plan_import(const Json& config, const WeightFiles& weights, encodings::PairLayout layout,
@@ -387,9 +407,7 @@ ImportPlan plan_import(const Json& config, const WeightFiles& weights, encodings
   } else {
     read_llama(in, plan.architecture, layout, where, config, plan);
     check();
-    for (const std::string& name : weights.names()) {
-      plan.config.biases |= name.rfind("model.layers.0.", 0) == 0 && name.ends_with("_proj.bias");
-    }
+    plan.config.biases = has_biases(in, plan.architecture, weights);
   }
   match_llama(weights, layout, plan);
   return plan;

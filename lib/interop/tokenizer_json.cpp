@@ -216,27 +216,25 @@ Json byte_level_json(const artifact::TokenizerRecord& record, const data::Tokeni
     if (!pair.empty() && !(first && pair.starts_with("#version"))) merges.push_back(pair);
     first = false;
   }
-  return document(
-      record, tokenizer, nullptr, pre_tokenizer_of(files.words), byte_level(true),
-      byte_level_model(support::require_json(files.vocab, {.depth = 1}), std::move(merges), files.whole_words));
-}
-
-/// The letter by which byte-level files spell a byte (data/tokenizers/byte_level_bpe.cpp).
-std::string letter_of(int byte) {
-  int further = 256;
-  for (int b = 0; b <= byte; ++b) {
-    const bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-    const int code = printable ? b : further++;
-    if (b < byte) continue;
-    if (code < 0x80) return {static_cast<char>(code)};
-    return {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
+  const Json vocab = support::require_json(files.vocab, {.depth = 1});
+  Json added = Json::array();
+  for (std::size_t list = 0; list < files.cut_first.size(); ++list) {
+    for (const std::string& piece : files.cut_first[list]) {
+      Json token = added_token(vocab.at(piece), piece);
+      token["special"] = false;
+      token["normalized"] = list > 0;  // the package cuts these out after the others
+      added.push_back(std::move(token));
+    }
   }
-  return {};
+  Json made = document(record, tokenizer, nullptr, pre_tokenizer_of(files.words), byte_level(true),
+                       byte_level_model(vocab, std::move(merges), files.whole_words));
+  made["added_tokens"].insert(made["added_tokens"].end(), added.begin(), added.end());
+  return made;
 }
 
 Json bytes_json(const artifact::TokenizerRecord& record, const data::Tokenizer& tokenizer) {
   Json vocab = Json::object();
-  for (int byte = 0; byte < 256; ++byte) vocab[letter_of(byte)] = byte;
+  for (int byte = 0; byte < 256; ++byte) vocab[data::letter_of_byte(byte)] = byte;
   for (std::int64_t id = 256; id < record.vocabulary; ++id) vocab[tokenizer.piece(id)] = id;
   return document(record, tokenizer, nullptr, byte_level(false), byte_level(true),
                   byte_level_model(std::move(vocab), Json::array(), false));
@@ -286,6 +284,27 @@ bool fill_rows(Json& vocab, const TokenizerHints& hints, const std::string& wher
   return !more.empty();
 }
 
+/// Lists of the pieces that are cut out of text. Control tokens are none: text that spells one stays text.
+data::CutPieces cut_pieces(const std::vector<AddedToken>& tokens, const TokenizerHints& hints,
+                           const std::string& where) {
+  std::vector<std::string> first, then;
+  for (const AddedToken& token : tokens) {
+    if (token.special || token.content == hints.bos || token.content == hints.eos) continue;
+    if (token.takes_more) {
+      throw ArtifactError(cat(quote(where), ": added token ", support::escaped(token.content, 60),
+                              ": lstrip, rstrip or single_word is true, expected false where special is false"));
+    }
+    (token.normalized ? then : first).push_back(token.content);
+  }
+  data::CutPieces lists;
+  for (std::vector<std::string>* list : {&first, &then}) {
+    std::sort(list->begin(), list->end());
+    list->erase(std::unique(list->begin(), list->end()), list->end());
+    if (!list->empty()) lists.push_back(std::move(*list));
+  }
+  return lists;
+}
+
 class JsonTokenizer {
  public:
   JsonTokenizer(std::string_view text, const std::string& where, std::string& note) : where_(where), note_(note) {
@@ -311,7 +330,9 @@ class JsonTokenizer {
     files.whole_words = model.value("ignore_merges", Json()) == true;
     files.bos = hints.bos;
     files.eos = hints.eos;
-    Json vocab = vocabulary(model);
+    std::vector<AddedToken> tokens;
+    Json vocab = vocabulary(model, tokens);
+    files.cut_first = cut_pieces(tokens, hints, where_);
     fill_rows(vocab, hints, where_);
     files.vocab = vocab.dump();
     files.merges = merges(model);
@@ -373,16 +394,17 @@ class JsonTokenizer {
             "patterns of Llama 3 and Qwen 2"));
   }
 
-  /// Pieces of the model, and added tokens that it lacks.
-  Json vocabulary(const Json& model) const {
+  /// Pieces of the model, and added tokens that it lacks. `tokens` gets the added ones.
+  Json vocabulary(const Json& model, std::vector<AddedToken>& tokens) const {
     if (!model.contains("vocab") || !model["vocab"].is_object()) fail("model.vocab is no object");
     Json vocab = model["vocab"];
     const Json& added = part("added_tokens");
     if (!added.is_null() && !added.is_array()) fail("added_tokens is no list");
     for (const Json& token : added) {
-      const std::string content = text_of(token, "content", "");
       const Json id = token.is_object() ? token.value("id", Json()) : Json();
-      if (content.empty() || !id.is_number_integer()) fail("an added token lacks content or id");
+      if (!id.is_number_integer()) fail("an added token lacks its id");
+      tokens.push_back(read_added_token(token, where_));
+      const std::string& content = tokens.back().content;
       const auto [known, is_new] = vocab.emplace(content, id);
       if (!is_new && *known != id) {
         fail(cat("added token ", support::escaped(content, 60), " has id ", id.dump(), ", in model.vocab ",
@@ -416,6 +438,25 @@ class JsonTokenizer {
 
 }  // namespace
 
+AddedToken read_added_token(const Json& token, const std::string& where) {
+  const Json content = token.is_object() ? token.value("content", Json()) : Json();
+  if (!content.is_string() || content.get_ref<const std::string&>().empty())
+    throw ArtifactError(cat(quote(where), ": an added token lacks its content"));
+  AddedToken made{.content = content.get<std::string>()};
+  const auto truth = [&](const char* name, bool fallback) {
+    const Json value = token.value(name, Json());
+    if (!value.is_null() && !value.is_boolean()) {
+      throw ArtifactError(cat(quote(where), ": added token ", support::escaped(made.content, 60), ": ", name, " is ",
+                              support::escaped(value.dump(), 60), ", expected true or false"));
+    }
+    return value.is_null() ? fallback : value.get<bool>();
+  };
+  made.special = truth("special", false);
+  made.normalized = truth("normalized", !made.special);
+  for (const char* name : {"lstrip", "rstrip", "single_word"}) made.takes_more |= truth(name, false);
+  return made;
+}
+
 std::vector<std::string> unused_row_pieces(std::int64_t pieces, const TokenizerHints& hints, const std::string& where) {
   std::vector<std::string> texts;
   if (hints.rows == 0 || hints.rows == pieces) return texts;
@@ -441,10 +482,12 @@ std::string byte_level_from_files(std::string_view vocab, std::string_view merge
   Json pieces = support::parse_json(vocab, {.depth = 2, .values = 1u << 23, .bytes = kLargestFile});
   if (!pieces.is_object()) throw ArtifactError(cat(quote(where), ": vocab.json: expected an object of pieces and ids"));
   const std::size_t before = pieces.size();
-  for (const auto& [id, piece] : hints.added) {
-    const auto [known, is_new] = pieces.emplace(piece, id);
+  std::vector<AddedToken> tokens;
+  for (const auto& [id, token] : hints.added) {
+    tokens.push_back(token);
+    const auto [known, is_new] = pieces.emplace(token.content, id);
     if (!is_new && *known != id) {
-      throw ArtifactError(cat(quote(where), ": added token ", support::escaped(piece, 60), " has id ", id,
+      throw ArtifactError(cat(quote(where), ": added token ", support::escaped(token.content, 60), " has id ", id,
                               ", in vocab.json ", known->dump()));
     }
   }
@@ -455,7 +498,8 @@ std::string byte_level_from_files(std::string_view vocab, std::string_view merge
                                               .merges = std::string(merges),
                                               .words = hints.words,
                                               .bos = known ? hints.bos : "",
-                                              .eos = known ? hints.eos : ""},
+                                              .eos = known ? hints.eos : "",
+                                              .cut_first = cut_pieces(tokens, hints, where)},
                                              where);
   data::make_byte_level(packed, where);
   return packed;

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "artifact/tokenizer_record.h"
 #include "data/tokenizers/byte_level_bpe.h"
@@ -24,6 +25,18 @@ std::map<std::string, std::string> control_tokens(const artifact::TokenizerRecor
 /// tokenizer_config.json. `length`: the longest text in tokens that the model is for.
 Json tokenizer_config_json(const artifact::TokenizerRecord& record, std::int64_t length, const std::string& where);
 
+/// A token that a tokenizer cuts out of text before its model sees the text. A special one is a control token, which no
+/// text gives here.
+struct AddedToken {
+  std::string content;
+  bool special = false;
+  bool normalized = true;   ///< cut out after the normalisation, so after the others
+  bool takes_more = false;  ///< takes the white space around it, or whole words alone
+};
+/// @param token  an entry of `added_tokens` or `added_tokens_decoder`
+/// @throws ArtifactError when it has no content, or options that are no truths
+AddedToken read_added_token(const Json& token, const std::string& where);
+
 /// Facts about a tokenizer that tokenizer.json does not hold.
 struct TokenizerHints {
   std::string bos, eos;   ///< pieces; empty: none
@@ -31,7 +44,7 @@ struct TokenizerHints {
   bool unused_rows =
       false;  ///< may the embedding have more rows than there are pieces? They become pieces no text gives
   data::WordRule words = data::WordRule::kGpt2;  ///< how vocab.json's text is cut; tokenizer.json says it itself
-  std::map<std::int64_t, std::string> added;     ///< pieces by id that vocab.json may lack
+  std::map<std::int64_t, AddedToken> added;      ///< by id; vocab.json may lack them
 };
 
 /// For users of a tokenizer of Qwen: its normalisation is left out. A line.

@@ -212,14 +212,13 @@ void measure_perplexity(const Bench& bench, std::int64_t documents, std::int64_t
 
 void measure_passkey(const Bench& bench, std::int64_t trials) {
   constexpr std::int64_t kAnswer = 6, kDepths = 10;  // five digits, each a token, and the space
-  const std::int64_t of_each = of_each;
+  const std::int64_t of_each = std::max<std::int64_t>(1, trials / kDepths);
   trials = of_each * kDepths;
   artifact::Tables tables;
   std::vector<double> depths;
   for (std::int64_t i = 0; i < kDepths; ++i) depths.push_back(static_cast<double>(i) / (kDepths - 1));
-  const Json options = {{"tasks", {"passkey"}},
-                        {"context", {kPasskeyTokens}},
-                        {"passkey", {{"depths", depths}, {"trials", std::max<std::int64_t>(1, trials / kDepths)}}}};
+  const Json options = {
+      {"tasks", {"passkey"}}, {"context", {kPasskeyTokens}}, {"passkey", {{"depths", depths}, {"trials", of_each}}}};
   bench.forward(32, kPasskeyTokens, kAnswer);
   // A trial is two passes: the prompt, and its control without the fact.
   const Compared own = compare([&] { return bench.forward(2 * trials, kPasskeyTokens, kAnswer); },

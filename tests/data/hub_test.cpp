@@ -440,6 +440,35 @@ BOOST_AUTO_TEST_CASE(an_expired_signature_is_asked_for_again) {
   BOOST_TEST(storage.requests().back().range() > 0);
 }
 
+BOOST_FIXTURE_TEST_CASE(a_page_of_a_proxy_leaves_the_part_alone, OneFile) {
+  fs::create_directories(part().parent_path());
+  std::ofstream(part()) << body.substr(0, 200'000);
+  std::int64_t from = 0;
+  const WebAnswer page{.headers = {"Content-Type: text/html"}, .body = "<html>log in</html>"};
+  handler = [&](const WebRequest&, int) { return page; };
+  BOOST_TEST(has(failure().text, "web page"));
+  BOOST_TEST(asked == 2);
+  BOOST_TEST(fs::file_size(part()) == 200'000u);
+  handler = [&](const WebRequest& request, int n) {
+    from = request.range();
+    return n == 3 ? page : ranged(request, body);
+  };
+  BOOST_TEST(fetched() == body);
+  BOOST_TEST(asked == 4);
+  BOOST_TEST(from == 200'000);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_server_with_other_ranges_is_asked_for_the_whole_file, OneFile) {
+  fs::create_directories(part().parent_path());
+  std::ofstream(part()) << body.substr(0, 200'000);
+  handler = [&](const WebRequest& request, int) -> WebAnswer {
+    if (request.range() <= 0) return {.body = body};
+    return {.status = 206, .headers = {"Content-Range: bytes 7-299999/300000"}, .body = body.substr(7)};
+  };
+  BOOST_TEST(fetched() == body);
+  BOOST_TEST(asked == 3);
+}
+
 BOOST_FIXTURE_TEST_CASE(what_is_not_the_file_is_refused_before_it_is_written, OneFile) {
   handler = [&](const WebRequest&, int) -> WebAnswer {
     return {.headers = {"Content-Type: text/html"}, .body = "<html>log in</html>"};
@@ -520,7 +549,22 @@ BOOST_AUTO_TEST_CASE(the_stage_reads_what_the_lock_names_in_order) {
     }
   } progress;
   workspace.progress = &progress;
+  // A kind that cannot be read is found before any request.
+  std::ofstream(folder / "bad.lock") << lock_of({{"data/a.jsonl", one}, {"data/b.csv", two}}).render();
+  config.lock = (folder / "bad.lock").string();
+  const Failure unknown = failure_of([&] { data::fetch(config, workspace); });
+  BOOST_TEST(has(unknown.text, "'data/b.csv': unknown kind of file"), unknown.text);
+  BOOST_TEST(server.requests().empty());
+  config.lock = (folder / "fetch.lock").string();
   data::fetch(config, workspace);
+  // A download that was changed since is fetched again.
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "downloads")) {
+    if (entry.is_regular_file() && entry.file_size() == one.size())
+      std::ofstream(entry.path()) << std::string(one.size(), 'x');
+  }
+  workspace.outputs["raw"] = folder / "again";
+  data::fetch(config, workspace);
+  BOOST_TEST(server.requests().size() == 3u);
   // The last line of progress has the text of the notes.
   BOOST_TEST(progress.has("fetched 2 documents"), progress.lines);
   BOOST_TEST(progress.what == "documents");
@@ -762,6 +806,11 @@ BOOST_AUTO_TEST_CASE(without_a_home_nothing_of_the_current_folder_is_used) {
     const data::DownloadOptions options = data::DownloadOptions::from_environment();
     BOOST_TEST(options.folder == "mine");
     BOOST_TEST(options.other.empty());
+  }
+  {
+    const Variable relative("HF_HOME", ".cache/huggingface"), unset("HOME", nullptr), named("PE_DOWNLOADS", "mine");
+    BOOST_TEST(data::HubOptions::from_environment().token == "");
+    BOOST_TEST(data::DownloadOptions::from_environment().other.empty());
   }
   const Variable set("HOME", folder.path().c_str()), cache("XDG_CACHE_HOME", nullptr);
   BOOST_TEST(data::HubOptions::from_environment().token == "hf_of_the_folder");

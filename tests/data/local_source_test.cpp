@@ -209,6 +209,87 @@ BOOST_AUTO_TEST_CASE(globs_lists_and_odd_names_are_taken_as_they_are) {
   BOOST_TEST(has(message_of([&] { read_all({(folder / "empty").string()}); }), "holds no text"));
 }
 
+BOOST_AUTO_TEST_CASE(files_of_one_name_get_their_folders) {
+  const test::TempFolder folder;
+  const auto at = [&](const char* name) { return (folder / name).string(); };
+  for (const char* name : {"x/pa/data.jsonl", "x/pb/data.jsonl", "x/pb/other.jsonl", "x/pa/b/data.jsonl"})
+    put(folder / name, "{\"text\": \"" + std::string(name) + "\"}\n");
+  using Names = std::vector<std::string>;
+  const auto sources = [](const std::vector<std::string>& paths) { return read_all(paths).sources; };
+  BOOST_TEST(sources({at("x/pb")}) == (Names{"data.jsonl", "other.jsonl"}));
+  BOOST_TEST(sources({at("x/pa/data.jsonl"), at("x/pb")}) == (Names{"pa/data.jsonl", "pb/data.jsonl", "other.jsonl"}));
+  BOOST_TEST(sources({at("x/pa/data.jsonl"), at("x/pa/b/data.jsonl")}) == (Names{"data.jsonl", "b/data.jsonl"}));
+  // The name that tells two apart may be that of a third.
+  put(folder / "y/b/data.jsonl", "{\"text\": \"third\"}\n");
+  BOOST_TEST(has(message_of([&] {
+                   read_all({at("x/pa/data.jsonl"), at("x/pa/b/data.jsonl"), at("y")});
+                 }),
+                 "would both be named 'b/data.jsonl' in the raw text"));
+}
+
+BOOST_AUTO_TEST_CASE(kinds_are_known_before_the_first_file_is_read) {
+  const test::TempFolder folder;
+  put(folder / "a.jsonl", "{\"text\": \"a\"}\n");
+  put(folder / "b.txt", "b");
+  const auto source = [&](const std::string& name, const std::vector<std::string>& filter = {}) {
+    return message_of([&] {
+      data::make_file_source({{folder / "a.jsonl", "a.jsonl"}, {folder / "b.txt", name}}, {.filter = filter});
+    });
+  };
+  BOOST_TEST(source("b.txt") == "no error");
+  BOOST_TEST(has(source("b.csv"), "'b.csv': unknown kind of file"));
+  BOOST_TEST(has(source("b.txt", {"score > 1"}), "b.txt': a .txt has no columns, so filter 'score > 1'"));
+}
+
+BOOST_AUTO_TEST_CASE(an_escaped_backslash_is_one_escape) {
+  const test::TempFolder folder;
+  const auto escaped = [](std::size_t letters) {
+    std::string text;
+    while (letters-- > 0) text += "\\\\";
+    return text;
+  };
+  const std::size_t longest = 1'000'000;
+  put(folder / "d.jsonl", "{\"text\": \"" + escaped(longest) + "\"}\n{\"text\": \"" + escaped(4 * longest) + "\"}\n");
+  const Read read = read_all({(folder / "d.jsonl").string()}, {.longest_document = static_cast<std::int64_t>(longest)});
+  BOOST_REQUIRE(read.texts.size() == 1u);
+  BOOST_TEST((read.texts[0] == std::string(longest, '\\')));
+  BOOST_REQUIRE(read.problems.size() == 1u);
+  BOOST_TEST(has(read.problems[0], ":2: the line is longer than"), read.problems[0]);
+}
+
+BOOST_AUTO_TEST_CASE(escapes_do_not_make_a_document_too_long) {
+  const test::TempFolder folder;
+  const auto escaped = [](std::size_t letters) {
+    std::string text;
+    while (letters-- > 0) text += "\\u0041";
+    return text;
+  };
+  const std::size_t longest = 3'000'000;
+  put(folder / "d.jsonl", "{\"text\": \"" + escaped(longest) + "\"}\n{\"text\": \"" + escaped(longest + 1) +
+                              "\"}\n{\"text\": \"" + escaped(10 * longest) + "\"}\n{\"text\": \"last\"}\n");
+  const Read read = read_all({(folder / "d.jsonl").string()}, {.longest_document = static_cast<std::int64_t>(longest)});
+  BOOST_REQUIRE(read.texts.size() == 2u);
+  BOOST_TEST((read.texts[0] == std::string(longest, 'A')));
+  BOOST_TEST(read.texts[1] == "last");
+  BOOST_REQUIRE(read.problems.size() == 2u);
+  BOOST_TEST(has(read.problems[0], "d.jsonl:2: a document is longer than"), read.problems[0]);
+  BOOST_TEST(has(read.problems[1], "d.jsonl:3: the line is longer than"), read.problems[1]);
+  BOOST_TEST(has(read.problems[1], "without its escapes (text.longest_document and 1 MiB)"), read.problems[1]);
+}
+
+BOOST_AUTO_TEST_CASE(texts_of_json_lines_may_be_no_utf8_where_that_is_asked) {
+  const test::TempFolder folder;
+  put(folder / "d.jsonl", "{\"text\": \"a\xff\\nb\", \"b\": \"\xfe\"}\n{\"text\": \xff}\n");
+  Read read = read_all({(folder / "d.jsonl").string()});
+  BOOST_TEST(read.texts.empty());
+  BOOST_REQUIRE(read.problems.size() == 2u);
+  BOOST_TEST(has(read.problems[0], "byte 0xff is not UTF-8"));
+  read = read_all({(folder / "d.jsonl").string()}, {.any_bytes = true});
+  BOOST_TEST(read.texts == (std::vector<std::string>{"a\xff\nb"}));
+  BOOST_REQUIRE(read.problems.size() == 1u);
+  BOOST_TEST(has(read.problems[0], "d.jsonl:2:10: invalid JSON: expected a value"), read.problems[0]);
+}
+
 BOOST_AUTO_TEST_CASE(a_separator_line_parts_documents) {
   const test::TempFolder folder;
   put(folder / "s.txt", "<|end|>\none\ntwo\n<|end|>\nthree <|end|>\n\n<|end|>\r\nfour\r\n<|end|>\n<|end|>\nlast\n");
@@ -663,6 +744,28 @@ BOOST_AUTO_TEST_CASE(filters_read_unsigned_columns_of_parquet) {
     BOOST_TEST(joined(read_all({path}, {.filter = {filter}}).texts) == "b", filter);
   for (const char* filter : {"small < 4", "large < 4"})
     BOOST_TEST(joined(read_all({path}, {.filter = {filter}}).texts) == "a", filter);
+}
+
+BOOST_AUTO_TEST_CASE(filters_compare_float32_columns_as_they_are) {
+  const test::TempFolder folder;
+  const std::string path = (folder / "f.parquet").string();
+  using parquet::Repetition;
+  using parquet::schema::PrimitiveNode;
+  const parquet::schema::NodeVector columns = {
+      PrimitiveNode::Make("text", Repetition::REQUIRED, parquet::LogicalType::String(), parquet::Type::BYTE_ARRAY),
+      PrimitiveNode::Make("score", Repetition::REQUIRED, parquet::LogicalType::None(), parquet::Type::FLOAT)};
+  const auto schema = std::static_pointer_cast<parquet::schema::GroupNode>(
+      parquet::schema::GroupNode::Make("schema", Repetition::REQUIRED, columns));
+  const auto file = parquet::ParquetFileWriter::Open(arrow::io::FileOutputStream::Open(path).ValueOrDie(), schema);
+  auto* group = file->AppendRowGroup();
+  const parquet::ByteArray texts[] = {parquet::ByteArray("a"), parquet::ByteArray("b")};
+  const float scores[] = {0.65F, 0.1F};  // below 0.65, above 0.1
+  static_cast<parquet::ByteArrayWriter*>(group->NextColumn())->WriteBatch(2, nullptr, nullptr, texts);
+  static_cast<parquet::FloatWriter*>(group->NextColumn())->WriteBatch(2, nullptr, nullptr, scores);
+  file->Close();
+  for (const char* filter : {"score >= 0.65", "score == 0.65", "score > 0.1"})
+    BOOST_TEST(joined(read_all({path}, {.filter = {filter}}).texts) == "a", filter);
+  BOOST_TEST(joined(read_all({path}, {.filter = {"score <= 0.1"}}).texts) == "b");
 }
 
 BOOST_AUTO_TEST_CASE(filters_keep_rows_of_parquet, *boost::unit_test::precondition(HasData{"parquet-matrix"})) {

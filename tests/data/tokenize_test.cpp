@@ -52,11 +52,12 @@ std::vector<std::string> some_stories(std::uint64_t count) {
   return texts;
 }
 
-void run(const TokenizeConfig& config, const fs::path& raw, const fs::path& out) {
+void run(const TokenizeConfig& config, const fs::path& raw, const fs::path& out,
+         support::Progress& progress = support::silent_progress()) {
   artifact::Workspace workspace;
   workspace.inputs["raw"] = {{raw, Kind::kRawText, "", {}}};
   workspace.outputs["data"] = out;
-  workspace.progress = &support::silent_progress();
+  workspace.progress = &progress;
   data::tokenize(config, workspace);
 }
 
@@ -275,6 +276,22 @@ BOOST_AUTO_TEST_CASE(another_key_draws_other_documents_at_the_same_shares) {
     BOOST_TEST(both.size() > 60u);  // a quarter of 400, if the draws have nothing to do with each other
     BOOST_TEST(both.size() < 140u);
   }
+}
+
+BOOST_AUTO_TEST_CASE(splits_without_a_share_are_meant_to_be_empty) {
+  const test::TempFolder folder;
+  write_raw(folder / "raw", some_stories(3));
+  TokenizeConfig config = bytes_config();
+  config.split.train = 1;
+  config.split.validation = config.split.test = 0;
+  test::RecordingProgress none, some;
+  run(config, folder / "raw", folder / "a", none);
+  BOOST_TEST(!none.has("is empty"), none.lines);
+  config.split.train = 1 - 1e-9;
+  config.split.test = 1e-9;
+  run(config, folder / "raw", folder / "b", some);
+  BOOST_TEST(some.has("warning: split test is empty: there are too few documents"), some.lines);
+  BOOST_TEST(!some.has("split validation is empty"), some.lines);
 }
 
 /// The record of the splits finds documents of one data set in another, whatever key, shares, files or tokenizer.
@@ -559,6 +576,38 @@ BOOST_AUTO_TEST_CASE(the_library_is_named_outside_the_content) {
     BOOST_TEST(TokenDataset(out).tokenizer().library == record.library);
   }
   BOOST_TEST(digests[0] == digests[1]);
+}
+
+BOOST_AUTO_TEST_CASE(bytes_that_are_no_utf8_are_replaced_in_every_format) {
+  for (const char* name : {"a.jsonl", "a.txt"}) {
+    const test::TempFolder folder;
+    std::ofstream(folder / name) << (std::string(name) == "a.txt" ? "a\xff"
+                                                                    "b"
+                                                                  : "{\"text\": \"a\xff"
+                                                                    "b\"}\n");
+    data::FetchConfig config;
+    config.path = {(folder / name).string()};
+    artifact::Workspace workspace;
+    workspace.progress = &support::silent_progress();
+    const auto text = [&](data::FetchConfig::InvalidUtf8 policy, const char* out) {
+      config.invalid_utf8 = policy;
+      workspace.outputs["raw"] = folder / out;
+      data::fetch(config, workspace);
+      artifact::RawTextReader reader(folder / out);
+      artifact::RawTextReader::Document document;
+      BOOST_REQUIRE(reader.next(document));
+      return std::string(document.text);
+    };
+    BOOST_CHECK_THROW(text(data::FetchConfig::InvalidUtf8::kBad, "bad"), ArtifactError);
+    BOOST_TEST(text(data::FetchConfig::InvalidUtf8::kReplace, "replaced") ==
+                   "a\xef\xbf\xbd"
+                   "b",
+               name);
+    BOOST_TEST(text(data::FetchConfig::InvalidUtf8::kKeep, "kept") ==
+                   "a\xff"
+                   "b",
+               name);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(fetching_skips_and_counts_only_when_asked) {

@@ -156,6 +156,7 @@ BOOST_AUTO_TEST_CASE(stock_classes_compute_the_same, *precondition(PythonHas{"to
        {plain, "model.encoding={kind: partial, fraction: 0.5, layout: interleaved}"}},
       {"llama_ntk", "LlamaForCausalLM", {plain, "model.encoding={kind: ntk, factor: 4}"}},
       {"smollm3_none", "SmolLM3ForCausalLM", {plain, grouped, "model.encoding=none"}},
+      {"smollm3_odd_width", "SmolLM3ForCausalLM", {plain, "model.heads=3", "model.head_width=8"}},
       {"smollm3_local",
        "SmolLM3ForCausalLM",
        {plain, grouped, "model.encoding={kind: local_global, interval: 2, size: 12}"}},
@@ -387,6 +388,33 @@ BOOST_AUTO_TEST_CASE(gguf_that_would_lie_is_refused_and_a_damaged_file_is_found)
   for (const std::string& name : support::list_folder(bench.path("."))) BOOST_TEST(!has(name, ".tmp."), name);
 }
 
+/// Old versions of transformers, which no test runs, reject or read otherwise what is avoided here.
+BOOST_AUTO_TEST_CASE(folders_say_what_every_version_reads_alike) {
+  const Bench& bench = Bench::shared();
+  const auto config = [&](const std::string& name) { return read_json(bench.path(name + "/config.json")); };
+  bench.train("v_yarn", {"model.encoding={kind: yarn, factor: 4}"});
+  bench.export_model("v_yarn");
+  BOOST_TEST(config("v_yarn").at("rope_scaling").at("rope_type") == "longrope");
+  bench.must({"pe-export", "--verify", "v_yarn"});
+  bench.must({"pe-export", "--model", "v_yarn.h5", "--tokenizer", "data", "--length", "256", "--out", "v_yarn_256"});
+  BOOST_TEST(config("v_yarn_256").at("rope_scaling").at("rope_type") == "yarn");
+  bench.must({"pe-export", "--model", "v_yarn.h5", "--tokenizer", "data", "--out", "v_yarn.gguf"});
+
+  const std::vector<std::string> odd{"model.qk_norm=false", "model.heads=3", "model.key_value_heads=3",
+                                     "model.head_width=8"};
+  bench.train("v_odd", odd);
+  bench.export_model("v_odd");
+  BOOST_TEST(config("v_odd").at("model_type") == "smollm3");
+  bench.must({"pe-export", "--verify", "v_odd"});
+  std::vector<std::string> biased = odd;
+  biased.push_back("model.biases=true");
+  bench.train("v_odd_biased", biased);
+  bench.export_model("v_odd_biased");
+  BOOST_TEST(config("v_odd_biased").at("model_type") == "pe_pipeline");
+  bench.must({"pe-export", "--model", "v_odd_biased.h5", "--tokenizer", "data", "--out", "v_odd_biased.gguf"});
+  bench.must({"pe-export", "--verify", "v_odd_biased.gguf"});
+}
+
 BOOST_AUTO_TEST_CASE(exports_are_whole_or_not_there) {
   const Bench& bench = Bench::shared();
   bench.train("plain", {});
@@ -488,6 +516,11 @@ BOOST_AUTO_TEST_CASE(models_that_are_not_understood_are_refused_and_nothing_is_w
         support::write_file_atomically(folder / "model.safetensors", weights, false);
       },
       "has no tensor '" + missing + "'");
+  // Biases are those that the class has.
+  const std::string says = "is false, so the class leaves out tensor 'model.layers.";
+  refused("attention_biases", with("attention_bias", false), "attention_bias " + says);
+  refused("feed_forward_biases", with("mlp_bias", false), "mlp_bias " + says);
+  refused("biases_of_qwen2", with("model_type", "qwen2"), "its class has no bias for tensor 'model.layers.");
   // An export of this project states the length.
   source = "own";
   bench.train(source, {"model.encoding=alibi"});

@@ -157,6 +157,29 @@ std::string refusal(const Json& json, const interop::TokenizerHints& hints = {})
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+Json added(std::int64_t id, const std::string& content, bool normalized) {
+  return {{"id", id},        {"content", content},       {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", normalized}, {"special", false}};
+}
+
+/// Runs of spaces as GPT-NeoX has them, and a mark as of Qwen 2.5, where `mark` says.
+void add_ordinary_tokens(Json& json, bool mark) {
+  auto id = static_cast<std::int64_t>(json["model"]["vocab"].size());
+  for (const std::size_t spaces : {2u, 3u, 5u, 8u}) {
+    json["added_tokens"].push_back(added(id++, std::string(spaces, ' '), mark));
+  }
+  if (mark) json["added_tokens"].push_back(added(id++, "<tool  call>", false));
+}
+
+std::vector<std::string> texts_with_added_tokens() {
+  std::vector<std::string> texts = many_texts();
+  for (const char* text :
+       {"<tool  call>", "a <tool  call> b", "  <tool  call>  \n x", "<tool  call", "1  <tool  call>2  3",
+        "if (x):\n        y = 1\n    z", "it's   the   end     ", "\n  \n   \n"})
+    texts.emplace_back(text);
+  return texts;
+}
+
 Json bytes() { return interop::tokenizer_json(data::make_byte_tokenizer()->record(), "bytes"); }
 
 }  // namespace
@@ -208,6 +231,90 @@ BOOST_AUTO_TEST_CASE(tokenizers_of_the_package_give_their_ids_here,
   }
 }
 
+BOOST_AUTO_TEST_CASE(added_tokens_that_are_text_give_the_ids_of_the_package,
+                     *precondition(PythonHas{"tokenizers", chosen_python()})) {
+  for (const char* kind : {"gpt2", "digits", "llama3", "qwen2"}) {
+    BOOST_TEST_CONTEXT(kind) {
+      const test::TempFolder folder;
+      const std::string file = (folder / "tokenizer.json").string();
+      python({"train", kind, file}, stories());
+      Json json = Json::parse(support::read_file(file));
+      add_ordinary_tokens(json, true);
+      written(folder, json);
+      std::string note;
+      const auto tokenizer =
+          data::make_byte_level(interop::byte_level_from_json(json.dump(), {.eos = "<|endoftext|>"}, file, note), file);
+      compare_ids(*tokenizer, file, texts_with_added_tokens());
+      const test::TempFolder other;
+      compare_ids(*tokenizer, written(other, interop::tokenizer_json(tokenizer->record(), "back")),
+                  texts_with_added_tokens());
+      data::CachedEncoder cached(*tokenizer);
+      std::vector<std::int32_t> ids;
+      for (const std::string& text : texts_with_added_tokens()) {
+        cached.encode(text, ids);
+        BOOST_TEST(ids == tokenizer->encode(text));
+        BOOST_TEST(tokenizer->decode(ids) == text);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(added_tokens_that_are_text_are_cut_out_first) {
+  Json json = bytes();
+  add_ordinary_tokens(json, true);  // 258 to 261: spaces, 262: the mark
+  std::string note;
+  const auto read = [&](const Json& of, const interop::TokenizerHints& hints = {}) {
+    return data::make_byte_level(interop::byte_level_from_json(of.dump(), hints, "here", note), "here");
+  };
+  const auto tokenizer = read(json);
+  using Ids = std::vector<std::int32_t>;
+  BOOST_TEST(tokenizer->encode("a       b") == (Ids{'a', 260, 258, 'b'}));
+  BOOST_TEST(tokenizer->encode("<tool  call>  <") == (Ids{262, 258, '<'}));
+  BOOST_TEST(tokenizer->encode("\xff  \xfe") == (Ids{255, 258, 254}));
+  BOOST_TEST(tokenizer->record().token_bytes.at(262) == 12);
+  BOOST_TEST(tokenizer->is_text(260));
+  BOOST_TEST(data::make_tokenizer(tokenizer->record(), "again")->encode("   ") == (Ids{259}));
+  BOOST_TEST(tokenizer->record().digest() != read(bytes())->record().digest());
+
+  // A control token stays text, also where the file does not call it special.
+  BOOST_TEST(read(json, {.eos = "<tool  call>"})->encode("<tool  call>") ==
+             (Ids{'<', 't', 'o', 'o', 'l', 258, 'c', 'a', 'l', 'l', '>'}));
+  Json special = json;
+  special["added_tokens"].back()["special"] = true;
+  BOOST_TEST(read(special)->encode("<tool  call>").size() == 11u);
+
+  const auto changed = [&](const char* name, const Json& value) {
+    Json other = json;
+    other["added_tokens"].back()[name] = value;
+    return refusal(other);
+  };
+  BOOST_TEST(has(changed("lstrip", true), "added token <tool  call>: lstrip, rstrip or single_word is true"));
+  BOOST_TEST(has(changed("single_word", true), "expected false where special is false"));
+  BOOST_TEST(has(changed("special", 3), "special is 3, expected true or false"));
+  special["added_tokens"].back()["lstrip"] = true;
+  BOOST_TEST(refusal(special) == "");
+}
+
+BOOST_AUTO_TEST_CASE(added_tokens_that_overlap_have_no_form_for_llama_cpp) {
+  const auto reason = [](const std::vector<std::string>& pieces) -> std::string {
+    Json json = bytes();
+    std::int64_t id = 258;
+    for (const std::string& piece : pieces) json["added_tokens"].push_back(added(id++, piece, false));
+    std::string note;
+    const interop::TokenizerHints hints{.eos = json["added_tokens"][1]["content"]};
+    const auto tokenizer =
+        data::make_byte_level(interop::byte_level_from_json(json.dump(), hints, "here", note), "here");
+    try {
+      interop::gguf_tokenizer(tokenizer->record(), tokenizer->vocabulary(), "here");
+    } catch (const support::ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  BOOST_TEST(reason({"  ", "   ", "<tool>", "</tool>"}) == "");
+  BOOST_TEST(has(reason({"ab", "bcd"}), "pieces 'ab' and 'bcd' overlap in text"));
+}
+
 BOOST_AUTO_TEST_CASE(llama_cpp_gives_our_ids, *precondition(PythonHas{"cyllama, tokenizers", chosen_python()})) {
   std::vector<std::unique_ptr<data::Tokenizer>> tokenizers;
   for (const bool prefix : {true, false}) tokenizers.push_back(trained(prefix));
@@ -222,6 +329,13 @@ BOOST_AUTO_TEST_CASE(llama_cpp_gives_our_ids, *precondition(PythonHas{"cyllama, 
   }
   if (const auto path = test::test_data("models/mistral-v1-32000.model"))
     tokenizers.push_back(data::make_sentencepiece(support::read_file(*path), "mistral"));
+  const test::TempFolder with_spaces;
+  python({"train", "gpt2", (with_spaces / "tokenizer.json").string()}, stories());
+  Json json = Json::parse(support::read_file(with_spaces / "tokenizer.json"));
+  add_ordinary_tokens(json, false);
+  std::string note;
+  tokenizers.push_back(data::make_byte_level(
+      interop::byte_level_from_json(json.dump(), {.eos = "<|endoftext|>"}, "spaces", note), "spaces"));
   for (std::size_t i = 0; i < tokenizers.size(); ++i) {
     BOOST_TEST_CONTEXT("tokenizer " << i) {
       const test::TempFolder folder;
@@ -303,7 +417,12 @@ BOOST_AUTO_TEST_CASE(the_class_of_a_tokenizer_says_how_vocab_json_is_cut) {
   const auto with = [](const char* id, const Json& token) {
     return Json{{"eos_token", "<|end|>"}, {"added_tokens_decoder", {{id, token}}}};
   };
+  BOOST_TEST(has(reason({{"tokenizer_class", "GPT2Tokenizer"}, {"add_prefix_space", true}}, "gpt2"),
+                 "add_prefix_space is true; only false is supported"));
+  const auto marked = read({{"added_tokens_decoder", {{"258", added(258, "<tool_call>", false)}}}}, "qwen2", 259);
+  BOOST_TEST((marked.cut_first == data::CutPieces{{"<tool_call>"}}));
   const auto files = read(with("258", {{"content", "<|end|>"}}), "qwen2", 259);
+  BOOST_TEST(files.cut_first.empty());
   BOOST_TEST(files.eos == "<|end|>");
   BOOST_TEST(Json::parse(files.vocab).at("<|end|>") == 258);
   BOOST_TEST(has(reason(with("seven", {{"content", "<|end|>"}}), "qwen2"), "entry seven is no id"));

@@ -126,6 +126,8 @@ BOOST_AUTO_TEST_CASE(what_our_writers_write_is_what_python_reads, *precondition(
   write_scores(folder / "scores.h5");
   write_model(folder / "model.h5");
   write_shards(folder / "shards");
+  write_shards(folder / "damaged");
+  fs::copy_file(folder / "damaged/dataset.h5", folder / "damaged/train-00000.h5", fs::copy_options::overwrite_existing);
   write_text(folder / "report/data/figure_loss.csv", report::figure_csv(curves("loss")));
   write_text(folder / "plain.txt", "no HDF5\n");
   artifact::write_artifact(folder / "newer.h5", artifact::Kind::kMetrics, 99, kRecipe, [](artifact::h5::Group&) {});
@@ -181,7 +183,10 @@ BOOST_AUTO_TEST_CASE(what_our_writers_write_is_what_python_reads, *precondition(
                                         "found no manifest.json in it",
                                         "no split 'dev'; there are train, validation, test",
                                         "has no figure 'lost'; it has loss",
-                                        "format 99 of metrics is newer than this reader, which knows up to 1"};
+                                        "format 99 of metrics is newer than this reader, which knows up to 1",
+                                        "train-00000.h5': damaged: ",
+                                        "train-00000.h5': damaged: ",
+                                        "train-00000.h5': damaged: "};
   for (std::size_t i = 0; i < errors.size(); ++i) {
     const std::string found = read.at("errors").at(i);
     BOOST_TEST(found.find(errors[i]) != std::string::npos, found << " lacks: " << errors[i]);

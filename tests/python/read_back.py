@@ -32,6 +32,7 @@ tables = pe.read_tables(os.path.join(folder, "scores.h5"))
 documents = tables["documents"]
 checkpoint = pe.read_checkpoint(os.path.join(folder, "model.h5"))
 shards = pe.read_token_shards(os.path.join(folder, "shards"))
+damaged = pe.read_token_shards(os.path.join(folder, "damaged"))
 curves = pe.read_figure(os.path.join(folder, "report"), "loss")
 
 json.dump({
@@ -64,5 +65,8 @@ json.dump({
         error_of(shards.tokens, "dev"),
         error_of(pe.read_figure, os.path.join(folder, "report"), "lost"),
         error_of(pe.read_tables, os.path.join(folder, "newer.h5")),
+        error_of(damaged.tokens, "train"),
+        error_of(damaged.table, "train"),
+        error_of(lambda: list(damaged.documents("train"))),
     ],
 }, sys.stdout)

@@ -192,30 +192,32 @@ class TokenShards:
 
     def tokens(self, split) -> np.ndarray:
         """All token ids of a split as one array; shards of 128 MiB make it as large as the data."""
-        return np.concatenate([shard["tokens"][()] for shard in self._shards(split)])
+        return np.concatenate([tokens for (tokens,) in self._columns(split, "tokens")])
 
     def documents(self, split) -> Iterator[np.ndarray]:
         """The token ids of one document after another; one shard is in memory at a time."""
-        for shard in self._shards(split):
-            tokens, offsets = shard["tokens"][()], shard["doc_offsets"][()].astype(np.int64)
+        for tokens, offsets in self._columns(split, "tokens", "doc_offsets"):
+            offsets = offsets.astype(np.int64)
             for begin, end in zip(offsets[:-1], offsets[1:]):
                 yield tokens[begin:end]
 
     def table(self, split) -> pd.DataFrame:
         """A row a document: tokens, bytes of its text, and its number in the raw text."""
         pd = _pandas("table")
-        frames = [pd.DataFrame({"tokens": np.diff(shard["doc_offsets"][()].astype(np.int64)),
-                                "bytes": shard["doc_bytes"][()].astype(np.int64),
-                                "index": shard["doc_index"][()].astype(np.int64)}) for shard in self._shards(split)]
+        frames = [pd.DataFrame({"tokens": np.diff(offsets.astype(np.int64)), "bytes": sizes.astype(np.int64),
+                                "index": numbers.astype(np.int64)})
+                  for offsets, sizes, numbers in self._columns(split, "doc_offsets", "doc_bytes", "doc_index")]
         return pd.concat(frames, ignore_index=True)
 
-    def _shards(self, split):
+    def _columns(self, split, *names):
+        """Datasets of one shard after another."""
         if split not in SPLITS:
             raise ArtifactError(f"no split '{split}'; there are {_names(SPLITS)}")
         for member in self.manifest["members"]:
             if member["name"].startswith(split + "-"):
                 with _errors_of(self.folder / member["name"]), _open(self.folder / member["name"]) as file:
-                    yield file
+                    columns = [file[name][()] for name in names]
+                yield columns  # outside, so that errors of the caller are not the file's
 
 
 @contextlib.contextmanager

@@ -262,6 +262,7 @@ class Downloader {
 
   /// Counts the file's bytes in `done` on arrival.
   fs::path get(const LockedFile& file, std::atomic<std::int64_t>& done) {
+    if (support::stop_requested()) throw support::StopRequest(true);
     const fs::path complete = complete_path(options_, file);
     if (fs::path here = find_complete(options_, file); !here.empty()) {
       // Files of other programs were never verified by this one.
@@ -313,6 +314,7 @@ class Downloader {
     const std::string url = download_url(options_.hub, lock_, file);
     const bool of_hub = file.url.empty();
     bool restarted = false;
+    int refusals = 0;
     SizeLimit bound{file.bytes, "of the lock"};
     for (int attempt = 1;;) {
       if (file.bytes >= 0 && part.bytes() == file.bytes) return;
@@ -320,17 +322,18 @@ class Downloader {
       HttpRequest request{url, of_hub ? options_.hub.token : std::string()};
       if (from > 0) request.headers.push_back(cat("Range: bytes=", from, "-"));
       std::string refused;
-      bool looked = false;
+      bool looked = false, too_long = false;
       const HttpAnswer answer = http_.get(request, [&](const HttpAnswer& head, std::string& bytes) {
         if (!looked) {
-          refused = look(file, head, part, from);
+          refused = look(file, head, from);
+          if (refused.empty() && head.status == 200 && from > 0) part.restart();  // ranges are not for this server
           if (refused.empty() && file.bytes < 0) bound = find_bound(head, part.bytes());
         }
         looked = true;
         if (!refused.empty()) return false;
         if (part.bytes() + std::ssize(bytes) > bound.bytes) {
           refused = cat("it is longer than the ", bound.bytes, " bytes ", bound.from);
-          restarted = restarted || file.bytes < 0;  // a second look would be as long
+          too_long = true;
           return false;
         }
         part.append(bytes);
@@ -338,10 +341,12 @@ class Downloader {
       });
       if (support::stop_requested()) throw support::StopRequest(true);
       if (!refused.empty()) {
-        // Not this file; a second look in case a proxy answered for the server.
-        part.restart();
-        if (restarted) throw ArtifactError(cat(what, " from ", answer.host, ": ", refused));
-        restarted = true;
+        // Not this file; a second look in case a proxy answered for the server. Nothing of the answer was taken, unless
+        // it was too long. A server that answers with other ranges is asked for the whole file in the end.
+        const bool other_range = answer.status == 206 && from > 0;
+        if (too_long || (other_range && refusals > 0)) part.restart();
+        const int most = other_range ? 2 : too_long && file.bytes < 0 ? 0 : 1;  // without a size it is as long again
+        if (refusals++ >= most) throw ArtifactError(cat(what, " from ", answer.host, ": ", refused));
         continue;
       }
       const bool good = answer.problem.empty() && (answer.status == 200 || answer.status == 206);
@@ -390,13 +395,9 @@ class Downloader {
     fail_hub(answer, what, file.url.empty() && !options_.hub.token.empty());
   }
 
-  /// The head of an answer: is it this file, from where we are? Restarts the part when it comes from the beginning.
-  static std::string look(const LockedFile& file, const HttpAnswer& head, Part& part, std::int64_t from) {
-    std::int64_t begin = from;
-    if (head.status == 200 && from > 0) {  // ranges are not for this server
-      part.restart();
-      begin = 0;
-    }
+  /// The head of an answer: is it this file, from where we are or from the beginning? Says why not.
+  static std::string look(const LockedFile& file, const HttpAnswer& head, std::int64_t from) {
+    const std::int64_t begin = head.status == 200 ? 0 : from;
     if (head.status == 206 && !range_fits(head.header("content-range"), from, file.bytes)) {
       return cat("asked from byte ", from, ", it answers with range ",
                  quote(head.header("content-range").substr(0, 60)));

@@ -21,7 +21,7 @@ inline std::filesystem::path absolute_folder(const char* name) {
 
 /// $HF_HOME, else ~/.cache/huggingface; "" without either.
 inline std::filesystem::path hugging_face_home() {
-  if (const std::string folder = variable("HF_HOME"); !folder.empty()) return folder;
+  if (std::filesystem::path folder = absolute_folder("HF_HOME"); !folder.empty()) return folder;
   const std::filesystem::path home = absolute_folder("HOME");
   return home.empty() ? home : home / ".cache/huggingface";
 }

@@ -180,7 +180,6 @@ struct Http::State {
     set(CURLOPT_LOW_SPEED_TIME, options.stall_seconds);
     set(CURLOPT_TCP_KEEPALIVE, 1L);
     set(CURLOPT_BUFFERSIZE, static_cast<long>(kReceived));
-    set(CURLOPT_NOBODY, request.head ? 1L : 0L);
     if (!options.proxy.empty()) set(CURLOPT_PROXY, options.proxy.c_str());
     if (!options.ca_file.empty()) set(CURLOPT_CAINFO, options.ca_file.c_str());
     set(CURLOPT_HEADERFUNCTION, &State::on_header);

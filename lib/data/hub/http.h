@@ -17,7 +17,6 @@ struct HttpRequest {
   std::string url;
   std::string token;                 ///< bearer token for this URL's scheme, host and port; empty: none
   std::vector<std::string> headers;  ///< "Range: bytes=10-"
-  bool head = false;
 };
 
 struct HttpAnswer {

@@ -43,6 +43,7 @@ struct TextOptions {
   std::string column = "text";               ///< key or column of .jsonl and .parquet
   std::vector<std::string> filter;           ///< data/sources/row_filter.h
   std::int64_t longest_document = 32 << 20;  ///< bytes; a longer one is bad
+  bool any_bytes = false;                    ///< also texts of .jsonl may be no UTF-8
 };
 
 struct LocalFile {
@@ -50,11 +51,14 @@ struct LocalFile {
   std::string name;  ///< relative to the folder or glob root, or as the hub has it; its ending says of which kind it is
 };
 
+/// Checks names as `make_file_source` does, before the files are there. @throws ConfigError
+void check_kinds(const std::vector<LocalFile>& files, const TextOptions& options);
+
 /// The documents of the files, in order. @throws ConfigError when a filter is none, or a file of an unknown kind.
 std::unique_ptr<DocumentSource> make_file_source(std::vector<LocalFile> files, const TextOptions& options);
 
 /// Files, folders and globs with the known extensions, by support/file_listing.h. Other files in the folders go to
-/// `progress` as notes.
+/// `progress` as notes. Files of one name get the folders by which they differ into their names.
 /// @throws ConfigError when a path names nothing, or nothing of a known extension, or a filter is none.
 std::unique_ptr<DocumentSource> make_local_source(const std::vector<std::string>& paths, const TextOptions& options,
                                                   support::Progress& progress);

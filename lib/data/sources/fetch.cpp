@@ -65,13 +65,15 @@ struct Counts {
   std::vector<std::string> first_problems;
 };
 
-TextOptions text_options(const FetchConfig::Text& text) {
+TextOptions text_options(const FetchConfig& config) {
+  const FetchConfig::Text& text = config.text;
   return {.separator = text.separator,
           .document_bytes = text.document_bytes,
           .lines = text.lines,
           .column = text.column,
           .filter = text.filter,
-          .longest_document = text.longest_document};
+          .longest_document = text.longest_document,
+          .any_bytes = config.invalid_utf8 != FetchConfig::InvalidUtf8::kBad};
 }
 
 std::unique_ptr<DocumentSource> open_source(const FetchConfig& config, support::Progress& progress) {
@@ -80,15 +82,19 @@ std::unique_ptr<DocumentSource> open_source(const FetchConfig& config, support::
     case FetchConfig::Source::kGenerated:
       return make_story_source({told.seed, told.words, told.min_words, told.max_words});
     case FetchConfig::Source::kLocal:
-      return make_local_source(config.path, text_options(config.text), progress);
+      return make_local_source(config.path, text_options(config), progress);
     case FetchConfig::Source::kHub:
       break;
   }
   const FetchLock lock = FetchLock::read(config.lock);
-  const std::vector<std::filesystem::path> paths = download_all(lock, DownloadOptions::from_environment(), progress);
   std::vector<LocalFile> files;
-  for (std::size_t i = 0; i < paths.size(); ++i) files.push_back({paths[i], lock.files[i].path});
-  return make_file_source(std::move(files), text_options(config.text));
+  for (const LockedFile& file : lock.files) files.push_back({file.path, file.path});
+  check_kinds(files, text_options(config));
+  DownloadOptions downloads = DownloadOptions::from_environment();
+  downloads.verify = true;  // the key promises these bytes, and files may have changed since their arrival
+  const std::vector<std::filesystem::path> paths = download_all(lock, downloads, progress);
+  for (std::size_t i = 0; i < paths.size(); ++i) files[i].path = paths[i];
+  return make_file_source(std::move(files), text_options(config));
 }
 
 void report(const Counts& counts, const artifact::RawTextWriter& writer, support::Progress& progress) {

@@ -65,24 +65,31 @@ std::unique_ptr<FileReader> open_parquet(const fs::path& path, const TextOptions
   return std::make_unique<ParquetFile>(path, options, filter);
 }
 
-std::unique_ptr<FileReader> open_reader(const fs::path& path, const std::string& name, const TextOptions& options,
-                                        const RowFilter& filter) {
-  const auto kind = recognise(name);
-  if (!kind)
-    throw support::ConfigError(cat(support::quote(name), ": unknown kind of file"), {}, cat("known are ", kKnownFiles));
-  switch (kind->format) {
+FileFormat require_kind(const LocalFile& file, const RowFilter& filter) {
+  const auto kind = recognise(file.name);
+  if (!kind) {
+    throw support::ConfigError(cat(support::quote(support::escaped(file.name)), ": unknown kind of file"), {},
+                               cat("known are ", kKnownFiles));
+  }
+  if (kind->format == Format::kText && !filter.empty()) {
+    throw support::ConfigError(cat(support::quote(support::escaped(file.path.string())),
+                                   ": a .txt has no columns, so filter ",
+                                   support::quote(filter.conditions().front().text), " cannot be applied"));
+  }
+  return *kind;
+}
+
+std::unique_ptr<FileReader> open_reader(const LocalFile& file, const TextOptions& options, const RowFilter& filter) {
+  const FileFormat kind = require_kind(file, filter);
+  switch (kind.format) {
     case Format::kJsonLines:
-      return open_json_lines(path, kind->compression, options, filter);
+      return open_json_lines(file.path, kind.compression, options, filter);
     case Format::kParquet:
-      return open_parquet(path, options, filter);
+      return open_parquet(file.path, options, filter);
     case Format::kText:
       break;
   }
-  if (!filter.empty()) {
-    throw support::ConfigError(cat(support::quote(path.string()), ": a .txt has no columns, so filter ",
-                                   support::quote(filter.conditions().front().text), " cannot be applied"));
-  }
-  return open_text_file(path, kind->compression, options);
+  return open_text_file(file.path, kind.compression, options);
 }
 
 std::string too_long(const fs::path& path, std::uint64_t line, const TextOptions& options) {

@@ -31,9 +31,11 @@ inline constexpr std::string_view kKnownFiles = ".txt, .jsonl (both plain, .gz o
 /// By the name's ending, in either case; nothing for other kinds.
 std::optional<FileFormat> recognise(const std::filesystem::path& path);
 
-/// `name` says of which kind the file at `path` is.
-std::unique_ptr<FileReader> open_reader(const std::filesystem::path& path, const std::string& name,
-                                        const TextOptions& options, const RowFilter& filter);
+/// The kind that a file's name says. @throws ConfigError for an unknown kind, and for a .txt whose rows are to be
+/// filtered
+FileFormat require_kind(const LocalFile& file, const RowFilter& filter);
+
+std::unique_ptr<FileReader> open_reader(const LocalFile& file, const TextOptions& options, const RowFilter& filter);
 
 /// .txt: one document a file, or parted by a line, or cut at blank lines, or a line each.
 std::unique_ptr<FileReader> open_text_file(const std::filesystem::path& path, Compression compression,

@@ -24,11 +24,10 @@ class JsonLinesFile : public FileReader {
         options_(options),
         filter_(filter),
         lines_(open_stream(path, compression)),
-        scan_(wanted_keys(options.column, filter)) {}
+        scan_(wanted_keys(options.column, filter), options.any_bytes) {}
 
   Outcome next(Item& item) override {
-    // Escapes and other keys need room in addition to the text.
-    const std::size_t longest = static_cast<std::size_t>(options_.longest_document) + (1 << 20);
+    const std::size_t longest = static_cast<std::size_t>(options_.longest_document) + (1 << 20);  // for other keys
     // The rest of a line that was too long is read only now: it may be gigabytes, and the first such line may end
     // the stage.
     while (!complete_ && lines_.next(line_, longest, complete_)) {
@@ -36,10 +35,12 @@ class JsonLinesFile : public FileReader {
     complete_ = true;
     while (lines_.next(line_, longest, complete_)) {
       item.row = line_number_++;
+      if (!complete_) read_escapes(longest);
       if (!complete_) {
         std::string().swap(line_);
         item.problem = cat(support::escaped(path_.string()), ":", line_number_, ": the line is longer than ",
-                           support::short_bytes(static_cast<double>(longest)));
+                           support::short_bytes(static_cast<double>(longest)),
+                           " without its escapes (text.longest_document and 1 MiB)");
         return Outcome::kBad;
       }
       if (support::trim(line_).empty()) continue;
@@ -49,6 +50,22 @@ class JsonLinesFile : public FileReader {
   }
 
  private:
+  /// Reads on while the line is too long by its escapes alone; six bytes may be one of the text.
+  void read_escapes(std::size_t longest) {
+    std::size_t saved = 0, counted = 0;
+    std::string more;
+    while (!complete_) {
+      // The kind of a last escape is still to come.
+      while ((counted = line_.find('\\', counted)) < line_.size() - 1) {
+        saved += line_[counted + 1] == 'u' ? 5 : 1;
+        counted += 2;
+      }
+      counted = std::min(counted, line_.size());
+      if (line_.size() >= longest + saved || !lines_.next(more, longest + saved - line_.size(), complete_)) return;
+      line_ += more;
+    }
+  }
+
   Outcome read(Item& item) {
     using Kind = JsonScan::Kind;
     if (!scan_.read(line_)) return bad(item, scan_.problem(), scan_.error_at());

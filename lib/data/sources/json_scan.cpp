@@ -78,13 +78,14 @@ char* put_utf8(char* to, int code) {
 
 }  // namespace
 
-JsonScan::JsonScan(std::vector<std::string> keys) : keys_(std::move(keys)), values_(keys_.size()) {
+JsonScan::JsonScan(std::vector<std::string> keys, bool any_bytes)
+    : keys_(std::move(keys)), any_bytes_(any_bytes), values_(keys_.size()) {
   for (const std::string& key : keys_) longest_key_ = std::max(longest_key_, key.size());
 }
 
 bool JsonScan::read(std::string_view line) {
   line_ = line;
-  not_utf8_ = std::min(support::find_invalid_utf8(line), line.size());
+  not_utf8_ = any_bytes_ ? line.size() : std::min(support::find_invalid_utf8(line), line.size());
   at_ = line.starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte order mark
   std::fill(values_.begin(), values_.end(), Value());
   problem_.clear();

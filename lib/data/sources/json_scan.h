@@ -22,7 +22,8 @@ class JsonScan {
   };
 
   /// Keys of the outermost object whose values are wanted; a name may be there twice.
-  explicit JsonScan(std::vector<std::string> keys);
+  /// @param any_bytes  texts may hold bytes that are not UTF-8
+  explicit JsonScan(std::vector<std::string> keys, bool any_bytes = false);
   /// False when the line is no JSON (RFC 8259), or nested deeper than anyone nests rows; then `problem` says why and
   /// `error_at` which byte, from 1.
   bool read(std::string_view line);
@@ -46,6 +47,7 @@ class JsonScan {
   void skip_space();
 
   std::vector<std::string> keys_;
+  bool any_bytes_ = false;
   std::size_t longest_key_ = 0;
   std::vector<Value> values_;
   Kind root_ = Kind::kMissing;

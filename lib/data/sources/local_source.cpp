@@ -18,6 +18,45 @@ using support::quote;
 
 namespace {
 
+/// The folders that all paths begin with.
+fs::path common_folder(const std::vector<fs::path>& paths) {
+  fs::path common = paths.front().parent_path();
+  for (const fs::path& path : paths) {
+    const auto end = std::mismatch(common.begin(), common.end(), path.begin(), path.end()).first;
+    fs::path shorter;
+    for (auto part = common.begin(); part != end; ++part) shorter /= *part;
+    common = shorter;
+  }
+  return common;
+}
+
+/// Two paths that were asked for may hold files of one name. Those get the folders by which they differ into their
+/// names, since a document is known by the name of its file and its row.
+void tell_apart(std::vector<LocalFile>& files) {
+  std::map<std::string, std::vector<LocalFile*>> named;
+  for (LocalFile& file : files) named[file.name].push_back(&file);
+  for (const auto& [name, same] : named) {
+    if (same.size() == 1) continue;
+    std::vector<fs::path> paths;
+    for (const LocalFile* file : same) paths.push_back(fs::absolute(file->path).lexically_normal());
+    const fs::path common = common_folder(paths);
+    for (std::size_t i = 0; i < same.size(); ++i) {
+      const std::string path = paths[i].lexically_relative(common).generic_string();
+      const bool valid = support::find_invalid_utf8(path) == std::string_view::npos;
+      same[i]->name = valid ? path : support::escaped(path);
+    }
+  }
+  std::map<std::string, const LocalFile*> known;
+  for (const LocalFile& file : files) {
+    const auto [other, is_new] = known.emplace(file.name, &file);
+    if (is_new) continue;
+    throw ConfigError(
+        cat(quote(support::escaped(other->second->path.string())), " and ", quote(support::escaped(file.path.string())),
+            " would both be named ", quote(support::escaped(file.name)), " in the raw text"),
+        {}, "rename one of them");
+  }
+}
+
 /// "folder 'x': 3 files of other kinds were left out (.png 2, no extension 1)".
 std::string left_out_note(const std::string& where, const std::map<std::string, int>& others) {
   int count = 0;
@@ -51,7 +90,7 @@ class FileSearch {
     std::size_t taken = 0;
     for (const auto& [name, path] : listed.files) {
       if (recognise(path)) {
-        file(path, support::replace_invalid_utf8(name));
+        file(path, name);
         ++taken;
       } else {
         ++others[path.extension().string()];
@@ -67,11 +106,11 @@ class FileSearch {
   }
 
  private:
-  void file(const fs::path& path, std::string name) {
+  void file(const fs::path& path, const std::string& name) {
     std::error_code error;
     const fs::path real = fs::canonical(path, error);
     if (!seen_.insert(error ? path : real).second) return;  // named twice
-    result.files.push_back({path, std::move(name)});
+    result.files.push_back({path, support::replace_invalid_utf8(name)});
   }
 
   std::set<fs::path> seen_;
@@ -86,7 +125,7 @@ class LocalSource : public DocumentSource {
     while (true) {
       if (!reader_) {
         if (at_ >= files_.size()) return Outcome::kEnd;
-        reader_ = open_reader(files_[at_].path, files_[at_].name, options_, filter_);
+        reader_ = open_reader(files_[at_], options_, filter_);
       }
       item.source = files_[at_].name;
       const Outcome outcome = reader_->next(item);
@@ -112,10 +151,17 @@ class LocalSource : public DocumentSource {
 LocalFiles find_local_files(const std::vector<std::string>& paths) {
   FileSearch search;
   for (const std::string& path : paths) search.add(path);
+  tell_apart(search.result.files);
   return std::move(search.result);
 }
 
+void check_kinds(const std::vector<LocalFile>& files, const TextOptions& options) {
+  const RowFilter filter(options.filter);
+  for (const LocalFile& file : files) require_kind(file, filter);
+}
+
 std::unique_ptr<DocumentSource> make_file_source(std::vector<LocalFile> files, const TextOptions& options) {
+  check_kinds(files, options);
   return std::make_unique<LocalSource>(std::move(files), options, RowFilter(options.filter));
 }
 

@@ -193,7 +193,6 @@ struct ParquetText::State {
   std::unique_ptr<TypedWalk<parquet::ByteArrayType>> texts;
   std::vector<ConditionWalk> conditions;
   const ColumnWalk* reading = nullptr;  // for messages
-  std::uint64_t rows = 0;
   bool kept = true;
 
   template <typename Body>
@@ -233,7 +232,6 @@ struct ParquetText::State {
       for (const Condition& condition : filter.conditions()) open_condition(condition);
       const std::int64_t claimed = file->metadata()->num_rows();
       if (claimed < 0) throw parquet::ParquetException(cat("the footer claims ", claimed, " rows"));
-      rows = static_cast<std::uint64_t>(claimed);
     });
   }
 
@@ -284,6 +282,9 @@ struct ParquetText::State {
         (is_unsigned ? walk_as<parquet::Int64Type, true> : walk_as<parquet::Int64Type>)(walk, *file, index);
         break;
       case parquet::Type::FLOAT:
+        // As the column has numbers: 0.1 in float32 is another number than in float64.
+        if (const double* value = std::get_if<double>(&walk.condition.value))
+          walk.condition.value = static_cast<double>(static_cast<float>(*value));
         walk_as<parquet::FloatType>(walk, *file, index);
         break;
       case parquet::Type::DOUBLE:
@@ -331,7 +332,6 @@ ParquetText::ParquetText(const fs::path& path, const std::string& column, const 
 
 ParquetText::~ParquetText() = default;
 
-std::uint64_t ParquetText::rows() const { return state_->rows; }
 bool ParquetText::kept() const { return state_->kept; }
 
 bool ParquetText::next(std::optional<std::string_view>& text) {

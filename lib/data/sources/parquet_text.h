@@ -24,7 +24,6 @@ class ParquetText {
   ParquetText(const std::filesystem::path& path, const std::string& column, const RowFilter& filter = {});
   ~ParquetText();
 
-  std::uint64_t rows() const;  ///< as the file claims
   /// The next row; a null has no text. The view lives until the next call. False at the end. @throws ArtifactError
   bool next(std::optional<std::string_view>& text);
   /// Whether the filter keeps the row that `next` gave.

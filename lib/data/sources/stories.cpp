@@ -210,11 +210,6 @@ class Teller {
  private:
   std::string_view pick(const Words& words) { return words[random_.below(words.size())]; }
   std::size_t any_place() { return static_cast<std::size_t>(random_.below(places_.size())); }
-  std::size_t any_person() { return static_cast<std::size_t>(random_.below(people_.size())); }
-  std::size_t other_person(std::size_t than) {
-    const auto drawn = static_cast<std::size_t>(random_.below(people_.size() - 1));
-    return drawn + (drawn >= than);
-  }
 
   void new_paragraph() {
     if (!text_.empty() && !fresh_) text_ += "\n\n";

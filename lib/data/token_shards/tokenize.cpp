@@ -239,6 +239,19 @@ void report_speed(const Summary& summary, int workers, support::Progress& progre
                             share > 0.5 ? "encoding is" : "reading and writing are"));
 }
 
+/// Does the rule of splits put documents there?
+bool rule_has(const SplitConfig& rule, artifact::Split split) {
+  switch (split) {
+    case artifact::Split::kTrain:
+      return rule.by_file() || rule.train > 0;
+    case artifact::Split::kValidation:
+      return rule.by_file() ? !rule.validation_files.empty() : rule.validation > 0;
+    case artifact::Split::kTest:
+      return rule.by_file() ? !rule.test_files.empty() : rule.test > 0;
+  }
+  return true;
+}
+
 void report(const artifact::DatasetTotals& totals, const TokenizeConfig& config, const Summary& summary,
             support::Progress& progress) {
   const auto number = [](std::uint64_t value) { return with_commas(static_cast<std::int64_t>(value)); };
@@ -247,7 +260,7 @@ void report(const artifact::DatasetTotals& totals, const TokenizeConfig& config,
     const artifact::SplitTotals& of = totals.splits[static_cast<std::size_t>(split)];
     progress.note(cat(artifact::split_name(split), ": ", number(of.documents), " documents, ", number(of.tokens),
                       " tokens, ", support::short_bytes(static_cast<double>(of.bytes))));
-    if (of.documents == 0)
+    if (of.documents == 0 && rule_has(config.split, split))
       progress.warn(cat("split ", artifact::split_name(split), " is empty: there are too few documents"));
     tokens += of.tokens;
     bytes += of.bytes;

@@ -78,28 +78,11 @@ constexpr std::pair<WordRule, std::string_view> kWordRules[] = {{WordRule::kGpt2
                                                                 {WordRule::kLlama3, "llama3"},
                                                                 {WordRule::kQwen2, "qwen2"}};
 
-/// The letter that stands for each byte in the files: printable ones for themselves, the others from U+0100 on.
-std::array<char32_t, 256> letters() {
-  std::array<char32_t, 256> table{};
-  char32_t further = 256;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    table[static_cast<std::size_t>(byte)] = printable ? static_cast<char32_t>(byte) : further++;
-  }
-  return table;
-}
-
-std::string utf8(char32_t code) {  // below U+0800 is all there is
-  if (code < 0x80) return {static_cast<char>(code)};
-  return {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
-}
-
 /// The bytes that a piece of letters stands for; nothing when a letter stands for none.
 std::optional<std::string> bytes_of(std::string_view piece) {
   static const std::unordered_map<std::string, char> table = [] {
     std::unordered_map<std::string, char> map;
-    const auto all = letters();
-    for (std::size_t byte = 0; byte < 256; ++byte) map.emplace(utf8(all[byte]), static_cast<char>(byte));
+    for (int byte = 0; byte < 256; ++byte) map.emplace(letter_of_byte(byte), static_cast<char>(byte));
     return map;
   }();
   std::string bytes;
@@ -120,7 +103,8 @@ class ByteLevel final : public ByteLevelTokenizer {
     rule_ = files.words;
     read_vocab(files.vocab);
     read_merges(files.merges);
-    if (files.whole_words) read_whole_words(files);
+    const std::vector<bool> cut = read_cut_pieces(files);
+    if (files.whole_words) read_whole_words(files, cut);
     fill_record(files);
     record_.model = std::move(model);
   }
@@ -128,10 +112,11 @@ class ByteLevel final : public ByteLevelTokenizer {
   using Tokenizer::encode;
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
     ids.clear();
-    Words words(text, rule_);
+    Words words(text, rule_, cuts_);
     for (std::string_view word; words.next(word);) encode_word(word, ids);
   }
   WordRule rule() const override { return rule_; }
+  const PieceCuts& cuts() const override { return cuts_; }
 
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const override {
     if (word.size() > kLongestWord) fail(cat("a word of ", word.size(), " bytes is longer than 4 GiB"));
@@ -197,9 +182,8 @@ class ByteLevel final : public ByteLevelTokenizer {
       ids_.emplace(piece, static_cast<std::int32_t>(id));
     }
     bytes_.resize(pieces_.size());
-    const auto all = letters();
     for (std::size_t byte = 0; byte < 256; ++byte) {
-      const auto found = ids_.find(utf8(all[byte]));
+      const auto found = ids_.find(letter_of_byte(static_cast<int>(byte)));
       if (found == ids_.end())
         fail(cat("vocab.json: byte ", byte, " has no piece, so not every text could be encoded"));
       byte_ids_[byte] = found->second;
@@ -237,9 +221,30 @@ class ByteLevel final : public ByteLevelTokenizer {
     }
   }
 
+  /// A piece that is cut out of the text becomes a word, whole. @return by id: is it such a piece?
+  std::vector<bool> read_cut_pieces(const ByteLevelFiles& files) {
+    std::vector<bool> cut(pieces_.size());
+    for (const std::vector<std::string>& list : files.cut_first) {
+      for (const std::string& piece : list) {
+        const auto found = ids_.find(piece);
+        if (piece.empty() || found == ids_.end())
+          fail(cat("the vocabulary has no piece ", support::escaped(piece, 60), " to cut out of text"));
+        std::string& bytes = bytes_[static_cast<std::size_t>(found->second)];
+        if (!bytes.empty() && bytes != piece)
+          fail(cat("piece ", support::escaped(piece, 60), " is cut out of text, and merges give it for other bytes"));
+        bytes = piece;
+        whole_words_.emplace(piece, found->second);
+        cut[static_cast<std::size_t>(found->second)] = true;
+      }
+    }
+    cuts_ = PieceCuts(files.cut_first);
+    return cut;
+  }
+
   /// Every piece of letters for bytes, except control tokens, is text, with or without merges.
-  void read_whole_words(const ByteLevelFiles& files) {
+  void read_whole_words(const ByteLevelFiles& files, const std::vector<bool>& cut) {
     for (std::size_t id = 0; id < pieces_.size(); ++id) {
+      if (cut[id]) continue;
       const std::string& piece = pieces_[id];
       if (piece == files.bos || piece == files.eos || (piece.starts_with("<|") && piece.ends_with("|>"))) continue;
       const auto bytes = bytes_of(piece);
@@ -294,13 +299,19 @@ class ByteLevel final : public ByteLevelTokenizer {
       number(static_cast<std::uint64_t>(left));
       number(static_cast<std::uint64_t>(right));
     }
+    if (!files.cut_first.empty()) hash.update("pieces cut out of text first");
+    for (const std::vector<std::string>& list : files.cut_first) {
+      number(list.size());
+      for (const std::string& piece : list) number(static_cast<std::uint64_t>(ids_.at(piece)));
+    }
     record_.content_hash = hash.hex();
     std::vector<std::pair<std::int32_t, std::int32_t>>().swap(pairs_);
   }
 
   std::string where_;
   WordRule rule_ = WordRule::kGpt2;
-  std::unordered_map<std::string, std::int32_t> whole_words_;  // by their bytes
+  PieceCuts cuts_;
+  std::unordered_map<std::string, std::int32_t> whole_words_;  // by their bytes; pieces that are cut out too
   std::vector<std::string> pieces_, bytes_;                    // by id; bytes are empty for ids without a text
   std::unordered_map<std::string, std::int32_t> ids_;
   std::array<std::int32_t, 256> byte_ids_{};
@@ -312,11 +323,18 @@ class ByteLevel final : public ByteLevelTokenizer {
 }  // namespace
 
 struct ByteLevelTokenizer::Words::State {
-  std::string_view text;
+  PieceCuts::Reader parts;
+  std::string_view text;  // of the part before the next one
   WordRule rule = WordRule::kGpt2;
   std::size_t at = 0, valid_end = 0;  // text[at, valid_end) is UTF-8
   std::size_t part_end = 0;           // where a rule cuts before words are looked for; else valid_end
   pcre2_match_data* match = nullptr;
+
+  void begin(std::string_view part) {
+    text = part;
+    at = part_end = 0;
+    valid_end = std::min(support::find_invalid_utf8(text), text.size());
+  }
 
   /// The end of the match at `at`, before `end`.
   std::size_t match_end(const Pattern& of, std::size_t end) const {
@@ -329,19 +347,26 @@ struct ByteLevelTokenizer::Words::State {
   }
 };
 
-ByteLevelTokenizer::Words::Words(std::string_view text, WordRule rule) : state_(std::make_unique<State>()) {
-  state_->text = text;
+ByteLevelTokenizer::Words::Words(std::string_view text, WordRule rule, const PieceCuts& cuts)
+    : state_(std::make_unique<State>(State{.parts = {cuts, text}})) {
   state_->rule = rule;
   state_->match = pcre2_match_data_create(1, nullptr);
   if (state_->match == nullptr) throw std::bad_alloc();
-  state_->valid_end = std::min(support::find_invalid_utf8(text), text.size());
 }
 
 ByteLevelTokenizer::Words::~Words() { pcre2_match_data_free(state_->match); }
 
 bool ByteLevelTokenizer::Words::next(std::string_view& word) {
   State& s = *state_;
-  if (s.at >= s.text.size()) return false;
+  if (s.at == s.text.size()) {
+    PieceCuts::Part part;
+    if (!s.parts.next(part)) return false;
+    if (part.is_piece) {
+      word = part.text;
+      return true;
+    }
+    s.begin(part.text);
+  }
   if (s.at == s.valid_end) {  // a byte that is not UTF-8
     word = s.text.substr(s.at++, 1);
     const std::size_t bad = support::find_invalid_utf8(s.text.substr(s.at));
@@ -357,6 +382,24 @@ bool ByteLevelTokenizer::Words::next(std::string_view& word) {
   word = s.text.substr(s.at, end - s.at);
   s.at = end;
   return true;
+}
+
+std::string letter_of_byte(int byte) {
+  static const std::array<std::string, 256> letters = [] {
+    std::array<std::string, 256> made;
+    unsigned further = 256;  // up to U+0143
+    for (unsigned b = 0; b < 256; ++b) {
+      const bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+      const unsigned code = printable ? b : further++;
+      if (code < 0x80) {
+        made[b] = {static_cast<char>(code)};
+      } else {
+        made[b] = {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
+      }
+    }
+    return made;
+  }();
+  return letters.at(static_cast<std::size_t>(byte));
 }
 
 std::string_view word_rule_name(WordRule rule) {
@@ -379,8 +422,24 @@ std::string pack_byte_level(const ByteLevelFiles& files, const std::string& wher
   if (files.whole_words) packed["whole_words"] = true;
   if (!files.bos.empty()) packed["bos"] = files.bos;
   if (!files.eos.empty()) packed["eos"] = files.eos;
+  if (!files.cut_first.empty()) packed["cut_first"] = files.cut_first;
   return packed.dump();
 }
+
+namespace {
+
+CutPieces cut_pieces(const Json& lists, const std::string& where) {
+  bool fits = lists.is_array() && !lists.empty() && lists.size() <= 2;
+  for (const Json& list : fits ? lists : Json::array()) {
+    fits = fits && list.is_array() && std::all_of(list.begin(), list.end(), [](const Json& piece) {
+             return piece.is_string() && !piece.get_ref<const std::string&>().empty();
+           });
+  }
+  if (!fits) throw ArtifactError(cat(quote(where), ": cut_first: expected one or two lists of pieces"));
+  return lists.get<CutPieces>();
+}
+
+}  // namespace
 
 ByteLevelFiles unpack_byte_level(const std::string& model, const std::string& where) {
   if (model.size() > 3 * kLargestFile)
@@ -406,6 +465,7 @@ ByteLevelFiles unpack_byte_level(const std::string& model, const std::string& wh
   files.whole_words = json.contains("whole_words") && json["whole_words"] == true;
   if (json.contains("bos")) files.bos = text("bos");
   if (json.contains("eos")) files.eos = text("eos");
+  if (json.contains("cut_first")) files.cut_first = cut_pieces(json["cut_first"], where);
   return files;
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizers/piece_cuts.h"
 #include "data/tokenizers/tokenizer.h"
 
 namespace pe::data {
@@ -27,7 +28,11 @@ struct ByteLevelFiles {
   WordRule words = WordRule::kGpt2;
   bool whole_words = false;  ///< a word that is a piece gets its id, whatever the merges would give
   std::string bos, eos;      ///< pieces; both empty: `<|endoftext|>` is both, where there is one
+  CutPieces cut_first;       ///< cut out before words. Spelled as text; two lists at most.
 };
+/// The letter that stands for a byte in these files, as UTF-8: printable bytes for themselves, others from U+0100 on.
+std::string letter_of_byte(int byte);
+
 /// @throws ArtifactError that names `where` when they are not UTF-8.
 std::string pack_byte_level(const ByteLevelFiles& files, const std::string& where);
 /// @throws ArtifactError
@@ -35,11 +40,11 @@ ByteLevelFiles unpack_byte_level(const std::string& model, const std::string& wh
 
 class ByteLevelTokenizer : public Tokenizer {
  public:
-  /// Cuts text into words, in order; a word is at least a byte. Bytes that are not UTF-8 are separate words.
-  /// One per thread: it holds the state of the pattern's matcher.
+  /// Cuts text into words, in order; a word is at least a byte. Bytes that are not UTF-8 are separate words, and so are
+  /// the pieces of `cuts`, which must outlive this. One per thread: it holds the state of the pattern's matcher.
   class Words {
    public:
-    explicit Words(std::string_view text, WordRule rule = WordRule::kGpt2);
+    Words(std::string_view text, WordRule rule, const PieceCuts& cuts);
     ~Words();
     /// False at the end.
     bool next(std::string_view& word);
@@ -49,11 +54,13 @@ class ByteLevelTokenizer : public Tokenizer {
     std::unique_ptr<State> state_;
   };
   virtual WordRule rule() const = 0;
+  virtual const PieceCuts& cuts() const = 0;
   /// Appends the ids of one word.
   virtual void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const = 0;
 };
 
-/// From `pack_byte_level`. @throws ArtifactError when a byte has no id, ids have holes, or a merge gives no piece.
+/// From `pack_byte_level`. @throws ArtifactError when a byte has no id, ids have holes, a merge gives no piece, or a
+/// piece to be cut out has no id.
 std::unique_ptr<ByteLevelTokenizer> make_byte_level(std::string model, const std::string& where);
 
 }  // namespace pe::data

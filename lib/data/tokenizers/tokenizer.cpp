@@ -319,7 +319,7 @@ bool CachedEncoder::caches() const { return state_->sound; }
 void CachedEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids) {
   if (state_->byte_level != nullptr) {
     ids.clear();
-    ByteLevelTokenizer::Words words(text, state_->byte_level->rule());
+    ByteLevelTokenizer::Words words(text, state_->byte_level->rule(), state_->byte_level->cuts());
     for (std::string_view word; words.next(word);) state_->append(word, ids);
     return;
   }

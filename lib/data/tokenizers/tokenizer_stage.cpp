@@ -91,6 +91,9 @@ std::string export_tokenizer(const artifact::TokenizerRecord& record, const std:
   if (record.kind == kByteLevelBpe) {
     support::make_folders(folder);
     const ByteLevelFiles files = unpack_byte_level(record.model, "the tokenizer");
+    if (!files.cut_first.empty())
+      throw support::ConfigError("vocab.json and merges.txt cannot say that pieces are cut out of text before words",
+                                 {}, "pe-export writes the tokenizer of a model as tokenizer.json");
     return cat(put("vocab.json", files.vocab), ", ", put("merges.txt", files.merges));
   }
   throw support::ConfigError(cat("a tokenizer of kind ", record.kind, " has no files to export"));
