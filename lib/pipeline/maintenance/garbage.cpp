@@ -266,7 +266,7 @@ class Collector {
     }
     for (const std::string& name : support::list_folder(uses_folder(store_.root()))) {
       const fs::path path = uses_folder(store_.root()) / name;
-      list_strays(path);
+      if (const auto seen = look(path); seen && seen->folder) list_strays(path);
       const auto use = look(path / "plan.json");
       if (!use) continue;
       known_uses_[name] = use->mtime;

@@ -150,8 +150,12 @@ bool Objects::has(const std::string& digest) const {
   return support::is_sha256(digest) && support::is_there(folder_.object(digest));
 }
 
-bool Objects::make_young(const std::string& digest) const {
-  return ::utimensat(AT_FDCWD, folder_.object(digest).c_str(), nullptr, 0) == 0 || errno != ENOENT;
+bool Objects::make_young(const std::string& digest) {
+  const fs::path path = folder_.object(digest);
+  const bool known = memo_.known(path).has_value();
+  if (::utimensat(AT_FDCWD, path.c_str(), nullptr, 0) != 0) return errno != ENOENT;
+  if (known) memo_.note_published(path, digest);  // its stamp has changed
+  return true;
 }
 
 bool Objects::complete(const std::vector<OutputRecord>& outputs, bool strict) const {

@@ -42,7 +42,7 @@ class Objects {
 
   /// See Store::has_object, complete, export_object, publish_output, import_object, damaged, is_verified, materialise.
   bool has(const std::string& digest) const;
-  bool make_young(const std::string& digest) const;
+  bool make_young(const std::string& digest);
   bool complete(const std::vector<OutputRecord>& outputs, bool strict = false) const;
   OutputRecord publish(const StageOutput& produced, const artifact::Recipe* expected);
   void import_copy(const std::filesystem::path& from, const std::string& digest);

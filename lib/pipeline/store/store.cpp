@@ -91,7 +91,7 @@ Presence Store::presence(Result& result, bool strict) const {
   return presence_of(result, [&](const Result& part) { return complete(part, strict); });
 }
 bool Store::has_object(const std::string& digest) const { return parts_->objects.has(digest); }
-bool Store::make_young(const std::string& digest) const { return parts_->objects.make_young(digest); }
+bool Store::make_young(const std::string& digest) { return parts_->objects.make_young(digest); }
 fs::path Store::object_path(const std::string& digest) const { return parts_->folder.object(digest); }
 bool Store::is_verified(const OutputRecord& output) const { return parts_->objects.is_verified(output); }
 void Store::discard_object(const std::string& digest) { parts_->objects.discard(digest); }

@@ -70,7 +70,7 @@ class Store {
   bool has_object(const std::string& digest) const;
   /// Gives an object the present time, since `gc` drops old objects that no record names yet. False where it is gone.
   /// Another user's file keeps its time.
-  bool make_young(const std::string& digest) const;
+  bool make_young(const std::string& digest);
   fs::path object_path(const std::string& digest) const;
   fs::path record_path(const ResultKey& key) const;
   /// The task or trajectory key that a plan key last led to (record_cache.h). A hint, never the truth. @throws IoError

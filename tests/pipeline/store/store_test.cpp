@@ -26,6 +26,7 @@
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/hash.h"
+#include "support/make_old.h"
 #include "support/process.h"
 #include "support/temp_folder.h"
 #include "support/text.h"
@@ -94,6 +95,21 @@ BOOST_FIXTURE_TEST_CASE(an_object_is_named_by_its_bytes_and_cannot_be_written, O
   BOOST_TEST((status.st_mode & 0777) == 0444u);
   // The same bytes again: fine.
   BOOST_TEST(store.publish_output({"out", artifact::Kind::kMetrics, false, path}).object == digest);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_young_object_is_verified_as_before, OneStore) {
+  Store store = open();
+  const OutputRecord output = store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")});
+  BOOST_TEST(store.is_verified(output));
+  test::make_old(folder / "store");
+  const auto before = fs::last_write_time(store.object_path(output.object));
+  const OutputRecord again = store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")});
+  BOOST_TEST(store.is_verified(again));
+  BOOST_TEST(store.make_young(output.object));
+  BOOST_TEST((fs::last_write_time(store.object_path(output.object)) > before));
+  BOOST_TEST(store.is_verified(output));
+  fs::remove(store.object_path(output.object));
+  BOOST_TEST(!store.make_young(output.object));
 }
 
 BOOST_FIXTURE_TEST_CASE(a_file_with_other_names_or_that_somebody_still_writes_is_copied, OneStore) {
