@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
        .takes_ranks = true,
        .branch = pe::stage::Branch{.horizon = "decay.horizon_tokens", .end = "decay.end", .share = "decay.share"},
        .costs = pe::stages::costs_of_continued_model("decay.horizon_tokens * decay.end * decay.share"),
-       .epilogue = "Model, optimizer, batch and data position come from the snapshot, which must be at\n"
+       .epilogue = "Model, optimizer, batch and data position come from the snapshot, which must be at "
                    "end * (1 - share) of the horizon.\n",
        .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,

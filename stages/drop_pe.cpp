@@ -43,9 +43,8 @@ int main(int argc, char** argv) {
        .resumes = true,
        .takes_ranks = true,
        .costs = costs(),
-       .epilogue =
-           "Model, optimizer settings, batch and data position come from the snapshot; drop.arm: nodrop is the\n"
-           "control with the same schedule.\n",
+       .epilogue = "Model, optimizer settings, batch and data position come from the snapshot. drop.arm: nodrop is the "
+                   "control with the same schedule.\n",
        .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,
        .machine = pe::model::machine,

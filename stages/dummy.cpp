@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
        .summary = "Train one network on structured rows and score each of their targets.",
        .outputs = {{"scores", Kind::kEvalTable}, {.name = "timing", .kind = Kind::kEvalTable, .is_volatile = true}},
        .epilogue =
-           "doc/studies/dummy.md has the rows, the floors of their losses, and the results of a published grid.\n"
+           "doc/studies/dummy.md has the rows, the floors of their losses, and the results of a published grid. "
            "configs/dummy/ has the networks; pipelines/dummy.yml is the grid.\n",
        .prepare = pe::model::prepare,
        .machine = pe::model::machine,

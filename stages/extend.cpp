@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
        .takes_ranks = true,
        .costs = pe::stages::costs_of_continued_model("extend.tokens"),
        .epilogue =
-           "Model, optimizer settings and seed come from the checkpoint: a snapshot, the end of a training, or what\n"
+           "Model, optimizer settings and seed come from the checkpoint: a snapshot, the end of a training, or what "
            "pe-search-factors wrote (extend.encoding_of: checkpoint).\n",
        .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,

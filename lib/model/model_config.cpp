@@ -81,6 +81,17 @@ void CanonOptions::describe(support::FieldVisitor& v) {
   v.check(set == known, "canon.set is made of the letters A, B, C and D, each at most once and in this order");
 }
 
+namespace {
+
+void check_heads(support::FieldVisitor& v, const ModelConfig& config) {
+  v.check(config.key_value_heads == 0 || config.heads % config.key_value_heads == 0,
+          cat("key_value_heads must divide heads, found ", config.key_value_heads, " and ", config.heads));
+  v.check(config.head_width != 0 || config.width % config.heads == 0,
+          cat("heads must divide width, found ", config.heads, " and ", config.width, ", or head_width must be given"));
+}
+
+}  // namespace
+
 void ModelConfig::describe(support::FieldVisitor& v) {
   v.field("width", width, "Model width d_m.", {.min = 1, .max = kMostWidth});
   v.field("layers", layers, "Number of blocks.", {.min = 1, .max = kMostParts});
@@ -144,8 +155,7 @@ void ModelConfig::describe(support::FieldVisitor& v) {
            "Multiplies what a head gathers by a sigmoid of the attention's input: one number a head, or one a channel.",
            {.neutral = Json("none")});
   v.variant("encoding", encoding, encodings::variant_kinds(), "Positional encoding.", /*stackable=*/true);
-  v.check(key_value_heads == 0 || heads % key_value_heads == 0, "key_value_heads must divide heads");
-  v.check(head_width != 0 || width % heads == 0, "heads must divide width, or head_width must be given");
+  check_heads(v, *this);
   v.check(!attend_over_batch || canon.set.empty(),
           "attend_over_batch puts other sequences where canon reads earlier tokens");
   v.check(!bare_attention || (!canon.has('C') && !canon.has('D')),

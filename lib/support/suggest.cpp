@@ -8,6 +8,8 @@
 #include <system_error>
 #include <utility>
 
+#include "support/text.h"
+
 namespace pe::support {
 
 namespace {
@@ -282,15 +284,18 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& ca
       const std::size_t distance = edit_distance(word, candidate);
       if (2 * distance <= std::max(word.size(), candidate.size())) by_distance.emplace_back(distance, candidate);
     }
-    if (by_distance.empty()) return "none of " + std::to_string(candidates.size()) + " names is near";
+    const std::string all = cat(candidates.size(), " names");
+    if (by_distance.empty()) {
+      shown.resize(3);
+      return cat("expected one of ", all, ", such as ", join(shown, ", "));
+    }
     std::sort(by_distance.begin(), by_distance.end());
     by_distance.resize(std::min<std::size_t>(by_distance.size(), 5));
     shown.clear();
-    for (auto& [distance, candidate] : by_distance) shown.push_back(std::move(candidate));
+    for (auto& [distance, candidate] : by_distance) shown.push_back(quote(candidate));  // 'none' is a name, too
+    return cat("the nearest of ", all, shown.size() == 1 ? " is " : " are ", join(shown, ", "));
   }
-  std::string text = some ? "the nearest of " + std::to_string(candidates.size()) + " are " : "expected one of ";
-  for (std::size_t i = 0; i < shown.size(); ++i) text += (i ? ", " : "") + shown[i];
-  return text;
+  return cat("expected one of ", join(shown, ", "));
 }
 
 }  // namespace pe::support

@@ -18,7 +18,7 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
 /// The same, or "expected one of a, b, c" when nothing is near and the list is short. Of a long list it has the nearest
-/// ones that have half of the word's letters.
+/// ones that have half of the word's letters, or the first three as examples.
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
 
 /// The same for the path of a file that does not exist: among the files with one of these endings (".yml"; none: any)

@@ -321,6 +321,70 @@ BOOST_AUTO_TEST_CASE(the_number_of_algorithmic_tasks_is_that_of_the_code) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(measures_of_the_page_are_those_of_the_tables) {
+  const std::string meanings = support::read_file(test::source_root() / "lib/schema/language_modelling.h") +
+                               support::read_file(test::source_root() / "lib/schema/retrieval.h");
+  std::size_t checked = 0;
+  bool inside = false;
+  for (const std::string& line : support::split(pages().at("doc/evaluation.md"), '\n')) {
+    if (line.rfind("| `measure` |", 0) == 0) {
+      inside = true;
+      continue;
+    }
+    inside = inside && line.rfind("|", 0) == 0;
+    if (!inside) continue;
+    const std::string names = line.substr(0, line.find('|', 1));
+    static const std::regex in_code("`([^`]+)`");
+    for (std::sregex_iterator it(names.begin(), names.end(), in_code), end; it != end; ++it) {
+      ++checked;
+      BOOST_TEST(std::regex_search(meanings, std::regex("\\b" + (*it)[1].str() + "\\b")),
+                 "doc/evaluation.md: no table has the measure " << (*it)[1]);
+    }
+  }
+  BOOST_TEST(checked >= 15u);
+}
+
+BOOST_AUTO_TEST_CASE(variables_that_the_programs_read_are_in_the_list) {
+  const std::string& list = pages().at("doc/orchestrator.md");
+  std::set<std::string> names;
+  for (const char* folder : {"lib", "stages"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(test::source_root() / folder)) {
+      if (entry.path().extension() != ".cpp") continue;
+      const std::string text = support::read_file(entry.path());
+      static const std::regex name("\"(PE_(?!RANK_)[A-Z_]+)\"");
+      for (std::sregex_iterator it(text.begin(), text.end(), name), end; it != end; ++it) names.insert((*it)[1]);
+    }
+  }
+  for (const std::string& name : names) {
+    BOOST_TEST(list.find("`" + name + "`") != std::string::npos, "doc/orchestrator.md lacks the variable " << name);
+  }
+  BOOST_TEST(names.size() >= 4u);
+}
+
+BOOST_AUTO_TEST_CASE(the_tour_begins_with_the_pipeline_of_the_readme) {
+  const auto pipeline = [](const std::string& page) {
+    for (const test::CodeBlock& block : test::code_blocks(pages().at(page))) {
+      if (block.text.find("\nname: first\n") != std::string::npos) return block.text;
+    }
+    return std::string();
+  };
+  BOOST_TEST(pipeline("README.md") == pipeline("doc/tour.md"));
+  BOOST_TEST(pipeline("README.md").find("allow_partial: true") != std::string::npos);  // for `report --from-store`
+}
+
+BOOST_AUTO_TEST_CASE(lines_of_the_help_of_stages_end_with_a_sentence) {
+  for (const auto& entry : fs::directory_iterator(test::source_root() / "stages")) {
+    const std::string text = support::read_file(entry.path());
+    const auto from = text.find(".epilogue =");
+    if (from == std::string::npos) continue;
+    const std::string epilogue = text.substr(from, text.find("\n       .", from) - from);
+    for (std::size_t at = epilogue.find("\\n\""); at != std::string::npos; at = epilogue.find("\\n\"", at + 1)) {
+      BOOST_TEST((epilogue[at - 1] == '.' || epilogue[at - 1] == ':'),
+                 entry.path().filename() << ": a line of the epilogue ends within a sentence, and is wrapped again");
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(one_version_is_said_everywhere) {
   const std::string citation = support::read_file(test::source_root() / "CITATION.cff");
   BOOST_TEST(citation.find("\nversion: " PE_VERSION "\n") != std::string::npos, citation);

@@ -143,9 +143,13 @@ BOOST_AUTO_TEST_CASE(a_config_survives_an_artifact) {
 }
 
 BOOST_AUTO_TEST_CASE(heads_that_do_not_divide_are_a_config_error) {
-  BOOST_CHECK_THROW(pe::support::make_config<ModelConfig>({{"width", 64}, {"heads", 6}}), pe::support::ConfigError);
-  BOOST_CHECK_THROW(pe::support::make_config<ModelConfig>({{"width", 64}, {"heads", 4}, {"key_value_heads", 3}}),
-                    pe::support::ConfigError);
+  const auto says = [](const std::string& part) {
+    return [part](const std::exception& error) { return std::string(error.what()).find(part) != std::string::npos; };
+  };
+  BOOST_CHECK_EXCEPTION(pe::support::make_config<ModelConfig>({{"width", 64}, {"heads", 6}}), pe::support::ConfigError,
+                        says("heads must divide width, found 6 and 64, or head_width must be given"));
+  BOOST_CHECK_EXCEPTION(pe::support::make_config<ModelConfig>({{"width", 64}, {"heads", 4}, {"key_value_heads", 3}}),
+                        pe::support::ConfigError, says("key_value_heads must divide heads, found 3 and 4"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

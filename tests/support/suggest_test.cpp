@@ -105,9 +105,11 @@ BOOST_AUTO_TEST_CASE(without_a_near_word_a_short_list_is_shown) {
   // Of a long list only names that have something in common with the word.
   std::vector<std::string> many;
   for (char c = 'a'; c <= 'z'; ++c) many.push_back(std::string("encoding_") + c);
-  BOOST_TEST(suggestion("gaussian", many) == "none of 26 names is near");
+  BOOST_TEST(suggestion("gaussian", many) == "expected one of 26 names, such as encoding_a, encoding_b, encoding_c");
   many.push_back("gausabcn");
-  BOOST_TEST(suggestion("gaussian", many) == "the nearest of 27 are gausabcn");
+  BOOST_TEST(suggestion("gaussian", many) == "the nearest of 27 names is 'gausabcn'");
+  many.push_back("gaussabcde");
+  BOOST_TEST(suggestion("gaussian", many) == "the nearest of 28 names are 'gausabcn', 'gaussabcde'");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
