@@ -69,10 +69,9 @@ Ratio mean_with_error(const std::vector<double>& values) {
   return ratio_of_sums(values, std::vector<double>(values.size(), 1.0));
 }
 
-SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& b) {
+SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& b, double alpha) {
   assert(a.size() == b.size());
-  SeedPairs pairs{
-      .seeds = a.size(), .delta = kMissing, .sd = kMissing, .interval = {kMissing, kMissing}, .p = kMissing};
+  SeedPairs pairs{.seeds = a.size(), .delta = kMissing, .sd = kMissing, .interval = {kMissing, kMissing}};
   if (a.empty()) return pairs;
   const double n = static_cast<double>(a.size());
   std::vector<double> differences;
@@ -85,12 +84,8 @@ SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& 
   if (a.size() < 3) return pairs;
   const boost::math::students_t t(n - 1);
   const double error = pairs.sd / std::sqrt(n);
-  const double half = boost::math::quantile(t, 0.975) * error;
+  const double half = boost::math::quantile(t, 1 - alpha / 2) * error;
   pairs.interval = {pairs.delta - half, pairs.delta + half};
-  if (error > 0)
-    pairs.p = 2 * boost::math::cdf(boost::math::complement(t, std::abs(pairs.delta) / error));
-  else
-    pairs.p = pairs.delta == 0 ? 1 : 0;
   return pairs;
 }
 

@@ -55,10 +55,9 @@ struct SeedPairs {
   std::size_t seeds = 0;
   double delta = 0;   ///< mean of a − b over seeds; NaN without seeds
   double sd = 0;      ///< of the differences; NaN below two seeds
-  Interval interval;  ///< paired t, 95 %, from three seeds on; else NaN
-  double p = 1;       ///< two-sided; NaN below three seeds
+  Interval interval;  ///< paired t, level 1 − alpha, from three seeds on; else NaN
 };
-SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& b);
+SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& b, double alpha = 0.05);
 
 /// Holm's step-down adjustment, in the order given. NaN entries stay NaN and do not count.
 std::vector<double> holm(const std::vector<double>& p);

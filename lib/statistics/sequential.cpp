@@ -79,12 +79,15 @@ double Looks::spent(std::size_t seeds, double alpha) const {
   return seeds < from ? 0 : spent_alpha(static_cast<double>(seeds) / static_cast<double>(most), alpha);
 }
 
-double Looks::level(std::size_t seeds, double alpha) const {
-  if (seeds < from) return 0;
+double Looks::level(std::size_t seeds, double alpha) const { return seeds < from ? 0 : levels(seeds, alpha).back(); }
+
+std::vector<double> Looks::levels(std::size_t seeds, double alpha) const {
   std::vector<double> shares;
   for (std::size_t at = from; at <= std::min(seeds, most); ++at)
     shares.push_back(static_cast<double>(at) / static_cast<double>(most));
-  return 2 * upper_tail(look_bounds(shares, alpha).back());
+  std::vector<double> levels = look_bounds(shares, alpha);
+  for (double& level : levels) level = 2 * upper_tail(level);
+  return levels;
 }
 
 }  // namespace pe::statistics

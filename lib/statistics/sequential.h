@@ -27,6 +27,8 @@ struct Looks {
   double spent(std::size_t seeds, double alpha) const;
   /// Level of the two-sided test at this many seeds: P(|Z| > bound). 0 below `from`: nothing can be shown.
   double level(std::size_t seeds, double alpha) const;
+  /// The levels of all looks up to this many seeds, for the work of the last one.
+  std::vector<double> levels(std::size_t seeds, double alpha) const;
 };
 
 }  // namespace pe::statistics

@@ -31,7 +31,6 @@ struct TwoLevel {
   double skew = 0;          ///< Sample skewness of the items' means over seeds; 0 below three items.
 
   bool knows_seeds() const { return seeds >= kSeedsForNoise; }
-  bool excludes_zero() const { return interval.low > 0 || interval.high < 0; }
   double error() const;  ///< √(V₁ + V₂), of the known parts
   /// Whether the items are too few for the interval: fewer than kFewItems, or than 25 · skewness² (Cochran's rule).
   /// Noise of seeds dilutes the items' skewness.

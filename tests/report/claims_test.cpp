@@ -1,6 +1,8 @@
 // Claims files, and verdicts on tables whose numbers are known.
 #include "report/claims/claims.h"
 
+#include "report/claims/claim_items.h"
+
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
@@ -383,7 +385,6 @@ BOOST_AUTO_TEST_CASE(a_number_to_reach_is_reached_when_it_is_met) {
   BOOST_TEST((verdict("where: {length: 20}, of: none, at_least: 0.9") == Verdict::kReproduced));
   // 50 right answers of 50 do not show 99 %.
   BOOST_TEST((verdict("where: {length: 20}, of: none, at_least: 0.99") == Verdict::kInconclusive));
-  BOOST_TEST((verdict("where: {length: 20}, of: none, above: none") == Verdict::kNotTestable));
 }
 
 BOOST_AUTO_TEST_CASE(a_score_is_judged_by_its_median_and_shows_each_seed) {
@@ -518,6 +519,69 @@ BOOST_AUTO_TEST_CASE(an_interval_of_a_difference_of_scores_stays_within_them) {
   };
   BOOST_TEST(interval("above: rope").high == 1.0);
   BOOST_TEST(interval("above: rope").low == -1.0);
+  // The loss of one arm, less the loss of another: each is from -1 to 1.
+  const TestResult losses =
+      gathered.judge("    tests:\n      - {where: {length: 20}, minus: {length: 40}, of: rope, above: none}\n")
+          .tests.at(0);
+  BOOST_TEST(losses.interval.high > 1.0);
+  BOOST_TEST(losses.interval.high <= 2.0);
+}
+
+BOOST_AUTO_TEST_CASE(a_score_is_known_by_its_column_and_not_by_its_values) {
+  Quantity quantity{.table = "t", .measure = "em"};
+  BOOST_TEST(names_score(quantity));
+  quantity.measure = "token_correct";
+  BOOST_TEST(!names_score(quantity));  // a count
+  quantity.per = "token_total";
+  BOOST_TEST(names_score(quantity));
+  quantity = {.table = "dummy_grid", .measure = "det_acc"};
+  BOOST_TEST(names_score(quantity));
+  quantity = {.table = "lm_length", .measure = "value"};
+  for (const auto& [measure, is_score] : {std::pair("ratio", false),
+                                          {"degradation_auc", false},
+                                          {"ood_mean_em", true},
+                                          {"ordinal_3_40", true},
+                                          {"elements_from_16_80", true},
+                                          {"gain_4x", false},
+                                          {"3_40", false}}) {
+    quantity.where["measure"] = {measure};
+    BOOST_TEST(names_score(quantity) == is_score, measure);
+  }
+  // A loss that happens to be below one nat is judged by its mean.
+  Gathered gathered;
+  for (const char* seed : {"1", "2", "3"}) gathered.add("none", seed, kAll, some(20));
+  gathered.results.tables["algo_trial"].clear();
+  for (std::size_t run = 0; run < 3; ++run) {
+    artifact::Table table("algo_trial",
+                          {{"trial", artifact::ColumnType::kInteger, ""}, {"ratio", artifact::ColumnType::kReal, ""}});
+    for (int i = 0; i < 20; ++i) table.add_row({i, 0.5 + 0.01 * (i % 3)});
+    gathered.results.tables["algo_trial"].push_back({run, "test", std::move(table)});
+  }
+  const TestResult mean = gathered.judge("    tests:\n      - {measure: ratio, of: none, at_most: 0.9}\n").tests.at(0);
+  BOOST_TEST(!mean.is_score);
+  BOOST_TEST((mean.verdict == Verdict::kReproduced), mean.reason);
+}
+
+BOOST_AUTO_TEST_CASE(a_control_on_other_items_is_not_testable_and_has_not_failed) {
+  Gathered gathered;
+  for (const char* seed : {"1", "2", "3"}) {
+    gathered.add("none", seed, kAll, some(45));
+    gathered.add("rope", seed, kAll, some(5));
+  }
+  // Seed 3 of `none` was asked other trials.
+  artifact::Table other("algo_trial", {{"length", artifact::ColumnType::kInteger, ""},
+                                       {"trial", artifact::ColumnType::kInteger, ""},
+                                       {"em", artifact::ColumnType::kReal, ""}});
+  for (int i = 100; i < 150; ++i) {
+    other.add_row({20, i, 1.0});
+    other.add_row({40, i, 1.0});
+  }
+  gathered.results.tables["algo_trial"].at(4).table = std::move(other);
+  const ClaimResult result = gathered.judge(
+      "    control:\n      - {where: {length: 20}, of: none, at_least: 0.9}\n    tests:\n      - {where: {length: 40}, "
+      "of: none, above: rope}\n");
+  says(result.control.at(0).reason, "the arms were not tested on the same items");
+  BOOST_TEST((result.control.at(0).verdict == Verdict::kNotTestable));
 }
 
 BOOST_AUTO_TEST_CASE(what_a_partial_grid_lacks_is_not_testable_and_misspellings_stay_errors) {
@@ -579,7 +643,13 @@ BOOST_AUTO_TEST_CASE(names_that_no_result_will_have_are_found_before_a_training)
   BOOST_TEST(errors("      - {of: \"rope, drop\", above: [none]}\n", labels) == "");
   BOOST_TEST(errors("      - {of: \"rope, drop, depth 4\", above: \"none, depth 4\"}\n", labels) == "");
   BOOST_TEST(errors("      - {of: rope, above: none, runs: {stage: evaluate, depth: 4.0}}\n", labels) == "");
-  BOOST_TEST(errors("      - {of: first, above: second, by: half}\n", labels) == "");
+  BOOST_TEST(errors("      - {of: first, above: second, by: half, table: own}\n", labels) == "");
+  for (const char* slip : {"measure: emm", "where: {lenght: 40}", "minus: {tsak: copy}", "by: half", "per: itme"}) {
+    const std::string error = errors(support::cat("      - {of: \"rope, drop\", above: [none], ", slip, "}\n"), labels);
+    BOOST_TEST(error.find("table 'algo_trial' has no column '") != std::string::npos, slip << ": " << error);
+  }
+  BOOST_TEST(errors("      - {of: rope, at_least: 1, measure: emm}\n", {}).find("no column 'emm'") !=
+             std::string::npos);
   const std::string both =
       errors("      - {of: rope, above: rpoe}\n      - {of: \"rope, nodorp\", above: none}\n", labels);
   says(both, "claims.yml:7");
@@ -732,6 +802,22 @@ BOOST_AUTO_TEST_CASE(items_of_two_models_are_not_summed) {
       says(error.what(), trained_first ? "choose one with 'runs: {stage: trained}'" : "runs: {stage: droppe}");
     }
   }
+
+  // Models that only their stages tell apart.
+  Gathered stages;
+  stages.add("rope", "1", kAll, some(40), {{"stage", "evaluate"}});
+  stages.add("rope", "1", kAll, some(10), {{"stage", "evaluate_long"}});
+  const std::string any = "    tests:\n      - {where: {length: 40}, of: rope, at_least: 0, runs: {}}\n";
+  BOOST_CHECK_NO_THROW(stages.judge(any));  // perhaps one model, since nothing names it
+  stages.results.runs[0].run_id = "a";
+  stages.results.runs[1].run_id = "b";
+  try {
+    stages.judge(any);
+    BOOST_ERROR("two models were summed");
+  } catch (const support::ConfigError& error) {
+    says(error.what(), "several models fit for rope, seed 1: stage is 'evaluate' or 'evaluate_long'");
+    says(error.what(), "choose one with 'runs: {stage: evaluate}'");
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_summary_has_no_items_and_so_no_interval_unless_it_has_no_noise) {
@@ -792,6 +878,7 @@ BOOST_AUTO_TEST_CASE(mistakes_are_named_with_line_and_nearest_word) {
   says(errors_of(head + "    tests:\n      - {of: a}\n"), "found none");
   says(errors_of(head + "    tests:\n      - {of: a, above: b, at_most: 2}\n"), "found above and at_most");
   says(errors_of(head + "    tests:\n      - {of: a, near: 2}\n"), "'near' needs 'within'");
+  says(errors_of(head + "    tests:\n      - {of: a, above: [b, a]}\n"), "'of' and 'above' both name 'a'");
   says(errors_of(head + "    tests:\n      - {of: a, at_least: many}\n"), "'at_least' is a number, found 'many'");
   says(errors_of(head + "    tests: []\n"), "expected a list of tests");
   says(errors_of(head + "    tests:\n      - {of: a, at_least: 1, runs: {stage: [x, y]}}\n"),

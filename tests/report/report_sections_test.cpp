@@ -9,6 +9,7 @@
 #include "schema/language_modelling.h"
 #include "schema/models.h"
 #include "schema/probes.h"
+#include "support/error.h"
 #include "support/process.h"
 
 using namespace pe;
@@ -122,6 +123,7 @@ BOOST_AUTO_TEST_CASE(attention_is_averaged_over_heads_and_says_what_is_missing) 
       for (int bin = 0; bin < 20; ++bin) peaks.push_back({"test", 128, 0, head, bin / 20.0, (bin + 1) / 20.0, 0.05});
       sinks.push_back({"test", 64, "first", 0, head, 8, 0.4, 0.5, 0.75});
     }
+    add<schema::ProbeSinkSummary>(results, run, {{"test", 32, "first", 8, 0.4, 0.5, 0.75, "ok"}});
     if (run == 1)
       rows.push_back({"test", 256, artifact::Cell(), artifact::Cell(), 0, artifact::Cell(), artifact::Cell(),
                       artifact::Cell(), artifact::Cell(), artifact::Cell(), "na_positions"});
@@ -133,6 +135,7 @@ BOOST_AUTO_TEST_CASE(attention_is_averaged_over_heads_and_says_what_is_missing) 
   every_row_is_whole(section);
   BOOST_TEST(section.figures.size() == 4u);  // peaks, entropy, distance, sinks
   const Table& table = table_of(section, "attention");
+  BOOST_TEST(table.caption.find("threshold of the probe, at 32 tokens;") != std::string::npos, table.caption);
   BOOST_TEST(std::abs(*cell_of(table, 0, "distance_128").number - 0.3) < 1e-12);
   BOOST_TEST(cell_of(table, 0, "distance_256").text == "–");
   BOOST_TEST(cell_of(table, 1, "distance_256").text == "n/a");
@@ -356,6 +359,31 @@ BOOST_AUTO_TEST_CASE(test_text_counts_else_validation_text_else_training_text) {
   };
   BOOST_TEST(shown({"train", "test"}) == 0.1);
   BOOST_TEST(shown({"train"}) == 0.5);
+}
+
+BOOST_AUTO_TEST_CASE(probes_of_training_text_are_no_further_seeds) {
+  Results results = two_models();
+  for (const char* text : {"train", "test"}) {
+    const double share = text == std::string("test") ? 0.2 : 0.8;
+    add<schema::ProbeAttention>(results, 0, {{text, 128, 0, 0, 8, 10.0, share, 2.0, share, 1.0, "ok"}});
+    add<schema::ProbeFrequency>(results, 0, {"corpus", "L", "layer", "head", "pair", "logit_share", "status"},
+                                {{text, 128, 0, 0, 0, share, "ok"}});
+    add<schema::ProbePosition>(
+        results, 0, {{text, 128, 0, "trained", "ridge", "all", 100, 50, 1.0, share, 30.0, 100 * share, "ok"}});
+    add<schema::ProbeMap>(results, 0, {{text, 128, 0, 0, 0, 128, 0, 128, 4, share, "ok"}});
+  }
+  BOOST_TEST(*cell_of(table_of(section_of("attention", results), "attention"), 0, "distance_128").number == 0.2);
+  BOOST_TEST(section_of("frequencies", results).figures.at(0).panels.at(0).cells.at(0).value == 0.2);
+  const Section positions = section_of("positions", results);
+  BOOST_TEST(*cell_of(table_of(positions, "position_reading"), 0, "r2").number == 0.2);
+  BOOST_TEST(positions.figures.at(0).panels.at(0).rules.at(0).at == 20.0);
+  BOOST_TEST(section_of("attention_maps", results).figures.at(0).panels.at(0).cells.at(0).value == std::log10(0.2),
+             boost::test_tools::tolerance(1e-12));
+  // A table from elsewhere may name a layer that no model has.
+  add<schema::ProbeAttention>(results, 1, {{"test", 128, 1000000000, 0, 8, 10.0, 0.5, 2.0, 0.5, 1.0, "ok"}});
+  BOOST_CHECK_EXCEPTION(section_of("attention", results), support::ArtifactError, [](const auto& error) {
+    return std::string(error.what()).find("'probe_attention': column 'layer' holds 1000000000") != std::string::npos;
+  });
 }
 
 BOOST_AUTO_TEST_CASE(positions_and_frequencies_are_drawn_for_each_model) {

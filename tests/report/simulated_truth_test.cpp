@@ -251,7 +251,8 @@ Results draw_scores(const Scores& scores, std::size_t seeds, std::size_t items, 
     of_item[item] = noise.uniform(), is_shared[item] = noise.uniform() < scores.shared;
   for (std::size_t seed = 0; seed < seeds; ++seed) {
     const double share = scores.of_seed(noise);
-    artifact::Table table("lm_doc", {{"doc_id", kInteger, ""}, {"nll_sum", kReal, ""}, {"tokens_scored", kReal, ""}});
+    artifact::Table table("lm_doc",
+                          {{"doc_id", kInteger, ""}, {"token_correct", kReal, ""}, {"tokens_scored", kReal, ""}});
     for (std::size_t item = 0; item < items; ++item) {
       const double hardness = is_shared[item] ? of_item[item] : noise.uniform();
       table.add_row({static_cast<std::int64_t>(item), hardness < share ? 1.0 : 0.0, 1.0});
@@ -273,7 +274,7 @@ struct ScoreRates {
 };
 ScoreRates score_rates(const Scores& scores, std::size_t seeds, int studies) {
   const auto claims = [&](double bound) {
-    return claims_of(support::cat("      - {of: a0, at_least: ", bound, "}\n"));
+    return claims_of(support::cat("      - {measure: token_correct, of: a0, at_least: ", bound, "}\n"));
   };
   const auto at = claims(scores.median), above = claims(scores.median + 1e-3);
   Noise noise(seeds);
@@ -320,7 +321,7 @@ BOOST_AUTO_TEST_CASE(a_number_that_scores_reach_is_judged_by_their_median) {
     }
   }
   // Ten seeds of which nineteen in twenty learn show it.
-  const auto claims = claims_of("      - {of: a0, at_least: 0.5}\n");
+  const auto claims = claims_of("      - {measure: token_correct, of: a0, at_least: 0.5}\n");
   const Scores learn{.name = "", .of_seed = [](Noise& noise) { return noise.uniform() < 0.95 ? 0.97 : 0.03; }};
   Noise noise(1);
   int reproduced = 0;

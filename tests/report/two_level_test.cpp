@@ -96,7 +96,7 @@ Rates rates_of(const Study& study, int studies, std::uint64_t key) {
     BOOST_TEST_REQUIRE(difference.has_value());
     rates.found += difference->p < 0.05;
     rates.covered += difference->interval.low <= study.effect && study.effect <= difference->interval.high;
-    BOOST_TEST_REQUIRE((difference->p < 0.05) == difference->excludes_zero());
+    BOOST_TEST_REQUIRE((difference->p < 0.05) == (difference->interval.low > 0 || difference->interval.high < 0));
   }
   rates.found /= studies;
   rates.covered /= studies;
@@ -114,7 +114,7 @@ BOOST_AUTO_TEST_CASE(a_model_does_not_differ_from_itself) {
   BOOST_TEST(same.interval.low == 0.0);
   BOOST_TEST(same.interval.high == 0.0);
   BOOST_TEST(same.p == 1.0);
-  BOOST_TEST(!same.excludes_zero());
+  BOOST_TEST((same.interval.low <= 0 && same.interval.high >= 0));
 }
 
 BOOST_AUTO_TEST_CASE(a_constant_shift_has_an_interval_of_no_width) {
@@ -139,7 +139,7 @@ BOOST_AUTO_TEST_CASE(summaries_of_seeds_give_the_paired_t_test) {
   const TwoLevel summaries = two_level({{1}, {2}, {3}});
   const SeedPairs pairs = paired_seeds({1, 2, 3}, {0, 0, 0});
   BOOST_TEST(summaries.interval.low == pairs.interval.low, tt::tolerance(1e-12));
-  BOOST_TEST(summaries.p == pairs.p, tt::tolerance(1e-12));
+  BOOST_TEST(summaries.p == 0.0741799, tt::tolerance(1e-5));
   BOOST_TEST(std::isnan(two_level({{1}, {2}}).p));
   BOOST_TEST(std::isnan(two_level({}).estimate));
 }

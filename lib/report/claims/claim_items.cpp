@@ -18,6 +18,21 @@ const Words kNumbers = {"doc_id", "trial", "index", "item"};
 /// Columns that describe the test of an item.
 const Words kAsked = {"corpus", "protocol", "task", "variant", "split", "L", "length", "depth", "test", "amount"};
 
+/// Columns of shares of right answers, of counts of right answers, and measures of the column `value` that are shares.
+const Words kScores = {"em",        "exact",     "exact_match", "accuracy",   "acc",    "correct",
+                       "token_acc", "digit_acc", "rank_acc",    "rank_score", "det_acc"};
+const Words kCounts = {"token_correct", "digit_correct", "correct"};
+const Words kMeasures = {"S0", "parts", "S1", "S1_digits", "S3", "S3_mrr", "ood_mean_em", "ood_mean_token_acc"};
+
+/// "ordinal_3_40": a part of a task, its number and a length.
+bool names_part(const std::string& measure) {
+  const auto words = support::split(measure, '_');
+  const auto is_number = [](const auto& word) {
+    return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  return words.size() > 2 && is_number(words[words.size() - 1]) && is_number(words[words.size() - 2]);
+}
+
 double ratio(const ItemSums& sums) {
   double top = 0, bottom = 0;
   for (const auto& [name, item] : sums) {
@@ -86,6 +101,25 @@ statistics::Interval share_interval(double share, const std::optional<double>& o
 
 }  // namespace
 
+bool names_score(const Quantity& quantity) {
+  if (quantity.absolute) return false;
+  const auto is_in = [&](const Words& names) {
+    return std::find(names.begin(), names.end(), quantity.measure) != names.end();
+  };
+  if (quantity.per.empty() ? is_in(kScores) : is_in(kCounts)) return true;
+  // A table of several measures: each of the rows must be of a score.
+  const auto all_scores = [](const RowFilter& rows) {
+    const auto measures = rows.find("measure");
+    return measures != rows.end() &&
+           std::all_of(measures->second.begin(), measures->second.end(), [](const std::string& measure) {
+             return measure.starts_with("confident_") || names_part(measure) ||
+                    std::find(kMeasures.begin(), kMeasures.end(), measure) != kMeasures.end();
+           });
+  };
+  return quantity.measure == "value" && quantity.per.empty() && all_scores(quantity.where) &&
+         (!quantity.minus || all_scores(*quantity.minus));
+}
+
 bool is_score(const Measurement& measured) {
   const auto shares = [](const ItemSums& sums) {
     return std::all_of(sums.begin(), sums.end(), [](const auto& item) {
@@ -93,7 +127,7 @@ bool is_score(const Measurement& measured) {
       return share >= 0 && share <= 1;
     });
   };
-  return !measured.has_unit && shares(measured.main) && shares(measured.minus);
+  return measured.of_answers && shares(measured.main) && shares(measured.minus);
 }
 
 double Measurement::value() const { return has_minus ? ratio(main) - ratio(minus) : ratio(main); }
@@ -176,8 +210,10 @@ ComponentResult evaluate(const Component& component, const ArmSeeds& arms, const
                                       [&](const std::string& seed) { return is_score(arms.at(arm).at(seed)); });
   };
   if (scores_of(component.arm) && scores_of(component.other)) {
-    const bool of_two = !component.other.empty() || arms.at(component.arm).at(seeds.front()).has_minus;
-    const double a = component.sign * (of_two ? -1 : 0) + component.offset, b = component.sign + component.offset;
+    const bool has_minus = arms.at(component.arm).at(seeds.front()).has_minus;
+    const double lowest = (component.other.empty() ? 0 : -1) - (has_minus ? 1 : 0),
+                 highest = !component.other.empty() && has_minus ? 2 : 1;
+    const double a = component.sign * lowest + component.offset, b = component.sign * highest + component.offset;
     result.bounds = statistics::Interval{std::min(a, b), std::max(a, b)};
   }
   if (!as_score) return result;

@@ -20,12 +20,15 @@ using ItemSums = std::map<std::string, std::pair<double, double>>;
 struct Measurement {
   ItemSums main, minus;
   bool has_minus = false, has_items = false;
-  bool has_unit = false;  ///< of the measure: nats are no score
+  bool of_answers = false;  ///< the measure counts right answers (`names_score`)
   std::string status;     ///< of rows that hold no number
   double value() const;
 };
 
-/// A score of answers: a measure without a unit whose items are all from 0 to 1. Seeds often have all of it or nothing.
+/// Whether a quantity is a share of right answers, by the name of its column: em, accuracy, token_correct per
+/// token_total; or by the measure that its rows are of, such as ood_mean_em.
+bool names_score(const Quantity& quantity);
+/// A score of answers, from 0 to 1 and not in percent. Seeds often have all of it or nothing.
 bool is_score(const Measurement& measured);
 
 /// Arm → seed.

@@ -4,6 +4,7 @@
 #include "report/claims/claim_items.h"
 #include "report/claims/claims.h"
 #include "report/results/results.h"
+#include "schema/tables.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -82,16 +83,44 @@ class Names {
   std::size_t runs_ = 0, named_ = 0;
 };
 
+/// Columns of a table that evaluations write. Other tables are known when they are gathered.
+void check_columns(const ClaimTest& test, support::Diagnostics& diagnostics) {
+  const Quantity& quantity = test.quantity;
+  const auto& layouts = schema::layouts();
+  const auto layout = std::find_if(layouts.begin(), layouts.end(),
+                                   [&](const schema::Layout& one) { return one.name == quantity.table; });
+  if (layout == layouts.end()) return;
+  Words known;
+  schema::Identity identity;
+  const auto add = [&](const char* name, const auto&...) { known.emplace_back(name); };
+  schema::Identity::columns(identity, add);
+  for (const schema::Column& column : layout->columns) known.push_back(column.name);
+  std::set<std::string> named{quantity.measure, quantity.per, quantity.by, quantity.seed_by};
+  for (const auto& [name, values] : quantity.where) named.insert(name);
+  for (const auto& [name, values] : quantity.minus.value_or(RowFilter())) named.insert(name);
+  named.erase("");
+  for (const std::string& name : named) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    diagnostics.add(cat("table ", quote(quantity.table), " has no column ", quote(name)), test.place,
+                    support::suggestion(name, known));
+  }
+}
+
 }  // namespace
 
 void check_names(const std::vector<ClaimSpec>& claims, const std::vector<std::string>& labels,
                  const std::vector<std::string>& left_out) {
+  support::Diagnostics diagnostics;
+  for (const ClaimSpec& claim : claims) {
+    for (const ClaimTest& test : claim.control) check_columns(test, diagnostics);
+    for (const ClaimTest& test : claim.tests) check_columns(test, diagnostics);
+  }
+  diagnostics.throw_if_any();
   // Without a label of an axis, stages and labels of other axes may be gone, too.
   const bool is_whole = std::all_of(left_out.begin(), left_out.end(),
                                     [](const std::string& label) { return label.starts_with("seed="); });
   const Names names(labels);
   if (!is_whole || !names.are_known()) return;
-  support::Diagnostics diagnostics;
   for (const ClaimSpec& claim : claims) {
     for (const ClaimTest& test : claim.control) names.check(test, diagnostics);
     for (const ClaimTest& test : claim.tests) names.check(test, diagnostics);

@@ -176,13 +176,13 @@ class Judge {
     if (seeds.empty() && result.reason.empty()) result.reason = "no seed that all of them have";
     if (seeds.empty() || !lacking.empty()) return result;
     result.reason.clear();
-    result.seeds = seeds.size();
     const Words common(seeds.begin(), seeds.end());
     const CommonItems items = common_items(arms, all, common);
     if (items.most > 1 && has_items(arms, all, common) && items.shared < 2) {
       result.reason = "the arms were not tested on the same items";
       return result;
     }
+    result.seeds = seeds.size();
     result.items = items.paired ? items.main.size() : 0;
     decide(compare(result, arms, common, items, gates), items, result);
     if (items.paired && items.main.size() < items.most) {
@@ -533,6 +533,11 @@ class Judge {
 
   /// Items of different models must not be summed. @throws ConfigError that names labels in which they differ
   static void require_one_model(const ClaimTest& test, const Run& one, const Run& other) {
+    if (&one == &other) return;
+    // Two runs of known models are two models, or two evaluations that contradict each other.
+    const bool known = !one.run_id.empty() && !other.run_id.empty();
+    const char* several =
+        known && one.run_id == other.run_id ? "several evaluations fit for " : "several models fit for ";
     Labels all = one.labels;
     all.insert(other.labels.begin(), other.labels.end());
     const auto value_of = [](const Run& run, const std::string& label) {
@@ -542,16 +547,20 @@ class Judge {
     const std::string here_stage = value_of(one, "stage"), there_stage = value_of(other, "stage");
     for (const auto& [label, value] : all) {
       const std::string here = value_of(one, label), there = value_of(other, label);
-      if (here == there || label == "stage") continue;
+      if (here == there || (label == "stage" && !known)) continue;
       // Its stage distinguishes a model without the label from the others.
       const bool by_stage = (here.empty() || there.empty()) && here_stage != there_stage && !here_stage.empty();
       throw support::ConfigError(
-          cat("several models fit for ", one.encoding, ", seed ", one.seed, ": ", label, " is ",
-              here.empty() ? "missing" : quote(here), " or ", there.empty() ? "missing" : quote(there)),
+          cat(several, one.encoding, ", seed ", one.seed, ": ", label, " is ", here.empty() ? "missing" : quote(here),
+              " or ", there.empty() ? "missing" : quote(there)),
           test.place,
           by_stage ? cat("choose one with 'runs: {stage: ", here_stage, "}'")
                    : cat("choose one with 'runs: {", label, ": ", value, "}'"));
     }
+    if (!known || one.variant == other.variant) return;
+    throw support::ConfigError(
+        cat(several, one.encoding, ", seed ", one.seed, ": ", quote(one.variant), " and ", quote(other.variant)),
+        test.place, cat("leave out 'runs' and name an arm, such as '", one.encoding, ", ", one.variant, "'"));
   }
 
   /// The arm that a run belongs to. Where axes were narrowed to one label, its name lacks these labels; it is still the
@@ -638,7 +647,6 @@ class Judge {
                                support::suggestion(name, names));
   }
 
-  /// Whether a row of an arm that the test is about was among them.
   /// The texts that a table is not judged by, unless a claim asks for one.
   std::set<std::string> unjudged_texts_of(const artifact::Table& table, const RowFilter& filter) const {
     const bool named = std::any_of(filter.begin(), filter.end(), [](const auto& one) { return one.first == kCorpus; });
@@ -654,6 +662,7 @@ class Judge {
     return known->second = unjudged_of(texts);
   }
 
+  /// Whether a row of an arm that the test is about was among them.
   bool add_rows(const ClaimTest& test, const GatheredTable& gathered, const std::string& run_name,
                 const std::string& run_seed, ArmSeeds& arms) const {
     const Quantity& quantity = test.quantity;
@@ -665,8 +674,7 @@ class Judge {
     const Words asked = test.arms();
     bool used = false;
     const Words item_names = item_columns(table, quantity);
-    const bool has_items = !item_names.empty(),
-               has_unit = !table.columns()[*table.find_column(quantity.measure)].unit.empty();
+    const bool has_items = !item_names.empty(), of_answers = names_score(quantity);
     const auto take = [&](const RowFilter& filter, bool is_minus) {
       for (const auto& [name, values] : filter) check_column(test, table, name);
       const std::set<std::string> unjudged = unjudged_texts_of(table, filter);
@@ -684,7 +692,7 @@ class Judge {
         Measurement& measured = arms[name][seed];
         measured.has_items = has_items;
         measured.has_minus = quantity.minus.has_value();
-        measured.has_unit = has_unit;
+        measured.of_answers = of_answers;
         ItemSums& sums = is_minus ? measured.minus : measured.main;
         if (!has_items && !sums.empty()) {
           throw support::ConfigError(cat("several rows of ", quote(table.name()), " fit '", filter_text(filter),

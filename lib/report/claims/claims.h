@@ -64,10 +64,11 @@ struct ClaimSpec {
 /// @throws ConfigError with every mistake: file, line, and the nearest word.
 std::vector<ClaimSpec> read_claims(const std::filesystem::path& file);
 
-/// Whether the results that a pipeline will gather have every arm and label that tests name. Results whose labels have
-/// no encoding are not checked, nor is a run that leaves out more than seeds.
+/// Whether tables of an evaluation have every column that tests name, and whether the results that a pipeline will
+/// gather have every arm and label. Arms and labels are not checked where labels have no encoding, nor in a run that
+/// leaves out more than seeds.
 /// @param labels, left_out  as in ReportConfig
-/// @throws ConfigError with each name that no result will have, its test's line, and the nearest name
+/// @throws ConfigError with each name that nothing will have, its test's line, and the nearest name
 void check_names(const std::vector<ClaimSpec>& claims, const std::vector<std::string>& labels,
                  const std::vector<std::string>& left_out);
 

@@ -106,6 +106,7 @@ class ClaimReader {
     if (found[0] == "above") {
       test.kind = ClaimTest::Kind::kAbove;
       test.others = words(node, "above");
+      refuse_itself(node, test);
       test.value = number(node, "margin", 0);
     } else {
       test.kind = found[0] == "at_least"  ? ClaimTest::Kind::kAtLeast
@@ -121,6 +122,14 @@ class ClaimReader {
       diagnostics_.add("'within' belongs to 'near'", within->place());
     }
     return test;
+  }
+
+  void refuse_itself(const Node& node, const ClaimTest& test) {
+    for (const std::string& arm : test.of) {
+      if (std::find(test.others.begin(), test.others.end(), arm) == test.others.end()) continue;
+      diagnostics_.add(cat("'of' and 'above' both name ", quote(arm), ", and no encoding exceeds itself"),
+                       node.find("above")->place(), cat("leave ", quote(arm), " out of one of them"));
+    }
   }
 
   void read_shared(const Node& node, ClaimTest& test) {

@@ -109,12 +109,6 @@ double position_in(Scale scale, double low, double high, double value) {
   return (value - low) / (high - low);
 }
 
-double value_at(Scale scale, double low, double high, double position) {
-  if (is_log(scale)) return low * std::pow(high / low, position);
-  if (scale == Scale::kSigned) return between(scale, low, high, position);
-  return low + (high - low) * position;
-}
-
 std::vector<Tick> ticks_of(const Axis& axis, double low, double high, int about) {
   if (axis.scale == Scale::kLog2) {
     std::vector<Tick> ticks;

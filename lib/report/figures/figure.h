@@ -164,7 +164,6 @@ Range range_of(const Axis& axis, const std::vector<double>& values);
 std::vector<Tick> ticks_of(const Axis& axis, double low, double high, int about);
 /// The place of `value` between low (0) and high (1), on the axis's scale.
 double position_in(Scale scale, double low, double high, double value);
-double value_at(Scale scale, double low, double high, double position);
 
 /// Moves labels apart: places nearest to `wanted` (least squares) that keep `gap` between neighbours, inside [low,
 /// high] if they fit there. Order is kept; equal wishes keep the order given.

@@ -534,6 +534,11 @@ class Script {
     finish(f);
   }
 
+  /// At the end of an interval that reaches beyond the axis.
+  void arrow_head(double x, double y, int inwards, const std::string& colour) {
+    for (const double side : {-1.0, 1.0}) line(x, y, x + inwards * em_ * 0.5, y + side * em_ * 0.35, colour, 1.6, "1");
+  }
+
   void forest(const Panel& panel, const Frame& f) {
     for (const Flag& flag : panel.flags)
       label(flag.text, f.left + em_ * 0.6, y_at(f, flag.y), "left", "#777777", false, 0.9);
@@ -542,7 +547,11 @@ class Script {
       for (const Point& p : s.points) {
         if (std::isnan(p.x)) continue;
         const double low = std::clamp(p.low, f.x.low, f.x.high), high = std::clamp(p.high, f.x.low, f.x.high);
-        if (!std::isnan(p.low)) whiskers += cat(num(low), " ", num(p.y), "\n", num(high), " ", num(p.y), "\n\n");
+        if (!std::isnan(p.low)) {
+          whiskers += cat(num(low), " ", num(p.y), "\n", num(high), " ", num(p.y), "\n\n");
+          if (p.low < f.x.low) arrow_head(f.left, y_at(f, p.y), 1, s.look.colour);
+          if (p.high > f.x.high) arrow_head(f.right, y_at(f, p.y), -1, s.look.colour);
+        }
         marks += cat(num(std::clamp(p.x, f.x.low, f.x.high)), " ", num(p.y), "\n");
         const double from = std::clamp(0.0, f.x.low, f.x.high), to = std::clamp(p.x, f.x.low, f.x.high);
         bars += cat(num((from + to) / 2), " ", num(p.y), " ", num(std::min(from, to)), " ", num(std::max(from, to)),
@@ -734,6 +743,17 @@ Canvas pdf_canvas(const Figure& figure) {
   canvas.panel_width = (columns > 1 ? 6.75 : 3.25) * 72 / columns;
   canvas.panel_height = 2.5 * 72;
   return sized(figure, canvas);
+}
+
+bool cuts_intervals(const Figure& figure) {
+  if (figure.kind != Figure::Kind::kForest && figure.kind != Figure::Kind::kBars) return false;
+  return std::any_of(figure.panels.begin(), figure.panels.end(), [&](const Panel& panel) {
+    const double low = panel.x_low.value_or(figure.x.low), high = panel.x_high.value_or(figure.x.high);
+    return std::any_of(panel.series.begin(), panel.series.end(), [&](const Series& series) {
+      return std::any_of(series.points.begin(), series.points.end(),
+                         [&](const Point& point) { return point.low < low || point.high > high; });
+    });
+  });
 }
 
 bool has_outlines(const Figure& figure) {

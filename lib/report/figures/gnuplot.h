@@ -28,6 +28,8 @@ Canvas pdf_canvas(const Figure& figure);
 /// From so many bands in a panel on, bands are drawn as outlines.
 inline constexpr int kBandsAsOutlines = 4;
 bool has_outlines(const Figure& figure);
+/// Whether an interval of a forest reaches beyond the axis, where it ends in an arrow head.
+bool cuts_intervals(const Figure& figure);
 
 /// The script, complete; everything that depends on the reader's taste is decided in it.
 std::string gnuplot_script(const Figure& figure, const Canvas& canvas);

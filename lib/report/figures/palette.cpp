@@ -111,13 +111,15 @@ void Palette::tell_apart(const std::vector<std::string>& names) {
   free.insert(free.end(), kMoreColours.begin(), kMoreColours.end());
   std::size_t next = 0;
   for (Look* own : twice) {
-    // Beyond the listed ones: hues a golden angle apart.
-    for (std::string colour;; ++next) {
+    // Beyond the listed ones: hues a golden angle apart. There are fewer hues than names may be; the rest keep theirs.
+    constexpr std::size_t kTurn = 2000;
+    std::string colour;
+    for (std::size_t tries = 0; colour.empty(); ++next) {
+      if (tries++ == kTurn) return;
       colour = next < free.size() ? free[next] : hue(137.508 * static_cast<double>(next));
-      if (!taken.insert(colour).second) continue;
-      own->colour = colour;
-      break;
+      if (!taken.insert(colour).second) colour.clear();
     }
+    own->colour = colour;
   }
 }
 

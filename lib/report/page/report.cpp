@@ -25,6 +25,16 @@ using support::cat;
 
 constexpr std::size_t kPanelsOnPage = 12;  // a figure's, so that a page with ten runs stays below 2 MB
 
+bool is_known(const Results& results, const std::string& encoding) {
+  return std::find(results.encodings.begin(), results.encodings.end(), encoding) != results.encodings.end();
+}
+
+/// Why no arm has an encoding. Without a choice of a tuned value, its models are left out.
+std::string absence_of(const Results& results, const std::string& encoding, const std::string& shown) {
+  return is_known(results, encoding) ? cat("no model of ", shown, " is compared")
+                                     : cat("no model here is called ", shown);
+}
+
 /// @param wanted the baseline that the config names
 std::string lead_of(const Results& results, const std::string& wanted) {
   std::set<std::string> seeds;
@@ -37,7 +47,7 @@ std::string lead_of(const Results& results, const std::string& wanted) {
   if (!names.empty()) text += cat(". Encodings: ", support::join(names, ", "));
   if (has_variants(results)) text += cat(". Variants: ", support::join(results.variants, "; "));
   if (results.baseline != wanted)
-    text += cat(". Differences are from ", results.baseline, ", since no model here is called ", wanted);
+    text += cat(". Differences are from ", results.baseline, ", since ", absence_of(results, wanted, wanted));
   if (!results.left_out.empty()) text += cat(". Left out of this run: ", support::join(results.left_out, ", "));
   return text + ".";
 }
@@ -158,6 +168,7 @@ std::vector<Section> make_sections(const Results& results) {
     for (Figure& figure : section.figures) {
       unique(figure.id, "figure ");
       if (figure.setting.empty()) figure.setting = setting;
+      if (cuts_intervals(figure)) figure.caption += " Arrow head: the interval reaches beyond the axis.";
       if (has_outlines(figure))
         figure.caption += cat(" Bands are outlines, since there are ", kBandsAsOutlines, " or more.");
     }
@@ -272,15 +283,14 @@ void require_protocol(const std::string& only, const std::vector<std::string>& p
 /// Names of the config that no model has. They are no errors: `--axis` may have left the model out.
 void warn_of_absent_names(const Results& results, const std::string& baseline, support::Progress& progress) {
   const auto warn = [&](const char* key, const std::string& name, const std::string& effect) {
-    const std::string hint = support::suggestion(name, results.encodings);
-    progress.warn(cat("no model here is called ", support::quote(name), " (", key, "): ", effect,
-                      hint.empty() ? "" : "; ", hint));
+    const std::string hint = is_known(results, name) ? "" : support::suggestion(name, results.encodings);
+    progress.warn(
+        cat(absence_of(results, name, support::quote(name)), " (", key, "): ", effect, hint.empty() ? "" : "; ", hint));
   };
   if (results.baseline != baseline)
     warn("baseline", baseline, cat("differences are from ", support::quote(results.baseline)));
   for (const std::string& name : results.highlight) {
-    if (std::find(results.encodings.begin(), results.encodings.end(), name) == results.encodings.end())
-      warn("highlight", name, "nothing is highlighted for it");
+    if (!is_known(results, name)) warn("highlight", name, "nothing is highlighted for it");
   }
 }
 

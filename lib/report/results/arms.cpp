@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "report/results/rows.h"
+#include "support/error.h"
 #include "support/missing.h"
+#include "support/text.h"
 
 namespace pe::report {
 namespace {
@@ -60,6 +63,14 @@ std::vector<std::int64_t> lengths_of(const Results& results, const std::string& 
 }
 
 bool has_variants(const Results& results) { return results.variants.size() > 1; }
+
+std::int64_t place_in_model(const Results& results, std::size_t run, const char* table, const char* column,
+                            std::int64_t value) {
+  constexpr std::int64_t kMost = 4096;  // far beyond any model; a picture of more would never end
+  if (value >= 0 && value < kMost) return value;
+  throw support::ArtifactError(support::cat(results.runs[run].file, ", table '", table, "': column '", column,
+                                            "' holds ", value, ", expected 0 to ", kMost - 1));
+}
 
 std::string reason_of(const std::string& status) {
   if (status == "na_positions") return "the length is beyond the positions that the encoding has";

@@ -14,6 +14,7 @@
 #include "artifact/missing_input.h"
 #include "report/results/arms.h"
 #include "report/results/drops.h"
+#include "report/results/evaluations.h"
 #include "report/results/rows.h"
 #include "report/results/training_curves.h"
 #include "report/text_escape.h"
@@ -190,7 +191,6 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
   each_row<schema::LmSummary>(tables, where, [&](const schema::LmSummary& row) {
     LmCell& cell = cell_of(row);
     cell.stride = row.stride;
-    cell.bos_policy = row.bos_policy;
     cell.status = status_of(row.status);
     cell.nll = row.nll_mean;
     cell.bpb = row.bpb;
@@ -526,7 +526,17 @@ class ScoreReader {
     // Several evaluations of one model are one run; the axes that tell them apart say nothing about the model.
     std::size_t index = results_.runs.size();
     const Run& run = scores.run;
-    if (!run.run_id.empty()) index = run_for(models_[{run.run_id, run.encoding, run.seed}], scores);
+    if (!run.run_id.empty()) {
+      Evaluated& same = evaluated_with(models_[{run.run_id, run.encoding, run.seed}], scores);
+      index = same.run;
+      std::vector<artifact::Table> fresh;
+      for (artifact::Table& table : scores.tables.tables) {
+        const bool had_rows = table.rows() > 0;
+        artifact::Table added = same.rows.add(std::move(table));
+        if (added.rows() > 0 || !had_rows) fresh.push_back(std::move(added));
+      }
+      scores.tables.tables = std::move(fresh);
+    }
     add(index, std::move(scores));
   }
 
@@ -539,12 +549,16 @@ class ScoreReader {
       if (index == results_.runs.size()) unmeasured.insert(index);
       add(index, std::move(scores));
     }
-    keep_axes_of_texts();
-    for (Run& run : results_.runs) {
-      for (const std::string& axis : evaluation_axes_[is_laid_over(run)]) run.labels.erase(axis);
+    others_.resize(results_.runs.size());
+    kept_ = axes_of_one_model();
+    for (std::size_t run = 0; run < results_.runs.size(); ++run) {
+      for (const auto& [axis, more] : others_[run]) results_.runs[run].labels.emplace(axis, more.front());
     }
     return unmeasured;
   }
+
+  /// After `finish`, and after drops have their names: encodings that a drop seems to have tell no models apart.
+  void settle(const std::set<std::size_t>& unmeasured) { settle_labels(results_.runs, others_, kept_, unmeasured); }
 
   const std::set<std::int64_t>& lengths() const { return lengths_; }  ///< of training
 
@@ -560,7 +574,7 @@ class ScoreReader {
     Run run{.labels = labels,
             .encoding = label_of(labels, {"encoding", "pe"}),
             .seed = label_of(labels, {"seed"}),
-            .file = input.path.filename().string(),
+            .file = input.path.string(),
             .facts = scores.tables.facts};
     if (!input.digest.empty()) run.digests.push_back(input.digest);
     if (const std::int64_t longest = told_longest(file); longest > 0) run.facts["task_longest"] = longest;
@@ -584,46 +598,50 @@ class ScoreReader {
     return run;
   }
 
-  /// Tables of a model by the text that they were measured on.
-  using Texts = std::map<std::string, std::string>;
+  /// Evaluations of a model that are one run.
+  struct Evaluated {
+    std::size_t run = 0;
+    std::map<std::string, std::string> texts;  ///< table → the text that it was measured on
+    EvaluatedRows rows;
+  };
 
-  /// The run that an evaluation joins. The same table of another text is another run: its rows must not be joined.
-  std::size_t run_for(std::vector<std::pair<std::size_t, Texts>>& known, const Scores& scores) const {
+  /// The run that an evaluation joins. The same table of another text, or with other settings, is another run: its rows
+  /// must not be joined.
+  Evaluated& evaluated_with(std::vector<Evaluated>& known, const Scores& scores) const {
     const std::string digest = data_of(scores.run);
-    const auto fits = [&](const Texts& texts) {
+    const auto fits = [&](const Evaluated& one) {
       return std::all_of(scores.tables.tables.begin(), scores.tables.tables.end(), [&](const artifact::Table& table) {
-        const auto own = texts.find(table.name());
-        return own == texts.end() || own->second.empty() || digest.empty() || own->second == digest;
+        const auto own = one.texts.find(table.name());
+        const bool same = own == one.texts.end() || own->second.empty() || digest.empty() || own->second == digest;
+        return same && one.rows.fit(table);
       });
     };
-    const auto is_like = [&](const auto& one) {
-      return labels_agree(results_.runs[one.first].labels, scores.run.labels) && fits(one.second);
+    const auto is_like = [&](const Evaluated& one) {
+      return labels_agree(results_.runs[one.run].labels, scores.run.labels) && fits(one);
     };
     auto run = std::find_if(known.begin(), known.end(), is_like);
-    if (run == known.end())
-      run = std::find_if(known.begin(), known.end(), [&](const auto& one) { return fits(one.second); });
-    if (run == known.end()) run = known.insert(run, {results_.runs.size(), {}});
-    for (const artifact::Table& table : scores.tables.tables) run->second.emplace(table.name(), digest);
-    return run->first;
+    if (run == known.end()) run = std::find_if(known.begin(), known.end(), fits);
+    if (run == known.end()) run = known.insert(run, Evaluated{results_.runs.size(), {}, {}});
+    for (const artifact::Table& table : scores.tables.tables) run->texts.emplace(table.name(), digest);
+    return *run;
   }
 
-  /// Labels that distinguish two runs of one model, such as a text, stay.
-  void keep_axes_of_texts() {
+  /// Axes of labels that distinguish two runs of one model, such as a text. They stay.
+  std::set<std::string> axes_of_one_model() const {
+    std::set<std::string> axes;
     for (const auto& [model, runs] : models_) {
-      for (const auto& [one, texts] : runs) {
-        for (const auto& [axis, label] : results_.runs[one].labels) {
-          const bool same = std::all_of(runs.begin(), runs.end(), [&, &axis = axis, &label = label](const auto& other) {
-            return label_of(results_.runs[other.first].labels, {axis.c_str()}) == label;
-          });
-          if (same) continue;
-          for (auto& [laid_over, axes] : evaluation_axes_) axes.erase(axis);
+      for (const Evaluated& one : runs) {
+        for (const auto& [axis, label] : results_.runs[one.run].labels) {
+          const bool same =
+              std::all_of(runs.begin(), runs.end(), [&, &axis = axis, &label = label](const Evaluated& other) {
+                return label_of(results_.runs[other.run].labels, {axis.c_str()}) == label;
+              });
+          if (!same) axes.insert(axis);
         }
       }
     }
+    return axes;
   }
-
-  /// Evaluated with another encoding than its training had, which an axis of evaluations chose.
-  static bool is_laid_over(const Run& run) { return run.facts.contains("trained_encoding"); }
 
   /// The only run whose labels differ in the stage alone; a new one where there is none, or several.
   std::size_t same_labels(const Run& run) const {
@@ -645,8 +663,9 @@ class ScoreReader {
       results_.runs.push_back(std::move(scores.run));
     } else {
       Run& same = results_.runs[index];
+      others_.resize(results_.runs.size());
       for (const auto& [axis, label] : scores.run.labels) {
-        if (label_of(same.labels, {axis.c_str()}) != label) evaluation_axes_[is_laid_over(same)].insert(axis);
+        if (label_of(same.labels, {axis.c_str()}) != label) append_unique(others_[index][axis], label);
       }
       same.file += cat(", ", scores.run.file);
       same.digests.insert(same.digests.end(), scores.run.digests.begin(), scores.run.digests.end());
@@ -666,9 +685,10 @@ class ScoreReader {
   Results& results_;
   DataFiles& data_;
   /// run_id, encoding and seed → runs
-  std::map<std::tuple<std::string, std::string, std::string>, std::vector<std::pair<std::size_t, Texts>>> models_;
+  std::map<std::tuple<std::string, std::string, std::string>, std::vector<Evaluated>> models_;
   std::vector<Scores> own_;
-  std::map<bool, std::set<std::string>> evaluation_axes_;  // is_laid_over → axes
+  std::vector<OtherLabels> others_;  // by run
+  std::set<std::string> kept_;       // axes that distinguish runs of one model
   std::set<std::int64_t> lengths_;
 };
 
@@ -680,7 +700,7 @@ Curve read_curve(const artifact::Input& input, const Labels& labels, std::size_t
   curve.run = {.labels = labels,
                .encoding = label_of(labels, {"encoding", "pe"}),
                .seed = label_of(labels, {"seed"}),
-               .file = input.path.filename().string(),
+               .file = input.path.string(),
                .facts = tables.facts};
   read_training(file, curve);
   if (curve.run.encoding.empty()) curve.run.encoding = pe_of(tables.facts);
@@ -702,6 +722,39 @@ Curve read_curve(const artifact::Input& input, const Labels& labels, std::size_t
   return curve;
 }
 
+[[noreturn]] void refuse_same_seed(const Results& results, const std::vector<std::size_t>& runs) {
+  const Run& first = results.runs[runs.front()];
+  std::vector<std::string> files;
+  for (const std::size_t run : runs) files.push_back(results.runs[run].file);
+  throw support::ConfigError(
+      cat(runs.size(), " runs of ", arm_name({first.encoding, first.variant, {}}, true), " have ",
+          first.seed.empty() ? "no seed" : cat("the seed ", support::quote(first.seed)),
+          " and no label that tells them apart, so they are no further seeds: ", support::join(files, "; ")),
+      {}, "give each a label in 'labels', such as 'scores encoding=rope,seed=42,text=web', or leave one out");
+}
+
+/// A seed that comes several times in an arm is no further seed. Snapshots of one training become variants by their
+/// step, in all arms of the variant. @throws ConfigError where nothing tells such runs apart
+void tell_snapshots_apart(const std::set<std::size_t>& unmeasured, Results& results) {
+  std::map<std::tuple<std::string, std::string, std::string>, std::vector<std::size_t>> same;
+  for (std::size_t i = 0; i < results.runs.size(); ++i) {
+    const Run& run = results.runs[i];
+    if (run.selected && unmeasured.count(i) == 0) same[{run.variant, run.encoding, run.seed}].push_back(i);
+  }
+  std::set<std::string> by_step;
+  for (const auto& [arm, runs] : same) {
+    if (runs.size() < 2) continue;
+    std::set<std::int64_t> steps;
+    for (const std::size_t run : runs) steps.insert(results.runs[run].step);
+    if (steps.size() < runs.size() || *steps.begin() < 0) refuse_same_seed(results, runs);
+    by_step.insert(std::get<0>(arm));
+  }
+  for (Run& run : results.runs) {
+    if (by_step.count(run.variant) == 0 || run.step < 0) continue;
+    run.variant += cat(run.variant.empty() ? "" : ", ", "step ", run.step);
+  }
+}
+
 /// Variants, encodings in order, and arms, from the labels of runs and curves. Runs that only have a user's tables
 /// would be rows of dashes, so they are no arms unless all are.
 void make_arms(const std::vector<std::string>& chosen, std::set<std::size_t> unmeasured, Results& results) {
@@ -717,7 +770,10 @@ void make_arms(const std::vector<std::string>& chosen, std::set<std::size_t> unm
     append_unique(results.encodings, run.encoding);
     if (unmeasured.count(i) != 0) continue;
     run.variant = variant_of(run.labels, run_axes);
-    append_unique(results.variants, run.variant);
+  }
+  tell_snapshots_apart(unmeasured, results);
+  for (std::size_t i = 0; i < results.runs.size(); ++i) {
+    if (unmeasured.count(i) == 0) append_unique(results.variants, results.runs[i].variant);
   }
   for (std::vector<Curve>* curves : {&results.curves, &results.unselected_curves}) {
     for (Curve& curve : *curves) {
@@ -777,11 +833,12 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     results.curves.push_back(read_curve(workspace.all_inputs("curves")[i], curve_labels[i], i + 1, data));
 
   name_drops(results);
+  scores.settle(unmeasured);
   inherit_settings(results.curves);
   make_arms(select_values(config.select, results, config.select_seeds), unmeasured, results);
-  const bool known = std::any_of(results.runs.begin(), results.runs.end(),
-                                 [&](const Run& run) { return run.encoding == config.baseline; });
-  results.baseline = known || results.runs.empty() ? config.baseline : results.runs.front().encoding;
+  const bool known = std::any_of(results.arms.begin(), results.arms.end(),
+                                 [&](const Arm& arm) { return arm.encoding == config.baseline; });
+  results.baseline = known || results.arms.empty() ? config.baseline : results.arms.front().encoding;
   std::set<std::int64_t> lengths = scores.lengths();
   // Logs speak where no evaluation does: trunks of trained branches may have been trained at another length.
   if (lengths.empty()) {

@@ -64,7 +64,7 @@ struct Run {
   std::string variant;  ///< empty when only encodings and seeds distinguish runs
   std::string seed;
   std::string run_id;
-  std::string file;                  ///< name of the artifact, for messages
+  std::string file;                  ///< paths of its artifacts, for messages
   std::vector<std::string> digests;  ///< content digests of its artifacts, where the task's document names them
   std::int64_t step = -1;
   double tokens_seen = 0;
@@ -80,7 +80,6 @@ struct LmCell {
   std::string protocol;
   std::int64_t length = 0;
   std::int64_t stride = 0;
-  std::string bos_policy;
   std::string status = "ok";
   double nll = 0;  ///< mean, nats per token; infinite on overflow, NaN where there is none
   double bpb = 0;
@@ -143,7 +142,7 @@ struct Selection {
   };
   std::string axis, encoding, of;     ///< `of`: the other labels of the trainings, "size=small"
   std::vector<Candidate> candidates;  ///< by the number that they name, where they do
-  std::string chosen;
+  std::string chosen;                 ///< empty: no value has a loss in every seed, and none is compared
   bool at_edge = false;    ///< the least or largest value was chosen: a better one may be outside
   bool own_seeds = false;  ///< chosen on seeds that are not compared
 };
@@ -229,8 +228,10 @@ bool is_known_table(const std::string& name);
 Results read_results(const ReportConfig& config, const artifact::Workspace& workspace);
 
 /// Chooses one value of each of these axes for each encoding by the mean validation loss over seeds, where all of its
-/// trainings logged one. Values that were not chosen leave the arms, and the axis no longer distinguishes models. With
-/// `seeds`, only these choose and leave the comparison. @return the axes that were chosen from
+/// trainings logged one. Values that were not chosen leave the arms, and the axis no longer distinguishes models. An
+/// encoding without a choice leaves with all of its values; if none has a choice, nothing changes. With `seeds`, only
+/// these choose and leave the comparison.
+/// @return the axes that were chosen from
 /// @throws ConfigError when an encoding has no training with such a seed, or none with another
 std::vector<std::string> select_values(const std::vector<std::string>& axes, Results& results,
                                        const std::vector<std::string>& seeds = {});

@@ -46,4 +46,17 @@ std::set<std::string> unjudged_texts(const Results& results) {
   return unjudged_of(texts);
 }
 
+/// Every row of the texts that results are judged by.
+template <typename T, typename Use>
+void each_judged_row(const Results& results, const Use& use) {
+  const std::set<std::string> unjudged = unjudged_texts<T>(results);
+  each_row<T>(results, [&](std::size_t run, const T& row) {
+    if (unjudged.count(row.corpus) == 0) use(run, row);
+  });
+}
+
+/// A place in a figure, such as a layer. @throws ArtifactError that names the table, for numbers that no model has
+std::int64_t place_in_model(const Results& results, std::size_t run, const char* table, const char* column,
+                            std::int64_t value);
+
 }  // namespace pe::report

@@ -141,15 +141,33 @@ bool select_one(const std::string& axis, const std::vector<std::string>& seeds, 
     const auto end_of = [](const Curve& of) { return of.train.empty() ? of.first_step : of.train.back().step; };
     if (!last || end_of(curve) > end_of(*last)) last = &curve;
   }
-  std::map<std::pair<std::string, std::string>, std::string> chosen;
+  // Models without any log have nothing to choose by either.
+  std::map<std::pair<std::string, std::string>, Trainings> unlogged;
+  for (const Run& run : results.runs) {
+    const auto label = run.labels.find(axis);
+    if (label != run.labels.end()) unlogged[{run.encoding, key_of(run, shared)}].try_emplace(label->second);
+  }
+  std::map<std::pair<std::string, std::string>, std::string> chosen;  // empty: none, and none of the values is compared
   std::vector<Selection> selections;
   for (const auto& [key, trainings] : groups) {
     Selection selection{.axis = axis, .encoding = key.first, .of = key.second, .own_seeds = !seeds.empty()};
     choose(selection, choosing(trainings, seeds, key.first));
-    if (selection.chosen.empty()) return false;  // nothing to choose by: its values stay separate models
+    const auto scored = unlogged.find(key);
+    const bool several = trainings.size() > 1 || (scored != unlogged.end() && scored->second.size() > 1);
+    if (scored != unlogged.end()) unlogged.erase(scored);
+    if (selection.chosen.empty() && !several) continue;
     chosen[key] = selection.chosen;
     selections.push_back(std::move(selection));
   }
+  for (const auto& [key, trainings] : unlogged) {
+    if (trainings.size() < 2) continue;
+    Selection selection{.axis = axis, .encoding = key.first, .of = key.second, .own_seeds = !seeds.empty()};
+    choose(selection, trainings);
+    chosen[key] = selection.chosen;
+    selections.push_back(std::move(selection));
+  }
+  // Nothing to choose by at all: the values stay separate models.
+  if (std::all_of(chosen.begin(), chosen.end(), [](const auto& one) { return one.second.empty(); })) return false;
   const auto is_chosen = [&](const Run& run) {
     const auto label = run.labels.find(axis);
     if (label == run.labels.end()) return true;

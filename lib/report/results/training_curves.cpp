@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "report/results/arms.h"
+#include "report/results/cost_settings.h"
 #include "report/results/rows.h"
 #include "schema/models.h"
 #include "support/json_fields.h"
@@ -160,6 +161,7 @@ std::vector<const Curve*> distinct(const std::vector<Curve>& curves) {
     for (const Curve& other : curves) {
       if (&other == &curve || other.run.encoding != curve.run.encoding || other.run.seed != curve.run.seed) continue;
       if (drop_arm(other) != drop_arm(curve)) continue;  // a drop has the name of its control
+      if (!labels_agree(without_makers(other.run.labels), without_makers(curve.run.labels))) continue;
       if (other.first_step != curve.first_step || curve.train.empty() || !begins_like(other.train, curve.train))
         continue;
       contained = contained || other.train.size() > curve.train.size() || &other < &curve;
@@ -259,12 +261,22 @@ double flops_per_token(const Curve& curve) {
 
 namespace {
 
-/// Hours a token of a training step, as pe-measure timed it for that encoding; NaN where it did not.
+/// Whether a model of this training was timed. Seeds are not compared, nor is a size that only one of them names.
+bool of_this_model(const Run& timed, const Run& trained) {
+  Labels labels = without_makers(timed.labels);
+  labels.erase("seed");
+  return timed.encoding == trained.encoding && labels_agree(labels, without_makers(trained.labels));
+}
+
+/// Hours a token of a training step, as pe-measure timed it for that model by the cheapest route, in the setting that
+/// most models have. NaN where it did not.
 double hours_per_token(const Results& results, const Curve& curve) {
+  const std::vector<CostSetting> settings = cost_settings(results, "best");
   std::vector<double> hours;
   each_row<schema::Cost>(results, [&](std::size_t run, const schema::Cost& row) {
-    if (row.component != "training_step" || row.status != "ok") return;
-    if (results.runs[run].encoding != curve.run.encoding || row.length != curve.run.train_length) return;
+    if (row.component != "training_step" || row.status != "ok" || row.path != "best") return;
+    if (setting_of(row) != settings.front() || !of_this_model(results.runs[run], curve.run)) return;
+    if (row.length != curve.run.train_length) return;
     hours.push_back(row.median_ms / 3.6e6 / (static_cast<double>(row.batch) * static_cast<double>(row.length)));
   });
   return mean_of_finite(hours);
@@ -326,10 +338,14 @@ void draw_in(Figure& figure, const std::string& unit, double factor) {
 
 }  // namespace
 
-std::string add_units(Figure& figure, const std::string& drawn) {
-  const Unit known[] = {{"steps", {.title = "Steps", .ticks = TickStyle::kCount}},
-                        {"flops", {.title = "Training FLOPs, estimated", .ticks = TickStyle::kCount}},
-                        {"hours", {.title = "Hours of training steps as measured"}}};
+std::string add_units(Figure& figure, const Results& results) {
+  const std::string& drawn = results.x_unit;
+  const std::vector<CostSetting> settings = cost_settings(results, "best");
+  const Unit known[] = {
+      {"steps", {.title = "Steps", .ticks = TickStyle::kCount}},
+      {"flops", {.title = "Training FLOPs, estimated", .ticks = TickStyle::kCount}},
+      {"hours",
+       {.title = settings.empty() ? "" : support::cat("Hours of training steps on ", settings.front().text())}}};
   for (const Unit& unit : known) {
     bool all = false, every = true;
     for (const Panel& panel : figure.panels) {

@@ -62,8 +62,8 @@ std::vector<Point> mean_of(const std::vector<std::vector<Point>>& seeds);
 double flops_per_token(const Curve& curve);
 /// Steps, FLOPs and hours that one token is, as far as they are known.
 std::map<std::string, double> units_of(const Results& results, const Curve& curve);
-/// The units that every series of a figure over tokens has. It is drawn in the unit `drawn` where a token is the same
-/// amount of it in all series. Tokens are then one of the other units. @return the unit in use: `drawn` or "tokens"
-std::string add_units(Figure& figure, const std::string& drawn);
+/// The units that every series of a figure over tokens has. It is drawn in the unit of the results (`x_unit`) where a
+/// token is the same amount of it in all series. Tokens are then one of the other units. @return the unit in use
+std::string add_units(Figure& figure, const Results& results);
 
 }  // namespace pe::report

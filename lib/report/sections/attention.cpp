@@ -17,7 +17,7 @@ using support::cat;
 template <typename T>
 std::set<std::int64_t> lengths_of(const Results& results) {
   std::set<std::int64_t> lengths;
-  each_row<T>(results, [&](std::size_t, const T& row) {
+  each_judged_row<T>(results, [&](std::size_t, const T& row) {
     if (const std::optional<std::int64_t> layer = row.layer) lengths.insert(row.length);
   });
   return lengths;
@@ -34,7 +34,7 @@ std::int64_t usual_length(const Results& results) {
 Figure peaks_figure(const Results& results, Palette& palette) {
   const std::int64_t length = usual_length<schema::ProbeArgmax>(results);
   std::map<std::size_t, std::map<double, std::vector<double>>> shares;  // arm → bin → values
-  each_row<schema::ProbeArgmax>(results, [&](std::size_t run, const schema::ProbeArgmax& row) {
+  each_judged_row<schema::ProbeArgmax>(results, [&](std::size_t run, const schema::ProbeArgmax& row) {
     if (row.length != length) return;
     shares[arm_of(results, run)][(row.bin_lo + row.bin_hi) / 2].push_back(row.share);
   });
@@ -80,7 +80,7 @@ Figure heat_figure(const Results& results, double T::*column, const std::set<std
   figure.heat_ticks = TickStyle::kPercent;
   std::int64_t layers = 0, heads = 0;
   bool any_separator = false;
-  each_row<T>(results, [&](std::size_t, const T& row) {
+  each_judged_row<T>(results, [&](std::size_t, const T& row) {
     const std::string* separator = separator_of(row);
     any_separator = any_separator || (separator != nullptr && *separator == "first");
   });
@@ -89,15 +89,15 @@ Figure heat_figure(const Results& results, double T::*column, const std::set<std
       const std::string tokens = lengths.size() > 1 ? cat(", ", support::with_commas(length), " tokens") : "";
       Panel panel{
           .title = arm_name(arm, has_variants(results)) + tokens, .encoding = arm.encoding, .variant = arm.variant};
-      each_row<T>(results, [&](std::size_t run, const T& row) {
+      each_judged_row<T>(results, [&](std::size_t run, const T& row) {
         if (run != arm.runs.front() || row.length != length) return;
         const std::string* separator = separator_of(row);
         if (separator != nullptr && *separator != (any_separator ? "first" : "none")) return;
         const std::optional<std::int64_t> layer = row.layer, head = row.head;
         if (!layer || !head) return;  // a length without numbers
         const double value = row.*column;
-        layers = std::max(layers, *layer + 1);
-        heads = std::max(heads, *head + 1);
+        layers = std::max(layers, place_in_model(results, run, T::kName, "layer", *layer) + 1);
+        heads = std::max(heads, place_in_model(results, run, T::kName, "head", *head) + 1);
         panel.cells.push_back({.column = static_cast<int>(*head),
                                .row = static_cast<int>(*layer),
                                .value = value,
@@ -148,14 +148,14 @@ using ValuesOf = std::map<std::pair<std::size_t, Key>, std::vector<double>>;
 struct HeadValues {
   ValuesOf<std::int64_t> distance, entropy;  ///< by length
   ValuesOf<std::string> sinks, circuits;     ///< by separator, by measure
-  std::set<std::int64_t> lengths;
+  std::set<std::int64_t> lengths, sink_lengths;
   std::map<std::pair<std::size_t, std::int64_t>, std::string> statuses;
   std::int64_t copy = 0;  ///< tokens of the text that is said twice
 };
 
 HeadValues head_values(const Results& results) {
   HeadValues all;
-  each_row<schema::ProbeAttention>(results, [&](std::size_t run, const schema::ProbeAttention& row) {
+  each_judged_row<schema::ProbeAttention>(results, [&](std::size_t run, const schema::ProbeAttention& row) {
     const std::pair key{arm_of(results, run), row.length};
     all.lengths.insert(key.second);
     if (row.status != "ok") {
@@ -165,8 +165,9 @@ HeadValues head_values(const Results& results) {
     all.distance[key].push_back(row.distance_share);
     all.entropy[key].push_back(row.entropy_share);
   });
-  each_row<schema::ProbeSinkSummary>(results, [&](std::size_t run, const schema::ProbeSinkSummary& row) {
+  each_judged_row<schema::ProbeSinkSummary>(results, [&](std::size_t run, const schema::ProbeSinkSummary& row) {
     all.sinks[{arm_of(results, run), row.separator}].push_back(row.rate);
+    all.sink_lengths.insert(row.length);
   });
   each_row<schema::ProbeCircuitSummary>(results, [&](std::size_t, const schema::ProbeCircuitSummary& row) {
     const std::int64_t m = row.m;
@@ -236,11 +237,15 @@ Table attention_table(const Results& results) {
   const HeadValues all = head_values(results);
   table.columns = head_columns(results, all);
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) table.rows.push_back(head_row(results, all, arm));
+  std::vector<std::string> sink_lengths;
+  for (const std::int64_t length : all.sink_lengths) sink_lengths.push_back(support::with_commas(length));
   table.caption =
       cat("Means over layers, heads and seeds; entropy that grows beyond the training length is attention that thins "
           "out. Sink rate: "
-          "share of (text, layer, head) in which the first token gets more than 30 % of the attention of queries that "
-          "see it, at 64 tokens; circuits: a text "
+          "share of (text, layer, head) in which the first token gets more of the attention of queries that see it "
+          "than the threshold of the probe",
+          sink_lengths.empty() ? "" : cat(", at ", support::join(sink_lengths, " and "), " tokens"),
+          "; circuits: a text "
           "of random pieces said twice; attention to the token before, to the same token of the first copy, and to the "
           "one behind it; "
           "gain: nats per token that the second copy costs less. ",

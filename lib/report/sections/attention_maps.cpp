@@ -54,7 +54,7 @@ class PageMap {
 /// The longest measured length, where encodings differ most; 0 without maps.
 std::int64_t longest_map(const Results& results) {
   std::int64_t longest = 0;
-  each_row<schema::ProbeMap>(results, [&](std::size_t, const schema::ProbeMap& row) {
+  each_judged_row<schema::ProbeMap>(results, [&](std::size_t, const schema::ProbeMap& row) {
     if (row.layer) longest = std::max(longest, row.length);
   });
   return longest;
@@ -78,7 +78,7 @@ Section attention_maps_section(const Results& results, Palette&) {
   std::size_t left_out = 0;
   for (const Arm& arm : results.arms) {
     std::map<std::int64_t, PageMap> maps;
-    each_row<schema::ProbeMap>(results, [&](std::size_t run, const schema::ProbeMap& row) {
+    each_judged_row<schema::ProbeMap>(results, [&](std::size_t run, const schema::ProbeMap& row) {
       if (run == arm.runs.front() && row.length == length && row.layer && row.head) maps[*row.layer].add(row);
     });
     for (const auto& [layer, map] : maps) {

@@ -113,7 +113,7 @@ Section branches_section(const Results& results, Palette& palette) {
   double highest = 1;
   for (const Panel& panel : figure.panels) highest = std::max(highest, static_cast<double>(panel.series.size()) - 1);
   figure.y.high = highest + 0.6;
-  add_units(figure, results.x_unit);
+  add_units(figure, results);
   const double price = trees.alone > 0 ? static_cast<double>(trees.ends) * trees.trained / trees.alone : NAN;
   figure.caption =
       cat(trees.ends, " trained results for the price of ", format_number(price, NumberStyle::kPerplexity), ": ",

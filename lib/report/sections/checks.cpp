@@ -258,6 +258,13 @@ Check tuned_rates(const Results& results) {
     return {check.what, Outcome::kUnknown,
             results.curves.empty() ? "no training log was gathered" : "no log of a training from scratch was gathered"};
   }
+  for (const Selection& selection : results.selections) {
+    // An encoding may have pilots alone as yet.
+    if (selection.axis != "lr" || !selection.chosen.empty()) continue;
+    if (selection.own_seeds && compared.count(selection.encoding) == 0) continue;
+    return {check.what, Outcome::kFail,
+            cat(selection.encoding, " has no learning rate with a validation loss in every seed, so none was chosen")};
+  }
   for (const auto& [encoding, own] : rates) {
     if (own.size() < 3) {
       std::vector<std::string> words;

@@ -51,18 +51,26 @@ std::string band_text(const std::optional<statistics::Interval>& band) {
   return band ? cat(support::shortest(band->low), " to ", support::shortest(band->high)) : "";
 }
 
+/// Why no smallest difference is shown.
+std::string why_no_detectable(const TestResult& result) {
+  if (std::isinf(result.detectable)) return "no difference of scores";
+  if (!std::isfinite(result.effect)) return "there is nothing to test";
+  if (!result.test->noise) return "the number has no noise";
+  if (result.seeds < statistics::kSeedsForNoise) return "the noise of training takes three seeds to know";
+  return "intervals of shares and of medians have no such number";
+}
+
 Row test_row(const std::string& id, const TestResult& result, bool is_control) {
   const std::string& reason = result.reason;
-  return {
-      .cells = {
-          Cell::of_text(id), Cell::of_text(result.configs),
-          Cell::of_text(cat(is_control ? "control: " : "", result.test->text())), Cell::of_text(result.observed),
-          stated(result.test->published), Cell::of_text(band_text(result.test->band)), Cell::of_text(result.shown),
-          number_or(result.effect, reason), number_or(result.interval.low, reason),
-          number_or(result.interval.high, reason), Cell::of_number(result.level),
-          number_or(result.detectable, std::isinf(result.detectable) ? "no difference of scores" : "no noise is known"),
-          Cell::of_number(static_cast<double>(result.seeds)), Cell::of_text(verdict_text(result, is_control)),
-          Cell::of_text(reason)}};
+  return {.cells = {Cell::of_text(id), Cell::of_text(result.configs),
+                    Cell::of_text(cat(is_control ? "control: " : "", result.test->text())),
+                    Cell::of_text(result.observed), stated(result.test->published),
+                    Cell::of_text(band_text(result.test->band)), Cell::of_text(result.shown),
+                    number_or(result.effect, reason), number_or(result.interval.low, reason),
+                    number_or(result.interval.high, reason), Cell::of_number(result.level),
+                    number_or(result.detectable, why_no_detectable(result)),
+                    Cell::of_number(static_cast<double>(result.seeds)), Cell::of_text(verdict_text(result, is_control)),
+                    Cell::of_text(reason)}};
 }
 
 /// The first looks spend far less than a thousandth of a per cent.
@@ -77,11 +85,12 @@ Table looks_table(const SequentialConfig& config, const SequentialState& present
                    {.id = "error", .header = "Error of intervals, %", .text = true},
                    {.id = "verdict", .header = "Verdict", .text = true}};
   const statistics::Looks looks = config.looks();
+  const std::vector<double> levels = looks.levels(looks.most, present.sides * config.alpha);
   for (std::size_t seeds = looks.from; seeds <= looks.most; ++seeds) {
     table.rows.push_back({.cells = {Cell::of_number(static_cast<double>(looks.count(seeds))),
                                     Cell::of_number(static_cast<double>(seeds)),
                                     of_percent(looks.spent(seeds, present.sides * config.alpha) / present.sides),
-                                    of_percent(looks.level(seeds, present.sides * config.alpha)),
+                                    of_percent(levels[seeds - looks.from]),
                                     Cell::of_text(seeds == present.seeds ? verdict_name(present.verdict) : "")}});
   }
   table.caption =

@@ -40,6 +40,7 @@ double tokens_to_recover(const Drop& drop) {
   std::map<double, std::pair<double, double>> at;  // tokens after the drop → sum of gaps, seeds
   for (const auto& gap : drop.gaps) {
     for (const CurvePoint& point : gap) {
+      if (!(point.tokens > drop.fork)) continue;  // at the fork and before it there is no recovery
       auto& [sum, seeds] = at[point.tokens - drop.fork];
       sum += point.loss;
       ++seeds;
@@ -176,17 +177,31 @@ Forks diverged_forks(const std::vector<const Curve*>& curves) {
   return found;
 }
 
-/// By encoding the last drop that is shown to cost less than is accepted, of those the one that ends first; null where
-/// none is.
-std::map<std::string, const Drop*> cheapest_of(const Drops& drops, const Forks& diverged) {
-  std::map<std::string, const Drop*> cheapest;
+/// The cheapest drop of an encoding: one of several that were tested, so the level is shared among these (Bonferroni).
+struct Cheapest {
+  const Drop* drop = nullptr;  ///< null where none is shown to cost less than is accepted
+  std::size_t tested = 0;
+  statistics::SeedPairs cost() const { return cost_of(*drop); }
+  statistics::SeedPairs cost_of(const Drop& one) const {
+    return statistics::paired_seeds(one.dropped, one.kept,
+                                    0.05 / static_cast<double>(std::max<std::size_t>(1, tested)));
+  }
+};
+
+/// By encoding the last drop that is shown to cost less than is accepted, of those the one that ends first.
+std::map<std::string, Cheapest> cheapest_of(const Drops& drops, const Forks& diverged) {
+  std::map<std::string, Cheapest> cheapest;
+  const auto is_tested = [&](const Drops::value_type& one) {
+    const bool lost = diverged.count({encoding_of(one), one.second.fork, std::get<3>(one.first)}) > 0;
+    return !lost && std::isfinite(cheapest[encoding_of(one)].cost_of(one.second).interval.high);
+  };
+  std::map<std::string, std::size_t> tested;
+  for (const auto& one : drops) tested[encoding_of(one)] += is_tested(one) ? 1 : 0;
+  for (const auto& [encoding, count] : tested) cheapest[encoding].tested = count;
   for (const auto& one : drops) {  // forks ascend, and with one fork the ends
-    const Drop& drop = one.second;
-    const Drop*& best = cheapest[encoding_of(one)];
-    if (diverged.count({encoding_of(one), drop.fork, std::get<3>(one.first)}) > 0) continue;
-    const statistics::SeedPairs pairs = statistics::paired_seeds(drop.dropped, drop.kept);
-    const bool later = best == nullptr || drop.fork > best->fork;
-    if (later && std::isfinite(pairs.interval.high) && pairs.interval.high <= kAccepted) best = &drop;
+    Cheapest& best = cheapest[encoding_of(one)];
+    const bool later = best.drop == nullptr || one.second.fork > best.drop->fork;
+    if (later && is_tested(one) && best.cost_of(one.second).interval.high <= kAccepted) best.drop = &one.second;
   }
   return cheapest;
 }
@@ -218,7 +233,7 @@ std::set<std::string> telling_settings(const Drops& drops) {
   return axes;
 }
 
-Table drop_table(const Drops& drops, const Forks& diverged, const std::map<std::string, const Drop*>& cheapest) {
+Table drop_table(const Drops& drops, const Forks& diverged, const std::map<std::string, Cheapest>& cheapest) {
   const std::set<std::string> telling = telling_settings(drops);
   Table table{.id = "drop_plan", .title = "When to drop the encoding"};
   table.columns = {{.id = "encoding", .header = "Encoding", .text = true},
@@ -259,7 +274,7 @@ Table drop_table(const Drops& drops, const Forks& diverged, const std::map<std::
                                           ? "the training without a branch was validated on more or fewer windows"
                                           : "the training without a branch was not gathered to its end"),
         recovery_cell(drop),
-        Cell::of_text(cheapest.at(encoding) == &drop ? "yes" : "")};
+        Cell::of_text(cheapest.at(encoding).drop == &drop ? "yes" : "")};
     const Labels& setting = std::get<3>(one.first);
     for (const std::string& axis : telling) {
       const auto own = setting.find(axis);
@@ -275,7 +290,8 @@ Table drop_table(const Drops& drops, const Forks& diverged, const std::map<std::
           "recover: where a power law, fitted to the gap "
           "of training losses behind the drop, reaches 2 % of perplexity (",
           format_number(kAccepted, NumberStyle::kNats),
-          " nats). Cheapest: the latest drop whose interval against the control stays below that.");
+          " nats). Cheapest: the latest drop whose interval against the control stays below that, at a level that all "
+          "drops of the encoding share (Bonferroni).");
   return table;
 }
 
@@ -286,19 +302,21 @@ Section drop_plan_section(const Results& results, Palette&) {
   const Drops drops = drops_of(distinct(results.curves));
   if (drops.empty()) return section;
   const Forks diverged = diverged_forks(distinct(results.curves));
-  const std::map<std::string, const Drop*> cheapest = cheapest_of(drops, diverged);
+  const std::map<std::string, Cheapest> cheapest = cheapest_of(drops, diverged);
   section.tables.push_back(drop_table(drops, diverged, cheapest));
-  for (const auto& [encoding, drop] : cheapest) {
+  for (const auto& [encoding, best] : cheapest) {
+    const Drop* drop = best.drop;
     if (drop == nullptr) {
       section.findings.push_back(cat("No drop of ", encoding, " is shown to cost less than 2 % of perplexity."));
       continue;
     }
-    const statistics::SeedPairs pairs = statistics::paired_seeds(drop->dropped, drop->kept);
+    const statistics::SeedPairs pairs = best.cost();
     section.findings.push_back(cat(
         "The latest drop of ", encoding, " that is shown to cost less than 2 % of perplexity is at ",
         percent(drop->fork / drop->end), " % of the training: ", format_number(pairs.delta, NumberStyle::kSignedNats),
         " nats against its control [", format_number(pairs.interval.low, NumberStyle::kSignedNats), ", ",
-        format_number(pairs.interval.high, NumberStyle::kSignedNats), "]."));
+        format_number(pairs.interval.high, NumberStyle::kSignedNats), "]",
+        best.tested > 1 ? cat(", at a level that ", best.tested, " drops share") : "", "."));
   }
   return section;
 }

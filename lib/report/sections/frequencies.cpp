@@ -15,8 +15,8 @@ using support::cat;
 
 Figure map_figure(const Results& results) {
   std::set<std::int64_t> lengths;
-  each_row<schema::ProbeFrequency>(results,
-                                   [&](std::size_t, const schema::ProbeFrequency& row) { lengths.insert(row.length); });
+  each_judged_row<schema::ProbeFrequency>(
+      results, [&](std::size_t, const schema::ProbeFrequency& row) { lengths.insert(row.length); });
   const std::int64_t length = lengths.count(results.train_length) ? results.train_length
                               : lengths.empty()                   ? 0
                                                                   : *lengths.begin();
@@ -30,11 +30,13 @@ Figure map_figure(const Results& results) {
   double highest = 0;
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<double>> shares;  // layer, pair
-    each_row<schema::ProbeFrequency>(results, [&](std::size_t run, const schema::ProbeFrequency& row) {
+    each_judged_row<schema::ProbeFrequency>(results, [&](std::size_t run, const schema::ProbeFrequency& row) {
       if (arm_of(results, run) != arm || row.length != length) return;
       const double layer = schema::real_of(row.layer), pair = schema::real_of(row.pair);
       if (std::isfinite(layer) && std::isfinite(pair))
-        shares[{std::llround(layer), std::llround(pair)}].push_back(row.logit_share);
+        shares[{place_in_model(results, run, row.kName, "layer", std::llround(layer)),
+                place_in_model(results, run, row.kName, "pair", std::llround(pair))}]
+            .push_back(row.logit_share);
     });
     Panel panel{.title = arm_name(results.arms[arm], has_variants(results)),
                 .encoding = results.arms[arm].encoding,
@@ -98,7 +100,7 @@ Table angles_table(const Results& results) {
   });
   // The share of the logits at that length that those pairs carry.
   std::map<std::pair<std::size_t, std::int64_t>, std::pair<double, double>> carried;  // in fresh pairs, in all
-  each_row<schema::ProbeFrequency>(results, [&](std::size_t run, const schema::ProbeFrequency& row) {
+  each_judged_row<schema::ProbeFrequency>(results, [&](std::size_t run, const schema::ProbeFrequency& row) {
     const std::pair key{arm_of(results, run), row.length};
     const double share = row.logit_share, layer = schema::real_of(row.layer), pair = schema::real_of(row.pair);
     if (!std::isfinite(share)) return;

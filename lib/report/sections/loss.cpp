@@ -177,7 +177,7 @@ Figure loss_figure(const Results& results, const std::vector<const Curve*>& curv
   if (validated) figure.panels.push_back(std::move(drawn.validation));
   figure.x.low = 0;
   figure.x.high = 1.02 * drawn.last;
-  const std::string unit = add_units(figure, results.x_unit);
+  const std::string unit = add_units(figure, results);
   figure.id = cat("loss_", unit);
   figure.title = cat("Loss against training ", unit);
   std::string branches, others;
@@ -258,13 +258,7 @@ Table loss_table(const Results& results, const std::vector<const Curve*>& curves
           row.cells.push_back(Cell::missing(bad.find("diverged") != std::string::npos ? "diverged" : "–", bad));
           continue;
         }
-        const statistics::SeedSummary summary = statistics::summarise_seeds(*values);
-        Cell cell = Cell::of_number(summary.mean);
-        if (cell.number && std::isfinite(summary.half_width))
-          cell.half_width = summary.half_width;
-        else if (cell.number && values->size() == 2)
-          cell.parts = *values;
-        row.cells.push_back(std::move(cell));
+        row.cells.push_back(mean_cell(*values));
       }
       table.rows.push_back(std::move(row));
     }

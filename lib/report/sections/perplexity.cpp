@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "report/results/comparison.h"
@@ -37,6 +38,20 @@ std::string protocol_words(const Results& results, const std::string& protocol) 
   return "";
 }
 
+/// Whether all models of one text were asked the same documents, where their numbers are known.
+bool same_documents(const Results& results) {
+  std::map<std::tuple<std::string, std::string, std::string, std::int64_t>, std::vector<std::int64_t>> asked;
+  for (const LmCell& cell : results.lm) {
+    if (cell.scores.empty()) continue;
+    std::vector<std::int64_t> ids;
+    for (const schema::DocumentScore& score : cell.scores) ids.push_back(score.id);
+    const auto [known, fresh] =
+        asked.try_emplace({data_of(results.runs[cell.run]), cell.corpus, cell.protocol, cell.length}, ids);
+    if (!fresh && known->second != ids) return false;
+  }
+  return true;
+}
+
 std::string documents_sentence(const Results& results) {
   double fewest = 1e300, most = 0;
   std::set<std::string> corpora, data;
@@ -52,7 +67,9 @@ std::string documents_sentence(const Results& results) {
                                            : cat(support::with_commas(std::llround(fewest)), " to ",
                                                  support::with_commas(std::llround(most)));
   return cat("n = ", count, " documents", corpora.size() == 1 ? cat(" (", *corpora.begin(), " split)") : "",
-             data.size() > 1 ? ", the same for every model of one text" : ", the same for every model",
+             !same_documents(results) ? ", not the same for every model"
+             : data.size() > 1        ? ", the same for every model of one text"
+                                      : ", the same for every model",
              fewest < statistics::kFewItems ? cat("; below ", statistics::kFewItems, " intervals are rough") : "", ".");
 }
 

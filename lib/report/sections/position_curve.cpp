@@ -31,6 +31,13 @@ std::map<double, Bin> bins_of(const Results& results, const Arm& arm, double& do
   return bins;
 }
 
+const char* band_words(std::size_t fewest_seeds, std::size_t most_seeds) {
+  if (most_seeds == 1) return "One seed; band: 95 % over documents, the noise of training is unknown. ";
+  if (fewest_seeds > 1) return "Thick: mean over seeds; band: 95 % t interval over seeds, from three on. ";
+  return "Thick: mean over seeds; band: 95 % t interval over seeds, from three on; of models with one seed, 95 % over "
+         "documents. ";
+}
+
 }  // namespace
 
 Section position_curve_section(const Results& results, Palette& palette) {
@@ -41,7 +48,7 @@ Section position_curve_section(const Results& results, Palette& palette) {
                 .x = {.title = "Position, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
                 .y = {.title = "Nats per token, lower is better"}};
   double documents = 0, lowest = INFINITY, highest = 0;
-  std::size_t most_seeds = 0;
+  std::size_t fewest_seeds = 0, most_seeds = 0;
   for (const std::string& variant : results.variants) {
     Panel panel{.title = has_variants(results) ? variant : "", .variant = variant};
     add_training_rules(panel, results, variant);
@@ -69,7 +76,8 @@ Section position_curve_section(const Results& results, Palette& palette) {
         }
         const statistics::SeedSummary summary = statistics::summarise_seeds(losses);
         Point point{.x = x, .y = summary.mean, .n = static_cast<double>(losses.size())};
-        const double half = losses.size() == 1 ? 1.96 * bin.seeds.begin()->second.second : summary.half_width;
+        const double half =
+            losses.size() == 1 ? statistics::kNormal95 * bin.seeds.begin()->second.second : summary.half_width;
         if (std::isfinite(half)) {
           point.low = summary.mean - half;
           point.high = summary.mean + half;
@@ -79,6 +87,7 @@ Section position_curve_section(const Results& results, Palette& palette) {
           highest = std::max(highest, summary.mean);
         }
         main.points.push_back(point);
+        fewest_seeds = fewest_seeds == 0 ? losses.size() : std::min(fewest_seeds, losses.size());
         most_seeds = std::max(most_seeds, losses.size());
       }
       if (main.points.empty()) continue;
@@ -93,9 +102,7 @@ Section position_curve_section(const Results& results, Palette& palette) {
   if (highest > lowest + 4) figure.y.high = lowest + 4;  // a model that explodes would flatten all others
   figure.caption = cat("Mean over ", format_number(documents, NumberStyle::kCount),
                        " documents of the loss in bins of positions, edges at powers of two. ",
-                       most_seeds == 1 ? "One seed; band: 95 % over documents, the noise of training is unknown. "
-                                       : "Thick: mean over seeds; band: 95 % t interval over seeds, from three on. ",
-                       training_sentence(results));
+                       band_words(fewest_seeds, most_seeds), training_sentence(results));
   figure.description = cat("Line chart of loss against position for ", support::join(results.encodings, ", "),
                            "; values in data/figure_loss_position.csv.");
   section.figures.push_back(std::move(figure));

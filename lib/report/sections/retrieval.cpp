@@ -81,13 +81,8 @@ RetrievalCells retrieval_cells(const Results& results, const std::string& task, 
 
 Cell gain_cell(const RetrievalCells& cells) {
   if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
-  const statistics::SeedSummary summary = statistics::summarise_seeds(cells.gain);
-  Cell cell = Cell::of_number(summary.mean);
+  Cell cell = mean_cell(cells.gain);
   cell.few = cells.share.items < statistics::kFewItems;
-  if (std::isfinite(summary.half_width))
-    cell.half_width = summary.half_width;
-  else if (cells.gain.size() == 2)
-    cell.parts = cells.gain;
   return cell;
 }
 
@@ -104,11 +99,16 @@ class RetrievalView {
  public:
   RetrievalView(const Results& results, std::string task) : results_(results), task_(std::move(task)) {
     std::map<std::size_t, std::map<std::pair<std::int64_t, double>, std::size_t>> counts;  // run → cell → trials
+    std::map<std::int64_t, std::map<std::size_t, std::set<std::string>>> items;            // length → run → items
     for (const Trial& trial : results.trials) {
       if (trial.task != task_) continue;
       lengths_.insert(trial.length);
       if (std::isfinite(trial.depth)) depths_.insert(trial.depth);
       ++counts[trial.run][{trial.length, std::isfinite(trial.depth) ? trial.depth : -1}];
+      items[trial.length][trial.run].insert(trial.item);
+    }
+    for (const auto& [length, runs] : items) {
+      for (const auto& [run, asked] : runs) same_items_ = same_items_ && asked == runs.begin()->second;
     }
     std::set<std::size_t> asked;
     for (const TaskCell& cell : results.retrieval) {
@@ -188,7 +188,10 @@ class RetrievalView {
     const std::string where =
         depths_.empty() ? " per length"
                         : cat(" per length at each of ", depths_.size(), depths_.size() == 1 ? " depth" : " depths");
-    return join_as_sentence({most_ > 0 ? cat(trials, " trials", where, ", the same for every model") : "",
+    return join_as_sentence({most_ > 0
+                                 ? cat(trials, " trials", where,
+                                       same_items_ ? ", the same for every model" : ", not the same for every model")
+                                 : "",
                              seeds_sentence(results_), training_sentence(results_), not_drawn_words()});
   }
 
@@ -355,7 +358,7 @@ class RetrievalView {
   std::set<double> depths_;
   std::vector<const Arm*> asked_;      ///< models that were asked this task
   std::size_t fewest_ = 0, most_ = 0;  ///< trials in a cell
-  bool exact_leads_ = false;
+  bool exact_leads_ = false, same_items_ = true;
   std::set<const Arm*> not_acquired_;  ///< arms without a gain at the training length
 };
 

@@ -26,7 +26,7 @@ double flops_of(const std::vector<const Curve*>& curves, const Curve& curve) {
   return fork * flops_per_token(*trunk) + (end - fork) * rate;
 }
 
-/// The distinct values, those within a thousandth of each other counted once.
+/// The distinct values, those within 5 % above one counted with it.
 std::size_t distinct_count(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   std::size_t places = 0;

@@ -49,23 +49,6 @@ std::vector<LmPlace> lm_places(const Results& results) {
   return places;
 }
 
-std::string CostSetting::text() const { return cat(device, ", ", dtype, ", batch ", batch); }
-
-CostSetting setting_of(const schema::Cost& row) { return {row.device, row.dtype, row.batch}; }
-
-std::vector<CostSetting> cost_settings(const Results& results, const std::string& path) {
-  std::map<CostSetting, std::set<std::size_t>> models;
-  each_row<schema::Cost>(results, [&](std::size_t run, const schema::Cost& row) {
-    if (path.empty() || (row.path == path && row.status == "ok")) models[setting_of(row)].insert(run);
-  });
-  std::vector<CostSetting> settings;
-  for (const auto& [setting, runs] : models) settings.push_back(setting);
-  std::stable_sort(settings.begin(), settings.end(), [&](const CostSetting& a, const CostSetting& b) {
-    return models.at(a).size() > models.at(b).size();
-  });
-  return settings;
-}
-
 std::string other_settings_note(const std::vector<CostSetting>& settings) {
   return settings.size() > 1 ? "; times of other devices and settings are in the section on cost" : "";
 }
@@ -254,6 +237,16 @@ std::vector<std::string> row_names(const Results& results, const std::vector<con
         arm_name({.encoding = arms[i]->encoding, .variant = variants[i], .runs = {}}, has_variants(results)));
   }
   return names;
+}
+
+Cell mean_cell(const std::vector<double>& seeds) {
+  const statistics::SeedSummary summary = statistics::summarise_seeds(seeds);
+  Cell cell = Cell::of_number(summary.mean);
+  if (cell.number && std::isfinite(summary.half_width))
+    cell.half_width = summary.half_width;
+  else if (cell.number && seeds.size() == 2)
+    cell.parts = seeds;
+  return cell;
 }
 
 Cell share_cell(const std::vector<double>& seeds) {

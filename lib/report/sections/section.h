@@ -11,6 +11,7 @@
 #include "report/figures/figure.h"
 #include "report/figures/palette.h"
 #include "report/results/arms.h"
+#include "report/results/cost_settings.h"
 #include "report/results/results.h"
 #include "report/results/rows.h"
 #include "report/tables/table.h"
@@ -53,17 +54,7 @@ struct LmPlace {
   std::string protocol;
   std::int64_t length = 0;
 };
-std::vector<LmPlace> lm_places(const Results& results);                  ///< by protocol, then length
-/// A device and a way in which times were measured. Times of several are never averaged.
-struct CostSetting {
-  std::string device, dtype;
-  std::int64_t batch = 0;
-  auto operator<=>(const CostSetting&) const = default;
-  std::string text() const;  ///< "a CPU, fp32, batch 1"
-};
-/// Of measurements by one path, or by all; the one with most models first.
-std::vector<CostSetting> cost_settings(const Results& results, const std::string& path = "");
-CostSetting setting_of(const schema::Cost& row);
+std::vector<LmPlace> lm_places(const Results& results);  ///< by protocol, then length
 /// Words that follow a setting: where the times of others are. Empty where there is one setting.
 std::string other_settings_note(const std::vector<CostSetting>& settings);
 
@@ -91,6 +82,8 @@ std::vector<std::string> distinguishing_parts(const std::vector<std::string>& va
 /// Names of a figure's rows: arm_name without the parts of the variant that are the same in all of these arms, so that
 /// what tells them apart is not cut off. The names stay distinct.
 std::vector<std::string> row_names(const Results& results, const std::vector<const Arm*>& arms);
+/// The mean over seeds with its 95 % t interval from three seeds on; of two seeds both values.
+Cell mean_cell(const std::vector<double>& seeds);
 /// The level of a share such as exact match: its median over seeds, and each seed. Seeds often learn a task or do not,
 /// and an interval that takes them for a bell misses such a level.
 Cell share_cell(const std::vector<double>& seeds);

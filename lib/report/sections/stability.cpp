@@ -97,13 +97,32 @@ Figure rates_figure(const Results& results, Palette& palette) {
   return figure;
 }
 
+/// Encodings that are not compared, since none of their values could be chosen.
+std::string unchosen_words(const Results& results) {
+  std::map<std::string, std::vector<std::string>> encodings;  // by axis
+  for (const Selection& selection : results.selections) {
+    if (selection.chosen.empty())
+      encodings[selection.axis].push_back(
+          cat(selection.encoding, selection.of.empty() ? "" : cat(" (", selection.of, ")")));
+  }
+  std::string words;
+  for (const auto& [axis, names] : encodings) {
+    words += cat(" Not compared, since no value of '", axis,
+                 "' has a validation loss in every seed: ", support::join(names, ", "), ".");
+  }
+  return words;
+}
+
 /// The seeds that selected the values, and the effect on the comparison.
 std::string selection_sentence(const Results& results) {
   const Selection& first = results.selections.front();
-  if (first.own_seeds) return cat("The values of '", first.axis, "' were chosen on seeds that are not compared.");
+  const std::string unchosen = unchosen_words(results);
+  if (first.own_seeds)
+    return cat("The values of '", first.axis, "' were chosen on seeds that are not compared.", unchosen);
   return cat("The values of '", first.axis,
              "' were chosen on the seeds that are compared, which favours encodings whose seeds vary much "
-             "('select_seeds' in the report's config chooses on others).");
+             "('select_seeds' in the report's config chooses on others).",
+             unchosen);
 }
 
 /// Validation loss by learning rate, the chosen ones in bold.

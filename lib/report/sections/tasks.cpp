@@ -39,11 +39,8 @@ TaskCells task_cells(const Results& results, const std::string& task, const Arm&
 
 Cell level_cell(const TaskCells& cells, const std::vector<double>& values, bool is_share) {
   if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
-  const statistics::SeedSummary summary = statistics::summarise_seeds(values);
-  Cell cell = is_share ? share_cell(values) : Cell::of_number(summary.mean);
+  Cell cell = is_share ? share_cell(values) : mean_cell(values);
   cell.few = cells.items < statistics::kFewItems;
-  if (!is_share && std::isfinite(summary.half_width)) cell.half_width = summary.half_width;
-  if (values.size() == 2) cell.parts = values;
   return cell;
 }
 
@@ -86,7 +83,7 @@ class TaskView {
       if (cell.task != task_) continue;
       lengths_.insert(cell.length);
       asked.insert(cell.run);
-      if (std::isfinite(cell.n)) items_ = std::max(items_, cell.n);
+      if (cell.n > 0) items_.insert(cell.n);
       if (std::isfinite(cell.chance)) {
         chance_low_ = std::min(chance_low_, cell.chance);
         chance_high_ = std::max(chance_high_, cell.chance);
@@ -121,9 +118,12 @@ class TaskView {
 
   std::string words() const {
     std::vector<std::string> parts;
-    if (items_ > 0)
-      parts.push_back(
-          cat("n = ", support::with_commas(std::llround(items_)), " items per length, the same for every model"));
+    if (!items_.empty()) {
+      const std::string fewest = support::with_commas(std::llround(*items_.begin())),
+                        most = support::with_commas(std::llround(*items_.rbegin()));
+      parts.push_back(cat("n = ", fewest, fewest == most ? "" : cat(" to ", most), " items per length",
+                          fewest == most ? ", the same for every model" : ""));
+    }
     if (chance_high_ > 0) {
       const std::string low = format_number(chance_low_, NumberStyle::kPercent),
                         high = format_number(chance_high_, NumberStyle::kPercent);
@@ -310,7 +310,8 @@ class TaskView {
   std::vector<const Arm*> asked_;  ///< models that were asked this task
   std::set<std::int64_t> lengths_;
   std::set<double> trained_;
-  double items_ = 0, chance_low_ = 1, chance_high_ = 0;
+  std::set<double> items_;  ///< of a model at a length
+  double chance_low_ = 1, chance_high_ = 0;
   bool algorithmic_ = false;
 };
 

@@ -125,7 +125,7 @@ Section training_gap_section(const Results& results, Palette& palette) {
   }
   if (figure.panels.empty()) return section;
   set_range(figure, last);
-  add_units(figure, results.x_unit);
+  add_units(figure, results);
   figure.caption =
       cat("Training loss minus the loss of ", results.baseline, " at the same step, same data order and same seed; ",
           smoothing_words(half), "; axis linear within ±0.01 nats and logarithmic beyond. ",
