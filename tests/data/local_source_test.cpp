@@ -241,15 +241,12 @@ BOOST_AUTO_TEST_CASE(kinds_are_known_before_the_first_file_is_read) {
   BOOST_TEST(has(source("b.txt", {"score > 1"}), "b.txt': a .txt has no columns, so filter 'score > 1'"));
 }
 
+static std::string json_line(const std::string& escaped) { return "{\"text\": \"" + escaped + "\"}\n"; }
+
 BOOST_AUTO_TEST_CASE(an_escaped_backslash_is_one_escape) {
   const test::TempFolder folder;
-  const auto escaped = [](std::size_t letters) {
-    std::string text;
-    while (letters-- > 0) text += "\\\\";
-    return text;
-  };
   const std::size_t longest = 1'000'000;
-  put(folder / "d.jsonl", "{\"text\": \"" + escaped(longest) + "\"}\n{\"text\": \"" + escaped(4 * longest) + "\"}\n");
+  put(folder / "d.jsonl", json_line(std::string(2 * longest, '\\')) + json_line(std::string(8 * longest, '\\')));
   const Read read = read_all({(folder / "d.jsonl").string()}, {.longest_document = static_cast<std::int64_t>(longest)});
   BOOST_REQUIRE(read.texts.size() == 1u);
   BOOST_TEST((read.texts[0] == std::string(longest, '\\')));
@@ -265,8 +262,8 @@ BOOST_AUTO_TEST_CASE(escapes_do_not_make_a_document_too_long) {
     return text;
   };
   const std::size_t longest = 3'000'000;
-  put(folder / "d.jsonl", "{\"text\": \"" + escaped(longest) + "\"}\n{\"text\": \"" + escaped(longest + 1) +
-                              "\"}\n{\"text\": \"" + escaped(10 * longest) + "\"}\n{\"text\": \"last\"}\n");
+  put(folder / "d.jsonl", json_line(escaped(longest)) + json_line(escaped(longest + 1)) +
+                              json_line(escaped(10 * longest)) + json_line("last"));
   const Read read = read_all({(folder / "d.jsonl").string()}, {.longest_document = static_cast<std::int64_t>(longest)});
   BOOST_REQUIRE(read.texts.size() == 2u);
   BOOST_TEST((read.texts[0] == std::string(longest, 'A')));

@@ -195,6 +195,17 @@ BOOST_AUTO_TEST_CASE(trained_tokenizers_give_the_ids_of_the_package,
   }
 }
 
+/// The cache gives the same ids, and they give the text again.
+static void check_cached(const data::Tokenizer& tokenizer, const std::vector<std::string>& texts) {
+  data::CachedEncoder cached(tokenizer);
+  std::vector<std::int32_t> ids;
+  for (const std::string& text : texts) {
+    cached.encode(text, ids);
+    BOOST_TEST(ids == tokenizer.encode(text));
+    BOOST_TEST(tokenizer.decode(ids) == text);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(bytes_give_the_ids_of_the_package, *precondition(PythonHas{"tokenizers", chosen_python()})) {
   const test::TempFolder folder;
   const auto tokenizer = data::make_byte_tokenizer();
@@ -220,13 +231,7 @@ BOOST_AUTO_TEST_CASE(tokenizers_of_the_package_give_their_ids_here,
       compare_ids(*tokenizer, written(other, interop::tokenizer_json(tokenizer->record(), "back")), many_texts());
       const auto again = data::make_tokenizer(tokenizer->record(), "again");
       BOOST_TEST(again->record().digest() == tokenizer->record().digest());
-      data::CachedEncoder cached(*tokenizer);
-      std::vector<std::int32_t> ids;
-      for (const std::string& text : odd_texts()) {
-        cached.encode(text, ids);
-        BOOST_TEST(ids == tokenizer->encode(text));
-        BOOST_TEST(tokenizer->decode(ids) == text);
-      }
+      check_cached(*tokenizer, odd_texts());
     }
   }
 }
@@ -248,13 +253,7 @@ BOOST_AUTO_TEST_CASE(added_tokens_that_are_text_give_the_ids_of_the_package,
       const test::TempFolder other;
       compare_ids(*tokenizer, written(other, interop::tokenizer_json(tokenizer->record(), "back")),
                   texts_with_added_tokens());
-      data::CachedEncoder cached(*tokenizer);
-      std::vector<std::int32_t> ids;
-      for (const std::string& text : texts_with_added_tokens()) {
-        cached.encode(text, ids);
-        BOOST_TEST(ids == tokenizer->encode(text));
-        BOOST_TEST(tokenizer->decode(ids) == text);
-      }
+      check_cached(*tokenizer, texts_with_added_tokens());
     }
   }
 }

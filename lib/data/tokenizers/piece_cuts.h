@@ -10,7 +10,7 @@
 
 namespace pe::data {
 
-/// Lists of pieces. Those of a later list are cut out of the text that the earlier ones leave.
+/// Lists of pieces. A later list is cut out of the text that the earlier lists leave.
 using CutPieces = std::vector<std::vector<std::string>>;
 
 class PieceCuts {

@@ -21,11 +21,11 @@ class EvaluatedRows {
   /// Whether its rows are of other places, or the same numbers as before. Times, sampled texts, tables of users and
   /// tables that sum up a whole evaluation always fit.
   bool fit(const artifact::Table& table) const;
-  /// Adds the rows. @return those of places that were not there before: nothing counts twice
+  /// Adds the rows. @return the rows of new places, so that nothing counts twice
   artifact::Table add(artifact::Table table);
 
  private:
-  /// What the rows of a place say: whole numbers and words exactly, real numbers as sums.
+  /// The rows of a place: whole numbers and words exactly, real numbers as sums.
   struct Content {
     std::uint64_t exact = 0;
     std::vector<double> sums;

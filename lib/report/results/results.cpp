@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "artifact/eval_table.h"
 #include "artifact/h5.h"
@@ -529,13 +530,10 @@ class ScoreReader {
     if (!run.run_id.empty()) {
       Evaluated& same = evaluated_with(models_[{run.run_id, run.encoding, run.seed}], scores);
       index = same.run;
-      std::vector<artifact::Table> fresh;
-      for (artifact::Table& table : scores.tables.tables) {
-        const bool had_rows = table.rows() > 0;
-        artifact::Table added = same.rows.add(std::move(table));
-        if (added.rows() > 0 || !had_rows) fresh.push_back(std::move(added));
-      }
-      scores.tables.tables = std::move(fresh);
+      if (index == results_.runs.size())
+        same.unread = input.path;
+      else
+        leave_out_known(rows_of(same), scores.tables.tables);
     }
     add(index, std::move(scores));
   }
@@ -602,26 +600,47 @@ class ScoreReader {
   struct Evaluated {
     std::size_t run = 0;
     std::map<std::string, std::string> texts;  ///< table → the text that it was measured on
+    std::filesystem::path unread;              ///< the first file, until another evaluation of the model comes
     EvaluatedRows rows;
   };
+
+  /// Most models have one evaluation, whose rows are then compared with nothing.
+  static EvaluatedRows& rows_of(Evaluated& one) {
+    if (!one.unread.empty()) {
+      const auto file = artifact::h5::File::open(std::exchange(one.unread, {}));
+      artifact::Tables first = artifact::read_eval_tables(file);
+      for (artifact::Table& table : first.tables) one.rows.add(std::move(table));
+    }
+    return one.rows;
+  }
+
+  static void leave_out_known(EvaluatedRows& rows, std::vector<artifact::Table>& tables) {
+    std::vector<artifact::Table> fresh;
+    for (artifact::Table& table : tables) {
+      const bool had_rows = table.rows() > 0;
+      artifact::Table added = rows.add(std::move(table));
+      if (added.rows() > 0 || !had_rows) fresh.push_back(std::move(added));
+    }
+    tables = std::move(fresh);
+  }
 
   /// The run that an evaluation joins. The same table of another text, or with other settings, is another run: its rows
   /// must not be joined.
   Evaluated& evaluated_with(std::vector<Evaluated>& known, const Scores& scores) const {
     const std::string digest = data_of(scores.run);
-    const auto fits = [&](const Evaluated& one) {
+    const auto fits = [&](Evaluated& one) {
       return std::all_of(scores.tables.tables.begin(), scores.tables.tables.end(), [&](const artifact::Table& table) {
         const auto own = one.texts.find(table.name());
         const bool same = own == one.texts.end() || own->second.empty() || digest.empty() || own->second == digest;
-        return same && one.rows.fit(table);
+        return same && rows_of(one).fit(table);
       });
     };
-    const auto is_like = [&](const Evaluated& one) {
+    const auto is_like = [&](Evaluated& one) {
       return labels_agree(results_.runs[one.run].labels, scores.run.labels) && fits(one);
     };
     auto run = std::find_if(known.begin(), known.end(), is_like);
     if (run == known.end()) run = std::find_if(known.begin(), known.end(), fits);
-    if (run == known.end()) run = known.insert(run, Evaluated{results_.runs.size(), {}, {}});
+    if (run == known.end()) run = known.insert(run, Evaluated{results_.runs.size(), {}, {}, {}});
     for (const artifact::Table& table : scores.tables.tables) run->texts.emplace(table.name(), digest);
     return *run;
   }
