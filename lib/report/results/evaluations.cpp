@@ -62,6 +62,7 @@ bool EvaluatedRows::Content::same(const Content& other) const {
 }
 
 EvaluatedRows::Places EvaluatedRows::places_of(const artifact::Table& table) {
+  if (always_fits(table.name())) return {};
   const std::vector<std::size_t> columns = place_columns(table);
   std::uint64_t names = 0;
   for (const artifact::ColumnSpec& column : table.columns()) names = support::fnv1a64(cat(names, "\n", column.name));
@@ -84,20 +85,17 @@ EvaluatedRows::Places EvaluatedRows::places_of(const artifact::Table& table) {
   return places;
 }
 
-bool EvaluatedRows::fit(const artifact::Table& table) const {
-  const auto known = tables_.find(table.name());
-  if (known == tables_.end() || always_fits(table.name()) || kDerived.count(table.name()) != 0) return true;
-  const Places places = places_of(table);
+bool EvaluatedRows::fit(const std::string& table, const Places& places) const {
+  const auto known = tables_.find(table);
+  if (known == tables_.end() || kDerived.count(table) != 0) return true;
   return std::all_of(places.begin(), places.end(), [&](const auto& place) {
     const auto own = known->second.find(place.first);
     return own == known->second.end() || own->second.same(place.second);
   });
 }
 
-artifact::Table EvaluatedRows::add(artifact::Table table) {
-  if (always_fits(table.name())) return table;
+artifact::Table EvaluatedRows::add(artifact::Table table, Places places) {
   Places& known = tables_[table.name()];
-  Places places = places_of(table);
   const bool all_fresh =
       std::none_of(places.begin(), places.end(), [&](const auto& place) { return known.count(place.first) != 0; });
   artifact::Table fresh(table.name(), table.columns());

@@ -18,13 +18,6 @@ namespace pe::report {
 /// The rows of a run so far, by table and place (corpus, protocol, length, task and the like).
 class EvaluatedRows {
  public:
-  /// Whether its rows are of other places, or the same numbers as before. Times, sampled texts, tables of users and
-  /// tables that sum up a whole evaluation always fit.
-  bool fit(const artifact::Table& table) const;
-  /// Adds the rows. @return the rows of new places, so that nothing counts twice
-  artifact::Table add(artifact::Table table);
-
- private:
   /// The rows of a place: whole numbers and words exactly, real numbers as sums.
   struct Content {
     std::uint64_t exact = 0;
@@ -32,7 +25,16 @@ class EvaluatedRows {
     bool same(const Content& other) const;
   };
   using Places = std::map<std::string, Content>;
+  /// Empty for times, sampled texts and tables of users, which always fit.
   static Places places_of(const artifact::Table& table);
+
+  /// Whether the rows of `table` are of other places, or the same numbers as before. Tables that sum up a whole
+  /// evaluation always fit.
+  bool fit(const std::string& table, const Places& places) const;
+  /// Adds the rows. @return the rows of new places, so that nothing counts twice
+  artifact::Table add(artifact::Table table, Places places);
+
+ private:
   std::map<std::string, Places> tables_;
 };
 

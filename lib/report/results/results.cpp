@@ -528,12 +528,17 @@ class ScoreReader {
     std::size_t index = results_.runs.size();
     const Run& run = scores.run;
     if (!run.run_id.empty()) {
-      Evaluated& same = evaluated_with(models_[{run.run_id, run.encoding, run.seed}], scores);
+      std::vector<Evaluated>& known = models_[{run.run_id, run.encoding, run.seed}];
+      std::vector<EvaluatedRows::Places> places;  // of each table; most models have one evaluation, and need none
+      if (!known.empty()) {
+        for (const artifact::Table& table : scores.tables.tables) places.push_back(EvaluatedRows::places_of(table));
+      }
+      Evaluated& same = evaluated_with(known, scores, places);
       index = same.run;
       if (index == results_.runs.size())
         same.unread = input.path;
       else
-        leave_out_known(rows_of(same), scores.tables.tables);
+        leave_out_known(rows_of(same), scores.tables.tables, std::move(places));
     }
     add(index, std::move(scores));
   }
@@ -604,21 +609,24 @@ class ScoreReader {
     EvaluatedRows rows;
   };
 
-  /// Most models have one evaluation, whose rows are then compared with nothing.
   static EvaluatedRows& rows_of(Evaluated& one) {
     if (!one.unread.empty()) {
       const auto file = artifact::h5::File::open(std::exchange(one.unread, {}));
       artifact::Tables first = artifact::read_eval_tables(file);
-      for (artifact::Table& table : first.tables) one.rows.add(std::move(table));
+      for (artifact::Table& table : first.tables) {
+        EvaluatedRows::Places places = EvaluatedRows::places_of(table);
+        one.rows.add(std::move(table), std::move(places));
+      }
     }
     return one.rows;
   }
 
-  static void leave_out_known(EvaluatedRows& rows, std::vector<artifact::Table>& tables) {
+  static void leave_out_known(EvaluatedRows& rows, std::vector<artifact::Table>& tables,
+                              std::vector<EvaluatedRows::Places> places) {
     std::vector<artifact::Table> fresh;
-    for (artifact::Table& table : tables) {
-      const bool had_rows = table.rows() > 0;
-      artifact::Table added = rows.add(std::move(table));
+    for (std::size_t i = 0; i < tables.size(); ++i) {
+      const bool had_rows = tables[i].rows() > 0;
+      artifact::Table added = rows.add(std::move(tables[i]), std::move(places[i]));
       if (added.rows() > 0 || !had_rows) fresh.push_back(std::move(added));
     }
     tables = std::move(fresh);
@@ -626,14 +634,17 @@ class ScoreReader {
 
   /// The run that an evaluation joins. The same table of another text, or with other settings, is another run: its rows
   /// must not be joined.
-  Evaluated& evaluated_with(std::vector<Evaluated>& known, const Scores& scores) const {
+  Evaluated& evaluated_with(std::vector<Evaluated>& known, const Scores& scores,
+                            const std::vector<EvaluatedRows::Places>& places) const {
     const std::string digest = data_of(scores.run);
+    const std::vector<artifact::Table>& tables = scores.tables.tables;
     const auto fits = [&](Evaluated& one) {
-      return std::all_of(scores.tables.tables.begin(), scores.tables.tables.end(), [&](const artifact::Table& table) {
-        const auto own = one.texts.find(table.name());
+      for (std::size_t i = 0; i < tables.size(); ++i) {
+        const auto own = one.texts.find(tables[i].name());
         const bool same = own == one.texts.end() || own->second.empty() || digest.empty() || own->second == digest;
-        return same && rows_of(one).fit(table);
-      });
+        if (!same || !rows_of(one).fit(tables[i].name(), places[i])) return false;
+      }
+      return true;
     };
     const auto is_like = [&](Evaluated& one) {
       return labels_agree(results_.runs[one.run].labels, scores.run.labels) && fits(one);
@@ -641,7 +652,7 @@ class ScoreReader {
     auto run = std::find_if(known.begin(), known.end(), is_like);
     if (run == known.end()) run = std::find_if(known.begin(), known.end(), fits);
     if (run == known.end()) run = known.insert(run, Evaluated{results_.runs.size(), {}, {}, {}});
-    for (const artifact::Table& table : scores.tables.tables) run->texts.emplace(table.name(), digest);
+    for (const artifact::Table& table : tables) run->texts.emplace(table.name(), digest);
     return *run;
   }
 
