@@ -435,40 +435,92 @@ BOOST_AUTO_TEST_CASE(the_documents_become_a_site_with_search, *precondition(test
   }
 }
 
-BOOST_AUTO_TEST_CASE(bootstrap_keeps_the_programs_of_every_list_of_wheels) {
-  // As pip does with --target: a folder that is there is replaced, and its files are lost.
-  const test::TempFolder folder;
-  fs::create_directories(folder / "clone/meson");
-  fs::copy_file(test::source_root() / "bootstrap", folder / "clone/bootstrap");
-  for (const char* list : {"debian.txt", "wheels.txt", "wheels-nvcc.txt", "wheels-cuda.txt"}) {
-    support::write_file_atomically(folder / "clone/meson" / list, "# nothing\n", false);
-  }
-  const auto script = [&](const char* name, const std::string& text) {
-    support::write_file_atomically(folder / name, "#!/bin/sh\n" + text, false);
-    fs::permissions(folder / name, fs::perms::owner_all);
-  };
-  script("nvcc", "");
-  script("python",
-         R"(while [ $# -gt 0 ]; do case $1 in --target) to=$2 ;; -r) list=$(basename "$2") ;; esac; shift; done
+namespace {
+
+/// A clone with bootstrap alone, and stand-ins for Python and ninja that write down what they are called for.
+struct BareClone {
+  test::TempFolder folder;
+  fs::path clone = folder / "clone", bin = clone / ".deps/wheels/bin";
+
+  BareClone() {
+    fs::create_directories(clone / "meson");
+    fs::copy_file(test::source_root() / "bootstrap", clone / "bootstrap");
+    for (const char* list : {"debian.txt", "wheels.txt", "wheels-nvcc.txt", "wheels-cuda.txt"})
+      support::write_file_atomically(clone / "meson" / list, "# nothing\n", false);
+    script("nvcc", "");
+    // As pip does with --target: a folder that is there is replaced, and its files are lost. As meson does: build.ninja
+    // comes last.
+    script(
+        "python",
+        R"(case $1 in */meson.py) [ ! -e "$0.stops" ] || exit 1; mkdir -p "$3"; echo built by fake > "$3/build.ninja"; exit ;; esac
+while [ $# -gt 0 ]; do case $1 in --target) to=$2 ;; -r) list=$(basename "$2") ;; esac; shift; done
 rm -rf "$to/bin" && mkdir -p "$to/bin" && echo "$list" > "$to/bin/$list"
 )");
+  }
+
+  void script(const char* name, const std::string& text) const {
+    support::write_file_atomically(folder / name, "#!/bin/sh\n" + text, false);
+    fs::permissions(folder / name, fs::perms::owner_all);
+  }
+
+  support::CapturedOutput bootstrap(std::vector<std::string> words, std::vector<std::string> environment = {}) const {
+    std::vector<std::string> command{"env", "PATH=" + folder.path().string() + ":/usr/bin:/bin",
+                                     "PYTHON=" + (folder / "python").string()};
+    command.insert(command.end(), environment.begin(), environment.end());
+    command.push_back((clone / "bootstrap").string());
+    command.insert(command.end(), words.begin(), words.end());
+    return support::capture(command);
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(bootstrap_keeps_the_programs_of_every_list_of_wheels) {
+  const BareClone bare;
   const auto install = [&] {
-    const support::CapturedOutput answer = support::capture(
-        {"env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "PYTHON=" + (folder / "python").string(),
-         (folder / "clone/bootstrap").string(), "--cuda", "install"});
+    const support::CapturedOutput answer = bare.bootstrap({"--cuda", "install"});
     BOOST_TEST(answer.status.code == 0, answer.err);
+    for (const char* list : {"wheels.txt", "wheels-nvcc.txt", "wheels-cuda.txt"})
+      BOOST_TEST(fs::exists(bare.bin / list), list);
   };
-  const fs::path bin = folder / "clone/.deps/wheels/bin";
   install();
-  for (const char* list : {"wheels.txt", "wheels-nvcc.txt", "wheels-cuda.txt"})
-    BOOST_TEST(fs::exists(bin / list), list);
   // A changed list starts again, so that nothing of the old one stays.
-  support::write_file_atomically(folder / "clone/meson/wheels-nvcc.txt", "# something\n", false);
-  support::write_file_atomically(bin / "old", "", false);
+  support::write_file_atomically(bare.clone / "meson/wheels-nvcc.txt", "# something\n", false);
+  support::write_file_atomically(bare.bin / "old", "", false);
   install();
-  BOOST_TEST(!fs::exists(bin / "old"));
-  for (const char* list : {"wheels.txt", "wheels-nvcc.txt", "wheels-cuda.txt"})
-    BOOST_TEST(fs::exists(bin / list), list);
+  BOOST_TEST(!fs::exists(bare.bin / "old"));
+  fs::remove_all(bare.clone / ".deps/wheels");  // stamps alone are no wheels
+  install();
+}
+
+// ninja's list of steps has the form that its user chose, and ninja may fail: neither is "nothing to do".
+BOOST_AUTO_TEST_CASE(bootstrap_builds_or_says_that_it_did_not) {
+  const BareClone bare;
+  BOOST_REQUIRE(bare.bootstrap({"install"}).status.code == 0);
+  bare.script("clone/.deps/wheels/bin/ninja", R"(case "$*" in
+*--quiet*) ;;
+*-n*) [ ! -e "$0.fails" ] || { echo unknown target >&2; exit 1; }; [ "$NINJA_STATUS" = '[%f/%t] ' ] && echo '[1/1] step' ;;
+*) touch "$0.built" ;;
+esac
+)");
+  const fs::path ninja = bare.bin / "ninja";
+  const auto built = [&] { return fs::remove(ninja.string() + ".built"); };
+  // Interrupted while it was configured: the next call begins again.
+  support::write_file_atomically(bare.folder / "python.stops", "", false);
+  BOOST_TEST(bare.bootstrap({"build"}).status.code == 1);
+  BOOST_TEST(!built());
+  fs::remove(bare.folder / "python.stops");
+  const support::CapturedOutput answer = bare.bootstrap({"build"}, {"NINJA_STATUS=[%p] "});
+  BOOST_TEST(answer.status.code == 0, answer.err);
+  BOOST_TEST(built(), answer.err);
+  BOOST_TEST(answer.err.find("1 step, about") != std::string::npos, answer.err);
+  support::write_file_atomically(ninja.string() + ".fails", "", false);
+  BOOST_TEST(bare.bootstrap({"build"}).status.code == 1);
+  BOOST_TEST(!built());
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"build", "nonsense"}, {"doctor", "nonsense"}, {"run"}, {"nonsense"}})
+    BOOST_TEST(bare.bootstrap(words).status.code == 2, words.front());
+  BOOST_TEST(bare.bootstrap({"build", "--help"}).out.find("usage: ") == 0u);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
