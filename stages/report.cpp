@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   const int code = pe::stage::run<pe::report::ReportConfig>(
       static_cast<int>(arguments.size()), arguments.data(),
       {.name = "report",
-       .version = 32,
+       .version = 33,
        .summary = "Compare models in tables, figures and one self-contained page.",
        .inputs = {{.name = "scores", .kind = Kind::kEvalTable, .many = true, .optional = true},
                   {.name = "curves", .kind = Kind::kMetrics, .many = true, .optional = true}},

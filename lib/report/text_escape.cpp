@@ -29,6 +29,20 @@ std::string replace_bytes(std::string_view text, std::initializer_list<std::pair
   return result;
 }
 
+// `name` of our captions in the font of code; to LaTeX the marks alone would be opening quotes.
+std::string latex_code(const std::string& text) {
+  std::string result;
+  std::size_t done = 0;
+  for (std::size_t open = text.find('`'); open != std::string::npos; open = text.find('`', done)) {
+    const std::size_t close = text.find('`', open + 1);
+    const bool pair = close != std::string::npos && close > open + 1;
+    result += text.substr(done, open - done);
+    result += pair ? "\\texttt{" + text.substr(open + 1, close - open - 1) + "}" : "\\textasciigrave{}";
+    done = pair ? close + 1 : open + 1;
+  }
+  return result + text.substr(done);
+}
+
 // Latin letters that LaTeX's T1 encoding has.
 bool in_t1(char32_t sign) {
   static const std::set<char32_t> lacking = {0xD7,  0xF7,  0x126, 0x127, 0x132, 0x133,
@@ -161,7 +175,7 @@ std::string escape_latex(std::string_view text) {
                                                         {'>', "\\textgreater{}"},
                                                         {'|', "\\textbar{}"},
                                                         {'"', "''"}});
-  return latex_signs(result);
+  return latex_signs(latex_code(result));
 }
 
 std::string quote_csv(std::string_view text) {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -22,6 +21,7 @@
 #include "model/device.h"
 #include "schema/rows.h"
 #include "schema/structured_rows.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/random.h"
@@ -227,7 +227,7 @@ class Learner {
 
   /// @return false once the loss is not finite any more.
   bool epoch(const Rows& rows) {
-    const auto began = std::chrono::steady_clock::now();
+    const double began = support::steady_s();
     std::vector<std::int64_t> order(static_cast<std::size_t>(rows.count()));
     std::iota(order.begin(), order.end(), 0);
     support::Xoshiro random(support::make_key({static_cast<std::uint64_t>(config_.seed),
@@ -241,7 +241,7 @@ class Learner {
       const at::Tensor which = index.narrow(0, first, std::min(config_.batch, rows.count() - first));
       step(rows.ids.index_select(0, which), rows.labels.index_select(0, which));
     }
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    seconds_ += support::steady_s() - began;
     return finite_;
   }
 
@@ -418,7 +418,7 @@ class SavedState {
   SavedState(const artifact::Workspace& workspace, double every_seconds)
       : path_(workspace.work / "dummy.h5"),
         every_(every_seconds),
-        last_(std::chrono::steady_clock::now()),
+        last_(support::steady_s()),
         identity_(support::canonical_hash("pe/dummy-state/1", told_config(workspace))) {
     for (const auto& folder : {std::optional(workspace.work), workspace.resume}) {
       if (folder && std::filesystem::exists(*folder / "dummy.h5")) found_.push_back(*folder / "dummy.h5");
@@ -447,9 +447,9 @@ class SavedState {
   }
 
   void epoch(std::int64_t epoch, const std::vector<Learner>& learners, const Tables& tables) {
-    const auto now = std::chrono::steady_clock::now();
+    const double now = support::steady_s();
     const bool stops = support::stop_requested();
-    if (!stops && std::chrono::duration<double>(now - last_).count() < every_) return;
+    if (!stops && now - last_ < every_) return;
     // State other than tensors is written first.
     Json state = {{"identity", identity_}, {"epoch", epoch}, {"tables", tables.save()}, {"learners", Json::array()}};
     for (const Learner& learner : learners) state["learners"].push_back(learner.rest());
@@ -459,7 +459,7 @@ class SavedState {
     artifact::CheckpointWriter writer(path_, {}, meta);
     for (std::size_t i = 0; i < learners.size(); ++i) learners[i].save(prefix_of(i), writer);
     writer.finish();
-    last_ = std::chrono::steady_clock::now();
+    last_ = support::steady_s();
     if (stops) throw support::StopRequest(true);
   }
 
@@ -469,7 +469,7 @@ class SavedState {
   std::filesystem::path path_;
   std::vector<std::filesystem::path> found_;
   double every_;
-  std::chrono::steady_clock::time_point last_;
+  double last_;
   std::string identity_;
 };
 

@@ -163,7 +163,6 @@ DummyRow DummyData::row(Split split, std::int64_t index, bool long_rows) const {
 }
 
 double DummyFloors::base() { return std::log(static_cast<double>(kBases)); }
-double DummyFloors::position_wise() { return 2 * base() / 64; }
 double DummyFloors::causal() { return base() / 64; }
 double DummyFloors::hard_row() {
   return std::log(static_cast<double>(kHardFirsts * kHardSteps * kBeforeChoices * kAfterChoices));

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -83,8 +82,7 @@ class DummyData {
 
 /// Nats that no predictor of a mode's population can beat.
 struct DummyFloors {
-  /// Losses in mode seed, per target of a row (64): the token at the position alone; all tokens so far.
-  static double position_wise();
+  /// Loss in mode seed, per target of a row (64), for one who sees all tokens so far.
   static double causal();
   /// Loss in mode hard, all targets of a row together, for a reader who does not know which progressions are held out.
   static double hard_row();

@@ -120,6 +120,20 @@ class Grid {
     }
     return found;
   }
+  /// A row of a table with the runs of a line.
+  Row row_of(const std::string& mode, const Line& line) const {
+    std::set<std::size_t> runs;
+    std::set<std::string> variants;
+    for (const Losses& row : losses_) {
+      if (row.mode != mode || line_of(row) != line) continue;
+      runs.insert(row.run);
+      variants.insert(results_.runs[row.run].variant);
+    }
+    return {.cells = {Cell::of_text(line.encoding), Cell::of_text(line.network),
+                      Cell::of_number(static_cast<double>(line.depth))},
+            .variant = variants.size() == 1 ? *variants.begin() : "",
+            .runs = std::vector(runs.begin(), runs.end())};
+  }
   std::vector<std::string> variants(const std::string& mode) const {
     std::vector<std::string> found;
     for (const TargetLoss& row : targets_) {
@@ -173,10 +187,6 @@ Cell cell_of(const std::vector<double>& values, const std::string& status = "not
   return cell;
 }
 
-std::vector<Cell> line_cells(const Line& line) {
-  return {Cell::of_text(line.encoding), Cell::of_text(line.network), Cell::of_number(static_cast<double>(line.depth))};
-}
-
 std::vector<Column> line_columns() {
   return {{.id = "encoding", .header = "Encoding", .text = true},
           {.id = "network", .header = "Network", .text = true},
@@ -211,7 +221,8 @@ Table losses_table(const Grid& grid, const std::string& mode, const std::string&
   }
   std::string network;
   for (const Line& line : grid.lines(mode)) {
-    Row row{.cells = line_cells(line), .rule_above = !network.empty() && network != line.network};
+    Row row = grid.row_of(mode, line);
+    row.rule_above = !network.empty() && network != line.network;
     network = line.network;
     for (const std::int64_t count : epochs) {
       row.cells.push_back(cell_of(values_of(grid.by_seed(mode, line, count, headline))));
@@ -255,7 +266,7 @@ Table targets_table(const Grid& grid, const std::string& mode) {
     table.columns.push_back({.id = measure.id, .header = measure.header, .direction = Direction::kLowerIsBetter});
   }
   for (const Line& line : grid.lines(mode)) {
-    Row row{.cells = line_cells(line)};
+    Row row = grid.row_of(mode, line);
     for (const Measure& measure : measures) {
       if (mode != "seed" && std::string_view(measure.id) == "wrap") continue;
       row.cells.push_back(cell_of(values_of(grid.by_seed(mode, line, last, measure.of))));
@@ -294,7 +305,7 @@ Table hard_table(const Grid& grid, const std::string& mode, const std::string& b
                            .group = "determined, plain",
                            .style = NumberStyle::kSignedNats});
   for (const Line& line : grid.lines(mode)) {
-    Row row{.cells = line_cells(line)};
+    Row row = grid.row_of(mode, line);
     const auto of = [&](const Line& of_line, const std::string& variant, const std::string& target,
                         double TargetLoss::*member) {
       std::string status = "not_measured";

@@ -720,6 +720,38 @@ BOOST_AUTO_TEST_CASE(what_was_not_measured_is_no_zero) {
   says(result.reason, "no seed that all of them have");
 }
 
+BOOST_AUTO_TEST_CASE(the_least_favourable_test_is_shown) {
+  Gathered gathered;
+  for (const char* seed : {"1", "2", "3", "4", "5"}) {
+    gathered.add("none", seed, kAll, some(40 + seed[0] % 3));
+    gathered.add("rope", seed, kAll, some(10));
+    gathered.add("alibi", seed, kAll, some(30));
+  }
+  const ClaimResult result = gathered.judge(
+      "    tests:\n      - {where: {length: 40}, of: none, above: rope}\n"
+      "      - {where: {length: 40}, of: none, above: alibi}\n");
+  BOOST_TEST((result.verdict == Verdict::kReproduced));
+  BOOST_TEST_REQUIRE(result.deciding.has_value());
+  BOOST_TEST(*result.deciding == 1u);
+  // A number without noise is no less favourable than one with noise, however small it is.
+  const ClaimResult exact = gathered.judge(
+      "    tests:\n      - {where: {length: 20}, of: none, at_least: 0.9, noise: none}\n"
+      "      - {where: {length: 40}, of: none, above: alibi}\n");
+  BOOST_TEST((exact.verdict == Verdict::kReproduced));
+  BOOST_TEST(exact.deciding.value() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(what_was_not_measured_is_named_with_its_labels) {
+  Gathered gathered;
+  for (const char* seed : {"1", "2", "3"})
+    gathered.add("rope", seed, kAll, some(10), {{"encoding", "rope"}, {"seed", seed}, {"size", "small"}});
+  const ClaimResult result =
+      gathered.judge("    tests:\n      - {where: {length: 40}, of: rope, at_least: 0.5, runs: {size: large}}\n");
+  BOOST_TEST((result.verdict == Verdict::kNotTestable));
+  says(result.reason, "rope was not measured where length 40, size large");
+  BOOST_TEST(result.tests.at(0).level == 0.95);  // nothing says that it is about scores
+}
+
 BOOST_AUTO_TEST_CASE(a_seed_without_a_number_is_not_left_out) {
   Gathered gathered;
   for (const char* seed : {"1", "2", "3", "4", "5"}) gathered.add("rope", seed, kAll, some(10));

@@ -507,7 +507,7 @@ BOOST_AUTO_TEST_CASE(an_encoding_without_a_choice_is_left_out_and_the_others_are
   BOOST_TEST(contains(section.findings.at(0), "no value of 'lr' has a validation loss in every seed: alibi, t5."),
              section.findings.at(0));
   const std::string checks = to_csv(table_of(section_of("checks", results), "checks"));
-  BOOST_TEST(contains(checks, "alibi has no learning rate with a validation loss in every seed"), checks);
+  BOOST_TEST(contains(checks, "'alibi' has no learning rate with a validation loss in every seed"), checks);
 }
 
 BOOST_AUTO_TEST_CASE(scores_at_two_rates_leave_though_one_of_them_alone_has_a_log) {
@@ -594,7 +594,7 @@ BOOST_AUTO_TEST_CASE(pilots_choose_for_trainings_without_the_axis) {
     return cell_of(table, 3, "verdict").text + ": " + cell_of(table, 3, "reason").text;
   };
   BOOST_TEST(contains(rates(results), "pass: three learning rates"), rates(results));
-  BOOST_TEST(contains(rates(another), "FAIL: rope was trained at 0.008, and 0.004 had the lowest"), rates(another));
+  BOOST_TEST(contains(rates(another), "FAIL: 'rope' was trained at 0.008, and 0.004 had the lowest"), rates(another));
 }
 
 BOOST_AUTO_TEST_CASE(levels_hold_the_noise_of_documents_and_of_seeds) {
@@ -810,6 +810,11 @@ BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {
     }
   }
   trials.arms.push_back(none);
+  // A task that the baseline was not asked has the first encoding in its place, and one that all of a seed answered
+  // does not lead.
+  Results renamed = trials;
+  renamed.baseline = "t5";
+  BOOST_TEST(!section_of("power", renamed).empty());
   const Section asked = section_of("power", trials);
   BOOST_TEST(
       contains(asked.findings.at(0), "3 seeds and 50 items at 128 (1×) (exact match, passkey) show differences of "),
@@ -818,6 +823,50 @@ BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {
              boost::test_tools::tolerance(1e-9));  // 0.4, 0.5, 0.6 less a constant
   for (Trial& trial : trials.trials) trial.exact = 0;
   BOOST_TEST(section_of("power", trials).empty());
+}
+
+BOOST_AUTO_TEST_CASE(the_smallest_difference_is_of_a_measure_whose_noise_is_known) {
+  Results results = perplexities({.encodings = {"rope", "a"}, .seed_sd = 0.02});
+  Results one = perplexities({.encodings = {"rope", "a"}, .seeds = {"1"}, .seed_sd = 0.02});
+  results.variants = {"few", "many"};
+  for (Arm& arm : results.arms) arm.variant = "many";
+  for (Arm arm : one.arms) {
+    arm.variant = "few";
+    for (std::size_t& run : arm.runs) run += results.runs.size();
+    results.arms.push_back(std::move(arm));
+  }
+  for (LmCell cell : one.lm) {
+    cell.run += results.runs.size();
+    results.lm.push_back(std::move(cell));
+  }
+  results.runs.insert(results.runs.end(), one.runs.begin(), one.runs.end());
+  const Section section = section_of("power", results);
+  BOOST_TEST(cell_of(table_of(section, "power"), 0, "measure").text == "NLL, prefix, few");
+  BOOST_TEST(contains(section.findings.at(0), "(NLL, prefix, many)"), section.findings[0]);
+}
+
+// One seed of the best mean, and the other arm was better on that seed.
+BOOST_AUTO_TEST_CASE(a_lead_that_common_seeds_contradict_is_not_shown) {
+  Results results = perplexities({.encodings = {"rope", "alibi"}, .lengths = {128}, .seed_sd = 0.3});
+  const auto level = [&](std::size_t run) {
+    return std::find_if(results.lm.begin(), results.lm.end(), [&](const LmCell& cell) { return cell.run == run; });
+  };
+  Arm &rope = results.arms[0], &alibi = results.arms[1];
+  for (std::size_t seed = 0; seed < rope.runs.size(); ++seed) {  // alibi: 1, 2, 2; rope: 1.1 in the first seed
+    const double of_alibi = seed == 0 ? 1 : 2;
+    const auto set = [&](LmCell& cell, double nll) {
+      cell.nll = nll;
+      for (schema::DocumentScore& score : cell.scores) score.nll = nll * static_cast<double>(score.tokens);
+    };
+    set(*level(rope.runs[seed]), 1.1);
+    set(*level(alibi.runs[seed]), of_alibi);
+  }
+  rope.runs.resize(1);
+  const Section section = section_of("perplexity", results);
+  BOOST_TEST(contains(section.findings.at(0), "rope has the lowest perplexity"), section.findings[0]);
+  BOOST_TEST(contains(section.findings[0], "(not shown: on the seeds that both have, it is lower)"),
+             section.findings[0]);
+  BOOST_TEST(contains(section.lines.at(0), "(not shown: on the seeds that both have, it is lower)"), section.lines[0]);
 }
 
 BOOST_AUTO_TEST_CASE(equal_encodings_give_findings_in_a_report_as_often_as_the_level_says) {

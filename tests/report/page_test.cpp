@@ -71,6 +71,29 @@ constexpr const char* kReader = R"(<script>
     document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}));
     told.drawerShut = document.getElementById('drawer') === null;
 
+    document.querySelector('#table-inventory td[data-v]').click();
+    told.drawerOfOne = document.querySelector('#drawer table').rows.length === 2;
+    document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}));
+    document.querySelector('#table-differences td[data-v]').click();
+    told.drawerOfBoth = document.querySelector('#drawer table').rows.length === 7;
+    document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}));
+    document.querySelector('#table-final_loss td[data-v]').click();
+    told.drawerOfTrainings = document.getElementById('drawer').textContent.indexOf('Trainings behind it') > 0;
+    document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}));
+
+    function press(key) { document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: key, bubbles: true})); }
+    var line = document.querySelector('#table-perplexity_length tbody tr'), places = line.querySelectorAll('td[data-v]');
+    line.cells[0].focus();
+    press('ArrowRight');
+    press('ArrowRight');
+    told.arrowsMove = document.activeElement === places[1] && line.querySelectorAll('[tabindex="0"]').length === 1;
+    press('Enter');
+    told.enterOpens = document.getElementById('drawer').textContent.indexOf('In full: ' + places[1].getAttribute('data-v') + '.') > 0;
+    press('Escape');
+    told.focusBack = document.activeElement === places[1];
+    press('Home');
+    told.homeMoves = document.activeElement === line.cells[0];
+
     Array.prototype.forEach.call(document.querySelectorAll('button[aria-pressed=true]'), function (b) { if (b !== wake) b.click(); });
     wake.click();
     told.stillBack = figure.querySelectorAll('.panels svg').length > 0 && figure.querySelectorAll('canvas').length === 0;
@@ -170,6 +193,13 @@ BOOST_AUTO_TEST_CASE(a_reader_wakes_sorts_and_filters_without_an_error_or_a_requ
           "drawerCommand&quot;:&quot;pe-pipeline verify --rerun aaaaaaaaaaaa bbbbbbbbbbbb cccccccccccc&quot;",
           "drawerDiffers&quot;:true",
           "drawerShut&quot;:true",
+          "drawerOfOne&quot;:true",
+          "drawerOfBoth&quot;:true",
+          "drawerOfTrainings&quot;:true",
+          "arrowsMove&quot;:true",
+          "enterOpens&quot;:true",
+          "focusBack&quot;:true",
+          "homeMoves&quot;:true",
           "filtered&quot;:true",
           "unfiltered&quot;:true",
           "hostile&quot;:true",

@@ -202,6 +202,27 @@ BOOST_AUTO_TEST_CASE(loss_is_drawn_against_parameters_and_compute_where_these_di
   BOOST_TEST(rest.caption.find("without models of which a seed diverged") != std::string::npos, rest.caption);
 }
 
+BOOST_AUTO_TEST_CASE(losses_on_different_data_share_no_axis) {
+  Results results;
+  results.encodings = {"rope"};
+  double above = 0;
+  for (const char* data : {"[\"aaaaaaaaaaaa\"]", "[\"bbbbbbbbbbbb\"]"}) {
+    for (const char* size : {"small", "large"}) {
+      results.curves.push_back(
+          training("rope", "1", above += 0.1, *size == 's' ? 1000 : 4000, support::cat(data, size)));
+      results.curves.back().data = data;
+    }
+  }
+  const Figure both = figure_of(section_of("scaling", results), "loss_parameters");
+  BOOST_REQUIRE(both.panels.size() == 2u);
+  BOOST_TEST(both.panels[0].title == "data aaaaaaaaaaaa");
+  BOOST_TEST(series_of(both.panels[1], "rope", Series::Role::kMain).points.size() == 2u);
+  BOOST_TEST(both.caption.find("a panel for each training data") != std::string::npos, both.caption);
+  // One size on each data: nothing to compare.
+  results.curves = {results.curves[0], results.curves[3]};
+  BOOST_TEST(section_of("scaling", results).figures.empty());
+}
+
 BOOST_AUTO_TEST_CASE(the_cheapest_drop_is_the_latest_that_is_shown_to_be_as_good) {
   // A drop costs a · t^-1/2 nats after t tokens, compared with its control; the trunk ends 0.05 nats below the
   // controls.
@@ -251,6 +272,12 @@ BOOST_AUTO_TEST_CASE(the_cheapest_drop_is_the_latest_that_is_shown_to_be_as_good
     BOOST_TEST(cell_of(table, row, "control").interval->high == cost + half, tt::tolerance(1e-6));
     BOOST_TEST(*cell_of(table, row, "undisturbed").number == cost + 0.05, tt::tolerance(1e-9));
     BOOST_TEST(cell_of(table, row, "cheapest").text == (row == 1 ? "yes" : ""));
+    // Of each seed: the trunk, the drop and its control, in the order of `make`.
+    BOOST_TEST(table.rows[row].variant == (std::vector<std::string>{"drop500", "drop750", "drop950"}[row]));
+    std::vector<std::size_t> behind;
+    for (const std::size_t seed : {0u, 7u, 14u})
+      behind.insert(behind.end(), {seed, seed + 1 + 2 * row, seed + 2 + 2 * row});
+    BOOST_TEST(table.rows[row].trainings == behind, tt::per_element());
   }
   BOOST_TEST(*cell_of(table, 0, "left").number == 500 * kStep);
   // 20 / √t is 0.0198 after 1.02M tokens, which is too far to be distinguished from 25,600.
@@ -453,6 +480,24 @@ BOOST_AUTO_TEST_CASE(an_interval_that_an_axis_cuts_has_an_arrow_head) {
   figure.panels[0].series[0].points[0].low = -3;
   BOOST_TEST(cuts_intervals(figure));
   BOOST_TEST(arrows(gnuplot_script(figure, svg_canvas(figure))) == before + 2);
+}
+
+BOOST_AUTO_TEST_CASE(words_in_place_of_a_value_are_at_the_end_where_it_lies) {
+  Figure figure{.id = "f", .title = "", .kind = Figure::Kind::kForest};
+  Panel panel{.x_low = -1.0, .x_high = 1.0};
+  panel.series.push_back({.name = "rope"});
+  panel.series[0].points = {{.x = 0, .y = 0, .low = -0.5, .high = 0.5}};
+  panel.flags = {{5, 1, "far above", ""}, {-5, 2, "far below", ""}, {0, 3, "missing", ""}};
+  figure.panels = {panel};
+  figure.y_names = {"rope", "alibi", "t5", "none"};
+  const std::string script = gnuplot_script(figure, svg_canvas(figure));
+  const auto side = [&](const std::string& text) {
+    const std::string line = script.substr(script.find("set label '" + text));
+    return line.substr(0, line.find('\n')).find(" right front") != std::string::npos ? "right" : "left";
+  };
+  BOOST_TEST(side("far above") == "right");
+  BOOST_TEST(side("far below") == "left");
+  BOOST_TEST(side("missing") == "left");
 }
 
 BOOST_AUTO_TEST_CASE(loss_by_position_has_the_interval_of_its_seeds) {
@@ -714,6 +759,24 @@ BOOST_AUTO_TEST_CASE(an_ideal_reader_has_the_text_and_the_context_of_the_models)
   BOOST_TEST(
       *cell_of(table_of(section_of("context_used", results), "context_used"), 0, "ideal").number == (0.95 - 0.8) * 3,
       tt::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(a_gain_off_the_axis_is_written_as_in_the_table) {
+  Results results = sample::perplexities({.better = 0.01});
+  for (LmCell& cell : results.lm) {
+    if (cell.length != 512) continue;
+    for (schema::DocumentScore& score : cell.scores) score.nll += 0.5 * static_cast<double>(score.tokens);
+  }
+  for (const auto& [tokens, nats] : std::vector<std::pair<double, double>>{{64, 1.0}, {128, 0.95}, {512, 0.9}})
+    results.ideal.push_back({{}, 3 * 512, 3 * tokens, nats});
+  const Section section = section_of("context_used", results);
+  const Table& table = table_of(section, "context_used");
+  const std::string gain = format_cell(cell_of(table, 0, "gain"), {.id = "", .style = NumberStyle::kSignedNats});
+  const Panel panel = figure_of(section, "context_used").panels.at(0);
+  BOOST_REQUIRE(panel.flags.size() == 2u);
+  BOOST_TEST(panel.flags[0].text == support::cat("off the axis: ", gain, " nats"));
+  BOOST_TEST(panel.flags[0].text.find("off the axis: −0.5") == 0u, panel.flags[0].text);
+  BOOST_TEST(panel.flags[0].x < 0);
 }
 
 BOOST_AUTO_TEST_CASE(captions_have_at_most_three_sentences) {

@@ -109,11 +109,46 @@ BOOST_AUTO_TEST_CASE(latex_of_many_columns_is_a_tabular_for_each_group) {
   BOOST_TEST(text.find("{}[a] & 1.0000") != std::string::npos, text);  // no optional argument of the line break
 }
 
+BOOST_AUTO_TEST_CASE(latex_wraps_sentences_across_the_page) {
+  Table table{.id = "t", .title = "Checks"};
+  table.columns = {{.id = "verdict", .header = "Verdict", .text = true},
+                   {.id = "reason", .header = "Reason", .text = true}};
+  table.rows = {{.cells = {Cell::of_text("fail"), Cell::of_text(std::string(60, 'a'))}}};
+  BOOST_TEST(to_latex(table).find("\\begin{tabular}{ll}") != std::string::npos, to_latex(table));
+  table.rows[0].cells[1] = Cell::of_text(std::string(61, 'a'));
+  const std::string text = to_latex(table);
+  BOOST_TEST(text.find("\\begin{tabular}{l>{\\raggedright\\arraybackslash}p{0.60\\linewidth}}") != std::string::npos,
+             text);
+  BOOST_TEST(text.find("\\begin{table*}\n") != std::string::npos, text);
+  table.rows[0].cells[0] = Cell::of_text(std::string(600, 'b'));
+  BOOST_TEST(to_latex(table).find("p{0.54\\linewidth}>{\\raggedright\\arraybackslash}p{0.20\\linewidth}}") !=
+                 std::string::npos,
+             to_latex(table));
+}
+
 BOOST_AUTO_TEST_CASE(html_names_rows_and_explains_what_is_missing) {
   const std::string text = to_html(sample());
   BOOST_TEST(text.find("<th scope=\"colgroup\" colspan=\"2\">prefix</th>") != std::string::npos, text);
   BOOST_TEST(text.find("<b>12.34</b><small> ± 0.20</small>") != std::string::npos, text);
   BOOST_TEST(text.find("title=\"perplexity above 10,000 or not finite\"") != std::string::npos, text);
+}
+
+BOOST_AUTO_TEST_CASE(html_names_the_results_behind_a_row) {
+  Table table{.id = "t", .title = "Runs"};
+  table.columns = {{.id = "encoding", .header = "Encoding", .text = true}, {.id = "loss", .header = "Loss"}};
+  Row row{.cells = {Cell::of_text("rope"), Cell::of_number(1)}};
+  table.rows = {row};
+  BOOST_TEST(to_html(table).find("<tr data-encoding=\"rope\">") != std::string::npos, to_html(table));
+  row.variant = "drop, d50";
+  row.runs = {};
+  row.trainings = {4, 12};
+  table.rows = {row};
+  BOOST_TEST(to_html(table).find("<tr data-variant=\"drop, d50\" data-encoding=\"rope\" data-trainings=\"4 12\">") !=
+                 std::string::npos,
+             to_html(table));
+  row.runs = std::vector<std::size_t>{};  // none
+  table.rows = {row};
+  BOOST_TEST(to_html(table).find("data-runs=\"\" data-trainings=\"4 12\"") != std::string::npos, to_html(table));
 }
 
 BOOST_AUTO_TEST_CASE(a_paper_has_one_protocol_and_a_title_one_mark_at_its_end) {

@@ -8,11 +8,13 @@
 
 #include "artifact/collection.h"
 #include "artifact/metrics.h"
+#include "report/page/html.h"
 #include "report/sample_results.h"
 #include "report/section_results.h"
 #include "schema/tables.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/process.h"
 #include "support/recording_progress.h"
 #include "support/temp_folder.h"
@@ -72,6 +74,65 @@ BOOST_AUTO_TEST_CASE(captions_name_outlines_where_many_bands_are_drawn) {
              std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(failed_checks_and_missing_results_are_never_folded) {
+  Section claims{.id = "claims", .title = "Claims"}, checks{.id = "checks", .title = "Checks"},
+      inventory{.id = "inventory", .title = "Provenance"};
+  for (int i = 1; i <= 9; ++i) claims.findings.push_back(support::cat("Claim ", i, "."));
+  checks.findings = {"One check fails."};
+  inventory.findings = {"Incomplete: 2 are missing."};
+  const Page page{.title = "", .lead = "", .study = {}, .sections = {{&claims, {}}, {&checks, {}}, {&inventory, {}}}};
+  const std::string html = render_page(page);
+  const auto fold = html.find("<summary>3 more</summary>");
+  BOOST_TEST_REQUIRE(fold != std::string::npos);
+  for (const char* shown : {"Claim 6.", "One check fails.", "Incomplete: 2"})
+    BOOST_TEST(html.find(shown) < fold, shown);
+  BOOST_TEST(html.find("Claim 7.") > fold);
+}
+
+BOOST_AUTO_TEST_CASE(rows_name_the_runs_behind_their_numbers) {
+  const Results results = sample::perplexities({});
+  const Section runs = sample::section_of("inventory", results);
+  for (std::size_t row = 0; row < results.runs.size(); ++row)
+    BOOST_TEST(*runs.tables.at(0).rows.at(row).runs == std::vector<std::size_t>{row}, boost::test_tools::per_element());
+  const Section section = sample::section_of("differences", results);
+  const Table& table = sample::table_of(section, "differences");
+  BOOST_TEST(table.rows.at(0).cells[0].text == "alibi");
+  BOOST_TEST(*table.rows[0].runs == (std::vector<std::size_t>{3, 4, 5, 0, 1, 2}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_run_has_the_training_of_its_labels_and_none_where_that_was_not_gathered) {
+  test::TempFolder folder;
+  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"rope"},
+                                                                       .stages = {"decay", "drop", "nodrop"},
+                                                                       .lengths = {128},
+                                                                       .documents = 3,
+                                                                       .retrieval = false,
+                                                                       .copy = false,
+                                                                       .configs = true});
+  std::erase_if(workspace.inputs["curves"],
+                [](const artifact::Input& input) { return input.labels.at("stage") == "nodrop"; });
+  int number = 10;
+  for (artifact::Input& input : workspace.inputs["curves"])
+    input.digest = std::string(62, 'c') + std::to_string(number++);
+  write_report({}, workspace);
+  const Json study = support::parse_json(support::read_file(folder / "report" / "report.json"))["study"];
+  std::map<std::size_t, Json> trainings;
+  for (const Json& training : study["trainings"]) trainings[training["log"].get<std::size_t>()] = training;
+  BOOST_TEST(study["runs"].size() == 6u);
+  for (const Json& run : study["runs"]) {
+    if (run["variant"] == "nodrop") {
+      BOOST_TEST(!run.contains("training"));
+      continue;
+    }
+    BOOST_TEST_REQUIRE(run.contains("training"), run);
+    const Json& training = trainings.at(run["training"].get<std::size_t>());
+    BOOST_TEST(training["labels"]["stage"] == run["variant"]);
+    BOOST_TEST(training["seed"] == run["seed"]);
+    BOOST_TEST(training["results"].at(0).get<std::string>().starts_with("ccc"));
+  }
+  BOOST_TEST(study["variants"]["drop"]["from"] == "drop");
+}
+
 BOOST_AUTO_TEST_CASE(a_baseline_that_no_model_has_is_named_with_the_one_that_replaces_it) {
   test::TempFolder folder;
   artifact::Workspace workspace =
@@ -116,6 +177,7 @@ BOOST_AUTO_TEST_CASE(a_report_holds_page_figures_tables_and_data_and_is_the_same
   BOOST_TEST(page.find("Training length: 128 tokens.") != std::string::npos);
   BOOST_TEST(page.find("n = 32 documents") != std::string::npos);
   BOOST_TEST(count(page, "<svg") == count(page, "</svg>"));
+  BOOST_TEST(count(page, "<title>$d") == 0u);  // a tooltip on every line
 
   workspace.outputs["report"] = folder / "again";
   write_report(config, workspace);
@@ -527,6 +589,47 @@ BOOST_AUTO_TEST_CASE(rules_at_evaluation_and_tables_of_ones_own_beside_other_sco
   BOOST_TEST_REQUIRE(three.runs.size() == 2u);
   BOOST_TEST(three.variants == (std::vector<std::string>{"novels", "web"}), boost::test_tools::per_element());
   BOOST_TEST(three.tables.at("my_entropy").at(0).run == 1u);
+}
+
+// A training that does not read its seed is one model, however many tasks name it.
+BOOST_AUTO_TEST_CASE(copies_of_a_model_are_one_seed) {
+  const test::TempFolder folder;
+  artifact::Workspace workspace;
+  workspace.progress = &support::silent_progress();
+  for (const char* seed : {"1", "2", "3"}) {
+    const sample::Options options{.documents = 8, .retrieval = false, .copy = false};
+    artifact::Input input =
+        sample::write_scores(folder / (std::string(seed) + ".h5"), options, "rope", "decay", seed[0] == '3' ? 3 : 1);
+    input.labels["seed"] = seed;
+    workspace.inputs["scores"].push_back(input);
+  }
+  const Results results = read_results({}, workspace);
+  BOOST_TEST_REQUIRE(results.arms.size() == 1u);
+  BOOST_TEST(results.arms[0].runs.size() == 2u);
+  BOOST_TEST(results.copies == (std::vector<std::string>{"rope with seed 2 is the model of seed 1"}));
+  BOOST_TEST(results.missing.empty());
+  artifact::Workspace logs;
+  logs.progress = workspace.progress;
+  for (const char* seed : {"1", "2"}) {
+    artifact::Input input = sample::write_curves(folder / (std::string(seed) + ".metrics.h5"), "rope", "trunk", 1);
+    input.digest = std::string(64, 'a');
+    input.labels = {{"encoding", "rope"}, {"seed", seed}};
+    logs.inputs["curves"].push_back(input);
+  }
+  const Results trained = read_results({}, logs);
+  BOOST_TEST(trained.curves.size() == 1u);
+  BOOST_TEST(trained.copies == results.copies);
+  // One model whose evaluations draw something else for each seed stays as it was.
+  artifact::Tables drawn = artifact::read_eval_tables(folder / "2.h5");
+  drawn.facts["data_digest"] = "of seed 2";
+  artifact::write_eval_tables(folder / "2.h5", {}, drawn);
+  drawn = artifact::read_eval_tables(folder / "1.h5");
+  drawn.facts["data_digest"] = "of seed 1";
+  artifact::write_eval_tables(folder / "1.h5", {}, drawn);
+  const Results other = read_results({}, workspace);
+  BOOST_TEST_REQUIRE(other.arms.size() == 1u);
+  BOOST_TEST(other.arms[0].runs.size() == 3u);
+  BOOST_TEST(other.copies.empty());
 }
 
 namespace {

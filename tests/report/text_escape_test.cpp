@@ -19,6 +19,12 @@ BOOST_AUTO_TEST_CASE(signs_of_ours_are_latex) {
   BOOST_TEST(escape_latex("café 位") == "café \\texttt{U+4F4D}");
 }
 
+BOOST_AUTO_TEST_CASE(marks_of_code_are_no_quotes_in_latex) {
+  BOOST_TEST(escape_latex("axis `learning_rate`, and `a`") == "axis \\texttt{learning\\_rate}, and \\texttt{a}");
+  BOOST_TEST(escape_latex("one ` alone") == "one \\textasciigrave{} alone");
+  BOOST_TEST(escape_latex("``") == "\\textasciigrave{}\\textasciigrave{}");
+}
+
 BOOST_AUTO_TEST_CASE(csv_is_quoted_only_where_it_must_be) {
   BOOST_TEST(quote_csv("plain text") == "plain text");
   BOOST_TEST(quote_csv("a,b") == "\"a,b\"");

@@ -1,6 +1,5 @@
 // The section on structured rows: numbers compared with floors and published ones.
 #include <boost/test/unit_test.hpp>
-#include <cmath>
 
 #include "report/page/report.h"
 #include "report/section_results.h"
@@ -92,7 +91,18 @@ BOOST_AUTO_TEST_CASE(mode_hard_is_paired_with_the_baseline_and_says_what_is_miss
         add("shift_8", "all", kNaN, "na_positions");
     }
   }
+  sample.add("hard", "pre_norm_causal", "rope", 1, 42, 1.0, 0, .5);
+  for (Run& run : sample.results.runs) run.variant = "depth 4";
+  sample.results.runs.back().variant = "depth 1";
   const Section section = sample.section();
+  for (const char* id : {"dummy_hard", "dummy_targets_hard"}) {  // depth 1, then rope and learned at depth 4
+    const Table& table = table_of(section, id);
+    BOOST_TEST_REQUIRE(table.rows.size() == 3u);
+    BOOST_TEST(table.rows[0].variant == "depth 1");
+    BOOST_TEST(*table.rows[0].runs == std::vector<std::size_t>{6}, boost::test_tools::per_element());
+    BOOST_TEST(table.rows[1].variant == "depth 4");
+    BOOST_TEST(*table.rows[1].runs == (std::vector<std::size_t>{0, 2, 4}), boost::test_tools::per_element());
+  }
   const std::string csv = to_csv(table_of(section, "dummy_targets_hard"));
   const std::string markdown = to_markdown(table_of(section, "dummy_targets_hard"));
   BOOST_TEST(markdown.find("−0.0200 \\[−0.0200, −0.0200\\]") != std::string::npos,

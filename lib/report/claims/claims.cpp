@@ -108,14 +108,22 @@ class Judge {
       comparisons += last.comparisons;
       untested += last.untested;
       const bool gated = last.comparisons > 0 && last.untested == last.comparisons;
-      if (!gated && (!tested || last.verdict > result.verdict)) {
+      const bool decides = !tested || last.verdict > result.verdict ||
+                           (last.verdict == result.verdict && last.margin() < result.tests[*result.deciding].margin());
+      if (!gated && decides) {
         result.verdict = last.verdict;
         result.reason = last.reason;
+        result.deciding = result.tests.size() - 1;
         tested = true;
       } else if (gated && !tested) {
         result.reason = last.reason;
       }
       if (last.seeds > 0 && (result.seeds == 0 || last.seeds < result.seeds)) result.seeds = last.seeds;
+    }
+    for (std::size_t i = 0; i < result.tests.size(); ++i) {  // an effect is shown where there is one
+      const bool known = result.deciding && std::isfinite(result.tests[*result.deciding].effect);
+      if (!known && result.tests[i].verdict == result.verdict && std::isfinite(result.tests[i].effect))
+        result.deciding = i;
     }
     const bool said = result.reason.find(kUntested) != std::string::npos;
     if (tested && untested > 0 && !said && result.verdict != Verdict::kNotTestable) {
@@ -261,7 +269,8 @@ class Judge {
       if (name.starts_with(arm + ", ")) longer.push_back(quote(name));
     }
     if (longer.empty()) {
-      const std::string where = filter_text(test.quantity.where);
+      std::string where = filter_text(test.quantity.where);
+      for (const auto& [label, name] : test.quantity.runs) where += cat(where.empty() ? "" : ", ", label, " ", name);
       return cat(arm, " was not measured", where.empty() ? "" : " where " + where);
     }
     const Words shown(longer.begin(), longer.begin() + static_cast<std::ptrdiff_t>(std::min(longer.size(), kShown)));
@@ -300,11 +309,16 @@ class Judge {
   /// Whether a test compares scores of answers with a number.
   static bool about_scores(const ClaimTest& test, const ArmSeeds& arms) {
     if (test.kind == ClaimTest::Kind::kAbove || !test.noise) return false;
-    return std::all_of(test.of.begin(), test.of.end(), [&](const std::string& name) {
+    bool any = false;
+    for (const std::string& name : test.of) {
       const auto arm = arms.find(name);
-      return arm == arms.end() || std::all_of(arm->second.begin(), arm->second.end(),
-                                              [](const auto& seed) { return is_score(seed.second); });
-    });
+      if (arm == arms.end()) continue;
+      any = true;
+      for (const auto& [seed, values] : arm->second) {
+        if (!is_score(values)) return false;
+      }
+    }
+    return any;
   }
 
   /// `near` is two one-sided tests at 5 %, a number that a score reaches is one: their intervals have level 90 %.
@@ -726,6 +740,13 @@ std::vector<std::string> ClaimTest::arms() const {
   Words all = of;
   all.insert(all.end(), others.begin(), others.end());
   return all;
+}
+
+double TestResult::margin() const {
+  const double half = (interval.high - interval.low) / 2;
+  if (half > 0) return effect / half;
+  if (half == 0) return effect == 0 ? 0 : std::copysign(INFINITY, effect);  // without noise
+  return -INFINITY;                                                         // with an unknown one
 }
 
 bool TestResult::one_sided() const { return is_score || test->kind == ClaimTest::Kind::kNear; }

@@ -90,6 +90,7 @@ struct TestResult {
   std::size_t comparisons = 0, untested = 0;  ///< all of the test, and the ones without a verdict
   std::vector<std::string> failed_arms;       ///< of a control: arms whose mean misses it, or is missing
   bool one_sided() const;                     ///< tests at 5 %, with an interval of level 90 %
+  double margin() const;  ///< of the effect, in half widths of its interval: the least favourable test has the smallest
 };
 
 struct ClaimResult {
@@ -98,6 +99,7 @@ struct ClaimResult {
   std::string reason;
   std::size_t seeds = 0;  ///< of the test with fewest
   std::vector<TestResult> control, tests;
+  std::optional<std::size_t> deciding;  ///< of the tests with the claim's verdict the least favourable one
 };
 
 /// A study that adds seeds, at its present look.

@@ -74,7 +74,8 @@ struct Shade {  ///< a range of x, such as the lengths of training
   std::string label;
 };
 
-struct Flag {  ///< a marked point: "encoding dropped"
+/// A marked point: "encoding dropped". In a forest: words in place of a row's value, at the right end for an x above 0.
+struct Flag {
   double x = 0;
   double y = 0;
   std::string text;

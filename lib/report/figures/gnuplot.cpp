@@ -540,8 +540,11 @@ class Script {
   }
 
   void forest(const Panel& panel, const Frame& f) {
-    for (const Flag& flag : panel.flags)
-      label(flag.text, f.left + em_ * 0.6, y_at(f, flag.y), "left", "#777777", false, 0.9);
+    for (const Flag& flag : panel.flags) {
+      const bool right = flag.x > 0;  // a value off the axis is named at the end where it lies
+      label(flag.text, right ? f.right - em_ * 0.2 : f.left + em_ * 0.6, y_at(f, flag.y), right ? "right" : "left",
+            "#777777", false, 0.9);
+    }
     for (const Series& s : panel.series) {
       std::string whiskers, marks, bars;
       for (const Point& p : s.points) {
@@ -687,6 +690,7 @@ std::string tidy_svg(std::string svg, const std::string& title, const std::strin
                      const std::string& prefix) {
   erase_between(svg, "<title>Gnuplot</title>", "</desc>");
   erase_between(svg, "<title>gnuplot_plot_", "</title>");
+  erase_between(svg, "<title>$d", "</title>");  // of data blocks: a tooltip on every line
   erase_between(svg, "<filter id='textbox'", "</filter>");
   erase_between(svg, "<filter id='greybox'", "</filter>");
   replace_all(svg, "id='gp", cat("id='", prefix, "gp"));

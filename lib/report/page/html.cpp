@@ -1,5 +1,7 @@
 #include "report/page/html.h"
 
+#include <algorithm>
+
 #include "report/text_escape.h"
 #include "support/json_text.h"
 #include "support/text.h"
@@ -62,23 +64,37 @@ std::string figure_html(const PageFigure& shown, const std::string& section_titl
 
 constexpr std::size_t kFindingsShown = 8;
 
+/// Failed checks and missing results limit all other findings, so they are never folded.
+bool limits_findings(const Section& section) { return section.id == "checks" || section.id == "inventory"; }
+
 std::string findings_html(const Page& page) {
-  std::vector<std::string> items;
+  struct Item {
+    std::string html;
+    bool limits;
+  };
+  std::vector<Item> items;
   for (const PageSection& shown : page.sections) {
     for (const std::string& finding : shown.section->findings) {
       std::string sentence = clean_text(finding);
       if (!sentence.empty() && sentence[0] >= 'a' && sentence[0] <= 'z')
         sentence[0] = static_cast<char>(sentence[0] - 'a' + 'A');
-      items.push_back("<li>" + escape_html(sentence) + "</li>\n");
+      items.push_back({"<li>" + escape_html(sentence) + "</li>\n", limits_findings(*shown.section)});
     }
   }
   if (items.empty()) return "";
-  std::string text = "<section class=\"findings\" aria-label=\"Findings\">\n<ul>\n";
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (i == kFindingsShown) text += cat("</ul>\n<details>\n<summary>", items.size() - i, " more</summary>\n<ul>\n");
-    text += items[i];
+  const auto limiting =
+      static_cast<std::size_t>(std::count_if(items.begin(), items.end(), [](const Item& item) { return item.limits; }));
+  const std::size_t others = kFindingsShown - std::min(limiting, kFindingsShown);
+  std::string shown, folded;
+  std::size_t count = 0, more = 0;
+  for (const Item& item : items) {
+    const bool fold = !item.limits && count++ >= others;
+    more += fold;
+    (fold ? folded : shown) += item.html;
   }
-  return cat(text, "</ul>\n", items.size() > kFindingsShown ? "</details>\n" : "", "</section>\n");
+  std::string text = cat("<section class=\"findings\" aria-label=\"Findings\">\n<ul>\n", shown, "</ul>\n");
+  if (more > 0) text += cat("<details>\n<summary>", more, " more</summary>\n<ul>\n", folded, "</ul>\n</details>\n");
+  return text + "</section>\n";
 }
 
 }  // namespace

@@ -5,11 +5,13 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "artifact/collection.h"
 #include "report/figures/gnuplot.h"
 #include "report/page/html.h"
+#include "report/results/drops.h"
 #include "report/text_escape.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -72,44 +74,113 @@ Json flat(const Json& config, const std::string& front = "") {
   return settings;
 }
 
-/// The data of the page's filters and of its drawer of numbers: runs, trainings, and each config once.
+/// Labels that name models, without encoding and seed.
+Labels model_labels(Labels labels) {
+  for (const char* own : {"encoding", "pe", "seed"}) labels.erase(own);
+  return labels;
+}
+
+/// Whether the labels of an evaluation say that it read this training: it has all of the training's labels, and further
+/// ones of its settings. Their stages have other names.
+bool may_have_made(const Curve& curve, const Run& run) {
+  if (curve.run.encoding != run.encoding || curve.run.seed != run.seed) return false;
+  const auto from = run.labels.find("from"), stage = curve.run.labels.find("stage");
+  if (from != run.labels.end() && stage != curve.run.labels.end() && from->second != stage->second) return false;
+  const Labels labels = model_labels(without_makers(curve.run.labels));
+  return std::all_of(labels.begin(), labels.end(), [&](const auto& label) {
+    const auto own = run.labels.find(label.first);
+    return own != run.labels.end() && own->second == label.second;
+  });
+}
+
+double last_step(const Curve& curve) {
+  double step = -1;
+  for (const auto* points : {&curve.train, &curve.validation}) {
+    if (!points->empty()) step = std::max(step, points->back().step);
+  }
+  return step;
+}
+
+/// The place of the training that made a model. Of several by its labels it is the one that ended at the model's step.
+std::optional<std::size_t> training_of(const Results& results, const Run& run) {
+  std::vector<std::size_t> fitting;
+  for (std::size_t i = 0; i < results.curves.size(); ++i) {
+    if (results.curves[i].config.is_object() && may_have_made(results.curves[i], run)) fitting.push_back(i);
+  }
+  if (fitting.size() > 1)
+    std::erase_if(fitting,
+                  [&](std::size_t i) { return last_step(results.curves[i]) != static_cast<double>(run.step); });
+  return fitting.size() == 1 ? std::optional(fitting.front()) : std::nullopt;
+}
+
+void append_once(std::vector<std::string>& list, const std::string& name) {
+  if (!name.empty() && std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
+}
+
+/// Labels of each variant that all of its models have.
+Json labels_of_variants(const Results& results) {
+  std::map<std::string, std::map<std::string, std::set<std::string>>> variants;
+  const auto add = [&](const Run& run) {
+    if (!run.selected || run.variant.empty()) return;
+    for (const auto& [axis, label] : model_labels(run.labels)) variants[run.variant][axis].insert(label);
+  };
+  for (const Run& run : results.runs) add(run);
+  std::set<std::string> evaluated;
+  for (const auto& [variant, axes] : variants) evaluated.insert(variant);
+  for (const Curve& curve : results.curves) {
+    if (evaluated.count(curve.run.variant) == 0) add(curve.run);
+  }
+  Json json = Json::object();
+  for (const auto& [variant, axes] : variants) {
+    for (const auto& [axis, labels] : axes) {
+      if (labels.size() == 1) json[variant][axis] = *labels.begin();
+    }
+  }
+  return json;
+}
+
+/// The data of the page's filters and of its drawer of numbers: runs, trainings, and each config once. Rows of tables
+/// name runs by their place in the list, and trainings by `log`.
 Json study_of(const Results& results) {
-  Json study{{"baseline", results.baseline}, {"encodings", results.encodings}, {"seeds", Json::array()},
-             {"axes", Json::object()},       {"variants", Json::object()},     {"runs", Json::array()},
-             {"trainings", Json::array()},   {"configs", Json::array()}};
+  Json study{{"baseline", results.baseline},
+             {"encodings", results.encodings},
+             {"seeds", Json::array()},
+             {"axes", Json::object()},
+             {"variants", labels_of_variants(results)},
+             {"runs", Json::array()},
+             {"trainings", Json::array()},
+             {"configs", Json::array()}};
   std::vector<std::string> seeds;
   std::map<std::string, std::vector<std::string>> axes;
-  const auto add = [](std::vector<std::string>& list, const std::string& name) {
-    if (!name.empty() && std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
-  };
   for (const Run& run : results.runs) {
-    if (!run.selected) continue;  // a rate that was not chosen
-    add(seeds, run.seed);
-    for (const auto& [axis, label] : run.labels) {
-      if (axis == "encoding" || axis == "pe" || axis == "seed") continue;
-      add(axes[axis], label);
-      if (!run.variant.empty()) study["variants"][run.variant][axis] = label;
-    }
-    study["runs"].push_back({{"encoding", run.encoding},
-                             {"variant", run.variant},
-                             {"seed", run.seed},
-                             {"run_id", run.run_id},
-                             {"step", run.step},
-                             {"results", run.digests}});
+    Json entry{{"encoding", run.encoding}, {"variant", run.variant}, {"seed", run.seed},
+               {"run_id", run.run_id},     {"step", run.step},       {"results", run.digests}};
+    if (!run.selected) entry["selected"] = false;  // a rate that was not chosen
+    if (const auto training = training_of(results, run)) entry["training"] = *training;
+    study["runs"].push_back(std::move(entry));
+    if (!run.selected) continue;
+    append_once(seeds, run.seed);
+    for (const auto& [axis, label] : model_labels(run.labels)) append_once(axes[axis], label);
   }
   std::map<std::string, std::size_t> configs;
-  for (const Curve& curve : results.curves) {
-    add(seeds, curve.run.seed);
-    if (!curve.config.is_object()) continue;
-    Json settings = flat(curve.config);
-    settings.erase("train.seed");
-    const auto [at, fresh] = configs.emplace(settings.dump(), configs.size());
-    if (fresh) study["configs"].push_back(std::move(settings));
-    study["trainings"].push_back({{"encoding", curve.run.encoding},
-                                  {"variant", curve.run.variant},
-                                  {"seed", curve.run.seed},
-                                  {"labels", curve.run.labels},
-                                  {"config", at->second}});
+  for (std::size_t i = 0; i < results.curves.size(); ++i) {
+    const Curve& curve = results.curves[i];
+    append_once(seeds, curve.run.seed);
+    Json training{{"log", i},
+                  {"encoding", curve.run.encoding},
+                  {"variant", curve.run.variant},
+                  {"seed", curve.run.seed},
+                  {"step", last_step(curve)},
+                  {"labels", curve.run.labels},
+                  {"results", curve.run.digests}};
+    if (curve.config.is_object()) {
+      Json settings = flat(curve.config);
+      settings.erase("train.seed");
+      const auto [at, fresh] = configs.emplace(settings.dump(), configs.size());
+      if (fresh) study["configs"].push_back(std::move(settings));
+      training["config"] = at->second;
+    }
+    study["trainings"].push_back(std::move(training));
   }
   study["seeds"] = seeds;
   for (const auto& [axis, labels] : axes) {

@@ -34,10 +34,6 @@ std::string exact_text(const artifact::Cell& cell) {
   return "";
 }
 
-bool always_fits(const std::string& table) {
-  return !is_known_table(table) || table == schema::Cost::kName || table == schema::Sample::kName;
-}
-
 std::vector<std::size_t> place_columns(const artifact::Table& table) {
   std::vector<std::size_t> columns;
   for (const std::string& name : kPlace) {
@@ -53,6 +49,10 @@ std::string place_of(const artifact::Table& table, std::size_t row, const std::v
 }
 
 }  // namespace
+
+bool EvaluatedRows::always_fits(const std::string& table) {
+  return !is_known_table(table) || table == schema::Cost::kName || table == schema::Sample::kName;
+}
 
 bool EvaluatedRows::Content::same(const Content& other) const {
   return exact == other.exact &&

@@ -25,7 +25,9 @@ class EvaluatedRows {
     bool same(const Content& other) const;
   };
   using Places = std::map<std::string, Content>;
-  /// Empty for times, sampled texts and tables of users, which always fit.
+  /// Whether a table holds times, sampled texts or rows of a user.
+  static bool always_fits(const std::string& table);
+  /// Empty for tables that always fit.
   static Places places_of(const artifact::Table& table);
 
   /// Whether the rows of `table` are of other places, or the same numbers as before. Tables that sum up a whole

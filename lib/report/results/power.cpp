@@ -20,16 +20,19 @@ namespace {
 
 using support::cat;
 
-/// Every encoding with the baseline of its variant.
-std::vector<std::pair<const Arm*, const Arm*>> pairs_of(const Results& results) {
-  std::vector<std::pair<const Arm*, const Arm*>> pairs;
+using Compared = std::function<std::optional<statistics::TwoLevel>(const Arm&, const Arm&)>;
+
+/// The arm that others of a variant are compared with: the baseline, or the first one where it was not measured.
+const Arm* base_of(const Results& results, const std::string& variant, const Compared& compared) {
+  const Arm* first = nullptr;
   for (const Arm& arm : results.arms) {
-    for (const Arm& base : results.arms) {
-      if (base.encoding == results.baseline && base.variant == arm.variant && &base != &arm)
-        pairs.emplace_back(&arm, &base);
-    }
+    if (arm.variant != variant || (first && arm.encoding != results.baseline)) continue;
+    const auto own = compared(arm, arm);
+    if (!own || !std::isfinite(own->estimate)) continue;
+    if (arm.encoding == results.baseline) return &arm;
+    first = &arm;
   }
-  return pairs;
+  return first;
 }
 
 std::string in_variant(const Results& results, const std::string& measure, const std::string& variant) {
@@ -171,11 +174,10 @@ void add_structured_rows(const Results& results, Noises& all) {
       losses[network][results.runs[run].encoding][row.seed ? cat(*row.seed) : ""][""] = row.loss_headline;
   });
   for (const auto& [network, encodings] : losses) {
-    const auto base = encodings.find(results.baseline);
-    if (base == encodings.end()) continue;
+    const auto base = encodings.count(results.baseline) != 0 ? encodings.find(results.baseline) : encodings.begin();
     std::vector<std::optional<statistics::TwoLevel>> differences;
     for (const auto& [encoding, answers] : encodings) {
-      if (encoding != results.baseline) differences.push_back(difference_of(answers, base->second));
+      if (encoding != base->first) differences.push_back(difference_of(answers, base->second));
     }
     const auto& [mode, name, depth] = network;
     add_noise(all,
@@ -188,14 +190,14 @@ void add_structured_rows(const Results& results, Noises& all) {
 
 std::vector<ObservedNoise> observed_noise(const Results& results) {
   Noises all;
-  const auto pairs = pairs_of(results);
-  const auto add = [&](ObservedNoise observed,
-                       const std::function<std::optional<statistics::TwoLevel>(const Arm&, const Arm&)>& compared) {
+  const auto add = [&](ObservedNoise observed, const Compared& compared) {
     const std::string measure = observed.measure;
     for (const std::string& variant : results.variants) {
+      const Arm* base = base_of(results, variant, compared);
+      if (!base) continue;
       std::vector<std::optional<statistics::TwoLevel>> differences;
-      for (const auto& [arm, base] : pairs) {
-        if (arm->variant == variant) differences.push_back(compared(*arm, *base));
+      for (const Arm& arm : results.arms) {
+        if (arm.variant == variant && &arm != base) differences.push_back(compared(arm, *base));
       }
       observed.measure = in_variant(results, measure, variant);
       add_noise(all, observed, differences);

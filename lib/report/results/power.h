@@ -12,7 +12,8 @@
 
 namespace pe::report {
 
-/// How noisy differences from the baseline were: of one measure at one length, in one variant.
+/// How noisy differences from the baseline were: of one measure at one length, in one variant. Where the baseline was
+/// not measured, the first arm takes its place.
 struct ObservedNoise {
   std::string measure;               ///< "NLL, anchored", with the variant if there are several
   bool nats = true;                  ///< else a share

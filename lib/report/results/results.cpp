@@ -501,6 +501,10 @@ std::pair<std::string, Labels> parse_labels(const std::string& text) {
 
 namespace {
 
+std::string copy_text(const std::string& encoding, const std::string& seed, const std::string& first) {
+  return cat(encoding, " with seed ", seed, " is the model of seed ", first);
+}
+
 /// Reads scores into results, file by file.
 class ScoreReader {
  public:
@@ -526,6 +530,7 @@ class ScoreReader {
     if (own_alone && scores.run.run_id.empty()) return own_.push_back(std::move(scores));
     // Several evaluations of one model are one run; the axes that tell them apart say nothing about the model.
     std::size_t index = results_.runs.size();
+    if (!scores.run.run_id.empty()) count_once(scores);
     const Run& run = scores.run;
     if (!run.run_id.empty()) {
       std::vector<Evaluated>& known = models_[{run.run_id, run.encoding, run.seed}];
@@ -548,6 +553,7 @@ class ScoreReader {
   std::set<std::size_t> finish() {
     std::set<std::size_t> unmeasured;
     for (Scores& scores : own_) {
+      if (copies_.count(of_copy(scores.run)) != 0) continue;  // the same of the first seed says it
       const std::size_t index = same_labels(scores.run);
       if (index == results_.runs.size()) unmeasured.insert(index);
       add(index, std::move(scores));
@@ -571,6 +577,33 @@ class ScoreReader {
     std::string where;
     artifact::Tables tables;
   };
+
+  using Copy = std::tuple<std::string, std::string, Labels>;  ///< encoding, seed and the other labels of a model
+  static Copy of_copy(const Run& run) {
+    Labels labels = run.labels;
+    for (const char* axis : {"seed", "stage", "from"}) labels.erase(axis);
+    return {run.encoding, run.seed, std::move(labels)};
+  }
+
+  /// A model with the same rows under several labels of a seed is one seed: copies would pass for independent
+  /// trainings.
+  void count_once(Scores& scores) {
+    Run& run = scores.run;
+    const std::string& first = seeds_.try_emplace({run.run_id, run.encoding}, run.seed).first->second;
+    if (first == run.seed || first.empty() || run.seed.empty()) return;
+    std::vector<Evaluated>& known = models_[{run.run_id, run.encoding, first}];
+    std::vector<EvaluatedRows::Places> places;
+    for (const artifact::Table& table : scores.tables.tables) places.push_back(EvaluatedRows::places_of(table));
+    const auto same =
+        std::find_if(known.begin(), known.end(), [&](Evaluated& one) { return fits(one, scores, places); });
+    if (same == known.end()) return;  // its evaluations draw something else for each seed
+    std::erase_if(scores.tables.tables, [&](const artifact::Table& table) {
+      return EvaluatedRows::always_fits(table.name()) && same->texts.count(table.name()) != 0;
+    });
+    if (copies_.insert(of_copy(run)).second) results_.copies.push_back(copy_text(run.encoding, run.seed, first));
+    run.seed = first;
+    if (const auto label = run.labels.find("seed"); label != run.labels.end()) label->second = first;
+  }
 
   Run run_of(const artifact::Input& input, const Labels& labels, const artifact::h5::File& file,
              const Scores& scores) const {
@@ -632,25 +665,30 @@ class ScoreReader {
     tables = std::move(fresh);
   }
 
-  /// The run that an evaluation joins. The same table of another text, or with other settings, is another run: its rows
-  /// must not be joined.
+  /// Whether an evaluation may join a run. The same table of another text, or with other settings, is another run: its
+  /// rows must not be joined.
+  bool fits(Evaluated& one, const Scores& scores, const std::vector<EvaluatedRows::Places>& places) const {
+    const std::string digest = data_of(scores.run);
+    const std::vector<artifact::Table>& tables = scores.tables.tables;
+    for (std::size_t i = 0; i < tables.size(); ++i) {
+      const auto own = one.texts.find(tables[i].name());
+      const bool same = own == one.texts.end() || own->second.empty() || digest.empty() || own->second == digest;
+      if (!same || !rows_of(one).fit(tables[i].name(), places[i])) return false;
+    }
+    return true;
+  }
+
+  /// The run that an evaluation joins.
   Evaluated& evaluated_with(std::vector<Evaluated>& known, const Scores& scores,
                             const std::vector<EvaluatedRows::Places>& places) const {
     const std::string digest = data_of(scores.run);
     const std::vector<artifact::Table>& tables = scores.tables.tables;
-    const auto fits = [&](Evaluated& one) {
-      for (std::size_t i = 0; i < tables.size(); ++i) {
-        const auto own = one.texts.find(tables[i].name());
-        const bool same = own == one.texts.end() || own->second.empty() || digest.empty() || own->second == digest;
-        if (!same || !rows_of(one).fit(tables[i].name(), places[i])) return false;
-      }
-      return true;
-    };
+    const auto fit = [&](Evaluated& one) { return fits(one, scores, places); };
     const auto is_like = [&](Evaluated& one) {
-      return labels_agree(results_.runs[one.run].labels, scores.run.labels) && fits(one);
+      return labels_agree(results_.runs[one.run].labels, scores.run.labels) && fit(one);
     };
     auto run = std::find_if(known.begin(), known.end(), is_like);
-    if (run == known.end()) run = std::find_if(known.begin(), known.end(), fits);
+    if (run == known.end()) run = std::find_if(known.begin(), known.end(), fit);
     if (run == known.end()) run = known.insert(run, Evaluated{results_.runs.size(), {}, {}, {}});
     for (const artifact::Table& table : tables) run->texts.emplace(table.name(), digest);
     return *run;
@@ -716,6 +754,8 @@ class ScoreReader {
   DataFiles& data_;
   /// run_id, encoding and seed → runs
   std::map<std::tuple<std::string, std::string, std::string>, std::vector<Evaluated>> models_;
+  std::map<std::pair<std::string, std::string>, std::string> seeds_;  ///< run_id and encoding → the first seed
+  std::set<Copy> copies_;
   std::vector<Scores> own_;
   std::vector<OtherLabels> others_;  // by run
   std::set<std::string> kept_;       // axes that distinguish runs of one model
@@ -732,6 +772,7 @@ Curve read_curve(const artifact::Input& input, const Labels& labels, std::size_t
                .seed = label_of(labels, {"seed"}),
                .file = input.path.string(),
                .facts = tables.facts};
+  if (!input.digest.empty()) curve.run.digests.push_back(input.digest);
   read_training(file, curve);
   if (curve.run.encoding.empty()) curve.run.encoding = pe_of(tables.facts);
   if (curve.run.encoding.empty()) curve.run.encoding = cat("model ", number);
@@ -859,8 +900,17 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   const std::set<std::size_t> unmeasured = scores.finish();
   keep_judged_text(results.lm);
   const auto curve_labels = labels_of(config, workspace, "curves", results.missing);
-  for (std::size_t i = 0; i < curve_labels.size(); ++i)
-    results.curves.push_back(read_curve(workspace.all_inputs("curves")[i], curve_labels[i], i + 1, data));
+  std::map<std::pair<std::string, std::string>, std::string> trainings;  // digest and encoding → the first seed
+  for (std::size_t i = 0; i < curve_labels.size(); ++i) {
+    Curve curve = read_curve(workspace.all_inputs("curves")[i], curve_labels[i], i + 1, data);
+    const std::string digest = curve.run.digests.empty() ? "" : curve.run.digests.front();
+    const std::string& first = trainings.try_emplace({digest, curve.run.encoding}, curve.run.seed).first->second;
+    if (digest.empty() || first == curve.run.seed || first.empty() || curve.run.seed.empty())
+      results.curves.push_back(std::move(curve));
+    else if (const std::string copy = copy_text(curve.run.encoding, curve.run.seed, first);
+             std::find(results.copies.begin(), results.copies.end(), copy) == results.copies.end())
+      results.copies.push_back(copy);
+  }
 
   name_drops(results);
   scores.settle(unmeasured);

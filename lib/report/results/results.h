@@ -186,6 +186,7 @@ struct Results {
   std::map<std::string, std::vector<GatheredTable>> tables;
   std::vector<std::string> missing;
   std::vector<std::string> left_out;  ///< "encoding=alibi"
+  std::vector<std::string> copies;    ///< "rope with seed 2 is the model of seed 1": models that count once
   std::vector<std::string> notes;
   std::int64_t train_length = 0;  ///< of every run; 0 when nothing says it, or runs differ: then see the runs
   std::string baseline;

@@ -17,6 +17,7 @@ namespace pe::report {
 namespace {
 
 using support::cat;
+using support::quote;
 
 enum class Outcome { kPass, kFail, kUnknown };
 
@@ -114,8 +115,8 @@ std::string other_tokens(const Results& results) {
       for (const CurvePoint& point : curve->train) {
         const auto other = tokens.find(point.step);
         if (other == tokens.end() || other->second == point.tokens) continue;
-        return cat(curve->run.encoding, " had seen ", support::with_commas(std::llround(point.tokens)),
-                   " tokens at step ", std::llround(point.step), ", ", curves.front()->run.encoding, " ",
+        return cat(quote(curve->run.encoding), " had seen ", support::with_commas(std::llround(point.tokens)),
+                   " tokens at step ", std::llround(point.step), ", ", quote(curves.front()->run.encoding), " ",
                    support::with_commas(std::llround(other->second)));
       }
     }
@@ -148,7 +149,8 @@ Check same_tokens(const Results& results) {
     for (const Curve* curve : curves) {
       known = known && !curve->data.empty();
       if (!curve->data.empty() && !curves.front()->data.empty() && curve->data != curves.front()->data)
-        differs = cat(curve->run.encoding, " and ", curves.front()->run.encoding, " were trained on different data");
+        differs = cat(quote(curve->run.encoding), " and ", quote(curves.front()->run.encoding),
+                      " were trained on different data");
     }
   }
   if (!differs.empty()) return {check.what, Outcome::kFail, differs};
@@ -183,7 +185,8 @@ Check same_weights(const Results& results) {
       return {check.what, Outcome::kFail, "models differ in the number of parameters outside their encodings"};
     for (const auto& [encoding, own] : seeds) {
       if (own != seeds.begin()->second)
-        return {check.what, Outcome::kFail, cat(encoding, " has other seeds than ", seeds.begin()->first)};
+        return {check.what, Outcome::kFail,
+                cat(quote(encoding), " has other seeds than ", quote(seeds.begin()->first))};
     }
   }
   return {check.what, Outcome::kPass,
@@ -207,7 +210,7 @@ Check same_training(const Results& results) {
         const double own = number_of(curve->run.facts, name), other = number_of(curves.front()->run.facts, name);
         if (own == other || (std::isnan(own) && std::isnan(other))) continue;
         return {check.what, Outcome::kFail,
-                cat(curve->run.encoding, " and ", curves.front()->run.encoding, " differ in ", name, ": ",
+                cat(quote(curve->run.encoding), " and ", quote(curves.front()->run.encoding), " differ in ", name, ": ",
                     support::shortest(own), " and ", support::shortest(other))};
       }
     }
@@ -236,10 +239,15 @@ std::string trained_at_another_rate(const Results& results, const Selection& sel
     // The largest logged rate: a cosine may pass its peak between two logged steps.
     if (std::abs(curve.peak_rate - pilot->peak_rate) > 0.05 * pilot->peak_rate) {
       return fmt::format("{} was trained at {:.4g}, and {:.4g} had the lowest validation loss in pilots",
-                         selection.encoding, curve.peak_rate, pilot->peak_rate);
+                         quote(selection.encoding), curve.peak_rate, pilot->peak_rate);
     }
   }
   return {};
+}
+
+/// "46 of 65 encodings have".
+std::string of_all(const std::vector<std::string>& some, std::size_t all) {
+  return cat(some.size(), " of ", all, all == 1 ? " encoding" : " encodings", some.size() == 1 ? " has" : " have");
 }
 
 Check tuned_rates(const Results& results) {
@@ -263,31 +271,37 @@ Check tuned_rates(const Results& results) {
     if (selection.axis != "lr" || !selection.chosen.empty()) continue;
     if (selection.own_seeds && compared.count(selection.encoding) == 0) continue;
     return {check.what, Outcome::kFail,
-            cat(selection.encoding, " has no learning rate with a validation loss in every seed, so none was chosen")};
+            cat(quote(selection.encoding),
+                " has no learning rate with a validation loss in every seed, so none was chosen")};
   }
+  std::vector<std::string> few;
   for (const auto& [encoding, own] : rates) {
-    if (own.size() < 3) {
-      std::vector<std::string> words;
-      for (const double rate : own) words.push_back(fmt::format("{:.4g}", rate));
-      return {check.what, Outcome::kFail,
-              cat(encoding, " was trained at ", own.size() == 1 ? "one learning rate" : "two learning rates", " here (",
-                  support::join(words, ", "), ")")};
-    }
+    if (own.size() < 3) few.push_back(encoding);
   }
+  if (!few.empty()) {
+    std::vector<std::string> words;
+    for (const double rate : rates[few.front()]) words.push_back(fmt::format("{:.4g}", rate));
+    return {check.what, Outcome::kFail,
+            cat(of_all(few, rates.size()), " one or two learning rates here, such as ", quote(few.front()), " (",
+                support::join(words, ", "), ")")};
+  }
+  std::vector<std::string> unchosen;
   for (const std::string& encoding : compared) {
     const bool chosen = std::any_of(results.selections.begin(), results.selections.end(),
                                     [&](const Selection& one) { return one.axis == "lr" && one.encoding == encoding; });
-    if (!chosen && rates.count(encoding) > 0)
-      return {check.what, Outcome::kFail,
-              cat(encoding, " was trained at several learning rates, and none was chosen on validation data")};
+    if (!chosen && rates.count(encoding) > 0) unchosen.push_back(encoding);
   }
+  if (!unchosen.empty())
+    return {check.what, Outcome::kFail,
+            cat(of_all(unchosen, rates.size()),
+                " several learning rates, and none was chosen on validation data, such as ", quote(unchosen.front()))};
   for (const Selection& selection : results.selections) {
     if (selection.axis != "lr" || compared.count(selection.encoding) == 0) continue;
     if (const std::string other = trained_at_another_rate(results, selection); !other.empty())
       return {check.what, Outcome::kFail, other};
     if (selection.at_edge)
       return {check.what, Outcome::kFail,
-              cat(selection.encoding, " is best at the edge of its rates (", selection.chosen,
+              cat(quote(selection.encoding), " is best at the edge of its rates (", selection.chosen,
                   "): a better one may be outside them")};
   }
   return {check.what, Outcome::kPass, "three learning rates or more for every encoding, chosen on validation data"};
@@ -295,9 +309,10 @@ Check tuned_rates(const Results& results) {
 
 Check enough_seeds(const Results& results) {
   Check check{"Three seeds or more"};
-  std::size_t fewest = 1000;
+  std::size_t fewest = 1000, few = 0;
   const Arm* least = nullptr;
   for (const Arm& arm : results.arms) {
+    few += arm.runs.size() < 3;
     if (arm.runs.size() < fewest) {
       fewest = arm.runs.size();
       least = &arm;
@@ -306,7 +321,8 @@ Check enough_seeds(const Results& results) {
   if (least == nullptr) return {check.what, Outcome::kUnknown, "no evaluation was gathered"};
   if (fewest < 3) {
     return {check.what, Outcome::kFail,
-            cat(arm_name(*least, has_variants(results)), " has ", fewest == 1 ? "one seed" : "two seeds",
+            cat(few, " of ", results.arms.size(), " models ", few == 1 ? "has" : "have", " one or two seeds, such as ",
+                quote(arm_name(*least, has_variants(results))), " with ", fewest == 1 ? "one" : "two",
                 ": differences within seed noise are no findings")};
   }
   return {check.what, Outcome::kPass, cat("at least ", fewest, " for every model")};
@@ -383,15 +399,15 @@ Check shared_items(const Results& results) {
 }
 
 Check primary_endpoint(const Results& results) {
-  Check check{"Primary endpoint declared before the run"};
+  Check check{"Primary endpoint named"};
   if (results.primary.empty())
     return {check.what, Outcome::kFail, "`primary` of the report's config is empty: every figure here is exploratory"};
   for (const std::string& encoding : results.encodings) {
     const std::string words = cat(" against ", encoding, " ");
     if (encoding != results.baseline && cat(" ", results.primary, " ").find(words) != std::string::npos)
       return {check.what, Outcome::kFail,
-              cat("it names ", encoding, ", but differences are from the baseline ", results.baseline, ": ",
-                  results.primary)};
+              cat("it names ", quote(encoding), ", but differences are from the baseline ", quote(results.baseline),
+                  ": ", results.primary)};
   }
   return {check.what, Outcome::kPass, results.primary};
 }

@@ -34,12 +34,10 @@ std::string effect_text(const TestResult& test) {
   return text;
 }
 
-/// The test whose verdict is the claim's.
+/// The test that decides the claim, if it has an effect.
 const TestResult* deciding_test(const ClaimResult& result) {
-  for (const TestResult& test : result.tests) {
-    if (test.verdict == result.verdict && std::isfinite(test.effect)) return &test;
-  }
-  return nullptr;
+  if (!result.deciding || !std::isfinite(result.tests[*result.deciding].effect)) return nullptr;
+  return &result.tests[*result.deciding];
 }
 
 std::string verdict_text(const TestResult& result, bool is_control) {

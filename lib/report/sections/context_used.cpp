@@ -97,14 +97,24 @@ std::vector<ContextGain> uses_of(const Results& results, const std::string& prot
   return uses;
 }
 
+Cell gain_cell(const ContextGain& used) {
+  Cell gain = Cell::of_number(-used.loss.estimate);
+  gain.interval = statistics::Interval{-used.loss.interval.high, -used.loss.interval.low};
+  return gain;
+}
+
+Column gain_column() {
+  return {.id = "gain",
+          .header = "gain, nats/token",
+          .style = NumberStyle::kSignedNats,
+          .direction = Direction::kHigherIsBetter};
+}
+
 Table used_table(const Results& results, const std::vector<ContextGain>& uses, const std::string& protocol) {
   Table table{.id = "context_used", .title = "How much of a longer context is used"};
   table.columns = arm_columns(results);
   table.columns.insert(table.columns.end(), {{.id = "length", .header = "Length", .style = NumberStyle::kCount},
-                                             {.id = "gain",
-                                              .header = "gain, nats/token",
-                                              .style = NumberStyle::kSignedNats,
-                                              .direction = Direction::kHigherIsBetter},
+                                             gain_column(),
                                              {.id = "ideal", .header = "ideal gain", .style = NumberStyle::kNats},
                                              {.id = "share",
                                               .header = "used, %",
@@ -116,8 +126,8 @@ Table used_table(const Results& results, const std::vector<ContextGain>& uses, c
   for (const ContextGain& used : uses) {
     Row row{.cells = arm_cells(results, *used.arm), .rule_above = last && last != used.arm};
     last = used.arm;
-    Cell gain = Cell::of_number(-used.loss.estimate), share = Cell::of_number(-used.loss.estimate / used.ideal);
-    gain.interval = statistics::Interval{-used.loss.interval.high, -used.loss.interval.low};
+    const Cell gain = gain_cell(used);
+    Cell share = Cell::of_number(-used.loss.estimate / used.ideal);
     share.interval = statistics::Interval{gain.interval->low / used.ideal, gain.interval->high / used.ideal};
     row.cells.insert(
         row.cells.end(),
@@ -138,7 +148,7 @@ Table used_table(const Results& results, const std::vector<ContextGain>& uses, c
 Figure used_figure(const Results& results, const std::vector<ContextGain>& uses, const std::string& protocol,
                    Palette& palette) {
   Figure figure{.id = "context_used",
-                .title = cat("Share of the ideal gain from a longer context,  ", protocol),
+                .title = cat("Share of the ideal gain from a longer context, ", protocol),
                 .kind = Figure::Kind::kForest,
                 .x = {.title = "Used of the ideal gain, more is better", .ticks = TickStyle::kPercent}};
   std::set<std::int64_t> lengths;
@@ -155,8 +165,8 @@ Figure used_figure(const Results& results, const std::vector<ContextGain>& uses,
       const double row = static_cast<double>(std::find(rows.begin(), rows.end(), used.arm) - rows.begin()),
                    share = -used.loss.estimate / used.ideal;
       if (share < -1 || share > panel.x_high) {
-        const std::string nats = format_number(std::abs(used.loss.estimate), NumberStyle::kNats);
-        panel.flags.push_back({0, row, cat(share < 0 ? "loses " : "gains ", nats, " nats"), ""});
+        panel.flags.push_back(
+            {share, row, cat("off the axis: ", format_cell(gain_cell(used), gain_column()), " nats"), ""});
         continue;
       }
       Series series{.name = arm_name(*used.arm, has_variants(results)),

@@ -71,6 +71,19 @@ std::string noise_words(std::size_t fewest_seeds, std::size_t most_seeds) {
   return cat("documents alone, with ", seeds_in_words(fewest_seeds), " the noise of training is unknown");
 }
 
+/// The runs of both sides, of seeds that both have.
+std::vector<std::size_t> runs_of(const Results& results, const Pair& pair) {
+  std::vector<std::size_t> runs;
+  for (const auto& [own, other] : {std::pair{pair.arm, pair.base}, {pair.base, pair.arm}}) {
+    for (const std::size_t run : own->runs) {
+      if (std::any_of(other->runs.begin(), other->runs.end(),
+                      [&](std::size_t one) { return results.runs[one].seed == results.runs[run].seed; }))
+        runs.push_back(run);
+    }
+  }
+  return runs;
+}
+
 Table differences_table(const Results& results, const std::vector<Pair>& pairs, const std::string& id,
                         const std::string& title, const std::string& against) {
   Table table{.id = id, .title = title};
@@ -93,7 +106,8 @@ Table differences_table(const Results& results, const std::vector<Pair>& pairs, 
   const Arm* last = nullptr;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const Pair& pair = pairs[i];
-    Row row{.cells = arm_cells(results, *pair.arm), .rule_above = last && last != pair.arm};
+    Row row{
+        .cells = arm_cells(results, *pair.arm), .rule_above = last && last != pair.arm, .runs = runs_of(results, pair)};
     last = pair.arm;
     row.cells.push_back(Cell::of_text(pair.protocol));
     row.cells.push_back(Cell::of_number(static_cast<double>(pair.length)));
@@ -185,7 +199,8 @@ void add_row(const Results& results, const Pair& pair, double row, double reach,
   }
   const statistics::TwoLevel& d = *pair.difference;
   if (std::abs(d.estimate) > reach) {
-    panel.flags.push_back({0, row, cat("off the axis: ", format_number(d.estimate, NumberStyle::kSignedNats)), ""});
+    panel.flags.push_back(
+        {d.estimate, row, cat("off the axis: ", format_number(d.estimate, NumberStyle::kSignedNats)), ""});
     return;
   }
   Series series{

@@ -32,6 +32,7 @@ struct Drop {
   std::vector<double> dropped, kept;             ///< final validation losses by seed, of seeds that have both
   std::vector<double> dropped_too, undisturbed;  ///< the same with the training without any branch
   std::vector<std::vector<CurvePoint>> gaps;     ///< of training losses, by seed
+  std::vector<const Curve*> sources;             ///< trainings that any of this is from; first one that drops
 };
 
 /// Tokens after the drop at which the gap to the control is down to kAccepted, by a power law through the mean gaps of
@@ -143,12 +144,14 @@ Drops drops_of(const std::vector<const Curve*>& curves) {
     Drop& drop = drops[{curve->run.encoding, fork, last.tokens, setting}];
     drop.fork = fork;
     drop.end = last.tokens;
+    drop.sources.push_back(curve);
     for (const Curve* other : curves) {
       if (drop_arm(*other) != "nodrop" || !same_fork(*curve, *other) || final_tokens(*other) != last.tokens) continue;
       if (!same_validation(*curve, *other) || !labels_agree(setting, setting_of(other->run, arm_axes))) continue;
       drop.dropped.push_back(last.loss);
       drop.kept.push_back(last_validated(*other));
       drop.gaps.push_back(paired_gap(*curve, *other));
+      drop.sources.push_back(other);
     }
     const Curve* trunk = trunk_of(curves, *curve);
     if (trunk != nullptr && final_tokens(*trunk) == last.tokens) {
@@ -156,6 +159,7 @@ Drops drops_of(const std::vector<const Curve*>& curves) {
       if (drop.other_text) continue;
       drop.dropped_too.push_back(last.loss);
       drop.undisturbed.push_back(last_validated(*trunk));
+      drop.sources.push_back(trunk);
     }
   }
   return drops;
@@ -233,7 +237,8 @@ std::set<std::string> telling_settings(const Drops& drops) {
   return axes;
 }
 
-Table drop_table(const Drops& drops, const Forks& diverged, const std::map<std::string, Cheapest>& cheapest) {
+Table drop_table(const Results& results, const Drops& drops, const Forks& diverged,
+                 const std::map<std::string, Cheapest>& cheapest) {
   const std::set<std::string> telling = telling_settings(drops);
   Table table{.id = "drop_plan", .title = "When to drop the encoding"};
   table.columns = {{.id = "encoding", .header = "Encoding", .text = true},
@@ -260,7 +265,9 @@ Table drop_table(const Drops& drops, const Forks& diverged, const std::map<std::
                                 undisturbed = drop.other_text
                                                   ? statistics::paired_seeds({}, {})
                                                   : statistics::paired_seeds(drop.dropped_too, drop.undisturbed);
-    Row row{.rule_above = !last_encoding.empty() && last_encoding != encoding};
+    Row row{.rule_above = !last_encoding.empty() && last_encoding != encoding,
+            .variant = drop.sources.front()->run.variant,
+            .trainings = places_of(results, drop.sources)};
     const bool lost = diverged.count({encoding, drop.fork, std::get<3>(one.first)}) > 0;
     const Cell no_cost = Cell::missing("diverged", "a drop of a seed diverged; the others alone are no cost");
     row.cells = {
@@ -303,7 +310,7 @@ Section drop_plan_section(const Results& results, Palette&) {
   if (drops.empty()) return section;
   const Forks diverged = diverged_forks(distinct(results.curves));
   const std::map<std::string, Cheapest> cheapest = cheapest_of(drops, diverged);
-  section.tables.push_back(drop_table(drops, diverged, cheapest));
+  section.tables.push_back(drop_table(results, drops, diverged, cheapest));
   for (const auto& [encoding, best] : cheapest) {
     const Drop* drop = best.drop;
     if (drop == nullptr) {

@@ -112,7 +112,7 @@ Section inventory_section(const Results& results, Palette&) {
   const std::vector<std::string> statuses = statuses_of(results);
   for (std::size_t i = 0; i < results.runs.size(); ++i) {
     const Run& run = results.runs[i];
-    Row row;
+    Row row{.variant = run.variant, .runs = std::vector{i}};
     row.cells = {
         Cell::of_text(run.encoding),
         Cell::of_text(run.seed),
@@ -135,6 +135,9 @@ Section inventory_section(const Results& results, Palette&) {
   if (!results.missing.empty())
     section.findings.push_back(cat("Incomplete: ", absent, " gathered ", absent == 1 ? "result is" : "results are",
                                    " missing; see the list of models."));
+  if (!results.copies.empty())
+    section.findings.push_back(cat("Seeds that are copies count once: ", support::join(results.copies, ", "),
+                                   ". Set train.seed: $(seed) in the stage that trains."));
   section.tables.push_back(std::move(table));
   return section;
 }

@@ -242,7 +242,9 @@ Table loss_table(const Results& results, const std::vector<const Curve*>& curves
         tokens = curve->validation.back().tokens;
       }
       if (own.empty()) continue;
-      Row row{.cells = arm_cells(encoding, variant, variants.size() > 1), .rule_above = first};
+      Row row{.cells = arm_cells(encoding, variant, variants.size() > 1),
+              .rule_above = first,
+              .trainings = places_of(results, own)};
       first = false;
       row.cells.push_back(Cell::of_number(static_cast<double>(own.size())));
       row.cells.push_back(tokens > 0 ? Cell::of_number(tokens) : Cell::missing("–", bad.empty() ? "not logged" : bad));

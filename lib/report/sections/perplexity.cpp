@@ -407,8 +407,10 @@ void add_finding(const Results& results, const std::string& variant, std::int64_
   if (ranking.arms.size() < 2) return;
   const Ranking::RankedArm &best = ranking.arms[0], &next = ranking.arms[1], &last = ranking.arms.back();
   auto difference = compare(best.score, next.score);
-  // Means may be over more seeds than the pair has: then its order says nothing about the difference.
-  if (difference && difference->estimate > 0) difference.reset();
+  // Means may be over more seeds than the pair has: then the pair may have the other order.
+  const bool reversed = difference && difference->estimate > 0;
+  if (reversed) difference.reset();
+  const char* caveat = " (not shown: on the seeds that both have, it is lower)";
   const double p = difference ? adjusted_p(*difference, pairs_of_arms(ranking.arms.size())) : 1;
   const std::vector<const Arm*> arms = readers(results);
   const bool several = std::any_of(arms.begin(), arms.end(), [&](const Arm* arm) { return arm->variant != variant; });
@@ -417,13 +419,15 @@ void add_finding(const Results& results, const std::string& variant, std::int64_
       cat(front, "at ", tokens_header(results, length), ", ", protocol, ", ", best.name(),
           " has the lowest perplexity, ", best.perplexity(), "; next ", next.name(), " with ", next.perplexity());
   if (difference) text += cat(" (", certainty(*difference, p), ")");
+  if (reversed) text += caveat;
   if (ranking.arms.size() > 2) text += cat("; highest ", last.name(), " with ", last.perplexity());
   if (!ranking.absent.empty()) text += cat("; ", support::join(ranking.absent, ", "));
   findings.sentences.push_back(text + ".");
   if (!with_line) return;
   std::string line = cat(front, "perplexity at ", length_header(results, length), ", ", protocol, ": ", best.name(),
                          " ", best.perplexity(), ", ");
-  line += difference ? lead_in_words(*difference, p, next) : cat("next ", next.name(), " ", next.perplexity());
+  line += difference ? lead_in_words(*difference, p, next)
+                     : cat("next ", next.name(), " ", next.perplexity(), reversed ? caveat : "");
   if (ranking.arms.size() > 2) append_if_fits(line, cat("; ", last.name(), " ", last.perplexity()));
   if (!ranking.absent.empty()) append_if_fits(line, cat("; ", support::join(ranking.absent, ", ")));
   findings.lines.push_back(std::move(line));

@@ -13,12 +13,15 @@ namespace {
 
 using support::cat;
 
-/// The first measure, at the training length where it was measured there, else at its shortest.
+/// The first measure whose noise of training is known, at the training length where that holds, else at its shortest.
 const ObservedNoise& leading(const Results& results, const std::vector<ObservedNoise>& all) {
+  const auto known = [](const ObservedNoise& one) { return one.seeds >= statistics::kSeedsForNoise; };
+  const auto found = std::find_if(all.begin(), all.end(), known);
+  const ObservedNoise& first = found == all.end() ? all.front() : *found;
   for (const ObservedNoise& one : all) {
-    if (one.measure == all.front().measure && one.length == results.train_length) return one;
+    if (one.measure == first.measure && one.length == results.train_length && known(one) == known(first)) return one;
   }
-  return all.front();
+  return first;
 }
 
 std::string sentence_of(const Results& results, const ObservedNoise& seen) {
@@ -64,14 +67,16 @@ Table power_table(const std::vector<ObservedNoise>& all) {
   for (const ObservedNoise& seen : all) {
     const statistics::NoiseLevels upper = statistics::upper_limit(seen.noise, seen.seeds);
     const auto number = [&](double value) { return Cell::of_known(value, unknown); };
-    Row row{
-        .cells = {Cell::of_text(seen.measure), Cell::of_text(seen.nats ? "nats" : "share"),
-                  seen.length > 0 ? Cell::of_number(static_cast<double>(seen.length))
-                                  : Cell::missing("–", "the measure has no length"),
-                  Cell::of_number(static_cast<double>(seen.seeds)), Cell::of_number(static_cast<double>(seen.items)),
-                  number(seen.noise.seed), number(seen.noise.item),
-                  number(statistics::detectable_difference(seen.noise, seen.seeds, seen.items))},
-        .rule_above = !table.rows.empty() && table.rows.back().cells.front().text != seen.measure};
+    const auto of_items = [&](double value) {
+      return seen.items > 1 ? Cell::of_number(value) : Cell::missing("–", "a summary counts as one item");
+    };
+    Row row{.cells = {Cell::of_text(seen.measure), Cell::of_text(seen.nats ? "nats" : "share"),
+                      seen.length > 0 ? Cell::of_number(static_cast<double>(seen.length))
+                                      : Cell::missing("–", "the measure has no length"),
+                      Cell::of_number(static_cast<double>(seen.seeds)), of_items(static_cast<double>(seen.items)),
+                      number(seen.noise.seed), of_items(seen.noise.item),
+                      number(statistics::detectable_difference(seen.noise, seen.seeds, seen.items))},
+            .rule_above = !table.rows.empty() && table.rows.back().cells.front().text != seen.measure};
     for (const std::size_t seeds : counts)
       row.cells.push_back(number(statistics::detectable_difference(upper, seeds, seen.items)));
     const std::size_t needed = statistics::seeds_to_detect(seen.nats ? std::log(1.01) : 0.01, upper, seen.items);
@@ -82,9 +87,9 @@ Table power_table(const std::vector<ObservedNoise>& all) {
     table.rows.push_back(std::move(row));
   }
   table.caption =
-      "Of differences from the baseline (extended: from the same model as trained), in nats per token or as "
-      "shares of answers; sd: medians over the encodings, from the scores "
-      "of this report. "
+      "Of differences from the baseline, or from the first encoding where the baseline was not measured (extended: "
+      "from the same model as trained), in nats per token or as shares of answers; sd: medians over the encodings, "
+      "from the scores of this report. "
       "Two-sided test at 5 %, as many items as here; 1 % is of perplexity, or one point of exact match. A study to "
       "come is planned with "
       "the upper 80 % limit of the seeds' sd, since few seeds often show too small a one.";

@@ -194,6 +194,12 @@ std::vector<Cell> arm_cells(const Results& results, const Arm& arm) {
   return arm_cells(arm.encoding, arm.variant, has_variants(results));
 }
 
+std::vector<std::size_t> places_of(const Results& results, const std::vector<const Curve*>& curves) {
+  std::set<std::size_t> places;
+  for (const Curve* curve : curves) places.insert(static_cast<std::size_t>(curve - results.curves.data()));
+  return {places.begin(), places.end()};
+}
+
 std::string heat_text(double value) {
   const std::string text = fmt::format("{:.{}f}", value, std::abs(value) < 0.9995 ? 3 : 2);
   return text.find_first_not_of("-0.") == std::string::npos ? "0" : text[0] == '-' ? "−" + text.substr(1) : text;

@@ -73,6 +73,8 @@ std::vector<Column> arm_columns(const Results& results);
 std::vector<Column> arm_columns(bool with_variant);
 std::vector<Cell> arm_cells(const Results& results, const Arm& arm);
 std::vector<Cell> arm_cells(const std::string& encoding, const std::string& variant, bool with_variant);
+/// The places of trainings in Results::curves, for Row::trainings.
+std::vector<std::size_t> places_of(const Results& results, const std::vector<const Curve*>& curves);
 /// A number in a cell of a heat map: two decimals, below 1 three.
 std::string heat_text(double value);
 /// A name of a network or a task without its underscores: "post norm over batch".

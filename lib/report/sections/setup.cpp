@@ -85,7 +85,8 @@ Row setup_row(const Results& results, const std::vector<const Curve*>& curves, b
     tokens = std::max(tokens, last_tokens(*curve));
   }
   const Curve& first = *curves.front();
-  Row row{.cells = arm_cells(first.run.encoding, first.run.variant, with_variant)};
+  Row row{.cells = arm_cells(first.run.encoding, first.run.variant, with_variant),
+          .trainings = places_of(results, curves)};
   const Json& facts = first.run.facts;
   const auto fact = [&](const char* name) { return facts.contains(name) ? facts[name] : Json(); };
   const Json vocabulary = setting_of(first, "model.vocabulary");

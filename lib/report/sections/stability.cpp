@@ -151,7 +151,8 @@ Table rates_table(const Results& results) {
                                       Cell::of_text(!chosen ? ""
                                                             : cat(selection.at_edge ? "yes, at the edge" : "yes",
                                                                   selection.own_seeds ? "" : same_seeds))},
-                            .rule_above = first});
+                            .rule_above = first,
+                            .runs = std::vector<std::size_t>{}});  // none: pilots are no runs of the model
       first = false;
     }
   }
@@ -255,9 +256,12 @@ Section stability_section(const Results& results, Palette& palette) {
   for (const std::string& variant : variants) {
     bool first = !table.rows.empty();
     for (const std::string& encoding : results.encodings) {
-      const Stability all = stability_of(curves_of(curves, encoding, variant));
+      const auto own = curves_of(curves, encoding, variant);
+      const Stability all = stability_of(own);
       if (all.known == 0) continue;
-      Row row{.cells = arm_cells(encoding, variant, variants.size() > 1), .rule_above = first};
+      Row row{.cells = arm_cells(encoding, variant, variants.size() > 1),
+              .rule_above = first,
+              .trainings = places_of(results, own)};
       first = false;
       for (Cell& cell : stability_cells(all, sensitivity(results, encoding, variant)))
         row.cells.push_back(std::move(cell));

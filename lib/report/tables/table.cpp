@@ -13,9 +13,6 @@
 namespace pe::report {
 namespace {
 
-/// Columns of a display: cells with more wrap.
-constexpr std::size_t kLongText = 60;
-
 using support::cat;
 
 std::string with_minus(std::string digits) {
@@ -98,6 +95,18 @@ std::string number_csv(std::optional<double> number) {
 }
 
 }  // namespace
+
+std::size_t longest_text(const Table& table, std::size_t column) {
+  std::size_t longest = 0;
+  if (!table.columns[column].text) return longest;
+  for (const Row& row : table.rows) longest = std::max(longest, support::display_width(row.cells[column].text));
+  return longest;
+}
+
+bool is_long_text(const Table& table, std::size_t column) {
+  constexpr std::size_t kLongText = 60;
+  return longest_text(table, column) > kLongText;
+}
 
 std::string arrow_of(Direction direction) {
   if (direction == Direction::kLowerIsBetter) return " ↓";
@@ -360,15 +369,30 @@ std::string html_cell(const Cell& cell, const Column& column, bool is_long) {
              shown, "</td>");
 }
 
+// Whose row it is, for filters, and the results behind it, for readers who ask where a number comes from.
+std::string html_source(const Table& table, const Row& row) {
+  std::string text = row.variant.empty() ? "" : cat(" data-variant=\"", escape_html(row.variant), "\"");
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    for (const char* id : {"encoding", "variant", "seed"}) {
+      if (table.columns[i].text && table.columns[i].id == id)
+        text += cat(" data-", id, "=\"", escape_html(row.cells[i].text), "\"");
+    }
+  }
+  const auto places = [](const std::vector<std::size_t>& list) {
+    std::vector<std::string> words;
+    for (const std::size_t place : list) words.push_back(cat(place));
+    return support::join(words, " ");
+  };
+  if (row.runs) text += cat(" data-runs=\"", places(*row.runs), "\"");
+  if (!row.trainings.empty()) text += cat(" data-trainings=\"", places(row.trainings), "\"");
+  return text;
+}
+
 }  // namespace
 
 std::string to_html(const Table& table) {
   std::vector<bool> is_long;
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    is_long.push_back(table.columns[i].text && std::any_of(table.rows.begin(), table.rows.end(), [&](const Row& row) {
-                        return support::display_width(row.cells[i].text) > kLongText;
-                      }));
-  }
+  for (std::size_t i = 0; i < table.columns.size(); ++i) is_long.push_back(is_long_text(table, i));
   std::string text =
       cat("<figure class=\"table\" id=\"table-", escape_html(table.id), "\">\n<figcaption><b>",
           escape_html(title_sentence(table)), "</b> ", escape_html(table.caption),
@@ -377,15 +401,7 @@ std::string to_html(const Table& table) {
   text += html_header(table);
   text += "</thead>\n<tbody>\n";
   for (const Row& row : table.rows) {
-    text += row.rule_above ? "<tr class=\"rule\"" : "<tr";
-    // Whose row it is, for filters and for who asks where a number comes from.
-    for (std::size_t i = 0; i < table.columns.size(); ++i) {
-      for (const char* id : {"encoding", "variant", "seed"}) {
-        if (table.columns[i].text && table.columns[i].id == id)
-          text += cat(" data-", id, "=\"", escape_html(row.cells[i].text), "\"");
-      }
-    }
-    text += ">";
+    text += cat(row.rule_above ? "<tr class=\"rule\"" : "<tr", html_source(table, row), ">");
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
       const Cell& cell = row.cells[i];
       const Column& column = table.columns[i];

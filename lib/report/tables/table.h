@@ -58,6 +58,10 @@ struct Cell {
 struct Row {
   std::vector<Cell> cells;
   bool rule_above = false;  ///< begins a group of rows
+  std::string variant;      ///< whose row it is, for the page, where no column says it
+  /// Behind its numbers: places in Results::runs. Not set: all runs of its encoding, variant and seed.
+  std::optional<std::vector<std::size_t>> runs;
+  std::vector<std::size_t> trainings;  ///< behind its numbers: places in Results::curves
 };
 
 struct Table {
@@ -68,6 +72,10 @@ struct Table {
   std::vector<Row> rows;
 };
 
+/// Display columns of the longest cell of a text column; 0 for a column of numbers.
+std::size_t longest_text(const Table& table, std::size_t column);
+/// Whether a column has sentences, which wrap.
+bool is_long_text(const Table& table, std::size_t column);
 /// " ↓", " ↑", or nothing.
 std::string arrow_of(Direction direction);
 /// "512 (4×) ↓ [383]".

@@ -1,4 +1,6 @@
 // Tables for papers: booktabs, numbers in siunitx's S columns, and their known uncertainty in the column after them.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -12,6 +14,8 @@ namespace {
 using support::cat;
 
 constexpr std::size_t kNumbersAcross = 8;  // of a tabular that has groups to be split by
+// Of the line's width: the share of all columns of sentences, and the least of each.
+constexpr double kForSentences = 0.6, kNarrowest = 0.2;
 
 // siunitx wants plain digits: no thousands separators, and a hyphen for minus.
 std::string plain(std::string number) {
@@ -63,8 +67,12 @@ class Tabular {
 
   std::string render() const {
     std::string spec;
-    for (std::size_t k = 0; k < columns_.size(); ++k)
-      spec += table_.columns[columns_[k]].text ? "l" : format(columns_[k]) + (wide_[k] ? "@{\\,}l" : "");
+    for (std::size_t k = 0; k < columns_.size(); ++k) {
+      if (is_long_text(table_, columns_[k]))
+        spec += wrapped(columns_[k]);
+      else
+        spec += table_.columns[columns_[k]].text ? "l" : format(columns_[k]) + (wide_[k] ? "@{\\,}l" : "");
+    }
     // Shrunk only where it is wider than its column of text.
     std::string text =
         cat("\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%\n\\begin{tabular}{", spec,
@@ -77,6 +85,15 @@ class Tabular {
   }
 
  private:
+  // Sentences in one line would be shrunk with the whole table until they cannot be read. Longer ones have more room.
+  std::string wrapped(std::size_t column) const {
+    double all = 0;
+    for (const std::size_t other : columns_)
+      all += is_long_text(table_, other) ? static_cast<double>(longest_text(table_, other)) : 0;
+    const double width = std::max(kNarrowest, kForSentences * static_cast<double>(longest_text(table_, column)) / all);
+    return cat(">{\\raggedright\\arraybackslash}p{", fmt::format("{:.2f}", width), "\\linewidth}");
+  }
+
   // An S column needs its widest number: digits before the point and behind it.
   std::string format(std::size_t column) const {
     std::size_t whole = 1, decimals = 0;
@@ -186,12 +203,13 @@ std::vector<std::vector<std::size_t>> parts_of(const Table& table) {
 }  // namespace
 
 std::string to_latex(const Table& table) {
-  // A caption is short; the text that it leaves out is below the table. Wide tables span both columns of a paper that
-  // has two.
+  // A caption is short; the text that it leaves out is below the table. Wide tables, and those with sentences, span
+  // both columns of a paper that has two.
   constexpr std::size_t kColumnsOfOne = 6;
-  std::size_t most = 0;
-  for (const auto& columns : parts_of(table)) most = std::max(most, columns.size());
-  const std::string place = most > kColumnsOfOne ? "table*" : "table";
+  bool wide = false;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) wide = wide || is_long_text(table, i);
+  for (const auto& columns : parts_of(table)) wide = wide || columns.size() > kColumnsOfOne;
+  const std::string place = wide ? "table*" : "table";
   std::string text =
       cat("% Needs \\usepackage{booktabs,siunitx,graphicx} and, with pdflatex, \\usepackage[T1]{fontenc}.\n"
           "% Bold numbers: \\sisetup{detect-weight=true,mode=text}.\n",
