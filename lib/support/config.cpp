@@ -1,6 +1,7 @@
 // Reading configs by schema: defaults, overlays with places, the hashed part, filling structs, help.
 #include "support/config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "support/suggest.h"
@@ -53,6 +54,39 @@ class Overlay {
   Overlay(Origins* origins, Diagnostics& diagnostics, const OverlayOptions& options)
       : origins_(origins), diagnostics_(diagnostics), options_(options) {}
 
+  /// One layer. The order of its keys means nothing: options of a variant follow the variant, and no key comes twice.
+  void layer(const Schema& schema, const Node& node, Json& config) {
+    map(schema, node, config, "");
+    const auto depth = [](const Options& of) { return std::ranges::count(of.node.members.front().key, '.'); };
+    std::ranges::stable_sort(options_of_variants_, {}, depth);
+    for (const Options& each : options_of_variants_) options_below(each);
+  }
+
+ private:
+  /// Dotted keys below a variant: `model.encoding.base: 1000`.
+  struct Options {
+    const Field* field;
+    Node node;
+    Json* config;
+    std::string path;
+  };
+
+  void options_below(const Options& of) {
+    if (!is_fresh(of.path + "." + of.node.members.front().key, of.node)) return;
+    if (of.config->is_object() && of.config->contains("kind")) {
+      variant_options(*of.field, of.node, *of.config, of.path);
+    } else {
+      diagnostics_.add(quote(of.path) + " is " + article(*of.field) + " and has no key below it",
+                       of.node.members.front().key_mark.place());
+    }
+  }
+
+  bool is_fresh(const std::string& path, const Node& node) {
+    const auto [at, fresh] = given_.try_emplace(path, node.place());
+    if (!fresh) mistake(node, quote(path) + " is set twice, first at " + at->second.str());
+    return fresh;
+  }
+
   void map(const Schema& schema, const Node& node, Json& config, const std::string& prefix) {
     if (node.is_null()) return;  // `train:` with nothing below it says nothing
     if (!node.is_map()) {
@@ -78,7 +112,6 @@ class Overlay {
     }
   }
 
- private:
   /// The rest of a dotted key below a group, or an option of a variant.
   void dotted(const Field& field, const Node::Member& member, std::size_t rest_at, Json& config,
               const std::string& path) {
@@ -88,8 +121,8 @@ class Overlay {
     inner.members.push_back({member.key.substr(rest_at), member.key_mark, member.value});
     if (field.type == FieldType::kGroup) {
       map(field.fields, inner, config, path);
-    } else if (field.type == FieldType::kVariant && config.is_object() && config.contains("kind")) {
-      variant_options(field, inner, config, path);
+    } else if (field.type == FieldType::kVariant) {
+      options_of_variants_.push_back({&field, std::move(inner), &config, path});
     } else {
       diagnostics_.add(quote(path) + " is " + article(field) + " and has no key below it", member.key_mark.place());
     }
@@ -186,10 +219,16 @@ class Overlay {
     return true;
   }
 
+  /// Why a number in quotes is none; empty for other values.
+  static std::string quoted_number(const Node& node, const Field& field) {
+    const bool quoted = node.is_scalar() && !node.plain && parse_real(node.text, suffixes_of(field.options.unit));
+    return quoted ? "is text: leave the quotes out" : "";
+  }
+
   std::optional<Json> integer(const Field& field, const Node& node, const std::string& path) {
     std::string why;
     if (!node.is_scalar() || !node.plain) {
-      wrong_type(field, node, path);
+      wrong_type(field, node, path, quoted_number(node, field));
       return std::nullopt;
     }
     const auto value = parse_integer(node.text, suffixes_of(field.options.unit), &why);
@@ -205,7 +244,7 @@ class Overlay {
     const auto value =
         node.is_scalar() && node.plain ? parse_real(node.text, suffixes_of(field.options.unit)) : std::nullopt;
     if (!value) {
-      wrong_type(field, node, path);
+      wrong_type(field, node, path, quoted_number(node, field));
       return std::nullopt;
     }
     if (!in_range(field, *value, node, path)) return std::nullopt;
@@ -242,6 +281,7 @@ class Overlay {
   }
 
   void one(const Field& field, const Node& node, Json& config, const std::string& path) {
+    if (field.type != FieldType::kGroup && !is_fresh(path, node)) return;
     if (field.automatic && (node.is_null() || (node.is_scalar() && node.plain && node.text == "auto"))) {
       store(config, nullptr, node, path);
       return;
@@ -300,11 +340,20 @@ class Overlay {
   }
 
   void variant(const Field& field, const Node& node, Json& config, const std::string& path) {
+    for (const auto& member : node.members) {
+      if (!is_fresh(path + "." + member.key, member.value)) return;
+    }
     if (node.is_map() && node.find("stack")) {
       stack(field, node, config, path);
       return;
     }
     if (node.is_map() && !node.find("kind")) {
+      const Node::Member* named = node.members.size() == 1 ? &node.members.front() : nullptr;
+      if (named && named->value.is_map() && find_kind(field, named->key)) {
+        mistake(node, quote(path) + " has the key " + quote(named->key) + ", which is a kind",
+                "write {kind: " + named->key + ", …}, with its options in place of …");
+        return;
+      }
       if (config.is_object() && config.contains("kind")) {
         variant_options(field, node, config, path);  // options of the present kind
       } else {
@@ -341,7 +390,7 @@ class Overlay {
       std::erase_if(options.members, [](const auto& member) { return member.key == "kind"; });
       const std::size_t mistakes = diagnostics_.size();
       const OverlayOptions named{nullptr, quote(kind->name)};
-      Overlay(nullptr, diagnostics_, named).map(kind->fields, options, value, "");
+      Overlay(nullptr, diagnostics_, named).layer(kind->fields, options, value);
       if (diagnostics_.size() != mistakes) return std::nullopt;
     }
     return value;
@@ -352,7 +401,7 @@ class Overlay {
     if (!kind) return;
     const OverlayOptions named{nullptr, quote(kind->name)};
     Json value = config;
-    Overlay(nullptr, diagnostics_, named).map(kind->fields, node, value, "");
+    Overlay(nullptr, diagnostics_, named).layer(kind->fields, node, value);
     store(config, std::move(value), node, path);
   }
 
@@ -398,6 +447,8 @@ class Overlay {
   Origins* origins_;
   Diagnostics& diagnostics_;
   const OverlayOptions& options_;
+  std::vector<Options> options_of_variants_;
+  std::map<std::string, Place> given_;  // what this layer has set
 };
 
 void collect_paths(const Schema& schema, const std::string& prefix, std::vector<std::string>& out) {
@@ -431,31 +482,6 @@ class Binder : public FieldVisitor {
 
   void finish() { diagnostics_.throw_if_any(); }
 
-  void field(std::string_view name, bool& value, std::string_view, FieldOptions) override { take(name, value); }
-  void field(std::string_view name, std::int64_t& value, std::string_view, FieldOptions) override { take(name, value); }
-  void field(std::string_view name, double& value, std::string_view, FieldOptions) override { take(name, value); }
-  void field(std::string_view name, std::string& value, std::string_view, FieldOptions) override { take(name, value); }
-  void field(std::string_view name, std::optional<std::int64_t>& value, std::string_view, FieldOptions) override {
-    const Json* json = find(name);
-    if (!json) return;
-    if (json->is_null())
-      value.reset();
-    else
-      get(name, *json, value.emplace());
-  }
-  void field(std::string_view name, std::vector<std::int64_t>& value, std::string_view, FieldOptions) override {
-    take(name, value);
-  }
-  void field(std::string_view name, std::vector<double>& value, std::string_view, FieldOptions) override {
-    take(name, value);
-  }
-  void field(std::string_view name, std::vector<std::string>& value, std::string_view, FieldOptions) override {
-    take(name, value);
-  }
-  void path(std::string_view name, std::string& value, std::string_view, FieldOptions) override { take(name, value); }
-  void paths(std::string_view name, std::vector<std::string>& value, std::string_view, FieldOptions) override {
-    take(name, value);
-  }
   void variant(std::string_view name, VariantValue& value, const std::vector<VariantKind>& kinds, std::string_view help,
                bool stackable, FieldOptions options) override {
     // A default, or a short form in a hand-made config, becomes canonical here.
@@ -475,6 +501,9 @@ class Binder : public FieldVisitor {
   }
 
  protected:
+  void any_field(std::string_view name, FieldType, const FieldValue& value, std::string_view, FieldOptions) override {
+    if (const Json* json = find(name)) std::visit([&](auto* at) { get(name, *json, *at); }, value);
+  }
   void choice_index(std::string_view name, int& index, const std::vector<std::string>& words, std::string_view,
                     FieldOptions) override {
     const Json* json = find(name);
@@ -515,9 +544,11 @@ class Binder : public FieldVisitor {
       diagnostics_.add(name_ + ": " + quote(full(name)) + " has a value of another type: " + display(json));
     }
   }
-  template <typename T>
-  void take(std::string_view name, T& value) {
-    if (const Json* json = find(name)) get(name, *json, value);
+  void get(std::string_view name, const Json& json, std::optional<std::int64_t>& value) {
+    if (json.is_null())
+      value.reset();
+    else
+      get(name, json, value.emplace());
   }
 
   std::string name_;
@@ -620,7 +651,7 @@ std::vector<std::string> field_paths(const Schema& schema) {
 
 void overlay(const Schema& schema, const Node& values, Json& config, Origins* origins, Diagnostics& diagnostics,
              const OverlayOptions& options) {
-  Overlay(origins, diagnostics, options).map(schema, values, config, "");
+  Overlay(origins, diagnostics, options).layer(schema, values, config);
 }
 
 Json hashed_config(const Schema& schema, const Json& config) {

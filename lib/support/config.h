@@ -26,8 +26,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "support/error.h"
@@ -99,28 +99,32 @@ struct VariantValue {
   Json json;
 };
 
+/// Where the value of a field is.
+using FieldValue = std::variant<bool*, std::int64_t*, double*, std::string*, std::optional<std::int64_t>*,
+                                std::vector<std::int64_t>*, std::vector<double>*, std::vector<std::string>*>;
+inline constexpr FieldType kFieldTypes[] = {FieldType::kBool,     FieldType::kInteger, FieldType::kReal,
+                                            FieldType::kText,     FieldType::kInteger, FieldType::kIntegerList,
+                                            FieldType::kRealList, FieldType::kTextList};
+
 class FieldVisitor {
  public:
   virtual ~FieldVisitor() = default;
 
-  virtual void field(std::string_view name, bool& value, std::string_view help, FieldOptions options = {}) = 0;
-  virtual void field(std::string_view name, std::int64_t& value, std::string_view help, FieldOptions options = {}) = 0;
-  virtual void field(std::string_view name, double& value, std::string_view help, FieldOptions options = {}) = 0;
-  virtual void field(std::string_view name, std::string& value, std::string_view help, FieldOptions options = {}) = 0;
-  /// An empty optional is written `auto`: the program, or the planner, decides.
-  virtual void field(std::string_view name, std::optional<std::int64_t>& value, std::string_view help,
-                     FieldOptions options = {}) = 0;
-  virtual void field(std::string_view name, std::vector<std::int64_t>& value, std::string_view help,
-                     FieldOptions options = {}) = 0;
-  virtual void field(std::string_view name, std::vector<double>& value, std::string_view help,
-                     FieldOptions options = {}) = 0;
-  virtual void field(std::string_view name, std::vector<std::string>& value, std::string_view help,
-                     FieldOptions options = {}) = 0;
+  /// A field of one of the types of `FieldValue`. An empty optional is written `auto`: the program, or the planner,
+  /// decides.
+  template <typename T>
+  void field(std::string_view name, T& value, std::string_view help, FieldOptions options = {}) {
+    const FieldValue at = &value;
+    any_field(name, kFieldTypes[at.index()], at, help, std::move(options));
+  }
   /// Files whose content is an input: keys hold their digests, never their names.
-  virtual void path(std::string_view name, std::string& value, std::string_view help, FieldOptions options = {}) = 0;
+  void path(std::string_view name, std::string& value, std::string_view help, FieldOptions options = {}) {
+    any_field(name, FieldType::kPath, &value, help, std::move(options));
+  }
   /// One path or a list of them: files, folders, globs.
-  virtual void paths(std::string_view name, std::vector<std::string>& value, std::string_view help,
-                     FieldOptions options = {}) = 0;
+  void paths(std::string_view name, std::vector<std::string>& value, std::string_view help, FieldOptions options = {}) {
+    any_field(name, FieldType::kPathList, &value, help, std::move(options));
+  }
   /// `kinds` lists the allowed kinds; `value.json` holds the canonical form, and the default before binding
   /// (a plain name is enough: value.json = "rope").
   virtual void variant(std::string_view name, VariantValue& value, const std::vector<VariantKind>& kinds,
@@ -152,6 +156,8 @@ class FieldVisitor {
   }
 
  protected:
+  virtual void any_field(std::string_view name, FieldType type, const FieldValue& value, std::string_view help,
+                         FieldOptions options) = 0;
   virtual void choice_index(std::string_view name, int& index, const std::vector<std::string>& words,
                             std::string_view help, FieldOptions options) = 0;
   virtual void begin_group(std::string_view name, std::string_view help) = 0;
@@ -201,8 +207,9 @@ struct OverlayOptions {
 };
 
 /// Lays a map of values over `config`, in place. Keys may be dotted. Maps merge; lists and scalars replace; a variant
-/// of another kind replaces. Every value is typed, range-checked and made canonical by the schema.
-/// Mistakes go to `diagnostics`; a wrong value leaves the old one.
+/// of another kind replaces. The order of keys means nothing, and a key that is set twice is a mistake. Every value is
+/// typed, range-checked and made canonical by the schema. Mistakes go to `diagnostics`; a wrong value leaves the old
+/// one.
 void overlay(const Schema& schema, const Node& values, Json& config, Origins* origins, Diagnostics& diagnostics,
              const OverlayOptions& options = {});
 

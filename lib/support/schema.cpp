@@ -33,40 +33,6 @@ class SchemaBuilder : public FieldVisitor {
  public:
   Schema take() { return std::move(stack_.front()); }
 
-  void field(std::string_view name, bool& value, std::string_view help, FieldOptions options) override {
-    add(name, FieldType::kBool, value, help, std::move(options));
-  }
-  void field(std::string_view name, std::int64_t& value, std::string_view help, FieldOptions options) override {
-    add(name, FieldType::kInteger, value, help, std::move(options));
-  }
-  void field(std::string_view name, double& value, std::string_view help, FieldOptions options) override {
-    add(name, FieldType::kReal, value, help, std::move(options));
-  }
-  void field(std::string_view name, std::string& value, std::string_view help, FieldOptions options) override {
-    add(name, FieldType::kText, value, help, std::move(options));
-  }
-  void field(std::string_view name, std::optional<std::int64_t>& value, std::string_view help,
-             FieldOptions options) override {
-    add(name, FieldType::kInteger, value ? Json(*value) : Json(nullptr), help, std::move(options)).automatic = true;
-  }
-  void field(std::string_view name, std::vector<std::int64_t>& value, std::string_view help,
-             FieldOptions options) override {
-    add(name, FieldType::kIntegerList, value, help, std::move(options));
-  }
-  void field(std::string_view name, std::vector<double>& value, std::string_view help, FieldOptions options) override {
-    add(name, FieldType::kRealList, value, help, std::move(options));
-  }
-  void field(std::string_view name, std::vector<std::string>& value, std::string_view help,
-             FieldOptions options) override {
-    add(name, FieldType::kTextList, value, help, std::move(options));
-  }
-  void path(std::string_view name, std::string& value, std::string_view help, FieldOptions options) override {
-    add(name, FieldType::kPath, value, help, std::move(options));
-  }
-  void paths(std::string_view name, std::vector<std::string>& value, std::string_view help,
-             FieldOptions options) override {
-    add(name, FieldType::kPathList, value, help, std::move(options));
-  }
   void variant(std::string_view name, VariantValue& value, const std::vector<VariantKind>& kinds, std::string_view help,
                bool stackable, FieldOptions options) override {
     Field& field = add(name, FieldType::kVariant, nullptr, help, std::move(options));
@@ -84,6 +50,19 @@ class SchemaBuilder : public FieldVisitor {
   void check(bool, std::string_view) override {}
 
  protected:
+  void any_field(std::string_view name, FieldType type, const FieldValue& value, std::string_view help,
+                 FieldOptions options) override {
+    Field& field = add(name, type, nullptr, help, std::move(options));
+    const auto take = [&](const auto* at) {
+      if constexpr (requires { at->has_value(); }) {
+        field.automatic = true;
+        if (*at) field.default_value = **at;
+      } else {
+        field.default_value = *at;
+      }
+    };
+    std::visit(take, value);
+  }
   void choice_index(std::string_view name, int& index, const std::vector<std::string>& words, std::string_view help,
                     FieldOptions options) override {
     const Json value = index >= 0 ? Json(words[static_cast<std::size_t>(index)]) : Json(nullptr);

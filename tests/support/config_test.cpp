@@ -138,6 +138,26 @@ BOOST_AUTO_TEST_CASE(every_mistake_is_named_with_its_place_and_a_way_out) {
   BOOST_TEST(contains(laid.mistakes, "'schedule.peak' must be from 0 to 1, found '3'"));
 }
 
+// The order of keys is in no key of a result, so it must not matter here.
+BOOST_AUTO_TEST_CASE(the_order_of_keys_means_nothing) {
+  for (const char* yaml : {"encoding.factor: 8\nencoding: yarn\n", "encoding: yarn\nencoding.factor: 8\n"}) {
+    const Laid laid = lay(yaml);
+    BOOST_TEST(laid.mistakes == "");
+    BOOST_TEST(laid.config.at("encoding").at("kind") == "yarn");
+    BOOST_TEST(laid.config.at("encoding").at("factor") == 8);
+  }
+  BOOST_TEST(contains(lay("encoding.factor: 8\nencoding: rope\n").mistakes, "unknown key 'factor' of 'rope'"));
+  for (const char* yaml : {"schedule: {peak: 1}\nschedule.peak: 2\n", "schedule.peak: 2\nschedule: {peak: 1}\n",
+                           "encoding: {kind: yarn, factor: 2}\nencoding.factor: 4\n",
+                           "encoding.factor: 4\nencoding: {kind: yarn, factor: 2}\n"})
+    BOOST_TEST(contains(lay(yaml).mistakes, "is set twice, first at c.yml:"), yaml);
+}
+
+BOOST_AUTO_TEST_CASE(a_number_in_quotes_is_text) {
+  BOOST_TEST(contains(lay("tokens: \"4k\"\n").mistakes, "found '4k', which is text: leave the quotes out"));
+  BOOST_TEST(contains(lay("z_loss: '0.5'\n").mistakes, "which is text: leave the quotes out"));
+}
+
 BOOST_AUTO_TEST_CASE(a_variant_takes_names_maps_and_stacks) {
   BOOST_TEST(lay("encoding: nope").config.at("encoding") == Json({{"kind", "none"}}));
   const Json yarn = {{"kind", "yarn"}, {"factor", 4.0}, {"train_length", 0}};
@@ -148,6 +168,7 @@ BOOST_AUTO_TEST_CASE(a_variant_takes_names_maps_and_stacks) {
   BOOST_TEST(contains(lay("encoding: rpoe").mistakes, "did you mean 'rope'?"));
   BOOST_TEST(contains(lay("encoding: {kind: yarn, facto: 4}").mistakes, "did you mean 'factor'?"));
   BOOST_TEST(contains(lay("encoding: {kind: yarn, factor: 0.5}").mistakes, "at least 1"));
+  BOOST_TEST(contains(lay("encoding: {yarn: {factor: 4}}").mistakes, "write {kind: yarn, …}"));
 }
 
 BOOST_AUTO_TEST_CASE(another_kind_replaces_and_the_same_kind_merges) {
