@@ -79,6 +79,7 @@ PlannedPipeline make_planned(const cli::CommandLine& line, const std::vector<std
   pipeline::Store store = open_for_reading(store_folder);
   print_warnings(store);
   ExpandedPipeline loaded = load(line, file, store_folder);
+  warn_of_idle_axes(loaded.graph);
   pipeline::PlanOptions options;
   options.selected = pipeline::select(loaded.graph, selectors);
   options.force = line.force;

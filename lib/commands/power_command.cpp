@@ -27,7 +27,6 @@ namespace {
 
 using support::cat;
 using support::ConfigError;
-using support::quote;
 
 const Json* power_table(const Json& report) {
   if (!report.contains("sections")) return nullptr;
@@ -87,9 +86,10 @@ Json power_of_report(const Json& report, const PowerQuestion& question) {
     };
     const auto word = [&](const char* name) { return row.at(column.at(name)).value("text", ""); };
     const auto count = [&](const char* name) { return static_cast<std::size_t>(number(name)); };
-    const statistics::NoiseLevels noise{number("seed_sd"), number("item_sd")};
-    // A summary stays one, however many items are asked for.
-    const std::size_t seen = count("items"), items = seen > 1 ? question.items.value_or(seen) : seen;
+    // A summary stays one item, however many are asked for.
+    const bool summary = !(number("items") > 1);
+    const std::size_t items = summary ? 1 : question.items.value_or(count("items"));
+    const statistics::NoiseLevels noise{number("seed_sd"), summary ? 0 : number("item_sd")};
     const std::size_t seeds = question.seeds.value_or(count("seeds"));
     // Other counts than the report's are plans, and a pilot's sd is often too small.
     const statistics::NoiseLevels upper = statistics::upper_limit(noise, count("seeds"));
@@ -131,7 +131,7 @@ std::string power_rows(const Json& measures, const PowerQuestion& question, bool
     const auto number = [&](const char* key) {
       return each[key].is_null() ? std::string("-") : fmt::format("{:.4f}", each[key].get<double>());
     };
-    const bool nats = each["unit"] == "nats";
+    const bool nats = each["unit"] == "nats", summary = each["items"] == 1 && each["item_sd"] == 0;
     std::string shown = number("detectable");
     if (!each["detectable"].is_null()) {
       const double least = each["detectable"];
@@ -142,8 +142,8 @@ std::string power_rows(const Json& measures, const PowerQuestion& question, bool
         {cli::harmless(each["measure"].get<std::string>()),
          each["length"].is_null() ? std::string("-") : support::with_commas(each["length"].get<std::int64_t>())});
     if (!answers_only)
-      rows.back().insert(rows.back().end(),
-                         {each["seeds"].dump(), each["items"].dump(), number("seed_sd"), number("item_sd")});
+      rows.back().insert(rows.back().end(), {each["seeds"].dump(), summary ? "-" : each["items"].dump(),
+                                             number("seed_sd"), summary ? "-" : number("item_sd")});
     rows.back().push_back(shown);
     if (question.difference)
       rows.back().push_back(!each.contains("seeds_needed")   ? "-"
@@ -207,8 +207,7 @@ int power_command(const cli::CommandLine& line) {
   else if (measures.empty())
     print(cat(cli::harmless(name),
               " compares nothing: it takes an encoding and the baseline with results of one measure, or one model with "
-              "and without a rule of "
-              "extension\n"));
+              "and without a rule of extension\n"));
   else
     print(power_text(measures, question, ::isatty(STDOUT_FILENO) == 1 ? cli::terminal_size(STDOUT_FILENO).columns : 0));
   return pipeline::kRunDone;

@@ -40,7 +40,7 @@ std::pair<std::string, std::string> told_apart(double first, double second) {
 
 struct NamedRow {
   std::string name;
-  const Json* cells = nullptr;
+  Json cells;
 };
 
 struct TableView {
@@ -54,9 +54,34 @@ std::string shown(const Json& cell) {
   return cell.value("text", "");
 }
 
+/// Columns of the ends of an interval, behind the column of its number.
+struct IntervalColumns {
+  std::size_t number, low, high;
+};
+
+std::optional<IntervalColumns> interval_columns(const std::vector<std::string>& columns) {
+  for (const auto& [low, high] : {std::pair("low", "high"), std::pair("ci_lo", "ci_hi")}) {
+    const auto at = std::find(columns.begin(), columns.end(), low);
+    if (at == columns.begin() || at == columns.end() || at + 1 == columns.end() || *(at + 1) != high) continue;
+    const auto place = static_cast<std::size_t>(at - columns.begin());
+    return IntervalColumns{place - 1, place, place + 1};
+  }
+  return std::nullopt;
+}
+
+/// A row whose number has its interval in its own cell, as other tables have it. The ends are no numbers then.
+Json with_interval(Json cells, const std::optional<IntervalColumns>& columns) {
+  if (!columns || columns->high >= cells.size()) return cells;
+  const auto end = [&](std::size_t column) { return cells[column].value("value", Json()); };
+  cells[columns->number]["interval"] = {end(columns->low), end(columns->high)};
+  for (const std::size_t column : {columns->low, columns->high}) cells[column] = Json::object();
+  return cells;
+}
+
 TableView view_of(const Json& table) {
   TableView view{table.value("title", ""), {}, {}};
   for (const Json& column : table.at("columns")) view.columns.push_back(column.value("id", ""));
+  const auto interval = interval_columns(view.columns);
   std::map<std::string, int> seen;
   for (const Json& cells : table.at("rows")) {
     std::vector<std::string> parts;
@@ -65,13 +90,12 @@ TableView view_of(const Json& table) {
     }
     std::string name = support::join(parts, ", ");
     if (const int number = ++seen[name]; number > 1) name += cat(" (", number, ")");
-    view.rows.push_back({std::move(name), &cells});
+    view.rows.push_back({std::move(name), with_interval(cells, interval)});
   }
   return view;
 }
 
 std::map<std::string, TableView> tables_of(const Json& report) {
-  // Views point into the report, so nothing of it may be copied on the way.
   std::map<std::string, TableView> tables;
   if (!report.contains("sections")) return tables;
   for (const Json& section : report.at("sections")) {
@@ -95,7 +119,8 @@ std::map<std::string, Json> settings_of(const Json& report) {
   std::map<std::string, Json> settings;
   const Json study = report.value("study", Json::object());
   for (const Json& training : study.value("trainings", Json::array())) {
-    const auto index = training.value("config", std::size_t{0});
+    if (!training.contains("config")) continue;
+    const auto index = training["config"].get<std::size_t>();
     const std::string variant = training.value("variant", "");
     const Json& configs = study.at("configs");
     if (index < configs.size())
@@ -103,6 +128,8 @@ std::map<std::string, Json> settings_of(const Json& report) {
   }
   return settings;
 }
+
+std::string baseline_of(const Json& report) { return report.value("study", Json::object()).value("baseline", ""); }
 
 std::set<std::string> runs_of(const Json& report) {
   std::set<std::string> runs;
@@ -152,7 +179,12 @@ void compare_cells(const std::string& table, const std::string& row, const std::
 Json report_differences(const Json& first, const Json& second) {
   Json json{{"schema", "pe-report-diff/1"}, {"schema_version", 1},    {"compared", 0},
             {"numbers", Json::array()},     {"texts", Json::array()}, {"settings", Json::array()}};
-  const auto a = tables_of(first), b = tables_of(second);
+  auto a = tables_of(first), b = tables_of(second);
+  const std::string base = baseline_of(first), other_base = baseline_of(second);
+  if (base != other_base) {
+    json["settings"].push_back({{"model", "report"}, {"setting", "baseline"}, {"first", base}, {"second", other_base}});
+    for (auto* tables : {&a, &b}) tables->erase("differences");  // from other baselines: other quantities
+  }
   std::set<std::string> tables_a, tables_b, rows_a, rows_b;
   for (const auto& [id, view] : a) tables_a.insert(id);
   for (const auto& [id, view] : b) tables_b.insert(id);
@@ -162,7 +194,7 @@ Json report_differences(const Json& first, const Json& second) {
     const TableView& other = found->second;
     std::map<std::string, const Json*> rows;
     for (const NamedRow& row : other.rows) {
-      rows[row.name] = row.cells;
+      rows[row.name] = &row.cells;
       rows_b.insert(cat(id, ": ", row.name));
     }
     for (const NamedRow& row : mine.rows) {
@@ -172,7 +204,7 @@ Json report_differences(const Json& first, const Json& second) {
       for (std::size_t c = 0; c < mine.columns.size(); ++c) {
         const auto place = std::find(other.columns.begin(), other.columns.end(), mine.columns[c]);
         if (place == other.columns.end() || kNaming.count(mine.columns[c]) || kNames.count(mine.columns[c])) continue;
-        compare_cells(id, row.name, mine.columns[c], row.cells->at(c),
+        compare_cells(id, row.name, mine.columns[c], row.cells.at(c),
                       partner->second->at(static_cast<std::size_t>(place - other.columns.begin())), json);
       }
     }
@@ -230,16 +262,19 @@ std::string report_differences_text(const Json& differences, const cli::Style& s
         .push_back(change);
   }
   const std::size_t beyond = kinds["beyond"].size();
+  const std::size_t alone = differences["only_first"]["rows"].size() + differences["only_second"]["rows"].size();
   out += cat("numbers   ", differences["compared"].get<std::int64_t>(), " compared: ",
              beyond > 0 ? style.bad(cat(beyond, " changed beyond noise")) : style.good("none changed beyond noise"),
              ", ", kinds["within"].size(), " within, ", kinds["unknown"].size(), " without a known noise",
-             kinds["counts"].empty() ? "" : cat(", ", kinds["counts"].size(), " p values and counts"), "\n");
+             kinds["counts"].empty() ? "" : cat(", ", kinds["counts"].size(), " p values and counts"),
+             alone == 0 ? "" : cat("; ", alone, alone == 1 ? " row is" : " rows are", " in one of the reports only"),
+             "\n");
   const auto number = [&](const Json& each) {
     const auto [before, after] = told_apart(each["first"].get<double>(), each["second"].get<double>());
     std::string line = cat(place(each), ": ", before, " -> ", after);
     if (each.contains("noises"))
       line += cat("  (", support::shortest(std::round(100 * each["noises"].get<double>()) / 100),
-                  " times the 95 % noise of both)");
+                  " times the noise of both)");
     return line;
   };
   listed(kinds["beyond"], number);

@@ -12,7 +12,7 @@ namespace pe::commands {
 
 /// `pe-report-diff/1`: "numbers", "texts", "settings", and lists of runs, tables and rows of one side only. A number
 /// has table, row, column, first and second. Where both have an interval, it also has "noises": the change over the
-/// root of the sum of the squared 95 % half widths.
+/// root of the sum of the squared half widths. Differences from other baselines are not compared.
 Json report_differences(const Json& first, const Json& second);
 
 /// The same for people: changes beyond noise first, at most `most` lines of a kind.

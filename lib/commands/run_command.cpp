@@ -2,8 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <map>
 #include <set>
 
@@ -16,6 +14,7 @@
 #include "commands/timeline.h"
 #include "pipeline/orchestrator.h"
 #include "report/text_escape.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/json_fields.h"
@@ -30,10 +29,6 @@ namespace {
 using pipeline::Store;
 using pipeline::StoreReader;
 using support::cat;
-
-double since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// Of each report what it found, as it says itself, and where its page is.
 void print_reports(const std::vector<std::string>& reports) {
@@ -288,7 +283,7 @@ int run_looks(const cli::CommandLine& line, const pipeline::Sequential& sequenti
 /// The usual case: the same command again, and everything is there. It needs no YAML and no lock.
 bool still_up_to_date(const cli::CommandLine& line, const std::string& file, const fs::path& root,
                       const fs::path& store_folder, std::vector<std::string>& reports) {
-  const auto started = std::chrono::steady_clock::now();
+  const double started = support::steady_s();
   const pipeline::ExpandOptions options = expand_options(line);
   const auto memo = pipeline::UpToDateCache::find(store_folder, file, options);
   if (!memo) return false;
@@ -300,14 +295,13 @@ bool still_up_to_date(const cli::CommandLine& line, const std::string& file, con
     memo->renew();
   }
   pipeline::renew_use(store_folder, name, root, pipeline::variant_of(options));
-  print_nothing_to_do(line, name, memo->task_count(), reports, "", since(started));
+  print_nothing_to_do(line, name, memo->task_count(), reports, "", support::steady_s() - started);
   return true;
 }
 
 /// Shows the results of a plan that is done.
 void show_done(const cli::CommandLine& line, const pipeline::Graph& graph, const pipeline::Plan& plan,
-               const Store& store, const fs::path& root, std::vector<std::string>& reports,
-               std::chrono::steady_clock::time_point started) {
+               const Store& store, const fs::path& root, std::vector<std::string>& reports, double started) {
   const std::vector<std::string> selectors = selectors_of(line);
   const pipeline::ViewChange shown =
       pipeline::show_all(graph, plan, store, root, pipeline::new_run_id(), selectors.empty());
@@ -316,7 +310,7 @@ void show_done(const cli::CommandLine& line, const pipeline::Graph& graph, const
   tell_origins(store, graph, plan, shown.reports);
   note_use(store, graph, plan, selectors);
   const std::size_t needed = plan.tasks.size() - plan.count(pipeline::TaskState::kNotNeeded);
-  print_nothing_to_do(line, graph.name, needed, shown.reports, shown.relinked, since(started));
+  print_nothing_to_do(line, graph.name, needed, shown.reports, shown.relinked, support::steady_s() - started);
 }
 
 pipeline::RunOptions run_options_of(const cli::CommandLine& line, const pipeline::Capacity& capacity) {
@@ -335,7 +329,7 @@ pipeline::RunOptions run_options_of(const cli::CommandLine& line, const pipeline
 }
 
 int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
-  const auto started = std::chrono::steady_clock::now();
+  const double started = support::steady_s();
   const std::string file = pipeline_file_to_run(line);
   const std::vector<std::string> selectors = selectors_of(line);
   const fs::path root = pipeline::find_root(file);
@@ -349,6 +343,7 @@ int run_once(const cli::CommandLine& line, std::vector<std::string>& reports) {
   const pipeline::Graph& graph = loaded.graph;
   if (const auto& sequential = graph.sequential; sequential && selectors.empty() && !narrows(line, sequential->axis))
     return run_looks(line, *sequential, graph.axes.at(sequential->axis).get<std::vector<std::string>>());
+  warn_of_idle_axes(graph);
   pipeline::PlanOptions plan_options;
   plan_options.selected = pipeline::select(graph, selectors);
   plan_options.force = line.force;

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <set>
 
 #include "cli/terminal.h"
 #include "pipeline/orchestrator.h"
+#include "support/environment.h"
 #include "support/error.h"
 #include "support/folders.h"
 #include "support/json_text.h"
@@ -25,12 +25,6 @@ using support::ConfigError;
 using support::quote;
 
 namespace {
-
-bool names_pipeline_file(const std::string& word) {
-  const auto dot = word.rfind('.');
-  const std::string ending = dot == std::string::npos ? "" : word.substr(dot);
-  return ending == ".yml" || ending == ".yaml";
-}
 
 /// Says on standard error what takes so long while input files are hashed: a line that is redrawn on a terminal, one
 /// every half a minute elsewhere. Nothing in the first second.
@@ -85,21 +79,20 @@ bool makes_inputs(const cli::CommandLine& line) {
 fs::path store_path(const cli::CommandLine& line, const fs::path& root) {
   support::require_utf8(root);
   support::require_utf8(line.store);
-  if (const char* variable = std::getenv("PE_STORE")) support::require_utf8(variable);
+  const std::string named = support::variable("PE_STORE");
+  support::require_utf8(named);
   if (!line.store.empty()) return fs::absolute(line.store);
-  const char* named = std::getenv("PE_STORE");
-  if (named && *named && !fs::path(named).is_absolute()) {
+  if (!named.empty() && !fs::path(named).is_absolute()) {
     throw ConfigError(
         cat("PE_STORE must be an absolute path, found ", quote(named)), {},
         cat("a relative path is another store in each folder; here it would be ", fs::absolute(named).string()));
   }
-  if (named && *named) return named;
-  return root / "store";
+  return named.empty() ? root / "store" : fs::path(named);
 }
 
 fs::path store_path_for(cli::CommandLine& line, bool may_make) {
   fs::path root = pipeline::find_root_of_store(fs::current_path());
-  if (!line.words.empty() && names_pipeline_file(line.words.front())) {
+  if (!line.words.empty() && cli::names_pipeline_file(line.words.front())) {
     if (!fs::exists(line.words.front()))
       throw ConfigError("there is no such pipeline file", {line.words.front(), 0, 0, "", 1},
                         support::file_suggestion(line.words.front(), {".yml", ".yaml"}));
@@ -200,6 +193,10 @@ ExpandedPipeline load(const cli::CommandLine& line, const std::string& file, con
   pipeline::hash_externals(loaded.graph, memo, std::ref(note));
   pipeline::compute_plan_keys(loaded.graph);
   return loaded;
+}
+
+void warn_of_idle_axes(const pipeline::Graph& graph) {
+  for (const std::string& warning : pipeline::idle_axes(graph)) say(cat("pe-pipeline: warning: ", warning, "\n"));
 }
 
 void use_what_is_there(pipeline::Graph& graph, const pipeline::Store& store, const std::vector<bool>& selected) {

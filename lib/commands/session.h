@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +53,9 @@ struct ExpandedPipeline {
   pipeline::Graph graph;
 };
 ExpandedPipeline load(const cli::CommandLine& line, const std::string& file, const fs::path& store);
+
+/// Prints on standard error which axes give copies of the same work (pipeline/plan/idle_axes.h).
+void warn_of_idle_axes(const pipeline::Graph& graph);
 
 /// For a plan that makes no inputs: uses results of other CPUs (pipeline/plan/other_cpus.h) and prints their number on
 /// standard error.

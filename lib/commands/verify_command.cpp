@@ -122,7 +122,7 @@ class StoreCheck {
       : line_(line), store_(store), inventory_(inventory), verifier_(store), catalog_(stage_catalog()) {
     catalog_.remember_in(scope.store / "memo" / "describe");
     how_.keep = line.keep;
-    how_.ulp = static_cast<std::uint64_t>(line.ulp.value_or(0));
+    how_.root = scope.file.empty() ? pipeline::find_root_of_store(fs::current_path()) : pipeline::find_root(scope.file);
     how_.gpus = capacity_of(line).gpus;
     how_.stop = StopSignals::level;
     if (line.rerun) how_.remade = &remade_.emplace(store);
@@ -165,6 +165,7 @@ class StoreCheck {
                    {"problems", Json::array()}};
         if (record->key.is_snapshot()) known["step"] = record->key.step;
         results_.push_back(std::move(known));
+        if (line_.rerun) records.push_back(*std::move(record));  // its contents are compared with the known digests
         continue;
       }
       broken = !check_record(*record, name) || broken;

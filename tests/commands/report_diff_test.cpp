@@ -99,13 +99,37 @@ BOOST_AUTO_TEST_CASE(changes_are_told_in_units_of_the_noise_of_both) {
   BOOST_TEST(changes["settings"][0]["setting"] == "train.peak_lr");
   BOOST_TEST(changes["only_second"]["runs"] == Json::array({"rope, seed 3"}));
   const std::string text = report_differences_text(changes, {});
-  for (const char* part : {"1 changed beyond noise, 1 within",
-                           "perplexity_length  rope  ppl_512: 20 -> 21  (2 times the 95 % noise of both)",
-                           "verdicts  A1  verdict: reproduced -> not reproduced",
-                           "rope  train.peak_lr: 1.000000 -> 2.000000", "runs only in the second\n  rope, seed 3"}) {
+  for (const char* part :
+       {"1 changed beyond noise, 1 within", "perplexity_length  rope  ppl_512: 20 -> 21  (2 times the noise of both)",
+        "verdicts  A1  verdict: reproduced -> not reproduced", "rope  train.peak_lr: 1.000000 -> 2.000000",
+        "runs only in the second\n  rope, seed 3"}) {
     BOOST_TEST(text.find(part) != std::string::npos, part << " is not in\n" << text);
   }
   BOOST_TEST(text.find("30.5") == std::string::npos, text);  // what lies within noise is counted
+}
+
+BOOST_AUTO_TEST_CASE(the_ends_of_an_interval_are_its_noise_and_no_numbers) {
+  const auto of_claims = [](double effect, const char* id, const char* baseline) {
+    Json one = report(20, 30, 0.3, "", 1, false);
+    Json& table = one["sections"][0]["tables"][0];
+    table["id"] = id;
+    table["columns"] = Json::array({{{"id", "encoding"}}, {{"id", "effect"}}, {{"id", "ci_lo"}}, {{"id", "ci_hi"}}});
+    table["rows"] =
+        Json::array({Json::array({text("rope"), number(effect), number(effect - 0.1), number(effect + 0.1)})});
+    one["study"]["baseline"] = baseline;
+    return one;
+  };
+  const Json changes = report_differences(of_claims(1, "claims", "rope"), of_claims(2, "claims", "rope"));
+  BOOST_TEST(changes["compared"] == 1);
+  BOOST_TEST_REQUIRE(changes["numbers"].size() == 1u);
+  BOOST_TEST(changes["numbers"][0]["column"] == "effect");
+  BOOST_TEST(changes["numbers"][0]["noises"].get<double>() == 1 / (0.1 * std::sqrt(2.0)), tt::tolerance(1e-9));
+  // Differences from other baselines are other quantities.
+  const Json others = report_differences(of_claims(1, "differences", "rope"), of_claims(2, "differences", "none"));
+  BOOST_TEST(others["compared"] == 0);
+  BOOST_TEST_REQUIRE(others["settings"].size() == 1u);
+  BOOST_TEST(others["settings"][0]["setting"] == "baseline");
+  BOOST_TEST(others["settings"][0]["second"] == "none");
 }
 
 BOOST_AUTO_TEST_CASE(rows_tables_and_numbers_without_noise_are_named) {
@@ -116,7 +140,9 @@ BOOST_AUTO_TEST_CASE(rows_tables_and_numbers_without_noise_are_named) {
   BOOST_TEST(!changes["numbers"][0].contains("noises"));
   BOOST_TEST(changes["only_first"]["rows"] == Json::array({"perplexity_length: alibi"}));
   BOOST_TEST(changes["only_first"]["tables"] == Json::array({"verdicts"}));
-  BOOST_TEST(report_differences_text(changes, {}).find("1 without a known noise") != std::string::npos);
+  BOOST_TEST(
+      report_differences_text(changes, {}).find("1 without a known noise; 1 row is in one of the reports only\n") !=
+      std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(lists_of_configs_are_compared_by_element_on_a_short_line) {

@@ -49,4 +49,15 @@ inline Json* find_value(Json& config, std::string_view dotted) {
   return const_cast<Json*>(find_value(std::as_const(config), dotted));
 }
 
+/// Takes the value that a dotted path names out of a config; groups that become empty go too. Returns the value, or
+/// null when there is none.
+inline Json take_value(Json& config, const std::string& dotted) {
+  const std::size_t dot = dotted.find('.');
+  const auto it = config.is_object() ? config.find(dotted.substr(0, dot)) : config.end();
+  if (it == config.end()) return nullptr;
+  Json value = dot == std::string::npos ? std::move(*it) : take_value(*it, dotted.substr(dot + 1));
+  if (dot == std::string::npos || (it->is_object() && it->empty())) config.erase(it);
+  return value;
+}
+
 }  // namespace pe::pipeline

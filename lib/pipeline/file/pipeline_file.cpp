@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdlib>
+#include <cmath>
+#include <map>
 #include <set>
 #include <system_error>
 #include <unordered_set>
 
 #include "pipeline/file/policy_values.h"
+#include "support/environment.h"
 #include "support/files.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -522,12 +524,17 @@ std::optional<Axis> parse_axis(const std::string& name, const Mark& mark, const 
   }
   Axis axis{name, {}, mark};
   std::unordered_set<std::string> seen;
+  std::map<double, std::string> numbers;
   const auto add = [&](const std::string& label, const Node& value, const Mark& where) {
     if (!is_label(label)) {
       diagnostics.add(cat("label ", quote(label), " of axis ", quote(name), " does not match [A-Za-z0-9_.+-]{1,64}"),
                       where.place(), node.is_list() ? cat("give it a label: `", name, ": {label: value}`") : "");
     } else if (!seen.insert(label).second) {
       diagnostics.add(cat("label ", quote(label), " occurs twice in axis ", quote(name)), where.place());
+    } else if (const auto number = node.is_list() && value.plain ? support::parse_real(label) : std::nullopt;
+               number && !std::isnan(*number) && !numbers.try_emplace(*number, label).second) {
+      diagnostics.add(cat(quote(label), " and ", quote(numbers[*number]), " of axis ", quote(name), " are one number"),
+                      where.place());
     } else {
       axis.values.push_back({label, value});
     }
@@ -621,9 +628,9 @@ PipelineFile parse_pipeline_file(std::string_view text, const std::string& name,
 namespace {
 
 bool is_home(const fs::path& folder) {
-  const char* home = std::getenv("HOME");
+  const std::string home = support::variable("HOME");
   std::error_code error;
-  return home && *home && fs::equivalent(folder, home, error);
+  return !home.empty() && fs::equivalent(folder, home, error);
 }
 
 bool holds_version_control(const fs::path& folder) {

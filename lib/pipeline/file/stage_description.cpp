@@ -1,7 +1,6 @@
 #include "pipeline/file/stage_description.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 #include <system_error>
 
@@ -121,20 +120,19 @@ StageDescription read_description(const Json& document, const std::string& sourc
   return stage;
 }
 
-}  // namespace
-
-const artifact::InputRole* StageDescription::find_input(const std::string& role) const {
-  for (const auto& input : inputs) {
-    if (input.name == role) return &input;
+template <typename Role>
+const Role* named(const std::vector<Role>& roles, const std::string& name) {
+  for (const Role& role : roles) {
+    if (role.name == name) return &role;
   }
   return nullptr;
 }
 
+}  // namespace
+
+const artifact::InputRole* StageDescription::find_input(const std::string& role) const { return named(inputs, role); }
 const artifact::OutputRole* StageDescription::find_output(const std::string& role) const {
-  for (const auto& output : outputs) {
-    if (output.name == role) return &output;
-  }
-  return nullptr;
+  return named(outputs, role);
 }
 
 std::vector<std::string> StageDescription::input_names() const {
@@ -286,7 +284,6 @@ Json StageCatalog::ask(const fs::path& executable, const std::string& content, c
   if (!known.empty()) {
     if (auto document = read_document(known)) return *std::move(document);
   }
-  started_ = true;
   const Json answer = ask_to_describe(executable, patience_s_, place);
   std::error_code error;
   if (!known.empty() && fs::is_directory(memory_.parent_path().parent_path(), error)) {

@@ -4,7 +4,6 @@
 /// to the executable. It is used when its build id is the one in the ELF file.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -88,9 +87,6 @@ class StageCatalog {
   /// them in a search. They have no digest: the build id of a program counts.
   const std::vector<support::FileRead>& files() const { return files_; }
 
-  /// True when some description had to be asked for by starting the stage.
-  bool started_a_stage() const { return started_; }
-
  private:
   std::optional<std::filesystem::path> locate(const std::string& run, const std::filesystem::path& root);
   void note(const std::filesystem::path& file);
@@ -103,7 +99,6 @@ class StageCatalog {
   std::filesystem::path memory_;
   std::map<std::string, std::shared_ptr<const StageDescription>> by_run_;
   std::vector<support::FileRead> files_;
-  bool started_ = false;
   double patience_s_ = 30;
 };
 

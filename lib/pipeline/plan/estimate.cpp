@@ -24,12 +24,6 @@ using support::cat;
 
 namespace {
 
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 /// The step from which a trajectory continues, and its last step.
 std::pair<std::int64_t, std::int64_t> steps_to_run(const PlannedTask& planned) {
   const std::int64_t last = last_needed_step(planned);
@@ -182,7 +176,7 @@ Estimate estimate(const Graph& graph, const Plan& plan, const StoreView& store, 
   }
   std::vector<double> errors = costing.errors();
   result.compared = errors.size();
-  if (!errors.empty()) result.error = std::exp(median(errors)) - 1;
+  if (!errors.empty()) result.error = std::exp(middle_of(errors)) - 1;
 
   // From the end: how long from the start of a task to the end of everything behind it.
   std::vector<double> path(count);

@@ -1,10 +1,13 @@
 #include "pipeline/plan/explain.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
+#include "pipeline/file/config_value.h"
 #include "support/json_fields.h"
 #include "support/text.h"
 
@@ -23,6 +26,39 @@ std::string shown(const Json& value) {
 }
 
 bool is_label(const support::Difference& difference) { return difference.path.starts_with("labels"); }
+
+/// "labels of inputs (2 gone, 3 new; such as scores encoding=rope,seed=44)": a renamed stage or label counts as both.
+std::string labels_changed(const Json& before, const Json& now) {
+  const auto labels = [](const Json& config) {
+    const Json listed = config.value("labels", Json::array());
+    std::multiset<std::string> texts;
+    for (const Json& one : listed) texts.insert(one.is_string() ? one.get<std::string>() : one.dump());
+    return texts;
+  };
+  const std::multiset<std::string> then = labels(before), present = labels(now);
+  std::vector<std::string> gone, fresh;
+  std::ranges::set_difference(then, present, std::back_inserter(gone));
+  std::ranges::set_difference(present, then, std::back_inserter(fresh));
+  if (gone.empty() && fresh.empty()) return "the order of its inputs";
+  return cat("labels of inputs (", gone.size(), " gone, ", fresh.size(), " new; such as ",
+             fresh.empty() ? gone.front() : fresh.front(), ")");
+}
+
+/// A key holds the revisions of its program in the config, under their names: they are taken out and compared.
+void compare_revisions(const StageDescription& stage, Json& before, Json& now, std::vector<Cause>& causes) {
+  for (const artifact::Revision& revision : stage.revisions) {
+    const Json then = take_value(before, revision.name), fresh = take_value(now, revision.name);
+    if (then == fresh) continue;
+    causes.push_back(
+        {ReasonKind::kVersion, cat("revision ", revision.name, " of ", stage.program), shown(then), shown(fresh), {}});
+  }
+}
+
+/// One of the two has a schedule without an end, so its key has no horizon. The schedules differ, too.
+bool is_freed_horizon(const StageDescription& stage, const support::Difference& difference) {
+  return stage.trajectory && difference.path == stage.trajectory->horizon &&
+         (difference.before.is_null() || difference.after.is_null());
+}
 
 std::string short_digest(const std::string& digest) { return digest.substr(0, 12); }
 
@@ -386,12 +422,15 @@ class Explainer {
     if (before.config == now) return none;
     const auto [it, fresh] = compared_.try_emplace({before.config.data(), now.data()});
     if (!fresh) return it->second;
-    const auto all = support::differences(decoded(before.config), decoded(now));
+    Json then = decoded(before.config), present = decoded(now);
+    compare_revisions(*task.stage, then, present, it->second);
+    const auto all = support::differences(then, present);
     // A report's labels are long, and belong to its inputs; labels that a slice leaves out move with them.
     const bool labels = task.stage->takes_labels && std::any_of(all.begin(), all.end(), is_label);
-    if (labels) it->second.push_back({ReasonKind::kInput, "other inputs", {}, {}, {}});
+    if (labels) it->second.push_back({ReasonKind::kInput, labels_changed(then, present), {}, {}, {}});
     for (const auto& difference : all) {
       if (labels && (is_label(difference) || difference.path.starts_with("left_out"))) continue;
+      if (is_freed_horizon(*task.stage, difference)) continue;
       Cause cause{ReasonKind::kConfig, difference.path, shown(difference.before), shown(difference.after), {}};
       cause.place = place(task, cause);
       it->second.push_back(std::move(cause));
@@ -422,10 +461,6 @@ class Explainer {
 std::string Cause::str() const {
   if (before.empty() && after.empty()) return what;
   return cat(what, " ", before, " -> ", after);
-}
-
-Explanation explain(const Graph& graph, const Plan& plan, const StoreView& store, std::size_t task) {
-  return Explainer(graph, plan, store).explain(task);
 }
 
 std::vector<Explanation> explain_all(const Graph& graph, const Plan& plan, const StoreView& store,

@@ -32,9 +32,6 @@ struct Explanation {
   std::vector<std::size_t> follows;  ///< producers that will run
 };
 
-/// Explains one task.
-Explanation explain(const Graph& graph, const Plan& plan, const StoreView& store, std::size_t task);
-
 /// Results to compare tasks with, instead of the newest earlier result of the same instance, of this pipeline where it
 /// has one.
 using Against = std::map<std::size_t, PastTask>;

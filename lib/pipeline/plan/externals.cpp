@@ -1,7 +1,5 @@
 #include "pipeline/plan/externals.h"
 
-#include <algorithm>
-#include <cerrno>
 #include <map>
 
 #include "support/error.h"

@@ -13,11 +13,34 @@
 #include "support/program.h"
 #include "support/text.h"
 
+namespace pe::support {
+
+static void to_json(Json& json, const FileRead& read) {
+  json = {read.path,           read.sha256,         read.stamp.exists, read.stamp.size,
+          read.stamp.mtime_ns, read.stamp.ctime_ns, read.stamp.inode,  read.stamp.looked_ns};
+}
+
+static void from_json(const Json& json, FileRead& read) {
+  read = FileRead{json.at(0), {}, json.at(1)};
+  read.stamp.exists = json.at(2);
+  std::size_t at = 3;
+  for (std::uint64_t* part :
+       {&read.stamp.size, &read.stamp.mtime_ns, &read.stamp.ctime_ns, &read.stamp.inode, &read.stamp.looked_ns}) {
+    *part = json.at(at++);
+  }
+}
+
+}  // namespace pe::support
+
 namespace pe::pipeline {
 
 namespace fs = std::filesystem;
 using support::ArtifactError;
 using support::cat;
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Resources, name, cpus, mem_bytes, gpus, time_s, pools, pack)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RetryPolicy, max, on, backoff_s, oom_mem)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ExternalContent, groups, missing, reads)
 
 namespace {
 
@@ -26,11 +49,11 @@ constexpr const char* kSchema = "pe-graph/1";
 /// Objects that many tasks share, written once and named by their place.
 class Pool {
  public:
-  template <typename T, typename Write>
-  std::size_t place_of(const support::SharedValue<T>& shared, const Write& write) {
-    if (shared.identity() == nullptr) return add(write(*shared));
+  template <typename T>
+  std::size_t place_of(const support::SharedValue<T>& shared) {
+    if (shared.identity() == nullptr) return add(*shared);
     const auto [it, fresh] = known_.try_emplace(shared.identity(), list.size());
-    if (fresh) add(write(*shared));
+    if (fresh) add(*shared);
     return it->second;
   }
   std::size_t add(Json value) {
@@ -42,74 +65,6 @@ class Pool {
  private:
   std::unordered_map<const void*, std::size_t> known_;
 };
-
-Json to_json(const Resources& resources) {
-  return {{"name", resources.name}, {"cpus", resources.cpus},     {"mem_bytes", resources.mem_bytes},
-          {"gpus", resources.gpus}, {"time_s", resources.time_s}, {"pools", resources.pools},
-          {"pack", resources.pack}};
-}
-
-Resources resources_from(const Json& json) {
-  Resources resources;
-  resources.name = json.at("name");
-  resources.cpus = json.at("cpus");
-  resources.mem_bytes = json.at("mem_bytes");
-  resources.gpus = json.at("gpus");
-  resources.time_s = json.at("time_s");
-  resources.pools = json.at("pools").get<std::vector<std::string>>();
-  resources.pack = json.at("pack");
-  return resources;
-}
-
-Json to_json(const RetryPolicy& retry) {
-  return {{"max", retry.max}, {"on", retry.on}, {"backoff_s", retry.backoff_s}, {"oom_mem", retry.oom_mem}};
-}
-
-RetryPolicy retry_from(const Json& json) {
-  RetryPolicy retry;
-  retry.max = json.at("max");
-  retry.on = json.at("on").get<std::vector<std::string>>();
-  retry.backoff_s = json.at("backoff_s");
-  retry.oom_mem = json.at("oom_mem");
-  return retry;
-}
-
-Json to_json(const support::FileRead& read) {
-  return {read.path,           read.sha256,         read.stamp.exists, read.stamp.size,
-          read.stamp.mtime_ns, read.stamp.ctime_ns, read.stamp.inode,  read.stamp.looked_ns};
-}
-
-support::FileRead read_from(const Json& json) {
-  support::FileRead read{json.at(0), {}, json.at(1)};
-  read.stamp.exists = json.at(2);
-  std::size_t at = 3;
-  for (std::uint64_t* part :
-       {&read.stamp.size, &read.stamp.mtime_ns, &read.stamp.ctime_ns, &read.stamp.inode, &read.stamp.looked_ns}) {
-    *part = json.at(at++);
-  }
-  return read;
-}
-
-Json to_json(const std::vector<support::FileRead>& reads) {
-  Json list = Json::array();
-  for (const support::FileRead& read : reads) list.push_back(to_json(read));
-  return list;
-}
-
-std::vector<support::FileRead> reads_from(const Json& json) {
-  std::vector<support::FileRead> reads;
-  for (const Json& read : json) reads.push_back(read_from(read));
-  return reads;
-}
-
-Json to_json(const ExternalContent& content) {
-  return {{"groups", content.groups}, {"missing", content.missing}, {"reads", to_json(content.reads)}};
-}
-
-ExternalContent content_from(const Json& json) {
-  return {json.at("groups").get<std::vector<ExternalContent::Files>>(), json.at("missing"),
-          reads_from(json.at("reads"))};
-}
 
 Json to_json(const StageDescription& stage) {
   return {{"describe", stage.document},
@@ -130,10 +85,10 @@ std::shared_ptr<const StageDescription> stage_from(const Json& json) {
 }
 
 /// The values of a pool, so that tasks share them again.
-template <typename T, typename Read>
-std::vector<support::SharedValue<T>> shared_from(const Json& list, const Read& read) {
+template <typename T>
+std::vector<support::SharedValue<T>> shared_from(const Json& list) {
   std::vector<support::SharedValue<T>> values;
-  for (const Json& item : list) values.emplace_back(read(item));
+  for (const Json& item : list) values.emplace_back(item.get<T>());
   return values;
 }
 
@@ -146,18 +101,16 @@ Graph thaw_checked(const Json& document) {
   graph.dropped = document.at("dropped");
   graph.stage_labels = document.at("stage_labels").get<std::vector<std::string>>();
   graph.axes = document.at("axes");
-  for (const auto& [name, resources] : document.at("resources").items())
-    graph.resources[name] = resources_from(resources);
+  graph.resources = document.at("resources").get<std::map<std::string, Resources>>();
   if (document.contains("environment")) graph.environment = document["environment"].get<std::vector<std::string>>();
   if (document.contains("settings")) graph.settings = document["settings"];
-  graph.files = reads_from(document.at("files"));
+  graph.files = document.at("files").get<std::vector<support::FileRead>>();
   std::vector<std::shared_ptr<const StageDescription>> stages;
   for (const Json& stage : document.at("stages")) stages.push_back(stage_from(stage));
-  const auto as_is = [](const Json& json) { return json; };
-  const auto configs = shared_from<Json>(document.at("configs"), as_is);
-  const auto checkpoints = shared_from<Json>(document.at("checkpoints"), as_is);
-  const auto retries = shared_from<RetryPolicy>(document.at("retries"), retry_from);
-  const auto contents = shared_from<ExternalContent>(document.at("externals"), content_from);
+  const auto configs = shared_from<Json>(document.at("configs"));
+  const auto checkpoints = shared_from<Json>(document.at("checkpoints"));
+  const auto retries = shared_from<RetryPolicy>(document.at("retries"));
+  const auto contents = shared_from<ExternalContent>(document.at("externals"));
   for (const Json& json : document.at("tasks")) {
     Task task;
     task.id = json.at("id");
@@ -174,7 +127,7 @@ Graph thaw_checked(const Json& document) {
       task.externals.push_back({external.at(0), external.at(1).get<std::vector<std::string>>(),
                                 contents.at(external.at(2).get<std::size_t>())});
     }
-    task.resources = resources_from(json.at("resources"));
+    task.resources = json.at("resources").get<Resources>();
     task.retry = retries.at(json.at("retry").get<std::size_t>());
     task.checkpoint = checkpoints.at(json.at("checkpoint").get<std::size_t>());
     task.allow_partial = json.at("allow_partial");
@@ -192,7 +145,6 @@ Graph thaw_checked(const Json& document) {
 
 Json freeze(const Graph& graph) {
   Pool configs, checkpoints, retries, contents;
-  const auto as_is = [](const Json& json) { return json; };
   Json stages = Json::array();
   std::map<const StageDescription*, std::size_t> stage_places;
   Json tasks = Json::array();
@@ -203,22 +155,19 @@ Json freeze(const Graph& graph) {
     for (const Edge& edge : task.inputs)
       inputs.push_back(Json::array({edge.role, edge.producer, edge.output, edge.snapshot}));
     for (const SnapshotPoint& point : task.snapshots) snapshots.push_back(Json::array({point.label, point.step}));
-    for (const ExternalInput& external : task.externals) {
-      const std::size_t place =
-          contents.place_of(external.content, [](const auto& content) { return to_json(content); });
-      externals.push_back(Json::array({external.field, external.paths, place}));
-    }
+    for (const ExternalInput& external : task.externals)
+      externals.push_back(Json::array({external.field, external.paths, contents.place_of(external.content)}));
     tasks.push_back({{"id", task.id},
                      {"label", task.label},
                      {"axes", task.axes},
                      {"stage", stage->second},
-                     {"config", configs.place_of(task.config, as_is)},
+                     {"config", configs.place_of(task.config)},
                      {"inputs", std::move(inputs)},
                      {"snapshots", std::move(snapshots)},
                      {"externals", std::move(externals)},
-                     {"resources", to_json(task.resources)},
-                     {"retry", retries.place_of(task.retry, [](const auto& retry) { return to_json(retry); })},
-                     {"checkpoint", checkpoints.place_of(task.checkpoint, as_is)},
+                     {"resources", task.resources},
+                     {"retry", retries.place_of(task.retry)},
+                     {"checkpoint", checkpoints.place_of(task.checkpoint)},
                      {"allow_partial", task.allow_partial},
                      {"record_divergence", task.record_divergence},
                      {"exact_numerics", task.exact_numerics},
@@ -226,8 +175,6 @@ Json freeze(const Graph& graph) {
                      {"output_names", task.output_names},
                      {"plan_key", task.plan_key}});
   }
-  Json resources = Json::object();
-  for (const auto& [name, one] : graph.resources) resources[name] = to_json(one);
   Json document{{"schema", kSchema},
                 {"name", graph.name},
                 {"title", graph.title},
@@ -236,8 +183,8 @@ Json freeze(const Graph& graph) {
                 {"dropped", graph.dropped},
                 {"stage_labels", graph.stage_labels},
                 {"axes", graph.axes},
-                {"resources", std::move(resources)},
-                {"files", to_json(graph.files)},
+                {"resources", graph.resources},
+                {"files", graph.files},
                 {"stages", std::move(stages)},
                 {"configs", std::move(configs.list)},
                 {"checkpoints", std::move(checkpoints.list)},

@@ -3,9 +3,6 @@
 /// run as planned. Changes of the pipeline file, its configs and the programs since have no effect.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "pipeline/file/graph.h"
 #include "support/json.h"
 

@@ -23,19 +23,6 @@ namespace {
 constexpr const char* kTaskType = "pe/task/1";
 constexpr const char* kPlanType = "pe/plan/1";
 
-/// Takes what a dotted path names out of a document; groups that become empty go too.
-void erase_path(Json& document, const std::string& dotted) {
-  const std::size_t dot = dotted.find('.');
-  if (dot == std::string::npos) {
-    document.erase(dotted);
-    return;
-  }
-  const auto it = document.find(dotted.substr(0, dot));
-  if (it == document.end() || !it->is_object()) return;
-  erase_path(*it, dotted.substr(dot + 1));
-  if (it->empty()) document.erase(it);
-}
-
 /// Puts a value where a dotted path says.
 void put_path(Json& document, const std::string& dotted, Json value) {
   const std::size_t dot = dotted.find('.');
@@ -51,7 +38,7 @@ Json hashed_part(const Task& task) {
   erase_paths(stage.fields, config);
   if (!task.exact_numerics) config.erase("compute");
   for (const auto& [name, number] : revisions_of(stage, config)) put_path(config, name, number);
-  if (task.is_trajectory() && horizon_is_free(task)) erase_path(config, stage.trajectory->horizon);
+  if (task.is_trajectory() && horizon_is_free(task)) take_value(config, stage.trajectory->horizon);
   return config;
 }
 
@@ -105,10 +92,6 @@ Json task_preimage(const Graph& graph, const Task& task, const std::vector<Input
 }
 
 std::string task_key_of(const Json& preimage) { return support::canonical_hash(kTaskType, preimage); }
-
-std::string task_key(const Graph& graph, const Task& task, const std::vector<InputDigest>& inputs) {
-  return task_key_of(task_preimage(graph, task, inputs));
-}
 
 Json plan_preimage(const Graph& graph, const Task& task) {
   Json document = recipe(task);

@@ -44,12 +44,11 @@ Json input_roles(const Graph& graph, const Task& task, const std::vector<InputDi
 
 /// sha256 of the document, hex.
 std::string task_key_of(const Json& preimage);
-std::string task_key(const Graph& graph, const Task& task, const std::vector<InputDigest>& inputs);
 
 /// The document of the plan key: inputs are {"plan": producer's plan key, "output": role, "step": n, "labels": {…}}.
 Json plan_preimage(const Graph& graph, const Task& task);
 
-/// Keys of many tasks: what tasks share is encoded once. Gives what `task_key` and the hash of `plan_preimage` give,
+/// Keys of many tasks: what tasks share is encoded once. Gives the hashes of `task_preimage` and `plan_preimage`,
 /// without making the documents.
 class KeyMaker {
  public:

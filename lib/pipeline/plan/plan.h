@@ -72,7 +72,7 @@ enum class ReasonKind {
   kBytesWanted,  ///< The same, and a task that runs needs them.
   kFollows,      ///< A producer runs.
   kConfig,       ///< Config differs from an earlier result.
-  kVersion,      ///< The stage's result version differs.
+  kVersion,      ///< The stage's result version or one of its revisions differs.
   kInput,        ///< An input's content differs.
   kExternal,     ///< A file that config names has other content.
   kMissingPath,

@@ -9,15 +9,15 @@
 
 namespace pe::pipeline {
 
-namespace {
-
-constexpr std::size_t kMostCompared = 32;  // configs of earlier tasks, the newest
-
 double middle_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
+
+namespace {
+
+constexpr std::size_t kMostCompared = 32;  // configs of earlier tasks, the newest
 
 Json read(std::string_view config) { return Json::from_cbor(config.begin(), config.end(), true, false); }
 

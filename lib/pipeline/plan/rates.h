@@ -22,6 +22,9 @@ namespace pe::pipeline {
 inline constexpr double kNear = 4;
 bool near(double a, double b);
 
+/// The median; the upper one of the two in the middle. At least one value.
+double middle_of(std::vector<double> values);
+
 /// Facts about a task before it runs.
 struct Work {
   std::optional<double> tokens;             ///< to train on

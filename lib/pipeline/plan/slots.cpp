@@ -1,7 +1,6 @@
 #include "pipeline/plan/slots.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace pe::pipeline {
 

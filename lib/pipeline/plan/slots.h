@@ -46,7 +46,6 @@ class Slots {
   /// Whether it fits into the rest when `held` keeps its demand, as far as that is free now.
   bool has_room_beside(const Resources& demand, double mem_factor, const Resources& held, double held_mem_factor) const;
   bool full() const { return cpus_ < 1; }  ///< every task takes a CPU
-  const Capacity& capacity() const { return capacity_; }
 
  private:
   std::int64_t mem_of(const Resources& demand, double mem_factor) const;

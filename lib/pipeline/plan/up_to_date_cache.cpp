@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <future>
 #include <map>
@@ -15,6 +14,7 @@
 #include "pipeline/plan/externals.h"
 #include "pipeline/store/packing.h"
 #include "pipeline/store/store_folder.h"
+#include "support/environment.h"
 #include "support/folders.h"
 #include "support/hash.h"
 #include "support/parallel_chunks.h"
@@ -141,8 +141,7 @@ fs::path memo_path(const fs::path& store, const fs::path& pipeline_file, const E
   identity["scale"] = options.scale;
   identity["folder"] = (options.folder.empty() ? fs::current_path() : fs::absolute(options.folder)).string();
   identity["isa"] = {options.isa, options.bf16_isa};
-  const char* path = std::getenv("PATH");
-  identity["path"] = path ? path : "";
+  identity["path"] = support::variable("PATH");
   return store / "memo" / cat("noop-", support::canonical_hash("pe/noop-memo/1", identity).substr(0, 32));
 }
 

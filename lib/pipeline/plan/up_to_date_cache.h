@@ -2,7 +2,6 @@
 /// Makes the second look cheap: a plan in which every result existed, remembered with its inputs.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <future>
 #include <optional>

@@ -91,6 +91,7 @@ BOOST_AUTO_TEST_CASE(mistakes_of_axes_vars_and_scales_are_told) {
   check(kHead + "axes: {seed: 4}\n" + kStages,
         "expected a list of labels or a map label -> value for axis 'seed', found '4'");
   check(kHead + "axes: {seed: [1, 1]}\n" + kStages, "label '1' occurs twice in axis 'seed'");
+  check(kHead + "axes: {lr: [2e-3, 0.002]}\n" + kStages, "'0.002' and '2e-3' of axis 'lr' are one number");
   check(kHead + "axes: {seed: [a b]}\n" + kStages, "give it a label: `seed: {label: value}`");
   check(kHead + "axes: {seed: [{a: 1}]}\n" + kStages, "a list holds scalars");
   check(kHead + "axes: {a: [1]}\nvars: {a: 1}\n" + kStages, "'a' is an axis and a var");

@@ -116,7 +116,6 @@ BOOST_AUTO_TEST_CASE(a_stage_without_a_description_beside_it_is_asked_once) {
   StageCatalog catalog({folder.path()});
   BOOST_TEST(catalog.find("pe-train", "/", {})->version == 3);
   BOOST_TEST(catalog.find("pe-train", "/", {})->executable == (folder / "pe-train").string());
-  BOOST_TEST(catalog.started_a_stage());
   std::ifstream count(folder / "count");
   std::string text((std::istreambuf_iterator<char>(count)), {});
   BOOST_TEST(text == "asked\n");
@@ -138,7 +137,6 @@ BOOST_AUTO_TEST_CASE(a_description_beside_is_believed_when_its_build_id_is_the_f
   StageCatalog catalog({folder.path()});
   const auto stage = catalog.find("pe-train", "/", {});
   BOOST_TEST(stage->build_id == build_id);
-  BOOST_TEST(!catalog.started_a_stage());
 }
 
 BOOST_AUTO_TEST_CASE(a_script_may_not_take_the_name_of_a_stage_of_the_project) {

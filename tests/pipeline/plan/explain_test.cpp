@@ -9,17 +9,11 @@
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
 using pe::test::FakeStore;
+using pe::test::few;
 using pe::test::GridFolder;
 using pe::test::kGrid;
 
 namespace {
-
-ExpandOptions few(std::vector<std::string> set = {}) {
-  ExpandOptions options = GridFolder::plain_options();
-  options.axis = {"encoding=none,rope", "size=tiny", "seed=42"};
-  options.set = std::move(set);
-  return options;
-}
 
 std::vector<std::string> lines(const Graph& graph, const StoreView& store, const PlanOptions& options = {}) {
   std::vector<std::string> found;
@@ -125,6 +119,28 @@ BOOST_AUTO_TEST_CASE(a_raised_result_version_is_named) {
   BOOST_TEST(lines(graph, store) == (Lines{"1 report: result version of pe-report 4 -> 5"}));
 }
 
+BOOST_AUTO_TEST_CASE(a_raised_revision_is_named_as_a_part_of_the_program) {
+  const GridFolder folder;
+  FakeStore store;
+  Graph graph = folder.keyed(kGrid, few());
+  store.run(graph);
+  StageDescription raised = *graph.tasks.back().stage;
+  raised.revisions = {{"report.rounding", {{"style", "plain"}}, 2}};
+  graph.tasks.back().stage = std::make_shared<StageDescription>(raised);
+  compute_plan_keys(graph);
+  const Lines found = lines(graph, store);
+  BOOST_TEST_REQUIRE(found.size() == 1u);
+  BOOST_TEST(found[0] == "1 report: revision report.rounding of pe-report unset -> 2");
+}
+
+BOOST_AUTO_TEST_CASE(another_schedule_is_named_without_the_horizon_that_it_frees) {
+  const GridFolder folder;
+  FakeStore store;
+  store.run(folder.keyed(kGrid, few()));
+  const Lines found = lines(folder.keyed(kGrid, few({"trunk.train.schedule=cosine"})), store);
+  BOOST_TEST((std::find(found.begin(), found.end(), "2 trunk: train.schedule wsd -> cosine") != found.end()));
+}
+
 BOOST_AUTO_TEST_CASE(changed_input_files_are_named) {
   const GridFolder folder;
   FakeStore store;
@@ -132,7 +148,7 @@ BOOST_AUTO_TEST_CASE(changed_input_files_are_named) {
   folder.write("data/fineweb-edu/a.txt", "Once there was another text.\n");
   folder.write("data/fineweb-edu/c.txt", "More.\n");
   const Graph graph = folder.keyed(kGrid, few());
-  const Explanation why = pipeline::explain(graph, make_plan(graph, store), store, 0);
+  const Explanation why = explain_all(graph, make_plan(graph, store), store, {0}).front();
   BOOST_REQUIRE(why.causes.size() == 1u);
   BOOST_TEST(why.causes[0].str() == "files of path (1 changed, 1 new, 0 gone; such as a.txt)");
 }
@@ -145,7 +161,7 @@ BOOST_AUTO_TEST_CASE(a_changed_input_content_is_named_with_both_digests) {
   store.run(graph, {select(graph, {"tokenize"}), false});
   const Plan plan = make_plan(graph, store);
   const Explanation why =
-      pipeline::explain(graph, plan, store, test::index_of(graph, "trunk[encoding=rope,size=tiny,seed=42]"));
+      explain_all(graph, plan, store, {test::index_of(graph, "trunk[encoding=rope,size=tiny,seed=42]")}).front();
   BOOST_REQUIRE(why.causes.size() == 1u);
   BOOST_TEST(why.causes[0].what == "content of input data");
   BOOST_TEST(why.causes[0].before.size() == 12u);
@@ -187,7 +203,7 @@ BOOST_AUTO_TEST_CASE(what_is_reused_says_so) {
   FakeStore store;
   store.run(graph);
   const Plan plan = make_plan(graph, store);
-  const Explanation why = pipeline::explain(graph, plan, store, 0);
+  const Explanation why = explain_all(graph, plan, store, {0}).front();
   BOOST_TEST(why.causes.at(0).str() == "the result is there");
   BOOST_TEST(why.against == plan.tasks[0].task_key);
   BOOST_TEST(group_causes(graph, plan, store).empty());

@@ -4,7 +4,6 @@
 #include "pipeline/plan/program_watch.h"
 
 #include <boost/test/unit_test.hpp>
-#include <fstream>
 
 #include "pipeline/grid_fixture.h"
 #include "support/error.h"
@@ -12,17 +11,12 @@
 
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
+using pe::test::few;
 using pe::test::GridFolder;
 using pe::test::kGrid;
 namespace fs = std::filesystem;
 
 namespace {
-
-ExpandOptions few() {
-  ExpandOptions options = GridFolder::plain_options();
-  options.axis = {"encoding=none,rope", "size=tiny", "seed=42"};
-  return options;
-}
 
 std::string refusal(const Json& document) {
   try {

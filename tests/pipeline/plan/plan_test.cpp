@@ -9,23 +9,12 @@
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
 using pe::test::FakeStore;
+using pe::test::few;
 using pe::test::GridFolder;
 using pe::test::kGrid;
+using pe::test::replaced;
 
 namespace {
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const auto at = text.find(from);
-  BOOST_REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
-}
-
-ExpandOptions few(std::vector<std::string> set = {}) {
-  ExpandOptions options = GridFolder::plain_options();
-  options.axis = {"encoding=none,rope", "size=tiny", "seed=42"};
-  options.set = std::move(set);
-  return options;
-}
 
 std::string counts(const Plan& plan) {
   std::string text;

@@ -13,17 +13,12 @@
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
 using pe::test::FakeStore;
+using pe::test::few;
 using pe::test::GridFolder;
 using pe::test::kGrid;
 namespace fs = std::filesystem;
 
 namespace {
-
-ExpandOptions few() {
-  ExpandOptions options = GridFolder::plain_options();
-  options.axis = {"encoding=none,rope", "size=tiny", "seed=42"};
-  return options;
-}
 
 /// A plan, made and carried out; a file edited before `remember` is edited while the run is at work.
 struct Ran {
