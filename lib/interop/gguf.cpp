@@ -56,10 +56,7 @@ std::uint64_t aligned(std::uint64_t at, std::uint64_t alignment) {
 
 class HeaderWriter {
  public:
-  template <typename Number>
-  void number(Number value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
+  void number(auto value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof value); }
   void type(Type value) { number(static_cast<std::uint32_t>(value)); }
   void text(std::string_view value) {
     number(std::uint64_t{value.size()});
@@ -310,13 +307,13 @@ void write_gguf(const std::filesystem::path& path, const GgufValues& values,
   }
   header.pad();
   const support::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!file) support::throw_errno("cannot create", path.string(), /*creating=*/true);
+  if (!file) support::throw_errno("create", path.string(), /*creating=*/true);
   write_bytes(file.get(), header.bytes(), path);
   for (const SafetensorsTensor& tensor : tensors) {
     const std::uint64_t bytes = write_tensor(file.get(), tensor, path);
     write_bytes(file.get(), std::string(aligned(bytes, kAlignment) - bytes, '\0'), path);
   }
-  if (::fsync(file.get()) != 0) support::throw_errno("cannot sync", path.string());
+  if (::fsync(file.get()) != 0) support::throw_errno("sync", path.string());
 }
 
 }  // namespace pe::interop

@@ -29,9 +29,8 @@ constexpr std::pair<std::string_view, std::string_view> kInLayer[] = {
     {"mlp.down_proj", "ffn_down"}};
 
 /// Translates a name of one side. `side` takes the known name of a pair, `other` the wanted one.
-template <typename Side, typename Other>
-std::string translate(const std::string& name, std::string_view layers, std::string_view other_layers, const Side& side,
-                      const Other& other) {
+std::string translate(const std::string& name, std::string_view layers, std::string_view other_layers, const auto& side,
+                      const auto& other) {
   const std::size_t ending = name.rfind('.');
   if (ending == std::string::npos) return {};
   const std::string stem = name.substr(0, ending);

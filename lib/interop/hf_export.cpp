@@ -1,7 +1,6 @@
 #include "interop/hf_export.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "data/token_shards/inspect.h"
 #include "data/tokenizers/tokenizer.h"

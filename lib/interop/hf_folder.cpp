@@ -1,11 +1,14 @@
 #include "interop/hf_folder.h"
 
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/topk.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "interop/hf_files.h"
@@ -107,6 +110,23 @@ std::string golden_text() {
          "them. The light burned all night. At 6:15 the last boat came in, with a torn sail and eleven men aboard.\n";
 }
 
+namespace {
+
+/// @throws ArtifactError where the numbers of a run are not finite, with the tensor that is the reason
+void require_finite(const GoldenRun& run, const model::LanguageModel& model) {
+  const auto finite = [](const std::vector<double>& values) {
+    return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+  };
+  if (finite(run.log_probabilities) && finite(run.top_log_probabilities)) return;
+  for (const model::Parameter& parameter : model.parameters()) {
+    if (!at::isfinite(parameter.tensor).all().item<bool>())
+      throw ArtifactError(cat("tensor ", quote(parameter.name), " holds numbers that are not finite"));
+  }
+  throw ArtifactError("the model computes numbers that are not finite for a fixed text");
+}
+
+}  // namespace
+
 double GoldenRun::mean_loss() const {
   double sum = 0;
   for (const double value : log_probabilities) sum -= value;
@@ -133,6 +153,7 @@ std::vector<GoldenRun> golden_runs(const model::LanguageModel& model, const std:
       run.top_log_probabilities.push_back(double{top[i].item<float>()});
       run.top_ids.push_back(at[i].item<std::int64_t>());
     }
+    require_finite(run, model);
     runs.push_back(std::move(run));
   }
   return runs;

@@ -40,12 +40,6 @@ const std::map<std::string, ClassDefaults> kClassDefaults = {
     {"smollm3", {.key_value_heads = 4, .tied = true}},
 };
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::vector<std::string> sizes;
-  for (const std::int64_t size : shape) sizes.push_back(std::to_string(size));
-  return cat("[", support::join(sizes, ", "), "]");
-}
-
 class ConfigReader {
  public:
   ConfigReader(const Json& config, const std::string& where) : json_(config), where_(where) {}
@@ -107,12 +101,24 @@ std::vector<std::int64_t> rows_for(encodings::PairLayout layout, std::int64_t he
   return rows;
 }
 
-/// The window of the layers that have one; 0: none.
-std::int64_t window_of(const ConfigReader& in, const std::string& type) {
-  const ClassDefaults& defaults = kClassDefaults.at(type);
-  if (!defaults.always_slides && !in.truth("use_sliding_window", false)) return 0;
+/// The window that a class has where it slides; 0: none.
+std::int64_t size_of_window(const ConfigReader& in, const ClassDefaults& defaults) {
   if (!in.has("sliding_window")) return defaults.window;
   return in.at("sliding_window").is_null() ? 0 : in.whole("sliding_window");
+}
+
+/// The window of the layers that have one; 0: none. smollm3 follows its list of layers even where use_sliding_window is
+/// false; other classes fail there, in transformers too.
+std::int64_t window_of(const ConfigReader& in, const std::string& type) {
+  const ClassDefaults& defaults = kClassDefaults.at(type);
+  const Json& types = in.at("layer_types");
+  const bool listed = types.is_array() && std::find(types.begin(), types.end(), "sliding_attention") != types.end();
+  const bool slides = defaults.always_slides || in.truth("use_sliding_window", false) || (listed && type == "smollm3");
+  const std::int64_t window = slides ? size_of_window(in, defaults) : 0;
+  if (listed && window == 0 && !defaults.always_slides)
+    in.fail(
+        "layer_types names sliding_attention, and use_sliding_window or sliding_window says that there is no window");
+  return window;
 }
 
 /// A pattern of layers without rotation, or with a window in the others, as local_global has it.
@@ -155,6 +161,12 @@ Json pattern_of(const ConfigReader& in, std::int64_t layers, double base, bool& 
   in.fail("no_rope_layers: the layers without rotation do not come one in every few");
 }
 
+double epsilon_of(const ConfigReader& in, const char* name, double otherwise) {
+  const double epsilon = in.real(name, otherwise);
+  if (epsilon < 0) in.fail(cat(name, " is ", support::shortest(epsilon), ", expected 0 or more"));
+  return epsilon;
+}
+
 void read_llama(const ConfigReader& in, const std::string& type, encodings::PairLayout layout, const std::string& where,
                 const Json& json, ImportPlan& plan) {
   ModelConfig& c = plan.config;
@@ -171,7 +183,7 @@ void read_llama(const ConfigReader& in, const std::string& type, encodings::Pair
   c.vocabulary = in.whole("vocab_size");
   c.length = in.whole("max_position_embeddings", defaults.positions);
   c.tied = in.truth("tie_word_embeddings", defaults.tied);
-  c.norm_eps = in.real("rms_norm_eps", 1e-6);
+  c.norm_eps = epsilon_of(in, "rms_norm_eps", 1e-6);
   c.init_std = in.real("initializer_range", 0.02);
   c.qk_norm = type == "qwen3";
   in.must_be("hidden_act", "silu");
@@ -214,7 +226,7 @@ void read_gpt2(const ConfigReader& in, ImportPlan& plan) {
   c.length = in.whole("n_positions", 1024);
   c.tied = in.truth("tie_word_embeddings", true);
   c.norm = model::NormKind::kLayer;
-  c.norm_eps = in.real("layer_norm_epsilon", 1e-5);
+  c.norm_eps = epsilon_of(in, "layer_norm_epsilon", 1e-5);
   c.init_std = in.real("initializer_range", 0.02);
   c.qk_norm = false;
   c.biases = true;
@@ -258,7 +270,7 @@ class Matcher {
     } else {
       if (entry->shape != there) {
         throw ArtifactError(cat(quote(weights_.where()), ": tensor ", quote(tensor.source), " is ",
-                                shape_text(entry->shape), "; by the config it is ", shape_text(there)));
+                                support::bracketed(entry->shape), "; by the config it is ", support::bracketed(there)));
       }
       used_.insert(tensor.source);
     }

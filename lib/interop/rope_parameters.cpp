@@ -64,7 +64,14 @@ class RopeReader {
     const auto given = find(name);
     return given == 0.0 ? std::nullopt : given;
   }
-  bool truncates() const { return json_.value("truncate", Json(true)) != false; }
+  /// Of YaRN. transformers tests its truth: null and 0 are false, and an absent key is true.
+  bool truncates() const {
+    const auto given = json_.find("truncate");
+    if (given == json_.end()) return true;
+    if (!given->is_boolean() && !given->is_null() && *given != 0 && *given != 1)
+      fail(cat("truncate is ", support::escaped(given->dump(), 40), ", expected true or false"));
+    return *given == true || *given == 1;
+  }
 
  private:
   const Json& json_;

@@ -5,14 +5,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <set>
 
-#include "interop/half.h"
 #include "support/error.h"
 #include "support/escaped.h"
+#include "support/files.h"
+#include "support/half.h"
 #include "support/json.h"
 #include "support/parse_json.h"
 #include "support/text.h"
@@ -20,7 +19,11 @@
 namespace pe::interop {
 
 using support::ArtifactError;
+using support::bf16_of_float;
 using support::cat;
+using support::f16_of_float;
+using support::float_of_bf16;
+using support::float_of_f16;
 using support::quote;
 
 namespace {
@@ -183,8 +186,7 @@ std::vector<float> cast(std::string_view bytes) {
   return values;
 }
 
-template <typename Convert>
-std::vector<float> from_16_bits(std::string_view bytes, const Convert& convert) {
+std::vector<float> from_16_bits(std::string_view bytes, const auto& convert) {
   std::vector<float> values(bytes.size() / 2);
   for (std::size_t i = 0; i < values.size(); ++i) {
     std::uint16_t bits;
@@ -231,12 +233,7 @@ std::string from_floats(std::string_view dtype, std::span<const float> values) {
 }
 
 void write_bytes(int fd, std::string_view bytes, const std::filesystem::path& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) support::throw_errno("cannot write", path.string());
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
+  if (!support::write_whole(fd, bytes)) support::throw_errno("write", path.string());
 }
 
 std::uint64_t write_tensor(int fd, const SafetensorsTensor& tensor, const std::filesystem::path& path) {
@@ -267,11 +264,11 @@ void write_safetensors(const std::filesystem::path& path, std::vector<Safetensor
   text.append((8 - text.size() % 8) % 8, ' ');
   const std::uint64_t length = text.size();
   const support::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!file) support::throw_errno("cannot create", path.string(), /*creating=*/true);
+  if (!file) support::throw_errno("create", path.string(), /*creating=*/true);
   write_bytes(file.get(), {reinterpret_cast<const char*>(&length), 8}, path);
   write_bytes(file.get(), text, path);
   for (const SafetensorsTensor& tensor : tensors) write_tensor(file.get(), tensor, path);
-  if (::fsync(file.get()) != 0) support::throw_errno("cannot sync", path.string());
+  if (::fsync(file.get()) != 0) support::throw_errno("sync", path.string());
 }
 
 }  // namespace pe::interop

@@ -308,7 +308,9 @@ data::CutPieces cut_pieces(const std::vector<AddedToken>& tokens, const Tokenize
 class JsonTokenizer {
  public:
   JsonTokenizer(std::string_view text, const std::string& where, std::string& note) : where_(where), note_(note) {
-    json_ = support::parse_json(text, {.depth = 16, .values = 1u << 23, .bytes = kLargestFile});
+    const support::JsonBounds bounds{.depth = 16, .values = 1u << 23, .bytes = kLargestFile};
+    json_ = support::parse_json(text, bounds);
+    if (json_.is_discarded()) fail(support::json_problem(text, bounds));
     if (!json_.is_object() || !part("model").is_object())
       fail("expected a tokenizer with a model, found something else");
   }
@@ -332,6 +334,14 @@ class JsonTokenizer {
     files.eos = hints.eos;
     std::vector<AddedToken> tokens;
     Json vocab = vocabulary(model, tokens);
+    // The package brings such a token into its form, too, and finds it in text that has this form.
+    for (const AddedToken& token : tokens) {
+      const bool is_ascii = std::none_of(token.content.begin(), token.content.end(),
+                                         [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+      const bool cut = !token.special && token.content != hints.bos && token.content != hints.eos;
+      if (!part("normalizer").is_null() && token.normalized && cut && !is_ascii)
+        fail(cat("added token ", support::escaped(token.content, 60), " is normalized, which only ASCII may be here"));
+    }
     files.cut_first = cut_pieces(tokens, hints, where_);
     fill_rows(vocab, hints, where_);
     files.vocab = vocab.dump();

@@ -204,9 +204,9 @@ BOOST_AUTO_TEST_CASE(shipped_code_computes_the_same, *precondition(PythonHas{"to
 BOOST_AUTO_TEST_CASE(models_of_transformers_compute_the_same_here,
                      *precondition(PythonHas{"torch, transformers, tokenizers", chosen_python()})) {
   const Bench& bench = Bench::shared();
-  const std::vector<std::string> kinds = {"llama",          "llama_untied", "llama3", "longrope",
-                                          "mistral",        "qwen2",        "qwen3",  "smollm3",
-                                          "smollm3_window", "smollm3_nope", "gpt2",   "gpt2_new"};
+  const std::vector<std::string> kinds = {"llama",        "llama_untied", "llama3",  "longrope",       "mistral",
+                                          "qwen2",        "qwen3",        "smollm3", "smollm3_window", "smollm3_list",
+                                          "smollm3_nope", "gpt2",         "gpt2_new"};
   std::vector<std::string> make{"make"}, against{"against"};
   for (const std::string& kind : kinds) make.insert(make.end(), {kind, "hf_" + kind});
   bench.python(make);
@@ -500,6 +500,20 @@ BOOST_AUTO_TEST_CASE(models_that_are_not_understood_are_refused_and_nothing_is_w
   refused(
       "pickle", [](const fs::path& folder) { fs::rename(folder / "model.safetensors", folder / "pytorch_model.bin"); },
       "pickle files run code when they are read");
+  refused("norm", with("rms_norm_eps", -1.0), "rms_norm_eps is -1, expected 0 or more");
+  // Weights that are not finite: the header's length and the header come first, then the numbers.
+  refused(
+      "nan",
+      [](const fs::path& folder) {
+        std::string weights = support::read_file(folder / "model.safetensors");
+        const std::size_t header = static_cast<std::size_t>(static_cast<unsigned char>(weights[0])) +
+                                   256 * static_cast<std::size_t>(static_cast<unsigned char>(weights[1]));
+        const Json names = Json::parse(weights.substr(8, header));
+        const auto begin = names.at("model.norm.weight").at("data_offsets")[0].get<std::size_t>();
+        weights.replace(8 + header + begin, 4, "\xff\xff\xff\xff");
+        support::write_file_atomically(folder / "model.safetensors", weights, false);
+      },
+      "tensor 'norm' holds numbers that are not finite");
   refused(
       "no_tokenizer", [](const fs::path& folder) { fs::remove(folder / "tokenizer.model"); },
       "put its tokenizer.model into the folder");

@@ -73,6 +73,21 @@ BOOST_AUTO_TEST_CASE(turns_of_yarn_that_are_0_are_absent) {
   BOOST_TEST(!encoding_of_rope(yarn, 2048, "c").contains("beta_slow"));
 }
 
+BOOST_AUTO_TEST_CASE(truncate_of_yarn_counts_as_in_transformers) {
+  Json yarn = {{"rope_type", "yarn"}, {"rope_theta", 1e4}, {"factor", 4.0}, {"original_max_position_embeddings", 512}};
+  const auto theta = [&](const Json& truncate) {
+    yarn["truncate"] = truncate;
+    return rope_frequencies(yarn, 32, 2048, "c").theta;
+  };
+  const auto absent = rope_frequencies(yarn, 32, 2048, "c").theta, off = theta(false);
+  BOOST_TEST(absent == theta(true), boost::test_tools::per_element());
+  BOOST_TEST((absent != off));
+  BOOST_TEST(theta(nullptr) == off, boost::test_tools::per_element());
+  BOOST_TEST(theta(0) == off, boost::test_tools::per_element());
+  BOOST_TEST(has(refusal({{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}, {"truncate", "yes"}}}}),
+                 "truncate is \"yes\", expected true or false"));
+}
+
 BOOST_AUTO_TEST_CASE(what_would_be_read_otherwise_is_refused) {
   const auto scaling = [](Json parameters) { return Json{{"rope_scaling", std::move(parameters)}}; };
   BOOST_TEST(refusal(Json::object()) == "");

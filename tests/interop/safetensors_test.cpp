@@ -3,13 +3,12 @@
 
 #include <boost/test/unit_test.hpp>
 #include <cstring>
-#include <functional>
 #include <limits>
 
-#include "interop/half.h"
 #include "interop/weight_files.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/half.h"
 #include "support/installed.h"
 #include "support/json.h"
 #include "support/process.h"
@@ -92,16 +91,16 @@ BOOST_AUTO_TEST_CASE(what_is_written_is_read) {
 BOOST_AUTO_TEST_CASE(every_half_comes_back) {
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
     const auto b = static_cast<std::uint16_t>(bits);
-    const float half = interop::float_of_f16(b), brain = interop::float_of_bf16(b);
-    if (half == half && interop::f16_of_float(half) != b) BOOST_ERROR("f16 " << bits);
-    if (brain == brain && interop::bf16_of_float(brain) != b) BOOST_ERROR("bf16 " << bits);
+    const float half = support::float_of_f16(b), brain = support::float_of_bf16(b);
+    if (half == half && support::f16_of_float(half) != b) BOOST_ERROR("f16 " << bits);
+    if (brain == brain && support::bf16_of_float(brain) != b) BOOST_ERROR("bf16 " << bits);
   }
-  BOOST_TEST(interop::f16_of_float(65519.0f) == 0x7BFF);
-  BOOST_TEST(interop::f16_of_float(65520.0f) == 0x7C00);
-  BOOST_TEST(interop::f16_of_float(1.0f + 0x1p-11f) == 0x3C00);  // half way: to even
-  BOOST_TEST(interop::f16_of_float(1.0f + 3 * 0x1p-11f) == 0x3C02);
-  BOOST_TEST(interop::f16_of_float(0x1p-25f) == 0);
-  BOOST_TEST(interop::f16_of_float(1.5f * 0x1p-24f) == 2);
+  BOOST_TEST(support::f16_of_float(65519.0f) == 0x7BFF);
+  BOOST_TEST(support::f16_of_float(65520.0f) == 0x7C00);
+  BOOST_TEST(support::f16_of_float(1.0f + 0x1p-11f) == 0x3C00);  // half way: to even
+  BOOST_TEST(support::f16_of_float(1.0f + 3 * 0x1p-11f) == 0x3C02);
+  BOOST_TEST(support::f16_of_float(0x1p-25f) == 0);
+  BOOST_TEST(support::f16_of_float(1.5f * 0x1p-24f) == 2);
 }
 
 BOOST_AUTO_TEST_CASE(damage_is_named) {
@@ -178,6 +177,17 @@ BOOST_AUTO_TEST_CASE(the_package_reads_what_we_write,
   BOOST_TEST_REQUIRE(ran.status.code == 0, ran.err);
   BOOST_TEST(Json::parse(ran.out) ==
              Json::parse(R"({"a": [[1.5, -2.0, 3.0], [4.0, 5.0, 6.0]], "scalar": 9.0, "none": []})"));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_is_there_is_not_written_again) {
+  const test::TempFolder folder;
+  const auto path = folder / "model.safetensors";
+  write_two(path);
+  const std::string expected = "cannot create '" + path.string() + "': File exists";
+  BOOST_CHECK_EXCEPTION(write_two(path), support::IoError, [&](const support::IoError& error) {
+    BOOST_TEST(error.what() == expected);
+    return error.exit_code() == support::kExitCannotCreate;
+  });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

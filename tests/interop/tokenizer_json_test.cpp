@@ -3,6 +3,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "data/odd_texts.h"
 #include "data/sources/stories.h"
 #include "data/tokenizers/byte_level_bpe.h"
 #include "data/tokenizers/sentencepiece_model.h"
@@ -46,31 +47,10 @@ std::unique_ptr<data::Tokenizer> trained(bool dummy_prefix) {
 
 const std::vector<std::string>& odd_texts() {
   static const std::vector<std::string> texts = [] {
-    std::vector<std::string> made{"",
-                                  " ",
-                                  "  ",
-                                  "a",
-                                  " a",
-                                  "  a",
-                                  "a ",
-                                  "a  ",
-                                  "a  b",
-                                  "\n",
-                                  "\n\n",
-                                  " \n ",
-                                  "one\ntwo",
-                                  "one \n two",
-                                  "\ttab\t\t",
-                                  "naïve café 中文 😀",
-                                  "ends with space ",
-                                  "   three leading",
-                                  "1234567890 12 345,678.9",
-                                  "it's we'll I'M they'RE",
-                                  "x\r\ny\r\n\r\n z",
-                                  "a\u00a0b\u3000c\u2028d",
-                                  "½ ² ٣ Ⅷ 7th",
-                                  "don't  --  stop!!!  (now)\n\n\n  ok",
-                                  "\n\nThe end.\n"};
+    std::vector<std::string> made = test::odd_texts();
+    made.insert(made.end(),
+                {"\ttab\t\t", "1234567890 12 345,678.9", "it's we'll I'M they'RE", "x\r\ny\r\n\r\n z",
+                 "a\u00a0b\u3000c\u2028d", "½ ² ٣ Ⅷ 7th", "don't  --  stop!!!  (now)\n\n\n  ok", "\n\nThe end.\n"});
     for (int spaces = 1; spaces <= 40; ++spaces) {
       made.push_back("a" + std::string(static_cast<std::size_t>(spaces), ' ') + "b");
       made.push_back(std::string(static_cast<std::size_t>(spaces), ' '));
@@ -436,6 +416,17 @@ BOOST_AUTO_TEST_CASE(tokenizers_that_are_not_understood_are_refused) {
   BOOST_TEST(refusal(good, {.rows = 300, .unused_rows = true}) == "");
   BOOST_TEST(has(refusal(good, {.bos = "<no>", .eos = "</s>"}), "the vocabulary has no piece <no>"));
   BOOST_TEST(has(refusal(Json::array()), "expected a tokenizer with a model"));
+  const auto of_text = [](const std::string& text) {
+    std::string note;
+    try {
+      interop::byte_level_from_json(text, {}, "tokenizer.json", note);
+    } catch (const support::ArtifactError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  BOOST_TEST(has(of_text("{}}"), "is not JSON"), of_text("{}}"));
+  BOOST_TEST(has(of_text(std::string(100, '[')), "nested deeper than 16"), of_text(std::string(100, '[')));
   const auto changed = [&](const char* pointer, const Json& value) {
     Json json = good;
     json[Json::json_pointer(pointer)] = value;

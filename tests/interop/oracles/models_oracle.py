@@ -75,6 +75,8 @@ def make(kind, folder):
         "smollm3": lambda: t.SmolLM3Config(**shared, tie_word_embeddings=True),
         "smollm3_window": lambda: t.SmolLM3Config(**shared, no_rope_layers=[1, 0, 1, 0], use_sliding_window=True, sliding_window=24,
                                                   layer_types=["sliding_attention", "full_attention"] * 2),
+        "smollm3_list": lambda: t.SmolLM3Config(**shared, no_rope_layers=[1, 0, 1, 0], use_sliding_window=False, sliding_window=24,
+                                                layer_types=["sliding_attention", "full_attention"] * 2),
         "smollm3_nope": lambda: t.SmolLM3Config(**shared, no_rope_layers=[0] * 4),
         "gpt2": lambda: t.GPT2Config(**gpt2, activation_function="gelu"),
         "gpt2_new": lambda: t.GPT2Config(**gpt2),

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace pe::interop {
+namespace pe::support {
 
 inline float float_of_bf16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 
@@ -39,4 +39,4 @@ inline std::uint16_t f16_of_float(float value) {
   return static_cast<std::uint16_t>(sign | (shifted + 0xFFF + (shifted >> 13 & 1)) >> 13);
 }
 
-}  // namespace pe::interop
+}  // namespace pe::support
