@@ -2,7 +2,6 @@
 /// How an encoding is set up where it is shown rather than used: with options under which it does something.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "encodings/registry.h"

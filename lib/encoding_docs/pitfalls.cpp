@@ -12,7 +12,6 @@ namespace pe::encoding_docs {
 namespace {
 
 using at::Tensor;
-using encodings::PositionalEncoding;
 using encodings::Shape;
 using encodings::Span;
 using support::cat;

@@ -80,21 +80,22 @@ std::string encoding_name(const Json& value);
 /// Facts::heads_per_query of the encoding that make_encoding would make, without making it; 1 where it would throw.
 int heads_per_query(const Json& value);
 
-/// An entry's `fields` and `make` from an options struct and a class whose constructor is (Options, Shape).
-template <typename Encoding, typename Options>
-EncodingEntry with_options(EncodingEntry entry) {
+/// An entry's `fields` and `make` from an options struct and a class whose constructor is (first..., Options, Shape).
+template <typename Encoding, typename Options, typename... First>
+EncodingEntry with_options(EncodingEntry entry, First... first) {
   entry.fields = support::schema_of<Options>();
-  entry.make = [name = entry.name](const Json& options, const Shape& shape) -> std::unique_ptr<PositionalEncoding> {
-    return std::make_unique<Encoding>(support::make_config<Options>(options, "encoding '" + name + "'"), shape);
+  entry.make = [=, name = entry.name](const Json& options, const Shape& shape) -> std::unique_ptr<PositionalEncoding> {
+    return std::make_unique<Encoding>(first..., support::make_config<Options>(options, "encoding '" + name + "'"),
+                                      shape);
   };
   return entry;
 }
 
-/// For encodings without options: the constructor is (Shape).
-template <typename Encoding>
-EncodingEntry without_options(EncodingEntry entry) {
-  entry.make = [](const Json&, const Shape& shape) -> std::unique_ptr<PositionalEncoding> {
-    return std::make_unique<Encoding>(shape);
+/// For encodings without options: the constructor is (first..., Shape).
+template <typename Encoding, typename... First>
+EncodingEntry without_options(EncodingEntry entry, First... first) {
+  entry.make = [=](const Json&, const Shape& shape) -> std::unique_ptr<PositionalEncoding> {
+    return std::make_unique<Encoding>(first..., shape);
   };
   return entry;
 }

@@ -5,7 +5,6 @@
 #include "support/error.h"
 #include "support/text.h"
 #include "training/branch_point.h"
-#include "training/run.h"
 
 namespace pe::training {
 
@@ -46,27 +45,13 @@ void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspac
   schedule.begin = schedule.decay_begin = span.begin;
   schedule.end = span.end;
 
-  Run run{.model = model::load_model(snapshot.checkpoint, device, model::compute_type(compute)),
-          .optimizer = snapshot.optimizer,
-          .optimizer_start = snapshot.optimizer_start,
-          .schedule = schedule,
-          .first_step = span.begin,
-          .last_step = span.end,
-          .batch = snapshot.batch,
-          .data_seed = snapshot.data_seed,
-          .documents = snapshot.documents,
-          .tokens_before = snapshot.tokens_before,
-          .watch = config.decay.watch,
-          .compute = compute,
-          .communicator = ranks.get(),
-          .checkpoint = config.checkpoint,
-          .watch_files = config.watch,
-          .parents = snapshot.checkpoint.meta().parents,
-          .trained_on = snapshot.checkpoint.meta().trained_on,
-          .branch = {{"kind", "decay"}, {"step", span.begin}, {"end", span.end}},
-          .hint_at_divergence = "lower train.peak_lr of the training that it branches off",
-          .moments_from = &snapshot.checkpoint};
-  run.parents.push_back(snapshot.digest);
+  Run run = run_from(snapshot, model::load_model(snapshot.checkpoint, device, model::compute_type(compute)), config,
+                     config.decay.watch, compute, ranks.get());
+  run.schedule = schedule;
+  run.last_step = span.end;
+  run.branch = {{"kind", "decay"}, {"step", span.begin}, {"end", span.end}};
+  run.hint_at_divergence = "lower train.peak_lr of the training that it branches off";
+  run.moments_from = &snapshot.checkpoint;
   execute(run, dataset, workspace);
 }
 

@@ -96,11 +96,36 @@ BranchPoint open_branch_point(const artifact::Workspace& workspace, const data::
   if (!from.imported) from.tokens_before = meta.tokens_seen - from.step * from.batch * from.length;
   from.phase = meta.extra.value("phase", "");
   from.lr = required<double>(meta.extra, "lr", file, "extra");
+  // Where the decay begins, no step below the peak was taken: the state is that of a stable training. The last rate of
+  // a warm-up is the peak but for its rounding.
+  const double peak = from.optimizer.peak_lr;
+  if (from.phase == "decay" && std::abs(from.lr - peak) <= 1e-12 * peak) from.phase = "stable";
   if (meta.next_sample != from.step * from.batch) {
     throw ArtifactError(cat(file.string(), ": the next sample is ", meta.next_sample, ", but ", from.step, " steps of ",
                             from.batch, " sequences were taken"));
   }
   return from;
+}
+
+Run run_from(const BranchPoint& snapshot, const model::LanguageModel& model, const StageConfig& config,
+             const WatchConfig& watch, const model::ComputeConfig& compute, Communicator* ranks) {
+  Run run{.model = model,
+          .optimizer = snapshot.optimizer,
+          .optimizer_start = snapshot.optimizer_start,
+          .first_step = snapshot.step,
+          .batch = snapshot.batch,
+          .data_seed = snapshot.data_seed,
+          .documents = snapshot.documents,
+          .tokens_before = snapshot.tokens_before,
+          .watch = watch,
+          .compute = compute,
+          .communicator = ranks,
+          .checkpoint = config.checkpoint,
+          .watch_files = config.watch,
+          .parents = snapshot.checkpoint.meta().parents,
+          .trained_on = snapshot.checkpoint.meta().trained_on};
+  run.parents.push_back(snapshot.digest);
+  return run;
 }
 
 }  // namespace pe::training

@@ -8,8 +8,7 @@
 #include "artifact/checkpoint.h"
 #include "artifact/workspace.h"
 #include "data/token_shards/token_dataset.h"
-#include "training/optimizer.h"
-#include "training/train_config.h"
+#include "training/run.h"
 
 namespace pe::training {
 
@@ -48,5 +47,9 @@ struct BranchNeeds {
 /// on other data or with another tokenizer.
 BranchPoint open_branch_point(const artifact::Workspace& workspace, const data::TokenDataset& dataset,
                               BranchNeeds needs = {});
+
+/// A run that continues from the snapshot. The branch adds its schedule, its end and what it changes.
+Run run_from(const BranchPoint& snapshot, const model::LanguageModel& model, const StageConfig& config,
+             const WatchConfig& watch, const model::ComputeConfig& compute, Communicator* ranks);
 
 }  // namespace pe::training

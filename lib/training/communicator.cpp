@@ -144,8 +144,7 @@ class Mpi final : public Communicator {
   }
 
  private:
-  template <typename Begin>
-  void begin(const Begin& start) {
+  void begin(const auto& start) {
     void* exchange = nullptr;
     char problem[256] = {};
     if (start(&exchange, problem, sizeof problem) != 0) lost(rank(), count(), cat("MPI: ", problem));

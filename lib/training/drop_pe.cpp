@@ -7,7 +7,6 @@
 #include "support/text.h"
 #include "training/branch_point.h"
 #include "training/logit_scale.h"
-#include "training/run.h"
 
 namespace pe::training {
 
@@ -97,40 +96,22 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
     throw support::ConfigError(
         cat("the warm-up takes ", schedule.warmup, " steps, but only ", end - snapshot.step, " remain"));
   }
-  OptimizerSettings optimizer = snapshot.optimizer;
-  optimizer.peak_lr = schedule.peak;
   model::ModelChanges changes = changes_of(config.drop, had);
   if (imported) changes.length = length;
   const model::ChangedModel loaded =
       model::load_changed(snapshot.checkpoint, changes, device, model::compute_type(compute));
   if (fits) require_fitting_model(loaded.model);
-  std::vector<std::string> fresh = loaded.fresh;
-  fresh.insert(fresh.end(), loaded.grown.begin(), loaded.grown.end());
-  Json branch = {{"kind", drops ? "drop" : "nodrop"}, {"step", snapshot.step}, {"end", end}, {"encoding_before", had}};
-  if (config.drop.qk_norm == DropConfig::QkNorm::kWidth) branch["qk_norm"] = "width";
-  Run run{.model = loaded.model,
-          .optimizer = optimizer,
-          .optimizer_start = reset ? snapshot.step : snapshot.optimizer_start,
-          .schedule = schedule,
-          .first_step = snapshot.step,
-          .last_step = end,
-          .batch = snapshot.batch,
-          .data_seed = snapshot.data_seed,
-          .documents = snapshot.documents,
-          .tokens_before = snapshot.tokens_before,
-          .watch = config.drop.watch,
-          .compute = compute,
-          .communicator = ranks.get(),
-          .checkpoint = config.checkpoint,
-          .watch_files = config.watch,
-          .parents = snapshot.checkpoint.meta().parents,
-          .trained_on = snapshot.checkpoint.meta().trained_on,
-          .branch = branch,
-          .fresh = fresh,
-          .saves_end = fits,
-          .hint_at_divergence = "lower drop.peak_scale or drop.peak_lr, or raise drop.warmup_steps",
-          .moments_from = reset ? nullptr : &snapshot.checkpoint};
-  run.parents.push_back(snapshot.digest);
+  Run run = run_from(snapshot, loaded.model, config, config.drop.watch, compute, ranks.get());
+  run.optimizer.peak_lr = schedule.peak;
+  if (reset) run.optimizer_start = snapshot.step;
+  run.schedule = schedule;
+  run.last_step = end;
+  run.branch = {{"kind", drops ? "drop" : "nodrop"}, {"step", snapshot.step}, {"end", end}, {"encoding_before", had}};
+  if (config.drop.qk_norm == DropConfig::QkNorm::kWidth) run.branch["qk_norm"] = "width";
+  run.fresh = loaded.untrained();
+  run.saves_end = fits;
+  run.hint_at_divergence = "lower drop.peak_scale or drop.peak_lr, or raise drop.warmup_steps";
+  if (!reset) run.moments_from = &snapshot.checkpoint;
   execute(run, dataset, workspace);
   if (fits) fit_logit_scale(run, dataset, config.drop.watch.validate_windows, workspace);
 }

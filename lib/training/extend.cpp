@@ -1,6 +1,7 @@
 #include "training/extend.h"
 
 #include <algorithm>
+#include <set>
 
 #include "encodings/attention/positional_encoding.h"
 #include "encodings/extension/encoding_at.h"
@@ -10,11 +11,9 @@
 #include "support/error.h"
 #include "support/text.h"
 #include "training/branch_point.h"
-#include "training/run.h"
 
 namespace pe::training {
 
-using support::ArtifactError;
 using support::cat;
 using support::ConfigError;
 
@@ -58,6 +57,23 @@ void note_changes(const model::ChangedModel& loaded, support::Progress& progress
   }
 }
 
+/// A lone rule replaces a whole stack, and members without parameters would go without a word.
+void note_lost_members(const Json& had, const Json& encoding, support::Progress& progress) {
+  if (!had.is_object() || !had.contains("stack")) return;
+  const auto members = [](const Json& of) {
+    return of.is_object() && of.contains("stack") ? of["stack"] : Json::array({of});
+  };
+  std::set<std::string> kept, lost;
+  for (const Json& member : members(encoding)) kept.insert(encodings::encoding_name(member));
+  for (const Json& member : members(had)) {
+    const std::string name = encodings::encoding_name(member);
+    if (!encodings::find_encoding(name)->facts.rotates && kept.count(name) == 0) lost.insert(name);
+  }
+  if (lost.empty()) return;
+  progress.warn(cat("the extended model no longer has ", support::join(std::vector(lost.begin(), lost.end()), ", "),
+                    " of its stack: name in extend.encoding every member that it shall have"));
+}
+
 }  // namespace
 
 void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
@@ -91,36 +107,26 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
   }
 
   const Schedule schedule = extension_schedule(extend, snapshot.optimizer.peak_lr, batch);
-  OptimizerSettings optimizer = snapshot.optimizer;
-  optimizer.peak_lr = schedule.peak;
-  std::vector<std::string> fresh = loaded.fresh;
-  fresh.insert(fresh.end(), loaded.grown.begin(), loaded.grown.end());
-  Run run{.model = loaded.model,
-          .optimizer = optimizer,
-          .optimizer_start = keeps ? snapshot.optimizer_start - snapshot.step : 0,  // steps count from 0
-          .schedule = schedule,
-          .last_step = schedule.end,
-          .batch = batch,
-          .data_seed = snapshot.data_seed,
-          .documents = snapshot.documents,
-          .tokens_before = snapshot.checkpoint.meta().tokens_seen,
-          .watch = extend.watch,
-          .compute = compute,
-          .communicator = ranks.get(),
-          .checkpoint = config.checkpoint,
-          .watch_files = config.watch,
-          .parents = snapshot.checkpoint.meta().parents,
-          .trained_on = snapshot.checkpoint.meta().trained_on,
-          .branch = {{"kind", "extend"},
-                     {"step", snapshot.step},
-                     {"tokens", snapshot.checkpoint.meta().tokens_seen},
-                     {"length_before", snapshot.length},
-                     {"encoding_before", had}},
-          .fresh = fresh,
-          .hint_at_divergence = "lower extend.peak_scale or extend.peak_lr, or raise extend.warmup_steps",
-          .moments_from = keeps ? &snapshot.checkpoint : nullptr};
-  run.parents.push_back(snapshot.digest);
-  if (workspace.progress != nullptr && ranks->is_first()) note_changes(loaded, *workspace.progress);
+  Run run = run_from(snapshot, loaded.model, config, extend.watch, compute, ranks.get());
+  run.optimizer.peak_lr = schedule.peak;
+  run.optimizer_start = keeps ? snapshot.optimizer_start - snapshot.step : 0;  // steps count from 0
+  run.schedule = schedule;
+  run.first_step = 0;
+  run.last_step = schedule.end;
+  run.batch = batch;
+  run.tokens_before = snapshot.checkpoint.meta().tokens_seen;
+  run.branch = {{"kind", "extend"},
+                {"step", snapshot.step},
+                {"tokens", run.tokens_before},
+                {"length_before", snapshot.length},
+                {"encoding_before", had}};
+  run.fresh = loaded.untrained();
+  run.hint_at_divergence = "lower extend.peak_scale or extend.peak_lr, or raise extend.warmup_steps";
+  if (keeps) run.moments_from = &snapshot.checkpoint;
+  if (workspace.progress != nullptr && ranks->is_first()) {
+    note_changes(loaded, *workspace.progress);
+    note_lost_members(had, encoding, *workspace.progress);
+  }
   execute(run, dataset, workspace);
 }
 

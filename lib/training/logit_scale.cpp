@@ -53,6 +53,11 @@ Json with_length_scale(const Json& encoding, double slope) {
   scale["slope"] = slope;
   if (canonical.value("kind", "") == "none") return scale;
   Json stack = canonical.contains("stack") ? canonical["stack"] : Json::array({canonical});
+  for (const Json& member : stack) {
+    if (member == "length_scale" || (member.is_object() && member.value("kind", "") == "length_scale"))
+      throw support::ConfigError("the encoding has a length_scale already, and drop.logit_scale adds one", {},
+                                 "leave out drop.logit_scale");
+  }
   stack.push_back(scale);
   return {{"stack", stack}};
 }

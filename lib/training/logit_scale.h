@@ -13,6 +13,7 @@
 namespace pe::training {
 
 /// The encoding stacked with a length scale, which replaces `none`.
+/// @throws ConfigError where the encoding has one: the two would multiply
 Json with_length_scale(const Json& encoding, double slope);
 
 /// Measurement at one length.

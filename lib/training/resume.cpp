@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/folders.h"
@@ -110,9 +111,9 @@ void ResumeStore::save(std::int64_t step, std::optional<std::int64_t> best, Writ
   step_ = step;
   writer_ = std::async(std::launch::async, [this, step, best, write = std::move(write)] {
     const std::filesystem::path path = folders_.front() / cat("step-", step, ".h5");
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = support::steady_s();
     write(path);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double seconds = support::steady_s() - begin;
     std::error_code ignored;
     const WriteReport written{step, seconds, std::filesystem::file_size(path, ignored)};
     tidy(step, best);

@@ -7,7 +7,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 
@@ -18,6 +17,7 @@
 #include "model/checkpoint_io.h"
 #include "model/device.h"
 #include "model/flat_zeros.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/parse_json.h"
@@ -38,9 +38,6 @@ namespace {
 using artifact::Split;
 using support::ArtifactError;
 using support::cat;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 /// Of a longer sequence only so much is looked at for its largest logit: that route holds all logits of a layer.
 constexpr std::int64_t kLogitTokens = 2048;
@@ -100,7 +97,7 @@ class TrainingLoop {
     if (communicator_.count() > 1) take_over_state();
     announce();
     stopping_ = communicator_.any(support::stop_requested());
-    last_checkpoint_ = Clock::now();
+    last_checkpoint_ = support::steady_s();
     const auto& snapshots = workspace_.snapshots;
     while (next_snapshot_ < snapshots.size() && snapshots[next_snapshot_].step < position_.step) ++next_snapshot_;
     unread_steps_ = communicator_.count() == 1 && optimizer_.has_unread_steps();
@@ -283,9 +280,9 @@ class TrainingLoop {
     std::int64_t bytes = 0;
     for (std::int64_t first = 0; first < part; first += micro) {
       const Samples samples = micro_batch(index, first);
-      const auto before = Clock::now();
+      const double before = support::steady_s();
       const Batch batch = samples_.take(samples);
-      if (watcher_) watcher_->waited_for_data(seconds_since(before));
+      if (watcher_) watcher_->waited_for_data(support::steady_s() - before);
       read_ahead(first);
       model::ForwardOptions options;
       options.training = true;
@@ -348,7 +345,7 @@ class TrainingLoop {
     if (validates) read_step();
     const bool is_best = validates && add_validation();
     const bool pinned = checkpoint.pin_every > 0 && position_.step % checkpoint.pin_every == 0;
-    const double since = seconds_since(last_checkpoint_);
+    const double since = support::steady_s() - last_checkpoint_;
     if (position_.step % kCompareEvery == 0) compare_ranks();
     if (communicator_.is_first()) {
       const bool likely = checkpoint.pin_every > 0 || checkpoint.best || since >= checkpoint.every / 2;
@@ -411,7 +408,7 @@ class TrainingLoop {
 
   /// The state is copied before this returns; a thread writes the copy during training.
   void save() {
-    const auto begin = Clock::now();
+    const double begin = support::steady_s();
     finish_writing();  // the copy is the writer's until it is done
     artifact::CheckpointMeta now = artifacts_.meta(position_, false);
     now.fingerprint = fingerprint_of(run_);
@@ -427,8 +424,8 @@ class TrainingLoop {
                   writer.finish();
                 });
     saved_ = position_.step;
-    last_checkpoint_ = Clock::now();
-    stall_s_ = std::chrono::duration<double>(last_checkpoint_ - begin).count();
+    last_checkpoint_ = support::steady_s();
+    stall_s_ = last_checkpoint_ - begin;
   }
 
   /// State that the run resumes from: weights, the optimizer's state, and the best weights so far where they are kept.
@@ -602,7 +599,7 @@ class TrainingLoop {
   bool unread_steps_ = false;               ///< the host reads the numbers of a step after it has begun the next one
   std::optional<Step> unread_;              ///< the step before the one that is computed
   std::size_t next_snapshot_ = 0;
-  Clock::time_point last_checkpoint_;
+  double last_checkpoint_ = 0;
   std::int64_t saved_ = -1;  ///< the step of the last checkpoint
   double stall_s_ = 0;       ///< of the last checkpoint, until it is logged
 };

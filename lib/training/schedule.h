@@ -50,7 +50,7 @@ struct Schedule {
   double final_share = 0;        ///< of the peak, reached at `end`
   std::int64_t begin = 0;        ///< first step of this schedule
   std::int64_t warmup = 0;       ///< Steps: the rate is peak · (s − begin + 1) / warmup.
-  std::int64_t decay_begin = 0;  ///< wsd: first step below the peak; `end` when there is no decay
+  std::int64_t decay_begin = 0;  ///< wsd: the last step at the peak; `end` when there is no decay
   std::int64_t end = 0;          ///< one past the last step
 
   double at(std::int64_t step) const;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <future>
-#include <string>
 #include <vector>
 
 #include "training/optimizer.h"

@@ -22,8 +22,7 @@ constexpr std::uint64_t kSessionStart = 1;
 
 enum Wire { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
-template <typename T>
-void append_raw(std::string& to, T value) {  // x86-64 is little-endian, as the format is
+void append_raw(std::string& to, auto value) {  // x86-64 is little-endian, as the format is
   char bytes[sizeof value];
   std::memcpy(bytes, &value, sizeof value);
   to.append(bytes, sizeof value);

@@ -55,6 +55,12 @@ void WatchFiles::describe(FieldVisitor& v) {
           {.unit = "TFLOP/s", .min = 0, .max = 1e6, .hashed = false});
 }
 
+void StageConfig::describe(FieldVisitor& v) {
+  v.group("compute", compute, "Device, threads and precision.");
+  v.group("checkpoint", checkpoint, "Checkpoints, which limit the loss of a killed run.");
+  v.group("watch", watch, "Logs and progress of a running training.");
+}
+
 void TrainSettings::describe(FieldVisitor& v) {
   v.field("tokens", tokens, "The horizon: tokens of the whole run.", {.unit = "tokens", .min = 1, .max = kMostTokens});
   v.field("batch", batch, "Sequences of a step.", {.unit = "sequences", .min = 1, .max = 1 << 24});
@@ -128,8 +134,30 @@ void TrainSettings::describe(FieldVisitor& v) {
 
 namespace {
 
-/// Why this model cannot have its encoding at this training length; empty when it can. Built for a few layers and at
-/// most once for the same words: a grid asks the same question ten thousand times.
+std::string why_it_does_not_fit(const model::ModelConfig& config, std::int64_t length, std::int64_t layers) {
+  try {
+    const encodings::Shape shape{.width = config.width,
+                                 .layers = layers,
+                                 .query_heads = config.heads,
+                                 .key_value_heads = config.kv_heads(),
+                                 .head_width = config.d_h(),
+                                 .train_length = length};
+    const auto encoding = encodings::make_encoding(config.encoding.json, shape);
+    const auto bound = encoding->facts().max_positions;
+    if (bound && *bound < length) return support::cat("it has ", *bound, " positions, and train.length is ", length);
+    if (config.mask == model::Mask::kBidirectional && encoding->needs_causal_mask()) {
+      return support::cat(model::why_mask_does_not_fit(encodings::encoding_name(config.encoding.json)), "; ",
+                          model::kMaskHint);
+    }
+  } catch (const support::Error& error) {
+    const support::Diagnostic& first = error.diagnostics().front();
+    return first.hint.empty() ? first.message : support::cat(first.message, "; ", first.hint);
+  }
+  return "";
+}
+
+/// Why this model cannot have its encoding at this training length; empty when it can. Built at most once for the same
+/// words, since a grid asks the same question ten thousand times, and with all layers only where a few do not suffice.
 std::string why_encoding_does_not_fit(const model::ModelConfig& config, std::int64_t length) {
   if (config.heads < 1 || config.d_h() < 1 || config.heads % config.kv_heads() != 0) return "";  // reported elsewhere
   static std::map<std::string, std::string> known;
@@ -138,26 +166,8 @@ std::string why_encoding_does_not_fit(const model::ModelConfig& config, std::int
                    config.kv_heads(), " ", config.d_h(), " ", length, " ", static_cast<int>(config.mask)),
       "");
   if (!fresh) return at->second;
-  try {
-    const encodings::Shape shape{.width = config.width,
-                                 .layers = std::min<std::int64_t>(config.layers, 4),
-                                 .query_heads = config.heads,
-                                 .key_value_heads = config.kv_heads(),
-                                 .head_width = config.d_h(),
-                                 .train_length = length};
-    const auto encoding = encodings::make_encoding(config.encoding.json, shape);
-    if (config.mask == model::Mask::kBidirectional && encoding->needs_causal_mask()) {
-      at->second = support::cat(model::why_mask_does_not_fit(encodings::encoding_name(config.encoding.json)), "; ",
-                                model::kMaskHint);
-    }
-    const auto bound = encoding->facts().max_positions;
-    if (bound && *bound < length) {
-      at->second = support::cat("it has ", *bound, " positions, and train.length is ", length);
-    }
-  } catch (const support::Error& error) {
-    at->second = error.diagnostics().front().message;
-    if (!error.diagnostics().front().hint.empty()) at->second += support::cat("; ", error.diagnostics().front().hint);
-  }
+  at->second = why_it_does_not_fit(config, length, std::min<std::int64_t>(config.layers, 4));
+  if (!at->second.empty() && config.layers > 4) at->second = why_it_does_not_fit(config, length, config.layers);
   return at->second;
 }
 
@@ -166,9 +176,7 @@ std::string why_encoding_does_not_fit(const model::ModelConfig& config, std::int
 void TrainConfig::describe(FieldVisitor& v) {
   v.group("model", model, "The decoder.");
   v.group("train", train, "The run.");
-  v.group("compute", compute, "Device, threads and precision.");
-  v.group("checkpoint", checkpoint, "Checkpoints, which limit the loss of a killed run.");
-  v.group("watch", watch, "Logs and progress of a running training.");
+  StageConfig::describe(v);
   const std::string undivided =
       model::why_not_divided(train.batch, compute.ranks.value_or(1), compute.micro_batch, "train.batch");
   v.check(undivided.empty(), undivided);
@@ -200,9 +208,7 @@ void DecayConfig::describe(FieldVisitor& v) {
 
 void BranchDecayConfig::describe(FieldVisitor& v) {
   v.group("decay", decay, "The decay.");
-  v.group("compute", compute, "Device, threads and precision.");
-  v.group("checkpoint", checkpoint, "Checkpoints, which limit the loss of a killed run.");
-  v.group("watch", watch, "Logs and progress of a running training.");
+  StageConfig::describe(v);
 }
 
 void DropConfig::describe(FieldVisitor& v) {
@@ -269,16 +275,12 @@ void ExtendConfig::describe(FieldVisitor& v) {
 
 void ExtendPeConfig::describe(FieldVisitor& v) {
   v.group("extend", extend, "The extension.");
-  v.group("compute", compute, "Device, threads and precision.");
-  v.group("checkpoint", checkpoint, "Checkpoints, which limit the loss of a killed run.");
-  v.group("watch", watch, "Logs and progress of a running training.");
+  StageConfig::describe(v);
 }
 
 void DropPeConfig::describe(FieldVisitor& v) {
   v.group("drop", drop, "The drop.");
-  v.group("compute", compute, "Device, threads and precision.");
-  v.group("checkpoint", checkpoint, "Checkpoints, which limit the loss of a killed run.");
-  v.group("watch", watch, "Logs and progress of a running training.");
+  StageConfig::describe(v);
 }
 
 }  // namespace pe::training

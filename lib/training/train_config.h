@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "model/compute.h"
 #include "model/model_config.h"
@@ -28,6 +27,14 @@ struct WatchFiles {
   enum class Axis { kNone, kSteps, kTokens };
   Axis tensorboard = Axis::kTokens;
   double peak_tflops = 0;  ///< 0: where the device's is known
+  void describe(support::FieldVisitor& v);
+};
+
+/// Groups of every stage that trains.
+struct StageConfig {
+  model::ComputeConfig compute;
+  CheckpointConfig checkpoint;
+  WatchFiles watch;
   void describe(support::FieldVisitor& v);
 };
 
@@ -78,12 +85,9 @@ struct TrainSettings {
   void describe(support::FieldVisitor& v);
 };
 
-struct TrainConfig {
+struct TrainConfig : StageConfig {
   model::ModelConfig model;
   TrainSettings train;
-  model::ComputeConfig compute;
-  CheckpointConfig checkpoint;
-  WatchFiles watch;
   void describe(support::FieldVisitor& v);
 };
 
@@ -105,11 +109,8 @@ struct DecayConfig {
   void describe(support::FieldVisitor& v);
 };
 
-struct BranchDecayConfig {
+struct BranchDecayConfig : StageConfig {
   DecayConfig decay;
-  model::ComputeConfig compute;
-  CheckpointConfig checkpoint;
-  WatchFiles watch;
   void describe(support::FieldVisitor& v);
 };
 
@@ -136,11 +137,8 @@ struct DropConfig {
   void describe(support::FieldVisitor& v);
 };
 
-struct DropPeConfig {
+struct DropPeConfig : StageConfig {
   DropConfig drop;
-  model::ComputeConfig compute;
-  CheckpointConfig checkpoint;
-  WatchFiles watch;
   void describe(support::FieldVisitor& v);
 };
 
@@ -161,11 +159,8 @@ struct ExtendConfig {
   void describe(support::FieldVisitor& v);
 };
 
-struct ExtendPeConfig {
+struct ExtendPeConfig : StageConfig {
   ExtendConfig extend;
-  model::ComputeConfig compute;
-  CheckpointConfig checkpoint;
-  WatchFiles watch;
   void describe(support::FieldVisitor& v);
 };
 

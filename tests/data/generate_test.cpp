@@ -6,10 +6,10 @@
 #include <limits>
 #include <map>
 
-#include "artifact/header.h"
 #include "data/tasks/algorithmic_task.h"
 #include "data/token_shards/token_dataset.h"
 #include "data/tokenizers/symbol_tokenizer.h"
+#include "data/written_again.h"
 #include "support/files.h"
 #include "support/temp_folder.h"
 
@@ -37,45 +37,14 @@ std::string message_of(const Json& options) {
   return "";
 }
 
-/// Writes the present sizes of the members.
-void mend_manifest(const std::filesystem::path& data) {
-  artifact::Manifest manifest = artifact::Manifest::read(data);
-  for (artifact::Member& member : manifest.members) member.bytes = std::filesystem::file_size(data / member.name);
-  std::ofstream(data / "manifest.json") << manifest.to_json().dump();
-}
-
-/// The first shard of training data, written again with the labels of `labels`; the manifest fits it, as after a
-/// careless repair by hand.
+/// The first shard of training data, written again with the labels of `labels`.
 void rewrite_shard(const std::filesystem::path& data,
                    const std::function<void(artifact::h5::Group&, const std::vector<std::int32_t>&)>& labels) {
-  const std::filesystem::path path = data / "train-00000.h5";
-  std::map<std::string, std::string> texts;
-  std::map<std::string, std::int64_t> integers;
-  std::vector<std::uint16_t> tokens;
-  std::vector<std::int32_t> before;
-  std::vector<std::uint64_t> offsets, index;
-  std::vector<std::uint32_t> bytes;
-  {
-    const artifact::h5::Group root = artifact::h5::File::open(path).root();
-    for (const char* name : {"split", "tokenizer_digest"}) texts[name] = root.text(name);
-    for (const char* name : {"shard", "vocabulary", "bos_id", "bos_before_documents"})
-      integers[name] = root.integer(name);
-    tokens = root.read<std::uint16_t>("tokens");
-    before = root.read<std::int32_t>("labels");
-    offsets = root.read<std::uint64_t>("doc_offsets");
-    bytes = root.read<std::uint32_t>("doc_bytes");
-    index = root.read<std::uint64_t>("doc_index");
-  }
-  artifact::write_artifact(path, artifact::Kind::kTokenShards, 1, {}, [&](artifact::h5::Group& root) {
-    for (const auto& [name, text] : texts) root.set_text(name, text);
-    for (const auto& [name, value] : integers) root.set_integer(name, value);
+  const auto before = artifact::h5::File::open(data / "train-00000.h5").root().read<std::int32_t>("labels");
+  test::rewrite_shard(data, {}, [&](artifact::h5::Group& root, const std::vector<std::uint16_t>& tokens) {
     root.write("tokens", tokens);
     labels(root, before);
-    root.write("doc_offsets", offsets);
-    root.write("doc_bytes", bytes);
-    root.write("doc_index", index);
   });
-  mend_manifest(data);
 }
 
 /// Reads every label. Returns the error about the damage, or "" without one.
@@ -280,7 +249,7 @@ BOOST_AUTO_TEST_CASE(a_shard_cut_short_or_with_a_wrong_byte_is_read_or_refused_a
   const std::string whole = support::read_file(shard);
   const auto damage = [&](const std::string& bytes) {
     std::ofstream(shard, std::ios::binary | std::ios::trunc) << bytes;
-    mend_manifest(data);
+    test::mend_manifest(data);
     return damage_of(data);
   };
   for (const std::size_t left :

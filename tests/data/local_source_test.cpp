@@ -30,7 +30,6 @@
 using namespace pe;
 using data::DocumentSource;
 using support::ArtifactError;
-using support::ConfigError;
 using Outcome = DocumentSource::Outcome;
 using test::HasData;
 namespace fs = std::filesystem;
@@ -293,6 +292,14 @@ BOOST_AUTO_TEST_CASE(a_separator_line_parts_documents) {
   const Read read = read_all({(folder / "s.txt").string()}, {.separator = "<|end|>"});
   BOOST_TEST(read.texts == (std::vector<std::string>{"one\ntwo", "three <|end|>\n", "four", "last\n"}));
   BOOST_TEST(read.rows == (std::vector<std::uint64_t>{0, 1, 2, 3}));
+}
+
+BOOST_AUTO_TEST_CASE(a_byte_order_mark_is_no_text) {
+  const test::TempFolder folder;
+  put(folder / "s.txt", "\xef\xbb\xbf---\none\n---\n\xef\xbb\xbftwo\n");
+  BOOST_TEST(read_all({(folder / "s.txt").string()}, {.separator = "---"}).texts ==
+             (std::vector<std::string>{"one", "\xef\xbb\xbftwo\n"}));
+  BOOST_TEST(read_all({(folder / "s.txt").string()}, {.lines = true}).texts.front() == "---");
 }
 
 BOOST_AUTO_TEST_CASE(cutting_at_blank_lines_loses_no_byte_and_keeps_paragraphs_whole) {

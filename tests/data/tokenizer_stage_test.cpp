@@ -4,7 +4,7 @@
 
 #include "artifact/artifact_check.h"
 #include "artifact/h5.h"
-#include "artifact/raw_text.h"
+#include "data/raw_texts.h"
 #include "data/sources/stories.h"
 #include "data/token_shards/inspect.h"
 #include "data/token_shards/token_dataset.h"
@@ -28,23 +28,13 @@ using data::TokenizeConfig;
 using data::TokenizerStageConfig;
 using test::HasData;
 using test::PythonHas;
+using test::some_stories;
+using test::write_raw;
 namespace fs = std::filesystem;
 
 BOOST_AUTO_TEST_SUITE(tokenizer_stage)
 
 namespace {
-
-void write_raw(const fs::path& folder, const std::vector<std::string>& texts) {
-  artifact::RawTextWriter writer(folder, {});
-  for (std::size_t i = 0; i < texts.size(); ++i) writer.add(texts[i], "texts", i);
-  writer.finish();
-}
-
-std::vector<std::string> some_stories(std::uint64_t count) {
-  std::vector<std::string> texts;
-  for (std::uint64_t i = 0; i < count; ++i) texts.push_back(data::make_story(1, i, 50, 400).text);
-  return texts;
-}
 
 /// Without `raw` there is no input.
 void make(const TokenizerStageConfig& config, const fs::path& raw, const fs::path& out,
@@ -151,7 +141,7 @@ BOOST_AUTO_TEST_CASE(text_without_spaces_goes_through_both_stages) {
   const test::TempFolder folder;
   std::vector<std::string> texts = some_stories(20);
   texts.push_back(test::text_without_spaces(110'000));
-  write_raw(folder / "raw", texts);
+  write_raw(folder / "raw", texts, 1 << 20);
   TokenizerStageConfig config;
   config.vocabulary = 600;
   config.split = {.validation = 0, .test = 0};

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "data/odd_texts.h"
 #include "data/sources/stories.h"
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/sentencepiece_words.h"
@@ -50,34 +51,15 @@ const Tokenizer& trained() {
 }
 
 const std::vector<std::string>& odd_texts() {
-  static const std::vector<std::string> texts{"",
-                                              " ",
-                                              "  ",
-                                              "a",
-                                              " a",
-                                              "  a",
-                                              "a ",
-                                              "a  ",
-                                              "a  b",
-                                              "\n",
-                                              "\n\n",
-                                              " \n ",
-                                              "one\ntwo",
-                                              "one \n two",
-                                              "\ttab",
-                                              "naïve café 中文 😀",
-                                              std::string("nul \0 inside", 12),
-                                              "ends with space ",
-                                              "   three leading",
-                                              "1234567890",
-                                              "</s> <s> <0x0A>",
-                                              std::string(500, ' '),
-                                              std::string(300, 'x'),
-                                              "a\xe2\x96\x81"
-                                              "b",
-                                              "a\xe2\x96\x81 b",
-                                              "\xe2\x96\x81",
-                                              "fi ﬁ ＡＢＣ …"};
+  static const std::vector<std::string> texts = [] {
+    std::vector<std::string> made = test::odd_texts();
+    made.insert(made.end(), {"\ttab", std::string("nul \0 inside", 12), "1234567890", "</s> <s> <0x0A>",
+                             std::string(500, ' '), std::string(300, 'x'),
+                             "a\xe2\x96\x81"
+                             "b",
+                             "a\xe2\x96\x81 b", "\xe2\x96\x81", "fi ﬁ ＡＢＣ …"});
+    return made;
+  }();
   return texts;
 }
 

@@ -4,12 +4,14 @@
 
 #include "artifact/h5.h"
 #include "encoding_docs/score_file.h"
+#include "encodings/fixture.h"
 #include "encodings/registry.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/temp_folder.h"
 
 using namespace pe;
+using test::check_says;
 namespace h5 = pe::artifact::h5;
 
 namespace {
@@ -69,11 +71,6 @@ std::string refusal(const encoding_docs::ScoreOrder& order) {
     return error.what();
   }
   return "accepted";
-}
-
-void check_says(const std::string& message, const std::vector<std::string>& parts) {
-  for (const std::string& part : parts)
-    BOOST_TEST(message.find(part) != std::string::npos, "'" << part << "' is missing in: " << message);
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
-#include <optional>
-
 #include "cuda/host_plugin.h"
 #include "fixture.h"
 

@@ -92,4 +92,18 @@ BOOST_AUTO_TEST_CASE(planted_mistakes_are_found) {
   }
 }
 
+// As `pe-encodings check` asks for them: none of these is in the list of the battery.
+BOOST_AUTO_TEST_CASE(stacks_of_users_are_judged_by_their_members) {
+  for (const char* stack : {R"({"stack": ["randomised", "rope"]})", R"({"stack": ["rfs", "alibi"]})",
+                            R"({"stack": ["rope", "ssmax", "window"]})", R"({"stack": ["path", "rope"]})",
+                            R"({"stack": ["path_fox", "rope"]})", R"({"stack": ["wall", "rope"]})"}) {
+    const Subject subject{"of a user", Json::parse(stack)};
+    for (const Check& check : checks()) {
+      if (std::string(check.name) != "facts" && std::string(check.name) != "shift") continue;
+      const Findings findings = run_check(check, subject);
+      BOOST_TEST(findings.clean(), stack << ", " << check.name << ": " << findings.text());
+    }
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

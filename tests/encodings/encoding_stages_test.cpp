@@ -4,7 +4,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "encodings/attention/stack.h"
-#include "fixture.h"
+#include "spot.h"
 
 namespace data = boost::unit_test::data;
 using namespace pe;
@@ -139,35 +139,10 @@ class Evolving : public PositionalEncoding {
   Tensor rate_;
 };
 
-struct FixtureF {
-  Tensor q = numbers({1, 0, 0, 1, 1, 1, 1, -1}, {1, 1, 4, 2});
-  Tensor k = numbers({1, 1, 0, 1, -1, 1, 2, 0}, {1, 1, 4, 2});
-  Tensor v = numbers({1, 0, 0, 1, 1, 1, 2, -1}, {1, 1, 4, 2});
-  Shape shape{.width = 2,
-              .layers = 1,
-              .query_heads = 1,
-              .key_value_heads = 1,
-              .head_width = 2,
-              .train_length = 4,
-              .dtype = at::kDouble};
-  AttentionMatrices matrices;
-  Tensor out;
-  void run(PositionalEncoding& encoding) {
-    State state = begin_pass(encoding, Span::whole(1, 4));
-    LayerContext context = layer_context(encoding, state, 0, at::zeros({1, 4, 2}, at::kDouble));
-    out = encodings::attend(encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(2.0)},
-                            {.matrices = &matrices});
-  }
+/// Read by an encoding.
+struct ReadTokens : FourTokens {
+  ReadTokens() { x = at::zeros({1, 4, 2}, at::kDouble); }
 };
-
-void check(const Tensor& found, std::vector<double> expected) {
-  const Tensor flat = found.detach().flatten();
-  BOOST_REQUIRE_EQUAL(flat.numel(), static_cast<std::int64_t>(expected.size()));
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    BOOST_TEST(std::abs(value(flat[i]) - expected[i]) <= 1e-6,
-               i << ": expected " << expected[i] << ", got " << value(flat[i]));
-  }
-}
 
 std::unique_ptr<PositionalEncoding> make(const std::string& name, const Shape& shape) {
   if (name == "channel_decay") return std::make_unique<ChannelDecay>(shape);
@@ -191,35 +166,35 @@ const char* const kNames[] = {
 BOOST_AUTO_TEST_SUITE(encoding_stages)
 
 BOOST_AUTO_TEST_CASE(another_product) {
-  FixtureF f;
+  ReadTokens f;
   ChannelDecay encoding(f.shape);
   encoding.fixed_gates = numbers({.9, .5, .8, .9, .7, .6, .95, .85}, {1, 4, 2});
   f.run(encoding);
-  check(f.matrices.logits[0][0][1].narrow(0, 0, 2), {.636396, .707107});
-  check(f.matrices.logits[0][0][2].narrow(0, 0, 3), {.777817, .424264, 0});
-  check(f.matrices.logits[0][0][3], {.051619, -.360624, -1.272792, 1.414214});
+  check(f.logits(1), {.636396, .707107});
+  check(f.logits(2), {.777817, .424264, 0});
+  check(f.logits(3), {.051619, -.360624, -1.272792, 1.414214});
 }
 
 BOOST_AUTO_TEST_CASE(logits_that_depend_on_earlier_rows) {
-  FixtureF f;
+  ReadTokens f;
   Selective encoding(f.shape);
   f.run(encoding);
-  check(f.matrices.weights[0][0][3], {.178588, .043418, .043418, .734577});
+  check(f.weights(3), {.178588, .043418, .043418, .734577});
 }
 
 BOOST_AUTO_TEST_CASE(a_normaliser_with_a_remainder) {
-  FixtureF f;
+  ReadTokens f;
   StickBreaking encoding(f.shape);
   f.run(encoding);
-  check(f.matrices.weights[0][0][2].narrow(0, 0, 2), {.265654, .669762});
-  check(f.matrices.weights[0][0][3].narrow(0, 0, 3), {.269388, .265654, .19557});
+  check(f.weights(2).narrow(0, 0, 2), {.265654, .669762});
+  check(f.weights(3).narrow(0, 0, 3), {.269388, .265654, .19557});
   check(1 - f.matrices.weights[0][0].sum(-1), {1, .330238, .064585, .269388});
   check(f.out[0][0][3], {1.003734, .191836});
   BOOST_TEST(at::equal(f.out[0][0][0], f.v[0][0][0]));
 }
 
 BOOST_AUTO_TEST_CASE(a_sink) {
-  FixtureF f;
+  ReadTokens f;
   Sink encoding(f.shape);
   f.run(encoding);
   check(f.out, {.669762, 0, .401112, .401112, .628058, .371942, 1.38254, -.493043});

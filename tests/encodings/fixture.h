@@ -6,11 +6,13 @@
 #include <boost/test/unit_test.hpp>
 #include <functional>
 #include <ostream>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "encoding_docs/battery/subjects.h"
 #include "encoding_docs/battery/toy.h"
+#include "encodings/attention/token_reader.h"
 
 namespace pe::encoding_docs::battery {
 
@@ -22,11 +24,40 @@ namespace pe::test {
 
 using namespace encoding_docs::battery;
 
+/// A model's encoding reads such numbers off the ids as `say_numbers` gives to a pass.
+inline void read_by_ids(encodings::PositionalEncoding& encoding) {
+  encodings::ReadsTokens* reader = encodings::reader_of(encoding);
+  if (reader == nullptr) return;
+  reader->read_with([](std::span<const std::int64_t> ids) {
+    std::vector<std::int64_t> numbers;
+    for (const std::int64_t id : ids) {
+      numbers.push_back(1 + id % 3);
+      numbers.push_back(id % 2);
+    }
+    return numbers;
+  });
+}
+
 /// Is a subject left out of a property? Prints the reason where it is.
 inline bool exempt(const Subject& subject, const std::string& property) {
   const char* reason = exemption(subject, property);
   if (reason != nullptr) BOOST_TEST_MESSAGE(subject.name << " is exempt from '" << property << "': " << reason);
   return reason != nullptr;
+}
+
+/// The message that refuses an encoding.
+inline std::string refusal_of(const Json& config, const encodings::Shape& shape = small_shape()) {
+  try {
+    encodings::make_encoding(config, shape);
+  } catch (const support::ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+inline void check_says(const std::string& message, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts)
+    BOOST_TEST(message.find(part) != std::string::npos, "'" << part << "' is missing in: " << message);
 }
 
 /// Adds a suite to the one at hand, with a case for each subject that has the subject's name:

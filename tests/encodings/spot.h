@@ -36,7 +36,7 @@ struct FourTokens {
   Tensor logits(std::int64_t row) const { return matrices.logits[0][0][row].narrow(0, 0, row + 1); }
 };
 
-inline void check_values(const Tensor& found, std::vector<double> expected, double unit = 1e-6) {
+inline void check(const Tensor& found, std::vector<double> expected, double unit = 1e-6) {
   const Tensor flat = found.detach().flatten();
   BOOST_REQUIRE_EQUAL(flat.numel(), static_cast<std::int64_t>(expected.size()));
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -45,12 +45,12 @@ inline void check_values(const Tensor& found, std::vector<double> expected, doub
   }
 }
 
-inline void check_value(double found, double expected, double unit = 1e-6) {
+inline void check_near(double found, double expected, double unit = 1e-6) {
   BOOST_TEST(std::abs(found - expected) <= unit, "expected " << expected << ", got " << found);
 }
 
 /// Writes a parameter of the first layer, or the model's.
-inline void set_parameter(encodings::PositionalEncoding& encoding, const std::string& short_name, const Tensor& value) {
+inline void set(encodings::PositionalEncoding& encoding, const std::string& short_name, const Tensor& value) {
   at::NoGradGuard no_grad;
   for (const encodings::Parameter& p : encoding.parameters()) {
     if (p.short_name == short_name && p.layer <= 0) return (void)Tensor(p.value).copy_(value.view_as(p.value));

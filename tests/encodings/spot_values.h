@@ -2,31 +2,12 @@
 /// Common code of tests against numbers of papers. Include it in a test file.
 #pragma once
 
-#include <boost/test/unit_test.hpp>
-
 #include "encodings/rotary/rotary.h"
-#include "fixture.h"
+#include "spot.h"
 
 namespace pe::test {
 
 using namespace pe::encodings;
-
-inline void check(const Tensor& found, std::vector<double> expected, double unit = 1e-6) {
-  const Tensor flat = found.detach().flatten();
-  BOOST_REQUIRE_EQUAL(flat.numel(), static_cast<std::int64_t>(expected.size()));
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double got = flat[i].item<double>();
-    BOOST_TEST(std::abs(got - expected[i]) <= unit, "element " << i << ": expected " << expected[i] << ", got " << got);
-  }
-}
-
-inline void set(PositionalEncoding& encoding, const std::string& short_name, const Tensor& value) {
-  at::NoGradGuard no_grad;
-  for (const Parameter& p : encoding.parameters()) {
-    if (p.short_name == short_name && p.layer <= 0) return (void)Tensor(p.value).copy_(value.view_as(p.value));
-  }
-  BOOST_FAIL("no parameter " << short_name);
-}
 
 /// q·k of one pair of tokens at given positions, after the encoding rotated them; no scale.
 struct Score {
@@ -68,10 +49,6 @@ inline std::vector<double> frequencies(const Score& score) {
 
 inline double attention_factor(const Score& score) {
   return dynamic_cast<Rotary&>(*score.encoding).frequencies({.pe_len = score.pe_len}).attention_factor;
-}
-
-inline void check_near(double found, double expected, double unit) {
-  BOOST_TEST(std::abs(found - expected) <= unit, "expected " << expected << ", got " << found);
 }
 
 /// The vector that an encoding adds to a token of zeros at a position, [d_m].

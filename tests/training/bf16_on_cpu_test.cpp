@@ -88,10 +88,7 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_dtype_is_marked) {
   artifact::Workspace workspace = workspace_in(folder / "run", data);
   TrainConfig config = small_config();
   config.compute.dtype = model::Precision::kBf16;
-  Watching stop(9);
-  workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, workspace), support::StopRequest);
-  support::request_stop(0);
+  stop_after(9, workspace, [&] { training::train(config, workspace); });
   Watching rest(-1);
   workspace.progress = &rest;
   training::train(small_config(), workspace);

@@ -47,13 +47,6 @@ struct Trunk {
   std::filesystem::path data;
 };
 
-std::vector<float> tensor(const std::filesystem::path& file, const std::string& name) {
-  const std::vector<std::byte> raw = artifact::CheckpointReader(file).read(name);
-  std::vector<float> values(raw.size() / sizeof(float));
-  std::memcpy(values.data(), raw.data(), raw.size());
-  return values;
-}
-
 }  // namespace
 
 BOOST_FIXTURE_TEST_SUITE(branch, Trunk)
@@ -92,19 +85,8 @@ BOOST_AUTO_TEST_CASE(a_decay_falls_to_zero_at_its_end) {
 BOOST_AUTO_TEST_CASE(a_branch_resumes_exactly) {
   artifact::Workspace whole = branch("whole", "s10");
   training::drop_pe(drop(), whole);
-  struct Stop : support::Progress {
-    void note(std::string_view) override {}
-    void warn(std::string_view) override {}
-    void advance(std::string_view, std::int64_t done, std::int64_t, const Json&) override {
-      if (done == 4) support::request_stop(15);
-    }
-    void event(const Json&) override {}
-  } stop;
   artifact::Workspace parts = branch("parts", "s10");
-  parts.progress = &stop;
-  BOOST_CHECK_THROW(training::drop_pe(drop(), parts), support::StopRequest);
-  support::request_stop(0);
-  parts.progress = &support::silent_progress();
+  stop_after(4, parts, [&] { training::drop_pe(drop(), parts); });
   training::drop_pe(drop(), parts);
   BOOST_TEST((support::read_file(folder / "parts/model.h5") == support::read_file(folder / "whole/model.h5")));
 }
@@ -132,6 +114,28 @@ BOOST_AUTO_TEST_CASE(a_drop_changes_the_encoding_and_its_control_does_not) {
   const auto lr_b = artifact::read_metrics(folder / "nodrop/metrics.h5").at("train").reals("lr");
   BOOST_TEST(lr_a == lr_b, boost::test_tools::per_element());
   BOOST_TEST(a.meta().optimizer["start"] == 10);  // moments from zero
+}
+
+// A decay has not begun where its first step comes next: the state is that of a stable trunk.
+BOOST_AUTO_TEST_CASE(branches_leave_where_a_decay_begins) {
+  training::TrainConfig config = small_config();
+  config.train.decay_share = 0.5;
+  artifact::Workspace trunk = workspace_in(folder / "decaying", data, {{"s10", 10}});
+  training::train(config, trunk);
+  BOOST_TEST(artifact::CheckpointReader(folder / "decaying/s10-model.h5").meta().extra["phase"] == "decay");
+  artifact::Workspace workspace = workspace_in(folder / "dropped", data);
+  workspace.inputs["init"] = {{folder / "decaying/s10-model.h5", artifact::Kind::kCheckpoint, "", {}}};
+  training::drop_pe(drop(), workspace);
+  BOOST_TEST(std::filesystem::exists(folder / "dropped/model.h5"));
+}
+
+BOOST_AUTO_TEST_CASE(a_second_logit_scale_is_refused) {
+  training::DropPeConfig config = drop();
+  config.drop.encoding.json = "length_scale";
+  config.drop.logit_scale = training::DropConfig::LogitScale::kGiven;
+  artifact::Workspace workspace = branch("twice", "s10");
+  BOOST_CHECK_EXCEPTION(training::drop_pe(config, workspace), support::ConfigError,
+                        [](const auto& error) { return says(error, {"has a length_scale already"}); });
 }
 
 BOOST_AUTO_TEST_CASE(the_optimizer_is_reset_or_kept) {

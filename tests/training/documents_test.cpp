@@ -145,11 +145,7 @@ BOOST_AUTO_TEST_CASE(training_on_masked_documents_resumes_exactly_and_its_branch
     artifact::Workspace whole = workspace_in(at / "whole", data, {{"s16", 16}}),
                         parts = workspace_in(at / "parts", data, {{"s16", 16}});
     training::train(config, whole);
-    Watching stop(7);
-    parts.progress = &stop;
-    BOOST_CHECK_THROW(training::train(config, parts), support::StopRequest);
-    support::request_stop(0);
-    parts.progress = &support::silent_progress();
+    stop_after(7, parts, [&] { training::train(config, parts); });
     training::train(config, parts);
     BOOST_TEST((support::read_file(at / "parts/s16-model.h5") == support::read_file(at / "whole/s16-model.h5")));
     const std::vector<std::byte> weights = artifact::CheckpointReader(at / "whole/s16-model.h5").read("model/norm");

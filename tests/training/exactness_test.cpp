@@ -309,11 +309,7 @@ artifact::Workspace of_another_machine(const TempFolder& folder, const fs::path&
   artifact::Workspace workspace = workspace_in(folder / "run", data);
   TrainConfig config = small_config();
   config.compute.threads = 3;  // only stated, never set: the fingerprint holds it
-  Watching stop(9);
-  workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, workspace), support::StopRequest);
-  support::request_stop(0);
-  workspace.progress = &support::silent_progress();
+  stop_after(9, workspace, [&] { training::train(config, workspace); });
   return workspace;
 }
 
@@ -365,10 +361,7 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_holds_words_and_no_numbers_of_enumerators) {
   artifact::Workspace workspace = workspace_in(folder / "run", data);
   TrainConfig config = small_config();
   config.train.decay_share = 0.5;
-  Watching stop(9);
-  workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, workspace), support::StopRequest);
-  support::request_stop(0);
+  stop_after(9, workspace, [&] { training::train(config, workspace); });
   const artifact::CheckpointReader checkpoint(folder / "run/work/checkpoints/step-9.h5");
   BOOST_TEST(checkpoint.meta().extra["run"]["kind"] == "wsd");
   BOOST_TEST(checkpoint.meta().extra["run"]["shape"] == "1-sqrt");

@@ -52,16 +52,24 @@ struct Trained {
   std::filesystem::path data;
 };
 
-std::vector<float> tensor(const std::filesystem::path& file, const std::string& name) {
-  const std::vector<std::byte> raw = artifact::CheckpointReader(file).read(name);
-  std::vector<float> values(raw.size() / sizeof(float));
-  std::memcpy(values.data(), raw.data(), raw.size());
-  return values;
-}
-
 }  // namespace
 
 BOOST_FIXTURE_TEST_SUITE(extend, Trained, *boost::unit_test::fixture<NoStop>())
+
+BOOST_AUTO_TEST_CASE(members_that_a_lone_rule_replaces_are_named) {
+  train("stacked", R"({"stack": ["rope", {"kind": "window", "size": 4}, "logn"]})");
+  const auto warnings = [&](const std::string& name, const Json& encoding) {
+    artifact::Workspace workspace = from(folder / "stacked/s16-model.h5", name);
+    Watching progress(-1);
+    workspace.progress = &progress;
+    training::extend(to_32(encoding), workspace);
+    return progress.warnings;
+  };
+  const std::vector<std::string> lost = warnings("lone", "yarn");
+  BOOST_TEST_REQUIRE(lost.size() == 1u);
+  BOOST_TEST(lost[0].find("no longer has logn, window of its stack") != std::string::npos, lost[0]);
+  BOOST_TEST(warnings("whole", {{"stack", {"yarn", {{"kind", "window"}, {"size", 4}}, "logn"}}}).empty());
+}
 
 BOOST_AUTO_TEST_CASE(a_rule_extends_what_the_checkpoint_has) {
   const Json rope{{"kind", "rope"}, {"base", 500.0}, {"layout", "half"}};
@@ -204,10 +212,7 @@ BOOST_AUTO_TEST_CASE(a_branch_off_an_extension_has_seen_the_tokens_before_it_too
   training::ExtendPeConfig extension = to_32("rope");
   extension.checkpoint.every = 0;
   artifact::Workspace extended = from_trunk("extended");
-  Watching stop(3);
-  extended.progress = &stop;
-  BOOST_CHECK_THROW(training::extend(extension, extended), support::StopRequest);
-  support::request_stop(0);
+  stop_after(3, extended, [&] { training::extend(extension, extended); });
   artifact::Workspace workspace = from(extended.work / "checkpoints/step-3.h5", "dropped");
   training::DropPeConfig config;
   config.drop.horizon_tokens = 6 * 32;
@@ -248,11 +253,7 @@ BOOST_AUTO_TEST_CASE(an_extension_resumes_exactly) {
   artifact::Workspace whole = from_trunk("whole"), parts = from_trunk("parts");
   training::extend(config, whole);
   BOOST_TEST(artifact::CheckpointReader(folder / "whole/model.h5").meta().optimizer["start"] == -16);
-  Watching stop(4);
-  parts.progress = &stop;
-  BOOST_CHECK_THROW(training::extend(config, parts), support::StopRequest);
-  support::request_stop(0);
-  parts.progress = &support::silent_progress();
+  stop_after(4, parts, [&] { training::extend(config, parts); });
   training::extend(config, parts);
   BOOST_TEST((support::read_file(folder / "parts/model.h5") == support::read_file(folder / "whole/model.h5")));
   BOOST_TEST((support::read_file(folder / "parts/metrics.h5") == support::read_file(folder / "whole/metrics.h5")));

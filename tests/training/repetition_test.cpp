@@ -8,7 +8,6 @@
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
 #include <set>
 #include <string>
 

@@ -42,11 +42,7 @@ void flip_a_byte(const fs::path& file) {
 }
 
 void train_until(std::int64_t steps, const TrainConfig& config, artifact::Workspace& workspace) {
-  Watching stop(steps);
-  workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, workspace), support::StopRequest);
-  support::request_stop(0);
-  workspace.progress = &support::silent_progress();
+  stop_after(steps, workspace, [&] { training::train(config, workspace); });
 }
 
 }  // namespace
@@ -284,10 +280,8 @@ BOOST_AUTO_TEST_CASE(a_damaged_checkpoint_pushes_no_good_one_out) {
   train_until(9, config, workspace);
   flip_a_byte(workspace.work / "checkpoints/step-9.h5");
   config.checkpoint.every = 1e6;
-  Watching stop(1);  // one step on from 8, which is 9 again, written again
-  workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, workspace), support::StopRequest);
-  support::request_stop(0);
+  stop_after(1, workspace,
+             [&] { training::train(config, workspace); });  // one step on from 8, which is 9 again, written again
   for (const char* name : {"step-8.h5", "step-9.h5"}) {
     artifact::CheckpointReader(workspace.work / "checkpoints" / name).verify();
   }

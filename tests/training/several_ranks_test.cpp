@@ -9,7 +9,6 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <map>
-#include <mutex>
 #include <thread>
 
 #include "cuda/nccl_stand_in.h"

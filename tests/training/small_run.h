@@ -2,8 +2,8 @@
 /// A training of seconds for tests: token shards of a text that repeats itself, and a model of a few thousand weights.
 #pragma once
 
+#include <cstring>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -77,6 +77,14 @@ inline training::TrainConfig small_config() {
   config.train.validate_windows = 6;
   config.checkpoint.every = 1e6;
   return config;
+}
+
+/// Of a checkpoint.
+inline std::vector<float> tensor(const std::filesystem::path& file, const std::string& name) {
+  const std::vector<std::byte> raw = artifact::CheckpointReader(file).read(name);
+  std::vector<float> values(raw.size() / sizeof(float));
+  std::memcpy(values.data(), raw.data(), raw.size());
+  return values;
 }
 
 /// A workspace whose folders exist. Snapshots land in "<label>-model.h5" and "<label>-metrics.h5".

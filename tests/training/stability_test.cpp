@@ -10,7 +10,6 @@
 
 using namespace pe;
 using namespace pe::test;
-using training::LogitSample;
 using training::spikes;
 using training::stability_facts;
 using training::StepFact;

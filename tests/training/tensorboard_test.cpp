@@ -153,10 +153,7 @@ BOOST_AUTO_TEST_CASE(the_tensorboard_package_reads_a_resumed_run,
   training::TrainConfig config = small_config();
   config.watch.tensorboard = training::WatchFiles::Axis::kTokens;
   artifact::Workspace first = workspace_in(folder / "1", data), second = workspace_in(folder / "2", data);
-  Watching stop(9);
-  first.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, first), support::StopRequest);
-  support::request_stop(0);
+  stop_after(9, first, [&] { training::train(config, first); });
   const fs::path charts = first.work / "tensorboard";
   BOOST_TEST_REQUIRE(std::distance(fs::directory_iterator(charts), {}) == 1);
   // As if it had gone on to step 12 before it was killed: steps of another future.

@@ -135,10 +135,7 @@ BOOST_AUTO_TEST_CASE(a_kill_falls_back_to_the_newest_whole_checkpoint) {
   config.checkpoint.every = 0;  // after every step
   config.checkpoint.keep = 3;
   artifact::Workspace workspace = workspace_in(folder / "killed", data);
-  Watching stop(9);
-  workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, workspace), support::StopRequest);
-  support::request_stop(0);
+  stop_after(9, workspace, [&] { training::train(config, workspace); });
   // Remains of a killed writer and a failing disk: a file without its end, and one with a flipped byte.
   const auto checkpoints = workspace.work / "checkpoints";
   std::filesystem::resize_file(checkpoints / "step-9.h5", 4000);
@@ -159,10 +156,7 @@ BOOST_AUTO_TEST_CASE(the_log_drops_what_lies_beyond_the_checkpoint) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
   artifact::Workspace workspace = workspace_in(folder / "run", data);
-  Watching stop(6);
-  workspace.progress = &stop;
-  BOOST_CHECK_THROW(training::train(small_config(), workspace), support::StopRequest);
-  support::request_stop(0);
+  stop_after(6, workspace, [&] { training::train(small_config(), workspace); });
   support::append_file(workspace.work / "metrics.jsonl",
                        "{\"attempt\":1,\"step\":6,\"phase\":\"attention\",\"ours\":1}\n"
                        "{\"attempt\":1,\"step\":8,\"loss\":1}\n{\"attempt\":1,\"st");
@@ -243,11 +237,7 @@ BOOST_AUTO_TEST_CASE(an_encoding_with_parameters_and_draws_resumes_exactly) {
   artifact::Workspace whole = workspace_in(folder / "whole", data);
   training::train(config, whole);
   artifact::Workspace parts = workspace_in(folder / "parts", data);
-  Watching stop(11);
-  parts.progress = &stop;
-  BOOST_CHECK_THROW(training::train(config, parts), support::StopRequest);
-  support::request_stop(0);
-  parts.progress = &support::silent_progress();
+  stop_after(11, parts, [&] { training::train(config, parts); });
   training::train(config, parts);
   BOOST_TEST((bytes_of(folder / "parts/model.h5") == bytes_of(folder / "whole/model.h5")));
 }
@@ -263,11 +253,7 @@ BOOST_AUTO_TEST_CASE(every_optimizer_resumes_exactly_and_differs_from_the_others
     const std::filesystem::path at = folder / std::to_string(static_cast<int>(kind));
     artifact::Workspace whole = workspace_in(at / "whole", data), parts = workspace_in(at / "parts", data);
     training::train(config, whole);
-    Watching stop(7);
-    parts.progress = &stop;
-    BOOST_CHECK_THROW(training::train(config, parts), support::StopRequest);
-    support::request_stop(0);
-    parts.progress = &support::silent_progress();
+    stop_after(7, parts, [&] { training::train(config, parts); });
     training::train(config, parts);
     BOOST_TEST((bytes_of(at / "parts/model.h5") == bytes_of(at / "whole/model.h5")));
     results.insert(bytes_of(at / "whole/model.h5"));
@@ -292,22 +278,14 @@ BOOST_AUTO_TEST_CASE(dropout_a_z_loss_a_cap_and_averages_resume_exactly) {
   config.compute.micro_batch = 2;
   artifact::Workspace whole = workspace_in(folder / "whole", data), parts = workspace_in(folder / "parts", data);
   training::train(config, whole);
-  for (const std::int64_t steps : {3, 8}) {
-    Watching stop(steps);
-    parts.progress = &stop;
-    BOOST_CHECK_THROW(training::train(config, parts), support::StopRequest);
-    support::request_stop(0);
-  }
-  parts.progress = &support::silent_progress();
+  for (const std::int64_t steps : {3, 8}) stop_after(steps, parts, [&] { training::train(config, parts); });
   training::train(config, parts);
   BOOST_TEST((bytes_of(folder / "parts/model.h5") == bytes_of(folder / "whole/model.h5")));
   BOOST_TEST((bytes_of(folder / "parts/metrics.h5") == bytes_of(folder / "whole/metrics.h5")));
 }
 
 std::vector<double> tensor_of(const std::filesystem::path& file, const std::string& name) {
-  const std::vector<std::byte> raw = artifact::CheckpointReader(file).read(name);
-  std::vector<float> values(raw.size() / sizeof(float));
-  std::memcpy(values.data(), raw.data(), raw.size());
+  const std::vector<float> values = test::tensor(file, name);
   return {values.begin(), values.end()};
 }
 
@@ -365,13 +343,8 @@ BOOST_AUTO_TEST_CASE(the_weights_of_the_best_validation_are_kept_beside_the_last
   config.train.best = true;
   artifact::Workspace whole = workspace_in(folder / "whole", data), parts = workspace_in(folder / "parts", data);
   training::train(config, whole);
-  for (const std::int64_t stop_after : {3, 8, 6}) {  // before the first validation, and behind others
-    Watching stop(stop_after);
-    parts.progress = &stop;
-    BOOST_CHECK_THROW(training::train(config, parts), support::StopRequest);
-    support::request_stop(0);
-  }
-  parts.progress = &support::silent_progress();
+  for (const std::int64_t steps : {3, 8, 6})  // before the first validation, and behind others
+    stop_after(steps, parts, [&] { training::train(config, parts); });
   training::train(config, parts);
   BOOST_TEST((bytes_of(folder / "parts/model.h5") == bytes_of(folder / "whole/model.h5")));
   for (const char* name : {"embedding", "layers.1.feed_forward.down", "norm"}) {
@@ -392,11 +365,8 @@ BOOST_AUTO_TEST_CASE(the_weights_of_the_best_validation_are_kept_beside_the_last
 
   // Weights of an earlier validation are gone if the first attempt did not keep them.
   artifact::Workspace late = workspace_in(folder / "late", data);
-  Watching stop(12);
-  late.progress = &stop;
   config.train.best = false;
-  BOOST_CHECK_THROW(training::train(config, late), support::StopRequest);
-  support::request_stop(0);
+  stop_after(12, late, [&] { training::train(config, late); });
   config.train.best = true;
   BOOST_CHECK_EXCEPTION(training::train(config, late), support::ConfigError, [](const auto& error) {
     return std::string(error.what()).find("since train.best was false") != std::string::npos;

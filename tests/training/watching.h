@@ -4,9 +4,11 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "artifact/workspace.h"
 #include "kernels/product_bf16.h"
 #include "support/progress.h"
 
@@ -30,6 +32,15 @@ class Watching : public support::Progress {
  private:
   std::int64_t steps_;
 };
+
+/// Runs `train` on the workspace until it stops after so many steps; the next training there continues.
+inline void stop_after(std::int64_t steps, artifact::Workspace& workspace, const std::function<void()>& train) {
+  Watching stop(steps);
+  workspace.progress = &stop;
+  BOOST_CHECK_THROW(train(), support::StopRequest);
+  support::request_stop(0);
+  workspace.progress = &support::silent_progress();
+}
 
 /// A test may multiply in bf16; afterwards nothing does.
 struct NoBf16After {

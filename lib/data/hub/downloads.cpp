@@ -11,7 +11,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -22,6 +21,7 @@
 #include <utility>
 
 #include "data/hub/environment.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/escaped.h"
 #include "support/files.h"
@@ -189,12 +189,7 @@ class Part {
   /// Takes the bytes.
   void append(std::string& bytes) {
     const auto count = static_cast<std::int64_t>(bytes.size());
-    for (std::string_view rest = bytes; !rest.empty();) {
-      const ssize_t written = ::write(fd_.get(), rest.data(), rest.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) support::throw_errno("write", path_.string());
-      rest.remove_prefix(static_cast<std::size_t>(written));
-    }
+    if (!support::write_whole(fd_.get(), bytes)) support::throw_errno("write", path_.string());
     hash_.update(bytes);
     bytes_ += count;
     done_ += count;
@@ -569,12 +564,12 @@ class ParallelDownloads {
   }
 
   void show_until_ended() {
-    const auto started = std::chrono::steady_clock::now();
+    const double started = support::steady_s();
     const std::int64_t here = lock_.bytes() - plan_.missing_bytes;
     for (bool over = false; !over;) {
       std::unique_lock guard(mutex_);
       over = ended_.wait_for(guard, std::chrono::milliseconds(20), [&] { return running_ == 0; });
-      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+      const double seconds = support::steady_s() - started;
       std::int64_t all = 0;
       for (const Transfer& transfer : transfers_) all += transfer.bytes;
       Json detail = {{"megabytes_per_second", static_cast<double>(all - here) / 1e6 / std::max(seconds, 1e-3)},

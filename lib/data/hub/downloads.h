@@ -3,11 +3,8 @@
 /// complete and was verified on arrival; `<aa>/<sha256>.part` is continued from its end, by any program.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "data/hub/hub.h"

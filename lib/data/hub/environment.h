@@ -1,16 +1,12 @@
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
-#include <string>
+
+#include "support/environment.h"
 
 namespace pe::data {
 
-/// A variable of the environment; "" where it is not set.
-inline std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
+using support::variable;
 
 /// The folder that a variable names; "" where it is not set or the path is not absolute. The current folder may be
 /// another person's, whose cache and token must not be used.

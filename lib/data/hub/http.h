@@ -3,7 +3,6 @@
 /// that a token never reaches another host than the one it is for.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>

@@ -2,7 +2,6 @@
 /// Files read front to back: plain, gzip (several members), zstd (several frames); and lines of them.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>

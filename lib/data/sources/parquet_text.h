@@ -6,7 +6,6 @@
 /// damaged file ends in a message. Page checksums are verified where a file has them.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>

@@ -14,6 +14,11 @@ std::string_view content_of(std::string_view line) {
   return line;
 }
 
+/// Some editors begin a file with a byte order mark, which is no text.
+void drop_byte_order_mark(std::string& first_line) {
+  if (first_line.starts_with("\xef\xbb\xbf")) first_line.erase(0, 3);
+}
+
 /// One document, or several parted by a separator line or cut at blank lines.
 class TextFile : public FileReader {
  public:
@@ -65,7 +70,7 @@ class TextFile : public FileReader {
     line_starts_ = complete_;
     // A line may fill a document and no more; what is longer comes in parts.
     ended_ = !lines_.next(line_, static_cast<std::size_t>(options_.longest_document) + 1, complete_);
-    if (!ended_ && line_starts_) ++line_number_;
+    if (!ended_ && line_starts_ && ++line_number_ == 1) drop_byte_order_mark(line_);
     return !ended_;
   }
 
@@ -128,6 +133,7 @@ class TextLines : public FileReader {
     }
     complete_ = true;
     if (!lines_.next(item.text, longest + 2, complete_)) return Outcome::kEnd;
+    if (line_number_ == 0) drop_byte_order_mark(item.text);
     item.row = line_number_++;
     if (complete_ && content_of(item.text).size() <= longest) {
       item.text.resize(content_of(item.text).size());

@@ -78,16 +78,12 @@ class PaddedAddition final : public Addition {
 
 constexpr std::int32_t kLetters = 11;
 
-std::vector<std::string> letters() {
-  std::vector<std::string> names;
-  for (char c = 'a'; c <= 'z' + 1; ++c) names.emplace_back(c <= 'z' ? std::string(1, c) : "aa");
-  return names;
-}
-
 /// Addition with index hints: every digit follows the letter of its place, from the least significant on.
 class IndexedAddition final : public Addition {
  public:
-  std::vector<std::string> symbols() const override { return Addition::symbols() + letters(); }
+  std::vector<std::string> symbols() const override {
+    return Addition::symbols() + letters() + std::vector<std::string>{"aa"};
+  }
   double weight(std::int64_t n) const override { return n <= 26 ? Addition::weight(n) : 0; }
 
  private:

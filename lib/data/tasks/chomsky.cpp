@@ -331,13 +331,7 @@ class BucketSort final : public DigitTask {
 class ComputeSqrt final : public DigitTask {
  public:
   ComputeSqrt() : DigitTask(2) {}
-  Symbols ask(support::Xoshiro& random, std::int64_t n) const override {
-    Symbols drawn;
-    do {
-      drawn = draw_many(random, n, 2);
-    } while (std::find(drawn.begin(), drawn.end(), 1) == drawn.end());
-    return drawn;
-  }
+  Symbols ask(support::Xoshiro& random, std::int64_t n) const override { return binary_number(random, n); }
   /// Digit by digit: two bits of the number bring one bit of the root.
   Symbols answer(const Symbols& input) const override {
     Symbols number = input;

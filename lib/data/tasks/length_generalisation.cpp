@@ -265,9 +265,7 @@ class Lego final : public QuestionTask {
  public:
   void describe(support::FieldVisitor& v) override { v.field("permuted", permuted_, "Clauses in any order."); }
   std::vector<std::string> symbols() const override {
-    std::vector<std::string> names;
-    for (char c = 'a'; c <= 'z'; ++c) names.emplace_back(1, c);
-    return names + std::vector<std::string>{"=", "+", "-", "1", ";", "?", "+1", "-1"};
+    return letters() + std::vector<std::string>{"=", "+", "-", "1", ";", "?", "+1", "-1"};
   }
   std::vector<std::int32_t> answers() const override { return ids_of(kPlusOne, kMinusOne + 1); }
   double weight(std::int64_t n) const override { return n >= 2 && n <= 26 ? 1 : 0; }

@@ -167,8 +167,7 @@ class IndirectIndex final : public QuestionTask {
     v.field("allow_zero", allow_zero_, "A shift of 0 may be asked for, as in the source.");
   }
   std::vector<std::string> symbols() const override {
-    std::vector<std::string> names = numbered("", 10) + std::vector<std::string>{",", "+", "-"};
-    for (char c = 'a'; c <= 'z'; ++c) names.emplace_back(1, c);
+    std::vector<std::string> names = numbered("", 10) + std::vector<std::string>{",", "+", "-"} + letters();
     for (char c = 'A'; c <= 'Z'; ++c) names.emplace_back(1, c);
     return names;
   }

@@ -21,11 +21,7 @@ class CopyLm final : public QuestionTask {
     v.field("answer", answer_, "Largest number of letters after the n-gram.",
             {.unit = "letters", .min = 1, .max = 1000});
   }
-  std::vector<std::string> symbols() const override {
-    std::vector<std::string> names;
-    for (char c = 'a'; c <= 'z'; ++c) names.emplace_back(1, c);
-    return names + std::vector<std::string>{"$", "|", "."};
-  }
+  std::vector<std::string> symbols() const override { return letters() + std::vector<std::string>{"$", "|", "."}; }
   std::vector<std::int32_t> answers() const override { return ids_of(0, 26); }
   double weight(std::int64_t n) const override {
     if (variant_ == Variant::kCopy) return n > 0 ? 1 : 0;

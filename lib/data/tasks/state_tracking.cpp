@@ -1,5 +1,4 @@
 // A state that a text changes step by step (E 3.4).
-#include <array>
 #include <cmath>
 
 #include "data/tasks/task_base.h"
@@ -23,8 +22,7 @@ class Count final : public QuestionTask {
   std::vector<std::string> symbols() const override {
     std::vector<std::string> names = {"=", ";", "++", "pass", "print"};
     for (std::int32_t value = 0; value <= kLargest; ++value) names.push_back(std::to_string(value));
-    for (char c = 'a'; c <= 'z'; ++c) names.emplace_back(1, c);
-    return names;
+    return names + letters();
   }
   std::vector<std::int32_t> answers() const override { return ids_of(kValues, kNames); }
   Symbols ask(support::Xoshiro& random, std::int64_t lines) const override {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -40,6 +39,13 @@ inline void append(Symbols& symbols, const Symbols& more) { symbols.insert(symbo
 inline std::vector<std::string> numbered(const std::string& prefix, std::int64_t count) {
   std::vector<std::string> names;
   for (std::int64_t i = 0; i < count; ++i) names.push_back(prefix + std::to_string(i));
+  return names;
+}
+
+/// "a" to "z"
+inline std::vector<std::string> letters() {
+  std::vector<std::string> names;
+  for (char c = 'a'; c <= 'z'; ++c) names.emplace_back(1, c);
   return names;
 }
 

@@ -19,7 +19,6 @@ class SampleOrder {
   /// The window that sample k of the run reads; thread-safe.
   std::uint64_t operator()(std::uint64_t k) const;
   std::uint64_t windows() const { return windows_; }
-  std::uint64_t epoch(std::uint64_t k) const { return k / windows_; }
 
  private:
   std::uint64_t seed_;

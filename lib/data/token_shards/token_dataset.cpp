@@ -163,8 +163,7 @@ struct TokenDataset::State {
   }
 
   /// Calls part(shard, address, ids) for each shard with tokens of [first, first + count), in order.
-  template <typename Part>
-  void each_part(Split split, std::uint64_t first, std::size_t count, Part&& part) const {
+  void each_part(Split split, std::uint64_t first, std::size_t count, auto&& part) const {
     const Stream& from = stream(split);
     if (count > from.tokens || first > from.tokens - count) past_the_end(split, first + count, from.tokens);
     if (count == 0) return;
@@ -333,23 +332,6 @@ TokenDataset::Document TokenDataset::document(Split split, std::uint64_t number)
   const std::size_t at = static_cast<std::size_t>(number - shard->first_document);
   return {shard->first + shard->offsets[at], shard->offsets[at + 1] - shard->offsets[at], shard->bytes[at],
           shard->index[at]};
-}
-
-std::vector<std::int64_t> TokenDataset::document_tokens(Split split, std::uint64_t number) const {
-  const Document of = document(split, number);
-  std::vector<std::int64_t> tokens(of.tokens);
-  state_->read<std::int64_t>(split, of.first, tokens);
-  return tokens;
-}
-
-std::vector<std::uint64_t> TokenDataset::documents_of_at_least(Split split, std::uint64_t tokens) const {
-  std::vector<std::uint64_t> numbers;
-  for (const Shard& shard : state_->stream(split).shards) {
-    for (std::size_t i = 0; i + 1 < shard.offsets.size(); ++i) {
-      if (shard.offsets[i + 1] - shard.offsets[i] >= tokens) numbers.push_back(shard.first_document + i);
-    }
-  }
-  return numbers;
 }
 
 std::uint64_t TokenDataset::text_bytes(std::span<const std::int64_t> tokens, std::size_t first,

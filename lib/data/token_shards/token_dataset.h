@@ -58,10 +58,6 @@ class TokenDataset {
     std::uint64_t index = 0;  ///< its number in the raw text
   };
   Document document(Split split, std::uint64_t number) const;
-  /// All of its tokens, BOS included.
-  std::vector<std::int64_t> document_tokens(Split split, std::uint64_t number) const;
-  /// Numbers of the documents with at least `tokens` tokens, in order.
-  std::vector<std::uint64_t> documents_of_at_least(Split split, std::uint64_t tokens) const;
 
   /// Bytes of text that tokens[first..] stand for (bits per byte divides by this). A space that the tokenizer put
   /// before a document counts nothing; it is recognised by the BOS before it, or by `starts_document` at tokens[0].

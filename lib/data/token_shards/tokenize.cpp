@@ -3,11 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cmath>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -22,6 +18,7 @@
 #include "data/sources/length_histogram.h"
 #include "data/token_shards/seen_texts.h"
 #include "data/tokenizers/tokenizer.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/escaped.h"
 #include "support/files.h"
@@ -221,10 +218,6 @@ int processors() {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 /// Reported, not stored.
 struct Summary {
   LengthHistogram lengths;
@@ -347,7 +340,7 @@ class KeptDocuments {
       bytes_ += document.bytes;
       tokens_ += document.count;
     }
-    const double speed = static_cast<double>(bytes_) / 1e6 / std::max(seconds_since(started_), 1e-9);
+    const double speed = static_cast<double>(bytes_) / 1e6 / std::max(support::steady_s() - started_, 1e-9);
     progress_.advance("documents", static_cast<std::int64_t>(totals_.read), static_cast<std::int64_t>(documents_),
                       {{"tokens", tokens_}, {"megabytes_per_second", speed}});
   }
@@ -370,7 +363,7 @@ class KeptDocuments {
   artifact::DatasetTotals totals_;
   decltype(artifact::SplitRecord::documents) samples_;
   std::uint64_t bytes_ = 0, tokens_ = 0;
-  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  double started_ = support::steady_s();
 };
 
 /// Up to 256 documents or about a megabyte; an empty batch at the end.
@@ -401,9 +394,9 @@ void encode_all(RawTextReader& reader, EncoderPool& pool, int workers, Summary& 
       pool.submit(std::move(batch));
     }
     if (written == submitted) continue;
-    const auto waiting = std::chrono::steady_clock::now();
+    const double waiting = support::steady_s();
     const TokenBatch result = pool.take(written++);
-    summary.waited_s += seconds_since(waiting);
+    summary.waited_s += support::steady_s() - waiting;
     if (result.error) std::rethrow_exception(result.error);
     write(result);
   }
@@ -424,11 +417,11 @@ void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
                                      static_cast<std::uint64_t>(config.shard_tokens));
   Summary summary;
   KeptDocuments kept(config, *tokenizer, reader.documents(), writer, summary, progress);
-  const auto started = std::chrono::steady_clock::now();
+  const double started = support::steady_s();
   encode_all(reader, pool, workers, summary, [&](const TokenBatch& batch) { kept.write(batch); });
   if (kept.tokens() == 0) throw support::ArtifactError("the raw text holds no document that can be kept");
   rule.require_all_matched();
-  summary.took_s = seconds_since(started);
+  summary.took_s = support::steady_s() - started;
   writer.set_splits(kept.splits(rule));
   writer.finish(kept.totals());
   report(kept.totals(), config, summary, progress);

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "artifact/workspace.h"
 #include "data/sources/split_rule.h"

@@ -3,7 +3,6 @@
 /// it are not installed in Debian 12. Field numbers follow sentencepiece_model.proto.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

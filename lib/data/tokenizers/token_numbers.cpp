@@ -1,7 +1,6 @@
 #include "data/tokenizers/token_numbers.h"
 
 #include <algorithm>
-#include <memory>
 
 #include "data/tasks/algorithmic_task.h"
 #include "data/tokenizers/byte_level_bpe.h"

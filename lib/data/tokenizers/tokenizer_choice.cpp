@@ -1,15 +1,14 @@
 #include "data/tokenizers/tokenizer_choice.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
 #include "data/tokenizers/byte_level_bpe.h"
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/tokenizer_training.h"
 #include "support/child_work.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/escaped.h"
 #include "support/files.h"
@@ -114,7 +113,7 @@ std::string train_model(const TokenizerConfig& config, const SplitRule& rule, ar
   struct SampleSize {
     std::uint64_t documents = 0, bytes = 0;
   } taken;
-  const auto started = std::chrono::steady_clock::now();
+  const double started = support::steady_s();
   const auto next = [&](std::string& text) {
     artifact::RawTextReader::Document document;
     while (reader.next(document)) {
@@ -137,7 +136,7 @@ std::string train_model(const TokenizerConfig& config, const SplitRule& rule, ar
         return std::string(reinterpret_cast<const char*>(&taken), sizeof taken) + model;
       });
   std::memcpy(&taken, answer.data(), sizeof taken);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  const double seconds = support::steady_s() - started;
   progress.note(cat("tokenizer: ", with_commas(config.vocabulary), " pieces, trained on ",
                     with_commas(static_cast<std::int64_t>(taken.documents)), " documents (",
                     support::short_bytes(static_cast<double>(taken.bytes)), ") in ", support::short_duration(seconds)));

@@ -1,12 +1,12 @@
 #include "data/tokenizers/tokenizer_stage.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
 #include "artifact/tokenizer_record.h"
 #include "data/sources/length_histogram.h"
 #include "data/tokenizers/byte_level_bpe.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -33,7 +33,7 @@ void summarise(const Tokenizer& tokenizer, const SplitRule& rule, artifact::RawT
   LengthHistogram lengths;
   std::vector<std::int32_t> ids;
   std::uint64_t bytes = 0, tokens = 0, unknown = 0, documents = 0;
-  const auto started = std::chrono::steady_clock::now();
+  const double started = support::steady_s();
   artifact::RawTextReader::Document document;
   while (bytes < static_cast<std::uint64_t>(most_bytes) && reader.next(document)) {
     if (support::stop_requested()) throw support::StopRequest(false);
@@ -50,7 +50,7 @@ void summarise(const Tokenizer& tokenizer, const SplitRule& rule, artifact::RawT
     }
   }
   if (tokens == 0) return;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  const double seconds = support::steady_s() - started;
   progress.note(fmt::format("{} documents, {}: {:.3f} bytes per token, {:.1f} MB/s on one thread",
                             with_commas(static_cast<std::int64_t>(documents)),
                             support::short_bytes(static_cast<double>(bytes)),

@@ -287,7 +287,9 @@ void check_shift(const Subject& subject, Findings& findings) {
     changed = changed || difference > 1e-3;
   }
   if (exemption(subject, "moved rows") == nullptr) changed = moves_rows(*encoding, facts, findings) || changed;
-  findings.expect(always || changed, "facts() says that a shift changes something, and it changes nothing");
+  // A temperature counts keys. Under a window, which is full from the first shift on, it has the same number.
+  const bool windowed = subject.config.contains("stack") && contains(subject, "window");
+  findings.expect(always || changed || windowed, "facts() says that a shift changes something, and it changes nothing");
 }
 
 void check_far(const Subject& subject, Findings& findings) {

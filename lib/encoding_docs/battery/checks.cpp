@@ -5,12 +5,12 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "encoding_docs/battery/check_functions.h"
 #include "encoding_docs/battery/toy.h"
 #include "support/arithmetic.h"
+#include "support/clock.h"
 #include "support/error.h"
 
 namespace pe::encoding_docs::battery {
@@ -154,8 +154,7 @@ const EncodingEntry* plain_entry(const Json& encoding) {
 class Reporter {
  public:
   void conclude(const std::string& check, const char* meaning, const Findings& findings, const std::string& where) {
-    const auto now = std::chrono::steady_clock::now();
-    const double took_s = std::chrono::duration<double>(now - std::exchange(started_, now)).count();
+    const double now = support::steady_s(), took_s = now - std::exchange(started_, now);
     lines_ += fmt::format("{:<4}  {:<16} {:>6.2f} s  {}\n", findings.clean() ? "ok" : "FAIL", check, took_s, meaning);
     if (findings.clean()) return;
     if (first_.empty())
@@ -174,7 +173,7 @@ class Reporter {
   }
 
  private:
-  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  double started_ = support::steady_s();
   std::string lines_, first_;
   std::vector<std::string> also_;
 };

@@ -115,19 +115,6 @@ void say_numbers(encodings::PositionalEncoding& encoding, const Tensor& x, encod
   encodings::give_numbers(state, at::stack({1 + one + 2 * other, other}, -1) + first);
 }
 
-void read_by_ids(encodings::PositionalEncoding& encoding) {
-  encodings::ReadsTokens* reader = encodings::reader_of(encoding);
-  if (reader == nullptr) return;
-  reader->read_with([](std::span<const std::int64_t> ids) {
-    std::vector<std::int64_t> numbers;
-    for (const std::int64_t id : ids) {
-      numbers.push_back(1 + id % 3);
-      numbers.push_back(id % 2);
-    }
-    return numbers;
-  });
-}
-
 Tensor Toy::run(encodings::PositionalEncoding& encoding, const Span& span,
                 const encodings::AttendOptions& options) const {
   encodings::State state = encodings::begin_pass(encoding, span);

@@ -5,7 +5,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -60,8 +59,6 @@ struct Toy {
 /// Gives a pass numbers where its encoding reads them off the tokens. They depend on each token, so that parts of a
 /// text have the numbers of the whole, and are shifted where positions are. @param x [B,S,d_m].
 void say_numbers(encodings::PositionalEncoding& encoding, const Tensor& x, encodings::State& state);
-/// A model's encoding reads such numbers off the ids.
-void read_by_ids(encodings::PositionalEncoding& encoding);
 
 /// out [B,H,T,d_h] and gradients of sum(out·G) for the toy's inputs and the encoding's parameters.
 struct ToyGradients {

@@ -114,38 +114,10 @@ double Digits::root_mean_square() const {
   return std::sqrt(square * share);
 }
 
-/// The bits of the position, 0 or 1, least significant first.
-class Binary : public Digits {
- public:
-  Binary(const DigitOptions& options, const Shape& shape) : Digits("binary", 2, /*normalised=*/false, options, shape) {}
-};
-
-/// The bits of the position as −1 or 1, least significant first.
-class BinaryNorm : public Digits {
- public:
-  BinaryNorm(const DigitOptions& options, const Shape& shape)
-      : Digits("binary_norm", 2, /*normalised=*/true, options, shape) {}
-};
-
-/// The decimal digits of the position, 0 to 9, least significant first. They drown the token at the start: that is the
-/// effect under study.
-class Decimal : public Digits {
- public:
-  Decimal(const DigitOptions& options, const Shape& shape)
-      : Digits("decimal", 10, /*normalised=*/false, options, shape) {}
-};
-
-/// The decimal digits of the position, brought to −1 … 1, least significant first.
-class DecimalNorm : public Digits {
- public:
-  DecimalNorm(const DigitOptions& options, const Shape& shape)
-      : Digits("decimal_norm", 10, /*normalised=*/true, options, shape) {}
-};
-
 }  // namespace
 
 EncodingEntry binary_entry() {
-  return with_options<Binary, DigitOptions>(
+  return with_options<Digits, DigitOptions>(
       {.name = "binary",
        .summary = "Adds the bits of the position, 0 or 1, to the token embeddings.",
        .reference = "defined by this project",
@@ -156,11 +128,12 @@ EncodingEntry binary_entry() {
                   "fill: pad, in the first channels; tile, channel c holds digit c mod B; project, through a "
                   "trained matrix [B, d_m]",
        .known_for = "An ablation: exact in every number format, but neighbours can differ in many bits (1023 and 1024 "
-                    "in eleven). Bits above the training length are constant in training."});
+                    "in eleven). Bits above the training length are constant in training."},
+      "binary", 2, /*normalised=*/false);
 }
 
 EncodingEntry binary_norm_entry() {
-  return with_options<BinaryNorm, DigitOptions>(
+  return with_options<Digits, DigitOptions>(
       {.name = "binary_norm",
        .summary = "Adds the bits of the position, −1 or 1, to the token embeddings.",
        .reference = "defined by this project",
@@ -169,11 +142,12 @@ EncodingEntry binary_norm_entry() {
        .acts_on = "token embeddings",
        .formula = "as binary with 2·b_j − 1 in place of b_j",
        .known_for = "Bits that are centred at 0. With `fill: tile` every position has the same norm, as with a "
-                    "sinusoid."});
+                    "sinusoid."},
+      "binary_norm", 2, /*normalised=*/true);
 }
 
 EncodingEntry decimal_entry() {
-  return with_options<Decimal, DigitOptions>(
+  return with_options<Digits, DigitOptions>(
       {.name = "decimal",
        .summary = "Adds the decimal digits of the position, 0 to 9, to the token embeddings.",
        .reference = "defined by this project",
@@ -184,11 +158,12 @@ EncodingEntry decimal_entry() {
                   "fill: as for binary",
        .known_for = "An ablation: entries up to 9 next to token embeddings of standard deviation 0.02 hide the "
                     "token in their channels at the start of training. A comparison with decimal_norm shows that "
-                    "effect."});
+                    "effect."},
+      "decimal", 10, /*normalised=*/false);
 }
 
 EncodingEntry decimal_norm_entry() {
-  return with_options<DecimalNorm, DigitOptions>(
+  return with_options<Digits, DigitOptions>(
       {.name = "decimal_norm",
        .summary = "Adds the decimal digits of the position, scaled to −1 … 1, to the token embeddings.",
        .reference = "defined by this project",
@@ -196,7 +171,8 @@ EncodingEntry decimal_norm_entry() {
        .family = Family::kAbsolute,
        .acts_on = "token embeddings",
        .formula = "as decimal with 2·d_j/9 − 1 in place of d_j",
-       .known_for = "Decimal digits at the scale of a sinusoid (mean square 11/27); compare with decimal."});
+       .known_for = "Decimal digits at the scale of a sinusoid (mean square 11/27); compare with decimal."},
+      "decimal_norm", 10, /*normalised=*/true);
 }
 
 }  // namespace pe::encodings

@@ -3,8 +3,6 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <limits>
-
 #include "encodings/attention/attend_plain.h"
 #include "encodings/attention/attend_rows.h"
 #include "encodings/attention/attention_window.h"

@@ -3,8 +3,6 @@
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
-
 #include "encodings/attention/attend_rows.h"
 #include "kernels/dispatch.h"
 #include "support/error.h"

@@ -21,12 +21,10 @@ struct BamOptions {
 /// Bianchessi et al. 2025, arXiv:2505.22842: −(|j − i − μ| + 1e-5)^α · e^ς with μ = e^ℓ − e^−ℓ.
 class BamPrior : public PositionalEncoding {
  public:
+  BamPrior(const std::string& kind, const BamOptions& options, const Shape& shape);
   Facts facts() const override { return {.learned = true}; }
   Traits traits(const Span& span) const override { return {.bias = BiasKind::kToeplitz, .bias_needs_grad = true}; }
   Tensor table(LayerContext& context, std::int64_t n) override;
-
- protected:
-  BamPrior(const std::string& kind, const BamOptions& options, const Shape& shape);
 
  private:
   std::string kind_;
@@ -68,12 +66,6 @@ Tensor BamPrior::table(LayerContext& context, std::int64_t n) {
   }
   return table;
 }
-
-/// BAM: a generalised Gaussian prior over distance, which starts as ALiBi.
-class Bam : public BamPrior {
- public:
-  Bam(const BamOptions& options, const Shape& shape) : BamPrior("bam", options, shape) {}
-};
 
 struct BamSsmaxOptions : BamOptions {
   bool scale_prior = true;
@@ -141,7 +133,7 @@ class BamSsmax : public BamPrior {
 }  // namespace
 
 EncodingEntry bam_entry() {
-  return with_options<Bam, BamOptions>(
+  return with_options<BamPrior, BamOptions>(
       {.name = "bam",
        .summary = "Adds a trained generalised Gaussian prior over distance.",
        .reference = "Bianchessi et al. 2025, arXiv:2505.22842",
@@ -152,7 +144,8 @@ EncodingEntry bam_entry() {
        .formula = "logit(i,j) += −(|j − i − μ_h| + 1e−5)^α_h·e^ς_h, μ_h = 2·sinh(location_h)",
        .known_for = "Each head learns the slope and the shape of its decay; it starts as ALiBi.",
        .errata = {"The exponent has no bound: a negative exponent gives an unbounded peak at distance 0, so watch "
-                  "`shape`."}});
+                  "`shape`."}},
+      "bam");
 }
 
 EncodingEntry bam_ssmax_entry() {

@@ -95,28 +95,10 @@ Tensor Cable::slopes(const LayerContext& context) const {
       .narrow(-1, span.keys - span.queries, span.queries);
 }
 
-/// CABLE: tokens take steps, read off their content; a query weighs the steps between itself and a key.
-class WeightedCable : public Cable {
- public:
-  explicit WeightedCable(const Shape& shape) : Cable("cable", CableForm::kWeighted, shape) {}
-};
-
-/// CABLE without weights: tokens take steps, read off their content, and a key loses those taken after it.
-class PlainCable : public Cable {
- public:
-  explicit PlainCable(const Shape& shape) : Cable("cable_nw", CableForm::kPlain, shape) {}
-};
-
-/// CABLE with a logarithmic kernel on the steps between key and query.
-class LogSquareCable : public Cable {
- public:
-  explicit LogSquareCable(const Shape& shape) : Cable("k_cable", CableForm::kLogSquare, shape) {}
-};
-
 }  // namespace
 
 EncodingEntry cable_entry() {
-  return without_options<WeightedCable>(
+  return without_options<Cable>(
       {.name = "cable",
        .summary = "Adds a penalty: the sum of steps of the tokens between key and query, weighted by the query.",
        .reference = "Veisi et al. 2025, arXiv:2503.08067",
@@ -128,15 +110,16 @@ EncodingEntry cable_entry() {
                   "logit(i,j) += −g_i·(S_i − S_j)",
        .known_for = "The best encoding in its paper at small sizes; perplexity is flat to fifteen times the training "
                     "length.",
-       .errata = {
-           "The first version of the paper equals FoX in another notation, and its code omits the division by "
-           "√d_h. This is the later version.",
-           "As extra channels in bfloat16 its gradients are wrong by tens of percent. On a GPU a kernel computes "
-           "the bias in float32."}});
+       .errata =
+           {"The first version of the paper equals FoX in another notation, and its code omits the division by "
+            "√d_h. This is the later version.",
+            "As extra channels in bfloat16 its gradients are wrong by tens of percent. On a GPU a kernel computes "
+            "the bias in float32."}},
+      "cable", CableForm::kWeighted);
 }
 
 EncodingEntry cable_nw_entry() {
-  return without_options<PlainCable>(
+  return without_options<Cable>(
       {.name = "cable_nw",
        .summary = "Adds a penalty: the sum of steps of the tokens between key and query.",
        .reference = "Veisi et al. 2025, arXiv:2503.08067",
@@ -146,11 +129,12 @@ EncodingEntry cable_nw_entry() {
        .parameters = "layers*heads*width",
        .formula = "s_t = relu(W_c x_t), S_i = Σ_{l ≤ i} s_l\n"
                   "logit(i,j) += −(S_i − S_j)",
-       .known_for = "CABLE without the weight of the query: a factor of low rank, as cheap as ALiBi."});
+       .known_for = "CABLE without the weight of the query: a factor of low rank, as cheap as ALiBi."},
+      "cable_nw", CableForm::kPlain);
 }
 
 EncodingEntry k_cable_entry() {
-  return without_options<LogSquareCable>(
+  return without_options<Cable>(
       {.name = "k_cable",
        .summary = "Adds a penalty on the logarithm of the squared steps of the tokens between key and query.",
        .reference = "Veisi et al. 2025, arXiv:2503.08067",
@@ -161,7 +145,8 @@ EncodingEntry k_cable_entry() {
        .formula = "s_t = relu(W_c x_t), S_i = Σ_{l ≤ i} s_l\n"
                   "logit(i,j) += −ln(1 + (S_i − S_j)²)",
        .known_for = "CABLE with a logarithmic kernel, as in KERPLE.",
-       .errata = {"The sign is chosen so that the bias decays."}});
+       .errata = {"The sign is chosen so that the bias decays."}},
+      "k_cable", CableForm::kLogSquare);
 }
 
 }  // namespace pe::encodings

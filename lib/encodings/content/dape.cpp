@@ -21,6 +21,7 @@ struct DapeOptions {
 /// taps 3).
 class Dape : public PositionalEncoding, public FusesBias {
  public:
+  Dape(const std::string& kind, std::int64_t taps, const DapeOptions& options, const Shape& shape);
   Facts facts() const override;
   Traits traits(const Span& span) const override;
   void begin(State& state) override;
@@ -29,9 +30,6 @@ class Dape : public PositionalEncoding, public FusesBias {
   void after_step() override;
   FusedKind fused_kind(const Span& span) const override;
   Tensor fused_rewrite(const Rows& rows) override;
-
- protected:
-  Dape(const std::string& kind, const DapeOptions& options, const Shape& shape, std::int64_t taps);
 
  private:
   struct Layer {
@@ -68,7 +66,7 @@ void DapeOptions::describe(support::FieldVisitor& v) {
            "The base bias that the network reads with the logits; none: it reads only the logits.");
 }
 
-Dape::Dape(const std::string& kind, const DapeOptions& options, const Shape& shape, std::int64_t taps)
+Dape::Dape(const std::string& kind, std::int64_t taps, const DapeOptions& options, const Shape& shape)
     : PositionalEncoding(shape), taps_(taps) {
   static const char* const kBases[] = {"kerple_log", "alibi", "fire"};
   if (options.bias != DapeOptions::Base::kNone) base_ = make_encoding(kBases[static_cast<int>(options.bias)], shape);
@@ -178,22 +176,10 @@ void Dape::after_step() {
   if (base_) base_->after_step();
 }
 
-/// DAPE: a small network of the logits and a base bias of all heads, one pair of tokens at a time.
-class Dape1 : public Dape {
- public:
-  Dape1(const DapeOptions& options, const Shape& shape) : Dape("dape", options, shape, 1) {}
-};
-
-/// DAPE v2: two convolutions along the keys over the logits and a base bias of all heads.
-class Dape2 : public Dape {
- public:
-  Dape2(const DapeOptions& options, const Shape& shape) : Dape("dape_v2", options, shape, 3) {}
-};
-
 }  // namespace
 
 EncodingEntry dape_entry() {
-  return with_options<Dape1, DapeOptions>(
+  return with_options<Dape, DapeOptions>(
       {.name = "dape",
        .summary = "Adds the output of a small network over all heads, whose inputs are the logits and a base bias.",
        .reference = "Zheng et al. 2024, arXiv:2405.14722",
@@ -208,11 +194,12 @@ EncodingEntry dape_entry() {
        .errata = {"Two classes of the released code, for bases without a bias, declare twice their number of channels "
                   "and fail.",
                   "The last bias is the same for all keys of a row, which does not affect softmax. It is counted "
-                  "and hardly trained, except with a sink."}});
+                  "and hardly trained, except with a sink."}},
+      "dape", 1);
 }
 
 EncodingEntry dape_v2_entry() {
-  return with_options<Dape2, DapeOptions>(
+  return with_options<Dape, DapeOptions>(
       {.name = "dape_v2",
        .summary = "Adds the output of convolutions along the keys, whose inputs are the logits and a base bias of all "
                   "heads.",
@@ -227,7 +214,8 @@ EncodingEntry dape_v2_entry() {
        .errata = {"In the released code, padding makes the last row of a text differ from the same row in a longer "
                   "text. Here a column of zeros follows the last key.",
                   "The last bias is the same for all keys of a row, which does not affect softmax. It is counted "
-                  "and hardly trained, except with a sink."}});
+                  "and hardly trained, except with a sink."}},
+      "dape_v2", 3);
 }
 
 }  // namespace pe::encodings

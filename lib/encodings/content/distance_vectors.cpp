@@ -3,6 +3,7 @@
 #include "encodings/attention/head_vectors.h"
 #include "encodings/attention/positional_encoding.h"
 #include "encodings/attention/weight_mix.h"
+#include "encodings/content/invariant_alone.h"
 #include "encodings/content/ordered_gather.h"
 #include "encodings/registry.h"
 #include "support/text.h"
@@ -10,21 +11,9 @@
 namespace pe::encodings {
 namespace {
 
-class DistanceVectors : public PositionalEncoding, public HoldsHeadVectors {
+class DistanceVectors : public InvariantAlone, public HoldsHeadVectors {
  public:
-  using PositionalEncoding::PositionalEncoding;
-
-  Facts facts() const final {
-    return {.shift_invariant = beside_rotation_ ? ShiftInvariance::kNever : ShiftInvariance::kAlways,
-            .learned = true,
-            .content_dependent = true};
-  }
-  void enter_stack(const std::vector<const PositionalEncoding*>& others) final {
-    for (const PositionalEncoding* other : others) beside_rotation_ = beside_rotation_ || other->facts().rotates;
-  }
-
- private:
-  bool beside_rotation_ = false;
+  using InvariantAlone::InvariantAlone;
 };
 
 struct ShawOptions {

@@ -23,11 +23,6 @@ Tensor for_heads(const Tensor& t, std::int64_t heads) {
   return t.size(1) == heads ? t : t.repeat_interleave(heads / t.size(1), 1);
 }
 
-class PlainPath : public Path {
- public:
-  explicit PlainPath(const Shape& shape) : Path("path", shape) {}
-};
-
 struct PathFoxOptions {
   bool path_fox_scale_gate = false;
   void describe(support::FieldVisitor& v) {
@@ -127,7 +122,7 @@ Tensor path_logits(const std::vector<Tensor>& inputs, std::int64_t begin, std::i
   return parts.size() == 1 ? parts[0] : at::cat(parts, 2);
 }
 
-Path::Path(const std::string& kind, const Shape& shape) : PositionalEncoding(shape) {
+Path::Path(const std::string& kind, const Shape& shape) : InvariantAlone(shape) {
   const std::int64_t groups = shape.key_value_heads, kv = groups * shape.head_width;
   for (int layer = 0; layer < shape.layers; ++layer) {
     layers_.push_back({add_normal(kind, "down", {kPathRank, shape.width}, 0, 0.02, true, layer),
@@ -164,7 +159,7 @@ Tensor Path::logits(const Rows& rows) {
 }
 
 EncodingEntry path_entry() {
-  return without_options<PlainPath>(
+  return without_options<Path>(
       {.name = "path",
        .summary = "Multiplies each query by a product of matrices, one for each token between query and key.",
        .reference = "Yang et al. 2025, arXiv:2505.16381",
@@ -178,7 +173,8 @@ EncodingEntry path_entry() {
                     "is 1.5 to 2 times as slow as fused attention.",
        .errata = {"The order matters: H_i is applied to the query first. The reverse order looks the same on short "
                   "texts.",
-                  "At its initial values β is 1, a projection, so long products lose rank."}});
+                  "At its initial values β is 1, a projection, so long products lose rank."}},
+      "path");
 }
 
 EncodingEntry path_fox_entry() {

@@ -7,22 +7,19 @@
 #include <vector>
 
 #include "encodings/attention/head_vectors.h"
-#include "encodings/attention/positional_encoding.h"
+#include "encodings/content/invariant_alone.h"
 
 namespace pe::encodings {
 
 /// Yang et al. 2025, arXiv:2505.16381.
-class Path : public PositionalEncoding, public HoldsHeadVectors {
+class Path : public InvariantAlone, public HoldsHeadVectors {
  public:
-  Facts facts() const override { return {.learned = true, .content_dependent = true}; }
+  Path(const std::string& kind, const Shape& shape);
   Traits traits(const Span& span) const override {
     return {.own_logits = true, .needs_row_constants = true, .live_logits = 8};
   }
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override;
   Tensor logits(const Rows& rows) override;
-
- protected:
-  Path(const std::string& kind, const Shape& shape);
 
  private:
   struct Layer {

@@ -1,6 +1,7 @@
 // Wall attention: every channel of every token holds a gate, and a channel's share of q·k is multiplied by the gates
 // between key and query.
 #include "encodings/attention/head_vectors.h"
+#include "encodings/content/invariant_alone.h"
 #include "encodings/registry.h"
 
 namespace pe::encodings {
@@ -9,9 +10,9 @@ namespace {
 // Rows that are compared with each other channel by channel; all keys before them share one anchor.
 constexpr std::int64_t kWallRows = 16;
 
-class Wall : public PositionalEncoding, public HoldsHeadVectors {
+class Wall : public InvariantAlone, public HoldsHeadVectors {
  public:
-  explicit Wall(const Shape& shape) : PositionalEncoding(shape) {
+  explicit Wall(const Shape& shape) : InvariantAlone(shape) {
     const std::int64_t channels = shape.query_heads * shape.head_width;
     for (int layer = 0; layer < shape.layers; ++layer) {
       weight_.push_back(add_normal("wall", "weight", {channels, shape.width}, 0, 0.02, true, layer));
@@ -19,7 +20,6 @@ class Wall : public PositionalEncoding, public HoldsHeadVectors {
     }
   }
 
-  Facts facts() const override { return {.learned = true, .content_dependent = true}; }
   Traits traits(const Span& span) const override { return {.own_logits = true, .needs_row_constants = true}; }
 
   /// P, the running sums of the gates' logarithms: [B,H,S,d_h]

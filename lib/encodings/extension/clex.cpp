@@ -1,7 +1,6 @@
 // CLEX's differential equation: how frequencies change as a text gets longer.
 #include <torch/csrc/autograd/custom_function.h>
 #include <cstdint>
-#include <numbers>
 #include <vector>
 
 #include "encodings/attention/positional_encoding.h"

@@ -3,12 +3,10 @@
 #include "encodings/attention/head_vectors.h"
 #include "encodings/registry.h"
 #include "encodings/rotary/rescaling.h"
-#include "support/text.h"
 
 namespace pe::encodings {
 namespace {
 
-using support::cat;
 using support::ConfigError;
 
 enum class DistanceRule { kRerope, kLeakyRerope, kSelfExtend, kDca, kLmInfinite };

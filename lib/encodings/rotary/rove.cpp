@@ -2,12 +2,9 @@
 // values.
 #include "encodings/registry.h"
 #include "encodings/rotary/rotary.h"
-#include "support/text.h"
 
 namespace pe::encodings {
 namespace {
-
-using support::cat;
 
 struct RoveOptions : RotaryOptions {
   double fraction = 1;
