@@ -1,4 +1,4 @@
-// Positional encodings of pe-pipeline in a program of one's own: four ways, from least to most of our code.
+// Positional encodings of pe-pipeline in your program: four ways, from least to most of our code.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ int main() {
   const Tensor x = add_to_tokens(*sinusoidal, at::zeros({batch, tokens, width}), state);
   std::printf("x[0, 1, 0] = %.6f\n", x[0][1][0].item<double>());
 
-  // 2. Rotate q and k, and go on with an attention of one's own. Options are JSON, as in a config.
+  // 2. Rotate q and k, and continue with your attention. Options are JSON, as in a config.
   const auto rope = make_encoding({{"kind", "rope"}, {"base", 500000.0}}, shape);
   state = begin_pass(*rope, span);
   LayerContext context = layer_context(*rope, state, /*layer=*/0);
