@@ -53,7 +53,7 @@ h5::Type stored_type(Dtype dtype) {
 
 std::string describe(const TensorInfo& info) {
   h5::Shape shape(info.shape.begin(), info.shape.end());
-  return cat(dtype_name(info.dtype), " ", h5::shape_text(shape));
+  return cat(dtype_name(info.dtype), " ", support::bracketed(shape));
 }
 
 Json read_json(const h5::Group& group, const std::string& name) {

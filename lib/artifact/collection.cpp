@@ -1,7 +1,6 @@
 #include "artifact/collection.h"
 
 #include <algorithm>
-#include <set>
 
 #include "artifact/content_digest.h"
 #include "artifact/header.h"

@@ -11,6 +11,7 @@
 #include "artifact/collection.h"
 #include "support/config.h"
 #include "support/error.h"
+#include "support/half.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -48,16 +49,6 @@ std::uint64_t distance(Real a, Real b) {
   return steps_between(std::bit_cast<Signed>(a), std::bit_cast<Signed>(b));
 }
 
-double half_value(std::uint16_t bits, bool bfloat) {
-  if (bfloat) return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-  const int exponent = (bits >> 10) & 31;
-  const int fraction = bits & 1023;
-  const double magnitude = exponent == 31  ? (fraction != 0 ? std::nan("") : HUGE_VAL)
-                           : exponent == 0 ? std::ldexp(fraction, -24)
-                                           : std::ldexp(1024 + fraction, exponent - 25);
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
-}
-
 /// Type of the bytes of a dataset: a checkpoint names the type that its uint16 represents.
 enum class Numbers { kF32, kF64, kBF16, kF16, kOther };
 
@@ -93,9 +84,9 @@ double real_at(Numbers numbers, const char* at) {
     case Numbers::kF64:
       return load<double>(at);
     case Numbers::kBF16:
-      return half_value(load<std::uint16_t>(at), true);
+      return support::float_of_bf16(load<std::uint16_t>(at));
     case Numbers::kF16:
-      return half_value(load<std::uint16_t>(at), false);
+      return support::float_of_f16(load<std::uint16_t>(at));
     case Numbers::kOther:
       break;
   }
@@ -151,7 +142,7 @@ std::string value_text(h5::Type type, Numbers numbers, const char* at, std::size
 }
 
 std::string type_text(const h5::Dataset& dataset) {
-  return cat(h5::type_name(dataset.type()), " ", h5::shape_text(dataset.shape()));
+  return cat(h5::type_name(dataset.type()), " ", support::bracketed(dataset.shape()));
 }
 
 class Comparison {

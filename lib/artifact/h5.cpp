@@ -307,12 +307,6 @@ std::size_t type_bytes(Type type) {
   return 0;
 }
 
-std::string shape_text(const Shape& shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += cat(i ? ", " : "", shape[i]);
-  return text + "]";
-}
-
 std::uint64_t element_count(const Shape& shape) {
   std::uint64_t count = 1;
   for (const std::uint64_t extent : shape) count *= extent;
@@ -406,7 +400,7 @@ Object::RawAttribute Object::raw_attribute(const std::string& name) const {
   const auto count = checked_count(raw.shape);
   if (!count || *count > (1U << 20) || known->second > (1U << 20) || *count * known->second > (1U << 20)) {
     throw ArtifactError(
-        cat(where(), ": attribute ", quote(name), " claims shape ", shape_text(raw.shape), ", too large"));
+        cat(where(), ": attribute ", quote(name), " claims shape ", support::bracketed(raw.shape), ", too large"));
   }
   raw.type = known->first == Type::kText ? cat("text", known->second) : std::string(type_name(known->first));
   raw.bytes.resize(static_cast<std::size_t>(*count) * known->second);
@@ -419,7 +413,7 @@ namespace {
 [[noreturn]] void wrong_attribute(const std::string& where, const std::string& name, std::string_view expected,
                                   const Object::RawAttribute& found) {
   throw ArtifactError(cat(where, ": attribute ", quote(name), ": expected ", expected, ", found ", found.type,
-                          found.shape.empty() ? "" : " " + shape_text(found.shape)));
+                          found.shape.empty() ? "" : " " + support::bracketed(found.shape)));
 }
 
 }  // namespace
@@ -458,21 +452,21 @@ std::optional<std::uint64_t> Dataset::file_offset() const { return core_->offset
 void Dataset::require(Type type) const {
   if (type != core_->type) {
     throw ArtifactError(cat(where(), ": expected ", type_name(type), ", found ", type_name(core_->type), " ",
-                            shape_text(core_->shape)));
+                            support::bracketed(core_->shape)));
   }
 }
 
 void Dataset::require(Type type, const Shape& shape) const {
   if (type != core_->type || shape != core_->shape) {
-    throw ArtifactError(cat(where(), ": expected ", type_name(type), " ", shape_text(shape), ", found ",
-                            type_name(core_->type), " ", shape_text(core_->shape)));
+    throw ArtifactError(cat(where(), ": expected ", type_name(type), " ", support::bracketed(shape), ", found ",
+                            type_name(core_->type), " ", support::bracketed(core_->shape)));
   }
 }
 
 void Dataset::require_rank(Type type, std::size_t rank) const {
   if (type != core_->type || rank != core_->shape.size()) {
     throw ArtifactError(cat(where(), ": expected ", type_name(type), " of rank ", rank, ", found ",
-                            type_name(core_->type), " ", shape_text(core_->shape)));
+                            type_name(core_->type), " ", support::bracketed(core_->shape)));
   }
 }
 
@@ -696,7 +690,7 @@ Dataset Group::open_dataset(const std::string& name) const {
   core->shape = shape_of(space);
   const auto count = H5Sget_simple_extent_type(space) == H5S_NULL ? std::nullopt : checked_count(core->shape);
   if (!count)
-    throw ArtifactError(cat(core->where(), ": claims shape ", shape_text(core->shape)), "the file is corrupt");
+    throw ArtifactError(cat(core->where(), ": claims shape ", support::bracketed(core->shape)), "the file is corrupt");
   core->count = *count;
   if (core->count == 0) return Dataset(core);
 
@@ -709,7 +703,7 @@ Dataset Group::open_dataset(const std::string& name) const {
   }
   const std::uint64_t room = core->file->size;
   if (offset == HADDR_UNDEF || offset > room || core->count > (room - offset) / core->element_bytes) {
-    throw ArtifactError(cat(core->where(), ": claims ", type_name(core->type), " ", shape_text(core->shape),
+    throw ArtifactError(cat(core->where(), ": claims ", type_name(core->type), " ", support::bracketed(core->shape),
                             ", more than the file of ", room, " bytes holds"),
                         "the file is corrupt or was cut short");
   }

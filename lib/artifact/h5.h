@@ -49,7 +49,6 @@ constexpr Type type_of() {
 
 using Shape = std::vector<std::uint64_t>;  ///< empty for a scalar
 
-std::string shape_text(const Shape& shape);  ///< "[3, 4]", "[]" for a scalar
 std::uint64_t element_count(const Shape& shape);
 
 struct FileState;
@@ -154,7 +153,6 @@ class Group : public Object {
     return open_dataset(name).read<T>();
   }
   std::string read_text(const std::string& name) const;
-  std::vector<std::string> read_texts(const std::string& name) const { return open_dataset(name).read_texts(); }
 
  private:
   explicit Group(std::shared_ptr<Core> core) : Object(std::move(core)) {}

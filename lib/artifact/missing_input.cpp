@@ -11,8 +11,8 @@ MissingInputs missing_inputs(const Json& task) {
   if (!task.contains("missing")) return missing;
   for (const auto& [role, list] : task.at("missing").items()) {
     for (const Json& item : list) {
-      missing[role].push_back({item.value("producer", ""), item.value("labels", std::map<std::string, std::string>()),
-                               item.at("reason").get<std::string>()});
+      missing[role].push_back(
+          {item.value("labels", std::map<std::string, std::string>()), item.at("reason").get<std::string>()});
     }
   }
   return missing;

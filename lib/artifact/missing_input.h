@@ -13,7 +13,6 @@
 namespace pe::artifact {
 
 struct MissingInput {
-  std::string producer;                       ///< id of the task that should have made it; empty without labels
   std::map<std::string, std::string> labels;  ///< labels as for an existing input
   std::string reason;                         ///< "failed: exit code 70"
 };

@@ -1,7 +1,6 @@
 #include "artifact/table.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <set>

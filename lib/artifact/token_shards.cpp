@@ -1,7 +1,5 @@
 #include "artifact/token_shards.h"
 
-#include <limits>
-
 #include "artifact/header.h"
 #include "support/error.h"
 #include "support/hash.h"
@@ -11,7 +9,6 @@ namespace pe::artifact {
 
 using support::ArtifactError;
 using support::cat;
-using support::quote;
 
 namespace {
 
@@ -139,9 +136,7 @@ Manifest TokenShardsWriter::finish(DatasetTotals& totals) {
 }
 
 TokenizerRecord read_tokenizer_record(const std::filesystem::path& dataset_file) {
-  const h5::File file = h5::File::open(dataset_file);
-  require_kind(file, Kind::kTokenShards, kTokenShardsFormat);
-  return read_tokenizer_group(file);
+  return read_tokenizer(dataset_file, Kind::kTokenShards, kTokenShardsFormat);
 }
 
 std::uint64_t read_window(const std::filesystem::path& dataset_file) {

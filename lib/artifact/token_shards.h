@@ -13,8 +13,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "artifact/collection.h"
 #include "artifact/document_sample.h"

@@ -12,7 +12,6 @@ using support::cat;
 
 namespace {
 
-constexpr int kTokenizerFormat = 1;
 constexpr std::int64_t kLargestVocabulary = 1LL << 24;
 
 }  // namespace
@@ -89,9 +88,9 @@ void write_tokenizer(const std::filesystem::path& path, const Recipe& recipe, co
                  [&](h5::Group& root) { write_tokenizer_group(root, record); });
 }
 
-TokenizerRecord read_tokenizer(const std::filesystem::path& path) {
+TokenizerRecord read_tokenizer(const std::filesystem::path& path, Kind kind, int newest) {
   const h5::File file = h5::File::open(path);
-  require_kind(file, Kind::kTokenizer, kTokenizerFormat);
+  require_kind(file, kind, newest);
   return read_tokenizer_group(file);
 }
 

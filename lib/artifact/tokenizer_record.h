@@ -34,7 +34,9 @@ void write_tokenizer_group(h5::Group& root, const TokenizerRecord& record);
 TokenizerRecord read_tokenizer_group(const h5::File& file);
 
 void write_tokenizer(const std::filesystem::path& path, const Recipe& recipe, const TokenizerRecord& record);
-/// Reads a file of kind `tokenizer`. @throws ArtifactError
-TokenizerRecord read_tokenizer(const std::filesystem::path& path);
+inline constexpr int kTokenizerFormat = 1;
+/// The tokenizer in a file of a kind, in its format `newest` or an older one. @throws ArtifactError
+TokenizerRecord read_tokenizer(const std::filesystem::path& path, Kind kind = Kind::kTokenizer,
+                               int newest = kTokenizerFormat);
 
 }  // namespace pe::artifact

@@ -2,20 +2,12 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
-
+#include "support/environment.h"
 #include "support/text.h"
 
 namespace pe::cli {
 
-namespace {
-
-std::string_view variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-}  // namespace
+using support::variable;
 
 bool use_color(std::string_view flag, int fd) {
   if (flag == "always") return true;

@@ -6,9 +6,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pe::cli {
+
+/// Words that end so are pipeline files; runs, tasks and selections do not.
+inline bool names_pipeline_file(std::string_view word) { return word.ends_with(".yml") || word.ends_with(".yaml"); }
 
 /// Flags for reading a pipeline file.
 struct ReadingFlags {

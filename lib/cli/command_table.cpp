@@ -121,10 +121,8 @@ const char* const kSummary =
 
 const char* const kExitCodes =
     "0 done or nothing to do; 1 a task failed; 2 usage or pipeline file; 3 incomplete without a failure; 4 store or "
-    "file "
-    "system; 5 a mismatch in verify, or a conflict under --strict; 10 a task would run (plan --exit-code); 130 "
-    "interrupted "
-    "twice.";
+    "file system; 5 a mismatch in verify, or a conflict under --strict; 10 a task would run (plan --exit-code); 130 "
+    "interrupted twice.";
 
 const char* const kEnvironment =
     "PE_STORE names the store, PE_DOWNLOADS the folder of downloads, and PE_PYTHON the Python of metrics. HF_TOKEN and "

@@ -57,13 +57,6 @@ void add(std::vector<Candidate>& out, const std::string& kinds, const std::strin
   }
 }
 
-bool names_file(const std::string& word) {
-  const auto ends = [&](const std::string& ending) {
-    return word.size() > ending.size() && word.compare(word.size() - ending.size(), ending.size(), ending) == 0;
-  };
-  return ends(".yml") || ends(".yaml");
-}
-
 /// Kinds of the word after `words`. An optional FILE is there when the first word names one; after one word of a place
 /// that repeats, the next place may follow, too.
 std::vector<std::string> kinds_at(const std::vector<UsagePlace>& places, const std::vector<std::string>& words) {
@@ -71,7 +64,7 @@ std::vector<std::string> kinds_at(const std::vector<UsagePlace>& places, const s
   bool repeated = false;
   for (const std::string& word : words) {
     if (at >= places.size()) return {};
-    if (places[at].kind == "FILE" && places[at].optional && !names_file(word)) ++at;
+    if (places[at].kind == "FILE" && places[at].optional && !names_pipeline_file(word)) ++at;
     if (at >= places.size()) return {};
     repeated = places[at].repeats;
     if (!repeated) ++at;

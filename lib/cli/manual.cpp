@@ -8,6 +8,7 @@
 #include "cli/command_table.h"
 #include "cli/stage_flags.h"
 #include "support/text.h"
+#include "support/version.h"
 
 namespace pe::cli {
 
@@ -238,7 +239,7 @@ std::string plain_manual(const std::string& page) {
 }
 
 std::string tool_manual(const ToolText& tool, const std::string& date) {
-  std::string out = heading(tool.program, date, tool.version);
+  std::string out = heading(tool.program, date, PE_VERSION);
   out += title_of(tool.program, tool.summary);
   out += section("SYNOPSIS") + cat(".B ", escaped(tool.program), "\n");
   if (!tool.verbs.empty()) out += escaped(support::join(tool.verbs, "|")) + "\n";

@@ -9,22 +9,12 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "support/files.h"
 #include "support/text.h"
 
 namespace pe::cli {
 
 namespace {
-
-void write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(fd, text.data(), text.size());
-    if (count < 0) {
-      if (errno == EINTR) continue;
-      return;
-    }
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
-}
 
 /// Columns of a line, colour sequences not counted.
 std::size_t width_of(std::string_view line) {
@@ -183,7 +173,7 @@ void Panel::show(const std::vector<std::string>& lines) {
   hidden_ = true;
   for (std::size_t i = 0; i < fitted.size(); ++i) out += (i == 0 ? "" : "\n") + fitted[i];
   lines_ = std::move(fitted);
-  write_all(fd_, out);
+  support::write_whole(fd_, out);
 }
 
 void Panel::print(std::string_view text) {
@@ -202,7 +192,7 @@ void Panel::print(std::string_view text) {
   // Redrawn for the present window: it may have become narrower since.
   for (std::string& line : lines_) line = fit(line, std::max(size.columns - 1, 1));
   for (std::size_t i = 0; i < lines_.size(); ++i) out += (i == 0 ? "" : "\n") + lines_[i];
-  write_all(fd_, out);
+  support::write_whole(fd_, out);
 }
 
 void Panel::clear() {
@@ -210,7 +200,7 @@ void Panel::clear() {
   if (hidden_) out += "\033[?25h";
   hidden_ = false;
   lines_.clear();
-  if (!out.empty()) write_all(fd_, out);
+  if (!out.empty()) support::write_whole(fd_, out);
 }
 
 }  // namespace pe::cli

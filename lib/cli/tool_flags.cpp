@@ -10,6 +10,7 @@
 #include "support/program.h"
 #include "support/suggest.h"
 #include "support/text.h"
+#include "support/version.h"
 
 namespace pe::cli {
 
@@ -117,7 +118,7 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
     throw ConfigError(error.what(), {}, cat("see ", text.program, " --help"));
   }
   if (version) {
-    print(cat(text.program, " ", support::version_and_build(text.version), "\n"));
+    print(cat(text.program, " ", support::version_and_build(PE_VERSION), "\n"));
     return 0;
   }
   for (const ToolFlag& flag : text.flags) {

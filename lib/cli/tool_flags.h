@@ -14,17 +14,16 @@ struct ToolFlag {
   std::string name;  ///< "--in"
   std::string type;  ///< "FILE"; empty for a switch
   std::string help;
+  std::string fallback = {};              ///< when it is not given
+  std::vector<std::string> choices = {};  ///< any other value is an error
   bool required = false;
-  bool many = false;                 ///< may be given several times
-  std::vector<std::string> choices;  ///< any other value is an error
-  std::string fallback;              ///< when it is not given
-  bool plain = false;                ///< its value may also be a word without the name
+  bool many = false;   ///< may be given several times
+  bool plain = false;  ///< its value may also be a word without the name
 };
 
 struct ToolText {
   std::string program;  ///< "pe-score"
   std::string summary;
-  std::string version;
   std::vector<ToolFlag> flags;
   std::vector<std::string> verbs;  ///< the first word is one of these; none: no words are taken
   std::string epilogue;            ///< text at the end of the help

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "commands/run_choice.h"
@@ -130,9 +129,8 @@ int cancel_command(const cli::CommandLine& given) {
   const auto rows = slurm.jobs_of(submission->user);
   if (!rows) {
     say(cat("pe-pipeline: ", slurm.trouble(),
-            ". The tasks are marked, and their jobs end when they look; call "
-            "`pe-pipeline cancel --run ",
-            run, "` again for scancel\n"));
+            ". The tasks are marked, and their jobs end when they look; call `pe-pipeline cancel --run ", run,
+            "` again for scancel\n"));
     return pipeline::kRunIncomplete;
   }
   const std::vector<std::string> ids = jobs_to_cancel(*submission, keys, *rows);

@@ -58,16 +58,16 @@ std::vector<Flag> capacity_flags() {
 }
 
 constexpr const char* kSelection =
-    "SELECT names tasks: a stage's label, label[axis=value,axis=value], label[*] or [axis=value]; a * in a label or "
-    "value stands for any characters; +SELECT adds the tasks it depends on, SELECT+ the tasks that depend on it. "
+    "SELECT names tasks: train, train[seed=42], train[*] or [seed=42]. A * stands for any characters. +SELECT adds the "
+    "tasks that it depends on, and SELECT+ those that depend on it. "
     "Several SELECTs are a union; none means every task. Quote them, since shells read brackets as patterns.";
 
 constexpr const char* kReadingExits = "0 done; 2 usage or pipeline file; 4 the store cannot be read.";
 
 constexpr const char* kResultSelection =
-    "SELECT without FILE names results in the store: a key, plan key or digest (its first 4 digits or more), a "
-    "task's id, label, label[axis=value,axis=*] or *; @step picks a snapshot; +SELECT adds what it was made "
-    "from, SELECT+ what was made from it. With FILE it names that pipeline's tasks, as for run.";
+    "Without FILE, SELECT names results: the first 4 digits or more of a key or digest, a task such as train[seed=42], "
+    "a label, or *. @step picks a snapshot. +SELECT adds the results that it was made from, and SELECT+ those that "
+    "were made from it. With FILE it names that pipeline's tasks, as for run.";
 
 Flag from_store_flag() {
   return toggle(
@@ -81,10 +81,10 @@ cli::Command run_entry() {
   return {"run",
           "FILE [SELECT...] [flags]",
           "Run what is missing on this machine",
-          cat("Runs every task whose result is not in the store yet, as many concurrently as CPUs, memory and GPUs "
-              "allow, and prints what the report found and where it is. A failure blocks only what depends on it. The "
-              "first Ctrl-C asks stages to save and stop, the second kills them; no result is left incomplete, and the "
-              "same command resumes later.\n\n",
+          cat("Runs every task without a result in the store. CPUs, memory and GPUs limit how many run at a time. At "
+              "the end it prints the findings of the report and its place. A failure blocks only what depends on it. "
+              "The first Ctrl-C asks stages to save and stop, and the second kills them. No result is left incomplete, "
+              "and the same command resumes later.\n\n",
               kSelection),
           reading_flags() + capacity_flags() +
               std::vector<Flag>{
@@ -126,10 +126,10 @@ cli::Command submit_entry() {
       "submit",
       "FILE [SELECT...] [flags]",
       "Submit what is missing to Slurm, and return",
-      cat("Sends every task whose result is not in the store as elements of job arrays that wait for each other, "
-          "and returns; no process has to stay alive. A submission is frozen: later edits of the file do not affect "
-          "it. Submitting again sends only tasks that have no result and are not queued, with more memory for tasks "
-          "that ran out of it. Partitions, accounts and more are set in the file's block `slurm`.\n\n",
+      cat("Sends every task whose result is not in the store as elements of job arrays that wait for each other, and "
+          "returns; no process has to stay alive. A submission is frozen: later edits of the file do not affect it. "
+          "Submitting again sends only tasks that have no result and are not queued, with more memory for tasks that "
+          "ran out of it. Partitions, accounts and more are set in the file's block `slurm`.\n\n",
           kSelection),
       reading_flags() +
           std::vector<Flag>{
@@ -151,17 +151,14 @@ cli::Command cancel_entry() {
           "[FILE] [RUN] [SELECT...] [flags]",
           "Cancel jobs of a submission, or stop a run",
           "Marks the tasks first, so that none of their jobs is queued again, then cancels the jobs. Running jobs may "
-          "save "
-          "their progress. If the run is not a submission but a process on this machine, that process is asked to save "
-          "and "
-          "stop. Without SELECT the whole run is cancelled. With FILE (ending in .yml), only runs of that "
+          "save their progress. If the run is not a submission but a process on this machine, that process is asked to "
+          "save and stop. Without SELECT the whole run is cancelled. With FILE (ending in .yml), only runs of that "
           "pipeline are meant, in its store.",
           {store_flag(), text("--run", "RUN", "Which run; default: the newest active run", &CommandLine::run),
            color_flag()},
           {{"pe-pipeline cancel", "the newest active run"}, {"pe-pipeline cancel grid.yml 'trunk[seed=42]'", ""}},
           "0 done; 2 usage, or no active run or task of that name; 3 Slurm does not answer: the tasks stay marked, and "
-          "their "
-          "jobs end when they see it; 4 the store cannot be written.",
+          "their jobs end when they see it; 4 the store cannot be written.",
           cancel_command};
 }
 
@@ -170,9 +167,9 @@ cli::Command init_entry() {
           "DIR",
           "Begin a project in its own folder",
           "Writes DIR/configs with the configs that come with pe-pipeline, DIR/pipelines/quickstart.yml and a "
-          ".gitignore, and nothing where one of them is there already. A pipeline file in any other folder finds those "
-          "configs, too: paths such as configs/model/tiny.yml begin at the nearest folder above the file that holds "
-          "configs/, and missing files are taken from the installation.",
+          ".gitignore, and nothing where one of them is there already. Pipeline files in its other folders use these "
+          "configs, too. Paths begin at the nearest folder above the file with configs/. Missing files come from the "
+          "installation.",
           {color_flag()},
           {{"pe-pipeline init study", ""}},
           "0 done; 2 usage, or something is there already; 4 the folder cannot be written.",
@@ -204,13 +201,12 @@ cli::Command explain_entry() {
       "FILE [SELECT...] [flags]",
       "Explain why tasks will run or were reused",
       cat("Compares each task with earlier results, down to the field, input or version that differs.\n\n", kSelection),
-      reading_flags() +
-          std::vector<Flag>{
-              text("--against", "RUN|KEY|FILE",
-                   "Compare with this run, result or pipeline file (FILE@REV: the file at a git revision); "
-                   "default: the newest earlier result of the same task",
-                   &CommandLine::against),
-              json_flag(), toggle("--all", "Every task, not only the first 20", &CommandLine::all)},
+      reading_flags() + std::vector<Flag>{text("--against", "RUN|KEY|FILE",
+                                               "Compare with this run, result or pipeline file (FILE@REV: the file at "
+                                               "a git revision); default: the newest earlier result of the same task",
+                                               &CommandLine::against),
+                                          json_flag(),
+                                          toggle("--all", "Every task, not only the first 20", &CommandLine::all)},
       {{"pe-pipeline explain grid.yml 'trunk[seed=42]'", ""},
        {"pe-pipeline explain grid.yml '*' --set trunk.train.peak_lr=1e-3", "what if"},
        {"pe-pipeline explain grid.yml trunk --against grid.yml@HEAD~3", "what an edit changed"}},
@@ -242,8 +238,8 @@ cli::Command logs_entry() {
       "logs",
       "[FILE] SELECT... [flags]",
       "Show the logs of tasks",
-      cat("Prints the log of the latest attempt of each task of a run. With FILE (ending in .yml), only runs "
-          "of that pipeline are read.\n\n",
+      cat("Prints the log of the latest attempt of each task of a run. With FILE (ending in .yml), only runs of that "
+          "pipeline are read.\n\n",
           kSelection),
       {store_flag(), text("--run", "RUN", "Which run; default: the newest that has the task", &CommandLine::run),
        number("--attempt", "N", "Which attempt; default: the latest", &CommandLine::attempt),
@@ -279,13 +275,10 @@ cli::Command show_entry() {
   return {"show",
           "[FILE] KEY|PATH|ID|encoding [ENCODING] [flags]",
           "Show where an artifact comes from, or what an encoding is",
-          "KEY is the beginning of a task key, plan key or digest (4 digits or more); PATH an artifact, read from its "
-          "own "
-          "header; ID a task, such as evaluate[encoding=rope]. `encoding ENCODING` shows a positional "
-          "encoding: formula, options with defaults and units, what it is known for, its errata. With FILE (ending in "
-          ".yml), "
-          "ID is a task of "
-          "that pipeline: what its runs made, else what it reuses.",
+          "KEY is the beginning of a task key, plan key or digest (4 digits or more). PATH is an artifact, read from "
+          "its header. ID is a task, such as evaluate[encoding=rope]. `encoding ENCODING` shows a positional encoding: "
+          "formula, options with defaults and units, what it is known for, its errata. With FILE (ending in .yml), ID "
+          "is a task of that pipeline: what its runs made, else what it reuses.",
           {store_flag(), toggle("--tree", "Also show the results it was made from", &CommandLine::tree),
            toggle("--preimage", "Print the document whose hash is the key", &CommandLine::preimage), json_flag(),
            color_flag()},
@@ -347,12 +340,9 @@ cli::Command verify_entry() {
           "[FILE] [SELECT...] [flags]",
           "Check results, by checksum or by running them again",
           cat("Rehashes every object and compares it with its name, its record and its own header. With --rerun each "
-              "task "
-              "runs once more in scratch and its contents are compared; differences are listed per dataset, with the "
-              "number "
-              "of elements and the largest distance in units in the last place. Inputs that are known and not here, "
-              "such "
-              "as checkpoints behind imported results, are made again first, in scratch. A packed file "
+              "task runs again in a temporary folder. Differences are listed per dataset: how many elements differ, "
+              "and by how many units in the last place. Inputs that are known and "
+              "not here, such as checkpoints behind imported results, are made again first, in scratch. A packed file "
               "(NAME.tar.zst of 'pe-pipeline export') is checked as if it were a store.\n\n",
               kResultSelection),
           reading_flags() +
@@ -371,34 +361,31 @@ cli::Command verify_entry() {
            {"pe-pipeline verify --rerun --sample 5%", "a random share"},
            {"pe-pipeline verify results.tar.zst", "a packed file"}},
           "0 everything intact and the same; 2 usage or pipeline file; 3 some cannot be run again here; 4 the store "
-          "cannot be "
-          "read; "
-          "5 something is damaged or differs.",
+          "cannot be read; 5 something is damaged or differs.",
           verify_command};
 }
 
 cli::Command diff_entry() {
-  return {
-      "diff",
-      "[FILE] A B [flags]",
-      "Compare two artifacts, results or runs",
-      "A and B are paths of artifacts, keys or ids of results, or runs. How they were made is compared "
-      "first (config, inputs), then the contents: per dataset how many elements differ and by how much. Two "
-      "runs are compared task by task, grouped by the differences. Two reports are compared number by number, in units "
-      "of the 95 % noise of both. With FILE (ending in .yml), ids are tasks of that pipeline.",
-      {store_flag(),
-       number("--ulp", "N", "Numbers up to N units in the last place apart count as equal", &CommandLine::ulp,
-              support::Suffixes::kNone, 0),
-       list("--only", "PATH", "Only this dataset, group or member, such as /model/embedding or report.md",
-            &CommandLine::only),
-       text("--run", "RUN", "Of several results of an id, take the results of this run; default: the newest",
-            &CommandLine::run),
-       json_flag(), color_flag()},
-      {{"pe-pipeline diff 'trunk[seed=1]' 'trunk[seed=2]'", ""},
-       {"pe-pipeline diff a.h5 b.h5 --ulp 4 --only /model", ""},
-       {"pe-pipeline diff 20261121-194512-3fa9 20261122-080112-77b1", "two runs"}},
-      "0 the same content; 1 different; 2 usage; 4 something cannot be read.",
-      diff_command};
+  return {"diff",
+          "[FILE] A B [flags]",
+          "Compare two artifacts, results or runs",
+          "A and B are paths of artifacts, keys or ids of results, or runs. How they were made is compared first "
+          "(config, inputs), then the contents: per dataset how many elements differ and by how much. Two runs are "
+          "compared task by task, grouped by the differences. Two reports are compared number by number, in units of "
+          "the noise of both. With FILE (ending in .yml), ids are tasks of that pipeline.",
+          {store_flag(),
+           number("--ulp", "N", "Numbers up to N units in the last place apart count as equal", &CommandLine::ulp,
+                  support::Suffixes::kNone, 0),
+           list("--only", "PATH", "Only this dataset, group or member, such as /model/embedding or report.md",
+                &CommandLine::only),
+           text("--run", "RUN", "Of several results of an id, take the results of this run; default: the newest",
+                &CommandLine::run),
+           json_flag(), color_flag()},
+          {{"pe-pipeline diff 'trunk[seed=1]' 'trunk[seed=2]'", ""},
+           {"pe-pipeline diff a.h5 b.h5 --ulp 4 --only /model", ""},
+           {"pe-pipeline diff 20261121-194512-3fa9 20261122-080112-77b1", "two runs"}},
+          "0 the same content; 1 different; 2 usage; 4 something cannot be read.",
+          diff_command};
 }
 
 /// A loss may differ by more than 1.
@@ -414,13 +401,10 @@ cli::Command power_entry() {
   return {"power",
           "[FILE] REPORT [flags]",
           "Show which differences a study can detect",
-          "From the noise between seeds and between documents in a report, computes the smallest true difference "
-          "between two "
-          "encodings that a two-sided test at 5 % detects in 80 % of studies (doc/statistics.md). REPORT is a folder "
-          "with a "
-          "report, or a result in the store: with FILE as for run, without it as for verify. Three seeds of two "
-          "encodings are "
-          "enough to start with.",
+          "Computes the smallest difference between two encodings that a study would detect. It uses the noise between "
+          "seeds and documents of a report, a two-sided test at 5 % and a power of 80 % (doc/statistics.md). REPORT "
+          "is a folder with a report, or a result in the store: with FILE as for run, without it as for verify. Three "
+          "seeds of two encodings are enough to start with.",
           reading_flags() +
               std::vector<Flag>{
                   number("--seeds", "N", "Assume N seeds; default: as many as the report has", &CommandLine::seeds),
@@ -443,16 +427,13 @@ cli::Command gc_entry() {
       "gc",
       "[FILE] [flags]",
       "Drop what the store does not need",
-      "Without a limit, only leftovers are dropped: unfinished files, objects that no record names, finished "
-      "attempts. "
-      "--max-size and --keep-last drop results too, but never what is pinned, needed by a live run or a lease, used "
-      "by the "
-      "newest complete run of each pipeline (for each --scale, --axis and --set) or since then, or younger than the "
-      "grace period. When something cannot be read, nothing is dropped, and the exit code is 4. With --max-size, "
-      "checkpoints of finished trainings "
-      "go first, then the results that are cheapest to recompute for their size. Everything goes to the store's "
-      "trash, and "
-      "leaves it after the grace period.",
+      "Without a limit, only leftovers are dropped: unfinished files, objects that no record names, finished attempts. "
+      "--max-size and --keep-last also drop results. They keep pinned results, inputs of active runs and leases, and "
+      "results that each pipeline's newest complete run (for each --scale, --axis and --set) or a later run used. They "
+      "keep results younger than the grace period, too. When something cannot be read, nothing is dropped, and the "
+      "exit code is 4. With --max-size, "
+      "checkpoints of finished trainings go first, then the results that are cheapest to recompute for their size. "
+      "Everything goes to the store's trash, and leaves it after the grace period.",
       {store_flag(),
        toggle("-n,--dry-run", "List what would be dropped, and drop nothing", &CommandLine::dry_run),
        {"--max-size", "SIZE", "Drop results until objects and work folders fit, such as 500G",
@@ -479,9 +460,8 @@ cli::Command pin_entry() {
       "pin",
       "[FILE] [NAME SELECT...] [flags]",
       "Protect results from gc",
-      cat("Without arguments, lists the pins. A pin keeps only the results it names; use +SELECT to keep "
-          "what they were "
-          "made from as well.\n\n",
+      cat("Without arguments, lists the pins. A pin keeps only the results it names; use +SELECT to keep what they "
+          "were made from as well.\n\n",
           kResultSelection),
       reading_flags() +
           std::vector<Flag>{text("--run", "RUN", "Only results that this run made", &CommandLine::run), json_flag()},
@@ -506,9 +486,8 @@ cli::Command transfer_entry(bool push) {
       push ? "push" : "pull",
       "[FILE] SELECT... DIR [flags]",
       push ? "Copy results to another store" : "Copy results from another store",
-      cat("DIR is a store, or a folder that holds one as store/. Results are copied with their records, and every "
-          "object is checked on the way; of their inputs only the records are copied, so that a pipeline at the "
-          "destination can reuse the results without them.\n\n",
+      cat("DIR is a store, or a folder that holds one as store/. Copies results and their records, and checks every "
+          "object. Of inputs it copies only records, which is enough to reuse the results there.\n\n",
           kResultSelection),
       reading_flags() +
           std::vector<Flag>{
@@ -521,8 +500,7 @@ cli::Command transfer_entry(bool push) {
                                                               ""},
                                                              {"pe-pipeline run grid.yml report",
                                                               "then, from the copied results"}},
-      "0 done; 2 usage, or no such result; 4 a store cannot be read or written, or an object is damaged; 5 the "
-      "other "
+      "0 done; 2 usage, or no such result; 4 a store cannot be read or written, or an object is damaged; 5 the other "
       "store has different contents for a key.",
       push ? push_command : pull_command};
 }
@@ -532,10 +510,9 @@ cli::Command export_entry() {
       "export",
       "[FILE] [SELECT...] [flags]",
       "Pack results into one file, without checkpoints",
-      cat("Packs evaluation tables and metrics with the records of everything that they were made from. "
-          "Checkpoints, "
-          "data and reports stay; the file names their digests. `pe-pipeline import` puts the file into another "
-          "store, where the report is made again without a training. SELECT may also be the id of a run.\n\n",
+      cat("Packs evaluation tables and metrics with the records of everything that they were made from. Checkpoints, "
+          "data and reports stay; the file names their digests. `pe-pipeline import` puts the file into another store, "
+          "where the report is made again without a training. SELECT may also be the id of a run.\n\n",
           kResultSelection),
       reading_flags() +
           std::vector<Flag>{text("-o,--out", "PATH", "The file to write (default: PIPELINE.tar.zst or results.tar.zst)",
@@ -557,9 +534,9 @@ cli::Command import_entry() {
       "Put packed results into a store",
       "PACKED is a file that `pe-pipeline export` wrote. Everything in it is checked first: bytes against digests, "
       "keys against configs. Afterwards `run` reuses the results, and trains only what needs weights that are not "
-      "here. Several files can be imported into one store. Where a file has other contents for a key than the "
-      "store, nothing is written. Results of an earlier result version are imported and named; no task reuses "
-      "them. With FILE (ending in .yml), that pipeline's store is used.",
+      "here. Several files can be imported into one store. Where a file has other contents for a key than the store, "
+      "nothing is written. Results of an earlier result version are imported and named; no task reuses them. With FILE "
+      "(ending in .yml), that pipeline's store is used.",
       {store_flag(), toggle("-n,--dry-run", "Check the files and list what would be imported", &CommandLine::dry_run),
        choice("--durability", {"on", "off"}, "off skips every fsync", &CommandLine::durability), json_flag(),
        color_flag()},
@@ -575,8 +552,8 @@ cli::Command doctor_entry() {
   return {"doctor",
           "[FILE] [flags]",
           "Check that the store and the machine are ready for work",
-          "Checks the store, leases and dead runs, whether links, renames and syncs of the file system are reliable, "
-          "free space, clocks, GPUs, and Slurm's limits if there is Slurm.",
+          "Checks the store, its leases and runs that died. Checks that links, renames and syncs of the file system "
+          "are reliable. Also checks space, clocks, GPUs, and Slurm's limits if there is Slurm.",
           {store_flag(), toggle("--fix", "Repair what can be repaired without losing anything", &CommandLine::fix),
            json_flag(), color_flag()},
           {{"pe-pipeline doctor", ""}, {"pe-pipeline doctor --fix --store /data/store", ""}},
@@ -588,15 +565,12 @@ cli::Command timeline_entry() {
   return {"timeline",
           "[FILE] [RUN] [flags]",
           "Write the timeline of a run as a page",
-          "Shows on one HTML page which task ran when and in which slot, what waited, what was reused, the "
-          "critical path and "
-          "peak memory. It is made from the journal alone, so it also works for a run that died or is active. "
-          "`run` writes it "
-          "at its end. With FILE, the newest run of that pipeline is meant, as for status.",
+          "Shows on one HTML page which task ran when and in which slot, what waited, what was reused, the critical "
+          "path and peak memory. It is made from the journal alone, so it also works for a run that died or is active. "
+          "`run` writes it at its end. With FILE, the newest run of that pipeline is meant, as for status.",
           {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
            text("--out", "DIR",
-                "Where to write timeline.html, or - for standard output; default: the run's folder "
-                "in reports/",
+                "Where to write timeline.html, or - for standard output; default: the run's folder in reports/",
                 &CommandLine::out),
            json_flag(), color_flag()},
           {{"pe-pipeline timeline", "the newest run of ./store"},
@@ -649,8 +623,8 @@ cli::Command completion_entry() {
   return {"completion",
           "bash|zsh|fish",
           "Print a script that completes commands in a shell",
-          "The script completes commands, flags and pipeline files; stages, axes, labels, scales and config keys of "
-          "the given file; and flags, config keys and help topics of the stages.",
+          "The script completes commands, flags and files. For a pipeline file it also completes stages, axes, labels, "
+          "scales and config keys. For a stage it completes flags, config keys and help topics.",
           {},
           {{"source <(pe-pipeline completion bash)", "for this shell"},
            {"pe-pipeline completion fish > ~/.config/fish/completions/pe-pipeline.fish", "permanently"}},

@@ -25,10 +25,6 @@ using cli::Candidate;
 using cli::CompletionContext;
 using support::cat;
 
-bool ends(const std::string& word, std::string_view ending) {
-  return word.size() > ending.size() && word.compare(word.size() - ending.size(), ending.size(), ending) == 0;
-}
-
 /// A home folder as the shell would read it; the text that was typed stays in the candidates.
 std::string at_home(const std::string& path) {
   const char* home = std::getenv("HOME");
@@ -48,7 +44,7 @@ std::vector<Candidate> paths(const std::string& typed, const std::vector<std::st
     if (entry.is_directory(error)) {
       out.push_back({folder + name + "/", ""});
     } else if (files && (endings.empty() || std::any_of(endings.begin(), endings.end(), [&](const std::string& ending) {
-                           return ends(name, ending);
+                           return name.ends_with(ending);
                          }))) {
       out.push_back({folder + name, ""});
     }
@@ -60,7 +56,7 @@ std::vector<Candidate> paths(const std::string& typed, const std::vector<std::st
 /// The pipeline file of the line, read but not expanded: a shell waits for the answer.
 std::optional<pipeline::PipelineFile> pipeline_of(const CompletionContext& context) {
   for (const std::string& word : context.words) {
-    if (!ends(word, ".yml") && !ends(word, ".yaml")) continue;
+    if (!cli::names_pipeline_file(word)) continue;
     try {
       return pipeline::read_pipeline_file(at_home(word));
     } catch (const support::Error&) {

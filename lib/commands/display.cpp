@@ -22,13 +22,9 @@ using support::cat;
 
 class Quiet : public Display {
  public:
-  explicit Quiet(bool color) : color_(color) {}
   void on_event(const RunEvent& event, const RunState& state) override {
     if (event.name == "fail") say(cli::harmless(render_failure(*state.graph, event, false)));
   }
-
- private:
-  bool color_;
 };
 
 class Plain : public Display {
@@ -45,7 +41,6 @@ class Plain : public Display {
     }
     const std::string line = event_line(event, state, style_);
     if (!line.empty()) say(cat(time_text(), " ", line, "\n"));
-    last_s_ = state.now_s;
   }
   void finish() override {
     if (more_blocked_)
@@ -54,7 +49,6 @@ class Plain : public Display {
   void on_tick(const RunState& state) override {
     clock_.look(state);
     // A tool that says nothing for long is taken for dead.
-    if (last_s_ < 0) last_s_ = state.now_s;
     if (state.now_s - last_summary_s_ < 60 && last_summary_s_ > 0) return;
     if (last_summary_s_ == 0) {
       last_summary_s_ = state.now_s;
@@ -81,7 +75,6 @@ class Plain : public Display {
   TaskClock clock_;
   std::set<std::string> blocked_;  // reasons
   std::size_t more_blocked_ = 0;
-  double last_s_ = -1;
   double last_summary_s_ = 0;
 };
 
@@ -132,7 +125,7 @@ class JsonLines : public Display {
 std::unique_ptr<Display> make_display(const cli::CommandLine& line) {
   const cli::Style style = err_style(line);
   if (line.progress == "json") return std::make_unique<JsonLines>();
-  if (line.progress == "none") return std::make_unique<Quiet>(style.color());
+  if (line.progress == "none") return std::make_unique<Quiet>();
   if (line.progress == "tty" || (line.progress == "auto" && cli::can_draw(2))) return make_panel_display(style, 2);
   return std::make_unique<Plain>(style);
 }

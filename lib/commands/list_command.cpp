@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
 
 #include "cli/terminal.h"
 #include "commands/commands.h"

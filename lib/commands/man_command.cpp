@@ -14,6 +14,7 @@
 #include "pipeline/orchestrator.h"
 #include "support/clock.h"
 #include "support/config.h"
+#include "support/environment.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/process.h"
@@ -32,7 +33,7 @@ using support::quote;
 /// The day of the manual: $SOURCE_DATE_EPOCH where a build asks for the same bytes, else the program's own.
 std::string manual_date() {
   std::time_t when = 0;
-  if (const char* epoch = std::getenv("SOURCE_DATE_EPOCH"); epoch && *epoch) {
+  if (const std::string epoch = support::variable("SOURCE_DATE_EPOCH"); !epoch.empty()) {
     when = static_cast<std::time_t>(support::parse_integer(epoch).value_or(0));
   } else {
     const auto time = fs::last_write_time(support::own_executable());

@@ -8,6 +8,7 @@
 #include "commands/run_choice.h"
 #include "commands/session.h"
 #include "pipeline/orchestrator.h"
+#include "support/environment.h"
 #include "support/error.h"
 #include "support/process.h"
 #include "support/text.h"
@@ -61,15 +62,14 @@ fs::path module_folder() {
 
 /// Replaces this process by the module, which asks for `--json` itself, as often as it needs to.
 [[noreturn]] void become_python(const pipeline::Store& store, const std::string& run, const cli::CommandLine& line) {
-  const char* chosen = std::getenv("PE_PYTHON");
-  const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+  const std::string chosen = support::variable("PE_PYTHON"), python = chosen.empty() ? "python3" : chosen;
   const auto program = support::find_program(python);
   if (!program) {
     throw ConfigError(cat("the program ", quote(python), " is not on the PATH: metrics are sent by Python"),
                       {"pe-pipeline metrics", 0, 0, "", 1}, "install Python 3, or name it in PE_PYTHON");
   }
-  const char* before = std::getenv("PYTHONPATH");
-  const std::string path = module_folder().string() + (before != nullptr && *before != '\0' ? cat(":", before) : "");
+  const std::string before = support::variable("PYTHONPATH");
+  const std::string path = module_folder().string() + (before.empty() ? "" : ":" + before);
   ::setenv("PYTHONPATH", path.c_str(), 1);
   std::vector<std::string> words{program->string(),
                                  "-m",

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <future>
 #include <map>
 #include <set>
@@ -15,6 +14,7 @@
 #include "commands/submissions.h"
 #include "commands/timeline.h"
 #include "pipeline/orchestrator.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/process.h"
@@ -175,10 +175,9 @@ bool run_here(const cli::CommandLine& line, const Graph& graph, const pipeline::
     if (!here[i] || summary.phases[i] == pipeline::TaskPhase::kDone ||
         summary.phases[i] == pipeline::TaskPhase::kReused)
       continue;
-    throw ConfigError(cat(quote(graph.tasks[i].id),
-                          ", which is to run here (slurm.run_on), did not end well; nothing was "
-                          "submitted"),
-                      {}, cat("pe-pipeline logs --run ", summary.run_id, " ", quote(graph.tasks[i].id), " shows why"));
+    throw ConfigError(
+        cat(quote(graph.tasks[i].id), ", which is to run here (slurm.run_on), did not end well; nothing was submitted"),
+        {}, cat("pe-pipeline logs --run ", summary.run_id, " ", quote(graph.tasks[i].id), " shows why"));
   }
   return true;
 }
@@ -281,8 +280,7 @@ std::vector<bool> tasks_to_run(const Plan& plan) {
   }
   if (impossible > 0)
     say(cat("pe-pipeline: warning: ", counted(impossible, "task"),
-            " cannot run, since files that configs name are not "
-            "there; `pe-pipeline plan` names them\n"));
+            " cannot run, since files that configs name are not there; `pe-pipeline plan` names them\n"));
   return to_run;
 }
 
@@ -336,7 +334,7 @@ void adopt(const Store& store, const Graph& graph, const std::vector<bool>& to_r
 /// Makes the run and sends it.
 int send_arrays(Store& store, const Graph& graph, const Plan& plan, const std::vector<JobArray>& arrays,
                 pipeline::SubmissionRequest order, bool whole, const pipeline::SendOptions& options, Slurm& slurm) {
-  const auto started = std::chrono::steady_clock::now();
+  const double started = support::steady_s();
   pipeline::RunOptions run_options;
   run_options.command = order.command;
   run_options.whole = whole;
@@ -349,9 +347,8 @@ int send_arrays(Store& store, const Graph& graph, const Plan& plan, const std::v
     support::remove_tree(folder.path());  // of nothing nothing is left
     return told(report, order.run);
   }
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
   print(cat(graph.name, ": ", counted(report.elements, "element"), " in ", counted(report.arrays, "array"),
-            " submitted in ", fmt::format("{:.1f}", took.count()), " s  (run ", order.run, ")\n"));
+            " submitted in ", fmt::format("{:.1f}", support::steady_s() - started), " s  (run ", order.run, ")\n"));
   print_arrays(made.submission, pipeline::sent_jobs(store, order.run));
   if (std::any_of(arrays.begin(), arrays.end(), [](const JobArray& array) { return array.policy.isa.empty(); }))
     print("planned for nodes like this machine; `slurm: {isa: …, constraint: …}` plans for others\n");

@@ -1,11 +1,9 @@
 // pe-pipeline timeline: how a run went, in time, from its journal alone.
-#include <cstdio>
 
 #include "commands/commands.h"
 #include "commands/run_choice.h"
 #include "commands/session.h"
 #include "commands/timeline.h"
-#include "commands/timeline_page.h"
 #include "pipeline/orchestrator.h"
 #include "support/error.h"
 #include "support/files.h"

@@ -1,4 +1,4 @@
-#include "commands/timeline_page.h"
+#include "commands/timeline.h"
 
 #include <algorithm>
 #include <cmath>
@@ -199,28 +199,22 @@ std::string render_timeline(const Timeline& timeline) {
       "<noscript><p class=\"note\">The chart and the list of tasks need JavaScript; the tables below do "
       "not.</p></noscript>\n",
       "<div class=\"needs-script\" hidden>\n<div class=\"tools\"><button id=\"slots\" "
-      "aria-pressed=\"true\">Slots</button>"
-      "<button id=\"tasks\" aria-pressed=\"false\">Tasks</button><button id=\"in\" "
-      "aria-label=\"Nearer\">+</button><button "
-      "id=\"out\" aria-label=\"Farther\">−</button><button id=\"all\">All</button><span class=\"note\">drag to move, "
-      "Ctrl and "
-      "wheel to go nearer</span></div>\n<ul class=\"legend\">",
+      "aria-pressed=\"true\">Slots</button><button id=\"tasks\" aria-pressed=\"false\">Tasks</button><button id=\"in\" "
+      "aria-label=\"Nearer\">+</button><button id=\"out\" aria-label=\"Farther\">−</button><button "
+      "id=\"all\">All</button><span class=\"note\">drag to move, Ctrl and wheel to go nearer</span></div>\n<ul "
+      "class=\"legend\">",
       legend,
       "</ul>\n<div id=\"rows\"><canvas tabindex=\"0\" role=\"img\" aria-label=\"Tasks over time; the tables below say "
-      "the "
-      "same\"></canvas><div></div></div>\n<p class=\"note\">A line below a bar: the critical path. A red frame: an "
+      "the same\"></canvas><div></div></div>\n<p class=\"note\">A line below a bar: the critical path. A red frame: an "
       "attempt that failed. Grey, among Tasks: ready, but no slot was free.</p>\n</div>\n</section>\n",
       "<section aria-labelledby=\"critical\">\n<h2 id=\"critical\">Critical path</h2>\n", critical_table(timeline),
       "</section>\n<section aria-labelledby=\"stages\">\n<h2 id=\"stages\">Stages</h2>\n", stage_table(timeline),
       "</section>\n<section class=\"needs-script\" aria-labelledby=\"list\" hidden>\n<h2 id=\"list\">Tasks</h2>\n<div "
       "class=\"tools\"><input id=\"filter\" type=\"search\" placeholder=\"words of a name, or a state\" "
-      "aria-label=\"Which "
-      "tasks\"><span id=\"found\" class=\"note\"></span></div>\n<div class=\"scroll\" tabindex=\"0\"><table><thead><tr "
-      "id=\"tasks-head\"></tr></thead><tbody id=\"tasks-body\"></tbody></table></div>\n<p><button "
-      "id=\"more\">More</button></p>"
-      "\n</section>\n</main>\n<div id=\"tip\" role=\"status\" hidden></div>\n<footer>Made from the journal of the run "
-      "by "
-      "pe-pipeline timeline.",
+      "aria-label=\"Which tasks\"><span id=\"found\" class=\"note\"></span></div>\n<div class=\"scroll\" "
+      "tabindex=\"0\"><table><thead><tr id=\"tasks-head\"></tr></thead><tbody "
+      "id=\"tasks-body\"></tbody></table></div>\n<p><button id=\"more\">More</button></p>\n</section>\n</main>\n<div "
+      "id=\"tip\" role=\"status\" hidden></div>\n<footer>Made from the journal of the run by pe-pipeline timeline.",
       timeline.damaged_lines ? cat(" ", timeline.damaged_lines, " damaged lines were left out.") : "",
       "</footer>\n<script type=\"application/json\" id=\"data\">", data_of(timeline), "</script>\n<script>\n", kScript,
       "</script>\n</body>\n</html>\n");

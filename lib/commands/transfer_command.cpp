@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdio>
 
 #include "cli/terminal.h"
 #include "commands/chosen.h"

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <functional>
 #include <set>
-#include <span>
 
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
@@ -71,12 +70,6 @@ model::LanguageModel load_beyond(const artifact::CheckpointReader& checkpoint, a
   return model;
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::vector<std::string> sizes;
-  for (const std::int64_t size : shape) sizes.push_back(cat(size));
-  return cat("[", support::join(sizes, ", "), "]");
-}
-
 /// An encoding that is laid over weights takes its parameters from them: it has to have the very same ones.
 /// @throws ConfigError that names the first parameter which differs
 void require_parameters(const artifact::CheckpointReader& checkpoint, const Json& encoding,
@@ -109,8 +102,8 @@ void require_parameters(const artifact::CheckpointReader& checkpoint, const Json
     const std::vector<std::int64_t> shape = parameter.value.sizes().vec();
     if (stored == nullptr) refuse(cat("the checkpoint has no parameter '", full, "'"));
     if (stored->shape != shape) {
-      refuse(cat("parameter '", full, "' is ", shape_text(stored->shape), " there, and ", shape_text(shape),
-                 " is needed"));
+      refuse(cat("parameter '", full, "' is ", support::bracketed(stored->shape), " there, and ",
+                 support::bracketed(shape), " is needed"));
     }
   }
   for (const artifact::TensorInfo& info : checkpoint.tensors()) {

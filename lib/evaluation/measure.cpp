@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <functional>
 
@@ -25,6 +24,7 @@
 #include "model/language_model.h"
 #include "schema/status.h"
 #include "schema/tables.h"
+#include "support/clock.h"
 #include "support/progress.h"
 #include "support/text.h"
 
@@ -40,10 +40,10 @@ void wait_for(at::Device device) {
 
 double milliseconds(at::Device device, const std::function<void()>& work) {
   wait_for(device);
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = support::steady_s();
   work();
   wait_for(device);
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  return 1e3 * (support::steady_s() - begin);
 }
 
 /// Linear between order statistics.

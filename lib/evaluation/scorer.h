@@ -5,9 +5,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 

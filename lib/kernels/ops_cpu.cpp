@@ -17,8 +17,7 @@ namespace {
 
 /// Runs body(first, last, part) over rows in a fixed number of parts, so that sums over parts do not depend on threads.
 constexpr std::int64_t kParts = 16;
-template <typename Body>
-void over_parts(std::int64_t rows, const Body& body) {
+void over_parts(std::int64_t rows, const auto& body) {
   const std::int64_t step = (rows + kParts - 1) / kParts;
   at::parallel_for(0, kParts, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = begin; part < end; ++part) {
@@ -29,8 +28,7 @@ void over_parts(std::int64_t rows, const Body& body) {
 }
 
 /// @param work of a row, in units of which a thread should have thousands
-template <typename Body>
-void over_rows(std::int64_t rows, std::int64_t work, const Body& body) {
+void over_rows(std::int64_t rows, std::int64_t work, const auto& body) {
   const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, work));
   at::parallel_for(0, rows, grain, body);
 }
@@ -205,20 +203,14 @@ void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, 
 
 const Operations kCpuOperations = {.name = "cpu",
                                    .rotates_heads = true,
-                                   .takes_low_precision_logits = false,
                                    .rms_norm = rms_norm,
                                    .rms_norm_backward = rms_norm_backward,
                                    .split_heads = split_heads,
                                    .split_heads_backward = split_heads_backward,
-                                   .rotate = nullptr,
-                                   .gather_gradient = nullptr,
-                                   .dropout_mask = nullptr,
                                    .swiglu = swiglu,
                                    .swiglu_backward = swiglu_backward,
                                    .add_embedding_gradient = add_embedding_gradient,
                                    .cross_entropy = cross_entropy,
-                                   .sum_of_squares = sum_of_squares,
-                                   .unread_sum_of_squares = nullptr,
-                                   .adam = nullptr};
+                                   .sum_of_squares = sum_of_squares};
 
 }  // namespace pe::kernels

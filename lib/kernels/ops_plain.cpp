@@ -146,22 +146,15 @@ void shaped_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& l
 }
 
 const Operations kPlainOperations = {.name = "plain",
-                                     .rotates_heads = false,
-                                     .takes_low_precision_logits = false,
                                      .rms_norm = rms_norm,
                                      .rms_norm_backward = rms_norm_backward,
                                      .split_heads = split_heads,
                                      .split_heads_backward = split_heads_backward,
-                                     .rotate = nullptr,
-                                     .gather_gradient = nullptr,
-                                     .dropout_mask = nullptr,
                                      .swiglu = swiglu,
                                      .swiglu_backward = swiglu_backward,
                                      .add_embedding_gradient = add_embedding_gradient,
                                      .cross_entropy = cross_entropy,
-                                     .sum_of_squares = sum_of_squares,
-                                     .unread_sum_of_squares = nullptr,
-                                     .adam = nullptr};
+                                     .sum_of_squares = sum_of_squares};
 
 const Operations& operations_for(const Tensor& x) {
   if (plugin_for(x) != nullptr) return kPluginOperations;

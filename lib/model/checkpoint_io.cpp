@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <span>
 
 #include "encodings/registry.h"
 #include "model/layout.h"
@@ -38,12 +37,6 @@ std::vector<at::Tensor> values_of(const LanguageModel& model) {
   return flat;
 }
 
-std::string shape_of(const std::vector<std::int64_t>& shape) {
-  std::vector<std::string> sizes;
-  for (const std::int64_t size : shape) sizes.push_back(std::to_string(size));
-  return cat("[", support::join(sizes, ", "), "]");
-}
-
 /// A file may claim any size: a model is only built when the file holds the tensors of such a one.
 void require_stored(const artifact::CheckpointReader& checkpoint, const ModelConfig& config, const std::string& where) {
   const std::size_t tensors = checkpoint.tensors().size();
@@ -55,10 +48,10 @@ void require_stored(const artifact::CheckpointReader& checkpoint, const ModelCon
   for (const PlannedParameter& parameter : plan_parameters(config)) {
     const TensorInfo* stored = checkpoint.find("model/" + parameter.name);
     if (stored != nullptr && stored->shape == parameter.shape) continue;
-    throw ArtifactError(
-        cat(where, ": by the model config, tensor 'model/", parameter.name, "' is ", shape_of(parameter.shape),
-            "; found ", stored == nullptr ? "no such tensor" : shape_of(stored->shape)),
-        "the file is corrupt");
+    throw ArtifactError(cat(where, ": by the model config, tensor 'model/", parameter.name, "' is ",
+                            support::bracketed(parameter.shape), "; found ",
+                            stored == nullptr ? "no such tensor" : support::bracketed(stored->shape)),
+                        "the file is corrupt");
   }
 }
 
@@ -284,6 +277,12 @@ void read_first_rows(const artifact::CheckpointReader& checkpoint, const TensorI
 
 }  // namespace
 
+std::vector<std::string> ChangedModel::untrained() const {
+  std::vector<std::string> names = fresh;
+  names.insert(names.end(), grown.begin(), grown.end());
+  return names;
+}
+
 ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const ModelChanges& changes, at::Device device,
                           at::ScalarType compute) {
   const ModelConfig before = config_of(checkpoint);
@@ -310,15 +309,13 @@ ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const Mo
         made.grown.push_back(parameter.name);
         break;
       case Origin::kAnotherShape:
-        throw ArtifactError(
-            cat(where, ": parameter '", parameter.name, "' is ", shape_of(stored->shape), ", and encoding '",
-                encodings::encoding_name(config.encoding.json), "' needs ", shape_of(parameter.tensor.sizes().vec())),
-            "give the encoding the options that it was trained with, or take one without parameters");
+        throw ArtifactError(cat(where, ": parameter '", parameter.name, "' is ", support::bracketed(stored->shape),
+                                ", and encoding '", encodings::encoding_name(config.encoding.json), "' needs ",
+                                support::bracketed(parameter.tensor.sizes().vec())),
+                            "give the encoding the options that it was trained with, or take one without parameters");
     }
   }
-  std::vector<std::string> skip = made.fresh;
-  skip.insert(skip.end(), made.grown.begin(), made.grown.end());
-  read_tensors(checkpoint, "model/", made.model, values_of(made.model), skip);
+  read_tensors(checkpoint, "model/", made.model, values_of(made.model), made.untrained());
   made.dropped = names_without_a_place(checkpoint, made.model);
   for (const std::string& name : made.dropped) {
     if (!of_encoding(name) || changes.encoding.is_null()) refuse_tensor(where, name);

@@ -3,7 +3,6 @@
 /// the config (with "length", "vocabulary" and "seed"), `encoding` the encoding's.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,6 +59,8 @@ struct ChangedModel {
   std::vector<std::string> fresh;    ///< parameters that the checkpoint lacks: drawn, or ones
   std::vector<std::string> grown;    ///< tables whose first rows came from the checkpoint
   std::vector<std::string> dropped;  ///< the checkpoint's that the model has no place for
+
+  std::vector<std::string> untrained() const;  ///< fresh, then grown
 };
 
 /// @throws ArtifactError naming the file, the parameter and both shapes where one of the same name does not fit.

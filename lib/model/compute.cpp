@@ -7,10 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <string_view>
@@ -288,7 +286,7 @@ void prepare(const Json& config, int argc, char** argv) {
     }
     setenv(kMarker, own.c_str(), 1);
     execv("/proc/self/exe", argv);
-    support::throw_errno("re-executing", argc > 0 ? argv[0] : "this program");
+    support::throw_errno("run again", argc > 0 ? argv[0] : "this program");
   }
   unsetenv(kMarker);
   set_threads(compute.threads.value_or(1));

@@ -233,10 +233,6 @@ double memory_in_use(at::Device device) {
   return resident * static_cast<double>(::sysconf(_SC_PAGESIZE));
 }
 
-void reset_peak_memory(at::Device device) {
-  if (device.is_cuda()) c10::getDeviceAllocator(device.type())->resetPeakStats(device.has_index() ? device.index() : 0);
-}
-
 std::optional<double> peak_flops(at::Device device, const std::string& name) {
   if (!device.is_cuda()) return std::nullopt;
   // Dense bf16, as the vendor's data sheets state it.

@@ -4,7 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -35,11 +34,9 @@ Json fingerprint(const ComputeConfig& compute, at::Device device);
 /// "AMD EPYC 9R14, 2 threads, avx512" or "NVIDIA H200, bf16"; for the first line of a log.
 std::string device_summary(const ComputeConfig& compute, at::Device device);
 
-/// On a GPU the largest number of bytes in tensors since the process began or since `reset_peak_memory`; on the CPU the
-/// current resident memory of the process.
+/// On a GPU the largest number of bytes in tensors since the process began; on the CPU the current resident memory of
+/// the process.
 double memory_in_use(at::Device device);
-/// Sets the peak to the current bytes in tensors; the CPU has nothing to reset.
-void reset_peak_memory(at::Device device);
 
 /// The vendor's dense peak in bf16, whatever dtype is used, floating-point operations a second; empty for a CPU and for
 /// GPUs that are not listed.

@@ -6,7 +6,6 @@
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "encodings/attention/positional_encoding.h"
 #include "encodings/attention/token_reader.h"

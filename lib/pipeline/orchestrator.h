@@ -33,6 +33,7 @@
 #include "pipeline/plan/explain.h"
 #include "pipeline/plan/externals.h"
 #include "pipeline/plan/frozen_graph.h"
+#include "pipeline/plan/idle_axes.h"
 #include "pipeline/plan/key.h"
 #include "pipeline/plan/other_cpus.h"
 #include "pipeline/plan/plan.h"

@@ -4,7 +4,6 @@
 #include <sentencepiece_trainer.h>
 
 #include <iostream>
-#include <new>
 
 #include "sentencepiece/plugin.h"
 

@@ -61,13 +61,6 @@ std::vector<std::string> rank_environment(const std::vector<std::string>& add, b
   return environment;
 }
 
-std::vector<char*> pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> out;
-  for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
-  out.push_back(nullptr);
-  return out;
-}
-
 /// Uses fork and exec, since a child that dies with this process must request that itself.
 /// @param group Starts a separate process group. For mpirun, a signal to its group is an order to abort within a
 /// second.
@@ -78,7 +71,7 @@ pid_t start(const std::vector<std::string>& arguments, const std::vector<std::st
     errno = ENOENT;
     support::throw_errno("start", arguments.front());
   }
-  const std::vector<char*> words = pointers(arguments), variables = pointers(environment);
+  const std::vector<char*> words = support::pointers(arguments), variables = support::pointers(environment);
   const pid_t parent = ::getpid(), pid = ::fork();
   if (pid < 0) support::throw_errno("start", program->string());
   if (pid > 0) return pid;

@@ -9,6 +9,8 @@
 #include <mutex>
 
 #include "cli/terminal.h"
+#include "support/environment.h"
+#include "support/files.h"
 #include "support/json_text.h"
 #include "support/progress_format.h"
 #include "support/text.h"
@@ -64,7 +66,7 @@ class HumanReporter : public support::Progress {
  public:
   explicit HumanReporter(const std::string& how)
       : quiet_(how == "none"),
-        live_(how == "auto" && ::isatty(2) && getenv_text("TERM") != "dumb"),
+        live_(how == "auto" && ::isatty(2) && support::variable("TERM") != "dumb"),
         pace_(std::chrono::milliseconds(live_ ? 100 : 5000)) {}
   ~HumanReporter() override { clear(); }
 
@@ -86,10 +88,6 @@ class HumanReporter : public support::Progress {
   void event(const Json&) override {}
 
  private:
-  static std::string getenv_text(const char* name) {
-    const char* value = std::getenv(name);
-    return value ? value : "";
-  }
   void clear() {
     if (drawn_) std::fputs("\r\033[K", stderr);
     drawn_ = false;
@@ -129,19 +127,8 @@ class EventReporter : public support::Progress {
   }
   void event(const Json& event) override {
     const std::scoped_lock lock(mutex_);
-    std::string line = support::json_text(event) + "\n";
-    const char* at = line.data();
-    std::size_t left = line.size();
-    while (left > 0) {
-      const ssize_t count = ::write(fd_, at, left);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) {
-        if (errno == EPIPE) support::request_stop(15);  // no process reads any more: this is an orphan
-        return;
-      }
-      at += count;
-      left -= static_cast<std::size_t>(count);
-    }
+    if (!support::write_whole(fd_, support::json_text(event) + "\n") && errno == EPIPE)
+      support::request_stop(15);  // no process reads any more: this is an orphan
   }
 
  private:

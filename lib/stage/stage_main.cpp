@@ -1,9 +1,15 @@
 #include "stage/stage_main.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "artifact/task_protocol.h"
@@ -13,10 +19,10 @@
 #include "stage/launch.h"
 #include "stage/reporters.h"
 #include "stage/task_file.h"
-#include "stage/work_folder.h"
 #include "support/error.h"
 #include "support/explain.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/process.h"
@@ -28,6 +34,46 @@
 namespace pe::stage {
 
 namespace {
+
+/// The work folder of a stage that was started by hand without `--work`. Stages that are started in one folder share
+/// it, so it is removed by the last of them.
+class OwnWorkFolder {
+ public:
+  /// Makes the folder, if it is not there, and uses it from here on. @throws IoError
+  explicit OwnWorkFolder(std::filesystem::path path);
+
+  /// Removes the folder with all that is in it but charts (`artifact::kChartFolder`), unless another process uses it.
+  void remove();
+
+ private:
+  std::filesystem::path path_;
+  support::Descriptor used_;  // a shared lock of the folder is on it
+};
+
+OwnWorkFolder::OwnWorkFolder(std::filesystem::path path) : path_(std::move(path)) {
+  while (true) {
+    support::make_folders(path_);
+    used_ = support::Descriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!used_ && errno == ENOENT) continue;  // it was removed in between
+    if (!used_) support::throw_errno("open", path_.string());
+    if (::flock(used_.get(), LOCK_SH) != 0) return;  // a file system without locks: `remove` will fail to get one
+    struct stat ours {
+    }, there{};
+    if (::fstat(used_.get(), &ours) == 0 && ::stat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
+        ours.st_dev == there.st_dev) {
+      return;
+    }
+  }
+}
+
+void OwnWorkFolder::remove() {
+  if (::flock(used_.get(), LOCK_EX | LOCK_NB) != 0) return;
+  std::error_code ignored;
+  for (const std::string& name : support::list_folder(path_, ignored)) {
+    if (name != artifact::kChartFolder) std::filesystem::remove_all(path_ / name, ignored);
+  }
+  std::filesystem::remove(path_, ignored);  // unless there are charts
+}
 
 /// Plug-ins that a stage with LibTorch loads while it runs, where they were built.
 std::vector<std::string> plugins_of(const StageInfo& info) {

@@ -14,7 +14,6 @@ namespace pe::stage {
 
 namespace {
 
-using artifact::Kind;
 using support::ConfigError;
 using support::quote;
 

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "artifact/workspace.h"
 #include "cli/stage_flags.h"

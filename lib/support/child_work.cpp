@@ -60,13 +60,7 @@ std::string answer_of(const std::function<std::string()>& body) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kExitFailed);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) ::signal(signal, SIG_IGN);  // the parent decides
-  const std::string answer = answer_of(body);
-  for (std::string_view rest = answer; !rest.empty();) {
-    const ssize_t written = ::write(to, rest.data(), rest.size());
-    if (written < 0 && errno != EINTR) ::_exit(kExitIo);
-    if (written > 0) rest.remove_prefix(static_cast<std::size_t>(written));
-  }
-  ::_exit(kExitDone);
+  ::_exit(write_whole(to, answer_of(body)) ? kExitDone : kExitIo);
 }
 
 }  // namespace

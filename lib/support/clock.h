@@ -1,5 +1,5 @@
 /// @file
-/// The time of day, and how it is written. Durations are measured with `std::chrono::steady_clock` instead.
+/// The time of day, and how it is written, and a clock for durations.
 #pragma once
 
 #include <filesystem>
@@ -7,6 +7,8 @@
 
 namespace pe::support {
 
+/// Seconds of a clock that never jumps; only differences have a meaning.
+double steady_s();
 /// Seconds since 1970, UTC.
 double unix_time();
 /// The time that a file made in `folder` gets now, by the clock of its server. Times of files are compared with it,

@@ -18,17 +18,6 @@ namespace pe::support {
 
 namespace {
 
-void write_all(int fd, std::string_view content, const fs::path& path) {
-  while (!content.empty()) {
-    const ssize_t count = ::write(fd, content.data(), content.size());
-    if (count < 0) {
-      if (errno == EINTR) continue;
-      throw_errno("write", path.string());
-    }
-    content.remove_prefix(static_cast<std::size_t>(count));
-  }
-}
-
 std::optional<std::string> irregular(mode_t mode) {
   if (S_ISREG(mode)) return std::nullopt;
   if (S_ISDIR(mode)) return "a folder";
@@ -100,7 +89,7 @@ void write_file_atomically(const fs::path& path, std::string_view content, bool 
     temporary = unique_sibling(path);
   }
   try {
-    write_all(fd.get(), content, path);
+    if (!write_whole(fd.get(), content)) throw_errno("write", path.string());
     if (durable && ::fsync(fd.get()) != 0) throw_errno("sync", path.string());
     if (::close(fd.release()) != 0) throw_errno("close", path.string());
     rename_durably(temporary, path, durable);
@@ -110,10 +99,21 @@ void write_file_atomically(const fs::path& path, std::string_view content, bool 
   }
 }
 
+bool write_whole(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count == 0) errno = ENOSPC;
+    if (count <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
 void append_file(const fs::path& path, std::string_view content) {
   Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!fd) throw_errno("create", path.string(), true);
-  write_all(fd.get(), content, path);
+  if (!write_whole(fd.get(), content)) throw_errno("write", path.string());
 }
 
 void sync_path(const fs::path& path) {

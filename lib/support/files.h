@@ -4,11 +4,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace pe::support {
 
@@ -27,6 +25,10 @@ std::string read_file(const fs::path& path, std::uint64_t limit = 1ULL << 32);
 /// Written under a unique temporary name, synced when `durable`, then renamed to its final name.
 /// @throws IoError; also where `path` is no regular file (`require_replaceable`).
 void write_file_atomically(const fs::path& path, std::string_view content, bool durable = true);
+
+/// Writes all of it, continuing after a short write. False, with errno set, when the rest cannot be written; the
+/// written part stays.
+bool write_whole(int fd, std::string_view bytes);
 
 /// Appends with one `write`; creates the file if needed.
 void append_file(const fs::path& path, std::string_view content);

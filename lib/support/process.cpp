@@ -27,14 +27,14 @@
 
 namespace pe::support {
 
-namespace {
-
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> out;
   for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
   out.push_back(nullptr);
   return out;
 }
+
+namespace {
 
 /// The data of a child between vfork and exec. It shares our memory until then, so it must allocate nothing.
 struct ChildPlan {

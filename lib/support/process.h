@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +23,9 @@ struct SpawnOptions {
   std::vector<std::pair<int, int>> descriptors;         ///< {ours, number in the child}
   bool new_group = false;  ///< Own process group, so that a terminal's Ctrl-C is ours alone.
 };
+
+/// The form that exec wants: a pointer to each text, then null. The texts stay where they are.
+std::vector<char*> pointers(const std::vector<std::string>& texts);
 
 /// Starts a child. Descriptors not named are closed in it. @throws IoError naming the program when it cannot start.
 pid_t spawn(const SpawnOptions& options);

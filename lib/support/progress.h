@@ -3,10 +3,7 @@
 /// `pe-pipeline`, one redrawn line on a terminal, plain lines elsewhere.
 #pragma once
 
-#include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "support/json.h"

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
-#include <string_view>
 #include <utility>
 #include <vector>
 

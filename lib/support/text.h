@@ -22,6 +22,13 @@ std::string cat(const Args&... args) {
 
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
+/// "[3, 4]"; "[]" of none.
+template <typename List>
+std::string bracketed(const List& list) {
+  std::string text = "[";
+  for (const auto& item : list) text += cat(text.size() > 1 ? ", " : "", item);
+  return text + "]";
+}
 std::string_view trim(std::string_view text);
 std::string quote(std::string_view text);  ///< 'text', with control characters escaped
 

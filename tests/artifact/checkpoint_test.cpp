@@ -19,7 +19,6 @@ using artifact::CheckpointMeta;
 using artifact::CheckpointReader;
 using artifact::CheckpointWriter;
 using artifact::Dtype;
-using artifact::TensorInfo;
 using support::ArtifactError;
 
 BOOST_AUTO_TEST_SUITE(checkpoint)

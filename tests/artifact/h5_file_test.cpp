@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(what_is_written_comes_back) {
   BOOST_TEST(middle[0] == 4);
   BOOST_TEST(middle[1] == 5);
   BOOST_TEST(root.read_text("note") == "naïve “text” – ünïcödé");
-  BOOST_TEST(root.read_texts("names") == (std::vector<std::string>{"a", "", "longer name"}));
+  BOOST_TEST(root.open_dataset("names").read_texts() == (std::vector<std::string>{"a", "", "longer name"}));
   BOOST_TEST(root.read<double>("none").empty());
   BOOST_TEST(root.integer("answer") == -42);
   BOOST_TEST(root.real("pi") == 3.14159);

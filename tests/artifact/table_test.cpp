@@ -15,7 +15,6 @@
 #include "support/temp_folder.h"
 
 using namespace pe;
-using artifact::Cell;
 using artifact::ColumnType;
 using artifact::Table;
 using artifact::Tables;

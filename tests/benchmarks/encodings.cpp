@@ -26,13 +26,13 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <malloc.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -116,7 +116,7 @@ double resident() {
 template <typename Body>
 double peak_memory(at::Device device, const Body& body) {
   if (device.is_cuda()) {
-    model::reset_peak_memory(device);
+    c10::getDeviceAllocator(device.type())->resetPeakStats(device.has_index() ? device.index() : 0);
     const double before = model::memory_in_use(device);
     body();
     return model::memory_in_use(device) - before;

@@ -104,12 +104,16 @@ class Bench {
 
   /// The first tokens of documents, [rows, length].
   at::Tensor ids(std::int64_t first, std::int64_t rows, std::int64_t length) const {
-    const auto documents = data_->documents_of_at_least(data::Split::kTrain, static_cast<std::uint64_t>(length));
+    std::vector<std::uint64_t> begins;
+    for (std::uint64_t i = 0; i < data_->documents(data::Split::kTrain); ++i) {
+      const data::TokenDataset::Document document = data_->document(data::Split::kTrain, i);
+      if (document.tokens >= static_cast<std::uint64_t>(length)) begins.push_back(document.first);
+    }
     at::Tensor ids = at::empty({rows, length}, at::kLong);
     for (std::int64_t row = 0; row < rows; ++row) {
-      const auto number = documents.at(static_cast<std::size_t>(first + row) % documents.size());
-      const std::vector<std::int64_t> tokens = data_->document_tokens(data::Split::kTrain, number);
-      std::copy_n(tokens.begin(), length, ids.data_ptr<std::int64_t>() + row * length);
+      const std::uint64_t begin = begins.at(static_cast<std::size_t>(first + row) % begins.size());
+      std::int64_t* to = ids.data_ptr<std::int64_t>() + row * length;
+      data_->read(data::Split::kTrain, begin, std::span(to, static_cast<std::size_t>(length)));
     }
     return ids;
   }

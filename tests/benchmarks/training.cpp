@@ -20,6 +20,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/rand.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -30,7 +31,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <string>
@@ -365,7 +365,7 @@ Speed measure(const Size& size, const Options& options, const model::ComputeConf
   Stopwatch watch(options.seconds, options.profile ? &profile : nullptr);
   workspace.progress = &watch;
   support::request_stop(0);
-  model::reset_peak_memory(device);
+  if (device.is_cuda()) c10::getDeviceAllocator(device.type())->resetPeakStats(device.has_index() ? device.index() : 0);
   try {
     training::train(config, workspace);
   } catch (const support::StopRequest&) {

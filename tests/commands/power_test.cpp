@@ -1,7 +1,6 @@
 // Differences that a study can show, computed from a report: the report's own numbers, other counts, and simulated
 // studies of the stated size.
 #include <boost/test/unit_test.hpp>
-#include <cmath>
 
 #include "cli/color.h"
 #include "commands/power_text.h"

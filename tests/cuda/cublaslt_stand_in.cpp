@@ -2,7 +2,6 @@
 
 #include <cublasLt.h>
 
-#include <cmath>
 #include <cstring>
 
 #include "bf16_numbers.h"

@@ -2,7 +2,6 @@
 
 #include <cudnn_frontend.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "bf16_numbers.h"

@@ -18,6 +18,7 @@
 #include "encodings/registry.h"
 #include "encodings/rotary/rotary.h"
 #include "host_plugin.h"
+#include "kernels/normals.h"
 #include "model/functions.h"
 #include "model/language_model.h"
 #include "support/random.h"
@@ -27,18 +28,13 @@ namespace {
 
 using at::Tensor;
 using pe::model::Weight;
+using pe::test::normals;
 using pe::test::OnHost;
 using pe::test::StandIn;
 
-Tensor normals(std::uint64_t key, std::vector<std::int64_t> shape, double scale = 1) {
-  Tensor t = at::empty(shape, at::kDouble);
-  pe::support::philox_normal(key, t.data_ptr<double>(), static_cast<std::size_t>(t.numel()));
-  return t * scale;
-}
-
 /// Both dtypes begin with values that bf16 holds, so that only arithmetic differs.
 Tensor values(std::uint64_t key, std::vector<std::int64_t> shape, at::ScalarType type, double scale = 1) {
-  return normals(key, std::move(shape), scale).to(at::kBFloat16).to(type);
+  return normals(key, shape, scale).to(at::kBFloat16).to(type);
 }
 
 /// Norms keep fp32 weights, as a model does.

@@ -12,7 +12,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <concepts>
 #include <condition_variable>
 #include <cstdint>
 #include <cstring>

@@ -1,6 +1,5 @@
 // User commands on encodings through the programs: lists, pages of one, scores, and errors with their place.
 #include <boost/test/unit_test.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>

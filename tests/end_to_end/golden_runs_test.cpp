@@ -4,7 +4,6 @@
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <string>
 
 #include "support/files.h"

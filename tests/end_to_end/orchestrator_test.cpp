@@ -6,12 +6,8 @@
 #include <unistd.h>
 #include <boost/test/unit_test.hpp>
 
-#include <chrono>
 #include <fstream>
-#include <map>
-#include <random>
 #include <set>
-#include <thread>
 
 #include "end_to_end/project.h"
 #include "pipeline/run/run_status.h"

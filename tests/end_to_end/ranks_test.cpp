@@ -14,6 +14,7 @@
 #include "artifact/content_digest.h"
 #include "artifact/metrics.h"
 #include "project.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -170,10 +171,6 @@ class Training {
 
 int wait_for_end(pid_t pid) { return pe::support::wait_for(pid).code; }
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 bool gone(const Training& training) {
   for (int i = 0; i < 400; ++i) {
     if (training.rank(0) == 0 && training.rank(1) == 0) return true;
@@ -293,9 +290,9 @@ BOOST_AUTO_TEST_CASE(a_killed_rank_ends_the_others_soon_and_the_last_checkpoint_
     const pid_t victim = training.rank(number);
     BOOST_TEST_REQUIRE(victim > 0);
     ::kill(victim, SIGKILL);
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = pe::support::steady_s();
     BOOST_TEST(wait_for_end(pid) == 137, training.text());
-    BOOST_TEST(seconds_since(begin) < 8);
+    BOOST_TEST(pe::support::steady_s() - begin < 8);
     CHECK_HAS(
         training.text(),
         "one of 2 ranks was killed by signal 9 (Killed), and the other was ended; the same command resumes from the "
@@ -319,9 +316,9 @@ BOOST_AUTO_TEST_CASE(a_rank_that_hangs_is_given_up_after_the_time_allowed) {
   const pid_t victim = training.rank(1);
   BOOST_TEST_REQUIRE(victim > 0);
   ::kill(victim, SIGSTOP);
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = pe::support::steady_s();
   BOOST_TEST(wait_for_end(pid) == 69, training.text());
-  BOOST_TEST(seconds_since(begin) < 15);
+  BOOST_TEST(pe::support::steady_s() - begin < 15);
   CHECK_HAS(
       training.text(),
       "rank 0 of 2: the other ranks have not answered for 3 s (compute.rank_timeout); one may have died, or hang");

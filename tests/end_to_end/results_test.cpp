@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(a_packed_file_has_no_paths_of_the_machine_that_made_it) {
   text(clone);
   const Answer verified = clone.call("verify", {"fetch", "--rerun", "--set", ours[2], "--set", ours[4]});
   BOOST_TEST(verified.code == 0, verified.out << verified.err);
-  CHECK_HAS(verified.out, "same");
+  CHECK_HAS(verified.out, "run again: 1 same");
   // It stays when a clone packs it again, and a folder elsewhere has its name alone.
   BOOST_TEST(clone.export_here(ours).code == 0);
   const test::TempFolder elsewhere;

@@ -6,8 +6,6 @@
 
 #include <chrono>
 #include <fstream>
-#include <random>
-#include <thread>
 
 #include "end_to_end/durable.h"
 #include "end_to_end/project.h"

@@ -7,8 +7,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <map>
-#include <regex>
 
 #include "artifact/metrics.h"
 #include "commands/command_table.h"

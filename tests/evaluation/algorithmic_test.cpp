@@ -43,10 +43,6 @@ Rows run(const Json& task, Scorer& scorer, const Json& options) {
   return cells_of(results.rows);
 }
 
-double value(const std::string& table, const Row& row, const std::string& column) {
-  return number(cell(table, row, column));
-}
-
 std::int64_t vocabulary(const Json& task) { return data::choose_task(task).task->vocabulary(); }
 
 }  // namespace

@@ -201,6 +201,10 @@ inline double number(const artifact::Cell& cell) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
+inline double value(const std::string& table, const Row& row, const std::string& column) {
+  return number(cell(table, row, column));
+}
+
 inline std::string text(const artifact::Cell& cell) {
   const auto* value = std::get_if<std::string>(&cell.value());
   return value == nullptr ? "" : *value;

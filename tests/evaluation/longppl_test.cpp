@@ -56,10 +56,6 @@ model::LanguageModel small_model(const char* encoding, std::uint64_t seed) {
   return model::LanguageModel::make(config, 257, seed);
 }
 
-double value(const std::string& table, const Row& row, const std::string& column) {
-  return number(cell(table, row, column));
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(longppl)

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "artifact/token_shards.h"
+#include "data/document_tokens.h"
 #include "data/tokenizers/tokenizer.h"
 #include "evaluation/retrieval/word_pairs.h"
 #include "evaluation/shard_documents.h"
@@ -184,7 +185,8 @@ BOOST_AUTO_TEST_CASE(validation_and_test_are_copied_and_the_same_seed_gives_the_
   for (const data::Split split : {data::Split::kValidation, data::Split::kTest}) {
     BOOST_REQUIRE(a.documents(split) == text.documents(split));
     for (std::uint64_t i = 0; i < text.documents(split); ++i) {
-      BOOST_TEST(a.document_tokens(split, i) == text.document_tokens(split, i), boost::test_tools::per_element());
+      BOOST_TEST(test::document_tokens(a, split, i) == test::document_tokens(text, split, i),
+                 boost::test_tools::per_element());
     }
   }
   BOOST_TEST(a.tokenizer_digest() == text.tokenizer_digest());

@@ -107,10 +107,6 @@ Rows run(const std::string& task, const LanguageModel& model, Json options, cons
   return cells_of(results.rows);
 }
 
-double value(const std::string& table, const Row& row, const std::string& column) {
-  return number(cell(table, row, column));
-}
-
 FakeDocuments long_documents(std::int64_t count = 40, std::int64_t tokens = 400) {
   return FakeDocuments(std::vector<std::int64_t>(static_cast<std::size_t>(count), tokens));
 }

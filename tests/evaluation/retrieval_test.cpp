@@ -30,10 +30,6 @@ Rows run(const std::string& task, Scorer& scorer, Json options, const DocumentSo
   return cells_of(results.rows);
 }
 
-double value(const std::string& table, const Row& row, const std::string& column) {
-  return number(cell(table, row, column));
-}
-
 std::string text_of(const std::vector<std::int32_t>& ids) {
   std::string text;
   for (const std::int32_t id : ids) text += id < 256 ? std::string(1, static_cast<char>(id)) : "<s>";

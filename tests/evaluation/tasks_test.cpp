@@ -22,10 +22,6 @@ using pe::Json;
 
 namespace {
 
-double value(const std::string& table, const Row& row, const std::string& column) {
-  return number(cell(table, row, column));
-}
-
 const Json kLengths = {{"lengths", {0.5, 1, 2, 4}}, {"documents", 40}, {"min_documents", 30}};
 
 /// 40 of them hold twice the longest context of kLengths, 1,024 tokens.

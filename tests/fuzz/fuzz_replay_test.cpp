@@ -1,7 +1,6 @@
 // The fuzz targets on built-in seeds, whole, cut at every byte and with single bytes changed.
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
-#include <functional>
 #include <vector>
 
 #include "fuzz/targets.h"

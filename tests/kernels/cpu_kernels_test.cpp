@@ -12,18 +12,14 @@
 #include "encodings/rotary/rotary.h"
 #include "instruction_sets.h"
 #include "kernels/ops.h"
+#include "normals.h"
 #include "support/random.h"
 
 namespace {
 
 using namespace pe::kernels;
 using at::Tensor;
-
-Tensor normals(std::uint64_t key, std::vector<std::int64_t> shape, double scale = 1) {
-  Tensor t = at::empty(shape, at::kDouble);
-  pe::support::philox_normal(key, t.data_ptr<double>(), static_cast<std::size_t>(t.numel()));
-  return t * scale;
-}
+using pe::test::normals;
 
 struct HasAvx512 {
   boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {

@@ -13,6 +13,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/product.h"
 #include "kernels/product_bf16.h"
+#include "normals.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/random.h"
@@ -20,14 +21,9 @@
 
 using namespace pe;
 using at::Tensor;
+using test::normals;
 
 namespace {
-
-Tensor normals(std::uint64_t key, std::vector<std::int64_t> shape) {
-  Tensor t = at::empty(shape, at::kDouble);
-  support::philox_normal(key, t.data_ptr<double>(), static_cast<std::size_t>(t.numel()));
-  return t;
-}
 
 double largest_difference(const Tensor& a, const Tensor& b) {
   return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();

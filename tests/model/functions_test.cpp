@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/normals.h"
 #include "model/functions.h"
 #include "support/random.h"
 
@@ -17,10 +18,8 @@ using at::Tensor;
 using pe::model::Weight;
 
 /// Numbers that float32 holds too, so that both precisions start from the same.
-Tensor normals(std::uint64_t key, std::vector<std::int64_t> shape, double scale = 1) {
-  Tensor t = at::empty(shape, at::kDouble);
-  pe::support::philox_normal(key, t.data_ptr<double>(), static_cast<std::size_t>(t.numel()));
-  return (t * scale).to(at::kFloat).to(at::kDouble);
+Tensor normals(std::uint64_t key, const std::vector<std::int64_t>& shape, double scale = 1) {
+  return pe::test::normals(key, shape, scale).to(at::kFloat).to(at::kDouble);
 }
 
 Weight weight_of(const Tensor& value, at::ScalarType type) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "encodings/registry.h"
+#include "model/differences.h"
 #include "model/flat_zeros.h"
 #include "model/language_model.h"
 #include "model/naive_decoder.h"
@@ -124,25 +125,12 @@ BOOST_AUTO_TEST_CASE(the_gradient_is_that_of_differences_for_a_parameter_of_each
   config.qk_norm_over = pe::model::QkNormOver::kWidth;
   const LanguageModel model = LanguageModel::make(config, 19, 3, at::kCPU, at::kDouble);
   const Tensor ids = some_ids(2, 6, 19), targets = some_ids(1, 12, 19).reshape({12});
-  const auto loss = [&] { return model.loss_sum(model.forward(ids).reshape({12, 16}), targets); };
-  model.zero_gradients();
-  loss().backward();
-  const at::NoGradGuard guard;
-  for (const auto& parameter : model.parameters()) {
-    Tensor values = parameter.tensor.detach().view({-1});
-    const Tensor gradient = parameter.tensor.grad().reshape({-1});
-    for (const std::int64_t at : {std::int64_t{0}, values.numel() / 3, values.numel() - 1}) {
-      double* value = values.data_ptr<double>() + at;
-      const double kept = *value;
-      *value = kept + 1e-5;
-      const double up = loss().item<double>();
-      *value = kept - 1e-5;
-      const double down = loss().item<double>();
-      *value = kept;
-      BOOST_TEST_CONTEXT(parameter.name << " " << at)
-      BOOST_TEST(std::abs(gradient[at].item<double>() - (up - down) / 2e-5) <= 1e-6);
-    }
-  }
+  pe::test::check_gradients(
+      model,
+      [&] {
+        return model.loss_sum(model.forward(ids).reshape({12, 16}), targets);
+      },
+      "rope");
 }
 
 BOOST_AUTO_TEST_CASE(what_two_encodings_share_is_bit_identical_for_a_seed) {

@@ -7,6 +7,7 @@
 
 #include "model/canon.h"
 #include "model/checkpoint_io.h"
+#include "model/differences.h"
 #include "model/language_model.h"
 #include "model/layout.h"
 #include "model/naive_decoder.h"
@@ -162,27 +163,12 @@ BOOST_AUTO_TEST_CASE(gradients_are_those_of_differences_for_a_parameter_of_each_
   for (const Structure& structure : kStructures) {
     const LanguageModel model = stirred(config_of(structure), at::kDouble);
     const Tensor ids = some_ids(2, 6), targets = some_ids(1, 12).reshape({12});
-    const auto loss = [&] { return model.loss_sum(model.forward(ids).reshape({12, 16}), targets); };
-    model.zero_gradients();
-    loss().backward();
-    const at::NoGradGuard guard;
-    for (const auto& parameter : model.parameters()) {
-      Tensor values = parameter.tensor.detach().view({-1});
-      const Tensor gradient = parameter.tensor.grad().reshape({-1});
-      for (const std::int64_t at : {std::int64_t{0}, values.numel() / 3, values.numel() - 1}) {
-        double* value = values.data_ptr<double>() + at;
-        const double kept = *value;
-        *value = kept + 1e-5;
-        const double up = loss().item<double>();
-        *value = kept - 1e-5;
-        const double down = loss().item<double>();
-        *value = kept;
-        const double expected = (up - down) / 2e-5;
-        BOOST_TEST(std::abs(gradient[at].item<double>() - expected) <= 1e-6 * (1 + std::abs(expected)),
-                   structure.name << ": " << parameter.name << " " << at << ": " << gradient[at].item<double>()
-                                  << " and " << expected);
-      }
-    }
+    pe::test::check_gradients(
+        model,
+        [&] {
+          return model.loss_sum(model.forward(ids).reshape({12, 16}), targets);
+        },
+        structure.name);
   }
 }
 

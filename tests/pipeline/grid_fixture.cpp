@@ -409,6 +409,19 @@ std::size_t index_of(const Graph& graph, const std::string& id) {
   throw std::out_of_range("no task " + id);
 }
 
+ExpandOptions few(std::vector<std::string> set) {
+  ExpandOptions options = GridFolder::plain_options();
+  options.axis = {"encoding=none,rope", "size=tiny", "seed=42"};
+  options.set = std::move(set);
+  return options;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  if (at == std::string::npos) throw std::logic_error("the text has no " + from);
+  return text.replace(at, from.size(), to);
+}
+
 const Task& find_task(const Graph& graph, const std::string& id) { return graph.tasks[index_of(graph, id)]; }
 
 std::size_t count_label(const Graph& graph, const std::string& label) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -51,6 +50,12 @@ class GridFolder {
  private:
   TempFolder folder_;
 };
+
+/// The part of the grid with two encodings, one size and one seed.
+pipeline::ExpandOptions few(std::vector<std::string> set = {});
+
+/// The text with one part replaced, which it must have.
+std::string replaced(std::string text, const std::string& from, const std::string& to);
 
 const pipeline::Task& find_task(const pipeline::Graph& graph, const std::string& id);
 std::size_t index_of(const pipeline::Graph& graph, const std::string& id);

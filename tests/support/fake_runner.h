@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
-#include <cerrno>
 #include <chrono>
 #include <fstream>
 

@@ -4,7 +4,6 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <numeric>
-#include <set>
 
 #include "support/hash.h"
 

@@ -3,7 +3,6 @@
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
-#include <fstream>
 
 #include "support/json.h"
 #include "support/test_data.h"

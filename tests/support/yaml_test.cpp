@@ -2,7 +2,6 @@
 
 #include <boost/test/unit_test.hpp>
 #include <chrono>
-#include <cmath>
 
 #include "support/temp_folder.h"
 

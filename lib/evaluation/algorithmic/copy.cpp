@@ -15,8 +15,6 @@ namespace {
 
 using support::cat;
 
-using support::kMissing;
-
 class Copy final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 
 #include "evaluation/model_variants.h"
 #include "evaluation/task.h"

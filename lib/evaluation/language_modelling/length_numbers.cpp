@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/hash.h"
 #include "support/missing.h"
-#include "support/resample.h"
+#include "support/random.h"
 
 namespace pe::evaluation {
 
@@ -12,6 +13,14 @@ namespace {
 
 using support::kMissing;
 constexpr double kBlowup = 0.1;  // nats
+
+/// Adds to counts[i] how often resample `b` drew document i. Resamples depend on the number of documents and `b` alone,
+/// so every model that is asked about as many documents draws the same ones, and differences between models are paired.
+void add_resample(std::uint64_t b, std::vector<std::uint16_t>& counts) {
+  static const std::uint64_t purpose = support::fnv1a64("bootstrap");
+  support::Xoshiro random(support::make_key({20260101, purpose, counts.size(), b}));
+  for (std::size_t draw = 0; draw < counts.size(); ++draw) ++counts[random.below(counts.size())];
+}
 
 std::size_t place(const std::vector<std::int64_t>& lengths, std::int64_t length) {
   return static_cast<std::size_t>(std::find(lengths.begin(), lengths.end(), length) - lengths.begin());
@@ -108,7 +117,7 @@ std::vector<WithInterval> with_intervals(const LengthCurve& curve, const std::ve
   std::vector<std::uint16_t> counts(documents);
   for (int b = 0; b < resamples; ++b) {
     std::fill(counts.begin(), counts.end(), std::uint16_t{0});
-    support::add_resample(support::kResampleBase, documents, static_cast<std::uint64_t>(b), counts.data());
+    add_resample(static_cast<std::uint64_t>(b), counts);
     const std::vector<double> means = mean_losses(curve, counts.data());
     for (std::size_t i = 0; i < numbers.size(); ++i) drawn[i].push_back(numbers[i](curve.lengths, means));
   }

@@ -1,7 +1,6 @@
 // Perplexity against context length, on the same documents at every length.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <list>
 #include <map>
 #include <utility>

@@ -1,6 +1,5 @@
 // How far each head looks, how widely, and the position of its peak, at and beyond the training length.
 #include <cmath>
-#include <memory>
 
 #include "encodings/attention/attend.h"
 #include "evaluation/probes/attention_statistics.h"

@@ -2,7 +2,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 
-#include <memory>
 #include <set>
 
 #include "encodings/attention/attend.h"

@@ -5,7 +5,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "encodings/attention/token_reader.h"
 #include "evaluation/items.h"

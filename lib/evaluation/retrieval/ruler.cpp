@@ -3,7 +3,6 @@
 #include "evaluation/retrieval/retrieval_scoring.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "support/hash.h"
 #include "support/suggest.h"

@@ -3,7 +3,6 @@
 /// kinds, after the first of the bAbI tasks (Kuratov et al. 2024, arXiv:2406.10149, hide those in long texts).
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -74,8 +74,7 @@ StopDecision decide_after_stop(const StopFacts& facts) {
             "Slurm does not answer whether the job was cancelled; `pe-pipeline submit` continues from here"};
   if (facts.row->state != "RUNNING") {
     return {Kind::kEnd, cat("Slurm calls the job ", facts.row->state,
-                            ": it was cancelled, its time limit was reached, or Slurm "
-                            "queues it again by itself")};
+                            ": it was cancelled, its time limit was reached, or Slurm queues it again by itself")};
   }
   if (!facts.waits_for.empty()) return {Kind::kRequeue, cat("what is left to do is made by ", facts.waits_for)};
   if (facts.moved) return {Kind::kRequeue, "it continues from its saved state"};

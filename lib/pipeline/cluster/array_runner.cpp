@@ -17,7 +17,9 @@
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/run_folder.h"
 #include "pipeline/run/run_status.h"
+#include "pipeline/store/attempt.h"
 #include "pipeline/store/journal.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
@@ -252,12 +254,12 @@ class ElementRun {
     PlanOptions options;
     options.selected = own_;
     options.known_suffices = false;
-    const auto began = std::chrono::steady_clock::now();
+    const double began = support::steady_s();
     for (double pause_s = 0.25;; pause_s = std::min(pause_s * 2, 15.0)) {
       Plan plan = make_plan(orders_.graph, StoreReader(store_), options);
-      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - began;
+      const double waited = support::steady_s() - began;
       // If inputs are still missing then, the run reports it and calls their readers blocked.
-      if (inputs_there(plan) || waited.count() >= order_.input_wait_s) return plan;
+      if (inputs_there(plan) || waited >= order_.input_wait_s) return plan;
       for (double slept = 0; slept < pause_s; slept += 0.1) {
         if (stop_asked()) return std::nullopt;
         std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -109,11 +109,6 @@ std::vector<EndedJob> parse_accounts(std::string_view text) {
       if (job.state == kShortOfMemory) short_of_memory.emplace(job.array_job, job.index);
       return;
     }
-    const auto colon = fields[2].find(':');
-    if (colon != std::string_view::npos) {
-      job.code = static_cast<int>(digits(fields[2].substr(0, colon)).value_or(0));
-      job.signal = static_cast<int>(digits(fields[2].substr(colon + 1)).value_or(0));
-    }
     job.name = fields[3];
     jobs.push_back(std::move(job));
   });

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,7 +42,6 @@ struct EndedJob {
   std::string array_job;
   std::int64_t index = -1;
   std::string state;  ///< first word: "CANCELLED", "FAILED", …
-  int code = 0, signal = 0;
   std::string name;
 };
 inline constexpr const char* kAccountFormat = "JobID,State,ExitCode,JobName";

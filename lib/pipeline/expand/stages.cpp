@@ -94,10 +94,7 @@ Stages::Stages(const OverriddenPipeline& source, StageCatalog& catalog, Mistakes
   }
 }
 
-Stage* Stages::find(const std::string& label) {
-  const auto it = by_label_.find(label);
-  return it == by_label_.end() ? nullptr : &stages_[it->second];
-}
+Stage* Stages::find(const std::string& label) { return const_cast<Stage*>(std::as_const(*this).find(label)); }
 
 const Stage* Stages::find(const std::string& label) const {
   const auto it = by_label_.find(label);

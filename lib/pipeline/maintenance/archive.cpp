@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 
 #include "pipeline/maintenance/results_file.h"
 #include "pipeline/store/whole_write.h"
@@ -103,7 +102,7 @@ struct ArchiveWriter::State {
       ZSTD_outBuffer to{out.data(), out.size(), 0};
       const std::size_t left = ZSTD_compressStream2(zstd, &to, &from, how);
       if (ZSTD_isError(left)) throw IoError(cat("cannot write ", quote(path.string()), ": ", ZSTD_getErrorName(left)));
-      if (!write_whole(file.get(), {out.data(), to.pos})) support::throw_errno("write", path.string());
+      if (!support::write_whole(file.get(), {out.data(), to.pos})) support::throw_errno("write", path.string());
       written += to.pos;
       if (how == ZSTD_e_end ? left == 0 : from.pos == from.size) return;
     }

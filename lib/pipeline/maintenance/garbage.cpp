@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <unordered_set>
 
 #include "pipeline/maintenance/inventory.h"
 #include "pipeline/maintenance/pin.h"
@@ -382,10 +381,9 @@ class Collector {
 
   void drop_leftovers() {
     if (!inventory_->unreadable.empty()) {
-      report_.notes.push_back(
-          cat(inventory_->unreadable.size(),
-              " record(s) are damaged, so objects without a record stay; 'pe-pipeline doctor --fix' "
-              "moves such records to the trash"));
+      report_.notes.push_back(cat(inventory_->unreadable.size(),
+                                  " record(s) are damaged, so objects without a record stay; 'pe-pipeline doctor "
+                                  "--fix' moves such records to the trash"));
     } else {
       std::vector<std::string> unused;
       for (const auto& [digest, seen] : objects_) {

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -234,8 +233,8 @@ class Examination {
     if (!sharing.network) return;
     add(Level::kNote, "file system",
         cat(mount.type,
-            ": several machines may share this store; heartbeats decide about leases of other machines, and a "
-            "lock excludes ",
+            ": several machines may share this store; heartbeats decide about leases of other machines, and a lock "
+            "excludes ",
             sharing.locks),
         sharing.advice);
   }
@@ -258,13 +257,10 @@ class Examination {
   }
 
   void semantics(const fs::path& probe, const std::string& name) {
-    const auto clock = [] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    };
     const fs::path a = probe / "a";
-    const double began = clock();
+    const double began = support::steady_s();
     support::write_file_atomically(a, "first\n", true);
-    const double sync_s = clock() - began;
+    const double sync_s = support::steady_s() - began;
     bool good = links_and_renames(probe, name);
     folder_sync(probe, name);
     locks(a, name);

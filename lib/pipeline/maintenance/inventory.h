@@ -3,7 +3,6 @@
 /// commands. Only the fields that decide are kept of each record, so that tens of thousands of them fit.
 #pragma once
 
-#include <filesystem>
 #include <set>
 #include <string>
 #include <unordered_map>

@@ -2,7 +2,6 @@
 /// Pins: names under which results are kept whatever `gc` is asked to drop. A pin is roots/<name>.json (`pe-pin/1`).
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

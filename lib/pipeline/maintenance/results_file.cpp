@@ -178,7 +178,6 @@ class Unpacking {
                           "another version of pe-pipeline wrote it");
     }
     report_.pipeline = support::text_in(index, "pipeline");
-    report_.made_by = support::text_in(index, "made_by");
     const auto results = index.find("results"), objects = index.find("objects");
     if (results == index.end() || !results->is_array() || objects == index.end() || !objects->is_array())
       fail("its list has no 'results' or no 'objects'");

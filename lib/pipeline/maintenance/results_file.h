@@ -110,7 +110,7 @@ PackReport pack_results(const Store& from, const Inventory& inventory, const std
                         const std::filesystem::path& file, const PackOptions& options);
 
 struct UnpackReport {
-  std::string pipeline, pipeline_text, made_by;
+  std::string pipeline, pipeline_text;
   std::vector<ResultKey> keys;  ///< in order
 };
 

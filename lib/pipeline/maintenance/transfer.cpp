@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <set>
 
 #include "pipeline/store/host.h"
@@ -52,7 +51,8 @@ class Transfer {
       const auto there = to_.read(result.key, true);
       Result theirs = there ? to_result(*there) : Result();
       const Presence presence = there ? to_.presence(theirs, true) : Presence::kGone;
-      moved.existed = there && (record_only || (presence != Presence::kGone && !brings_more(ours, theirs)));
+      moved.existed =
+          there && (record_only || (presence != Presence::kGone && !brings_more(theirs.outputs, ours.outputs)));
       if (there && presence != Presence::kGone && !same_contents(*there, *record)) {
         moved.conflict = true;
         moved.ours = origin_of(*record);
@@ -70,14 +70,6 @@ class Transfer {
       moved.problem = error.diagnostics().front().message;
     }
     add(std::move(moved));
-  }
-
-  /// Whether an output that is only known there is here.
-  static bool brings_more(const Result& ours, const Result& theirs) {
-    return std::any_of(theirs.outputs.begin(), theirs.outputs.end(), [&](const OutputRecord& output) {
-      const OutputRecord* own = ours.output(output.role);
-      return output.absent && own && !own->absent;
-    });
   }
 
   void copy_objects(const Result& result, TransferItem& moved) {

@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <set>
 
 #include "artifact/artifact_check.h"
 #include "artifact/collection.h"
@@ -331,15 +329,9 @@ void add_inputs(const Workshop& shop, const Record& record, TaskFileWriter& file
   }
 }
 
-std::int64_t cpus_of(const Record& record) {
-  const Json cpus = record.occasion.is_object() ? record.occasion.value("cpus", Json()) : Json();
-  return cpus.is_number_integer() ? cpus.get<std::int64_t>() : 1;
-}
+std::int64_t cpus_of(const Record& record) { return support::field_or(record.occasion, "cpus", std::int64_t{1}); }
 
-double wall_s_of(const Record& record) {
-  const Json wall = record.occasion.is_object() ? record.occasion.value("wall_s", Json()) : Json();
-  return wall.is_number() ? wall.get<double>() : 0.0;
-}
+double wall_s_of(const Record& record) { return support::field_or(record.occasion, "wall_s", 0.0); }
 
 /// Starts a stage and waits for its exit; asks it to stop, and kills it after the grace, when the user wants that or
 /// its time is over. `why` says then which.
@@ -374,8 +366,7 @@ void write_task_file(const Workshop& shop, const StageDescription& stage, const 
   // A longer budget may have asked for the later ones: the newest config knows them all.
   Record record = records.back();
   // An imported record has paths relative to the root of a project.
-  const fs::path root = find_root_of_store(fs::current_path());
-  change_paths(record, [&root](const std::string& path) { return (root / path).string(); });
+  change_paths(record, [&](const std::string& path) { return (shop.options.root / path).string(); });
   TaskFileWriter file(stage, record.key.key, record.config, cpus_of(record), folder);
   file.bind_to_program(false);
   add_inputs(shop, record, file, made);
@@ -417,9 +408,7 @@ void compare(const Store& store, const StageDescription& stage, const std::vecto
               {artifact::Difference::What::kOnlyInSecond, "", "its object is gone", ""});
         } else {
           const fs::path first = store.materialise(*stored, folder / "stored" / description.name);
-          artifact::DiffOptions how;
-          how.ulp = options.ulp;
-          comparison.diff = artifact::diff_artifacts(first, path, how);
+          comparison.diff = artifact::diff_artifacts(first, path);
         }
       }
       if (!comparison.same()) rerun.outcome = RerunResult::Outcome::kDiffers;

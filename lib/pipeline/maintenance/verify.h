@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -111,10 +110,10 @@ class RemadeInputs {
 };
 
 struct RerunOptions {
+  std::filesystem::path root;      ///< of the project: input files of imported results are below it
   RemadeInputs* remade = nullptr;  ///< Null: results whose inputs are not here cannot run again.
   bool keep = false;               ///< Keep the scratch folder of results that were the same, too.
   std::vector<std::string> gpus;   ///< For results whose compute.device is cuda.
-  std::uint64_t ulp = 0;           ///< For the comparison that is printed; the verdict is by digest.
   /// A stage is stopped when it takes longer than this and than ten times its earlier time.
   double patience_s = 600;
   double grace_s = 120;  ///< How long it may take to stop before it is killed.

@@ -9,6 +9,7 @@
 #include "pipeline/store/attempt.h"
 #include "pipeline/store/whole_write.h"
 #include "support/clock.h"
+#include "support/environment.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/folders.h"
@@ -42,9 +43,9 @@ bool ended_well(Outcome outcome) { return outcome == Outcome::kDone || outcome =
 std::string lack_of_room(const fs::path& store, Outcome outcome) {
   constexpr double kLittle = 64e6;  // bytes
   if (ended_well(outcome) || outcome == Outcome::kCheckpointed || outcome == Outcome::kInterrupted) return "";
-  const char* temporary = std::getenv("TMPDIR");
+  const std::string temporary = support::variable("TMPDIR");
   const std::pair<const char*, fs::path> disks[] = {{"the store", store},
-                                                    {"TMPDIR", temporary && *temporary ? temporary : "/tmp"}};
+                                                    {"TMPDIR", temporary.empty() ? "/tmp" : temporary}};
   std::string text;
   for (const auto& [name, path] : disks) {
     struct statvfs room {};

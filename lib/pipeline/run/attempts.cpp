@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "pipeline/run/local_runner.h"

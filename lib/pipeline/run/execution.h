@@ -14,10 +14,8 @@
 #pragma once
 
 #include <deque>
-#include <exception>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "pipeline/plan/key.h"
 #include "pipeline/run/attempts.h"

@@ -13,10 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -24,6 +21,7 @@
 #include "pipeline/run/orphans.h"
 #include "pipeline/run/stage_event.h"
 #include "support/bound_child.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/folders.h"
@@ -42,8 +40,6 @@ namespace {
 constexpr std::size_t kOneTurn = 64 * 1024;  // bytes that are read of a stage before others are heard
 constexpr std::size_t kLastTurn = 1u << 20;  // of one that has ended: as much as a pipe holds
 
-double clock_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 /// Reads a small file of the kernel.
 std::string small_file(const std::string& path) { return support::read_kernel_file(path, 16384); }
 
@@ -59,7 +55,7 @@ std::int64_t oom_kills() {
 std::int64_t recent_oom_kills() {
   static std::int64_t count = -1;
   static double when_s = -10;
-  const double now_s = clock_s();
+  const double now_s = support::steady_s();
   if (now_s - when_s > 1) {
     count = oom_kills();
     when_s = now_s;
@@ -145,7 +141,7 @@ struct LocalRunner::State {
 
   /// Whether orphans of stages that have ended are left.
   bool tend_orphans() {
-    tended_s = clock_s();
+    tended_s = support::steady_s();
     return orphans.tend(
         [&](std::uint64_t ticket) {
           const auto found = children.find(ticket);
@@ -248,7 +244,7 @@ void LocalRunner::wake() {
   if (::write(state_->woken.get(), &one, sizeof one) < 0) return;  // full: it wakes anyway
 }
 
-double LocalRunner::now() const { return clock_s(); }
+double LocalRunner::now() const { return support::steady_s(); }
 
 std::int64_t LocalRunner::pid(std::uint64_t ticket) const {
   const auto found = state_->children.find(ticket);
@@ -279,7 +275,7 @@ void LocalRunner::start(const Launch& launch) {
   options.descriptors = {{theirs.get(), Launch::kEventsDescriptor}};
   options.new_group = true;  // a terminal's Ctrl-C is ours; we decide what stages hear
   child.oom_kills_before = recent_oom_kills();
-  child.started_s = clock_s();
+  child.started_s = support::steady_s();
   child.pid = support::spawn_bound(options, state_->when_we_end);
   // By number: the header of glibc 2.36 has no C++ linkage for pidfd_open.
   child.pidfd = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0)));
@@ -338,7 +334,7 @@ std::vector<RunnerEvent> LocalRunner::wait(double timeout_s) {
     event.kind = RunnerEvent::Kind::kExit;
     event.code = decoded.code;
     event.signal = decoded.signal;
-    event.wall_s = clock_s() - child.started_s;
+    event.wall_s = support::steady_s() - child.started_s;
     event.cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
     event.peak_rss_bytes = static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
     if (event.signal == SIGKILL || event.code == 128 + SIGKILL) {  // itself, or one of its ranks
@@ -349,7 +345,7 @@ std::vector<RunnerEvent> LocalRunner::wait(double timeout_s) {
     out.push_back(std::move(event));
   }
   constexpr double kBetweenLooks_s = 1;
-  if (clock_s() - state_->tended_s > kBetweenLooks_s) state_->tend_orphans();
+  if (support::steady_s() - state_->tended_s > kBetweenLooks_s) state_->tend_orphans();
   return out;
 }
 

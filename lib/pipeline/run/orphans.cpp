@@ -8,7 +8,6 @@
 #include <atomic>
 #include <charconv>
 #include <set>
-#include <string_view>
 #include <vector>
 
 #include "pipeline/store/host.h"

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "pipeline/run/active_attempt.h"
 #include "pipeline/run/friendly_names.h"

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <exception>
 #include <system_error>
 #include <utility>
@@ -169,6 +168,16 @@ bool PublishThreads::begin_thread() {
   return !threads_.empty();
 }
 
+template <typename Job, typename Answer>
+void PublishThreads::do_next(std::deque<Job>& from, std::vector<Answer>& to, std::unique_lock<std::mutex>& lock) {
+  Job job = std::move(from.front());
+  from.pop_front();
+  lock.unlock();
+  Answer answer = work(std::move(job));
+  lock.lock();
+  to.push_back(std::move(answer));
+}
+
 void PublishThreads::submit(PublishJob job) {
   const bool reads_files = job.task && !job.task->externals.empty();
   std::deque<PublishJob>& queue = is_small(job.outputs) && !reads_files ? small_ : large_;
@@ -177,7 +186,7 @@ void PublishThreads::submit(PublishJob job) {
   if (begin_thread())
     changed_.notify_one();
   else
-    publish_next(queue, lock);
+    do_next(queue, published_, lock);
 }
 
 void PublishThreads::submit(VerifyJob job) {
@@ -192,7 +201,7 @@ void PublishThreads::submit(VerifyJob job) {
   if (begin_thread())
     changed_.notify_one();
   else
-    verify_next(lock);
+    do_next(to_verify_, verified_, lock);
 }
 
 bool PublishThreads::may_publish_large() const { return !large_.empty() && publishing_large_ < kLargeAtOnce; }
@@ -207,38 +216,20 @@ void PublishThreads::serve() {
     --idle_;
     if (over_) return;
     if (!small_.empty()) {
-      publish_next(small_, lock);
+      do_next(small_, published_, lock);
     } else if (may_publish_large()) {
       ++publishing_large_;
-      publish_next(large_, lock);
+      do_next(large_, published_, lock);
       --publishing_large_;
       changed_.notify_one();  // others may have waited for that
     } else {
       ++verifying_;
-      verify_next(lock);
+      do_next(to_verify_, verified_, lock);
       --verifying_;
       changed_.notify_one();
     }
     if (wake_) wake_();
   }
-}
-
-void PublishThreads::publish_next(std::deque<PublishJob>& from, std::unique_lock<std::mutex>& lock) {
-  PublishJob job = std::move(from.front());
-  from.pop_front();
-  lock.unlock();
-  PublishAnswer answer = work(std::move(job));
-  lock.lock();
-  published_.push_back(std::move(answer));
-}
-
-void PublishThreads::verify_next(std::unique_lock<std::mutex>& lock) {
-  VerifyJob job = std::move(to_verify_.front());
-  to_verify_.pop_front();
-  lock.unlock();
-  VerifyAnswer answer = work(std::move(job));
-  lock.lock();
-  verified_.push_back(std::move(answer));
 }
 
 std::vector<PublishAnswer> PublishThreads::collect_published() {

@@ -82,8 +82,8 @@ class PublishThreads {
   bool may_publish_large() const;
   bool may_verify() const;
   void serve();
-  void publish_next(std::deque<PublishJob>& from, std::unique_lock<std::mutex>& lock);
-  void verify_next(std::unique_lock<std::mutex>& lock);
+  template <typename Job, typename Answer>
+  void do_next(std::deque<Job>& from, std::vector<Answer>& to, std::unique_lock<std::mutex>& lock);
 
   Store& store_;
   std::function<void()> wake_;

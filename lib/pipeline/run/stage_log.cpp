@@ -50,8 +50,9 @@ bool cut_stage_log(const std::filesystem::path& log, std::int64_t largest) {
   const std::size_t kept = end == std::string::npos ? head.size() : end + 1;
   if (begin != std::string::npos) tail.erase(0, begin + 1);
   if (::ftruncate(file.get(), static_cast<off_t>(kept)) != 0) return false;
-  return write_whole(file.get(), support::cat("\n[pe-pipeline: output is left out here, since this log grew above ",
-                                              support::short_bytes(static_cast<double>(largest)), "]\n", tail));
+  return support::write_whole(file.get(),
+                              support::cat("\n[pe-pipeline: output is left out here, since this log grew above ",
+                                           support::short_bytes(static_cast<double>(largest)), "]\n", tail));
 }
 
 }  // namespace pe::pipeline

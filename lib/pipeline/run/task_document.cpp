@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "pipeline/plan/externals.h"
 #include "pipeline/run/attempts.h"

@@ -234,7 +234,7 @@ bool Journal::append(Json event) {
   // Behind a torn line a new one begins, or two would be lost.
   const std::string line = (torn_ ? "\n" : "") + journal_line(event);
   support::fault_point("append journal");
-  const bool whole = write_whole(file_.get(), line);
+  const bool whole = support::write_whole(file_.get(), line);
   torn_ = !whole;
   return whole;
 }

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +14,7 @@
 #include "pipeline/store/host.h"
 #include "pipeline/store/whole_write.h"
 #include "support/clock.h"
+#include "support/environment.h"
 #include "support/error.h"
 #include "support/fault_point.h"
 #include "support/file_stamp.h"
@@ -37,11 +37,6 @@ using support::throw_errno;
 namespace {
 
 constexpr std::size_t kFirstLine = 16 + 1 + 10 + 1 + 20 + 1;
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 /// The number that a field of fixed width holds; empty when it is none.
 std::optional<std::uint64_t> fixed(std::string_view text) {
@@ -92,7 +87,6 @@ std::optional<LeaseOwner> parse_lease(std::string_view bytes) {
   owner.process_start = field_or(json, "process_start", std::uint64_t{0});
   owner.stage_pid = static_cast<std::int64_t>(*stage);
   owner.stage_start = *stage_start;
-  owner.counter = static_cast<std::int64_t>(*counter);
   owner.run = text_in(json, "run");
   owner.pipeline = text_in(json, "pipeline");
   owner.slurm_job = text_in(json, "slurm_job");
@@ -111,10 +105,10 @@ Leases::Leases(fs::path folder, LeaseOptions options) : folder_(std::move(folder
   self.process_start = process_start(self.pid);
   self.run = options_.run;
   self.pipeline = options_.pipeline;
-  self.slurm_job = environment("SLURM_JOB_ID");
-  self.slurm_restart = environment("SLURM_RESTART_COUNT");
-  self.slurm_cluster = environment("SLURM_CLUSTER_NAME");
-  self.slurm_name = environment("SLURM_JOB_NAME");
+  self.slurm_job = support::variable("SLURM_JOB_ID");
+  self.slurm_restart = support::variable("SLURM_RESTART_COUNT");
+  self.slurm_cluster = support::variable("SLURM_CLUSTER_NAME");
+  self.slurm_name = support::variable("SLURM_JOB_NAME");
   self.started = support::unix_time();
   tail_ = support::json_text(to_json(self));
   tail_.pop_back();  // each claim adds its number, so that no two leases are the same bytes
@@ -126,7 +120,7 @@ Leases::~Leases() {
 
 double Leases::now() const {
   if (options_.now) return options_.now();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return support::steady_s();
 }
 
 /// How names of this process begin: `sweep` finds their owner by it. Containers of one host may share its name and
@@ -271,7 +265,7 @@ bool Leases::claim(const std::string& key) {
   fault_point("write claim");
   const fs::path name = new_claim(held.file);
   const std::string text = first_line(held) + tail_ + cat(",\"claim\":", count_, "}\n");
-  if (!write_whole(held.file.get(), text)) {
+  if (!support::write_whole(held.file.get(), text)) {
     const int error = errno;
     ::unlink(name.c_str());
     errno = error;

@@ -36,7 +36,6 @@ struct LeaseOwner {
   std::uint64_t process_start = 0;
   std::int64_t stage_pid = 0;  ///< of the stage at work, or 0
   std::uint64_t stage_start = 0;
-  std::int64_t counter = 0;  ///< of heartbeats
   std::string run, pipeline;
   /// As Slurm's environment says; empty outside of it. Numbers of jobs repeat: on another cluster, and on the same one
   /// after its controller lost its memory. The names of our jobs do not.

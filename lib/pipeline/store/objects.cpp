@@ -88,7 +88,7 @@ void copy_hashed(const fs::path& from, const fs::path& to, const Descriptor& fil
   support::Sha256 hash;
   const auto take = [&](std::string_view block) {
     hash.update(block.data(), block.size());
-    if (!shared && !write_whole(file.get(), block)) throw_errno("write", to.string());
+    if (!shared && !support::write_whole(file.get(), block)) throw_errno("write", to.string());
     return true;
   };
   if (!each_block(shared ? to : from, take)) throw IoError(cat("cannot read '", from.string(), "' to its end"));

@@ -113,7 +113,6 @@ class Unpacker {
     return value;
   }
   bool good() const { return good_; }
-  std::size_t left() const { return rest_.size(); }
 
  private:
   std::string_view rest_;

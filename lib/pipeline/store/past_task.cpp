@@ -58,7 +58,7 @@ PastTask make_past_task(const ResultKey& key, const std::string& stage, const st
 
 std::string row_of(const Record& record) {
   const Json& occasion = record.occasion;
-  const Json model = occasion.is_object() ? occasion.value("model", Json()) : Json();
+  const Json model = field_or(occasion, "model", Json::object());
   const std::string run = text_in(occasion, "run"), pipeline = text_in(occasion, "pipeline"),
                     device = text_in(occasion, "device"), encoding = text_in(model, "encoding");
   PastTask past = make_past_task(record.key, record.stage, record.task, text_in(occasion, "ended"), record.preimage);

@@ -130,6 +130,13 @@ std::string ResultKey::short_name() const {
 const OutputRecord* Record::output(std::string_view role) const { return find_output(outputs, role); }
 const OutputRecord* Result::output(std::string_view role) const { return find_output(outputs, role); }
 
+bool brings_more(const std::vector<OutputRecord>& known, const std::vector<OutputRecord>& outputs) {
+  return std::any_of(known.begin(), known.end(), [&](const OutputRecord& output) {
+    const OutputRecord* found = find_output(outputs, output.role);
+    return output.absent && found && !found->absent;
+  });
+}
+
 std::string_view status_name(ResultStatus status) { return status == ResultStatus::kDone ? "done" : "diverged"; }
 
 namespace {

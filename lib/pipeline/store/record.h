@@ -116,6 +116,9 @@ Presence presence_of(Result& result, const Complete& complete) {
   return whole || !known ? Presence::kHere : Presence::kKnown;
 }
 
+/// Whether an output that `known` came without is among `outputs` with its bytes.
+bool brings_more(const std::vector<OutputRecord>& known, const std::vector<OutputRecord>& outputs);
+
 /// "checkpoint 'model'", or "'model', 'metrics'": the outputs that are not here. Empty when all are.
 std::string absent_outputs(const Result& result);
 

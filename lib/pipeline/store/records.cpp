@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <string_view>
-#include <utility>
 
 #include "pipeline/store/digits.h"
 #include "pipeline/store/shard_name.h"
@@ -63,19 +62,11 @@ std::string origin_or_none(const Record& record) {
   return origin.empty() ? "of unknown origin" : origin;
 }
 
-/// Whether a record has the bytes of an output that came without them.
-bool brings_more(const Record& known, const Record& record) {
-  return std::any_of(known.outputs.begin(), known.outputs.end(), [&](const OutputRecord& output) {
-    const OutputRecord* ours = record.output(output.role);
-    return output.absent && ours && !ours->absent;
-  });
-}
-
 /// Whether the conflict in a file has these contents, and all their bytes where the record has them.
 bool is_conflict_of(const fs::path& path, const Record& record) {
   try {
     const Record kept = record_from_text(support::read_file(path), path.string());
-    return kept.key == record.key && same_contents(kept, record) && !brings_more(kept, record);
+    return kept.key == record.key && same_contents(kept, record) && !brings_more(kept.outputs, record.outputs);
   } catch (const support::Error&) {
     return false;  // damaged, or it cannot be read: it stays, and another one is added
   }
@@ -102,7 +93,7 @@ fs::path Records::keep_conflict(const Record& record) const {
 bool Records::holds(const Record& existing, Presence presence, const Record& record, Standing standing,
                     PublishResult& published) const {
   const bool same = same_contents(existing, record);
-  if (same && brings_more(existing, record)) return false;
+  if (same && brings_more(existing.outputs, record.outputs)) return false;
   const bool whole = presence == Presence::kHere;
   const bool differs = existing.outputs != record.outputs || existing.status != record.status;
   if (whole && standing == Standing::kReplaced && differs) return false;
@@ -153,7 +144,7 @@ PublishResult Records::place(const Record& given, Standing standing) const {
       }
     }
     const bool replaces = presence != Presence::kGone;
-    const bool completes = replaces && brings_more(*existing, given) && same_contents(*existing, given);
+    const bool completes = replaces && brings_more(existing->outputs, given.outputs) && same_contents(*existing, given);
     std::optional<Record> merged;
     const Record& record = completes ? merged.emplace(completed(*existing, given)) : given;
     fault_point("write record");

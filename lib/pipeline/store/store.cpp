@@ -1,7 +1,6 @@
 #include "pipeline/store/store.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "artifact/workspace.h"
 #include "pipeline/store/attempt.h"
@@ -12,8 +11,6 @@
 #include "support/text.h"
 
 namespace pe::pipeline {
-
-using support::cat;
 
 struct Store::Parts {
   Parts(const fs::path& root, StoreOptions options) : folder(root, options) {}

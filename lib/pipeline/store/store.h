@@ -25,7 +25,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "pipeline/store/objects.h"

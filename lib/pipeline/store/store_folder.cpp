@@ -57,8 +57,8 @@ StoreFolder::StoreFolder(const fs::path& root, StoreOptions options)
   if (::stat((root_ / "work").c_str(), &work) == 0 && ::stat((root_ / "objects").c_str(), &objects) == 0 &&
       work.st_dev != objects.st_dev) {
     warn(cat("'", (root_ / "work").string(),
-             "' is on another file system than 'objects': outputs are copied when they are "
-             "published, and need room on both"));
+             "' is on another file system than 'objects': outputs are copied when they are published, and need room on "
+             "both"));
   }
   // Syncs their names and the store's name, also existing ones: their maker may have died before the sync.
   if (options_.durable) {

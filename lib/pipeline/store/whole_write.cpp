@@ -1,9 +1,11 @@
 #include "pipeline/store/whole_write.h"
 
 #include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 
 #include "support/error.h"
-#include "support/files.h"
 
 namespace pe::pipeline {
 
@@ -19,7 +21,7 @@ Descriptor create(const fs::path& path) {
 
 void fill(Descriptor file, const fs::path& path, std::string_view bytes, bool durable) {
   try {
-    if (!write_whole(file.get(), bytes)) throw_errno("write", path.string());
+    if (!support::write_whole(file.get(), bytes)) throw_errno("write", path.string());
     if (durable && ::fsync(file.get()) != 0) throw_errno("sync", path.string());
     if (::close(file.release()) != 0) throw_errno("close", path.string());
   } catch (...) {

@@ -2,9 +2,6 @@
 /// Writing files of the store: leases, journals, the index, records, notes of an attempt.
 #pragma once
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -12,19 +9,6 @@
 #include "support/files.h"
 
 namespace pe::pipeline {
-
-/// Writes all of it, continuing after a short write. False, with errno set, when the rest cannot be written; the
-/// written part stays.
-inline bool write_whole(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count == 0) errno = ENOSPC;
-    if (count <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return true;
-}
 
 /// Makes a file that is not read, or counts as missing, before it is whole: without the second name and the rename of
 /// `support::write_file_atomically`. Synced when `durable`; its name is not. After a failure no file remains.

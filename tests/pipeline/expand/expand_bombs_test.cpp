@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
-#include <ctime>
 #include <fstream>
 #include <string>
 

@@ -11,6 +11,7 @@ using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
 using pe::test::GridFolder;
 using pe::test::kGrid;
+using pe::test::replaced;
 
 namespace {
 
@@ -18,12 +19,6 @@ namespace {
 void check_refusal(const std::string& message, const std::string& first_line, const std::string& part = {}) {
   BOOST_TEST(message.substr(0, message.find('\n')) == first_line);
   if (!part.empty()) BOOST_TEST(message.find(part) != std::string::npos, message << "\ndoes not say: " << part);
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const auto at = text.find(from);
-  BOOST_REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
 }
 
 /// A small pipeline whose stages' rest is given.

@@ -554,7 +554,7 @@ void check_explanations(World& world, const Edit& edited) {
   for (const ResultKey& key : store.keys()) names.insert(store.read(key)->task);
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     if (plan.tasks[i].state != TaskState::kRun) continue;
-    const Explanation answer = explain(graph, plan, reader, i);
+    const Explanation answer = explain_all(graph, plan, reader, {i}).front();
     BOOST_REQUIRE(!answer.causes.empty());
     // Two stages that did the same work share one record, under the name of the first. The other is compared with it,
     // or with another result that differs least at the same point of the axes.

@@ -2,7 +2,6 @@
 /// Small graphs made by hand, a store in a separate folder, and runs of them with a fake runner.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>

@@ -5,7 +5,6 @@
 #include <boost/test/unit_test.hpp>
 
 #include <fstream>
-#include <optional>
 #include <set>
 
 #include "pipeline/run/run_fixture.h"

@@ -8,7 +8,6 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <fstream>
 #include <optional>
@@ -32,7 +31,6 @@ using namespace pe::pipeline;  // NOLINT
 using pe::test::FakeAttempt;
 using pe::test::SmallRun;
 using pe::test::write_all_outputs;
-using pe::test::write_fake_output;
 namespace fs = std::filesystem;
 
 namespace {

@@ -125,10 +125,10 @@ BOOST_FIXTURE_TEST_CASE(a_partial_gather_tells_in_its_key_what_is_missing_and_wh
   BOOST_TEST(told.digest.empty());
   BOOST_TEST(input_record(graph, task(report), failed, 0).digest == failed.digests.at(0).digest);
   BOOST_REQUIRE(failed.digests.size() == 2u);
-  const std::string key = task_key(graph, task(report), failed.digests);
+  const std::string key = KeyMaker().task_key(graph, task(report), failed.digests);
   states->set_phase(b, TaskPhase::kBlocked);
-  BOOST_TEST(task_key(graph, task(report), states->inputs_of(report).digests) != key);
-  BOOST_TEST(task_key(graph, task(report), {failed.digests.front()}) != key);
+  BOOST_TEST(KeyMaker().task_key(graph, task(report), states->inputs_of(report).digests) != key);
+  BOOST_TEST(KeyMaker().task_key(graph, task(report), {failed.digests.front()}) != key);
 }
 
 BOOST_FIXTURE_TEST_CASE(tasks_of_one_plan_key_wait_for_each_other, States) {

@@ -4,8 +4,6 @@
 #include <sys/stat.h>
 #include <boost/test/unit_test.hpp>
 
-#include <chrono>
-
 #include "artifact/kind.h"
 #include "pipeline/run/run_fixture.h"
 #include "support/error.h"

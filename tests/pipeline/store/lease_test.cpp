@@ -15,6 +15,7 @@
 
 #include "support/error.h"
 #include "support/fault_point.h"
+#include "support/files.h"
 #include "support/process.h"
 #include "support/temp_folder.h"
 
@@ -177,7 +178,7 @@ BOOST_FIXTURE_TEST_CASE(heartbeats_keep_an_owner_elsewhere_alive_whatever_the_cl
     BOOST_REQUIRE(theirs.send_heartbeats().empty());
     BOOST_REQUIRE(!ours.acquire(kKey).acquired);
   }
-  BOOST_TEST(Leases::list(leases).at(kKey)->counter >= 49);
+  BOOST_TEST(std::stoll(support::read_file(leases / kKey).substr(0, 16)) >= 49);  // its number
 }
 
 BOOST_FIXTURE_TEST_CASE(a_job_that_has_ended_holds_nothing, Folder) {
