@@ -379,8 +379,10 @@ BOOST_AUTO_TEST_CASE(gguf_that_would_lie_is_refused_and_a_damaged_file_is_found)
   damaged(whole.substr(0, whole.size() - 4096), "it is cut");
   damaged(whole.substr(0, 100), "states 46 entries, more than its 100 bytes hold");
   std::string other = whole;
-  other[other.size() - 1001] ^= 0x40;  // an exponent
+  other[other.size() - 1001] ^= 0x01;  // an exponent: four times as much, or a quarter
   damaged(other, "log-probabilities differ by");
+  other[other.size() - 1001] ^= 0x40;
+  damaged(other, "numbers that are not finite");
   other = whole;
   other[8 + 6] = 1;  // 2^48 tensors more
   damaged(other, "entries, more than its");
