@@ -59,15 +59,15 @@ std::vector<Flag> capacity_flags() {
 
 constexpr const char* kSelection =
     "SELECT names tasks: train, train[seed=42], train[*] or [seed=42]. A * stands for any characters. +SELECT adds the "
-    "tasks that it depends on, and SELECT+ those that depend on it. "
+    "tasks that it depends on, and SELECT+ the tasks that depend on it. "
     "Several SELECTs are a union; none means every task. Quote them, since shells read brackets as patterns.";
 
 constexpr const char* kReadingExits = "0 done; 2 usage or pipeline file; 4 the store cannot be read.";
 
 constexpr const char* kResultSelection =
     "Without FILE, SELECT names results: the first 4 digits or more of a key or digest, a task such as train[seed=42], "
-    "a label, or *. @step picks a snapshot. +SELECT adds the results that it was made from, and SELECT+ those that "
-    "were made from it. With FILE it names that pipeline's tasks, as for run.";
+    "a label, or *. @step picks a snapshot. +SELECT adds the results that it was made from, and SELECT+ the results "
+    "that were made from it. With FILE it names that pipeline's tasks, as for run.";
 
 Flag from_store_flag() {
   return toggle(

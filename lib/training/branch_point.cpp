@@ -96,8 +96,8 @@ BranchPoint open_branch_point(const artifact::Workspace& workspace, const data::
   if (!from.imported) from.tokens_before = meta.tokens_seen - from.step * from.batch * from.length;
   from.phase = meta.extra.value("phase", "");
   from.lr = required<double>(meta.extra, "lr", file, "extra");
-  // Where the decay begins, no step below the peak was taken: the state is that of a stable training. The last rate of
-  // a warm-up is the peak but for its rounding.
+  // Where the decay begins, no step below the peak was taken, and a stable training has the same state. The last rate
+  // of a warm-up is the peak but for its rounding.
   const double peak = from.optimizer.peak_lr;
   if (from.phase == "decay" && std::abs(from.lr - peak) <= 1e-12 * peak) from.phase = "stable";
   if (meta.next_sample != from.step * from.batch) {

@@ -48,7 +48,7 @@ struct BranchNeeds {
 BranchPoint open_branch_point(const artifact::Workspace& workspace, const data::TokenDataset& dataset,
                               BranchNeeds needs = {});
 
-/// A run that continues from the snapshot. The branch adds its schedule, its end and what it changes.
+/// A run that continues from the snapshot. The branch adds its schedule, its end and its changes.
 Run run_from(const BranchPoint& snapshot, const model::LanguageModel& model, const StageConfig& config,
              const WatchConfig& watch, const model::ComputeConfig& compute, Communicator* ranks);
 

@@ -1,6 +1,6 @@
 /// @file
-/// Encodings whose logits no shift of all positions changes, unless another member of a stack rotates q and k: a
-/// rotation commutes neither with vectors for distances nor with reflections and gates per channel.
+/// Encodings whose logits no shift of all positions changes, unless another member of a stack rotates q and k. Vectors
+/// for distances, reflections and gates per channel do not commute with a rotation.
 #pragma once
 
 #include <vector>

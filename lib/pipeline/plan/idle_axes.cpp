@@ -46,12 +46,12 @@ std::vector<std::string> idle_axes(const Graph& graph) {
   for (const std::string& label : graph.stage_labels) {
     const std::vector<const Task*>& tasks = stages[label];
     std::unordered_set<std::string_view> keys;
-    std::set<std::string> axes;
+    for (const Task* task : tasks) keys.insert(task->plan_key);
+    if (keys.size() == tasks.size()) continue;
+    std::set<std::string> axes;  // producers of several stages have several
     for (const Task* task : tasks) {
-      keys.insert(task->plan_key);
       for (const auto& [axis, name] : task->axes) axes.insert(axis);
     }
-    if (keys.size() == tasks.size()) continue;
     for (const std::string& axis : axes) {
       if (named.count(axis) != 0 || !is_idle(tasks, axis)) continue;
       named.insert(axis);

@@ -120,10 +120,11 @@ class Judge {
       }
       if (last.seeds > 0 && (result.seeds == 0 || last.seeds < result.seeds)) result.seeds = last.seeds;
     }
-    for (std::size_t i = 0; i < result.tests.size(); ++i) {  // an effect is shown where there is one
-      const bool known = result.deciding && std::isfinite(result.tests[*result.deciding].effect);
-      if (!known && result.tests[i].verdict == result.verdict && std::isfinite(result.tests[i].effect))
-        result.deciding = i;
+    if (!result.deciding || !std::isfinite(result.tests[*result.deciding].effect)) {  // shown where there is one
+      const auto found = std::ranges::find_if(result.tests, [&](const TestResult& test) {
+        return test.verdict == result.verdict && std::isfinite(test.effect);
+      });
+      if (found != result.tests.end()) result.deciding = static_cast<std::size_t>(found - result.tests.begin());
     }
     const bool said = result.reason.find(kUntested) != std::string::npos;
     if (tested && untested > 0 && !said && result.verdict != Verdict::kNotTestable) {

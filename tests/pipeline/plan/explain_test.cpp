@@ -107,30 +107,37 @@ BOOST_AUTO_TEST_CASE(a_pipeline_is_compared_with_itself_where_it_can_be) {
   BOOST_TEST(lines(folder.keyed(kGrid, few({"report.style=bold"})), store) == (Lines{"1 report: style plain -> bold"}));
 }
 
-BOOST_AUTO_TEST_CASE(a_raised_result_version_is_named) {
-  const GridFolder folder;
-  FakeStore store;
-  Graph graph = folder.keyed(kGrid, few());
-  store.run(graph);
-  StageDescription raised = *graph.tasks.back().stage;
-  raised.version = 5;
-  graph.tasks.back().stage = std::make_shared<StageDescription>(raised);
-  compute_plan_keys(graph);
-  BOOST_TEST(lines(graph, store) == (Lines{"1 report: result version of pe-report 4 -> 5"}));
+BOOST_AUTO_TEST_CASE(a_raised_result_version_or_revision_is_named_as_a_part_of_the_program) {
+  const auto after = [](const auto& change) {
+    FakeStore store;
+    Graph graph = GridFolder().keyed(kGrid, few());
+    store.run(graph);
+    StageDescription raised = *graph.tasks.back().stage;
+    change(raised);
+    graph.tasks.back().stage = std::make_shared<StageDescription>(raised);
+    compute_plan_keys(graph);
+    return lines(graph, store);
+  };
+  BOOST_TEST(after([](StageDescription& stage) { stage.version = 5; }) ==
+             (Lines{"1 report: result version of pe-report 4 -> 5"}));
+  BOOST_TEST(after([](StageDescription& stage) {
+               stage.revisions = {{"report.rounding", {{"style", "plain"}}, 2}};
+             }) == (Lines{"1 report: revision report.rounding of pe-report unset -> 2"}));
 }
 
-BOOST_AUTO_TEST_CASE(a_raised_revision_is_named_as_a_part_of_the_program) {
+BOOST_AUTO_TEST_CASE(labels_of_inputs_that_are_gone_or_new_are_named) {
   const GridFolder folder;
   FakeStore store;
-  Graph graph = folder.keyed(kGrid, few());
-  store.run(graph);
-  StageDescription raised = *graph.tasks.back().stage;
-  raised.revisions = {{"report.rounding", {{"style", "plain"}}, 2}};
-  graph.tasks.back().stage = std::make_shared<StageDescription>(raised);
-  compute_plan_keys(graph);
-  const Lines found = lines(graph, store);
-  BOOST_TEST_REQUIRE(found.size() == 1u);
-  BOOST_TEST(found[0] == "1 report: revision report.rounding of pe-report unset -> 2");
+  store.run(folder.keyed(kGrid, few()));
+  ExpandOptions other = few();
+  other.axis[0] = "encoding=none,alibi";
+  const Graph graph = folder.keyed(kGrid, other);
+  const Explanation why = explain_all(graph, make_plan(graph, store), store, {graph.tasks.size() - 1})[0];
+  const auto named =
+      std::ranges::find_if(why.causes, [](const Cause& cause) { return cause.what.starts_with("labels"); });
+  BOOST_TEST_REQUIRE((named != why.causes.end()));
+  BOOST_TEST(named->what.find(" gone, ") != std::string::npos, named->what);
+  BOOST_TEST(named->what.find("encoding=alibi") != std::string::npos, named->what);
 }
 
 BOOST_AUTO_TEST_CASE(another_schedule_is_named_without_the_horizon_that_it_frees) {
