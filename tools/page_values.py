@@ -65,10 +65,11 @@ REPORTS = {
     "scaffold": ("scaffold_nope_rope_yarn_pope", CPU),
     "steps_left": ("steps_left", CPU),
     "stories": ("tinystories_ape_rope_alibi", ["--scale", "reference"]),
+    "stories_start": ("tinystories_ape_rope_alibi", ["--scale", "start"]),
     "text_ranking": ("text_ranking", CPU),
 }
-# Texts on this machine whose digests are in the keys of a study: without them its report finds no result.
-TEXTS = {"stories": "data/tinystories/train.txt"}
+# Files on this machine whose digests are in the keys of a study: without them its report finds no result.
+FILES = dict.fromkeys(("stories", "stories_start"), ("data/tinystories/train.txt", "data/gpt2/merges.txt"))
 
 
 def make_tables(root, build, tables):
@@ -91,7 +92,7 @@ def make_tables(root, build, tables):
         for study in sorted((root / "reports" / "published").iterdir()):
             call("import", pipelines.get(study.name, study.name), *sorted(study.glob("*.tar.zst")))
         for study, (pipeline, words) in REPORTS.items():
-            if study in TEXTS and not (root / TEXTS[study]).exists():
+            if not all((root / file).exists() for file in FILES.get(study, ())):
                 continue
             call("run", pipeline, *words, "report", "--from-store", "--durability", "off")
             shutil.copytree(folder / "reports" / pipeline / "latest" / "tables", tables / study)
@@ -315,8 +316,8 @@ def main():
 def check(pages, tables, write):
     count = wrong = 0
     for path in pages:
-        if path.stem in TEXTS and not (tables / path.stem).is_dir():
-            print(f"{path}: not checked, since it needs {TEXTS[path.stem]} (data/README.md)")
+        if path.stem in FILES and not (tables / path.stem).is_dir():
+            print(f"{path}: not checked, since it needs {' and '.join(FILES[path.stem])} (data/README.md)")
             continue
         page = Page(tables, path.resolve())
         text = page.corrected()
