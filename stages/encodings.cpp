@@ -18,6 +18,10 @@ int main(int argc, char** argv) {
     pe::cli::ToolValues flags;
     if (const auto code = pe::cli::parse_tool_flags(argc, argv, *pe::cli::find_tool("pe-encodings"), flags))
       return *code;
+    if (flags.verb() != "check" && flags.is_set("--encoding")) {
+      throw pe::support::ConfigError("'" + flags.verb() + "' takes no name of an encoding, found '" +
+                                     flags.text("--encoding") + "'");
+    }
     if (flags.verb() == "check") {
       if (!flags.is_set("--encoding")) {
         throw pe::support::ConfigError("the name of an encoding is missing", {"pe-encodings check", 0, 0, "", 1},

@@ -24,6 +24,17 @@ void store(const Flag& flag, const std::string& value, CommandLine& line) {
   flag.store(line, value);
 }
 
+/// The command whose help is asked for; empty without one.
+std::string help_topic(const CommandTable& table, int argc, char** argv) {
+  const std::string topic = argc > 2 && argv[2][0] != '-' ? argv[2] : "";
+  if (topic.empty()) return topic;
+  if (!find_command(table, topic))
+    throw usage_error(cat("there is no command ", quote(topic)), support::suggestion(topic, command_names(table)));
+  if (argc > 3 && argv[3][0] != '-')
+    throw usage_error(cat("unknown word ", quote(argv[3])), "help takes one command, as in: help run");
+  return topic;
+}
+
 }  // namespace
 
 std::optional<int> parse_command_line(const CommandTable& table, int argc, char** argv, const std::string& version,
@@ -36,11 +47,7 @@ std::optional<int> parse_command_line(const CommandTable& table, int argc, char*
     return 0;
   }
   if (first == "-h" || first == "--help" || first == "help") {
-    const std::string topic = argc > 2 && argv[2][0] != '-' ? argv[2] : "";
-    if (!topic.empty() && !find_command(table, topic)) {
-      throw usage_error(cat("there is no command ", quote(topic)), support::suggestion(topic, command_names(table)));
-    }
-    print(help_text(table, topic, columns));
+    print(help_text(table, help_topic(table, argc, argv), columns));
     return 0;
   }
   if (first.empty()) {

@@ -68,6 +68,7 @@ BOOST_AUTO_TEST_CASE(what_does_not_exist_names_the_nearest_that_does) {
   BOOST_TEST(has(refusal({"run", "a.yml", "--kep-going"}), "did you mean '--keep-going'?"));
   BOOST_TEST(has(refusal({"plan", "a.yml", "--forse"}), "unknown flag '--forse' of 'pe-pipeline plan'"));
   BOOST_TEST(has(refusal({"help", "staus"}), "did you mean 'status'?"));
+  BOOST_TEST(has(refusal({"help", "run", "plan"}), "unknown word 'plan'"));
 }
 
 BOOST_AUTO_TEST_CASE(values_that_are_none_are_refused) {
