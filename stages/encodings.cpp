@@ -19,8 +19,9 @@ int main(int argc, char** argv) {
     if (const auto code = pe::cli::parse_tool_flags(argc, argv, *pe::cli::find_tool("pe-encodings"), flags))
       return *code;
     if (flags.verb() != "check" && flags.is_set("--encoding")) {
-      throw pe::support::ConfigError("'" + flags.verb() + "' takes no name of an encoding, found '" +
-                                     flags.text("--encoding") + "'");
+      throw pe::support::ConfigError(
+          "'" + flags.verb() + "' takes no name of an encoding, found '" + flags.text("--encoding") + "'", {},
+          "pe-encodings check NAME checks one encoding; the other verbs write what follows from all");
     }
     if (flags.verb() == "check") {
       if (!flags.is_set("--encoding")) {

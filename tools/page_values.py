@@ -69,7 +69,8 @@ REPORTS = {
     "text_ranking": ("text_ranking", CPU),
 }
 # Files on this machine whose digests are in the keys of a study: without them its report finds no result.
-FILES = dict.fromkeys(("stories", "stories_start"), ("data/tinystories/train.txt", "data/gpt2/merges.txt"))
+FILES = dict.fromkeys(("stories", "stories_start"),
+                      ("data/tinystories/train.txt", "data/gpt2/vocab.json", "data/gpt2/merges.txt"))
 
 
 def make_tables(root, build, tables):

@@ -141,6 +141,9 @@ BOOST_AUTO_TEST_CASE(pe_encodings_checks_one_encoding) {
   const CapturedOutput none = check({});
   BOOST_TEST(none.status.code == 2);
   check_says(none.err, {"the name of an encoding is missing", "add NAME"});
+  const CapturedOutput ignored = capture({program("pe-encodings"), "pitfalls", "alibi"});
+  BOOST_TEST(ignored.status.code == 2);
+  check_says(ignored.err, {"'pitfalls' takes no name of an encoding", "'alibi'"});
 }
 
 BOOST_AUTO_TEST_CASE(pe_score_names_what_is_wrong) {
